@@ -1,0 +1,65 @@
+# make demo | test | test-all | bench | lint | format | clean
+# PYTHON chooses the interpreter, VENV where the virtual environment lies.
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	--root-user-action=ignore
+LINKED := nn optim rng checkpoint recipes
+SOURCES := core $(LINKED) tests benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all bench lint format types clean
+
+help:
+	@sed -n '1,2s/^# //p' Makefile
+
+# A stamp file stands for "installed since pyproject.toml last changed".
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml | $(BIN)/python
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[test]'
+	@touch $@ $(VENV)/.base
+
+$(VENV)/.bench: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[test,bench]'
+	@touch $@ $(VENV)/.base $(VENV)/.test
+
+demo: $(VENV)/.base
+	$(BIN)/treadle train digits-mlp
+
+test: $(VENV)/.test lint
+	$(BIN)/pytest --numprocesses $(WORKERS)
+
+test-all: $(VENV)/.test lint
+	$(BIN)/pytest --numprocesses $(WORKERS) -m 'slow or not slow'
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks
+
+lint: $(VENV)/.test types
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+
+format: $(VENV)/.test
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+# Type checkers do not follow the mapping of folders to `treadle`: show them a real tree.
+types:
+	@rm -rf build/types && mkdir -p build/types/treadle
+	@ln -s $(addprefix $(CURDIR)/,$(wildcard core/*)) build/types/treadle/
+	@ln -s $(addprefix $(CURDIR)/,$(LINKED)) build/types/treadle/
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

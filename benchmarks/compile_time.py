@@ -1,0 +1,23 @@
+"""Prints the time that one library takes to build one workload's training step.
+
+Run in a fresh process: `python compile_time.py PEER WORKLOAD`. The library is imported
+and has run something before the clock starts; the training step's program is not built.
+"""
+
+import json
+import sys
+import time
+
+import workloads
+
+
+def main(peer: str, workload: str) -> None:
+    """Print `{"compile_ms": milliseconds}`."""
+    step = workloads.build(workload, peer)
+    start = time.perf_counter()
+    step.compile()
+    print(json.dumps({"compile_ms": (time.perf_counter() - start) * 1e3}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,130 @@
+"""Pytrees as nested dicts and lists of numbered leaves: the form that goes to disk.
+
+A *skeleton* is plain JSON: an object for a dict, namedtuple or module, a list for a
+list or tuple, null for None, and the number of a leaf. The path to a leaf names it:
+``("layers", "0", "weight")``, shown as ``layers.0.weight``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from treadle import tree
+from treadle.tree import LEAF, Attribute, Structure
+
+Skeleton = dict[str, Any] | list[Any] | int | None
+
+
+class Step(NamedTuple):
+    """One entry of a path: its text, and whether it is a position in a list."""
+
+    text: str
+    is_index: bool
+
+
+Path = tuple[Step, ...]
+
+# Orbax joins the entries of a path with dots and does not notice when two paths join to
+# the same name; an empty entry would be no entry at all.
+_ESCAPES = {"%": "%25", ".": "%2E", "/": "%2F"}
+
+
+def escape(text: str) -> str:
+    """A path entry without the characters that separate entries.
+
+    >>> escape("layers.0"), escape("")
+    ('layers%2E0', '%00')
+    """
+    return "".join(_ESCAPES.get(c, c) for c in text) or "%00"
+
+
+def store_name(path: Path) -> str:
+    """The name under which a leaf lies in the store; different for every path."""
+    return ".".join(escape(step.text) for step in path)
+
+
+def shown(path: Path) -> str:
+    """The path as messages show it."""
+    return ".".join(step.text for step in path) or "<root>"
+
+
+def encode(value: Any) -> tuple[Skeleton, list[Any]]:
+    """The skeleton of a pytree, and its leaves.
+
+    Raises:
+      TypeError: if a dict has keys that are neither strings nor integers.
+
+    >>> encode({"b": 1.5, "a": (2, None)})
+    ({'a': [0, None], 'b': 1}, [2, 1.5])
+    """
+    leaves, form = tree.flatten(value)
+    return _skeleton(form, iter(range(len(leaves))), ()), leaves
+
+
+def _skeleton(form: Structure, numbers: Iterator[int], path: tree.Path) -> Skeleton:
+    if form is LEAF:
+        return next(numbers)
+    if form.kind is type(None):
+        return None
+    count = len(form.children)
+    level = Structure(form.kind, form.aux, (LEAF,) * count)
+    keys = [key for (key,) in tree.paths(level)]
+    children = [
+        _skeleton(child, numbers, (*path, key))
+        for key, child in zip(keys, form.children, strict=True)
+    ]
+    if form.kind in (list, tuple) or (
+        form.kind is not dict and keys and keys == list(range(count))
+    ):
+        return children
+    return {
+        _text(key, path): child for key, child in zip(keys, children, strict=True)
+    }
+
+
+def _text(key: Any, path: tree.Path) -> str:
+    if isinstance(key, Attribute):
+        return key.name
+    if isinstance(key, str):
+        return str(key)
+    if isinstance(key, int) and not isinstance(key, bool):
+        return str(key)
+    raise TypeError(
+        f"cannot save the dict at {tree.key_name(path)}: its key {key!r} is a "
+        f"{type(key).__name__}; use strings or integers as keys"
+    )
+
+
+def decode(skeleton: Skeleton, leaves: Sequence[Any] | Mapping[int, Any]) -> Any:
+    """Nested dicts and lists with the leaves in their places.
+
+    >>> decode({"a": [0, None], "b": 1}, [2, 1.5])
+    {'a': [2, None], 'b': 1.5}
+    """
+    if isinstance(skeleton, dict):
+        return {key: decode(child, leaves) for key, child in skeleton.items()}
+    if isinstance(skeleton, list):
+        return [decode(child, leaves) for child in skeleton]
+    return None if skeleton is None else leaves[skeleton]
+
+
+def endings(skeleton: Skeleton, path: Path = ()) -> Iterator[tuple[Path, Skeleton]]:
+    """Where the skeleton ends: at leaves (in their order), None and empty containers.
+
+    >>> [(shown(p), end) for p, end in endings({"a": [0, None], "b": {}})]
+    [('a.0', 0), ('a.1', None), ('b', {})]
+    """
+    if isinstance(skeleton, dict) and skeleton:
+        for key, child in skeleton.items():
+            yield from endings(child, (*path, Step(key, False)))
+    elif isinstance(skeleton, list) and skeleton:
+        for index, child in enumerate(skeleton):
+            yield from endings(child, (*path, Step(str(index), True)))
+    else:
+        yield path, skeleton
+
+
+def leaf_paths(skeleton: Skeleton) -> list[Path]:
+    """The path of each leaf, by number."""
+    return [path for path, end in endings(skeleton) if isinstance(end, int)]

@@ -1,0 +1,148 @@
+"""Orbax's own description of a checkpoint, written and read without importing Orbax.
+
+Orbax keeps it in ``_METADATA``. Ours says the same as our manifest, so that plain Orbax
+restores our checkpoints; and without a manifest it is what we restore from.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from treadle.checkpoint import manifest as manifests
+from treadle.checkpoint import naming
+from treadle.checkpoint.manifest import DamagedError, Manifest
+from treadle.checkpoint.naming import Path, Skeleton, Step
+
+FILE = "_METADATA"
+STEP_FILE = "_CHECKPOINT_METADATA"
+ITEM = "default"
+METRICS = "metrics"
+_AUTHOR = {"written_by": "treadle"}
+_HANDLERS = "orbax.checkpoint._src.handlers."
+
+
+def write(directory: str, manifest: Manifest) -> None:
+    """Describes a checkpoint of ours to Orbax."""
+    entries = {}
+    for path, end in naming.endings(manifest.tree):
+        kind, stored = {dict: "Dict", list: "List"}.get(type(end), "None"), False
+        if isinstance(end, int):
+            leaf = manifest.leaves[end]
+            stored = leaf.is_stored
+            if stored:
+                kind = "scalar" if leaf.python else "np.ndarray"
+        keys = [
+            {"key": naming.escape(step.text), "key_type": 1 if step.is_index else 2}
+            for step in path
+        ]
+        entries[str(tuple(key["key"] for key in keys))] = {
+            "key_metadata": keys,
+            "value_metadata": {"value_type": kind, "skip_deserialize": not stored},
+        }
+    content = {
+        "tree_metadata": entries,
+        "use_ocdbt": manifest.ocdbt,
+        "use_zarr3": manifest.driver == "zarr3",
+        "store_array_data_equal_to_fill_value": True,
+        "custom_metadata": _AUTHOR,
+    }
+    manifests.write_json(os.path.join(directory, FILE), content)
+
+
+def write_step(directory: str, metrics: dict[str, float] | None) -> None:
+    """Makes a directory that holds the item a step of Orbax's CheckpointManager."""
+    handlers = {ITEM: _HANDLERS + "standard_checkpoint_handler.StandardCheckpointHandler"}
+    if metrics is not None:
+        handlers[METRICS] = _HANDLERS + "json_checkpoint_handler.JsonCheckpointHandler"
+        folder = os.path.join(directory, METRICS)
+        os.makedirs(folder)
+        manifests.write_json(os.path.join(folder, METRICS), metrics)
+    content = {"item_handlers": handlers, "metrics": {}, "custom_metadata": {}}
+    manifests.write_json(os.path.join(directory, STEP_FILE), content)
+
+
+def read_metrics(directory: str) -> dict[str, float] | None:
+    """The metrics of a step, if it has any."""
+    try:
+        return manifests.read_json(os.path.join(directory, METRICS, METRICS))
+    except FileNotFoundError:
+        return None
+
+
+def find_item(directory: str) -> str:
+    """The checkpoint inside a step: ``default``, ``state``, or the step itself."""
+    for name in (ITEM, "state"):
+        inside = os.path.join(directory, name)
+        if os.path.isdir(inside):
+            return inside
+    return directory
+
+
+def read(directory: str) -> tuple[Manifest, list[str]]:
+    """What Orbax says of a checkpoint, and which kind of value it calls each leaf.
+
+    The shapes and dtypes of the leaves are not among it: they stand with the data.
+
+    Raises:
+      FileNotFoundError: if there is no checkpoint.
+      DamagedError: if the description is damaged, or the checkpoint is one of ours,
+        whose manifest is lost.
+    """
+    path = os.path.join(directory, FILE)
+    try:
+        content = manifests.read_json(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"no checkpoint at {directory}: there is neither {manifests.FILE} nor "
+            f"{FILE} in it"
+        ) from None
+    if not isinstance(content, dict) or "tree_metadata" not in content:
+        raise DamagedError(f"{path} is damaged: it describes no tree")
+    if content.get("custom_metadata") == _AUTHOR:
+        raise DamagedError(f"{os.path.join(directory, manifests.FILE)} is missing")
+    skeleton, names, kinds = _tree(content["tree_metadata"])
+    found = Manifest(
+        skeleton,
+        (),
+        tuple(names),
+        driver="zarr3" if content.get("use_zarr3") else "zarr",
+        ocdbt=content.get("use_ocdbt", True),
+    )
+    return found, kinds
+
+
+def _tree(entries: dict[str, Any]) -> tuple[Skeleton, list[str], list[str]]:
+    """The skeleton, and the names and kinds of the leaves in its order."""
+    leaves: list[tuple[str, str]] = []
+    root: Any = {}
+    for entry in entries.values():
+        keys, value = entry["key_metadata"], entry["value_metadata"]
+        path = tuple(Step(str(key["key"]), key["key_type"] == 1) for key in keys)
+        end: Any = {"Dict": {}, "List": [], "Tuple": []}.get(value["value_type"])
+        if not value["skip_deserialize"]:
+            end = len(leaves)
+            leaves.append((".".join(s.text for s in path), value["value_type"]))
+        root = _insert(root, path, end)
+    listed = _close(root)
+    order = [end for _, end in naming.endings(listed) if isinstance(end, int)]
+    new_number = {old: new for new, old in enumerate(order)}
+    names, kinds = ([leaves[old][i] for old in order] for i in (0, 1))
+    return naming.decode(listed, new_number), names, kinds
+
+
+def _insert(node: Any, path: Path, end: Skeleton) -> Any:
+    if not path:
+        return end
+    node = node if isinstance(node, dict) else {}
+    node[path[0]] = _insert(node.get(path[0]), path[1:], end)
+    return node
+
+
+def _close(node: Any) -> Skeleton:
+    """Turns dicts whose keys are steps into dicts by name and lists."""
+    if not isinstance(node, dict) or not node:
+        return node
+    if all(step.is_index for step in node):
+        return [_close(node[s]) for s in sorted(node, key=lambda s: int(s.text))]
+    return {step.text: _close(child) for step, child in node.items()}

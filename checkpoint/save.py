@@ -1,0 +1,184 @@
+"""Saving a pytree: now, or in the background."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle.checkpoint import commit, naming, orbax_format, store
+from treadle.checkpoint import manifest as manifests
+from treadle.checkpoint.manifest import Leaf
+from treadle.checkpoint.naming import Skeleton
+from treadle.run.array import Array
+
+_log = logging.getLogger("treadle.checkpoint")
+_SCALARS = (bool, int, float, complex)
+
+
+class Snapshot(NamedTuple):
+    """A pytree in the form that goes to disk; an array is None if it is not stored."""
+
+    skeleton: Skeleton
+    leaves: list[Leaf]
+    arrays: list[np.ndarray | None]
+
+
+def snapshot(tree: Any, *, copy: bool) -> Snapshot:
+    """Takes a pytree apart; with `copy`, later changes to its buffers don't matter.
+
+    Raises:
+      TypeError: if a leaf is not something that can be saved; it names the leaf.
+    """
+    skeleton, values = naming.encode(tree)
+    leaves, arrays = [], []
+    for value, path in zip(values, naming.leaf_paths(skeleton), strict=True):
+        leaf, array = _take(value, path)
+        if copy and array is not None:
+            array = np.array(array, order="C")
+        leaves.append(leaf)
+        arrays.append(array)
+    return Snapshot(skeleton, leaves, arrays)
+
+
+def _take(value: Any, path: naming.Path) -> tuple[Leaf, np.ndarray | None]:
+    python = type(value).__name__ if type(value) in _SCALARS else ""
+    if isinstance(value, str) or (
+        python == "int" and not -(2**63) <= value < 2**63
+    ):
+        return Leaf(python=type(value).__name__, inline=value), None
+    if not python and not hasattr(value, "__array__"):
+        raise TypeError(
+            f"cannot save the leaf {naming.shown(path)}: it is a "
+            f"{type(value).__name__}. Leaves are arrays, Python numbers and strings; "
+            "make other values static fields of a module, or register their class "
+            "with treadle.tree.register"
+        )
+    array = np.asarray(value)
+    if not store.can_hold(array.dtype):
+        raise TypeError(
+            f"cannot save the leaf {naming.shown(path)}: arrays of dtype "
+            f"{array.dtype} are not supported"
+        )
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    weak = isinstance(value, Array) and value.type.weak
+    leaf = Leaf(array.shape, array.dtype.name, weak=weak, python=python)
+    return leaf, array if leaf.is_stored else None
+
+
+def write(directory: str, taken: Snapshot) -> None:
+    """Writes a snapshot into an empty directory."""
+    leaves = [
+        leaf if array is None else leaf.with_checksum(store.checksum(array))
+        for leaf, array in zip(taken.leaves, taken.arrays, strict=True)
+    ]
+    manifest = manifests.describe(taken.skeleton, leaves)
+    pairs = zip(manifest.names, taken.arrays, strict=True)
+    store.write(directory, ((n, array) for n, array in pairs if array is not None))
+    manifests.write(directory, manifest)
+    orbax_format.write(directory, manifest)
+
+
+def into(path: str, fill: Callable[[str], None], *, overwrite: bool) -> None:
+    """Calls `fill` with an empty directory, and then gives that its name."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    made = commit.temporary(path)
+    os.mkdir(made)
+    try:
+        fill(made)
+        commit.publish(made, path, overwrite=overwrite)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+
+
+class Pending:
+    """A save that is under way in the background.
+
+    The interpreter does not exit before it is complete, unless it is killed: then
+    there is no checkpoint under the name, and a previous one is untouched.
+    """
+
+    def __init__(self, work: Callable[[], None], what: str) -> None:
+        self._work, self._what = work, what
+        self._error: BaseException | None = None
+        # Not a daemon, and not an executor's: Python joins such a thread when the
+        # program ends, however it ends.
+        self._thread = threading.Thread(target=self._run, name=f"saving {what}")
+        try:
+            self._thread.start()
+        except RuntimeError:  # The interpreter is already shutting down.
+            self._run()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except BaseException as error:
+            self._error = error
+            _log.error("saving %s failed: %s", self._what, error)
+        del self._work
+
+    def done(self) -> bool:
+        """Whether it is complete, or has failed."""
+        return not self._thread.is_alive()
+
+    def wait(self) -> None:
+        """Returns when the checkpoint is on the disk.
+
+        Raises:
+          OSError: or whatever else made the save fail.
+        """
+        if self._thread.ident is not None:
+            self._thread.join()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+
+def _check_free(path: str, overwrite: bool) -> str:
+    path = os.path.abspath(os.fspath(path))
+    if not overwrite and os.path.lexists(path):
+        raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
+    return path
+
+
+def save(path: str | os.PathLike[str], tree: Any, *, overwrite: bool = False) -> None:
+    """Saves a pytree as the directory `path`, and returns when it is on the disk.
+
+    Leaves are arrays of any dtype, Python numbers and strings. Plain Orbax restores
+    what is saved here: ``StandardCheckpointer().restore(path)``.
+
+    Raises:
+      FileExistsError: if `path` exists and `overwrite` is false.
+      TypeError: if a leaf or a key cannot be saved; it names the place.
+      OSError: if the disk is full or fails. Then an earlier checkpoint is untouched.
+
+    >>> import numpy as np
+    >>> save("start", {"weight": np.ones((2, 3)), "epoch": 0})
+    """
+    path = _check_free(os.fspath(path), overwrite)
+    taken = snapshot(tree, copy=False)
+    into(path, lambda made: write(made, taken), overwrite=overwrite)
+
+
+def save_async(
+    path: str | os.PathLike[str], tree: Any, *, overwrite: bool = False
+) -> Pending:
+    """Like `save`, but returns as soon as the leaves are copied.
+
+    A failure is logged, and raised by ``wait()``.
+
+    >>> saving = save_async("middle", {"epoch": 1})
+    >>> saving.wait()
+    """
+    path = _check_free(os.fspath(path), overwrite)
+    taken = snapshot(tree, copy=True)
+    return Pending(
+        lambda: into(path, lambda made: write(made, taken), overwrite=overwrite), path
+    )

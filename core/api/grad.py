@@ -1,0 +1,292 @@
+"""Derivatives: grad, value_and_grad, jvp, vjp, linearize, Jacobians, Hessians."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+from treadle import dtypes, tree
+from treadle.api.args import check_leaf, name_of
+from treadle.errors import at, user_source
+from treadle.ir.walk import call_graph
+from treadle.ops.movement import instantiate
+from treadle.trace.op import Linear, Zero
+from treadle.trace.value import typeof
+from treadle.transforms.jvp import jvp_flat
+from treadle.transforms.linearize import linearize_flat
+from treadle.transforms.transpose import backward
+
+_NOT_SCALAR = (
+    "{what} takes the gradient of a function with one real scalar result, but {name} "
+    "returned {result}{at}\n"
+    "Reduce it (`.mean()`, `.sum()`), or use `td.jacrev`; extra results go through "
+    "`has_aux=True`."
+)
+
+
+def differentiable(leaf: Any) -> bool:
+    """Whether a leaf has a tangent."""
+    return dtypes.is_differentiable(typeof(leaf).dtype)
+
+
+class _Flat:
+    """A function of flat leaves made from one of pytrees; remembers what came out."""
+
+    def __init__(
+        self, function: Callable[..., Any], form: tree.Structure, has_aux: bool
+    ) -> None:
+        self.function, self.form, self.has_aux = function, form, has_aux
+        self.out_form: tree.Structure | None = None
+        self.aux_form: tree.Structure | None = None
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        out = self.function(*self.form.unflatten(leaves))
+        aux_leaves: list[Any] = []
+        if self.has_aux:
+            if not isinstance(out, tuple) or len(out) != 2:
+                raise TypeError(
+                    f"with has_aux=True, {name_of(self.function)} must return a pair "
+                    f"(result, aux), got {type(out).__name__}{at(user_source())}"
+                )
+            out, aux = out
+            aux_leaves, self.aux_form = tree.flatten(aux)
+        leaves_out, self.out_form = tree.flatten(out)
+        self.count = len(leaves_out)
+        return [*leaves_out, *aux_leaves]
+
+
+def vjp(
+    function: Callable[..., Any], *primals: Any, has_aux: bool = False
+) -> tuple[Any, ...]:
+    """The result, and the function that pulls a cotangent of it back to the arguments.
+
+    Args:
+      function: from pytrees of arrays to a pytree of arrays.
+      primals: where to differentiate.
+      has_aux: if True, `function` returns (result, aux); aux is passed through.
+
+    Returns:
+      (result, pullback), or (result, pullback, aux). ``pullback(ct)`` gives a tuple
+      with one cotangent per argument; None stands for leaves without derivative
+      (integers, keys).
+
+    >>> import treadle as td
+    >>> y, pullback = td.vjp(lambda x: x * x, 3.0)
+    >>> pullback(1.0)
+    (Array(6., dtype=float32),)
+    """
+    leaves, form = tree.flatten(primals)
+    for path, leaf in zip(tree.paths(form), leaves, strict=True):
+        check_leaf(leaf, f"argument {tree.key_name(path)} of {name_of(function)}")
+    nonzero = [differentiable(x) for x in leaves]
+    flat = _Flat(function, form, has_aux)
+    split = linearize_flat(flat, leaves, nonzero, name_of(function))
+    assert flat.out_form is not None
+    out = flat.out_form.unflatten(split.outs[: flat.count])
+
+    def pullback(ct: Any) -> tuple[Any, ...]:
+        cts = _cotangents(flat.out_form, out, ct, name_of(function))
+        needed = [c for c, nz in zip(cts, split.nonzero_out, strict=False) if nz]
+        # Aux results may have tangents too; nothing flows back through them.
+        rest = split.graph.outputs[len(needed) :]
+        n = len(split.residuals)
+        args = [*split.residuals, *(Linear(v.type) for v in split.graph.inputs[n:])]
+        found = backward(split.graph, args, [*needed, *(Zero(a.type) for a in rest)])[
+            n:
+        ]
+        grads = iter(found)
+        return form.unflatten(
+            [instantiate(next(grads)) if nz else None for nz in nonzero]
+        )
+
+    if not has_aux:
+        return out, pullback
+    assert flat.aux_form is not None
+    return out, pullback, flat.aux_form.unflatten(split.outs[flat.count :])
+
+
+def _cotangents(form: Any, out: Any, ct: Any, name: str) -> list[Any]:
+    leaves = tree.flatten_up_to(form, ct)
+    result = []
+    for value, c in zip(tree.leaves(out), leaves, strict=True):
+        t = typeof(value)
+        if c is None:
+            result.append(Zero(t))
+            continue
+        found = typeof(c)
+        if found.shape != t.shape:
+            raise ValueError(
+                f"the cotangent of {name} has type {found}, its result {t}"
+                f"{at(user_source())}"
+            )
+        result.append(t.dtype.type(c) if found.weak and not found.shape else c)
+    return result
+
+
+def value_and_grad(
+    function: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+) -> Callable[..., Any]:
+    """A function that returns `function`'s value and its gradient.
+
+    Args:
+      function: returns a real scalar; its arguments are pytrees of arrays (Modules,
+        optimizer states, dicts…). Its keyword arguments are not differentiated.
+      argnums: the argument, or arguments, to differentiate in.
+      has_aux: if True, `function` returns (value, aux).
+
+    Returns:
+      A function returning (value, gradient), or ((value, aux), gradient). The gradient
+      has the structure of the argument (a tuple of them, if `argnums` is a sequence);
+      leaves that can't be differentiated (integers, keys, state cells) are None in it.
+
+    Raises:
+      TypeError: when called, if the value is not a real scalar.
+
+    >>> import treadle as td
+    >>> td.value_and_grad(lambda x: x**2)(3.0)
+    (Array(9., dtype=float32), Array(6., dtype=float32))
+    """
+    many = not isinstance(argnums, int)
+    numbers = tuple(argnums) if many else (argnums,)  # type: ignore[arg-type]
+
+    @wraps(function)
+    def value_and_grad_function(*args: Any, **kwargs: Any) -> Any:
+        chosen = _choose(function, numbers, args)
+
+        def partial(*moving: Any) -> Any:
+            full = list(args)
+            for n, x in zip(numbers, moving, strict=True):
+                full[n] = x
+            return function(*full, **kwargs)
+
+        partial.__name__ = name_of(function)
+        result = vjp(partial, *chosen, has_aux=has_aux)
+        value, pullback = result[0], result[1]
+        _check_scalar(value, function)
+        one = typeof(value).dtype.type(1)
+        grads = pullback(one)
+        grads = grads if many else grads[0]
+        return ((value, result[2]), grads) if has_aux else (value, grads)
+
+    return value_and_grad_function
+
+
+def _choose(function: Any, numbers: Sequence[int], args: Sequence[Any]) -> list[Any]:
+    for n in numbers:
+        if not -len(args) <= n < len(args):
+            raise ValueError(
+                f"argnums={n}, but {name_of(function)} was called with {len(args)} "
+                f"positional arguments{at(user_source())}"
+            )
+    return [args[n] for n in numbers]
+
+
+def _check_scalar(value: Any, function: Any) -> None:
+    try:
+        t = typeof(value)
+        if t.shape == () and dtypes.is_float(t.dtype):
+            return
+        found = repr(t)
+    except TypeError:
+        found = f"{type(value).__name__}"
+    raise TypeError(
+        _NOT_SCALAR.format(
+            what="grad", name=name_of(function), result=found, at=at(user_source())
+        )
+    )
+
+
+def grad(
+    function: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+) -> Callable[..., Any]:
+    """A function that returns the gradient of `function`; see `value_and_grad`.
+
+    >>> import treadle as td
+    >>> td.grad(lambda x: x**3)(2.0)
+    Array(12., dtype=float32)
+    """
+    both = value_and_grad(function, argnums, has_aux)
+
+    @wraps(function)
+    def grad_function(*args: Any, **kwargs: Any) -> Any:
+        value, grads = both(*args, **kwargs)
+        return (grads, value[1]) if has_aux else grads
+
+    return grad_function
+
+
+def jvp(
+    function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[Any, Any]:
+    """The result, and its directional derivative along `tangents`.
+
+    Args:
+      primals: the arguments, pytrees of arrays.
+      tangents: one per argument, of the same structure; None where there is none.
+
+    >>> import treadle as td
+    >>> td.jvp(lambda x: x * x, (3.0,), (1.0,))
+    (Array(9., dtype=float32), Array(6., dtype=float32))
+    """
+    leaves, form = tree.flatten(tuple(primals))
+    given = _tangents(form, leaves, tuple(tangents), name_of(function))
+    flat = _Flat(function, form, False)
+    outs, out_tangents = jvp_flat(flat, leaves, given)
+    assert flat.out_form is not None
+    return flat.out_form.unflatten(outs), flat.out_form.unflatten(
+        [instantiate(t) for t in out_tangents]
+    )
+
+
+def _tangents(form: Any, leaves: Sequence[Any], tangents: Any, name: str) -> list[Any]:
+    result: list[Any] = []
+    for x, t in zip(leaves, tree.flatten_up_to(form, tangents), strict=True):
+        x_type = typeof(x)
+        if t is None or not dtypes.is_differentiable(x_type.dtype):
+            result.append(Zero(x_type.strong()))
+            continue
+        t_type = typeof(t)
+        if t_type.shape != x_type.shape:
+            raise ValueError(
+                f"a tangent of {name} has type {t_type}, its primal {x_type}"
+                f"{at(user_source())}"
+            )
+        scalar = t_type.weak and not t_type.shape
+        result.append(x_type.dtype.type(t) if scalar else t)
+    return result
+
+
+def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Any]:
+    """The result, and the function's linear approximation there.
+
+    The primal work is done once; the linear function may be called many times.
+
+    >>> import treadle as td
+    >>> y, df = td.linearize(lambda x: x * x, 3.0)
+    >>> df(1.0), df(2.0)
+    (Array(6., dtype=float32), Array(12., dtype=float32))
+    """
+    leaves, form = tree.flatten(primals)
+    nonzero = [differentiable(x) for x in leaves]
+    flat = _Flat(function, form, False)
+    split = linearize_flat(flat, leaves, nonzero, name_of(function))
+    assert flat.out_form is not None
+    out_form = flat.out_form
+
+    def linear(*tangents: Any) -> Any:
+        given = _tangents(form, leaves, tangents, name_of(function))
+        moving = [instantiate(t) for t, nz in zip(given, nonzero, strict=True) if nz]
+        found = iter(call_graph(split.graph, [*split.residuals, *moving]))
+        return out_form.unflatten(
+            [
+                next(found) if nz else instantiate(Zero(typeof(o).strong()))
+                for o, nz in zip(split.outs, split.nonzero_out, strict=True)
+            ]
+        )
+
+    return out_form.unflatten(split.outs), linear

@@ -1,0 +1,85 @@
+"""What is known of an array while tracing: its shape and its dtype."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from treadle import dtypes
+
+_SHORT = {"bool": "bool", "float": "f", "int": "i", "uint": "u", "complex": "c"}
+
+
+class ArrayType:
+    """Shape, dtype, and whether the dtype is weak (came from a Python scalar).
+
+    >>> ArrayType((2, 3), np.dtype("float32"))
+    f32[2,3]
+    """
+
+    __slots__ = ("_hash", "dtype", "shape", "weak")
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: np.dtype, weak: bool = False
+    ) -> None:
+        self.shape, self.dtype, self.weak = shape, dtype, weak
+        self._hash = hash((shape, dtype, weak))
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def strong(self) -> ArrayType:
+        return ArrayType(self.shape, self.dtype) if self.weak else self
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, ArrayType)
+            and self._hash == other._hash
+            and self.shape == other.shape
+            and self.dtype == other.dtype
+            and self.weak == other.weak
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        name = self.dtype.name
+        letters = name.rstrip("0123456789")
+        short = _SHORT.get(letters, "bf" if letters == "bfloat" else letters)
+        digits = "" if name == "bool" else name[len(letters) :]
+        return f"{short}{digits}[{','.join(map(str, self.shape))}]"
+
+
+_scalar_types: dict[Any, ArrayType] = {}
+
+
+def of_numpy(array: np.ndarray | np.generic) -> ArrayType:
+    """The type of a NumPy array or scalar.
+
+    Raises:
+      TypeError: if Treadle has no such dtype (objects, strings, dates…).
+    """
+    if not dtypes.is_supported(array.dtype):
+        raise TypeError(f"arrays of dtype {array.dtype} are not supported")
+    return ArrayType(array.shape, array.dtype)
+
+
+def of_scalar(value: bool | int | float | complex) -> ArrayType:
+    """The weak type of a Python scalar."""
+    dtype = dtypes.of_scalar(value)
+    found = _scalar_types.get(dtype)
+    if found is None:
+        found = _scalar_types[dtype] = ArrayType((), dtype, True)
+    return found

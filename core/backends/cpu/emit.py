@@ -1,0 +1,209 @@
+"""Writes a nest as LLVM IR: vector code with run-time sizes.
+
+LLVM is only asked for instruction selection, scheduling and register allocation, not
+for loop optimisation, so what should be outside a loop is emitted outside it: row-level
+values are splat before the sweep that uses them, bodies of few instructions are
+unrolled, reductions keep one accumulator per unrolled copy, and only the last vectors
+of a row are masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from treadle.backends.cpu.builder import Builder
+from treadle.backends.cpu.emit_access import Arguments, read_arguments
+from treadle.backends.cpu.emit_column import ColumnSweeps
+from treadle.backends.cpu.emit_ops import supported
+from treadle.backends.cpu.emit_row import RowSweeps
+from treadle.backends.cpu.lanes import host_lanes
+from treadle.kernels.lower import schedule, split_axis
+from treadle.kernels.nest import Nest
+
+__all__ = ["emit", "supported"]
+
+COLUMN_VECTORS = 4
+"""Vectors of accumulators that a block of a column nest holds in registers."""
+
+
+def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
+    """The IR text of a module that defines `symbol` for this nest.
+
+    Args:
+      entry: "task" for ``void (ptr args, i64 task)``; "tile" for ``void (ptr args,
+        i64 b0, i64 b1, i64 r0, i64 r1, i64 c0, i64 c1)``, which runs rows r0..r1 and
+        columns c0..c1 of an elementwise nest with outer indices (b0, b1, row).
+      lanes: elements per vector; 0 for what suits this machine.
+    """
+    b = Builder()
+    lanes = lanes or host_lanes()
+    parameters = "i64 %task"
+    if entry == "tile":
+        parameters = "i64 %b0, i64 %b1, i64 %r0, i64 %r1, i64 %c0, i64 %c1"
+    with b.function(f'define void @"{symbol}"(ptr %args, {parameters}) nounwind'):
+        arguments = read_arguments(b, nest)
+        if entry == "tile":
+            _tile(b, nest, arguments, lanes)
+        elif nest.axis == "inner":
+            _row_task(b, nest, arguments, lanes)
+        else:
+            _column_task(b, nest, arguments, lanes)
+        b("ret void")
+    return b.text()
+
+
+def _tile(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
+    sweeps = RowSweeps(b, schedule(nest), arguments, lanes)
+    start = _positions(b, arguments, ["%b0", "%b1"])
+    with b.loop("%r0", "%r1") as r:
+        sweeps.row(_stepped(b, arguments, start, 2, r), "%c0", "%c1")
+
+
+def _row_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
+    sweeps = RowSweeps(b, schedule(nest), arguments, lanes)
+    first, last = "0", _product(b, arguments.outer)
+    low, high = "0", arguments.inner
+    split = split_axis(nest)
+    if split == "rows":
+        first, last = _share(b, last, arguments.tasks)
+    elif split == "inner":
+        units = _ceiling(b, arguments.inner, lanes)
+        low, high = (
+            b.op(f"mul i64 {unit}, {lanes}")
+            for unit in _share(b, units, arguments.tasks)
+        )
+        high = _least(b, high, arguments.inner)
+    else:
+        last = _only_first_task(b, last)
+    with _outer(b, arguments, arguments.outer, first, last) as (positions, _):
+        sweeps.row(positions, low, high)
+
+
+def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
+    sweeps = ColumnSweeps(b, schedule(nest), arguments, lanes)
+    width = COLUMN_VECTORS * lanes
+    blocks = _ceiling(b, arguments.inner, width)
+    sizes = [*arguments.outer, blocks]
+    first, last = "0", _product(b, sizes)
+    if split_axis(nest) == "blocks":
+        first, last = _share(b, last, arguments.tasks)
+    else:
+        last = _only_first_task(b, last)
+    with _outer(b, arguments, sizes, first, last) as (positions, block):
+        low = b.op(f"mul i64 {block}, {width}")
+        full = b.op(f"add i64 {low}, {width}")
+        fits = b.op(f"icmp sle i64 {full}, {arguments.inner}")
+        with b.when(fits):
+            sweeps.block(positions, low, COLUMN_VECTORS, masked=False)
+        end = _least(b, full, arguments.inner)
+        start = b.op(f"select i1 {fits}, i64 {end}, i64 {low}")
+        with b.loop(start, end, str(lanes)) as i:
+            sweeps.block(positions, i, 1, masked=True)
+
+
+def _share(b: Builder, total: str, tasks: str) -> tuple[str, str]:
+    """The task's part of 0..total."""
+    following = b.op("add i64 %task, 1")
+    ends = []
+    for task in ("%task", following):
+        scaled = b.op(f"mul i64 {total}, {task}")
+        ends.append(b.op(f"udiv i64 {scaled}, {tasks}"))
+    return ends[0], ends[1]
+
+
+def _only_first_task(b: Builder, last: str) -> str:
+    is_first = b.op("icmp eq i64 %task, 0")
+    return b.op(f"select i1 {is_first}, i64 {last}, i64 0")
+
+
+def _product(b: Builder, sizes: list[str]) -> str:
+    total = "1"
+    for size in sizes:
+        total = size if total == "1" else b.op(f"mul i64 {total}, {size}")
+    return total
+
+
+def _ceiling(b: Builder, total: str, unit: int) -> str:
+    raised = b.op(f"add i64 {total}, {unit - 1}")
+    return b.op(f"udiv i64 {raised}, {unit}")
+
+
+def _least(b: Builder, x: str, y: str) -> str:
+    smaller = b.op(f"icmp slt i64 {x}, {y}")
+    return b.op(f"select i1 {smaller}, i64 {x}, i64 {y}")
+
+
+def _positions(b: Builder, arguments: Arguments, indices: list[str]) -> list[str]:
+    """Where each operand stands at these leading outer indices."""
+    positions = [a.base for a in arguments.accesses]
+    for dim, index in enumerate(indices):
+        positions = _stepped(b, arguments, positions, dim, index)
+    return positions
+
+
+def _stepped(
+    b: Builder, arguments: Arguments, positions: list[str], dim: int, index: str
+) -> list[str]:
+    moved = []
+    for access, position in zip(arguments.accesses, positions, strict=True):
+        if dim < len(access.outer):
+            offset = b.op(f"mul i64 {index}, {access.outer[dim]}")
+            position = access.moved(b, position, offset)
+        moved.append(position)
+    return moved
+
+
+@contextmanager
+def _outer(
+    b: Builder, arguments: Arguments, sizes: list[str], first: str, last: str
+) -> Iterator[tuple[list[str], str]]:
+    """Runs the body for collapsed indices first..last of dimensions `sizes`.
+
+    Gives the positions of the operands and the innermost index. The range is walked in
+    segments that differ in the innermost index only; a segment's start is computed
+    from the indices, which an odometer keeps (one division per dimension and task).
+    """
+    inner_dim = len(sizes) - 1
+    if not sizes:
+        with b.loop(first, last):
+            yield [a.base for a in arguments.accesses], "0"
+        return
+    if len(sizes) == 1:
+        start = [a.base for a in arguments.accesses]
+        with b.loop(first, last) as index:
+            yield _stepped(b, arguments, start, inner_dim, index), index
+        return
+    indices = _digits(b, sizes, first)
+    with b.carrying(first, last, "", [("i64", i) for i in indices]) as segment:
+        *leading, at = segment.values
+        left = b.op(f"sub i64 {last}, {segment.index}")
+        end = _least(b, b.op(f"add i64 {at}, {left}"), sizes[-1])
+        start = _positions(b, arguments, leading)
+        with b.loop(at, end) as index:
+            yield _stepped(b, arguments, start, inner_dim, index), index
+        segment.step = b.op(f"sub i64 {end}, {at}")
+        segment.next = [*_advanced(b, sizes[:-1], leading), "0"]
+
+
+def _digits(b: Builder, sizes: list[str], number: str) -> list[str]:
+    """The index of every dimension, of the collapsed index `number`."""
+    digits = []
+    for size in reversed(sizes[1:]):
+        # A size of zero means an empty range: nothing will be run.
+        empty = b.op(f"icmp eq i64 {size}, 0")
+        divisor = b.op(f"select i1 {empty}, i64 1, i64 {size}")
+        digits.append(b.op(f"urem i64 {number}, {divisor}"))
+        number = b.op(f"udiv i64 {number}, {divisor}")
+    return [number, *reversed(digits)]
+
+
+def _advanced(b: Builder, sizes: list[str], digits: list[str]) -> list[str]:
+    """The odometer's digits one step on."""
+    result, carry = [], "1"
+    for size, digit in zip(reversed(sizes), reversed(digits), strict=True):
+        raised = b.op(f"add i64 {digit}, {carry}")
+        full = b.op(f"icmp eq i64 {raised}, {size}")
+        result.append(b.op(f"select i1 {full}, i64 0, i64 {raised}"))
+        carry = b.op(f"zext i1 {full} to i64")
+    return result[::-1]

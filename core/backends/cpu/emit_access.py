@@ -1,0 +1,215 @@
+"""Reads the argument block and moves data between memory and registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.backends.cpu.builder import Builder
+from treadle.backends.cpu.lanes import (
+    Value,
+    constant,
+    is_signed,
+    lane_numbers,
+    mangled,
+    memory_kind,
+    register_kind,
+    select,
+    type_name,
+)
+from treadle.kernels.lower import scratch_rows
+from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Nest, Operand
+
+
+@dataclass(frozen=True)
+class Access:
+    """An operand with its run-time words: base address (or start value) and strides."""
+
+    operand: Operand
+    base: str
+    outer: list[str]
+    mid: list[str]
+    inner: str
+    gathers: list[str]
+
+    @property
+    def kind(self) -> str:
+        return memory_kind(self.operand.dtype)
+
+    def moved(self, b: Builder, position: str, offset: str) -> str:
+        """The position `offset` elements (or index values) further on."""
+        if self.operand.kind == "iota":
+            return b.op(f"add i64 {position}, {offset}")
+        return b.op(f"getelementptr {self.kind}, ptr {position}, i64 {offset}")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The argument block, loaded."""
+
+    tasks: str
+    outer: list[str]
+    mid: list[str]
+    inner: str
+    scratch: str
+    scratch_bytes: str
+    accesses: list[Access]
+
+
+def read_arguments(b: Builder, nest: Nest) -> Arguments:
+    """Loads the argument block of `kernels.nest` from %args."""
+    cursor = iter(range(1 << 16))
+
+    def word(kind: str = "i64") -> str:
+        address = b.op(f"getelementptr i64, ptr %args, i64 {next(cursor)}")
+        return b.op(f"load {kind}, ptr {address}")
+
+    tasks = word()
+    outer = [word() for _ in range(nest.outer)]
+    mid = [word() for _ in range(nest.mid)]
+    inner = word()
+    has_scratch = scratch_rows(nest) > 0
+    scratch = word("ptr") if has_scratch else "null"
+    scratch_bytes = word() if has_scratch else "0"
+    accesses = []
+    for operand in nest.operands:
+        base = word("i64" if operand.kind == "iota" else "ptr")
+        steps = [word() for _ in range(nest.outer)]
+        mid_steps = [word() for _ in range(nest.mid)]
+        along = {BROADCAST: "0", CONTIGUOUS: "1"}.get(operand.inner) or word()
+        gathers = [word() for _ in range(operand.gathers)]
+        accesses.append(Access(operand, base, steps, mid_steps, along, gathers))
+    return Arguments(tasks, outer, mid, inner, scratch, scratch_bytes, accesses)
+
+
+def to_register(value: Value, dtype: np.dtype) -> Value:
+    """From the memory form of `dtype` to its register form."""
+    if dtype.name == "bool":
+        return value.compare("ne", 0)
+    if dtype.name == "float16":
+        return value.cast("fpext", "float")
+    if dtype.name == "bfloat16":
+        return (value.cast("zext", "i32") << 16).as_float()
+    return value
+
+
+def to_memory(value: Value, dtype: np.dtype) -> Value:
+    """From the register form of `dtype` to its memory form, rounding half floats."""
+    if dtype.name == "bool":
+        return value.cast("zext", "i8")
+    if dtype.name == "float16":
+        return value.cast("fptrunc", "half")
+    if dtype.name == "bfloat16":
+        return bfloat_bits(value)
+    return value
+
+
+def bfloat_bits(value: Value) -> Value:
+    """Rounds float to bfloat16 (ties to even), as i16 bits; NaN stays NaN."""
+    word = value.as_int()
+    odd = logical_right(word, 16) & 1
+    rounded = logical_right(word + 0x7FFF + odd, 16)
+    quiet = logical_right(word, 16) | 0x40
+    return select(value.is_nan(), quiet, rounded).cast("trunc", "i16")
+
+
+def logical_right(value: Value, count: Value | int) -> Value:
+    return value.op("lshr", count)
+
+
+def index_value(value: Value, dtype: np.dtype) -> Value:
+    """An integer index widened to i64."""
+    if value.kind == "i64":
+        return value
+    return value.cast("sext" if is_signed(dtype) else "zext", "i64")
+
+
+def load(
+    b: Builder, address: str, dtype: np.dtype, lanes: int, mask: Value | None
+) -> Value:
+    """Loads consecutive elements; lanes that are masked off read as zero."""
+    kind, align = memory_kind(dtype), dtype.itemsize
+    of = type_name(kind, lanes)
+    if mask is None:
+        text = b.op(f"load {of}, ptr {address}, align {align}")
+    else:
+        symbol = f"@llvm.masked.load.{mangled(kind, lanes)}.p0"
+        b.declare(f"{of} {symbol}(ptr, <{lanes} x i1>, {of})")
+        text = b.op(
+            f"call {of} {symbol}(ptr align {align} {address},"
+            f" {mask.type} {mask.text}, {of} zeroinitializer)"
+        )
+    return to_register(Value(b, text, kind, lanes), dtype)
+
+
+def store(
+    b: Builder, address: str, value: Value, dtype: np.dtype, mask: Value | None
+) -> None:
+    """Stores consecutive elements, leaving masked-off lanes alone."""
+    value, align = to_memory(value, dtype), dtype.itemsize
+    if mask is None:
+        b(f"store {value.type} {value.text}, ptr {address}, align {align}")
+        return
+    symbol = f"@llvm.masked.store.{mangled(value.kind, value.lanes)}.p0"
+    b.declare(f"void {symbol}({value.type}, ptr, <{value.lanes} x i1>)")
+    b(
+        f"call void {symbol}({value.type} {value.text}, ptr align {align} {address},"
+        f" {mask.type} {mask.text})"
+    )
+
+
+def pointers(b: Builder, kind: str, address: str, offsets: Value) -> Value:
+    """One address per lane, `offsets` elements from `address`."""
+    text = b.op(f"getelementptr {kind}, ptr {address}, {offsets.type} {offsets.text}")
+    return Value(b, text, "ptr", offsets.lanes)
+
+
+def gather(addresses: Value, dtype: np.dtype, mask: Value | None) -> Value:
+    b, kind, lanes = addresses.b, memory_kind(dtype), addresses.lanes
+    of, mask = type_name(kind, lanes), mask or constant(b, True, "i1", lanes)
+    symbol = f"@llvm.masked.gather.{mangled(kind, lanes)}.{mangled('ptr', lanes)}"
+    b.declare(f"{of} {symbol}({addresses.type}, {mask.type}, {of})")
+    text = b.op(
+        f"call {of} {symbol}({addresses.type} align {dtype.itemsize}"
+        f" {addresses.text}, {mask.type} {mask.text}, {of} zeroinitializer)"
+    )
+    return to_register(Value(b, text, kind, lanes), dtype)
+
+
+def scatter(
+    addresses: Value, value: Value, dtype: np.dtype, mask: Value | None
+) -> None:
+    """Stores one element per lane; where addresses meet, the last lane wins."""
+    b, value = addresses.b, to_memory(value, dtype)
+    mask = mask or constant(b, True, "i1", addresses.lanes)
+    symbol = (
+        f"@llvm.masked.scatter.{mangled(value.kind, value.lanes)}"
+        f".{mangled('ptr', value.lanes)}"
+    )
+    b.declare(f"void {symbol}({value.type}, {addresses.type}, {mask.type})")
+    b(
+        f"call void {symbol}({value.type} {value.text}, {addresses.type}"
+        f" align {dtype.itemsize} {addresses.text}, {mask.type} {mask.text})"
+    )
+
+
+def iota(
+    start: Value, step: Value, extra: Value | None, dtype: np.dtype, lanes: int
+) -> Value:
+    """start, start + step, ... along the lanes (plus `extra`), converted to `dtype`."""
+    b, kind = start.b, register_kind(dtype)
+    narrow = kind in ("i8", "i16", "i32") and extra is None
+    work = kind if narrow else "i64"
+    if narrow:
+        start, step = start.cast("trunc", work), step.cast("trunc", work)
+    numbers = start
+    if lanes > 1:
+        numbers = start.splat(lanes) + lane_numbers(b, work, lanes) * step
+    if extra is not None:
+        numbers = numbers + extra
+    if kind == "i1":
+        return numbers.compare("ne", 0)
+    if kind in ("float", "double"):
+        return numbers.cast("sitofp", kind)
+    return numbers if kind == work else numbers.cast("trunc", kind)

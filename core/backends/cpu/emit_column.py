@@ -1,0 +1,121 @@
+"""Column nests: accumulators held in registers while ``mid`` runs innermost."""
+
+from __future__ import annotations
+
+from treadle.backends.cpu.builder import Builder
+from treadle.backends.cpu.emit_access import Arguments
+from treadle.backends.cpu.emit_body import Body, Frame, carried, renamed
+from treadle.backends.cpu.emit_reduce import Reduction
+from treadle.backends.cpu.lanes import Value, lane_numbers
+from treadle.kernels.lower import Schedule, Sweep
+
+
+class ColumnSweeps:
+    """Emits blocks of a column nest. Made in the kernel's entry block."""
+
+    def __init__(
+        self, b: Builder, plan: Schedule, arguments: Arguments, lanes: int
+    ) -> None:
+        self.b, self.plan, self.lanes = b, plan, lanes
+        self.arguments = arguments
+        self.body = Body(b, plan, arguments, lanes)
+
+    def block(self, positions: list[str], low: str, copies: int, masked: bool) -> None:
+        """Emits `copies` vectors from `low` on, in full or up to the end of inner."""
+        held = Frame(positions, copies, low)
+        if masked:
+            self._mask(held)
+        for s, sweep in enumerate(self.plan.sweeps):
+            for i in self.plan.held[s]:
+                self.body.run(i, held)
+            self._sweep(sweep, held)
+        for i in self.plan.held[-1]:
+            self.body.run(i, held)
+
+    def _mask(self, held: Frame) -> None:
+        b = self.b
+        left = b.op(f"sub i64 {self.arguments.inner}, {held.index}")
+        is_short = b.op(f"icmp slt i64 {left}, {self.lanes}")
+        held.active = b.op(f"select i1 {is_short}, i64 {left}, i64 {self.lanes}")
+        count = Value(b, b.op(f"trunc i64 {held.active} to i32"), "i32", 1)
+        held.mask = lane_numbers(b, "i32", self.lanes).compare("ult", count)
+
+    def _sweep(self, sweep: Sweep, held: Frame) -> None:
+        self.body.prepare(sweep, held)
+        reductions = [self.body.reduction(i) for i in sweep.reductions]
+        shapes = [self._shape(i, held) for i in sweep.reductions]
+        parts = []
+        for r, (copies, lanes) in zip(reductions, shapes, strict=True):
+            for _ in range(copies):
+                start = r.identity(self.b, lanes)
+                if r.with_index:
+                    start[1] = start[1].like(0)
+                parts += start
+        done = self._loops(0, "0", sweep, held, held.positions, parts)
+        totals = iter(done)
+        for i, r, (copies, _) in zip(sweep.reductions, reductions, shapes, strict=True):
+            mine = [[next(totals) for _ in range(r.width)] for _ in range(copies)]
+            held.values[i] = [m[-1] for m in mine]
+
+    def _shape(self, i: int, held: Frame) -> tuple[int, int]:
+        """Copies and lanes of reduction i: one scalar if it is uniform."""
+        return (held.copies, self.lanes) if self.plan.varying[i] else (1, 1)
+
+    def _loops(
+        self,
+        dim: int,
+        place: str,
+        sweep: Sweep,
+        held: Frame,
+        positions: list[str],
+        totals: list[Value],
+    ) -> list[Value]:
+        """The loops over mid dimensions from `dim` on; returns the totals after them.
+
+        place: the collapsed index of the mid dimensions before.
+        """
+        b, sizes = self.b, self.arguments.mid
+        if dim == len(sizes):
+            return self._turn(sweep, held, positions, place, totals)
+        scaled = "0" if place == "0" else b.op(f"mul i64 {place}, {sizes[dim]}")
+        with b.carrying("0", sizes[dim], "1", carried(totals)) as turn:
+            at = (
+                turn.index if scaled == "0" else b.op(f"add i64 {scaled}, {turn.index}")
+            )
+            moved = self._moved(dim, turn.index, positions)
+            before = renamed(totals, turn.values)
+            after = self._loops(dim + 1, at, sweep, held, moved, before)
+            turn.next = [p.text for p in after]
+        return renamed(totals, turn.values)
+
+    def _moved(self, dim: int, index: str, positions: list[str]) -> list[str]:
+        moved = list(positions)
+        for k, access in enumerate(self.arguments.accesses):
+            if access.operand.mid:
+                offset = self.b.op(f"mul i64 {index}, {access.mid[dim]}")
+                moved[k] = access.moved(self.b, positions[k], offset)
+        return moved
+
+    def _turn(
+        self,
+        sweep: Sweep,
+        held: Frame,
+        positions: list[str],
+        place: str,
+        totals: list[Value],
+    ) -> list[Value]:
+        frame = Frame(
+            positions, held.copies, held.index, held.mask, held.active, parent=held
+        )
+        for i in sweep.body:
+            self.body.run(i, frame)
+        result: list[Value] = []
+        before = iter(totals)
+        for i in sweep.reductions:
+            r: Reduction = self.body.reduction(i)
+            copies, lanes = self._shape(i, held)
+            for copy in range(copies):
+                old = [next(before) for _ in range(r.width)]
+                parts = self.body.parts(i, frame, copy, lanes, place)
+                result += r.combine(old, parts)
+        return result

@@ -1,0 +1,166 @@
+"""Row nests: one scalar prologue per sweep, then a vector loop over the row."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treadle.backends.cpu.builder import Builder
+from treadle.backends.cpu.emit_access import Arguments, load, store
+from treadle.backends.cpu.emit_body import Body, Frame, carried, renamed
+from treadle.backends.cpu.emit_reduce import Reduction
+from treadle.backends.cpu.lanes import Value, lane_numbers
+from treadle.kernels.lower import (
+    SCRATCH_LANES,
+    Schedule,
+    Sweep,
+    cost,
+    scratch_sizes,
+)
+
+
+class RowSweeps:
+    """Emits rows of a row nest. Made in the kernel's entry block."""
+
+    def __init__(
+        self, b: Builder, plan: Schedule, arguments: Arguments, lanes: int
+    ) -> None:
+        self.b, self.plan, self.lanes = b, plan, lanes
+        self.nest = plan.nest
+        self.body = Body(b, plan, arguments, lanes)
+        self.scratch = self._scratch_rows(arguments) if plan.kept else {}
+
+    def _scratch_rows(self, arguments: Arguments) -> dict[int, str]:
+        """The address of every kept value's row in this task's scratch."""
+        b = self.b
+        offset = b.op(f"mul i64 %task, {arguments.scratch_bytes}")
+        address = b.op(f"getelementptr i8, ptr {arguments.scratch}, i64 {offset}")
+        raised = b.op(f"add i64 {arguments.inner}, {SCRATCH_LANES - 1}")
+        length = b.op(f"and i64 {raised}, {-SCRATCH_LANES}")
+        rows = {}
+        for i, size in zip(self.plan.kept, scratch_sizes(self.nest), strict=True):
+            rows[i] = address
+            step = b.op(f"mul i64 {length}, {size}")
+            address = b.op(f"getelementptr i8, ptr {address}, i64 {step}")
+        return rows
+
+    def row(self, positions: list[str], low: str, high: str) -> None:
+        """Emits all sweeps over low..high of the row at `positions`."""
+        held = Frame(positions)
+        for s, sweep in enumerate(self.plan.sweeps):
+            for i in self.plan.held[s]:
+                self.body.run(i, held)
+            self._sweep(sweep, held, low, high)
+        for i in self.plan.held[-1]:
+            self.body.run(i, held)
+
+    def _sweep(self, sweep: Sweep, held: Frame, low: str, high: str) -> None:
+        b = self.b
+        self.body.prepare(sweep, held)
+        copies = self._unrolling(sweep)
+        reductions = [self.body.reduction(i) for i in sweep.reductions]
+        width = copies * self.lanes
+        span = high if low == "0" else b.op(f"sub i64 {high}, {low}")
+        whole = b.op(f"and i64 {span}, {-width}")
+        middle = whole if low == "0" else b.op(f"add i64 {low}, {whole}")
+        parts = [
+            part
+            for r in reductions
+            for copy in range(copies)
+            for part in r.identity(b, self.lanes, copy * self.lanes)
+        ]
+        with b.carrying(low, middle, str(width), carried(parts)) as turn:
+            frame = Frame(held.positions, copies, turn.index, parent=held)
+            totals = renamed(parts, turn.values)
+            turn.next = [p.text for p in self._turn(sweep, frame, reductions, totals)]
+        parts = self._merged(reductions, renamed(parts, turn.values), copies)
+        with b.carrying(middle, high, str(self.lanes), carried(parts)) as turn:
+            frame = self._masked(held, turn.index, high)
+            totals = renamed(parts, turn.values)
+            turn.next = [p.text for p in self._turn(sweep, frame, reductions, totals)]
+        totals = iter(renamed(parts, turn.values))
+        for i, r in zip(sweep.reductions, reductions, strict=True):
+            mine = [next(totals) for _ in range(r.width)]
+            held.values[i] = [r.across_lanes(mine)[-1]]
+
+    def _unrolling(self, sweep: Sweep) -> int:
+        """Copies of the body per turn: more for short bodies, to hide latencies."""
+        work = sum(cost(self.nest.body[i]) for i in sweep.body)
+        if work <= 12:
+            return 4
+        return 2 if work <= 26 else 1
+
+    def _masked(self, held: Frame, index: str, high: str) -> Frame:
+        """A frame for the lanes that are left from `index` on."""
+        b = self.b
+        left = b.op(f"sub i64 {high}, {index}")
+        count = Value(b, b.op(f"trunc i64 {left} to i32"), "i32", 1)
+        mask = lane_numbers(b, "i32", self.lanes).compare("ult", count)
+        is_short = b.op(f"icmp slt i64 {left}, {self.lanes}")
+        active = b.op(f"select i1 {is_short}, i64 {left}, i64 {self.lanes}")
+        return Frame(held.positions, 1, index, mask, active, parent=held)
+
+    def _turn(
+        self,
+        sweep: Sweep,
+        frame: Frame,
+        reductions: list[Reduction],
+        totals: list[Value],
+    ) -> list[Value]:
+        """One turn of the loop; returns the new totals."""
+        for i in sweep.restores:
+            frame.values[i] = [
+                load(
+                    self.b,
+                    self._kept(i, frame, copy),
+                    self._kept_dtype(i),
+                    self.lanes,
+                    None,
+                )
+                for copy in range(frame.copies)
+            ]
+        for i in sweep.body:
+            self.body.run(i, frame)
+        for i in sweep.saves:
+            for copy, value in enumerate(frame.values[i]):
+                address = self._kept(i, frame, copy)
+                store(self.b, address, value, self._kept_dtype(i), None)
+        result = []
+        before = iter(totals)
+        for i, r in zip(sweep.reductions, reductions, strict=True):
+            for copy in range(frame.copies):
+                old = [next(before) for _ in range(r.width)]
+                parts = self.body.parts(i, frame, copy, self.lanes, frame.index)
+                new = r.combine(old, parts)
+                result += r.masked(frame.mask, new, old) if frame.mask else new
+        return result
+
+    def _kept(self, i: int, frame: Frame, copy: int) -> str:
+        kind = self._kept_dtype(i)
+        of = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}[kind.itemsize]
+        address = self.b.op(
+            f"getelementptr {of}, ptr {self.scratch[i]}, i64 {frame.index}"
+        )
+        if not copy:
+            return address
+        return self.b.op(f"getelementptr {of}, ptr {address}, i64 {copy * self.lanes}")
+
+    def _kept_dtype(self, i: int) -> np.dtype:
+        """Half floats are kept as they are in registers."""
+        dtype = self.nest.body[i].dtype
+        is_half = dtype.name in ("float16", "bfloat16")
+        return np.dtype(np.float32) if is_half else dtype
+
+    def _merged(
+        self, reductions: list[Reduction], totals: list[Value], copies: int
+    ) -> list[Value]:
+        """Combines the copies' totals pairwise, leaving one per reduction."""
+        result, before = [], iter(totals)
+        for r in reductions:
+            parts = [[next(before) for _ in range(r.width)] for _ in range(copies)]
+            while len(parts) > 1:
+                parts = [
+                    r.combine(x, y)
+                    for x, y in zip(parts[::2], parts[1::2], strict=True)
+                ]
+            result += parts[0]
+        return result

@@ -1,0 +1,112 @@
+"""The host CPU as the code generator sees it. llvmlite loads on first use."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Target:
+    """What decides the machine code: two hosts with equal targets share objects.
+
+    arch: "x86_64", "aarch64", or what else the triple begins with.
+    cpu, features: as LLVM's TargetMachine takes them.
+    vector_bytes: width of the widest vector register that kernels should use.
+    flags: the CPU's extensions by LLVM's names ("avx2", "amx-bf16", ...).
+    """
+
+    triple: str
+    arch: str
+    cpu: str
+    features: str
+    vector_bytes: int
+    flags: frozenset[str]
+
+
+@functools.cache
+def llvm() -> ModuleType:
+    """llvmlite's binding, imported and initialised once."""
+    import llvmlite.binding as binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    return binding
+
+
+@functools.cache
+def host() -> Target:
+    """The target of this machine."""
+    binding = llvm()
+    triple = binding.get_process_triple()
+    try:
+        found = binding.get_host_cpu_features()
+    except RuntimeError:  # LLVM cannot tell on this operating system
+        found = {}
+    flags = frozenset(name for name, present in found.items() if present)
+    # A virtual machine may hide extensions that the CPU's name implies.
+    hidden = [f"-{name}" for name, present in sorted(found.items()) if not present]
+    arch = triple.split("-")[0].replace("arm64", "aarch64").replace("amd64", "x86_64")
+    cpu, vector_bytes = _choose(arch, flags, binding.get_host_cpu_name())
+    if vector_bytes == 64:
+        hidden.append("-prefer-256-bit")
+    return Target(triple, arch, cpu, ",".join(hidden), vector_bytes, flags)
+
+
+def _choose(arch: str, flags: frozenset[str], name: str) -> tuple[str, int]:
+    """CPU name and vector width. Virtual machines report wrong names: trust flags."""
+    if arch == "x86_64":
+        if "amx-bf16" in flags:
+            return "sapphirerapids", 64
+        if "avx512f" in flags and "avx512vl" in flags:
+            return "skylake-avx512", 64
+        return name, 32 if "avx2" in flags else 16
+    return name, 16
+
+
+def machine() -> Any:
+    """A new TargetMachine for the host: position-independent, small code model.
+
+    LLVM's default for JITs is the large code model, which loads the address of every
+    constant into a register of its own. JITLink places an object's sections together,
+    so the small one is safe.
+    """
+    target = host()
+    return (
+        llvm()
+        .Target.from_triple(target.triple)
+        .create_target_machine(
+            cpu=target.cpu,
+            features=target.features,
+            opt=2,
+            reloc="pic",
+            codemodel="small",
+            jit=True,
+        )
+    )
+
+
+@functools.cache
+def amx_available() -> bool:
+    """Whether bf16 tiles may be used; asks the kernel for permission on first call.
+
+    Without permission the first tile instruction kills the process. Once granted it
+    holds for all threads and forked children.
+    """
+    if "amx-bf16" not in host().flags or not sys.platform.startswith("linux"):
+        return False
+    arch_prctl, request_permission, tile_data = 158, 0x1023, 18
+    libc = ctypes.CDLL(None, use_errno=True)
+    return libc.syscall(arch_prctl, request_permission, tile_data) == 0
+
+
+def cpu_count() -> int:
+    """CPUs that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,87 @@
+"""The op that holds a jitted function: compiled as a unit, inlined under a jit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from treadle.ir.graph import Graph
+from treadle.trace.op import Linear, Op, Zero
+from treadle.transforms.batch import batch_graph, move_axis
+from treadle.transforms.jvp import jvp_graph, zero_of
+from treadle.transforms.linearize import linearize_graph
+from treadle.transforms.transpose import transpose_graph
+
+Runner = Callable[[Graph, Sequence[Any]], Sequence[Any]]
+runners: list[Runner] = []
+"""Holds what runs a graph eagerly: the compiler, which is above this module."""
+
+
+def _run(*arrays: Any, graph: Graph) -> Sequence[Any]:
+    return runners[-1](graph, arrays)
+
+
+def _nonzero(tangents: Sequence[Any]) -> tuple[bool, ...]:
+    return tuple(not isinstance(t, Zero) for t in tangents)
+
+
+def spread_tangents(
+    outs: Sequence[Any], given: Sequence[Any], nonzero: Sequence[bool]
+) -> list[Any]:
+    """One tangent per result, from the nonzero ones."""
+    rest = iter(given)
+    return [
+        next(rest) if nz else zero_of(o) for o, nz in zip(outs, nonzero, strict=True)
+    ]
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, graph: Graph) -> Any:
+    moving = [t for t in tangents if not isinstance(t, Zero)]
+    both, nonzero_out = jvp_graph(graph, _nonzero(tangents))
+    results = call(*primals, *moving, graph=both)
+    outs = results[: len(graph.outputs)]
+    return outs, spread_tangents(outs, results[len(outs) :], nonzero_out)
+
+
+def _linearize(primals: Sequence[Any], tangents: Sequence[Any], *, graph: Graph) -> Any:
+    moving = [t for t in tangents if not isinstance(t, Zero)]
+    split = linearize_graph(graph, _nonzero(tangents))
+    results = call(*primals, graph=split.known)
+    outs = results[: len(graph.outputs)]
+    residuals = split.gather(primals, results[len(outs) :])
+    given = (
+        call(*residuals, *moving, graph=split.linear) if split.linear.outputs else []
+    )
+    return outs, spread_tangents(outs, given, split.nonzero_out)
+
+
+def _transpose(cts: Sequence[Any], *args: Any, graph: Graph) -> list[Any]:
+    linear = tuple(isinstance(a, Linear) for a in args)
+    back, kept = transpose_graph(graph, linear, _nonzero(cts))
+    known = [a for a in args if not isinstance(a, Linear)]
+    given = [ct for ct in cts if not isinstance(ct, Zero)]
+    results = iter(call(*known, *given, graph=back))
+    found = iter([next(results) if k else None for k in kept])
+    return [next(found) if lin else None for lin in linear]
+
+
+def _batch(size: int, args: Sequence[Any], axes: Sequence[Any], *, graph: Graph) -> Any:
+    batched = tuple(a is not None for a in axes)
+    wide, kept = batch_graph(graph, size, batched)
+    moved = [
+        x if a is None else move_axis(x, a, 0) for x, a in zip(args, axes, strict=True)
+    ]
+    return call(*moved, graph=wide), [0 if k else None for k in kept]
+
+
+call = Op(
+    "call",
+    lambda *types, graph: graph.out_types,
+    _run,
+    jvp=_jvp,
+    linearize=_linearize,
+    transpose=_transpose,
+    batch=_batch,
+    kind="call",
+    multiple=True,
+)

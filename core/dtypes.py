@@ -1,0 +1,156 @@
+"""Element types and how they promote.
+
+The dtype that you give is the dtype that you get. Python scalars are *weak*: they take
+the dtype of the array they meet, unless they are of a higher kind (``int32 + 1.5`` is
+float32). Two arrays promote as in JAX: an integer never widens a float.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+bool_ = np.dtype(np.bool_)
+int8, int16, int32, int64 = (np.dtype(f"int{n}") for n in (8, 16, 32, 64))
+uint8, uint16, uint32, uint64 = (np.dtype(f"uint{n}") for n in (8, 16, 32, 64))
+float16, float32, float64 = (np.dtype(f"float{n}") for n in (16, 32, 64))
+bfloat16 = np.dtype(ml_dtypes.bfloat16)
+complex64, complex128 = np.dtype(np.complex64), np.dtype(np.complex128)
+
+_BOOL, _INT, _FLOAT, _COMPLEX = range(4)
+_DEFAULT = (bool_, int32, float32, complex64)
+_KIND: dict[np.dtype, int] = {bool_: _BOOL}
+_KIND |= dict.fromkeys((int8, int16, int32, int64, uint8, uint16, uint32, uint64), _INT)
+_KIND |= dict.fromkeys((float16, bfloat16, float32, float64), _FLOAT)
+_KIND |= dict.fromkeys((complex64, complex128), _COMPLEX)
+_PYTHON = {bool: bool_, int: int32, float: float32, complex: complex64}
+_BY_NAME = {d.name: d for d in _KIND}
+_canonical: dict[Any, np.dtype] = {}
+
+
+def canonical(dtype: Any) -> np.dtype:
+    """The supported dtype that `dtype` names.
+
+    Python's own ``bool``, ``int``, ``float`` and ``complex`` mean bool, int32, float32
+    and complex64.
+
+    Raises:
+      TypeError: if there is no such dtype, or Treadle has none of it.
+
+    >>> canonical("float32"), canonical(float)
+    (dtype('float32'), dtype('float32'))
+    """
+    try:
+        found = _canonical.get(dtype)
+    except TypeError:
+        found = None
+    if found is not None:
+        return found
+    if isinstance(dtype, type) and dtype in _PYTHON:
+        result = _PYTHON[dtype]
+    elif isinstance(dtype, str) and dtype in _BY_NAME:
+        result = _BY_NAME[dtype]
+    else:
+        try:
+            result = np.dtype(dtype)
+        except TypeError:
+            raise TypeError(f"{dtype!r} is not a dtype") from None
+        if result not in _KIND:
+            raise TypeError(
+                f"dtype {result} is not supported; "
+                f"use one of {', '.join(sorted(_BY_NAME))}"
+            )
+    _canonical[dtype] = result
+    return result
+
+
+def is_supported(dtype: np.dtype) -> bool:
+    return dtype in _KIND
+
+
+def is_float(dtype: np.dtype) -> bool:
+    """Whether `dtype` is a real floating-point type."""
+    return _KIND[dtype] == _FLOAT
+
+
+def is_integer(dtype: np.dtype) -> bool:
+    return _KIND[dtype] == _INT
+
+
+def is_unsigned(dtype: np.dtype) -> bool:
+    return dtype.kind == "u"
+
+
+def is_complex(dtype: np.dtype) -> bool:
+    return _KIND[dtype] == _COMPLEX
+
+
+def is_differentiable(dtype: np.dtype) -> bool:
+    """Whether values of `dtype` have tangents: the floating and complex types."""
+    return _KIND[dtype] >= _FLOAT
+
+
+def of_scalar(value: bool | int | float | complex) -> np.dtype:
+    """The default dtype of a Python scalar; integers beyond int32 are int64."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not -(2**31) <= value < 2**31:
+            return int64 if -(2**63) <= value < 2**63 else uint64
+        return int32
+    return _PYTHON[type(value)]
+
+
+def to_float(dtype: np.dtype) -> np.dtype:
+    """`dtype` if it is inexact, otherwise the default float."""
+    return dtype if is_differentiable(dtype) else float32
+
+
+def to_real(dtype: np.dtype) -> np.dtype:
+    """The dtype of the real part."""
+    if dtype == complex64:
+        return float32
+    return float64 if dtype == complex128 else dtype
+
+
+def to_complex(dtype: np.dtype) -> np.dtype:
+    return complex128 if dtype in (float64, complex128) else complex64
+
+
+def _promote_strong(a: np.dtype, b: np.dtype) -> np.dtype:
+    if a == b:
+        return a
+    kind_a, kind_b = _KIND[a], _KIND[b]
+    if kind_a > kind_b:
+        a, b, kind_a, kind_b = b, a, kind_b, kind_a
+    if kind_a != kind_b and kind_a in (_BOOL, _INT):
+        return b
+    if kind_b == _COMPLEX:
+        return np.result_type(a if a != bfloat16 else float32, b)
+    if {a, b} == {float16, bfloat16}:
+        return float32
+    result = np.promote_types(a, b)
+    return float32 if result not in _KIND or kind_b == _INT != _KIND[result] else result
+
+
+def promote(*types: tuple[np.dtype, bool]) -> tuple[np.dtype, bool]:
+    """The common dtype of several (dtype, weak) pairs, and whether it is weak.
+
+    >>> promote((int32, False), (float32, True))
+    (dtype('float32'), True)
+    >>> promote((bfloat16, False), (float32, True))[0].name
+    'bfloat16'
+    """
+    dtype, weak = types[0]
+    for other, other_weak in types[1:]:
+        if weak == other_weak:
+            dtype = _promote_strong(dtype, other)
+            continue
+        strong, flexible = (other, dtype) if weak else (dtype, other)
+        if _KIND[flexible] <= _KIND[strong]:
+            dtype, weak = strong, False
+        elif _KIND[flexible] == _COMPLEX and strong == float64:
+            dtype, weak = complex128, False
+        else:
+            dtype, weak = _DEFAULT[_KIND[flexible]], True
+    return dtype, weak

@@ -1,0 +1,121 @@
+"""The program as frozen data: typed single-assignment equations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from treadle.arraytype import ArrayType
+
+if TYPE_CHECKING:
+    from treadle.trace.op import Op
+
+
+class Var:
+    """A value that an equation or the caller defines, exactly once."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: ArrayType) -> None:
+        self.type = type
+
+
+class Lit:
+    """A constant that stands where it is used: a NumPy scalar, or a small array."""
+
+    __slots__ = ("type", "value")
+
+    def __init__(self, value: np.ndarray | np.generic, type: ArrayType) -> None:
+        self.value, self.type = value, type
+
+    def key(self) -> tuple:
+        return (self.value.tobytes(), self.type)
+
+
+Atom = Var | Lit
+
+
+class Equation:
+    """``outputs = op[params](inputs)``, and the user's line that asked for it."""
+
+    __slots__ = ("inputs", "op", "outputs", "params", "source")
+
+    def __init__(
+        self,
+        op: Op,
+        inputs: Sequence[Atom],
+        params: dict[str, Any],
+        outputs: Sequence[Var],
+        source: str = "",
+    ) -> None:
+        self.op, self.params, self.source = op, params, source
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+
+
+class Graph:
+    """A pure function of arrays. Equal graphs (by structure) are interchangeable.
+
+    Nested graphs (the bodies of control flow) are params of their equation and close
+    over nothing: what they need are their inputs.
+    """
+
+    __slots__ = ("_key", "cache", "equations", "inputs", "name", "outputs")
+
+    def __init__(
+        self,
+        inputs: Sequence[Var],
+        equations: Sequence[Equation],
+        outputs: Sequence[Atom],
+        name: str = "",
+    ) -> None:
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        self.equations, self.name = tuple(equations), name
+        self.cache: dict[Any, Any] = {}
+        self._key: tuple | None = None
+
+    @property
+    def in_types(self) -> tuple[ArrayType, ...]:
+        return tuple(v.type for v in self.inputs)
+
+    @property
+    def out_types(self) -> tuple[ArrayType, ...]:
+        return tuple(a.type for a in self.outputs)
+
+    def key(self) -> tuple:
+        """A hashable that is equal for graphs of the same structure."""
+        if self._key is None:
+            self._key = _structural_key(self)
+        return self._key
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Graph) and self.key() == other.key())
+
+    def __hash__(self) -> int:
+        return hash(self.key())
+
+    def __repr__(self) -> str:
+        from treadle.ir.show import show
+
+        return show(self)
+
+
+def _structural_key(graph: Graph) -> tuple:
+    numbers: dict[Var, int] = {v: i for i, v in enumerate(graph.inputs)}
+
+    def atom(a: Atom) -> Any:
+        return a.key() if isinstance(a, Lit) else numbers[a]
+
+    rows = []
+    for eq in graph.equations:
+        inputs = tuple([atom(a) for a in eq.inputs])
+        for v in eq.outputs:
+            numbers[v] = len(numbers)
+        rows.append((eq.op, inputs, params_key(eq.params), len(eq.outputs)))
+    return graph.in_types, tuple(rows), tuple([atom(a) for a in graph.outputs])
+
+
+def params_key(params: dict[str, Any]) -> tuple:
+    """The params of an equation as a hashable."""
+    return tuple(sorted(params.items()))

@@ -1,0 +1,42 @@
+"""Runs a Graph's equations in the current interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from treadle.ir.graph import Atom, Graph, Lit, Var
+from treadle.trace.interpreter import state
+
+
+def call_graph(graph: Graph, args: Sequence[Any]) -> list[Any]:
+    """The graph's results for the given values, each equation bound anew.
+
+    Operations keep the user's lines that are written in the graph.
+    """
+    values: dict[Var, Any] = dict(zip(graph.inputs, args, strict=True))
+
+    def read(a: Atom) -> Any:
+        return a.value if isinstance(a, Lit) else values[a]
+
+    previous = state.source
+    try:
+        for eq in graph.equations:
+            state.source = eq.source
+            out = eq.op(*[read(a) for a in eq.inputs], **eq.params)
+            if eq.op.multiple:
+                values.update(zip(eq.outputs, out, strict=True))
+            else:
+                values[eq.outputs[0]] = out
+    finally:
+        state.source = previous
+    return [read(a) for a in graph.outputs]
+
+
+def live_inputs(graph: Graph) -> tuple[bool, ...]:
+    """Which inputs the outputs depend on."""
+    needed = {a for a in graph.outputs if isinstance(a, Var)}
+    for eq in reversed(graph.equations):
+        if any(v in needed for v in eq.outputs):
+            needed.update(a for a in eq.inputs if isinstance(a, Var))
+    return tuple(v in needed for v in graph.inputs)

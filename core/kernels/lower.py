@@ -1,0 +1,337 @@
+"""Schedules a nest: which instruction runs at which level and in which sweep.
+
+A *sweep* is one pass of the reduction loop (``inner`` of a row nest, ``mid`` of a column
+nest). Instructions that depend on the swept index run inside sweeps; the others are
+*held*: they run before the sweep that first needs them. A reduction ends its sweep, and
+its result is held. What a later sweep needs of an earlier one is computed again if that
+is cheap, else kept in scratch rows (row nests only)::
+
+    softmax       sweep 0: load x, reduce_max
+                  held 1:  (the maximum)
+                  sweep 1: load x, subtract, exp -> scratch, reduce_sum
+                  held 2:  1 / sum
+                  sweep 2: scratch * (1 / sum), store
+
+Nothing here knows a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+
+from treadle.kernels.check import check
+from treadle.kernels.nest import BROADCAST, Instr, Nest
+
+SCRATCH_LANES = 16
+"""Scratch rows are rounded up to this many elements, so full vectors fit."""
+
+_KEEP_ABOVE = 6
+"""Cost (in simple instructions) above which a value is kept, not computed again."""
+
+_COSTS = {
+    **dict.fromkeys(("div", "sqrt", "rsqrt"), 4),
+    **dict.fromkeys(("rem", "exp", "exp2", "expm1", "log", "log1p", "log2"), 12),
+    **dict.fromkeys(("tanh", "logistic", "erf", "erfc", "cbrt", "sin", "cos"), 16),
+    **dict.fromkeys(("tan", "asin", "acos", "atan", "atan2", "sinh", "cosh"), 20),
+    **dict.fromkeys(("asinh", "acosh", "atanh", "erf_inv", "pow"), 30),
+    **dict.fromkeys(("lgamma", "digamma", "threefry2x32"), 60),
+}
+
+
+class Level(IntEnum):
+    """What a value depends on; the level of an operation is the highest of its args'."""
+
+    CONST = 0
+    ROW = 1
+    ELEM = 2
+    MID = 3
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One pass of the reduction loop; all fields list instructions in body order.
+
+    body: what to compute, stores included. reductions: what to accumulate.
+    saves and restores: values written to and read from scratch.
+    """
+
+    body: tuple[int, ...]
+    reductions: tuple[int, ...]
+    saves: tuple[int, ...]
+    restores: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The order of work of a nest.
+
+    held[s] runs before sweep s, and held[-1] after the last one. `kept` gives the slot
+    of every value that lives in scratch. `varying[i]` is False if instruction i has the
+    same value for all of inner.
+    """
+
+    nest: Nest
+    levels: tuple[Level, ...]
+    varying: tuple[bool, ...]
+    held: tuple[tuple[int, ...], ...]
+    sweeps: tuple[Sweep, ...]
+    kept: tuple[int, ...]
+
+
+def is_reduction(instr: Instr) -> bool:
+    return instr.name.startswith("reduce_")
+
+
+def is_store(instr: Instr) -> bool:
+    return instr.name.startswith("store")
+
+
+def cost(instr: Instr) -> int:
+    """Roughly how many simple vector instructions an instruction takes."""
+    return _COSTS.get(instr.name, 1)
+
+
+@lru_cache(maxsize=4096)
+def schedule(nest: Nest) -> Schedule:
+    """Assigns levels and sweeps. The nest must pass `check`."""
+    levels, varying = _levels(nest)
+    swept_level = Level.ELEM if nest.axis == "inner" else Level.MID
+    swept = [
+        is_reduction(instr) or level >= swept_level
+        for instr, level in zip(nest.body, levels, strict=True)
+    ]
+    stages = _stages(nest)
+    count = 1 + max((s for s, e in zip(stages, swept, strict=True) if e), default=-1)
+    demands, kept = _demands(nest, stages, swept, levels)
+    held: list[list[int]] = [[] for _ in range(count + 1)]
+    for i in range(len(nest.body)):
+        if not swept[i]:
+            held[stages[i]].append(i)
+    sweeps = [_sweep(nest, s, stages, swept, demands, kept) for s in range(count)]
+    return Schedule(
+        nest,
+        tuple(levels),
+        tuple(varying),
+        tuple(tuple(h) for h in held),
+        tuple(sweeps),
+        tuple(kept),
+    )
+
+
+def _levels(nest: Nest) -> tuple[list[Level], list[bool]]:
+    levels: list[Level] = []
+    varying: list[bool] = []
+    for instr in nest.body:
+        level = max((levels[a] for a in instr.args), default=Level.CONST)
+        varies = any(varying[a] for a in instr.args)
+        if is_reduction(instr):
+            level = Level.ROW if nest.axis == "inner" else Level.ELEM
+            varies = varies and nest.axis == "mid"
+        elif instr.name == "load" or is_store(instr):
+            operand = nest.operands[instr.attr]
+            along = operand.inner != BROADCAST
+            floor = Level.ELEM if along else Level.ROW
+            level = max(level, Level.MID if operand.mid else floor)
+            varies = varies or along
+        levels.append(level)
+        varying.append(varies)
+    return levels, varying
+
+
+def _stages(nest: Nest) -> list[int]:
+    """The sweep each instruction belongs to, or comes right before if it is held."""
+    stages: list[int] = []
+    for instr in nest.body:
+        ready = (stages[a] + is_reduction(nest.body[a]) for a in instr.args)
+        stages.append(max(ready, default=0))
+    return stages
+
+
+def _demands(
+    nest: Nest, stages: list[int], swept: list[bool], levels: list[Level]
+) -> tuple[list[set[int]], list[int]]:
+    """In which sweeps each swept value is computed, and which values are kept."""
+    costs = _recompute_costs(nest, swept, levels)
+    demands: list[set[int]] = [set() for _ in nest.body]
+    kept: list[int] = []
+    for i in reversed(range(len(nest.body))):
+        instr = nest.body[i]
+        if is_store(instr) or is_reduction(instr):
+            demands[i] = {stages[i]}
+        needed = demands[i]
+        expensive = costs[i] > _KEEP_ABOVE and nest.axis == "inner"
+        if swept[i] and needed and max(needed) > stages[i] and expensive:
+            kept.append(i)
+            needed = {stages[i]}
+        for a in instr.args:
+            if swept[a] and not is_reduction(nest.body[a]):
+                demands[a] |= needed
+    return demands, kept[::-1]
+
+
+def _recompute_costs(nest: Nest, swept: list[bool], levels: list[Level]) -> list[int]:
+    costs: list[int] = []
+    for i, instr in enumerate(nest.body):
+        if not swept[i] or is_reduction(instr):
+            costs.append(0)
+            continue
+        own = cost(instr)
+        if instr.name == "load" and any(levels[a] >= Level.ELEM for a in instr.args):
+            own = 12
+        costs.append(own + sum(costs[a] for a in instr.args))
+    return costs
+
+
+def _sweep(
+    nest: Nest,
+    s: int,
+    stages: list[int],
+    swept: list[bool],
+    demands: list[set[int]],
+    kept: list[int],
+) -> Sweep:
+    body, reductions, restores = [], [], []
+    for i, instr in enumerate(nest.body):
+        if not swept[i] or s not in demands[i]:
+            continue
+        if is_reduction(instr):
+            reductions.append(i)
+        elif i in kept and stages[i] < s:
+            restores.append(i)
+        else:
+            body.append(i)
+    saves = [i for i in kept if stages[i] == s]
+    return Sweep(tuple(body), tuple(reductions), tuple(saves), tuple(restores))
+
+
+def scratch_rows(nest: Nest) -> int:
+    """How many scratch rows a task needs."""
+    return len(schedule(nest).kept)
+
+
+def scratch_bytes(nest: Nest, inner: int) -> int:
+    """Bytes of scratch per task for rows of `inner` elements; a multiple of 64."""
+    row = -(-inner // SCRATCH_LANES) * SCRATCH_LANES
+    total = sum(row * size for size in scratch_sizes(nest))
+    return -(-total // 64) * 64
+
+
+def scratch_sizes(nest: Nest) -> list[int]:
+    """Bytes per element of each scratch row (half floats are kept as float32)."""
+    kept = schedule(nest).kept
+    sizes = (nest.body[i].dtype for i in kept)
+    return [max(d.itemsize, 4) if _is_half(d) else d.itemsize for d in sizes]
+
+
+def _is_half(dtype: object) -> bool:
+    return str(dtype) in ("float16", "bfloat16")
+
+
+def split_axis(nest: Nest) -> str:
+    """What the tasks of a kernel divide among themselves.
+
+    "rows" (the collapsed outer dimensions), "blocks" (those times blocks of inner),
+    "inner", or "none": then every task but the first has nothing to do.
+    """
+    if nest.axis == "mid":
+        return "none" if nest.serial else "blocks"
+    if nest.outer and not nest.serial:
+        return "rows"
+    plan = schedule(nest)
+    for i, instr in enumerate(nest.body):
+        if is_reduction(instr):
+            return "none"
+        if is_store(instr) and (
+            not plan.varying[i] or any(plan.varying[a] for a in instr.args[1:])
+        ):
+            return "none"
+    return "inner"
+
+
+def in_place(nest: Nest, store: int, load: int) -> bool:
+    """Whether operand `store` may share its buffer with operand `load`.
+
+    True if no load comes after a store to the same place, given that both operands
+    have the same strides (the caller compares those).
+    """
+    order = _execution_order(schedule(nest))
+    loads = [
+        at
+        for at, i in enumerate(order)
+        if nest.body[i].name == "load" and nest.body[i].attr == load
+    ]
+    stores = [
+        at
+        for at, i in enumerate(order)
+        if is_store(nest.body[i]) and nest.body[i].attr == store
+    ]
+    gathered = nest.operands[load].gathers or nest.operands[store].gathers
+    return not gathered and (not loads or not stores or max(loads) < min(stores))
+
+
+def _execution_order(plan: Schedule) -> Iterable[int]:
+    for s, sweep in enumerate(plan.sweeps):
+        yield from plan.held[s]
+        yield from sweep.body
+    yield from plan.held[-1]
+
+
+def show(nest: Nest) -> str:
+    """The nest as pseudo-code, in the order in which it runs.
+
+    >>> f = np.dtype(np.float32)
+    >>> row = Operand(f, CONTIGUOUS)
+    >>> body = (Instr("load", (), f, 0), Instr("exp", (0,), f), Instr("store", (1,), f, 1))
+    >>> print(show(Nest(1, 0, "inner", (row, row), body)))
+    for rows (1 outer dimension):
+      for inner:
+        v0: float32 = load #0 [contiguous]
+        v1: float32 = exp v0
+        store v1 -> #1 [contiguous]
+    """
+    plan = schedule(nest)
+    dims = f"{nest.outer} outer dimension{'s' if nest.outer != 1 else ''}"
+    order = ", in order" if nest.serial else ""
+    lines = [f"for rows ({dims}{order}):"]
+    pad, loop = "  ", "for inner:"
+    if nest.axis == "mid":
+        lines.append("  for blocks of inner:")
+        pad, loop = "    ", f"for mid ({nest.mid}):"
+    for s, sweep in enumerate(plan.sweeps):
+        lines += [pad + _show_instr(nest, i) for i in plan.held[s]]
+        lines.append(pad + loop)
+        lines += [f"{pad}  v{i} = scratch" for i in sweep.restores]
+        lines += [f"{pad}  {_show_instr(nest, i)}" for i in sweep.body]
+        lines += [f"{pad}  scratch = v{i}" for i in sweep.saves]
+        lines += [f"{pad}  {_show_instr(nest, i)}" for i in sweep.reductions]
+    lines += [pad + _show_instr(nest, i) for i in plan.held[-1]]
+    return "\n".join(lines)
+
+
+def _show_instr(nest: Nest, i: int) -> str:
+    instr = nest.body[i]
+    values = [f"v{a}" for a in instr.args]
+    if is_store(instr):
+        how = instr.name.replace("_", " ")
+        place = _show_operand(nest, instr.attr, values[1:])
+        return f"{how} {values[0]} -> {place}"
+    if instr.name == "load":
+        what = f"load {_show_operand(nest, instr.attr, values)}"
+    elif instr.name == "const":
+        what = str(instr.attr)
+    else:
+        extra = [] if instr.attr is None else [f"<{instr.attr}>"]
+        what = " ".join([instr.name, *extra, *values])
+    return f"v{i}: {instr.dtype} = {what}"
+
+
+def _show_operand(nest: Nest, k: int, indices: list[str]) -> str:
+    operand = nest.operands[k]
+    kind = "" if operand.kind == "array" else f"{operand.kind} "
+    notes = [("broadcast", "contiguous", "strided")[operand.inner]]
+    notes += ["mid"] if operand.mid else []
+    notes += [f"at {', '.join(indices)}"] if indices else []
+    return f"{kind}#{k} [{', '.join(notes)}]"

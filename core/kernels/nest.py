@@ -1,0 +1,103 @@
+"""The kernel as data: one loop nest with a small expression DAG as its body.
+
+A `Nest` says what is computed per index, never how long the loops are: sizes, strides
+and pointers are run-time arguments, so one compiled nest serves every shape with the
+same structure. Fusion writes nests, `kernels.lower` schedules them, a backend emits
+them. Nothing here knows a device.
+
+Two loop structures cover everything that is not a contraction:
+
+``axis="inner"``  (row nest) ::
+
+    for o in outer...:            # parallel; collapsed and cut into tasks
+        row-level instructions    # once per row: scalars
+        for i in inner:           # vectorised; one loop per phase
+            elem-level instructions; reductions over i give row-level values
+
+  Elementwise nests are row nests without reductions. A reduction ends a phase: what
+  depends on its result runs in a later sweep over the same row (softmax, layer norm).
+
+``axis="mid"``  (column nest) ::
+
+    for o in outer...:            # parallel
+        for i in inner:           # parallel and vectorised, held in registers
+            for m in mid...: accumulate   # reductions over m, elem-level results
+            elem-level instructions on the accumulated values, stores
+
+Levels. A value is *row*-level if it is the same for all of ``inner`` (constants, loads
+of row operands, and arithmetic on those), otherwise *elem*-level. In a row nest a
+reduction turns an elem-level value into a row-level one. In a column nest, values that
+depend on ``mid`` are called *mid*-level; a reduction turns them elem-level.
+
+Argument block (an array of 64-bit words; kernel signature ``void k(ptr args, i64 task)``)::
+
+    [0]              number of tasks
+    outer sizes      nest.outer words, slowest first
+    mid sizes        nest.mid words
+    inner size       1 word
+    scratch pointer  1 word, then bytes per task 1 word (only if lower.scratch_rows > 0)
+    per operand:     pointer (or, for kind "iota", the start value), then strides:
+                     one word per outer dim, per mid dim, then the inner stride if the
+                     operand's inner class is STRIDED, then one per gather index.
+
+Strides count elements, may be zero or negative; for "iota" they are increments of the
+index value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+BROADCAST, CONTIGUOUS, STRIDED = 0, 1, 2
+"""Classes of an operand's stride along ``inner``: zero, one, or a run-time value."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One memory access pattern. Row operands have inner class BROADCAST.
+
+    kind: "array" (a buffer), "iota" (an affine function of the indices; no buffer).
+    mid: False if all its mid strides are zero (it is then read outside the mid loop).
+    gathers: how many data-dependent indices its loads add (each times its own stride).
+    """
+
+    dtype: np.dtype
+    inner: int
+    kind: str = "array"
+    mid: bool = False
+    gathers: int = 0
+
+
+@dataclass(frozen=True)
+class Instr:
+    """One typed instruction; `args` index earlier instructions of the nest.
+
+    name is "load" (attr: operand; args: gather indices), "store" (attr: operand; args:
+    value, then scatter indices), "store_add" (the same, adding to what is there),
+    "const" (attr: a Python number), "reduce_sum|prod|max|min|and|or" (args: value), or
+    the name of an elementwise op of `treadle.ops` with its parameters in attr.
+    """
+
+    name: str
+    args: tuple[int, ...]
+    dtype: np.dtype
+    attr: Any = None
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A kernel's structure. Hashable: equal nests share one compiled kernel.
+
+    axis: "inner" or "mid", the loop that reductions run over.
+    serial: True if rows must run in order (scatter-add): tasks then split ``inner``.
+    """
+
+    outer: int
+    mid: int
+    axis: str
+    operands: tuple[Operand, ...]
+    body: tuple[Instr, ...]
+    serial: bool = False

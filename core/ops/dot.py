@@ -1,0 +1,152 @@
+"""The general contraction of two arrays: matmul, einsum, tensordot are this."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.arraytype import ArrayType
+from treadle.ops.arithmetic import add
+from treadle.ops.movement import transpose
+from treadle.trace.op import Linear, Op, Zero
+from treadle.trace.value import typeof
+
+Axes = tuple[int, ...]
+Pairs = tuple[Axes, Axes]
+
+
+def free_axes(ndim: int, contract: Axes, batch: Axes) -> Axes:
+    """The axes of an operand that are neither contracted nor batched."""
+    return tuple(i for i in range(ndim) if i not in contract and i not in batch)
+
+
+def _dot_type(
+    x: ArrayType, y: ArrayType, *, contract: Pairs, batch: Pairs
+) -> ArrayType:
+    for a, b in zip(contract[0] + batch[0], contract[1] + batch[1], strict=True):
+        if x.shape[a] != y.shape[b]:
+            raise ValueError(
+                f"can't contract {x} with {y}: axis {a} of the first has length "
+                f"{x.shape[a]}, axis {b} of the second has length {y.shape[b]}"
+            )
+    if x.dtype != y.dtype:
+        raise TypeError(f"dot of different dtypes: {x}, {y}")
+    if x.dtype == dtypes.bool_:
+        raise TypeError("dot is not defined for dtype bool")
+    shape = [x.shape[a] for a in batch[0]]
+    shape += [x.shape[a] for a in free_axes(x.ndim, contract[0], batch[0])]
+    shape += [y.shape[a] for a in free_axes(y.ndim, contract[1], batch[1])]
+    return ArrayType(tuple(shape), x.dtype)
+
+
+def _dot_run(x: Any, y: Any, *, contract: Pairs, batch: Pairs) -> Any:
+    letters = iter("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    names_x, names_y = [next(letters) for _ in x.shape], [""] * y.ndim
+    for a, b in zip(contract[0] + batch[0], contract[1] + batch[1], strict=True):
+        names_y[b] = names_x[a]
+    names_y = [n or next(letters) for n in names_y]
+    out = [names_x[a] for a in batch[0]]
+    out += [names_x[a] for a in free_axes(x.ndim, contract[0], batch[0])]
+    out += [names_y[a] for a in free_axes(y.ndim, contract[1], batch[1])]
+    formula = f"{''.join(names_x)},{''.join(names_y)}->{''.join(out)}"
+    if x.dtype in (dtypes.float16, dtypes.bfloat16):
+        wide = np.einsum(
+            formula, x.astype(np.float32), y.astype(np.float32), optimize=True
+        )
+        return wide.astype(x.dtype)
+    return np.einsum(formula, x, y, optimize=True)
+
+
+def _dot_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    (x, y), (dx, dy) = primals, tangents
+    out, total = dot_general(x, y, **params), None
+    if not isinstance(dx, Zero):
+        total = dot_general(dx, y, **params)
+    if not isinstance(dy, Zero):
+        term = dot_general(x, dy, **params)
+        total = term if total is None else add(total, term)
+    return out, Zero(typeof(out)) if total is None else total
+
+
+def _dot_transpose(
+    ct: Any, x: Any, y: Any, *, contract: Pairs, batch: Pairs
+) -> list[Any]:
+    result: list[Any] = [None, None]
+    if isinstance(x, Linear):
+        result[0] = _transpose_first(ct, x.type, y, contract, batch, ct_first=True)
+    elif isinstance(y, Linear):
+        flipped = (contract[1], contract[0]), (batch[1], batch[0])
+        result[1] = _transpose_first(ct, y.type, x, *flipped, ct_first=False)
+    return result
+
+
+def _transpose_first(
+    ct: Any, x: ArrayType, y: Any, contract: Pairs, batch: Pairs, *, ct_first: bool
+) -> Any:
+    """The cotangent of an operand `x` that was contracted with a known `y`."""
+    y_type = typeof(y)
+    x_free = free_axes(x.ndim, contract[0], batch[0])
+    y_free = free_axes(y_type.ndim, contract[1], batch[1])
+    n_batch = len(batch[0])
+    ct_batch = tuple(range(n_batch))
+    # In ct the free axes of the first operand come first; and the operand that comes
+    # first in this product is chosen so that a plain matmul needs no transposition.
+    before = len(x_free) if ct_first else 0
+    ct_y = tuple(range(n_batch + before, n_batch + before + len(y_free)))
+    y_rest = free_axes(y_type.ndim, y_free, batch[1])
+    partner = dict(zip(contract[1], contract[0], strict=True))
+    rest = tuple(partner[a] for a in y_rest)
+    if ct_first:
+        product = dot_general(
+            ct, y, contract=(ct_y, y_free), batch=(ct_batch, batch[1])
+        )
+        axes = (*batch[0], *x_free, *rest)
+    else:
+        product = dot_general(
+            y, ct, contract=(y_free, ct_y), batch=(batch[1], ct_batch)
+        )
+        axes = (*batch[0], *rest, *x_free)
+    order = tuple(int(i) for i in np.argsort(axes))
+    if order == tuple(range(len(order))):
+        return product
+    return transpose(product, permutation=order)
+
+
+def _dot_batch(
+    size: int, args: Any, axes: Any, *, contract: Pairs, batch: Pairs
+) -> Any:
+    (x, y), (ax, ay) = args, axes
+
+    def shift(dims: Axes, axis: int | None) -> Axes:
+        return dims if axis is None else tuple(d + (d >= axis) for d in dims)
+
+    contract = shift(contract[0], ax), shift(contract[1], ay)
+    batch = shift(batch[0], ax), shift(batch[1], ay)
+    if ax is not None and ay is not None:
+        out = dot_general(
+            x, y, contract=contract, batch=((ax, *batch[0]), (ay, *batch[1]))
+        )
+        return out, 0
+    out = dot_general(x, y, contract=contract, batch=batch)
+    x_free = free_axes(typeof(x).ndim, contract[0], batch[0])
+    y_free = free_axes(typeof(y).ndim, contract[1], batch[1])
+    if ax is not None:
+        return out, len(batch[0]) + x_free.index(ax)
+    return out, len(batch[0]) + len(x_free) + y_free.index(ay)
+
+
+dot_general = Op(
+    "dot_general",
+    _dot_type,
+    _dot_run,
+    jvp=_dot_jvp,
+    transpose=_dot_transpose,
+    batch=_dot_batch,
+    kind="contract",
+)
+"""Sums products over the axes paired in `contract`, for each index of the axes paired
+in `batch`. The result's axes: batch, free axes of the first, free axes of the second.
+"""

@@ -1,0 +1,199 @@
+"""Ops that only change indices: broadcast, reshape, transpose, reverse.
+
+The compiler never runs them: they become index maps of whoever reads their result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.arraytype import ArrayType
+from treadle.trace.op import Linear, Op, Zero, registry
+from treadle.trace.value import typeof
+
+
+def linear_jvp(op: Op) -> Any:
+    """The JVP of an op that is linear in its first argument and constant in others."""
+
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        out = op(*primals, **params)
+        if isinstance(tangents[0], Zero):
+            return out, Zero(typeof(out).strong())
+        return out, op(tangents[0], *primals[1:], **params)
+
+    return jvp
+
+
+# broadcast_in_dim ---------------------------------------------------------------------
+
+
+def _broadcast_type(
+    x: ArrayType, *, shape: tuple[int, ...], dims: tuple[int, ...]
+) -> ArrayType:
+    if len(dims) != x.ndim or any(
+        x.shape[i] not in (1, shape[d]) for i, d in enumerate(dims)
+    ):
+        raise ValueError(f"can't broadcast {x} to {list(shape)} along axes {dims}")
+    return ArrayType(shape, x.dtype, x.weak)
+
+
+def _broadcast_run(x: Any, *, shape: tuple[int, ...], dims: tuple[int, ...]) -> Any:
+    aligned = [1] * len(shape)
+    for i, d in enumerate(dims):
+        aligned[d] = x.shape[i]
+    return np.broadcast_to(np.reshape(x, aligned), shape)
+
+
+def _broadcast_transpose(
+    ct: Any, x: Linear, *, shape: tuple[int, ...], dims: tuple[int, ...]
+) -> list[Any]:
+    from_one = {d for i, d in enumerate(dims) if x.shape[i] == 1 != shape[d]}
+    new = tuple(d for d in range(len(shape)) if d not in dims or d in from_one)
+    out = registry["reduce_sum"](ct, axes=new) if new else ct
+    return [reshape(out, shape=x.shape) if typeof(out).shape != x.shape else out]
+
+
+def _broadcast_batch(
+    size: int, args: Any, axes: Any, *, shape: tuple, dims: tuple
+) -> Any:
+    (x,), (axis,) = args, axes
+    x = move_axis(x, axis, 0)
+    dims = (0, *(d + 1 for d in dims))
+    return broadcast_in_dim(x, shape=(size, *shape), dims=dims), 0
+
+
+broadcast_in_dim = Op(
+    "broadcast_in_dim",
+    _broadcast_type,
+    _broadcast_run,
+    transpose=_broadcast_transpose,
+    batch=_broadcast_batch,
+    kind="view",
+)
+
+# reshape ------------------------------------------------------------------------------
+
+
+def _reshape_type(x: ArrayType, *, shape: tuple[int, ...]) -> ArrayType:
+    if math.prod(shape) != x.size:
+        raise ValueError(
+            f"can't reshape {x} ({x.size} elements) to {list(shape)} "
+            f"({math.prod(shape)} elements)"
+        )
+    return ArrayType(shape, x.dtype, x.weak)
+
+
+def _reshape_batch(size: int, args: Any, axes: Any, *, shape: tuple) -> Any:
+    return reshape(move_axis(args[0], axes[0], 0), shape=(size, *shape)), 0
+
+
+reshape = Op(
+    "reshape",
+    _reshape_type,
+    lambda x, *, shape: np.reshape(x, shape),
+    transpose=lambda ct, x, *, shape: [reshape(ct, shape=x.shape)],
+    batch=_reshape_batch,
+    kind="view",
+)
+
+# transpose ----------------------------------------------------------------------------
+
+
+def _transpose_type(x: ArrayType, *, permutation: tuple[int, ...]) -> ArrayType:
+    if sorted(permutation) != list(range(x.ndim)):
+        raise ValueError(f"{permutation} is not a permutation of the axes of {x}")
+    return ArrayType(tuple([x.shape[p] for p in permutation]), x.dtype, x.weak)
+
+
+def _transpose_batch(size: int, args: Any, axes: Any, *, permutation: tuple) -> Any:
+    (x,), (axis,) = args, axes
+    moved = tuple(p + (p >= axis) for p in permutation)
+    return transpose(x, permutation=(axis, *moved)), 0
+
+
+transpose = Op(
+    "transpose",
+    _transpose_type,
+    lambda x, *, permutation: np.transpose(x, permutation),
+    transpose=lambda ct, x, *, permutation: [
+        transpose(ct, permutation=tuple(int(i) for i in np.argsort(permutation)))
+    ],
+    batch=_transpose_batch,
+    kind="view",
+)
+
+# reverse ------------------------------------------------------------------------------
+
+
+def _reverse_type(x: ArrayType, *, axes: tuple[int, ...]) -> ArrayType:
+    if any(not 0 <= a < x.ndim for a in axes):
+        raise ValueError(f"{x} has no axes {axes}")
+    return x
+
+
+reverse = Op(
+    "reverse",
+    _reverse_type,
+    lambda x, *, axes: np.flip(x, axes),
+    transpose=lambda ct, x, *, axes: [reverse(ct, axes=axes)],
+    batch=lambda size, args, axis, *, axes: (
+        reverse(args[0], axes=tuple(a + (a >= axis[0]) for a in axes)),
+        axis[0],
+    ),
+    kind="view",
+)
+
+for _op in (broadcast_in_dim, reshape, transpose, reverse):
+    _op.jvp = _op.linearize = linear_jvp(_op)
+
+
+# What rules are written with ----------------------------------------------------------
+
+
+def move_axis(x: Any, source: int, destination: int) -> Any:
+    """Moves one axis; the others keep their order."""
+    if source == destination:
+        return x
+    order = [i for i in range(typeof(x).ndim) if i != source]
+    order.insert(destination, source)
+    return transpose(x, permutation=tuple(order))
+
+
+def spread(x: Any, axis: int, size: int) -> Any:
+    """Repeats along a new axis."""
+    shape = typeof(x).shape
+    dims = tuple(i + (i >= axis) for i in range(len(shape)))
+    return broadcast_in_dim(x, shape=(*shape[:axis], size, *shape[axis:]), dims=dims)
+
+
+def expand(x: Any, shape: tuple[int, ...]) -> Any:
+    """Broadcasts a scalar (or a value of that shape already) to a shape."""
+    if typeof(x).shape == shape:
+        return x
+    return broadcast_in_dim(x, shape=shape, dims=())
+
+
+def restore_axes(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+    """Broadcasts a reduced value back along the axes that were reduced."""
+    kept = tuple(i for i in range(len(shape)) if i not in axes)
+    return broadcast_in_dim(x, shape=shape, dims=kept)
+
+
+def full(shape: tuple[int, ...], value: Any, dtype: np.dtype) -> Any:
+    """An array with one value everywhere."""
+    scalar = dtype.type(value)
+    return broadcast_in_dim(scalar, shape=tuple(shape), dims=())
+
+
+def zeros_like(t: ArrayType) -> Any:
+    """Zeros of a type."""
+    return full(t.shape, 0, t.dtype)
+
+
+def instantiate(ct: Any) -> Any:
+    """The array of zeros that a `Zero` stands for; anything else as it is."""
+    return zeros_like(ct.type) if isinstance(ct, Zero) else ct

@@ -1,0 +1,172 @@
+"""Reductions over axes, and the index of the extreme element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.arraytype import ArrayType
+from treadle.ops.arithmetic import add, div, mul
+from treadle.ops.cast import convert
+from treadle.ops.compare import eq
+from treadle.ops.movement import full, reshape, restore_axes
+from treadle.ops.shape import concatenate, slice_axis
+from treadle.trace.op import Linear, Op
+from treadle.trace.value import typeof
+
+
+def _check_axes(name: str, x: ArrayType, axes: tuple[int, ...]) -> tuple[int, ...]:
+    if any(not 0 <= a < x.ndim for a in axes) or len(set(axes)) != len(axes):
+        raise ValueError(f"{name} of {x} over axes {axes}")
+    return tuple([n for i, n in enumerate(x.shape) if i not in axes])
+
+
+def _reduction(
+    name: str,
+    run: Callable[..., Any],
+    accepts: Callable[[np.dtype], bool],
+    **rules: Any,
+) -> Op:
+    def type_rule(x: ArrayType, *, axes: tuple[int, ...]) -> ArrayType:
+        if not accepts(x.dtype):
+            raise TypeError(f"{name} is not defined for dtype {x.dtype.name}")
+        return ArrayType(_check_axes(name, x, axes), x.dtype)
+
+    op = Op(
+        name,
+        type_rule,
+        run,
+        batch=lambda size, args, bdims, *, axes: _reduce_batch(op, args, bdims, axes),
+        kind="reduce",
+        **rules,
+    )
+    return op
+
+
+def _reduce_batch(op: Op, args: Any, bdims: Any, axes: tuple[int, ...]) -> Any:
+    axis = bdims[0]
+    shifted = tuple(a + (a >= axis) for a in axes)
+    return op(args[0], axes=shifted), axis - sum(a < axis for a in shifted)
+
+
+def _arithmetic(dtype: np.dtype) -> bool:
+    return dtype != dtypes.bool_
+
+
+def _integral(dtype: np.dtype) -> bool:
+    return dtype == dtypes.bool_ or dtypes.is_integer(dtype)
+
+
+def _run_sum(x: Any, *, axes: tuple[int, ...]) -> Any:
+    if x.dtype in (dtypes.float16, dtypes.bfloat16):
+        return np.sum(x.astype(np.float32), axis=axes).astype(x.dtype)
+    return np.sum(x, axis=axes, dtype=x.dtype)
+
+
+def _sum_jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, axes: tuple[int, ...]
+) -> Any:
+    return reduce_sum(primals[0], axes=axes), reduce_sum(tangents[0], axes=axes)
+
+
+def _sum_transpose(ct: Any, x: Linear, *, axes: tuple[int, ...]) -> list[Any]:
+    return [restore_axes(ct, x.shape, axes)]
+
+
+reduce_sum = _reduction(
+    "reduce_sum", _run_sum, _arithmetic, jvp=_sum_jvp, transpose=_sum_transpose
+)
+
+
+def _extreme_jvp(op: Op) -> Callable[..., Any]:
+    """Elements equal to the extreme share its derivative."""
+
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Any) -> Any:
+        (x,), (dx,) = primals, tangents
+        out = op(x, axes=axes)
+        t = typeof(x)
+        here = convert(eq(x, restore_axes(out, t.shape, axes)), dtype=t.dtype)
+        share = div(reduce_sum(mul(dx, here), axes=axes), reduce_sum(here, axes=axes))
+        return out, share
+
+    return jvp
+
+
+def _ordered(dtype: np.dtype) -> bool:
+    return not dtypes.is_complex(dtype)
+
+
+reduce_max = _reduction("reduce_max", lambda x, *, axes: np.max(x, axis=axes), _ordered)
+reduce_min = _reduction("reduce_min", lambda x, *, axes: np.min(x, axis=axes), _ordered)
+for _op in (reduce_max, reduce_min):
+    _op.jvp = _op.linearize = _extreme_jvp(_op)
+
+
+def _prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Any) -> Any:
+    """Halving: (a b)' = a' b + a b', which is right at zeros too."""
+    (x,), (dx,) = primals, tangents
+    for axis in sorted(axes, reverse=True):
+        t = typeof(x)
+        rest = (*t.shape[:axis], *t.shape[axis + 1 :])
+        if t.shape[axis] == 0:
+            x, dx = full(rest, 1, t.dtype), full(rest, 0, t.dtype)
+            continue
+        while (n := typeof(x).shape[axis]) > 1:
+            half = n // 2
+            a, b = slice_axis(x, axis, 0, half), slice_axis(x, axis, half, 2 * half)
+            da, db = slice_axis(dx, axis, 0, half), slice_axis(dx, axis, half, 2 * half)
+            odd, dodd = (
+                slice_axis(x, axis, 2 * half, n),
+                slice_axis(dx, axis, 2 * half, n),
+            )
+            x, dx = mul(a, b), add(mul(da, b), mul(a, db))
+            if n % 2:
+                x = concatenate(x, odd, axis=axis)
+                dx = concatenate(dx, dodd, axis=axis)
+        x, dx = reshape(x, shape=rest), reshape(dx, shape=rest)
+    return x, dx
+
+
+reduce_prod = _reduction(
+    "reduce_prod",
+    lambda x, *, axes: np.prod(x, axis=axes, dtype=x.dtype),
+    _arithmetic,
+    jvp=_prod_jvp,
+)
+reduce_and = _reduction(
+    "reduce_and",
+    lambda x, *, axes: np.bitwise_and.reduce(x, axis=axes),
+    _integral,
+    differentiable=False,
+)
+reduce_or = _reduction(
+    "reduce_or",
+    lambda x, *, axes: np.bitwise_or.reduce(x, axis=axes),
+    _integral,
+    differentiable=False,
+)
+
+
+# argmax, argmin -----------------------------------------------------------------------
+
+
+def _arg_extreme(name: str, run: Callable[..., Any]) -> Op:
+    def type_rule(x: ArrayType, *, axis: int) -> ArrayType:
+        shape = _check_axes(name, x, (axis,))
+        if x.shape[axis] == 0:
+            raise ValueError(f"{name} of {x} over axis {axis}, which is empty")
+        return ArrayType(shape, dtypes.int32)
+
+    def batch(size: int, args: Any, bdims: Any, *, axis: int) -> Any:
+        shifted = axis + (axis >= bdims[0])
+        return op(args[0], axis=shifted), bdims[0] - (shifted < bdims[0])
+
+    op = Op(name, type_rule, run, batch=batch, kind="reduce", differentiable=False)
+    return op
+
+
+argmax = _arg_extreme("argmax", lambda x, *, axis: np.argmax(x, axis).astype(np.int32))
+argmin = _arg_extreme("argmin", lambda x, *, axis: np.argmin(x, axis).astype(np.int32))

@@ -1,0 +1,112 @@
+"""The concrete array: an immutable buffer on a device, with a shape and a dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle import arraytype
+from treadle.arraytype import ArrayType
+from treadle.trace.value import Value
+
+
+class Array(Value):
+    """An immutable array in memory. Made by `treadle.numpy.array` and by every
+    operation; ``numpy.asarray(a)`` is a read-only view without a copy.
+
+    >>> import treadle.numpy as tnp
+    >>> tnp.array([1.0, 2.0]) + 1
+    Array([2., 3.], dtype=float32)
+    """
+
+    __slots__ = ("_address", "_data", "type")
+
+    def __init__(self, data: np.ndarray, type: ArrayType | None = None) -> None:
+        self._data = data
+        self.type = type or arraytype.of_numpy(data)
+        self._address = 0
+
+    @property
+    def data(self) -> np.ndarray:
+        """The NumPy array inside; not to be written to."""
+        return self._data
+
+    def address(self) -> int:
+        """Where the elements start in memory, contiguous in row-major order."""
+        if not self._address:
+            if not self._data.flags.c_contiguous:
+                self._data = np.ascontiguousarray(self._data)
+            self._address = self._data.__array_interface__["data"][0]
+        return self._address
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if dtype is not None and np.dtype(dtype) != self._data.dtype:
+            return self._data.astype(dtype)
+        if copy:
+            return self._data.copy()
+        view = self._data.view()
+        view.flags.writeable = False
+        return view
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self._data.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._data.__dlpack_device__()
+
+    def __bool__(self) -> bool:
+        return bool(self._data)
+
+    def __int__(self) -> int:
+        return int(self._data)
+
+    def __index__(self) -> int:
+        return self._data.__index__()
+
+    def __float__(self) -> float:
+        return float(self._data)
+
+    def __complex__(self) -> complex:
+        return complex(self._data)
+
+    def __format__(self, spec: str) -> str:
+        return format(self._data[()] if self.ndim == 0 else self._data, spec)
+
+    def item(self) -> Any:
+        """The value of a single element as a Python scalar."""
+        return self._data.item()
+
+    def tolist(self) -> Any:
+        """The values as nested lists of Python scalars."""
+        return self._data.tolist()
+
+    def block_until_ready(self) -> Array:
+        """Itself: computation on the CPU is complete when the call returns."""
+        return self
+
+    def __repr__(self) -> str:
+        text = np.array2string(self._data, separator=", ", prefix="Array(")
+        return f"Array({text}, dtype={self.dtype.name})"
+
+    def __str__(self) -> str:
+        return str(self._data)
+
+    def __reduce__(self) -> Any:
+        return Array, (np.asarray(self._data),)
+
+    def __copy__(self) -> Array:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> Array:
+        return self
+
+
+def as_numpy(x: Any) -> np.ndarray | np.generic:
+    """The NumPy value of a concrete argument."""
+    if isinstance(x, Array):
+        return x._data
+    if isinstance(x, np.ndarray | np.generic):
+        return x
+    t = arraytype.of_scalar(x)
+    return t.dtype.type(x)

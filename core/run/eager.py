@@ -1,0 +1,69 @@
+"""The base interpreter: carries out each operation at once, on NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.errors import at, user_source
+from treadle.ir.graph import Atom, Graph, Lit, Var
+from treadle.run.array import Array, as_numpy
+from treadle.trace.interpreter import Interpreter, set_base
+from treadle.trace.op import Op
+from treadle.trace.value import Tracer, typeof
+
+
+class EagerInterpreter(Interpreter):
+    """Runs the reference implementation of each op."""
+
+    def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        for a in args:
+            if isinstance(a, Tracer):
+                a.check_alive()
+                raise AssertionError("a live tracer reached the base interpreter")
+        types = [typeof(a) for a in args]
+        try:
+            out_types = op.infer(types, params)
+        except (TypeError, ValueError) as error:
+            if "\n  at " not in str(error):
+                raise type(error)(f"{error}{at(user_source())}") from None
+            raise
+        results = run(op, [as_numpy(a) for a in args], params)
+        arrays = [_wrap(r, t) for r, t in zip(results, out_types, strict=True)]
+        return arrays if op.multiple else arrays[0]
+
+
+def _wrap(data: Any, type: Any) -> Array:
+    if isinstance(data, Array):
+        return data
+    data = np.asarray(data)
+    if data.dtype != type.dtype:
+        data = data.astype(type.dtype)
+    return Array(data, type)
+
+
+def run(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
+    """The reference meaning of one op on NumPy arrays."""
+    with np.errstate(all="ignore"):
+        out = op.run(*arrays, **params)
+    return out if op.multiple else (out,)
+
+
+def evaluate(graph: Graph, arrays: Sequence[Any]) -> list[Any]:
+    """The reference meaning of a graph: NumPy arrays in, NumPy arrays out."""
+    values: dict[Var, Any] = dict(zip(graph.inputs, arrays, strict=True))
+
+    def read(a: Atom) -> Any:
+        return a.value if isinstance(a, Lit) else values[a]
+
+    for eq in graph.equations:
+        outs = run(eq.op, [read(a) for a in eq.inputs], eq.params)
+        for v, out in zip(eq.outputs, outs, strict=True):
+            out = np.asarray(out)
+            values[v] = out.astype(v.type.dtype) if out.dtype != v.type.dtype else out
+    return [np.asarray(read(a)) for a in graph.outputs]
+
+
+set_base(EagerInterpreter())

@@ -1,0 +1,77 @@
+"""Who carries out an operation: the current interpreter, chosen by context.
+
+Interpreters form a chain: each transform pushes one over its caller's, runs the user's
+function, and pops it. A rule runs with the parent as current interpreter.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from treadle.trace.op import Op
+
+
+class Interpreter:
+    """Carries out operations on its own kind of value.
+
+    alive: False once the transform that made it has returned; its tracers are then
+      leaked values and every use of them is an error.
+    """
+
+    alive = True
+
+    def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """The result of `op` (a list for ops with several results)."""
+        raise NotImplementedError
+
+
+class _State(threading.local):
+    interpreter: Interpreter
+    source: str = ""
+    staging_disabled: bool = False
+
+
+state = _State()
+"""The one scoped value of tracing: this thread's current interpreter."""
+
+
+def set_base(interpreter: Interpreter) -> None:
+    """Declares what is current when no transform is running."""
+    _State.interpreter = interpreter
+
+
+@contextmanager
+def using(interpreter: Interpreter) -> Iterator[Interpreter]:
+    """Makes an interpreter current for a block."""
+    previous = state.interpreter
+    state.interpreter = interpreter
+    try:
+        yield interpreter
+    finally:
+        state.interpreter = previous
+
+
+@contextmanager
+def entering(interpreter: Interpreter) -> Iterator[Interpreter]:
+    """Like `using`, for an interpreter whose life ends with the block."""
+    with using(interpreter):
+        try:
+            yield interpreter
+        finally:
+            interpreter.alive = False
+
+
+@contextmanager
+def at_source(source: str) -> Iterator[None]:
+    """Attributes the operations of a block to a line of the user's (in a backward
+    pass: the line of the forward operation)."""
+    previous = state.source
+    state.source = source
+    try:
+        yield
+    finally:
+        state.source = previous

@@ -1,0 +1,142 @@
+"""The primitive record: everything that an operation owes, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from treadle import dtypes
+from treadle.arraytype import ArrayType
+from treadle.trace.interpreter import state
+from treadle.trace.value import typeof
+
+Rule = Callable[..., Any]
+
+
+class Zero:
+    """A tangent or cotangent that is known to be zero, and is never computed."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: ArrayType) -> None:
+        self.type = type
+
+    def __repr__(self) -> str:
+        return f"Zero({self.type})"
+
+
+class Linear:
+    """Stands for an argument in which a transpose rule is to be linear."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: ArrayType) -> None:
+        self.type = type
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.type.dtype
+
+
+class Op:
+    """A primitive operation with all its rules. Calling it binds it: the current
+    interpreter carries it out. Arrays are positional, metadata are keywords.
+
+    type_rule: ``(*types, **params) -> ArrayType`` (a sequence if `multiple`); raises
+      TypeError or ValueError naming the shapes for bad input.
+    run: ``(*numpy_arrays, **params) -> array`` (a sequence if `multiple`): the
+      reference meaning.
+    jvp: ``(primals, tangents, **params) -> (out, tangent)``; tangents may be `Zero`.
+    linearize: the same signature, run while tangents are being staged; only for ops
+      that hold a graph, where one rule can't serve both. Default: `jvp`.
+    transpose: ``(ct, *args, **params) -> [ct or None per arg]``; args in which to
+      transpose are `Linear`, for the others return None. Ops with several results get
+      a list of cts (possibly `Zero`).
+    batch: ``(size, args, axes, **params) -> (out, axis)``; axes are int or None, at
+      least one is an int. Several results: (outs, axes).
+    kind: how the compiler treats it: "map" (elementwise), "view" (an index
+      substitution), "reduce", "contract", "control", "call", or "other".
+    lower: names the native lowering if it is not the op's own name (see `fuse`).
+    differentiable: False declares that tangents stop here (integer results).
+    """
+
+    __slots__ = (
+        "batch",
+        "differentiable",
+        "jvp",
+        "kind",
+        "linearize",
+        "lower",
+        "multiple",
+        "name",
+        "run",
+        "transpose",
+        "type_rule",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        type_rule: Rule,
+        run: Rule,
+        *,
+        jvp: Rule | None = None,
+        linearize: Rule | None = None,
+        transpose: Rule | None = None,
+        batch: Rule | None = None,
+        kind: str = "other",
+        lower: Any = None,
+        multiple: bool = False,
+        differentiable: bool = True,
+    ) -> None:
+        self.name, self.type_rule, self.run = name, type_rule, run
+        self.jvp, self.linearize, self.transpose = jvp, linearize or jvp, transpose
+        self.batch, self.kind, self.lower = batch, kind, lower
+        self.multiple, self.differentiable = multiple, differentiable
+        if name in registry:
+            raise ValueError(f"an op named {name!r} exists already")
+        registry[name] = self
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        if self.kind == "map":
+            args = _settle_scalars(args)
+        return state.interpreter.process(self, args, params)
+
+    def infer(
+        self, types: Sequence[ArrayType], params: dict[str, Any]
+    ) -> Sequence[ArrayType]:
+        """The types of the results."""
+        result = self.type_rule(*types, **params)
+        return result if self.multiple else (result,)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __lt__(self, other: Op) -> bool:
+        return self.name < other.name
+
+
+registry: dict[str, Op] = {}
+"""Every primitive, by name."""
+
+_SCALARS = (int, float, bool, complex)
+
+
+def _settle_scalars(args: tuple) -> tuple:
+    """Gives Python scalars among the operands of a map the dtype of the others."""
+    for a in args:
+        if type(a) in _SCALARS:
+            break
+    else:
+        return args
+    strong = [typeof(a).dtype for a in args if type(a) not in _SCALARS]
+    if strong:
+        floating = [d for d in strong if d != dtypes.bool_]
+        dtype = (floating or strong)[0]
+    else:
+        dtype = dtypes.promote(*((dtypes.of_scalar(a), True) for a in args))[0]
+    return tuple([dtype.type(a) if type(a) in _SCALARS else a for a in args])

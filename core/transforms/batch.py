@@ -1,0 +1,132 @@
+"""vmap: each value travels with the position of its batch axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from treadle.arraytype import ArrayType
+from treadle.ir.graph import Graph
+from treadle.ir.walk import call_graph
+from treadle.ops.movement import move_axis, spread
+from treadle.trace.interpreter import Interpreter, entering, state
+from treadle.trace.op import Op
+from treadle.trace.stage import stage
+from treadle.trace.value import Tracer, typeof
+
+
+class BatchTracer(Tracer):
+    """A batched value of the parent interpreter; its type is that of one example."""
+
+    __slots__ = ("axis", "type", "value")
+
+    def __init__(self, interpreter: Interpreter, value: Any, axis: int) -> None:
+        self.interpreter, self.value, self.axis = interpreter, value, axis
+        t = typeof(value)
+        shape = t.shape[:axis] + t.shape[axis + 1 :]
+        self.type = ArrayType(shape, t.dtype, t.weak)
+
+
+class BatchInterpreter(Interpreter):
+    """Applies each op's batching rule, at the parent interpreter."""
+
+    def __init__(self, size: int) -> None:
+        self.parent, self.size = state.interpreter, size
+
+    def unpack(self, x: Any) -> tuple[Any, int | None]:
+        """The full value and the batch axis (None: the same for all examples)."""
+        if isinstance(x, BatchTracer) and x.interpreter is self:
+            return x.value, x.axis
+        if isinstance(x, Tracer):
+            x.check_alive()
+        return x, None
+
+    def pack(self, value: Any, axis: int | None) -> Any:
+        return value if axis is None else BatchTracer(self, value, axis)
+
+    def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        pairs = [self.unpack(a) for a in args]
+        values, axes = [v for v, _ in pairs], [a for _, a in pairs]
+        previous = state.interpreter
+        state.interpreter = self.parent
+        try:
+            if all(a is None for a in axes):
+                return op(*values, **params)
+            if op.batch is None:
+                raise TypeError(f"`{op.name}` can't be vectorised by vmap")
+            out, axis = op.batch(self.size, values, axes, **params)
+        finally:
+            state.interpreter = previous
+        if op.multiple:
+            return [self.pack(v, a) for v, a in zip(out, axis, strict=True)]
+        return self.pack(out, axis)
+
+
+def batch_flat(
+    function: Callable[..., Sequence[Any]],
+    size: int,
+    values: Sequence[Any],
+    axes: Sequence[int | None],
+) -> tuple[list[Any], list[int | None]]:
+    """Vectorises a function of flat values. Returns the results and their axes."""
+    interpreter = BatchInterpreter(size)
+    with entering(interpreter):
+        arguments = [interpreter.pack(v, a) for v, a in zip(values, axes, strict=True)]
+        pairs = [interpreter.unpack(r) for r in function(*arguments)]
+    return [v for v, _ in pairs], [a for _, a in pairs]
+
+
+def to_axis(value: Any, axis: int | None, wanted: int, size: int) -> Any:
+    """The value with its batch axis at `wanted`, made by repetition if it has none."""
+    if axis is None:
+        return spread(value, wanted, size)
+    return value if axis == wanted else move_axis(value, axis, wanted)
+
+
+def batch_graph(
+    graph: Graph,
+    size: int,
+    batched: tuple[bool, ...],
+    force: tuple[bool, ...] | bool = False,
+) -> tuple[Graph, tuple[bool, ...]]:
+    """The vectorised graph; batch axes are 0, in and out. Cached on the graph.
+
+    Args:
+      batched: which inputs have a batch axis.
+      force: which outputs must have one (all, if True).
+
+    Returns the graph, and which outputs have a batch axis.
+    """
+    if isinstance(force, bool):
+        force = (force,) * len(graph.outputs)
+    key = ("batch", size, batched, force)
+    if key not in graph.cache:
+        graph.cache[key] = _batch_graph(graph, size, batched, force)
+    return graph.cache[key]
+
+
+def _batch_graph(
+    graph: Graph, size: int, batched: tuple[bool, ...], force: tuple[bool, ...]
+) -> tuple[Graph, tuple[bool, ...]]:
+    kept: tuple[bool, ...] = ()
+
+    def function(*values: Any) -> list[Any]:
+        nonlocal kept
+        outs, axes = batch_flat(
+            lambda *xs: call_graph(graph, xs),
+            size,
+            values,
+            [0 if b else None for b in batched],
+        )
+        kept = tuple(f or a is not None for f, a in zip(force, axes, strict=True))
+        return [
+            to_axis(o, a, 0, size) if k else o
+            for o, a, k in zip(outs, axes, kept, strict=True)
+        ]
+
+    types = [
+        ArrayType((size, *t.shape), t.dtype, t.weak) if b else t
+        for t, b in zip(graph.in_types, batched, strict=True)
+    ]
+    result, _ = stage(function, types, closed=True, name=graph.name)
+    return result, kept

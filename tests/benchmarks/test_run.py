@@ -1,0 +1,46 @@
+"""The benchmarks run end to end, on their smallest workload."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+KEYS = {
+    "workload",
+    "treadle_ms",
+    "jax_ms",
+    "torch_ms",
+    "limit_ms",
+    "treadle_compile_ms",
+    "jax_compile_ms",
+    "loss_difference",
+}
+
+
+def run(script: str, *arguments: str) -> str:
+    command = [sys.executable, str(ROOT / "benchmarks" / script), *arguments]
+    child = subprocess.run(command, capture_output=True, text=True)
+    assert child.returncode == 0, child.stderr
+    return child.stdout
+
+
+@pytest.mark.slow
+def test_run_writes_a_row_for_a_workload(tmp_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("equinox")
+    file = tmp_path / "rows.json"
+    arguments = ("--rounds", "1", "--steps", "2", "--compiles", "1")
+    out = run("run.py", "--workload", "mlp", *arguments, "--json", str(file))
+    (row,) = json.loads(file.read_text())
+    assert row.keys() >= KEYS
+    assert all(row[key] > 0 for key in KEYS - {"workload", "loss_difference"})
+    assert "| mlp |" in out
+
+
+@pytest.mark.slow
+def test_a_new_batch_size_compiles_no_kernel():
+    out = run("new_shape.py", "--workload", "mlp", "--peers", "treadle")
+    assert out.count("| mlp | treadle |") == 5

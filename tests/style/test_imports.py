@@ -1,0 +1,147 @@
+"""Who may import whom."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from style.sources import (
+    AROUND,
+    FOLDERS,
+    LIBRARY,
+    ROOT,
+    imports,
+    late_imports,
+    module,
+    name,
+)
+
+# Data flows from left to right, and an import points to the left. Rooms in one group
+# may use each other.
+STAGES = (
+    ("errors", "settings", "dtypes", "arraytype", "tree", "debug"),
+    ("ir", "trace"),
+    ("ops",),
+    ("transforms",),
+    ("control",),
+    ("passes",),
+    ("fuse",),
+    ("kernels",),
+    ("plan",),
+    ("backends",),
+    ("run",),
+    ("compile",),
+    ("api",),
+    ("np", "numpy"),
+    ("",),
+    ("rng",),
+    ("nn",),
+    ("optim",),
+    ("checkpoint",),
+    ("recipes",),
+)
+RANK = {room: rank for rank, rooms in enumerate(STAGES) for room in rooms}
+# Above `core/`, only what a user could import.
+PUBLIC = (
+    "",
+    "errors",
+    "settings",
+    "dtypes",
+    "arraytype",
+    "tree",
+    "debug",
+    "np",
+    "numpy",
+)
+ABOVE = tuple(key.split(".")[1] for key in FOLDERS if "." in key)
+
+PEERS = {"jax", "jaxlib", "torch", "equinox", "flax", "optax"}
+OPTIONAL = {"cupy", "cupyx", "matplotlib", "mpi4py", "nvidia", "sklearn"}
+# Not optional, but slow to load and not needed by everybody who says `import treadle`.
+SLOW = {"llvmlite", "rich", "tensorstore"}
+
+
+def room(dotted: str) -> str:
+    """The folder or file at the level of `treadle` that a module belongs to."""
+    return ([*dotted.split("."), ""])[1]
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=name)
+def test_imports_point_down(path: Path) -> None:
+    own = room(module(path))
+    wrong = [
+        f"{name(path)}:{line}: {target}"
+        for line, target in imports(path)
+        if target.split(".")[0] == "treadle"
+        and (
+            RANK[room(target)] > RANK[own]
+            or (own in ABOVE and room(target) not in (*PUBLIC, *ABOVE))
+        )
+    ]
+    assert not wrong, "imports of a later stage, or of the inside of core:\n" + (
+        "\n".join(wrong)
+    )
+
+
+def test_every_room_has_a_stage() -> None:
+    rooms = {room(module(path)) for path in LIBRARY}
+    assert rooms <= set(RANK), f"add {sorted(rooms - set(RANK))} to STAGES"
+
+
+@pytest.mark.parametrize("path", LIBRARY + AROUND, ids=name)
+def test_imports_are_absolute_and_by_the_installed_name(path: Path) -> None:
+    bare = set(FOLDERS.values())
+    wrong = [
+        f"{name(path)}:{line}: {target}"
+        for line, target in imports(path)
+        if target.split(".")[0] in bare or target.startswith(".")
+    ]
+    assert not wrong, "write `treadle.…`:\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=name)
+def test_peers_are_imported_by_tests_only(path: Path) -> None:
+    wrong = [
+        f"{name(path)}:{line}: {target}"
+        for line, target in imports(path)
+        if target.split(".")[0] in PEERS
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=name)
+def test_only_optional_and_slow_dependencies_are_imported_late(path: Path) -> None:
+    wrong = [
+        f"{name(path)}:{line}: {target}"
+        for line, target in late_imports(path)
+        if target.split(".")[0] not in OPTIONAL | SLOW
+    ]
+    assert not wrong, "import these at the top of the file:\n" + "\n".join(wrong)
+
+
+def _loaded_by(statement: str) -> set[str]:
+    program = f"import sys, json\n{statement}\nprint(json.dumps(sorted(sys.modules)))"
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=ROOT.parent,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stderr
+    return set(json.loads(run.stdout))
+
+
+def test_importing_the_library_loads_no_compiler_and_no_peer() -> None:
+    loaded = _loaded_by("import treadle")
+    heavy = PEERS | OPTIONAL | SLOW | {"orbax", "scipy"}
+    assert not heavy & {m.split(".")[0] for m in loaded}
+
+
+@pytest.mark.parametrize("package", sorted(FOLDERS))
+def test_importing_a_package_loads_no_peer(package: str) -> None:
+    loaded = _loaded_by(f"import {package}")
+    assert not (PEERS | {"orbax"}) & {m.split(".")[0] for m in loaded}
