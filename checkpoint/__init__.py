@@ -1,0 +1,22 @@
+"""Checkpoints: pytrees on disk, complete or not there at all.
+
+`save` and `restore` handle one; a `Manager` keeps the latest and the best of a run, and
+saves in the background. They are in Orbax's format: plain Orbax restores what is saved
+here, and what plain Orbax saved can be restored here.
+"""
+
+from treadle.checkpoint.manager import Manager
+from treadle.checkpoint.manifest import DamagedError
+from treadle.checkpoint.restore import describe, restore, verify
+from treadle.checkpoint.save import Pending, save, save_async
+
+__all__ = [
+    "DamagedError",
+    "Manager",
+    "Pending",
+    "describe",
+    "restore",
+    "save",
+    "save_async",
+    "verify",
+]

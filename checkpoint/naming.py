@@ -78,9 +78,7 @@ def _skeleton(form: Structure, numbers: Iterator[int], path: tree.Path) -> Skele
         form.kind is not dict and keys and keys == list(range(count))
     ):
         return children
-    return {
-        _text(key, path): child for key, child in zip(keys, children, strict=True)
-    }
+    return {_text(key, path): child for key, child in zip(keys, children, strict=True)}
 
 
 def _text(key: Any, path: tree.Path) -> str:

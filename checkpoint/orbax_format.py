@@ -52,7 +52,9 @@ def write(directory: str, manifest: Manifest) -> None:
 
 def write_step(directory: str, metrics: dict[str, float] | None) -> None:
     """Makes a directory that holds the item a step of Orbax's CheckpointManager."""
-    handlers = {ITEM: _HANDLERS + "standard_checkpoint_handler.StandardCheckpointHandler"}
+    handlers = {
+        ITEM: _HANDLERS + "standard_checkpoint_handler.StandardCheckpointHandler"
+    }
     if metrics is not None:
         handlers[METRICS] = _HANDLERS + "json_checkpoint_handler.JsonCheckpointHandler"
         folder = os.path.join(directory, METRICS)

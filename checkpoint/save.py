@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import shutil
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,17 @@ from treadle.run.array import Array
 
 _log = logging.getLogger("treadle.checkpoint")
 _SCALARS = (bool, int, float, complex)
+_OURS = frozenset(
+    (manifests.FILE, orbax_format.FILE, orbax_format.STEP_FILE)
+    + (
+        "manifest.ocdbt",
+        "d",
+        "ocdbt.process_0",
+        "commit_success.txt",
+        "array_metadatas",
+        "_sharding",
+    )
+)
 
 
 class Snapshot(NamedTuple):
@@ -49,10 +60,10 @@ def snapshot(tree: Any, *, copy: bool) -> Snapshot:
 
 def _take(value: Any, path: naming.Path) -> tuple[Leaf, np.ndarray | None]:
     python = type(value).__name__ if type(value) in _SCALARS else ""
-    if isinstance(value, str) or (
-        python == "int" and not -(2**63) <= value < 2**63
-    ):
-        return Leaf(python=type(value).__name__, inline=value), None
+    if isinstance(value, str):
+        return Leaf(python="str", inline=str(value)), None
+    if python == "int" and not -(2**63) <= value < 2**63:
+        return Leaf(python="int", inline=value), None
     if not python and not hasattr(value, "__array__"):
         raise TypeError(
             f"cannot save the leaf {naming.shown(path)}: it is a "
@@ -75,7 +86,7 @@ def _take(value: Any, path: naming.Path) -> tuple[Leaf, np.ndarray | None]:
 def write(directory: str, taken: Snapshot) -> None:
     """Writes a snapshot into an empty directory."""
     leaves = [
-        leaf if array is None else leaf.with_checksum(store.checksum(array))
+        leaf if array is None else replace(leaf, crc32=store.checksum(array))
         for leaf, array in zip(taken.leaves, taken.arrays, strict=True)
     ]
     manifest = manifests.describe(taken.skeleton, leaves)
@@ -141,10 +152,15 @@ class Pending:
             raise error
 
 
-def _check_free(path: str, overwrite: bool) -> str:
+def _check_free(path: str | os.PathLike[str], overwrite: bool) -> str:
     path = os.path.abspath(os.fspath(path))
-    if not overwrite and os.path.lexists(path):
-        raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
+    if os.path.lexists(path):
+        if not overwrite:
+            raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
+        if not os.path.isdir(path) or not _OURS.issuperset(os.listdir(path)):
+            raise FileExistsError(
+                f"{path} exists and is not a checkpoint: it is not overwritten"
+            )
     return path
 
 
@@ -162,7 +178,7 @@ def save(path: str | os.PathLike[str], tree: Any, *, overwrite: bool = False) ->
     >>> import numpy as np
     >>> save("start", {"weight": np.ones((2, 3)), "epoch": 0})
     """
-    path = _check_free(os.fspath(path), overwrite)
+    path = _check_free(path, overwrite)
     taken = snapshot(tree, copy=False)
     into(path, lambda made: write(made, taken), overwrite=overwrite)
 
@@ -177,7 +193,7 @@ def save_async(
     >>> saving = save_async("middle", {"epoch": 1})
     >>> saving.wait()
     """
-    path = _check_free(os.fspath(path), overwrite)
+    path = _check_free(path, overwrite)
     taken = snapshot(tree, copy=True)
     return Pending(
         lambda: into(path, lambda made: write(made, taken), overwrite=overwrite), path

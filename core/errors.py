@@ -24,6 +24,10 @@ class LeakError(RuntimeError):
     """A traced value outlived the transformation that made it."""
 
 
+class DonatedError(RuntimeError):
+    """An array was used after its memory had been given to a jitted function."""
+
+
 class StructureError(ValueError):
     """Two pytrees that must have the same structure do not."""
 

@@ -173,29 +173,18 @@ class Contraction:
         """The same product with b1 (then b0) as further rows, where strides allow.
 
         Larger matrices are faster: one activation x weight product instead of many.
-        The rows seen by hooks count through the merged dimensions.
+        The rows seen by hooks then count through the merged dimensions.
         """
-        result = self
-        if result.b1 == 1:
-            result = replace(
-                result,
-                b0=1,
-                b1=result.b0,
-                a=replace(result.a, b1=result.a.b0, b0=0),
-                b=replace(result.b, b1=result.b.b0, b0=0),
-                c=replace(result.c, b1=result.c.b0, b0=0),
-            )
-        while result.b1 > 1 and _chains(result):
-            result = replace(
-                result,
-                m=result.m * result.b1,
-                b0=1,
-                b1=result.b0,
-                a=replace(result.a, b1=result.a.b0, b0=0),
-                b=replace(result.b, b1=result.b.b0, b0=0),
-                c=replace(result.c, b1=result.c.b0, b0=0),
-            )
-        return result
+        if self.b1 == 1 and self.b0 > 1:
+            return self._shifted(self.m, self.b0).merged()
+        if self.b1 > 1 and _chains(self):
+            return self._shifted(self.m * self.b1, self.b0).merged()
+        return self
+
+    def _shifted(self, m: int, b1: int) -> Contraction:
+        """b1 has become part of m, and b0 takes its place."""
+        a, b, c = (replace(x, b0=0, b1=x.b0) for x in (self.a, self.b, self.c))
+        return replace(self, m=m, b0=1, b1=b1, a=a, b=b, c=c)
 
 
 def _chains(product: Contraction) -> bool:
@@ -216,3 +205,145 @@ class Launch:
     words: tuple[int, ...]
     tasks: int
     scratch_bytes: int
+
+
+# Planning
+
+_SERIAL_FLOPS = 2_000_000
+_TASK_CYCLES = 400_000  # about 150 us: smaller tasks cost more than they balance
+_MAX_TASKS_PER_THREAD = 4
+_BLOCK_BYTES = 1 << 20  # of A, to stay in the L2 cache with a panel of B
+_MAX_K_PIECE = 1024
+_FEW_ROWS = 128  # below it a panel of B is used too rarely to pay for packing
+_EPILOGUE_WORK = 4096  # rows * k between two calls of the epilogue
+
+
+@lru_cache(maxsize=4096)
+def plan(product: Contraction, tile: Tile, threads: int) -> Launch:
+    """Chooses packing, blocks and tasks, and writes the kernel's arguments."""
+    product = _canonical(product)
+    itemsize = product.dtype.itemsize
+    pack_a, pack_b = _packs_a(product), _packs_b(product)
+    pieces = -(-product.k // _MAX_K_PIECE) if pack_a or pack_b else 1
+    k_piece = _round_up(-(-product.k // pieces), tile.lanes)
+    tiles = -(-product.m // tile.rows)
+    block_tiles = max(1, _BLOCK_BYTES // (tile.rows * k_piece * itemsize))
+    grid = _grid(product, tile, threads, pack_a, pack_b)
+    panel = _round_up(k_piece * tile.columns * itemsize, 64)
+    # One vector more than needed, so that rows do not all fall into one L1 cache set.
+    a_stride = k_piece + tile.lanes
+    a_rows = min(block_tiles, -(-tiles // grid[1])) * tile.rows + tile.lanes
+    scratch = panel + (_round_up(a_rows * a_stride * itemsize, 64) if pack_a else 0)
+    tasks = grid[0] * grid[1] * grid[2]
+    words = [0] * (FIRST + len(Word))
+    words[Slot.TASKS] = tasks
+    words[Slot.KIND] = Kind.PRODUCT
+    words[Slot.SCRATCH_STRIDE] = scratch
+    words[Slot.PACK_A] = BUILT_IN if pack_a else IN_PLACE
+    words[Slot.PACK_B] = BUILT_IN if pack_b else IN_PLACE
+    for slot, strides in (
+        (Slot.A, product.a),
+        (Slot.B, product.b),
+        (Slot.C, product.c),
+    ):
+        words[slot + 1 : slot + 5] = [
+            strides.b0,
+            strides.b1,
+            strides.row,
+            strides.column,
+        ]
+    words[Word.BATCH1] = product.b1
+    words[Word.BATCHES] = product.b0 * product.b1
+    words[Word.N] = product.n
+    words[Word.K] = product.k
+    words[Word.K_PIECE] = k_piece
+    words[Word.TILES] = tiles
+    words[Word.TILE_LOW], words[Word.TILE_EXTRA] = divmod(product.m, tiles)
+    words[Word.BLOCK_TILES] = block_tiles
+    words[Word.EPILOGUE_TILES] = max(1, _EPILOGUE_WORK // (tile.rows * product.k))
+    words[Word.GRID_BATCHES : Word.GRID_COLUMNS + 1] = grid
+    words[Word.ACCUMULATE] = int(product.accumulate)
+    words[Word.A_STRIDE] = a_stride
+    words[Word.A_OFFSET] = panel
+    return Launch(tuple(map(int, words)), tasks, scratch * tasks)
+
+
+def _canonical(product: Contraction) -> Contraction:
+    """Strides of dimensions of size 1 do not matter: those that allow most."""
+    a, b = product.a, product.b
+    if product.k == 1:
+        a = replace(a, column=1)
+    if product.n == 1:
+        b = replace(b, column=1)
+    return replace(product, a=a, b=b)
+
+
+def _packs_a(product: Contraction) -> bool:
+    """In place a tile's rows must be contiguous along k and not collide in L1."""
+    if product.fused_a or product.a.column != 1:
+        return True
+    row_bytes = product.a.row * product.dtype.itemsize
+    return row_bytes % 4096 == 0 and product.k >= 512 and product.n >= 256
+
+
+def _packs_b(product: Contraction) -> bool:
+    return product.fused_b or product.b.column != 1 or product.m >= _FEW_ROWS
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def _grid(
+    product: Contraction, tile: Tile, threads: int, pack_a: bool, pack_b: bool
+) -> tuple[int, int, int]:
+    """How many groups of batch elements, of row tiles and of column panels."""
+    batches = product.b0 * product.b1
+    tiles, panels = -(-product.m // tile.rows), -(-product.n // tile.columns)
+    if threads == 1 or product.flops < _SERIAL_FLOPS:
+        return (1, 1, 1)
+
+    def cost(grid: tuple[int, int, int]) -> float:
+        batch, rows, columns = (
+            -(-size // groups)
+            for size, groups in zip((batches, tiles, panels), grid, strict=True)
+        )
+        return batch * _cycles(product, tile, rows, columns, pack_a, pack_b)
+
+    whole = cost((1, 1, 1))
+    per_thread = min(_MAX_TASKS_PER_THREAD, max(1, int(whole / _TASK_CYCLES / threads)))
+    best, best_makespan = (1, 1, 1), whole
+    for grid in _candidates(batches, tiles, panels, threads * per_thread):
+        tasks = grid[0] * grid[1] * grid[2]
+        makespan = -(-tasks // threads) * (cost(grid) + 500)
+        if makespan < 0.99 * best_makespan:
+            best, best_makespan = grid, makespan
+    return best
+
+
+def _candidates(
+    batches: int, tiles: int, panels: int, most: int
+) -> list[tuple[int, int, int]]:
+    """Grids of at most `most` tasks that cut no dimension finer than it is."""
+    return [
+        (batch, rows, columns)
+        for batch in range(1, min(batches, most) + 1)
+        for rows in range(1, min(tiles, most // batch) + 1)
+        for columns in range(1, min(panels, most // (batch * rows)) + 1)
+    ]
+
+
+def _cycles(
+    product: Contraction,
+    tile: Tile,
+    tiles: int,
+    panels: int,
+    pack_a: bool,
+    pack_b: bool,
+) -> float:
+    """Estimated cost of one batch element's tiles x panels block."""
+    k = product.k
+    per_tile = tile.rows * tile.vectors * (k / 2 + 2) + 40
+    packing_b = (0.3 if product.b.column == 1 else 0.5) * k * tile.columns
+    packing_a = 0.4 * k * tile.rows
+    return panels * (tiles * per_tile + packing_b * pack_b) + tiles * packing_a * pack_a

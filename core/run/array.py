@@ -8,6 +8,7 @@ import numpy as np
 
 from treadle import arraytype
 from treadle.arraytype import ArrayType
+from treadle.errors import DonatedError, at, user_source
 from treadle.trace.value import Value
 
 
@@ -27,10 +28,10 @@ class Array(Value):
         self.type = type or arraytype.of_numpy(data)
         self._address = 0
 
-    @property
-    def data(self) -> np.ndarray:
-        """The NumPy array inside; not to be written to."""
-        return self._data
+    def donate(self, receiver: str) -> None:
+        """Gives up the memory; any later use is an error that names the receiver."""
+        self._data = _Donated(receiver)  # type: ignore[assignment]
+        self._address = 0
 
     def address(self) -> int:
         """Where the elements start in memory, contiguous in row-major order."""
@@ -100,6 +101,20 @@ class Array(Value):
 
     def __deepcopy__(self, memo: dict) -> Array:
         return self
+
+
+class _Donated:
+    """Stands where the data of a donated array was: every use of it fails."""
+
+    def __init__(self, receiver: str) -> None:
+        object.__setattr__(self, "receiver", receiver)
+
+    def __getattr__(self, name: str) -> Any:
+        raise DonatedError(
+            f"this array was donated to {self.receiver}, which reused its memory"
+            f"{at(user_source())}\n"
+            "Use the array that the function returned, or don't donate this one."
+        )
 
 
 def as_numpy(x: Any) -> np.ndarray | np.generic:

@@ -1,0 +1,275 @@
+"""The checkpoints of a run: saved in the background, the latest and the best kept."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Literal
+
+from treadle.checkpoint import commit, orbax_format
+from treadle.checkpoint.manifest import DamagedError
+from treadle.checkpoint.restore import restore, verify
+from treadle.checkpoint.save import Pending, into, snapshot, write
+
+
+class Manager:
+    """Keeps the checkpoints of a training run in one directory, a folder for each step.
+
+    Saving returns as soon as the leaves are copied; the disk is written to in the
+    background. Use it as a context manager: leaving it, also by an exception or
+    SIGTERM, waits until the last save is complete.
+
+    Plain Orbax reads the directory as that of its ``CheckpointManager``.
+
+    Args:
+      directory: made with the first save.
+      max_to_keep: how many of the latest steps are kept; None for all.
+      keep_best: how many of the best steps are kept besides.
+      best_metric: which of the metrics tells how good a step is.
+      mode: whether the best is the smallest ("min") or the largest ("max").
+      save_interval_steps: other steps than its multiples are not saved.
+
+    >>> with Manager("run", max_to_keep=2) as manager:
+    ...     for step in range(4):
+    ...         saved = manager.save(step, {"w": step}, {"loss": (step - 1) ** 2})
+    >>> manager.all_steps(), manager.best_step(), manager.restore()
+    ([1, 2, 3], 1, {'w': 3})
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        max_to_keep: int | None = 3,
+        keep_best: int = 1,
+        best_metric: str = "loss",
+        mode: Literal["min", "max"] = "min",
+        save_interval_steps: int = 1,
+    ) -> None:
+        if mode not in ("min", "max"):
+            raise ValueError(f"mode is 'min' or 'max', not {mode!r}")
+        if max_to_keep is not None and max_to_keep < 1:
+            raise ValueError(f"max_to_keep is at least 1, not {max_to_keep}")
+        if save_interval_steps < 1:
+            raise ValueError(
+                f"save_interval_steps is at least 1, not {save_interval_steps}"
+            )
+        self.directory = os.path.abspath(os.fspath(directory))
+        self.max_to_keep, self.keep_best = max_to_keep, keep_best
+        self.best_metric, self.mode = best_metric, mode
+        self.save_interval_steps = save_interval_steps
+        self._pending: Pending | None = None
+        self._swept = False
+        self._old_handler: Any = None
+
+    def save(
+        self,
+        step: int,
+        tree: Any,
+        metrics: Mapping[str, Any] | None = None,
+        force: bool = False,
+    ) -> bool:
+        """Starts to save a pytree as `step`, and says whether it did.
+
+        It waits for the previous save first, and raises if that failed.
+
+        Args:
+          metrics: numbers that tell how good the step is.
+          force: saves although the step is not due, or is saved already.
+
+        Returns:
+          False if the step is not a multiple of `save_interval_steps`.
+
+        Raises:
+          FileExistsError: if the step is saved already.
+          OSError: if the previous save failed.
+        """
+        if step % self.save_interval_steps and not force:
+            return False
+        numbers = self._check_metrics(metrics)
+        self.wait()
+        path = self.path(step)
+        if not force and os.path.lexists(path):
+            raise FileExistsError(
+                f"step {step} is saved already in {self.directory}; pass force=True "
+                "to replace it"
+            )
+        taken = snapshot(tree, copy=True)
+
+        def fill(made: str) -> None:
+            item = os.path.join(made, orbax_format.ITEM)
+            os.mkdir(item)
+            write(item, taken)
+            orbax_format.write_step(made, numbers)
+
+        def work() -> None:
+            into(path, fill, overwrite=force)
+            self._clean()
+
+        self._pending = Pending(work, path)
+        return True
+
+    def restore(
+        self, template: Any = None, step: int | None = None, *, fall_back: bool = True
+    ) -> Any:
+        """The pytree of a step; without `step`, of the latest.
+
+        If the latest is damaged, the one before it is restored, with a warning, unless
+        `fall_back` is false. See `treadle.checkpoint.restore` for the template.
+
+        Raises:
+          FileNotFoundError: if there is no such step.
+          StructureError: if the template does not fit.
+          DamagedError: if the step is damaged; it names the latest intact one.
+        """
+        self.wait()
+        steps = self.all_steps()
+        if step is None and not steps:
+            raise FileNotFoundError(f"no step is saved in {self.directory}")
+        if step is not None and step not in steps:
+            raise FileNotFoundError(
+                f"step {step} is not in {self.directory}; there are {steps}"
+            )
+        wanted = steps[-1] if step is None else step
+        try:
+            return self._restore(wanted, template)
+        except DamagedError as error:
+            before = self._intact_before(wanted)
+            text = f"step {wanted} cannot be restored: {error}"
+            if before is None:
+                raise DamagedError(f"{text}\nNo earlier step is intact.") from error
+            if step is not None or not fall_back:
+                raise DamagedError(
+                    f"{text}\nStep {before} is intact: restore(step={before})"
+                ) from error
+            warnings.warn(f"{text}\nStep {before} is restored instead.", stacklevel=2)
+            return self._restore(before, template)
+
+    def _restore(self, step: int, template: Any) -> Any:
+        item = orbax_format.find_item(self.path(step))
+        try:
+            return restore(item, template)
+        except FileNotFoundError as error:
+            raise DamagedError(str(error)) from error
+
+    def _intact_before(self, step: int) -> int | None:
+        for earlier in reversed([s for s in self.all_steps() if s < step]):
+            try:
+                verify(orbax_format.find_item(self.path(earlier)))
+            except (DamagedError, FileNotFoundError):
+                continue
+            return earlier
+        return None
+
+    def path(self, step: int) -> str:
+        """The folder of a step."""
+        return os.path.join(self.directory, str(step))
+
+    def all_steps(self) -> list[int]:
+        """The steps whose checkpoints are complete, in ascending order."""
+        try:
+            names = os.listdir(self.directory)
+        except FileNotFoundError:
+            return []
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def latest_step(self) -> int | None:
+        """The last complete step; None if there is none."""
+        return max(self.all_steps(), default=None)
+
+    def best_step(self) -> int | None:
+        """The step with the best metric, the latest if several; None if none has it."""
+        ranked = self._ranked()
+        return ranked[0] if ranked else None
+
+    def metrics(self, step: int) -> dict[str, float]:
+        """The metrics that were saved with a step."""
+        return orbax_format.read_metrics(self.path(step)) or {}
+
+    def wait(self) -> None:
+        """Returns when the save that is under way is complete.
+
+        Raises:
+          OSError: or whatever else made it fail.
+        """
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.wait()
+
+    def close(self) -> None:
+        """Waits, and stops handling SIGTERM."""
+        if self._old_handler is not None:
+            signal.signal(signal.SIGTERM, self._old_handler)
+            self._old_handler = None
+        self.wait()
+
+    def __enter__(self) -> Manager:
+        # The default action would end the process in the middle of a save. Whoever has
+        # a handler keeps it.
+        if (
+            threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        ):
+            self._old_handler = signal.signal(signal.SIGTERM, _exit)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except Exception:
+            # A failed save is logged; it must not hide why the block was left.
+            if error is None:
+                raise
+
+    def _check_metrics(
+        self, metrics: Mapping[str, Any] | None
+    ) -> dict[str, float] | None:
+        if metrics is None:
+            return None
+        numbers = {name: float(value) for name, value in metrics.items()}
+        if self.keep_best and self.best_metric not in numbers:
+            raise ValueError(
+                f"the metrics {sorted(numbers)} lack the best_metric "
+                f"{self.best_metric!r}: add it, name another one in "
+                "Manager(best_metric=…), or pass keep_best=0"
+            )
+        return numbers
+
+    def _ranked(self) -> list[int]:
+        """The steps that have the metric, the best first."""
+        sign = 1 if self.mode == "min" else -1
+        found = []
+        for step in self.all_steps():
+            value = self.metrics(step).get(self.best_metric, math.nan)
+            if not math.isnan(value):
+                found.append((sign * value, -step))
+        return [-step for _, step in sorted(found)]
+
+    def _clean(self) -> None:
+        """Deletes the steps that are not to be kept, and what killed runs left."""
+        if not self._swept:
+            commit.sweep(self.directory)
+            self._swept = True
+        if self.max_to_keep is None:
+            return
+        kept = {
+            *self.all_steps()[-self.max_to_keep :],
+            *self._ranked()[: self.keep_best],
+        }
+        for step in self.all_steps():
+            if step not in kept:
+                commit.discard(self.path(step))
+
+
+def _exit(number: int, frame: Any) -> None:
+    raise SystemExit(128 + number)

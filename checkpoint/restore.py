@@ -1,0 +1,187 @@
+"""Restoring a pytree, after making sure that it is the one that is expected."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from treadle import dtypes, tree
+from treadle.arraytype import ArrayType
+from treadle.checkpoint import manifest as manifests
+from treadle.checkpoint import naming, orbax_format, store
+from treadle.checkpoint.manifest import Leaf, Manifest
+from treadle.errors import StructureError
+from treadle.run.array import Array
+
+_KINDS = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
+_PYTHON = {"bool": bool, "int": int, "float": float, "complex": complex, "str": str}
+_SHOWN = 40
+
+
+def restore(path: str | os.PathLike[str], template: Any = None) -> Any:
+    """The pytree that was saved at `path`, by Treadle or by Orbax.
+
+    Args:
+      template: a pytree like the one that was saved: a new model, or the shapes of one
+        (leaves need only ``shape`` and ``dtype``). The result has its containers.
+        Without it the result is made of dicts and lists.
+
+    Returns:
+      Arrays where arrays were saved (NumPy's where the template has NumPy's), Python
+      numbers and strings where such were saved.
+
+    Raises:
+      FileNotFoundError: if there is no checkpoint.
+      StructureError: if the template has other leaves, shapes or dtypes. It lists all
+        differences, before anything is read.
+      DamagedError: if a part is missing or altered; it names the part.
+
+    >>> import numpy as np
+    >>> from treadle.checkpoint import save
+    >>> save("two", {"weights": (np.ones(2), np.zeros(3)), "epoch": 7})
+    >>> restore("two", {"weights": (np.empty(2), np.empty(3)), "epoch": 0})
+    {'weights': (array([1., 1.]), array([0., 0., 0.])), 'epoch': 7}
+    """
+    path = os.path.abspath(os.fspath(path))
+    manifest = load_manifest(path)
+    if template is None:
+        values = _values(path, manifest, [None] * len(manifest.leaves))
+        return naming.decode(manifest.tree, values)
+    skeleton, wanted = naming.encode(template)
+    paths = naming.leaf_paths(skeleton)
+    names = [tuple(step.text for step in p) for p in paths]
+    saved = {tuple(s.text for s in p): i for i, p in enumerate(manifest.paths)}
+    _compare(path, manifest, dict(zip(names, wanted, strict=True)), saved)
+    likes: list[Any] = [None] * len(saved)
+    for name, like in zip(names, wanted, strict=True):
+        likes[saved[name]] = like
+    values = _values(path, manifest, likes)
+    return tree.structure(template).unflatten(values[saved[name]] for name in names)
+
+
+def load_manifest(path: str) -> Manifest:
+    """What the checkpoint at `path` holds, without reading arrays.
+
+    Raises:
+      FileNotFoundError: if there is no checkpoint.
+      DamagedError: if its description is missing or altered.
+    """
+    if not os.path.isdir(path):
+        raise FileNotFoundError(f"no checkpoint at {path}")
+    try:
+        return manifests.read(path)
+    except FileNotFoundError:
+        manifest, kinds = orbax_format.read(path)
+    leaves = []
+    for (shape, dtype), kind in zip(store.describe(path, manifest), kinds, strict=True):
+        python = _KINDS[np.dtype(dtype).kind] if kind == "scalar" else ""
+        leaves.append(Leaf(shape, dtype, python=python))
+    return replace(manifest, leaves=tuple(leaves))
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, str]:
+    """The name of each leaf of a checkpoint, with its dtype and shape.
+
+    >>> import numpy as np
+    >>> from treadle.checkpoint import save
+    >>> save("model", {"weight": np.ones((2, 3), np.float32), "epoch": 7})
+    >>> describe("model")
+    {'epoch': 'Python int', 'weight': 'float32[2,3]'}
+    """
+    manifest = load_manifest(os.path.abspath(os.fspath(path)))
+    return {
+        naming.shown(p): str(leaf)
+        for p, leaf in zip(manifest.paths, manifest.leaves, strict=True)
+    }
+
+
+def verify(path: str | os.PathLike[str]) -> None:
+    """Reads a checkpoint and compares all checksums.
+
+    Raises:
+      DamagedError: names the first part that is missing or altered.
+      FileNotFoundError: if there is no checkpoint.
+    """
+    path = os.path.abspath(os.fspath(path))
+    for _ in store.read(path, load_manifest(path)):
+        pass
+
+
+def _values(path: str, manifest: Manifest, likes: list[Any]) -> list[Any]:
+    arrays = store.read(path, manifest)
+    return [
+        _value(leaf, arrays, like)
+        for leaf, like in zip(manifest.leaves, likes, strict=True)
+    ]
+
+
+def _value(leaf: Leaf, arrays: Iterator[np.ndarray], like: Any) -> Any:
+    if leaf.inline is not None:
+        return leaf.inline
+    dtype = np.dtype(leaf.dtype)
+    array = next(arrays) if leaf.is_stored else np.empty(leaf.shape, dtype)
+    if leaf.python:
+        return _PYTHON[leaf.python](array[()])
+    if isinstance(like, np.generic):
+        return array[()]
+    if isinstance(like, np.ndarray) or not dtypes.is_supported(dtype):
+        return array
+    return Array(array, ArrayType(leaf.shape, dtype, leaf.weak))
+
+
+def _compare(
+    path: str,
+    manifest: Manifest,
+    wanted: dict[tuple[str, ...], Any],
+    saved: dict[tuple[str, ...], int],
+) -> None:
+    """Raises if what is wanted and what was saved differ, with all differences."""
+    problems = []
+    for name, like in wanted.items():
+        if name not in saved:
+            problems.append((name, f"{_expected(like)} expected, not saved"))
+            continue
+        leaf = manifest.leaves[saved[name]]
+        if not _fits(leaf, like):
+            problems.append((name, f"{_expected(like)} expected, {leaf} saved"))
+    for name, number in saved.items():
+        if name not in wanted:
+            leaf = manifest.leaves[number]
+            problems.append((name, f"not expected, {leaf} saved"))
+    if problems:
+        lines = [f"  {'.'.join(name) or '<root>'}: {text}" for name, text in problems]
+        if len(lines) > _SHOWN:
+            lines[_SHOWN:] = [f"  … and {len(lines) - _SHOWN} more"]
+        raise StructureError(
+            f"the checkpoint at {path} does not fit the template:\n"
+            + "\n".join(lines)
+            + "\nBuild the template with the settings that the saved one was built "
+            "with. Without a template, restore gives all that was saved as dicts and "
+            "lists."
+        )
+
+
+def _expected(like: Any) -> str:
+    if hasattr(like, "shape") and hasattr(like, "dtype"):
+        return str(Leaf(tuple(like.shape), np.dtype(like.dtype).name))
+    return f"Python {type(like).__name__}"
+
+
+def _fits(leaf: Leaf, like: Any) -> bool:
+    """Whether a leaf can stand where the template has `like`.
+
+    A Python number and an array with one element stand for each other: a step counter
+    that starts as 0 is an array once a compiled function has returned it.
+    """
+    if hasattr(like, "shape") and hasattr(like, "dtype"):
+        shape, dtype = tuple(like.shape), np.dtype(like.dtype)
+        if leaf.python:
+            return shape == () and _KINDS.get(dtype.kind) == leaf.python
+        return shape == leaf.shape and dtype == np.dtype(leaf.dtype)
+    if leaf.python or leaf.shape:
+        return type(like).__name__ == leaf.python
+    return _KINDS.get(np.dtype(leaf.dtype).kind) == type(like).__name__

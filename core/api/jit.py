@@ -1,0 +1,236 @@
+"""jit: a pure function becomes a compiled program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any, NamedTuple
+
+from treadle import tree
+from treadle.api.args import Which, check_leaf, name_of, positions, signature_of
+from treadle.compile import Executable, executable_of
+from treadle.control.call import call
+from treadle.errors import at, user_source
+from treadle.ir.graph import Graph
+from treadle.run.array import Array
+from treadle.run.eager import EagerInterpreter
+from treadle.trace.interpreter import state
+from treadle.trace.stage import stage
+from treadle.trace.value import Tracer, is_array, typeof
+
+
+class _Entry(NamedTuple):
+    """What a trace gave: valid for one structure, one set of types and statics."""
+
+    graph: Graph
+    captured: list[Any]
+    out_form: tree.Structure
+    donated: tuple[int, ...]
+
+
+class Jitted:
+    """A function that `jit` compiles at its first call for each set of types."""
+
+    def __init__(
+        self, function: Callable[..., Any], static: Which, donate: Which
+    ) -> None:
+        self.function = function
+        self._signature = signature_of(function)
+        self._static = positions(function, static, "static")
+        self._donate = positions(function, donate, "donate")
+        overlap = self._static[1] & self._donate[1]
+        if overlap:
+            raise ValueError(f"argument {min(overlap)!r} can't be static and donated")
+        self._entries: dict[Any, _Entry] = {}
+        update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if state.staging_disabled:
+            return self.function(*args, **kwargs)
+        entry, leaves = self._lookup(args, kwargs)
+        if type(state.interpreter) is EagerInterpreter:
+            program = executable_of(entry.graph)
+            outs = program([*entry.captured, *leaves])
+            for i in entry.donated:
+                if isinstance(leaves[i], Array):
+                    leaves[i].donate(name_of(self.function))
+        else:
+            outs = call(*entry.captured, *leaves, graph=entry.graph)
+        return entry.out_form.unflatten(outs)
+
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        """The compiled program for these arguments, as a report.
+
+        Lists the kernels and what was fused into each, FLOPs and bytes, the buffer
+        plan, and what runs through a host callback.
+        """
+        return self.lower(*args, **kwargs).explain()
+
+    def lower(self, *args: Any, **kwargs: Any) -> Executable:
+        """The compiled program for these arguments, without running it."""
+        return executable_of(self._lookup(args, kwargs)[0].graph)
+
+    def graph(self, *args: Any, **kwargs: Any) -> Graph:
+        """The traced program for these arguments, before any optimisation."""
+        return self._lookup(args, kwargs)[0].graph
+
+    def clear_cache(self) -> None:
+        """Forgets all traces."""
+        self._entries.clear()
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        return _Method(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<jit of {name_of(self.function)}>"
+
+    def _lookup(self, args: tuple, kwargs: dict) -> tuple[_Entry, list[Any]]:
+        statics, moving, named = self._split(args, kwargs)
+        leaves, form = tree.flatten((moving, named))
+        types = []
+        for leaf in leaves:
+            kind = type(leaf)
+            if kind is Array:
+                types.append(leaf.type)
+            else:
+                types.append(
+                    typeof(leaf) if is_array(leaf) else self._scalar(leaf, form, leaves)
+                )
+        key = (form, tuple(types), statics)
+        try:
+            entry = self._entries.get(key)
+        except TypeError:
+            raise TypeError(self._unhashable(statics)) from None
+        if entry is None:
+            entry = self._trace(form, types, statics)
+            # A captured tracer belongs to this call alone.
+            if not any(isinstance(c, Tracer) for c in entry.captured):
+                self._entries[key] = entry
+        return entry, leaves
+
+    def _scalar(self, leaf: Any, form: tree.Structure, leaves: list[Any]) -> Any:
+        if not isinstance(leaf, bool | int | float | complex):
+            place = next(i for i, x in enumerate(leaves) if x is leaf)
+            self._check(leaf, tree.paths(form)[place])
+        return typeof(leaf)
+
+    def _check(self, leaf: Any, path: tree.Path) -> None:
+        inside = path[1:] if path and path[0] in (0, 1) else path
+        name: Any = inside[0] if inside else ""
+        names = list(self._signature.parameters) if self._signature else []
+        if isinstance(name, int) and name < len(names):
+            name = names[name]
+        where = f"argument `{name}{tree.key_name(inside[1:]) if inside[1:] else ''}`"
+        check_leaf(leaf, f"{where} of {name_of(self.function)}")
+
+    def _split(self, args: tuple, kwargs: dict) -> tuple[tuple, tuple, dict]:
+        """The static values, and what is traced (statics replaced by None)."""
+        numbers, names = self._static
+        if not numbers and not names:
+            return (), args, kwargs
+        numbers = {n % len(args) if args and n < 0 else n for n in numbers}
+        statics = tuple((n, args[n]) for n in sorted(numbers) if n < len(args))
+        statics += tuple((k, kwargs[k]) for k in sorted(names) if k in kwargs)
+        moving = tuple(None if i in numbers else a for i, a in enumerate(args))
+        return statics, moving, {k: v for k, v in kwargs.items() if k not in names}
+
+    def _unhashable(self, statics: tuple) -> str:
+        for place, value in statics:
+            try:
+                hash(value)
+            except TypeError:
+                return (
+                    f"static argument {place!r} of {name_of(self.function)} is not "
+                    f"hashable: {value!r:.60}{at(user_source())}\n"
+                    "Use a tuple instead of a list; arrays can't be static."
+                )
+        return "a static value is not hashable"
+
+    def _trace(
+        self, form: tree.Structure, types: Sequence[Any], statics: tuple
+    ) -> _Entry:
+        out_form: Any = None
+
+        def flat(*leaves: Any) -> list[Any]:
+            nonlocal out_form
+            moving, named = form.unflatten(leaves)
+            moving = list(moving)
+            for place, value in statics:
+                if isinstance(place, int):
+                    moving[place] = value
+                else:
+                    named[place] = value
+            out = self.function(*moving, **named)
+            outs, out_form = tree.flatten(out)
+            for path, leaf in zip(tree.paths(out_form), outs, strict=True):
+                check_leaf(
+                    leaf,
+                    f"result {tree.key_name(path)} of {name_of(self.function)}",
+                )
+            return outs
+
+        graph, captured = stage(flat, types, name=name_of(self.function))
+        return _Entry(graph, captured, out_form, self._donated_leaves(form))
+
+    def _donated_leaves(self, form: tree.Structure) -> tuple[int, ...]:
+        numbers, names = self._donate
+        if not numbers and not names:
+            return ()
+        donated = []
+        for i, path in enumerate(tree.paths(form)):
+            part, place = path[0], path[1]
+            if (part == 0 and place in numbers) or (part == 1 and place in names):
+                donated.append(i)
+        return tuple(donated)
+
+
+class _Method:
+    """A jitted function bound to an instance, which is its first argument."""
+
+    def __init__(self, jitted: Jitted, instance: Any) -> None:
+        self._jitted, self._instance = jitted, instance
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._jitted(self._instance, *args, **kwargs)
+
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        return self._jitted.explain(self._instance, *args, **kwargs)
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    static: Which = (),
+    donate: Which = (),
+) -> Any:
+    """Compiles a pure function of pytrees of arrays.
+
+    The function is traced once for each structure and set of shapes and dtypes of its
+    arguments; kernels are shared between shapes, so a new shape compiles nothing
+    native. Python numbers are run-time inputs: a new value compiles nothing at all.
+
+    Args:
+      function: the function, or None to make a decorator.
+      static: arguments, by name or position, that are Python values to compile for
+        (hashable): flags, sizes, functions.
+      donate: arguments, by name or position, that the caller gives up: their memory
+        is reused for the results, and using them afterwards is an error.
+
+    Raises:
+      TypeError: for arguments or results that are not arrays, unhashable statics.
+      TracerError: if the function needs a traced value (``if x > 0``).
+
+    >>> import treadle as td, treadle.numpy as tnp
+    >>> @td.jit
+    ... def f(x):
+    ...     return tnp.sum(x * x)
+    >>> f(tnp.arange(4.0))
+    Array(14., dtype=float32)
+    """
+    if function is None:
+        return lambda f: Jitted(f, static, donate)
+    if not callable(function):
+        raise TypeError(f"jit takes a function, got {function!r}")
+    return Jitted(function, static, donate)
