@@ -6,7 +6,6 @@ and has run something before the clock starts; the training step's program is no
 
 import json
 import sys
-import time
 
 import workloads
 
@@ -14,9 +13,7 @@ import workloads
 def main(peer: str, workload: str) -> None:
     """Print `{"compile_ms": milliseconds}`."""
     step = workloads.build(workload, peer)
-    start = time.perf_counter()
-    step.compile()
-    print(json.dumps({"compile_ms": (time.perf_counter() - start) * 1e3}))
+    print(json.dumps({"compile_ms": step.compile_ms()}))
 
 
 if __name__ == "__main__":

@@ -30,9 +30,6 @@ PEAK_FLOPS = 400e9
 class Step(Protocol):
     """A training step of one library on one workload."""
 
-    def compile(self) -> None:
-        """Build the step's program, where the library has one."""
-
     def step(self) -> SupportsFloat:
         """Train once; the loss."""
 

@@ -36,13 +36,14 @@ def is_temporary(name: str) -> bool:
 
 def _is_abandoned(name: str) -> bool:
     """Whether the process that made a temporary directory is gone."""
-    host, process = (name.partition(_MARK)[2].split("-") + ["", "", ""])[1:3]
-    if host != _host() or not process.isdigit():
+    made_by = re.fullmatch(r"-(\w+)-(\d+)-\d+", name.partition(_MARK)[2])
+    if made_by is None or made_by[1] != _host():
         return True
-    if int(process) == os.getpid():
+    process = int(made_by[2])
+    if process == os.getpid():
         return False
     try:
-        os.kill(int(process), 0)
+        os.kill(process, 0)
     except ProcessLookupError:
         return True
     except PermissionError:

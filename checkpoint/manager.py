@@ -203,10 +203,12 @@ class Manager:
 
     def close(self) -> None:
         """Waits, and stops handling SIGTERM."""
-        if self._old_handler is not None:
-            signal.signal(signal.SIGTERM, self._old_handler)
-            self._old_handler = None
-        self.wait()
+        try:
+            self.wait()
+        finally:
+            if self._old_handler is not None:
+                signal.signal(signal.SIGTERM, self._old_handler)
+                self._old_handler = None
 
     def __enter__(self) -> Manager:
         # The default action would end the process in the middle of a save. Whoever has

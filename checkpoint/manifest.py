@@ -52,7 +52,8 @@ class Leaf:
 class Manifest:
     """A checkpoint's tree, and its leaves with their names in the array store.
 
-    `driver` and `ocdbt` say in which of the formats that Orbax uses the data lie.
+    `driver` and `ocdbt` say in which of the formats that Orbax uses the data lie;
+    `zeros_stored`, whether a missing chunk is lost, rather than zero.
     """
 
     tree: Skeleton
@@ -60,6 +61,7 @@ class Manifest:
     names: tuple[str, ...]
     driver: str = "zarr3"
     ocdbt: bool = True
+    zeros_stored: bool = True
 
     @property
     def paths(self) -> list[Path]:

@@ -18,6 +18,7 @@ FILE = "_METADATA"
 STEP_FILE = "_CHECKPOINT_METADATA"
 ITEM = "default"
 METRICS = "metrics"
+_STORED = ("np.ndarray", "scalar")
 _AUTHOR = {"written_by": "treadle"}
 _HANDLERS = "orbax.checkpoint._src.handlers."
 
@@ -26,19 +27,17 @@ def write(directory: str, manifest: Manifest) -> None:
     """Describes a checkpoint of ours to Orbax."""
     entries = {}
     for path, end in naming.endings(manifest.tree):
-        kind, stored = {dict: "Dict", list: "List"}.get(type(end), "None"), False
-        if isinstance(end, int):
-            leaf = manifest.leaves[end]
-            stored = leaf.is_stored
-            if stored:
-                kind = "scalar" if leaf.python else "np.ndarray"
+        kind = _kind(end, manifest)
         keys = [
             {"key": naming.escape(step.text), "key_type": 1 if step.is_index else 2}
             for step in path
         ]
         entries[str(tuple(key["key"] for key in keys))] = {
             "key_metadata": keys,
-            "value_metadata": {"value_type": kind, "skip_deserialize": not stored},
+            "value_metadata": {
+                "value_type": kind,
+                "skip_deserialize": kind not in _STORED,
+            },
         }
     content = {
         "tree_metadata": entries,
@@ -48,6 +47,19 @@ def write(directory: str, manifest: Manifest) -> None:
         "custom_metadata": _AUTHOR,
     }
     manifests.write_json(os.path.join(directory, FILE), content)
+
+
+def _kind(end: Skeleton, manifest: Manifest) -> str:
+    """What Orbax calls the value at an end of the tree."""
+    if isinstance(end, int):
+        leaf = manifest.leaves[end]
+        # What Orbax cannot hold is None to it: empty arrays, strings, huge integers.
+        if not leaf.is_stored:
+            return "None"
+        return "np.ndarray" if leaf.python in ("", "complex") else "scalar"
+    if isinstance(end, dict):
+        return "Dict"
+    return "List" if isinstance(end, list) else "None"
 
 
 def write_step(directory: str, metrics: dict[str, float] | None) -> None:
@@ -99,17 +111,21 @@ def read(directory: str) -> tuple[Manifest, list[str]]:
             f"no checkpoint at {directory}: there is neither {manifests.FILE} nor "
             f"{FILE} in it"
         ) from None
-    if not isinstance(content, dict) or "tree_metadata" not in content:
+    if not isinstance(content, dict):
         raise DamagedError(f"{path} is damaged: it describes no tree")
     if content.get("custom_metadata") == _AUTHOR:
         raise DamagedError(f"{os.path.join(directory, manifests.FILE)} is missing")
-    skeleton, names, kinds = _tree(content["tree_metadata"])
+    try:
+        skeleton, names, kinds = _tree(content["tree_metadata"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DamagedError(f"{path} is damaged: {error!r}") from error
     found = Manifest(
         skeleton,
         (),
         tuple(names),
         driver="zarr3" if content.get("use_zarr3") else "zarr",
         ocdbt=content.get("use_ocdbt", True),
+        zeros_stored=content.get("store_array_data_equal_to_fill_value", False),
     )
     return found, kinds
 

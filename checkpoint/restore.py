@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from treadle import dtypes, tree
-from treadle.arraytype import ArrayType
+from treadle import Array, ArrayType, dtypes, tree
 from treadle.checkpoint import manifest as manifests
 from treadle.checkpoint import naming, orbax_format, store
 from treadle.checkpoint.manifest import Leaf, Manifest
 from treadle.errors import StructureError
-from treadle.run.array import Array
 
 _KINDS = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
 _PYTHON = {"bool": bool, "int": int, "float": float, "complex": complex, "str": str}
@@ -42,9 +40,9 @@ def restore(path: str | os.PathLike[str], template: Any = None) -> Any:
 
     >>> import numpy as np
     >>> from treadle.checkpoint import save
-    >>> save("two", {"weights": (np.ones(2), np.zeros(3)), "epoch": 7})
-    >>> restore("two", {"weights": (np.empty(2), np.empty(3)), "epoch": 0})
-    {'weights': (array([1., 1.]), array([0., 0., 0.])), 'epoch': 7}
+    >>> save("two", {"epoch": 7, "weights": (np.ones(2), np.zeros(3))})
+    >>> restore("two", {"epoch": 0, "weights": (np.empty(2), np.empty(3))})
+    {'epoch': 7, 'weights': (array([1., 1.]), array([0., 0., 0.]))}
     """
     path = os.path.abspath(os.fspath(path))
     manifest = load_manifest(path)
@@ -178,7 +176,7 @@ def _fits(leaf: Leaf, like: Any) -> bool:
     that starts as 0 is an array once a compiled function has returned it.
     """
     if hasattr(like, "shape") and hasattr(like, "dtype"):
-        shape, dtype = tuple(like.shape), np.dtype(like.dtype)
+        shape, dtype = tuple(like.shape), np.dtype(like.dtype).newbyteorder("=")
         if leaf.python:
             return shape == () and _KINDS.get(dtype.kind) == leaf.python
         return shape == leaf.shape and dtype == np.dtype(leaf.dtype)

@@ -12,25 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from treadle import Array
 from treadle.checkpoint import commit, naming, orbax_format, store
 from treadle.checkpoint import manifest as manifests
 from treadle.checkpoint.manifest import Leaf
 from treadle.checkpoint.naming import Skeleton
-from treadle.run.array import Array
 
 _log = logging.getLogger("treadle.checkpoint")
 _SCALARS = (bool, int, float, complex)
-_OURS = frozenset(
-    (manifests.FILE, orbax_format.FILE, orbax_format.STEP_FILE)
-    + (
-        "manifest.ocdbt",
-        "d",
-        "ocdbt.process_0",
-        "commit_success.txt",
-        "array_metadatas",
-        "_sharding",
-    )
-)
 
 
 class Snapshot(NamedTuple):
@@ -120,11 +109,11 @@ class Pending:
         self._work, self._what = work, what
         self._error: BaseException | None = None
         # Not a daemon, and not an executor's: Python joins such a thread when the
-        # program ends, however it ends.
+        # program ends, however it ends. Once it has (in `atexit`), it joins no more.
         self._thread = threading.Thread(target=self._run, name=f"saving {what}")
-        try:
+        if threading.main_thread().is_alive():
             self._thread.start()
-        except RuntimeError:  # The interpreter is already shutting down.
+        else:
             self._run()
 
     def _run(self) -> None:
@@ -157,7 +146,8 @@ def _check_free(path: str | os.PathLike[str], overwrite: bool) -> str:
     if os.path.lexists(path):
         if not overwrite:
             raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
-        if not os.path.isdir(path) or not _OURS.issuperset(os.listdir(path)):
+        described = (manifests.FILE, orbax_format.FILE)
+        if not any(os.path.isfile(os.path.join(path, name)) for name in described):
             raise FileExistsError(
                 f"{path} exists and is not a checkpoint: it is not overwritten"
             )

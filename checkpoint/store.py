@@ -25,9 +25,9 @@ CHUNK_BYTES = 64 << 20
 # How much may be under way at a time: enough to keep the disk busy, and a bound on the
 # memory that a save takes beyond the arrays themselves.
 _BYTES_UNDER_WAY = 256 << 20
-_DTYPES = frozenset(
-    ["bool", "int4", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
-)  # fmt: skip
+_DTYPES = {"bool", "int4", "bfloat16", "complex64", "complex128"}
+_DTYPES |= {f"{sign}{bits}" for sign in ("int", "uint") for bits in (8, 16, 32, 64)}
+_DTYPES |= {f"float{bits}" for bits in ("8_e4m3fn", "8_e5m2", "16", "32", "64")}
 _CODECS = [
     {"name": "bytes", "configuration": {"endian": "little"}},
     {"name": "crc32c"},
@@ -57,10 +57,12 @@ def chunk_shape(shape: Sequence[int], itemsize: int) -> list[int]:
 def checksum(array: np.ndarray) -> int:
     """The CRC-32 of the elements in row-major order."""
     flat = np.ascontiguousarray(array).reshape(-1)
-    return zlib.crc32(flat.view(np.uint8))
+    return zlib.crc32(flat.view(np.uint8).data)
 
 
-def _spec(directory: str, name: str, driver: str, ocdbt: bool) -> dict[str, Any]:
+def _spec(
+    directory: str, name: str, *, driver: str = "zarr3", ocdbt: bool = True
+) -> dict[str, Any]:
     folder = os.path.join(directory, "")
     kvstore: dict[str, Any] = {"driver": "file", "path": f"{folder}{name}/"}
     if ocdbt:
@@ -80,7 +82,7 @@ def _new(directory: str, name: str, array: np.ndarray) -> dict[str, Any]:
     }
     # Otherwise a chunk of zeros would be left out, and a lost chunk read as zeros.
     keep = {"store_data_equal_to_fill_value": True}
-    return {**_spec(directory, name, "zarr3", True), "metadata": metadata, **keep}
+    return {**_spec(directory, name), "metadata": metadata, **keep}
 
 
 def write(directory: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
@@ -128,16 +130,11 @@ def _open(
     directory: str, manifest: Manifest, names: Iterable[str], context: Any
 ) -> Iterator[Any]:
     names = list(names)
-    missing = {} if manifest.driver == "zarr" else {"fill_missing_data_reads": False}
-    futures = [
-        ts.open(
-            {**_spec(directory, name, manifest.driver, manifest.ocdbt), **missing},
-            context=context,
-            open=True,
-            read=True,
-        )
-        for name in names
-    ]
+    options = {"fill_missing_data_reads": not manifest.zeros_stored}
+    futures = []
+    for name in names:
+        spec = _spec(directory, name, driver=manifest.driver, ocdbt=manifest.ocdbt)
+        futures.append(ts.open({**spec, **options}, context=context, open=True))
     for name, future in zip(names, futures, strict=True):
         try:
             yield future.result()
@@ -190,4 +187,5 @@ def _checked(directory: str, name: str, leaf: Leaf, future: Any) -> np.ndarray:
 
 
 def _damage(directory: str, name: str, reason: object) -> str:
+    reason = str(reason).partition(" [tensorstore_spec=")[0]
     return f"the array {name!r} in the checkpoint at {directory} is damaged: {reason}"

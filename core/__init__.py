@@ -5,6 +5,8 @@
 Array(6., dtype=float32)
 """
 
+from treadle import dtypes as dtypes
+from treadle import np as numpy
 from treadle import tree as tree
 from treadle.api.grad import grad as grad
 from treadle.api.grad import jvp as jvp
@@ -12,6 +14,7 @@ from treadle.api.grad import linearize as linearize
 from treadle.api.grad import value_and_grad as value_and_grad
 from treadle.api.grad import vjp as vjp
 from treadle.api.jit import jit as jit
+from treadle.api.scope import current_transform as current_transform
 from treadle.api.vmap import vmap as vmap
 from treadle.arraytype import ArrayType as ArrayType
 from treadle.dtypes import bfloat16 as bfloat16
@@ -29,6 +32,12 @@ from treadle.dtypes import uint8 as uint8
 from treadle.dtypes import uint16 as uint16
 from treadle.dtypes import uint32 as uint32
 from treadle.dtypes import uint64 as uint64
+from treadle.ops.conv import conv_general as conv_general
+from treadle.ops.identity import stop_gradient as stop_gradient
+from treadle.ops.window import reduce_window_max as reduce_window_max
+from treadle.ops.window import reduce_window_sum as reduce_window_sum
 from treadle.run.array import Array as Array
+from treadle.trace.value import is_array as is_array
+from treadle.trace.value import typeof as typeof
 
 __version__ = "0.1.0"

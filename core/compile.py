@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
+from treadle.backends.cpu.device import CPUTarget, Linked
 from treadle.control.call import runners
 from treadle.ir.graph import Graph
-from treadle.run.array import Array, as_numpy
-from treadle.run.eager import evaluate
+from treadle.passes.pipeline import optimise
+from treadle.plan.planner import plan_graph
+from treadle.run.execute import Executable
 
 
-class Executable:
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+def build(graph: Graph) -> Executable:
+    """Compiles a graph for the CPU.
 
-    def __call__(self, args: Sequence[Any]) -> list[Array]:
-        return [Array(x) for x in evaluate(self.graph, [as_numpy(a) for a in args])]
-
-    def explain(self) -> str:
-        return repr(self.graph)
+    1. optimise: inline, simplify, merge equal equations, drop dead ones
+    2. fuse: equations to nodes; nodes to loop nests and contractions
+    3. plan: nodes to steps; liveness; one arena
+    4. link: kernels (compiled, or from the cache) and a command buffer
+    """
+    graph = optimise(graph)
+    plan = plan_graph(graph, CPUTarget())
+    return Executable(graph, plan, Linked(plan))
 
 
 def executable_of(graph: Graph) -> Executable:
     """The compiled program of a graph. Compiled once."""
     found = graph.cache.get("executable")
     if found is None:
-        found = graph.cache["executable"] = Executable(graph)
+        found = graph.cache["executable"] = build(graph)
     return found
 
 

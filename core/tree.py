@@ -6,8 +6,9 @@ whatever is not a registered container. ``None`` is a container without leaves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 from treadle.errors import StructureError
@@ -25,6 +26,9 @@ class _Node(NamedTuple):
     flatten: Callable[[Any], tuple[Sequence[Any], Hashable]]
     unflatten: Callable[[Any, Sequence[Any]], Any]
     keys: Callable[[Any, int], Sequence[Hashable]]
+    constant: bool = False
+    hold: Callable[[Structure, list[Any]], Any] | None = None
+    held: Callable[[Any], tuple[list[Any], Structure] | None] | None = None
 
 
 class Structure:
@@ -51,7 +55,8 @@ class Structure:
         leaves = tuple(leaves)
         if len(leaves) != self.count:
             raise StructureError(f"{self} has {self.count} leaves, got {len(leaves)}")
-        return _build(self, iter(leaves))
+        plain = not any([_is_container(kind) for kind in {type(x) for x in leaves}])
+        return _build(self, iter(leaves), plain)
 
     def __eq__(self, other: object) -> bool:
         if self is other:
@@ -96,6 +101,10 @@ def register(
     flatten: Callable[[Any], tuple[Sequence[Any], Hashable]],
     unflatten: Callable[[Any, Sequence[Any]], Any],
     keys: Callable[[Any, int], Sequence[Hashable]] | None = None,
+    *,
+    constant: bool = False,
+    hold: Callable[[Structure, list[Any]], Any] | None = None,
+    held: Callable[[Any], tuple[list[Any], Structure] | None] | None = None,
 ) -> None:
     """Makes instances of a class containers.
 
@@ -105,8 +114,13 @@ def register(
       unflatten: takes the static part and the children; must not validate the
         children, which may be anything.
       keys: names the children, from the static part and their number; used in paths.
+      constant: True if what is inside is not to be trained: `grad` gives None there.
+      hold, held: for classes that put off unflattening until somebody looks inside.
+        ``hold(structure, leaves)`` makes such an instance; ``held(instance)`` gives
+        leaves and structure back, or None if the instance has been opened.
     """
-    _registry[kind] = _Node(flatten, unflatten, keys or (lambda aux, n: range(n)))
+    names = keys or (lambda aux, n: range(n))
+    _registry[kind] = _Node(flatten, unflatten, names, constant, hold, held)
 
 
 def register_dataclass(kind: type, static: Sequence[str] = ()) -> type:
@@ -199,19 +213,44 @@ def _take_apart(
     if node is None:
         out.append(tree)
         return LEAF
+    if node.held is not None and is_leaf is None:
+        known = node.held(tree)
+        if known is not None:
+            out += known[0]
+            return known[1]
     children, aux = node.flatten(tree)
     return Structure(kind, aux, tuple([_take_apart(c, out, is_leaf) for c in children]))
 
 
-def _build(structure: Structure, leaves: Any) -> Any:
+def _build(structure: Structure, leaves: Iterator[Any], plain: bool) -> Any:
+    """plain: no leaf is itself a container, so that nodes may be held."""
     if structure is LEAF:
         return next(leaves)
     if structure.kind is type(None):
         return None
-    children = [
-        next(leaves) if c is LEAF else _build(c, leaves) for c in structure.children
+    node = _registry[structure.kind]
+    if plain and node.hold is not None:
+        return node.hold(structure, list(islice(leaves, structure.count)))
+    children = _build_children(structure, leaves, plain)
+    return node.unflatten(structure.aux, children)
+
+
+def _build_children(
+    structure: Structure, leaves: Iterator[Any], plain: bool
+) -> list[Any]:
+    return [
+        next(leaves) if c is LEAF else _build(c, leaves, plain)
+        for c in structure.children
     ]
-    return _registry[structure.kind].unflatten(structure.aux, children)
+
+
+def open_held(form: Structure, leaves: Sequence[Any]) -> list[Any]:
+    """The children of a held node; those that can be are held themselves."""
+    return _build_children(form, iter(leaves), True)
+
+
+def _is_container(kind: type) -> bool:
+    return kind is type(None) or _node_of(kind) is not None
 
 
 def flatten(
@@ -343,4 +382,21 @@ def map_with_path(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
 
 def all_leaves(values: Iterable[Any]) -> bool:
     """Whether none of the values is a container."""
-    return all(v is not None and _node_of(type(v)) is None for v in values)
+    return not any(_is_container(type(v)) for v in values)
+
+
+def constants(form: Structure) -> list[bool]:
+    """For each leaf, whether it lies in a node that is registered as constant: such
+    leaves (running statistics, caches) have no derivative."""
+    out: list[bool] = []
+
+    def walk(form: Structure, inside: bool) -> None:
+        if form is LEAF:
+            out.append(inside)
+        elif form.kind is not type(None):
+            inside = inside or _registry[form.kind].constant
+            for child in form.children:
+                walk(child, inside)
+
+    walk(form, False)
+    return out

@@ -1,5 +1,7 @@
 """JAX with Equinox models and Optax."""
 
+import time
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -51,10 +53,12 @@ class TrainStep:
         """Train on `batch` from now on."""
         self.batch = tuple(jnp.asarray(array) for array in batch)
 
-    def compile(self) -> None:
-        """Trace, lower and compile."""
+    def compile_ms(self) -> float:
+        """Milliseconds to trace, lower and compile."""
         jax.block_until_ready((self.params, self.state, self.batch))
-        self.compiled = self.train.lower(self.params, self.state, *self.batch).compile()
+        start = time.perf_counter()
+        self.train.lower(self.params, self.state, *self.batch).compile()
+        return (time.perf_counter() - start) * 1e3
 
     def step(self):
         """Train once; the loss."""

@@ -27,9 +27,6 @@ class TrainStep:
             parameters, lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True
         )
 
-    def compile(self) -> None:
-        """Nothing to compile."""
-
     def step(self) -> torch.Tensor:
         """Train once; the loss."""
         self.optimizer.zero_grad()

@@ -1,5 +1,7 @@
 """Treadle."""
 
+import time
+
 import numpy as np
 
 import treadle as td
@@ -60,9 +62,14 @@ class TrainStep:
             for array in batch
         )
 
-    def compile(self) -> None:
-        """Trace and compile."""
-        self.compiled = self.train.lower(self.model, self.state, *self.batch).compile()
+    def compile_ms(self) -> float:
+        """Milliseconds to trace and compile: the first step less the second."""
+        times = []
+        for _ in range(2):
+            start = time.perf_counter()
+            float(self.step())
+            times.append((time.perf_counter() - start) * 1e3)
+        return times[0] - times[1]
 
     def step(self):
         """Train once; the loss."""

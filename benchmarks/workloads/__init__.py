@@ -2,7 +2,8 @@
 
 Each module has `weights(seed)` and `batch(seed)` (NumPy), `flops()` (contractions of
 one training step) and the builders `jax_step`, `torch_step` and `treadle_step`, which
-take the weights and the batch and return a step with `.compile()` and `.step()`.
+take the weights and the batch and return a step with `.step()`, which trains once and
+gives the loss, and `.compile_ms()` where the library compiles.
 
 Weights are named by their path in the model and stored in the layout that PyTorch and
 Equinox share: linear (out, in), convolution (out, in, height, width).

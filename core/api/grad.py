@@ -30,6 +30,15 @@ def differentiable(leaf: Any) -> bool:
     return dtypes.is_differentiable(typeof(leaf).dtype)
 
 
+def differentiable_leaves(leaves: Sequence[Any], form: tree.Structure) -> list[bool]:
+    """For each leaf of a pytree, whether it is differentiated: not integers, and not
+    what a node holds that is registered as constant (`treadle.tree.register`)."""
+    return [
+        not constant and differentiable(x)
+        for x, constant in zip(leaves, tree.constants(form), strict=True)
+    ]
+
+
 class _Flat:
     """A function of flat leaves made from one of pytrees; remembers what came out."""
 
@@ -79,7 +88,7 @@ def vjp(
     leaves, form = tree.flatten(primals)
     for path, leaf in zip(tree.paths(form), leaves, strict=True):
         check_leaf(leaf, f"argument {tree.key_name(path)} of {name_of(function)}")
-    nonzero = [differentiable(x) for x in leaves]
+    nonzero = differentiable_leaves(leaves, form)
     flat = _Flat(function, form, has_aux)
     split = linearize_flat(flat, leaves, nonzero, name_of(function))
     assert flat.out_form is not None
@@ -272,7 +281,7 @@ def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Any]:
     (Array(6., dtype=float32), Array(12., dtype=float32))
     """
     leaves, form = tree.flatten(primals)
-    nonzero = [differentiable(x) for x in leaves]
+    nonzero = differentiable_leaves(leaves, form)
     flat = _Flat(function, form, False)
     split = linearize_flat(flat, leaves, nonzero, name_of(function))
     assert flat.out_form is not None

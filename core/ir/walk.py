@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from treadle.ir.graph import Atom, Graph, Lit, Var
+from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.trace.interpreter import state
 
 
@@ -40,3 +40,28 @@ def live_inputs(graph: Graph) -> tuple[bool, ...]:
         if any(v in needed for v in eq.outputs):
             needed.update(a for a in eq.inputs if isinstance(a, Var))
     return tuple(v in needed for v in graph.inputs)
+
+
+def nested_graphs(params: dict[str, Any]) -> list[Graph]:
+    """The graphs among an equation's params: bodies of loops, branches, calls."""
+    found = []
+    for value in params.values():
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Graph):
+                found.append(item)
+    return found
+
+
+def effectful(eq: Equation) -> bool:
+    """Whether running an equation matters even when its results are not used: its op
+    has an effect, or one inside a graph that it holds has."""
+    if eq.op.effect:
+        return True
+    return any(has_effects(inner) for inner in nested_graphs(eq.params))
+
+
+def has_effects(graph: Graph) -> bool:
+    """Whether any equation has an effect. Cached on the graph."""
+    if "has_effects" not in graph.cache:
+        graph.cache["has_effects"] = any(effectful(eq) for eq in graph.equations)
+    return graph.cache["has_effects"]

@@ -14,7 +14,8 @@ on how many tasks there are. `plan` chooses the tasks and writes `args`::
     words = list(launch.words)                 # 64-bit integers
     words[Slot.A] = address of A[0, 0, 0, 0]   # likewise B, C
     words[Slot.SCRATCH] = address of launch.scratch_bytes bytes, 64-byte aligned
-    words[Slot.EPILOGUE] = address of a block function, words[Slot.EPILOGUE_ARGS] = ...
+    words[Slot.EPILOGUE] = address of a block function
+    words[Slot.EPILOGUE_ARGS] = index of the word of `args` where its arguments begin
 
 **Hooks** are addresses of *block functions*; 0 leaves the epilogue out. The epilogue
 runs once on every finished block of C, while the block is in cache::
@@ -44,6 +45,7 @@ take the same slots.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
@@ -209,7 +211,8 @@ class Launch:
 
 # Planning
 
-_SERIAL_FLOPS = 2_000_000
+_SERIAL_CYCLES = 16_000  # about 6 us: less is not worth sharing
+_TASK_OVERHEAD = 1_000
 _TASK_CYCLES = 400_000  # about 150 us: smaller tasks cost more than they balance
 _MAX_TASKS_PER_THREAD = 4
 _BLOCK_BYTES = 1 << 20  # of A, to stay in the L2 cache with a panel of B
@@ -298,52 +301,65 @@ def _grid(
     product: Contraction, tile: Tile, threads: int, pack_a: bool, pack_b: bool
 ) -> tuple[int, int, int]:
     """How many groups of batch elements, of row tiles and of column panels."""
-    batches = product.b0 * product.b1
-    tiles, panels = -(-product.m // tile.rows), -(-product.n // tile.columns)
-    if threads == 1 or product.flops < _SERIAL_FLOPS:
-        return (1, 1, 1)
+    sizes = (
+        product.b0 * product.b1,
+        -(-product.m // tile.rows),
+        -(-product.n // tile.columns),
+    )
 
     def cost(grid: tuple[int, int, int]) -> float:
-        batch, rows, columns = (
-            -(-size // groups)
-            for size, groups in zip((batches, tiles, panels), grid, strict=True)
+        """Of the largest task, in cycles."""
+        batches, tiles, panels = (
+            -(-size // groups) for size, groups in zip(sizes, grid, strict=True)
         )
-        return batch * _cycles(product, tile, rows, columns, pack_a, pack_b)
+        rows = min(product.m, tiles * -(-product.m // sizes[1]))
+        columns = min(product.n, panels * tile.columns)
+        cycles = _cycles(product, tile, rows, columns, pack_a, pack_b)
+        if grid != (1, 1, 1):
+            cycles += 0.4 * rows * columns  # C may be in another core's cache
+        return batches * cycles
 
-    whole = cost((1, 1, 1))
+    best, whole = (1, 1, 1), cost((1, 1, 1))
+    if threads == 1 or whole < _SERIAL_CYCLES:
+        return best
     per_thread = min(_MAX_TASKS_PER_THREAD, max(1, int(whole / _TASK_CYCLES / threads)))
-    best, best_makespan = (1, 1, 1), whole
-    for grid in _candidates(batches, tiles, panels, threads * per_thread):
+    best_makespan = whole
+    for grid in _candidates(sizes, threads * per_thread):
         tasks = grid[0] * grid[1] * grid[2]
-        makespan = -(-tasks // threads) * (cost(grid) + 500)
+        makespan = -(-tasks // threads) * (cost(grid) + _TASK_OVERHEAD)
         if makespan < 0.99 * best_makespan:
             best, best_makespan = grid, makespan
     return best
 
 
 def _candidates(
-    batches: int, tiles: int, panels: int, most: int
-) -> list[tuple[int, int, int]]:
-    """Grids of at most `most` tasks that cut no dimension finer than it is."""
-    return [
-        (batch, rows, columns)
-        for batch in range(1, min(batches, most) + 1)
-        for rows in range(1, min(tiles, most // batch) + 1)
-        for columns in range(1, min(panels, most // (batch * rows)) + 1)
-    ]
+    sizes: tuple[int, int, int], most: int
+) -> Iterator[tuple[int, int, int]]:
+    """Grids of at most `most` tasks; those that split the batch, then M, come first."""
+    batches, tiles, panels = sizes
+    for columns in range(1, min(panels, most) + 1):
+        for rows in range(1, min(tiles, most // columns) + 1):
+            for batch in range(1, min(batches, most // (columns * rows)) + 1):
+                yield batch, rows, columns
 
 
 def _cycles(
     product: Contraction,
     tile: Tile,
-    tiles: int,
-    panels: int,
+    rows: int,
+    columns: int,
     pack_a: bool,
     pack_b: bool,
 ) -> float:
-    """Estimated cost of one batch element's tiles x panels block."""
+    """Estimated cost of rows x columns of one batch element."""
     k = product.k
-    per_tile = tile.rows * tile.vectors * (k / 2 + 2) + 40
-    packing_b = (0.3 if product.b.column == 1 else 0.5) * k * tile.columns
-    packing_a = 0.4 * k * tile.rows
-    return panels * (tiles * per_tile + packing_b * pack_b) + tiles * packing_a * pack_a
+    vectors = -(-columns // tile.lanes)
+    panels, tiles = -(-vectors // tile.vectors), -(-rows // tile.rows)
+    # Two products a cycle, if there are eight independent sums, and two loads.
+    arithmetic = max(rows * vectors / 2, panels * 4, (rows * panels + vectors) / 2)
+    cycles = k * arithmetic + panels * tiles * 40 + rows * vectors
+    # Whatever is read comes from beyond the L2 cache once.
+    cycles += k * (rows * (0.55 if pack_a else 0.15) + columns * 0.15)
+    if pack_b:
+        cycles += k * columns * (0.3 if product.b.column == 1 else 0.5)
+    return cycles

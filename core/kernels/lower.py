@@ -1,10 +1,10 @@
 """Schedules a nest: which instruction runs at which level and in which sweep.
 
-A *sweep* is one pass of the reduction loop (``inner`` of a row nest, ``mid`` of a column
-nest). Instructions that depend on the swept index run inside sweeps; the others are
-*held*: they run before the sweep that first needs them. A reduction ends its sweep, and
-its result is held. What a later sweep needs of an earlier one is computed again if that
-is cheap, else kept in scratch rows (row nests only)::
+A *sweep* is one pass of the reduction loop (``inner`` of a row nest, ``mid`` of a
+column nest). Instructions that depend on the swept index run inside sweeps; the others
+are *held*: they run before the sweep that first needs them. A reduction ends its sweep,
+and its result is held. What a later sweep needs of an earlier one is computed again if
+that is cheap, else kept in scratch rows (row nests only)::
 
     softmax       sweep 0: load x, reduce_max
                   held 1:  (the maximum)
@@ -25,6 +25,19 @@ from functools import lru_cache
 from treadle.kernels.check import check
 from treadle.kernels.nest import BROADCAST, Instr, Nest
 
+__all__ = [
+    "Level",
+    "Schedule",
+    "Sweep",
+    "check",
+    "in_place",
+    "schedule",
+    "scratch_bytes",
+    "scratch_rows",
+    "show",
+    "split_axis",
+]
+
 SCRATCH_LANES = 16
 """Scratch rows are rounded up to this many elements, so full vectors fit."""
 
@@ -42,7 +55,7 @@ _COSTS = {
 
 
 class Level(IntEnum):
-    """What a value depends on; the level of an operation is the highest of its args'."""
+    """What a value depends on: an operation's level is the highest of its arguments."""
 
     CONST = 0
     ROW = 1
@@ -110,7 +123,7 @@ def schedule(nest: Nest) -> Schedule:
     for i in range(len(nest.body)):
         if not swept[i]:
             held[stages[i]].append(i)
-    sweeps = [_sweep(nest, s, stages, swept, demands, kept) for s in range(count)]
+    sweeps = [_sweep(nest, s, swept, demands, kept) for s in range(count)]
     return Schedule(
         nest,
         tuple(levels),
@@ -163,9 +176,9 @@ def _demands(
             demands[i] = {stages[i]}
         needed = demands[i]
         expensive = costs[i] > _KEEP_ABOVE and nest.axis == "inner"
-        if swept[i] and needed and max(needed) > stages[i] and expensive:
+        if swept[i] and len(needed) > 1 and expensive:
             kept.append(i)
-            needed = {stages[i]}
+            needed = {min(needed)}
         for a in instr.args:
             if swept[a] and not is_reduction(nest.body[a]):
                 demands[a] |= needed
@@ -188,7 +201,6 @@ def _recompute_costs(nest: Nest, swept: list[bool], levels: list[Level]) -> list
 def _sweep(
     nest: Nest,
     s: int,
-    stages: list[int],
     swept: list[bool],
     demands: list[set[int]],
     kept: list[int],
@@ -199,11 +211,11 @@ def _sweep(
             continue
         if is_reduction(instr):
             reductions.append(i)
-        elif i in kept and stages[i] < s:
+        elif i in kept and min(demands[i]) < s:
             restores.append(i)
         else:
             body.append(i)
-    saves = [i for i in kept if stages[i] == s]
+    saves = [i for i in kept if min(demands[i]) == s]
     return Sweep(tuple(body), tuple(reductions), tuple(saves), tuple(restores))
 
 
@@ -282,9 +294,12 @@ def _execution_order(plan: Schedule) -> Iterable[int]:
 def show(nest: Nest) -> str:
     """The nest as pseudo-code, in the order in which it runs.
 
+    >>> import numpy as np
+    >>> from treadle.kernels.nest import CONTIGUOUS, Operand
     >>> f = np.dtype(np.float32)
     >>> row = Operand(f, CONTIGUOUS)
-    >>> body = (Instr("load", (), f, 0), Instr("exp", (0,), f), Instr("store", (1,), f, 1))
+    >>> load, store = Instr("load", (), f, 0), Instr("store", (1,), f, 1)
+    >>> body = (load, Instr("exp", (0,), f), store)
     >>> print(show(Nest(1, 0, "inner", (row, row), body)))
     for rows (1 outer dimension):
       for inner:

@@ -9,6 +9,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
+from treadle.ops.complex import real
 from treadle.trace.op import Linear, Op, Zero
 from treadle.trace.value import typeof
 
@@ -40,6 +41,8 @@ def _convert_jvp(
 
 
 def _convert_transpose(ct: Any, x: Linear, *, dtype: np.dtype) -> list[Any]:
+    if dtypes.is_complex(dtype) and not dtypes.is_complex(x.dtype):
+        ct = real(ct)
     return [convert(ct, dtype=x.dtype)]
 
 

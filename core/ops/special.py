@@ -77,7 +77,7 @@ def _erf_inv(x: float) -> float:
         slope = 2 / math.sqrt(math.pi) * math.exp(-y * y)
         if slope == 0:
             break
-        y += math.copysign(error / slope, y)
+        y += math.copysign(1, y) * error / slope
     return y
 
 

@@ -9,8 +9,10 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.ops.arithmetic import add, div, mul, neg, sub
+from treadle.ops.complex import conj, real
 from treadle.ops.elementwise import elementwise, floating, inexact, number
 from treadle.ops.special import digamma_run, erf_inv_run, erf_run, erfc_run, lgamma_run
+from treadle.trace.value import typeof
 
 _TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
 
@@ -28,10 +30,16 @@ def _logistic(x: Any) -> Any:
     return np.where(x >= 0, 1 / (1 + e), e / (1 + e)).astype(x.dtype)
 
 
+def _abs_partial(g: Any, out: Any, x: Any) -> Any:
+    if dtypes.is_complex(typeof(x).dtype):
+        return real(mul(g, conj(sign(x))))
+    return mul(g, sign(x))
+
+
 abs_ = elementwise(
     "abs",
     np.abs,
-    [lambda g, out, x: mul(g, sign(x))],
+    [_abs_partial],
     accepts=number,
     result=dtypes.to_real,
 )

@@ -28,6 +28,15 @@ class Array(Value):
         self.type = type or arraytype.of_numpy(data)
         self._address = 0
 
+    @classmethod
+    def of_buffer(cls, buffer: Any, type: ArrayType) -> Array:
+        """The array whose elements a program has written to a pooled buffer."""
+        made = cls.__new__(cls)
+        made._data = buffer.view(type.dtype, type.shape)
+        made._address = buffer.address
+        made.type = type
+        return made
+
     def donate(self, receiver: str) -> None:
         """Gives up the memory; any later use is an error that names the receiver."""
         self._data = _Donated(receiver)  # type: ignore[assignment]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.errors import at, user_source
+from treadle.errors import TracerError, at, user_source
 from treadle.ir.graph import Atom, Graph, Lit, Var
 from treadle.run.array import Array, as_numpy
 from treadle.trace.interpreter import Interpreter, set_base
@@ -22,7 +22,12 @@ class EagerInterpreter(Interpreter):
         for a in args:
             if isinstance(a, Tracer):
                 a.check_alive()
-                raise AssertionError("a live tracer reached the base interpreter")
+                raise TracerError(
+                    f"an array of type {a.type} that a transform (grad, vmap…) is "
+                    f"tracing is used outside of it{at(user_source())}\n"
+                    "A function with a custom derivative, or a callback, closes over "
+                    "it: make it an argument."
+                )
         types = [typeof(a) for a in args]
         try:
             out_types = op.infer(types, params)

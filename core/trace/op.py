@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.trace.interpreter import state
@@ -62,11 +64,13 @@ class Op:
       substitution), "reduce", "contract", "control", "call", or "other".
     lower: names the native lowering if it is not the op's own name (see `fuse`).
     differentiable: False declares that tangents stop here (integer results).
+    effect: True if running it matters even when its results are not used.
     """
 
     __slots__ = (
         "batch",
         "differentiable",
+        "effect",
         "jvp",
         "kind",
         "linearize",
@@ -92,11 +96,13 @@ class Op:
         lower: Any = None,
         multiple: bool = False,
         differentiable: bool = True,
+        effect: bool = False,
     ) -> None:
         self.name, self.type_rule, self.run = name, type_rule, run
         self.jvp, self.linearize, self.transpose = jvp, linearize or jvp, transpose
         self.batch, self.kind, self.lower = batch, kind, lower
         self.multiple, self.differentiable = multiple, differentiable
+        self.effect = effect
         if name in registry:
             raise ValueError(f"an op named {name!r} exists already")
         registry[name] = self
@@ -133,10 +139,22 @@ def _settle_scalars(args: tuple) -> tuple:
             break
     else:
         return args
-    strong = [typeof(a).dtype for a in args if type(a) not in _SCALARS]
-    if strong:
-        floating = [d for d in strong if d != dtypes.bool_]
-        dtype = (floating or strong)[0]
+    types = [typeof(a) for a in args if type(a) not in _SCALARS]
+    if types:
+        floating = [t for t in types if t.dtype != dtypes.bool_]
+        dtype = (floating or types)[0].dtype
+        if all([t.weak for t in types]):
+            return tuple([_weak(a, dtype) if type(a) in _SCALARS else a for a in args])
     else:
         dtype = dtypes.promote(*((dtypes.of_scalar(a), True) for a in args))[0]
     return tuple([dtype.type(a) if type(a) in _SCALARS else a for a in args])
+
+
+_PYTHON = {"b": bool, "i": int, "f": float, "c": complex}
+
+
+def _weak(x: Any, dtype: np.dtype) -> Any:
+    """A Python scalar beside weak operands: stays weak, if its dtype can be theirs."""
+    kind = _PYTHON.get(dtype.kind)
+    plain = kind(x) if kind else x
+    return plain if dtypes.of_scalar(plain) == dtype else dtype.type(x)

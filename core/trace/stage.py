@@ -123,3 +123,21 @@ def stage(
         arguments = [interpreter.argument(t) for t in types]
         results = function(*arguments)
         return interpreter.graph(arguments, results, name), interpreter.captures()
+
+
+def is_staging() -> bool:
+    """Whether operations are being written down now, so that values are not known."""
+    interpreter: Any = state.interpreter
+    while interpreter is not None:
+        if isinstance(interpreter, StageInterpreter):
+            return True
+        interpreter = getattr(interpreter, "parent", None)
+    return False
+
+
+def known_value(x: Any) -> Any:
+    """The concrete value of an array or scalar, or None if it is not known now."""
+    if not isinstance(x, Tracer):
+        return x
+    x.check_alive()
+    return None if is_staging() else x.concrete()

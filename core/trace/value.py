@@ -11,10 +11,13 @@ from treadle.arraytype import ArrayType
 from treadle.errors import LeakError, TracerError, at, user_source
 
 if TYPE_CHECKING:
+    from treadle.np.methods import Methods as _Surface
     from treadle.trace.interpreter import Interpreter
+else:
+    _Surface = object
 
 
-class Value:
+class Value(_Surface):
     """An array as programs see it. Operators and methods are `treadle.numpy`'s, which
     puts them here when it is imported (`treadle.np.methods`)."""
 

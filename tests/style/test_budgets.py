@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from style.sources import AROUND, LIBRARY, PROJECT, ROOT, module, name, nodes
+
+from tests.style.sources import AROUND, LIBRARY, PROJECT, ROOT, module, name, nodes
 
 FILE_LINES = 500
 FUNCTION_LINES = 80

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from style.sources import LIBRARY, module, name
+
+from tests.style.sources import LIBRARY, module, name
 
 WITH_EXAMPLES = [path for path in LIBRARY if ">>> " in path.read_text()]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS

@@ -19,7 +19,7 @@ from treadle.backends.cpu.lanes import (
     type_name,
 )
 from treadle.kernels.lower import scratch_rows
-from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Nest, Operand
+from treadle.kernels.nest import BROADCAST, CONTIGUOUS, Nest, Operand
 
 
 @dataclass(frozen=True)

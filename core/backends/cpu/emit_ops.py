@@ -19,11 +19,9 @@ from treadle.backends.cpu.lanes import (
     counted_intrinsic,
     intrinsic,
     is_signed,
-    mangled,
     native,
     register_kind,
     select,
-    type_name,
 )
 from treadle.kernels.nest import Instr
 
@@ -276,13 +274,17 @@ def convert(x: Value, source: np.dtype, target: np.dtype) -> Value:
 
 
 def _saturate(x: Value, kind: str, signed: bool) -> Value:
-    result = type_name(kind, x.lanes)
-    symbol = (
-        f"@llvm.fpto{'s' if signed else 'u'}i.sat"
-        f".{mangled(kind, x.lanes)}.{mangled(x.kind, x.lanes)}"
-    )
-    x.b.declare(f"{result} {symbol}({x.type})")
-    return x.new(f"call {result} {symbol}({x.type} {x.text})", kind)
+    # llvm.fptosi.sat would do, but LLVM 22 makes scalar code of its vector forms.
+    width = bits(kind)
+    low = -(2.0 ** (width - 1)) if signed else 0.0
+    beyond = 2.0 ** (width - signed)
+    to = f"fpto{'s' if signed else 'u'}i"
+    whole = x.cast(to, kind) if width > 16 else x.cast(to, "i32").cast("trunc", kind)
+    # Lanes out of range are poison up to here.
+    greatest = (1 << (width - signed)) - 1
+    whole = select(x.compare("oge", beyond), greatest, whole)
+    whole = select(x.compare("ole", low), int(low), whole)
+    return select(x.is_nan(), 0, whole)
 
 
 @rule("bitcast")
@@ -301,7 +303,7 @@ def _bitcast(instr: Instr, dtype: np.dtype, x: Value) -> Value:
     return x if x.kind == kind else x.cast("bitcast", kind)
 
 
-@rule(*mathlib.FUNCTIONS)
+@rule(*(name for name in mathlib.FUNCTIONS if name != "rem"))
 def _function(instr: Instr, dtype: np.dtype, *args: Value) -> Value:
     return mathlib.call(instr.name, *args)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.emit_access import Arguments, load, store
-from treadle.backends.cpu.emit_body import Body, Frame, carried, renamed
+from treadle.backends.cpu.emit_body import Body, Frame, carried, opaque, renamed
 from treadle.backends.cpu.emit_reduce import Reduction
 from treadle.backends.cpu.lanes import Value, lane_numbers
 from treadle.kernels.lower import (
@@ -69,12 +69,12 @@ class RowSweeps:
             for part in r.identity(b, self.lanes, copy * self.lanes)
         ]
         with b.carrying(low, middle, str(width), carried(parts)) as turn:
-            frame = Frame(held.positions, copies, turn.index, parent=held)
+            frame = Frame(held.positions, copies, opaque(b, turn.index), parent=held)
             totals = renamed(parts, turn.values)
             turn.next = [p.text for p in self._turn(sweep, frame, reductions, totals)]
         parts = self._merged(reductions, renamed(parts, turn.values), copies)
         with b.carrying(middle, high, str(self.lanes), carried(parts)) as turn:
-            frame = self._masked(held, turn.index, high)
+            frame = self._masked(held, opaque(b, turn.index), high)
             totals = renamed(parts, turn.values)
             turn.next = [p.text for p in self._turn(sweep, frame, reductions, totals)]
         totals = iter(renamed(parts, turn.values))
@@ -108,15 +108,10 @@ class RowSweeps:
     ) -> list[Value]:
         """One turn of the loop; returns the new totals."""
         for i in sweep.restores:
+            dtype = self._kept_dtype(i)
+            places = [self._kept(i, frame, copy) for copy in range(frame.copies)]
             frame.values[i] = [
-                load(
-                    self.b,
-                    self._kept(i, frame, copy),
-                    self._kept_dtype(i),
-                    self.lanes,
-                    None,
-                )
-                for copy in range(frame.copies)
+                load(self.b, place, dtype, self.lanes, None) for place in places
             ]
         for i in sweep.body:
             self.body.run(i, frame)

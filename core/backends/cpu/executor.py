@@ -70,7 +70,7 @@ class Indirect:
 
 
 Operand = int | Slot | Indirect
-Call = tuple[int, Sequence[Operand], int]
+Call = tuple[int, Sequence[Operand], Operand]
 """Kernel address, arguments, number of tasks."""
 
 _WIDTHS = {"bool": 1, "i32": 4, "i64": 8}
@@ -116,7 +116,7 @@ class ProgramBuilder:
         self,
         kernel: int,
         arguments: Sequence[Operand],
-        tasks: int | Slot | Indirect = 1,
+        tasks: Operand = 1,
         note: str = "",
     ) -> None:
         """Runs a kernel for every task from 0 to `tasks`, on several threads if > 1."""

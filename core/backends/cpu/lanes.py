@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from functools import lru_cache
 
-import llvmlite.binding as llvm
 import numpy as np
 
 from treadle.backends.cpu.builder import Builder
+from treadle.backends.cpu.target import host
 
 _FLOATS = ("half", "float", "double")
 _SHORT = {"float": "f32", "double": "f64", "half": "f16"}
@@ -26,18 +25,9 @@ _SHORT = {"float": "f32", "double": "f64", "half": "f16"}
 Number = int | float | bool
 
 
-@lru_cache(maxsize=1)
-def host_features() -> dict[str, bool]:
-    return dict(llvm.get_host_cpu_features())
-
-
-@lru_cache(maxsize=1)
 def host_lanes() -> int:
     """Lanes per vector: the float32s that fit the widest registers of this machine."""
-    features = host_features()
-    if features.get("avx512f"):
-        return 16
-    return 8 if features.get("avx2") else 4
+    return host().vector_bytes // 4
 
 
 def memory_kind(dtype: np.dtype) -> str:
@@ -284,6 +274,18 @@ def counted_intrinsic(name: str, x: Value, flag: bool) -> Value:
 def fma(x: Value, y: Value | Number, z: Value | Number) -> Value:
     """x * y + z, rounded once."""
     return intrinsic("fma", x, y, z)
+
+
+def has_scale_instruction() -> bool:
+    """Whether `ldexp` is one instruction here (elsewhere it is a call per lane)."""
+    return "avx512f" in host().flags
+
+
+def ldexp(x: Value, n: Value) -> Value:
+    """x * 2**n for integers n."""
+    symbol = f"@llvm.ldexp.{mangled(x.kind, x.lanes)}.{mangled(n.kind, n.lanes)}"
+    x.b.declare(f"{x.type} {symbol}({x.type}, {n.type})")
+    return x.new(f"call {x.type} {symbol}({x.type} {x.text}, {n.type} {n.text})")
 
 
 def lane_numbers(b: Builder, kind: str, lanes: int) -> Value:

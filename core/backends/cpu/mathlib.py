@@ -11,8 +11,10 @@ from functools import lru_cache
 from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.lanes import Value, mangled, type_name
 from treadle.backends.cpu.mathlib_exp import EXPONENTIALS
+from treadle.backends.cpu.mathlib_special import SPECIAL
+from treadle.backends.cpu.mathlib_trig import CIRCULAR
 
-FUNCTIONS = {**EXPONENTIALS}
+FUNCTIONS = {**EXPONENTIALS, **CIRCULAR, **SPECIAL}
 """From op name to the function that writes its code: `Value`s in, a `Value` out."""
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.backends.cpu import objects
+from treadle.backends.cpu.forkgate import ForkGate
 from treadle.backends.cpu.target import cpu_count, host, llvm, machine
 
 
@@ -52,7 +53,8 @@ _functions: dict[str, int] = {}
 _symbols: dict[str, int] = {}
 _libraries: list[Any] = []  # dropping one would unload its code
 _machines: list[Any] = []  # idle TargetMachines; each serves one thread at a time
-_lock = threading.RLock()
+_lock = threading.Lock()
+_gate = ForkGate()
 _link_count = 0
 
 
@@ -141,22 +143,27 @@ def _compile_all(sources: list[Source]) -> list[bytes]:
 def _compile(source: Source) -> bytes:
     text = source.emit()
     _dump(source, text)
-    binding = llvm()
+    try:
+        with _gate:
+            return _compile_text(text)
+    except RuntimeError as error:
+        message = f"LLVM rejects the IR of {source.symbol} ({source.key}):\n{error}"
+        raise NativeError(message) from error
+
+
+def _compile_text(text: str) -> bytes:
     try:
         target_machine = _machines.pop()
     except IndexError:
         target_machine = machine()
     try:
-        context = binding.create_context()
+        context = llvm().create_context()
         if _unlocked_available():
             return _compile_unlocked(text, context, target_machine)
-        module = binding.parse_assembly(text, context)
+        module = llvm().parse_assembly(text, context)
         module.verify()
         _inline(text, module, target_machine)
         return target_machine.emit_object(module)
-    except RuntimeError as error:
-        message = f"LLVM rejects the IR of {source.symbol} ({source.key}):\n{error}"
-        raise NativeError(message) from error
     finally:
         _machines.append(target_machine)
 
@@ -238,7 +245,7 @@ def _engine() -> Any:
 def _link(source: Source, code: bytes) -> None:
     """Loads object code into a library of its own, so that names never clash."""
     global _link_count
-    with _lock:
+    with _gate, _lock:
         _link_count += 1
         builder = llvm().JITLibraryBuilder()
         builder.add_object_img(code).add_current_process()
@@ -259,19 +266,3 @@ def _link_cached(source: Source, code: bytes) -> bool:
     except NativeError:
         return False
     return True
-
-
-def _hold_locks() -> None:
-    _lock.acquire()
-
-
-def _release_locks() -> None:
-    _lock.release()
-
-
-if hasattr(os, "register_at_fork"):  # a child must not inherit a lock someone holds
-    os.register_at_fork(
-        before=_hold_locks,
-        after_in_parent=_release_locks,
-        after_in_child=_release_locks,
-    )

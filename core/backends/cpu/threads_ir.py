@@ -89,17 +89,15 @@ entry:
   %sleepers_at = getelementptr i64, ptr %pool, i64 32
   %stop_at = getelementptr i64, ptr %pool, i64 40
   %budget_at = getelementptr i64, ptr %pool, i64 41
-  %seen0 = load atomic i32, ptr %generation_at acquire, align 4
-  br label %idle
+  br label %look
 
 idle:
-  %seen = phi i32 [%seen0, %entry], [%current, %drained]
   %budget = load atomic i64, ptr %budget_at monotonic, align 8
   %since = call i64 @TICKS
   br label %spin
 spin:
   %generation = load atomic i32, ptr %generation_at acquire, align 4
-  %changed = icmp ne i32 %generation, %seen
+  %changed = icmp ne i32 %generation, %current
   br i1 %changed, label %awake, label %patience
 patience:
   call void @RELAX
@@ -109,20 +107,20 @@ patience:
   br i1 %patient, label %spin, label %doze
 doze:
   %before = atomicrmw add ptr %sleepers_at, i32 1 seq_cst
-  call void @sleep_while(ptr %pool, i32 %seen)
+  call void @sleep_while(ptr %pool, i32 %current)
   %after = atomicrmw sub ptr %sleepers_at, i32 1 seq_cst
   br label %awake
 
 awake:
   call void @leave_callers_cpu(ptr %pool)
+  br label %look
+look:                       ; at its very start, too, a worker may find itself stopped
   %current = load atomic i32, ptr %generation_at acquire, align 4
   %stop = load atomic i32, ptr %stop_at acquire, align 4
   %stopped = icmp ne i32 %stop, 0
   br i1 %stopped, label %quit, label %help
 help:
   call void @run_tasks(ptr %pool)
-  br label %drained
-drained:
   br label %idle
 quit:
   ret void

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from treadle.backends.cpu import native, objects, target
 from treadle.backends.cpu.native import NativeError, Source
 
@@ -26,7 +28,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def constant(value: int, *, key: str | None = None, symbol: str = "f") -> Source:
     """A function that returns `value`."""
     text = f"define i64 @{symbol}() {{\n  ret i64 {value}\n}}\n"
-    return Source(key or f"test/constant/{value}/{time.time_ns()}", symbol, lambda: text)
+    return Source(
+        key or f"test/constant/{value}/{time.time_ns()}", symbol, lambda: text
+    )
 
 
 def result(address: int) -> int:
@@ -204,6 +208,33 @@ def test_threads_load_at_once(cache: Path) -> None:
         assert [result(addresses[s.key]) for s in sources] == list(range(12))
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_child_compiles_though_a_thread_did_during_the_fork(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TREADLE_CACHE_DIR", "")
+    finished = threading.Event()
+
+    def work() -> None:
+        while not finished.is_set():
+            native.load([constant(i) for i in range(4)])
+
+    busy = threading.Thread(target=work)
+    busy.start()
+    try:
+        for _ in range(12):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(10)
+                native.load([constant(i) for i in range(2)])
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        finished.set()
+        busy.join()
+
+
 def test_dump(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = constant(21)
     native.load([source])
@@ -224,7 +255,9 @@ def test_second_process_compiles_nothing(cache: Path) -> None:
 
     def run() -> str:
         command = [sys.executable, "-c", program]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout
 
     assert run() == "1 0\n"
     assert run() == "0 1\n"

@@ -1,0 +1,192 @@
+"""Branches: cond and switch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from treadle import dtypes, tree
+from treadle.api.args import name_of
+from treadle.api.carry import as_array, flatten_checked
+from treadle.arraytype import ArrayType
+from treadle.control import cond as cond_op
+from treadle.errors import StructureError, at, user_source
+from treadle.ir.graph import Graph
+from treadle.ir.walk import call_graph
+from treadle.ops.cast import convert
+from treadle.ops.compare import ne
+from treadle.trace.stage import known_value, stage
+from treadle.trace.value import typeof
+
+
+def cond(
+    pred: Any,
+    true_fun: Callable[..., Any],
+    false_fun: Callable[..., Any],
+    *operands: Any,
+) -> Any:
+    """``true_fun(*operands) if pred else false_fun(*operands)``, for a traced `pred`.
+
+    Where `pred` is known (outside `jit` and `vmap`, or a Python bool) only the function
+    it chooses is called. Under `vmap` with a batched `pred` both are computed, and each
+    example takes its own.
+
+    Args:
+      pred: a bool scalar; numbers count as true unless they are 0.
+      true_fun, false_fun: must give results of the same structure and types. They may
+        close over arrays.
+      operands: pytrees of arrays.
+
+    Raises:
+      TypeError, StructureError: if the two results differ; the message names the leaf.
+
+    >>> import treadle as td
+    >>> td.jit(lambda x: td.cond(x > 0, lambda x: x, lambda x: -x, x))(-3.0)
+    Array(3., dtype=float32)
+    """
+    _check_scalar("cond: the predicate", pred)
+    known = known_value(pred)
+    if known is not None:
+        return _take(true_fun if bool(known) else false_fun, operands)
+    t = typeof(pred)
+    if t.dtype != dtypes.bool_:
+        pred = ne(pred, t.dtype.type(0))
+    index = convert(pred, dtype=dtypes.int32)
+    return _staged("cond", index, (false_fun, true_fun), operands)
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """``branches[index](*operands)`` for a traced index, clamped into range.
+
+    >>> import treadle as td
+    >>> td.jit(lambda i, x: td.switch(i, [lambda x: x, lambda x: x * x], x))(1, 3.0)
+    Array(9., dtype=float32)
+    """
+    branches = tuple(branches)
+    if not branches:
+        raise ValueError(f"switch needs at least one branch{at(user_source())}")
+    _check_scalar("switch: the index", index)
+    t = typeof(index)
+    if not dtypes.is_integer(t.dtype):
+        raise TypeError(
+            f"switch: the index must be an integer, got {t}{at(user_source())}"
+        )
+    known = known_value(index)
+    if known is not None or len(branches) == 1:
+        n = 0 if known is None else min(max(int(known), 0), len(branches) - 1)
+        return _take(branches[n], operands)
+    if t.dtype != dtypes.int32:
+        index = convert(index, dtype=dtypes.int32)
+    return _staged("switch", index, branches, operands)
+
+
+def _check_scalar(what: str, x: Any) -> None:
+    t = typeof(x)
+    if t.shape:
+        raise TypeError(
+            f"{what} must be a scalar, got {t}{at(user_source())}\n"
+            "Reduce it (`.all()`, `.any()`), choose elementwise with `tnp.where`, or "
+            "branch per example under `td.vmap`."
+        )
+
+
+def _take(function: Callable[..., Any], operands: Sequence[Any]) -> Any:
+    arrays = tree.map(as_array, tuple(operands))
+    return tree.map(as_array, function(*arrays))
+
+
+class _Branch(NamedTuple):
+    graph: Graph
+    captured: list[Any]
+    out_form: tree.Structure
+    name: str
+
+
+def _staged(
+    what: str,
+    index: Any,
+    functions: Sequence[Callable[..., Any]],
+    operands: Sequence[Any],
+) -> Any:
+    leaves, form = flatten_checked(tuple(operands), f"{what}: operand ")
+    leaves = [as_array(x) for x in leaves]
+    types = [typeof(x) for x in leaves]
+    branches = [_trace(f, form, types) for f in functions]
+    _check_structures(what, branches)
+    wanted = _common_types(what, branches)
+    # The branches take the same inputs: whatever any of them closes over.
+    captured = list({id(c): c for b in branches for c in b.captured}.values())
+    inputs = [*map(typeof, captured), *types]
+    graphs = tuple(_widen(b, captured, inputs, wanted) for b in branches)
+    outs = cond_op.cond(index, *captured, *leaves, branches=graphs)
+    return branches[0].out_form.unflatten(outs)
+
+
+def _trace(
+    function: Callable[..., Any], form: tree.Structure, types: Sequence[ArrayType]
+) -> _Branch:
+    out_form: Any = None
+    name = name_of(function)
+
+    def flat(*leaves: Any) -> list[Any]:
+        nonlocal out_form
+        out = function(*form.unflatten(leaves))
+        outs, out_form = flatten_checked(out, f"the result of {name}, ")
+        return outs
+
+    graph, captured = stage(flat, types, name=name)
+    return _Branch(graph, captured, out_form, name)
+
+
+def _check_structures(what: str, branches: Sequence[_Branch]) -> None:
+    first = branches[0]
+    for other in branches[1:]:
+        if other.out_form != first.out_form:
+            raise StructureError(
+                f"{what}: the branches must give results of one structure\n"
+                f"  {first.name}: {first.out_form}\n"
+                f"  {other.name}: {other.out_form}{at(user_source())}"
+            )
+
+
+def _common_types(what: str, branches: Sequence[_Branch]) -> list[ArrayType]:
+    """The types of the results; Python numbers take the dtype of the others."""
+    wanted = []
+    columns = zip(*(b.graph.out_types for b in branches), strict=True)
+    for n, types in enumerate(columns):
+        dtype = dtypes.promote(*((t.dtype, t.weak) for t in types))[0]
+        shape = types[0].shape
+        if any(t.shape != shape or (t.dtype != dtype and not t.weak) for t in types):
+            path = tree.paths(branches[0].out_form)[n]
+            place = "the result" + (tree.key_name(path) if path else "")
+            rows = "\n".join(
+                f"  {b.name}: {t}" for b, t in zip(branches, types, strict=True)
+            )
+            raise TypeError(
+                f"{what}: {place} must have one type in all branches\n{rows}"
+                f"{at(user_source())}"
+            )
+        wanted.append(ArrayType(shape, dtype))
+    return wanted
+
+
+def _widen(
+    branch: _Branch,
+    captured: Sequence[Any],
+    inputs: Sequence[ArrayType],
+    wanted: Sequence[ArrayType],
+) -> Graph:
+    """A branch that takes what any branch takes."""
+    places = {id(c): i for i, c in enumerate(captured)}
+    own = [places[id(c)] for c in branch.captured]
+
+    def function(*values: Any) -> list[Any]:
+        outs = call_graph(
+            branch.graph, [*(values[i] for i in own), *values[len(captured) :]]
+        )
+        return [
+            o if typeof(o).dtype == t.dtype else convert(o, dtype=t.dtype)
+            for o, t in zip(outs, wanted, strict=True)
+        ]
+
+    return stage(function, inputs, closed=True, name=branch.name)[0]

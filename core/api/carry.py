@@ -1,0 +1,183 @@
+"""What loops carry: a pytree that keeps its structure and types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from treadle import dtypes, tree
+from treadle.api.args import check_leaf, name_of
+from treadle.arraytype import ArrayType
+from treadle.errors import StructureError, at, user_source
+from treadle.ir.graph import Graph
+from treadle.ops.cast import convert
+from treadle.run.array import Array
+from treadle.trace.stage import stage
+from treadle.trace.value import Tracer, typeof
+
+_STRUCTURE = (
+    "{what}: the carry must keep its structure, but {name} changes it\n"
+    "  goes in:   {before}\n"
+    "  comes out: {after}{at}"
+)
+_TYPES = (
+    "{what}: the carry must keep its types, but {name} changes them\n{rows}{at}\n"
+    "{remedy}"
+)
+_SHAPE_REMEDY = (
+    "A carry can't grow or shrink: give the initial carry the shape that comes out, or "
+    "collect\nvalues as the second result of `td.scan`."
+)
+_DTYPE_REMEDY = (
+    "Convert what comes out (`.astype(...)`), or start from a carry of that dtype."
+)
+
+
+class Body(NamedTuple):
+    """A traced loop body ``(*captured, *carry, *rest) -> (*carry, *outs)``."""
+
+    graph: Graph
+    captured: list[Any]
+    types: list[ArrayType]
+
+
+def flatten_checked(values: Any, where: str) -> tuple[list[Any], tree.Structure]:
+    """The leaves, all arrays or numbers, and the structure."""
+    leaves, form = tree.flatten(values)
+    for path, leaf in zip(tree.paths(form), leaves, strict=True):
+        check_leaf(leaf, f"{where}{tree.key_name(path) if path else ''}")
+    return leaves, form
+
+
+def trace_body(
+    function: Callable[..., tuple[Any, Sequence[Any]]],
+    form: tree.Structure,
+    types: Sequence[ArrayType],
+    rest: Sequence[ArrayType],
+    what: str,
+    name: str,
+) -> Body:
+    """Traces a body until its carry is of one type.
+
+    A carry that starts as a Python number takes the type that comes out.
+
+    Args:
+      function: takes the leaves of the carry and of the rest; gives the new carry, a
+        pytree, and a flat list of what else comes out.
+      types: of the initial carry; `rest`: of the other inputs.
+    """
+    types = list(types)
+    outs: list[Any] = []
+
+    def flat(*leaves: Any) -> list[Any]:
+        nonlocal outs
+        carry, others = function(*leaves)
+        outs = _same_structure(carry, form, what, name)
+        return [*_strengthen(outs, types), *others]
+
+    while True:
+        graph, captured = stage(flat, [*types, *rest], name=name)
+        found = graph.out_types[: len(types)]
+        new = [_meet(a, b) for a, b in zip(types, found, strict=True)]
+        if any(t is None for t in new):
+            raise TypeError(_mismatch(form, types, outs, what, name))
+        if [t.dtype for t in types] == [t.dtype for t in new]:
+            return Body(graph, captured, types)
+        types = new
+
+
+def _same_structure(
+    carry: Any, form: tree.Structure, what: str, name: str
+) -> list[Any]:
+    leaves, found = flatten_checked(carry, f"the carry that {name} returns, ")
+    if found != form:
+        raise StructureError(
+            _STRUCTURE.format(
+                what=what, name=name, before=form, after=found, at=at(user_source())
+            )
+        )
+    return leaves
+
+
+def _strengthen(outs: Sequence[Any], types: Sequence[ArrayType]) -> list[Any]:
+    """Python numbers that come out take the dtype of the carry."""
+    result = []
+    for x, wanted in zip(outs, types, strict=True):
+        t = typeof(x)
+        common = dtypes.promote((t.dtype, t.weak), (wanted.dtype, wanted.weak))[0]
+        fits = t.weak and t.dtype != wanted.dtype == common
+        result.append(convert(x, dtype=common) if fits else x)
+    return result
+
+
+def _meet(before: ArrayType, after: ArrayType) -> ArrayType | None:
+    """The type of a carry that goes in and comes out; None if there is none."""
+    if before.shape != after.shape:
+        return None
+    if before.dtype == after.dtype:
+        return before
+    common = dtypes.promote((before.dtype, before.weak), (after.dtype, after.weak))[0]
+    return after if before.weak and common == after.dtype else None
+
+
+def _mismatch(
+    form: tree.Structure,
+    types: Sequence[ArrayType],
+    outs: Sequence[Any],
+    what: str,
+    name: str,
+) -> str:
+    rows, remedy = [], _DTYPE_REMEDY
+    for path, before, x in zip(tree.paths(form), types, outs, strict=True):
+        after = typeof(x)
+        if _meet(before, after) is None:
+            made = x.made() if isinstance(x, Tracer) else ""
+            place = "carry" + (tree.key_name(path) if path else "")
+            rows.append(f"  {place}: {before} goes in, {after} comes out{made}")
+            if before.shape != after.shape:
+                remedy = _SHAPE_REMEDY
+    return _TYPES.format(
+        what=what, name=name, rows="\n".join(rows), at=at(user_source()), remedy=remedy
+    )
+
+
+def of_types(leaves: Sequence[Any], types: Sequence[ArrayType]) -> list[Any]:
+    """The initial carry, with Python numbers made into what the body takes."""
+    return [_of_type(x, t) for x, t in zip(leaves, types, strict=True)]
+
+
+def _of_type(x: Any, t: ArrayType) -> Any:
+    if isinstance(x, bool | int | float | complex):
+        return t.dtype.type(x)
+    return x if typeof(x).dtype == t.dtype else convert(x, dtype=t.dtype)
+
+
+class PythonCarry:
+    """Checks the carry of a loop that runs as plain Python."""
+
+    def __init__(self, init: Any, what: str, function: Callable[..., Any]) -> None:
+        leaves, self.form = flatten_checked(init, f"the initial carry of {what}")
+        self.what, self.name = what, name_of(function)
+        arrays = [as_array(x) for x in leaves]
+        self.types = [typeof(x) for x in arrays]
+        self.value = self.form.unflatten(arrays)
+
+    def update(self, carry: Any) -> None:
+        """The carry that came out of an iteration."""
+        leaves = _same_structure(carry, self.form, self.what, self.name)
+        leaves = [as_array(x) for x in _strengthen(leaves, self.types)]
+        new = [_meet(t, typeof(x)) for t, x in zip(self.types, leaves, strict=True)]
+        if any(t is None for t in new):
+            raise TypeError(
+                _mismatch(self.form, self.types, leaves, self.what, self.name)
+            )
+        self.types = [t for t in new if t is not None]
+        self.value = self.form.unflatten(leaves)
+
+
+def as_array(x: Any) -> Any:
+    """An array of a Python number; its dtype stays weak."""
+    if isinstance(x, bool | int | float | complex):
+        t = typeof(x)
+        return Array(t.dtype.type(x), t)
+    return x

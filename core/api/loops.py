@@ -1,0 +1,301 @@
+"""Loops: scan, while_loop, fori_loop, map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from treadle import dtypes, tree
+from treadle.api.args import name_of
+from treadle.api.carry import (
+    PythonCarry,
+    as_array,
+    flatten_checked,
+    of_types,
+    trace_body,
+)
+from treadle.api.vmap import vmap
+from treadle.arraytype import ArrayType
+from treadle.control import while_loop as while_op
+from treadle.control.unroll import unrolled_scan
+from treadle.errors import at, user_source
+from treadle.ops.arithmetic import add
+from treadle.ops.compare import lt
+from treadle.ops.movement import reshape, spread, zeros_like
+from treadle.ops.shape import concatenate, iota, slice_axis
+from treadle.trace.interpreter import state
+from treadle.trace.stage import is_staging, known_value, stage
+from treadle.trace.value import typeof
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+) -> tuple[Any, Any]:
+    """A loop that carries values and stacks results; traced once, whatever its length.
+
+    Args:
+      f: ``(carry, x) -> (carry, y)``, all pytrees. The carry keeps its structure,
+        shapes and dtypes. What `f` closes over is the same in every iteration.
+      init: the first carry.
+      xs: a pytree of arrays with equally long leading axes; iteration k sees their rows
+        k. None if there is nothing to scan; then give `length`.
+      length: the number of iterations; may be left out if `xs` says it.
+      reverse: go from the last row to the first; results stand at the rows they
+        belong to.
+      unroll: how many iterations the compiled loop does at once (True: all).
+
+    Returns:
+      (carry, ys): the last carry; the y's, stacked along a new leading axis.
+
+    Raises:
+      TypeError, StructureError: if the carry changes; the message names the leaf.
+      ValueError: if the lengths of `xs` disagree.
+
+    >>> import treadle as td, treadle.numpy as tnp
+    >>> td.scan(lambda total, x: (total + x, total), 0.0, tnp.array([1.0, 2.0, 3.0]))
+    (Array(6., dtype=float32), Array([0., 1., 3.], dtype=float32))
+    """
+    x_leaves, x_form = flatten_checked(xs, "scan: xs")
+    length = _length_of(x_leaves, x_form, length, name_of(f))
+    if state.staging_disabled:
+        return _python_scan(f, init, x_leaves, x_form, length, reverse)
+    leaves, form = flatten_checked(init, "scan: init")
+    y_form: Any = None
+
+    def flat(*values: Any) -> Any:
+        nonlocal y_form
+        carry = form.unflatten(values[: len(leaves)])
+        carry, y = _pair(f(carry, x_form.unflatten(values[len(leaves) :])), f)
+        y_leaves, y_form = flatten_checked(y, f"the y that {name_of(f)} returns, ")
+        return carry, y_leaves
+
+    rows = [_row_type(typeof(x)) for x in x_leaves]
+    types = [typeof(x) for x in leaves]
+    body = trace_body(flat, form, types, rows, "scan", name_of(f))
+    n_carry = len(leaves)
+    outs = unrolled_scan(
+        body.graph,
+        body.captured,
+        of_types(leaves, body.types),
+        x_leaves,
+        length,
+        reverse,
+        length if unroll is True else max(int(unroll), 1),
+    )
+    return form.unflatten(outs[:n_carry]), y_form.unflatten(outs[n_carry:])
+
+
+def _pair(out: Any, f: Any) -> tuple[Any, Any]:
+    if not isinstance(out, tuple) or len(out) != 2:
+        raise TypeError(
+            f"scan: {name_of(f)} must return a pair (carry, y), got "
+            f"{type(out).__name__}{at(user_source())}\n"
+            "If there is nothing to stack, return (carry, None)."
+        )
+    return out
+
+
+def _row_type(t: ArrayType) -> ArrayType:
+    return ArrayType(t.shape[1:], t.dtype)
+
+
+def _length_of(
+    leaves: list[Any], form: tree.Structure, length: int | None, name: str
+) -> int:
+    lengths = {}
+    for path, x in zip(tree.paths(form), leaves, strict=True):
+        place = "xs" + (tree.key_name(path) if path else "")
+        t = typeof(x)
+        if not t.shape:
+            raise ValueError(
+                f"scan of {name}: {place} is a scalar ({t}); scanned arrays need a "
+                f"leading axis{at(user_source())}\n"
+                "Close over it, or carry it, if it is the same in every iteration."
+            )
+        lengths[place] = t.shape[0]
+    if length is not None:
+        lengths["length"] = int(length)
+    if not lengths:
+        raise ValueError(
+            f"scan of {name}: nothing says how many iterations{at(user_source())}\n"
+            "Give `xs` or `length`."
+        )
+    if len(set(lengths.values())) > 1:
+        listing = ", ".join(f"{k}: {n}" for k, n in lengths.items())
+        raise ValueError(
+            f"scan of {name}: the lengths differ: {listing}{at(user_source())}"
+        )
+    return next(iter(lengths.values()))
+
+
+def _python_scan(
+    f: Any, init: Any, leaves: Any, form: Any, length: int, reverse: bool
+) -> tuple[Any, Any]:
+    """What scan means, as a Python loop."""
+    carry = PythonCarry(init, "scan", f)
+    ys: list[Any] = []
+    y_form: Any = None
+    for i in reversed(range(length)) if reverse else range(length):
+        x = form.unflatten([_row(x, i) for x in leaves])
+        new, y = _pair(f(carry.value, x), f)
+        carry.update(new)
+        y_leaves, y_form = flatten_checked(y, f"the y that {name_of(f)} returns, ")
+        ys.append([as_array(v) for v in y_leaves])
+    if y_form is None:
+        return carry.value, _empty_ys(f, carry.value, leaves, form)
+    columns = zip(*(reversed(ys) if reverse else ys), strict=True)
+    stacked = [concatenate(*(spread(v, 0, 1) for v in col), axis=0) for col in columns]
+    return carry.value, y_form.unflatten(stacked)
+
+
+def _row(x: Any, i: int) -> Any:
+    return reshape(slice_axis(x, 0, i, i + 1), shape=typeof(x).shape[1:])
+
+
+def _empty_ys(f: Any, init: Any, leaves: Any, form: Any) -> Any:
+    """Only tracing says what would be stacked if there were an iteration."""
+    carry, carry_form = tree.flatten(init)
+    y_form: Any = None
+
+    def flat(*values: Any) -> list[Any]:
+        nonlocal y_form
+        x = form.unflatten(values[len(carry) :])
+        y = f(carry_form.unflatten(values[: len(carry)]), x)[1]
+        y_leaves, y_form = tree.flatten(y)
+        return y_leaves
+
+    types = [*map(typeof, carry), *(_row_type(typeof(x)) for x in leaves)]
+    graph, _ = stage(flat, types)
+    empty = [ArrayType((0, *t.shape), t.dtype) for t in graph.out_types]
+    return y_form.unflatten([zeros_like(t) for t in empty])
+
+
+def map(f: Callable[[Any], Any], xs: Any, batch_size: int | None = None) -> Any:
+    """Applies `f` to each row of `xs`, one after the other; the results are stacked.
+
+    Like ``vmap(f)(xs)``, in the memory of one call (or of `batch_size` calls at once).
+
+    >>> import treadle as td, treadle.numpy as tnp
+    >>> td.map(lambda x: x * x, tnp.arange(3.0))
+    Array([0., 1., 4.], dtype=float32)
+    """
+    leaves, form = flatten_checked(xs, "map: xs")
+    length = _length_of(leaves, form, None, name_of(f))
+    if batch_size is None:
+        return scan(lambda _, x: (None, f(x)), None, xs)[1]
+    whole, batch = length // batch_size, min(batch_size, length)
+    main = form.unflatten([_blocks(x, whole, batch) for x in leaves])
+    out = tree.map(_joined, scan(lambda _, x: (None, vmap(f)(x)), None, main, whole)[1])
+    if whole * batch_size == length:
+        return out
+    rest = form.unflatten([slice_axis(x, 0, whole * batch, length) for x in leaves])
+    return tree.map(lambda a, b: concatenate(a, b, axis=0), out, vmap(f)(rest))
+
+
+def _blocks(x: Any, whole: int, batch: int) -> Any:
+    part = slice_axis(x, 0, 0, whole * batch)
+    return reshape(part, shape=(whole, batch, *typeof(x).shape[1:]))
+
+
+def _joined(y: Any) -> Any:
+    shape = typeof(y).shape
+    return reshape(y, shape=(shape[0] * shape[1], *shape[2:]))
+
+
+def while_loop(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any
+) -> Any:
+    """Repeats ``carry = body_fun(carry)`` while ``cond_fun(carry)`` is true.
+
+    Outside `jit` and `vmap` this is a Python loop, which any transform sees through.
+    Staged, it has forward derivatives (`jvp`, `jacfwd`), but no reverse ones.
+
+    Args:
+      cond_fun: from the carry to a bool scalar.
+      body_fun: from the carry to the next one, of the same structure and types.
+      init: the first carry, a pytree.
+
+    >>> import treadle as td
+    >>> td.while_loop(lambda x: x < 100, lambda x: x * 3, 1)
+    Array(243, dtype=int32)
+    """
+    if is_staging():
+        return _staged_while(cond_fun, body_fun, init)
+    carry = PythonCarry(init, "while_loop", body_fun)
+    while True:
+        going = known_value(_scalar_bool(cond_fun(carry.value), cond_fun))
+        if going is None:
+            # Examples of a vmap may go on for different times.
+            return _staged_while(cond_fun, body_fun, carry.value)
+        if not going:
+            return carry.value
+        carry.update(body_fun(carry.value))
+
+
+def _staged_while(cond_fun: Any, body_fun: Any, init: Any) -> Any:
+    leaves, form = flatten_checked(init, "while_loop: init")
+
+    def flat(*values: Any) -> Any:
+        return body_fun(form.unflatten(values)), []
+
+    types = [typeof(x) for x in leaves]
+    body = trace_body(flat, form, types, [], "while_loop", name_of(body_fun))
+    test, captured = stage(
+        lambda *values: [_scalar_bool(cond_fun(form.unflatten(values)), cond_fun)],
+        body.types,
+        name=name_of(cond_fun),
+    )
+    outs = while_op.while_loop(
+        *captured,
+        *body.captured,
+        *of_types(leaves, body.types),
+        test=test,
+        body=body.graph,
+        n_test_consts=len(captured),
+        n_body_consts=len(body.captured),
+    )
+    return form.unflatten(outs)
+
+
+def _scalar_bool(x: Any, cond_fun: Any) -> Any:
+    t = typeof(x)
+    if t.shape or t.dtype != dtypes.bool_:
+        raise TypeError(
+            f"while_loop: {name_of(cond_fun)} must return a bool scalar, got {t}"
+            f"{at(user_source())}"
+        )
+    return x
+
+
+def fori_loop(
+    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init: Any
+) -> Any:
+    """``for i in range(lower, upper): carry = body_fun(i, carry)``.
+
+    With known bounds this is a `scan`, which can be differentiated in reverse; with
+    traced bounds it is a `while_loop`.
+
+    >>> import treadle as td
+    >>> td.fori_loop(1, 5, lambda i, product: product * i, 1)
+    Array(24, dtype=int32)
+    """
+    first, last = known_value(lower), known_value(upper)
+    if first is not None and last is not None:
+        first, last = int(first), int(last)
+        n = max(last - first, 0)
+        dtype = dtypes.of_scalar(max(abs(first), abs(last)))
+        numbers = add(iota(shape=(n,), axis=0, dtype=dtype), dtype.type(first))
+        return scan(
+            lambda carry, i: (body_fun(i, carry), None), init, numbers, length=n
+        )[0]
+
+    def step(state: Any) -> Any:
+        i, carry = state
+        return add(i, 1), body_fun(i, carry)
+
+    return while_loop(lambda state: lt(state[0], upper), step, (lower, init))[1]

@@ -1,0 +1,314 @@
+"""The CPU as the compiler sees it: what is native, and a Plan made executable."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.backends.cpu import gemm, native, threads
+from treadle.backends.cpu.emit import emit, supported
+from treadle.backends.cpu.executor import (
+    Call,
+    Indirect,
+    Program,
+    ProgramBuilder,
+    Scaled,
+    Slot,
+)
+from treadle.errors import InternalError
+from treadle.ir.graph import Equation
+from treadle.kernels.contract import Contraction
+from treadle.kernels.contract import Launch as ContractLaunch
+from treadle.kernels.contract import Slot as Word
+from treadle.kernels.contract import plan as plan_contraction
+from treadle.kernels.lower import scratch_bytes, scratch_rows
+from treadle.kernels.nest import Nest
+from treadle.plan.steps import (
+    Branch,
+    Buffer,
+    CopyStep,
+    HostStep,
+    Loop,
+    NestStep,
+    Place,
+    Plan,
+    ProductStep,
+    Step,
+    While,
+)
+from treadle.run.eager import run
+
+_REDUCTIONS = frozenset(
+    {
+        *("reduce_sum", "reduce_max", "reduce_min", "reduce_prod"),
+        *("reduce_and", "reduce_or", "argmax", "argmin"),
+    }
+)
+_NATIVE = frozenset(["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+_FLOATS = frozenset(["float16", "bfloat16", "float32", "float64"])
+
+
+class CPUTarget:
+    """What the planner asks."""
+
+    @property
+    def threads(self) -> int:
+        return threads.num_threads()
+
+    def native(self, eq: Equation) -> bool:
+        """Whether a map or reduction can be part of a nest."""
+        names = [a.type.dtype.name for a in (*eq.inputs, *eq.outputs)]
+        if not all(n in _NATIVE or n in _FLOATS for n in names):
+            return False
+        name = eq.op.name
+        if name in ("iota", "gather", "dynamic_slice", "convert"):
+            return True
+        if name in ("argmax", "argmin"):
+            shape, axis = eq.inputs[0].type.shape, eq.params["axis"]
+            return axis == len(shape) - 1 and shape[axis] > 1
+        if name in _REDUCTIONS:
+            return True
+        return bool(eq.inputs) and supported(name, eq.inputs[-1].type.dtype)
+
+    def contraction(self, contraction: Contraction) -> ContractLaunch:
+        """Chooses blocks and tasks of a contraction."""
+        tile = gemm.tile(contraction.dtype)
+        return plan_contraction(contraction, tile, threads.num_threads())
+
+
+def _key(nest: Nest, entry: str) -> str:
+    return f"nest {entry} " + hashlib.sha256(repr(nest).encode()).hexdigest()
+
+
+_symbols: dict[tuple[Nest, str], native.Source] = {}
+
+
+def nest_source(nest: Nest, entry: str) -> native.Source:
+    """The kernel of a nest, by structure."""
+    found = _symbols.get((nest, entry))
+    if found is None:
+        key = _key(nest, entry)
+        symbol = "nest_" + key[-16:]
+        found = native.Source(key, symbol, lambda: emit(nest, symbol, entry))
+        _symbols[nest, entry] = found
+    return found
+
+
+class Linked:
+    """A plan with its kernels loaded and its command buffer built.
+
+    Slots: the arena, the program's inputs, its outputs, the constants, the pointers
+    that loops exchange, then what the executor adds.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.failures: list[BaseException] = []
+        self._keep: list[Any] = [plan.constants]
+        sources = list(_sources(plan.steps))
+        self.kernels = native.load(sources) if sources else {}
+        n = 1 + len(plan.inputs) + len(plan.outputs) + len(plan.constants) + plan.slots
+        self.builder = ProgramBuilder(slots=n)
+        self.loops: dict[Loop, int] = {}
+        self._commands(plan.steps)
+        self.program: Program = self.builder.build()
+        self.template = np.zeros(self.program.slot_count, np.int64)
+        for i, c in enumerate(plan.constants):
+            self.template[self._base("constant") + i] = c.ctypes.data
+
+    def _base(self, home: str) -> int:
+        plan = self.plan
+        bases = {"arena": 0, "input": 1, "output": 1 + len(plan.inputs)}
+        bases["constant"] = bases["output"] + len(plan.outputs)
+        bases["slot"] = bases["constant"] + len(plan.constants)
+        return bases[home]
+
+    def at(self, place: Place) -> Slot:
+        """A place as an operand of the executor."""
+        b = place.buffer
+        offset = place.offset + (b.offset if b.home == "arena" else 0)
+        index = 0 if b.home == "arena" else self._base(b.home) + b.index
+        parts = tuple(Scaled(self.loops[loop], n) for loop, n in place.dynamic)
+        return Slot(index, offset, parts)
+
+    def slot_of(self, b: Buffer) -> int:
+        return self._base("slot") + b.index
+
+    # Commands
+
+    def _commands(self, steps: Sequence[Step]) -> None:
+        group: list[Call] = []
+        position = -1
+        for step in steps:
+            if group and not (isinstance(step, NestStep) and step.position == position):
+                self.builder.group(group)
+                group = []
+            position = step.position
+            if isinstance(step, NestStep):
+                group.append(self._nest_call(step))
+            else:
+                self._command(step)
+        if group:
+            self.builder.group(group)
+
+    def _command(self, step: Step) -> None:
+        if isinstance(step, ProductStep):
+            kernel, words, tasks = self._product_call(step)
+            self.builder.call(kernel, words, tasks)
+        elif isinstance(step, CopyStep):
+            to = self.at(step.writes[0])
+            if step.reads:
+                self.builder.copy(to, self.at(step.reads[0]), step.nbytes)
+            else:
+                self.builder.fill_zero(to, step.nbytes)
+        elif isinstance(step, HostStep):
+            self._host(step)
+        elif isinstance(step, While):
+            self._while(step)
+        elif isinstance(step, Loop):
+            self._loop(step)
+        elif isinstance(step, Branch):
+            self._branch(step)
+        else:
+            raise InternalError(f"no command for {type(step).__name__}")
+
+    def _nest_call(self, step: NestStep) -> Call:
+        launch = step.launch
+        words: list[Any] = [*launch.outer, *launch.mid, launch.inner]
+        if scratch_rows(launch.nest):
+            assert step.scratch is not None
+            nbytes = scratch_bytes(launch.nest, launch.inner)
+            words += [self.at(step.scratch), nbytes]
+        words += self._operands(step.places, launch)
+        kernel = self.kernels[nest_source(launch.nest, "task").key]
+        return kernel, words, step.tasks
+
+    def _operands(self, places: Sequence[Place | None], launch: Any) -> list[Any]:
+        words: list[Any] = []
+        for place, binding in zip(places, launch.bindings, strict=True):
+            words.append(binding.offset if place is None else self.at(place))
+            words += binding.strides
+        return words
+
+    def _product_call(self, step: ProductStep) -> Call:
+        words: list[Any] = list(step.words.words)
+        words[Word.A], words[Word.B] = self.at(step.a), self.at(step.b)
+        words[Word.C] = self.at(step.c)
+        if step.scratch is not None:
+            words[Word.SCRATCH] = self.at(step.scratch)
+        launch = step.product.epilogue
+        if launch is not None:
+            words[Word.EPILOGUE] = self.kernels[nest_source(launch.nest, "tile").key]
+            words[Word.EPILOGUE_ARGS] = len(words)
+            words += [1, *launch.outer, launch.inner]
+            words += self._operands(step.places, launch)
+        source = gemm.source(step.product.contraction.dtype)
+        return self.kernels[source.key], words[1:], step.words.tasks
+
+    def _host(self, step: HostStep) -> None:
+        call = _host_call(step, self.failures)
+        self._keep.append(call)
+        address = ctypes.cast(call, ctypes.c_void_p).value
+        assert address is not None
+        places = [self.at(p) for p in (*step.reads, *step.writes)]
+        self.builder.host(address, places, step.equations[0].op.name)
+
+    def _loop(self, step: Loop) -> None:
+        for b, place in step.slots:
+            self.builder.set(self.slot_of(b), self.at(place))
+        with self.builder.loop(step.count) as index:
+            self.loops[step] = index
+            self._commands(step.body)
+            for a, b in step.swaps:
+                self.builder.swap(self.slot_of(a), self.slot_of(b))
+
+    def _while(self, step: While) -> None:
+        for b, place in step.slots:
+            self.builder.set(self.slot_of(b), self.at(place))
+        start, end = self.builder.label(), self.builder.label()
+        self.builder.place(start)
+        self._commands(step.test)
+        self.builder.jump_unless(Indirect(self.at(step.flag), "bool"), end)
+        self._commands(step.body)
+        for a, b in step.swaps:
+            self.builder.swap(self.slot_of(a), self.slot_of(b))
+        self.builder.jump(start)
+        self.builder.place(end)
+
+    def _branch(self, step: Branch) -> None:
+        kind = {"bool": "bool", "int32": "i32", "int64": "i64"}[step.dtype.name]
+        index = Indirect(self.at(step.index), kind)
+        end = self.builder.label()
+        last = len(step.branches) - 1
+        labels = [self.builder.label() for _ in step.branches]
+        for i, label in enumerate(labels[:-1]):
+            # Indices below 0 take the first branch, those beyond the end the last.
+            self.builder.jump_if_less(index, i + 1, label)
+        self.builder.jump(labels[last])
+        for label, steps in zip(labels, step.branches, strict=True):
+            self.builder.place(label)
+            self._commands(steps)
+            self.builder.jump(end)
+        self.builder.place(end)
+
+
+def _sources(steps: Sequence[Step]) -> Any:
+    """Every kernel that steps call."""
+    seen: dict[str, native.Source] = {}
+
+    def visit(steps: Sequence[Step]) -> None:
+        for step in steps:
+            found: list[native.Source] = []
+            if isinstance(step, NestStep):
+                found = [nest_source(step.launch.nest, "task")]
+            elif isinstance(step, ProductStep):
+                found = [gemm.source(step.product.contraction.dtype)]
+                if step.product.epilogue is not None:
+                    found.append(nest_source(step.product.epilogue.nest, "tile"))
+            elif isinstance(step, Loop):
+                visit(step.body)
+                visit(getattr(step, "test", ()))
+            elif isinstance(step, Branch):
+                for branch in step.branches:
+                    visit(branch)
+            seen.update((s.key, s) for s in found)
+
+    visit(steps)
+    return seen.values()
+
+
+_Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_int64))
+
+
+def _host_call(step: HostStep, failures: list[BaseException]) -> Callable[..., int]:
+    """A C function that runs an equation's reference implementation on raw memory."""
+    (eq,) = step.equations
+    in_types, out_types = step.types
+    n = len(in_types)
+
+    def call(words: Any) -> int:
+        try:
+            arrays = [
+                view_memory(words[i], t) for i, t in enumerate((*in_types, *out_types))
+            ]
+            results = run(eq.op, arrays[:n], eq.params)
+            for target, result in zip(arrays[n:], results, strict=True):
+                np.copyto(target, result, casting="unsafe")
+        except BaseException as error:
+            failures.append(error)
+            return 1
+        return 0
+
+    return _Callback(call)
+
+
+def view_memory(address: int, t: Any) -> np.ndarray:
+    """Raw memory as an array."""
+    if not t.nbytes:
+        return np.empty(t.shape, t.dtype)
+    raw = (ctypes.c_char * t.nbytes).from_address(address)
+    return np.frombuffer(raw, t.dtype).reshape(t.shape)

@@ -1,0 +1,311 @@
+"""The ops of functions that bring their own derivative.
+
+`custom_jvp` and `custom_vjp` are calls: compiled, they are what their graph says, and
+only differentiation looks at the rules. Their params:
+
+  graph: ``(*consts, *args) -> outs``; under plain `grad` or `vmap`, where values are
+    concrete, a Python function of the args, so that Python's own control flow works.
+  n_consts: how many values the function closes over; the rules know nothing of these.
+  name: the function's, for messages.
+  rule (custom_jvp): ``(args, tangents) -> (outs, tangents)``.
+  forward, backward (custom_vjp): ``(*args) -> (outs, residuals, aux)`` and
+    ``(aux, residuals, cts) -> cts of args``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from treadle import dtypes
+from treadle.arraytype import ArrayType
+from treadle.errors import TracerError, at
+from treadle.ir.graph import Graph
+from treadle.ops.movement import instantiate
+from treadle.ops.reduce import reduce_sum
+from treadle.run.eager import EagerInterpreter, evaluate
+from treadle.trace.interpreter import state
+from treadle.trace.op import Linear, Op, Zero
+from treadle.trace.value import typeof
+from treadle.transforms.batch import batch_flat, batch_graph, move_axis, to_axis
+from treadle.transforms.jvp import zero_of
+
+Flat = Callable[..., Sequence[Any]]
+
+_CLOSES_OVER = (
+    "{name} has a custom derivative, and closes over an array that is being {what}{at}"
+    "\nIts rules know nothing of that array. Make it an argument of the function."
+)
+_NO_FORWARD = (
+    "forward-mode differentiation of {name}, which has only a reverse rule{at}\n"
+    "Define the derivative with `td.custom_jvp`: it serves both modes."
+)
+
+
+class _CustomOp(Op):
+    """Calls a function that may be Python still."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        function = params["graph"]
+        if isinstance(state.interpreter, EagerInterpreter) and callable(function):
+            return function(*args)
+        return super().__call__(*args, **params)
+
+
+def _type(*types: ArrayType, graph: Graph, **params: Any) -> Sequence[ArrayType]:
+    return graph.out_types
+
+
+def _run(*arrays: Any, graph: Graph, **params: Any) -> Sequence[Any]:
+    return evaluate(graph, arrays)
+
+
+def _no_consts(marked: Sequence[bool], what: str, name: str) -> None:
+    if any(marked):
+        raise TracerError(
+            _CLOSES_OVER.format(name=name, what=what, at=at(state.source))
+        )
+
+
+def _moving(tangents: Sequence[Any]) -> list[bool]:
+    return [not isinstance(t, Zero) for t in tangents]
+
+
+# batch --------------------------------------------------------------------------------
+
+
+def _wide(function: Any, size: int, axes: Sequence[int | None]) -> Any:
+    """The vectorised function; what comes out is batched along axis 0."""
+    if isinstance(function, Graph):
+        flags = tuple(a is not None for a in axes)
+        return batch_graph(function, size, flags, True)[0]
+
+    def wide(*values: Any) -> list[Any]:
+        outs, found = batch_flat(function, size, values, axes)
+        return [to_axis(o, a, 0, size) for o, a in zip(outs, found, strict=True)]
+
+    return wide
+
+
+def _to_front(args: Sequence[Any], axes: Sequence[int | None]) -> tuple[list, list]:
+    moved = [
+        x if a is None else move_axis(x, a, 0) for x, a in zip(args, axes, strict=True)
+    ]
+    return moved, [None if a is None else 0 for a in axes]
+
+
+# custom_jvp ---------------------------------------------------------------------------
+
+
+def _jvp(
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    graph: Any,
+    rule: Any,
+    n_consts: int,
+    name: str,
+) -> Any:
+    _no_consts(_moving(tangents[:n_consts]), "differentiated", name)
+    moving = [instantiate(t) for t in tangents[n_consts:]]
+    outs, found = rule(primals[n_consts:], moving)
+    return outs, [
+        t if dtypes.is_differentiable(typeof(o).dtype) else zero_of(o)
+        for o, t in zip(outs, found, strict=True)
+    ]
+
+
+def _jvp_batch(
+    size: int,
+    args: Sequence[Any],
+    axes: Sequence[int | None],
+    *,
+    graph: Any,
+    rule: Any,
+    n_consts: int,
+    name: str,
+) -> Any:
+    args, axes = _to_front(args, axes)
+    own = axes[n_consts:]
+
+    def wide_rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        _no_consts([a is not None for a in axes[:n_consts]], "vectorised", name)
+
+        def flat(*values: Any) -> list[Any]:
+            outs, found = rule(values[: len(own)], values[len(own) :])
+            return [*outs, *found]
+
+        both = _wide(flat, size, [*own, *own])(*primals, *tangents)
+        return both[: len(both) // 2], both[len(both) // 2 :]
+
+    wide = _wide(graph, size, axes)
+    outs = custom_jvp(*args, graph=wide, rule=wide_rule, n_consts=n_consts, name=name)
+    return outs, [0] * len(outs)
+
+
+custom_jvp = _CustomOp(
+    "custom_jvp", _type, _run, jvp=_jvp, batch=_jvp_batch, kind="call", multiple=True
+)
+
+
+# custom_vjp ---------------------------------------------------------------------------
+
+
+def _no_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    raise TypeError(_NO_FORWARD.format(name=params["name"], at=at(state.source)))
+
+
+def _linearize(
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    graph: Any,
+    forward: Any,
+    backward: Any,
+    n_consts: int,
+    name: str,
+) -> Any:
+    _no_consts(_moving(tangents[:n_consts]), "differentiated", name)
+    outs, residuals, aux = forward(*primals[n_consts:])
+    types = tuple(typeof(o).strong() for o in outs)
+    found = custom_vjp_tangent(
+        *residuals,
+        *map(instantiate, tangents[n_consts:]),
+        backward=backward,
+        aux=aux,
+        n_residuals=len(residuals),
+        types=types,
+        name=name,
+    )
+    return outs, [
+        t if dtypes.is_differentiable(o.dtype) else Zero(o)
+        for t, o in zip(found, types, strict=True)
+    ]
+
+
+def _vjp_batch(
+    size: int,
+    args: Sequence[Any],
+    axes: Sequence[int | None],
+    *,
+    graph: Any,
+    forward: Any,
+    backward: Any,
+    n_consts: int,
+    name: str,
+) -> Any:
+    args, axes = _to_front(args, axes)
+    own = axes[n_consts:]
+
+    def wide_forward(*values: Any) -> Any:
+        _no_consts([a is not None for a in axes[:n_consts]], "vectorised", name)
+        n_outs, aux = 0, None
+
+        def flat(*one: Any) -> list[Any]:
+            nonlocal n_outs, aux
+            outs, residuals, aux = forward(*one)
+            n_outs = len(outs)
+            return [*outs, *residuals]
+
+        both = _wide(flat, size, own)(*values)
+        return both[:n_outs], both[n_outs:], aux
+
+    outs = custom_vjp(
+        *args,
+        graph=_wide(graph, size, axes),
+        forward=wide_forward,
+        backward=_wide_backward(backward, size, own),
+        n_consts=n_consts,
+        name=name,
+    )
+    return outs, [0] * len(outs)
+
+
+def _wide_backward(backward: Any, size: int, axes: Sequence[int | None]) -> Any:
+    def wide_backward(
+        aux: Any, residuals: Sequence[Any], cts: Sequence[Any]
+    ) -> list[Any]:
+        n = len(residuals)
+        flat = _wide(
+            lambda *values: backward(aux, values[:n], values[n:]),
+            size,
+            [0] * (n + len(cts)),
+        )
+        # What is the same for all examples gets the sum of their cotangents.
+        return [
+            reduce_sum(ct, axes=(0,)) if a is None else ct
+            for ct, a in zip(flat(*residuals, *cts), axes, strict=True)
+        ]
+
+    return wide_backward
+
+
+custom_vjp = _CustomOp(
+    "custom_vjp",
+    _type,
+    _run,
+    jvp=_no_jvp,
+    linearize=_linearize,
+    batch=_vjp_batch,
+    kind="call",
+    multiple=True,
+)
+
+
+def _tangent_run(*arrays: Any, name: str, **params: Any) -> Any:
+    raise TypeError(_NO_FORWARD.format(name=name, at=at(state.source)))
+
+
+def _tangent_transpose(
+    cts: Sequence[Any], *args: Any, backward: Any, aux: Any, n_residuals: int, **_: Any
+) -> list[Any]:
+    residuals, moving = args[:n_residuals], args[n_residuals:]
+    found = backward(aux, residuals, [instantiate(ct) for ct in cts])
+    return [
+        *(None for _ in residuals),
+        *(
+            ct if isinstance(a, Linear) else None
+            for ct, a in zip(found, moving, strict=True)
+        ),
+    ]
+
+
+def _tangent_batch(
+    size: int,
+    args: Sequence[Any],
+    axes: Sequence[int | None],
+    *,
+    backward: Any,
+    n_residuals: int,
+    types: Sequence[ArrayType],
+    **params: Any,
+) -> Any:
+    own = [None if a is None else 0 for a in axes[n_residuals:]]
+    moved = [
+        to_axis(x, a, 0, size)
+        for x, a in zip(args[:n_residuals], axes[:n_residuals], strict=True)
+    ]
+    moved += _to_front(args[n_residuals:], axes[n_residuals:])[0]
+    wide = tuple(ArrayType((size, *t.shape), t.dtype) for t in types)
+    outs = custom_vjp_tangent(
+        *moved,
+        backward=_wide_backward(backward, size, own),
+        n_residuals=n_residuals,
+        types=wide,
+        **params,
+    )
+    return outs, [0] * len(outs)
+
+
+custom_vjp_tangent = Op(
+    "custom_vjp_tangent",
+    lambda *in_types, types, **params: types,
+    _tangent_run,
+    transpose=_tangent_transpose,
+    batch=_tangent_batch,
+    multiple=True,
+)
+"""The linear map from tangents to tangents that a reverse rule stands for. It can only
+be transposed: then it is the rule. Arguments: the residuals, the tangents."""

@@ -1,0 +1,122 @@
+"""What ops that hold graphs share: which tangents are zero, and graphs with other
+inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from treadle.arraytype import ArrayType
+from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.ir.walk import effectful
+from treadle.ops.movement import broadcast_in_dim
+from treadle.trace.interpreter import at_source
+from treadle.trace.op import Zero
+from treadle.trace.stage import stage
+
+Flags = tuple[bool, ...]
+
+
+def nonzero(tangents: Sequence[Any]) -> Flags:
+    """Which tangents (or cotangents) are not known to be zero."""
+    return tuple(not isinstance(t, Zero) for t in tangents)
+
+
+def pick(items: Iterable[Any], flags: Iterable[bool]) -> list[Any]:
+    """The items whose flag is set."""
+    return [x for x, flag in zip(items, flags, strict=True) if flag]
+
+
+def either(a: Sequence[bool], b: Sequence[bool]) -> Flags:
+    """The union of two sets of flags."""
+    return tuple(x or y for x, y in zip(a, b, strict=True))
+
+
+def numbered(flags: Sequence[bool], start: int = 0) -> list[int | None]:
+    """Numbers the flags that are set: where the items picked by them stand."""
+    places: list[int | None] = []
+    for flag in flags:
+        places.append(start if flag else None)
+        start += flag
+    return places
+
+
+def rewire(
+    graph: Graph, inputs: Sequence[int], outputs: Sequence[int | ArrayType]
+) -> Graph:
+    """The graph with its inputs and outputs in another order.
+
+    Args:
+      inputs: for each new input, which old one it is.
+      outputs: for each new output, which old one it is, or the type of zeros.
+    """
+    equations = list(graph.equations)
+
+    def output(place: int | ArrayType) -> Atom:
+        if isinstance(place, int):
+            return graph.outputs[place]
+        zero = Lit(place.dtype.type(0), ArrayType((), place.dtype))
+        if not place.shape:
+            return zero
+        var = Var(place)
+        params = {"shape": place.shape, "dims": ()}
+        equations.append(Equation(broadcast_in_dim, [zero], params, [var]))
+        return var
+
+    found = [output(p) for p in outputs]
+    return Graph([graph.inputs[i] for i in inputs], equations, found, graph.name)
+
+
+def cut(graph: Graph, given: Sequence[Var], wanted: Sequence[Atom]) -> Graph:
+    """The part of a graph that computes `wanted` from `given`."""
+    known = set(given)
+    needed = {a for a in wanted if isinstance(a, Var)}
+    kept = []
+    for eq in reversed(graph.equations):
+        if any(v in needed and v not in known for v in eq.outputs):
+            kept.append(eq)
+            needed.update(a for a in eq.inputs if isinstance(a, Var))
+    return Graph(given, kept[::-1], wanted, graph.name)
+
+
+def prune(graph: Graph) -> Graph:
+    """The graph without pure equations whose results are not used."""
+    needed = {a for a in graph.outputs if isinstance(a, Var)}
+    kept = []
+    for eq in reversed(graph.equations):
+        if effectful(eq) or any(v in needed for v in eq.outputs):
+            kept.append(eq)
+            needed.update(a for a in eq.inputs if isinstance(a, Var))
+    return Graph(graph.inputs, kept[::-1], graph.outputs, graph.name)
+
+
+def without_calls(graph: Graph) -> Graph:
+    """The graph with jitted functions written out where they are called."""
+    if not any(eq.op.name == "call" for eq in graph.equations):
+        return graph
+    if "without_calls" not in graph.cache:
+        graph.cache["without_calls"] = stage(
+            lambda *xs: _call_through(graph, xs),
+            graph.in_types,
+            closed=True,
+            name=graph.name,
+        )[0]
+    return graph.cache["without_calls"]
+
+
+def _call_through(graph: Graph, args: Sequence[Any]) -> list[Any]:
+    values: dict[Var, Any] = dict(zip(graph.inputs, args, strict=True))
+
+    def read(a: Atom) -> Any:
+        return a.value if isinstance(a, Lit) else values[a]
+
+    for eq in graph.equations:
+        inputs = [read(a) for a in eq.inputs]
+        if eq.op.name == "call":
+            outs = _call_through(eq.params["graph"], inputs)
+        else:
+            with at_source(eq.source):
+                out = eq.op(*inputs, **eq.params)
+            outs = out if eq.op.multiple else [out]
+        values.update(zip(eq.outputs, outs, strict=True))
+    return [read(a) for a in graph.outputs]

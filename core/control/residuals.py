@@ -1,0 +1,128 @@
+"""What a loop body must remember of each iteration for its linear part.
+
+A linearized body gives more values than it has to: some don't change from iteration to
+iteration, some are inputs or results of the loop already, and some are a few cheap
+operations away from others. Memory traffic is what a backward pass costs, so each of
+these is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from treadle.control.graphs import cut
+from treadle.ir.graph import Atom, Equation, Graph, Var
+from treadle.ir.walk import effectful
+
+# Elementwise, and no dearer than reading their result from memory.
+_CHEAP = {
+    *("abs", "add", "ceil", "conj", "convert", "copy", "floor", "imag", "iota"),
+    *("max", "maximum", "min", "minimum", "mul", "neg", "real", "round", "select"),
+    *("sign", "square", "stop_gradient", "sub", "is_finite"),
+    *("eq", "ne", "lt", "le", "gt", "ge"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"),
+    *("shift_left", "shift_right_arithmetic", "shift_right_logical"),
+    *("broadcast_in_dim", "reshape", "reverse", "slice", "transpose"),
+}
+
+
+class Residuals(NamedTuple):
+    """Where the linear part of a loop body finds what it needs.
+
+    consts, xs, ys: inputs and outputs of the body (its variables) that the loop has
+      anyway, as loop constants, scanned inputs and stacked results.
+    hoisted: computed from the loop constants alone, so once rather than in each
+      iteration.
+    stored: to be stacked by the loop.
+    recompute: the graph from all of these, in this order, to the values wanted.
+    """
+
+    consts: list[Var]
+    hoisted: list[Var]
+    xs: list[Var]
+    ys: list[Var]
+    stored: list[Var]
+    recompute: Graph
+
+
+def plan_residuals(
+    body: Graph, n_consts: int, n_carry: int, n_outs: int, wanted: Sequence[Atom]
+) -> Residuals:
+    """Chooses what to remember so that `wanted` can be had again.
+
+    Args:
+      body: its inputs are constants, carries and scanned inputs; its first `n_outs`
+        outputs carries and stacked results.
+      wanted: values of the body.
+    """
+    search = _Search(body, n_consts, n_carry, n_outs)
+    needed = search.run({a for a in wanted if isinstance(a, Var)})
+    order = [*body.inputs, *(v for eq in body.equations for v in eq.outputs)]
+    groups: dict[str, list[Var]] = {
+        name: [] for name in ("const", "hoisted", "x", "y", "stored")
+    }
+    for v in order:
+        if v in needed:
+            groups[search.group(v)].append(v)
+    given = [v for group in groups.values() for v in group]
+    return Residuals(*groups.values(), cut(body, given, wanted))
+
+
+class _Search:
+    """Walks from the wanted values up to those that are cheapest to have."""
+
+    def __init__(self, body: Graph, n_consts: int, n_carry: int, n_outs: int) -> None:
+        self.body = body
+        self.consts = set(body.inputs[:n_consts])
+        self.xs = set(body.inputs[n_consts + n_carry :])
+        self.ys = {a for a in body.outputs[n_carry:n_outs] if isinstance(a, Var)}
+        self.fixed, self.constant = set(self.consts), set()
+        for eq in body.equations:
+            if effectful(eq):
+                continue
+            used = [a for a in eq.inputs if isinstance(a, Var)]
+            if all(a in self.fixed for a in used):
+                self.fixed.update(eq.outputs)
+            if all(a in self.constant for a in used):
+                self.constant.update(eq.outputs)
+
+    def group(self, v: Var) -> str:
+        if v in self.consts:
+            return "const"
+        if v in self.fixed:
+            return "hoisted"
+        if v in self.xs:
+            return "x"
+        return "y" if v in self.ys else "stored"
+
+    def run(self, needed: set[Var]) -> set[Var]:
+        changed = True
+        while changed:
+            changed = False
+            for eq in reversed(self.body.equations):
+                if len(eq.outputs) == 1 and eq.outputs[0] in needed:
+                    changed |= self.replace(eq, needed)
+        return needed
+
+    def replace(self, eq: Equation, needed: set[Var]) -> bool:
+        """Puts an equation's inputs in the place of its result, if that is no loss."""
+        v = eq.outputs[0]
+        inputs = {a for a in eq.inputs if isinstance(a, Var)}
+        if v in self.fixed:
+            # Views cost nothing; a computed constant may be an index pattern, which is
+            # cheaper to make again than to read. Anything else is computed once.
+            cheap = eq.op.kind == "view" or (
+                v in self.constant and eq.op.name in _CHEAP
+            )
+        else:
+            new = inputs - needed - self.fixed - self.xs - self.ys
+            cheap = (
+                eq.op.name in _CHEAP
+                and v not in self.ys
+                and sum(a.type.nbytes for a in new) <= v.type.nbytes
+            )
+        if cheap:
+            needed.discard(v)
+            needed |= inputs
+        return cheap

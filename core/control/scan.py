@@ -1,0 +1,189 @@
+"""The op `scan`: a loop of known length that carries values and stacks results.
+
+Params:
+  graph: the body ``(*consts, *carry, *x) -> (*carry, *y)``. A carry that comes out has
+    the shape and dtype of the one that goes in.
+  n_consts, n_carry: how many of the body's inputs are the same in every iteration, and
+    how many are carried. The rest are slices of scanned arrays.
+  length: the number of iterations (0 is allowed).
+  reverse: whether iteration k takes and gives row length - 1 - k rather than k.
+
+Arguments: the constants, the initial carries, the scanned arrays (each with a leading
+axis of that length). Results: the final carries, then the y's stacked along a new
+leading axis. A compiler lowers this to a loop command whose body reads rows of the
+scanned arrays and writes rows of the stacked ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.arraytype import ArrayType
+from treadle.control.call import spread_tangents
+from treadle.control.graphs import Flags, either, nonzero, numbered, pick, rewire
+from treadle.control.scan_reverse import linearize_scan, sections, transpose_scan
+from treadle.ir.graph import Graph
+from treadle.ops.movement import instantiate, move_axis
+from treadle.run.eager import evaluate
+from treadle.trace.op import Op
+from treadle.transforms.batch import batch_graph, to_axis
+from treadle.transforms.jvp import jvp_graph
+
+
+def _type(
+    *types: ArrayType,
+    graph: Graph,
+    n_consts: int,
+    n_carry: int,
+    length: int,
+    reverse: bool,
+) -> Sequence[ArrayType]:
+    outs = [t.strong() for t in graph.out_types]
+    _, init, xs = sections(types, n_consts, n_carry)
+    for given, out in zip(init, outs[:n_carry], strict=True):
+        if (given.shape, given.dtype) != (out.shape, out.dtype):
+            raise TypeError(f"scan: a carry goes in as {given} and comes out as {out}")
+    for x, row in zip(xs, graph.in_types[n_consts + n_carry :], strict=True):
+        if x.shape != (length, *row.shape) or x.dtype != row.dtype:
+            raise TypeError(f"scan of length {length}: {x} does not consist of {row}")
+    stacked = [ArrayType((length, *t.shape), t.dtype) for t in outs[n_carry:]]
+    return [*outs[:n_carry], *stacked]
+
+
+def _run(
+    *arrays: Any,
+    graph: Graph,
+    n_consts: int,
+    n_carry: int,
+    length: int,
+    reverse: bool,
+) -> Sequence[Any]:
+    consts, carry, xs = sections(arrays, n_consts, n_carry)
+    ys = [np.empty((length, *t.shape), t.dtype) for t in graph.out_types[n_carry:]]
+    for i in reversed(range(length)) if reverse else range(length):
+        outs = evaluate(graph, [*consts, *carry, *(x[i] for x in xs)])
+        carry = outs[:n_carry]
+        for y, row in zip(ys, outs[n_carry:], strict=True):
+            y[i] = row
+    return [*carry, *ys]
+
+
+# jvp ----------------------------------------------------------------------------------
+
+
+def _jvp(
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    graph: Graph,
+    n_consts: int,
+    n_carry: int,
+    **params: Any,
+) -> Any:
+    body, moving, nonzero_ys = _jvp_body(graph, n_consts, n_carry, nonzero(tangents))
+    consts, init, xs = sections(primals, n_consts, n_carry)
+    dconsts, dinit, dxs = sections(tangents, n_consts, n_carry)
+    in_consts, _, in_xs = sections(nonzero(tangents), n_consts, n_carry)
+    args = [*consts, *pick(dconsts, in_consts)]
+    carries = [*init, *map(instantiate, pick(dinit, moving))]
+    each = [*xs, *pick(dxs, in_xs)]
+    results = scan(
+        *args,
+        *carries,
+        *each,
+        graph=body,
+        n_consts=len(args),
+        n_carry=len(carries),
+        **params,
+    )
+    final, stacked = results[: len(carries)], results[len(carries) :]
+    n_ys = len(nonzero_ys)
+    outs = [*final[:n_carry], *stacked[:n_ys]]
+    given = [*final[n_carry:], *stacked[n_ys:]]
+    return outs, spread_tangents(outs, given, (*moving, *nonzero_ys))
+
+
+def _jvp_body(
+    graph: Graph, n_consts: int, n_carry: int, given: Flags
+) -> tuple[Graph, Flags, Flags]:
+    """The body with tangents; which carries, and which y's, have them."""
+    consts, moving, xs = sections(given, n_consts, n_carry)
+    while True:
+        both, kept = jvp_graph(graph, (*consts, *moving, *xs))
+        grown = either(moving, kept[:n_carry])
+        if grown == moving:
+            break
+        # A carry that was constant at first is not once it has met a tangent.
+        moving = grown
+    n_in, n_out = len(graph.inputs), len(graph.outputs)
+    tangents = numbered((*consts, *moving, *xs), n_in)
+    inputs: list[int] = []
+    for part in zip(
+        sections(range(n_in), n_consts, n_carry),
+        sections(tangents, n_consts, n_carry),
+        strict=True,
+    ):
+        inputs += [*part[0], *(i for i in part[1] if i is not None)]
+    places = numbered(kept, n_out)
+    carries = [
+        graph.out_types[i].strong() if places[i] is None else places[i]
+        for i in range(n_carry)
+        if moving[i]
+    ]
+    ys = [p for p in places[n_carry:] if p is not None]
+    outputs = [*range(n_carry), *carries, *range(n_carry, n_out), *ys]
+    return rewire(both, inputs, outputs), tuple(moving), kept[n_carry:]
+
+
+# batch --------------------------------------------------------------------------------
+
+
+def _batch(
+    size: int,
+    args: Sequence[Any],
+    axes: Sequence[int | None],
+    *,
+    graph: Graph,
+    n_consts: int,
+    n_carry: int,
+    **params: Any,
+) -> Any:
+    flags = tuple(a is not None for a in axes)
+    consts, carried, xs = sections(flags, n_consts, n_carry)
+    rest = (False,) * (len(graph.outputs) - n_carry)
+    while True:
+        body, kept = batch_graph(
+            graph, size, (*consts, *carried, *xs), (*carried, *rest)
+        )
+        grown = kept[:n_carry]
+        if grown == carried:
+            break
+        carried = grown
+    moved = []
+    for i, (x, axis) in enumerate(zip(args, axes, strict=True)):
+        if n_consts <= i < n_consts + n_carry:
+            moved.append(to_axis(x, axis, 0, size) if carried[i - n_consts] else x)
+        elif axis is None:
+            moved.append(x)
+        else:
+            # Scanned arrays are cut along their first axis.
+            moved.append(move_axis(x, axis, 0 if i < n_consts else 1))
+    outs = scan(*moved, graph=body, n_consts=n_consts, n_carry=n_carry, **params)
+    carry_axes = [0 if c else None for c in carried]
+    return outs, [*carry_axes, *(1 if k else None for k in kept[n_carry:])]
+
+
+scan = Op(
+    "scan",
+    _type,
+    _run,
+    jvp=_jvp,
+    linearize=linearize_scan,
+    transpose=transpose_scan,
+    batch=_batch,
+    kind="control",
+    multiple=True,
+)

@@ -1,0 +1,249 @@
+"""The op `while_loop`: a loop whose length is known only when it has run.
+
+Params:
+  test: the graph ``(*test consts, *carry) -> bool scalar`` that decides, before each
+    iteration, whether there is one.
+  body: the graph ``(*body consts, *carry) -> (*carry)``.
+  n_test_consts, n_body_consts: how many constants each of them takes.
+
+Arguments: the constants of the test, those of the body, the initial carries. Results:
+the final carries. It has forward derivatives; backwards it would have to remember an
+unknown number of iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from treadle import dtypes
+from treadle.arraytype import ArrayType
+from treadle.control.call import spread_tangents
+from treadle.control.graphs import Flags, either, nonzero, numbered, pick, rewire
+from treadle.errors import at
+from treadle.ir.graph import Graph
+from treadle.ir.walk import call_graph
+from treadle.ops.compare import select
+from treadle.ops.movement import broadcast_in_dim, instantiate
+from treadle.ops.reduce import reduce_or
+from treadle.run.eager import evaluate
+from treadle.trace.interpreter import state
+from treadle.trace.op import Op
+from treadle.trace.stage import stage
+from treadle.trace.value import typeof
+from treadle.transforms.batch import batch_graph, to_axis
+from treadle.transforms.jvp import jvp_graph
+
+_NO_REVERSE = (
+    "reverse-mode differentiation through while_loop: how many iterations it has to "
+    "remember is not known{at}\nUse `td.scan`, or `td.fori_loop` with bounds that are "
+    "Python integers; or forward mode (`td.jvp`, `td.jacfwd`);\nor give the loop a "
+    "derivative of its own with `td.custom_vjp`."
+)
+
+
+def _sections(items: Sequence[Any], n_test: int, n_body: int) -> tuple[Any, Any, Any]:
+    return items[:n_test], items[n_test : n_test + n_body], items[n_test + n_body :]
+
+
+def _type(
+    *types: ArrayType, test: Graph, body: Graph, n_test_consts: int, n_body_consts: int
+) -> Sequence[ArrayType]:
+    if [(t.shape, t.dtype) for t in test.out_types] != [((), dtypes.bool_)]:
+        raise TypeError(
+            f"while_loop: the condition must be a bool scalar, got {test.out_types}"
+        )
+    _, _, init = _sections(types, n_test_consts, n_body_consts)
+    outs = [t.strong() for t in body.out_types]
+    for given, out in zip(init, outs, strict=True):
+        if (given.shape, given.dtype) != (out.shape, out.dtype):
+            raise TypeError(
+                f"while_loop: a carry goes in as {given} and comes out as {out}"
+            )
+    return outs
+
+
+def _run(
+    *arrays: Any, test: Graph, body: Graph, n_test_consts: int, n_body_consts: int
+) -> Sequence[Any]:
+    of_test, of_body, carry = _sections(arrays, n_test_consts, n_body_consts)
+    while evaluate(test, [*of_test, *carry])[0]:
+        carry = evaluate(body, [*of_body, *carry])
+    return carry
+
+
+# jvp ----------------------------------------------------------------------------------
+
+
+def _jvp(
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    test: Graph,
+    body: Graph,
+    n_test_consts: int,
+    n_body_consts: int,
+) -> Any:
+    of_test, of_body, init = _sections(primals, n_test_consts, n_body_consts)
+    _, dbody, dinit = _sections(tangents, n_test_consts, n_body_consts)
+    given = nonzero(dbody)
+    both, moving = _jvp_body(body, n_body_consts, (*given, *nonzero(dinit)))
+    consts = [*of_body, *pick(dbody, given)]
+    carries = [*init, *map(instantiate, pick(dinit, moving))]
+    wide_test = stage(
+        lambda *xs: call_graph(test, xs[: len(test.inputs)]),
+        [*test.in_types, *pick(body.in_types[n_body_consts:], moving)],
+        closed=True,
+        name=test.name,
+    )[0]
+    results = while_loop(
+        *of_test,
+        *consts,
+        *carries,
+        test=wide_test,
+        body=both,
+        n_test_consts=n_test_consts,
+        n_body_consts=len(consts),
+    )
+    outs = results[: len(init)]
+    return outs, spread_tangents(outs, results[len(init) :], moving)
+
+
+def _jvp_body(body: Graph, n_consts: int, given: Flags) -> tuple[Graph, Flags]:
+    """The body with tangents, and which carries have them."""
+    consts, moving = given[:n_consts], given[n_consts:]
+    while True:
+        both, kept = jvp_graph(body, (*consts, *moving))
+        grown = either(moving, kept)
+        if grown == moving:
+            break
+        moving = grown
+    n_in, n_out = len(body.inputs), len(body.outputs)
+    tangents = numbered((*consts, *moving), n_in)
+    inputs = [
+        *range(n_consts),
+        *(i for i in tangents[:n_consts] if i is not None),
+        *range(n_consts, n_in),
+        *(i for i in tangents[n_consts:] if i is not None),
+    ]
+    outputs = [
+        t.strong() if place is None else place
+        for t, place in pick(
+            zip(body.out_types, numbered(kept, n_out), strict=True), moving
+        )
+    ]
+    return rewire(both, inputs, [*range(n_out), *outputs]), moving
+
+
+def _linearize(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    """The linear part is the whole loop once more, with tangents: it can be run, but
+    not transposed."""
+    outs = while_loop(*primals, **params)
+    _, out_tangents = _jvp(primals, tangents, **params)
+    return outs, out_tangents
+
+
+def _transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
+    raise TypeError(_NO_REVERSE.format(at=at(state.source)))
+
+
+# batch --------------------------------------------------------------------------------
+
+
+def _batch(
+    size: int,
+    args: Sequence[Any],
+    axes: Sequence[int | None],
+    *,
+    test: Graph,
+    body: Graph,
+    n_test_consts: int,
+    n_body_consts: int,
+) -> Any:
+    flags = tuple(a is not None for a in axes)
+    in_test, in_body, carried = _sections(flags, n_test_consts, n_body_consts)
+    while True:
+        wide, kept = batch_graph(body, size, (*in_body, *carried), carried)
+        wide_test, (diverging,) = batch_graph(test, size, (*in_test, *carried))
+        # Where examples stop at different times, every carry is an example's own.
+        grown = (True,) * len(carried) if diverging else kept
+        if grown == carried:
+            break
+        carried = grown
+    wanted = (*in_test, *in_body, *carried)
+    moved = [
+        to_axis(x, a, 0, size) if w else x
+        for x, a, w in zip(args, axes, wanted, strict=True)
+    ]
+    if not diverging:
+        outs = while_loop(
+            *moved,
+            test=wide_test,
+            body=wide,
+            n_test_consts=n_test_consts,
+            n_body_consts=n_body_consts,
+        )
+        return outs, [0 if c else None for c in carried]
+    outs = _run_diverging(moved, wide_test, wide, n_test_consts, n_body_consts)
+    return outs, [0] * len(outs)
+
+
+def _run_diverging(
+    args: Sequence[Any], test: Graph, body: Graph, n_test: int, n_body: int
+) -> list[Any]:
+    """Runs until every example has stopped; those that have are left as they are.
+
+    The answers of the test are carried along, so that it runs once per iteration.
+    """
+    of_test, of_body, init = _sections(args, n_test, n_body)
+    types = [[typeof(x).strong() for x in part] for part in (of_test, of_body, init)]
+    (going,) = call_graph(test, [*of_test, *init])
+    shape = typeof(going)
+
+    def step(*values: Any) -> list[Any]:
+        tests, consts, (going, *carry) = _sections(values, n_test, n_body)
+        new = [
+            _where(going, after, before)
+            for after, before in zip(
+                call_graph(body, [*consts, *carry]), carry, strict=True
+            )
+        ]
+        return [*call_graph(test, [*tests, *new]), *new]
+
+    # An example that has stopped stays as it is, so its test stays False.
+    carries = [shape, *types[2]]
+    new_body = stage(step, [*types[0], *types[1], *carries], closed=True)[0]
+    any_going = stage(
+        lambda going, *carry: [reduce_or(going, axes=(0,))], carries, closed=True
+    )[0]
+    results = while_loop(
+        *of_test,
+        *of_body,
+        going,
+        *init,
+        test=any_going,
+        body=new_body,
+        n_test_consts=0,
+        n_body_consts=n_test + n_body,
+    )
+    return results[1:]
+
+
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    shape = typeof(x).shape
+    if len(shape) > 1:
+        condition = broadcast_in_dim(condition, shape=shape, dims=(0,))
+    return select(condition, x, y)
+
+
+while_loop = Op(
+    "while_loop",
+    _type,
+    _run,
+    jvp=_jvp,
+    linearize=_linearize,
+    transpose=_transpose,
+    batch=_batch,
+    kind="control",
+    multiple=True,
+)

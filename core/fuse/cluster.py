@@ -1,0 +1,277 @@
+"""Clusters: equations that will be one kernel, over one iteration space.
+
+A cluster begins with one equation and grows by equations that read its values through
+index maps that line up. Its space has kept dimensions and, once it has a reduction,
+reduced ones; the form says how the loops will run (see `treadle.kernels.nest`):
+
+- "inner": one reduced dimension, the last of its operand; later sweeps over the same
+  row may use what was reduced (softmax, layer norm);
+- "mid": the reduced dimensions are outside the last; what comes after works on results.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treadle.fuse.layout import axis_strides
+from treadle.fuse.maps import Map, NoMap, Space
+from treadle.fuse.program import Program
+from treadle.ir.graph import Atom, Equation, Var
+
+_MAX_MEMBERS = 120
+
+
+class Node:
+    """A step of the program to be: it runs after the nodes in the bit set `before`."""
+
+    def __init__(self, number: int) -> None:
+        self.bit = 1 << number
+        self.before = 0
+        self.equations: list[Equation] = []
+
+
+class Cluster(Node):
+    """A kernel to be. `space.maps` has the index map of each member's result.
+
+    product: the contraction whose epilogue the cluster is, once it has become one.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.space = Space()
+        self.form: str | None = None
+        self.reduced: frozenset[int] = frozenset()
+        self.after: set[Var] = set()
+        self.product: Any = None
+
+    def is_member(self, a: Atom) -> bool:
+        return a in self.space.maps
+
+
+def start(cluster: Cluster, eq: Equation) -> None:
+    """Puts the first equation in.
+
+    Raises:
+      NoMap: if an operand's views have no index map over the equation's space.
+    """
+    space = cluster.space
+    shape = (
+        eq.inputs[0].type.shape if eq.op.kind == "reduce" else eq.outputs[0].type.shape
+    )
+    entries = tuple(space.dimension(n) for n in shape)
+    if eq.op.kind == "reduce":
+        space.maps[operand_key(eq)] = entries
+        _reduce(cluster, space, eq, entries)
+    else:
+        space.maps[eq.outputs[0]] = entries
+    cluster.equations.append(eq)
+
+
+def join(cluster: Cluster, eq: Equation, program: Program) -> bool:
+    """Adds an equation that reads members, if the index maps line up."""
+    if len(cluster.equations) >= _MAX_MEMBERS:
+        return False
+    try:
+        space = cluster.space.copy()
+        trial = _Trial(cluster, space)
+        if eq.op.kind == "reduce":
+            ok = trial.reduction(eq, program)
+        else:
+            ok = trial.elementwise(eq, program)
+    except NoMap:
+        return False
+    if ok:
+        cluster.space, cluster.form = space, trial.form
+        cluster.reduced, cluster.after = trial.reduced, trial.after
+        cluster.equations.append(eq)
+    return ok
+
+
+class _Trial:
+    """One attempt at `join`, on a copy of the space."""
+
+    def __init__(self, cluster: Cluster, space: Space) -> None:
+        self.cluster, self.space = cluster, space
+        self.form, self.reduced = cluster.form, cluster.reduced
+        self.after = set(cluster.after)
+
+    def elementwise(self, eq: Equation, program: Program) -> bool:
+        out = eq.outputs[0]
+        if eq.op.name in GATHERS:
+            return False
+        for a in eq.inputs:
+            source, chain = program.resolve(a)
+            if self.cluster.is_member(source) and a.type.shape == out.type.shape:
+                break
+        else:
+            return False
+        self._derive(out, source, chain)
+        if not self._covers(out) or not operands_fit(self.space, eq, program):
+            return False
+        if self.form == "mid":
+            late = any(program.resolve(a)[0] in self.after for a in eq.inputs)
+            full = self._dims(self.space.maps[out]) & self.reduced
+            if late and full:
+                return False
+            if late or not full:
+                self.after.add(out)
+        return True
+
+    def reduction(self, eq: Equation, program: Program) -> bool:
+        source, chain = program.resolve(eq.inputs[0])
+        if not self.cluster.is_member(source):
+            return False
+        key = operand_key(eq)
+        self.space.maps[key] = self.space.maps[source]
+        self._views_back(key, chain)
+        entries = self.space.maps[key]
+        if self._dims(entries) != set(self.space.sizes):
+            return False
+        if self.form == "mid" and source in self.after:
+            return False
+        form, reduced = _form(self.space, eq, entries)
+        if self.form is None:
+            # Values of every point can't be stored from inside the loop over `mid`.
+            if form == "mid" and not _feeds_only(self.cluster, eq, program):
+                return False
+        elif (form, reduced) != (self.form, self.reduced):
+            return False
+        self.form, self.reduced = form, reduced
+        _keep(self.space, eq, entries, reduced)
+        if form == "mid":
+            self.after.add(eq.outputs[0])
+        return True
+
+    def _derive(self, key: Var, source: Atom, chain: list[Equation]) -> None:
+        self.space.maps[key] = self.space.maps[source]
+        self._views_back(key, chain)
+
+    def _views_back(self, key: object, chain: list[Equation]) -> None:
+        for view in reversed(chain):
+            unknown = self.space.backward(key, view)
+            if unknown:
+                self._assign(key, view, unknown)
+
+    def _assign(self, key: object, view: Equation, unknown: list[int]) -> None:
+        """New axes of a broadcast run along the reduced dimensions."""
+        shape = view.outputs[0].type.shape
+        dims = sorted(self.reduced)
+        if [shape[i] for i in unknown] != [self.space.sizes[d] for d in dims]:
+            raise NoMap
+        entries = list(self.space.maps[key])
+        for i, d in zip(unknown, dims, strict=True):
+            entries[i] = type(entries[i])(0, ((d, 1),))
+        self.space.maps[key] = tuple(entries)
+
+    def _dims(self, entries: Map) -> set[int]:
+        return {d for a in entries for d, _ in a.terms}
+
+    def _covers(self, v: Var) -> bool:
+        """Whether a value is indexed by all dimensions, or by all that are kept."""
+        dims, every = self._dims(self.space.maps[v]), set(self.space.sizes)
+        return dims == every or (bool(self.reduced) and dims == every - self.reduced)
+
+
+def _reduce(cluster: Cluster, space: Space, eq: Equation, entries: Map) -> None:
+    """Makes a cluster that begins with a reduction."""
+    cluster.form, cluster.reduced = _form(space, eq, entries)
+    _keep(space, eq, entries, cluster.reduced)
+    if cluster.form == "mid":
+        cluster.after.add(eq.outputs[0])
+
+
+def operand_key(eq: Equation) -> tuple:
+    """Names the index map of a reduction's operand in its space."""
+    return ("operand of", eq.outputs[0])
+
+
+def _reduced_axes(eq: Equation) -> tuple[int, ...]:
+    return eq.params["axes"] if "axes" in eq.params else (eq.params["axis"],)
+
+
+def _form(space: Space, eq: Equation, entries: Map) -> tuple[str, frozenset[int]]:
+    shape, axes = eq.inputs[0].type.shape, _reduced_axes(eq)
+    reduced = {d for i in axes for d, _ in entries[i].terms}
+    kept = {d for i, a in enumerate(entries) if i not in axes for d, _ in a.terms}
+    if reduced & kept:
+        raise NoMap
+    last = max((i for i, n in enumerate(shape) if n != 1), default=-1)
+    inner = last in axes or not reduced
+    if inner and len(reduced) > 1:
+        raise NoMap
+    return "inner" if inner else "mid", frozenset(reduced)
+
+
+def _keep(space: Space, eq: Equation, entries: Map, reduced: frozenset[int]) -> None:
+    axes = _reduced_axes(eq)
+    space.maps[eq.outputs[0]] = tuple(a for i, a in enumerate(entries) if i not in axes)
+    space.frozen |= reduced
+
+
+def _feeds_only(cluster: Cluster, eq: Equation, program: Program) -> bool:
+    members = {id(e) for e in cluster.equations} | {id(eq)}
+    return all(
+        not program.is_returned(v)
+        and all(id(reader) in members for reader in program.final_readers(v))
+        for e in cluster.equations
+        for v in e.outputs
+    )
+
+
+def operands_fit(space: Space, eq: Equation, program: Program) -> bool:
+    """Whether every operand has an index map, and members the one that they have.
+
+    Raises:
+      NoMap: if a view's index map does not exist.
+    """
+    key: Any = operand_key(eq) if eq.op.kind == "reduce" else eq.outputs[0]
+    if eq.op.name in GATHERS:
+        return _gather_fits(space, eq, program)
+    return all([_fits(space, key, a, program) for a in eq.inputs])
+
+
+GATHERS = frozenset({"gather", "dynamic_slice"})
+"""Reads at data-dependent places: their first operand must be in memory."""
+
+
+def _gather_fits(space: Space, eq: Equation, program: Program) -> bool:
+    source, _ = program.resolve(eq.inputs[0])
+    if source in space.maps or source in program.inline:
+        return False
+    axis_strides(eq.inputs[0], program)
+    entries = index_map(eq, space.maps[eq.outputs[0]])
+    return all([_fits_at(space, entries, a, program) for a in eq.inputs[1:]])
+
+
+def index_map(eq: Equation, entries: Map) -> Map:
+    """The map of a gather's indices, from that of its result."""
+    return entries[: eq.inputs[1].type.ndim] if len(eq.inputs) > 1 else ()
+
+
+def _fits(space: Space, key: Any, a: Atom, program: Program) -> bool:
+    if not isinstance(a, Var) or not a.type.shape:
+        return True
+    space.maps["operand"] = space.maps[key]
+    source, chain = program.resolve(a)
+    for view in chain:
+        space.forward("operand", view)
+    found = space.maps.pop("operand")
+    if source in space.maps:
+        return found == space.maps[source]
+    if source in program.inline:
+        space.maps[("inline", source)] = found
+        try:
+            maker = program.maker[source]  # type: ignore[index]
+            return all(_fits_at(space, found, x, program) for x in maker.inputs)
+        finally:
+            del space.maps[("inline", source)]
+    return True
+
+
+def _fits_at(space: Space, entries: Map, a: Atom, program: Program) -> bool:
+    marker = Var(a.type)
+    space.maps[marker] = entries
+    try:
+        return _fits(space, marker, a, program)
+    finally:
+        del space.maps[marker]

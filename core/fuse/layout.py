@@ -1,0 +1,71 @@
+"""How stored values lie in memory, and what a view's axes step over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treadle.fuse.maps import Map, Space, address
+from treadle.fuse.program import Program
+from treadle.ir.graph import Atom, Var
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides in elements of a contiguous array, last axis fastest."""
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+def stored_strides(v: Atom, program: Program) -> tuple[int, ...]:
+    """The strides of a stored value.
+
+    Row-major, except where all readers see it through one and the same transposition:
+    then it is stored the way they see it.
+    """
+    if v in program.parts:
+        return program.parts[v][2]  # type: ignore[index]
+    order = _wanted_order(v, program) if isinstance(v, Var) else None
+    if order is None:
+        return row_major(v.type.shape)
+    seen = row_major([v.type.shape[p] for p in order])
+    strides = [0] * len(order)
+    for place, axis in enumerate(order):
+        strides[axis] = seen[place]
+    return tuple(strides)
+
+
+def _wanted_order(v: Var, program: Program) -> tuple[int, ...] | None:
+    maker = program.maker.get(v)
+    if maker is None or maker.op.kind != "contract" or v in program.returned:
+        return None
+    readers = program.readers[v]
+    orders = {
+        eq.params["permutation"] if eq.op.name == "transpose" else None
+        for eq in readers
+    }
+    return orders.pop() if len(orders) == 1 else None
+
+
+def axis_strides(a: Atom, program: Program) -> tuple[Atom, int, tuple[int, ...]]:
+    """The stored value behind an atom, and offset and stride per axis in elements.
+
+    Raises:
+      NoMap: if the views have no such strides.
+    """
+    space = Space()
+    entries: Map = tuple(space.dimension(n) for n in a.type.shape)
+    space.maps["view"] = entries
+    space.maps["axes"] = entries
+    # An axis must stay one dimension: it has one stride.
+    space.frozen |= set(space.sizes)
+    source, chain = program.resolve(a)
+    for view in chain:
+        space.forward("view", view)
+    offset, strides = address(space.maps["view"], stored_strides(source, program))
+    return (
+        source,
+        offset,
+        tuple(strides.get(e.terms[0][0], 0) if e.terms else 0 for e in entries),
+    )

@@ -1,0 +1,366 @@
+"""Cluster to Nest: instructions, accesses, and the order of the loops."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.fuse.cluster import GATHERS, Cluster, index_map, operand_key
+from treadle.fuse.layout import axis_strides, stored_strides
+from treadle.fuse.maps import Affine, Map, NoMap, Space, address
+from treadle.fuse.program import Program
+from treadle.ir.graph import Atom, Equation, Lit, Var
+from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Instr, Nest, Operand
+
+
+class Access(NamedTuple):
+    """One operand over a space: where element 0 is, and the step per dimension.
+
+    atom: the stored value, or None for a computed index (offset is its start).
+    gathers: the steps of data-dependent indices.
+    """
+
+    atom: Atom | None
+    dtype: np.dtype
+    offset: int
+    strides: tuple[tuple[int, int], ...]
+    store: bool = False
+    gathers: tuple[int, ...] = ()
+
+
+class Binding(NamedTuple):
+    """An operand's run-time words: pointer (or start), then strides as `Nest` says."""
+
+    atom: Atom | None
+    offset: int
+    strides: tuple[int, ...]
+    store: bool
+
+
+class Launch(NamedTuple):
+    """A nest with the sizes and operands of one use."""
+
+    nest: Nest
+    outer: tuple[int, ...]
+    mid: tuple[int, ...]
+    inner: int
+    bindings: tuple[Binding, ...]
+
+
+class Body:
+    """Writes the instructions of a cluster."""
+
+    def __init__(self, space: Space, program: Program) -> None:
+        self.space, self.program = space, program
+        self.instrs: list[Instr] = []
+        self.accesses: list[Access] = []
+        self.known: dict[Any, int] = {}
+
+    def instr(
+        self, name: str, args: tuple[int, ...], dtype: np.dtype, attr: Any = None
+    ) -> int:
+        key = (name, args, dtype, repr(attr) if name == "const" else attr)
+        if key not in self.known or name.startswith("store"):
+            self.instrs.append(Instr(name, args, dtype, attr))
+            self.known[key] = len(self.instrs) - 1
+        return self.known[key]
+
+    def access(self, access: Access) -> int:
+        self.accesses.append(access)
+        return len(self.accesses) - 1
+
+    def equation(self, eq: Equation) -> None:
+        """Emits a member."""
+        out = eq.outputs[0]
+        if eq.op.kind == "reduce":
+            key = operand_key(eq)
+            x = self.value(eq.inputs[0], self.space.maps[key])
+            name = "reduce_" + eq.op.name.removeprefix("reduce_")
+            self.known[out] = self.instr(name, (x,), out.type.dtype)
+            return
+        self.known[out] = self._compute(eq, self.space.maps[out])
+
+    def _compute(self, eq: Equation, entries: Map) -> int:
+        out = eq.outputs[0]
+        if eq.op.name in GATHERS:
+            return self._gather(eq, entries)
+        if eq.op.name == "iota":
+            return self._iota(entries[eq.params["axis"]], out.type.dtype)
+        if eq.op.kind == "view":
+            return self._copied_view(eq, entries)
+        args = tuple([self.value(a, entries) for a in eq.inputs])
+        attr = tuple(eq.params.values())
+        return self.instr(
+            eq.op.name,
+            args,
+            out.type.dtype,
+            attr[0] if len(attr) == 1 else attr or None,
+        )
+
+    def _copied_view(self, eq: Equation, entries: Map) -> int:
+        self.space.maps["view"] = entries
+        self.space.forward("view", eq)
+        return self.value(eq.inputs[0], self.space.maps.pop("view"))
+
+    def value(self, a: Atom, entries: Map) -> int:
+        """The instruction that gives an operand at an index map."""
+        if isinstance(a, Lit) and a.type.ndim == 0:
+            return self.instr("const", (), a.type.dtype, a.value.item())
+        source, chain = self.program.resolve(a)
+        if not a.type.shape:
+            entries = ()
+        self.space.maps["view"] = entries
+        for view in chain:
+            self.space.forward("view", view)
+        found = self.space.maps.pop("view")
+        if isinstance(source, Lit) and source.type.ndim == 0:
+            return self.instr("const", (), source.type.dtype, source.value.item())
+        if source in self.known:
+            return self.known[source]
+        if source in self.program.inline:
+            key = (source, found)
+            if key not in self.known:
+                maker = self.program.maker[source]  # type: ignore[index]
+                self.known[key] = self._compute(maker, found)
+            return self.known[key]
+        offset, strides = address(found, stored_strides(source, self.program))
+        return self._load(source, offset, strides)
+
+    def _load(
+        self,
+        source: Atom,
+        offset: int,
+        strides: dict[int, int],
+        indices: tuple[int, ...] = (),
+        gathers: tuple[int, ...] = (),
+    ) -> int:
+        key = (source, offset, tuple(sorted(strides.items())), indices)
+        if key not in self.known:
+            dtype = source.type.dtype
+            access = Access(source, dtype, offset, key[2], False, gathers)
+            k = self.access(access)
+            self.known[key] = self.instr("load", indices, dtype, k)
+        return self.known[key]
+
+    def _iota(self, entry: Affine, dtype: np.dtype) -> int:
+        key = ("iota", entry, dtype)
+        if key not in self.known:
+            k = self.access(Access(None, dtype, entry.offset, tuple(entry.terms)))
+            self.known[key] = self.instr("load", (), dtype, k)
+        return self.known[key]
+
+    def number(self, value: int, dtype: np.dtype) -> int:
+        """A run-time integer: sizes are arguments of a kernel, never constants."""
+        return self._iota(Affine(value), dtype)
+
+    def _gather(self, eq: Equation, entries: Map) -> int:
+        x = eq.inputs[0]
+        source, offset, steps = axis_strides(x, self.program)
+        at = index_map(eq, entries)
+        axes, limits, window, drop = gather_geometry(eq, entries)
+        indices, valid = [], None
+        for a, limit in zip(eq.inputs[1:], limits, strict=True):
+            i, ok = self.place(self.value(a, at), a.type.dtype, limit, drop)
+            indices.append(i)
+            if ok is not None:
+                valid = ok if valid is None else self.both(valid, ok)
+        extra, strides = address(window, steps)
+        loaded = self._load(
+            source,
+            offset + extra,
+            strides,
+            tuple(indices),
+            tuple(steps[a] for a in axes),
+        )
+        if valid is None:
+            return loaded
+        dtype = eq.outputs[0].type.dtype
+        zero = self.instr("const", (), dtype, dtype.type(0).item())
+        return self.instr("select", (valid, loaded, zero), dtype)
+
+    def both(self, a: int, b: int) -> int:
+        """The conjunction of two conditions."""
+        return self.instr("bitwise_and", (a, b), dtypes.bool_)
+
+    def place(
+        self, index: int, dtype: np.dtype, limit: int, drop: bool
+    ) -> tuple[int, int | None]:
+        """An index moved inside, and (if `drop`) whether it was inside before."""
+        zero = self.instr("const", (), dtype, 0)
+        top = self.number(limit, dtype)
+        low = self.instr("maximum", (index, zero), dtype)
+        inside = self.instr("minimum", (low, top), dtype)
+        if not drop:
+            return inside, None
+        return inside, self.instr("eq", (inside, index), dtypes.bool_)
+
+    def store(self, v: Var, entries: Map, value: int, name: str = "store") -> None:
+        """Writes a value to its place in memory."""
+        offset, strides = address(entries, stored_strides(v, self.program))
+        pairs = tuple(sorted(strides.items()))
+        k = self.access(Access(v, v.type.dtype, offset, pairs, True))
+        self.instr(name, (value,), v.type.dtype, k)
+
+
+def gather_geometry(
+    eq: Equation, entries: Map
+) -> tuple[tuple[int, ...], list[int], Map, bool]:
+    """For a gather or dynamic slice: the indexed axes of its operand, the largest
+    index in each, the map of the operand's axes without the indices, and whether
+    places outside are dropped."""
+    x = eq.inputs[0].type
+    zero = Affine()
+    if eq.op.name == "dynamic_slice":
+        sizes = eq.params["sizes"]
+        axes = tuple(range(x.ndim))
+        limits = [n - size for n, size in zip(x.shape, sizes, strict=True)]
+        return axes, limits, entries, False
+    axes, sizes = eq.params["axes"], eq.params["sizes"]
+    batch = eq.params["batch_dims"]
+    size_of = dict(zip(axes, sizes, strict=True))
+    rank = eq.inputs[1].type.ndim if len(eq.inputs) > 1 else 0
+    window = iter(entries[rank:])
+    out = [
+        entries[a]
+        if a < batch
+        else zero
+        if a in size_of and size_of[a] is None
+        else next(window)
+        for a in range(x.ndim)
+    ]
+    limits = [x.shape[a] - (size_of[a] or 1) for a in axes]
+    return tuple(axes), limits, tuple(out), eq.params["mode"] == "drop"
+
+
+# The order of the loops ---------------------------------------------------------------
+
+
+def build(cluster: Cluster, program: Program, stored: set[Var]) -> Launch:
+    """The nest of a cluster that stores the members in `stored`."""
+    body = Body(cluster.space, program)
+    for eq in cluster.equations:
+        body.equation(eq)
+    for eq in cluster.equations:
+        for v in eq.outputs:
+            if v in stored:
+                body.store(v, cluster.space.maps[v], body.known[v])
+    sizes = cluster.space.sizes
+    kept = [d for d in sizes if d not in cluster.reduced]
+    reduced = [d for d in sizes if d in cluster.reduced]
+    order = ranking(body.accesses, sizes)
+    kept.sort(key=order)
+    reduced.sort(key=order)
+    if cluster.form == "inner":
+        return finish(body, sizes, kept, [], reduced, "inner")
+    if cluster.form == "mid":
+        return finish(body, sizes, kept[:-1], reduced, kept[-1:], "mid")
+    return finish(body, sizes, kept, [], None, "inner")
+
+
+def ranking(accesses: list[Access], sizes: dict[int, int]) -> Any:
+    """A sort key for dimensions: slowest first, as the largest accesses step."""
+
+    def reach(a: Access) -> tuple[int, bool]:
+        total = 1
+        for d, _ in a.strides:
+            total *= sizes[d]
+        return total if a.atom is not None else 0, a.store
+
+    ranked = sorted(accesses, key=reach, reverse=True)
+    places: dict[int, int] = {}
+    for a in ranked:
+        for d, step in a.strides:
+            places.setdefault(d, abs(step))
+    return lambda d: -places.get(d, 0)
+
+
+def coalesce(dims: list[int], accesses: list[Access], sizes: dict[int, int]) -> list:
+    """Runs of dimensions that every access steps through as one."""
+    groups: list[list[int]] = []
+    tables = [dict(a.strides) for a in accesses]
+    for d in dims:
+        if groups and all(
+            t.get(groups[-1][-1], 0) == t.get(d, 0) * sizes[d] for t in tables
+        ):
+            groups[-1].append(d)
+        else:
+            groups.append([d])
+    return groups
+
+
+def finish(
+    body: Body,
+    sizes: dict[int, int],
+    outer: list[int],
+    mid: list[int],
+    inner: list[int] | None,
+    axis: str,
+    serial: bool = False,
+) -> Launch:
+    """Fixes the loops. `inner` None means the last of the coalesced outer ones."""
+    accesses = body.accesses
+    outers = coalesce(outer, accesses, sizes)
+    mids = coalesce(mid, accesses, sizes)
+    if inner is None:
+        inners = outers[-1:]
+        outers = outers[:-1]
+    else:
+        inners = coalesce(inner, accesses, sizes)
+    if len(inners) > 1:
+        raise NoMap
+    return assemble(body, sizes, outers, mids, inners, axis, serial)
+
+
+def assemble(
+    body: Body,
+    sizes: dict[int, int],
+    outers: list[list[int]],
+    mids: list[list[int]],
+    inners: list[list[int]],
+    axis: str,
+    serial: bool = False,
+) -> Launch:
+    """The nest over groups of dimensions, each a loop."""
+
+    def extent(group: list[int]) -> int:
+        total = 1
+        for d in group:
+            total *= sizes[d]
+        return total
+
+    operands, bindings = [], []
+    for a in body.accesses:
+        table = dict(a.strides)
+
+        def steps(groups: list[list[int]], table: dict = table) -> list[int]:
+            return [table.get(g[-1], 0) if g else 0 for g in groups]
+
+        out_steps, mid_steps = steps(outers), steps(mids)
+        inner_step = steps(inners)[0] if inners else 0
+        if inner_step == 0:
+            kind = BROADCAST
+        else:
+            kind = CONTIGUOUS if inner_step == 1 else STRIDED
+        operands.append(
+            Operand(
+                a.dtype,
+                kind,
+                "iota" if a.atom is None else "array",
+                any(mid_steps),
+                len(a.gathers),
+            )
+        )
+        words = (*out_steps, *mid_steps, *((inner_step,) if kind == STRIDED else ()))
+        bindings.append(Binding(a.atom, a.offset, (*words, *a.gathers), a.store))
+    nest = Nest(
+        len(outers), len(mids), axis, tuple(operands), tuple(body.instrs), serial
+    )
+    return Launch(
+        nest,
+        tuple(map(extent, outers)),
+        tuple(map(extent, mids)),
+        extent(inners[0]) if inners else 1,
+        tuple(bindings),
+    )

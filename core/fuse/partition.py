@@ -1,0 +1,467 @@
+"""Graph to nodes: which equations run together, and what must run before what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from treadle.fuse.cluster import GATHERS, Cluster, Node, join, operands_fit, start
+from treadle.fuse.contractions import product, product_with_epilogue
+from treadle.fuse.layout import row_major
+from treadle.fuse.maps import Map, NoMap
+from treadle.fuse.program import Program
+from treadle.ir.graph import Equation, Graph, Var
+from treadle.ops.dot import free_axes
+
+
+class Partition(NamedTuple):
+    """The nodes of a graph, in an order in which they can run."""
+
+    program: Program
+    nodes: list[Node]
+    owner: dict[Var, Node]
+
+
+class _Partitioner:
+    def __init__(self, graph: Graph, native: Callable[[Equation], bool]) -> None:
+        self.program = Program(graph, native)
+        self.position = {id(eq): i for i, eq in enumerate(graph.equations)}
+        self.nodes: list[Node] = []
+        self.owner: dict[Var, Node] = {}
+        self.count = 0
+
+    def run(self) -> Partition:
+        for eq in self.program.graph.equations:
+            if eq.op.kind == "view":
+                continue
+            if eq.outputs and eq.outputs[0] in self.program.inline:
+                if self._wanted_in_memory(eq):
+                    self._start(eq)
+            elif fusable(eq) and self.program.native(eq):
+                if not self._join_one(eq):
+                    self._start(eq)
+            elif is_product(eq):
+                self._product(eq)
+            else:
+                self._alone(eq)
+                self._place_parts(eq)
+        self._copy_returned_views()
+        self._attach_epilogues()
+        return Partition(self.program, _in_order(self.nodes), self.owner)
+
+    def _wanted_in_memory(self, eq: Equation) -> bool:
+        """Whether an inline value is also returned, or read by other than kernels."""
+        program, v = self.program, eq.outputs[0]
+        if program.is_returned(v):
+            return True
+        return any(
+            not (fusable(reader) and program.native(reader))
+            for reader in program.final_readers(v)
+        )
+
+    # Nodes and their order
+
+    def _add(self, node: Node, eq: Equation) -> None:
+        self.nodes.append(node)
+        self._own(node, eq)
+
+    def _own(self, node: Node, eq: Equation) -> None:
+        for v in eq.outputs:
+            self.owner[v] = node
+        self._depend(node, self._needs(eq) & ~node.bit)
+
+    def _needs(self, eq: Equation) -> int:
+        """The nodes that must run before an equation."""
+        bits = 0
+        for a in eq.inputs:
+            for v in self.program.sources(a):
+                node = self.owner.get(v)
+                if node is not None:
+                    bits |= node.bit | node.before
+        return bits
+
+    def _depend(self, node: Node, bits: int) -> None:
+        if not bits & ~node.before:
+            return
+        node.before |= bits
+        for other in self.nodes:
+            if other.before & node.bit:
+                other.before |= bits
+
+    def _cluster(self) -> Cluster:
+        self.count += 1
+        return Cluster(self.count)
+
+    def _alone(self, eq: Equation) -> None:
+        self.count += 1
+        node = Node(self.count)
+        node.equations.append(eq)
+        self._add(node, eq)
+
+    # Contractions
+
+    def _product(self, eq: Equation) -> None:
+        """A contraction; operands that its loops can't step over are copied."""
+        for attempt in range(3):
+            try:
+                product(eq, self.program)
+                break
+            except NoMap:
+                self._copy_operands(eq, attempt)
+        self._alone(eq)
+
+    def _copy_operands(self, eq: Equation, attempt: int) -> None:
+        if attempt == 2:
+            raise AssertionError(f"{eq.op.name} does not fit the kernel's loops")
+        for i, a in enumerate(eq.inputs):
+            if attempt == 0:
+                if isinstance(a, Var) and self.program.is_view(a):
+                    self.copy_view(a)
+                continue
+            contract, batch = eq.params["contract"][i], eq.params["batch"][i]
+            order = (*batch, *free_axes(a.type.ndim, contract, batch), *contract)
+            ordered = self.program.ordered(a, order)
+            self.copy_view(ordered)
+
+    def _attach_epilogues(self) -> None:
+        """Lets elementwise clusters work on a contraction's result while it is hot."""
+        for node in list(self.nodes):
+            if type(node) is Node and is_product(node.equations[0]):
+                self._attach(node)
+
+    def _attach(self, node: Node) -> None:
+        eq = node.equations[0]
+        c = eq.outputs[0]
+        readers = {
+            id(n): n
+            for r in self.program.final_readers(c)
+            if r.outputs and isinstance(n := self.owner[r.outputs[0]], Cluster)
+        }
+        for cluster in readers.values():
+            if cluster.product is not None or self._path_between(node, cluster):
+                continue
+            try:
+                cluster.product = product_with_epilogue(
+                    eq, self.program, cluster, stored_members(cluster, self)
+                )
+            except NoMap:
+                continue
+            cluster.equations.insert(0, eq)
+            self.nodes.remove(node)
+            self.owner[c] = cluster
+            for other in self.nodes:
+                if other.before & node.bit:
+                    other.before = other.before & ~node.bit
+                    if other is not cluster:
+                        other.before |= cluster.bit
+            cluster.before &= ~cluster.bit
+            self._depend(cluster, node.before & ~cluster.bit)
+            for other in self.nodes:
+                if other.before & cluster.bit:
+                    other.before |= cluster.before
+            return
+
+    # Values that are parts of others
+
+    def _place_parts(self, eq: Equation) -> None:
+        """Lets the pieces of a concatenation be made where they belong."""
+        if eq.op.name not in ("concatenate", "pad"):
+            return
+        whole = eq.outputs[0]
+        steps = row_major(whole.type.shape)
+        pieces = eq.inputs if eq.op.name == "concatenate" else eq.inputs[:1]
+        for a, (offset, strides) in zip(pieces, part_places(eq, steps), strict=True):
+            if isinstance(a, Var) and self._can_be_part(a, eq, offset):
+                self.program.parts[a] = (whole, offset, strides)
+                maker = self.program.maker[a]
+                if is_product(maker):
+                    try:
+                        product(maker, self.program)
+                    except NoMap:
+                        del self.program.parts[a]
+
+    def _can_be_part(self, a: Var, eq: Equation, offset: int) -> bool:
+        program = self.program
+        node = self.owner.get(a)
+        made = isinstance(node, Cluster) or (
+            node is not None and is_product(node.equations[0])
+        )
+        return (
+            made
+            and offset >= 0
+            and a not in program.inline
+            and not program.is_returned(a)
+            and program.readers[a] == [eq]
+            and program.maker[a].op.name not in ("argmax", "argmin")
+            and eq.inputs.count(a) == 1
+        )
+
+    # Growing clusters
+
+    def _start(self, eq: Equation) -> None:
+        while True:
+            cluster = self._cluster()
+            try:
+                start(cluster, eq)
+                operands_fit(cluster.space, eq, self.program)
+                break
+            except NoMap:
+                self._copy_a_view(eq)
+        self._add(cluster, eq)
+        self._absorb_operands(cluster, eq)
+
+    def _copy_a_view(self, eq: Equation) -> None:
+        """Some view among the operands has no index map: it is made in memory."""
+        for a in eq.inputs:
+            if isinstance(a, Var) and self.program.is_view(a):
+                self.copy_view(a)
+                return
+        raise AssertionError(f"{eq.op.name} has an operand without an index map")
+
+    def copy_view(self, v: Var) -> None:
+        """Makes a view's result a stored value of its own."""
+        eq = self.program.maker[v]
+        cluster = self._cluster()
+        cluster.equations.append(eq)
+        space = cluster.space
+        if eq.op.name == "reshape":
+            space.maps[v] = tuple(space.dimension(n) for n in eq.inputs[0].type.shape)
+            space.backward(v, eq)
+        else:
+            space.maps[v] = tuple(space.dimension(n) for n in eq.outputs[0].type.shape)
+        self.program.copied.add(v)
+        inner = eq.inputs[0]
+        if (
+            isinstance(inner, Var)
+            and self.program.is_view(inner)
+            and not _maps(cluster, eq, self.program)
+        ):
+            self.copy_view(inner)
+        self._add(cluster, eq)
+
+    def _join_one(self, eq: Equation) -> bool:
+        needs = self._needs(eq)
+        for cluster in self._candidates(eq):
+            if self._would_cycle(cluster, eq):
+                continue
+            if join(cluster, eq, self.program):
+                self._own(cluster, eq)
+                self._depend(cluster, needs & ~cluster.bit)
+                self._absorb_operands(cluster, eq)
+                return True
+        return False
+
+    def _candidates(self, eq: Equation) -> list[Cluster]:
+        found: dict[int, Cluster] = {}
+        for a in eq.inputs:
+            source, _ = self.program.resolve(a)
+            node = self.owner.get(source) if isinstance(source, Var) else None
+            if isinstance(node, Cluster) and source not in self.program.inline:
+                found[node.bit] = node
+        return sorted(found.values(), key=lambda c: -c.bit)
+
+    def _would_cycle(self, cluster: Cluster, eq: Equation) -> bool:
+        for a in eq.inputs:
+            for v in self.program.sources(a):
+                node = self.owner.get(v)
+                if (
+                    node is not None
+                    and node is not cluster
+                    and node.before & cluster.bit
+                ):
+                    return True
+        return False
+
+    def _absorb_operands(self, cluster: Cluster, eq: Equation) -> None:
+        """Merges other clusters that made the equation's operands, point for point."""
+        if eq.op.kind == "reduce":
+            return
+        for a in eq.inputs:
+            source, chain = self.program.resolve(a)
+            other = self.owner.get(source) if isinstance(source, Var) else None
+            if (
+                isinstance(other, Cluster)
+                and other is not cluster
+                and source not in self.program.inline
+                and not self._path_between(other, cluster)
+            ):
+                self._merge(cluster, other, eq, source, chain)
+
+    def _path_between(self, first: Cluster, second: Cluster) -> bool:
+        """Whether some third node must run after one and before the other."""
+        return bool(first.before & second.bit) or any(
+            n.before & first.bit and second.before & n.bit
+            for n in self.nodes
+            if n is not first and n is not second
+        )
+
+    def _merge(
+        self, cluster: Cluster, other: Cluster, eq: Equation, source: Var, chain: list
+    ) -> None:
+        if cluster.form == "mid" or other.form == "mid":
+            return
+        if len(cluster.equations) + len(other.equations) > 120:
+            return
+        space = cluster.space.copy()
+        space.maps["operand"] = space.maps[eq.outputs[0]]
+        try:
+            for view in chain:
+                space.forward("operand", view)
+        except NoMap:
+            return
+        names = _matching(space.maps.pop("operand"), other.space.maps[source])
+        if names is None or not _extend(names, cluster, other):
+            return
+        cluster.space = space
+        for v, entries in other.space.maps.items():
+            space.maps[v] = tuple(
+                type(a)(a.offset, tuple((names[d], c) for d, c in a.terms))
+                for a in entries
+            )
+        if other.form is not None:
+            cluster.form = other.form
+            cluster.reduced |= {names[d] for d in other.reduced}
+            space.frozen |= cluster.reduced
+        cluster.equations = sorted(
+            cluster.equations + other.equations, key=lambda e: self.position[id(e)]
+        )
+        self.nodes.remove(other)
+        for v, node in self.owner.items():
+            if node is other:
+                self.owner[v] = cluster
+        for node in self.nodes:
+            if node.before & other.bit:
+                node.before = node.before & ~other.bit | cluster.bit
+        cluster.before &= ~cluster.bit
+        self._depend(cluster, other.before & ~cluster.bit)
+
+    def _copy_returned_views(self) -> None:
+        """A result that is a view is made in memory, if its storage differs."""
+        program = self.program
+        for a in program.graph.outputs:
+            if isinstance(a, Var) and program.is_view(a):
+                source, chain = program.resolve(a)
+                reshaped = all(eq.op.name == "reshape" for eq in chain)
+                if not reshaped or source not in self.owner or source in program.inline:
+                    self.copy_view(a)
+
+
+def is_product(eq: Equation) -> bool:
+    """Whether the equation is for the contraction kernel."""
+    if eq.op.name != "dot_general" or eq.outputs[0].type.dtype.name not in (
+        "float32",
+        "float64",
+    ):
+        return False
+    return all(a.type.size for a in (*eq.inputs, *eq.outputs))
+
+
+def part_places(
+    eq: Equation, steps: Sequence[int]
+) -> list[tuple[int, tuple[int, ...]]]:
+    """Offset and strides, in elements, of each piece of a concatenation or padding."""
+    if eq.op.name == "concatenate":
+        axis, start, result = eq.params["axis"], 0, []
+        for a in eq.inputs:
+            result.append((start * steps[axis], tuple(steps)))
+            start += a.type.shape[axis]
+        return result
+    padding = eq.params["padding"]
+    if any(low < 0 or high < 0 for low, high, _ in padding):
+        return [(-1, tuple(steps))]
+    offset = sum(low * s for (low, _, _), s in zip(padding, steps, strict=True))
+    strides = tuple(s * (p[2] + 1) for p, s in zip(padding, steps, strict=True))
+    return [(offset, strides)]
+
+
+def stored_members(node: Node, partition: Any) -> set[Var]:
+    """The results of a node's equations that others need in memory."""
+    program, owner = partition.program, partition.owner
+    result: set[Var] = set()
+    for eq in node.equations:
+        for v in eq.outputs:
+            if (
+                v in program.inline
+                or program.is_returned(v)
+                or any(
+                    not r.outputs or owner.get(r.outputs[0]) is not node
+                    for r in program.final_readers(v)
+                )
+            ):
+                result.add(v)
+    return result
+
+
+def fusable(eq: Equation) -> bool:
+    """Whether the equation can be part of a loop nest, if its op is native."""
+    return eq.op.kind in ("map", "reduce") or eq.op.name in GATHERS
+
+
+def _maps(cluster: Cluster, eq: Equation, program: Program) -> bool:
+    space = cluster.space.copy()
+    space.maps["operand"] = space.maps[eq.outputs[0]]
+    try:
+        space.forward("operand", eq)
+        for view in program.resolve(eq.inputs[0])[1]:
+            space.forward("operand", view)
+    except NoMap:
+        return False
+    return True
+
+
+def _matching(wanted: Map, found: Map) -> dict[int, int] | None:
+    """The renaming of dimensions that turns one map into another."""
+    names: dict[int, int] = {}
+    for a, b in zip(wanted, found, strict=True):
+        if a.offset != b.offset or len(a.terms) != len(b.terms):
+            return None
+        for (d, c), (e, f) in zip(a.terms, b.terms, strict=True):
+            if c != f or names.setdefault(e, d) != d:
+                return None
+    return names if len(set(names.values())) == len(names) else None
+
+
+def _extend(names: dict[int, int], cluster: Cluster, other: Cluster) -> bool:
+    """Completes a renaming by the reduced dimensions, if the two clusters agree."""
+    sizes, other_sizes = cluster.space.sizes, other.space.sizes
+    left = set(other_sizes) - set(names)
+    if left:
+        if left != other.reduced or len(left) != len(cluster.reduced):
+            return False
+        names.update(zip(sorted(left), sorted(cluster.reduced), strict=True))
+    if any(sizes[d] != other_sizes[e] for e, d in names.items()):
+        return False
+    if set(names.values()) != set(sizes):
+        return False
+    if cluster.form and other.form:
+        return {names[d] for d in other.reduced} == cluster.reduced
+    return True
+
+
+def _in_order(nodes: list[Node]) -> list[Node]:
+    """The nodes sorted so that each comes after those before it."""
+    done, order, waiting = 0, [], list(nodes)
+    every = 0
+    for n in nodes:
+        every |= n.bit
+    while waiting:
+        later = []
+        for n in waiting:
+            if n.before & every & ~done:
+                later.append(n)
+            else:
+                order.append(n)
+                done |= n.bit
+        if len(later) == len(waiting):
+            raise AssertionError("fusion made a cycle")
+        waiting = later
+    return order
+
+
+def partition(graph: Graph, native: Callable[[Equation], bool]) -> Partition:
+    """Groups a graph's equations into nodes.
+
+    Args:
+      native: whether a "map" or "reduce" equation can be part of a kernel.
+    """
+    return _Partitioner(graph, native).run()

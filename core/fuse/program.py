@@ -1,0 +1,122 @@
+"""What fusion knows of a Graph: who makes and who reads each value, through views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.ops.movement import transpose
+
+_INLINE_COST = 12
+"""Scalar computations up to this many equations are repeated in each reader."""
+
+_SCALAR_COST = {"pow": 4, "threefry2x32": 100}
+
+
+class Program:
+    """An index over a graph's equations.
+
+    copied: results of views that are made in memory after all.
+    inline: values that are computed again wherever they are needed.
+    parts: values stored inside another (offset and strides in elements): the pieces of
+      a concatenation or of a padded array.
+
+    native: says whether an elementwise or reduction equation has a native lowering.
+    """
+
+    def __init__(self, graph: Graph, native: Callable[[Equation], bool]) -> None:
+        self.graph, self.native = graph, native
+        self.maker: dict[Var, Equation] = {}
+        self.readers: dict[Var, list[Equation]] = {v: [] for v in graph.inputs}
+        self.returned = {a for a in graph.outputs if isinstance(a, Var)}
+        self.copied: set[Var] = set()
+        self.parts: dict[Var, tuple[Var, int, tuple[int, ...]]] = {}
+        self.inline: set[Var] = set()
+        self._index_only: set[Var] = set()
+        costs: dict[Var, int] = {}
+        for eq in graph.equations:
+            for v in eq.outputs:
+                self.maker[v] = eq
+                self.readers[v] = []
+            for a in eq.inputs:
+                if isinstance(a, Var):
+                    self.readers[a].append(eq)
+            self._consider_inline(eq, costs)
+
+    def _consider_inline(self, eq: Equation, costs: dict[Var, int]) -> None:
+        """Indices, and cheap scalars made of scalars, are computed where they are
+        needed rather than stored."""
+        if eq.op.kind != "map" or not self.native(eq):
+            return
+        out = eq.outputs[0]
+        # A scalar that an equation made in other ways (a reduction) is loaded.
+        cost = _SCALAR_COST.get(eq.op.name, 1)
+        index_only = True
+        for a in eq.inputs:
+            if isinstance(a, Lit):
+                index_only &= a.type.ndim == 0
+            elif a in self.inline:
+                cost += costs[a]
+                index_only &= a in self._index_only
+            else:
+                index_only = False
+        scalar = out.type.ndim == 0
+        if (scalar or index_only) and cost <= _INLINE_COST:
+            self.inline.add(out)
+            costs[out] = cost
+            if index_only:
+                self._index_only.add(out)
+
+    def is_view(self, v: Var) -> bool:
+        """Whether a value is another one seen through an index map."""
+        eq = self.maker.get(v)
+        return eq is not None and eq.op.kind == "view" and v not in self.copied
+
+    def ordered(self, a: Atom, order: tuple[int, ...]) -> Var:
+        """A value with its axes in another order, as a view made here."""
+        (t,) = transpose.infer([a.type], {"permutation": order})
+        v = Var(t)
+        eq = Equation(transpose, [a], {"permutation": order}, [v])
+        self.maker[v] = eq
+        self.readers[v] = []
+        return v
+
+    def resolve(self, a: Atom) -> tuple[Atom, list[Equation]]:
+        """The value behind views, and the views, outermost first."""
+        chain: list[Equation] = []
+        while isinstance(a, Var) and self.is_view(a):
+            eq = self.maker[a]
+            chain.append(eq)
+            a = eq.inputs[0]
+        return a, chain
+
+    def sources(self, a: Atom) -> set[Var]:
+        """The stored values that an atom is computed from: itself, unless inline."""
+        found, _ = self.resolve(a)
+        if isinstance(found, Lit):
+            return set()
+        if found not in self.inline:
+            return {found}
+        result: set[Var] = set()
+        for x in self.maker[found].inputs:
+            result |= self.sources(x)
+        return result
+
+    def final_readers(self, v: Var) -> list[Equation]:
+        """The equations that read a value, looking through views and inline values."""
+        result: list[Equation] = []
+        for eq in self.readers[v]:
+            out = eq.outputs[0] if eq.outputs else None
+            through = out is not None and (out in self.inline or self.is_view(out))
+            result += self.final_readers(out) if through else [eq]
+        return result
+
+    def is_returned(self, v: Var) -> bool:
+        """Whether the value, or a view of it, is a result of the graph."""
+        if v in self.returned:
+            return True
+        return any(
+            self.is_view(eq.outputs[0]) and self.is_returned(eq.outputs[0])
+            for eq in self.readers[v]
+            if eq.op.kind == "view"
+        )

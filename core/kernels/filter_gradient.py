@@ -1,0 +1,157 @@
+"""The derivative of a convolution by its filter: arguments of the native kernels.
+
+With P the padded input of the convolution (`treadle.kernels.convolve`)::
+
+    dw[dy, dx, c, g*F + f]  (+)=  sum over b, y, x of
+        P[b, y*sy + dy*ry - py, x*sx + dx*rx - px, g*C + c] * dout[b, y, x, g*F + f]
+
+The sum runs over pixels, so each padded image is transposed to *planes*: one per
+channel, in which the pixels that a tap visits in a row are contiguous (strided
+convolutions keep every phase of x apart). A row of output pixels is then a segment of
+the micro-kernel.
+
+Images are divided among a number of partial sums that depends on the shape alone, and a
+second launch adds those up: no bit depends on the number of threads. Slots: A is the
+input, B the derivative by the output (strides b, (unused), pixel, 1; a producer sees
+images, 0, pixels and features), C the result (dy, dx, c, 1). The epilogue, given to the
+second launch, sees dy, dx, channels and features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import IntEnum
+from functools import lru_cache
+
+from treadle.kernels.contract import IN_PLACE, Kind, Launch, Slot, Tile
+from treadle.kernels.convolve import (
+    ConvSpec,
+    ConvWord,
+    common_words,
+    padded_bytes,
+    round_up,
+    slab_count,
+    task_count,
+)
+
+
+class FilterWord(IntEnum):
+    """Words of Kind.FILTER_GRADIENT and Kind.SUM_PARTIALS beside those of ConvWord."""
+
+    PARTIALS = ConvWord.RUN  # number of partial sums; they lie at the scratch's start
+    FEATURES = ConvWord.RUN + 1
+    TASK_OFFSET = ConvWord.RUN + 2  # bytes from there to the tasks' own scratch
+    PLANES_OFFSET = ConvWord.RUN + 3  # bytes from a task's scratch to its planes
+    PANEL_OFFSET = ConvWord.RUN + 4  # ... and to its packed panel of B
+    PLANAR = ConvWord.RUN + 5  # 1 if the padded image is a plane already
+    PLANE = ConvWord.RUN + 6  # elements of a plane
+    PHASE = ConvWord.RUN + 7  # elements of one phase of a row
+    A_STEP = ConvWord.RUN + 8  # elements between a tile's rows of A
+    C_STEP = ConvWord.RUN + 9  # and between its rows of a partial sum
+    STEPS = ConvWord.RUN + 10  # how many row groups follow, ...
+    STEPS_AT = ConvWord.RUN + 11  # ... each with its element offsets in A and C, ...
+    TABLES = ConvWord.RUN + 12  # from here on; before them the segments' byte offsets
+
+
+_PARTIAL_BYTES = 1 << 21  # of all partial sums together
+_MAX_PARTIALS = 16
+_SUM_ELEMENTS = 1 << 16  # per task of the second launch
+
+
+@lru_cache(maxsize=1024)
+def plan_filter_gradient(
+    spec: ConvSpec, tile: Tile, threads: int
+) -> tuple[Launch, Launch]:
+    """Two launches, to be run one after the other on the same scratch.
+
+    spec: the convolution, with the strides of the result as its filter's and those of
+    the derivative by the output as its output's.
+    """
+    itemsize = spec.dtype.itemsize
+    spec_y = spec.y
+    words = common_words(spec, tile, in_place=False)
+    slabs = slab_count(spec, words, 1, in_place=False)
+    slab_rows = -(-spec_y.out // slabs)
+    rows = spec.k
+    partials = _partials(spec, rows * spec.features * itemsize)
+    panels = words[ConvWord.PANELS]
+    pixels = spec.images * spec_y.out * spec.x.out
+    tasks = task_count(pixels * rows * panels * tile.vectors / 2, threads)
+    grid_units = min(partials, tasks)
+    grid_panels = min(panels, -(-tasks // grid_units))
+    tasks = grid_units * grid_panels
+    padded = padded_bytes(spec, words, slab_rows, tile)
+    steps = _planes(spec, words, slab_rows, tile)
+    planes = round_up(spec.channels, tile.lanes) * words[FilterWord.PLANE] * itemsize
+    planes = round_up(planes, 64)
+    panel = round_up(slab_rows * spec.x.out, tile.lanes) * tile.columns * itemsize
+    scratch = padded + planes + round_up(panel, 64)
+    start = round_up(partials * rows * spec.features * itemsize, 64)
+    words[Slot.TASKS] = tasks
+    words[Slot.KIND] = Kind.FILTER_GRADIENT
+    words[Slot.SCRATCH_STRIDE] = scratch
+    words[Slot.PACK_B] = IN_PLACE
+    # Here the output's derivative is an operand and the filter the result.
+    b, c = slice(Slot.B, Slot.B + 5), slice(Slot.C, Slot.C + 5)
+    words[b], words[c] = words[c], words[b]
+    words[ConvWord.SLAB_ROWS], words[ConvWord.SLABS] = slab_rows, slabs
+    words[ConvWord.GRID_UNITS], words[ConvWord.GRID_PANELS] = grid_units, grid_panels
+    words[ConvWord.ACCUMULATE] = int(spec.accumulate)
+    words[FilterWord.PARTIALS] = partials
+    words[FilterWord.FEATURES] = spec.features
+    words[FilterWord.TASK_OFFSET] = start
+    words[FilterWord.PLANES_OFFSET] = padded
+    words[FilterWord.PANEL_OFFSET] = padded + planes
+    line = words[FilterWord.PHASE] * spec.x.stride * itemsize
+    segments = [y * spec_y.stride * line for y in range(slab_rows)]
+    words[FilterWord.STEPS_AT] = FilterWord.TABLES + len(segments)
+    words += segments + steps
+    total = start + scratch * tasks
+    first = Launch(tuple(map(int, words)), tasks, total)
+    sums = max(1, min(threads, rows * spec.features * partials // _SUM_ELEMENTS))
+    words[Slot.TASKS] = sums
+    words[Slot.KIND] = Kind.SUM_PARTIALS
+    return first, Launch(tuple(map(int, words)), sums, total)
+
+
+def _partials(spec: ConvSpec, filter_bytes: int) -> int:
+    """A power of two, so that it divides well among threads."""
+    most = min(_MAX_PARTIALS, spec.images, max(1, _PARTIAL_BYTES // filter_bytes))
+    return 1 << (most.bit_length() - 1)
+
+
+def _planes(spec: ConvSpec, words: list[int], slab_rows: int, tile: Tile) -> list[int]:
+    """Lays out planes and tiles; gives the offsets of the row groups.
+
+    A tile's rows are channels, or, if those are few, the taps of one filter row.
+    """
+    words += [0] * (FilterWord.TABLES - len(words))
+    y, x, channels = spec.y, spec.x, spec.channels // spec.groups
+    phase = -(-x.padded // x.stride)
+    line = phase * x.stride
+    # Distances that are multiples of a page would fall into the same L1 cache sets.
+    plane = round_up(replace(y, out=slab_rows).padded * line, tile.lanes) + tile.lanes
+    by_taps = x.taps > channels and x.stride == 1
+
+    def a_offset(dy: int, dx: int, c: int) -> int:
+        quotient, remainder = divmod(dx * x.dilation, x.stride)
+        return c * plane + dy * y.dilation * line + remainder * phase + quotient
+
+    def c_offset(dy: int, dx: int, c: int) -> int:
+        return ((dy * x.taps + dx) * channels + c) * spec.features
+
+    if by_taps:
+        count, a_step, c_step = x.taps, x.dilation, channels * spec.features
+        starts = [(dy, 0, c) for dy in range(y.taps) for c in range(channels)]
+    else:
+        count, a_step, c_step = channels, plane, spec.features
+        starts = [(dy, dx, 0) for dy in range(y.taps) for dx in range(x.taps)]
+    tiles = -(-count // tile.rows)
+    words[ConvWord.TILES] = tiles
+    words[ConvWord.TILE_LOW], words[ConvWord.TILE_EXTRA] = divmod(count, tiles)
+    words[FilterWord.PLANAR] = int(words[ConvWord.PIXEL] == 1 and x.stride == 1)
+    words[FilterWord.PLANE] = plane
+    words[FilterWord.PHASE] = phase
+    words[FilterWord.A_STEP], words[FilterWord.C_STEP] = a_step, c_step
+    words[FilterWord.STEPS] = len(starts)
+    return [f(*start) for start in starts for f in (a_offset, c_offset)]

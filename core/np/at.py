@@ -1,0 +1,277 @@
+"""Updates of arrays, which never change: `x.at[index].set(v)` is a new array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.errors import at as at_line
+from treadle.errors import user_source
+from treadle.np import binary
+from treadle.np.index import GROUP, Selection, Span, parse, together
+from treadle.np.indexing import getitem, place_group
+from treadle.np.operands import (
+    ArrayLike,
+    Shape,
+    broadcast_to_shape,
+    cast,
+    common_shape,
+    operand,
+)
+from treadle.ops.compare import bitwise_and, ge, lt, select
+from treadle.ops.dynamic import dynamic_slice, dynamic_update_slice
+from treadle.ops.movement import full, reshape, reverse
+from treadle.ops.scatter import (
+    scatter_add,
+    scatter_max,
+    scatter_min,
+    scatter_mul,
+    scatter_set,
+)
+from treadle.run.array import Array
+from treadle.trace.op import Op
+from treadle.trace.value import typeof
+
+
+class At:
+    """``x.at``: waits for an index.
+
+    >>> import treadle.numpy as tnp
+    >>> tnp.zeros(3).at[1].set(5.0)
+    Array([0., 5., 0.], dtype=float32)
+    """
+
+    __slots__ = ("_x",)
+
+    def __init__(self, x: Any) -> None:
+        self._x = x
+
+    def __getitem__(self, index: Any) -> Place:
+        return Place(self._x, index)
+
+    def __repr__(self) -> str:
+        return f"<{self._x!r}.at: index it, then call set, add, multiply…>"
+
+
+class Place:
+    """``x.at[index]``: waits for what to do there.
+
+    The methods return a new array. A value is broadcast to the shape of ``x[index]``
+    and converted to the dtype of x. An element that the index names several times gets
+    all the updates (of `set`, the last). Traced indices out of range are left out.
+    """
+
+    __slots__ = ("_index", "_x")
+
+    def __init__(self, x: Any, index: Any) -> None:
+        self._x, self._index = x, index
+
+    def set(self, value: ArrayLike) -> Array:
+        """Replaces the elements."""
+        return _update(self._x, self._index, value, _SET)
+
+    def add(self, value: ArrayLike) -> Array:
+        """Adds to the elements."""
+        return _update(self._x, self._index, value, _ADD)
+
+    def subtract(self, value: ArrayLike) -> Array:
+        """Subtracts from the elements."""
+        negated = binary.subtract(0, operand("at[].subtract", value))
+        return _update(self._x, self._index, negated, _ADD)
+
+    def multiply(self, value: ArrayLike) -> Array:
+        """Multiplies the elements."""
+        return _update(self._x, self._index, value, _MULTIPLY)
+
+    def divide(self, value: ArrayLike) -> Array:
+        """Divides the elements."""
+        return binary.divide(self._x, self._among_ones(value))
+
+    def power(self, value: ArrayLike) -> Array:
+        """Raises the elements to a power."""
+        return binary.power(self._x, self._among_ones(value))
+
+    def min(self, value: ArrayLike) -> Array:
+        """The smaller of each element and the value."""
+        return _update(self._x, self._index, value, _MIN)
+
+    def max(self, value: ArrayLike) -> Array:
+        """The larger of each element and the value."""
+        return _update(self._x, self._index, value, _MAX)
+
+    def apply(self, function: Callable[[Any], Any]) -> Array:
+        """Replaces each element by an elementwise function of it."""
+        return self.set(function(getitem(self._x, self._index)))
+
+    def get(self, mode: str = "clip", fill_value: ArrayLike = 0) -> Array:
+        """Reads the elements.
+
+        Args:
+          mode: what a traced index out of range reads: the nearest element ("clip"),
+            or `fill_value` ("fill").
+        """
+        if mode == "clip":
+            return getitem(self._x, self._index)
+        if mode != "fill":
+            raise ValueError(f"mode {mode!r} is neither 'clip' nor 'fill'")
+        t = typeof(self._x)
+        fill = cast(operand("at[].get", fill_value), t.dtype)
+        inside = getitem(full(t.shape, True, dtypes.bool_), self._index, "drop")
+        return select(inside, getitem(self._x, self._index), fill)
+
+    def _among_ones(self, value: Any) -> Any:
+        value = operand("at[]", value)
+        dtype = dtypes.promote(
+            *[(t.dtype, t.weak) for t in (typeof(self._x), typeof(value))]
+        )[0]
+        ones = full(typeof(self._x).shape, 1, dtype)
+        return _update(ones, self._index, value, _MULTIPLY)
+
+
+class _Combine(NamedTuple):
+    """How a value meets an element: one by one, and at places that may repeat."""
+
+    one: Callable[[Any, Any], Any]
+    scatter: Op
+
+
+_SET = _Combine(lambda old, new: new, scatter_set)
+_ADD = _Combine(binary.add, scatter_add)
+_MULTIPLY = _Combine(binary.multiply, scatter_mul)
+_MIN = _Combine(binary.minimum, scatter_min)
+_MAX = _Combine(binary.maximum, scatter_max)
+
+
+def _update(x: Any, expression: Any, value: Any, how: _Combine) -> Any:
+    t = typeof(x)
+    value = cast(operand("x.at[...]", value), t.dtype)
+    selection = parse(t.shape, expression)
+    regular = all(type(a) is not Span or abs(a.step) == 1 for a in selection.axes)
+    if not regular:
+        return _update_flat(x, expression, value, how)
+    if GROUP in selection.order:
+        return _update_group(x, selection, value, how)
+    return _update_region(x, selection, value, how)
+
+
+def _fitted(value: Any, shape: Shape) -> Any:
+    """The value with the shape of the elements that it meets."""
+    have = typeof(value).shape
+    if len(have) > len(shape) or common_shape("x.at[...]", (have, shape)) != shape:
+        raise ValueError(
+            f"x.at[...]: a value of shape {have} does not broadcast to the shape "
+            f"{shape} of x[...]{at_line(user_source())}"
+        )
+    return broadcast_to_shape(value, shape)
+
+
+def _lengths(x: Any, axes: tuple[Any, ...]) -> list[int]:
+    return [a.length if type(a) is Span else 1 for a in axes]
+
+
+def _update_region(x: Any, selection: Selection, value: Any, how: _Combine) -> Any:
+    """A block: slices beside integers and traced scalars."""
+    lengths = _lengths(x, selection.axes)
+    order = selection.order
+    value = _fitted(value, tuple([1 if o is None else lengths[o] for o in order]))
+    value = reshape(value, shape=tuple(lengths))
+    flipped = tuple(
+        [i for i, a in enumerate(selection.axes) if type(a) is Span and a.step < 0]
+    )
+    if flipped:
+        value = reverse(value, axes=flipped)
+    starts = [_start(a) for a in selection.axes]
+    if 0 in lengths:
+        return x
+    known = how is _SET and not selection.dynamic
+    if not known:
+        old = dynamic_slice(x, *starts, sizes=tuple(lengths))
+        value = how.one(old, value)
+        for i in selection.dynamic:
+            value = select(_inside(starts[i], typeof(x).shape[i]), value, old)
+    return dynamic_update_slice(x, value, *starts)
+
+
+def _start(a: Any) -> Any:
+    if type(a) is Span:
+        return np.int32(a.start if a.step > 0 else a.start + (a.length - 1) * a.step)
+    return np.int32(a) if type(a) is int else a
+
+
+def _inside(i: Any, n: int) -> Any:
+    return bitwise_and(ge(i, 0), lt(i, n))
+
+
+def _update_group(x: Any, selection: Selection, value: Any, how: _Combine) -> Any:
+    """Index arrays; a slice that is not the whole axis is a window."""
+    shape = typeof(x).shape
+    indexed: list[int] = []
+    sizes: list[int | None] = []
+    positions: list[Any] = []
+    flipped: list[int] = []
+    for i, a in enumerate(selection.axes):
+        if type(a) is not Span:
+            indexed.append(i)
+            sizes.append(None)
+            positions.append(a)
+            continue
+        if a.step < 0:
+            flipped.append(i)
+        if a.length != shape[i]:
+            indexed.append(i)
+            sizes.append(a.length)
+            positions.append(int(_start(a)) if a.length else 0)
+    indices = together(positions)
+    lead = typeof(indices[0]).shape
+    value = _fitted(value, _group_shape(selection, lead))
+    value = reshape(value, shape=_group_shape(selection, lead, new=False))
+    value = place_group(value, len(lead), selection.order, back=True)
+    if flipped:
+        spans = [i for i, a in enumerate(selection.axes) if type(a) is Span]
+        value = reverse(
+            value, axes=tuple([len(lead) + spans.index(i) for i in flipped])
+        )
+    places = {
+        "axes": tuple(indexed),
+        "sizes": tuple(sizes),
+        "batch_dims": 0,
+        "mode": "drop",
+    }
+    return how.scatter(x, value, *indices, **places)
+
+
+def _group_shape(selection: Selection, lead: Shape, new: bool = True) -> Shape:
+    """The shape of x[...]; without its new axes, if not `new`."""
+    result: list[int] = []
+    for o in selection.order:
+        if o is GROUP:
+            result += lead
+        elif o is not None:
+            result.append(selection.axes[o].length)
+        elif new:
+            result.append(1)
+    return tuple(result)
+
+
+def _update_flat(x: Any, expression: Any, value: Any, how: _Combine) -> Any:
+    """Any index at all: each element of x by its number."""
+    t = typeof(x)
+    numbers = np.arange(t.size, dtype=np.int32).reshape(t.shape)
+    places = getitem(Array(numbers + 1), expression, "drop")
+    value = _fitted(value, typeof(places).shape)
+    flat = reshape(x, shape=(t.size,))
+    n = typeof(places).size
+    indices = binary.subtract(reshape(places, shape=(n,)), 1)
+    out = how.scatter(
+        flat,
+        reshape(value, shape=(n,)),
+        indices,
+        axes=(0,),
+        sizes=(None,),
+        batch_dims=0,
+        mode="drop",
+    )
+    return reshape(out, shape=t.shape)

@@ -1,0 +1,288 @@
+"""Elementwise functions of two operands and more, with broadcasting and promotion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from treadle import dtypes
+from treadle.errors import at, user_source
+from treadle.np.elementwise import named, signbit
+from treadle.np.operands import (
+    PYTHON_SCALARS,
+    ArrayLike,
+    as_inexact,
+    broadcast,
+    cast,
+    operand,
+    pair,
+    promoted,
+)
+from treadle.ops import arithmetic, binary, compare, unary
+from treadle.ops.compare import bitwise_and as and_
+from treadle.ops.compare import bitwise_or as or_
+from treadle.ops.compare import ne, select
+from treadle.ops.unary import integer_pow
+from treadle.run.array import Array
+from treadle.trace.op import Op
+from treadle.trace.value import Value, typeof
+
+Binary = Callable[[ArrayLike, ArrayLike], Array]
+
+
+def _binary(op: Op, name: str, doc: str, on_bool: Op | None = None) -> Binary:
+    """A function of two operands.
+
+    on_bool: what it is for booleans, where the op is not defined for them.
+    """
+
+    def function(x: ArrayLike, y: ArrayLike, /) -> Array:
+        x, y = pair(name, x, y)
+        if on_bool is not None and typeof(x).dtype == dtypes.bool_:
+            return on_bool(x, y)
+        return op(x, y)
+
+    return named(function, name, doc)
+
+
+add = _binary(arithmetic.add, "add", "``x + y``; for booleans, or.", or_)
+subtract = _binary(arithmetic.sub, "subtract", "``x - y``.")
+multiply = _binary(arithmetic.mul, "multiply", "``x * y``; for booleans, and.", and_)
+maximum = _binary(binary.maximum, "maximum", "The larger of two numbers.", or_)
+minimum = _binary(binary.minimum, "minimum", "The smaller of two numbers.", and_)
+equal = _binary(compare.eq, "equal", "``x == y``.")
+not_equal = _binary(compare.ne, "not_equal", "``x != y``.")
+less = _binary(compare.lt, "less", "``x < y``.")
+less_equal = _binary(compare.le, "less_equal", "``x <= y``.")
+greater = _binary(compare.gt, "greater", "``x > y``.")
+greater_equal = _binary(compare.ge, "greater_equal", "``x >= y``.")
+bitwise_and = _binary(and_, "bitwise_and", "``x & y``.")
+bitwise_or = _binary(or_, "bitwise_or", "``x | y``.")
+bitwise_xor = _binary(compare.bitwise_xor, "bitwise_xor", "``x ^ y``.")
+left_shift = _binary(compare.shift_left, "left_shift", "``x << y``.")
+
+
+def right_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x >> y``; signed integers keep their sign."""
+    x, y = pair("right_shift", x, y)
+    if dtypes.is_unsigned(typeof(x).dtype):
+        return compare.shift_right_logical(x, y)
+    return compare.shift_right_arithmetic(x, y)
+
+
+def _inexact(op: Op, name: str, doc: str) -> Binary:
+    """A function whose result is inexact: integers become float32."""
+
+    def function(x: ArrayLike, y: ArrayLike, /) -> Array:
+        x, y = pair(name, x, y)
+        if not dtypes.is_differentiable(typeof(x).dtype):
+            x, y = as_inexact(name, x), as_inexact(name, y)
+        return op(x, y)
+
+    return named(function, name, doc)
+
+
+divide = _inexact(arithmetic.div, "divide", "``x / y``; of integers, as float32.")
+true_divide = divide
+arctan2 = _inexact(
+    binary.atan2, "arctan2", "The angle of the point (y, x), in its right quadrant."
+)
+nextafter = _inexact(
+    binary.nextafter, "nextafter", "The next number after x in the direction of y."
+)
+float_power = _inexact(binary.pow_, "float_power", "``x ** y`` as floats.")
+
+
+def _logical(op: Op, name: str, doc: str) -> Binary:
+    """A function of truth values: numbers count as ``x != 0``."""
+
+    def function(x: ArrayLike, y: ArrayLike, /) -> Array:
+        truths = [cast(operand(name, v), dtypes.bool_) for v in (x, y)]
+        return op(*broadcast(name, truths))
+
+    return named(function, name, doc)
+
+
+logical_and = _logical(and_, "logical_and", "True where x and y are.")
+logical_or = _logical(or_, "logical_or", "True where x or y is.")
+logical_xor = _logical(compare.bitwise_xor, "logical_xor", "True where one of them is.")
+
+
+def fmax(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """The larger of two numbers; a number wins over not-a-number."""
+    x, y = pair("fmax", x, y)
+    return select(ne(x, x), y, select(ne(y, y), x, maximum(x, y)))
+
+
+def fmin(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """The smaller of two numbers; a number wins over not-a-number."""
+    x, y = pair("fmin", x, y)
+    return select(ne(x, x), y, select(ne(y, y), x, minimum(x, y)))
+
+
+# Integer division and remainders ------------------------------------------------------
+
+
+def _floored(x: Any, y: Any) -> tuple[Any, Any]:
+    """Quotient and remainder rounded towards minus infinity."""
+    remainder_ = binary.rem(x, y)
+    dtype = typeof(x).dtype
+    if dtypes.is_float(dtype):
+        quotient = unary.round_(arithmetic.div(arithmetic.sub(x, remainder_), y))
+    else:
+        quotient = arithmetic.div(x, y)
+        if dtypes.is_unsigned(dtype):
+            return quotient, remainder_
+    wrong = and_(
+        compare.ne(remainder_, 0),
+        compare.ne(compare.lt(remainder_, 0), compare.lt(y, 0)),
+    )
+    return (
+        select(wrong, arithmetic.sub(quotient, 1), quotient),
+        select(wrong, arithmetic.add(remainder_, y), remainder_),
+    )
+
+
+def _numbers(name: str, x: Any, y: Any) -> tuple[Any, Any]:
+    x, y = pair(name, x, y)
+    if typeof(x).dtype == dtypes.bool_:
+        return cast(x, dtypes.int32), cast(y, dtypes.int32)
+    return x, y
+
+
+def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x // y``: the quotient rounded towards minus infinity."""
+    return _floored(*_numbers("floor_divide", x, y))[0]
+
+
+def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x % y``, with the sign of y."""
+    return _floored(*_numbers("remainder", x, y))[1]
+
+
+mod = remainder
+
+
+def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
+    """``(x // y, x % y)``."""
+    return _floored(*_numbers("divmod", x, y))
+
+
+def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """The remainder with the sign of x."""
+    return binary.rem(*_numbers("fmod", x, y))
+
+
+# Powers -------------------------------------------------------------------------------
+
+
+def power(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x ** y``. Whole Python numbers as exponents become multiplications."""
+    if isinstance(x, Value) and type(y) in PYTHON_SCALARS:
+        known = _known_power(x, y)
+        if known is not None:
+            return known
+    x, y = _numbers("power", x, y)
+    if dtypes.is_integer(typeof(x).dtype):
+        return _integer_power(x, y)
+    return binary.pow_(x, y)
+
+
+pow = power
+_MAX_UNROLLED = 64
+
+
+def _known_power(x: Any, n: Any) -> Any:
+    dtype = x.type.dtype
+    if dtype == dtypes.bool_ or isinstance(n, complex):
+        return None
+    if dtypes.is_integer(dtype):
+        if isinstance(n, float):
+            return None
+        if n < 0:
+            raise ValueError(
+                f"power: integers to the power of {n}: make the base a float, "
+                f"`x.astype(float) ** {n}`{at(user_source())}"
+            )
+        return integer_pow(x, n=int(n))
+    if -_MAX_UNROLLED <= n <= _MAX_UNROLLED and n == int(n):
+        return integer_pow(x, n=int(n))
+    return unary.sqrt(x) if n == 0.5 else None
+
+
+def _integer_power(x: Any, y: Any) -> Any:
+    """By squaring, over the bits of the exponent."""
+    t = typeof(y)
+    bits = 8 * t.dtype.itemsize - (not dtypes.is_unsigned(t.dtype))
+    result: Any = typeof(x).dtype.type(1)
+    for _ in range(bits):
+        odd = compare.ne(compare.bitwise_and(y, 1), 0)
+        result = select(odd, arithmetic.mul(result, x), result)
+        x = arithmetic.mul(x, x)
+        y = compare.shift_right_logical(y, 1)
+    return result
+
+
+# Where, clip, and the numerically careful ---------------------------------------------
+
+
+def clip(
+    x: ArrayLike,
+    /,
+    min: ArrayLike | None = None,
+    max: ArrayLike | None = None,
+) -> Array:
+    """Limits x to the interval from `min` to `max`; either may be left out."""
+    if max is None:
+        return maximum(x, min) if min is not None else operand("clip", x)
+    if min is None:
+        return minimum(x, max)
+    low, y, high = promoted("clip", min, x, max)
+    if typeof(low).shape or typeof(high).shape:
+        low, y, high = broadcast("clip", (low, y, high))
+    return binary.clamp(low, y, high)
+
+
+def hypot(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``sqrt(x**2 + y**2)`` without overflow on the way."""
+    x, y = pair("hypot", as_inexact("hypot", x), as_inexact("hypot", y))
+    x, y = unary.abs_(x), unary.abs_(y)
+    large, small = binary.maximum(x, y), binary.minimum(x, y)
+    zero = compare.eq(large, 0)
+    ratio = arithmetic.div(small, select(zero, typeof(large).dtype.type(1), large))
+    root = unary.sqrt(arithmetic.add(arithmetic.mul(ratio, ratio), 1))
+    return select(zero, large, arithmetic.mul(large, root))
+
+
+def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``log(exp(x) + exp(y))`` without overflow on the way."""
+    x, y = pair("logaddexp", as_inexact("logaddexp", x), as_inexact("logaddexp", y))
+    difference = arithmetic.sub(x, y)
+    # Equal infinities have no difference: their sum is the result.
+    lost = ne(difference, difference)
+    gap = select(lost, typeof(difference).dtype.type(0), difference)
+    rest = unary.log1p(unary.exp(arithmetic.neg(unary.abs_(gap))))
+    return select(
+        lost, arithmetic.add(x, y), arithmetic.add(binary.maximum(x, y), rest)
+    )
+
+
+def copysign(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """The absolute value of x with the sign of y."""
+    x, y = pair("copysign", as_inexact("copysign", x), as_inexact("copysign", y))
+    size = unary.abs_(x)
+    return select(signbit(y), arithmetic.neg(size), size)
+
+
+def heaviside(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """0 where x < 0, 1 where x > 0, and y where x is 0."""
+    x, y = pair("heaviside", as_inexact("heaviside", x), as_inexact("heaviside", y))
+    one, zero = typeof(x).dtype.type(1), typeof(x).dtype.type(0)
+    return select(compare.eq(x, 0), y, select(compare.lt(x, 0), zero, one))
+
+
+def select_where(condition: Any, x: Any, y: Any) -> Any:
+    """``where`` with three arguments."""
+    condition = cast(operand("where", condition), dtypes.bool_)
+    x, y = promoted("where", x, y)
+    return select(*broadcast("where", (condition, x, y)))

@@ -1,0 +1,229 @@
+"""Arrays from nothing, from numbers, and from other arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.errors import TracerError, at, user_source
+from treadle.np.join import stack
+from treadle.np.operands import (
+    ArrayLike,
+    Shape,
+    as_shape,
+    broadcast_to_shape,
+    cast,
+    operand,
+    promoted,
+)
+from treadle.ops import compare
+from treadle.ops.arithmetic import add, mul, sub
+from treadle.ops.movement import broadcast_in_dim
+from treadle.ops.movement import full as full_of
+from treadle.ops.shape import iota
+from treadle.run.array import Array
+from treadle.trace.value import Tracer, Value, typeof
+
+
+def array(object: Any, dtype: Any = None) -> Array:
+    """An array of a number, a (nested) list, a NumPy array or an array.
+
+    Values given as Python numbers are float32, int32, bool or complex64; NumPy arrays
+    keep their dtype.
+
+    >>> array([[1, 2], [3, 4]])
+    Array([[1, 2],
+           [3, 4]], dtype=int32)
+    """
+    want = None if dtype is None else dtypes.canonical(dtype)
+    if isinstance(object, Value):
+        return cast(object, typeof(object).dtype if want is None else want)
+    if isinstance(object, list | tuple):
+        if _holds_tracers(object):
+            out = stack([array(item) for item in object])
+            return out if want is None else cast(out, want)
+        return Array(_of_list(object, want))
+    if isinstance(object, np.ndarray | np.generic):
+        t = typeof(object)
+        return Array(np.array(object, want or t.dtype))
+    if hasattr(object, "__array__") and not isinstance(object, int | float | complex):
+        return Array(np.array(object, want))
+    weak = typeof(operand("array", object))
+    return Array(np.array(object, want or weak.dtype))
+
+
+asarray = array
+
+
+def _holds_tracers(items: Sequence[Any]) -> bool:
+    for item in items:
+        if isinstance(item, list | tuple):
+            if _holds_tracers(item):
+                return True
+        elif isinstance(item, Value) and not isinstance(item, Array):
+            return True
+    return False
+
+
+def _of_list(items: Sequence[Any], want: np.dtype | None) -> np.ndarray:
+    try:
+        data = np.array(items)
+    except ValueError as error:
+        raise ValueError(f"array: {error}{at(user_source())}") from None
+    if not dtypes.is_supported(data.dtype):
+        raise TypeError(
+            f"array of {items!r:.60}: NumPy makes it an array of dtype {data.dtype}"
+            f"{at(user_source())}\nUse numbers, booleans and arrays."
+        )
+    if want is None:
+        want = _dtype_of_list(items) or dtypes.float32
+    return data.astype(want, copy=False)
+
+
+def _dtype_of_list(items: Any) -> np.dtype | None:
+    """The common dtype of the numbers in nested lists; None if there are none."""
+    found: dict[Any, Any] = {}
+
+    def visit(item: Any) -> None:
+        if isinstance(item, list | tuple):
+            for inner in item:
+                visit(inner)
+        else:
+            t = typeof(operand("array", item))
+            found[t.dtype, t.weak] = None
+
+    visit(items)
+    return dtypes.promote(*found)[0] if found else None
+
+
+# One value everywhere -----------------------------------------------------------------
+
+
+def full(shape: int | Shape, fill_value: ArrayLike, dtype: Any = None) -> Array:
+    """An array with one value everywhere (broadcast, if it is an array)."""
+    shape = as_shape("full", shape)
+    value = operand("full", fill_value)
+    t = typeof(value)
+    value = cast(value, t.dtype if dtype is None else dtypes.canonical(dtype))
+    if t.shape:
+        return broadcast_to_shape(value, shape)
+    return broadcast_in_dim(value, shape=shape, dims=())
+
+
+def zeros(shape: int | Shape, dtype: Any = None) -> Array:
+    """Zeros, as float32 by default."""
+    shape = as_shape("zeros", shape)
+    return full_of(shape, 0, dtypes.canonical(dtype or dtypes.float32))
+
+
+def ones(shape: int | Shape, dtype: Any = None) -> Array:
+    """Ones, as float32 by default."""
+    shape = as_shape("ones", shape)
+    return full_of(shape, 1, dtypes.canonical(dtype or dtypes.float32))
+
+
+def empty(shape: int | Shape, dtype: Any = None) -> Array:
+    """Zeros: an array is never uninitialised."""
+    return zeros(shape, dtype)
+
+
+def full_like(
+    x: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Any = None
+) -> Array:
+    """An array of the shape and dtype of x with one value everywhere."""
+    t = typeof(operand("full_like", x))
+    return full(t.shape if shape is None else shape, fill_value, dtype or t.dtype)
+
+
+def zeros_like(x: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
+    """Zeros of the shape and dtype of x."""
+    return full_like(x, 0, dtype, shape)
+
+
+def ones_like(x: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
+    """Ones of the shape and dtype of x."""
+    return full_like(x, 1, dtype, shape)
+
+
+empty_like = zeros_like
+
+
+# Ranges -------------------------------------------------------------------------------
+
+_RANGE = (
+    "{0}: {1} must be a number that is known while tracing, got {2}{3}\n"
+    "The length of an array can't depend on traced values."
+)
+
+
+def _number(name: str, which: str, x: Any) -> Any:
+    """A Python number; its being traced is an error that names the argument."""
+    try:
+        value = x.item() if isinstance(x, Array | Tracer | np.generic) else x
+    except TracerError:
+        where = at(user_source())
+        raise TracerError(_RANGE.format(name, which, x.type, where)) from None
+    if not isinstance(value, int | float):
+        raise TypeError(_RANGE.format(name, which, repr(value), at(user_source())))
+    return value
+
+
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Array:
+    """Numbers from `start` (0, if one number is given) up to but not with `stop`.
+
+    >>> arange(2, 10, 3)
+    Array([2, 5, 8], dtype=int32)
+    """
+    types = [typeof(operand("arange", v)) for v in (start, stop, step) if v is not None]
+    found = dtypes.promote(*[(t.dtype, t.weak) for t in types])[0]
+    want = found if dtype is None else dtypes.canonical(dtype)
+    first = _number("arange", "start", start)
+    if stop is None:
+        first, last = 0, first
+    else:
+        last = _number("arange", "stop", stop)
+    by = 1 if step is None else _number("arange", "step", step)
+    if by == 0:
+        raise ValueError(f"arange: step is 0{at(user_source())}")
+    n = max(math.ceil((last - first) / by), 0)
+    if want == dtypes.bool_ or dtypes.is_complex(want):
+        return array(np.arange(first, last, by), want)
+    out = iota(shape=(n,), axis=0, dtype=want)
+    if by != 1:
+        out = mul(out, want.type(by))
+    return add(out, want.type(first)) if first else out
+
+
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: Any = None,
+) -> Array:
+    """Evenly spaced numbers from `start` to `stop` (which may be traced scalars)."""
+    (num,) = as_shape("linspace", num)
+    first, last = promoted("linspace", start, stop)
+    t = typeof(first)
+    if t.shape or typeof(last).shape:
+        raise ValueError(
+            f"linspace: start and stop must be scalars, got shapes {t.shape} and "
+            f"{typeof(last).shape}{at(user_source())}"
+        )
+    working = dtypes.to_float(t.dtype)
+    want = working if dtype is None else dtypes.canonical(dtype)
+    first, last = cast(first, working), cast(last, working)
+    steps = num - 1 if endpoint else num
+    if steps <= 0:
+        return cast(broadcast_in_dim(first, shape=(num,), dims=()), want)
+    part = mul(iota(shape=(num,), axis=0, dtype=working), 1 / steps)
+    # The two weights are exact at both ends.
+    out = add(mul(first, sub(1.0, part)), mul(last, part))
+    if endpoint:
+        at_end = compare.eq(iota(shape=(num,), axis=0, dtype=dtypes.int32), num - 1)
+        out = compare.select(at_end, last, out)
+    return cast(out, want)

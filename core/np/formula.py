@@ -1,0 +1,227 @@
+"""Sums of products by formula: `einsum`.
+
+A formula becomes a plan (cached per formula and shapes): axes that only one operand
+has are summed, then operands are contracted in pairs, each pair one `dot_general`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle.errors import at, user_source
+from treadle.np.contract import factors
+from treadle.np.operands import ArrayLike, Shape, promoted
+from treadle.np.reductions import sum as sum_of
+from treadle.np.shapes import transpose
+from treadle.ops.arithmetic import mul
+from treadle.ops.compare import eq, where_zero
+from treadle.ops.dot import dot_general, free_axes
+from treadle.ops.movement import broadcast_in_dim, reshape
+from treadle.ops.shape import iota
+from treadle.run.array import Array
+from treadle.trace.value import typeof
+
+Labels = tuple[str, ...]
+
+
+class _Plan(NamedTuple):
+    """labels: per operand. sizes: per label. steps: which operands meet, in turn."""
+
+    labels: tuple[Labels, ...]
+    out: Labels
+    sizes: dict[str, int]
+    steps: tuple[tuple[int, ...], ...]
+
+
+def einsum(formula: str, /, *operands: ArrayLike) -> Array:
+    """Sums of products of elements, by Einstein's notation.
+
+    >>> import treadle.numpy as tnp
+    >>> x, y = tnp.ones((2, 3)), tnp.ones((3, 4))
+    >>> tnp.einsum("ij,jk->ik", x, y).shape
+    (2, 4)
+
+    Args:
+      formula: the labels of each operand's axes and, after ``->``, of the result's;
+        ``...`` stands for axes that broadcast. Without ``->``, the labels that occur
+        once, in alphabetical order.
+    """
+    if not isinstance(formula, str):
+        raise TypeError(
+            f"einsum takes a formula first, got {type(formula).__name__}"
+            f"{at(user_source())}\nWrite it like `tnp.einsum('ij,jk->ik', x, y)`."
+        )
+    xs = promoted("einsum", *operands) if operands else []
+    if len(xs) > 1:
+        xs = list(factors("einsum", *xs))
+    plan = _plan(formula, tuple([typeof(x).shape for x in xs]))
+    terms = [
+        _simplified(x, labels, plan.sizes)
+        for x, labels in zip(xs, plan.labels, strict=True)
+    ]
+    for step in plan.steps:
+        chosen = [terms[i] for i in step]
+        terms = [t for i, t in enumerate(terms) if i not in step]
+        wanted = {*plan.out, *(label for _, labels in terms for label in labels)}
+        terms.append(_met(chosen, wanted))
+    (x, labels), *_ = terms
+    return _finished(x, labels, plan)
+
+
+@lru_cache(maxsize=4096)
+def _plan(formula: str, shapes: tuple[Shape, ...]) -> _Plan:
+    text = formula.replace(" ", "")
+    inputs, arrow, result = text.partition("->")
+    parts = inputs.split(",")
+    if len(parts) != len(shapes):
+        raise ValueError(
+            f"einsum: {formula!r} has {len(parts)} operands, got {len(shapes)}"
+            f"{at(user_source())}"
+        )
+    rank = max(
+        [len(s) - _named(p) for p, s in zip(parts, shapes, strict=True) if "..." in p],
+        default=0,
+    )
+    dots = tuple([f".{i}" for i in range(rank)])
+    labels = tuple(
+        [_labels(formula, p, s, dots) for p, s in zip(parts, shapes, strict=True)]
+    )
+    sizes = _sizes(formula, labels, shapes)
+    if arrow:
+        out = _labels(formula, result, None, dots)
+    else:
+        flat = [label for part in labels for label in part]
+        once = sorted(x for x in set(flat) - set(dots) if flat.count(x) == 1)
+        out = (*dots, *once)
+    unknown = [x for x in out if x not in sizes]
+    if unknown or len(set(out)) != len(out):
+        raise ValueError(
+            f"einsum: the result of {formula!r} has axes that no operand has, or one "
+            f"twice{at(user_source())}"
+        )
+    return _Plan(labels, out, sizes, _steps(labels, out, sizes))
+
+
+def _named(part: str) -> int:
+    return len(part.replace("...", ""))
+
+
+def _labels(formula: str, part: str, shape: Shape | None, dots: Labels) -> Labels:
+    """The labels of one operand's axes (shape None: of the result's)."""
+    before, ellipsis, after = part.partition("...")
+    if not all(c.isascii() and c.isalpha() for c in before + after):
+        raise ValueError(
+            f"einsum: {formula!r}: axes are letters, or `...`{at(user_source())}"
+        )
+    n = len(dots)
+    if shape is not None:
+        n = len(shape) - _named(part)
+        if n < 0 or (n and not ellipsis):
+            raise ValueError(
+                f"einsum: {part!r} in {formula!r} does not name the axes of an "
+                f"operand of shape {shape}{at(user_source())}"
+            )
+    return (*before, *(dots[len(dots) - n :] if ellipsis else ()), *after)
+
+
+def _sizes(
+    formula: str, labels: Sequence[Labels], shapes: Sequence[Shape]
+) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for part, shape in zip(labels, shapes, strict=True):
+        for label, n in zip(part, shape, strict=True):
+            if sizes.setdefault(label, n) == 1:
+                sizes[label] = n
+            elif n not in (1, sizes[label]):
+                raise ValueError(
+                    f"einsum: axis {label!r} of {formula!r} has lengths "
+                    f"{sizes[label]} and {n}: shapes {' and '.join(map(str, shapes))}"
+                    f"{at(user_source())}"
+                )
+    return sizes
+
+
+def _steps(
+    labels: Sequence[Labels], out: Labels, sizes: dict[str, int]
+) -> tuple[tuple[int, ...], ...]:
+    if len(labels) < 2:
+        return ()
+    if len(labels) == 2:
+        return ((0, 1),)
+    letters = dict(zip(sizes, map(chr, range(ord("a"), ord("a") + 400)), strict=False))
+    parts = ["".join(letters[x] for x in dict.fromkeys(part)) for part in labels]
+    formula = f"{','.join(parts)}->{''.join(letters[x] for x in out)}"
+    stand_ins = [
+        np.broadcast_to(np.float32(0), [sizes[x] for x in dict.fromkeys(part)])
+        for part in labels
+    ]
+    path = np.einsum_path(formula, *stand_ins, optimize="greedy")[0][1:]
+    return tuple([tuple(sorted(step)) for step in path])
+
+
+def _simplified(x: Any, labels: Labels, sizes: dict[str, int]) -> tuple[Any, Labels]:
+    """An operand without axes of length 1 that broadcast, and without repeats."""
+    shape = typeof(x).shape
+    kept = [i for i, label in enumerate(labels) if shape[i] == sizes[label]]
+    if len(kept) < len(labels):
+        x = reshape(x, shape=tuple([shape[i] for i in kept]))
+        labels = tuple([labels[i] for i in kept])
+    while len(set(labels)) < len(labels):
+        second = next(i for i, label in enumerate(labels) if label in labels[:i])
+        first = labels.index(labels[second])
+        shape = typeof(x).shape
+        rows, columns = (
+            iota(shape=shape, axis=a, dtype=np.dtype(np.int32)) for a in (first, second)
+        )
+        x = sum_of(where_zero(eq(rows, columns), x), second, typeof(x).dtype)
+        labels = (*labels[:second], *labels[second + 1 :])
+    return x, labels
+
+
+def _met(terms: list[tuple[Any, Labels]], wanted: set[str]) -> tuple[Any, Labels]:
+    """The product of terms, summed over the labels that nobody wants any more."""
+    x, labels = terms[0]
+    for k, (y, others) in enumerate(terms[1:], 2):
+        later = {label for _, ls in terms[k:] for label in ls}
+        x, labels = _pair(x, labels, y, others, wanted | later)
+    return x, labels
+
+
+def _pair(x: Any, a: Labels, y: Any, b: Labels, wanted: set[str]) -> tuple[Any, Labels]:
+    x, a = _summed(x, a, wanted | set(b))
+    y, b = _summed(y, b, wanted | set(a))
+    shared = [label for label in a if label in b]
+    batch = [label for label in shared if label in wanted]
+    contract = [label for label in shared if label not in wanted]
+    if not contract and set(a) == set(b):
+        return mul(x, transpose(y, [b.index(label) for label in a])), a
+    ca, cb = (tuple([ls.index(v) for v in contract]) for ls in (a, b))
+    ba, bb = (tuple([ls.index(v) for v in batch]) for ls in (a, b))
+    out = dot_general(x, y, contract=(ca, cb), batch=(ba, bb))
+    rest_a = [a[i] for i in free_axes(len(a), ca, ba)]
+    rest_b = [b[i] for i in free_axes(len(b), cb, bb)]
+    return out, (*batch, *rest_a, *rest_b)
+
+
+def _summed(x: Any, labels: Labels, wanted: set[str]) -> tuple[Any, Labels]:
+    axes = tuple([i for i, label in enumerate(labels) if label not in wanted])
+    if not axes:
+        return x, labels
+    kept = tuple([label for label in labels if label in wanted])
+    return sum_of(x, axes, typeof(x).dtype), kept
+
+
+def _finished(x: Any, labels: Labels, plan: _Plan) -> Any:
+    x, labels = _summed(x, labels, set(plan.out))
+    present = [label for label in plan.out if label in labels]
+    x = transpose(x, [labels.index(label) for label in present])
+    if len(present) == len(plan.out):
+        return x
+    # Axes that had length 1 everywhere.
+    shape = tuple([plan.sizes[label] for label in plan.out])
+    dims = tuple([i for i, label in enumerate(plan.out) if label in labels])
+    return broadcast_in_dim(x, shape=shape, dims=dims)

@@ -1,0 +1,216 @@
+"""What an index expression means: `x[...]` taken apart, before anything is read.
+
+`parse` turns the expression into a `Selection`: for each axis of x a `Span` (a slice),
+an integer, or an index array; and the order in which the axes of the result come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index as as_index
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.errors import TracerError, at, user_source
+from treadle.np.operands import Shape, broadcast_to_shape, cast, common_shape
+from treadle.ops.arithmetic import add
+from treadle.ops.compare import lt, select
+from treadle.run.array import Array
+from treadle.trace.value import Value, typeof
+
+
+class Span(NamedTuple):
+    """`length` elements from `start` on, `step` apart (which may be negative)."""
+
+    start: int
+    step: int
+    length: int
+
+
+class Selection(NamedTuple):
+    """An index expression for an array of a known shape.
+
+    axes: per axis of x a Span, an int, or an integer array (a value or NumPy's).
+    order: what the axes of the result are, from left to right: a number stands for
+      that axis of x (a Span), None for a new axis, and GROUP for the axes of the index
+      arrays, which are broadcast together.
+    """
+
+    axes: tuple[Any, ...]
+    order: tuple[Any, ...]
+
+    @property
+    def dynamic(self) -> tuple[int, ...]:
+        """The axes whose index is a traced scalar or an array."""
+        return tuple([i for i, a in enumerate(self.axes) if type(a) not in (Span, int)])
+
+
+GROUP = "group"
+
+
+def parse(shape: Shape, expression: Any) -> Selection:
+    """Takes an index expression apart.
+
+    Raises:
+      IndexError: if it has too many indices, or one is out of range.
+      TypeError: for what is no index (a float, a mask whose values are not known).
+    """
+    items = _expanded(shape, expression)
+    axes: list[Any] = []
+    order: list[Any] = []
+    grouped: list[int] = []
+    for item in items:
+        if item is None:
+            order.append(None)
+            continue
+        n = shape[len(axes)]
+        if isinstance(item, slice):
+            order.append(len(axes))
+            axes.append(_span(item, n))
+            continue
+        order.append(GROUP)
+        grouped.append(len(order) - 1)
+        axes.append(_position(item, n, len(axes), shape))
+    return Selection(tuple(axes), _ordered(order, grouped, axes))
+
+
+def _ordered(order: list[Any], grouped: list[int], axes: list[Any]) -> tuple[Any, ...]:
+    """Puts the axes of the index arrays where NumPy has them: in the place of the
+    indices if these are neighbours, otherwise first."""
+    if not any(_rank(a) for a in axes):
+        return tuple([o for o in order if o is not GROUP])
+    together = grouped[-1] - grouped[0] == len(grouped) - 1
+    rest = [o for o in order if o is not GROUP]
+    place = grouped[0] if together else 0
+    return (*rest[:place], GROUP, *rest[place:])
+
+
+def _rank(position: Any) -> int:
+    return 0 if type(position) in (Span, int) else len(position.shape)
+
+
+def _expanded(shape: Shape, expression: Any) -> list[Any]:
+    """The items, with masks as index arrays and the ellipsis written out."""
+    items: list[Any] = []
+    for item in expression if isinstance(expression, tuple) else (expression,):
+        if isinstance(item, list):
+            item = _of_list(item)
+        items += _mask(item, shape) if _is_mask(item) else [item]
+    used = sum(i is not None and i is not Ellipsis for i in items)
+    if used > len(shape):
+        raise IndexError(
+            f"{used} indices for an array with {len(shape)} "
+            f"{'axis' if len(shape) == 1 else 'axes'}, of shape {shape}"
+            f"{at(user_source())}"
+        )
+    fill = [slice(None)] * (len(shape) - used)
+    dots = [k for k, i in enumerate(items) if i is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError(f"an index has one `...` at most{at(user_source())}")
+    if dots:
+        return [*items[: dots[0]], *fill, *items[dots[0] + 1 :]]
+    return items + fill
+
+
+def _of_list(item: list) -> Any:
+    found = np.asarray(item)
+    return found if found.size else found.astype(np.int32)
+
+
+def _is_mask(item: Any) -> bool:
+    return isinstance(item, bool) or getattr(item, "dtype", None) == dtypes.bool_
+
+
+def _mask(item: Any, shape: Shape) -> list[np.ndarray]:
+    """The places where a boolean mask is true, as one index array per axis."""
+    if isinstance(item, Value) and not isinstance(item, Array):
+        raise TracerError(
+            f"a boolean mask as index ({typeof(item)}) must be known while tracing: "
+            f"the length of the result depends on it{at(user_source())}\n"
+            "Use `tnp.where(mask, x, other)`, or `where=` of a reduction; both keep "
+            "the shape."
+        )
+    mask = np.asarray(item)
+    if mask.ndim == 0:
+        raise TypeError(
+            f"a single {bool(mask)} is no index; use `tnp.where`{at(user_source())}"
+        )
+    return [i.astype(np.int32) for i in np.nonzero(mask)]
+
+
+def _span(item: slice, n: int) -> Span:
+    try:
+        start, stop, step = item.indices(n)
+    except TracerError as error:
+        raise TracerError(
+            f"{error}\nA slice whose start is traced has a length of its own: "
+            "`tnp.dynamic_slice_axis(x, start, length, axis)`."
+        ) from None
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{error}: {item}{at(user_source())}") from None
+    return Span(start, step, len(range(start, stop, step)))
+
+
+def _position(item: Any, n: int, axis: int, shape: Shape) -> Any:
+    """An index as an int, or as an integer array without negative elements."""
+    if isinstance(item, Value | np.ndarray | np.generic):
+        t = typeof(item)
+        if not dtypes.is_integer(t.dtype):
+            raise TypeError(
+                f"an index must be an integer, a slice, or an integer or boolean "
+                f"array, got an array of type {t}{at(user_source())}\n"
+                "Convert it: `index.astype(int)`."
+            )
+        if isinstance(item, Value) and not isinstance(item, Array):
+            return counted(item, n)
+        known = np.asarray(item)
+        if known.ndim:
+            return _checked(known, n, axis, shape)
+        item = known
+    try:
+        i = as_index(item)
+    except TypeError:
+        raise TypeError(
+            f"an index must be an integer, a slice, or an array, got "
+            f"{type(item).__name__} {item!r:.60}{at(user_source())}"
+        ) from None
+    if not -n <= i < n:
+        raise IndexError(_outside(i, n, axis, shape))
+    return i + n if i < 0 else i
+
+
+def _checked(i: np.ndarray, n: int, axis: int, shape: Shape) -> np.ndarray:
+    if i.size and not (-n <= i.min() and i.max() < n):
+        worst = i.min() if i.min() < -n else i.max()
+        raise IndexError(_outside(worst, n, axis, shape))
+    return np.where(i < 0, i + n, i).astype(np.int32)
+
+
+def _outside(i: Any, n: int, axis: int, shape: Shape) -> str:
+    return (
+        f"index {i} is out of range for axis {axis} of length {n} "
+        f"(an array of shape {shape}){at(user_source())}"
+    )
+
+
+def counted(i: Any, n: int) -> Any:
+    """A traced index with negative values counted from the end."""
+    t = typeof(i)
+    if dtypes.is_unsigned(t.dtype):
+        return cast(i, dtypes.int32)
+    if t.dtype.itemsize < 4:
+        i = cast(i, dtypes.int32)
+    return select(lt(i, 0), add(i, n), i)
+
+
+def together(positions: Sequence[Any]) -> list[Any]:
+    """Index arrays and integers, broadcast to one shape and of one dtype."""
+    wide = any(typeof(p).dtype.itemsize > 4 for p in positions if type(p) is not int)
+    dtype = dtypes.int64 if wide else dtypes.int32
+    arrays = [cast(p, dtype) for p in positions]
+    if len(arrays) == 1:
+        return arrays
+    shape = common_shape("indexing", [typeof(a).shape for a in arrays])
+    return [broadcast_to_shape(a, shape) for a in arrays]

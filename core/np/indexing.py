@@ -1,0 +1,169 @@
+"""Reading with an index expression, `take` and its kin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from treadle.errors import at, user_source
+from treadle.np.index import GROUP, Selection, Span, counted, parse, together
+from treadle.np.operands import (
+    ArrayLike,
+    Shape,
+    as_array,
+    broadcast_to_shape,
+    common_shape,
+    one_axis,
+    operand,
+)
+from treadle.np.shapes import ravel
+from treadle.ops import gather as gathers
+from treadle.ops.dynamic import dynamic_slice
+from treadle.ops.movement import reshape, reverse, transpose
+from treadle.ops.shape import slice_
+from treadle.run.array import Array
+from treadle.trace.value import typeof
+
+_ZERO = np.int32(0)
+
+
+def getitem(x: Any, expression: Any, mode: str = "clip") -> Any:
+    """``x[expression]``. Traced indices outside are moved to the nearest inside (mode
+    "clip"), or read zeros ("drop")."""
+    shape = typeof(x).shape
+    selection = parse(shape, expression)
+    dynamic = selection.dynamic
+    if not dynamic:
+        x = read_spans(x, selection.axes)
+    elif GROUP in selection.order or mode == "drop":
+        x, selection = _read_group(x, selection, mode)
+    else:
+        x = _read_scalars(x, selection, dynamic)
+    wanted = _result_shape(typeof(x).shape, selection)
+    return reshape(x, shape=wanted) if typeof(x).shape != wanted else as_array(x)
+
+
+def _result_shape(shape: Shape, selection: Selection) -> Shape:
+    """The shape with dropped and new axes, once `x` is read and in order."""
+    if GROUP not in selection.order:
+        return tuple([1 if o is None else shape[o] for o in selection.order])
+    kept = sum(o is not None and o is not GROUP for o in selection.order)
+    lengths = iter(shape)
+    result: list[int] = []
+    for o in selection.order:
+        if o is GROUP:
+            result += [next(lengths) for _ in range(len(shape) - kept)]
+        else:
+            result.append(1 if o is None else next(lengths))
+    return tuple(result)
+
+
+def read_spans(x: Any, axes: tuple[Any, ...]) -> Any:
+    """Reads slices, and integers as slices of length 1; other axes whole."""
+    shape = typeof(x).shape
+    starts, limits, steps, flipped = [], [], [], []
+    for i, (a, n) in enumerate(zip(axes, shape, strict=True)):
+        if type(a) is int:
+            start, step, length = a, 1, 1
+        elif type(a) is Span:
+            start, step, length = a
+        else:
+            start, step, length = 0, 1, n
+        if step < 0:
+            flipped.append(i)
+            start, step = start + (length - 1) * step, -step
+        if length == 0:
+            start = 0
+        starts.append(start)
+        limits.append(start + (length - 1) * step + 1 if length else start)
+        steps.append(step if length > 1 else 1)
+    if tuple(limits) != shape or any(starts) or any(s != 1 for s in steps):
+        x = slice_(x, starts=tuple(starts), limits=tuple(limits), steps=tuple(steps))
+    return reverse(x, axes=tuple(flipped)) if flipped else x
+
+
+def _read_scalars(x: Any, selection: Selection, dynamic: tuple[int, ...]) -> Any:
+    """Traced scalars and slices: what is left of the indexed axes has length 1."""
+    x = read_spans(x, selection.axes)
+    shape = typeof(x).shape
+    starts = [selection.axes[i] if i in dynamic else _ZERO for i in range(len(shape))]
+    sizes = tuple([1 if i in dynamic else n for i, n in enumerate(shape)])
+    return dynamic_slice(x, *starts, sizes=sizes)
+
+
+def _read_group(x: Any, selection: Selection, mode: str) -> tuple[Any, Selection]:
+    """Index arrays, with integers and slices beside them."""
+    grouped = tuple(i for i, a in enumerate(selection.axes) if type(a) is not Span)
+    x = read_spans(x, tuple([a if type(a) is Span else None for a in selection.axes]))
+    indices = together([selection.axes[i] for i in grouped])
+    out = gathers.gather(
+        x,
+        *indices,
+        axes=grouped,
+        sizes=(None,) * len(grouped),
+        batch_dims=0,
+        mode=mode,
+    )
+    order = selection.order if GROUP in selection.order else (GROUP, *selection.order)
+    return place_group(out, typeof(indices[0]).ndim, order), selection._replace(
+        order=order
+    )
+
+
+def place_group(x: Any, rank: int, order: tuple[Any, ...], back: bool = False) -> Any:
+    """Moves the axes of the index arrays from the front to their place (or back)."""
+    axes = [o for o in order if o is not None]
+    before = axes.index(GROUP)
+    if not before or not rank:
+        return x
+    n = rank + len(axes) - 1
+    permutation = (
+        *range(rank, rank + before),
+        *range(rank),
+        *range(rank + before, n),
+    )
+    if back:
+        permutation = tuple(np.argsort(permutation).tolist())
+    return transpose(x, permutation=permutation)
+
+
+# Functions ----------------------------------------------------------------------------
+
+
+def take(x: ArrayLike, indices: ArrayLike, axis: int | None = None) -> Array:
+    """The elements (or slices along an axis) at the indices.
+
+    Negative indices count from the end. Indices that are traced and out of range read
+    the nearest element.
+    """
+    x = operand("take", x)
+    if isinstance(indices, list | tuple):
+        indices = np.asarray(indices)
+    if axis is None:
+        x, axis = ravel(x), 0
+    number = one_axis("take", axis, typeof(x).ndim)
+    return getitem(x, (*(slice(None),) * number, indices))
+
+
+def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = None) -> Array:
+    """One index per element of the result along an axis, as `argsort` gives them."""
+    x, indices = operand("take_along_axis", x), operand("take_along_axis", indices)
+    if axis is None:
+        x, axis = ravel(x), 0
+    t, i = typeof(x), typeof(indices)
+    number = one_axis("take_along_axis", axis, t.ndim)
+    if i.ndim != t.ndim:
+        raise ValueError(
+            f"take_along_axis: indices of shape {i.shape} for an array of shape "
+            f"{t.shape}: they must have as many axes{at(user_source())}\n"
+            "Give them a new one: `indices[..., None]`."
+        )
+    rest = [(*s[:number], 1, *s[number + 1 :]) for s in (t.shape, i.shape)]
+    shape = common_shape("take_along_axis", rest)
+    x, indices = (
+        broadcast_to_shape(v, (*shape[:number], n, *shape[number + 1 :]))
+        for v, n in ((x, t.shape[number]), (indices, i.shape[number]))
+    )
+    places = counted(indices, t.shape[number])
+    return gathers.take_along_axis(x, places, number)

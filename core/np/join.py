@@ -1,0 +1,153 @@
+"""Putting arrays together, and taking them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.errors import at, user_source
+from treadle.np.operands import (
+    ArrayLike,
+    as_array,
+    cast,
+    one_axis,
+    operand,
+    promoted,
+)
+from treadle.np.shapes import atleast_1d, atleast_2d, expand_dims, ravel, reshape
+from treadle.ops import shape as ops
+from treadle.run.array import Array
+from treadle.trace.value import Value, typeof
+
+Arrays = Sequence[ArrayLike] | Array
+
+
+def _members(name: str, arrays: Any) -> list[Any]:
+    """The arrays of a sequence, or along the first axis of an array."""
+    if isinstance(arrays, Value | np.ndarray | list | tuple):
+        parts = list(arrays)
+    else:
+        raise TypeError(
+            f"{name} takes a list or tuple of arrays, got {type(arrays).__name__}"
+            f"{at(user_source())}"
+        )
+    if not parts:
+        raise ValueError(f"{name} of no arrays{at(user_source())}")
+    return promoted(name, *parts)
+
+
+def concatenate(arrays: Arrays, axis: int | None = 0, dtype: Any = None) -> Array:
+    """Joins arrays along an axis that they have (None: flattened).
+
+    Raises:
+      ValueError: if they differ in another axis.
+    """
+    parts = _members("concatenate", arrays)
+    if dtype is not None:
+        parts = [cast(x, dtypes.canonical(dtype)) for x in parts]
+    if axis is None:
+        parts, axis = [ravel(x) for x in parts], 0
+    return _concatenated("concatenate", parts, axis)
+
+
+concat = concatenate
+
+
+def _concatenated(name: str, parts: Sequence[Any], axis: int) -> Any:
+    shapes = [typeof(x).shape for x in parts]
+    first = shapes[0]
+    if not first:
+        raise ValueError(
+            f"{name}: scalars have no axis to join along; use `tnp.stack`"
+            f"{at(user_source())}"
+        )
+    number = one_axis(name, axis, len(first))
+    for s in shapes:
+        if len(s) != len(first) or any(
+            a != b for i, (a, b) in enumerate(zip(s, first, strict=True)) if i != number
+        ):
+            raise ValueError(
+                f"{name} along axis {axis}: shapes {' and '.join(map(str, shapes))} "
+                f"differ in other axes{at(user_source())}"
+            )
+    return (
+        ops.concatenate(*parts, axis=number) if len(parts) > 1 else as_array(parts[0])
+    )
+
+
+def stack(arrays: Arrays, axis: int = 0) -> Array:
+    """Joins arrays of one shape along a new axis."""
+    parts = _members("stack", arrays)
+    shapes = [typeof(x).shape for x in parts]
+    if len(set(shapes)) > 1:
+        raise ValueError(
+            f"stack: shapes {' and '.join(map(str, shapes))} differ{at(user_source())}"
+        )
+    number = one_axis("stack", axis, len(shapes[0]) + 1)
+    return _concatenated("stack", [expand_dims(x, number) for x in parts], number)
+
+
+def hstack(arrays: Arrays) -> Array:
+    """Joins along the second axis (vectors: along their only one)."""
+    parts = [atleast_1d(x) for x in _members("hstack", arrays)]
+    return _concatenated("hstack", parts, 0 if parts[0].ndim == 1 else 1)
+
+
+def vstack(arrays: Arrays) -> Array:
+    """Joins along the first axis; vectors are rows."""
+    return _concatenated(
+        "vstack", [atleast_2d(x) for x in _members("vstack", arrays)], 0
+    )
+
+
+def column_stack(arrays: Arrays) -> Array:
+    """Joins along the second axis; vectors are columns."""
+    parts = [
+        x if typeof(x).ndim > 1 else reshape(x, (-1, 1))
+        for x in _members("column_stack", arrays)
+    ]
+    return _concatenated("column_stack", parts, 1)
+
+
+def array_split(x: ArrayLike, sections: int | Sequence[int], axis: int = 0) -> list:
+    """Cuts into nearly equal parts, or at the given indices."""
+    x = operand("array_split", x)
+    t = typeof(x)
+    number = one_axis("array_split", axis, t.ndim)
+    n = t.shape[number]
+    if isinstance(sections, Sequence | np.ndarray):
+        cuts = [0, *[_cut(index(i), n) for i in sections], n]
+    else:
+        parts = index(sections)
+        if parts <= 0:
+            raise ValueError(f"can't split into {parts} parts{at(user_source())}")
+        small, larger = divmod(n, parts)
+        lengths = [small + (i < larger) for i in range(parts)]
+        cuts = [0, *np.cumsum(lengths).tolist()]
+    return [ops.slice_axis(x, number, a, max(a, b)) for a, b in pairwise(cuts)]
+
+
+def _cut(i: int, n: int) -> int:
+    return min(max(i + n if i < 0 else i, 0), n)
+
+
+def split(x: ArrayLike, sections: int | Sequence[int], axis: int = 0) -> list:
+    """Cuts into equal parts, or at the given indices.
+
+    Raises:
+      ValueError: if the axis can't be cut into that many equal parts.
+    """
+    t = typeof(operand("split", x))
+    if not isinstance(sections, Sequence | np.ndarray):
+        n = t.shape[one_axis("split", axis, t.ndim)]
+        if index(sections) <= 0 or n % index(sections):
+            raise ValueError(
+                f"split: an axis of length {n} can't be cut into {sections} equal parts"
+                f"{at(user_source())}\nUse `tnp.array_split` for nearly equal ones."
+            )
+    return array_split(x, sections, axis)

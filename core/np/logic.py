@@ -1,0 +1,61 @@
+"""Whether arrays are equal, exactly or nearly."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.np.binary import (
+    add,
+    less_equal,
+    logical_and,
+    logical_or,
+    multiply,
+    subtract,
+)
+from treadle.np.elementwise import abs, isfinite, isnan
+from treadle.np.operands import ArrayLike, as_inexact, matched, operand
+from treadle.np.reductions import all
+from treadle.ops.compare import eq
+from treadle.run.array import Array
+from treadle.trace.value import typeof
+
+
+def isclose(
+    x: ArrayLike,
+    y: ArrayLike,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    equal_nan: bool = False,
+) -> Array:
+    """Where ``|x - y| <= atol + rtol * |y|``, or both are the same infinity."""
+    a, b = matched("isclose", x, y)
+    same = eq(a, b)
+    if typeof(a).dtype == dtypes.bool_:
+        return same
+    a, b = as_inexact("isclose", a), as_inexact("isclose", b)
+    near = less_equal(abs(subtract(a, b)), add(multiply(abs(b), rtol), atol))
+    finite = logical_and(isfinite(a), isfinite(b))
+    result = logical_or(same, logical_and(near, finite))
+    if not equal_nan:
+        return result
+    return logical_or(result, logical_and(isnan(a), isnan(b)))
+
+
+def allclose(
+    x: ArrayLike,
+    y: ArrayLike,
+    rtol: float = 1e-5,
+    atol: float = 1e-8,
+    equal_nan: bool = False,
+) -> Array:
+    """Whether `isclose` holds everywhere."""
+    return all(isclose(x, y, rtol, atol, equal_nan))
+
+
+def array_equal(x: ArrayLike, y: ArrayLike) -> Array:
+    """Whether two arrays have the same shape and elements."""
+    a, b = operand("array_equal", x), operand("array_equal", y)
+    if typeof(a).shape != typeof(b).shape:
+        return Array(np.array(False))
+    return all(eq(*matched("array_equal", a, b)))

@@ -1,0 +1,326 @@
+"""Operators and methods, put on `Value`: concrete arrays and tracers have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.errors import TracerError, at, user_source
+from treadle.np import (
+    binary,
+    complex_parts,
+    contract,
+    elementwise,
+    indexing,
+    rearrange,
+    reductions,
+    search,
+    shapes,
+    statistics,
+)
+from treadle.np.at import At
+from treadle.np.operands import PYTHON_SCALARS, Axis, cast
+from treadle.trace.value import Tracer, Value
+
+if TYPE_CHECKING:
+    from treadle.run.array import Array
+
+_NO_ITEM_ASSIGNMENT = (
+    "arrays are immutable: `x[index] = value` can't change one of type {0}{1}\n"
+    "Make a new array: `x = x.at[index].set(value)`; also `.add`, `.multiply`, `.min`…"
+)
+
+
+def _known(y: Any) -> bool:
+    """Whether an operator can take the other operand (else Python asks that one)."""
+    return (
+        isinstance(y, Value | np.ndarray | np.generic)
+        or type(y) in PYTHON_SCALARS
+        or isinstance(y, bool | int | float | complex | list | tuple)
+    )
+
+
+def _operator(function: Any, reflected: bool = False) -> Any:
+    if reflected:
+
+        def method(self: Any, other: Any) -> Any:
+            return function(other, self) if _known(other) else NotImplemented
+
+    else:
+
+        def method(self: Any, other: Any) -> Any:
+            return function(self, other) if _known(other) else NotImplemented
+
+    return method
+
+
+class Operators:
+    """What arrays do with Python's operators."""
+
+    __slots__ = ()
+    type: Any
+
+    __add__, __radd__ = _operator(binary.add), _operator(binary.add, True)
+    __sub__, __rsub__ = _operator(binary.subtract), _operator(binary.subtract, True)
+    __mul__, __rmul__ = _operator(binary.multiply), _operator(binary.multiply, True)
+    __truediv__ = _operator(binary.divide)
+    __rtruediv__ = _operator(binary.divide, True)
+    __floordiv__ = _operator(binary.floor_divide)
+    __rfloordiv__ = _operator(binary.floor_divide, True)
+    __mod__, __rmod__ = _operator(binary.remainder), _operator(binary.remainder, True)
+    __divmod__, __rdivmod__ = _operator(binary.divmod), _operator(binary.divmod, True)
+    __pow__, __rpow__ = _operator(binary.power), _operator(binary.power, True)
+    __matmul__ = _operator(contract.matmul)
+    __rmatmul__ = _operator(contract.matmul, True)
+    __and__ = _operator(binary.bitwise_and)
+    __rand__ = _operator(binary.bitwise_and, True)
+    __or__, __ror__ = _operator(binary.bitwise_or), _operator(binary.bitwise_or, True)
+    __xor__ = _operator(binary.bitwise_xor)
+    __rxor__ = _operator(binary.bitwise_xor, True)
+    __lshift__ = _operator(binary.left_shift)
+    __rlshift__ = _operator(binary.left_shift, True)
+    __rshift__ = _operator(binary.right_shift)
+    __rrshift__ = _operator(binary.right_shift, True)
+    __lt__, __le__ = _operator(binary.less), _operator(binary.less_equal)
+    __gt__, __ge__ = _operator(binary.greater), _operator(binary.greater_equal)
+    __eq__, __ne__ = _operator(binary.equal), _operator(binary.not_equal)
+
+    def __neg__(self: Any) -> Array:
+        return elementwise.negative(self)
+
+    def __pos__(self: Any) -> Array:
+        return elementwise.positive(self)
+
+    def __abs__(self: Any) -> Array:
+        return elementwise.abs(self)
+
+    def __invert__(self: Any) -> Array:
+        return elementwise.bitwise_not(self)
+
+    def __round__(self: Any, decimals: int = 0) -> Array:
+        return elementwise.round(self, decimals)
+
+    def __getitem__(self: Any, index: Any) -> Array:
+        return indexing.getitem(self, index)
+
+    def __setitem__(self: Any, index: Any, value: Any) -> NoReturn:
+        raise TypeError(_NO_ITEM_ASSIGNMENT.format(self.type, at(user_source())))
+
+    def __iter__(self: Any) -> Iterator[Array]:
+        if not self.type.shape:
+            raise TypeError(f"a 0-dimensional array has no rows{at(user_source())}")
+        return iter([self[i] for i in range(self.type.shape[0])])
+
+    def __array_ufunc__(
+        self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any
+    ) -> Any:
+        if method == "__call__":
+            return _numpy_call(ufunc, inputs, options)
+        return _numpy_call(getattr(ufunc, method), inputs, options)
+
+    def __array_function__(
+        self: Any, function: Any, types: Any, args: Any, options: Any
+    ) -> Any:
+        return _numpy_call(function, args, options)
+
+
+ours: dict[Any, Any] = {}
+"""NumPy's functions, and those of the same names here."""
+
+
+def _numpy_call(function: Any, args: Any, options: dict[str, Any]) -> Any:
+    """NumPy called with our arrays: our function of that name, else NumPy's own on the
+    values of concrete arrays."""
+    if function in ours and "out" not in options:
+        return ours[function](*args, **options)
+    return function(*_to_numpy(function, args), **_to_numpy(function, options))
+
+
+def _to_numpy(function: Any, x: Any) -> Any:
+    if isinstance(x, list | tuple):
+        return type(x)([_to_numpy(function, item) for item in x])
+    if isinstance(x, dict):
+        return {k: _to_numpy(function, v) for k, v in x.items()}
+    if isinstance(x, Tracer):
+        raise TracerError(
+            f"np.{getattr(function, '__name__', function)} was called with an array of "
+            f"type {x.type} that is being traced{at(user_source())}\n"
+            "Use functions of `treadle.numpy`."
+        )
+    return np.asarray(x) if isinstance(x, Value) else x
+
+
+class Methods(Operators):
+    """What arrays do by themselves; the functions of the same names say how."""
+
+    __slots__ = ()
+
+    @property
+    def T(self: Any) -> Array:
+        """The axes in reverse order."""
+        return shapes.transpose(self)
+
+    @property
+    def mT(self: Any) -> Array:
+        """The last two axes exchanged."""
+        return shapes.matrix_transpose(self)
+
+    @property
+    def real(self: Any) -> Array:
+        """The real part."""
+        return complex_parts.real(self)
+
+    @property
+    def imag(self: Any) -> Array:
+        """The imaginary part."""
+        return complex_parts.imag(self)
+
+    @property
+    def at(self: Any) -> At:
+        """Updates that give a new array: ``x.at[index].set(value)``."""
+        return At(self)
+
+    def astype(self: Any, dtype: Any) -> Array:
+        """The elements converted to a dtype."""
+        return cast(self, dtypes.canonical(dtype))
+
+    def copy(self: Any) -> Array:
+        """Itself: arrays never change."""
+        return self
+
+    def reshape(self: Any, *lengths: Any) -> Array:
+        """The same elements in another shape; one length may be -1."""
+        return shapes.reshape(self, lengths[0] if len(lengths) == 1 else lengths)
+
+    def transpose(self: Any, *axes: Any) -> Array:
+        """The axes in another order; reversed, by default."""
+        if len(axes) == 1 and not isinstance(axes[0], int):
+            return shapes.transpose(self, axes[0])
+        return shapes.transpose(self, axes or None)
+
+    def ravel(self: Any) -> Array:
+        """The elements as one axis."""
+        return shapes.ravel(self)
+
+    flatten = ravel
+
+    def squeeze(self: Any, axis: Axis = None) -> Array:
+        """Without axes of length 1."""
+        return shapes.squeeze(self, axis)
+
+    def swapaxes(self: Any, axis1: int, axis2: int) -> Array:
+        """Exchanges two axes."""
+        return shapes.swapaxes(self, axis1, axis2)
+
+    def repeat(self: Any, repeats: Any, axis: int | None = None) -> Array:
+        """Repeats each element along an axis."""
+        return rearrange.repeat(self, repeats, axis)
+
+    def take(self: Any, indices: Any, axis: int | None = None) -> Array:
+        """The elements, or slices along an axis, at the indices."""
+        return indexing.take(self, indices, axis)
+
+    def sum(
+        self: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False
+    ) -> Array:
+        """The sum over axes."""
+        return reductions.sum(self, axis, dtype, keepdims)
+
+    def prod(
+        self: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False
+    ) -> Array:
+        """The product over axes."""
+        return reductions.prod(self, axis, dtype, keepdims)
+
+    def mean(
+        self: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False
+    ) -> Array:
+        """The mean over axes."""
+        return statistics.mean(self, axis, dtype, keepdims)
+
+    def var(
+        self: Any, axis: Axis = None, ddof: float = 0, keepdims: bool = False
+    ) -> Array:
+        """The variance over axes."""
+        return statistics.var(self, axis, None, ddof, keepdims)
+
+    def std(
+        self: Any, axis: Axis = None, ddof: float = 0, keepdims: bool = False
+    ) -> Array:
+        """The standard deviation over axes."""
+        return statistics.std(self, axis, None, ddof, keepdims)
+
+    def max(
+        self: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None
+    ) -> Array:
+        """The largest element over axes."""
+        return reductions.max(self, axis, keepdims, initial)
+
+    def min(
+        self: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None
+    ) -> Array:
+        """The smallest element over axes."""
+        return reductions.min(self, axis, keepdims, initial)
+
+    def any(self: Any, axis: Axis = None, keepdims: bool = False) -> Array:
+        """Whether some element is true."""
+        return reductions.any(self, axis, keepdims)
+
+    def all(self: Any, axis: Axis = None, keepdims: bool = False) -> Array:
+        """Whether every element is true."""
+        return reductions.all(self, axis, keepdims)
+
+    def argmax(self: Any, axis: int | None = None, keepdims: bool = False) -> Array:
+        """Where the largest element is."""
+        return reductions.argmax(self, axis, keepdims)
+
+    def argmin(self: Any, axis: int | None = None, keepdims: bool = False) -> Array:
+        """Where the smallest element is."""
+        return reductions.argmin(self, axis, keepdims)
+
+    def cumsum(self: Any, axis: int | None = None) -> Array:
+        """The running sum."""
+        return search.cumsum(self, axis)
+
+    def cumprod(self: Any, axis: int | None = None) -> Array:
+        """The running product."""
+        return search.cumprod(self, axis)
+
+    def sort(self: Any, axis: int = -1) -> Array:
+        """The elements in ascending order (a new array)."""
+        return search.sort(self, axis)
+
+    def argsort(self: Any, axis: int = -1) -> Array:
+        """The indices that sort."""
+        return search.argsort(self, axis)
+
+    def dot(self: Any, other: Any) -> Array:
+        """The product over the last axis and the last but one of the other."""
+        return contract.dot(self, other)
+
+    def clip(self: Any, min: Any = None, max: Any = None) -> Array:
+        """Limited to an interval."""
+        return binary.clip(self, min, max)
+
+    def round(self: Any, decimals: int = 0) -> Array:
+        """Rounded to a number of decimals."""
+        return elementwise.round(self, decimals)
+
+    def conj(self: Any) -> Array:
+        """The complex conjugate."""
+        return complex_parts.conj(self)
+
+
+def install() -> None:
+    """Puts the operators and methods on `Value`."""
+    for surface in (Operators, Methods):
+        for name, member in vars(surface).items():
+            if isinstance(member, FunctionType | property):
+                setattr(Value, name, member)
+
+
+install()

@@ -1,0 +1,267 @@
+"""What every function does with its arguments: one dtype, one shape, checked axes.
+
+The ops below take equal dtypes and equal shapes (or scalars); NumPy's promotion and
+broadcasting end here. When nothing has to change, nothing is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.arraytype import ArrayType
+from treadle.errors import TracerError, at, user_source
+from treadle.ops.cast import convert
+from treadle.ops.compare import ne
+from treadle.ops.movement import broadcast_in_dim
+from treadle.run.array import Array
+from treadle.trace.value import Value, typeof
+
+ArrayLike = Array | np.ndarray | np.generic | bool | int | float | complex
+"""What functions take: arrays and scalars; lists are made arrays by `array` only."""
+
+Shape = tuple[int, ...]
+Axis = int | Sequence[int] | None
+
+PYTHON_SCALARS = frozenset((bool, int, float, complex))
+_WEAK_OF = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+# NumPy's own functions make these of Python numbers (`np.sqrt(2)`): subclasses of
+# float and complex, they count as Python scalars and widen nothing.
+_NUMPY_PYTHON: dict[type, type] = {np.float64: float, np.complex128: complex}
+
+
+def operand(name: str, x: Any) -> Any:
+    """The argument itself if it is an array or a scalar.
+
+    Raises:
+      TypeError: naming the function, the value and the remedy.
+    """
+    if isinstance(x, Value | np.ndarray):
+        return x
+    kind = type(x)
+    if kind in PYTHON_SCALARS:
+        return x
+    if kind in _NUMPY_PYTHON:
+        return _NUMPY_PYTHON[kind](x)
+    if isinstance(x, np.generic):
+        return x
+    plain: Any
+    for plain in (bool, int, float, complex):
+        if isinstance(x, plain):
+            return plain(x)
+    remedy = "pass an array or a number"
+    if isinstance(x, list | tuple):
+        remedy = "make an array of it: `tnp.array(...)`"
+    shown = repr(x)
+    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    raise TypeError(
+        f"{name} takes arrays, got the {kind.__name__} {shown}{at(user_source())}\n"
+        f"{remedy[0].upper()}{remedy[1:]}."
+    )
+
+
+def as_array(x: Any) -> Any:
+    """An operand as a value of ours."""
+    if isinstance(x, Value):
+        return x
+    t = typeof(x)
+    return Array(np.array(x, t.dtype), t)
+
+
+def cast(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
+    """The operand with a dtype. Python scalars become NumPy scalars, or stay Python's
+    own if the result is to be weak."""
+    if type(x) in PYTHON_SCALARS:
+        if weak:
+            x = _WEAK_OF[dtype.kind](x)
+            if dtypes.of_scalar(x) == dtype:
+                return x
+        return dtype.type(x)
+    t = typeof(x)
+    if t.dtype == dtype:
+        return x
+    if dtypes.is_complex(t.dtype) and not dtypes.is_complex(dtype):
+        raise TypeError(
+            f"can't convert {t} to {dtype.name}: take `tnp.real(x)` or `tnp.abs(x)` "
+            f"first{at(user_source())}"
+        )
+    if dtype == dtypes.bool_:
+        return ne(x, t.dtype.type(0))
+    return convert(x, dtype=dtype)
+
+
+def _common(types: Sequence[ArrayType]) -> tuple[np.dtype, bool]:
+    return dtypes.promote(*[(t.dtype, t.weak) for t in types])
+
+
+def promoted(name: str, *args: Any) -> list[Any]:
+    """The operands with their common dtype; shapes stay as they are."""
+    xs = [operand(name, x) for x in args]
+    types = [typeof(x) for x in xs]
+    dtype, weak = _common(types)
+    return [
+        x
+        if t.dtype == dtype and type(x) not in PYTHON_SCALARS
+        else cast(x, dtype, weak)
+        for x, t in zip(xs, types, strict=True)
+    ]
+
+
+def as_inexact(name: str, x: Any) -> Any:
+    """The operand, integers as the default float."""
+    x = operand(name, x)
+    t = typeof(x)
+    if dtypes.is_differentiable(t.dtype):
+        return x
+    return cast(x, dtypes.float32, t.weak)
+
+
+def broadcast(name: str, xs: Sequence[Any]) -> list[Any]:
+    """The operands with their common shape; scalars stay scalars.
+
+    Raises:
+      ValueError: naming the function, the shapes and the user's line.
+    """
+    types = [typeof(x) for x in xs]
+    shape: Shape = ()
+    same = True
+    for t in types:
+        if t.shape and t.shape != shape:
+            same = same and not shape
+            shape = t.shape
+    if same:
+        return list(xs)
+    shape = common_shape(name, [t.shape for t in types])
+    return [
+        x if not t.shape else broadcast_to_shape(x, shape)
+        for x, t in zip(xs, types, strict=True)
+    ]
+
+
+def common_shape(name: str, shapes: Sequence[Shape]) -> Shape:
+    """The shape to which NumPy broadcasts the shapes."""
+    rank = max(map(len, shapes), default=0)
+    result = [1] * rank
+    for shape in shapes:
+        for i, n in enumerate(shape, rank - len(shape)):
+            if n == 1 or n == result[i]:
+                continue
+            if result[i] != 1:
+                raise ValueError(_no_broadcast(name, shapes, i - rank))
+            result[i] = n
+    return tuple(result)
+
+
+def _no_broadcast(name: str, shapes: Sequence[Shape], axis: int) -> str:
+    lengths = [s[axis] for s in shapes if len(s) >= -axis and s[axis] != 1]
+    different = " and ".join(map(str, dict.fromkeys(lengths)))
+    return (
+        f"{name}: shapes {' and '.join(map(str, shapes))} don't broadcast: axis "
+        f"{axis} has lengths {different}{at(user_source())}\n"
+        "Axes are lined up from the last; lengths must be equal or 1."
+    )
+
+
+def broadcast_to_shape(x: Any, shape: Shape) -> Any:
+    """The array with a shape that it broadcasts to."""
+    have = typeof(x).shape
+    if have == shape:
+        return x
+    dims = tuple(range(len(shape) - len(have), len(shape)))
+    return broadcast_in_dim(x, shape=shape, dims=dims)
+
+
+def matched(name: str, *args: Any) -> list[Any]:
+    """Promoted and broadcast: what elementwise ops take."""
+    return broadcast(name, promoted(name, *args))
+
+
+def pair(name: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """`matched` for two operands; the common cases need little work."""
+    if isinstance(x, Value):
+        tx = x.type
+        if isinstance(y, Value):
+            ty = y.type
+            if tx.dtype == ty.dtype and (
+                tx.shape == ty.shape or not tx.shape or not ty.shape
+            ):
+                return x, y
+        elif type(y) is float and not tx.weak and dtypes.is_differentiable(tx.dtype):
+            return x, tx.dtype.type(y)
+    elif isinstance(y, Value) and type(x) is float:
+        ty = y.type
+        if not ty.weak and dtypes.is_differentiable(ty.dtype):
+            return ty.dtype.type(x), y
+    a, b = matched(name, x, y)
+    return a, b
+
+
+# Axes ---------------------------------------------------------------------------------
+
+
+def one_axis(name: str, axis: Any, ndim: int) -> int:
+    """An axis as a number from 0.
+
+    Raises:
+      ValueError: if there is no such axis.
+      TypeError: if it is not an integer.
+    """
+    try:
+        number = index(axis)
+    except TypeError:
+        raise TypeError(
+            f"{name}: axis must be an integer, got {axis!r}{at(user_source())}"
+        ) from None
+    if not -ndim <= number < ndim:
+        raise ValueError(
+            f"{name}: axis {number} is out of range for an array with {ndim} "
+            f"{'axis' if ndim == 1 else 'axes'}{at(user_source())}"
+        )
+    return number + ndim if number < 0 else number
+
+
+def all_axes(name: str, axis: Axis, ndim: int) -> tuple[int, ...]:
+    """The axes that `axis` selects, in increasing order; None selects all."""
+    if axis is None:
+        return tuple(range(ndim))
+    if isinstance(axis, Sequence):
+        axes = tuple([one_axis(name, a, ndim) for a in axis])
+        if len(set(axes)) != len(axes):
+            raise ValueError(
+                f"{name}: an axis appears twice in {axis}{at(user_source())}"
+            )
+        return tuple(sorted(axes))
+    return (one_axis(name, axis, ndim),)
+
+
+def as_shape(name: str, shape: Any) -> Shape:
+    """A shape given as an integer or a sequence of them.
+
+    Raises:
+      TypeError: if a length is not an integer known while tracing.
+      ValueError: if a length is negative.
+    """
+    if type(shape) is tuple:
+        for n in shape:
+            if type(n) is not int or n < 0:
+                break
+        else:
+            return shape
+    lengths = shape if isinstance(shape, Sequence | np.ndarray) else (shape,)
+    try:
+        result = tuple([index(n) for n in lengths])
+    except TracerError:
+        raise
+    except TypeError:
+        raise TypeError(
+            f"{name}: a shape is a tuple of integers, got {shape!r}{at(user_source())}"
+        ) from None
+    if any(n < 0 for n in result):
+        raise ValueError(
+            f"{name}: negative length in shape {result}{at(user_source())}"
+        )
+    return result

@@ -1,0 +1,207 @@
+"""Reductions over axes: sums, extremes, truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.errors import at, user_source
+from treadle.np.binary import select_where
+from treadle.np.elementwise import named
+from treadle.np.operands import (
+    ArrayLike,
+    Axis,
+    all_axes,
+    as_array,
+    cast,
+    common_shape,
+    one_axis,
+    operand,
+)
+from treadle.ops import reduce
+from treadle.ops.arithmetic import sub
+from treadle.ops.binary import maximum, minimum
+from treadle.ops.movement import expand, full, reshape
+from treadle.run.array import Array
+from treadle.trace.op import Op
+from treadle.trace.value import typeof
+
+
+def _reduced(op: Op, name: str, x: Any, axis: Axis, keepdims: bool) -> Any:
+    t = typeof(x)
+    axes = all_axes(name, axis, len(t.shape))
+    # An empty tuple of axes (or a scalar) leaves the array as it is.
+    out = op(x, axes=axes) if axes else as_array(x)
+    if not keepdims:
+        return out
+    return reshape(out, shape=_kept(t.shape, axes))
+
+
+def _kept(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple([1 if i in axes else n for i, n in enumerate(shape)])
+
+
+def _masked(name: str, x: Any, where: Any, neutral: Any) -> Any:
+    """x with the elements that `where` leaves out replaced by a neutral value."""
+    if where is None:
+        return x
+    common_shape(name, (typeof(x).shape, typeof(where).shape))
+    return select_where(where, x, typeof(x).dtype.type(neutral))
+
+
+def accumulator(dtype: np.dtype) -> np.dtype:
+    """Sums and products of small integers and booleans are int32 (uint32)."""
+    if dtype == dtypes.bool_:
+        return dtypes.int32
+    if dtypes.is_integer(dtype) and dtype.itemsize < 4:
+        return dtypes.uint32 if dtypes.is_unsigned(dtype) else dtypes.int32
+    return dtype
+
+
+def _sum_like(op: Op, name: str, doc: str, neutral: int) -> Callable[..., Array]:
+    def function(
+        x: ArrayLike,
+        axis: Axis = None,
+        dtype: Any = None,
+        keepdims: bool = False,
+        where: ArrayLike | None = None,
+    ) -> Array:
+        x = operand(name, x)
+        have = typeof(x).dtype
+        want = accumulator(have) if dtype is None else dtypes.canonical(dtype)
+        x = _masked(name, x if have == want else cast(x, want), where, neutral)
+        return _reduced(op, name, x, axis, keepdims)
+
+    return named(function, name, doc)
+
+
+sum = _sum_like(
+    reduce.reduce_sum,
+    "sum",
+    """The sum over axes (all of them, by default).
+
+    Booleans and small integers are summed as int32. `where` selects elements.
+    """,
+    0,
+)
+prod = _sum_like(
+    reduce.reduce_prod,
+    "prod",
+    """The product over axes (all of them, by default).
+
+    Booleans and small integers are multiplied as int32. `where` selects elements.
+    """,
+    1,
+)
+
+
+def _extreme(op: Op, pairwise: Op, name: str, doc: str) -> Callable[..., Array]:
+    def function(
+        x: ArrayLike,
+        axis: Axis = None,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike | None = None,
+    ) -> Array:
+        x = operand(name, x)
+        t = typeof(x)
+        if initial is not None:
+            initial = cast(operand(name, initial), t.dtype)
+            if where is not None:
+                x = select_where(where, x, initial)
+        if where is not None and initial is None:
+            raise ValueError(_NO_ELEMENTS.format(name, "`where`", at(user_source())))
+        if t.size:
+            out = _reduced(op, name, x, axis, keepdims)
+            return out if initial is None else pairwise(out, initial)
+        axes = all_axes(name, axis, t.ndim)
+        kept = _kept(t.shape, axes)
+        if initial is None and 0 not in kept:
+            shown = f"shape {t.shape}"
+            raise ValueError(_NO_ELEMENTS.format(name, shown, at(user_source())))
+        if not keepdims:
+            kept = tuple([n for i, n in enumerate(t.shape) if i not in axes])
+        return full(kept, 0, t.dtype) if initial is None else expand(initial, kept)
+
+    return named(function, name, doc)
+
+
+_NO_ELEMENTS = (
+    "{0} of no elements has no value, and {1} may leave none{2}\n"
+    "Pass `initial=`: the value that counts in any case."
+)
+
+max = _extreme(
+    reduce.reduce_max,
+    maximum,
+    "max",
+    """The largest element over axes (all of them, by default).
+
+    `where` selects elements; it needs `initial`.
+    """,
+)
+min = _extreme(
+    reduce.reduce_min,
+    minimum,
+    "min",
+    """The smallest element over axes (all of them, by default).
+
+    `where` selects elements; it needs `initial`.
+    """,
+)
+amax, amin = max, min
+
+
+def _truth(op: Op, name: str, doc: str) -> Callable[..., Array]:
+    def function(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
+        x = cast(operand(name, x), dtypes.bool_)
+        return _reduced(op, name, x, axis, keepdims)
+
+    return named(function, name, doc)
+
+
+any = _truth(reduce.reduce_or, "any", "Whether some element is true (not zero).")
+all = _truth(reduce.reduce_and, "all", "Whether every element is true (not zero).")
+
+
+def _position(op: Op, name: str, doc: str) -> Callable[..., Array]:
+    def function(
+        x: ArrayLike, axis: int | None = None, keepdims: bool = False
+    ) -> Array:
+        x = operand(name, x)
+        t = typeof(x)
+        if t.dtype == dtypes.bool_:
+            x = cast(x, dtypes.uint8)
+        if axis is None:
+            out = op(reshape(x, shape=(t.size,)), axis=0)
+            return reshape(out, shape=(1,) * t.ndim) if keepdims else out
+        number = one_axis(name, axis, t.ndim)
+        out = op(x, axis=number)
+        return reshape(out, shape=_kept(t.shape, (number,))) if keepdims else out
+
+    return named(function, name, doc)
+
+
+argmax = _position(
+    reduce.argmax,
+    "argmax",
+    "Where the largest element is along an axis (without one: in the flat array).",
+)
+argmin = _position(
+    reduce.argmin,
+    "argmin",
+    "Where the smallest element is along an axis (without one: in the flat array).",
+)
+
+
+def count_nonzero(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
+    """How many elements are not zero."""
+    return sum(cast(operand("count_nonzero", x), dtypes.bool_), axis, None, keepdims)
+
+
+def ptp(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
+    """The largest element minus the smallest."""
+    return sub(max(x, axis, keepdims), min(x, axis, keepdims))

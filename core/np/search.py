@@ -1,0 +1,249 @@
+"""Order, running totals, and what depends on values: sort, cumsum, unique, nonzero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.errors import TracerError, at, user_source
+from treadle.np.binary import select_where
+from treadle.np.elementwise import named
+from treadle.np.operands import (
+    ArrayLike,
+    as_array,
+    as_inexact,
+    cast,
+    one_axis,
+    operand,
+    promoted,
+)
+from treadle.np.reductions import accumulator
+from treadle.np.reductions import sum as sum_of
+from treadle.np.shapes import flip, ravel
+from treadle.np.statistics import mean
+from treadle.ops import cumulative
+from treadle.ops import sort as sorts
+from treadle.ops.compare import eq, gt, le, lt
+from treadle.ops.movement import broadcast_in_dim, reshape
+from treadle.ops.shape import iota, slice_axis
+from treadle.run.array import Array
+from treadle.trace.op import Op
+from treadle.trace.value import Value, typeof
+
+
+def _along(name: str, x: Any, axis: int | None) -> tuple[Any, int]:
+    """The operand and the number of an axis; None flattens."""
+    x = operand(name, x)
+    if axis is None:
+        return ravel(x), 0
+    return x, one_axis(name, axis, typeof(x).ndim)
+
+
+def sort(x: ArrayLike, axis: int | None = -1, descending: bool = False) -> Array:
+    """The elements in ascending order along an axis; not-a-number comes last."""
+    x, number = _along("sort", x, axis)
+    out = sorts.sort(x, axis=number, num_keys=1)[0]
+    return flip(out, number) if descending else out
+
+
+def argsort(x: ArrayLike, axis: int | None = -1, descending: bool = False) -> Array:
+    """The indices that sort along an axis. Equal elements keep their order."""
+    x, number = _along("argsort", x, axis)
+    if not descending:
+        return sorts.argsort(x, number)
+    # Sorted from the end and turned round, equal elements keep their order.
+    n = typeof(x).shape[number]
+    return (n - 1) - flip(sorts.argsort(flip(x, number), number), number)
+
+
+def _running(op: Op, name: str, doc: str) -> Callable[..., Array]:
+    def function(
+        x: ArrayLike, axis: int | None = None, dtype: Any = None, reverse: bool = False
+    ) -> Array:
+        x, number = _along(name, x, axis)
+        have = typeof(x).dtype
+        want = accumulator(have) if dtype is None else dtypes.canonical(dtype)
+        if have != want:
+            x = cast(x, want)
+        return op(x, axis=number, reverse=reverse)
+
+    doc += " along an axis (None: of the flat array).\n\n"
+    doc += "    `reverse` runs from the end.\n    "
+    return named(function, name, doc)
+
+
+cumsum = _running(cumulative.cumsum, "cumsum", "The running sum")
+cumprod = _running(cumulative.cumprod, "cumprod", "The running product")
+
+
+def diff(x: ArrayLike, n: int = 1, axis: int = -1) -> Array:
+    """The differences of neighbours along an axis, taken n times."""
+    x, number = _along("diff", x, axis)
+    for _ in range(n):
+        length = typeof(x).shape[number]
+        later = slice_axis(x, number, min(1, length), length)
+        x = later - slice_axis(x, number, 0, max(length - 1, 0))
+    return as_array(x)
+
+
+def median(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
+    """The middle element, or the mean of the two middle ones."""
+    whole = typeof(operand("median", x))
+    x, number = _along("median", as_inexact("median", x), axis)
+    n = typeof(x).shape[number]
+    if not n:
+        raise ValueError(f"median of no elements{at(user_source())}")
+    ordered = sort(x, number)
+    middle = slice_axis(ordered, number, (n - 1) // 2, n // 2 + 1)
+    out = mean(middle, number)
+    # A single not-a-number makes the result one: sorted, it is last.
+    last = sum_of(slice_axis(ordered, number, n - 1, n), number)
+    out = select_where(eq(last, last), out, last)
+    if not keepdims:
+        return out
+    kept = [1 if axis is None or i == number else m for i, m in enumerate(whole.shape)]
+    return reshape(out, shape=tuple(kept))
+
+
+def searchsorted(
+    sorted_array: ArrayLike, values: ArrayLike, side: str = "left"
+) -> Array:
+    """Where values would have to be inserted into a sorted vector to keep its order.
+
+    Args:
+      side: before elements that are equal ("left"), or after them ("right").
+    """
+    if side not in ("left", "right"):
+        raise ValueError(f"searchsorted: side {side!r} is neither 'left' nor 'right'")
+    keys, v = promoted("searchsorted", sorted_array, values)
+    n, shape = typeof(keys).shape[0], typeof(v).shape
+    rank = len(shape)
+    wide = (*shape, n)
+    before = (lt if side == "left" else le)(
+        broadcast_in_dim(keys, shape=wide, dims=(rank,)),
+        broadcast_in_dim(v, shape=wide, dims=tuple(range(rank))),
+    )
+    return sum_of(before, -1)
+
+
+def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Array:
+    """The number of the bin that each element lies in; `bins` are increasing edges."""
+    return searchsorted(bins, x, "left" if right else "right")
+
+
+def bincount(x: ArrayLike, length: int, weights: ArrayLike | None = None) -> Array:
+    """How often each of the numbers 0…length-1 occurs (or the sum of its weights)."""
+    x = ravel(x)
+    hits = eq(
+        broadcast_in_dim(x, shape=(typeof(x).size, length), dims=(0,)),
+        iota(shape=(typeof(x).size, length), axis=1, dtype=typeof(x).dtype),
+    )
+    if weights is None:
+        return sum_of(hits, 0)
+    weights = ravel(weights)
+    return sum_of(select_where(hits, weights[:, None], 0), 0)
+
+
+# The shape of these results depends on values, so the values must be known ------------
+
+
+def known(name: str, x: Any) -> np.ndarray:
+    """The values of a concrete array.
+
+    Raises:
+      TracerError: under a transform that traces.
+    """
+    x = operand(name, x)
+    if isinstance(x, Value) and not isinstance(x, Array):
+        raise TracerError(
+            f"{name}: the shape of the result depends on the values of an array of "
+            f"type {typeof(x)}, which are not known while tracing{at(user_source())}\n"
+            "Call it outside `jit`, or use `tnp.where(condition, a, b)`, `where=` of a "
+            "reduction, or a sort: their results have fixed shapes."
+        )
+    return np.asarray(x)
+
+
+def _integers(found: Any) -> Array:
+    return Array(np.asarray(found, np.int32))
+
+
+def nonzero(x: ArrayLike) -> tuple[Array, ...]:
+    """The indices of the elements that are not zero, per axis. Not under `jit`."""
+    return tuple([_integers(i) for i in np.nonzero(known("nonzero", x))])
+
+
+def flatnonzero(x: ArrayLike) -> Array:
+    """The indices of what is not zero in the flat array. Not under `jit`."""
+    return nonzero(ravel(x))[0]
+
+
+def argwhere(x: ArrayLike) -> Array:
+    """The indices of what is not zero, one row each. Not under `jit`."""
+    return _integers(np.argwhere(known("argwhere", x)))
+
+
+def unique(
+    x: ArrayLike,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+) -> Any:
+    """The different elements in ascending order. Not under `jit`.
+
+    Returns them, followed by what is asked for: the index of each one's first
+    occurrence, the indices that rebuild x, and how often each occurs.
+    """
+    wanted: Any = (return_index, return_inverse, return_counts)
+    found = np.unique(known("unique", x), *wanted, axis=axis)
+    if not isinstance(found, tuple):
+        return Array(found)
+    return (Array(found[0]), *map(_integers, found[1:]))
+
+
+def where(
+    condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None
+) -> Any:
+    """Elements of x where the condition holds, of y elsewhere.
+
+    With the condition alone: `nonzero` of it.
+    """
+    if x is None and y is None:
+        return nonzero(condition)
+    if x is None or y is None:
+        raise TypeError(f"where takes one argument or three{at(user_source())}")
+    return select_where(condition, x, y)
+
+
+def isin(x: ArrayLike, values: ArrayLike) -> Array:
+    """Which elements of x occur among the values."""
+    x, values = promoted("isin", x, ravel(values))
+    t, n = typeof(x), typeof(values).size
+    wide = (*t.shape, n)
+    same = eq(
+        broadcast_in_dim(x, shape=wide, dims=tuple(range(t.ndim))),
+        broadcast_in_dim(values, shape=wide, dims=(t.ndim,)),
+    )
+    return sum_of(same, -1) > 0
+
+
+def interp(x: ArrayLike, xp: ArrayLike, fp: ArrayLike) -> Array:
+    """Linear interpolation in a table of increasing `xp` and their values `fp`;
+    constant outside."""
+    at_x, keys, values = (
+        as_inexact("interp", v) for v in promoted("interp", x, xp, fp)
+    )
+    last = typeof(keys).shape[0] - 1
+    if not last:
+        return broadcast_in_dim(values[0], shape=typeof(at_x).shape, dims=())
+    i = searchsorted(keys, at_x, "right").clip(1, last)
+    left, bottom = keys[i - 1], values[i - 1]
+    width = keys[i] - left
+    share = (at_x - left) / select_where(width == 0, 1, width)
+    inner = bottom + share * (values[i] - bottom)
+    out = select_where(lt(at_x, keys[0]), values[0], inner)
+    return select_where(gt(at_x, keys[last]), values[last], out)

@@ -1,0 +1,224 @@
+"""Local simplification: small rules of pattern and result, applied in one sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.ops.arithmetic import neg
+from treadle.ops.movement import broadcast_in_dim, reshape, transpose
+from treadle.ops.shape import concatenate, pad
+from treadle.passes.rewrite import Rewriter, same_type
+from treadle.run.eager import run
+
+Rule = Callable[["_Simplify", Equation, list[Atom]], Atom | None]
+
+
+class _Simplify(Rewriter):
+    """`origin` finds the new equation that defines a variable; `uses` counts how often
+    the old graph reads one."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.origin: dict[Var, Equation] = {}
+        self.uses: dict[Var, int] = {}
+        for eq in graph.equations:
+            for a in eq.inputs:
+                if isinstance(a, Var):
+                    self.uses[a] = self.uses.get(a, 0) + 1
+
+    def emit(self, op: Any, inputs: Any, params: Any, source: str, outputs: Any = None):  # type: ignore[no-untyped-def]
+        outputs = super().emit(op, inputs, params, source, outputs)
+        for v in outputs:
+            self.origin[v] = self.equations[-1]
+        return outputs
+
+    def defines(self, a: Atom, name: str) -> Equation | None:
+        """The equation behind an atom, if it is of the named op."""
+        eq = self.origin.get(a) if isinstance(a, Var) else None
+        return eq if eq is not None and eq.op.name == name else None
+
+    def equation(self, eq: Equation) -> None:
+        if len(eq.outputs) != 1 or eq.op.effect:
+            self.keep(eq)
+            return
+        inputs = [self.read(a) for a in eq.inputs]
+        if eq.op.kind == "map":
+            inputs = _scalars_for_fills(self, inputs, eq)
+        out = eq.outputs[0]
+        for rule in (_fold, *_RULES.get(eq.op.name, ())):
+            found = rule(self, eq, inputs)
+            if found is not None and same_type(found.type, out.type):
+                self.values[out] = found
+                return
+        self.emit(eq.op, inputs, eq.params, eq.source, eq.outputs)
+        self.values[out] = out
+
+
+def _scalars_for_fills(s: _Simplify, inputs: list[Atom], eq: Equation) -> list[Atom]:
+    """Elementwise ops take scalars as they are: a broadcast scalar need not exist."""
+    shape = eq.outputs[0].type.shape
+    result = list(inputs)
+    for i, a in enumerate(inputs):
+        fill = s.defines(a, "broadcast_in_dim")
+        if fill is None or fill.inputs[0].type.ndim:
+            continue
+        rest = result[:i] + result[i + 1 :]
+        if any(other.type.shape == shape for other in rest):
+            result[i] = fill.inputs[0]
+    return result
+
+
+def _value(a: Atom) -> Any:
+    """The number that a literal scalar is."""
+    return a.value if isinstance(a, Lit) and a.type.ndim == 0 else None
+
+
+def _is(a: Atom, number: float) -> bool:
+    value = _value(a)
+    return value is not None and bool(value == number)
+
+
+def _fold(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    """Computes equations of literal scalars."""
+    if eq.op.kind != "map" or not inputs or eq.outputs[0].type.ndim:
+        return None
+    if not all(isinstance(a, Lit) and a.type.ndim == 0 for a in inputs):
+        return None
+    out = np.asarray(run(eq.op, [a.value for a in inputs], eq.params)[0])
+    return Lit(out.astype(eq.outputs[0].type.dtype)[()], eq.outputs[0].type)
+
+
+def _identity_if(place: int, number: float) -> Rule:
+    """The other operand, if the one at `place` is a certain number."""
+    return lambda s, eq, xs: xs[1 - place] if _is(xs[place], number) else None
+
+
+def _times_minus_one(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    for i in (0, 1):
+        if _is(inputs[i], -1.0):
+            return s.emit(neg, [inputs[1 - i]], {}, eq.source)[0]
+    return None
+
+
+def _double_negative(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    inner = s.defines(inputs[0], "neg")
+    return inner.inputs[0] if inner else None
+
+
+def _no_change(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    """Reshapes, conversions, slices and broadcasts that change nothing."""
+    return inputs[0]
+
+
+def _identity_order(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    order = eq.params["permutation"]
+    return inputs[0] if order == tuple(range(len(order))) else None
+
+
+def _reshape_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    inner = s.defines(inputs[0], "reshape")
+    if inner is None:
+        return None
+    shape = eq.params["shape"]
+    if inner.inputs[0].type.shape == shape:
+        return inner.inputs[0]
+    return s.emit(reshape, inner.inputs, {"shape": shape}, eq.source)[0]
+
+
+def _transpose_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    inner = s.defines(inputs[0], "transpose")
+    if inner is None:
+        return None
+    first, second = inner.params["permutation"], eq.params["permutation"]
+    order = tuple(first[p] for p in second)
+    if order == tuple(range(len(order))):
+        return inner.inputs[0]
+    return s.emit(transpose, inner.inputs, {"permutation": order}, eq.source)[0]
+
+
+def _broadcast_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    inner = s.defines(inputs[0], "broadcast_in_dim")
+    if inner is None:
+        return None
+    dims = tuple(eq.params["dims"][d] for d in inner.params["dims"])
+    params = {"shape": eq.params["shape"], "dims": dims}
+    return s.emit(broadcast_in_dim, inner.inputs, params, eq.source)[0]
+
+
+def _sum_of_pads(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    """Zero-padded pieces that touch, added up: a concatenation (what the backward pass
+    of splitting an array gives)."""
+    parts: list[tuple[int, int, Atom]] = []
+    axes = set()
+    for a in inputs:
+        piece = _piece(s, a)
+        if piece is None:
+            return None
+        axes.add(piece[0])
+        parts += piece[1]
+    if len(axes) != 1:
+        return None
+    axis = axes.pop()
+    parts.sort(key=lambda p: p[0])
+    if any(a[1] != b[0] for a, b in pairwise(parts)):
+        return None
+    if parts[0][0] == 0 and parts[-1][1] == eq.outputs[0].type.shape[axis]:
+        atoms = [p[2] for p in parts]
+        return s.emit(concatenate, atoms, {"axis": axis}, eq.source)[0]
+    joined = [p[2] for p in parts]
+    (middle,) = s.emit(concatenate, joined, {"axis": axis}, eq.source)
+    padding = [(0, 0, 0)] * eq.outputs[0].type.ndim
+    padding[axis] = (parts[0][0], eq.outputs[0].type.shape[axis] - parts[-1][1], 0)
+    zero = Lit(middle.type.dtype.type(0), _scalar_type(middle))
+    return s.emit(pad, [middle, zero], {"padding": tuple(padding)}, eq.source)[0]
+
+
+def _scalar_type(v: Var) -> Any:
+    return type(v.type)((), v.type.dtype)
+
+
+def _piece(s: _Simplify, a: Atom) -> tuple[int, list[tuple[int, int, Atom]]] | None:
+    """The axis, and (start, stop, contents), of an array padded with zeros there."""
+    eq = s.defines(a, "pad")
+    if eq is None or not _is(eq.inputs[1], 0):
+        return None
+    moved = [(i, p) for i, p in enumerate(eq.params["padding"]) if p != (0, 0, 0)]
+    if len(moved) != 1:
+        return None
+    axis, (low, high, inner) = moved[0]
+    if inner or low < 0 or high < 0:
+        return None
+    inside = eq.inputs[0]
+    joined = s.defines(inside, "concatenate")
+    if joined is None or joined.params["axis"] != axis:
+        return axis, [(low, low + inside.type.shape[axis], inside)]
+    parts, start = [], low
+    for x in joined.inputs:
+        parts.append((start, start + x.type.shape[axis], x))
+        start += x.type.shape[axis]
+    return axis, parts
+
+
+_RULES: dict[str, tuple[Rule, ...]] = {
+    "add": (_identity_if(0, 0.0), _identity_if(1, 0.0), _sum_of_pads),
+    "sub": (_identity_if(1, 0.0),),
+    "mul": (_identity_if(0, 1.0), _identity_if(1, 1.0), _times_minus_one),
+    "div": (_identity_if(1, 1.0),),
+    "neg": (_double_negative,),
+    "convert": (_no_change,),
+    "reshape": (_no_change, _reshape_twice),
+    "slice": (_no_change,),
+    "broadcast_in_dim": (_no_change, _broadcast_twice),
+    "transpose": (_identity_order, _transpose_twice),
+    "stop_gradient": (_no_change,),
+}
+
+
+def simplify(graph: Graph) -> Graph:
+    """The graph with local simplifications made, nested graphs included."""
+    return _Simplify.apply(graph)

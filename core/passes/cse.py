@@ -1,0 +1,34 @@
+"""Common subexpressions: an equation that was computed before is not computed again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treadle.ir.graph import Equation, Graph, Lit, Var, params_key
+from treadle.passes.rewrite import Rewriter
+
+
+class _Merge(Rewriter):
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.seen: dict[Any, tuple[Var, ...]] = {}
+
+    def equation(self, eq: Equation) -> None:
+        if eq.op.effect or eq.op.name == "optimization_barrier":
+            # Recomputation behind a barrier is wanted: it saves memory.
+            self.keep(eq)
+            return
+        inputs = tuple([self.read(a) for a in eq.inputs])
+        atoms = tuple([a.key() if isinstance(a, Lit) else a for a in inputs])
+        key = (eq.op, atoms, params_key(eq.params))
+        found = self.seen.get(key)
+        if found is None:
+            self.keep(eq)
+            self.seen[key] = eq.outputs
+        else:
+            self.values.update(zip(eq.outputs, found, strict=True))
+
+
+def merge_equal(graph: Graph) -> Graph:
+    """The graph with equal pure equations merged, nested graphs included."""
+    return _Merge.apply(graph)

@@ -1,0 +1,30 @@
+"""All graph passes, named and in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from treadle.ir.graph import Graph
+from treadle.passes.algebra import simplify
+from treadle.passes.cse import merge_equal
+from treadle.passes.dce import drop_dead
+from treadle.passes.inline import inline_calls
+from treadle.passes.reductions import split_reductions
+
+Pass = Callable[[Graph], Graph]
+
+PASSES: tuple[Pass, ...] = (
+    inline_calls,  # ensures: no `call` equations, in nested graphs too
+    simplify,  # needs inlined calls; leaves dead and equal equations behind
+    merge_equal,  # ensures: no two pure equations are equal
+    split_reductions,  # ensures: a reduction is over one last axis, or not over it
+    merge_equal,
+    drop_dead,  # ensures: every pure equation is used
+)
+
+
+def optimise(graph: Graph) -> Graph:
+    """An equivalent graph that is cheaper to run."""
+    for apply in PASSES:
+        graph = apply(graph)
+    return graph

@@ -1,0 +1,38 @@
+"""Puts reductions into the forms that kernels have."""
+
+from __future__ import annotations
+
+from treadle.ir.graph import Equation, Graph
+from treadle.ops.movement import reshape
+from treadle.passes.rewrite import Rewriter
+
+
+class _Split(Rewriter):
+    def equation(self, eq: Equation) -> None:
+        axes = eq.params.get("axes")
+        if eq.op.kind != "reduce" or axes is None:
+            self.keep(eq)
+            return
+        value = self.read(eq.inputs[0])
+        left = {a for a in axes if value.type.shape[a] != 1}
+        while left:
+            shape = value.type.shape
+            last = max(i for i, n in enumerate(shape) if n != 1)
+            # Over the last axis first, then over the rest: rows run in parallel.
+            step = (last,) if last in left else tuple(sorted(left))
+            (value,) = self.emit(eq.op, [value], {"axes": step}, eq.source)
+            left = {a - sum(s < a for s in step) for a in left if a not in step}
+        out = eq.outputs[0]
+        if value.type.shape != out.type.shape:
+            (value,) = self.emit(reshape, [value], {"shape": out.type.shape}, eq.source)
+        self.values[out] = value
+
+
+def split_reductions(graph: Graph) -> Graph:
+    """Ensures that each reduction is over the last axis alone, or not over it.
+
+    Axes of length 1 do not count. A reduction over the last axis and others becomes
+    two: the first leaves many rows to run in parallel. The order of summation is the
+    program's, not the number of threads'.
+    """
+    return _Split.apply(graph)

@@ -1,0 +1,117 @@
+"""One arena for all temporaries: buffers that are not alive together share bytes."""
+
+from __future__ import annotations
+
+from bisect import insort
+
+from treadle.kernels.lower import in_place
+from treadle.plan.steps import Buffer, NestStep, Plan, Step
+
+_ALIGN = 64
+
+
+def assign(plan: Plan, order: list[Step]) -> None:
+    """Gives every arena buffer its offset, and the plan its arena's size.
+
+    Buffers are placed as they are born, in the best-fitting hole that dead ones left;
+    an elementwise result takes over the memory of an operand that dies with it.
+
+    Args:
+      order: all steps, those in loops too, by position.
+    """
+    born: dict[int, list[Buffer]] = {}
+    dying: dict[int, list[Buffer]] = {}
+    for b in plan.buffers:
+        if b.home == "arena" and b.first >= 0:
+            born.setdefault(b.first, []).append(b)
+            dying.setdefault(b.last, []).append(b)
+    steps: dict[int, list[Step]] = {}
+    for s in order:
+        steps.setdefault(s.position, []).append(s)
+    arena = _Arena()
+    for position in sorted(born.keys() | dying.keys()):
+        taken = set()
+        waiting = born.get(position, [])
+        for b in waiting:
+            old = _predecessor(b, steps.get(position, []), position, taken)
+            if old is not None:
+                b.offset = old.offset
+                taken.add(old)
+            else:
+                b.offset = arena.take(_rounded(b.nbytes))
+        for b in dying.get(position, []):
+            if b not in taken:
+                arena.give(b.offset, _rounded(b.nbytes))
+    plan.arena = arena.size
+
+
+def _rounded(nbytes: int) -> int:
+    return max(_ALIGN, -(-nbytes // _ALIGN) * _ALIGN)
+
+
+def _predecessor(
+    b: Buffer, steps: list[Step], position: int, taken: set[Buffer]
+) -> Buffer | None:
+    """A dying operand whose memory a nest may overwrite with this result."""
+    if len(steps) != 1 or not isinstance(steps[0], NestStep):
+        return None
+    step = steps[0]
+    stores = [k for k, p in enumerate(step.places) if p and p.buffer is b]
+    if len(stores) != 1:
+        return None
+    (k,) = stores
+    mine = step.launch.bindings[k]
+    for old in {p.buffer for p in step.reads}:
+        if old in taken or old.home != "arena" or old.last != position:
+            continue
+        if old.first == position or _rounded(old.nbytes) != _rounded(b.nbytes):
+            continue
+        loads = [i for i, p in enumerate(step.places) if p and p.buffer is old]
+        if loads and all(
+            step.launch.bindings[i].strides == mine.strides
+            and step.places[i].offset == step.places[k].offset == 0  # type: ignore[union-attr]
+            and step.launch.bindings[i].offset == mine.offset
+            and step.launch.nest.operands[i].dtype.itemsize
+            == step.launch.nest.operands[k].dtype.itemsize
+            and not step.launch.nest.serial
+            and in_place(step.launch.nest, k, i)
+            for i in loads
+        ):
+            return old
+    return None
+
+
+class _Arena:
+    """Free holes by offset; grows at its end."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.holes: list[tuple[int, int]] = []
+
+    def take(self, nbytes: int) -> int:
+        best = None
+        for i, (_, size) in enumerate(self.holes):
+            if size >= nbytes and (best is None or size < self.holes[best][1]):
+                best = i
+        if best is not None:
+            offset, size = self.holes.pop(best)
+            if size > nbytes:
+                insort(self.holes, (offset + nbytes, size - nbytes))
+            return offset
+        if self.holes and sum(self.holes[-1]) == self.size:
+            offset, size = self.holes.pop()
+            self.size = offset + nbytes
+            return offset
+        offset = self.size
+        self.size += nbytes
+        return offset
+
+    def give(self, offset: int, nbytes: int) -> None:
+        insort(self.holes, (offset, nbytes))
+        merged: list[tuple[int, int]] = []
+        for start, size in self.holes:
+            if merged and sum(merged[-1]) == start:
+                merged[-1] = (merged[-1][0], merged[-1][1] + size)
+            else:
+                merged.append((start, size))
+        self.holes = merged

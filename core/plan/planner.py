@@ -1,0 +1,443 @@
+"""Nodes to steps: every stored value gets a place, every node its commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from treadle.fuse.cluster import Cluster, Node
+from treadle.fuse.contractions import product
+from treadle.fuse.copies import copy_launch, scatter_launch
+from treadle.fuse.layout import row_major, stored_strides
+from treadle.fuse.maps import NoMap
+from treadle.fuse.nests import Launch, build
+from treadle.fuse.partition import (
+    Partition,
+    is_product,
+    part_places,
+    partition,
+    stored_members,
+)
+from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.kernels.lower import scratch_bytes, scratch_rows
+from treadle.kernels.nest import CONTIGUOUS
+from treadle.plan.cost import nest_tasks
+from treadle.plan.memory import assign
+from treadle.plan.steps import (
+    Buffer,
+    CopyStep,
+    HostStep,
+    Loop,
+    NestStep,
+    Place,
+    Plan,
+    ProductStep,
+    Step,
+    literal_of,
+)
+
+Target = Any
+"""What the planner asks of a backend: `native(eq)`, `threads`, `contraction(c)`."""
+
+SCATTERS = frozenset({"scatter_add", "scatter_set", "dynamic_update_slice"})
+
+
+class Planner:
+    """Collects the steps of one program. `position` counts them as they will run."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.plan = Plan([], [], [], [], 0)
+        self.order: list[Step] = []
+        self.position = 0
+        self.loops: tuple[Loop, ...] = ()
+        self.constants: dict[Any, Buffer] = {}
+
+    def buffer(self, nbytes: int) -> Buffer:
+        """A temporary."""
+        b = Buffer(nbytes)
+        b.loops = self.loops
+        self.plan.buffers.append(b)
+        return b
+
+    def constant(self, a: Lit) -> Place:
+        """A literal in memory."""
+        key = a.key()
+        if key not in self.constants:
+            b = Buffer(a.type.nbytes, "constant", len(self.plan.constants))
+            self.plan.constants.append(literal_of(a))
+            self.constants[key] = b
+        return Place(self.constants[key])
+
+    def slot(self) -> Buffer:
+        """A pointer that a loop exchanges."""
+        self.plan.slots += 1
+        return Buffer(0, "slot", self.plan.slots - 1)
+
+    def use(self, b: Buffer, position: int) -> None:
+        """Extends a buffer's life; inside a loop that began after it, to its end."""
+        if b.first < 0:
+            b.first = position
+        b.last = max(b.last, position)
+        for loop in self.loops:
+            if loop not in b.loops:
+                loop.touched.add(b)
+                break
+
+    def add(self, step: Step, steps: list[Step], alone: bool = True) -> None:
+        """Appends a step. Independent nests that follow each other share a position:
+        they run as one parallel region."""
+        if alone or not _independent(step, steps, self.position):
+            self.position += 1
+        step.position = self.position
+        steps.append(step)
+        self.order.append(step)
+        for place in (*step.reads, *step.writes):
+            self.use(place.buffer, self.position)
+        scratch = getattr(step, "scratch", None)
+        if scratch is not None:
+            self.use(scratch.buffer, self.position)
+
+    def close(self, loop: Loop) -> None:
+        """Ends a loop: what it touched lives until here."""
+        self.position += 1
+        for b in loop.touched:
+            self.use(b, self.position)
+
+
+def _independent(step: Step, steps: list[Step], position: int) -> bool:
+    if not isinstance(step, NestStep):
+        return False
+    mine = {id(p.buffer) for p in (*step.reads, *step.writes)}
+    found = False
+    for other in reversed(steps):
+        if other.position != position:
+            break
+        if not isinstance(other, NestStep):
+            return False
+        if any(id(p.buffer) in mine for p in other.writes):
+            return False
+        if any(p.buffer is w.buffer for p in other.reads for w in step.writes):
+            return False
+        found = True
+    return found
+
+
+class GraphPlanner:
+    """Plans one graph: the program, or the body of a loop or branch of it."""
+
+    def __init__(self, planner: Planner, graph: Graph) -> None:
+        self.planner = planner
+        self.part: Partition = partition(graph, planner.target.native)
+        self.program = self.part.program
+        self.env: dict[Var, Place] = {}
+        self.steps: list[Step] = []
+        self.filled: set[Var] = set()
+
+    def run(self, inputs: Sequence[Place], outputs: Sequence[Place]) -> list[Step]:
+        """The steps that compute the results into `outputs`."""
+        graph = self.program.graph
+        self.env.update(zip(graph.inputs, inputs, strict=True))
+        copies = self._claim(outputs)
+        for node in self.part.nodes:
+            self.node(node)
+        for a, place in copies:
+            self._deliver(a, place)
+        return self.steps
+
+    def _claim(self, outputs: Sequence[Place]) -> list[tuple[Atom, Place]]:
+        """Lets results be made in place where possible; gives those to be copied."""
+        copies = []
+        for a, place in zip(self.program.graph.outputs, outputs, strict=True):
+            source, chain = self.program.resolve(a)
+            if (
+                isinstance(source, Var)
+                and source in self.part.owner
+                and source not in self.env
+                and source not in self.program.parts
+                and all(eq.op.name == "reshape" for eq in chain)
+                and stored_strides(source, self.program) == row_major(source.type.shape)
+            ):
+                self.env[source] = place
+            else:
+                copies.append((a, place))
+        return copies
+
+    def _deliver(self, a: Atom, place: Place) -> None:
+        source = self.contiguous(a)
+        self.copy(source, place, a.type.nbytes)
+
+    # Places
+
+    def place(self, v: Atom) -> Place:
+        """Where a stored value is, made up if it has not been placed."""
+        if isinstance(v, Lit):
+            return self.planner.constant(v)
+        if v not in self.env:
+            if v in self.program.parts:
+                whole, offset, _ = self.program.parts[v]
+                self._prepare(whole)
+                self.env[v] = self.place(whole).shifted(offset * v.type.dtype.itemsize)
+            else:
+                self.env[v] = Place(self.planner.buffer(v.type.nbytes))
+        return self.env[v]
+
+    def _prepare(self, whole: Var) -> None:
+        """Fills a padded array before its inside is written."""
+        eq = self.program.maker[whole]
+        if eq.op.name == "pad" and whole not in self.filled:
+            self.filled.add(whole)
+            self.fill(eq.inputs[1], whole, eq)
+
+    def contiguous(self, a: Atom) -> Place:
+        """Where a value lies in row-major order, copied there if need be."""
+        source, chain = self.program.resolve(a)
+        plain = all(eq.op.name == "reshape" for eq in chain)
+        strides = stored_strides(source, self.program)
+        if plain and strides == row_major(source.type.shape):
+            return self.place(source)
+        v = Var(a.type)
+        self.env[v] = Place(self.planner.buffer(a.type.nbytes))
+        self.move(a, v, 0, row_major(a.type.shape), [])
+        return self.env[v]
+
+    # Steps
+
+    def nest(self, launch: Launch, equations: list[Equation], together: bool) -> None:
+        """Appends a nest."""
+        if all(b.atom.type.size == 0 for b in launch.bindings if b.store):
+            return
+        places = self._bind(launch)
+        tasks = nest_tasks(launch, self.planner.target.threads)
+        step = NestStep(
+            equations,
+            *_traffic(launch, places),
+            launch=launch,
+            places=places,
+            tasks=tasks,
+        )
+        if scratch_rows(launch.nest):
+            nbytes = scratch_bytes(launch.nest, launch.inner) * tasks
+            step.scratch = Place(self.planner.buffer(nbytes))
+        self.planner.add(step, self.steps, alone=not together)
+
+    def _bind(self, launch: Launch) -> list[Place | None]:
+        return [
+            None
+            if b.atom is None
+            else self.place(b.atom).shifted(b.offset * op.dtype.itemsize)
+            for b, op in zip(launch.bindings, launch.nest.operands, strict=True)
+        ]
+
+    def copy(self, source: Place | None, to: Place, nbytes: int) -> None:
+        """Appends a copy of bytes, or zeros if there is no source."""
+        if nbytes and source != to:
+            reads = [] if source is None else [source]
+            self.planner.add(CopyStep([], reads, [to], nbytes=nbytes), self.steps)
+
+    def move(
+        self, a: Atom, to: Var, offset: int, strides: Sequence[int], eqs: list[Equation]
+    ) -> None:
+        """Appends a nest that copies a value to strided places of another."""
+        launch = copy_launch(a, to, offset, strides, self.program)
+        self.nest(launch, eqs, True)
+
+    def fill(self, value: Atom, whole: Var, eq: Equation) -> None:
+        """Writes one number everywhere."""
+        if isinstance(value, Lit) and not value.value.any():
+            self.copy(None, self.place(whole), whole.type.nbytes)
+            return
+        flat = Var(type(whole.type)((whole.type.size,), whole.type.dtype))
+        self.env[flat] = self.place(whole)
+        launch = copy_launch(value, flat, 0, (), self.program)
+        self.nest(_widened(launch, whole.type.size), [eq], False)
+
+    # Nodes
+
+    def node(self, node: Node) -> None:
+        """Appends the steps of a node."""
+        if isinstance(node, Cluster):
+            stored = stored_members(node, self.part)
+            if node.product is not None:
+                self.product(node.product, node.equations)
+            else:
+                self.nest(build(node, self.program, stored), node.equations, True)
+            return
+        eq = node.equations[0]
+        if is_product(eq):
+            self.product(product(eq, self.program), [eq])
+        elif (handler := HANDLERS.get(eq.op.name)) is not None:
+            handler(self, eq)
+        elif eq.op.name in SCATTERS and self._scatter(eq):
+            pass
+        else:
+            self.host(eq)
+
+    def product(self, p: Any, equations: list[Equation]) -> None:
+        """Appends a contraction."""
+        c = self._product_result(p)
+        a, b = (
+            self.place(atom).shifted(offset * atom.type.dtype.itemsize)
+            for atom, offset in (p.a, p.b)
+        )
+        launch = self.planner.target.contraction(p.contraction)
+        reads, writes, places = [a, b], [c], []
+        if p.epilogue is not None:
+            places = self._bind(p.epilogue)
+            more_reads, more_writes = _traffic(p.epilogue, places)
+            reads += [r for r in more_reads if r.buffer is not c.buffer]
+            writes += more_writes
+        step = ProductStep(
+            equations,
+            reads,
+            writes,
+            product=p,
+            a=a,
+            b=b,
+            c=c,
+            words=launch,
+            places=places,
+        )
+        if launch.scratch_bytes:
+            step.scratch = Place(self.planner.buffer(launch.scratch_bytes))
+        self.planner.add(step, self.steps)
+
+    def _product_result(self, p: Any) -> Place:
+        """Where the product itself goes: into the epilogue's result, if nobody else
+        reads it and that has the same layout."""
+        if (
+            p.epilogue is not None
+            and p.c not in self.env
+            and p.c not in self.program.parts
+        ):
+            stores = [
+                b
+                for b, op in zip(
+                    p.epilogue.bindings, p.epilogue.nest.operands, strict=True
+                )
+                if b.store and op.dtype == p.contraction.dtype
+            ]
+            loads = [b for b in p.epilogue.bindings if b.atom is p.c]
+            for s in stores:
+                same = all(
+                    (b.offset, b.strides) == (s.offset, s.strides) for b in loads
+                )
+                alone = len(self._outside_readers(p)) == 0
+                if same and alone and s.atom.type.size == p.c.type.size:
+                    self.env[p.c] = self.place(s.atom)
+                    break
+        return self.place(p.c)
+
+    def _outside_readers(self, p: Any) -> list[Equation]:
+        node = self.part.owner[p.c]
+        if self.program.is_returned(p.c):
+            return [self.program.maker[p.c]]
+        return [
+            r
+            for r in self.program.final_readers(p.c)
+            if not r.outputs or self.part.owner[r.outputs[0]] is not node
+        ]
+
+    def _scatter(self, eq: Equation) -> bool:
+        x, out = eq.inputs[0], eq.outputs[0]
+        try:
+            launch = scatter_launch(eq, self.program)
+        except NoMap:
+            return False
+        self.assign_copy(x, out, eq)
+        self.nest(launch, [eq], False)
+        return True
+
+    def assign_copy(self, x: Atom, out: Var, eq: Equation) -> None:
+        """Makes `out` begin as a copy of x."""
+        source, _ = self.program.resolve(x)
+        if isinstance(source, Lit) and source.type.ndim == 0:
+            self.fill(source, out, eq)
+        else:
+            try:
+                self.move(x, out, 0, row_major(out.type.shape), [eq])
+            except NoMap:
+                self.copy(self.contiguous(x), self.place(out), out.type.nbytes)
+
+    def host(self, eq: Equation) -> None:
+        """Appends a call of the reference implementation."""
+        reads = [self.contiguous(a) for a in eq.inputs]
+        writes = [self.place(v) for v in eq.outputs]
+        types = [a.type for a in eq.inputs], [v.type for v in eq.outputs]
+        step = HostStep([eq], reads, writes, types=types)
+        self.planner.add(step, self.steps)
+
+
+def _traffic(launch: Launch, places: list) -> tuple[list[Place], list[Place]]:
+    reads, writes = [], []
+    for b, place in zip(launch.bindings, places, strict=True):
+        if place is not None:
+            (writes if b.store else reads).append(place)
+    return reads, writes
+
+
+def _widened(launch: Launch, size: int) -> Launch:
+    """A launch that stores one value, made to store it `size` times in a row."""
+    operands = list(launch.nest.operands)
+    bindings = list(launch.bindings)
+    for k, b in enumerate(bindings):
+        if b.store:
+            operands[k] = replace(operands[k], inner=CONTIGUOUS)
+    nest = replace(launch.nest, operands=tuple(operands))
+    return launch._replace(nest=nest, inner=size)
+
+
+def _join(g: GraphPlanner, eq: Equation) -> None:
+    """Concatenations and paddings: pieces that are not made in place are copied."""
+    whole = eq.outputs[0]
+    g._prepare(whole)
+    pieces = eq.inputs if eq.op.name == "concatenate" else eq.inputs[:1]
+    steps = row_major(whole.type.shape)
+    for a, (offset, strides) in zip(pieces, part_places(eq, steps), strict=True):
+        if isinstance(a, Var) and a in g.program.parts:
+            continue
+        if offset < 0:
+            g.host(eq)
+            return
+        try:
+            g.move(a, whole, offset, strides, [eq])
+        except NoMap:
+            v = Var(a.type)
+            g.env[v] = g.contiguous(a)
+            g.move(v, whole, offset, strides, [eq])
+
+
+def _alias(g: GraphPlanner, eq: Equation) -> None:
+    """Identities that only passes must not see through."""
+    for a, v in zip(eq.inputs, eq.outputs, strict=True):
+        place = g.contiguous(a)
+        if v in g.env:
+            g.copy(place, g.env[v], v.type.nbytes)
+        else:
+            g.env[v] = place
+
+
+Handler = Callable[[GraphPlanner, Equation], None]
+HANDLERS: dict[str, Handler] = {
+    "concatenate": _join,
+    "pad": _join,
+    "optimization_barrier": _alias,
+}
+"""How ops that are no kernels of their own are planned."""
+
+
+def plan_graph(graph: Graph, target: Target) -> Plan:
+    """Plans a whole program."""
+    planner = Planner(target)
+    plan = planner.plan
+    plan.inputs = [Buffer(t.nbytes, "input", i) for i, t in enumerate(graph.in_types)]
+    plan.outputs = [
+        Buffer(t.nbytes, "output", i) for i, t in enumerate(graph.out_types)
+    ]
+    inner = GraphPlanner(planner, graph)
+    plan.steps = inner.run(
+        list(map(Place, plan.inputs)), list(map(Place, plan.outputs))
+    )
+    assign(plan, planner.order)
+    return plan

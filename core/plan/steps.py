@@ -1,0 +1,135 @@
+"""The plan as data: steps in order, and the places in memory that they use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle.fuse.contractions import Product
+from treadle.fuse.nests import Launch
+from treadle.ir.graph import Atom, Equation
+
+
+class Buffer:
+    """A block of memory.
+
+    home: "arena" (offset is assigned by `treadle.plan.memory`), "input" and "output"
+      (index counts the program's), "constant" (index counts the plan's), or "slot" (a
+      pointer that a loop exchanges; index counts the plan's).
+    first, last: the positions of the steps between which it holds a value.
+    """
+
+    __slots__ = ("first", "home", "index", "last", "loops", "nbytes", "offset")
+
+    def __init__(self, nbytes: int, home: str = "arena", index: int = 0) -> None:
+        self.nbytes, self.home, self.index = nbytes, home, index
+        self.offset = 0
+        self.first, self.last = -1, -1
+        self.loops: tuple[Any, ...] = ()
+
+
+class Place(NamedTuple):
+    """Bytes within a buffer; `dynamic` adds scale times the index of a loop."""
+
+    buffer: Buffer
+    offset: int = 0
+    dynamic: tuple[tuple[Loop, int], ...] = ()
+
+    def shifted(self, nbytes: int) -> Place:
+        return self._replace(offset=self.offset + nbytes)
+
+
+@dataclass(eq=False)
+class Step:
+    """Something that runs. `equations` say what it computes; `position` orders it."""
+
+    equations: list[Equation]
+    reads: list[Place]
+    writes: list[Place]
+    position: int = -1
+
+
+@dataclass(eq=False)
+class NestStep(Step):
+    """A loop nest. `places` has one entry per operand (None for computed indices)."""
+
+    launch: Launch = None  # type: ignore[assignment]
+    places: list[Place | None] = field(default_factory=list)
+    tasks: int = 1
+    scratch: Place | None = None
+
+
+@dataclass(eq=False)
+class ProductStep(Step):
+    """A contraction, with a nest as its epilogue or none."""
+
+    product: Product = None  # type: ignore[assignment]
+    a: Place = None  # type: ignore[assignment]
+    b: Place = None  # type: ignore[assignment]
+    c: Place = None  # type: ignore[assignment]
+    words: Any = None
+    scratch: Place | None = None
+    places: list[Place | None] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class HostStep(Step):
+    """The reference implementation, called back: there is no native lowering."""
+
+    types: Any = None
+
+
+@dataclass(eq=False)
+class CopyStep(Step):
+    """Copies bytes (or writes zeros, if there is no source)."""
+
+    nbytes: int = 0
+
+
+@dataclass(eq=False)
+class Loop(Step):
+    """A counted loop. Before it, `slots` are pointed at places; after each iteration
+    the pairs in `swaps` exchange their pointers."""
+
+    count: int = 0
+    body: list[Step] = field(default_factory=list)
+    slots: list[tuple[Buffer, Place]] = field(default_factory=list)
+    swaps: list[tuple[Buffer, Buffer]] = field(default_factory=list)
+    touched: set[Buffer] = field(default_factory=set)
+
+
+@dataclass(eq=False)
+class While(Loop):
+    """Runs `test`, and while the bool it leaves at `flag` is true, `body`."""
+
+    test: list[Step] = field(default_factory=list)
+    flag: Place = None  # type: ignore[assignment]
+
+
+@dataclass(eq=False)
+class Branch(Step):
+    """Runs one of several step lists: the one whose number is at `index`."""
+
+    index: Place = None  # type: ignore[assignment]
+    dtype: np.dtype = None  # type: ignore[assignment]
+    branches: list[list[Step]] = field(default_factory=list)
+
+
+@dataclass
+class Plan:
+    """A whole program: steps, and what the buffers need."""
+
+    steps: list[Step]
+    inputs: list[Buffer]
+    outputs: list[Buffer]
+    constants: list[np.ndarray]
+    slots: int
+    arena: int = 0
+    buffers: list[Buffer] = field(default_factory=list)
+
+
+def literal_of(a: Atom) -> np.ndarray:
+    """The contiguous array that a literal stands for."""
+    return np.ascontiguousarray(a.value)  # type: ignore[union-attr]

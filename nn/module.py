@@ -1,0 +1,229 @@
+"""Module: a class whose instances are frozen pytrees."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from abc import ABCMeta
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, dataclass_transform
+
+from treadle import tree
+from treadle.errors import at, user_source
+from treadle.nn.field import Layout, always_child, layout_of
+from treadle.nn.show import describe
+
+_FROZEN = """\
+can't assign to `{name}`: {owner} is a Module, and modules are frozen once made{at}
+Make a new one: `module = module.replace({name}=...)`; for something deeper inside, \
+`nn.at(module, lambda m: m.layer.weight).set(...)`."""
+_UNSET = """\
+`__init__` of {owner} left the annotated field `{name}` without a value{at}
+Assign `self.{name}`, give the annotation a default, or remove it."""
+
+
+def _open(module: Module) -> bool:
+    """Takes apart what a transformation made; False if that was done already."""
+    held = module._held
+    if held is None:
+        return False
+    leaves, form = held
+    form.aux.fill(module.__dict__, tree.open_held(form, leaves))  # type: ignore
+    _set_held(module, None)
+    return True
+
+
+def fields_of(module: Module) -> dict[str, Any]:
+    """The fields by name, in the order in which `__init__` set them."""
+    _open(module)
+    return module.__dict__
+
+
+def _flatten(module: Module) -> tuple[Sequence[Any], Layout]:
+    _open(module)
+    layout = module._layout
+    if layout is None:  # flattened inside its own `__init__`
+        layout = layout_of(type(module), module.__dict__, False)
+    return layout.take(module.__dict__), layout
+
+
+def _unflatten(cls: ModuleType, layout: Layout, children: Sequence[Any]) -> Any:
+    made = object.__new__(cls)
+    _set_layout(made, layout)
+    _set_held(made, None)
+    layout.fill(made.__dict__, children)
+    return made
+
+
+def _hold(form: tree.Structure, leaves: list[Any]) -> Any:
+    layout: Any = form.aux
+    if not layout.lazy:
+        return _unflatten(form.kind, layout, tree.open_held(form, leaves))  # type: ignore
+    made = object.__new__(form.kind)  # type: ignore[type-var]
+    _set_layout(made, layout)
+    _set_held(made, (leaves, form))
+    return made
+
+
+def _held(module: Module) -> tuple[list[Any], tree.Structure] | None:
+    return module._held
+
+
+@dataclass_transform(kw_only_default=False)
+class ModuleType(ABCMeta):
+    """The class of Module classes: makes each a pytree, and freezes its instances."""
+
+    _may_be_lazy: bool
+    _required: frozenset[str]
+
+    def __init__(cls, name: str, bases: tuple, namespace: dict, **kwargs: Any) -> None:
+        super().__init__(name, bases, namespace, **kwargs)
+        # An inherited `__init__` that somebody wrote stays.
+        written = getattr(cls.__init__, "_written_by_hand", True)
+        generate = cls.__init__ is object.__init__ or not written
+        dataclasses.dataclass(init=generate, eq=False, repr=False)(cls)
+        if generate:
+            cls.__init__._written_by_hand = False  # type: ignore[misc]
+        cls._required = frozenset(
+            f.name
+            for f in dataclasses.fields(cls)  # type: ignore[arg-type]
+            if f.default is f.default_factory is dataclasses.MISSING
+        )
+        if "_may_be_lazy" not in namespace:
+            own = not {"__getattr__", "__getattribute__"} & namespace.keys()
+            cls._may_be_lazy = own and all(
+                getattr(b, "_may_be_lazy", not hasattr(b, "__getattr__")) for b in bases
+            )
+        always_child(cls)
+        tree.register(
+            cls,
+            _flatten,
+            partial(_unflatten, cls),
+            lambda layout, n: layout.paths,
+            hold=_hold,
+            held=_held,
+        )
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        made = cls.__new__(cls)
+        _set_layout(made, None)
+        _set_held(made, None)
+        made.__init__(*args, **kwargs)
+        _seal(made)
+        return made
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        whole = inspect.signature(cls.__init__)
+        return whole.replace(parameters=list(whole.parameters.values())[1:])
+
+
+class Module(metaclass=ModuleType):
+    """A layer or a model: fields, set in `__init__`, and usually a `__call__`.
+
+    Instances are frozen pytrees. Fields that are arrays, Modules, or containers of them
+    are children; all other fields are static (`treadle.nn.field`). A class without
+    `__init__` gets one that takes its annotated fields, as a dataclass does. Modules
+    compare and hash by identity.
+
+    What a transformation returns is not taken apart until somebody looks at a field:
+    between two jitted steps a model is a list of arrays.
+
+    >>> import treadle as td, treadle.numpy as tnp
+    >>> class Scale(Module):
+    ...     factor: td.Array
+    ...     power: int = 1
+    ...
+    ...     def __call__(self, x):
+    ...         return x * self.factor**self.power
+    >>> scale = Scale(tnp.array([1.0, 2.0]), power=2)
+    >>> scale
+    Scale(factor=f32[2], power=2)
+    >>> td.grad(lambda s: s(3.0).sum())(scale).factor
+    Array([ 6., 12.], dtype=float32)
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_held", "_layout")
+    _may_be_lazy = True
+    if TYPE_CHECKING:
+        _held: tuple[list[Any], tree.Structure] | None
+        _layout: Layout | None
+
+    def replace(self, **fields: Any) -> Self:
+        """A copy with other values in some fields.
+
+        Raises:
+          TypeError: if there is no such field.
+        """
+        _open(self)
+        for name in fields:
+            if name not in self.__dict__:
+                raise TypeError(_missing(self, name))
+        made = object.__new__(type(self))
+        _set_layout(made, None)
+        _set_held(made, None)
+        made.__dict__.update(self.__dict__ | fields)
+        _seal(made)
+        return made
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._layout is not None:
+            raise AttributeError(
+                _FROZEN.format(
+                    name=name, owner=type(self).__name__, at=at(user_source())
+                )
+            )
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(
+            _FROZEN.format(name=name, owner=type(self).__name__, at=at(user_source()))
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        # Called only where ordinary lookup fails: for fields not yet taken apart.
+        if name.startswith("__") or name in Module.__slots__:
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        if _open(self):
+            return getattr(self, name)
+        raise AttributeError(_missing(self, name), name=name)
+
+    def __dir__(self) -> list[str]:
+        _open(self)
+        return list(super().__dir__())
+
+    def __repr__(self) -> str:
+        _open(self)
+        return describe(type(self).__name__, self.__dict__)
+
+    def __getstate__(self) -> tuple[dict[str, Any], Layout | None]:
+        _open(self)
+        return self.__dict__, self._layout
+
+    def __setstate__(self, state: tuple[dict[str, Any], Layout | None]) -> None:
+        _set_held(self, None)
+        _set_layout(self, state[1])
+        self.__dict__.update(state[0])
+
+
+_set_layout = Module.__dict__["_layout"].__set__
+_set_held = Module.__dict__["_held"].__set__
+
+
+def _seal(module: Module) -> None:
+    cls, fields = type(module), module.__dict__
+    if not cls._required <= fields.keys():
+        name = min(cls._required - fields.keys())
+        raise TypeError(
+            _UNSET.format(owner=cls.__name__, name=name, at=at(user_source()))
+        )
+    _set_layout(module, layout_of(cls, fields, cls._may_be_lazy))
+
+
+def _missing(module: Module, name: str) -> str:
+    fields = ", ".join(module.__dict__) or "(none)"
+    return (
+        f"{type(module).__name__} has no field `{name}`; its fields are {fields}"
+        f"{at(user_source())}"
+    )

@@ -1,0 +1,244 @@
+"""State without threading it by hand: cells, and the scope in which they are written.
+
+A layer keeps what changes between calls (running statistics, a cache) in a `State`, and
+writes it in `__call__`. Nobody outside sees the write: `stateful` runs the call on a
+copy of the model whose cells are open, closes them, and returns the copy. So a call
+stays a pure function of its pytree under jit, grad, vmap and scan.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle import rng, tree
+from treadle.errors import at, user_source
+from treadle.nn.field import always_child
+from treadle.nn.module import Module, fields_of
+from treadle.nn.show import describe
+
+_CLOSED = """\
+a State cell was written outside of a scope{at}
+Training: `output, model = nn.stateful(model, key=key)(x)`, which returns the model with \
+its new state.
+Evaluation: `output = nn.inference(model)(x)`, which writes nothing.
+Inside a scope, a cell that came through jit, vmap, scan or another transform is closed \
+too: call `nn.stateful` inside the transformed function, and return the model."""
+_OTHER_TRANSFORM = """\
+a State cell was written inside a jit, vmap, scan, grad… that began after its \
+`nn.stateful` scope{at}
+The value belongs to that transform. Call `nn.stateful` inside the transformed function, \
+and return the model from it."""
+_CHANGED = """\
+a State cell that holds {old} was written with {new}{at}
+Shapes and dtypes of cells stay, so that a step's output is the next step's input."""
+_NO_KEY = """\
+{layer} needs a random key{at}
+Training: `output, model = nn.stateful(model, key=key)(x)`, from which layers draw, or \
+pass `key=` to the layer.
+Evaluation: `output = nn.inference(model)(x)`."""
+_SAME_KEY = """\
+{layer} draws a random key inside a jit, vmap, scan, grad… that began after its \
+`nn.stateful` scope{at}
+Every iteration would get the same key: split one outside, and pass `key=` to the layer."""
+
+
+class _Scope:
+    """One call under `stateful`."""
+
+    __slots__ = ("drawn", "key", "transform")
+
+    def __init__(self, key: Any) -> None:
+        self.key, self.drawn = key, 0
+        self.transform = td.current_transform()
+
+
+class _Scopes(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[_Scope] = []
+
+
+_scopes = _Scopes()
+
+
+class State:
+    """A cell for what a layer changes as it is called. A pytree of its value.
+
+    Cells are not trained: `td.grad` gives None there, and optimizers leave them alone.
+
+    >>> from treadle import nn
+    >>> class Counter(nn.Module):
+    ...     def __init__(self):
+    ...         self.calls = nn.State(0)
+    ...
+    ...     def __call__(self):
+    ...         self.calls.value = self.calls.value + 1
+    >>> counter = Counter()
+    >>> _, after = nn.stateful(counter)()
+    >>> counter.calls.value, after.calls.value
+    (Array(0, dtype=int32), Array(1, dtype=int32))
+    """
+
+    __slots__ = ("__weakref__", "_scope", "_value")
+
+    def __init__(self, value: Any) -> None:
+        number = isinstance(value, bool | int | float | complex)
+        self._value = tnp.asarray(value) if number else value
+        self._scope: _Scope | None = None
+
+    @property
+    def value(self) -> Any:
+        """What the cell holds: an array or a pytree of arrays."""
+        return self._value
+
+    @value.setter
+    def value(self, new: Any) -> None:
+        if self._scope is None:
+            raise RuntimeError(_CLOSED.format(at=at(user_source())))
+        if self._scope.transform is not td.current_transform():
+            raise RuntimeError(_OTHER_TRANSFORM.format(at=at(user_source())))
+        if self._value is not None:
+            old_types, new_types = _types(self._value), _types(new)
+            if old_types != new_types:
+                raise ValueError(
+                    _CHANGED.format(
+                        old=old_types[0], new=new_types[0], at=at(user_source())
+                    )
+                )
+        self._value = new
+
+    def __reduce__(self) -> Any:
+        return _cell, (self._value,)
+
+    def __repr__(self) -> str:
+        return describe("State", {"value": self._value})
+
+
+def _types(value: Any) -> tuple[list[Any], tree.Structure]:
+    leaves, form = tree.flatten(value)
+    return [td.typeof(x).strong() for x in leaves], form
+
+
+def _cell(value: Any) -> State:
+    cell = object.__new__(State)
+    cell._value, cell._scope = value, None
+    return cell
+
+
+def _children(cell: State) -> tuple[Sequence[Any], None]:
+    return (cell._value,), None
+
+
+tree.register(
+    State,
+    _children,
+    lambda _, children: _cell(children[0]),
+    lambda _, n: [tree.Attribute("value")],
+    constant=True,
+)
+always_child(State)
+
+
+def stateful(model: Any, *, key: Any = None) -> Callable[..., tuple[Any, Any]]:
+    """Calls a model that changes: gives its output, and the model with its new state.
+
+    Args:
+      model: a callable pytree (a Module); it stays as it is.
+      key: the random key of this call. Layers that were not passed one (`Dropout`)
+        draw from it, each time another one.
+
+    >>> import treadle.numpy as tnp
+    >>> from treadle import nn, rng
+    >>> norm = nn.BatchNorm(2)
+    >>> output, after = nn.stateful(norm)(tnp.array([[1.0, 2.0], [3.0, 6.0]]))
+    >>> output
+    Array([[-1., -1.],
+           [ 1.,  1.]], dtype=float32)
+    >>> after.mean.value
+    Array([0.2, 0.4], dtype=float32)
+    """
+
+    def call(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        changed = tree.map(lambda x: x, model)
+        cells = [x for x in tree.leaves(changed, _is_cell) if _is_cell(x)]
+        scope = _Scope(key)
+        for cell in cells:
+            cell._scope = scope
+        _scopes.stack.append(scope)
+        try:
+            return changed(*args, **kwargs), changed
+        finally:
+            _scopes.stack.pop()
+            for cell in cells:
+                cell._scope = None
+
+    return call
+
+
+def _is_cell(x: Any) -> bool:
+    return type(x) is State
+
+
+def draw_key(layer: str) -> Any:
+    """A random key for a layer that was not passed one, from the scope's stream.
+
+    Args:
+      layer: who asks, for error messages.
+
+    Raises:
+      RuntimeError: outside of `stateful` with a key, and inside a transform that began
+        after it (a scan's body would draw one key for all its iterations).
+    """
+    for scope in reversed(_scopes.stack):
+        if scope.key is None:
+            continue
+        if scope.transform is not td.current_transform():
+            raise RuntimeError(_SAME_KEY.format(layer=layer, at=at(user_source())))
+        scope.drawn += 1
+        return rng.fold_in(scope.key, scope.drawn)
+    raise RuntimeError(_NO_KEY.format(layer=layer, at=at(user_source())))
+
+
+def inference(model: Any) -> Any:
+    """The model for evaluation: no dropout, running statistics, nothing written.
+
+    It is a copy in which every field named `inference` is True; layers of your own may
+    have one. `training` is the way back.
+
+    >>> from treadle import nn
+    >>> nn.inference(nn.Dropout(0.5))
+    Dropout(rate=0.5, inference=True)
+    """
+    return _switch(model, True)
+
+
+def training(model: Any) -> Any:
+    """The model for training: the inverse of `inference`."""
+    return _switch(model, False)
+
+
+def _switch(node: Any, to: bool) -> Any:
+    if isinstance(node, Module):
+        fields = fields_of(node)
+        changed = _switched(fields, to)
+        if fields.get("inference") is (not to):
+            changed["inference"] = to
+        return node.replace(**changed) if changed else node
+    if type(node) is dict:
+        return node | _switched(node, to)
+    if type(node) in (list, tuple):
+        return type(node)([_switch(x, to) for x in node])
+    return node
+
+
+def _switched(items: dict[Any, Any], to: bool) -> dict[Any, Any]:
+    """The entries in which something changed."""
+    holders = (Module, dict, list, tuple)
+    return {
+        name: new
+        for name, value in items.items()
+        if isinstance(value, holders) and (new := _switch(value, to)) is not value
+    }

@@ -1,0 +1,188 @@
+"""Models with other parts: replace what stands at a place, split and join."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from treadle import tree
+from treadle.errors import at as at_line
+from treadle.errors import user_source
+from treadle.nn.module import Module
+from treadle.nn.show import parameters
+from treadle.nn.state import State
+
+_NOT_A_PLACE = (
+    "`where` must return a part of its argument, or a tuple of parts, as in "
+    "`lambda m: m.layers[0].weight`; it returned {found!r:.60}{at}"
+)
+
+
+class _Place:
+    """A part of a model, and the way to it. Behaves like the part: fields, indices,
+    iteration and length."""
+
+    __slots__ = ("_path", "_value")
+
+    def __init__(self, value: Any, path: tree.Path) -> None:
+        self._value, self._path = value, path
+
+    def __getattr__(self, name: str) -> _Place:
+        return _Place(getattr(self._value, name), (*self._path, tree.Attribute(name)))
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return [self[i] for i in range(len(self._value))[key]]
+        if isinstance(self._value, list | tuple):
+            key = range(len(self._value))[key]
+        return _Place(self._value[key], (*self._path, key))
+
+    def __iter__(self) -> Iterator[Any]:
+        if isinstance(self._value, dict):
+            return iter(self._value)
+        return (self[i] for i in range(len(self._value)))
+
+    def __len__(self) -> int:
+        return len(self._value)
+
+
+class At(NamedTuple):
+    """Places in a model. Made by `at`."""
+
+    model: Any
+    places: tuple[_Place, ...]
+    single: bool
+
+    def get(self) -> Any:
+        """What stands there: one value, or a tuple."""
+        values = tuple(place._value for place in self.places)
+        return values[0] if self.single else values
+
+    def set(self, value: Any) -> Any:
+        """A model with other values there: one, or as many as there are places.
+
+        Raises:
+          ValueError: if there are more or fewer values than places.
+        """
+        values = (value,) if self.single else tuple(value)
+        if len(values) != len(self.places):
+            raise ValueError(
+                f"nn.at(...).set got {len(values)} values for {len(self.places)} "
+                f"places{at_line(user_source())}"
+            )
+        model = self.model
+        for place, new in zip(self.places, values, strict=True):
+            model = _put(model, place._path, new)
+        return model
+
+    def apply(self, function: Callable[[Any], Any]) -> Any:
+        """A model where each place holds ``function`` of what it held."""
+        values = [function(place._value) for place in self.places]
+        return self.set(values[0] if self.single else values)
+
+
+def at(model: Any, where: Callable[[Any], Any]) -> At:
+    """Places in a model, to `get`, `set` or `apply` a function to what stands there.
+
+    Args:
+      model: any pytree; it stays as it is.
+      where: picks a part of its argument, or a tuple or list of them. A part may be an
+        array, a layer, a static field, or a field that is None.
+
+    Raises:
+      TypeError: if `where` returns something else.
+
+    >>> from treadle import nn, rng
+    >>> mlp = nn.MLP((2, 8, 8, 1), key=rng.key(0))
+    >>> nn.at(mlp, lambda m: m.activation).set(nn.gelu).activation is nn.gelu
+    True
+    >>> frozen = nn.at(mlp, lambda m: [l.bias for l in m.layers]).set([None] * 3)
+    >>> frozen.layers[0]
+    Linear(in_features=2, out_features=8, weight=f32[2,8], bias=None)
+    """
+    found = where(_Place(model, ()))
+    single = isinstance(found, _Place)
+    places = (found,) if single else found
+    if not isinstance(places, tuple | list) or not all(
+        isinstance(place, _Place) for place in places
+    ):
+        raise TypeError(_NOT_A_PLACE.format(found=found, at=at_line(user_source())))
+    paths = [place._path for place in places]
+    for i, path in enumerate(paths):
+        for other in paths[:i]:
+            if path[: len(other)] == other or other[: len(path)] == path:
+                raise ValueError(
+                    f"`where` picks {tree.key_name(other)} and {tree.key_name(path)}, "
+                    f"which overlap{at_line(user_source())}"
+                )
+    return At(model, tuple(places), single)
+
+
+def _put(node: Any, path: tree.Path, value: Any) -> Any:
+    if not path:
+        return value
+    key, rest = path[0], path[1:]
+    if isinstance(key, tree.Attribute):
+        inside = _put(getattr(node, key.name), rest, value)
+        if isinstance(node, State):
+            return State(inside)
+        if isinstance(node, tuple):
+            return node._replace(**{key.name: inside})  # type: ignore[attr-defined]
+        if isinstance(node, Module):
+            return node.replace(**{key.name: inside})
+        return dataclasses.replace(node, **{key.name: inside})
+    inside = _put(node[key], rest, value)
+    if isinstance(node, dict):
+        return node | {key: inside}
+    items = [inside if i == key else x for i, x in enumerate(node)]
+    return type(node)(*items) if hasattr(node, "_fields") else type(node)(items)
+
+
+def partition(
+    model: Any, predicate: Callable[[str, Any], bool] | None = None
+) -> tuple[Any, Any]:
+    """Two models of the same structure: the leaves that are chosen, and the others,
+    with None in the places of the rest.
+
+    To train a part of a model, differentiate in the chosen half:
+    ``td.grad(lambda chosen: loss(nn.combine(chosen, rest)))(chosen)``.
+
+    Args:
+      predicate: takes the path of a leaf (``layers[0].weight``) and the leaf. By
+        default the trainable arrays are chosen (`parameters`).
+
+    >>> from treadle import nn, rng
+    >>> layer = nn.Linear(2, 3, key=rng.key(0))
+    >>> chosen, rest = nn.partition(layer, lambda path, leaf: path == "bias")
+    >>> chosen.weight is None, rest.bias is None
+    (True, True)
+    """
+    leaves, form = tree.flatten(model)
+    names = [tree.key_name(path).lstrip(".") for path in tree.paths(form)]
+    if predicate is None:
+        trainable = parameters(model)
+        picked = [name in trainable for name in names]
+    else:
+        picked = [bool(predicate(n, x)) for n, x in zip(names, leaves, strict=True)]
+    pairs = list(zip(leaves, picked, strict=True))
+    return (
+        form.unflatten([x if chosen else None for x, chosen in pairs]),
+        form.unflatten([None if chosen else x for x, chosen in pairs]),
+    )
+
+
+def combine(first: Any, second: Any) -> Any:
+    """The inverse of `partition`: the leaves of both.
+
+    >>> from treadle import nn, rng
+    >>> layer = nn.Linear(2, 3, key=rng.key(0))
+    >>> nn.combine(*nn.partition(layer))
+    Linear(in_features=2, out_features=3, weight=f32[2,3], bias=f32[3])
+    """
+    return tree.map(
+        lambda a, b: b if a is None else a,
+        first,
+        second,
+        is_leaf=lambda x: x is None,
+    )

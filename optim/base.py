@@ -1,0 +1,104 @@
+"""The unit of this package: a pair `init`, `update`; and what all pairs are made with.
+
+Gradients have the structure of the parameters, with None where nothing is to be trained
+(integers, keys, state cells, frozen parts). So do optimizer states and updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import treadle as td
+from treadle import tree
+from treadle.errors import at, user_source
+from treadle.optim.leaves import positions
+
+Init = Callable[[Any], Any]
+Update = Callable[..., tuple[Any, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Transform:
+    """A gradient transform; an optimizer is one whose results are ready to be added.
+
+    init: ``(params) -> state``, a pytree.
+    update: ``(grads, state, params) -> (updates, state)``; `params` may be left out
+      where the transform does not look at them.
+
+    >>> import treadle.numpy as tnp
+    >>> halve = Transform(lambda p: (), lambda g, s, p=None: (tree.map(_half, g), s))
+    >>> _half = lambda g: 0.5 * g
+    >>> halve.update({"w": tnp.ones(2)}, halve.init(None))
+    ({'w': Array([0.5, 0.5], dtype=float32)}, ())
+    """
+
+    init: Init
+    update: Update
+    name: str = "transform"
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+
+class Record:
+    """A state that shows its numbers, and of its trees only how large they are."""
+
+    def __repr__(self) -> str:
+        parts = [
+            f"{f.name}={_summary(getattr(self, f.name))}"
+            for f in fields(self)  # type: ignore[arg-type]
+        ]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def _summary(value: Any) -> str:
+    if isinstance(value, Record) or tree.all_leaves([value]):
+        return repr(value)
+    types = [td.typeof(leaf) for leaf in tree.leaves(value)]
+    numbers = sum(t.size for t in types)
+    return f"<{type(value).__name__} of {len(types)} arrays, {numbers} numbers>"
+
+
+def apply_updates(params: Any, updates: Any) -> Any:
+    """``params + updates``, in the dtypes of the parameters.
+
+    Leaves whose update is None stay as they are.
+
+    >>> import treadle.numpy as tnp
+    >>> apply_updates({"w": tnp.ones(2), "n": 3}, {"w": tnp.ones(2), "n": None})
+    {'n': 3, 'w': Array([2., 2.], dtype=float32)}
+    """
+    steps, form = tree.flatten(updates)
+    leaves, whole = tree.flatten(params)
+    for i, step in zip(positions(form, whole, "the parameters"), steps, strict=True):
+        dtype = td.typeof(leaves[i]).dtype
+        new = leaves[i] + step
+        leaves[i] = new if new.dtype == dtype else new.astype(dtype)
+    return whole.unflatten(leaves)
+
+
+def check_state(state: Any, kind: type, name: str) -> None:
+    """
+    Raises:
+      TypeError: if a state is not the one that this transform's `init` makes.
+    """
+    if type(state) is not kind:
+        raise TypeError(
+            f"{name}.update got a {type(state).__name__} as its state, not the "
+            f"{kind.__name__} that {name}.init makes{at(user_source())}\n"
+            "Its arguments are (grads, state, params)."
+        )
+
+
+def check_params(params: Any, name: str) -> None:
+    """
+    Raises:
+      ValueError: if the parameters were left out.
+    """
+    if params is None:
+        raise ValueError(
+            f"{name} needs the parameters{at(user_source())}\n"
+            "Pass them last: `optimizer.update(grads, state, params)`."
+        )

@@ -1,0 +1,365 @@
+"""Schedules: hyperparameters that are functions of the step count.
+
+A schedule is a rule (static: programs are compiled for it) with its numbers (run-time
+values: other numbers compile nothing). It stands wherever a hyperparameter may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle import tree
+from treadle.errors import at, user_source
+
+Number = Any
+"""A Python number, or an array of one number."""
+
+
+def _register_schedule(kind: type) -> type:
+    return tree.register_dataclass(kind, static=("rule",))
+
+
+@_register_schedule
+@dataclass(frozen=True, repr=False)
+class Schedule:
+    """A function of the number of updates made so far.
+
+    rule: ``(count, **numbers) -> value``, made of `treadle.numpy`.
+    numbers: by name; a pytree, which may hold other schedules.
+
+    >>> def halving(count, start, steps):
+    ...     return start * 0.5 ** (count / steps)
+    >>> Schedule(halving, {"start": 1.0, "steps": 10})(20)
+    Array(0.25, dtype=float32)
+    """
+
+    rule: Callable[..., Any]
+    numbers: dict[str, Any]
+
+    def __call__(self, count: Any) -> Any:
+        return self.rule(tnp.asarray(count), **self.numbers)
+
+    def __repr__(self) -> str:
+        inside = ", ".join(
+            f"{n}={v if isinstance(v, td.Array) else repr(v)}"
+            for n, v in self.numbers.items()
+        )
+        name = getattr(self.rule, "__name__", type(self.rule).__name__)
+        return f"{name.strip('_')}({inside})"
+
+
+def _positive(name: str, **steps: Number) -> None:
+    """
+    Raises:
+      ValueError: naming the first of the given numbers of steps that is not positive.
+    """
+    for argument, value in steps.items():
+        if isinstance(value, int | float | np.generic | td.Array) and not value > 0:
+            raise ValueError(
+                f"{name}: {argument} must be positive, got {value}{at(user_source())}"
+            )
+
+
+# Constant, polynomial, linear ---------------------------------------------------------
+
+
+def _constant(count: Any, value: Any) -> Any:
+    return tnp.asarray(value, td.float32)
+
+
+def constant_schedule(value: Number) -> Schedule:
+    """The same value at every step.
+
+    >>> constant_schedule(0.1)(1000)
+    Array(0.1, dtype=float32)
+    """
+    return Schedule(_constant, {"value": value})
+
+
+def _passed(count: Any, begin: Any, steps: Any) -> Any:
+    """The fraction of a transition that lies behind, from 0 to 1."""
+    return tnp.clip((count - begin) / steps, 0.0, 1.0)
+
+
+def _polynomial(
+    count: Any, start: Any, end: Any, power: Any, steps: Any, begin: Any
+) -> Any:
+    return (start - end) * (1 - _passed(count, begin, steps)) ** power + end
+
+
+def polynomial_schedule(
+    init_value: Number,
+    end_value: Number,
+    power: Number,
+    transition_steps: Number,
+    transition_begin: Number = 0,
+) -> Schedule:
+    """From one value to another along a polynomial.
+
+    ``(init_value - end_value) (1 - f)**power + end_value``, where f goes from 0 at
+    `transition_begin` to 1 after `transition_steps` more.
+
+    >>> polynomial_schedule(1.0, 0.0, power=2, transition_steps=10)(5)
+    Array(0.25, dtype=float32)
+    """
+    _positive("polynomial_schedule", transition_steps=transition_steps)
+    return Schedule(
+        _polynomial,
+        {
+            "start": init_value,
+            "end": end_value,
+            "power": float(power) if isinstance(power, int) else power,
+            "steps": transition_steps,
+            "begin": transition_begin,
+        },
+    )
+
+
+def _linear(count: Any, start: Any, end: Any, steps: Any, begin: Any) -> Any:
+    return (start - end) * (1 - _passed(count, begin, steps)) + end
+
+
+def linear_schedule(
+    init_value: Number,
+    end_value: Number,
+    transition_steps: Number,
+    transition_begin: Number = 0,
+) -> Schedule:
+    """From one value to another along a line, then constant: a warm-up, or a decay.
+
+    >>> linear_schedule(0.0, 1.0, transition_steps=10)(5)
+    Array(0.5, dtype=float32)
+    """
+    _positive("linear_schedule", transition_steps=transition_steps)
+    return Schedule(
+        _linear,
+        {
+            "start": init_value,
+            "end": end_value,
+            "steps": transition_steps,
+            "begin": transition_begin,
+        },
+    )
+
+
+def warmup_constant_schedule(
+    init_value: Number, peak_value: Number, warmup_steps: Number
+) -> Schedule:
+    """A linear warm-up from `init_value`, then `peak_value` for ever.
+
+    >>> warmup_constant_schedule(0.0, 0.1, warmup_steps=10)(25)
+    Array(0.1, dtype=float32)
+    """
+    return linear_schedule(init_value, peak_value, warmup_steps)
+
+
+# Cosine -------------------------------------------------------------------------------
+
+
+def _cosine(
+    count: Any, start: Any, end: Any, steps: Any, begin: Any, exponent: Any
+) -> Any:
+    wave = 0.5 * (1 + tnp.cos(np.pi * _passed(count, begin, steps)))
+    return (start - end) * wave**exponent + end
+
+
+def cosine_decay_schedule(
+    init_value: Number,
+    decay_steps: Number,
+    alpha: Number = 0.0,
+    exponent: Number = 1.0,
+) -> Schedule:
+    """Half a period of a cosine, from `init_value` to ``alpha * init_value``.
+
+    ``init_value ((1 - alpha) (½ (1 + cos(π t / decay_steps)))**exponent + alpha)``
+
+    Loshchilov and Hutter, *SGDR: Stochastic Gradient Descent with Warm Restarts*, 2017.
+
+    >>> cosine_decay_schedule(0.1, decay_steps=100)(50)
+    Array(0.05, dtype=float32)
+    """
+    _positive("cosine_decay_schedule", decay_steps=decay_steps)
+    return Schedule(
+        _cosine,
+        {
+            "start": init_value,
+            "end": alpha * init_value,
+            "steps": decay_steps,
+            "begin": 0,
+            "exponent": exponent,
+        },
+    )
+
+
+def _warmup_cosine(
+    count: Any, first: Any, peak: Any, end: Any, warmup: Any, decay: Any, exponent: Any
+) -> Any:
+    fall = _cosine(count, peak, end, decay - warmup, warmup, exponent)
+    return tnp.where(count < warmup, _linear(count, first, peak, warmup, 0), fall)
+
+
+def warmup_cosine_decay_schedule(
+    init_value: Number,
+    peak_value: Number,
+    warmup_steps: Number,
+    decay_steps: Number,
+    end_value: Number = 0.0,
+    exponent: Number = 1.0,
+) -> Schedule:
+    """A linear warm-up to `peak_value`, then a cosine down to `end_value`.
+
+    Args:
+      warmup_steps: the length of the warm-up.
+      decay_steps: the length of the whole, including the warm-up.
+
+    Raises:
+      ValueError: if nothing is left for the cosine.
+
+    >>> schedule = warmup_cosine_decay_schedule(0.0, 0.1, 10, 110)
+    >>> schedule(5), schedule(60)
+    (Array(0.05, dtype=float32), Array(0.05, dtype=float32))
+    """
+    _positive("warmup_cosine_decay_schedule", warmup_steps=warmup_steps)
+    plain = isinstance(warmup_steps, int) and isinstance(decay_steps, int)
+    if plain and decay_steps <= warmup_steps:
+        raise ValueError(
+            f"warmup_cosine_decay_schedule: decay_steps={decay_steps} counts the "
+            f"warm-up too, so it must be above warmup_steps={warmup_steps}"
+            f"{at(user_source())}"
+        )
+    return Schedule(
+        _warmup_cosine,
+        {
+            "first": init_value,
+            "peak": peak_value,
+            "end": end_value,
+            "warmup": warmup_steps,
+            "decay": decay_steps,
+            "exponent": exponent,
+        },
+    )
+
+
+# Exponential --------------------------------------------------------------------------
+
+
+def _exponential(
+    count: Any, start: Any, rate: Any, steps: Any, begin: Any, limit: Any = None
+) -> Any:
+    return _bounded(start, rate, tnp.maximum((count - begin) / steps, 0.0), limit)
+
+
+def _staircase(
+    count: Any, start: Any, rate: Any, steps: Any, begin: Any, limit: Any = None
+) -> Any:
+    stairs = tnp.floor(tnp.maximum((count - begin) / steps, 0.0))
+    return _bounded(start, rate, stairs, limit)
+
+
+def _bounded(start: Any, rate: Any, exponent: Any, limit: Any) -> Any:
+    value = start * tnp.asarray(rate, td.float32) ** exponent
+    if limit is None:
+        return value
+    falling = tnp.asarray(rate, td.float32) < 1.0
+    return tnp.where(falling, tnp.maximum(value, limit), tnp.minimum(value, limit))
+
+
+def exponential_decay(
+    init_value: Number,
+    transition_steps: Number,
+    decay_rate: Number,
+    transition_begin: Number = 0,
+    staircase: bool = False,
+    end_value: Number | None = None,
+) -> Schedule:
+    """``init_value * decay_rate**(t / transition_steps)``.
+
+    Args:
+      transition_steps: after how many steps the value is multiplied by `decay_rate`.
+      transition_begin: for how long the value stays at first.
+      staircase: whether the exponent is rounded down to an integer.
+      end_value: where the decay (or growth, if `decay_rate` is above 1) ends.
+
+    >>> exponential_decay(1.0, transition_steps=10, decay_rate=0.5)(20)
+    Array(0.25, dtype=float32)
+    """
+    _positive(
+        "exponential_decay", transition_steps=transition_steps, decay_rate=decay_rate
+    )
+    numbers = {
+        "start": init_value,
+        "rate": decay_rate,
+        "steps": transition_steps,
+        "begin": transition_begin,
+    }
+    if end_value is not None:
+        numbers["limit"] = end_value
+    return Schedule(_staircase if staircase else _exponential, numbers)
+
+
+# Pieces -------------------------------------------------------------------------------
+
+
+def _pieces(count: Any, start: Any, boundaries: Sequence, scales: Sequence) -> Any:
+    value = tnp.asarray(start, td.float32)
+    for boundary, scale in zip(boundaries, scales, strict=True):
+        value = tnp.where(count < boundary, value, value * scale)
+    return value
+
+
+def piecewise_constant_schedule(
+    init_value: Number, boundaries_and_scales: Mapping[int, Number]
+) -> Schedule:
+    """A value that is multiplied by a factor at each of some steps.
+
+    Args:
+      boundaries_and_scales: for each step at which the value changes, the factor.
+
+    >>> schedule = piecewise_constant_schedule(1.0, {100: 0.1, 200: 0.5})
+    >>> schedule(99), schedule(100), schedule(200)
+    (Array(1., dtype=float32), Array(0.1, dtype=float32), Array(0.05, dtype=float32))
+    """
+    pieces = sorted(boundaries_and_scales.items())
+    numbers = {
+        "start": init_value,
+        "boundaries": tuple(int(b) for b, _ in pieces),
+        "scales": tuple(s for _, s in pieces),
+    }
+    return Schedule(_pieces, numbers)
+
+
+def _joined(count: Any, schedules: Sequence, boundaries: Sequence) -> Any:
+    value = schedules[0](count)
+    for schedule, boundary in zip(schedules[1:], boundaries, strict=True):
+        value = tnp.where(count < boundary, value, schedule(count - boundary))
+    return value
+
+
+def join_schedules(
+    schedules: Sequence[Callable[[Any], Any]], boundaries: Sequence[Number]
+) -> Schedule:
+    """One schedule after the other; each counts from its own beginning.
+
+    Args:
+      boundaries: where the second schedule begins, the third, and so on.
+
+    Raises:
+      ValueError: unless there is one boundary less than there are schedules.
+
+    >>> warm = linear_schedule(0.0, 1.0, transition_steps=10)
+    >>> join_schedules([warm, constant_schedule(0.5)], [10])(12)
+    Array(0.5, dtype=float32)
+    """
+    if len(boundaries) != len(schedules) - 1:
+        raise ValueError(
+            f"join_schedules: {len(schedules)} schedules have {len(schedules) - 1} "
+            f"boundaries between them, got {len(boundaries)}{at(user_source())}"
+        )
+    parts = tuple(s if isinstance(s, Schedule) else Schedule(s, {}) for s in schedules)
+    return Schedule(_joined, {"schedules": parts, "boundaries": tuple(boundaries)})

@@ -1,0 +1,264 @@
+"""Cases of the elementwise ops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.random import threefry_2x32
+
+from tests.core.ops.cases import (
+    Case,
+    Draw,
+    between,
+    booleans,
+    complexes,
+    constant,
+    distinct,
+    integers,
+    normal,
+)
+from treadle.ops import (
+    arithmetic,
+    binary,
+    cast,
+    compare,
+    complex,
+    identity,
+    random_bits,
+    unary,
+)
+
+SHAPE = (3, 4)
+ANY, POSITIVE, UNIT = (
+    normal(*SHAPE),
+    between(0.3, 3, *SHAPE),
+    between(-0.9, 0.9, *SHAPE),
+)
+COMPLEX = complexes(*SHAPE)
+SMOOTH = {
+    unary.exp: (jnp.exp, ANY),
+    unary.exp2: (jnp.exp2, ANY),
+    unary.expm1: (jnp.expm1, ANY),
+    unary.log: (jnp.log, POSITIVE),
+    unary.log1p: (jnp.log1p, POSITIVE),
+    unary.sqrt: (jnp.sqrt, POSITIVE),
+    unary.rsqrt: (lax.rsqrt, POSITIVE),
+    unary.cbrt: (jnp.cbrt, POSITIVE),
+    unary.sin: (jnp.sin, ANY),
+    unary.cos: (jnp.cos, ANY),
+    unary.tan: (jnp.tan, UNIT),
+    unary.asin: (jnp.arcsin, UNIT),
+    unary.acos: (jnp.arccos, UNIT),
+    unary.atan: (jnp.arctan, ANY),
+    unary.sinh: (jnp.sinh, ANY),
+    unary.cosh: (jnp.cosh, ANY),
+    unary.tanh: (jnp.tanh, ANY),
+    unary.asinh: (jnp.arcsinh, ANY),
+    unary.acosh: (jnp.arccosh, between(1.2, 3, *SHAPE)),
+    unary.atanh: (jnp.arctanh, UNIT),
+    unary.logistic: (lax.logistic, ANY),
+    unary.erf: (lax.erf, ANY),
+    unary.erfc: (lax.erfc, ANY),
+    unary.erf_inv: (lax.erf_inv, UNIT),
+    arithmetic.neg: (jnp.negative, ANY),
+    identity.copy: (jnp.array, ANY),
+}
+KINKED = {
+    unary.abs_: jnp.abs,
+    unary.sign: jnp.sign,
+    unary.floor: jnp.floor,
+    unary.ceil: jnp.ceil,
+    unary.round_: lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
+    compare.is_finite: jnp.isfinite,
+    identity.stop_gradient: lax.stop_gradient,
+}
+HOLOMORPHIC = {
+    unary.exp: jnp.exp,
+    unary.log: jnp.log,
+    unary.sqrt: jnp.sqrt,
+    unary.sin: jnp.sin,
+    unary.cos: jnp.cos,
+    unary.tanh: jnp.tanh,
+    arithmetic.neg: jnp.negative,
+    complex.conj: jnp.conj,
+    complex.real: jnp.real,
+    complex.imag: jnp.imag,
+    unary.abs_: jnp.abs,
+}
+COMPARISONS = {
+    compare.eq: jnp.equal,
+    compare.ne: jnp.not_equal,
+    compare.lt: jnp.less,
+    compare.le: jnp.less_equal,
+    compare.gt: jnp.greater,
+    compare.ge: jnp.greater_equal,
+}
+FOUR = {
+    arithmetic.add: jnp.add,
+    arithmetic.sub: jnp.subtract,
+    arithmetic.mul: jnp.multiply,
+    arithmetic.div: jnp.divide,
+}
+BITS = {
+    compare.bitwise_and: jnp.bitwise_and,
+    compare.bitwise_or: jnp.bitwise_or,
+    compare.bitwise_xor: jnp.bitwise_xor,
+    compare.shift_left: lax.shift_left,
+    compare.shift_right_logical: lax.shift_right_logical,
+    compare.shift_right_arithmetic: lax.shift_right_arithmetic,
+}
+BITS_OF_ONE = {
+    compare.bitwise_not: jnp.invert,
+    compare.population_count: lax.population_count,
+    compare.clz: lax.clz,
+}
+
+
+def _pair(op: Any, oracle: Any, x: Draw, y: Draw, **options: Any) -> list[Case]:
+    """Both operands whole, and each in turn a scalar that all elements see."""
+
+    def scalar(draw: Draw) -> Draw:
+        return lambda rng: draw(rng).reshape(-1)[0]
+
+    return [
+        Case(op, oracle, (x, y), **options),
+        Case(op, oracle, (scalar(x), y), label="scalar-first", **options),
+        Case(op, oracle, (x, scalar(y)), label="scalar-second", **options),
+    ]
+
+
+def _threefry(k0: Any, k1: Any, x0: Any, x1: Any) -> Any:
+    key = jnp.stack([k0.reshape(-1)[0], k1.reshape(-1)[0]])
+    counts = jnp.concatenate([x0.reshape(-1), x1.reshape(-1)])
+    return threefry_2x32(key, counts).reshape(2, *x0.shape)
+
+
+def _draw_word() -> Draw:
+    return integers(0, 2**32, dtype="uint32")
+
+
+def _words() -> list[Case]:
+    args = (
+        *(_draw_word() for _ in "ab"),
+        *(integers(0, 2**32, 5, dtype="uint32"),) * 2,
+    )
+    oracles = {
+        "first": lambda *xs: _threefry(*xs)[0],
+        "second": lambda *xs: _threefry(*xs)[1],
+        "xor": lambda *xs: _threefry(*xs)[0] ^ _threefry(*xs)[1],
+    }
+    return [
+        Case(random_bits.threefry2x32, f, args, {"word": word}, label=word)
+        for word, f in oracles.items()
+    ]
+
+
+def _integer_ops() -> list[Case]:
+    a, b = integers(-9, 9, *SHAPE), integers(-3, 3, *SHAPE)
+    nonzero = integers(1, 4, *SHAPE)
+    special = (
+        constant([-7, 7, -(2**31), 5, 0], "int32"),
+        constant([2, -2, -1, 0, 0], "int32"),
+    )
+    out = [
+        Case(op, f, (a, b), label="int32") for op, f in FOUR.items() if op.name != "div"
+    ]
+    out += [
+        Case(arithmetic.div, lax.div, (a, nonzero), label="int32"),
+        Case(arithmetic.div, lax.div, special, label="int32-special"),
+        Case(binary.rem, lax.rem, (a, nonzero), label="int32"),
+        Case(binary.rem, lax.rem, special, label="int32-special"),
+        Case(binary.maximum, jnp.maximum, (a, b), label="int32"),
+        Case(unary.sign, jnp.sign, (a,), label="int32"),
+        Case(unary.abs_, jnp.abs, (a,), label="int32"),
+    ]
+    amounts = integers(0, 31, *SHAPE)
+    for op, f in BITS.items():
+        out.append(Case(op, f, (a, amounts), label="int32"))
+    for op, f in BITS_OF_ONE.items():
+        out.append(Case(op, f, (a,), label="int32"))
+    out.append(
+        Case(
+            compare.shift_left,
+            BITS[compare.shift_left],
+            special[:1] * 2,
+            label="too-far",
+        )
+    )
+    masks = booleans(*SHAPE), booleans(*SHAPE)
+    for op in (compare.bitwise_and, compare.bitwise_or, compare.bitwise_xor):
+        out.append(Case(op, BITS[op], masks, label="bool"))
+    return out
+
+
+def _casts() -> list[Case]:
+    def convert(draw: Draw, dtype: str) -> Case:
+        d = np.dtype(dtype)
+        return Case(
+            cast.convert,
+            lambda x: lax.convert_element_type(x, d),
+            (draw,),
+            {"dtype": d},
+            label=dtype,
+        )
+
+    special = constant([np.nan, np.inf, -np.inf, 3e9, -1.5])
+    return [
+        convert(ANY, "float32"),
+        convert(ANY, "int32"),
+        convert(ANY, "complex128"),
+        convert(integers(-5, 5, *SHAPE), "float64"),
+        convert(special, "int32"),
+        convert(booleans(*SHAPE), "float64"),
+        Case(
+            cast.bitcast,
+            lambda x: lax.bitcast_convert_type(x, jnp.int64),
+            (ANY,),
+            {"dtype": np.dtype("int64")},
+        ),
+    ]
+
+
+CASES = [
+    *(Case(op, f, (draw,)) for op, (f, draw) in SMOOTH.items()),
+    *(Case(op, f, (ANY,), second=False) for op, f in KINKED.items()),
+    *(
+        Case(op, f, (COMPLEX,), label="complex", second=op is not unary.abs_)
+        for op, f in HOLOMORPHIC.items()
+    ),
+    *(Case(op, f, (COMPLEX, COMPLEX), label="complex") for op, f in FOUR.items()),
+    *(Case(op, f, (ANY, ANY)) for op, f in COMPARISONS.items()),
+    *(case for op, f in FOUR.items() for case in _pair(op, f, POSITIVE, POSITIVE)),
+    *_pair(binary.pow_, jnp.power, POSITIVE, ANY),
+    *_pair(binary.atan2, jnp.arctan2, POSITIVE, ANY),
+    *_pair(binary.maximum, jnp.maximum, ANY, ANY),
+    *_pair(binary.minimum, jnp.minimum, ANY, ANY),
+    *_pair(binary.rem, lax.rem, distinct(*SHAPE), POSITIVE),
+    Case(binary.nextafter, jnp.nextafter, (ANY, ANY)),
+    Case(
+        binary.clamp,
+        lax.clamp,
+        (between(-2, -0.5, *SHAPE), normal(*SHAPE), between(0.5, 2, *SHAPE)),
+    ),
+    Case(unary.lgamma, lax.lgamma, (POSITIVE,), second=False),
+    Case(unary.digamma, lax.digamma, (POSITIVE,)),
+    *(
+        Case(
+            unary.integer_pow,
+            lambda x, n=n: lax.integer_pow(x, n),
+            (POSITIVE,),
+            {"n": n},
+            label=str(n),
+        )
+        for n in (-2, 0, 1, 3)
+    ),
+    Case(compare.select, jnp.where, (booleans(*SHAPE), ANY, ANY)),
+    Case(compare.select, jnp.where, (booleans(), ANY, normal()), label="scalars"),
+    Case(complex.complex_, lax.complex, (ANY, ANY)),
+    *_integer_ops(),
+    *_casts(),
+    *_words(),
+]

@@ -1,0 +1,247 @@
+"""The tables over all primitives: value, derivatives, batching, dtypes, compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import treadle as td
+from tests.core.ops import elementwise_cases, index_cases, structure_cases, window_cases
+from tests.core.ops.cases import Case
+from treadle import dtypes
+from treadle.trace.op import registry
+
+CASES = [
+    *elementwise_cases.CASES,
+    *structure_cases.CASES,
+    *index_cases.CASES,
+    *window_cases.CASES,
+]
+HOLDS_GRAPH = ("call", "control")
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+
+
+@pytest.fixture(autouse=True)
+def double_precision_oracle() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+def moving(values: Sequence[Any]) -> list[int]:
+    """The places of the values that have tangents."""
+    return [
+        i for i, x in enumerate(values) if dtypes.is_differentiable(np.asarray(x).dtype)
+    ]
+
+
+def random_like(values: Sequence[Any], seed: int) -> list[Any]:
+    """A tangent for each value that has one, None for the others."""
+    rng = np.random.default_rng(seed)
+
+    def draw(x: Any) -> Any:
+        x = np.asarray(x)
+        if not dtypes.is_differentiable(x.dtype):
+            return None
+        out = rng.normal(size=x.shape)
+        if dtypes.is_complex(x.dtype):
+            out = out + 1j * rng.normal(size=x.shape)
+        return np.asarray(out, x.dtype)
+
+    return [draw(x) for x in values]
+
+
+def assert_close(found: Any, wanted: Any, tolerance: float) -> None:
+    found, wanted = np.asarray(found), np.asarray(wanted)
+    assert found.shape == wanted.shape
+    assert found.dtype == wanted.dtype
+    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+def differentiable(case: Case, args: Sequence[Any], outs: Sequence[Any]) -> bool:
+    return case.op.differentiable and bool(moving(args)) and bool(moving(outs))
+
+
+@every_case
+def test_value_jvp_and_vjp_agree_with_jax(case: Case) -> None:
+    args = case.draw()
+    outs = case.function(*args)
+    if not differentiable(case, args, outs):
+        wanted = jax.jit(case.expected)(*args)
+        for found, want in zip(outs, wanted, strict=True):
+            assert_close(found, want, case.tolerance)
+        return
+    tangents, cts = random_like(args, 1), random_like(outs, 2)
+    where, there = moving(args), moving(outs)
+
+    @jax.jit
+    def oracle(xs: Any, ts: Any, cs: Any) -> Any:
+        def smooth(*xs: Any) -> Any:
+            full: list[Any] = list(args)
+            for i, x in zip(where, xs, strict=True):
+                full[i] = x
+            outs = case.expected(*full)
+            return [outs[i] for i in there], outs
+
+        primals, pull, outs = jax.vjp(smooth, *xs, has_aux=True)
+        _, out_tangents = jax.jvp(lambda *xs: smooth(*xs)[0], xs, ts)
+        return (
+            outs,
+            out_tangents,
+            pull([c.astype(p.dtype) for c, p in zip(cs, primals, strict=True)]),
+        )
+
+    wanted, wanted_tangents, wanted_cts = oracle(
+        [args[i] for i in where],
+        [tangents[i] for i in where],
+        [cts[i] for i in there],
+    )
+    _, out_tangents = td.jvp(case.function, args, tangents)
+    _, pullback = td.vjp(case.function, *args)
+    found_cts = pullback(tuple(cts))
+    for found, want in zip(outs, wanted, strict=True):
+        assert_close(found, want, case.tolerance)
+    for i, want in zip(there, wanted_tangents, strict=True):
+        assert_close(out_tangents[i], want, case.tolerance)
+    for i, want in zip(where, wanted_cts, strict=True):
+        assert_close(found_cts[i], want, case.tolerance)
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.second and c.op.differentiable], ids=lambda c: c.name
+)
+def test_second_derivatives_agree_with_finite_differences(case: Case) -> None:
+    args = case.draw()
+    outs = case.function(*args)
+    real = all(not dtypes.is_complex(np.asarray(x).dtype) for x in (*args, *outs))
+    if not differentiable(case, args, outs) or not real:
+        pytest.skip("no second derivative of real numbers")
+    tangents, cts = random_like(args, 1), tuple(random_like(outs, 2))
+    where = moving(args)
+
+    def gradient(*xs: Any) -> Any:
+        full: list[Any] = list(args)
+        for i, x in zip(where, xs, strict=True):
+            full[i] = x
+        grads = td.vjp(case.function, *full)[1](cts)
+        return tuple(grads[i] for i in where)
+
+    xs, ts = [args[i] for i in where], [tangents[i] for i in where]
+    found = td.jvp(gradient, xs, ts)[1]
+    step = 1e-6
+
+    def moved(by: float) -> Any:
+        return gradient(*(x + by * t for x, t in zip(xs, ts, strict=True)))
+
+    for a, low, high in zip(found, moved(-step), moved(step), strict=True):
+        difference = (np.asarray(high) - np.asarray(low)) / (2 * step)
+        np.testing.assert_allclose(a, difference, rtol=1e-4, atol=1e-6)
+
+
+def placements(args: Sequence[Any]) -> list[tuple[int | None, ...]]:
+    """Ways to place the batch axis: all in front, all behind, and each one alone."""
+    n = len(args)
+    last = [np.ndim(a) for a in args]
+    mixed = [(0, last[i])[i % 2] for i in range(n)]
+    ways = [(0,) * n, tuple(last), tuple(mixed)]
+    for i in range(n):
+        middle = min(1, last[i])
+        ways.append(tuple(middle if j == i else None for j in range(n)))
+        ways.append(tuple(None if j == i else 0 for j in range(n)))
+    return list(dict.fromkeys(w for w in ways if any(a is not None for a in w)))
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.args], ids=lambda c: c.name)
+def test_vmap_is_a_loop(case: Case) -> None:
+    size = 3
+    examples = [case.draw(seed) for seed in range(size)]
+    for axes in placements(examples[0]):
+        chosen = [
+            [e[j] if a is not None else examples[0][j] for j, a in enumerate(axes)]
+            for e in examples
+        ]
+        args = [
+            column[0] if a is None else np.stack(column, a)
+            for column, a in zip(zip(*chosen, strict=True), axes, strict=True)
+        ]
+        found = td.vmap(case.function, in_axes=axes)(*args)
+        wanted = zip(*(case.function(*e) for e in chosen), strict=True)
+        for f, w in zip(found, wanted, strict=True):
+            assert_close(f, np.stack([np.asarray(x) for x in w]), 1e-12)
+
+
+def narrowed(case: Case, dtype: np.dtype) -> list[np.ndarray] | None:
+    """The case's arguments with another dtype instead of float64."""
+    args = case.draw()
+    if all(a.dtype != np.float64 for a in args) or "dtype" in case.params:
+        return None
+    return [a.astype(dtype) if a.dtype == np.float64 else a for a in args]
+
+
+NARROW = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 5e-6}
+
+
+@every_case
+@pytest.mark.parametrize("dtype", NARROW)
+def test_narrow_floats_are_rounded_doubles(case: Case, dtype: str) -> None:
+    args = narrowed(case, dtypes.canonical(dtype))
+    if args is None or case.op.name in ("nextafter", "complex"):
+        pytest.skip("not a function of these floats")
+    wide = [a.astype("float64") if a.dtype == dtype else a for a in args]
+    for found, wanted in zip(case.function(*args), case.function(*wide), strict=True):
+        found, wanted = np.asarray(found), np.asarray(wanted)
+        if wanted.dtype == np.float64:
+            assert found.dtype == dtypes.canonical(dtype)
+            found = found.astype("float64")
+        np.testing.assert_allclose(
+            found, wanted, rtol=NARROW[dtype], atol=NARROW[dtype]
+        )
+
+
+def single(case: Case) -> list[np.ndarray]:
+    """The arguments with single precision, which the compiler knows best."""
+    names = {"float64": "float32", "complex128": "complex64"}
+    return [a.astype(names.get(a.dtype.name, a.dtype)) for a in case.draw()]
+
+
+@every_case
+def test_compiled_is_eager(case: Case) -> None:
+    args = single(case)
+    if case.op.name == "bitcast":
+        args = case.draw()
+    eager = case.function(*args)
+    for found, wanted in zip(td.jit(case.function)(*args), eager, strict=True):
+        assert_close(found, wanted, 3e-6)
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.op.differentiable], ids=lambda c: c.name
+)
+def test_compiled_derivatives_are_eager(case: Case) -> None:
+    args = single(case)
+    outs = case.function(*args)
+    if not differentiable(case, args, outs):
+        pytest.skip("nothing to differentiate")
+    cts = tuple(random_like(outs, 2))
+
+    def gradient(*args: Any) -> Any:
+        return td.vjp(case.function, *args)[1](cts)
+
+    for found, wanted in zip(td.jit(gradient)(*args), gradient(*args), strict=True):
+        if wanted is not None:
+            assert_close(found, wanted, 3e-6)
+
+
+def test_every_primitive_has_a_case_and_all_rules() -> None:
+    tested = {case.op.name for case in CASES}
+    for name, op in registry.items():
+        if op.kind in HOLDS_GRAPH:
+            continue
+        assert name in tested, f"{name} has no case in tests/core/ops"
+        assert op.batch is not None, f"{name} has no batching rule"
+        assert (op.jvp is not None) == op.differentiable, (
+            f"{name} must have a jvp or say differentiable=False"
+        )
