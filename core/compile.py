@@ -6,7 +6,7 @@ from treadle.backends.cpu.device import CPUTarget, Linked
 from treadle.control.call import runners
 from treadle.ir.graph import Graph
 from treadle.passes.pipeline import optimise
-from treadle.plan.planner import plan_graph
+from treadle.plan.plan import plan_graph
 from treadle.run.execute import Executable
 
 

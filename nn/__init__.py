@@ -1,0 +1,63 @@
+"""Modules that are pytrees, layers, and what is done with them.
+
+>>> from treadle import nn, rng
+>>> nn.MLP((2, 16, 1), key=rng.key(0)).layers[-1]
+Linear(in_features=16, out_features=1, weight=f32[16,1], bias=f32[1])
+"""
+
+from treadle.nn import init as init
+from treadle.nn.activation import elu as elu
+from treadle.nn.activation import gelu as gelu
+from treadle.nn.activation import glu as glu
+from treadle.nn.activation import leaky_relu as leaky_relu
+from treadle.nn.activation import log_sigmoid as log_sigmoid
+from treadle.nn.activation import log_softmax as log_softmax
+from treadle.nn.activation import logsumexp as logsumexp
+from treadle.nn.activation import mish as mish
+from treadle.nn.activation import one_hot as one_hot
+from treadle.nn.activation import relu as relu
+from treadle.nn.activation import relu6 as relu6
+from treadle.nn.activation import selu as selu
+from treadle.nn.activation import sigmoid as sigmoid
+from treadle.nn.activation import silu as silu
+from treadle.nn.activation import softmax as softmax
+from treadle.nn.activation import softplus as softplus
+from treadle.nn.activation import softsign as softsign
+from treadle.nn.activation import swiglu as swiglu
+from treadle.nn.activation import tanh as tanh
+from treadle.nn.attention import MultiHeadAttention as MultiHeadAttention
+from treadle.nn.attention import attention as attention
+from treadle.nn.conv import Conv2d as Conv2d
+from treadle.nn.dropout import Dropout as Dropout
+from treadle.nn.embed import Embedding as Embedding
+from treadle.nn.linear import Linear as Linear
+from treadle.nn.losses import absolute_error as absolute_error
+from treadle.nn.losses import binary_cross_entropy as binary_cross_entropy
+from treadle.nn.losses import cross_entropy as cross_entropy
+from treadle.nn.losses import huber as huber
+from treadle.nn.losses import kl_divergence as kl_divergence
+from treadle.nn.losses import squared_error as squared_error
+from treadle.nn.mlp import MLP as MLP
+from treadle.nn.module import Module as Module
+from treadle.nn.norm import BatchNorm as BatchNorm
+from treadle.nn.norm import LayerNorm as LayerNorm
+from treadle.nn.norm import RMSNorm as RMSNorm
+from treadle.nn.pool import AvgPool2d as AvgPool2d
+from treadle.nn.pool import MaxPool2d as MaxPool2d
+from treadle.nn.pool import avg_pool as avg_pool
+from treadle.nn.pool import global_avg_pool as global_avg_pool
+from treadle.nn.pool import max_pool as max_pool
+from treadle.nn.rnn import GRUCell as GRUCell
+from treadle.nn.rnn import LSTMCell as LSTMCell
+from treadle.nn.sequential import Sequential as Sequential
+from treadle.nn.show import count as count
+from treadle.nn.show import parameters as parameters
+from treadle.nn.show import summary as summary
+from treadle.nn.state import State as State
+from treadle.nn.state import draw_key as draw_key
+from treadle.nn.state import inference as inference
+from treadle.nn.state import stateful as stateful
+from treadle.nn.state import training as training
+from treadle.nn.surgery import at as at
+from treadle.nn.surgery import combine as combine
+from treadle.nn.surgery import partition as partition

@@ -22,16 +22,16 @@ from treadle.nn.show import describe
 
 _CLOSED = """\
 a State cell was written outside of a scope{at}
-Training: `output, model = nn.stateful(model, key=key)(x)`, which returns the model with \
-its new state.
+Training: `output, model = nn.stateful(model, key=key)(x)`, which returns the model \
+with its new state.
 Evaluation: `output = nn.inference(model)(x)`, which writes nothing.
-Inside a scope, a cell that came through jit, vmap, scan or another transform is closed \
-too: call `nn.stateful` inside the transformed function, and return the model."""
+Inside a scope, a cell that came through jit, vmap, scan or another transform is \
+closed too: call `nn.stateful` inside the transformed function, and return the model."""
 _OTHER_TRANSFORM = """\
 a State cell was written inside a jit, vmap, scan, grad… that began after its \
 `nn.stateful` scope{at}
-The value belongs to that transform. Call `nn.stateful` inside the transformed function, \
-and return the model from it."""
+The value belongs to that transform. Call `nn.stateful` inside the transformed \
+function, and return the model from it."""
 _CHANGED = """\
 a State cell that holds {old} was written with {new}{at}
 Shapes and dtypes of cells stay, so that a step's output is the next step's input."""
@@ -43,7 +43,8 @@ Evaluation: `output = nn.inference(model)(x)`."""
 _SAME_KEY = """\
 {layer} draws a random key inside a jit, vmap, scan, grad… that began after its \
 `nn.stateful` scope{at}
-Every iteration would get the same key: split one outside, and pass `key=` to the layer."""
+Every iteration would get the same key: split one outside, and pass `key=` to the \
+layer."""
 
 
 class _Scope:

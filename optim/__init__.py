@@ -1,0 +1,53 @@
+"""Optimizers, gradient transforms and schedules.
+
+An optimizer is a pair: ``init(params)`` gives its state, ``update(grads, state, params)``
+the updates and the next state; `apply_updates` adds updates to parameters.
+"""
+
+from treadle.optim.average import AverageState as AverageState
+from treadle.optim.average import average_parameters as average_parameters
+from treadle.optim.average import averaged as averaged
+from treadle.optim.base import Transform as Transform
+from treadle.optim.base import apply_updates as apply_updates
+from treadle.optim.chain import chain as chain
+from treadle.optim.chain import freeze as freeze
+from treadle.optim.chain import identity as identity
+from treadle.optim.chain import partition as partition
+from treadle.optim.clip import clip as clip
+from treadle.optim.clip import clip_by_global_norm as clip_by_global_norm
+from treadle.optim.clip import global_norm as global_norm
+from treadle.optim.decay import add_decayed_weights as add_decayed_weights
+from treadle.optim.decay import matrices as matrices
+from treadle.optim.hyper import Hyperparameters as Hyperparameters
+from treadle.optim.hyper import hyperparameters as hyperparameters
+from treadle.optim.hyper import set_hyperparameters as set_hyperparameters
+from treadle.optim.named import adam as adam
+from treadle.optim.named import adamw as adamw
+from treadle.optim.named import lion as lion
+from treadle.optim.named import rmsprop as rmsprop
+from treadle.optim.named import sgd as sgd
+from treadle.optim.scale import AdamState as AdamState
+from treadle.optim.scale import LionState as LionState
+from treadle.optim.scale import RmsState as RmsState
+from treadle.optim.scale import ScaleState as ScaleState
+from treadle.optim.scale import TraceState as TraceState
+from treadle.optim.scale import scale as scale
+from treadle.optim.scale import scale_by_adam as scale_by_adam
+from treadle.optim.scale import scale_by_learning_rate as scale_by_learning_rate
+from treadle.optim.scale import scale_by_lion as scale_by_lion
+from treadle.optim.scale import scale_by_rms as scale_by_rms
+from treadle.optim.scale import trace as trace
+from treadle.optim.schedule import Schedule as Schedule
+from treadle.optim.schedule import constant_schedule as constant_schedule
+from treadle.optim.schedule import cosine_decay_schedule as cosine_decay_schedule
+from treadle.optim.schedule import exponential_decay as exponential_decay
+from treadle.optim.schedule import join_schedules as join_schedules
+from treadle.optim.schedule import linear_schedule as linear_schedule
+from treadle.optim.schedule import (
+    piecewise_constant_schedule as piecewise_constant_schedule,
+)
+from treadle.optim.schedule import polynomial_schedule as polynomial_schedule
+from treadle.optim.schedule import warmup_constant_schedule as warmup_constant_schedule
+from treadle.optim.schedule import (
+    warmup_cosine_decay_schedule as warmup_cosine_decay_schedule,
+)

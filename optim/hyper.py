@@ -110,8 +110,7 @@ def hyperparameters(state: Any) -> dict[str, Any]:
     """
     found = _nodes(state)
     return {
-        name: found[path].current()[key]
-        for name, (path, key) in _names(found).items()
+        name: found[path].current()[key] for name, (path, key) in _names(found).items()
     }
 
 

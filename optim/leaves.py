@@ -106,32 +106,66 @@ def positions(form: tree.Structure, whole: tree.Structure, what: str) -> Sequenc
 
 
 def map_updates(
-    function: Callable[..., Any], grads: Any, *states: Any, params: Any = None
+    function: Callable[..., Any], grads: Any, *states: Any, read: Sequence[Any] = ()
 ) -> tuple[Any, ...]:
     """Carries out one transform on every leaf that has a gradient.
 
     Args:
-      function: from a gradient, its leaf of each of the states, and its parameter (if
-        `params` is given) to the update and the new leaves of the states.
+      function: from a gradient, and its leaf of each of the states and of `read`, to
+        the update and the new leaves of the states.
       grads: gradients, None where there is none.
       states: trees like the parameters; leaves without gradient keep their value.
-      params: the parameters, or None.
+      read: more trees like the parameters: they themselves, labels.
 
     Returns:
       The tree of updates, then the new states.
     """
     leaves, form = tree.flatten(grads)
-    flat = [tree.flatten(s) for s in states]
-    places = [positions(form, f, "the optimizer's state") for _, f in flat]
-    columns = [[s[i] for i in p] for (s, _), p in zip(flat, places, strict=True)]
-    if params is not None:
-        values, whole = tree.flatten(params)
-        columns.append([values[i] for i in positions(form, whole, "the parameters")])
+    flat, columns = [], []
+    for number, whole in enumerate((*states, *read)):
+        values, own = tree.flatten(whole)
+        what = "the state" if number < len(states) else "the parameters"
+        places = positions(form, own, what)
+        flat.append((values, own, places))
+        columns.append([values[i] for i in places])
     rows = [function(*row) for row in zip(leaves, *columns, strict=True)]
     results = [form.unflatten([row[0] for row in rows])]
-    for n, ((old, whole), place) in enumerate(zip(flat, places, strict=True), 1):
-        new = list(old)
-        for i, row in zip(place, rows, strict=True):
-            new[i] = row[n] if row[n].dtype == old[i].dtype else row[n].astype(old[i].dtype)
-        results.append(whole.unflatten(new))
+    for number, (values, own, places) in enumerate(flat[: len(states)], 1):
+        new = list(values)
+        for i, row in zip(places, rows, strict=True):
+            new[i] = in_dtype_of(values[i], row[number])
+        results.append(own.unflatten(new))
     return tuple(results)
+
+
+def in_dtype_of(old: Any, new: Any) -> Any:
+    """The new value of a leaf, in the dtype that the leaf has."""
+    dtype = td.typeof(old).dtype
+    return new if new.dtype == dtype else new.astype(dtype)
+
+
+def spread(prefix: Any, params: Any, what: str) -> Any:
+    """What a prefix of the parameters (or a function from them to one) says of each.
+
+    Returns:
+      A pytree of the parameters' structure.
+
+    Raises:
+      StructureError: if it is not a prefix.
+    """
+    if tree.all_leaves([prefix]) and callable(prefix):
+        prefix = prefix(params)
+    values, form = tree.flatten(prefix)
+    try:
+        parts = tree.flatten_up_to(form, params)
+    except StructureError as error:
+        raise StructureError(
+            f"{what} does not fit the parameters: {error}{at(user_source())}"
+        ) from None
+    return tree.structure(params).unflatten(
+        [
+            value
+            for value, part in zip(values, parts, strict=True)
+            for _ in tree.leaves(part)
+        ]
+    )

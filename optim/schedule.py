@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,7 @@ Number = Any
 """A Python number, or an array of one number."""
 
 
-def _register_schedule(kind: type) -> type:
-    return tree.register_dataclass(kind, static=("rule",))
-
-
-@_register_schedule
+@partial(tree.register_dataclass, static=("rule",))
 @dataclass(frozen=True, repr=False)
 class Schedule:
     """A function of the number of updates made so far.
@@ -88,9 +85,15 @@ def _passed(count: Any, begin: Any, steps: Any) -> Any:
 
 
 def _polynomial(
-    count: Any, start: Any, end: Any, power: Any, steps: Any, begin: Any
+    count: Any,
+    init_value: Any,
+    end_value: Any,
+    power: Any,
+    transition_steps: Any,
+    transition_begin: Any,
 ) -> Any:
-    return (start - end) * (1 - _passed(count, begin, steps)) ** power + end
+    left = 1 - _passed(count, transition_begin, transition_steps)
+    return (init_value - end_value) * left**power + end_value
 
 
 def polynomial_schedule(
@@ -112,17 +115,24 @@ def polynomial_schedule(
     return Schedule(
         _polynomial,
         {
-            "start": init_value,
-            "end": end_value,
+            "init_value": init_value,
+            "end_value": end_value,
             "power": float(power) if isinstance(power, int) else power,
-            "steps": transition_steps,
-            "begin": transition_begin,
+            "transition_steps": transition_steps,
+            "transition_begin": transition_begin,
         },
     )
 
 
-def _linear(count: Any, start: Any, end: Any, steps: Any, begin: Any) -> Any:
-    return (start - end) * (1 - _passed(count, begin, steps)) + end
+def _linear(
+    count: Any,
+    init_value: Any,
+    end_value: Any,
+    transition_steps: Any,
+    transition_begin: Any,
+) -> Any:
+    left = 1 - _passed(count, transition_begin, transition_steps)
+    return (init_value - end_value) * left + end_value
 
 
 def linear_schedule(
@@ -140,10 +150,10 @@ def linear_schedule(
     return Schedule(
         _linear,
         {
-            "start": init_value,
-            "end": end_value,
-            "steps": transition_steps,
-            "begin": transition_begin,
+            "init_value": init_value,
+            "end_value": end_value,
+            "transition_steps": transition_steps,
+            "transition_begin": transition_begin,
         },
     )
 
@@ -162,11 +172,16 @@ def warmup_constant_schedule(
 # Cosine -------------------------------------------------------------------------------
 
 
-def _cosine(
-    count: Any, start: Any, end: Any, steps: Any, begin: Any, exponent: Any
+def _wave(fraction: Any, exponent: Any) -> Any:
+    """From 1 to 0 along half a period of a cosine."""
+    return (0.5 * (1 + tnp.cos(np.pi * fraction))) ** exponent
+
+
+def _cosine_decay(
+    count: Any, init_value: Any, decay_steps: Any, alpha: Any, exponent: Any
 ) -> Any:
-    wave = 0.5 * (1 + tnp.cos(np.pi * _passed(count, begin, steps)))
-    return (start - end) * wave**exponent + end
+    wave = _wave(_passed(count, 0, decay_steps), exponent)
+    return init_value * ((1 - alpha) * wave + alpha)
 
 
 def cosine_decay_schedule(
@@ -186,22 +201,29 @@ def cosine_decay_schedule(
     """
     _positive("cosine_decay_schedule", decay_steps=decay_steps)
     return Schedule(
-        _cosine,
+        _cosine_decay,
         {
-            "start": init_value,
-            "end": alpha * init_value,
-            "steps": decay_steps,
-            "begin": 0,
+            "init_value": init_value,
+            "decay_steps": decay_steps,
+            "alpha": alpha,
             "exponent": exponent,
         },
     )
 
 
-def _warmup_cosine(
-    count: Any, first: Any, peak: Any, end: Any, warmup: Any, decay: Any, exponent: Any
+def _warmup_cosine_decay(
+    count: Any,
+    init_value: Any,
+    peak_value: Any,
+    end_value: Any,
+    warmup_steps: Any,
+    decay_steps: Any,
+    exponent: Any,
 ) -> Any:
-    fall = _cosine(count, peak, end, decay - warmup, warmup, exponent)
-    return tnp.where(count < warmup, _linear(count, first, peak, warmup, 0), fall)
+    rise = _linear(count, init_value, peak_value, warmup_steps, 0)
+    wave = _wave(_passed(count, warmup_steps, decay_steps - warmup_steps), exponent)
+    fall = (peak_value - end_value) * wave + end_value
+    return tnp.where(count < warmup_steps, rise, fall)
 
 
 def warmup_cosine_decay_schedule(
@@ -234,13 +256,13 @@ def warmup_cosine_decay_schedule(
             f"{at(user_source())}"
         )
     return Schedule(
-        _warmup_cosine,
+        _warmup_cosine_decay,
         {
-            "first": init_value,
-            "peak": peak_value,
-            "end": end_value,
-            "warmup": warmup_steps,
-            "decay": decay_steps,
+            "init_value": init_value,
+            "peak_value": peak_value,
+            "end_value": end_value,
+            "warmup_steps": warmup_steps,
+            "decay_steps": decay_steps,
             "exponent": exponent,
         },
     )
@@ -249,25 +271,37 @@ def warmup_cosine_decay_schedule(
 # Exponential --------------------------------------------------------------------------
 
 
-def _exponential(
-    count: Any, start: Any, rate: Any, steps: Any, begin: Any, limit: Any = None
+def _exponential_decay(
+    count: Any,
+    init_value: Any,
+    transition_steps: Any,
+    decay_rate: Any,
+    transition_begin: Any,
+    end_value: Any = None,
 ) -> Any:
-    return _bounded(start, rate, tnp.maximum((count - begin) / steps, 0.0), limit)
+    passed = tnp.maximum((count - transition_begin) / transition_steps, 0.0)
+    return _decayed(init_value, decay_rate, passed, end_value)
 
 
-def _staircase(
-    count: Any, start: Any, rate: Any, steps: Any, begin: Any, limit: Any = None
+def _staircase_decay(
+    count: Any,
+    init_value: Any,
+    transition_steps: Any,
+    decay_rate: Any,
+    transition_begin: Any,
+    end_value: Any = None,
 ) -> Any:
-    stairs = tnp.floor(tnp.maximum((count - begin) / steps, 0.0))
-    return _bounded(start, rate, stairs, limit)
+    passed = tnp.maximum((count - transition_begin) / transition_steps, 0.0)
+    return _decayed(init_value, decay_rate, tnp.floor(passed), end_value)
 
 
-def _bounded(start: Any, rate: Any, exponent: Any, limit: Any) -> Any:
-    value = start * tnp.asarray(rate, td.float32) ** exponent
+def _decayed(start: Any, rate: Any, exponent: Any, limit: Any) -> Any:
+    rate = tnp.asarray(rate, td.float32)
+    value = start * rate**exponent
     if limit is None:
         return value
-    falling = tnp.asarray(rate, td.float32) < 1.0
-    return tnp.where(falling, tnp.maximum(value, limit), tnp.minimum(value, limit))
+    lower, upper = tnp.maximum(value, limit), tnp.minimum(value, limit)
+    return tnp.where(rate < 1, lower, upper)
 
 
 def exponential_decay(
@@ -293,21 +327,23 @@ def exponential_decay(
         "exponential_decay", transition_steps=transition_steps, decay_rate=decay_rate
     )
     numbers = {
-        "start": init_value,
-        "rate": decay_rate,
-        "steps": transition_steps,
-        "begin": transition_begin,
+        "init_value": init_value,
+        "transition_steps": transition_steps,
+        "decay_rate": decay_rate,
+        "transition_begin": transition_begin,
     }
     if end_value is not None:
-        numbers["limit"] = end_value
-    return Schedule(_staircase if staircase else _exponential, numbers)
+        numbers["end_value"] = end_value
+    return Schedule(_staircase_decay if staircase else _exponential_decay, numbers)
 
 
 # Pieces -------------------------------------------------------------------------------
 
 
-def _pieces(count: Any, start: Any, boundaries: Sequence, scales: Sequence) -> Any:
-    value = tnp.asarray(start, td.float32)
+def _piecewise_constant(
+    count: Any, init_value: Any, boundaries: Sequence, scales: Sequence
+) -> Any:
+    value = tnp.asarray(init_value, td.float32)
     for boundary, scale in zip(boundaries, scales, strict=True):
         value = tnp.where(count < boundary, value, value * scale)
     return value
@@ -326,12 +362,14 @@ def piecewise_constant_schedule(
     (Array(1., dtype=float32), Array(0.1, dtype=float32), Array(0.05, dtype=float32))
     """
     pieces = sorted(boundaries_and_scales.items())
-    numbers = {
-        "start": init_value,
-        "boundaries": tuple(int(b) for b, _ in pieces),
-        "scales": tuple(s for _, s in pieces),
-    }
-    return Schedule(_pieces, numbers)
+    return Schedule(
+        _piecewise_constant,
+        {
+            "init_value": init_value,
+            "boundaries": tuple(step for step, _ in pieces),
+            "scales": tuple(scale for _, scale in pieces),
+        },
+    )
 
 
 def _joined(count: Any, schedules: Sequence, boundaries: Sequence) -> Any:
@@ -356,10 +394,11 @@ def join_schedules(
     >>> join_schedules([warm, constant_schedule(0.5)], [10])(12)
     Array(0.5, dtype=float32)
     """
-    if len(boundaries) != len(schedules) - 1:
+    if not schedules or len(boundaries) != len(schedules) - 1:
         raise ValueError(
-            f"join_schedules: {len(schedules)} schedules have {len(schedules) - 1} "
-            f"boundaries between them, got {len(boundaries)}{at(user_source())}"
+            f"join_schedules: {len(schedules)} schedules with {len(boundaries)} "
+            f"boundaries between them{at(user_source())}\n"
+            "There is one boundary less than there are schedules."
         )
     parts = tuple(s if isinstance(s, Schedule) else Schedule(s, {}) for s in schedules)
     return Schedule(_joined, {"schedules": parts, "boundaries": tuple(boundaries)})

@@ -92,9 +92,12 @@ def scan(
 
 def _pair(out: Any, f: Any) -> tuple[Any, Any]:
     if not isinstance(out, tuple) or len(out) != 2:
+        found = f"a {type(out).__name__}"
+        if isinstance(out, tuple):
+            found += f" of length {len(out)}"
         raise TypeError(
-            f"scan: {name_of(f)} must return a pair (carry, y), got "
-            f"{type(out).__name__}{at(user_source())}\n"
+            f"scan: {name_of(f)} must return a pair (carry, y), got {found}"
+            f"{at(user_source())}\n"
             "If there is nothing to stack, return (carry, None)."
         )
     return out

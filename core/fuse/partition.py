@@ -29,6 +29,7 @@ class _Partitioner:
         self.nodes: list[Node] = []
         self.owner: dict[Var, Node] = {}
         self.count = 0
+        self.last_effect = 0
 
     def run(self) -> Partition:
         for eq in self.program.graph.equations:
@@ -36,6 +37,7 @@ class _Partitioner:
                 continue
             if eq.outputs and eq.outputs[0] in self.program.inline:
                 if self._wanted_in_memory(eq):
+                    self.program.kept.add(eq.outputs[0])
                     self._start(eq)
             elif fusable(eq) and self.program.native(eq):
                 if not self._join_one(eq):
@@ -97,6 +99,10 @@ class _Partitioner:
         node = Node(self.count)
         node.equations.append(eq)
         self._add(node, eq)
+        if eq.op.effect:
+            # Effects happen in the order of the program.
+            self._depend(node, self.last_effect)
+            self.last_effect = node.bit | node.before
 
     # Contractions
 

@@ -18,6 +18,7 @@ class Program:
 
     copied: results of views that are made in memory after all.
     inline: values that are computed again wherever they are needed.
+    kept: those among them that are in memory as well, for other readers.
     parts: values stored inside another (offset and strides in elements): the pieces of
       a concatenation or of a padded array.
 
@@ -32,6 +33,7 @@ class Program:
         self.copied: set[Var] = set()
         self.parts: dict[Var, tuple[Var, int, tuple[int, ...]]] = {}
         self.inline: set[Var] = set()
+        self.kept: set[Var] = set()
         self._index_only: set[Var] = set()
         costs: dict[Var, int] = {}
         for eq in graph.equations:
@@ -108,7 +110,10 @@ class Program:
         for eq in self.readers[v]:
             out = eq.outputs[0] if eq.outputs else None
             through = out is not None and (out in self.inline or self.is_view(out))
-            result += self.final_readers(out) if through else [eq]
+            if through:
+                result += self.final_readers(out)
+            if not through or out in self.kept:
+                result.append(eq)
         return result
 
     def is_returned(self, v: Var) -> bool:

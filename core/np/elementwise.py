@@ -223,6 +223,7 @@ def signbit(x: ArrayLike, /) -> Array:
 
 def nan_to_num(
     x: ArrayLike,
+    *,
     nan: float = 0.0,
     posinf: float | None = None,
     neginf: float | None = None,

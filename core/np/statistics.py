@@ -17,6 +17,7 @@ from treadle.np.operands import (
     Axis,
     all_axes,
     as_inexact,
+    broadcast_to_shape,
     cast,
     operand,
     promoted,
@@ -132,8 +133,9 @@ def average(
         aligned = [1] * t.ndim
         aligned[axes[0]] = w.shape[0]
         weights = reshape(weights, shape=tuple(aligned))
+        weights = broadcast_to_shape(weights, t.shape)
     total = reductions.sum(multiply(x, weights), axis, None, keepdims)
-    return div(total, reductions.sum(multiply(1.0, weights), axis, None, keepdims))
+    return div(total, reductions.sum(weights, axis, None, keepdims))
 
 
 # Ignoring what is not a number --------------------------------------------------------

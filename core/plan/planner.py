@@ -23,7 +23,6 @@ from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.kernels.lower import scratch_bytes, scratch_rows
 from treadle.kernels.nest import CONTIGUOUS
 from treadle.plan.cost import nest_tasks
-from treadle.plan.memory import assign
 from treadle.plan.steps import (
     Buffer,
     CopyStep,
@@ -46,8 +45,8 @@ SCATTERS = frozenset({"scatter_add", "scatter_set", "dynamic_update_slice"})
 class Planner:
     """Collects the steps of one program. `position` counts them as they will run."""
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
+    def __init__(self, target: Target, handlers: dict[str, Handler]) -> None:
+        self.target, self.handlers = target, handlers
         self.plan = Plan([], [], [], [], 0)
         self.order: list[Step] = []
         self.position = 0
@@ -267,7 +266,7 @@ class GraphPlanner:
         eq = node.equations[0]
         if is_product(eq):
             self.product(product(eq, self.program), [eq])
-        elif (handler := HANDLERS.get(eq.op.name)) is not None:
+        elif (handler := self.planner.handlers.get(eq.op.name)) is not None:
             handler(self, eq)
         elif eq.op.name in SCATTERS and self._scatter(eq):
             pass
@@ -425,19 +424,3 @@ HANDLERS: dict[str, Handler] = {
     "optimization_barrier": _alias,
 }
 """How ops that are no kernels of their own are planned."""
-
-
-def plan_graph(graph: Graph, target: Target) -> Plan:
-    """Plans a whole program."""
-    planner = Planner(target)
-    plan = planner.plan
-    plan.inputs = [Buffer(t.nbytes, "input", i) for i, t in enumerate(graph.in_types)]
-    plan.outputs = [
-        Buffer(t.nbytes, "output", i) for i, t in enumerate(graph.out_types)
-    ]
-    inner = GraphPlanner(planner, graph)
-    plan.steps = inner.run(
-        list(map(Place, plan.inputs)), list(map(Place, plan.outputs))
-    )
-    assign(plan, planner.order)
-    return plan

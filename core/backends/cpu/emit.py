@@ -36,7 +36,7 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
         columns c0..c1 of an elementwise nest with outer indices (b0, b1, row).
       lanes: elements per vector; 0 for what suits this machine.
     """
-    b = Builder()
+    b = Builder(strength_reduction=False)
     lanes = lanes or host_lanes()
     parameters = "i64 %task"
     if entry == "tile":

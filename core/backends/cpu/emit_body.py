@@ -284,15 +284,6 @@ class Body:
         return [value, numbers + first]
 
 
-def opaque(b: Builder, index: str) -> str:
-    """The index, hidden from LLVM's loop strength reduction.
-
-    That pass takes 40 % of the compile time, and finds nothing to improve where all
-    addresses of a turn are a pointer plus one index.
-    """
-    return b.op(f"freeze i64 {index}")
-
-
 def carried(parts: list[Value]) -> list[tuple[str, str]]:
     return [(p.type, p.text) for p in parts]
 

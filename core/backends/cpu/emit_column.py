@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.emit_access import Arguments
-from treadle.backends.cpu.emit_body import Body, Frame, carried, opaque, renamed
+from treadle.backends.cpu.emit_body import Body, Frame, carried, renamed
 from treadle.backends.cpu.emit_reduce import Reduction
 from treadle.backends.cpu.lanes import Value, lane_numbers
 from treadle.kernels.lower import Schedule, Sweep
@@ -82,7 +82,7 @@ class ColumnSweeps:
             at = (
                 turn.index if scaled == "0" else b.op(f"add i64 {scaled}, {turn.index}")
             )
-            moved = self._moved(dim, opaque(b, turn.index), positions)
+            moved = self._moved(dim, turn.index, positions)
             before = renamed(totals, turn.values)
             after = self._loops(dim + 1, at, sweep, held, moved, before)
             turn.next = [p.text for p in after]

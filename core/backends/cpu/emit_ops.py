@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from treadle.backends.cpu import mathlib
-from treadle.backends.cpu.emit_access import bfloat_bits, logical_right
+from treadle.backends.cpu.emit_access import bfloat_bits
 from treadle.backends.cpu.lanes import (
     Value,
     bits,
@@ -321,7 +321,7 @@ def _threefry(
     for group in range(5):
         for distance in _ROTATIONS[group % 2]:
             x0 = x0 + x1
-            x1 = ((x1 << distance) | logical_right(x1, 32 - distance)) ^ x0
+            x1 = intrinsic("fshl", x1, x1, distance) ^ x0
         x0 = x0 + keys[(group + 1) % 3]
         x1 = x1 + (keys[(group + 2) % 3] + (group + 1))
     return {"first": x0, "second": x1}.get(instr.attr) or x0 ^ x1

@@ -6,7 +6,7 @@ import numpy as np
 
 from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.emit_access import Arguments, load, store
-from treadle.backends.cpu.emit_body import Body, Frame, carried, opaque, renamed
+from treadle.backends.cpu.emit_body import Body, Frame, carried, renamed
 from treadle.backends.cpu.emit_reduce import Reduction
 from treadle.backends.cpu.lanes import Value, lane_numbers
 from treadle.kernels.lower import (
@@ -58,23 +58,26 @@ class RowSweeps:
         self.body.prepare(sweep, held)
         copies = self._unrolling(sweep)
         reductions = [self.body.reduction(i) for i in sweep.reductions]
-        width = copies * self.lanes
-        span = high if low == "0" else b.op(f"sub i64 {high}, {low}")
-        whole = b.op(f"and i64 {span}, {-width}")
-        middle = whole if low == "0" else b.op(f"add i64 {low}, {whole}")
         parts = [
             part
             for r in reductions
-            for copy in range(copies)
+            for copy in range(max(copies, 1))
             for part in r.identity(b, self.lanes, copy * self.lanes)
         ]
-        with b.carrying(low, middle, str(width), carried(parts)) as turn:
-            frame = Frame(held.positions, copies, opaque(b, turn.index), parent=held)
-            totals = renamed(parts, turn.values)
-            turn.next = [p.text for p in self._turn(sweep, frame, reductions, totals)]
-        parts = self._merged(reductions, renamed(parts, turn.values), copies)
+        middle = low
+        if copies:
+            width = copies * self.lanes
+            span = high if low == "0" else b.op(f"sub i64 {high}, {low}")
+            middle = b.op(f"and i64 {span}, {-width}")
+            middle = middle if low == "0" else b.op(f"add i64 {low}, {middle}")
+            with b.carrying(low, middle, str(width), carried(parts)) as turn:
+                frame = Frame(held.positions, copies, turn.index, parent=held)
+                totals = renamed(parts, turn.values)
+                totals = self._turn(sweep, frame, reductions, totals)
+                turn.next = [p.text for p in totals]
+            parts = self._merged(reductions, renamed(parts, turn.values), copies)
         with b.carrying(middle, high, str(self.lanes), carried(parts)) as turn:
-            frame = self._masked(held, opaque(b, turn.index), high)
+            frame = self._masked(held, turn.index, high)
             totals = renamed(parts, turn.values)
             turn.next = [p.text for p in self._turn(sweep, frame, reductions, totals)]
         totals = iter(renamed(parts, turn.values))
@@ -83,11 +86,14 @@ class RowSweeps:
             held.values[i] = [r.across_lanes(mine)[-1]]
 
     def _unrolling(self, sweep: Sweep) -> int:
-        """Copies of the body per turn: more for short bodies, to hide latencies."""
+        """Copies of the body per turn: more for short bodies, to hide latencies.
+
+        0 for a masked loop only, which halves the compile time of long bodies.
+        """
         work = sum(cost(self.nest.body[i]) for i in sweep.body)
-        if work <= 12:
+        if work <= 10:
             return 4
-        return 2 if work <= 26 else 1
+        return 1 if work <= 28 else 0
 
     def _masked(self, held: Frame, index: str, high: str) -> Frame:
         """A frame for the lanes that are left from `index` on."""

@@ -38,9 +38,8 @@ from treadle.backends.cpu.gemm_sweep import (
     emit_tiles,
     first_row,
     row_of_tile,
-    wide_rows,
 )
-from treadle.backends.cpu.gemm_tile import Machine
+from treadle.backends.cpu.gemm_tile import Machine, wide_rows
 from treadle.backends.cpu.native import Source
 from treadle.backends.cpu.target import Target, host, llvm
 from treadle.kernels.contract import Kind, Slot, Tile, Word

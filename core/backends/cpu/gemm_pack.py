@@ -101,47 +101,88 @@ def _emit_copy(b: Builder, machine: Machine) -> None:
 def _emit_transpose(b: Builder, machine: Machine) -> None:
     """``pack_transpose``: rows are contiguous, columns are `step` apart."""
     lanes, vector, align = machine.tile.lanes, machine.vector, machine.itemsize
+    b.declare("i64 @llvm.smin.i64(i64, i64)")
+    b.declare("i64 @llvm.smax.i64(i64, i64)")
     with b.function(f"define internal void @pack_transpose({_PARAMETERS})"):
         last = b.op("sub i64 %columns, 1")
-        b.declare("i64 @llvm.smin.i64(i64, i64)")
+        # The last square overlaps the one before. If there is only one and it has too
+        # few columns, the last of them is read again.
+        start = b.op(f"sub i64 %columns, {lanes}")
+        start = b.op(f"call i64 @llvm.smax.i64(i64 {start}, i64 0)")
+        steps = []
+        for lane in range(lanes):
+            number = b.op(f"call i64 @llvm.smin.i64(i64 {lane}, i64 {last})")
+            steps.append(b.op(f"mul i64 {number}, %step"))
         with b.loop("0", "%rows", str(lanes)) as i:
-            left = b.op(f"sub i64 %rows, {i}")
-            mask = lane_mask(b, machine, left)
+            mask = lane_mask(b, machine, b.op(f"sub i64 %rows, {i}"))
             first = b.op(f"getelementptr {machine.scalar}, ptr %source, i64 {i}")
             target = _at(b, machine, "%block", i, "%stride")
             with b.loop("0", "%columns", str(lanes)) as j:
-                square = []
-                for lane in range(lanes):
-                    column = b.op(f"add i64 {j}, {lane}")
-                    # Beyond the last column the last one is read again.
-                    column = b.op(f"call i64 @llvm.smin.i64(i64 {column}, i64 {last})")
-                    address = _at(b, machine, first, column, "%step")
-                    square.append(masked_load(b, machine, address, mask))
-                corner = b.op(f"getelementptr {machine.scalar}, ptr {target}, i64 {j}")
-                for lane, value in enumerate(_transposed(b, machine, square)):
-                    address = _at(b, machine, corner, str(lane), "%stride")
+                at = b.op(f"call i64 @llvm.smin.i64(i64 {j}, i64 {start})")
+                corner = _at(b, machine, first, at, "%step")
+                square = [
+                    masked_load(b, machine, _at(b, machine, corner, step, "1"), mask)
+                    for step in steps
+                ]
+                address = _at(b, machine, target, at, "1")
+                for value in transposed(b, machine, square):
                     b(f"store {vector} {value}, ptr {address}, align {align}")
+                    address = _at(b, machine, address, "%stride", "1")
         b("ret void")
 
 
-def _transposed(b: Builder, machine: Machine, square: list[str]) -> list[str]:
-    """Transposes lanes x lanes elements: swaps of ever larger off-diagonal blocks."""
-    lanes, vector = machine.tile.lanes, machine.vector
-    size = 1
-    while size < lanes:
-        result = list(square)
-        for i in range(lanes):
-            if i & size:
-                continue
-            pair = f"{vector} {square[i]}, {vector} {square[i | size]}"
-            upper = [k if not k & size else lanes + k - size for k in range(lanes)]
-            lower = [k + size if not k & size else lanes + k for k in range(lanes)]
-            for at, order in ((i, upper), (i | size, lower)):
-                picks = ", ".join(f"i32 {k}" for k in order)
-                result[at] = b.op(f"shufflevector {pair}, <{lanes} x i32> <{picks}>")
-        square = result
-        size *= 2
-    return square
+def transposed(b: Builder, machine: Machine, square: list[str]) -> list[str]:
+    """Transposes lanes x lanes elements, by shuffles that are one instruction each.
+
+    Most machines shuffle cheaply inside blocks of 16 bytes, and whole blocks.
+    """
+    lanes = machine.tile.lanes
+    per_block = 16 // machine.itemsize
+    blocks = [
+        list(range(block, block + per_block)) for block in range(0, lanes, per_block)
+    ]
+
+    def shuffle(x: str, y: str, order: list[int]) -> str:
+        picks = ", ".join(f"i32 {lane}" for lane in order)
+        pair = f"{machine.vector} {x}, {machine.vector} {y}"
+        return b.op(f"shufflevector {pair}, <{lanes} x i32> <{picks}>")
+
+    def within_blocks(rows: list[str], size: int) -> list[str]:
+        """Transposes corresponding blocks; `size` elements already belong together."""
+        if len(rows) == 1:
+            return rows
+        halves = []
+        for half in (0, per_block // 2):
+            order = [
+                lane + half + start + k + which
+                for lane in range(0, lanes, per_block)
+                for start in range(0, per_block // 2, size)
+                for which in (0, lanes)
+                for k in range(size)
+            ]
+            pairs = zip(rows[::2], rows[1::2], strict=True)
+            halves.append([shuffle(x, y, order) for x, y in pairs])
+        low, high = halves
+        return within_blocks(low, 2 * size) + within_blocks(high, 2 * size)
+
+    def of_blocks(rows: list[str]) -> list[str]:
+        """Transposes a square of blocks."""
+        if len(rows) == 1:
+            return rows
+        halves = []
+        for half in (0, 1):
+            chosen = [lane for block in blocks[half::2] for lane in block]
+            order = chosen + [lanes + lane for lane in chosen]
+            pairs = zip(rows[::2], rows[1::2], strict=True)
+            halves.append([shuffle(x, y, order) for x, y in pairs])
+        even, odd = (of_blocks(half) for half in halves)
+        return [row for pair in zip(even, odd, strict=True) for row in pair]
+
+    groups = [
+        within_blocks(square[i : i + per_block], 1) for i in range(0, lanes, per_block)
+    ]
+    columns = [of_blocks(list(rows)) for rows in zip(*groups, strict=True)]
+    return [column for block in zip(*columns, strict=True) for column in block]
 
 
 def _emit_strided(

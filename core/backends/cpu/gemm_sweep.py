@@ -6,30 +6,17 @@ from dataclasses import dataclass
 
 from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.gemm_parts import Args, minimum
-from treadle.backends.cpu.gemm_tile import TARGET, Machine, emit_plain_tile
-from treadle.backends.cpu.gemm_tile_x86 import emit_lanes, emit_x86_tile
-
-
-def wide_rows(machine: Machine) -> int:
-    """Up to so few rows, tiles may be twice as wide: they need more sums at once."""
-    return 2 if machine.assembly == "avx2" else 3
+from treadle.backends.cpu.gemm_tile import TARGET, Machine, emit_plain_tiles, sizes
+from treadle.backends.cpu.gemm_tile_x86 import emit_lanes, emit_x86_tiles
 
 
 def emit_tiles(b: Builder, machine: Machine) -> None:
-    """Defines all micro-kernels and ``tiles``, the table of them.
-
-    They are sorted by width (up to one, two and four vectors), then by height.
-    """
-    heights = machine.tile.rows
-    sizes = [(rows, vectors) for vectors in (1, 2) for rows in range(1, heights + 1)]
-    sizes += [(rows, 4) for rows in range(1, wide_rows(machine) + 1)]
+    """Defines ``tile``, all micro-kernels."""
     if machine.assembly:
         emit_lanes(b, machine)
-    emit = emit_x86_tile if machine.assembly else emit_plain_tile
-    for rows, vectors in sizes:
-        emit(b, machine, rows, vectors)
-    entries = ", ".join(f"ptr @tile_{rows}x{vectors}" for rows, vectors in sizes)
-    b.lines.append(f"@tiles = internal constant [{len(sizes)} x ptr] [{entries}]")
+        emit_x86_tiles(b, machine, sizes(machine))
+    else:
+        emit_plain_tiles(b, machine)
 
 
 @dataclass(frozen=True)
@@ -56,9 +43,10 @@ class Sweep:
         b(f"call void @sweep({', '.join(f'{kind} {x}' for kind, x in values)})")
 
 
-_NAMES = (
-    "low extra t0 t1 a a_row segments count length b b_row c c_row columns accumulate"
-).split()
+_NAMES = [
+    *("low", "extra", "t0", "t1", "a", "a_row", "segments", "count", "length"),
+    *("b", "b_row", "c", "c_row", "columns", "accumulate"),
+]
 _POINTERS = ("a", "segments", "b", "c")
 _KINDS = ["ptr" if name in _POINTERS else "i64" for name in _NAMES]
 
@@ -74,14 +62,15 @@ def emit_sweep(b: Builder, machine: Machine) -> None:
             b.op(f"getelementptr {TARGET}, ptr {target}, i64 0, i32 {i}")
             for i in range(4)
         ]
-        for field, name in zip(fields[1:], ("c_row", "columns", "accumulate")):
-            b(f"store i64 %{name}, ptr {field}, align 8")
-        low, high = _functions(b, tile.lanes, tile.rows)
+        for i, name in enumerate(("c_row", "columns", "accumulate"), start=1):
+            b(f"store i64 %{name}, ptr {fields[i]}, align 8")
+        index = _first_index(b, tile.lanes, tile.rows)
         first = row_of_tile(b, "%low", "%extra", "%t0")
         with b.loop("%t0", "%t1") as t:
             row = b.op(f"sub i64 {row_of_tile(b, '%low', '%extra', t)}, {first}")
             is_high = b.op(f"icmp slt i64 {t}, %extra")
-            function = b.op(f"select i1 {is_high}, ptr {high}, ptr {low}")
+            high = b.op(f"zext i1 {is_high} to i64")
+            number = b.op(f"add i64 {index}, {high}")
             a, c = (
                 b.op(
                     f"getelementptr i8, ptr %{name}, "
@@ -91,26 +80,19 @@ def emit_sweep(b: Builder, machine: Machine) -> None:
             )
             b(f"store ptr {c}, ptr {fields[0]}, align 8")
             b(
-                f"call void {function}(ptr {a}, i64 %a_row, ptr %segments, "
+                f"call void @tile(i64 {number}, ptr {a}, i64 %a_row, ptr %segments, "
                 f"i64 %count, i64 %length, ptr %b, i64 %b_row, ptr {target})"
             )
         b("ret void")
 
 
-def _functions(b: Builder, lanes: int, rows: int) -> tuple[str, str]:
-    """The micro-kernels for tiles of height `low` and of one more row."""
+def _first_index(b: Builder, lanes: int, rows: int) -> str:
+    """Number of the micro-kernel for tiles of height `low`."""
     one = b.op(f"icmp sle i64 %columns, {lanes}")
     two = b.op(f"icmp sle i64 %columns, {2 * lanes}")
     start = b.op(f"select i1 {two}, i64 {rows - 1}, i64 {2 * rows - 1}")
     start = b.op(f"select i1 {one}, i64 -1, i64 {start}")
-    index = b.op(f"add i64 {start}, %low")
-    # Where no tile is one row higher, the second function would be out of the table.
-    step = minimum(b, "%extra", "1")
-    functions = []
-    for at in (index, b.op(f"add i64 {index}, {step}")):
-        slot = b.op(f"getelementptr ptr, ptr @tiles, i64 {at}")
-        functions.append(b.op(f"load ptr, ptr {slot}, align 8"))
-    return functions[0], functions[1]
+    return b.op(f"add i64 {start}, %low")
 
 
 def row_of_tile(b: Builder, low: str, extra: str, tile: str) -> str:

@@ -1,8 +1,9 @@
 """The micro-kernel: a block of C in registers, multiplied out over k.
 
-One function per height and number of vectors::
+There is one for every height and number of vectors, all behind one function::
 
-    void tile_{rows}x{vectors}(
+    void tile(
+        i64 index,                        which: see `sizes`
         ptr a, i64 a_row,                 the block's rows of A; k is contiguous
         ptr segments, i64 count,          k runs through `count` segments, which start
         i64 length,                       at a + segments[i] and have `length` elements
@@ -12,7 +13,7 @@ One function per height and number of vectors::
 Steps between rows are in bytes. A matrix product has one segment at offset 0; a
 convolution has one per filter row, so that it reads its image in place.
 
-On x86-64 these functions are assembly (`gemm_tile_x86`), elsewhere IR (here). LLVM's
+On x86-64 the function is assembly (`gemm_tile_x86`), elsewhere IR (here). LLVM's
 loop strength reduction and machine scheduler do not see that the registers are full,
 and where they get it wrong the sums spill and the loop is four times slower. Assembly
 is also ten times faster to compile.
@@ -25,10 +26,11 @@ from dataclasses import dataclass
 from treadle.backends.cpu.builder import Builder
 from treadle.kernels.contract import Tile
 
-PARAMETERS = (
+_KERNEL_PARAMETERS = (
     "ptr noalias readonly %a, i64 %a_row, ptr readonly %segments, i64 %count, "
     "i64 %length, ptr noalias readonly %b, i64 %b_row, ptr readonly %target"
 )
+PARAMETERS = "i64 %index, " + _KERNEL_PARAMETERS
 
 TARGET = "{ ptr, i64, i64, i64 }"
 """C, its row step in bytes, how many columns to write, and whether (1) to add to C."""
@@ -101,9 +103,44 @@ def masked_store(
     b(f"call void {name}({vector} {value}, ptr align {align} {address}, {kind} {mask})")
 
 
-def emit_plain_tile(b: Builder, machine: Machine, rows: int, vectors: int) -> None:
-    """Defines ``tile_{rows}x{vectors}`` as IR, for machines without an assembly one."""
-    with b.function(f"define internal void @tile_{rows}x{vectors}({PARAMETERS})"):
+def sizes(machine: Machine) -> list[tuple[int, int]]:
+    """Rows and vectors of the micro-kernels, sorted by vectors, then rows."""
+    heights = range(1, machine.tile.rows + 1)
+    few = range(1, wide_rows(machine) + 1)
+    return [
+        *((rows, vectors) for vectors in (1, 2) for rows in heights),
+        *((rows, 4) for rows in few),
+    ]
+
+
+def wide_rows(machine: Machine) -> int:
+    """Up to so few rows, tiles may be twice as wide: they need more sums at once."""
+    return 2 if machine.assembly == "avx2" else 3
+
+
+def emit_plain_tiles(b: Builder, machine: Machine) -> None:
+    """Defines ``tile`` as IR, for machines without an assembly one."""
+    kernels = []
+    for rows, vectors in sizes(machine):
+        kernels.append(f"@tile_{rows}x{vectors}")
+        _emit_plain_tile(b, machine, rows, vectors, kernels[-1])
+    entries = ", ".join(f"ptr {kernel}" for kernel in kernels)
+    count = len(kernels)
+    b.lines.append(f"@tiles = internal constant [{count} x ptr] [{entries}]")
+    with b.function(f"define internal void @tile({PARAMETERS})"):
+        slot = b.op("getelementptr ptr, ptr @tiles, i64 %index")
+        kernel = b.op(f"load ptr, ptr {slot}, align 8")
+        b(
+            f"call void {kernel}(ptr %a, i64 %a_row, ptr %segments, i64 %count, "
+            "i64 %length, ptr %b, i64 %b_row, ptr %target)"
+        )
+        b("ret void")
+
+
+def _emit_plain_tile(
+    b: Builder, machine: Machine, rows: int, vectors: int, name: str
+) -> None:
+    with b.function(f"define internal void {name}({_KERNEL_PARAMETERS})"):
         sums = _plain_loop(b, machine, rows, vectors)
         fields = []
         for i, kind in enumerate(("ptr", "i64", "i64", "i64")):

@@ -12,8 +12,8 @@ import re
 from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.gemm_tile import PARAMETERS, Machine
 
-_CHANGED = ("segments", "count", "b")
-_TEMPORARY = ("at", "at7", "left", "row3", "row5")
+_CHANGED = ("segments", "count", "b", "left")  # `left` is the index at first
+_TEMPORARY = ("at", "at7", "row3", "row5")
 _READ = ("a", "a_row", "length", "b_row", "target", "lanes")
 _POINTERS = ("segments", "b", "a", "target", "lanes")
 
@@ -37,29 +37,47 @@ def emit_lanes(b: Builder, machine: Machine) -> None:
     b.lines.append(f"@lanes = internal constant [{count} x {kind}] [{numbers}]")
 
 
-def emit_x86_tile(b: Builder, machine: Machine, rows: int, vectors: int) -> None:
-    """Defines ``tile_{rows}x{vectors}``."""
+def emit_x86_tiles(b: Builder, machine: Machine, sizes: list[tuple[int, int]]) -> None:
+    """Defines ``tile``: all micro-kernels as one function.
+
+    LLVM takes ten times longer for thirty functions than for this one.
+    """
+    kernels = [_Kernel(machine, rows, vectors) for rows, vectors in sizes]
+    text = "\\0A".join(
+        [
+            "leaq .Ltiles(%rip), %[at]",
+            "movslq (%[at],%[left],4), %[left]",
+            "addq %[left], %[at]",
+            "jmpq *%[at]",
+            *(line for kernel in kernels for line in kernel.lines()),
+            ".p2align 2",
+            ".Ltiles:",
+            *(f".long {kernel.label} - .Ltiles" for kernel in kernels),
+            "9:",
+            "vzeroupper",
+        ]
+    )
     changed = len(_CHANGED)
     numbers = {name: i for i, name in enumerate((*_CHANGED, *_TEMPORARY))}
     outputs = len(numbers)
     # The inputs tied to the changed operands have numbers of their own.
     numbers |= {name: outputs + changed + i for i, name in enumerate(_READ)}
-    kernel = _Kernel(machine, rows, vectors)
-    text = re.sub(
-        r"%\[(\w+)\]", lambda match: f"${numbers[match[1]]}", kernel.text("\\0A")
-    )
+    text = re.sub(r"%\[(\w+)\]", lambda match: f"${numbers[match[1]]}", text)
+    count = 32 if machine.assembly == "avx512" else 16
+    masks = [f"k{i}" for i in range(1, 5)] if machine.assembly == "avx512" else []
+    clobbered = [*(f"xmm{i}" for i in range(count)), *masks, "memory", "flags"]
     constraints = [
         *(["=&r"] * outputs),
         *(str(i) for i in range(changed)),
         *(["r"] * len(_READ)),
-        *(f"~{{{name}}}" for name in kernel.clobbered()),
+        *(f"~{{{name}}}" for name in clobbered),
     ]
     kinds = ", ".join(_kind(name) for name in (*_CHANGED, *_TEMPORARY))
+    given = {"left": "%index", "lanes": "@lanes"}
     values = ", ".join(
-        f"{_kind(name)} {'@' if name == 'lanes' else '%'}{name}"
-        for name in (*_CHANGED, *_READ)
+        f"{_kind(name)} {given.get(name, f'%{name}')}" for name in (*_CHANGED, *_READ)
     )
-    with b.function(f"define internal void @tile_{rows}x{vectors}({PARAMETERS})"):
+    with b.function(f"define internal void @tile({PARAMETERS}) noinline"):
         b.op(
             f"call {{ {kinds} }} asm sideeffect "
             f'"{text}", "{",".join(constraints)}"({values})'
@@ -86,28 +104,23 @@ class _Kernel:
         ]
         self.line = [self._register(count + j) for j in range(vectors)]
         self.element = self._register(count + vectors)
-        self.used = count + vectors + 1
+        self.label = f".Ltile_{rows}x{vectors}"
 
     def _register(self, number: int) -> str:
         return f"%{'zmm' if self.wide else 'ymm'}{number}"
 
-    def clobbered(self) -> list[str]:
-        masks = [f"k{j + 1}" for j in range(len(self.line))] if self.wide else []
-        vectors = [self._register(i)[1:] for i in range(self.used)]
-        return [*vectors, *masks, "memory", "flags"]
-
-    def text(self, separator: str) -> str:
+    def lines(self) -> list[str]:
         clear = "vpxord" if self.wide else "vxorps"
         write = self._write_avx512() if self.wide else self._write_avx2()
-        lines = [
+        return [
+            f"{self.label}:",
             *(f"{clear} {x}, {x}, {x}" for sums in self.sums for x in sums),
             "leaq (%[a_row],%[a_row],2), %[row3]",
             "leaq (%[a_row],%[a_row],4), %[row5]",
             *self._loops(),
             *write,
-            "vzeroupper",
+            "jmp 9f",
         ]
-        return separator.join(lines)
 
     def _loops(self) -> list[str]:
         """Over segments and, two at a time, over k."""
@@ -212,7 +225,7 @@ class _Kernel:
             *self._each(f"vaddp{letter} PLACE, TOTAL, TOTAL"),
             "5:",
             *self._each(f"vmovup{letter} TOTAL, PLACE"),
-            "jmp 8f",
+            "jmp 9f",
             "6:",
             f"vpbroadcast{width} 16(%[target]), {self.element}",
             *making,
@@ -224,5 +237,4 @@ class _Kernel:
             ),
             "7:",
             *self._each(f"vmaskmovp{letter} TOTAL, MASK, PLACE"),
-            "8:",
         ]

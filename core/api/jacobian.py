@@ -1,0 +1,216 @@
+"""Whole derivatives: Jacobians, Hessians; the transpose of a linear function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from treadle import dtypes, tree
+from treadle.api.args import name_of
+from treadle.api.grad import differentiable, jvp, vjp
+from treadle.api.staging import type_of_leaf
+from treadle.api.vmap import vmap
+from treadle.arraytype import ArrayType
+from treadle.errors import at, user_source
+from treadle.ops import identity
+from treadle.ops.arithmetic import add
+from treadle.ops.cast import convert
+from treadle.ops.compare import eq
+from treadle.ops.movement import reshape, zeros_like
+from treadle.ops.shape import iota, slice_axis
+from treadle.trace.value import typeof
+
+
+def stop_gradient(x: Any) -> Any:
+    """The same pytree; derivatives count it as constant.
+
+    >>> import treadle as td
+    >>> td.grad(lambda x: x * td.stop_gradient(x))(3.0)
+    Array(3., dtype=float32)
+    """
+    return tree.map(
+        lambda leaf: identity.stop_gradient(leaf) if differentiable(leaf) else leaf, x
+    )
+
+
+def _basis(leaves: Sequence[Any]) -> list[Any]:
+    """Unit tangents for all elements of all leaves: (total, *shape) for each leaf."""
+    sizes = [typeof(x).size for x in leaves]
+    total, start, basis = sum(sizes), 0, []
+    for x, size in zip(leaves, sizes, strict=True):
+        t = typeof(x)
+        rows = iota(shape=(total, size), axis=0, dtype=dtypes.int32)
+        columns = iota(shape=(total, size), axis=1, dtype=dtypes.int32)
+        if start:
+            columns = add(columns, np.int32(start))
+        ones = convert(eq(rows, columns), dtype=t.dtype)
+        basis.append(reshape(ones, shape=(total, *t.shape)))
+        start += size
+    return basis
+
+
+def _blocks(x: Any, leaves: Sequence[Any], axis: int) -> list[Any]:
+    """Cuts the axis of unit vectors into one block for each leaf, of its shape."""
+    found, start = [], 0
+    shape = typeof(x).shape
+    for leaf in leaves:
+        t = typeof(leaf)
+        part = slice_axis(x, axis, start, start + t.size)
+        new = (*shape[:axis], *t.shape, *shape[axis + 1 :])
+        found.append(reshape(part, shape=new))
+        start += t.size
+    return found
+
+
+def _jacobian(
+    function: Callable[..., Any],
+    argnums: int | Sequence[int],
+    rows: Callable[[Callable[..., Any], Sequence[Any]], Any],
+) -> Callable[..., Any]:
+    many = not isinstance(argnums, int)
+    numbers = tuple(argnums) if many else (argnums,)  # type: ignore[arg-type]
+
+    @wraps(function)
+    def jacobian_function(*args: Any, **kwargs: Any) -> Any:
+        for n in numbers:
+            if not -len(args) <= n < len(args):
+                raise ValueError(
+                    f"argnums={n}, but {name_of(function)} was called with {len(args)} "
+                    f"positional arguments{at(user_source())}"
+                )
+
+        def partial(*moving: Any) -> Any:
+            full = list(args)
+            for n, x in zip(numbers, moving, strict=True):
+                full[n] = x
+            return function(*full, **kwargs)
+
+        partial.__name__ = name_of(function)
+        result = rows(partial, [args[n] for n in numbers])
+        return result if many else tree.map(lambda row: row[0], result, is_leaf=_is_row)
+
+    return jacobian_function
+
+
+class _Row(tuple):
+    """The derivatives of one result in all arguments; a leaf of the outer pytree."""
+
+
+def _is_row(x: Any) -> bool:
+    return isinstance(x, _Row)
+
+
+def jacfwd(
+    function: Callable[..., Any], argnums: int | Sequence[int] = 0
+) -> Callable[..., Any]:
+    """The Jacobian, column by column: cheap if there are few inputs.
+
+    For each leaf of the result, the pytree of the argument (a tuple of them, if
+    `argnums` is a sequence), with arrays of shape ``(*result.shape, *argument.shape)``.
+
+    >>> import treadle as td, treadle.numpy as tnp
+    >>> td.jacfwd(lambda x: x * x)(tnp.array([1.0, 2.0]))
+    Array([[2., 0.],
+           [0., 4.]], dtype=float32)
+    """
+
+    def rows(partial: Callable[..., Any], args: Sequence[Any]) -> Any:
+        leaves, form = tree.flatten(tuple(args))
+        _check_inputs("jacfwd", leaves, function)
+
+        def push(*tangents: Any) -> Any:
+            return jvp(partial, args, form.unflatten(tangents))[1]
+
+        # The unit axis comes last, where the argument's axes belong.
+        out = vmap(push, out_axes=-1)(*_basis(leaves))
+
+        def row(x: Any) -> _Row:
+            return _Row(form.unflatten(_blocks(x, leaves, typeof(x).ndim - 1)))
+
+        return tree.map(row, out)
+
+    return _jacobian(function, argnums, rows)
+
+
+def jacrev(
+    function: Callable[..., Any], argnums: int | Sequence[int] = 0
+) -> Callable[..., Any]:
+    """The Jacobian, row by row: cheap if there are few outputs. See `jacfwd`.
+
+    >>> import treadle as td, treadle.numpy as tnp
+    >>> td.jacrev(lambda x: x * x)(tnp.array([1.0, 2.0]))
+    Array([[2., 0.],
+           [0., 4.]], dtype=float32)
+    """
+
+    def rows(partial: Callable[..., Any], args: Sequence[Any]) -> Any:
+        leaves, form = tree.flatten(tuple(args))
+        _check_inputs("jacrev", leaves, function)
+        out, pullback = vjp(partial, *args)
+        outs, out_form = tree.flatten(out)
+
+        def pull(*cts: Any) -> Any:
+            return tree.leaves(pullback(out_form.unflatten(cts)))
+
+        found = vmap(pull)(*_basis(outs))
+        blocks = [_blocks(x, outs, 0) for x in found]
+        return out_form.unflatten(
+            [
+                _Row(form.unflatten(per_out))
+                for per_out in zip(*blocks, strict=True)
+            ]
+        )
+
+    return _jacobian(function, argnums, rows)
+
+
+def _check_inputs(what: str, leaves: Sequence[Any], function: Any) -> None:
+    for x in leaves:
+        t = typeof(x)
+        if not dtypes.is_float(t.dtype):
+            raise TypeError(
+                f"{what} of {name_of(function)} takes arguments of real floating-point "
+                f"type, got {t}{at(user_source())}"
+            )
+
+
+def hessian(
+    function: Callable[..., Any], argnums: int | Sequence[int] = 0
+) -> Callable[..., Any]:
+    """The second derivatives: forward mode over reverse mode.
+
+    >>> import treadle as td, treadle.numpy as tnp
+    >>> td.hessian(lambda x: tnp.sum(x**3))(tnp.array([1.0, 2.0]))
+    Array([[ 6.,  0.],
+           [ 0., 12.]], dtype=float32)
+    """
+    return jacfwd(jacrev(function, argnums), argnums)
+
+
+def linear_transpose(function: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
+    """The transpose of a linear function.
+
+    Args:
+      function: linear in all its arguments.
+      primals: arrays or `ShapeDtype`: only their types matter.
+
+    Returns:
+      A function from a cotangent of the result to a tuple of cotangents.
+
+    >>> import treadle as td, treadle.numpy as tnp
+    >>> transposed = td.linear_transpose(lambda x: x[1:], td.ShapeDtype((3,)))
+    >>> transposed(tnp.array([1.0, 2.0]))
+    (Array([0., 1., 2.], dtype=float32),)
+    """
+    types = tree.map(
+        lambda x: type_of_leaf(x, f"an argument of {name_of(function)}"), primals
+    )
+    zeros = tree.map(_zeros, types)
+    return vjp(function, *zeros)[1]
+
+
+def _zeros(t: ArrayType) -> Any:
+    return zeros_like(ArrayType(t.shape, t.dtype))

@@ -1,0 +1,101 @@
+"""remat: memory for time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from treadle import tree
+from treadle.api.args import check_leaf, name_of
+from treadle.arraytype import ArrayType
+from treadle.control import remat as op
+from treadle.trace.interpreter import state
+from treadle.trace.op import Op
+from treadle.trace.stage import stage
+from treadle.trace.value import typeof
+
+
+def everything_saveable(op: Op, *types: ArrayType, **params: Any) -> bool:
+    """A policy: remember all that the backward pass uses."""
+    return True
+
+
+def nothing_saveable(op: Op, *types: ArrayType, **params: Any) -> bool:
+    """A policy: compute everything again from the arguments. The default."""
+    return False
+
+
+def dots_saveable(op: Op, *types: ArrayType, **params: Any) -> bool:
+    """A policy: remember contractions and convolutions, compute the rest again."""
+    return op.kind == "contract"
+
+
+def dots_without_batch_saveable(op: Op, *types: ArrayType, **params: Any) -> bool:
+    """A policy: remember contractions with weights; those between activations (as in
+    attention, where both operands have a batch axis) are computed again."""
+    return op.kind == "contract" and not any(params.get("batch", ((), ())))
+
+
+def remat(
+    function: Callable[..., Any] | None = None,
+    *,
+    policy: Callable[..., bool] | None = None,
+) -> Callable[..., Any]:
+    """A function whose intermediate values are not kept for the backward pass, but
+    computed again there. Also named `checkpoint`.
+
+    Args:
+      function: from pytrees of arrays to a pytree of arrays; None makes a decorator.
+      policy: ``(op, *types, **params) -> bool`` says whether the results of an
+        operation are kept after all; see `td.dots_saveable`. None: keep nothing.
+
+    >>> import treadle as td, treadle.numpy as tnp
+    >>> td.grad(td.remat(lambda x: tnp.sin(tnp.sin(x))))(1.0)
+    Array(0.36003..., dtype=float32)
+    """
+    if function is None:
+        return lambda f: remat(f, policy=policy)
+    if policy is nothing_saveable:
+        policy = None
+
+    @wraps(function)
+    def remat_function(*args: Any, **kwargs: Any) -> Any:
+        if state.staging_disabled:
+            return function(*args, **kwargs)
+        leaves, form = tree.flatten((args, kwargs))
+        # What is not an array (a flag, a function) is the same in both passes.
+        traced = [i for i, x in enumerate(leaves) if _is_traced(x)]
+        out_form: Any = None
+
+        def flat(*values: Any) -> list[Any]:
+            nonlocal out_form
+            full = list(leaves)
+            for i, x in zip(traced, values, strict=True):
+                full[i] = x
+            inner_args, inner_kwargs = form.unflatten(full)
+            outs, out_form = tree.flatten(function(*inner_args, **inner_kwargs))
+            for path, leaf in zip(tree.paths(out_form), outs, strict=True):
+                check_leaf(leaf, f"result {tree.key_name(path)} of {name_of(function)}")
+            return outs
+
+        moving = [leaves[i] for i in traced]
+        types = [typeof(x) for x in moving]
+        graph, captured = stage(flat, types, name=name_of(function))
+        outs = op.remat(*captured, *moving, graph=graph, policy=policy)
+        return out_form.unflatten(outs)
+
+    return remat_function
+
+
+def _is_traced(x: Any) -> bool:
+    if isinstance(x, bool | int):
+        return False
+    try:
+        typeof(x)
+    except TypeError:
+        return False
+    return True
+
+
+checkpoint = remat

@@ -1,0 +1,119 @@
+"""Looking at functions without running them: trace, eval_shape, disable_jit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+from treadle import dtypes, tree
+from treadle.api.args import check_leaf, name_of
+from treadle.arraytype import ArrayType
+from treadle.ir.graph import Graph
+from treadle.trace.interpreter import state
+from treadle.trace.stage import stage
+from treadle.trace.value import typeof
+
+
+class ShapeDtype(ArrayType):
+    """Stands for an array of which only the shape and the dtype matter.
+
+    >>> import treadle as td
+    >>> td.ShapeDtype((2, 3), "bfloat16")
+    bf16[2,3]
+    """
+
+    __slots__ = ()
+
+    def __init__(self, shape: Sequence[int], dtype: Any = float) -> None:
+        super().__init__(tuple(int(n) for n in shape), dtypes.canonical(dtype))
+
+
+def type_of_leaf(leaf: Any, where: str) -> ArrayType:
+    """The type of an array, a number, or of a type itself."""
+    if isinstance(leaf, ArrayType):
+        return leaf
+    return typeof(check_leaf(leaf, where))
+
+
+def trace(function: Callable[..., Any]) -> Callable[..., Graph]:
+    """A function that returns the graph of `function` for the given arguments.
+
+    Its inputs are the leaves of the arguments (which may be `ShapeDtype`); arrays that
+    `function` closes over are constants in it.
+
+    >>> import treadle as td
+    >>> print(td.trace(lambda x: x * 2.0 + 1.0)(td.ShapeDtype((3,))))
+    graph <lambda>(a:f32[3]):
+      b:f32[3] = mul a 2.0 ...
+      c:f32[3] = add b 1.0 ...
+      return c
+    """
+
+    @wraps(function)
+    def trace_function(*args: Any, **kwargs: Any) -> Graph:
+        return stage_pytrees(function, args, kwargs)[0]
+
+    return trace_function
+
+
+def stage_pytrees(
+    function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]
+) -> tuple[Graph, tree.Structure, tree.Structure]:
+    """The closed graph of a function of pytrees; the structures of what goes in (args,
+    kwargs) and of what comes out."""
+    leaves, form = tree.flatten((args, kwargs))
+    name = name_of(function)
+    types = [
+        type_of_leaf(x, f"argument {tree.key_name(path)} of {name}")
+        for path, x in zip(tree.paths(form), leaves, strict=True)
+    ]
+    out_form: Any = None
+
+    def flat(*values: Any) -> list[Any]:
+        nonlocal out_form
+        inner_args, inner_kwargs = form.unflatten(values)
+        outs, out_form = tree.flatten(function(*inner_args, **inner_kwargs))
+        for path, leaf in zip(tree.paths(out_form), outs, strict=True):
+            check_leaf(leaf, f"result {tree.key_name(path)} of {name}")
+        return outs
+
+    graph, _ = stage(flat, types, closed=True, name=name)
+    return graph, form, out_form
+
+
+def eval_shape(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The shapes and dtypes of a function's result, computed without arithmetic.
+
+    Args:
+      args, kwargs: pytrees of arrays or of `ShapeDtype`.
+
+    Returns:
+      The result's pytree, with a `ShapeDtype` for each array.
+
+    >>> import treadle as td, treadle.numpy as tnp
+    >>> td.eval_shape(lambda x: x @ x.T, td.ShapeDtype((1000, 10)))
+    f32[1000,1000]
+    """
+    graph, _, out_form = stage_pytrees(function, args, kwargs)
+    return out_form.unflatten([ShapeDtype(t.shape, t.dtype) for t in graph.out_types])
+
+
+@contextmanager
+def disable_jit() -> Iterator[None]:
+    """Runs everything in the block as plain Python, one operation at a time.
+
+    `jit` calls its function; `scan`, `while_loop`, `fori_loop`, `cond` and `remat` are
+    Python's own loops and branches, so that print and a debugger see values.
+
+    >>> import treadle as td
+    >>> with td.disable_jit():
+    ...     y = td.jit(lambda x: x * x)(3.0)
+    """
+    previous = state.staging_disabled
+    state.staging_disabled = True
+    try:
+        yield
+    finally:
+        state.staging_disabled = previous

@@ -1,0 +1,25 @@
+"""Graph to Plan."""
+
+from __future__ import annotations
+
+from treadle.ir.graph import Graph
+from treadle.plan.control import CONTROL
+from treadle.plan.memory import assign
+from treadle.plan.planner import HANDLERS, GraphPlanner, Planner, Target
+from treadle.plan.steps import Buffer, Place, Plan
+
+
+def plan_graph(graph: Graph, target: Target) -> Plan:
+    """Plans a whole program."""
+    planner = Planner(target, HANDLERS | CONTROL)
+    plan = planner.plan
+    plan.inputs = [Buffer(t.nbytes, "input", i) for i, t in enumerate(graph.in_types)]
+    plan.outputs = [
+        Buffer(t.nbytes, "output", i) for i, t in enumerate(graph.out_types)
+    ]
+    inner = GraphPlanner(planner, graph)
+    plan.steps = inner.run(
+        list(map(Place, plan.inputs)), list(map(Place, plan.outputs))
+    )
+    assign(plan, planner.order)
+    return plan

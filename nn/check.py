@@ -1,0 +1,92 @@
+"""What layers demand of their inputs, and how they say so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle.errors import at, user_source
+
+
+def last_axis(layer: str, x: Any, size: int, name: str) -> Any:
+    """`x` as an array, if its last axis has the length that the layer was made for.
+
+    Raises:
+      ValueError: naming the layer, what it takes, and what it got.
+    """
+    x = x if td.is_array(x) else tnp.asarray(x)
+    if x.ndim and x.shape[-1] == size:
+        return x
+    raise ValueError(
+        f"{layer} takes arrays of shape (..., {name}={size}), got {td.typeof(x)}"
+        f"{at(user_source())}{_hint(x, size)}"
+    )
+
+
+def _hint(x: Any, size: int) -> str:
+    if size in x.shape:
+        return f"\nAxis {x.shape.index(size)} has that length: `tnp.moveaxis` it last."
+    return ""
+
+
+def image(layer: str, x: Any, channels: int | None = None) -> Any:
+    """`x` as an array, if it is (..., height, width, channels).
+
+    Raises:
+      ValueError: naming the layer, what it takes, and what it got.
+    """
+    x = x if td.is_array(x) else tnp.asarray(x)
+    if x.ndim >= 3 and channels in (None, x.shape[-1]):
+        return x
+    wanted = "channels" if channels is None else f"channels={channels}"
+    hint = ""
+    if x.ndim >= 3 and x.shape[-3] == channels:
+        hint = "\nChannels are last: `tnp.moveaxis(x, -3, -1)`."
+    raise ValueError(
+        f"{layer} takes arrays of shape (..., height, width, {wanted}), got "
+        f"{td.typeof(x)}{at(user_source())}{hint}"
+    )
+
+
+def pair(layer: str, name: str, value: Any) -> tuple[int, int]:
+    """An option for height and width, given as one number or two.
+
+    Raises:
+      ValueError: if it is neither.
+    """
+    values = (value, value) if isinstance(value, int) else tuple(value)
+    if len(values) != 2 or not all(isinstance(v, int) for v in values):
+        raise ValueError(f"{layer}: {name} is an int or two of them, got {value!r}")
+    return values
+
+
+def padding(
+    layer: str, value: Any, sizes: tuple, window: tuple, strides: tuple
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The elements to add before and after, for height and width.
+
+    value: "SAME" (as many outputs as strides fit in the input), "VALID" (none), an int,
+    an int each for height and width, or a (before, after) pair each.
+
+    Raises:
+      ValueError: if it is none of these.
+    """
+    if value == "VALID":
+        return (0, 0), (0, 0)
+    if value == "SAME":
+        pads = []
+        for n, k, s in zip(sizes, window, strides, strict=True):
+            total = max((-(-n // s) - 1) * s + k - n, 0)
+            pads.append((total // 2, total - total // 2))
+        return tuple(pads)  # type: ignore[return-value]
+    if isinstance(value, int):
+        return (value, value), (value, value)
+    if isinstance(value, tuple | list) and len(value) == 2:
+        ends = [(v, v) if isinstance(v, int) else tuple(v) for v in value]
+        if all(len(e) == 2 for e in ends):
+            return tuple(ends)  # type: ignore[return-value]
+    raise ValueError(
+        f'{layer}: padding is "SAME", "VALID", an int, or two ints or pairs, '
+        f"got {value!r}"
+    )

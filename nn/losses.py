@@ -1,0 +1,91 @@
+"""Losses: one value per example. Average them: ``nn.cross_entropy(...).mean()``."""
+
+from __future__ import annotations
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle.nn.activation import log_softmax, logsumexp, softplus
+
+Array = td.Array
+
+
+def cross_entropy(logits: Array, labels: Array, smoothing: float = 0.0) -> Array:
+    """The negative log-probability of the labels.
+
+    Shapes: logits (..., classes); labels (...) of integers, or (..., classes) of
+    probabilities; the result (...).
+
+    Args:
+      smoothing: the share of the label's probability that is spread evenly over all
+        classes (Szegedy 2015).
+
+    >>> import treadle.numpy as tnp
+    >>> cross_entropy(tnp.array([[0.0, 0.0], [9.0, -9.0]]), tnp.array([0, 0]))
+    Array([0.6931, 0.    ], dtype=float32)
+    """
+    logits, labels = tnp.asarray(logits), tnp.asarray(labels)
+    by_number = td.dtypes.is_integer(labels.dtype)
+    if labels.shape != (logits.shape[:-1] if by_number else logits.shape):
+        raise ValueError(
+            "cross_entropy takes logits (..., classes) and integer labels (...), or "
+            f"probabilities (..., classes); got logits {td.typeof(logits)} and labels "
+            f"{td.typeof(labels)}"
+        )
+    if not by_number:
+        if smoothing:
+            labels = (1 - smoothing) * labels + smoothing / logits.shape[-1]
+        return -(labels * log_softmax(logits)).sum(-1)
+    # A masked sum rather than a gather: it fuses with the pass over the row, and so
+    # does its derivative, which would be a scatter.
+    chosen = labels[..., None] == tnp.arange(logits.shape[-1], dtype=labels.dtype)
+    picked = tnp.where(chosen, logits, 0).sum(-1)
+    if smoothing:
+        picked = (1 - smoothing) * picked + smoothing * logits.mean(-1)
+    return logsumexp(logits) - picked
+
+
+def binary_cross_entropy(logits: Array, labels: Array) -> Array:
+    """The negative log-probability of labels 0 and 1 (or probabilities between), where
+    ``sigmoid(logits)`` is the probability of 1. Elementwise."""
+    logits, labels = _same("binary_cross_entropy", logits, labels)
+    return softplus(logits) - labels * logits
+
+
+def squared_error(prediction: Array, target: Array) -> Array:
+    """``(prediction - target) ** 2``, elementwise."""
+    prediction, target = _same("squared_error", prediction, target)
+    return tnp.square(prediction - target)
+
+
+def absolute_error(prediction: Array, target: Array) -> Array:
+    """``|prediction - target|``, elementwise."""
+    prediction, target = _same("absolute_error", prediction, target)
+    return tnp.abs(prediction - target)
+
+
+def huber(prediction: Array, target: Array, delta: float = 1.0) -> Array:
+    """Half the squared error up to `delta`, linear beyond (Huber 1964). Elementwise."""
+    prediction, target = _same("huber", prediction, target)
+    distance = tnp.abs(prediction - target)
+    near = tnp.minimum(distance, delta)
+    return near * (distance - 0.5 * near)
+
+
+def kl_divergence(log_q: Array, log_p: Array) -> Array:
+    """The divergence KL(p || q) over the last axis, from log-probabilities.
+
+    Shapes: ``(..., classes), (..., classes) -> (...)``.
+    """
+    log_q, log_p = _same("kl_divergence", log_q, log_p)
+    return (tnp.exp(log_p) * (log_p - log_q)).sum(-1)
+
+
+def _same(name: str, x: Array, y: Array) -> tuple[Array, Array]:
+    """Both as arrays of one shape: to broadcast (n,) against (n, 1) is a slip."""
+    x, y = tnp.asarray(x), tnp.asarray(y)
+    if x.shape != y.shape:
+        raise ValueError(
+            f"{name} takes two arrays of one shape; got {td.typeof(x)} and "
+            f"{td.typeof(y)}"
+        )
+    return x, y if td.dtypes.is_differentiable(y.dtype) else y.astype(x.dtype)

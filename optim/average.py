@@ -1,0 +1,98 @@
+"""An average of the parameters along their way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle import tree
+from treadle.errors import at, user_source
+from treadle.optim.base import Record, Transform, check_params, check_state
+from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
+from treadle.optim.leaves import (
+    in_dtype_of,
+    map_trainable,
+    map_updates,
+    positions,
+    wide,
+    widen,
+)
+
+
+@tree.register_dataclass
+@dataclass(frozen=True, repr=False)
+class AverageState(Record):
+    """The state of `average_parameters`."""
+
+    hyper: Hyperparameters
+    average: Any
+
+
+def average_parameters(decay: Hyperparameter = 0.999) -> Transform:
+    """Keeps an exponential moving average of the parameters; passes updates on.
+
+    ``a ← decay · a + (1 - decay) (p + u)``, from a = p. It has to be the last of a chain,
+    where the updates u are those that will be applied. `averaged` gives the average back.
+
+    Polyak and Juditsky, *Acceleration of Stochastic Approximation by Averaging*, 1992.
+
+    >>> from treadle import optim
+    >>> optimizer = optim.chain(optim.sgd(1.0), average_parameters(0.5))
+    >>> params, grads = {"w": tnp.zeros(1)}, {"w": tnp.ones(1)}
+    >>> _, state = optimizer.update(grads, optimizer.init(params), params)
+    >>> averaged(params, state)
+    {'w': Array([-0.5], dtype=float32)}
+    """
+
+    def init(params: Any) -> AverageState:
+        return AverageState(hyper(decay=decay), map_trainable(_copy, params))
+
+    def update(grads: Any, state: AverageState, params: Any = None) -> tuple[Any, Any]:
+        check_state(state, AverageState, "average_parameters")
+        check_params(params, "average_parameters")
+        now, after = state.hyper.step()
+        keep, new = now.decay, 1 - now.decay
+
+        def leaf(u: Any, a: Any, p: Any) -> tuple[Any, Any]:
+            return u, keep * a + new * (p + u)
+
+        updates, average = map_updates(leaf, grads, state.average, read=(params,))
+        return updates, AverageState(after, average)
+
+    return Transform(init, update, "average_parameters")
+
+
+def _copy(x: Any) -> Any:
+    """The parameter in at least float32, in memory of its own: states get donated."""
+    if isinstance(x, td.Array):
+        x = np.asarray(x)
+    return tnp.array(x, wide(td.typeof(x).dtype))
+
+
+def averaged(params: Any, state: Any) -> Any:
+    """The parameters with their averages in place of what is trained.
+
+    Args:
+      params: gives what is not averaged, and the dtypes.
+      state: of an optimizer with `average_parameters` in it.
+
+    Raises:
+      ValueError: unless there is one average in the state.
+    """
+    parts = tree.leaves(state, is_leaf=lambda s: isinstance(s, AverageState))
+    found = [part for part in parts if isinstance(part, AverageState)]
+    if len(found) != 1:
+        raise ValueError(
+            f"expected one average in the optimizer's state, found {len(found)}"
+            f"{at(user_source())}\n"
+            "Put `average_parameters` last in the chain."
+        )
+    values, form = tree.flatten(found[0].average)
+    leaves, whole = tree.flatten(params)
+    for i, value in zip(positions(form, whole, "the parameters"), values, strict=True):
+        leaves[i] = in_dtype_of(leaves[i], widen(value))
+    return whole.unflatten(leaves)

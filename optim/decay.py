@@ -1,0 +1,67 @@
+"""Weight decay, and which parameters it concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import treadle as td
+from treadle import tree
+from treadle.optim.base import Transform, check_params, check_state
+from treadle.optim.hyper import Hyperparameter, hyper
+from treadle.optim.leaves import map_updates, spread
+from treadle.optim.scale import ScaleState
+
+Mask = Any | Callable[[Any], Any]
+"""A pytree of booleans like the parameters (or a prefix: True for a whole layer), or a
+function from the parameters to one."""
+
+
+def matrices(params: Any) -> Any:
+    """A mask of the parameters with two axes or more: no biases, scales or gains.
+
+    >>> import treadle.numpy as tnp
+    >>> matrices({"weight": tnp.ones((2, 3)), "bias": tnp.ones(3)})
+    {'bias': False, 'weight': True}
+    """
+    return tree.map(lambda x: td.typeof(x).ndim >= 2, params)
+
+
+def add_decayed_weights(
+    weight_decay: Hyperparameter, mask: Mask | None = None
+) -> Transform:
+    """Adds ``weight_decay`` times the parameter to its gradient.
+
+    ``g ← g + weight_decay · p``: before an optimizer this is an L2 penalty, between its
+    moments and its learning rate it is decoupled weight decay (AdamW).
+
+    Args:
+      mask: which parameters decay; all by default. `matrices` leaves out biases.
+
+    Loshchilov and Hutter, *Decoupled Weight Decay Regularization*, 2019.
+
+    >>> import treadle.numpy as tnp
+    >>> params = {"weight": tnp.ones((1, 2)), "bias": tnp.ones(2)}
+    >>> decay = add_decayed_weights(0.1, mask=matrices)
+    >>> grads = tree.map(tnp.zeros_like, params)
+    >>> decay.update(grads, decay.init(params), params)[0]["weight"]
+    Array([[0.1, 0.1]], dtype=float32)
+    """
+
+    def init(params: Any) -> ScaleState:
+        return ScaleState(hyper(weight_decay=weight_decay))
+
+    def update(grads: Any, state: ScaleState, params: Any = None) -> tuple[Any, Any]:
+        check_state(state, ScaleState, "add_decayed_weights")
+        check_params(params, "add_decayed_weights")
+        now, after = state.hyper.step()
+        rate = now.weight_decay
+        decays = spread(True if mask is None else mask, params, "the decay mask")
+        (updates,) = map_updates(
+            lambda g, p, here: (g + rate * p if here else g,),
+            grads,
+            read=(params, decays),
+        )
+        return updates, ScaleState(after)
+
+    return Transform(init, update, "add_decayed_weights")

@@ -1,0 +1,114 @@
+"""Elementwise functions agree with JAX's: values, dtypes, derivatives, compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.core.np.oracle import (
+    Case,
+    bools,
+    check,
+    check_gradient,
+    floats,
+    ints,
+    positive,
+)
+
+X, Y = floats(3, 4), floats(3, 4, seed=7)
+UNIT = floats(3, 4, low=-0.9, high=0.9)
+I, J = ints(3, 4), ints(3, 4, seed=8)
+B, C = bools(3, 4), bools(3, 4, seed=9)
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.5], np.float32)
+ROW, COLUMN = floats(4), floats(3, 1)
+
+
+def apply(name: str) -> Any:
+    return lambda np, *xs: getattr(np, name)(*xs)
+
+
+def unary(names: str, arg: Any, **options: Any) -> list[Case]:
+    return [Case(n, apply(n), (arg,), **options) for n in names.split()]
+
+
+def binary(names: str, *args: Any, label: str = "", **options: Any) -> list[Case]:
+    return [Case(n + label, apply(n), args, **options) for n in names.split()]
+
+
+CASES = [
+    *unary("exp exp2 expm1 sin cos tan tanh sinh cosh arctan arcsinh cbrt", X),
+    *unary("log log2 log10 log1p sqrt reciprocal", positive(3, 4)),
+    *unary("arcsin arccos arctanh", UNIT, close=16),
+    Case("arccosh", lambda np, x: np.arccosh(x + 1), (positive(3, 4),), close=16),
+    *unary("floor ceil rint trunc sign abs negative positive square", X * 3),
+    *unary("deg2rad rad2deg signbit isnan isfinite isinf logical_not", X),
+    *unary("sqrt exp sin reciprocal", positive(3, 4).astype(np.int32) + 1),
+    *unary("floor ceil abs sign negative positive square isnan isfinite", I),
+    *unary("bitwise_not invert", I),
+    *unary("bitwise_not logical_not abs isnan", B),
+    *unary("isnan isinf isfinite isposinf isneginf signbit nan_to_num", SPECIAL),
+    *unary("logical_not", SPECIAL, smooth=False),
+    Case(
+        "nan_to_num-given",
+        lambda np, x: np.nan_to_num(x, nan=3.0, posinf=4.0, neginf=5.0),
+        (SPECIAL,),
+    ),
+    Case("round", lambda np, x: np.round(x, 2), (X,), smooth=False),
+    Case("round-whole", lambda np, x: np.round(x), (X,)),
+    Case("round-int", lambda np, x: np.round(x), (I,)),
+    *binary("add subtract multiply divide maximum minimum", X, Y),
+    *binary("arctan2 hypot logaddexp copysign fmin fmax power", positive(3, 4), X),
+    *binary("add subtract multiply maximum minimum", I, J, label="-int"),
+    *binary("add multiply maximum minimum", B, C, label="-bool"),
+    *binary("divide", I, np.abs(J) + 1, label="-int"),
+    *binary("floor_divide remainder mod fmod divmod", I, np.abs(J) + 1, label="-int"),
+    *binary("floor_divide remainder divmod", I, -np.abs(J) - 1, label="-negative"),
+    *binary("floor_divide remainder fmod", X, positive(3, 4), smooth=False),
+    *binary("remainder fmod", X, -positive(3, 4), label="-negative", close=16),
+    *binary("equal not_equal less less_equal greater greater_equal", I, J),
+    *binary("equal less", X, I, label="-mixed"),
+    *binary("bitwise_and bitwise_or bitwise_xor", I, J),
+    *binary("bitwise_and bitwise_or bitwise_xor", B, C, label="-bool"),
+    *binary("left_shift right_shift", I, np.abs(J), label="-int"),
+    *binary("right_shift", I.astype(np.uint32), np.abs(J).astype(np.uint32)),
+    *binary("logical_and logical_or logical_xor", X * (X > 0), I),
+    *binary("add multiply maximum power", positive(3, 4), ROW, label="-row"),
+    *binary("add subtract divide", ROW, COLUMN, label="-outer"),
+    *binary("add", ROW, np.float32(2.0), label="-scalar"),
+    Case("heaviside", lambda np, x: np.heaviside(np.floor(x), 0.5), (X,)),
+    Case("power-2", lambda np, x: np.power(x, 2), (X,)),
+    Case("power-negative", lambda np, x: x**-3, (positive(3, 4),), close=16),
+    Case("power-float", lambda np, x: x**2.0, (X,)),
+    Case("power-half", lambda np, x: x**0.5, (positive(3, 4),)),
+    Case("power-base", lambda np, x: 0.9**x, (X,)),
+    Case("power-int", lambda np, x, n: x**n, (ints(6), np.abs(ints(6)) % 5)),
+    Case("power-int-3", lambda np, x: x**3, (I,)),
+    Case("power-mixed", lambda np, x, n: x**n, (positive(4), ints(4) % 4), close=16),
+    Case("where", lambda np, c, x, y: np.where(c, x, y), (B, X, Y)),
+    Case("where-scalar", lambda np, c, x: np.where(c, x, 0.0), (B, X)),
+    Case("where-wide", lambda np, c, x, y: np.where(c, x, y), (B, ROW, COLUMN)),
+    Case("where-int", lambda np, c, x: np.where(c, x, 1.5), (B, I)),
+    Case("clip", lambda np, x: np.clip(x, -1, 1), (X,)),
+    Case("clip-low", lambda np, x: np.clip(x, 0.5), (X,)),
+    Case("clip-high", lambda np, x: np.clip(x, None, 0.5), (X,)),
+    Case("clip-arrays", lambda np, x, r: np.clip(x, r - 1, r + 1), (X, ROW)),
+    Case("clip-int", lambda np, x: np.clip(x, -2, 3), (I,)),
+    Case("logaddexp-inf", lambda np, x: np.logaddexp(x, x), (SPECIAL[1:],)),
+]
+SMOOTH = [
+    c
+    for c in CASES
+    if c.smooth and c.args[0].dtype == np.float32 and np.isfinite(c.args[0]).all()
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_agrees(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize("case", SMOOTH, ids=lambda c: c.name)
+def test_gradient(case: Case) -> None:
+    check_gradient(case)

@@ -1,0 +1,195 @@
+"""Derivatives as users meet them: structures, options, dtypes, nesting, errors."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+
+
+class Pair(NamedTuple):
+    weight: Any
+    bias: Any
+
+
+X = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
+
+
+def mlp(params: Any, x: Any) -> Any:
+    for layer in params["layers"]:
+        x = tnp.tanh(x @ layer.weight + layer.bias)
+    return (x * params["scale"]).sum()
+
+
+def identity(x: Any) -> Any:
+    return x
+
+
+def make_params() -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    layers = [
+        Pair(rng.normal(size=(3, 3)).astype("float32"), np.ones(3, "float32"))
+        for _ in range(2)
+    ]
+    return {"layers": layers, "scale": 2.0, "count": 3, "empty": None}
+
+
+def test_pytrees_agree_with_jax() -> None:
+    params = make_params()
+    value, grads = td.value_and_grad(mlp)(params, X)
+
+    def jax_mlp(floats: Any, x: Any) -> Any:
+        for layer in floats["layers"]:
+            x = jnp.tanh(x @ layer.weight + layer.bias)
+        return (x * floats["scale"]).sum()
+
+    floats = {k: params[k] for k in ("layers", "scale")}
+    wanted, wanted_grads = jax.value_and_grad(jax_mlp)(floats, X)
+    np.testing.assert_allclose(value, wanted, rtol=1e-5)
+    assert grads["count"] is None and grads["empty"] is None
+    assert isinstance(grads["layers"][0], Pair)
+    del grads["count"], grads["empty"]
+    for g, w in zip(td.tree.leaves(grads), jax.tree.leaves(wanted_grads), strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-4, atol=1e-6)
+
+
+def test_argnums() -> None:
+    def f(x: Any, y: Any, z: Any) -> Any:
+        return x * y + z * z
+
+    assert td.grad(f, 1)(2.0, 3.0, 4.0).item() == 2.0
+    assert td.grad(f, -1)(2.0, 3.0, 4.0).item() == 8.0
+    assert [g.item() for g in td.grad(f, (0, 2))(2.0, 3.0, 4.0)] == [3.0, 8.0]
+    with pytest.raises(ValueError, match=r"argnums=3, but f was called with 2"):
+        td.grad(f, 3)(1.0, 2.0)
+
+
+def test_has_aux_and_keywords() -> None:
+    def f(x: Any, *, power: int) -> Any:
+        return x**power, {"seen": x + 1}
+
+    (value, aux), g = td.value_and_grad(f, has_aux=True)(2.0, power=3)
+    assert (value.item(), aux["seen"].item(), g.item()) == (8.0, 3.0, 12.0)
+    g, aux = td.grad(f, has_aux=True)(2.0, power=3)
+    assert (g.item(), aux["seen"].item()) == (12.0, 3.0)
+    with pytest.raises(TypeError, match=r"must return a pair \(result, aux\)"):
+        td.grad(lambda x: x, has_aux=True)(2.0)
+
+
+def test_unused_and_repeated_arguments() -> None:
+    assert td.grad(lambda x, y: x * 2.0, 1)(1.0, 5.0).item() == 0.0
+    assert td.grad(lambda x: x * x * x)(2.0).item() == 12.0
+    assert td.grad(lambda x: 3.0)(2.0).item() == 0.0
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_gradients_have_the_dtype_of_their_argument(dtype: str) -> None:
+    x = np.ones(3, dtype if dtype != "bfloat16" else ml_dtypes.bfloat16)
+    value, g = td.value_and_grad(lambda x: (x * 1.5 + 2).sum())(x)
+    assert value.dtype == g.dtype == x.dtype
+
+
+def test_mixed_dtypes() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return (x.astype("float32") * y).sum()
+
+    gx, gy = td.grad(f, (0, 1))(np.ones(2, "float16"), np.ones(2, "float32"))
+    assert (gx.dtype, gy.dtype) == (np.float16, np.float32)
+
+
+def test_nested_derivatives_are_not_confused() -> None:
+    """d/dx of x times d/dy of (x + y) is 1, not 2."""
+    f = td.grad(lambda x: x * td.grad(lambda y: x + y)(1.0))
+    assert f(1.0).item() == 1.0
+
+    def forward(f: Any, x: Any) -> Any:
+        return td.jvp(f, (x,), (1.0,))[1]
+
+    nested = forward(lambda x: x * forward(lambda y: x * y, 2.0), 3.0)
+    assert nested.item() == 6.0
+
+
+def test_high_orders() -> None:
+    f = tnp.sin
+    for n in range(5):
+        wanted = [np.sin, np.cos, lambda x: -np.sin(x), lambda x: -np.cos(x)][n % 4]
+        np.testing.assert_allclose(f(0.7), wanted(0.7), rtol=1e-5)
+        f = td.grad(f)
+
+
+def test_python_control_flow_sees_values() -> None:
+    def f(x: Any) -> Any:
+        total = x
+        while total < 10.0:
+            total = total * 2.0 if total > 3.0 else total + 1.0
+        return total
+
+    assert td.grad(f)(2.0).item() == 4.0
+    value, tangent = td.jvp(f, (2.0,), (1.0,))
+    assert (value.item(), tangent.item()) == (16.0, 4.0)
+
+
+def test_closures_over_traced_values() -> None:
+    def f(x: Any) -> Any:
+        inner = td.jit(lambda y: y * x)
+        return inner(inner(x))
+
+    assert td.grad(f)(2.0).item() == 12.0
+    assert td.jit(td.grad(f))(2.0).item() == 12.0
+    assert td.grad(td.grad(f))(2.0).item() == 12.0
+
+
+def test_stop_gradient() -> None:
+    f = td.grad(lambda x: x * td.stop_gradient(x * x))
+    assert f(3.0).item() == 9.0
+    assert td.jit(f)(3.0).item() == 9.0
+
+
+def test_vjp_and_jvp_take_none_for_zero() -> None:
+    (a, b), pullback = td.vjp(lambda x: (x * 2.0, x * x), 3.0)
+    assert (a.item(), b.item()) == (6.0, 9.0)
+    assert pullback((None, 1.0))[0].item() == 6.0
+    _, tangent = td.jvp(lambda x, y: x * y, (3.0, 4.0), (None, 1.0))
+    assert tangent.item() == 3.0
+
+
+def test_pullback_may_be_called_again() -> None:
+    _, pullback = td.vjp(lambda x: x * x, np.float32([1, 2]))
+    for scale in (1.0, 2.0):
+        ct = np.full(2, scale, "float32")
+        np.testing.assert_array_equal(pullback(ct)[0], scale * np.float32([2, 4]))
+
+
+def test_integers_have_no_derivative() -> None:
+    _, pullback = td.vjp(lambda x, i: x * i, 2.0, np.int32(3))
+    assert [g if g is None else g.item() for g in pullback(1.0)] == [3.0, None]
+    counts = td.grad(lambda x: tnp.floor(x).astype("int32").astype("float32") * x)
+    assert counts(2.5).item() == 2.0
+
+
+def test_errors_say_what_to_do() -> None:
+    with pytest.raises(TypeError, match=r"one real scalar result.*returned f32\[2\]"):
+        td.grad(lambda x: x * 2)(np.ones(2, "float32"))
+    with pytest.raises(TypeError, match="returned tuple"):
+        td.grad(lambda x: (x, x))(1.0)
+    with pytest.raises(ValueError, match=r"cotangent.*f32\[3\].*f32\[2\]"):
+        td.vjp(lambda x: x, np.ones(2, "float32"))[1](np.ones(3, "float32"))
+    with pytest.raises(ValueError, match=r"tangent.*f32\[3\].*f32\[2\]"):
+        td.jvp(lambda x: x, (np.ones(2, "float32"),), (np.ones(3, "float32"),))
+    with pytest.raises(TypeError, match=r"argument \[0\].* of identity is a str"):
+        td.grad(identity)("text")
+
+
+def test_complex_gradients_agree_with_jax() -> None:
+    def f(np_: Any) -> Any:
+        return lambda z: (np_.abs(z * z + 1.0) ** 2).sum()
+
+    z = np.complex64([1 + 2j, -0.5 + 0.3j])
+    np.testing.assert_allclose(td.grad(f(tnp))(z), jax.grad(f(jnp))(z), rtol=1e-4)
