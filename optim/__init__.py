@@ -1,7 +1,8 @@
 """Optimizers, gradient transforms and schedules.
 
-An optimizer is a pair: ``init(params)`` gives its state, ``update(grads, state, params)``
-the updates and the next state; `apply_updates` adds updates to parameters.
+An optimizer is a pair: ``init(params)`` gives its state, and
+``update(grads, state, params)`` the updates and the next state; `apply_updates` adds
+updates to parameters.
 """
 
 from treadle.optim.average import AverageState as AverageState
@@ -29,7 +30,6 @@ from treadle.optim.named import sgd as sgd
 from treadle.optim.scale import AdamState as AdamState
 from treadle.optim.scale import LionState as LionState
 from treadle.optim.scale import RmsState as RmsState
-from treadle.optim.scale import ScaleState as ScaleState
 from treadle.optim.scale import TraceState as TraceState
 from treadle.optim.scale import scale as scale
 from treadle.optim.scale import scale_by_adam as scale_by_adam

@@ -35,8 +35,9 @@ class AverageState(Record):
 def average_parameters(decay: Hyperparameter = 0.999) -> Transform:
     """Keeps an exponential moving average of the parameters; passes updates on.
 
-    ``a ← decay · a + (1 - decay) (p + u)``, from a = p. It has to be the last of a chain,
-    where the updates u are those that will be applied. `averaged` gives the average back.
+    ``a ← decay · a + (1 - decay) (p + u)``, from a = p. It has to be the last of a
+    chain, where the updates u are those that will be applied. `averaged` gives the
+    average back.
 
     Polyak and Juditsky, *Acceleration of Stochastic Approximation by Averaging*, 1992.
 

@@ -7,9 +7,8 @@ from typing import Any
 import treadle.numpy as tnp
 from treadle import tree
 from treadle.optim.base import Transform, check_state
-from treadle.optim.hyper import Hyperparameter, hyper
+from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
 from treadle.optim.leaves import map_updates, square, widen
-from treadle.optim.scale import ScaleState
 
 
 def global_norm(values: Any) -> Any:
@@ -25,7 +24,7 @@ def global_norm(values: Any) -> Any:
 
 
 def clip_by_global_norm(max_norm: Hyperparameter) -> Transform:
-    """Scales all gradients by one factor so that their global norm is at most `max_norm`.
+    """Scales all gradients by one factor, so that their global norm is bounded.
 
     ``g ← g · min(1, max_norm / ‖g‖)``
 
@@ -37,15 +36,17 @@ def clip_by_global_norm(max_norm: Hyperparameter) -> Transform:
     Array([0.6, 0.8], dtype=float32)
     """
 
-    def init(params: Any) -> ScaleState:
-        return ScaleState(hyper(max_norm=max_norm))
+    def init(params: Any) -> Hyperparameters:
+        return hyper(max_norm=max_norm)
 
-    def update(grads: Any, state: ScaleState, params: Any = None) -> tuple[Any, Any]:
-        check_state(state, ScaleState, "clip_by_global_norm")
-        now, after = state.hyper.step()
+    def update(
+        grads: Any, state: Hyperparameters, params: Any = None
+    ) -> tuple[Any, Any]:
+        check_state(state, Hyperparameters, "clip_by_global_norm")
+        now, after = state.step()
         factor = tnp.minimum(1.0, now.max_norm / global_norm(grads))
         (updates,) = map_updates(lambda g: (factor * g,), grads)
-        return updates, ScaleState(after)
+        return updates, after
 
     return Transform(init, update, "clip_by_global_norm")
 
@@ -59,14 +60,16 @@ def clip(max_delta: Hyperparameter) -> Transform:
     Array([ 1. , -0.5], dtype=float32)
     """
 
-    def init(params: Any) -> ScaleState:
-        return ScaleState(hyper(max_delta=max_delta))
+    def init(params: Any) -> Hyperparameters:
+        return hyper(max_delta=max_delta)
 
-    def update(grads: Any, state: ScaleState, params: Any = None) -> tuple[Any, Any]:
-        check_state(state, ScaleState, "clip")
-        now, after = state.hyper.step()
+    def update(
+        grads: Any, state: Hyperparameters, params: Any = None
+    ) -> tuple[Any, Any]:
+        check_state(state, Hyperparameters, "clip")
+        now, after = state.step()
         low, high = -now.max_delta, now.max_delta
         (updates,) = map_updates(lambda g: (tnp.clip(widen(g), low, high),), grads)
-        return updates, ScaleState(after)
+        return updates, after
 
     return Transform(init, update, "clip")

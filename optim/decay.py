@@ -8,9 +8,8 @@ from typing import Any
 import treadle as td
 from treadle import tree
 from treadle.optim.base import Transform, check_params, check_state
-from treadle.optim.hyper import Hyperparameter, hyper
+from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
 from treadle.optim.leaves import map_updates, spread
-from treadle.optim.scale import ScaleState
 
 Mask = Any | Callable[[Any], Any]
 """A pytree of booleans like the parameters (or a prefix: True for a whole layer), or a
@@ -48,13 +47,15 @@ def add_decayed_weights(
     Array([[0.1, 0.1]], dtype=float32)
     """
 
-    def init(params: Any) -> ScaleState:
-        return ScaleState(hyper(weight_decay=weight_decay))
+    def init(params: Any) -> Hyperparameters:
+        return hyper(weight_decay=weight_decay)
 
-    def update(grads: Any, state: ScaleState, params: Any = None) -> tuple[Any, Any]:
-        check_state(state, ScaleState, "add_decayed_weights")
+    def update(
+        grads: Any, state: Hyperparameters, params: Any = None
+    ) -> tuple[Any, Any]:
+        check_state(state, Hyperparameters, "add_decayed_weights")
         check_params(params, "add_decayed_weights")
-        now, after = state.hyper.step()
+        now, after = state.step()
         rate = now.weight_decay
         decays = spread(True if mask is None else mask, params, "the decay mask")
         (updates,) = map_updates(
@@ -62,6 +63,6 @@ def add_decayed_weights(
             grads,
             read=(params, decays),
         )
-        return updates, ScaleState(after)
+        return updates, after
 
     return Transform(init, update, "add_decayed_weights")

@@ -1,7 +1,7 @@
-"""Hyperparameters are numbers in the optimizer's state, so changing one compiles nothing.
+"""Hyperparameters are numbers in an optimizer's state: changing one compiles nothing.
 
-A transform keeps them in a `Hyperparameters` node of its state, with the count of updates
-at which its schedules are read.
+A transform keeps them in a `Hyperparameters` node of its state, with the count of
+updates, at which its schedules are read.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle import tree
 from treadle.errors import at, user_source
+from treadle.optim.base import Record
 from treadle.optim.schedule import Schedule
 
 Hyperparameter = Any
@@ -25,8 +26,8 @@ Hyperparameter = Any
 
 @tree.register_dataclass
 @dataclass(frozen=True, repr=False)
-class Hyperparameters:
-    """The numbers of one transform.
+class Hyperparameters(Record):
+    """The numbers of one transform: the whole state of one without moments.
 
     count: how many updates were made, int32.
     values: by name, float32 scalars or schedules.
@@ -117,8 +118,8 @@ def hyperparameters(state: Any) -> dict[str, Any]:
 def set_hyperparameters(state: Any, **values: Hyperparameter) -> Any:
     """The state with other hyperparameters; moments and counts stay.
 
-    A number in place of a number, or a schedule in place of one of the same kind, compiles
-    nothing: programs take them as inputs.
+    A number in place of a number, or a schedule in place of one of the same kind,
+    compiles nothing: programs take them as inputs.
 
     Raises:
       ValueError: for a name that the state does not have; it lists those it has.
@@ -126,9 +127,9 @@ def set_hyperparameters(state: Any, **values: Hyperparameter) -> Any:
 
     >>> from treadle import optim
     >>> state = optim.adamw(1e-3).init({"w": tnp.ones(3)})
-    >>> state = set_hyperparameters(state, learning_rate=1e-4)
+    >>> state = set_hyperparameters(state, learning_rate=0.5)
     >>> hyperparameters(state)["learning_rate"]
-    Array(1.e-04, dtype=float32)
+    Array(0.5, dtype=float32)
     """
     found = _nodes(state)
     names = _names(found)
@@ -181,4 +182,4 @@ def _names(nodes: dict[tree.Path, Hyperparameters]) -> dict[str, tuple]:
 
 def _place(path: tree.Path) -> str:
     parts = [p.name if isinstance(p, tree.Attribute) else str(p) for p in path]
-    return ".".join(parts[:-1])
+    return ".".join(parts[:-1] if path[-1] == tree.Attribute("hyper") else parts)

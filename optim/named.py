@@ -28,8 +28,8 @@ def sgd(
     Without momentum v is the gradient g; with it ``v ← momentum · v + g``, and with
     `nesterov` the step is along ``momentum · v + g``.
 
-    Robbins and Monro, *A Stochastic Approximation Method*, 1951; Polyak, 1964; Sutskever
-    et al., *On the importance of initialization and momentum in deep learning*, 2013.
+    Robbins and Monro, *A Stochastic Approximation Method*, 1951; Sutskever et al., *On
+    the importance of initialization and momentum in deep learning*, 2013.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> from treadle import optim
@@ -154,8 +154,8 @@ def rmsprop(
 
     With momentum, steps (learning rate included) add up: ``s ← momentum · s + step``.
 
-    Tieleman and Hinton, *Lecture 6.5: RMSProp*, 2012; Graves, *Generating Sequences With
-    Recurrent Neural Networks*, 2013 (centered).
+    Tieleman and Hinton, *Lecture 6.5: RMSProp*, 2012; Graves, *Generating Sequences
+    With Recurrent Neural Networks*, 2013 (centered).
 
     >>> import treadle.numpy as tnp
     >>> from treadle import optim

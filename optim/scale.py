@@ -12,14 +12,6 @@ from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
 from treadle.optim.leaves import map_updates, square, widen, zeros_for
 
 
-@tree.register_dataclass
-@dataclass(frozen=True, repr=False)
-class ScaleState(Record):
-    """The state of transforms without moments."""
-
-    hyper: Hyperparameters
-
-
 def scale(factor: Hyperparameter) -> Transform:
     """Multiplies by a number (or a schedule).
 
@@ -36,15 +28,17 @@ def scale_by_learning_rate(learning_rate: Hyperparameter) -> Transform:
 
 
 def _scale(name: str, key: str, value: Hyperparameter, sign: float) -> Transform:
-    def init(params: Any) -> ScaleState:
-        return ScaleState(hyper(**{key: value}))
+    def init(params: Any) -> Hyperparameters:
+        return hyper(**{key: value})
 
-    def update(grads: Any, state: ScaleState, params: Any = None) -> tuple[Any, Any]:
-        check_state(state, ScaleState, name)
-        now, after = state.hyper.step()
+    def update(
+        grads: Any, state: Hyperparameters, params: Any = None
+    ) -> tuple[Any, Any]:
+        check_state(state, Hyperparameters, name)
+        now, after = state.step()
         factor = sign * getattr(now, key)
         (updates,) = map_updates(lambda g: (factor * g,), grads)
-        return updates, ScaleState(after)
+        return updates, after
 
     return Transform(init, update, name)
 
@@ -227,11 +221,11 @@ def scale_by_rms(
     """Divides by the root of a running mean of squared gradients.
 
     ``v ← decay · v + (1 - decay) g²``; the update is ``g / √(v + eps)``, or
-    ``g / (√v + eps)`` unless `eps_in_sqrt`. If `centered`, ``v - m²`` stands for v, with
-    ``m ← decay · m + (1 - decay) g``.
+    ``g / (√v + eps)`` unless `eps_in_sqrt`. If `centered`, ``v - m²`` stands for v,
+    with ``m ← decay · m + (1 - decay) g``.
 
-    Tieleman and Hinton, *Lecture 6.5: RMSProp*, 2012; Graves, *Generating Sequences With
-    Recurrent Neural Networks*, 2013 (centered).
+    Tieleman and Hinton, *Lecture 6.5: RMSProp*, 2012; Graves, *Generating Sequences
+    With Recurrent Neural Networks*, 2013 (centered).
     """
 
     def init(params: Any) -> RmsState:

@@ -56,8 +56,9 @@ def _positive(name: str, **steps: Number) -> None:
     Raises:
       ValueError: naming the first of the given numbers of steps that is not positive.
     """
+    concrete = (int, float, np.generic, td.Array)
     for argument, value in steps.items():
-        if isinstance(value, int | float | np.generic | td.Array) and not value > 0:
+        if isinstance(value, concrete) and not float(value) > 0:
             raise ValueError(
                 f"{name}: {argument} must be positive, got {value}{at(user_source())}"
             )

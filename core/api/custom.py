@@ -150,7 +150,7 @@ def _fitting(found: Sequence[Any], wanted: Sequence[Any], what: str) -> list[Any
     return result
 
 
-class custom_jvp(_Custom):  # noqa: N801
+class custom_jvp(_Custom):
     """A function whose forward derivative is given; reverse mode follows from it.
 
     Args:
@@ -233,7 +233,7 @@ class custom_jvp(_Custom):  # noqa: N801
         )
 
 
-class custom_vjp(_Custom):  # noqa: N801
+class custom_vjp(_Custom):
     """A function whose reverse derivative is given by a pair of functions.
 
     Args:
@@ -263,9 +263,7 @@ class custom_vjp(_Custom):  # noqa: N801
         self.forward: Callable[..., Any] | None = None
         self.backward: Callable[..., Any] | None = None
 
-    def defvjp(
-        self, forward: Callable[..., Any], backward: Callable[..., Any]
-    ) -> None:
+    def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
         """Sets the rules.
 
         Args:

@@ -158,10 +158,7 @@ def jacrev(
         found = vmap(pull)(*_basis(outs))
         blocks = [_blocks(x, outs, 0) for x in found]
         return out_form.unflatten(
-            [
-                _Row(form.unflatten(per_out))
-                for per_out in zip(*blocks, strict=True)
-            ]
+            [_Row(form.unflatten(per_out)) for per_out in zip(*blocks, strict=True)]
         )
 
     return _jacobian(function, argnums, rows)

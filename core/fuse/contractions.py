@@ -95,8 +95,9 @@ def _read_map(cluster: Cluster, c: Var, program: Program) -> Map:
             if source is not c:
                 continue
             space = cluster.space
+            copied = [eq] if eq.op.kind == "view" else []
             space.maps["view"] = space.maps[eq.outputs[0]] if a.type.shape else ()
-            for view in chain:
+            for view in [*copied, *chain]:
                 space.forward("view", view)
             found.add(space.maps.pop("view"))
     if len(found) != 1:

@@ -280,9 +280,11 @@ class _Partitioner:
 
     def _absorb_operands(self, cluster: Cluster, eq: Equation) -> None:
         """Merges other clusters that made the equation's operands, point for point."""
-        if eq.op.kind == "reduce":
+        if eq.op.kind == "reduce" or eq.op.name in GATHERS:
             return
         for a in eq.inputs:
+            if a.type.shape != eq.outputs[0].type.shape:
+                continue
             source, chain = self.program.resolve(a)
             other = self.owner.get(source) if isinstance(source, Var) else None
             if (

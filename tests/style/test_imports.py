@@ -23,7 +23,7 @@ from tests.style.sources import (
 # Data flows from left to right, and an import points to the left. Rooms in one group
 # may use each other.
 STAGES = (
-    ("errors", "settings", "dtypes", "arraytype", "tree", "debug"),
+    ("errors", "settings", "dtypes", "arraytype", "tree"),
     ("ir", "trace"),
     ("run.array", "run.eager"),
     ("ops",),
@@ -36,7 +36,7 @@ STAGES = (
     ("backends",),
     ("run",),
     ("compile",),
-    ("api",),
+    ("api", "debug"),
     ("np", "numpy"),
     ("",),
     ("rng",),

@@ -17,6 +17,7 @@ from __future__ import annotations
 from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.conv_pad import emit_pad
 from treadle.backends.cpu.gemm_parts import (
+    COLD,
     Args,
     call_epilogue,
     call_pack,
@@ -36,7 +37,7 @@ def emit_convolution(b: Builder, machine: Machine) -> None:
     emit_pad(b, machine)
     _emit_filter(b, machine)
     _emit_rows(b, machine)
-    with b.function("define internal void @convolution(ptr %args, i64 %task)"):
+    with b.function("define internal void @convolution(ptr %args, i64 %task) " + COLD):
         args = Args(b)
         groups = args(ConvWord.GRID_PANELS)
         column = b.op(f"urem i64 %task, {groups}")
@@ -100,7 +101,8 @@ def _width(machine: Machine) -> int:
 def _emit_filter(b: Builder, machine: Machine) -> None:
     """``conv_filter``: packs panels p0..p1-1, each as k rows, ordered as segments."""
     with b.function(
-        "define internal void @conv_filter(ptr %args, i64 %p0, i64 %p1, ptr %packed)"
+        "define internal void @conv_filter(ptr %args, i64 %p0, i64 %p1, ptr %packed) "
+        + COLD
     ):
         args = Args(b)
         channels = args(ConvWord.GROUP_CHANNELS)

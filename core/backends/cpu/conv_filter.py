@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.gemm_parts import (
+    COLD,
     Args,
     call_epilogue,
     call_pack,
@@ -41,7 +42,9 @@ def emit_filter_gradient(b: Builder, machine: Machine) -> None:
     _emit_slab(b, machine)
     _emit_panel(b, machine)
     _emit_sum(b, machine)
-    with b.function("define internal void @filter_gradient(ptr %args, i64 %task)"):
+    with b.function(
+        "define internal void @filter_gradient(ptr %args, i64 %task) " + COLD
+    ):
         args = Args(b)
         groups = args(ConvWord.GRID_PANELS)
         column = b.op(f"urem i64 %task, {groups}")
@@ -72,7 +75,7 @@ def _emit_slab(b: Builder, machine: Machine) -> None:
     """``filter_slab``: what one slab contributes; overwrites if `again` is 0."""
     with b.function(
         "define internal void @filter_slab(ptr %args, ptr %own, ptr %sums, i64 %image, "
-        "i64 %slab, i64 %p0, i64 %p1, i64 %again)"
+        "i64 %slab, i64 %p0, i64 %p1, i64 %again) " + COLD
     ):
         args = Args(b)
         rows = args(ConvWord.SLAB_ROWS)
@@ -101,7 +104,7 @@ def _emit_planes(b: Builder, machine: Machine) -> None:
     """``filter_planes``: transposes the padded rows of `count` output rows."""
     with b.function(
         "define internal void @filter_planes(ptr %args, ptr %padded, i64 %count, "
-        "ptr %planes)"
+        "ptr %planes) " + COLD
     ):
         args = Args(b)
         last = b.op("sub i64 %count, 1")
@@ -139,7 +142,7 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
     width, size = machine.tile.columns, machine.itemsize
     with b.function(
         "define internal void @filter_panel(ptr %args, ptr %own, ptr %planes, "
-        "ptr %sums, i64 %image, i64 %y0, i64 %y1, i64 %panel, i64 %again)"
+        "ptr %sums, i64 %image, i64 %y0, i64 %y1, i64 %panel, i64 %again) " + COLD
     ):
         args = Args(b)
         group, f0, f1 = panel_features(b, machine, args, "%panel")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treadle.backends.cpu.builder import Builder
-from treadle.backends.cpu.gemm_parts import Args, call_pack, offset
+from treadle.backends.cpu.gemm_parts import COLD, Args, call_pack, offset
 from treadle.backends.cpu.gemm_tile import Machine
 from treadle.kernels.contract import Slot
 from treadle.kernels.convolve import ConvWord
@@ -18,7 +18,7 @@ def emit_pad(b: Builder, machine: Machine) -> None:
     b.declare("void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
     with b.function(
         "define internal void @conv_pad(ptr %args, i64 %image, i64 %y0, i64 %y1, "
-        "ptr %padded)"
+        "ptr %padded) " + COLD
     ):
         args = Args(b)
         line = args(ConvWord.LINE)

@@ -25,6 +25,7 @@ from treadle.backends.cpu.conv import emit_convolution
 from treadle.backends.cpu.conv_filter import emit_filter_gradient
 from treadle.backends.cpu.gemm_pack import emit_pack
 from treadle.backends.cpu.gemm_parts import (
+    COLD,
     Args,
     call_epilogue,
     call_pack,
@@ -110,7 +111,7 @@ def _emit_contract(b: Builder) -> None:
         Kind.FILTER_GRADIENT: "filter_gradient",
         Kind.SUM_PARTIALS: "sum_partials",
     }
-    with b.function("define void @contract(ptr %args, i64 %task)"):
+    with b.function("define void @contract(ptr %args, i64 %task) " + COLD):
         kind = Args(b)(Slot.KIND)
         for number, name in kinds.items():
             with b.when(b.op(f"icmp eq i64 {kind}, {int(number)}")):
@@ -120,7 +121,7 @@ def _emit_contract(b: Builder) -> None:
 
 def _emit_product(b: Builder, machine: Machine) -> None:
     """``product``: one task. Finds out what the task owns."""
-    with b.function("define internal void @product(ptr %args, i64 %task)"):
+    with b.function("define internal void @product(ptr %args, i64 %task) " + COLD):
         args = Args(b)
         columns, rows = args(Word.GRID_COLUMNS), args(Word.GRID_ROWS)
         column = b.op(f"urem i64 %task, {columns}")

@@ -99,90 +99,113 @@ def _emit_copy(b: Builder, machine: Machine) -> None:
 
 
 def _emit_transpose(b: Builder, machine: Machine) -> None:
-    """``pack_transpose``: rows are contiguous, columns are `step` apart."""
-    lanes, vector, align = machine.tile.lanes, machine.vector, machine.itemsize
+    """``pack_transpose``: rows are contiguous, columns are `step` apart.
+
+    Squares of lanes x lanes elements are transposed in registers, in two passes: first
+    inside blocks of 16 bytes, then the blocks, as most machines shuffle cheaply. The
+    passes are loops because LLVM takes 0.1 ms for every shuffle that it compiles.
+    """
+    lanes = machine.tile.lanes
     b.declare("i64 @llvm.smin.i64(i64, i64)")
     b.declare("i64 @llvm.smax.i64(i64, i64)")
     with b.function(f"define internal void @pack_transpose({_PARAMETERS})"):
+        buffer = b.op(f"alloca [{lanes} x {machine.vector}], align 64")
         last = b.op("sub i64 %columns, 1")
         # The last square overlaps the one before. If there is only one and it has too
         # few columns, the last of them is read again.
         start = b.op(f"sub i64 %columns, {lanes}")
         start = b.op(f"call i64 @llvm.smax.i64(i64 {start}, i64 0)")
-        steps = []
-        for lane in range(lanes):
-            number = b.op(f"call i64 @llvm.smin.i64(i64 {lane}, i64 {last})")
-            steps.append(b.op(f"mul i64 {number}, %step"))
         with b.loop("0", "%rows", str(lanes)) as i:
             mask = lane_mask(b, machine, b.op(f"sub i64 %rows, {i}"))
-            first = b.op(f"getelementptr {machine.scalar}, ptr %source, i64 {i}")
+            first = _at(b, machine, "%source", i, "1")
             target = _at(b, machine, "%block", i, "%stride")
             with b.loop("0", "%columns", str(lanes)) as j:
                 at = b.op(f"call i64 @llvm.smin.i64(i64 {j}, i64 {start})")
                 corner = _at(b, machine, first, at, "%step")
-                square = [
-                    masked_load(b, machine, _at(b, machine, corner, step, "1"), mask)
-                    for step in steps
-                ]
-                address = _at(b, machine, target, at, "1")
-                for value in transposed(b, machine, square):
-                    b(f"store {vector} {value}, ptr {address}, align {align}")
-                    address = _at(b, machine, address, "%stride", "1")
+                _within_blocks(b, machine, corner, last, mask, buffer)
+                _of_blocks(b, machine, _at(b, machine, target, at, "1"), buffer)
         b("ret void")
 
 
-def transposed(b: Builder, machine: Machine, square: list[str]) -> list[str]:
-    """Transposes lanes x lanes elements, by shuffles that are one instruction each.
+def _within_blocks(
+    b: Builder, machine: Machine, corner: str, last: str, mask: str, buffer: str
+) -> None:
+    """Reads a square, transposes inside blocks, sorts rows by place in the block."""
+    size = 16 // machine.itemsize
+    groups = machine.tile.lanes // size
+    with b.loop("0", str(groups)) as group:
+        rows = []
+        for k in range(size):
+            row = b.op(f"add i64 {b.op(f'mul i64 {group}, {size}')}, {k}")
+            row = b.op(f"call i64 @llvm.smin.i64(i64 {row}, i64 {last})")
+            address = _at(b, machine, corner, row, "%step")
+            rows.append(masked_load(b, machine, address, mask))
+        for k, row in enumerate(_merged(b, machine, rows)):
+            place = b.op(f"add i64 {group}, {k * groups}")
+            address = b.op(f"getelementptr {machine.vector}, ptr {buffer}, i64 {place}")
+            b(f"store {machine.vector} {row}, ptr {address}, align 64")
 
-    Most machines shuffle cheaply inside blocks of 16 bytes, and whole blocks.
-    """
-    lanes = machine.tile.lanes
-    per_block = 16 // machine.itemsize
-    blocks = [
-        list(range(block, block + per_block)) for block in range(0, lanes, per_block)
-    ]
 
-    def shuffle(x: str, y: str, order: list[int]) -> str:
-        picks = ", ".join(f"i32 {lane}" for lane in order)
-        pair = f"{machine.vector} {x}, {machine.vector} {y}"
-        return b.op(f"shufflevector {pair}, <{lanes} x i32> <{picks}>")
+def _of_blocks(b: Builder, machine: Machine, target: str, buffer: str) -> None:
+    """Transposes the blocks, and writes the square."""
+    vector, align = machine.vector, machine.itemsize
+    size = 16 // machine.itemsize
+    groups = machine.tile.lanes // size
+    with b.loop("0", str(size)) as k:
+        rows = []
+        for group in range(groups):
+            place = b.op(f"add i64 {b.op(f'mul i64 {k}, {groups}')}, {group}")
+            address = b.op(f"getelementptr {vector}, ptr {buffer}, i64 {place}")
+            rows.append(b.op(f"load {vector}, ptr {address}, align 64"))
+        for group, row in enumerate(_exchanged(b, machine, rows)):
+            place = b.op(f"add i64 {k}, {group * size}")
+            address = _at(b, machine, target, place, "%stride")
+            b(f"store {vector} {row}, ptr {address}, align {align}")
 
-    def within_blocks(rows: list[str], size: int) -> list[str]:
-        """Transposes corresponding blocks; `size` elements already belong together."""
-        if len(rows) == 1:
-            return rows
-        halves = []
-        for half in (0, per_block // 2):
-            order = [
-                lane + half + start + k + which
-                for lane in range(0, lanes, per_block)
-                for start in range(0, per_block // 2, size)
-                for which in (0, lanes)
-                for k in range(size)
-            ]
-            pairs = zip(rows[::2], rows[1::2], strict=True)
-            halves.append([shuffle(x, y, order) for x, y in pairs])
-        low, high = halves
-        return within_blocks(low, 2 * size) + within_blocks(high, 2 * size)
 
-    def of_blocks(rows: list[str]) -> list[str]:
-        """Transposes a square of blocks."""
-        if len(rows) == 1:
-            return rows
-        halves = []
-        for half in (0, 1):
-            chosen = [lane for block in blocks[half::2] for lane in block]
-            order = chosen + [lanes + lane for lane in chosen]
-            pairs = zip(rows[::2], rows[1::2], strict=True)
-            halves.append([shuffle(x, y, order) for x, y in pairs])
-        even, odd = (of_blocks(half) for half in halves)
-        return [row for pair in zip(even, odd, strict=True) for row in pair]
+def _shuffle(b: Builder, machine: Machine, x: str, y: str, order: list[int]) -> str:
+    picks = ", ".join(f"i32 {lane}" for lane in order)
+    pair = f"{machine.vector} {x}, {machine.vector} {y}"
+    return b.op(f"shufflevector {pair}, <{len(order)} x i32> <{picks}>")
 
-    groups = [
-        within_blocks(square[i : i + per_block], 1) for i in range(0, lanes, per_block)
-    ]
-    columns = [of_blocks(list(rows)) for rows in zip(*groups, strict=True)]
-    return [column for block in zip(*columns, strict=True) for column in block]
+
+def _merged(
+    b: Builder, machine: Machine, rows: list[str], joined: int = 1
+) -> list[str]:
+    """Transposes corresponding blocks; `joined` elements already belong together."""
+    if len(rows) == 1:
+        return rows
+    lanes, size = machine.tile.lanes, 16 // machine.itemsize
+    result = []
+    for half in (0, size // 2):
+        order = [
+            lane + half + start + k + which
+            for lane in range(0, lanes, size)
+            for start in range(0, size // 2, joined)
+            for which in (0, lanes)
+            for k in range(joined)
+        ]
+        pairs = zip(rows[::2], rows[1::2], strict=True)
+        shuffled = [_shuffle(b, machine, x, y, order) for x, y in pairs]
+        result += _merged(b, machine, shuffled, 2 * joined)
+    return result
+
+
+def _exchanged(b: Builder, machine: Machine, rows: list[str]) -> list[str]:
+    """Transposes a square of blocks."""
+    if len(rows) == 1:
+        return rows
+    lanes, size = machine.tile.lanes, 16 // machine.itemsize
+    halves = []
+    for half in (0, size):
+        chosen = [
+            start + half + k for start in range(0, lanes, 2 * size) for k in range(size)
+        ]
+        order = chosen + [lanes + lane for lane in chosen]
+        pairs = zip(rows[::2], rows[1::2], strict=True)
+        shuffled = [_shuffle(b, machine, x, y, order) for x, y in pairs]
+        halves.append(_exchanged(b, machine, shuffled))
+    return [row for pair in zip(*halves, strict=True) for row in pair]
 
 
 def _emit_strided(

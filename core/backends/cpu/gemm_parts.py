@@ -8,6 +8,10 @@ from treadle.backends.cpu.gemm_tile import Machine
 from treadle.kernels.contract import BUILT_IN, Slot
 from treadle.kernels.convolve import ConvWord
 
+COLD = "noinline optnone"
+"""For functions that run once per task or per image: LLVM compiles them in half the
+time."""
+
 EPILOGUE = "ptr, i64, i64, i64, i64, i64, i64"
 
 

@@ -1,0 +1,118 @@
+"""Python functions as operations: pure_callback, io_callback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from treadle import tree
+from treadle.api.args import check_leaf, name_of
+from treadle.api.carry import as_array
+from treadle.api.staging import type_of_leaf
+from treadle.arraytype import ArrayType
+from treadle.control import callback as ops
+from treadle.trace.op import Op
+
+
+class _Host:
+    """A function of pytrees, as one of flat NumPy arrays. Equal for the same function
+    and structures, so that programs that hold it can be compared."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        form: tree.Structure,
+        out_form: tree.Structure,
+    ) -> None:
+        self._key = (function, form, out_form)
+        self.__name__ = name_of(function)
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        function, form, out_form = self._key
+        args, kwargs = form.unflatten(leaves)
+        return tree.flatten_up_to(out_form, function(*args, **kwargs))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Host) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+def _bind(
+    op: Op,
+    function: Callable[..., Any],
+    result_types: Any,
+    args: tuple,
+    kwargs: dict[str, Any],
+    vectorized: bool,
+) -> Any:
+    wanted, out_form = tree.flatten(result_types)
+    name = name_of(function)
+    types = []
+    for leaf in wanted:
+        t = type_of_leaf(leaf, f"a result type of the callback {name}")
+        types.append(ArrayType(t.shape, t.dtype))
+    leaves, form = tree.flatten((args, kwargs))
+    for path, leaf in zip(tree.paths(form), leaves, strict=True):
+        check_leaf(leaf, f"argument {tree.key_name(path)} of the callback {name}")
+    outs = op(
+        *map(as_array, leaves),
+        function=_Host(function, form, out_form),
+        types=tuple(types),
+        vectorized=vectorized,
+    )
+    return out_form.unflatten(outs)
+
+
+def pure_callback(
+    function: Callable[..., Any],
+    result_types: Any,
+    *args: Any,
+    vectorized: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """Calls a Python function on NumPy arrays, also from compiled programs.
+
+    Args:
+      function: must be pure: it may be called any number of times, or never.
+      result_types: a pytree of `td.ShapeDtype` (or of arrays like the results).
+      args, kwargs: pytrees of arrays.
+      vectorized: whether `function` takes a leading batch axis on all arguments and
+        results; otherwise `vmap` calls it for each example.
+
+    Raises:
+      TypeError: if differentiated: wrap it with `td.custom_jvp` or `td.custom_vjp`.
+
+    >>> import numpy as np, treadle as td
+    >>> f = td.jit(lambda x: td.pure_callback(np.cbrt, x, x))
+    >>> f(np.float32(27.0))
+    Array(3., dtype=float32)
+    """
+    return _bind(ops.pure_callback, function, result_types, args, kwargs, vectorized)
+
+
+def io_callback(
+    function: Callable[..., Any], result_types: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """Like `pure_callback`, for a function with side effects: it is called exactly when
+    the program comes by, in the program's order, even if its result is not used.
+
+    >>> import treadle as td
+    >>> seen = []
+    >>> @td.jit
+    ... def f(x):
+    ...     td.io_callback(lambda x: seen.append(float(x)), None, x)
+    ...     return x
+    >>> _ = f(2.0), f(3.0)
+    >>> seen
+    [2.0, 3.0]
+    """
+    return _bind(ops.io_callback, function, result_types, args, kwargs, False)
+
+
+def effect_on_host(
+    function: Callable[..., None], args: Sequence[Any], kwargs: dict[str, Any]
+) -> None:
+    """Binds a callback that gives nothing, and that differentiation passes by."""
+    _bind(ops.debug_callback, function, None, tuple(args), kwargs, False)

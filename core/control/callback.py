@@ -1,0 +1,122 @@
+"""Ops that call Python on the host while a program runs.
+
+Params:
+  function: takes NumPy arrays, gives a sequence of arrays of the declared types.
+  types: of the results.
+  vectorized: whether the function takes a leading batch axis on every argument;
+    otherwise `vmap` calls it for one example after the other.
+
+Compiled, each is a host step of the program. `io_callback` and `debug_callback` have
+an effect: they run each time the program comes by, in the program's order, whether
+or not their results are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.arraytype import ArrayType
+from treadle.errors import at
+from treadle.ops.movement import spread
+from treadle.trace.interpreter import state
+from treadle.trace.op import Op
+from treadle.transforms.batch import move_axis
+
+Types = tuple[ArrayType, ...]
+
+_NO_DERIVATIVE = (
+    "`{name}` has no derivative: what Python computes is not known to differentiation"
+    "{at}\n"
+    "Wrap the call in a function with `td.custom_jvp` or `td.custom_vjp`, or give it "
+    "`td.stop_gradient(x)`."
+)
+
+
+def _run(
+    *arrays: Any, function: Callable[..., Any], types: Types, vectorized: bool
+) -> list[np.ndarray]:
+    results = function(*[np.asarray(a) for a in arrays])
+    return [_checked(r, t) for r, t in zip(results, types, strict=True)]
+
+
+def _checked(result: Any, t: ArrayType) -> np.ndarray:
+    array = np.asarray(result)
+    if array.shape != t.shape or not np.can_cast(array.dtype, t.dtype, "same_kind"):
+        raise TypeError(
+            f"a callback declared {t} but returned {array.dtype.name}"
+            f"{list(array.shape)}"
+        )
+    return array.astype(t.dtype, copy=False)
+
+
+class _OneByOne:
+    """The function of a whole batch that calls a function of one example."""
+
+    def __init__(
+        self, function: Callable[..., Any], size: int, axes: Sequence[int | None]
+    ) -> None:
+        self.function, self.size, self.axes = function, size, tuple(axes)
+        self._key = (function, size, self.axes)
+
+    def __call__(self, *arrays: np.ndarray) -> list[Any]:
+        rows = [
+            self.function(
+                *(
+                    x if axis is None else np.take(x, i, axis)
+                    for x, axis in zip(arrays, self.axes, strict=True)
+                )
+            )
+            for i in range(self.size)
+        ]
+        return [np.stack(column) for column in zip(*rows, strict=True)]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _OneByOne) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+def _callback(name: str, effect: bool, differentiable: bool) -> Op:
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        raise TypeError(_NO_DERIVATIVE.format(name=name, at=at(state.source)))
+
+    def batch(
+        size: int,
+        args: Sequence[Any],
+        axes: Sequence[int | None],
+        *,
+        function: Callable[..., Any],
+        types: Types,
+        vectorized: bool,
+    ) -> Any:
+        wide = tuple(ArrayType((size, *t.shape), t.dtype) for t in types)
+        if vectorized:
+            args = [
+                spread(x, 0, size) if a is None else move_axis(x, a, 0)
+                for x, a in zip(args, axes, strict=True)
+            ]
+        else:
+            function = _OneByOne(function, size, axes)
+        outs = op(*args, function=function, types=wide, vectorized=vectorized)
+        return outs, [0] * len(outs)
+
+    op = Op(
+        name,
+        lambda *in_types, function, types, vectorized: types,
+        _run,
+        jvp=jvp,
+        batch=batch,
+        multiple=True,
+        effect=effect,
+        differentiable=differentiable,
+    )
+    return op
+
+
+pure_callback = _callback("pure_callback", effect=False, differentiable=True)
+io_callback = _callback("io_callback", effect=True, differentiable=True)
+debug_callback = _callback("debug_callback", effect=True, differentiable=False)
