@@ -54,7 +54,7 @@ def average_parameters(decay: Hyperparameter = 0.999) -> Transform:
 
     def update(grads: Any, state: AverageState, params: Any = None) -> tuple[Any, Any]:
         check_state(state, AverageState, "average_parameters")
-        check_params(params, "average_parameters")
+        check_params(params, grads, "average_parameters")
         now, after = state.hyper.step()
         keep, new = now.decay, 1 - now.decay
 

@@ -90,12 +90,12 @@ def check_state(state: Any, kind: type, name: str) -> None:
         )
 
 
-def check_params(params: Any, name: str) -> None:
+def check_params(params: Any, grads: Any, name: str) -> None:
     """
     Raises:
       ValueError: if the parameters were left out.
     """
-    if params is None:
+    if params is None and grads is not None:
         raise ValueError(
             f"{name} needs the parameters{at(user_source())}\n"
             "Pass them last: `optimizer.update(grads, state, params)`."

@@ -110,7 +110,7 @@ def partition(transforms: Mapping[str, Transform], labels: Labels) -> Transform:
 
     def update(grads: Any, state: dict, params: Any = None) -> tuple[Any, dict]:
         check_state(state, dict, "partition")
-        check_params(params, "partition")
+        check_params(params, grads, "partition")
         names = label(params)
         leaves, form = tree.flatten(grads)
         places = positions(form, tree.structure(params), "the parameters")

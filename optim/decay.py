@@ -54,7 +54,7 @@ def add_decayed_weights(
         grads: Any, state: Hyperparameters, params: Any = None
     ) -> tuple[Any, Any]:
         check_state(state, Hyperparameters, "add_decayed_weights")
-        check_params(params, "add_decayed_weights")
+        check_params(params, grads, "add_decayed_weights")
         now, after = state.step()
         rate = now.weight_decay
         decays = spread(True if mask is None else mask, params, "the decay mask")

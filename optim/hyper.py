@@ -18,7 +18,7 @@ import treadle.numpy as tnp
 from treadle import tree
 from treadle.errors import at, user_source
 from treadle.optim.base import Record
-from treadle.optim.schedule import Schedule
+from treadle.optim.schedule import Schedule, show
 
 Hyperparameter = Any
 """A number, an array of one number, or a schedule: a function of the step count."""
@@ -48,8 +48,8 @@ class Hyperparameters(Record):
         }
 
     def __repr__(self) -> str:
-        inside = ", ".join(f"{n}={_show(v)}" for n, v in self.values.items())
-        return f"Hyperparameters(count={_show(self.count)}, {inside})"
+        inside = ", ".join(f"{n}={show(v)}" for n, v in self.values.items())
+        return f"Hyperparameters(count={show(self.count)}, {inside})"
 
 
 def _read(schedule: Schedule, count: Any) -> Any:
@@ -60,10 +60,6 @@ def _read(schedule: Schedule, count: Any) -> Any:
             f"{schedule} gave an array of type {found}, not a scalar{at(user_source())}"
         )
     return tnp.asarray(value, td.float32)
-
-
-def _show(value: Any) -> str:
-    return str(value) if isinstance(value, td.Array) else repr(value)
 
 
 def hyper(**values: Hyperparameter) -> Hyperparameters:

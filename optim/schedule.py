@@ -43,12 +43,16 @@ class Schedule:
         return self.rule(tnp.asarray(count), **self.numbers)
 
     def __repr__(self) -> str:
-        inside = ", ".join(
-            f"{n}={v if isinstance(v, td.Array) else repr(v)}"
-            for n, v in self.numbers.items()
-        )
+        inside = ", ".join(f"{n}={show(v)}" for n, v in self.numbers.items())
         name = getattr(self.rule, "__name__", type(self.rule).__name__)
         return f"{name.strip('_')}({inside})"
+
+
+def show(value: Any) -> str:
+    """A number as a reader wants it: without its dtype."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(show, value))}]"
+    return str(value) if isinstance(value, td.Array) else repr(value)
 
 
 def _positive(name: str, **steps: Number) -> None:

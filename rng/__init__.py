@@ -1,0 +1,33 @@
+"""Random numbers as pure functions of explicit keys.
+
+    from treadle import rng
+
+    key = rng.key(0)
+    k1, k2 = rng.split(key)
+    x = rng.normal(k1, (3, 4))
+
+The bits are those of the Threefry-2x32 counter cipher, element by element: they depend
+on the key and the element's number alone, not on threads, devices or shapes of batches.
+"""
+
+from treadle.rng.continuous import cauchy as cauchy
+from treadle.rng.continuous import exponential as exponential
+from treadle.rng.continuous import gumbel as gumbel
+from treadle.rng.continuous import laplace as laplace
+from treadle.rng.continuous import logistic as logistic
+from treadle.rng.discrete import bernoulli as bernoulli
+from treadle.rng.discrete import categorical as categorical
+from treadle.rng.discrete import choice as choice
+from treadle.rng.discrete import rademacher as rademacher
+from treadle.rng.key import Key as Key
+from treadle.rng.key import bits as bits
+from treadle.rng.key import fold_in as fold_in
+from treadle.rng.key import key as key
+from treadle.rng.key import key_data as key_data
+from treadle.rng.key import split as split
+from treadle.rng.key import wrap_key_data as wrap_key_data
+from treadle.rng.normal import normal as normal
+from treadle.rng.normal import truncated_normal as truncated_normal
+from treadle.rng.permute import permutation as permutation
+from treadle.rng.uniform import randint as randint
+from treadle.rng.uniform import uniform as uniform

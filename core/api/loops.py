@@ -172,7 +172,7 @@ def _empty_ys(f: Any, init: Any, leaves: Any, form: Any) -> Any:
         y_leaves, y_form = tree.flatten(y)
         return y_leaves
 
-    types = [*map(typeof, carry), *(_row_type(typeof(x)) for x in leaves)]
+    types = [typeof(x) for x in carry] + [_row_type(typeof(x)) for x in leaves]
     graph, _ = stage(flat, types)
     empty = [ArrayType((0, *t.shape), t.dtype) for t in graph.out_types]
     return y_form.unflatten([zeros_like(t) for t in empty])

@@ -51,8 +51,8 @@ def remat(
         operation are kept after all; see `td.dots_saveable`. None: keep nothing.
 
     >>> import treadle as td, treadle.numpy as tnp
-    >>> td.grad(td.remat(lambda x: tnp.sin(tnp.sin(x))))(1.0)
-    Array(0.36003..., dtype=float32)
+    >>> td.grad(td.remat(lambda x: tnp.sin(tnp.sin(x))))(0.0)
+    Array(1., dtype=float32)
     """
     if function is None:
         return lambda f: remat(f, policy=policy)

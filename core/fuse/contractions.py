@@ -71,9 +71,10 @@ def product_with_epilogue(
         raise NoMap
     entries = _read_map(cluster, eq.outputs[0], program)
     body = Body(cluster.space, program)
-    for member in cluster.equations:
+    members = [e for e in cluster.equations if e is not eq]
+    for member in members:
         body.equation(member)
-    for member in cluster.equations:
+    for member in members:
         for v in member.outputs:
             if v in stored:
                 body.store(v, cluster.space.maps[v], body.known[v])

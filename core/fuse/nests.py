@@ -119,7 +119,7 @@ class Body:
             return self.instr("const", (), source.type.dtype, source.value.item())
         if source in self.known:
             return self.known[source]
-        if source in self.program.inline:
+        if source in self.program.inline or source in self.program.recomputed:
             key = (source, found)
             if key not in self.known:
                 maker = self.program.maker[source]  # type: ignore[index]

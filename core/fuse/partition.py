@@ -388,6 +388,8 @@ def stored_members(node: Node, partition: Any) -> set[Var]:
     result: set[Var] = set()
     for eq in node.equations:
         for v in eq.outputs:
+            if v in program.recomputed:
+                continue
             if (
                 v in program.inline
                 or program.is_returned(v)
@@ -398,6 +400,13 @@ def stored_members(node: Node, partition: Any) -> set[Var]:
             ):
                 result.add(v)
     return result
+
+
+def is_fused(eq: Equation, v: Var, program: Program) -> bool:
+    """Whether a kernel that reads `v` in this equation could compute it there."""
+    if eq.op.name in GATHERS:
+        return program.resolve(eq.inputs[0])[0] is not v
+    return eq.op.kind in ("map", "reduce", "view")
 
 
 def fusable(eq: Equation) -> bool:

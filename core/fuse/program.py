@@ -19,6 +19,7 @@ class Program:
     copied: results of views that are made in memory after all.
     inline: values that are computed again wherever they are needed.
     kept: those among them that are in memory as well, for other readers.
+    recomputed: members of a cluster that other clusters compute again for themselves.
     parts: values stored inside another (offset and strides in elements): the pieces of
       a concatenation or of a padded array.
 
@@ -34,6 +35,7 @@ class Program:
         self.parts: dict[Var, tuple[Var, int, tuple[int, ...]]] = {}
         self.inline: set[Var] = set()
         self.kept: set[Var] = set()
+        self.recomputed: set[Var] = set()
         self._index_only: set[Var] = set()
         costs: dict[Var, int] = {}
         for eq in graph.equations:
@@ -109,10 +111,11 @@ class Program:
         result: list[Equation] = []
         for eq in self.readers[v]:
             out = eq.outputs[0] if eq.outputs else None
-            through = out is not None and (out in self.inline or self.is_view(out))
-            if through:
-                result += self.final_readers(out)
-            if not through or out in self.kept:
+            again = out in self.inline or out in self.recomputed
+            view = out is not None and self.is_view(out)
+            if again or view:
+                result += self.final_readers(out)  # type: ignore[arg-type]
+            if out in self.kept or out in self.recomputed or not (again or view):
                 result.append(eq)
         return result
 

@@ -99,7 +99,7 @@ class Word(IntEnum):
     TILE_LOW = FIRST + 6  # ... of this height, ...
     TILE_EXTRA = FIRST + 7  # ... the first few of them one row higher
     BLOCK_TILES = FIRST + 8  # tiles whose part of A stays in the L2 cache
-    EPILOGUE_TILES = FIRST + 9  # tiles per call of the epilogue
+    EPILOGUE_TILES = FIRST + 9  # tiles per call of the epilogue; 0: whole blocks
     GRID_BATCHES = FIRST + 10
     GRID_ROWS = FIRST + 11
     GRID_COLUMNS = FIRST + 12
@@ -218,6 +218,7 @@ _MAX_TASKS_PER_THREAD = 4
 _BLOCK_BYTES = 1 << 20  # of A, to stay in the L2 cache with a panel of B
 _MAX_K_PIECE = 1024
 _FEW_ROWS = 128  # below it a panel of B is used too rarely to pay for packing
+_SHORT_K = 64
 _EPILOGUE_WORK = 4096  # rows * k between two calls of the epilogue
 
 
@@ -231,6 +232,8 @@ def plan(product: Contraction, tile: Tile, threads: int) -> Launch:
     k_piece = _round_up(-(-product.k // pieces), tile.lanes)
     tiles = -(-product.m // tile.rows)
     block_tiles = max(1, _BLOCK_BYTES // (tile.rows * k_piece * itemsize))
+    if _sweeps_rows(product):
+        block_tiles = 1
     grid = _grid(product, tile, threads, pack_a, pack_b)
     panel = _round_up(k_piece * tile.columns * itemsize, 64)
     # One vector more than needed, so that rows do not all fall into one L1 cache set.
@@ -263,7 +266,9 @@ def plan(product: Contraction, tile: Tile, threads: int) -> Launch:
     words[Word.TILES] = tiles
     words[Word.TILE_LOW], words[Word.TILE_EXTRA] = divmod(product.m, tiles)
     words[Word.BLOCK_TILES] = block_tiles
-    words[Word.EPILOGUE_TILES] = max(1, _EPILOGUE_WORK // (tile.rows * product.k))
+    if block_tiles > 1:
+        per_call = _EPILOGUE_WORK // (tile.rows * product.k)
+        words[Word.EPILOGUE_TILES] = max(1, per_call)
     words[Word.GRID_BATCHES : Word.GRID_COLUMNS + 1] = grid
     words[Word.ACCUMULATE] = int(product.accumulate)
     words[Word.A_STRIDE] = a_stride
@@ -290,7 +295,17 @@ def _packs_a(product: Contraction) -> bool:
 
 
 def _packs_b(product: Contraction) -> bool:
-    return product.fused_b or product.b.column != 1 or product.m >= _FEW_ROWS
+    if product.fused_b or product.b.column != 1:
+        return True
+    return product.m >= _FEW_ROWS and not _sweeps_rows(product)
+
+
+def _sweeps_rows(product: Contraction) -> bool:
+    """Whether to finish a row of tiles before the next: for a short k.
+
+    Then writing C takes longest, and is fastest by whole rows.
+    """
+    return product.k <= _SHORT_K and product.b.column == 1 and not product.fused_b
 
 
 def _round_up(value: int, multiple: int) -> int:

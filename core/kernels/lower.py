@@ -267,9 +267,14 @@ def in_place(nest: Nest, store: int, load: int) -> bool:
     """Whether operand `store` may share its buffer with operand `load`.
 
     True if no load comes after a store to the same place, given that both operands
-    have the same strides (the caller compares those).
+    have the same strides in the argument block (the caller compares those).
     """
-    order = _execution_order(schedule(nest))
+    source, target = nest.operands[load], nest.operands[store]
+    if (source.inner, source.mid) != (target.inner, target.mid):
+        return False
+    if source.gathers or target.gathers:
+        return False
+    order = list(_execution_order(schedule(nest)))
     loads = [
         at
         for at, i in enumerate(order)
@@ -280,8 +285,7 @@ def in_place(nest: Nest, store: int, load: int) -> bool:
         for at, i in enumerate(order)
         if is_store(nest.body[i]) and nest.body[i].attr == store
     ]
-    gathered = nest.operands[load].gathers or nest.operands[store].gathers
-    return not gathered and (not loads or not stores or max(loads) < min(stores))
+    return not loads or not stores or max(loads) < min(stores)
 
 
 def _execution_order(plan: Schedule) -> Iterable[int]:

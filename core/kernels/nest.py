@@ -29,13 +29,19 @@ of row operands, and arithmetic on those), otherwise *elem*-level. In a row nest
 reduction turns an elem-level value into a row-level one. In a column nest, values that
 depend on ``mid`` are called *mid*-level; a reduction turns them elem-level.
 
-Argument block (an array of 64-bit words; kernel signature ``void k(ptr args, i64 task)``)::
+Tasks divide rows (or blocks of columns, or inner): `kernels.lower.split_axis` tells.
+Elementwise nests with three outer dimensions can also be emitted with entry "tile",
+``void k(ptr args, i64 b0, i64 b1, i64 r0, i64 r1, i64 c0, i64 c1)``, which runs one
+tile of rows and columns (of inner) at outer indices b0 and b1.
+
+Argument block (an array of 64-bit words; signature ``void k(ptr args, i64 task)``)::
 
     [0]              number of tasks
     outer sizes      nest.outer words, slowest first
     mid sizes        nest.mid words
     inner size       1 word
-    scratch pointer  1 word, then bytes per task 1 word (only if lower.scratch_rows > 0)
+    scratch pointer  1 word, then bytes per task 1 word (only if lower.scratch_rows > 0;
+                     lower.scratch_bytes gives the number)
     per operand:     pointer (or, for kind "iota", the start value), then strides:
                      one word per outer dim, per mid dim, then the inner stride if the
                      operand's inner class is STRIDED, then one per gather index.
@@ -76,9 +82,13 @@ class Instr:
     """One typed instruction; `args` index earlier instructions of the nest.
 
     name is "load" (attr: operand; args: gather indices), "store" (attr: operand; args:
-    value, then scatter indices), "store_add" (the same, adding to what is there),
-    "const" (attr: a Python number), "reduce_sum|prod|max|min|and|or" (args: value), or
-    the name of an elementwise op of `treadle.ops` with its parameters in attr.
+    value, then scatter indices), "store_add|mul|max|min" (the same, combining with what
+    is there), "const" (attr: a Python number), "reduce_sum|prod|max|min|and|or" (args:
+    value), "reduce_argmax|argmin" (the first index of the extremum; NaN is extreme; the
+    dtype is the index's), or the name of an elementwise op of `treadle.ops` with its
+    parameters in attr.
+
+    Half floats are computed as float32 and rounded where they are stored or converted.
     """
 
     name: str

@@ -118,9 +118,12 @@ class Operators:
     def __array_ufunc__(
         self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any
     ) -> Any:
-        if method == "__call__":
-            return _numpy_call(ufunc, inputs, options)
-        return _numpy_call(getattr(ufunc, method), inputs, options)
+        # This is also where `numpy_array + our_array` arrives.
+        if method != "__call__":
+            return _numpy_call(getattr(ufunc, method), inputs, options)
+        if ufunc in ours and not options and all(map(_known, inputs)):
+            return ours[ufunc](*inputs)
+        return _numpy_call(ufunc, inputs, options)
 
     def __array_function__(
         self: Any, function: Any, types: Any, args: Any, options: Any
@@ -133,24 +136,32 @@ ours: dict[Any, Any] = {}
 
 
 def _numpy_call(function: Any, args: Any, options: dict[str, Any]) -> Any:
-    """NumPy called with our arrays: our function of that name, else NumPy's own on the
-    values of concrete arrays."""
-    if function in ours and "out" not in options:
-        return ours[function](*args, **options)
-    return function(*_to_numpy(function, args), **_to_numpy(function, options))
-
-
-def _to_numpy(function: Any, x: Any) -> Any:
-    if isinstance(x, list | tuple):
-        return type(x)([_to_numpy(function, item) for item in x])
-    if isinstance(x, dict):
-        return {k: _to_numpy(function, v) for k, v in x.items()}
-    if isinstance(x, Tracer):
+    """NumPy called with our arrays: NumPy's own result if their values are known,
+    else that of our function of the same name."""
+    if not _traced((args, options)):
+        return function(*_to_numpy(args), **_to_numpy(options))
+    if function not in ours:
+        name = getattr(function, "__name__", function)
         raise TracerError(
-            f"np.{getattr(function, '__name__', function)} was called with an array of "
-            f"type {x.type} that is being traced{at(user_source())}\n"
-            "Use functions of `treadle.numpy`."
+            f"np.{name} was called with an array that is being traced"
+            f"{at(user_source())}\nUse functions of `treadle.numpy`."
         )
+    return ours[function](*args, **options)
+
+
+def _traced(x: Any) -> bool:
+    if isinstance(x, list | tuple):
+        return any(map(_traced, x))
+    if isinstance(x, dict):
+        return any(map(_traced, x.values()))
+    return isinstance(x, Tracer)
+
+
+def _to_numpy(x: Any) -> Any:
+    if isinstance(x, list | tuple):
+        return type(x)([_to_numpy(item) for item in x])
+    if isinstance(x, dict):
+        return {k: _to_numpy(v) for k, v in x.items()}
     return np.asarray(x) if isinstance(x, Value) else x
 
 

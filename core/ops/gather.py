@@ -110,13 +110,13 @@ def check_places(
 class Located(NamedTuple):
     """Places as NumPy's indexing wants them: one index per element of a window.
 
-    view: the order of x's axes that `index` selects from: batch, indexed, whole axes.
-    index: arrays of one shape: the indices' axes, then one axis per window.
+    view: the order of x's axes that `selection` is for: batch, indexed, whole axes.
+    selection: arrays of one shape: the indices' axes, then one axis per window.
     inside: which of them to read or write. order: from NumPy's axes to the result's.
     """
 
     view: tuple[int, ...]
-    index: tuple[Any, ...]
+    selection: tuple[Any, ...]
     inside: Any
     order: tuple[int, ...]
 
@@ -157,7 +157,7 @@ def _gather_type(x: ArrayType, *indices: ArrayType, **params: Any) -> ArrayType:
 
 def _gather_run(x: Any, *indices: Any, **params: Any) -> Any:
     found = locate(x.shape, indices, Places(**params))
-    out = np.array(np.transpose(x, found.view)[found.index])
+    out = np.array(np.transpose(x, found.view)[found.selection])
     if not found.inside.all():
         out[~found.inside] = 0
     return np.transpose(out, found.order)

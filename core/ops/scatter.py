@@ -63,7 +63,7 @@ def _scatter(name: str, combine: Any, accepts: Callable[..., bool], **rules: Any
         found = locate(x.shape, indices, Places(**params))
         view = np.transpose(out, found.view)
         updates = np.transpose(updates, np.argsort(found.order))[found.inside]
-        places = tuple([i[found.inside] for i in found.index])
+        places = tuple([i[found.inside] for i in found.selection])
         if combine is None:
             view[places] = updates
         else:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from treadle.fuse.cluster import Cluster, Node
-from treadle.fuse.contractions import product
+from treadle.fuse.contractions import product, product_with_epilogue
 from treadle.fuse.copies import copy_launch, scatter_launch
 from treadle.fuse.layout import row_major, stored_strides
 from treadle.fuse.maps import NoMap
@@ -19,6 +19,7 @@ from treadle.fuse.partition import (
     partition,
     stored_members,
 )
+from treadle.fuse.recompute import choose
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.kernels.lower import scratch_bytes, scratch_rows
 from treadle.kernels.nest import CONTIGUOUS
@@ -129,6 +130,7 @@ class GraphPlanner:
     def __init__(self, planner: Planner, graph: Graph) -> None:
         self.planner = planner
         self.part: Partition = partition(graph, planner.target.native)
+        choose(self.part)
         self.program = self.part.program
         self.env: dict[Var, Place] = {}
         self.steps: list[Step] = []
@@ -259,7 +261,9 @@ class GraphPlanner:
         if isinstance(node, Cluster):
             stored = stored_members(node, self.part)
             if node.product is not None:
-                self.product(node.product, node.equations)
+                maker = self.program.maker[node.product.c]
+                fused = product_with_epilogue(maker, self.program, node, stored)
+                self.product(fused, node.equations)
             else:
                 self.nest(build(node, self.program, stored), node.equations, True)
             return

@@ -1,0 +1,1 @@
+"""The recipes' data, and the order in which it is seen."""

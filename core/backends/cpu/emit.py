@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.emit_access import Arguments, read_arguments
@@ -18,13 +19,17 @@ from treadle.backends.cpu.emit_column import ColumnSweeps
 from treadle.backends.cpu.emit_ops import supported
 from treadle.backends.cpu.emit_row import RowSweeps
 from treadle.backends.cpu.lanes import host_lanes
-from treadle.kernels.lower import schedule, split_axis
-from treadle.kernels.nest import Nest
+from treadle.kernels.lower import is_store, schedule, split_axis
+from treadle.kernels.nest import STRIDED, Nest
 
 __all__ = ["emit", "supported"]
 
 COLUMN_VECTORS = 4
 """Vectors of accumulators that a block of a column nest holds in registers."""
+
+
+ROW_TILE = 16
+"""Rows that strided accesses visit together."""
 
 
 def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
@@ -76,8 +81,42 @@ def _row_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
         high = _least(b, high, arguments.inner)
     else:
         last = _only_first_task(b, last)
+    if split == "rows" and crosses_rows(nest):
+        with _segments(b, arguments, arguments.outer, first, last) as segment:
+            _row_tiles(b, arguments, sweeps, segment)
+        return
     with _outer(b, arguments, arguments.outer, first, last) as (positions, _):
         sweeps.row(positions, low, high)
+
+
+def crosses_rows(nest: Nest) -> bool:
+    """Whether an elementwise nest touches memory across its rows, as transposes do."""
+    plan = schedule(nest)
+    held = (nest.body[i] for part in plan.held for i in part)
+    return (
+        len(plan.sweeps) == 1
+        and not plan.sweeps[0].reductions
+        and not any(is_store(instr) for instr in held)
+        and any(o.inner == STRIDED and o.kind == "array" for o in nest.operands)
+    )
+
+
+def _row_tiles(
+    b: Builder, arguments: Arguments, sweeps: RowSweeps, segment: Segment
+) -> None:
+    """Runs the rows of a segment in groups, a vector of every row at a time.
+
+    The cache lines that one row's strided vector touches then serve the next rows.
+    """
+    with b.loop(segment.first, segment.last, str(ROW_TILE)) as top:
+        bottom = _least(b, b.op(f"add i64 {top}, {ROW_TILE}"), segment.last)
+        with (
+            b.loop("0", arguments.inner, str(sweeps.lanes)) as i,
+            b.loop(top, bottom) as row,
+        ):
+            dim = len(arguments.outer) - 1
+            positions = _stepped(b, arguments, segment.start, dim, row)
+            sweeps.vector(positions, i, arguments.inner)
 
 
 def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
@@ -154,36 +193,56 @@ def _stepped(
     return moved
 
 
+class Segment(NamedTuple):
+    """Rows that differ in their innermost index only: first..last of it.
+
+    start: where the operands stand at index 0.
+    """
+
+    start: list[str]
+    first: str
+    last: str
+
+
 @contextmanager
 def _outer(
     b: Builder, arguments: Arguments, sizes: list[str], first: str, last: str
 ) -> Iterator[tuple[list[str], str]]:
     """Runs the body for collapsed indices first..last of dimensions `sizes`.
 
-    Gives the positions of the operands and the innermost index. The range is walked in
-    segments that differ in the innermost index only; a segment's start is computed
-    from the indices, which an odometer keeps (one division per dimension and task).
+    Gives the positions of the operands and the innermost index.
     """
-    inner_dim = len(sizes) - 1
     if not sizes:
         with b.loop(first, last):
             yield [a.base for a in arguments.accesses], "0"
         return
+    with (
+        _segments(b, arguments, sizes, first, last) as segment,
+        b.loop(segment.first, segment.last) as index,
+    ):
+        yield _stepped(b, arguments, segment.start, len(sizes) - 1, index), index
+
+
+@contextmanager
+def _segments(
+    b: Builder, arguments: Arguments, sizes: list[str], first: str, last: str
+) -> Iterator[Segment]:
+    """Runs the body for the segments of collapsed indices first..last.
+
+    Their starts are computed from the indices, which an odometer keeps: there is one
+    division per dimension and task.
+    """
     if len(sizes) == 1:
-        start = [a.base for a in arguments.accesses]
-        with b.loop(first, last) as index:
-            yield _stepped(b, arguments, start, inner_dim, index), index
+        yield Segment([a.base for a in arguments.accesses], first, last)
         return
     indices = _digits(b, sizes, first)
-    with b.carrying(first, last, "", [("i64", i) for i in indices]) as segment:
-        *leading, at = segment.values
-        left = b.op(f"sub i64 {last}, {segment.index}")
+    with b.carrying(first, last, "", [("i64", i) for i in indices]) as turn:
+        *leading, at = turn.values
+        left = b.op(f"sub i64 {last}, {turn.index}")
         end = _least(b, b.op(f"add i64 {at}, {left}"), sizes[-1])
-        start = _positions(b, arguments, leading)
-        with b.loop(at, end) as index:
-            yield _stepped(b, arguments, start, inner_dim, index), index
-        segment.step = b.op(f"sub i64 {end}, {at}")
-        segment.next = [*_advanced(b, sizes[:-1], leading), "0"]
+        yield Segment(_positions(b, arguments, leading), at, end)
+        turn.step = b.op(f"sub i64 {end}, {at}")
+        turn.next = [*_advanced(b, sizes[:-1], leading), "0"]
 
 
 def _digits(b: Builder, sizes: list[str], number: str) -> list[str]:

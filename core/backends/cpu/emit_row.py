@@ -53,6 +53,14 @@ class RowSweeps:
         for i in self.plan.held[-1]:
             self.body.run(i, held)
 
+    def vector(self, positions: list[str], index: str, high: str) -> None:
+        """Emits one vector of an elementwise row, from `index` to at most `high`."""
+        held = Frame(positions)
+        (sweep,) = self.plan.sweeps
+        for i in self.plan.held[0]:
+            self.body.run(i, held)
+        self._turn(sweep, self._masked(held, index, high), [], [])
+
     def _sweep(self, sweep: Sweep, held: Frame, low: str, high: str) -> None:
         b = self.b
         self.body.prepare(sweep, held)
@@ -80,9 +88,9 @@ class RowSweeps:
             frame = self._masked(held, turn.index, high)
             totals = renamed(parts, turn.values)
             turn.next = [p.text for p in self._turn(sweep, frame, reductions, totals)]
-        totals = iter(renamed(parts, turn.values))
+        done = iter(renamed(parts, turn.values))
         for i, r in zip(sweep.reductions, reductions, strict=True):
-            mine = [next(totals) for _ in range(r.width)]
+            mine = [next(done) for _ in range(r.width)]
             held.values[i] = [r.across_lanes(mine)[-1]]
 
     def _unrolling(self, sweep: Sweep) -> int:

@@ -180,6 +180,10 @@ def _emit_block(b: Builder, machine: Machine) -> None:
         a_row = b.op(f"select i1 {in_place_a}, i64 {args(Slot.A + 3)}, i64 {a_stride}")
         a_row = b.op(f"mul i64 {a_row}, {size}")
         _emit_panels(b, machine, args, (r0, r1), (a, a_row))
+        whole = b.op(f"icmp eq i64 {args(Word.EPILOGUE_TILES)}, 0")
+        last = b.op(f"icmp eq i64 %k1, {args(Word.K)}")
+        finished = b.op(f"and i1 {whole}, {last}")
+        call_epilogue(b, args, finished, ("%b0", "%b1", r0, r1, "%n0", "%n1"))
         b("ret void")
 
 
@@ -232,7 +236,10 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
         low, extra = args(Word.TILE_LOW), args(Word.TILE_EXTRA)
         first = row_of_tile(b, low, extra, "%t0")
         c_row = b.op(f"mul i64 {args(Slot.C + 3)}, {machine.itemsize}")
-        step = args(Word.EPILOGUE_TILES)
+        given_step = args(Word.EPILOGUE_TILES)
+        whole = b.op(f"icmp eq i64 {given_step}, 0")
+        step = b.op(f"select i1 {whole}, i64 %t1, i64 {given_step}")
+        finished = b.op(f"select i1 {whole}, i1 false, i1 {finished}")
         with b.loop("%t0", "%t1", step) as t:
             stop = minimum(b, b.op(f"add i64 {t}, {step}"), "%t1")
             r0, r1 = (row_of_tile(b, low, extra, at) for at in (t, stop))

@@ -270,7 +270,7 @@ def digamma(x: Value) -> Value:
     sine, cosine = sin(angle), sin(angle + PI / 2)
     mirror = value - cosine / sine * PI
     result = select(mirrored, mirror, value)
-    pole = fraction.compare("oeq", 0.0) & x.compare("olt", 0.0)
+    pole = fraction.compare("oeq", 0.0) & x.compare("ole", 0.0)
     return select(pole, NAN, result)
 
 

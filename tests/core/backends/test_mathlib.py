@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -40,11 +41,11 @@ FUNCTIONS = {
     "acos": (np.arccos, (-1, 1), 2, 2),
     "atan": (np.arctan, (-30, 30), 2.5, 2.5),
     "asinh": (np.arcsinh, (-1e3, 1e3), 2.5, 2.5),
-    "acosh": (np.arccosh, (1, 1e3), 2.5, 2.5),
+    "acosh": (np.arccosh, (1, 1e3), 3, 3),
     "atanh": (np.arctanh, (-1, 1), 2.5, 2.5),
     "cbrt": (np.cbrt, (-1e30, 1e30), 1, 1),
-    "erf": (special.erf, (-5, 5), 5, 4),
-    "erfc": (special.erfc, (-4, 9), 5, 12),
+    "erf": (np.vectorize(math.erf), (-5, 5), 5, 3),
+    "erfc": (np.vectorize(math.erfc), (-4, 9), 5, 6),
     "erf_inv": (special.erfinv, (-1, 1), 3.5, 8),
 }
 # Of a function: argument and result, besides what NumPy gives for SPECIAL.
@@ -103,7 +104,7 @@ def test_special_values(name: str, dtype: type) -> None:
     x = SPECIAL.astype(dtype)
     got, expected = run(name, x), exact(FUNCTIONS[name][0], x)
     assert (ulps(got, expected) <= 5).all(), (x, got, expected)
-    zero = expected == 0
+    zero = (expected == 0) & (name != "erf_inv")  # SciPy loses the sign
     assert (np.signbit(got) == np.signbit(expected))[zero].all()
 
 

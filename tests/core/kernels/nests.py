@@ -279,7 +279,9 @@ def _shift(kind: str) -> Any:
         if kind == "logical":
             moved = np.right_shift(x.view(unsigned), count.view(unsigned))
             return np.where(beyond, 0, moved).astype(unsigned).view(x.dtype)
-        return np.right_shift(x, np.where(beyond, bits - 1, y))
+        signed = np.dtype(f"i{x.itemsize}")
+        count = np.where(beyond, bits - 1, y).astype(signed)
+        return np.right_shift(x.view(signed), count).view(x.dtype)
 
     return shift
 
@@ -333,7 +335,7 @@ REFERENCE: dict[str, Any] = {
     "shift_right_arithmetic": _shift("arithmetic"),
     "clamp": _plain(lambda low, x, high: np.minimum(np.maximum(x, low), high)),
     "integer_pow": lambda instr, x: x ** np.asarray(instr.attr, x.dtype),
-    "population_count": _plain(np.bitwise_count),
+    "population_count": _plain(lambda x: np.bitwise_count(x.view(f"u{x.itemsize}"))),
     "clz": _plain(
         lambda x: np.vectorize(
             lambda v: 8 * x.itemsize - int(v).bit_length(), otypes=[x.dtype]

@@ -1,0 +1,108 @@
+"""Which values are computed again by their readers instead of being stored.
+
+Writing a value and reading it back moves eight bytes per float; computing it again from
+something that the reader can load anyway costs a few instructions of arithmetic. So an
+elementwise value is stored only if a reader needs it in memory, or if what it is made
+from is not in memory itself (the result of a contraction in registers).
+"""
+
+from __future__ import annotations
+
+from treadle.fuse.cluster import Cluster
+from treadle.fuse.contractions import product_with_epilogue
+from treadle.fuse.maps import NoMap
+from treadle.fuse.nests import build
+from treadle.fuse.partition import Partition, is_fused, stored_members
+from treadle.ir.graph import Atom, Equation, Lit, Var
+from treadle.kernels.lower import cost
+from treadle.kernels.nest import Instr
+
+_MAX_COST = 60
+_SMALL_BYTES = 1 << 16
+
+
+def choose(part: Partition) -> None:
+    """Marks values in ``program.recomputed``; nobody stores them any more."""
+    for node in part.nodes:
+        if isinstance(node, Cluster):
+            for eq in list(node.equations):
+                if eq.op.kind == "map" and eq.op.name != "threefry2x32":
+                    _consider(eq, node, part)
+
+
+def _consider(eq: Equation, node: Cluster, part: Partition) -> None:
+    program, v = part.program, eq.outputs[0]
+    if v in program.inline or v in program.parts or program.is_returned(v):
+        return
+    readers = _readers(v, node, part)
+    if not readers:
+        return
+    leaves: set[Var] = set()
+    total = _walk(v, node, part, leaves, 0)
+    if total > _MAX_COST:
+        return
+    big = [u for u in leaves if u.type.nbytes >= min(v.type.nbytes, _SMALL_BYTES)]
+    if len(big) > 1 and (len(big) > 2 or len(readers) > 1):
+        return
+    program.recomputed.add(v)
+    if not all(_still_builds(c, part) for c in (*readers, node)):
+        program.recomputed.discard(v)
+
+
+def _readers(v: Var, node: Cluster, part: Partition) -> list[Cluster]:
+    """The other clusters that read a value; none if someone needs it in memory."""
+    found: dict[int, Cluster] = {}
+    for r in part.program.final_readers(v):
+        owner = part.owner.get(r.outputs[0]) if r.outputs else None
+        if owner is node:
+            continue
+        if not isinstance(owner, Cluster) or not is_fused(r, v, part.program):
+            return []
+        found[owner.bit] = owner
+    return list(found.values())
+
+
+def _walk(v: Var, node: Cluster, part: Partition, leaves: set[Var], spent: int) -> int:
+    """Collects the stored values that a member is made from; gives the cost."""
+    program = part.program
+    eq = program.maker[v]
+    spent += cost(Instr(eq.op.name, (), v.type.dtype))
+    for a in eq.inputs:
+        if spent > _MAX_COST:
+            break
+        spent = _leaf(a, node, part, leaves, spent)
+    return spent
+
+
+def _leaf(a: Atom, node: Cluster, part: Partition, leaves: set[Var], spent: int) -> int:
+    program = part.program
+    source, _ = program.resolve(a)
+    if isinstance(source, Lit):
+        return spent
+    if source in program.inline or source in program.recomputed:
+        return _walk(source, node, part, leaves, spent)
+    if program.maker.get(source) is None or part.owner.get(source) is not node:
+        leaves.add(source)
+        return spent
+    maker = program.maker[source]
+    if node.product is not None and source is node.product.c:
+        # The contraction's own result is in registers, not in memory.
+        return _MAX_COST + 1
+    stored = maker.op.kind != "map" or source in stored_members(node, part)
+    if stored:
+        leaves.add(source)
+        return spent
+    return _walk(source, node, part, leaves, spent)
+
+
+def _still_builds(node: Cluster, part: Partition) -> bool:
+    stored = stored_members(node, part)
+    try:
+        if node.product is not None:
+            maker = part.program.maker[node.product.c]
+            product_with_epilogue(maker, part.program, node, stored)
+        else:
+            build(node, part.program, stored)
+    except NoMap:
+        return False
+    return True

@@ -1,0 +1,198 @@
+"""char-gpt: a small GPT learns to write, character by character.
+
+By default it reads Python's standard library; `--corpus FILE` gives it another text.
+`treadle sample RUN` lets it write. The architecture is that of A. Radford et al.,
+*Language Models are Unsupervised Multitask Learners*, 2019.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle import nn, rng
+from treadle.recipes.config import Training, option
+from treadle.recipes.data import text as texts
+from treadle.recipes.data.batches import Batches, in_turn
+from treadle.recipes.data.text import Vocabulary
+from treadle.recipes.errors import UsageError
+from treadle.recipes.task import (
+    Data,
+    Facts,
+    Learner,
+    Metrics,
+    Recipe,
+    Sampling,
+    adamw,
+)
+
+_HELD_OUT = 10
+_TEST_WINDOWS = 256
+
+
+@dataclass(frozen=True)
+class Config(Training):
+    """The options."""
+
+    steps: int = option(1500, "how many updates to make", least=1)
+    batch_size: int = option(16, "windows of text per update", least=1)
+    corpus: str | None = option(None, "a text file (default: Python's own sources)")
+    context: int = option(128, "how many characters it looks back", least=2)
+    characters: int = option(128, "how many different ones it knows", least=2)
+    width: int = option(128, "the size of a character's vector", least=1)
+    layers: int = option(4, "transformer blocks", least=1)
+    heads: int = option(4, "attention heads in each block", least=1)
+    dropout: float = option(0.0, "the share of each block left out", least=0, below=1)
+
+
+class Block(nn.Module):
+    """Attention, then a perceptron; each adds to what it reads (pre-norm)."""
+
+    attention_norm: nn.LayerNorm
+    attention: nn.MultiHeadAttention
+    mlp_norm: nn.LayerNorm
+    mlp: nn.MLP
+    dropout: nn.Dropout
+
+    def __init__(self, config: Config, *, key: td.Array) -> None:
+        attention_key, mlp_key = rng.split(key)
+        width = config.width
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = nn.MultiHeadAttention(width, config.heads, key=attention_key)
+        self.mlp_norm = nn.LayerNorm(width)
+        self.mlp = nn.MLP((width, 4 * width, width), activation=nn.gelu, key=mlp_key)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def __call__(self, x: td.Array) -> td.Array:
+        attended = self.attention(self.attention_norm(x), causal=True)
+        x = x + self.dropout(attended)
+        return x + self.dropout(self.mlp(self.mlp_norm(x)))
+
+
+class GPT(nn.Module):
+    """Characters (*batch, length) to logits of the next ones (*batch, length, known)."""
+
+    characters: nn.Embedding
+    places: nn.Embedding
+    blocks: list[Block]
+    norm: nn.LayerNorm
+    out: nn.Linear
+
+    def __init__(self, config: Config, known: int, *, key: td.Array) -> None:
+        first, second, third, *keys = rng.split(key, 3 + config.layers)
+        self.characters = nn.Embedding(known, config.width, key=first)
+        self.places = nn.Embedding(config.context, config.width, key=second)
+        self.blocks = [Block(config, key=k) for k in keys]
+        self.norm = nn.LayerNorm(config.width)
+        self.out = nn.Linear(config.width, known, key=third)
+
+    def __call__(self, characters: td.Array) -> td.Array:
+        x = self.characters(characters)
+        x = x + self.places(tnp.arange(characters.shape[-1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.out(self.norm(x))
+
+
+def load(config: Config) -> Data:
+    """Windows of the corpus; its last tenth is for testing."""
+    text = texts.load(config.corpus)
+    vocabulary = Vocabulary.of(text, config.characters)
+    numbers = vocabulary.encode(text)
+    test = numbers[len(numbers) - len(numbers) // _HELD_OUT :]
+    train = numbers[: len(numbers) - len(test)]
+    size = config.context + 1
+    least = _HELD_OUT * size
+    if len(text) < max(least, size + config.batch_size):
+        raise UsageError(
+            f"--corpus {config.corpus}: {len(text)} characters are too few to learn "
+            f"from\nWith --context {config.context} it takes at least {least}: choose a "
+            "longer text, or a smaller --context and --batch-size."
+        )
+    key = rng.key(config.seed)
+    windows = partial(_windows, train, size, 1)
+    batches = Batches(windows, len(train) - size + 1, config.batch_size, key)
+    held_out = partial(_windows, test, size, config.context)
+    count = min((len(test) - 1) // config.context, _TEST_WINDOWS)
+    facts = {
+        "training": len(train),
+        "test": count * config.context,
+        "examples": "characters",
+        "characters": vocabulary.characters,
+        "checksum": texts.checksum(text),
+    }
+    return Data(batches, partial(in_turn, held_out, count, config.batch_size), facts)
+
+
+def _windows(
+    numbers: np.ndarray, size: int, stride: int, which: np.ndarray
+) -> np.ndarray:
+    return numbers[which[:, None] * stride + np.arange(size)]
+
+
+def loss(
+    model: Any, windows: Any, key: td.Array | None
+) -> tuple[td.Array, tuple[Metrics, Any]]:
+    """The cross-entropy of each next character, given those before it."""
+    seen, following = windows[:, :-1], windows[:, 1:]
+    logits, model = nn.stateful(model, key=key)(seen)
+    value = nn.cross_entropy(logits, following).mean()
+    hits = logits.argmax(-1) == following
+    return value, ({"accuracy": hits.astype(td.float32).mean()}, model)
+
+
+def learner(config: Config, facts: Facts, key: td.Array) -> Learner:
+    """The GPT and its optimizer."""
+    if config.width % config.heads:
+        raise UsageError(
+            f"--width {config.width} can't be split among --heads {config.heads}: "
+            f"choose a multiple, such as --width {config.heads * 32}"
+        )
+    model = GPT(config, len(facts["characters"]), key=key)
+    return Learner(model, adamw(config), loss, best=("test_loss", "min"))
+
+
+def sample(model: GPT, facts: Facts, wanted: Sampling) -> Iterator[str]:
+    """The prompt, then what the model writes after it, as it is written."""
+    vocabulary = Vocabulary(facts["characters"])
+    context = model.places.entries
+    model = nn.inference(model)
+    written = vocabulary.encode(wanted.prompt)[-context:] if wanted.prompt else None
+    if written is None:
+        # It needs something to go on from: most texts have lines.
+        written = vocabulary.encode("\n")
+    yield wanted.prompt
+    for n in range(wanted.length):
+        key = rng.fold_in(rng.key(wanted.seed), n)
+        window = np.zeros(context, np.int32)
+        window[: len(written)] = written
+        last = len(written) - 1
+        number = _next_character(model, window, last, wanted.temperature, key)
+        written = np.append(written, np.int32(number))[-context:]
+        yield vocabulary.decode(written[-1:])
+
+
+@td.jit
+def _next_character(
+    model: GPT, window: Any, last: Any, temperature: Any, key: td.Array
+) -> td.Array:
+    """What follows the place `last`; what stands after it is not seen."""
+    logits = model(window)[last]
+    chosen = rng.categorical(key, logits / tnp.maximum(temperature, 1e-6))
+    return tnp.where(temperature > 0, chosen, logits.argmax(-1))
+
+
+RECIPE = Recipe(
+    name="char-gpt",
+    summary="a small GPT learns to write Python, or what --corpus holds",
+    config=Config,
+    load=load,
+    learner=learner,
+    sample=sample,
+)

@@ -1,0 +1,154 @@
+"""A recipe's options: the fields of a dataclass, with help and limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, get_args, get_type_hints
+
+from treadle.recipes.errors import UsageError, unknown
+
+
+def option(
+    default: Any, help: str, *, least: float | None = None, below: float | None = None
+) -> Any:
+    """A field of an options dataclass.
+
+    Args:
+      help: what `treadle train NAME --help` says about it.
+      least: the smallest value.
+      below: what the value must be smaller than.
+    """
+    limits = {"least": least, "below": below}
+    return dataclasses.field(default=default, metadata={"help": help} | limits)
+
+
+@dataclass(frozen=True)
+class Training:
+    """The options that all recipes have."""
+
+    steps: int = option(1000, "how many updates to make", least=1)
+    batch_size: int = option(128, "examples per update", least=1)
+    learning_rate: float = option(
+        1e-3, "the peak, after a warm-up; then it falls to a tenth", least=0
+    )
+    weight_decay: float = option(0.01, "how fast unused weights shrink", least=0)
+    seed: int = option(0, "other numbers give other runs", least=0)
+    log_every: int = option(10, "steps between rows of metrics.jsonl", least=1)
+    checkpoint_every: int = option(
+        250, "steps between checkpoints, each with a test", least=1
+    )
+    keep: int = option(3, "checkpoints to keep, besides the best", least=1)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option as the command line knows it."""
+
+    name: str
+    kind: type
+    default: Any
+    help: str
+    least: float | None
+    below: float | None
+
+    @property
+    def flag(self) -> str:
+        """``--batch-size``."""
+        return "--" + self.name.replace("_", "-")
+
+    def check(self, value: Any) -> None:
+        """
+        Raises:
+          UsageError: if the value is of another type, or out of its limits.
+        """
+        if value is None and self.default is None:
+            return
+        wrong = self._wrong(value)
+        if wrong:
+            raise UsageError(f"{self.flag} {value}: {wrong} ({self.help})")
+
+    def _wrong(self, value: Any) -> str:
+        if self.kind is float and type(value) is int:
+            value = float(value)
+        if type(value) is not self.kind:
+            return f"expected {_EXPECTED[self.kind]}"
+        if self.kind is float and not math.isfinite(value):
+            return "expected a finite number"
+        if self.least is not None and value < self.least:
+            return f"the least is {self.least}"
+        if self.below is not None and value >= self.below:
+            return f"it must be below {self.below}"
+        return ""
+
+    def parse(self, text: str) -> Any:
+        """The value that a text on the command line stands for.
+
+        Raises:
+          UsageError: if it stands for none.
+        """
+        try:
+            value = _PARSERS[self.kind](text)
+        except (ValueError, KeyError):
+            value = text
+        self.check(value)
+        return value
+
+
+_EXPECTED = {
+    int: "a whole number, such as 100",
+    float: "a number, such as 0.001",
+    bool: "true or false",
+    str: "text",
+}
+_PARSERS: dict[type, Any] = {
+    int: int,
+    float: float,
+    bool: lambda text: {"true": True, "false": False}[text.lower()],
+    str: str,
+}
+
+
+@cache
+def options(kind: type) -> dict[str, Option]:
+    """The options of a dataclass by name.
+
+    >>> options(Training)["batch_size"].flag
+    '--batch-size'
+    """
+    hints = get_type_hints(kind)
+    return {
+        f.name: Option(f.name, _plain(hints[f.name]), f.default, **f.metadata)
+        for f in dataclasses.fields(kind)
+    }
+
+
+def _plain(hint: Any) -> type:
+    """The type of an option that may also be None."""
+    if isinstance(hint, UnionType):
+        return next(t for t in get_args(hint) if t is not type(None))
+    return hint
+
+
+def from_dict(kind: type, values: Mapping[str, Any], source: str) -> Any:
+    """The options that were stored in a file.
+
+    Args:
+      source: the file, for messages.
+
+    Raises:
+      UsageError: for an unknown name or a wrong value.
+    """
+    known = options(kind)
+    try:
+        for name, value in values.items():
+            if name not in known:
+                raise unknown("option", name, known)
+            known[name].check(value)
+    except UsageError as error:
+        raise UsageError(f"{source}: {error}") from None
+    return kind(**values)

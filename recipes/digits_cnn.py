@@ -1,0 +1,72 @@
+"""digits-cnn: a convolutional network reads handwritten digits.
+
+Two convolutions with batch normalisation, each followed by pooling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import treadle as td
+from treadle import nn, rng
+from treadle.recipes import classify
+from treadle.recipes.config import Training, option
+from treadle.recipes.data.digits import CLASSES, SIZE
+from treadle.recipes.task import Facts, Learner, Recipe
+
+
+@dataclass(frozen=True)
+class Config(Training):
+    """The options."""
+
+    steps: int = option(1000, "how many updates to make", least=1)
+    batch_size: int = option(64, "examples per update", least=1)
+    learning_rate: float = option(
+        3e-3, "the peak, after a warm-up; then it falls to a tenth", least=0
+    )
+    channels: int = option(
+        16, "channels of the first convolution; the second has twice as many", least=1
+    )
+    dropout: float = option(0.1, "the share of features left out", least=0, below=1)
+
+
+class Classifier(nn.Module):
+    """Images (*batch, 8, 8) to logits (*batch, 10)."""
+
+    first: nn.Conv2d
+    first_norm: nn.BatchNorm
+    second: nn.Conv2d
+    second_norm: nn.BatchNorm
+    dropout: nn.Dropout
+    out: nn.Linear
+
+    def __init__(self, config: Config, *, key: td.Array) -> None:
+        first_key, second_key, out_key = rng.split(key, 3)
+        narrow, wide = config.channels, 2 * config.channels
+        self.first = nn.Conv2d(1, narrow, 3, padding="SAME", key=first_key)
+        self.first_norm = nn.BatchNorm(narrow)
+        self.second = nn.Conv2d(narrow, wide, 3, padding="SAME", key=second_key)
+        self.second_norm = nn.BatchNorm(wide)
+        self.dropout = nn.Dropout(config.dropout)
+        self.out = nn.Linear((SIZE // 4) ** 2 * wide, CLASSES, key=out_key)
+
+    def __call__(self, images: td.Array) -> td.Array:
+        x = images[..., None]
+        x = nn.max_pool(nn.relu(self.first_norm(self.first(x))), 2)
+        x = nn.max_pool(nn.relu(self.second_norm(self.second(x))), 2)
+        x = x.reshape(*images.shape[:-2], self.out.in_features)
+        return self.out(self.dropout(x))
+
+
+def learner(config: Config, facts: Facts, key: td.Array) -> Learner:
+    """The network and its optimizer."""
+    return classify.learner(Classifier(config, key=key), config)
+
+
+RECIPE = Recipe(
+    name="digits-cnn",
+    summary="a convolutional network reads handwritten digits",
+    config=Config,
+    load=classify.load,
+    learner=learner,
+)

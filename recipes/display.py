@@ -1,0 +1,184 @@
+"""What a training shows while it runs: a live line on a terminal, plain lines else."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Protocol, TextIO
+
+_REFRESH = 0.1
+_PLAIN_EVERY = 2.0
+_WINDOW = 5.0
+
+
+class Display(Protocol):
+    """Where a training reports to."""
+
+    def start(self, step: int, steps: int) -> None:
+        """The training begins, or goes on, at a step."""
+
+    def update(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """A step was made. Called after each, so it must be quick."""
+
+    def test(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """The model was tested."""
+
+    def note(self, text: str) -> None:
+        """Something that the user should know."""
+
+    def close(self) -> None:
+        """The training has ended."""
+
+
+class Speed:
+    """Steps per second over the last few seconds.
+
+    The first step is not counted: it compiles.
+    """
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[float, int]] = deque()
+
+    def mark(self, step: int, now: float) -> None:
+        """A step was made."""
+        self._marks.append((now, step))
+        while len(self._marks) > 2 and now - self._marks[0][0] > _WINDOW:
+            self._marks.popleft()
+
+    def rate(self) -> float | None:
+        """Steps per second; None as long as nothing is known."""
+        if len(self._marks) < 2:
+            return None
+        (t0, s0), (t1, s1) = self._marks[0], self._marks[-1]
+        return (s1 - s0) / (t1 - t0) if t1 > t0 else None
+
+
+def numbers(metrics: Mapping[str, Any]) -> str:
+    """Metrics as text.
+
+    >>> numbers({"loss": 0.25, "test_accuracy": 0.975})
+    'loss 0.2500  test accuracy 0.9750'
+    """
+    return "  ".join(
+        f"{name.replace('_', ' ')} {float(value):.4f}"
+        for name, value in metrics.items()
+    )
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds.
+
+    >>> duration(75.4), duration(3700)
+    ('1:15', '1:01:40')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Plain:
+    """Lines for a file or a pipe."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._speed = Speed()
+        self._steps = 0
+        self._sampled = self._printed = 0.0
+
+    def start(self, step: int, steps: int) -> None:
+        """Says where it begins."""
+        self._steps = steps
+        self.note(f"training from step {step} to {steps}; the first step compiles")
+
+    def update(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """A line every few seconds."""
+        now = time.monotonic()
+        if now - self._sampled < _REFRESH:
+            return
+        self._sampled = now
+        self._speed.mark(step, now)
+        if now - self._printed >= _PLAIN_EVERY:
+            self._printed = now
+            self.note(f"{self._place(step)}  {numbers(metrics)}{self._pace(step)}")
+
+    def test(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """A line."""
+        self.note(f"{self._place(step)}  {numbers(metrics)}{self._pace(step)}")
+
+    def note(self, text: str) -> None:
+        """A line."""
+        print(text, file=self._out, flush=True)
+
+    def close(self) -> None:
+        """Nothing."""
+
+    def _place(self, step: int) -> str:
+        return f"step {step:>{len(str(self._steps))}}/{self._steps}"
+
+    def _pace(self, step: int) -> str:
+        rate = self._speed.rate()
+        if not rate:
+            return ""
+        left = duration((self._steps - step) / rate)
+        return f"  {rate:.0f} steps/s  {left} left"
+
+
+class Live:
+    """A line with a bar that changes in place; tests are printed above it."""
+
+    def __init__(self, console: Any) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        self._progress = Progress(
+            MofNCompleteColumn(),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            TextColumn("[dim]{task.fields[pace]}"),
+            console=console,
+            transient=True,
+        )
+        self._speed = Speed()
+        self._sampled = 0.0
+        self._task: Any = None
+
+    def start(self, step: int, steps: int) -> None:
+        """Shows the bar."""
+        self._task = self._progress.add_task(
+            "compiling the first step", total=steps, completed=step, pace=""
+        )
+        self._progress.start()
+
+    def update(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Changes the line, at most ten times a second."""
+        now = time.monotonic()
+        if now - self._sampled < _REFRESH:
+            return
+        self._sampled = now
+        self._speed.mark(step, now)
+        rate = self._speed.rate()
+        total = self._progress.tasks[0].total or step
+        pace = f"{rate:.0f} steps/s  {duration((total - step) / rate)} left" if rate else ""
+        self._progress.update(
+            self._task, completed=step, description=numbers(metrics), pace=pace
+        )
+
+    def test(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """A line above the bar."""
+        self._progress.console.print(f"step {step:>6}  {numbers(metrics)}")
+
+    def note(self, text: str) -> None:
+        """A line above the bar."""
+        self._progress.console.print(text, highlight=False)
+
+    def close(self) -> None:
+        """Takes the bar away."""
+        self._progress.stop()
+
+
+def display(out: TextIO) -> Display:
+    """The display that suits where the output goes."""
+    from rich.console import Console
+
+    console = Console(file=out, highlight=False)
+    return Live(console) if console.is_terminal else Plain(out)

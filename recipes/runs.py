@@ -1,0 +1,176 @@
+"""A run: the folder that holds a training's settings, metrics and checkpoints."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from treadle import __version__
+from treadle.recipes.config import Training, from_dict
+from treadle.recipes.errors import UsageError, unknown
+from treadle.recipes.task import Facts, Recipe
+
+ROOT = Path("runs")
+LATEST = "latest"
+_SETTINGS = "run.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder, and what its settings say.
+
+    facts: what it keeps of its data (`treadle.recipes.task.Facts`).
+    """
+
+    folder: Path
+    recipe: Recipe
+    config: Any
+    facts: Facts
+
+    @property
+    def checkpoints(self) -> Path:
+        """Orbax's folder of steps."""
+        return self.folder / "checkpoints"
+
+    @property
+    def metrics(self) -> Path:
+        """One JSON object per line."""
+        return self.folder / "metrics.jsonl"
+
+    @property
+    def curves(self) -> Path:
+        """The picture of the metrics."""
+        return self.folder / "curves.png"
+
+    @property
+    def page(self) -> Path:
+        """The report as a page for a browser."""
+        return self.folder / "report.html"
+
+    @property
+    def settings(self) -> Path:
+        """The recipe and its options."""
+        return self.folder / _SETTINGS
+
+    def write(self) -> None:
+        """Puts the settings on the disk, whole or not at all."""
+        content = {
+            "treadle": __version__,
+            "recipe": self.recipe.name,
+            "config": asdict(self.config),
+            "facts": self.facts,
+        }
+        replace_file(self.settings, json.dumps(content, indent=1) + "\n")
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Gives a file another content; whoever reads it sees the old or the new."""
+    temporary = path.with_name(path.name + ".new")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def create(recipe: Recipe, config: Training, facts: Facts, folder: Path | None) -> Run:
+    """A new run.
+
+    Args:
+      folder: where; by default in `ROOT`, named after the recipe and the time.
+
+    Raises:
+      UsageError: if the folder holds something already.
+    """
+    if folder is None:
+        folder = _free(ROOT / f"{recipe.name}-{time.strftime('%Y%m%d-%H%M%S')}")
+    elif (folder / _SETTINGS).exists():
+        raise UsageError(
+            f"--run-dir {folder}: there is a run already\n"
+            f"Go on with it: treadle resume {folder}"
+        )
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"--run-dir {folder}: exists and is not an empty folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    run = Run(folder, recipe, config, facts)
+    run.write()
+    return run
+
+
+def _free(folder: Path) -> Path:
+    """A folder that nobody else has, even if started in the same second."""
+    for n in range(1, 1000):
+        candidate = folder if n == 1 else folder.with_name(f"{folder.name}-{n}")
+        try:
+            candidate.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return candidate
+    raise UsageError(f"{folder} exists a thousand times")
+
+
+def names() -> list[str]:
+    """The runs in `ROOT`, the latest first."""
+    found = sorted(ROOT.glob(f"*/{_SETTINGS}"), key=lambda p: -p.stat().st_mtime)
+    return [path.parent.name for path in found]
+
+
+def find(name: str, recipes: dict[str, Recipe]) -> Run:
+    """The run that a user means by a path, by a name in `ROOT`, or by ``latest``.
+
+    Raises:
+      UsageError: if there is none, or its settings are not in order.
+    """
+    existing = names()
+    if name == LATEST and existing:
+        return load(ROOT / existing[0], recipes)
+    for folder in (Path(name), ROOT / name):
+        if (folder / _SETTINGS).is_file():
+            return load(folder, recipes)
+    raise unknown("run", name, existing)
+
+
+def load(folder: Path, recipes: dict[str, Recipe]) -> Run:
+    """The run in a folder.
+
+    Raises:
+      UsageError: if its settings are damaged, or of an unknown recipe.
+    """
+    path = folder / _SETTINGS
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        name, values = content["recipe"], content["config"]
+        facts = content["facts"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{path} is damaged: {error}\n"
+            "It holds the run's recipe and options; another run's file shows its form."
+        ) from None
+    if name not in recipes:
+        raise UsageError(f"{path}: {unknown('recipe', name, recipes)}")
+    recipe = recipes[name]
+    return Run(folder, recipe, from_dict(recipe.config, values, str(path)), facts)
+
+
+def check_same_data(run: Run, facts: Facts) -> None:
+    """
+    Raises:
+      UsageError: if the data are not those with which the run began.
+    """
+    # What went through JSON compares with what will: tuples are lists there.
+    now = json.loads(json.dumps(facts))
+    changed = [name for name in run.facts if run.facts[name] != now.get(name)]
+    if changed:
+        listing = ", ".join(
+            f"{name}: {str(run.facts[name])[:40]} then, {str(now.get(name))[:40]} now"
+            for name in changed
+        )
+        raise UsageError(
+            f"the data of {run.folder} have changed ({listing})\n"
+            "To go on, put the data back as they were; for the new data, start a new "
+            f"run: treadle train {run.recipe.name}"
+        )

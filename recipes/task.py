@@ -1,0 +1,87 @@
+"""What a recipe is: its options, its data, and what learns from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from treadle import optim
+from treadle.recipes.config import Training
+from treadle.recipes.data.batches import Batches
+
+Facts = dict[str, Any]
+"""What a run keeps of its data: plain JSON. The same data gives the same facts."""
+
+Metrics = dict[str, Any]
+"""Numbers by name, averages over a batch."""
+
+Loss = Callable[[Any, Any, Any], tuple[Any, tuple[Metrics, Any]]]
+"""``(model, batch, key) -> (loss, (metrics, model))``: the model comes back with its
+new state. Without a key it is a test: no augmentation, no dropout."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Examples to learn from, and examples that are only for testing.
+
+    test: makes an iterator of (batch, number of examples in it).
+    """
+
+    batches: Batches
+    test: Callable[[], Iterable[tuple[Any, int]]]
+    facts: Facts
+
+
+@dataclass(frozen=True)
+class Learner:
+    """A model as it is at first, and how it is trained.
+
+    best: the metric that tells how good a checkpoint is, and which extreme is best.
+    """
+
+    model: Any
+    optimizer: optim.Transform
+    loss: Loss
+    best: tuple[str, Literal["min", "max"]]
+
+
+class Sampling(NamedTuple):
+    """What `treadle sample` was asked for."""
+
+    prompt: str
+    length: int
+    temperature: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What `treadle train NAME` runs.
+
+    config: a dataclass of `option` fields.
+    load: from the options to the data.
+    learner: from the options, the data's facts and a key to what is trained.
+    sample: writes with a trained model, given the facts, piece by piece; None for
+      recipes that don't write.
+    """
+
+    name: str
+    summary: str
+    config: type[Training]
+    load: Callable[[Any], Data]
+    learner: Callable[[Any, Facts, Any], Learner]
+    sample: Callable[[Any, Facts, Sampling], Iterator[str]] | None = None
+
+
+def adamw(config: Training) -> optim.Transform:
+    """AdamW with a warm-up and half a cosine, from the options that all recipes have."""
+    warmup = max(1, min(100, config.steps // 10))
+    schedule = optim.warmup_cosine_decay_schedule(
+        init_value=0.0,
+        peak_value=config.learning_rate,
+        warmup_steps=warmup,
+        decay_steps=max(config.steps, warmup + 1),
+        end_value=config.learning_rate / 10,
+    )
+    return optim.adamw(schedule, weight_decay=config.weight_decay)

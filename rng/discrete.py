@@ -1,0 +1,116 @@
+"""Discrete distributions: coins, categories, choices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import treadle.numpy as tnp
+from treadle import Array, dtypes, is_array, typeof
+from treadle.errors import at, user_source
+from treadle.rng.continuous import gumbel
+from treadle.rng.key import Key, as_shape, check_key
+from treadle.rng.permute import permutation
+from treadle.rng.uniform import fitting_shape, randint, uniform
+
+
+def bernoulli(key: Key, p: Any = 0.5, shape: Sequence[int] | None = None) -> Array:
+    """Booleans, true with probability p.
+
+    p broadcasts to `shape`, which is its own by default.
+    """
+    check_key("bernoulli", key)
+    dtype = dtypes.to_float(typeof(p).dtype)
+    shape = fitting_shape("bernoulli", shape, p)
+    return uniform(key, shape, dtype) < p
+
+
+def rademacher(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.int32) -> Array:
+    """-1 or 1, with equal probability."""
+    check_key("rademacher", key)
+    coins = bernoulli(key, 0.5, as_shape("rademacher", shape))
+    return (2 * coins.astype(tnp.int32) - 1).astype(dtype)
+
+
+def categorical(
+    key: Key, logits: Any, axis: int = -1, shape: Sequence[int] | None = None
+) -> Array:
+    """Numbers of categories, drawn with probabilities ``softmax(logits)`` (int32).
+
+    Args:
+      logits: log probabilities up to a constant; the categories lie along `axis`.
+      shape: that of the result: leading axes for more draws, then the other axes of
+        `logits`, which are the default.
+    """
+    check_key("categorical", key)
+    logits = tnp.asarray(logits)
+    n = typeof(logits).ndim
+    if not -n <= axis < n:
+        raise ValueError(
+            f"categorical: axis {axis} is out of range for logits of shape "
+            f"{logits.shape}{at(user_source())}"
+        )
+    axis %= n
+    rest = (*logits.shape[:axis], *logits.shape[axis + 1 :])
+    shape = rest if shape is None else as_shape("categorical", shape)
+    extra = len(shape) - len(rest)
+    if extra < 0 or tnp.broadcast_shapes(shape, rest) != shape:
+        raise ValueError(
+            f"categorical: logits of shape {logits.shape} can't give shape {shape}"
+            f"{at(user_source())}"
+        )
+    inner = list(shape[extra:])
+    inner.insert(axis, logits.shape[axis])
+    noise = gumbel(key, (*shape[:extra], *inner), dtypes.to_float(logits.dtype))
+    return tnp.argmax(noise + logits, axis + extra)
+
+
+def choice(
+    key: Key,
+    a: Any,
+    shape: Sequence[int] = (),
+    replace: bool = True,
+    p: Any = None,
+    axis: int = 0,
+) -> Array:
+    """Elements of an array (or of 0…a-1) drawn at random.
+
+    Args:
+      a: the array, whose slices along `axis` are drawn; or an integer.
+      replace: whether an element may be drawn again.
+      p: the probability of each element; equal ones by default.
+    """
+    check_key("choice", key)
+    shape = as_shape("choice", shape)
+    whole = is_array(a) and typeof(a).ndim > 0
+    n = typeof(a).shape[axis] if whole else int(a)
+    draws = math.prod(shape)
+    if draws and (n <= 0 or (not replace and draws > n)):
+        raise ValueError(
+            f"choice: can't draw {draws} of {n} elements"
+            f"{'' if replace else ' without replacement'}{at(user_source())}"
+        )
+    if p is not None:
+        found = _weighted(key, n, shape, replace, p)
+    elif replace:
+        found = randint(key, shape, 0, n)
+    else:
+        found = permutation(key, n)[:draws].reshape(shape)
+    return tnp.take(a, found, axis) if whole else found
+
+
+def _weighted(key: Key, n: int, shape: tuple[int, ...], replace: bool, p: Any) -> Array:
+    p = tnp.asarray(p)
+    if p.shape != (n,):
+        raise ValueError(
+            f"choice: p has shape {p.shape} for {n} elements{at(user_source())}"
+        )
+    if replace:
+        total = tnp.cumsum(p)
+        return tnp.searchsorted(total, total[-1] * (1 - uniform(key, shape, p.dtype)))
+    # The largest of the log probabilities with Gumbel noise are a sample [1].
+    # [1] W. Kool et al., Stochastic Beams and Where to Find Them (2019).
+    score = gumbel(key, (n,), p.dtype) + tnp.log(p)
+    order = tnp.argsort(score, descending=True)
+    return order[: math.prod(shape)].reshape(shape)

@@ -1,0 +1,64 @@
+"""Normal distributions: the inverse of the distribution function at uniform numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import treadle.numpy as tnp
+from treadle import Array, stop_gradient
+from treadle.np.special import erf, erf_inv
+from treadle.rng.key import Key, as_shape, check_key, compiled
+from treadle.rng.uniform import between, fitting_shape, float_dtype
+
+
+def normal(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Array:
+    """Numbers with mean 0 and variance 1.
+
+    For others: ``mean + deviation * rng.normal(key, shape)``, which is differentiable
+    in both.
+
+    >>> from treadle import rng
+    >>> rng.normal(rng.key(0), (3,))
+    Array([ 1.6227, 2.0253, -0.4336], dtype=float32)
+    """
+    check_key("normal", key)
+    wanted = float_dtype("normal", dtype)
+    return _normal(key, shape=as_shape("normal", shape), dtype=wanted)
+
+
+@compiled
+def _normal(key: Key, *, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    above = np.nextafter(dtype.type(-1), dtype.type(0), dtype=dtype)
+    u = between(key, above, dtype.type(1), shape=shape, dtype=dtype)
+    return erf_inv(u) * dtype.type(math.sqrt(2))
+
+
+def truncated_normal(
+    key: Key,
+    lower: Any,
+    upper: Any,
+    shape: Sequence[int] | None = None,
+    dtype: Any = tnp.float32,
+) -> Array:
+    """Standard normal numbers, given that they lie between `lower` and `upper`."""
+    check_key("truncated_normal", key)
+    wanted = float_dtype("truncated_normal", dtype)
+    shape = fitting_shape("truncated_normal", shape, lower, upper)
+    low, high = (tnp.asarray(v).astype(wanted) for v in (lower, upper))
+    return _truncated(key, low, high, shape=shape, dtype=wanted)
+
+
+@compiled
+def _truncated(
+    key: Key, low: Any, high: Any, *, shape: tuple[int, ...], dtype: np.dtype
+) -> Array:
+    root = dtype.type(math.sqrt(2))
+    u = between(key, erf(low / root), erf(high / root), shape=shape, dtype=dtype)
+    # Rounding must not lead out of the interval.
+    inside_low = tnp.nextafter(stop_gradient(low), dtype.type(math.inf))
+    inside_high = tnp.nextafter(stop_gradient(high), dtype.type(-math.inf))
+    return tnp.clip(erf_inv(u) * root, inside_low, inside_high)

@@ -1,0 +1,86 @@
+"""Activations against JAX's, in values and gradients, far out and at the kinks."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.nn.oracle import agree, close, random
+from treadle import nn
+
+PAIRS = {
+    "relu": (nn.relu, jax.nn.relu),
+    "relu6": (nn.relu6, jax.nn.relu6),
+    "leaky_relu": (nn.leaky_relu, jax.nn.leaky_relu),
+    "elu": (nn.elu, jax.nn.elu),
+    "selu": (nn.selu, jax.nn.selu),
+    "gelu": (nn.gelu, jax.nn.gelu),
+    "gelu_exact": (
+        lambda x: nn.gelu(x, approximate=False),
+        lambda x: jax.nn.gelu(x, approximate=False),
+    ),
+    "sigmoid": (nn.sigmoid, jax.nn.sigmoid),
+    "log_sigmoid": (nn.log_sigmoid, jax.nn.log_sigmoid),
+    "silu": (nn.silu, jax.nn.silu),
+    "softplus": (nn.softplus, jax.nn.softplus),
+    "softsign": (nn.softsign, jax.nn.soft_sign),
+    "mish": (nn.mish, jax.nn.mish),
+    "tanh": (nn.tanh, jnp.tanh),
+    "glu": (nn.glu, jax.nn.glu),
+    "swiglu": (nn.swiglu, lambda x: jax.nn.silu(x[..., :4]) * x[..., 4:]),
+    "softmax": (nn.softmax, jax.nn.softmax),
+    "softmax_axis": (lambda x: nn.softmax(x, 0), lambda x: jax.nn.softmax(x, 0)),
+    "log_softmax": (nn.log_softmax, jax.nn.log_softmax),
+    "logsumexp": (nn.logsumexp, lambda x: jax.nn.logsumexp(x, -1)),
+    "logsumexp_keepdims": (
+        lambda x: nn.logsumexp(x, 0, keepdims=True),
+        lambda x: jax.nn.logsumexp(x, 0, keepdims=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_agrees_with_jax(name):
+    ours, theirs = PAIRS[name]
+    agree(ours, theirs, 3 * random(5, 8))
+    agree(ours, theirs, 40 * random(2, 8, seed=1))
+
+
+@pytest.mark.parametrize("name", ["relu", "relu6", "leaky_relu", "elu", "selu"])
+def test_kinks(name):
+    """The derivative at 0 is that of the flat side, as JAX and PyTorch have it."""
+    ours, theirs = PAIRS[name]
+    x = np.array([0.0, -0.0, 6.0], np.float32)
+    if name == "leaky_relu":  # JAX takes the slope of the right at 0
+        x = x[2:]
+    agree(ours, theirs, x)
+
+
+def test_relu_keeps_nan_and_dtype():
+    assert np.isnan(nn.relu(tnp.array([np.nan])).item())
+    for dtype in (tnp.bfloat16, tnp.float16, tnp.float64, tnp.int32):
+        assert nn.relu(tnp.ones(2, dtype)).dtype == dtype
+        assert td.dtypes.is_integer(dtype) or nn.gelu(tnp.ones(2, dtype)).dtype == dtype
+
+
+def test_softmax_of_extremes():
+    x = np.array([[1e30, -1e30, 0], [-np.inf, 0, -np.inf]], np.float32)
+    close(nn.softmax(tnp.asarray(x)), jax.nn.softmax(x))
+    close(nn.log_softmax(tnp.asarray(x)), jax.nn.log_softmax(x))
+    nothing = np.full((2, 3), -np.inf, np.float32)
+    close(nn.logsumexp(tnp.asarray(nothing)), jax.nn.logsumexp(nothing, -1))
+
+
+def test_one_hot():
+    labels = np.array([[0, 2], [5, -1]])
+    close(nn.one_hot(tnp.asarray(labels), 3), jax.nn.one_hot(labels, 3))
+    assert nn.one_hot(tnp.asarray(labels), 3, tnp.int8).dtype == tnp.int8
+
+
+def test_halves_need_an_even_length():
+    with pytest.raises(ValueError, match=r"glu halves.*f32\[2,3\]"):
+        nn.glu(tnp.ones((2, 3)))

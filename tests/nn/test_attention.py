@@ -1,0 +1,80 @@
+"""Attention against JAX's."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import treadle.numpy as tnp
+from tests.nn.oracle import agree, agree_layer, close, random
+from treadle import nn, rng
+
+
+def inputs(queries=5, keys=5, lead=(2,)):
+    lengths = (queries, keys, keys)
+    return [random(*lead, n, 3, 4, seed=i) for i, n in enumerate(lengths)]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(causal):
+    agree(
+        lambda q, k, v: nn.attention(q, k, v, causal=causal),
+        lambda q, k, v: jax.nn.dot_product_attention(q, k, v, is_causal=causal),
+        *inputs(),
+    )
+
+
+def test_masks():
+    mask = np.random.default_rng(0).random((2, 1, 5, 7)) < 0.6
+    mask[..., 0] = True
+    agree(
+        lambda q, k, v: nn.attention(q, k, v, mask),
+        lambda q, k, v: jax.nn.dot_product_attention(q, k, v, mask=mask),
+        *inputs(5, 7),
+    )
+    both = mask & np.tri(5, 7, 2, bool)
+    q, k, v = map(tnp.asarray, inputs(5, 7))
+    close(nn.attention(q, k, v, mask, causal=True), nn.attention(q, k, v, both))
+
+
+def test_a_query_that_sees_nothing_gets_no_nan():
+    q, k, v = map(tnp.asarray, inputs())
+    out = nn.attention(q, k, v, tnp.zeros((5, 5), tnp.bool_))
+    close(out[:, 0], v.mean(1))
+
+
+def test_leading_axes():
+    q, k, v = map(tnp.asarray, inputs(lead=(2, 3)))
+    out = nn.attention(q, k, v, causal=True)
+    close(out[1, 2], nn.attention(q[1, 2], k[1, 2], v[1, 2], causal=True))
+
+
+def test_multi_head_attention():
+    layer = nn.MultiHeadAttention(12, 3, key=rng.key(0))
+
+    def formula(w, b, w_out, b_out, x):
+        q, k, v = jnp.split(x @ w + b, 3, -1)
+        heads = [y.reshape(*y.shape[:-1], 3, 4) for y in (q, k, v)]
+        out = jax.nn.dot_product_attention(*heads, is_causal=True)
+        return out.reshape(x.shape) @ w_out + b_out
+
+    class Causal(nn.Module):
+        layer: nn.MultiHeadAttention
+
+        def __call__(self, x):
+            return self.layer(x, causal=True)
+
+    agree_layer(Causal(layer), formula, random(2, 6, 12), tolerance=1e-4)
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="width of 10 can't be split in 4 heads"):
+        nn.MultiHeadAttention(10, 4, key=rng.key(0))
+    q, k, v = map(tnp.asarray, inputs())
+    with pytest.raises(ValueError, match=r"got f32\[2,5,3,4\], f32\[2,5,3,4\], f32\[5"):
+        nn.attention(q, k, v[0])
+    layer = nn.MultiHeadAttention(8, 2, key=rng.key(0))
+    with pytest.raises(ValueError, match=r"MultiHeadAttention takes.*width=8"):
+        layer(tnp.ones((2, 3, 4)))

@@ -1,0 +1,175 @@
+"""Every optimizer takes the same way as its counterpart in Optax, and in PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import optax
+import pytest
+import torch
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.optim.trees import (
+    STEPS,
+    assert_close,
+    gradients,
+    parameters,
+    run,
+    run_optax,
+)
+from treadle import optim, tree
+
+
+def _deep(params: Any) -> Any:
+    return {"layers": [{"weight": True}, {"weight": False}], "bias": False}
+
+
+OPTAX: dict[str, tuple[Callable, Callable]] = {
+    "sgd": (lambda: optim.sgd(0.1), lambda: optax.sgd(0.1)),
+    "sgd momentum": (lambda: optim.sgd(0.1, 0.9), lambda: optax.sgd(0.1, 0.9)),
+    "sgd nesterov": (
+        lambda: optim.sgd(0.1, 0.9, nesterov=True),
+        lambda: optax.sgd(0.1, 0.9, nesterov=True),
+    ),
+    "adam": (lambda: optim.adam(0.01), lambda: optax.adam(0.01)),
+    "adam numbers": (
+        lambda: optim.adam(0.01, b1=0.8, b2=0.95, eps=1e-3),
+        lambda: optax.adam(0.01, b1=0.8, b2=0.95, eps=1e-3),
+    ),
+    "adam nesterov": (
+        lambda: optim.adam(0.01, nesterov=True),
+        lambda: optax.adam(0.01, nesterov=True),
+    ),
+    "adamw": (
+        lambda: optim.adamw(0.01, weight_decay=0.1),
+        lambda: optax.adamw(0.01, weight_decay=0.1),
+    ),
+    "adamw default decay": (lambda: optim.adamw(0.01), lambda: optax.adamw(0.01)),
+    "adamw mask": (
+        lambda: optim.adamw(0.01, weight_decay=0.1, mask=optim.matrices),
+        lambda: optax.adamw(0.01, weight_decay=0.1, mask=_deep),
+    ),
+    "adamw schedule": (
+        lambda: optim.adamw(optim.cosine_decay_schedule(0.01, 20)),
+        lambda: optax.adamw(optax.cosine_decay_schedule(0.01, 20)),
+    ),
+    "lion": (lambda: optim.lion(0.01), lambda: optax.lion(0.01)),
+    "lion mask": (
+        lambda: optim.lion(0.01, b1=0.8, b2=0.9, weight_decay=0.1, mask=_deep),
+        lambda: optax.lion(0.01, b1=0.8, b2=0.9, weight_decay=0.1, mask=_deep),
+    ),
+    "rmsprop": (lambda: optim.rmsprop(0.01), lambda: optax.rmsprop(0.01)),
+    "rmsprop eps outside": (
+        lambda: optim.rmsprop(0.01, eps=1e-3, eps_in_sqrt=False),
+        lambda: optax.rmsprop(0.01, eps=1e-3, eps_in_sqrt=False),
+    ),
+    "rmsprop momentum": (
+        lambda: optim.rmsprop(0.01, momentum=0.9),
+        lambda: optax.rmsprop(0.01, momentum=0.9),
+    ),
+    "rmsprop nesterov": (
+        lambda: optim.rmsprop(0.01, momentum=0.9, nesterov=True),
+        lambda: optax.rmsprop(0.01, momentum=0.9, nesterov=True),
+    ),
+    "rmsprop centered": (
+        lambda: optim.rmsprop(0.01, centered=True, eps=1e-4),
+        lambda: optax.rmsprop(0.01, centered=True, eps=1e-4),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPTAX)
+def test_same_way_as_optax(name: str) -> None:
+    ours, theirs = OPTAX[name]
+    params = parameters()
+    for a, b in zip(run(ours(), params), run_optax(theirs(), params), strict=True):
+        assert_close(a, b)
+
+
+TORCH: dict[str, tuple[Callable, Callable]] = {
+    "sgd nesterov": (
+        lambda: optim.sgd(0.1, momentum=0.9, nesterov=True),
+        lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
+    ),
+    "sgd L2": (
+        lambda: optim.chain(optim.add_decayed_weights(0.1), optim.sgd(0.1, 0.9)),
+        lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.1),
+    ),
+    "adamw": (
+        lambda: optim.adamw(0.01, weight_decay=0.1),
+        lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.1),
+    ),
+    "rmsprop": (
+        lambda: optim.rmsprop(0.01, decay=0.99, eps_in_sqrt=False, momentum=0.9),
+        lambda p: torch.optim.RMSprop(p, 0.01, momentum=0.9),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TORCH)
+def test_same_way_as_torch(name: str) -> None:
+    ours, theirs = TORCH[name]
+    params = parameters()
+    tensors = [
+        torch.tensor(np.array(p), requires_grad=True) for p in tree.leaves(params)
+    ]
+    optimizer = theirs(tensors)
+    for values, grads in zip(run(ours(), params), gradients(params), strict=True):
+        for tensor, grad in zip(tensors, tree.leaves(grads), strict=True):
+            tensor.grad = torch.tensor(np.array(grad))
+        optimizer.step()
+        assert_close(tree.leaves(values), [t.detach().numpy() for t in tensors])
+
+
+@pytest.mark.parametrize("name", ["sgd nesterov", "adamw", "lion", "rmsprop centered"])
+def test_eager_agrees_with_compiled(name: str) -> None:
+    params = parameters()
+    optimizer = OPTAX[name][0]()
+    values = tree.map(tnp.asarray, params)
+    state = optimizer.init(values)
+    for expected, grads in zip(
+        run(optimizer, params, 5), gradients(params, 5), strict=True
+    ):
+        updates, state = optimizer.update(grads, state, values)
+        values = optim.apply_updates(values, updates)
+        assert_close(values, expected)
+
+
+@pytest.mark.parametrize("name", ["sgd nesterov", "adamw", "rmsprop centered"])
+def test_float64_parameters_stay(name: str) -> None:
+    params = parameters(np.float64)
+    last = run(OPTAX[name][0](), params)[-1]
+    assert {x.dtype for x in tree.leaves(last)} == {td.float64}
+    assert_close(last, run_optax(OPTAX[name][1](), parameters())[-1], rtol=1e-4)
+
+
+def test_complex_parameters() -> None:
+    rng = np.random.default_rng(2)
+    p = (rng.normal(size=3) + 1j * rng.normal(size=3)).astype(np.complex64)
+    for name in ("adam", "rmsprop centered", "sgd momentum"):
+        ours, theirs = (make() for make in OPTAX[name])
+        state, reference = ours.init(p), theirs.init(p)
+        for _ in range(3):
+            mine, state = ours.update(p, state, p)
+            yours, reference = theirs.update(p, reference, p)
+            np.testing.assert_allclose(mine, yours, rtol=2e-5, err_msg=name)
+
+
+def test_adam_reaches_a_minimum() -> None:
+    target = tnp.array([1.0, -2.0, 3.0])
+    optimizer = optim.adam(optim.exponential_decay(0.1, 100, 0.5))
+
+    @td.jit
+    def step(x: Any, state: Any) -> Any:
+        grads = td.grad(lambda x: ((x - target) ** 2).sum())(x)
+        updates, state = optimizer.update(grads, state, x)
+        return optim.apply_updates(x, updates), state
+
+    x = tnp.zeros(3)
+    state = optimizer.init(x)
+    for _ in range(20 * STEPS):
+        x, state = step(x, state)
+    np.testing.assert_allclose(x, target, atol=1e-3)
