@@ -14,10 +14,10 @@ from treadle.errors import at, user_source
 from treadle.optim.base import Record, Transform, check_params, check_state
 from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
 from treadle.optim.leaves import (
-    in_dtype_of,
     map_trainable,
     map_updates,
     positions,
+    settle,
     wide,
     widen,
 )
@@ -95,5 +95,5 @@ def averaged(params: Any, state: Any) -> Any:
     values, form = tree.flatten(found[0].average)
     leaves, whole = tree.flatten(params)
     for i, value in zip(positions(form, whole, "the parameters"), values, strict=True):
-        leaves[i] = in_dtype_of(leaves[i], widen(value))
+        leaves[i] = settle(leaves[i], widen(value))
     return whole.unflatten(leaves)

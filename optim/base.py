@@ -13,7 +13,7 @@ from typing import Any
 import treadle as td
 from treadle import tree
 from treadle.errors import at, user_source
-from treadle.optim.leaves import in_dtype_of, positions
+from treadle.optim.leaves import positions, settle
 
 Init = Callable[[Any], Any]
 Update = Callable[..., tuple[Any, Any]]
@@ -73,7 +73,7 @@ def apply_updates(params: Any, updates: Any) -> Any:
     steps, form = tree.flatten(updates)
     leaves, whole = tree.flatten(params)
     for i, step in zip(positions(form, whole, "the parameters"), steps, strict=True):
-        leaves[i] = in_dtype_of(leaves[i], leaves[i] + step)
+        leaves[i] = settle(leaves[i], leaves[i] + step)
     return whole.unflatten(leaves)
 
 

@@ -124,7 +124,9 @@ def partition(transforms: Mapping[str, Transform], labels: Labels) -> Transform:
             )
             updates, after[name] = transform.update(part, state[name], mine)
             values, own = tree.flatten(updates)
-            for i, value in zip(positions(own, form, "them"), values, strict=True):
+            for i, value in zip(
+                positions(own, form, "the updates"), values, strict=True
+            ):
                 results[i] = value
         return form.unflatten(results), after
 

@@ -133,15 +133,24 @@ def map_updates(
     for number, (values, own, places) in enumerate(flat[: len(states)], 1):
         new = list(values)
         for i, row in zip(places, rows, strict=True):
-            new[i] = in_dtype_of(values[i], row[number])
+            new[i] = settle(values[i], row[number])
         results.append(own.unflatten(new))
     return tuple(results)
 
 
-def in_dtype_of(old: Any, new: Any) -> Any:
-    """The new value of a leaf, in the dtype that the leaf has."""
-    dtype = td.typeof(old).dtype
-    return new if new.dtype == dtype else new.astype(dtype)
+def settle(old: Any, new: Any) -> Any:
+    """The new value of a leaf, in the dtype that the leaf has.
+
+    Raises:
+      ValueError: if it has another shape: the gradient was not the leaf's.
+    """
+    had = td.typeof(old)
+    if new.shape != had.shape:
+        raise ValueError(
+            f"a leaf of type {had} would become {td.typeof(new)}{at(user_source())}\n"
+            "A gradient has the shape of its parameter."
+        )
+    return new if new.dtype == had.dtype else new.astype(had.dtype)
 
 
 def spread(prefix: Any, params: Any, what: str) -> Any:

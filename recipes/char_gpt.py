@@ -76,7 +76,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Characters (*batch, length) to logits of the next ones (*batch, length, known)."""
+    """Characters (*batch, length) to logits of what follows (*batch, length, known)."""
 
     characters: nn.Embedding
     places: nn.Embedding
@@ -111,8 +111,8 @@ def load(config: Config) -> Data:
     least = _HELD_OUT * size
     if len(text) < max(least, size + config.batch_size):
         raise UsageError(
-            f"--corpus {config.corpus}: {len(text)} characters are too few to learn "
-            f"from\nWith --context {config.context} it takes at least {least}: choose a "
+            f"--corpus {config.corpus}: {len(text)} characters are too few\n"
+            f"With --context {config.context} it takes at least {least}: choose a "
             "longer text, or a smaller --context and --batch-size."
         )
     key = rng.key(config.seed)

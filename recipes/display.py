@@ -55,14 +55,14 @@ class Speed:
 
 
 def numbers(metrics: Mapping[str, Any]) -> str:
-    """Metrics as text.
+    """Metrics as text, the loss first.
 
-    >>> numbers({"loss": 0.25, "test_accuracy": 0.975})
-    'loss 0.2500  test accuracy 0.9750'
+    >>> numbers({"test_accuracy": 0.975, "test_loss": 0.25})
+    'test loss 0.2500  test accuracy 0.9750'
     """
+    names = sorted(metrics, key=lambda name: not name.endswith("loss"))
     return "  ".join(
-        f"{name.replace('_', ' ')} {float(value):.4f}"
-        for name, value in metrics.items()
+        f"{name.replace('_', ' ')} {float(metrics[name]):.4f}" for name in names
     )
 
 
@@ -158,7 +158,11 @@ class Live:
         self._speed.mark(step, now)
         rate = self._speed.rate()
         total = self._progress.tasks[0].total or step
-        pace = f"{rate:.0f} steps/s  {duration((total - step) / rate)} left" if rate else ""
+        pace = (
+            f"{rate:.0f} steps/s  {duration((total - step) / rate)} left"
+            if rate
+            else ""
+        )
         self._progress.update(
             self._task, completed=step, description=numbers(metrics), pace=pace
         )

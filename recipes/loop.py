@@ -180,7 +180,7 @@ class _Training:
     def run(self, checkpoint: Checkpoint, interrupts: Interrupts) -> Outcome:
         """Trains from a checkpoint on."""
         state, position = checkpoint
-        number = int(state.step)
+        number = begun = int(state.step)
         tested: Metrics = {}
         while number < self.config.steps and interrupts.received is None:
             batch, position = self.data.batches.take(position)
@@ -188,10 +188,10 @@ class _Training:
             number += 1
             self.display.update(number, metrics)
             tested = self._record(number, Checkpoint(state, position), metrics)
-        if interrupts.received is not None and not tested and number:
+        if number == self.config.steps:
+            tested = tested or self.test(state.model)
+        elif not tested and number > begun:
             self._save(number, Checkpoint(state, position), None)
-        elif not tested:
-            tested = self.test(state.model)
         self.manager.wait()
         return Outcome(number, tested, self._seconds(), interrupts.received)
 

@@ -75,7 +75,7 @@ class Recipe:
 
 
 def adamw(config: Training) -> optim.Transform:
-    """AdamW with a warm-up and half a cosine, from the options that all recipes have."""
+    """AdamW with a warm-up and half a cosine, from the options of all recipes."""
     warmup = max(1, min(100, config.steps // 10))
     schedule = optim.warmup_cosine_decay_schedule(
         init_value=0.0,

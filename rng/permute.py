@@ -20,7 +20,7 @@ def permutation(key: Key, x: Any, axis: int = 0, independent: bool = False) -> A
 
     >>> from treadle import rng
     >>> rng.permutation(rng.key(0), 5)
-    Array([4, 1, 0, 3, 2], dtype=int32)
+    Array([0, 1, 4, 3, 2], dtype=int32)
     """
     check_key("permutation", key)
     if not is_array(x):

@@ -108,6 +108,11 @@ def randint(
             f"{at(user_source())}"
         )
     shape = fitting_shape("randint", shape, minval, maxval)
+    if wanted.itemsize < 4:
+        # With few bits the remainder would be biased.
+        low = _within(minval, wanted).astype(tnp.int32)
+        high = _within(maxval, wanted).astype(tnp.int32) + _beyond(maxval, wanted)
+        return randint(key, shape, low, high).astype(wanted)
     low, high = _within(minval, wanted), _within(maxval, wanted)
     beyond = _beyond(maxval, wanted)
     return _integers(key, low, high, beyond, shape=shape, dtype=wanted)

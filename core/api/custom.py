@@ -25,7 +25,7 @@ class _Custom:
         self.function = function
         self.nondiff = tuple(nondiff_argnums)
         self._signature = signature_of(function)
-        update_wrapper(self, function)
+        update_wrapper(self, function, updated=())
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else _Method(self, instance)

@@ -42,7 +42,7 @@ class Jitted:
         if overlap:
             raise ValueError(f"argument {min(overlap)!r} can't be static and donated")
         self._entries: dict[Any, _Entry] = {}
-        update_wrapper(self, function)
+        update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if state.staging_disabled:

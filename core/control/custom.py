@@ -26,6 +26,7 @@ from treadle.ops.reduce import reduce_sum
 from treadle.run.eager import EagerInterpreter, evaluate
 from treadle.trace.interpreter import state
 from treadle.trace.op import Linear, Op, Zero
+from treadle.trace.stage import StageInterpreter, stage
 from treadle.trace.value import typeof
 from treadle.transforms.batch import batch_flat, batch_graph, move_axis, to_axis
 from treadle.transforms.jvp import zero_of
@@ -48,9 +49,16 @@ class _CustomOp(Op):
     __slots__ = ()
 
     def __call__(self, *args: Any, **params: Any) -> Any:
-        function = params["graph"]
-        if isinstance(state.interpreter, EagerInterpreter) and callable(function):
+        function, current = params["graph"], state.interpreter
+        if isinstance(function, Graph):
+            return super().__call__(*args, **params)
+        if isinstance(current, EagerInterpreter):
             return function(*args)
+        if isinstance(current, StageInterpreter) and current.owns(args):
+            # A rule was given tangents: those are staged though values are concrete.
+            graph, captured = stage(function, [typeof(a) for a in args])
+            params |= {"graph": graph, "n_consts": len(captured)}
+            args = (*captured, *args)
         return super().__call__(*args, **params)
 
 

@@ -227,7 +227,7 @@ def operands_fit(space: Space, eq: Equation, program: Program) -> bool:
     key: Any = operand_key(eq) if eq.op.kind == "reduce" else eq.outputs[0]
     if eq.op.name in GATHERS:
         return _gather_fits(space, eq, program)
-    return all([_fits(space, key, a, program) for a in eq.inputs])
+    return all([operand_fits(space, key, a, program) for a in eq.inputs])
 
 
 GATHERS = frozenset({"gather", "dynamic_slice"})
@@ -248,7 +248,9 @@ def index_map(eq: Equation, entries: Map) -> Map:
     return entries[: eq.inputs[1].type.ndim] if len(eq.inputs) > 1 else ()
 
 
-def _fits(space: Space, key: Any, a: Atom, program: Program) -> bool:
+def operand_fits(space: Space, key: Any, a: Atom, program: Program) -> bool:
+    """Whether an operand of the value at ``maps[key]`` can be read there. Splits
+    dimensions of the space where the operand's views need it."""
     if not isinstance(a, Var) or not a.type.shape:
         return True
     space.maps["operand"] = space.maps[key]
@@ -272,6 +274,6 @@ def _fits_at(space: Space, entries: Map, a: Atom, program: Program) -> bool:
     marker = Var(a.type)
     space.maps[marker] = entries
     try:
-        return _fits(space, marker, a, program)
+        return operand_fits(space, marker, a, program)
     finally:
         del space.maps[marker]

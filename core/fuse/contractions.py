@@ -6,6 +6,7 @@ alike in all operands are merged first; what remains must fit, or operands are c
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,6 +82,9 @@ def product_with_epilogue(
     sizes = cluster.space.sizes
     covered = {d for a in entries for d, _ in a.terms}
     if covered != set(sizes) or any(a.offset for a in entries):
+        raise NoMap
+    # A slice reads a part of the product, and others may read the rest.
+    if math.prod(sizes.values()) != eq.outputs[0].type.size:
         raise NoMap
     if any(a.gathers for a in body.accesses):
         raise NoMap

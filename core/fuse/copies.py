@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from treadle.fuse.cluster import operand_fits
 from treadle.fuse.layout import row_major
 from treadle.fuse.maps import Affine, Space, address
 from treadle.fuse.nests import Access, Body, Launch, finish, ranking
@@ -20,7 +21,9 @@ def copy_launch(
       NoMap: if a view must be made in memory first.
     """
     space = Space()
-    entries = tuple(space.dimension(n) for n in a.type.shape)
+    space.maps["out"] = tuple(space.dimension(n) for n in a.type.shape)
+    operand_fits(space, "out", a, program)
+    entries = space.maps["out"]
     body = Body(space, program)
     value = body.value(a, entries)
     start, steps = address(entries, strides)
@@ -39,18 +42,23 @@ def scatter_launch(eq: Equation, program: Program) -> Launch:
     x, updates, *indices = eq.inputs
     out = eq.outputs[0]
     space = Space()
-    entries = tuple(space.dimension(n) for n in updates.type.shape)
+    space.maps["out"] = tuple(space.dimension(n) for n in updates.type.shape)
+    operand_fits(space, "out", updates, program)
+    rank = indices[0].type.ndim if indices else 0
+    for a in indices:
+        space.maps["index"] = space.maps["out"][:rank]
+        operand_fits(space, "index", a, program)
+    entries = space.maps["out"]
     body = Body(space, program)
     if eq.op.name == "dynamic_update_slice":
         axes, batch, drop = tuple(range(x.type.ndim)), 0, False
         limits = [n - m for n, m in zip(x.type.shape, updates.type.shape, strict=True)]
-        window, rank = entries, 0
+        window = entries
     else:
         axes, sizes = eq.params["axes"], eq.params["sizes"]
         batch, drop = eq.params["batch_dims"], eq.params["mode"] == "drop"
         size_of = dict(zip(axes, sizes, strict=True))
         limits = [x.type.shape[a] - (size_of[a] or 1) for a in axes]
-        rank = indices[0].type.ndim if indices else 0
         rest = iter(entries[rank:])
         window = tuple(
             entries[a]

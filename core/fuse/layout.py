@@ -38,6 +38,8 @@ def stored_strides(v: Atom, program: Program) -> tuple[int, ...]:
 
 def _wanted_order(v: Var, program: Program) -> tuple[int, ...] | None:
     maker = program.maker.get(v)
+    if v in program.row_major:
+        return None
     if maker is None or maker.op.kind != "contract" or v in program.returned:
         return None
     readers = program.readers[v]

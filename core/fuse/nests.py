@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,6 +55,8 @@ class Body:
 
     def __init__(self, space: Space, program: Program) -> None:
         self.space, self.program = space, program
+        # From here on maps are held outside of the space, which must not change.
+        space.frozen |= set(space.sizes)
         self.instrs: list[Instr] = []
         self.accesses: list[Access] = []
         self.known: dict[Any, int] = {}
@@ -106,8 +109,6 @@ class Body:
 
     def value(self, a: Atom, entries: Map) -> int:
         """The instruction that gives an operand at an index map."""
-        if isinstance(a, Lit) and a.type.ndim == 0:
-            return self.instr("const", (), a.type.dtype, a.value.item())
         source, chain = self.program.resolve(a)
         if not a.type.shape:
             entries = ()
@@ -116,7 +117,10 @@ class Body:
             self.space.forward("view", view)
         found = self.space.maps.pop("view")
         if isinstance(source, Lit) and source.type.ndim == 0:
-            return self.instr("const", (), source.type.dtype, source.value.item())
+            dtype = source.type.dtype
+            if dtype.kind != "c":
+                return self.instr("const", (), dtype, source.value.item())
+            found = ()
         if source in self.known:
             return self.known[source]
         if source in self.program.inline or source in self.program.recomputed:
@@ -300,6 +304,8 @@ def finish(
     serial: bool = False,
 ) -> Launch:
     """Fixes the loops. `inner` None means the last of the coalesced outer ones."""
+    if any(a.dtype.kind == "c" for a in body.accesses):
+        outer = [*outer, _complex_as_pairs(body, sizes)]
     accesses = body.accesses
     outers = coalesce(outer, accesses, sizes)
     mids = coalesce(mid, accesses, sizes)
@@ -311,6 +317,24 @@ def finish(
     if len(inners) > 1:
         raise NoMap
     return assemble(body, sizes, outers, mids, inners, axis, serial)
+
+
+def _complex_as_pairs(body: Body, sizes: dict[int, int]) -> int:
+    """Makes a nest that only moves complex numbers one that moves their two parts;
+    gives the new dimension, along the parts."""
+    names = {i.name for i in body.instrs}
+    if not names <= {"load", "store"}:
+        raise NoMap
+    pair = max(sizes, default=-1) + 1
+    sizes[pair] = 2
+    for k, a in enumerate(body.accesses):
+        part = dtypes.to_real(a.dtype)
+        strides = (*((d, 2 * n) for d, n in a.strides), (pair, 1))
+        body.accesses[k] = a._replace(
+            dtype=part, offset=2 * a.offset, strides=tuple(sorted(strides))
+        )
+    body.instrs = [replace(i, dtype=dtypes.to_real(i.dtype)) for i in body.instrs]
+    return pair
 
 
 def assemble(

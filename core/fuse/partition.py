@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from treadle.fuse.cluster import GATHERS, Cluster, Node, join, operands_fit, start
+from treadle.fuse.cluster import (
+    GATHERS,
+    Cluster,
+    Node,
+    join,
+    operand_fits,
+    operands_fit,
+    start,
+)
 from treadle.fuse.contractions import product, product_with_epilogue
 from treadle.fuse.layout import row_major
 from treadle.fuse.maps import Map, NoMap
@@ -29,6 +37,7 @@ class _Partitioner:
         self.nodes: list[Node] = []
         self.owner: dict[Var, Node] = {}
         self.count = 0
+        self.copies: dict[Var, Var] = {}
         self.last_effect = 0
 
     def run(self) -> Partition:
@@ -108,26 +117,36 @@ class _Partitioner:
 
     def _product(self, eq: Equation) -> None:
         """A contraction; operands that its loops can't step over are copied."""
-        for attempt in range(3):
-            try:
-                product(eq, self.program)
-                break
-            except NoMap:
-                self._copy_operands(eq, attempt)
+        if not self._loops_fit(eq):
+            self.program.row_major.add(eq.outputs[0])
+            if not self._loops_fit(eq):
+                eq = self._with_ordered_operands(eq)
         self._alone(eq)
 
-    def _copy_operands(self, eq: Equation, attempt: int) -> None:
-        if attempt == 2:
-            raise AssertionError(f"{eq.op.name} does not fit the kernel's loops")
-        for i, a in enumerate(eq.inputs):
-            if attempt == 0:
-                if isinstance(a, Var) and self.program.is_view(a):
-                    self.copy_view(a)
-                continue
-            contract, batch = eq.params["contract"][i], eq.params["batch"][i]
-            order = (*batch, *free_axes(a.type.ndim, contract, batch), *contract)
-            ordered = self.program.ordered(a, order)
-            self.copy_view(ordered)
+    def _loops_fit(self, eq: Equation) -> bool:
+        try:
+            product(eq, self.program)
+        except NoMap:
+            return False
+        return True
+
+    def _with_ordered_operands(self, eq: Equation) -> Equation:
+        """The contraction with its operands copied: batch, free, contracted axes."""
+        program, inputs, contracts, batches = self.program, [], [], []
+        for a, contract, batch in zip(
+            eq.inputs, eq.params["contract"], eq.params["batch"], strict=True
+        ):
+            free = free_axes(a.type.ndim, contract, batch)
+            ordered = program.ordered(a, (*batch, *free, *contract))
+            inputs.append(self.copy_view(ordered))
+            n = a.type.ndim
+            contracts.append(tuple(range(n - len(contract), n)))
+            batches.append(tuple(range(len(batch))))
+        params = {"contract": tuple(contracts), "batch": tuple(batches)}
+        new = Equation(eq.op, inputs, params, eq.outputs, eq.source)
+        program.replace(eq, new)
+        self.position[id(new)] = self.position[id(eq)]
+        return new
 
     def _attach_epilogues(self) -> None:
         """Lets elementwise clusters work on a contraction's result while it is hot."""
@@ -180,11 +199,8 @@ class _Partitioner:
             if isinstance(a, Var) and self._can_be_part(a, eq, offset):
                 self.program.parts[a] = (whole, offset, strides)
                 maker = self.program.maker[a]
-                if is_product(maker):
-                    try:
-                        product(maker, self.program)
-                    except NoMap:
-                        del self.program.parts[a]
+                if is_product(maker) and not self._loops_fit(maker):
+                    del self.program.parts[a]
 
     def _can_be_part(self, a: Var, eq: Equation, offset: int) -> bool:
         program = self.program
@@ -212,38 +228,63 @@ class _Partitioner:
                 operands_fit(cluster.space, eq, self.program)
                 break
             except NoMap:
-                self._copy_a_view(eq)
+                eq = self._with_copied_view(eq)
         self._add(cluster, eq)
         self._absorb_operands(cluster, eq)
 
-    def _copy_a_view(self, eq: Equation) -> None:
+    def _with_copied_view(self, eq: Equation) -> Equation:
         """Some view among the operands has no index map: it is made in memory."""
         for a in eq.inputs:
             if isinstance(a, Var) and self.program.is_view(a):
-                self.copy_view(a)
-                return
+                return self._substitute(eq, a, self.copy_view(a))
         raise AssertionError(f"{eq.op.name} has an operand without an index map")
 
-    def copy_view(self, v: Var) -> None:
-        """Makes a view's result a stored value of its own."""
-        eq = self.program.maker[v]
-        cluster = self._cluster()
-        cluster.equations.append(eq)
-        space = cluster.space
+    def _substitute(self, eq: Equation, old: Var, new: Var) -> Equation:
+        """An equation that reads `new` in place of `old`."""
+        inputs = [new if a is old else a for a in eq.inputs]
+        result = Equation(eq.op, inputs, eq.params, eq.outputs, eq.source)
+        self.program.replace(eq, result)
+        self.position[id(result)] = self.position[id(eq)]
+        return result
+
+    def copy_view(self, v: Var) -> Var:
+        """A stored value equal to a view's result."""
+        if v in self.copies:
+            return self.copies[v]
+        program, old = self.program, self.program.maker[v]
+        new = self.copies[v] = Var(v.type)
+        eq = Equation(old.op, old.inputs, old.params, [new], old.source)
+        program.add(eq)
+        program.copied.add(new)
+        self.position[id(eq)] = self.position.get(id(old), -1)
         if eq.op.name == "reshape":
-            space.maps[v] = tuple(space.dimension(n) for n in eq.inputs[0].type.shape)
-            space.backward(v, eq)
-        else:
-            space.maps[v] = tuple(space.dimension(n) for n in eq.outputs[0].type.shape)
-        self.program.copied.add(v)
-        inner = eq.inputs[0]
-        if (
-            isinstance(inner, Var)
-            and self.program.is_view(inner)
-            and not _maps(cluster, eq, self.program)
-        ):
-            self.copy_view(inner)
+            self._alias(new, eq)
+            return new
+        cluster = self._cluster()
+        space = cluster.space
+        space.maps[new] = tuple(space.dimension(n) for n in v.type.shape)
+        if not _maps(cluster, eq, program):
+            inner: Var = eq.inputs[0]  # type: ignore[assignment]
+            eq = self._substitute(eq, inner, self.copy_view(inner))
+            _maps(cluster, eq, program)
+        cluster.equations.append(eq)
         self._add(cluster, eq)
+        return new
+
+    def _alias(self, v: Var, eq: Equation) -> None:
+        """A reshape of a contiguous value is that value, whatever the shapes are."""
+        inner = eq.inputs[0]
+        if isinstance(inner, Var):
+            if self.program.is_view(inner):
+                new = self.copy_view(inner)
+                self._substitute(eq, inner, new)
+                inner = new
+            elif inner in self.program.inline and inner not in self.program.kept:
+                self.program.kept.add(inner)
+                self._start(self.program.maker[inner])
+            if inner in self.owner:
+                self.owner[v] = self.owner[inner]
+        self.program.aliases[v] = inner
 
     def _join_one(self, eq: Equation) -> bool:
         needs = self._needs(eq)
@@ -346,12 +387,12 @@ class _Partitioner:
     def _copy_returned_views(self) -> None:
         """A result that is a view is made in memory, if its storage differs."""
         program = self.program
-        for a in program.graph.outputs:
+        for i, a in enumerate(program.results):
             if isinstance(a, Var) and program.is_view(a):
-                source, chain = program.resolve(a)
-                reshaped = all(eq.op.name == "reshape" for eq in chain)
-                if not reshaped or source not in self.owner or source in program.inline:
-                    self.copy_view(a)
+                source = program.memory(a)
+                if source not in self.owner or source in program.inline:
+                    new = program.results[i] = self.copy_view(a)
+                    program.returned.add(new)
 
 
 def is_product(eq: Equation) -> bool:
@@ -394,7 +435,9 @@ def stored_members(node: Node, partition: Any) -> set[Var]:
                 v in program.inline
                 or program.is_returned(v)
                 or any(
-                    not r.outputs or owner.get(r.outputs[0]) is not node
+                    not r.outputs
+                    or owner.get(r.outputs[0]) is not node
+                    or r.outputs[0] in program.aliases
                     for r in program.final_readers(v)
                 )
             ):
@@ -406,6 +449,8 @@ def is_fused(eq: Equation, v: Var, program: Program) -> bool:
     """Whether a kernel that reads `v` in this equation could compute it there."""
     if eq.op.name in GATHERS:
         return program.resolve(eq.inputs[0])[0] is not v
+    if eq.outputs[0] in program.aliases:
+        return False
     return eq.op.kind in ("map", "reduce", "view")
 
 
@@ -415,15 +460,16 @@ def fusable(eq: Equation) -> bool:
 
 
 def _maps(cluster: Cluster, eq: Equation, program: Program) -> bool:
-    space = cluster.space.copy()
-    space.maps["operand"] = space.maps[eq.outputs[0]]
+    """Whether a view's operand can be read where its result is written."""
     try:
-        space.forward("operand", eq)
-        for view in program.resolve(eq.inputs[0])[1]:
-            space.forward("operand", view)
+        cluster.space.maps["view"] = cluster.space.maps[eq.outputs[0]]
+        cluster.space.forward("view", eq)
+        return operand_fits(cluster.space, "view", eq.inputs[0], program)
     except NoMap:
         return False
-    return True
+    finally:
+        cluster.space.maps.pop("view", None)
+        cluster.space.maps.pop("operand", None)
 
 
 def _matching(wanted: Map, found: Map) -> dict[int, int] | None:

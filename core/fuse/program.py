@@ -16,7 +16,10 @@ _SCALAR_COST = {"pow": 4, "threefry2x32": 100}
 class Program:
     """An index over a graph's equations.
 
+    results: the graph's outputs, or what has been put in their places.
     copied: results of views that are made in memory after all.
+    row_major: contractions whose results can't be stored as their readers see them.
+    aliases: those among them (reshapes) that are the operand's memory itself.
     inline: values that are computed again wherever they are needed.
     kept: those among them that are in memory as well, for other readers.
     recomputed: members of a cluster that other clusters compute again for themselves.
@@ -30,8 +33,11 @@ class Program:
         self.graph, self.native = graph, native
         self.maker: dict[Var, Equation] = {}
         self.readers: dict[Var, list[Equation]] = {v: [] for v in graph.inputs}
+        self.results = list(graph.outputs)
         self.returned = {a for a in graph.outputs if isinstance(a, Var)}
         self.copied: set[Var] = set()
+        self.row_major: set[Var] = set()
+        self.aliases: dict[Var, Atom] = {}
         self.parts: dict[Var, tuple[Var, int, tuple[int, ...]]] = {}
         self.inline: set[Var] = set()
         self.kept: set[Var] = set()
@@ -39,12 +45,7 @@ class Program:
         self._index_only: set[Var] = set()
         costs: dict[Var, int] = {}
         for eq in graph.equations:
-            for v in eq.outputs:
-                self.maker[v] = eq
-                self.readers[v] = []
-            for a in eq.inputs:
-                if isinstance(a, Var):
-                    self.readers[a].append(eq)
+            self.add(eq)
             self._consider_inline(eq, costs)
 
     def _consider_inline(self, eq: Equation, costs: dict[Var, int]) -> None:
@@ -80,10 +81,42 @@ class Program:
         """A value with its axes in another order, as a view made here."""
         (t,) = transpose.infer([a.type], {"permutation": order})
         v = Var(t)
-        eq = Equation(transpose, [a], {"permutation": order}, [v])
-        self.maker[v] = eq
-        self.readers[v] = []
+        self.add(Equation(transpose, [a], {"permutation": order}, [v]))
         return v
+
+    def add(self, eq: Equation) -> None:
+        """Takes in an equation that fusion has made."""
+        for v in eq.outputs:
+            self.maker[v] = eq
+            self.readers[v] = []
+        for a in eq.inputs:
+            if isinstance(a, Var):
+                self.readers[a].append(eq)
+
+    def replace(self, old: Equation, new: Equation) -> None:
+        """Puts another equation for the same results in the place of one."""
+        for v in new.outputs:
+            self.maker[v] = new
+        for a in old.inputs:
+            if isinstance(a, Var):
+                self.readers[a].remove(old)
+        for a in new.inputs:
+            if isinstance(a, Var):
+                self.readers[a].append(new)
+
+    def memory(self, a: Atom) -> Atom | None:
+        """The stored value whose contiguous bytes are those of `a`, if there is one."""
+        while isinstance(a, Var):
+            if a in self.aliases:
+                a = self.aliases[a]
+            elif self.is_view(a):
+                eq = self.maker[a]
+                if eq.op.name != "reshape":
+                    return None
+                a = eq.inputs[0]
+            else:
+                break
+        return a
 
     def resolve(self, a: Atom) -> tuple[Atom, list[Equation]]:
         """The value behind views, and the views, outermost first."""

@@ -218,6 +218,7 @@ _MAX_TASKS_PER_THREAD = 4
 _BLOCK_BYTES = 1 << 20  # of A, to stay in the L2 cache with a panel of B
 _MAX_K_PIECE = 1024
 _FEW_ROWS = 128  # below it a panel of B is used too rarely to pay for packing
+_DENSE_BYTES = 256  # rows of B this close together are as good as packed
 _SHORT_K = 64
 _EPILOGUE_WORK = 4096  # rows * k between two calls of the epilogue
 
@@ -297,7 +298,8 @@ def _packs_a(product: Contraction) -> bool:
 def _packs_b(product: Contraction) -> bool:
     if product.fused_b or product.b.column != 1:
         return True
-    return product.m >= _FEW_ROWS and not _sweeps_rows(product)
+    dense = product.b.row * product.dtype.itemsize <= _DENSE_BYTES
+    return product.m >= _FEW_ROWS and not dense and not _sweeps_rows(product)
 
 
 def _sweeps_rows(product: Contraction) -> bool:

@@ -50,7 +50,7 @@ _COSTS = {
     **dict.fromkeys(("tanh", "logistic", "erf", "erfc", "cbrt", "sin", "cos"), 16),
     **dict.fromkeys(("tan", "asin", "acos", "atan", "atan2", "sinh", "cosh"), 20),
     **dict.fromkeys(("asinh", "acosh", "atanh", "erf_inv", "pow"), 30),
-    **dict.fromkeys(("lgamma", "digamma", "threefry2x32"), 60),
+    **dict.fromkeys(("lgamma", "digamma", "threefry2x32"), 80),
 }
 
 

@@ -59,7 +59,7 @@ def operand(name: str, x: Any) -> Any:
     shown = repr(x)
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     raise TypeError(
-        f"{name} takes arrays, got the {kind.__name__} {shown}{at(user_source())}\n"
+        f"{name} takes arrays, got a {kind.__name__}: {shown}{at(user_source())}\n"
         f"{remedy[0].upper()}{remedy[1:]}."
     )
 

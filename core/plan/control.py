@@ -33,7 +33,7 @@ class _Carries:
         return self.slots[2 * i][1].buffer, self.slots[2 * i + 1][1].buffer
 
     def hold(self, loop: Loop) -> None:
-        """Keeps the buffers, which the body sees only as pointers, to the loop's end."""
+        """Keeps the buffers, which the body sees only as pointers, till the end."""
         loop.touched |= {place.buffer for _, place in self.slots}
 
 

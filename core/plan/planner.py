@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from treadle.fuse.cluster import Cluster, Node
 from treadle.fuse.contractions import product, product_with_epilogue
 from treadle.fuse.copies import copy_launch, scatter_launch
@@ -150,14 +152,13 @@ class GraphPlanner:
     def _claim(self, outputs: Sequence[Place]) -> list[tuple[Atom, Place]]:
         """Lets results be made in place where possible; gives those to be copied."""
         copies = []
-        for a, place in zip(self.program.graph.outputs, outputs, strict=True):
-            source, chain = self.program.resolve(a)
+        for a, place in zip(self.program.results, outputs, strict=True):
+            source = self.program.memory(a)
             if (
                 isinstance(source, Var)
                 and source in self.part.owner
                 and source not in self.env
                 and source not in self.program.parts
-                and all(eq.op.name == "reshape" for eq in chain)
                 and stored_strides(source, self.program) == row_major(source.type.shape)
             ):
                 self.env[source] = place
@@ -176,7 +177,9 @@ class GraphPlanner:
         if isinstance(v, Lit):
             return self.planner.constant(v)
         if v not in self.env:
-            if v in self.program.parts:
+            if v in self.program.aliases:
+                self.env[v] = self.contiguous(self.program.aliases[v])
+            elif v in self.program.parts:
                 whole, offset, _ = self.program.parts[v]
                 self._prepare(whole)
                 self.env[v] = self.place(whole).shifted(offset * v.type.dtype.itemsize)
@@ -198,6 +201,8 @@ class GraphPlanner:
         strides = stored_strides(source, self.program)
         if plain and strides == row_major(source.type.shape):
             return self.place(source)
+        if isinstance(source, Lit) and a.type.dtype.kind == "c":
+            return self.planner.constant(_spread_literal(source, a))
         v = Var(a.type)
         self.env[v] = Place(self.planner.buffer(a.type.nbytes))
         self.move(a, v, 0, row_major(a.type.shape), [])
@@ -344,6 +349,8 @@ class GraphPlanner:
 
     def _scatter(self, eq: Equation) -> bool:
         x, out = eq.inputs[0], eq.outputs[0]
+        if out.type.dtype.kind == "c":
+            return False
         try:
             launch = scatter_launch(eq, self.program)
         except NoMap:
@@ -378,6 +385,11 @@ def _traffic(launch: Launch, places: list) -> tuple[list[Place], list[Place]]:
         if place is not None:
             (writes if b.store else reads).append(place)
     return reads, writes
+
+
+def _spread_literal(source: Lit, a: Atom) -> Lit:
+    """A scalar literal repeated to the type of a view of it."""
+    return Lit(np.full(a.type.shape, source.value), a.type)
 
 
 def _widened(launch: Launch, size: int) -> Launch:

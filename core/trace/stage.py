@@ -39,6 +39,9 @@ class StageInterpreter(Interpreter):
       and their values stand in `captured`, in the order of `capture_vars`.
     """
 
+    writes_all = True
+    """False if only what depends on its own arguments is written, the rest done."""
+
     def __init__(self, closed: bool = False) -> None:
         self.parent = state.interpreter
         self.equations: list[Equation] = []
@@ -50,6 +53,10 @@ class StageInterpreter(Interpreter):
     def argument(self, type: ArrayType) -> StageTracer:
         """A new input."""
         return StageTracer(self, Var(type), "")
+
+    def owns(self, values: Sequence[Any]) -> bool:
+        """Whether any of the values is this interpreter's own."""
+        return any(isinstance(x, StageTracer) and x.interpreter is self for x in values)
 
     def lift(self, x: Any) -> Atom:
         """The atom that stands for a value in the graph."""
@@ -126,10 +133,11 @@ def stage(
 
 
 def is_staging() -> bool:
-    """Whether operations are being written down now, so that values are not known."""
+    """Whether all operations are being written down now, so that values of arrays are
+    not known."""
     interpreter: Any = state.interpreter
     while interpreter is not None:
-        if isinstance(interpreter, StageInterpreter):
+        if isinstance(interpreter, StageInterpreter) and interpreter.writes_all:
             return True
         interpreter = getattr(interpreter, "parent", None)
     return False
@@ -140,4 +148,4 @@ def known_value(x: Any) -> Any:
     if not isinstance(x, Tracer):
         return x
     x.check_alive()
-    return None if is_staging() else x.concrete()
+    return x.concrete()

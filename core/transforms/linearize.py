@@ -22,6 +22,8 @@ from treadle.transforms.jvp import JVPInterpreter
 class _TangentStage(StageInterpreter):
     """Writes what depends on tangents, passes on everything else."""
 
+    writes_all = False
+
     def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
         for a in args:
             if type(a) is StageTracer and a.interpreter is self:

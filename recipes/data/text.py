@@ -53,8 +53,9 @@ def _read(path: str) -> str:
     except UnicodeDecodeError as error:
         raise UsageError(
             f"--corpus {path}: not UTF-8 text: byte {error.start} is "
-            f"0x{content[error.start]:02x}\nChoose another file or, if it is text in an "
-            f"older encoding, convert it: iconv -f latin1 -t utf-8 {path} > corpus.txt"
+            f"0x{content[error.start]:02x}\n"
+            "Choose a text file or, if it is text in an older encoding, convert it: "
+            f"iconv -f latin1 -t utf-8 {path} > corpus.txt"
         ) from None
     if "\0" in text:
         raise UsageError(

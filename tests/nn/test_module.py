@@ -107,7 +107,7 @@ def test_static_fields_must_be_hashable():
     class Holds(nn.Module):
         value: Any
 
-    with pytest.raises(TypeError, match="field `value` of Holds .* not hashable"):
+    with pytest.raises(TypeError, match=r"field `value` of Holds .* not hashable"):
         Holds({1, 2})
     layer = Affine(tnp.ones(2))
     with pytest.raises(TypeError, match="method of the module Affine"):
@@ -142,7 +142,7 @@ def test_assignment_is_an_error_that_shows_replace(made):
 
 
 def test_unknown_field():
-    with pytest.raises(AttributeError, match="Affine has no field `wieght`.*weight"):
+    with pytest.raises(AttributeError, match=r"Affine has no field `wieght`.*weight"):
         _ = Affine(tnp.ones(1)).wieght
     with pytest.raises(TypeError, match="no field `wieght`"):
         Affine(tnp.ones(1)).replace(wieght=1)

@@ -63,10 +63,11 @@ def test_batch_norm_in_training(shape):
 def test_batch_norm_in_inference():
     layer = nn.inference(varied(nn.BatchNorm(3)))
     layer = layer.replace(var=nn.State(tnp.array([0.5, 1.0, 2.0])))
+    cells = layer.mean.value, layer.var.value
+    weight, bias, mean, var = map(np.asarray, (layer.weight, layer.bias, *cells))
 
     def formula(x):
-        scale = jnp.asarray(layer.weight) / jnp.sqrt(layer.var.value + 1e-5)
-        return (x - jnp.asarray(layer.mean.value)) * scale + jnp.asarray(layer.bias)
+        return (x - mean) / jnp.sqrt(var + 1e-5) * weight + bias
 
     x = random(4, 3)
     close(layer(tnp.asarray(x)), formula(x))

@@ -180,7 +180,7 @@ def test_a_transform_that_begins_inside_the_scope_may_not_write(nested):
         def __call__(self, x):
             return nested(self.inner, x)
 
-    with pytest.raises(RuntimeError, match="Call `nn.stateful` inside"):
+    with pytest.raises(RuntimeError, match=r"Call `nn\.stateful` inside"):
         nn.stateful(Outer(Counter()))(tnp.ones((1, 2)))
 
 

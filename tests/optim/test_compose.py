@@ -144,4 +144,4 @@ def test_a_leaf_takes_few_operations() -> None:
         )
         return len(update.graph(params, optimizer.init(params), params).equations)
 
-    assert equations(3) - equations(2) == 15
+    assert equations(3) - equations(2) <= 15

@@ -94,6 +94,9 @@ def test_a_gradient_without_parameter_is_an_error() -> None:
         optimizer.update(grads, optimizer.init(params), params)
     with pytest.raises(StructureError, match=r"at \['w'\]"):
         optim.apply_updates(params, {"w": [tnp.ones(2)], "n": None})
+    with pytest.raises(ValueError, match=r"type f32\[2\] would become f32\[3,2\]"):
+        wrong = {"w": tnp.ones((3, 2)), "n": None}
+        optimizer.update(wrong, optimizer.init(params))
 
 
 NARROW = [td.bfloat16, td.float16]

@@ -75,10 +75,9 @@ def _row_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
     elif split == "inner":
         units = _ceiling(b, arguments.inner, lanes)
         low, high = (
-            b.op(f"mul i64 {unit}, {lanes}")
+            _least(b, b.op(f"mul i64 {unit}, {lanes}"), arguments.inner)
             for unit in _share(b, units, arguments.tasks)
         )
-        high = _least(b, high, arguments.inner)
     else:
         last = _only_first_task(b, last)
     if split == "rows" and crosses_rows(nest):
@@ -142,13 +141,14 @@ def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> No
 
 
 def _share(b: Builder, total: str, tasks: str) -> tuple[str, str]:
-    """The task's part of 0..total."""
-    following = b.op("add i64 %task, 1")
-    ends = []
-    for task in ("%task", following):
-        scaled = b.op(f"mul i64 {total}, {task}")
-        ends.append(b.op(f"udiv i64 {scaled}, {tasks}"))
-    return ends[0], ends[1]
+    """The task's part of 0..total: the first tasks get one more if it is uneven."""
+    each = b.op(f"udiv i64 {total}, {tasks}")
+    rest = b.op(f"sub i64 {total}, {b.op(f'mul i64 {each}, {tasks}')}")
+    before = b.op(f"mul i64 {each}, %task")
+    first = b.op(f"add i64 {before}, {_least(b, '%task', rest)}")
+    extra = b.op(f"zext i1 {b.op(f'icmp slt i64 %task, {rest}')} to i64")
+    last = b.op(f"add i64 {first}, {b.op(f'add i64 {each}, {extra}')}")
+    return first, last
 
 
 def _only_first_task(b: Builder, last: str) -> str:

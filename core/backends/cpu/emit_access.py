@@ -10,6 +10,7 @@ from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.lanes import (
     Value,
     constant,
+    half_name,
     is_signed,
     lane_numbers,
     mangled,
@@ -85,22 +86,22 @@ def read_arguments(b: Builder, nest: Nest) -> Arguments:
 
 def to_register(value: Value, dtype: np.dtype) -> Value:
     """From the memory form of `dtype` to its register form."""
-    if dtype.name == "bool":
+    if dtype.kind == "b":
         return value.compare("ne", 0)
-    if dtype.name == "float16":
+    if half_name(dtype) == "float16":
         return value.cast("fpext", "float")
-    if dtype.name == "bfloat16":
+    if half_name(dtype) == "bfloat16":
         return (value.cast("zext", "i32") << 16).as_float()
     return value
 
 
 def to_memory(value: Value, dtype: np.dtype) -> Value:
     """From the register form of `dtype` to its memory form, rounding half floats."""
-    if dtype.name == "bool":
+    if dtype.kind == "b":
         return value.cast("zext", "i8")
-    if dtype.name == "float16":
+    if half_name(dtype) == "float16":
         return value.cast("fptrunc", "half")
-    if dtype.name == "bfloat16":
+    if half_name(dtype) == "bfloat16":
         return bfloat_bits(value)
     return value
 

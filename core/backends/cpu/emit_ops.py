@@ -17,6 +17,7 @@ from treadle.backends.cpu.lanes import (
     Value,
     bits,
     counted_intrinsic,
+    half_name,
     intrinsic,
     is_signed,
     native,
@@ -41,10 +42,6 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 def elementwise(instr: Instr, dtype: np.dtype, args: list[Value]) -> Value:
     """Emits one instruction; `dtype` is that of its first argument."""
     return RULES[instr.name](instr, dtype, *args)
-
-
-def is_half(dtype: np.dtype) -> bool:
-    return dtype.name in ("float16", "bfloat16")
 
 
 @rule("add")
@@ -242,14 +239,14 @@ def _select(
 @rule("convert")
 def _convert(instr: Instr, dtype: np.dtype, x: Value) -> Value:
     result = convert(x, dtype, instr.dtype)
-    if is_half(instr.dtype) and dtype != instr.dtype:
+    if half_name(instr.dtype) and dtype != instr.dtype:
         result = rounded(result, instr.dtype)
     return result
 
 
 def rounded(x: Value, dtype: np.dtype) -> Value:
     """Float rounded to what a half float holds."""
-    if dtype.name == "bfloat16":
+    if half_name(dtype) == "bfloat16":
         return (bfloat_bits(x).cast("zext", "i32") << 16).as_float()
     return x.cast("fptrunc", "half").cast("fpext", "float")
 
@@ -289,15 +286,15 @@ def _saturate(x: Value, kind: str, signed: bool) -> Value:
 
 @rule("bitcast")
 def _bitcast(instr: Instr, dtype: np.dtype, x: Value) -> Value:
-    if dtype.name == "bfloat16":
+    if half_name(dtype) == "bfloat16":
         x = bfloat_bits(x)
-    elif dtype.name == "float16":
+    elif half_name(dtype) == "float16":
         x = x.cast("fptrunc", "half").cast("bitcast", "i16")
     elif x.kind == "i1":
         x = x.cast("zext", "i8")
-    if instr.dtype.name == "bfloat16":
+    if half_name(instr.dtype) == "bfloat16":
         return (x.cast("zext", "i32") << 16).as_float()
-    if instr.dtype.name == "float16":
+    if half_name(instr.dtype) == "float16":
         return x.cast("bitcast", "half").cast("fpext", "float")
     kind = register_kind(instr.dtype)
     return x if x.kind == kind else x.cast("bitcast", kind)

@@ -8,7 +8,7 @@ from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.emit_access import Arguments, load, store
 from treadle.backends.cpu.emit_body import Body, Frame, carried, renamed
 from treadle.backends.cpu.emit_reduce import Reduction
-from treadle.backends.cpu.lanes import Value, lane_numbers
+from treadle.backends.cpu.lanes import Value, half_name, lane_numbers
 from treadle.kernels.lower import (
     SCRATCH_LANES,
     Schedule,
@@ -156,8 +156,7 @@ class RowSweeps:
     def _kept_dtype(self, i: int) -> np.dtype:
         """Half floats are kept as they are in registers."""
         dtype = self.nest.body[i].dtype
-        is_half = dtype.name in ("float16", "bfloat16")
-        return np.dtype(np.float32) if is_half else dtype
+        return np.dtype(np.float32) if half_name(dtype) else dtype
 
     def _merged(
         self, reductions: list[Reduction], totals: list[Value], copies: int

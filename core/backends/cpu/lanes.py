@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -30,6 +31,13 @@ def host_lanes() -> int:
     return host().vector_bytes // 4
 
 
+@cache
+def half_name(dtype: np.dtype) -> str:
+    """ "float16" or "bfloat16", or nothing for other dtypes."""
+    return dtype.name if dtype.name in ("float16", "bfloat16") else ""
+
+
+@cache
 def memory_kind(dtype: np.dtype) -> str:
     """The IR type of one element in memory."""
     name = dtype.name
@@ -42,20 +50,17 @@ def memory_kind(dtype: np.dtype) -> str:
     return f"i{8 * dtype.itemsize}"
 
 
+@cache
 def register_kind(dtype: np.dtype) -> str:
     """The IR type of one lane in a register."""
-    if dtype.name == "bool":
+    if dtype.kind == "b":
         return "i1"
-    kind = memory_kind(dtype)
-    return "float" if dtype.name in ("float16", "bfloat16") else kind
+    return "float" if half_name(dtype) else memory_kind(dtype)
 
 
 def native(dtype: np.dtype) -> bool:
     """Whether kernels can hold values of this dtype."""
-    names = ("bool", "float16", "bfloat16", "float32", "float64")
-    return dtype.name in names or (
-        dtype.kind in "iu" and dtype.itemsize in (1, 2, 4, 8)
-    )
+    return dtype.kind in "biu" or dtype.name in ("float32", "float64", half_name(dtype))
 
 
 def is_signed(dtype: np.dtype) -> bool:

@@ -197,6 +197,18 @@ def test_strided_loads_and_stores() -> None:
     assert (flipped == reverse[::-1]).all()
 
 
+@pytest.mark.parametrize("dtype", [F, np.float16, np.int8, np.float64])
+@pytest.mark.parametrize("order", [(2, 1, 0), (1, 2, 0), (0, 2, 1), (2, 0, 1)])
+def test_transposes(order: tuple[int, ...], dtype: type) -> None:
+    x = (normal(7, 19, 35) * 9).astype(dtype)
+    moved = x.transpose(order)
+    out = np.zeros(moved.shape, dtype)
+    scale = np.broadcast_to(np.arange(moved.shape[0]).astype(dtype), moved.shape[::-1])
+    m = Maker(moved.shape[:-1], moved.shape[-1])
+    m.store(out, m.op("maximum", m.load(moved), m.load(scale.T)))
+    agree(m, [out], tasks=3)
+
+
 @pytest.mark.parametrize("how", ["add", "mul", "max", "min"])
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_scatter_of_rows(how: str, tasks: int) -> None:
@@ -270,3 +282,17 @@ def test_other_vector_widths(lanes: int) -> None:
     expected = m.interpret()
     m.run(lanes=lanes)
     assert np.allclose(out, expected[1], rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3, 5])
+@pytest.mark.parametrize("inner", SIZES)
+def test_nothing_is_written_outside(inner: int, tasks: int) -> None:
+    margin = 256
+    for shape, mid in (((inner,), 0), ((3, inner), 0), ((3, inner), 1)):
+        size = int(np.prod(shape))
+        memory = np.full(size + 2 * margin, 7, F)
+        out = memory[margin : margin + size].reshape(shape)
+        m = Maker(shape[:-1][mid:], inner, shape[:mid], "mid" if mid else "inner")
+        m.store(out, m.op("neg", m.load(normal(*shape))))
+        m.run(tasks)
+        assert (memory[:margin] == 7).all() and (memory[margin + size :] == 7).all()

@@ -180,35 +180,58 @@ def test_threefry_words() -> None:
     assert (both == first ^ second).all()
 
 
+def random_load(data: st.DataObject, m: Maker, shape: tuple[int, ...]) -> int:
+    """A load of an operand with one of several layouts."""
+    layout = data.draw(st.sampled_from(["plain", "row", "column", "swapped"]))
+    full = np.random.default_rng(len(m.views)).standard_normal(shape).astype("float32")
+    if layout == "row":
+        full = np.broadcast_to(full[(0,) * (len(shape) - 1)], shape)
+    elif layout == "column":
+        full = np.lib.stride_tricks.as_strided(full, shape, (*full.strides[:-1], 0))
+    elif layout == "swapped":
+        full = np.asfortranarray(full)
+    return m.load(full)
+
+
+def grow(data: st.DataObject, m: Maker, pool: list[int], names: list[str]) -> None:
+    """Appends a random operation on values of the pool."""
+    name = data.draw(st.sampled_from(names))
+    arity = 1 if name == "tanh" or name.startswith("reduce") else 2
+    args = [data.draw(st.sampled_from(pool)) for _ in range(arity)]
+    pool.append(m.op(name, *args))
+
+
+ARITHMETIC = ["add", "sub", "mul", "tanh", "maximum"]
+
+
 @given(st.data())
-def test_random_elementwise_nests(data: st.DataObject) -> None:
-    """Expressions of random shape, over operands of random layout."""
+def test_random_row_nests(data: st.DataObject) -> None:
     outer = tuple(data.draw(st.lists(st.integers(1, 4), max_size=3)))
-    inner = data.draw(st.integers(1, 70))
-    shape = (*outer, inner)
+    inner = data.draw(st.integers(2, 70))
     m = Maker(outer, inner)
-    pool = []
-    for _ in range(data.draw(st.integers(1, 3))):
-        layout = data.draw(st.sampled_from(["plain", "row", "column", "swapped"]))
-        full = np.random.default_rng(inner).standard_normal(shape).astype(np.float32)
-        if layout == "row":
-            full = np.broadcast_to(full[(0,) * len(outer)], shape)
-        elif layout == "column":
-            full = np.lib.stride_tricks.as_strided(full, shape, (*full.strides[:-1], 0))
-        elif layout == "swapped":
-            full = np.asfortranarray(full)
-        pool.append(m.load(full))
-    for _ in range(data.draw(st.integers(1, 8))):
-        name = data.draw(st.sampled_from(["add", "sub", "mul", "tanh", "maximum"]))
-        arity = 1 if name == "tanh" else 2
-        pool.append(
-            m.op(name, *[data.draw(st.sampled_from(pool)) for _ in range(arity)])
-        )
-    if data.draw(st.booleans()):
-        pool.append(m.op("sub", pool[-1], m.op("reduce_max", pool[-1])))
-        pool.append(m.op("mul", pool[-1], m.op("reduce_sum", pool[-1])))
-    out = np.zeros(shape, np.float32)
-    m.store(out, pool[-1])
+    shape = (*outer, inner)
+    pool = [random_load(data, m, shape) for _ in range(data.draw(st.integers(1, 3)))]
+    reductions = data.draw(st.sampled_from([[], ["reduce_max", "reduce_sum"]]))
+    for _ in range(data.draw(st.integers(1, 9))):
+        grow(data, m, pool, ARITHMETIC + reductions)
+    compare(data, m, np.zeros(shape, np.float32), pool[-1])
+
+
+@given(st.data())
+def test_random_column_nests(data: st.DataObject) -> None:
+    outer = tuple(data.draw(st.lists(st.integers(2, 4), max_size=2)))
+    mid = tuple(data.draw(st.lists(st.integers(2, 9), min_size=1, max_size=2)))
+    inner = data.draw(st.integers(2, 90))
+    m = Maker(outer, inner, mid, "mid")
+    shape = (*outer, *mid, inner)
+    pool = [random_load(data, m, shape) for _ in range(data.draw(st.integers(1, 3)))]
+    for _ in range(data.draw(st.integers(1, 7))):
+        grow(data, m, pool, [*ARITHMETIC, "reduce_max", "reduce_sum"])
+    compare(data, m, np.zeros(shape, np.float32), pool[-1])
+
+
+def compare(data: st.DataObject, m: Maker, out: np.ndarray, value: int) -> None:
+    m.store(out, value)
     expected = m.interpret()[m.body[-1].attr]
     m.run(tasks=data.draw(st.integers(1, 3)))
     scale = np.abs(expected).max() + 1

@@ -134,7 +134,7 @@ def test_extremes_of_nothing() -> None:
 
 def test_axis_errors_name_function_axis_and_rank() -> None:
     x = tnp.ones((2, 3))
-    with pytest.raises(ValueError, match="sum: axis 2 is out of range.*2 axes"):
+    with pytest.raises(ValueError, match=r"sum: axis 2 is out of range.*2 axes"):
         x.sum(2)
     with pytest.raises(ValueError, match="max: an axis appears twice"):
         tnp.max(x, (0, -2))

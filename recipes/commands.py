@@ -1,0 +1,138 @@
+"""What the commands do, once the command line is understood."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from treadle import nn
+from treadle.recipes import loop, runs
+from treadle.recipes import report as reports
+from treadle.recipes.catalogue import RECIPES
+from treadle.recipes.config import Training
+from treadle.recipes.display import Display, display, duration
+from treadle.recipes.errors import UsageError
+from treadle.recipes.runs import Run
+from treadle.recipes.task import Data, Learner, Recipe, Sampling
+
+_SIGNAL_STATUS = 128
+
+
+def show_list() -> int:
+    """Prints the recipes and the runs."""
+    print("recipes:")
+    for recipe in RECIPES.values():
+        print(f"  {recipe.name:<12} {recipe.summary}")
+    print("\ntrain one: treadle train NAME    its options: treadle train NAME --help")
+    names = runs.names()
+    if names:
+        print("\nruns, the latest first:")
+        print("\n".join(f"  {name}" for name in names))
+    return 0
+
+
+def train(recipe: Recipe, config: Training, folder: Path | None) -> int:
+    """Starts a run."""
+    data = recipe.load(config)
+    learner = loop.learner_of(recipe, config, data.facts)
+    run = runs.create(recipe, config, data.facts, folder)
+    return _train(run, data, learner)
+
+
+def resume(name: str, steps: int | None) -> int:
+    """Goes on with a run."""
+    run = runs.find(name, RECIPES)
+    if steps is not None:
+        run = replace(run, config=replace(run.config, steps=steps))
+    data = run.recipe.load(run.config)
+    runs.check_same_data(run, data.facts)
+    run.write()
+    return _train(run, data, loop.learner_of(run.recipe, run.config, run.facts))
+
+
+def _train(run: Run, data: Data, learner: Learner) -> int:
+    screen = display(sys.stdout)
+    _introduce(run, learner, screen)
+    outcome = loop.train(run, data, learner, screen)
+    drawn = reports.draw_curves(run)
+    if outcome.interrupted is not None and outcome.step < run.config.steps:
+        screen.note(
+            f"stopped by {outcome.interrupted.name} after step {outcome.step}, which "
+            f"is saved\nresume: treadle resume {run.folder}"
+        )
+        return _SIGNAL_STATUS + outcome.interrupted
+    screen.note(f"trained {outcome.step} steps in {duration(outcome.seconds)}")
+    if drawn:
+        screen.note(f"curves: {run.curves}")
+    screen.note(f"report: treadle report {run.folder}")
+    if run.recipe.sample is not None:
+        screen.note(f"sample: treadle sample {run.folder}")
+    longer = 2 * run.config.steps
+    screen.note(f"resume: treadle resume {run.folder} --steps {longer}")
+    screen.note(f"test accuracy: {outcome.tested['test_accuracy']:.4f}")
+    return 0
+
+
+def _introduce(run: Run, learner: Learner, screen: Display) -> None:
+    facts = run.facts
+    screen.note(
+        f"{run.recipe.name}: {nn.count(learner.model):,} parameters, "
+        f"{facts['training']:,} {facts['examples']} to train with, "
+        f"{facts['test']:,} to test with"
+    )
+    screen.note(f"run: {run.folder}")
+
+
+def evaluate(name: str, best: bool) -> int:
+    """Tests a run's model."""
+    run = runs.find(name, RECIPES)
+    data = run.recipe.load(run.config)
+    runs.check_same_data(run, data.facts)
+    learner = loop.learner_of(run.recipe, run.config, run.facts)
+    checkpoint = _trained(run, learner, best)
+    tested = loop.make_test(learner, data)(checkpoint.state.model)
+    print(f"{run.folder}, step {int(checkpoint.state.step)}")
+    for metric, value in tested.items():
+        print(f"{metric.replace('_', ' ')}: {value:.4f}")
+    return 0
+
+
+def _trained(run: Run, learner: Learner, best: bool) -> loop.Checkpoint:
+    """A run's latest checkpoint, or its best."""
+    manager = loop.manager_of(run, learner)
+    step = manager.best_step() if best else None
+    if manager.latest_step() is None or (best and step is None):
+        raise UsageError(
+            f"{run.folder} has no checkpoint to take yet\n"
+            f"Train on: treadle resume {run.folder}"
+        )
+    template = loop.beginning(learner, run.config)
+    if step is not None:
+        return manager.restore(template, step)
+    return loop.restored(manager, template, lambda text: print(text, file=sys.stderr))
+
+
+def report(name: str) -> int:
+    """Shows what became of a run."""
+    run = runs.find(name, RECIPES)
+    learner = loop.learner_of(run.recipe, run.config, run.facts)
+    reports.write(run, learner, loop.manager_of(run, learner), sys.stdout)
+    return 0
+
+
+def sample(name: str, wanted: Sampling, best: bool) -> int:
+    """Lets a run's model write."""
+    run = runs.find(name, RECIPES)
+    if run.recipe.sample is None:
+        writers = ", ".join(r.name for r in RECIPES.values() if r.sample is not None)
+        raise UsageError(
+            f"{run.folder} is a run of {run.recipe.name}, which doesn't write\n"
+            f"Runs of these do: {writers}"
+        )
+    learner = loop.learner_of(run.recipe, run.config, run.facts)
+    checkpoint = _trained(run, learner, best)
+    for piece in run.recipe.sample(checkpoint.state.model, run.facts, wanted):
+        print(piece, end="", flush=True)
+    print()
+    return 0

@@ -1,0 +1,157 @@
+"""Products that sum: values, derivatives, and that they are one `dot_general`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.np.oracle import Case, check, check_gradient, floats, ints
+
+
+def product(name: str, *shapes: tuple[int, ...]) -> Case:
+    label = f"{name}-{'-'.join(map(str, shapes))}"
+    args = [floats(*s, seed=i) for i, s in enumerate(shapes)]
+    return Case(label, lambda np, *xs: getattr(np, name)(*xs), tuple(args), close=8)
+
+
+def formula(text: str, *shapes: tuple[int, ...]) -> Case:
+    args = [floats(*s, seed=i) for i, s in enumerate(shapes)]
+    return Case(text, lambda np, *xs: np.einsum(text, *xs), tuple(args), close=16)
+
+
+CASES = [
+    product("matmul", (3,), (3,)),
+    product("matmul", (2, 3), (3,)),
+    product("matmul", (3,), (3, 4)),
+    product("matmul", (2, 3), (3, 4)),
+    product("matmul", (5, 2, 3), (3, 4)),
+    product("matmul", (6, 5, 2, 3), (3,)),
+    product("matmul", (2, 3), (5, 3, 4)),
+    product("matmul", (3,), (5, 3, 4)),
+    product("matmul", (5, 2, 3), (5, 3, 4)),
+    product("matmul", (6, 5, 2, 3), (5, 3, 4)),
+    product("matmul", (5, 2, 3), (6, 1, 3, 4)),
+    product("matmul", (6, 1, 2, 3), (1, 5, 3, 4)),
+    product("matmul", (1, 2, 3), (5, 3, 4)),
+    product("matmul", (1, 2, 3), (1, 3, 4)),
+    product("matmul", (7, 1, 5, 2, 3), (1, 6, 5, 3, 4)),
+    product("dot", (2, 3), (3, 4)),
+    product("dot", (2, 3), (5, 3, 4)),
+    product("dot", (), (3, 4)),
+    product("vdot", (2, 3), (2, 3)),
+    product("inner", (2, 3), (4, 3)),
+    product("outer", (2, 3), (4,)),
+    product("kron", (2, 3), (4, 5)),
+    product("kron", (3,), (2, 2)),
+    product("tensordot", (2, 3, 4), (3, 4, 5)),
+    Case(
+        "tensordot-axes",
+        lambda np, x, y: np.tensordot(x, y, axes=((0, 2), (1, 0))),
+        (floats(2, 3, 4), floats(4, 2, 5)),
+        close=8,
+    ),
+    Case("matmul-int", lambda np, x, y: x @ y, (ints(2, 3), ints(3, 4))),
+    Case("matmul-mixed", lambda np, x, y: x @ y, (floats(2, 3), ints(3, 4))),
+    formula("ij,jk->ik", (2, 3), (3, 4)),
+    formula("ij,jk", (2, 3), (3, 4)),
+    formula("ij->ji", (2, 3)),
+    formula("ij->", (2, 3)),
+    formula("ij->j", (2, 3)),
+    formula("ii->i", (3, 3)),
+    formula("ii", (3, 3)),
+    formula("iij->ij", (3, 3, 4)),
+    formula("i,i->i", (3,), (3,)),
+    formula("i,j->ij", (3,), (4,)),
+    formula("ij,ij->ji", (3, 4), (3, 4)),
+    formula("bhqd,bhkd->bhqk", (2, 3, 4, 5), (2, 3, 6, 5)),
+    formula("bqhd,bkhd->bhqk", (2, 4, 3, 5), (2, 6, 3, 5)),
+    formula("bhqk,bkhd->bqhd", (2, 3, 4, 6), (2, 6, 3, 5)),
+    formula("...ij,...jk->...ik", (5, 2, 3), (3, 4)),
+    formula("...ij,jk", (5, 2, 3), (3, 4)),
+    formula("b...,b->...", (2, 3, 4), (2,)),
+    formula("...i,...i", (5, 3), (5, 3)),
+    formula("i...->...", (2, 3, 4)),
+    formula("ijk,k->i", (2, 3, 4), (4,)),
+    formula("ijk,l->ijl", (2, 3, 4), (5,)),
+    formula("ij,jk,kl->il", (2, 3), (3, 4), (4, 5)),
+    formula("ij,jk,ik->", (2, 3), (3, 4), (2, 4)),
+    formula("a,ab,abc->abc", (2,), (2, 3), (2, 3, 4)),
+    formula("ea,fb,abcd,gc,hd->efgh", (2, 3), (2, 3), (3, 3, 3, 3), (2, 3), (2, 3)),
+    formula("ij , jk -> ik", (2, 3), (3, 4)),
+    formula("...,...->...", (4, 1), (3,)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_agrees(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_gradient(case: Case) -> None:
+    if case.args[0].dtype == np.float32:
+        check_gradient(case)
+
+
+def ops_of(function: Any, *shapes: tuple[int, ...]) -> list[str]:
+    graph = td.jit(function).graph(*[tnp.ones(s) for s in shapes])
+    return [eq.op.name for eq in graph.equations]
+
+
+@pytest.mark.parametrize(
+    "x, y",
+    [
+        ((4, 3), (3, 5)),
+        ((2, 4, 3), (3, 5)),
+        ((2, 4, 3), (2, 3, 5)),
+        ((3,), (2, 3, 5)),
+        ((2, 4, 3), (3,)),
+    ],
+)
+def test_matmul_is_one_contraction(x: Any, y: Any) -> None:
+    assert ops_of(lambda a, b: a @ b, x, y) == ["dot_general"]
+
+
+def test_einsum_of_attention_is_one_contraction() -> None:
+    def scores(q: Any, k: Any) -> Any:
+        return tnp.einsum("bhqd,bhkd->bhqk", q, k)
+
+    assert ops_of(scores, (2, 3, 4, 5), (2, 3, 6, 5)) == ["dot_general"]
+
+
+def test_the_contraction_of_a_batch_with_a_matrix_names_plain_axes() -> None:
+    graph = td.jit(tnp.matmul).graph(tnp.ones((2, 4, 3)), tnp.ones((3, 5)))
+    assert graph.equations[0].params == {
+        "contract": ((2,), (0,)),
+        "batch": ((), ()),
+    }
+
+
+@pytest.mark.parametrize(
+    "use, message",
+    [
+        (lambda x: x @ x, r"matmul: shapes \(2, 3\) and \(2, 3\).*length 3.*length 2"),
+        (lambda x: x @ tnp.ones(()), "a scalar is no matrix"),
+        (lambda x: tnp.ones((4, 2, 3)) @ tnp.ones((5, 3, 2)), "leading axes"),
+        (lambda x: tnp.dot(x, x), r"dot: shapes \(2, 3\) and \(2, 3\)"),
+        (lambda x: tnp.inner(x, x[:, :2]), r"last axes of shapes"),
+        (lambda x: tnp.tensordot(x, x, 1), "different lengths"),
+        (lambda x: tnp.einsum("ij,jk->ik", x, x), "axis 'j'.*lengths 3 and 2"),
+        (lambda x: tnp.einsum("ij,jk->ik", x), "2 operands, got 1"),
+        (lambda x: tnp.einsum("ijk->k", x), r"'ijk'.*shape \(2, 3\)"),
+        (lambda x: tnp.einsum("ij->ik", x), "no operand has"),
+        (lambda x: tnp.einsum("i1->i", x), "axes are letters"),
+    ],
+)
+def test_errors(use: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        use(tnp.ones((2, 3)))
+
+
+def test_formula_comes_first() -> None:
+    with pytest.raises(TypeError, match="einsum takes a formula first"):
+        tnp.einsum(tnp.ones(2), "i")

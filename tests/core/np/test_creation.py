@@ -1,0 +1,111 @@
+"""Arrays from numbers, lists, ranges; the dtypes that they get."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.np.oracle import Case, check
+
+CASES = [
+    Case("zeros", lambda np: np.zeros((2, 3)), ()),
+    Case("ones", lambda np: np.ones(4, "int32"), ()),
+    Case("full", lambda np: np.full((2, 3), 7), ()),
+    Case("full-float", lambda np: np.full((2,), 1.5), ()),
+    Case("full-broadcast", lambda np: np.full((2, 3), np.arange(3)), ()),
+    Case("arange", lambda np: np.arange(5), ()),
+    Case("arange-range", lambda np: np.arange(2, 11, 3), ()),
+    Case("arange-down", lambda np: np.arange(5, -3, -2), ()),
+    Case("arange-float", lambda np: np.arange(0, 2, 0.25), ()),
+    Case("arange-dtype", lambda np: np.arange(4, dtype="bfloat16"), ()),
+    Case("arange-empty", lambda np: np.arange(5, 2), ()),
+    Case("linspace", lambda np: np.linspace(-1, 2, 7), ()),
+    Case("linspace-open", lambda np: np.linspace(0, 1, 5, endpoint=False), ()),
+    Case("linspace-one", lambda np: np.linspace(3, 4, 1), ()),
+    Case("eye", lambda np: np.eye(3), ()),
+    Case("eye-off", lambda np: np.eye(3, 5, 1, dtype="int32"), ()),
+    Case("identity", lambda np: np.identity(3), ()),
+    Case("tri", lambda np: np.tri(3, 4, -1), ()),
+    Case("tril_indices", lambda np: np.tril_indices(4, -1), ()),
+    Case("triu_indices", lambda np: np.triu_indices(4), ()),
+    Case("list", lambda np: np.array([[1, 2], [3, 4]]), ()),
+    Case("list-mixed", lambda np: np.array([1, 2.5]), ()),
+    Case("list-bool", lambda np: np.array([True, False]), ()),
+    Case("list-dtype", lambda np: np.array([1, 2], "float32"), ()),
+    Case("empty-list", lambda np: np.array([]), ()),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_agrees(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize("make", [tnp.zeros_like, tnp.ones_like, tnp.empty_like])
+def test_like(make: Any) -> None:
+    x = tnp.array([[1, 2, 3]], "int8")
+    assert make(x).shape == (1, 3) and make(x).dtype == tnp.int8
+    assert make(x, dtype="float32", shape=(2,)).shape == (2,)
+    assert tnp.full_like(x, 5).tolist() == [[5, 5, 5]]
+
+
+@pytest.mark.parametrize(
+    "value, dtype",
+    [
+        (1, "int32"),
+        (1.0, "float32"),
+        (True, "bool"),
+        (1j, "complex64"),
+        (2**40, "int64"),
+        ([1, 2.0], "float32"),
+        (np.float64(1), "float64"),
+        (np.arange(3), "int64"),
+        (np.zeros(2, ml_dtypes.bfloat16), "bfloat16"),
+        ([np.float64(1), 2], "float64"),
+        ([tnp.ones(2), tnp.zeros(2)], "float32"),
+    ],
+)
+def test_the_dtype_that_you_give_is_the_dtype_that_you_get(
+    value: Any, dtype: str
+) -> None:
+    assert tnp.array(value).dtype.name == dtype
+
+
+def test_arrays_do_not_share_memory_with_what_they_are_made_of() -> None:
+    source = np.zeros(3, np.float32)
+    made = [tnp.array(source), tnp.asarray(source)]
+    source[0] = 1
+    assert all(x[0].item() == 0 for x in made)
+
+
+def test_a_list_of_traced_values_is_stacked() -> None:
+    found = td.jit(lambda a, b: tnp.array([[a, 1.0], [b, a * b]]))(2.0, 3.0)
+    assert found.tolist() == [[2, 1], [3, 6]]
+
+
+def test_a_scalar_argument_makes_weak_ranges() -> None:
+    found = td.jit(lambda a: tnp.linspace(a, 2 * a, 3))(1.0)
+    assert found.tolist() == [1, 1.5, 2]
+
+
+@pytest.mark.parametrize(
+    "use, error, message",
+    [
+        (lambda: tnp.array([[1], [2, 3]]), ValueError, "inhomogeneous"),
+        (lambda: tnp.array(["a"]), TypeError, "numbers, booleans and arrays"),
+        (lambda: tnp.array("a"), TypeError, "takes arrays, got a str"),
+        (lambda: tnp.zeros(3, "float7"), TypeError, "'float7' is not a dtype"),
+        (lambda: tnp.zeros(-1), ValueError, "negative length"),
+        (lambda: tnp.arange(0, 3, 0), ValueError, "step is 0"),
+        (lambda: td.jit(tnp.arange)(3), TypeError, "arange: start must be a number"),
+        (lambda: td.jit(tnp.zeros)(3), TypeError, "static argument"),
+    ],
+)
+def test_errors(use: Any, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        use()

@@ -1,0 +1,127 @@
+"""Replacing, splitting and joining parts of models."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle import nn, rng, tree
+
+KEY = rng.key(0)
+
+
+class Ends(NamedTuple):
+    first: object
+    last: object
+
+
+class Model(nn.Module):
+    def __init__(self):
+        self.body = nn.MLP((2, 3, 4), key=KEY)
+        self.table = {"norm": nn.BatchNorm(4), "list": [tnp.ones(1), nn.relu]}
+        self.ends = Ends(tnp.ones(2), (tnp.zeros(2),))
+
+
+PLACES = {
+    "array": lambda m: m.body.layers[0].weight,
+    "negative index": lambda m: m.body.layers[-1].bias,
+    "module": lambda m: m.body.layers[1],
+    "static": lambda m: m.body.activation,
+    "dict": lambda m: m.table["list"][0],
+    "static in a list": lambda m: m.table["list"][1],
+    "named tuple": lambda m: m.ends.first,
+    "tuple": lambda m: m.ends.last[0],
+    "cell": lambda m: m.table["norm"].mean.value,
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_set_and_get(name):
+    where, model = PLACES[name], Model()
+    before = tree.flatten(model)
+    assert nn.at(model, where).get() is where(model)
+    new = tnp.full(5, 7.0)
+    after = nn.at(model, where).set(new)
+    assert where(after) is new and where(model) is not new
+    assert tree.structure(model) == before[1]
+    for other in ("array", "static", "dict", "named tuple", "tuple", "cell"):
+        if other != name:
+            assert PLACES[other](after) is PLACES[other](model)
+
+
+def test_apply_and_several_places():
+    model = Model()
+    after = nn.at(model, lambda m: [x.bias for x in m.body.layers]).set((None, None))
+    assert [x.bias for x in after.body.layers] == [None, None]
+    again = nn.at(after, lambda m: m.body.layers[0].bias).set(tnp.ones(3))
+    assert again.body.layers[0].bias.shape == (3,)
+    doubled = nn.at(model, lambda m: (m.ends.first, m.ends.last[0])).apply(
+        lambda x: x + 2
+    )
+    assert (doubled.ends.first[0].item(), doubled.ends.last[0][0].item()) == (3, 2)
+    sliced = nn.at(model, lambda m: m.body.layers[:1]).apply(lambda x: None)
+    assert sliced.body.layers[0] is None
+
+
+def test_any_pytree():
+    assert nn.at({"a": [1, 2]}, lambda t: t["a"][1]).set(5) == {"a": [1, 5]}
+    assert nn.at((1, 2), lambda t: t).set(3) == 3
+
+
+def test_inside_a_transformation():
+    model = Model()
+
+    def loss(weight):
+        changed = nn.at(model, lambda m: m.body.layers[0].weight).set(weight)
+        return changed.body(tnp.ones(2)).sum()
+
+    grads = td.jit(td.grad(loss))(model.body.layers[0].weight)
+    assert grads.shape == (2, 3)
+
+
+def test_errors():
+    model = Model()
+    with pytest.raises(TypeError, match=r"`where` must return a part"):
+        nn.at(model, lambda m: 3)
+    with pytest.raises(ValueError, match=r"\.body and \.body\.layers\[0\], which over"):
+        nn.at(model, lambda m: (m.body, m.body.layers[0]))
+    with pytest.raises(ValueError, match="got 3 values for 2 places"):
+        nn.at(model, lambda m: (m.body, m.ends)).set((1, 2, 3))
+    with pytest.raises(AttributeError, match="has no field `nothing`"):
+        nn.at(model, lambda m: m.body.nothing)
+
+
+def test_partition_by_path():
+    model = Model()
+    chosen, rest = nn.partition(model, lambda path, leaf: "layers[0]" in path)
+    assert rest.body.layers[0].weight is None
+    assert list(nn.parameters(chosen)) == [
+        "body.layers[0].weight",
+        "body.layers[0].bias",
+    ]
+    joined = nn.combine(chosen, rest)
+    assert tree.structure(joined) == tree.structure(model)
+    assert all(
+        a is b for a, b in zip(tree.leaves(joined), tree.leaves(model), strict=True)
+    )
+
+
+def test_training_a_part():
+    model = nn.MLP((2, 3, 1), key=KEY)
+    chosen, rest = nn.partition(model, lambda path, leaf: "bias" in path)
+
+    @td.jit
+    def grads(chosen, rest):
+        return td.grad(lambda c: nn.combine(c, rest)(tnp.ones(2)).sum())(chosen)
+
+    found = grads(chosen, rest)
+    assert found.layers[0].weight is None and found.layers[1].bias.tolist() == [1.0]
+
+
+def test_partition_by_default_leaves_state_out():
+    chosen, rest = nn.partition(nn.BatchNorm(3))
+    assert chosen.mean.value is None and rest.weight is None
+    assert rest.mean.value.shape == (3,)

@@ -1,0 +1,152 @@
+"""Optimizers work on Modules as they are: state cells, keys and integers stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle import nn, optim, rng, tree
+
+
+class Classifier(nn.Module):
+    hidden: nn.Linear
+    norm: nn.BatchNorm
+    out: nn.Linear
+    noise: rng.Key
+    calls: td.Array
+    activation: Callable
+
+    def __init__(self, *, key: Any) -> None:
+        k1, k2, k3 = rng.split(key, 3)
+        self.hidden = nn.Linear(8, 16, key=k1)
+        self.norm = nn.BatchNorm(16)
+        self.out = nn.Linear(16, 3, key=k2)
+        self.noise = k3
+        self.calls = tnp.zeros((), td.int32)
+        self.activation = nn.relu
+
+    def __call__(self, x: Any) -> Any:
+        return self.out(self.activation(self.norm(self.hidden(x))))
+
+
+def _model() -> Classifier:
+    return Classifier(key=rng.key(0))
+
+
+def _data() -> tuple[Any, Any]:
+    numbers = np.random.default_rng(0)
+    x = numbers.normal(size=(64, 8)).astype(np.float32)
+    return tnp.array(x), tnp.array((x[:, 0] > 0) + (x[:, 1] > 0), td.int32)
+
+
+OPTIMIZERS = {
+    "sgd": lambda: optim.sgd(0.1, momentum=0.9, nesterov=True),
+    "adamw": lambda: optim.adamw(
+        optim.warmup_cosine_decay_schedule(0.0, 0.02, 5, 40), mask=optim.matrices
+    ),
+    "lion": lambda: optim.lion(0.003),
+    "chain": lambda: optim.chain(
+        optim.clip_by_global_norm(1.0),
+        optim.rmsprop(0.01),
+        optim.average_parameters(0.9),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_training_a_model(name: str) -> None:
+    optimizer = OPTIMIZERS[name]()
+    model = _model()
+    state = optimizer.init(model)
+
+    @td.jit(donate=("model", "state"))
+    def step(model: Any, state: Any, x: Any, y: Any) -> Any:
+        def loss(model: Any) -> Any:
+            logits, model = nn.stateful(model)(x)
+            return nn.cross_entropy(logits, y).mean(), model
+
+        (value, model), grads = td.value_and_grad(loss, has_aux=True)(model)
+        updates, state = optimizer.update(grads, state, model)
+        return optim.apply_updates(model, updates), state, value
+
+    values = []
+    for _ in range(30):
+        model, state, value = step(model, state, *_data())
+        values.append(float(value))
+    assert values[-1] < 0.5 * values[0]
+    assert isinstance(model, Classifier)
+    # The statistics moved by the model's own writes alone.
+    other = _model()
+    assert not np.array_equal(model.norm.mean.value, other.norm.mean.value)
+    assert int(model.calls) == 0
+
+
+def test_only_what_grad_reaches_has_moments() -> None:
+    model = _model()
+    state = optim.adamw(1e-3).init(model)
+    mean = state[0].mean
+    assert isinstance(mean, Classifier)
+    assert tree.leaves((mean.noise, mean.norm.mean, mean.norm.var)) == []
+    assert mean.calls is None
+    assert mean.activation is nn.relu
+    grads = td.grad(lambda m: nn.inference(m)(tnp.ones(8)).sum())(model)
+    assert tree.structure(mean) == tree.structure(grads)
+
+
+def test_updates_leave_the_rest_alone() -> None:
+    model = _model()
+    optimizer = optim.adamw(1e-2)
+    grads = td.grad(lambda m: nn.inference(m)(tnp.ones(8)).sum())(model)
+    updates, _ = optimizer.update(grads, optimizer.init(model), model)
+    after = optim.apply_updates(model, updates)
+    assert tree.structure(after) == tree.structure(model)
+    assert after.calls is model.calls
+    for a, b in zip(tree.leaves(after.noise), tree.leaves(model.noise), strict=True):
+        assert a is b
+    assert not np.array_equal(after.out.weight, model.out.weight)
+
+
+def test_masks_and_labels_of_modules() -> None:
+    model = _model()
+    grads = tree.map(
+        tnp.zeros_like, td.grad(lambda m: m.out(tnp.ones(16)).sum())(model)
+    )
+    optimizer = optim.adamw(1.0, weight_decay=0.5, mask=optim.matrices)
+    updates, _ = optimizer.update(grads, optimizer.init(model), model)
+    np.testing.assert_allclose(updates.out.weight, -0.5 * np.asarray(model.out.weight))
+    np.testing.assert_array_equal(updates.norm.weight, np.zeros(16))
+
+    def part(path: tree.Path, leaf: Any) -> str:
+        return "head" if tree.key_name(path).startswith(".out") else "body"
+
+    optimizer = optim.partition(
+        {"head": optim.sgd(1.0), "body": optim.freeze()},
+        lambda model: tree.map_with_path(part, model),
+    )
+    grads = td.grad(lambda m: nn.inference(m)(tnp.ones(8)).sum())(model)
+    updates, _ = optimizer.update(grads, optimizer.init(model), model)
+    assert updates.hidden.weight is None and updates.norm.weight is None
+    np.testing.assert_allclose(updates.out.weight, -np.asarray(grads.out.weight))
+
+
+def test_averages_of_modules() -> None:
+    model = _model()
+    optimizer = optim.chain(optim.sgd(0.1), optim.average_parameters(0.5))
+    state = optimizer.init(model)
+    grads = td.grad(lambda m: nn.inference(m)(tnp.ones(8)).sum())(model)
+    updates, state = optimizer.update(grads, state, model)
+    after = optim.apply_updates(model, updates)
+    found = optim.averaged(after, state)
+    expected = (np.asarray(model.out.weight) + np.asarray(after.out.weight)) / 2
+    np.testing.assert_allclose(found.out.weight, expected, rtol=1e-5, atol=1e-6)
+    assert nn.inference(found)(tnp.ones(8)).shape == (3,)
+
+
+def test_states_of_modules_show_their_size() -> None:
+    state = optim.adam(1e-3).init(nn.Linear(4, 3, key=rng.key(0)))
+    assert "mean=<Linear of 2 arrays, 15 numbers>" in repr(state)

@@ -1,0 +1,203 @@
+"""Distributions give JAX's numbers; moments are right; parameters have derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle import rng
+
+KEY, OTHER = rng.key(42), jax.random.key(42)
+LOGITS = np.random.default_rng(0).normal(size=(6, 9)).astype(np.float32)
+WEIGHTS = np.array([0.1, 0.4, 0.2, 0.3], np.float32)
+
+
+def exact(ours: Any, theirs: Any) -> None:
+    found, expected = np.asarray(ours), np.asarray(theirs)
+    assert found.dtype == expected.dtype and found.shape == expected.shape
+    np.testing.assert_array_equal(found, expected)
+
+
+def near(ours: Any, theirs: Any, rtol: float = 3e-6, atol: float = 1e-6) -> None:
+    found, expected = np.asarray(ours), np.asarray(theirs)
+    assert found.dtype == expected.dtype and found.shape == expected.shape
+    np.testing.assert_allclose(
+        found.astype(np.float64), expected.astype(np.float64), rtol, atol
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("shape", [(), (5,), (40, 7)])
+def test_uniform_is_exact(dtype: str, shape: tuple[int, ...]) -> None:
+    exact(rng.uniform(KEY, shape, dtype), jax.random.uniform(OTHER, shape, dtype))
+
+
+def test_double_precision() -> None:
+    with jax.enable_x64(True):
+        exact(
+            rng.uniform(KEY, (50,), "float64"),
+            jax.random.uniform(OTHER, (50,), "float64"),
+        )
+        near(
+            rng.normal(KEY, (50,), "float64"),
+            jax.random.normal(OTHER, (50,), "float64"),
+            1e-12,
+        )
+
+
+def test_uniform_between() -> None:
+    near(
+        rng.uniform(KEY, (99,), minval=-3.0, maxval=5.0),
+        jax.random.uniform(OTHER, (99,), minval=-3.0, maxval=5.0),
+    )
+    low = np.arange(4, dtype=np.float32)
+    near(
+        rng.uniform(KEY, (3, 4), minval=low, maxval=low + 1),
+        jax.random.uniform(OTHER, (3, 4), minval=low, maxval=low + 1),
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["normal", "exponential", "gumbel", "laplace", "logistic"]
+)
+def test_formula(name: str) -> None:
+    ours, theirs = getattr(rng, name), getattr(jax.random, name)
+    near(ours(KEY, (50, 20)), theirs(OTHER, (50, 20)))
+    near(td.jit(lambda key: ours(key, (20,)))(KEY), theirs(OTHER, (20,)))
+
+
+def test_cauchy() -> None:
+    near(rng.cauchy(KEY, (100,)), jax.random.cauchy(OTHER, (100,)), 1e-4)
+
+
+def test_truncated_normal() -> None:
+    near(
+        rng.truncated_normal(KEY, -2.0, 2.0, (1000,)),
+        jax.random.truncated_normal(OTHER, -2.0, 2.0, (1000,)),
+    )
+    x = rng.truncated_normal(KEY, np.float32([1, 5]), np.float32([1.5, 6]), (500, 2))
+    assert (x > tnp.array([1.0, 5.0])).all() and (x < tnp.array([1.5, 6.0])).all()
+
+
+@pytest.mark.parametrize(
+    "low, high, dtype",
+    [
+        (0, 10, "int32"),
+        (-5, 1000000, "int32"),
+        (0, 2**31 - 1, "int32"),
+        (-(2**31), 2**31 - 1, "int32"),
+        (0, 256, "uint8"),
+        (-128, 128, "int8"),
+        (3, 3, "int32"),
+        (5, 2, "int32"),
+        (0, 1000, "int16"),
+    ],
+)
+def test_randint_is_exact(low: int, high: int, dtype: str) -> None:
+    exact(
+        rng.randint(KEY, (200,), low, high, dtype),
+        jax.random.randint(OTHER, (200,), low, high, dtype),
+    )
+
+
+def test_randint_of_arrays_and_traced_limits() -> None:
+    high = np.arange(1, 9, dtype=np.int32)
+    exact(
+        rng.randint(KEY, (3, 8), 0, high),
+        jax.random.randint(OTHER, (3, 8), 0, high),
+    )
+    found = td.jit(lambda n: rng.randint(KEY, (9,), 0, n))(7)
+    exact(found, jax.random.randint(OTHER, (9,), 0, 7))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 10, 1000])
+def test_permutation_is_exact(n: int) -> None:
+    exact(rng.permutation(KEY, n), jax.random.permutation(OTHER, n))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("independent", [False, True])
+def test_permutation_of_arrays(axis: int, independent: bool) -> None:
+    x = np.arange(60).reshape(5, 12).astype(np.int32)
+    exact(
+        rng.permutation(KEY, x, axis, independent),
+        jax.random.permutation(OTHER, x, axis, independent),
+    )
+
+
+def test_bernoulli_is_exact() -> None:
+    p = np.linspace(0, 1, 50).astype(np.float32)
+    exact(rng.bernoulli(KEY, p), jax.random.bernoulli(OTHER, p))
+    exact(
+        rng.bernoulli(KEY, 0.3, (7, 9)),
+        jax.random.bernoulli(OTHER, 0.3, (7, 9)),
+    )
+    exact(rng.rademacher(KEY, (30,)), jax.random.rademacher(OTHER, (30,), "int32"))
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_categorical_is_exact(axis: int) -> None:
+    exact(
+        rng.categorical(KEY, LOGITS, axis),
+        jax.random.categorical(OTHER, LOGITS, axis),
+    )
+
+
+def test_more_draws_of_categories() -> None:
+    exact(
+        rng.categorical(KEY, LOGITS, shape=(5, 6)),
+        jax.random.categorical(OTHER, LOGITS, shape=(5, 6)),
+    )
+    exact(
+        rng.categorical(KEY, LOGITS[0], shape=(5,)),
+        jax.random.categorical(OTHER, jnp.asarray(LOGITS[0]), shape=(5,)),
+    )
+
+
+@pytest.mark.parametrize("replace", [True, False])
+@pytest.mark.parametrize("p", [None, WEIGHTS])
+def test_choice_is_exact(replace: bool, p: Any) -> None:
+    x = np.array([3, 1, 4, 5], np.float32)
+    for a in (4, x):
+        exact(
+            rng.choice(KEY, a, (3,), replace, p),
+            jax.random.choice(OTHER, a, (3,), replace, p),
+        )
+
+
+def test_choice_of_slices() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    exact(
+        rng.choice(KEY, x, (2, 5), axis=1),
+        jax.random.choice(OTHER, x, (2, 5), axis=1),
+    )
+    with pytest.raises(ValueError, match="can't draw 5 of 3 elements without"):
+        rng.choice(KEY, 3, (5,), replace=False)
+
+
+def test_moments() -> None:
+    x = rng.normal(KEY, (200_000,))
+    assert abs(x.mean().item()) < 0.01 and abs(x.std().item() - 1) < 0.01
+    u = rng.uniform(KEY, (200_000,))
+    assert abs(u.mean().item() - 0.5) < 0.005 and u.min() >= 0 and u.max() < 1
+    assert abs(rng.exponential(KEY, (200_000,)).mean().item() - 1) < 0.01
+
+
+def test_parameters_have_derivatives() -> None:
+    def sample(mean: Any, deviation: Any) -> Any:
+        return (mean + deviation * rng.normal(KEY, (10,))).sum()
+
+    d_mean, d_deviation = td.grad(sample, (0, 1))(1.0, 2.0)
+    assert d_mean.item() == 10
+    near(d_deviation, rng.normal(KEY, (10,)).sum())
+
+    def spread(module: Any, key: Any) -> Any:
+        return lambda high: (module.uniform(key, (9,), minval=-1.0, maxval=high)).sum()
+
+    near(td.grad(spread(rng, KEY))(2.0), jax.grad(spread(jax.random, OTHER))(2.0))
