@@ -26,6 +26,11 @@ _KIND |= dict.fromkeys((int8, int16, int32, int64, uint8, uint16, uint32, uint64
 _KIND |= dict.fromkeys((float16, bfloat16, float32, float64), _FLOAT)
 _KIND |= dict.fromkeys((complex64, complex128), _COMPLEX)
 _PYTHON = {bool: bool_, int: int32, float: float32, complex: complex64}
+# `np.sqrt(2)` of a Python number is one of these. They are subclasses of float and
+# complex and count as Python scalars: no program gets wider because of them.
+_SCALAR = _PYTHON | {np.float64: float32, np.complex128: complex64}
+SCALARS = frozenset(_SCALAR)
+"""The types of the scalars that are weakly typed."""
 _BY_NAME = {d.name: d for d in _KIND}
 _canonical: dict[Any, np.dtype] = {}
 
@@ -98,7 +103,7 @@ def of_scalar(value: bool | int | float | complex) -> np.dtype:
         if not -(2**31) <= value < 2**31:
             return int64 if -(2**63) <= value < 2**63 else uint64
         return int32
-    return _PYTHON[type(value)]
+    return _SCALAR[type(value)]
 
 
 def to_float(dtype: np.dtype) -> np.dtype:

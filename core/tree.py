@@ -61,13 +61,18 @@ class Structure:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return (
+        same = (
             isinstance(other, Structure)
             and self._hash == other._hash
             and self.kind is other.kind
             and self.aux == other.aux
             and self.children == other.children
         )
+        if same:
+            # Equal children are shared from now on: a jitted step compares its model's
+            # structure with the same other one again and again.
+            self.children = other.children  # type: ignore[attr-defined]
+        return same
 
     def __hash__(self) -> int:
         return self._hash

@@ -169,11 +169,14 @@ class Live:
 
     def test(self, step: int, metrics: Mapping[str, Any]) -> None:
         """A line above the bar."""
-        self._progress.console.print(f"step {step:>6}  {numbers(metrics)}")
+        total = self._progress.tasks[0].total
+        self.note(f"step {step:>{len(str(total))}}  {numbers(metrics)}")
 
     def note(self, text: str) -> None:
         """A line above the bar."""
-        self._progress.console.print(text, highlight=False)
+        self._progress.console.print(
+            text, highlight=False, markup=False, soft_wrap=True
+        )
 
     def close(self) -> None:
         """Takes the bar away."""
@@ -184,5 +187,5 @@ def display(out: TextIO) -> Display:
     """The display that suits where the output goes."""
     from rich.console import Console
 
-    console = Console(file=out, highlight=False)
+    console = Console(file=out)
     return Live(console) if console.is_terminal else Plain(out)

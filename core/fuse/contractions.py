@@ -6,29 +6,16 @@ alike in all operands are merged first; what remains must fit, or operands are c
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from treadle.fuse.cluster import Cluster
 from treadle.fuse.layout import axis_strides, stored_strides
-from treadle.fuse.maps import Map, NoMap, Space
-from treadle.fuse.nests import Access, Body, Launch, assemble, coalesce
+from treadle.fuse.maps import Map, NoMap
+from treadle.fuse.nests import Access, Body, Product, assemble, coalesce
 from treadle.fuse.program import Program
-from treadle.ir.graph import Atom, Equation, Var
+from treadle.ir.graph import Equation
 from treadle.kernels.contract import Contraction, Strides
 from treadle.ops.dot import free_axes
-
-
-@dataclass
-class Product:
-    """A contraction, the operands' places, and the nest fused into its epilogue."""
-
-    contraction: Contraction
-    a: tuple[Atom, int]
-    b: tuple[Atom, int]
-    c: Var
-    epilogue: Launch | None = None
 
 
 @dataclass
@@ -49,68 +36,7 @@ class _Sides:
     y_free: list[_Loop] = field(default_factory=list)
 
 
-def product(eq: Equation, program: Program) -> Product:
-    """A contraction on its own.
-
-    Raises:
-      NoMap: if the operands must be copied first.
-    """
-    space = Space()
-    entries = tuple(space.dimension(n) for n in eq.outputs[0].type.shape)
-    return _product(eq, program, space.sizes, entries, [], None)
-
-
-def product_with_epilogue(
-    eq: Equation, program: Program, cluster: Cluster, stored: set[Var]
-) -> Product:
-    """A contraction whose result an elementwise cluster works on while it is hot.
-
-    Raises:
-      NoMap: if the cluster does not fit the loops of the product.
-    """
-    if cluster.form is not None:
-        raise NoMap
-    entries = _read_map(cluster, eq.outputs[0], program)
-    body = Body(cluster.space, program)
-    members = [e for e in cluster.equations if e is not eq]
-    for member in members:
-        body.equation(member)
-    for member in members:
-        for v in member.outputs:
-            if v in stored:
-                body.store(v, cluster.space.maps[v], body.known[v])
-    sizes = cluster.space.sizes
-    covered = {d for a in entries for d, _ in a.terms}
-    if covered != set(sizes) or any(a.offset for a in entries):
-        raise NoMap
-    # A slice reads a part of the product, and others may read the rest.
-    if math.prod(sizes.values()) != eq.outputs[0].type.size:
-        raise NoMap
-    if any(a.gathers for a in body.accesses):
-        raise NoMap
-    return _product(eq, program, sizes, entries, body.accesses, body)
-
-
-def _read_map(cluster: Cluster, c: Var, program: Program) -> Map:
-    """The one index map at which a cluster reads a value."""
-    found: set[Map] = set()
-    for eq in cluster.equations:
-        for a in eq.inputs:
-            source, chain = program.resolve(a)
-            if source is not c:
-                continue
-            space = cluster.space
-            copied = [eq] if eq.op.kind == "view" else []
-            space.maps["view"] = space.maps[eq.outputs[0]] if a.type.shape else ()
-            for view in [*copied, *chain]:
-                space.forward("view", view)
-            found.add(space.maps.pop("view"))
-    if len(found) != 1:
-        raise NoMap
-    return found.pop()
-
-
-def _product(
+def contraction(
     eq: Equation,
     program: Program,
     sizes: dict[int, int],
@@ -118,6 +44,12 @@ def _product(
     accesses: list[Access],
     body: Body | None,
 ) -> Product:
+    """The contraction of a dot_general whose result has the index map `entries` over
+    dimensions of the given sizes; `body` is what its epilogue does, with `accesses`.
+
+    Raises:
+      NoMap: if the loops don't fit the kernel's.
+    """
     x, y = eq.inputs
     out = eq.outputs[0]
     contract, batch = eq.params["contract"], eq.params["batch"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,8 @@ from treadle.fuse.layout import axis_strides, stored_strides
 from treadle.fuse.maps import Affine, Map, NoMap, Space, address
 from treadle.fuse.program import Program
 from treadle.ir.graph import Atom, Equation, Lit, Var
+from treadle.kernels.contract import Contraction
+from treadle.kernels.convolve import ConvSpec
 from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Instr, Nest, Operand
 
 
@@ -48,6 +50,19 @@ class Launch(NamedTuple):
     mid: tuple[int, ...]
     inner: int
     bindings: tuple[Binding, ...]
+
+
+@dataclass
+class Product:
+    """A contraction or convolution c = a · b, its operands (stored values and offsets in
+    elements), and the nest fused into its epilogue."""
+
+    contraction: Contraction | ConvSpec
+    a: tuple[Atom, int]
+    b: tuple[Atom, int]
+    c: Var
+    epilogue: Launch | None = None
+    filter_gradient: bool = False
 
 
 class Body:

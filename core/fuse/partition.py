@@ -14,9 +14,9 @@ from treadle.fuse.cluster import (
     operands_fit,
     start,
 )
-from treadle.fuse.contractions import product, product_with_epilogue
 from treadle.fuse.layout import row_major
 from treadle.fuse.maps import Map, NoMap
+from treadle.fuse.products import is_product, product, product_with_epilogue
 from treadle.fuse.program import Program
 from treadle.ir.graph import Equation, Graph, Var
 from treadle.ops.dot import free_axes
@@ -120,7 +120,7 @@ class _Partitioner:
         if not self._loops_fit(eq):
             self.program.row_major.add(eq.outputs[0])
             if not self._loops_fit(eq):
-                eq = self._with_ordered_operands(eq)
+                eq = self._with_copied_operands(eq)
         self._alone(eq)
 
     def _loops_fit(self, eq: Equation) -> bool:
@@ -129,6 +129,14 @@ class _Partitioner:
         except NoMap:
             return False
         return True
+
+    def _with_copied_operands(self, eq: Equation) -> Equation:
+        if eq.op.name == "dot_general":
+            return self._with_ordered_operands(eq)
+        for a in eq.inputs:
+            if isinstance(a, Var) and self.program.is_view(a):
+                eq = self._substitute(eq, a, self.copy_view(a))
+        return eq
 
     def _with_ordered_operands(self, eq: Equation) -> Equation:
         """The contraction with its operands copied: batch, free, contracted axes."""
@@ -393,16 +401,6 @@ class _Partitioner:
                 if source not in self.owner or source in program.inline:
                     new = program.results[i] = self.copy_view(a)
                     program.returned.add(new)
-
-
-def is_product(eq: Equation) -> bool:
-    """Whether the equation is for the contraction kernel."""
-    if eq.op.name != "dot_general" or eq.outputs[0].type.dtype.name not in (
-        "float32",
-        "float64",
-    ):
-        return False
-    return all(a.type.size for a in (*eq.inputs, *eq.outputs))
 
 
 def part_places(

@@ -9,10 +9,10 @@ from is not in memory itself (the result of a contraction in registers).
 from __future__ import annotations
 
 from treadle.fuse.cluster import Cluster
-from treadle.fuse.contractions import product_with_epilogue
 from treadle.fuse.maps import NoMap
 from treadle.fuse.nests import build
 from treadle.fuse.partition import Partition, is_fused, stored_members
+from treadle.fuse.products import product_with_epilogue
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.kernels.lower import cost
 from treadle.kernels.nest import Instr

@@ -171,6 +171,11 @@ class Contraction:
     def flops(self) -> int:
         return 2 * self.b0 * self.b1 * self.m * self.n * self.k
 
+    @property
+    def sizes(self) -> str:
+        """The sizes for people: batches x rows, sum, columns."""
+        return f"({self.b0 * self.b1} x {self.m}, {self.k}, {self.n})"
+
     def merged(self) -> Contraction:
         """The same product with b1 (then b0) as further rows, where strides allow.
 

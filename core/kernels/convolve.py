@@ -170,6 +170,16 @@ class ConvSpec:
     def k(self) -> int:
         return self.y.taps * self.x.taps * self.channels // self.groups
 
+    @property
+    def flops(self) -> int:
+        return 2 * self.images * self.y.out * self.x.out * self.k * self.features
+
+    @property
+    def sizes(self) -> str:
+        """The sizes for people: images x pixels, taps x channels, features."""
+        taps = f"{self.y.taps}x{self.x.taps}x{self.channels // self.groups}"
+        return f"({self.images} x {self.y.out}x{self.x.out}, {taps}, {self.features})"
+
     def input_gradient(
         self, gradient: Strides, target: Strides
     ) -> tuple[ConvSpec, int]:

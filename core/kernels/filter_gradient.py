@@ -50,12 +50,16 @@ class FilterWord(IntEnum):
     C_STEP = ConvWord.RUN + 9  # and between its rows of a partial sum
     STEPS = ConvWord.RUN + 10  # how many row groups follow, ...
     STEPS_AT = ConvWord.RUN + 11  # ... each with its element offsets in A and C, ...
-    TABLES = ConvWord.RUN + 12  # from here on; before them the segments' byte offsets
+    AT_ONCE = ConvWord.RUN + 12  # images that the micro-kernel sums over in one go
+    IMAGE = ConvWord.RUN + 13  # elements of a plane that belong to one image
+    TABLES = ConvWord.RUN + 14  # from here on; before them the segments' byte offsets
 
 
 _PARTIAL_BYTES = 1 << 21  # of all partial sums together
 _MAX_PARTIALS = 16
 _SUM_ELEMENTS = 1 << 16  # per task of the second launch
+_PIXELS = 512  # that the micro-kernel should sum over, before it adds to memory
+_PLANES_BYTES = 1 << 18
 
 
 @lru_cache(maxsize=1024)
@@ -81,10 +85,12 @@ def plan_filter_gradient(
     grid_panels = min(panels, -(-tasks // grid_units))
     tasks = grid_units * grid_panels
     padded = padded_bytes(spec, words, slab_rows, tile)
-    steps = _planes(spec, words, slab_rows, tile)
+    at_once = 1 if slabs > 1 else _at_once(spec, partials)
+    steps = _planes(spec, words, (at_once, slab_rows), tile)
     planes = round_up(spec.channels, tile.lanes) * words[FilterWord.PLANE] * itemsize
     planes = round_up(planes, 64)
-    panel = round_up(slab_rows * spec.x.out, tile.lanes) * tile.columns * itemsize
+    panel = at_once * slab_rows * spec.x.out + tile.lanes
+    panel *= tile.columns * itemsize
     scratch = padded + planes + round_up(panel, 64)
     start = round_up(partials * rows * spec.features * itemsize, 64)
     words[Slot.TASKS] = tasks
@@ -102,8 +108,12 @@ def plan_filter_gradient(
     words[FilterWord.TASK_OFFSET] = start
     words[FilterWord.PLANES_OFFSET] = padded
     words[FilterWord.PANEL_OFFSET] = padded + planes
-    line = words[FilterWord.PHASE] * spec.x.stride * itemsize
-    segments = [y * spec_y.stride * line for y in range(slab_rows)]
+    line = words[FilterWord.PHASE] * spec.x.stride
+    segments = [
+        (image * words[FilterWord.IMAGE] + y * spec_y.stride * line) * itemsize
+        for image in range(at_once)
+        for y in range(slab_rows)
+    ]
     words[FilterWord.STEPS_AT] = FilterWord.TABLES + len(segments)
     words += segments + steps
     total = start + scratch * tasks
@@ -120,17 +130,32 @@ def _partials(spec: ConvSpec, filter_bytes: int) -> int:
     return 1 << (most.bit_length() - 1)
 
 
-def _planes(spec: ConvSpec, words: list[int], slab_rows: int, tile: Tile) -> list[int]:
+def _at_once(spec: ConvSpec, partials: int) -> int:
+    """How many images; their output gradients must follow each other like rows."""
+    pixels = spec.y.out * spec.x.out
+    if spec.output.b0 != pixels * spec.output.row:
+        return 1
+    image = spec.y.padded * spec.x.padded * spec.channels * spec.dtype.itemsize
+    wanted = min(-(-_PIXELS // pixels), max(1, _PLANES_BYTES // image))
+    return min(wanted, -(-spec.images // partials))
+
+
+def _planes(
+    spec: ConvSpec, words: list[int], sizes: tuple[int, int], tile: Tile
+) -> list[int]:
     """Lays out planes and tiles; gives the offsets of the row groups.
 
-    A tile's rows are channels, or, if those are few, the taps of one filter row.
+    sizes: how many images lie in a plane, and how many output rows of each. A tile's
+    rows are channels, or, if those are few, the taps of one filter row.
     """
+    at_once, slab_rows = sizes
     words += [0] * (FilterWord.TABLES - len(words))
     y, x, channels = spec.y, spec.x, spec.channels // spec.groups
     phase = -(-x.padded // x.stride)
     line = phase * x.stride
     # Distances that are multiples of a page would fall into the same L1 cache sets.
-    plane = round_up(replace(y, out=slab_rows).padded * line, tile.lanes) + tile.lanes
+    image = replace(y, out=slab_rows).padded * line
+    plane = round_up(at_once * image, tile.lanes) + tile.lanes
     by_taps = x.taps > channels and x.stride == 1
 
     def a_offset(dy: int, dx: int, c: int) -> int:
@@ -150,6 +175,7 @@ def _planes(spec: ConvSpec, words: list[int], slab_rows: int, tile: Tile) -> lis
     words[ConvWord.TILES] = tiles
     words[ConvWord.TILE_LOW], words[ConvWord.TILE_EXTRA] = divmod(count, tiles)
     words[FilterWord.PLANAR] = int(words[ConvWord.PIXEL] == 1 and x.stride == 1)
+    words[FilterWord.AT_ONCE], words[FilterWord.IMAGE] = at_once, image
     words[FilterWord.PLANE] = plane
     words[FilterWord.PHASE] = phase
     words[FilterWord.A_STEP], words[FilterWord.C_STEP] = a_step, c_step

@@ -22,18 +22,22 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 
-from treadle.kernels.check import check
+import numpy as np
+
 from treadle.kernels.nest import BROADCAST, Instr, Nest
 
 __all__ = [
     "Level",
     "Schedule",
     "Sweep",
-    "check",
+    "cost",
     "in_place",
+    "is_reduction",
+    "is_store",
     "schedule",
     "scratch_bytes",
     "scratch_rows",
+    "scratch_sizes",
     "show",
     "split_axis",
 ]
@@ -104,6 +108,8 @@ def is_store(instr: Instr) -> bool:
 
 def cost(instr: Instr) -> int:
     """Roughly how many simple vector instructions an instruction takes."""
+    if instr.name in ("store", "convert") and _is_half(instr.dtype):
+        return 6
     return _COSTS.get(instr.name, 1)
 
 
@@ -238,8 +244,8 @@ def scratch_sizes(nest: Nest) -> list[int]:
     return [max(d.itemsize, 4) if _is_half(d) else d.itemsize for d in sizes]
 
 
-def _is_half(dtype: object) -> bool:
-    return str(dtype) in ("float16", "bfloat16")
+def _is_half(dtype: np.dtype) -> bool:
+    return dtype.itemsize == 2 and dtype.kind not in "iu"
 
 
 def split_axis(nest: Nest) -> str:

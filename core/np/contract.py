@@ -23,11 +23,12 @@ from treadle.trace.value import typeof
 _NONE: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
-def factors(name: str, x: Any, y: Any) -> tuple[Any, Any]:
-    x, y = promoted(name, x, y)
-    if typeof(x).dtype == dtypes.bool_:
-        return cast(x, dtypes.int32), cast(y, dtypes.int32)
-    return x, y
+def factors(name: str, *args: Any) -> list[Any]:
+    """The operands with their common dtype, in which products can be summed."""
+    xs = promoted(name, *args)
+    if typeof(xs[0]).dtype == dtypes.bool_:
+        return [cast(x, dtypes.int32) for x in xs]
+    return xs
 
 
 def matmul(x: ArrayLike, y: ArrayLike, /) -> Array:

@@ -47,13 +47,10 @@ def array(object: Any, dtype: Any = None) -> Array:
             out = stack([array(item) for item in object])
             return out if want is None else cast(out, want)
         return Array(_of_list(object, want))
-    if isinstance(object, np.ndarray | np.generic):
-        t = typeof(object)
-        return Array(np.array(object, want or t.dtype))
-    if hasattr(object, "__array__") and not isinstance(object, int | float | complex):
-        return Array(np.array(object, want))
-    weak = typeof(operand("array", object))
-    return Array(np.array(object, want or weak.dtype))
+    if hasattr(object, "__array__") and not isinstance(object, np.ndarray | np.generic):
+        object = object.__array__()
+    t = typeof(operand("array", object))
+    return Array(np.array(object, want or t.dtype))
 
 
 asarray = array

@@ -14,7 +14,7 @@ import numpy as np
 
 from treadle.errors import at, user_source
 from treadle.np.contract import factors
-from treadle.np.operands import ArrayLike, Shape, promoted
+from treadle.np.operands import ArrayLike, Shape
 from treadle.np.reductions import sum as sum_of
 from treadle.np.shapes import transpose
 from treadle.ops.arithmetic import mul
@@ -55,9 +55,7 @@ def einsum(formula: str, /, *operands: ArrayLike) -> Array:
             f"einsum takes a formula first, got {type(formula).__name__}"
             f"{at(user_source())}\nWrite it like `tnp.einsum('ij,jk->ik', x, y)`."
         )
-    xs = promoted("einsum", *operands) if operands else []
-    if len(xs) > 1:
-        xs = list(factors("einsum", *xs))
+    xs = factors("einsum", *operands) if operands else []
     plan = _plan(formula, tuple([typeof(x).shape for x in xs]))
     terms = [
         _simplified(x, labels, plan.sizes)

@@ -23,7 +23,7 @@ from treadle.np import (
     statistics,
 )
 from treadle.np.at import At
-from treadle.np.operands import PYTHON_SCALARS, Axis, cast
+from treadle.np.operands import Axis, cast
 from treadle.trace.value import Tracer, Value
 
 if TYPE_CHECKING:
@@ -37,10 +37,8 @@ _NO_ITEM_ASSIGNMENT = (
 
 def _known(y: Any) -> bool:
     """Whether an operator can take the other operand (else Python asks that one)."""
-    return (
-        isinstance(y, Value | np.ndarray | np.generic)
-        or type(y) in PYTHON_SCALARS
-        or isinstance(y, bool | int | float | complex | list | tuple)
+    return isinstance(y, Value | np.ndarray | np.generic) or isinstance(
+        y, bool | int | float | complex | list | tuple
     )
 
 

@@ -27,11 +27,7 @@ ArrayLike = Array | np.ndarray | np.generic | bool | int | float | complex
 Shape = tuple[int, ...]
 Axis = int | Sequence[int] | None
 
-PYTHON_SCALARS = frozenset((bool, int, float, complex))
 _WEAK_OF = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
-# NumPy's own functions make these of Python numbers (`np.sqrt(2)`): subclasses of
-# float and complex, they count as Python scalars and widen nothing.
-_NUMPY_PYTHON: dict[type, type] = {np.float64: float, np.complex128: complex}
 
 
 def operand(name: str, x: Any) -> Any:
@@ -43,11 +39,7 @@ def operand(name: str, x: Any) -> Any:
     if isinstance(x, Value | np.ndarray):
         return x
     kind = type(x)
-    if kind in PYTHON_SCALARS:
-        return x
-    if kind in _NUMPY_PYTHON:
-        return _NUMPY_PYTHON[kind](x)
-    if isinstance(x, np.generic):
+    if kind in dtypes.SCALARS or isinstance(x, np.generic):
         return x
     plain: Any
     for plain in (bool, int, float, complex):
@@ -75,7 +67,7 @@ def as_array(x: Any) -> Any:
 def cast(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
     """The operand with a dtype. Python scalars become NumPy scalars, or stay Python's
     own if the result is to be weak."""
-    if type(x) in PYTHON_SCALARS:
+    if type(x) in dtypes.SCALARS:
         if weak:
             x = _WEAK_OF[dtype.kind](x)
             if dtypes.of_scalar(x) == dtype:
@@ -105,7 +97,7 @@ def promoted(name: str, *args: Any) -> list[Any]:
     dtype, weak = _common(types)
     return [
         x
-        if t.dtype == dtype and type(x) not in PYTHON_SCALARS
+        if t.dtype == dtype and type(x) not in dtypes.SCALARS
         else cast(x, dtype, weak)
         for x, t in zip(xs, types, strict=True)
     ]

@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 
 from treadle.fuse.cluster import Cluster, Node
-from treadle.fuse.contractions import product, product_with_epilogue
 from treadle.fuse.copies import copy_launch, scatter_launch
 from treadle.fuse.layout import row_major, stored_strides
 from treadle.fuse.maps import NoMap
 from treadle.fuse.nests import Launch, build
 from treadle.fuse.partition import (
     Partition,
-    is_product,
     part_places,
     partition,
     stored_members,
 )
+from treadle.fuse.products import is_product, product, product_with_epilogue
 from treadle.fuse.recompute import choose
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.kernels.lower import scratch_bytes, scratch_rows
@@ -289,27 +288,29 @@ class GraphPlanner:
             self.place(atom).shifted(offset * atom.type.dtype.itemsize)
             for atom, offset in (p.a, p.b)
         )
-        launch = self.planner.target.contraction(p.contraction)
         reads, writes, places = [a, b], [c], []
         if p.epilogue is not None:
             places = self._bind(p.epilogue)
             more_reads, more_writes = _traffic(p.epilogue, places)
             reads += [r for r in more_reads if r.buffer is not c.buffer]
             writes += more_writes
-        step = ProductStep(
-            equations,
-            reads,
-            writes,
-            product=p,
-            a=a,
-            b=b,
-            c=c,
-            words=launch,
-            places=places,
-        )
-        if launch.scratch_bytes:
-            step.scratch = Place(self.planner.buffer(launch.scratch_bytes))
-        self.planner.add(step, self.steps)
+        launches = self.planner.target.contraction(p)
+        nbytes = max(words.scratch_bytes for words in launches)
+        scratch = Place(self.planner.buffer(nbytes)) if nbytes else None
+        for words in launches:
+            step = ProductStep(
+                equations,
+                reads,
+                writes,
+                product=p,
+                a=a,
+                b=b,
+                c=c,
+                words=words,
+                scratch=scratch,
+                places=places,
+            )
+            self.planner.add(step, self.steps)
 
     def _product_result(self, p: Any) -> Place:
         """Where the product itself goes: into the epilogue's result, if nobody else

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.fuse.contractions import Product
-from treadle.fuse.nests import Launch
+from treadle.fuse.nests import Launch, Product
 from treadle.ir.graph import Atom, Equation
 
 

@@ -35,7 +35,7 @@ def walk(steps: Sequence[Step], depth: int = 0) -> Iterator[tuple[int, Step]]:
 
 
 def explain(graph: Graph, plan: Plan) -> str:
-    """Lists kernels with what was fused into each, FLOPs, bytes, and the memory plan."""
+    """Lists kernels, what was fused into each, FLOPs, bytes, and the memory plan."""
     rows = [_row(depth, step) for depth, step in walk(plan.steps)]
     steps = [s for _, s in walk(plan.steps)]
     nests = {s.launch.nest for s in steps if isinstance(s, NestStep)}
@@ -77,11 +77,10 @@ def _describe(step: Step) -> tuple[str, str, float, float, int]:
         kind = "row" if step.launch.nest.axis == "inner" else "column"
         return kind, fused, flops, traffic_bytes(step.launch), step.tasks
     if isinstance(step, ProductStep):
-        c = step.product.contraction
         name = "product" if step.product.epilogue is None else "product+"
-        size = f"({c.b0 * c.b1} x {c.m}, {c.k}, {c.n}) "
-        moved = (c.m * c.k + c.k * c.n + c.m * c.n) * c.b0 * c.b1 * c.dtype.itemsize
-        return name, size + fused, c.flops, moved, step.words.tasks
+        moved = sum(p.buffer.nbytes for p in (step.a, step.b, step.c))
+        c = step.product.contraction
+        return name, f"{c.sizes} {fused}", c.flops, moved, step.words.tasks
     if isinstance(step, CopyStep):
         return "copy" if step.reads else "zero", fused, 0, step.nbytes, 1
     if isinstance(step, HostStep):

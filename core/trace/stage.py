@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle import arraytype
+from treadle import arraytype, dtypes
 from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
@@ -62,8 +62,7 @@ class StageInterpreter(Interpreter):
         """The atom that stands for a value in the graph."""
         if isinstance(x, StageTracer) and x.interpreter is self:
             return x.atom
-        kind = type(x)
-        if kind in (float, int, bool, complex):
+        if type(x) in dtypes.SCALARS:
             t = arraytype.of_scalar(x)
             return Lit(t.dtype.type(x), t)
         if isinstance(x, np.generic):

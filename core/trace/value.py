@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from treadle import arraytype
+from treadle import arraytype, dtypes
 from treadle.arraytype import ArrayType
 from treadle.errors import LeakError, TracerError, at, user_source
 
@@ -163,10 +163,12 @@ def typeof(x: Any) -> ArrayType:
     """
     if isinstance(x, Value):
         return x.type
+    if type(x) in dtypes.SCALARS:
+        return arraytype.of_scalar(x)
     if isinstance(x, np.ndarray | np.generic):
         return arraytype.of_numpy(x)
-    if isinstance(x, bool | int | float | complex):
-        return arraytype.of_scalar(x)
+    if isinstance(x, int):
+        return arraytype.of_scalar(int(x))
     remedy = ""
     if isinstance(x, list | tuple):
         remedy = "; make an array of it with `tnp.array(...)`"
@@ -178,7 +180,9 @@ def typeof(x: Any) -> ArrayType:
 
 def is_array(x: Any) -> bool:
     """Whether `x` is a concrete array, a tracer, or a NumPy array."""
-    return isinstance(x, Value | np.ndarray | np.generic)
+    return isinstance(x, Value | np.ndarray) or (
+        isinstance(x, np.generic) and type(x) not in dtypes.SCALARS
+    )
 
 
 def _short(x: Any) -> str:

@@ -3,8 +3,8 @@
 Their work is described in `treadle.kernels.filter_gradient`. A task owns some partial
 sums and some panels of features::
 
-    for each partial sum, for each image of it, for each slab of rows
-        pad the slab, and transpose it into planes
+    for each partial sum, for a few of its images at once, for each slab of rows
+        pad the slabs, and transpose them into planes
         for each panel
             for each group of rows of the result, for each tile: micro-kernel
 
@@ -59,43 +59,56 @@ def emit_filter_gradient(b: Builder, machine: Machine) -> None:
         with b.loop(*share(b, row, partials, args(ConvWord.GRID_UNITS))) as partial:
             sums = offset(b, machine, base, partial, size)
             first, last = share(b, partial, images, partials)
+            at_once = args(FilterWord.AT_ONCE)
             with (
-                b.loop(first, last) as image,
+                b.loop(first, last, at_once) as image,
                 b.loop("0", args(ConvWord.SLABS)) as slab,
             ):
+                stop = minimum(b, b.op(f"add i64 {image}, {at_once}"), last)
                 again = b.op(f"or i64 {b.op(f'sub i64 {image}, {first}')}, {slab}")
                 b(
                     f"call void @filter_slab(ptr %args, ptr {own}, ptr {sums}, "
-                    f"i64 {image}, i64 {slab}, i64 {p0}, i64 {p1}, i64 {again})"
+                    f"i64 {image}, i64 {stop}, i64 {slab}, i64 {p0}, i64 {p1}, "
+                    f"i64 {again})"
                 )
         b("ret void")
 
 
 def _emit_slab(b: Builder, machine: Machine) -> None:
-    """``filter_slab``: what one slab contributes; overwrites if `again` is 0."""
+    """``filter_slab``: what slabs of some images contribute; overwrites if not `again`.
+
+    They are images i0..i1-1, panels p0..p1-1.
+    """
     with b.function(
-        "define internal void @filter_slab(ptr %args, ptr %own, ptr %sums, i64 %image, "
-        "i64 %slab, i64 %p0, i64 %p1, i64 %again) " + COLD
+        "define internal void @filter_slab(ptr %args, ptr %own, ptr %sums, i64 %i0, "
+        "i64 %i1, i64 %slab, i64 %p0, i64 %p1, i64 %again) " + COLD
     ):
         args = Args(b)
         rows = args(ConvWord.SLAB_ROWS)
         y0 = b.op(f"mul i64 %slab, {rows}")
         y1 = minimum(b, b.op(f"add i64 {y0}, {rows}"), args(ConvWord.OUT_Y))
-        b(f"call void @conv_pad(ptr %args, i64 %image, i64 {y0}, i64 {y1}, ptr %own)")
+        count = b.op(f"sub i64 {y1}, {y0}")
         skip = args(FilterWord.PLANES_OFFSET)
         planes = b.op(f"getelementptr i8, ptr %own, i64 {skip}")
         planar = b.op(f"icmp ne i64 {args(FilterWord.PLANAR)}, 0")
-        with b.when(b.op(f"xor i1 {planar}, true")):
-            count = b.op(f"sub i64 {y1}, {y0}")
+        with b.loop("%i0", "%i1") as image:
+            number = b.op(f"sub i64 {image}, %i0")
+            target = offset(b, machine, planes, number, args(FilterWord.IMAGE))
+            padded = b.op(f"select i1 {planar}, ptr {target}, ptr %own")
             b(
-                f"call void @filter_planes(ptr %args, ptr %own, i64 {count}, "
-                f"ptr {planes})"
+                f"call void @conv_pad(ptr %args, i64 {image}, i64 {y0}, i64 {y1}, "
+                f"ptr {padded})"
             )
-        planes = b.op(f"select i1 {planar}, ptr %own, ptr {planes}")
+            with b.when(b.op(f"xor i1 {planar}, true")):
+                b(
+                    f"call void @filter_planes(ptr %args, ptr {padded}, i64 {count}, "
+                    f"ptr {target})"
+                )
         with b.loop("%p0", "%p1") as panel:
             b(
                 f"call void @filter_panel(ptr %args, ptr %own, ptr {planes}, "
-                f"ptr %sums, i64 %image, i64 {y0}, i64 {y1}, i64 {panel}, i64 %again)"
+                f"ptr %sums, i64 %i0, i64 %i1, i64 {y0}, i64 {y1}, i64 {panel}, "
+                f"i64 %again)"
             )
         b("ret void")
 
@@ -142,7 +155,7 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
     width, size = machine.tile.columns, machine.itemsize
     with b.function(
         "define internal void @filter_panel(ptr %args, ptr %own, ptr %planes, "
-        "ptr %sums, i64 %image, i64 %y0, i64 %y1, i64 %panel, i64 %again) " + COLD
+        "ptr %sums, i64 %i0, i64 %i1, i64 %y0, i64 %y1, i64 %panel, i64 %again) " + COLD
     ):
         args = Args(b)
         group, f0, f1 = panel_features(b, machine, args, "%panel")
@@ -155,12 +168,17 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
         partial = b.op(f"icmp ne i64 {columns}, {width}")
         fused = b.op(f"icmp ne i64 {args(Slot.PACK_B)}, 0")
         packs = b.op(f"or i1 {partial}, {fused}")
-        with b.when(packs):
-            where = f"i64 %image, i64 0, i64 {r0}, i64 {r1}, i64 {f0}, i64 {f1}"
-            block = f"ptr {packed}, i64 {width}"
+        pixels = b.op(f"sub i64 {r1}, {r0}")
+        size_of_image = b.op(f"mul i64 {pixels}, {width}")
+        last = b.op(f"select i1 {packs}, i64 %i1, i64 %i0")
+        with b.loop("%i0", last) as image:
+            number = b.op(f"sub i64 {image}, %i0")
+            place = offset(b, machine, packed, number, size_of_image)
+            where = f"i64 {image}, i64 0, i64 {r0}, i64 {r1}, i64 {f0}, i64 {f1}"
+            block = f"ptr {place}, i64 {width}"
             call_pack(b, args, Slot.PACK_B, Slot.B, where, block)
         given = args(Slot.B, "ptr")
-        for index, step in (("%image", 1), (r0, 3), (f0, 4)):
+        for index, step in (("%i0", 1), (r0, 3), (f0, 4)):
             given = offset(b, machine, given, index, args(Slot.B + step))
         source = b.op(f"select i1 {packs}, ptr {packed}, ptr {given}")
         b_row = b.op(f"select i1 {packs}, i64 {width}, i64 {args(Slot.B + 3)}")
@@ -172,7 +190,8 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
             b.op(f"mul i64 {args(word)}, {size}")
             for word in (FilterWord.A_STEP, FilterWord.C_STEP)
         )
-        count = b.op("sub i64 %y1, %y0")
+        images = b.op("sub i64 %i1, %i0")
+        count = b.op(f"mul i64 {images}, {b.op('sub i64 %y1, %y0')}")
         target = offset(b, machine, "%sums", f0, "1")
         table = args(FilterWord.STEPS_AT)
         table = b.op(f"getelementptr i64, ptr %args, i64 {table}")

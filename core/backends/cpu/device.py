@@ -20,11 +20,14 @@ from treadle.backends.cpu.executor import (
     Slot,
 )
 from treadle.errors import InternalError
+from treadle.fuse.nests import Product
 from treadle.ir.graph import Equation
 from treadle.kernels.contract import Contraction
 from treadle.kernels.contract import Launch as ContractLaunch
 from treadle.kernels.contract import Slot as Word
 from treadle.kernels.contract import plan as plan_contraction
+from treadle.kernels.convolve import plan_convolution
+from treadle.kernels.filter_gradient import plan_filter_gradient
 from treadle.kernels.lower import scratch_bytes, scratch_rows
 from treadle.kernels.nest import Nest
 from treadle.plan.steps import (
@@ -48,7 +51,9 @@ _REDUCTIONS = frozenset(
         *("reduce_and", "reduce_or", "argmax", "argmin"),
     }
 )
-_NATIVE = frozenset(["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+_NATIVE = frozenset(
+    ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+)
 _FLOATS = frozenset(["float16", "bfloat16", "float32", "float64"])
 
 
@@ -74,10 +79,15 @@ class CPUTarget:
             return True
         return bool(eq.inputs) and supported(name, eq.inputs[-1].type.dtype)
 
-    def contraction(self, contraction: Contraction) -> ContractLaunch:
-        """Chooses blocks and tasks of a contraction."""
-        tile = gemm.tile(contraction.dtype)
-        return plan_contraction(contraction, tile, threads.num_threads())
+    def contraction(self, product: Product) -> Sequence[ContractLaunch]:
+        """Chooses blocks and tasks: the launches to run one after the other."""
+        what = product.contraction
+        tile, count = gemm.tile(what.dtype), threads.num_threads()
+        if isinstance(what, Contraction):
+            return [plan_contraction(what, tile, count)]
+        if product.filter_gradient:
+            return plan_filter_gradient(what, tile, count)
+        return [plan_convolution(what, tile, count)]
 
 
 def _key(nest: Nest, entry: str) -> str:

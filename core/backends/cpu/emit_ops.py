@@ -131,6 +131,23 @@ def _rsqrt(instr: Instr, dtype: np.dtype, x: Value) -> Value:
     return 1.0 / intrinsic("sqrt", x)
 
 
+@rule("nextafter")
+def _nextafter(instr: Instr, dtype: np.dtype, x: Value, y: Value) -> Value:
+    word = x.as_int()
+    # Away from zero, the bits of a float count up.
+    outward = y.compare("ogt", x) ^ x.compare("olt", 0.0)
+    neighbour = (word + select(outward, word.like(1), -1)).as_float()
+    smallest = intrinsic("copysign", word.like(1).as_float(), y)
+    result = select(x.compare("oeq", 0.0), smallest, neighbour)
+    result = select(x.compare("oeq", y), y, result)
+    return select(x.compare("uno", y), float("nan"), result)
+
+
+@rule("copy", "stop_gradient")
+def _copy(instr: Instr, dtype: np.dtype, x: Value) -> Value:
+    return x
+
+
 @rule("square")
 def _square(instr: Instr, dtype: np.dtype, x: Value) -> Value:
     return x * x
@@ -326,7 +343,7 @@ def _threefry(
 
 _FLOAT_ONLY = {
     *mathlib.FUNCTIONS,
-    *("sqrt", "rsqrt", "floor", "ceil", "round", "trunc", "is_finite"),
+    *("sqrt", "rsqrt", "floor", "ceil", "round", "trunc", "is_finite", "nextafter"),
 }
 _INTEGER_ONLY = {
     *("shift_left", "shift_right_logical", "shift_right_arithmetic"),
@@ -344,6 +361,8 @@ def supported(name: str, dtype: np.dtype) -> bool:
     if name not in RULES or not native(dtype):
         return False
     is_bool, is_int = dtype.kind == "b", dtype.kind in "iu"
+    if name == "nextafter" and half_name(dtype):
+        return False
     if name in _FLOAT_ONLY and name != "rem":
         return not is_bool and not is_int
     if name in _INTEGER_ONLY:

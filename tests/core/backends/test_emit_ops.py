@@ -168,6 +168,20 @@ def test_threefry_gives_the_bits_of_jax(seed: int) -> None:
     assert (out == expected).all()
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_nextafter(dtype: str) -> None:
+    corners = [0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 1e-45, 3e38, 0.5]
+    x, y = (g.ravel().astype(dtype) for g in np.meshgrid(corners, corners))
+    out = np.zeros_like(x)
+    m = Maker((), x.size)
+    m.store(out, m.op("nextafter", m.load(x), m.load(y)))
+    m.run()
+    with np.errstate(all="ignore"):
+        expected = np.nextafter(x, y)
+    same = (out == expected) & (np.signbit(out) == np.signbit(expected))
+    assert (same | (np.isnan(out) & np.isnan(expected))).all()
+
+
 def test_threefry_words() -> None:
     first, second, both = (np.zeros(64, np.uint32) for _ in range(3))
     m = Maker((), 64)
@@ -243,5 +257,5 @@ def test_reference_table_is_complete() -> None:
     from tests.core.kernels.nests import REFERENCE
     from treadle.backends.cpu.emit_ops import RULES
 
-    assert set(RULES) - set(REFERENCE) == {"threefry2x32"}
+    assert set(RULES) - set(REFERENCE) == {"threefry2x32", "nextafter"}
     assert not set(itertools.chain(BINARY, UNARY, ROUNDING)) - set(RULES)

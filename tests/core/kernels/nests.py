@@ -326,6 +326,8 @@ REFERENCE: dict[str, Any] = {
     "digamma": _plain(special.digamma),
     "logistic": _plain(special.expit),
     "rsqrt": _plain(lambda x: 1 / np.sqrt(x)),
+    "copy": _plain(np.copy),
+    "stop_gradient": _plain(np.copy),
     "div": _div,
     "rem": _rem,
     "convert": _convert,

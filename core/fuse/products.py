@@ -1,0 +1,90 @@
+"""Equations for the contraction kernel, alone or with a cluster in the epilogue."""
+
+from __future__ import annotations
+
+from treadle.fuse.cluster import Cluster
+from treadle.fuse.contractions import contraction
+from treadle.fuse.convolutions import convolution, is_convolution
+from treadle.fuse.maps import Map, NoMap, Space
+from treadle.fuse.nests import Access, Body, Product
+from treadle.fuse.program import Program
+from treadle.ir.graph import Equation, Var
+
+
+def is_product(eq: Equation) -> bool:
+    """Whether the equation is for the contraction kernel."""
+    if not eq.outputs or eq.outputs[0].type.dtype.name not in ("float32", "float64"):
+        return False
+    if not all(a.type.size for a in (*eq.inputs, *eq.outputs)):
+        return False
+    return eq.op.name == "dot_general" or is_convolution(eq)
+
+
+def _lower(
+    eq: Equation,
+    program: Program,
+    sizes: dict[int, int],
+    entries: Map,
+    accesses: list[Access],
+    body: Body | None,
+) -> Product:
+    lower = contraction if eq.op.name == "dot_general" else convolution
+    return lower(eq, program, sizes, entries, accesses, body)
+
+
+def product(eq: Equation, program: Program) -> Product:
+    """A contraction or convolution on its own.
+
+    Raises:
+      NoMap: if the operands must be copied first.
+    """
+    space = Space()
+    entries = tuple(space.dimension(n) for n in eq.outputs[0].type.shape)
+    return _lower(eq, program, space.sizes, entries, [], None)
+
+
+def product_with_epilogue(
+    eq: Equation, program: Program, cluster: Cluster, stored: set[Var]
+) -> Product:
+    """A product whose result an elementwise cluster works on while it is hot.
+
+    Raises:
+      NoMap: if the cluster does not fit the loops of the product.
+    """
+    if cluster.form is not None:
+        raise NoMap
+    entries = _read_map(cluster, eq.outputs[0], program)
+    body = Body(cluster.space, program)
+    members = [e for e in cluster.equations if e is not eq]
+    for member in members:
+        body.equation(member)
+    for member in members:
+        for v in member.outputs:
+            if v in stored:
+                body.store(v, cluster.space.maps[v], body.known[v])
+    sizes = cluster.space.sizes
+    covered = {d for a in entries for d, _ in a.terms}
+    if covered != set(sizes) or any(a.offset for a in entries):
+        raise NoMap
+    if any(a.gathers for a in body.accesses):
+        raise NoMap
+    return _lower(eq, program, sizes, entries, body.accesses, body)
+
+
+def _read_map(cluster: Cluster, c: Var, program: Program) -> Map:
+    """The one index map at which a cluster reads a value."""
+    found: set[Map] = set()
+    for eq in cluster.equations:
+        for a in eq.inputs:
+            source, chain = program.resolve(a)
+            if source is not c:
+                continue
+            space = cluster.space
+            copied = [eq] if eq.op.kind == "view" else []
+            space.maps["view"] = space.maps[eq.outputs[0]] if a.type.shape else ()
+            for view in [*copied, *chain]:
+                space.forward("view", view)
+            found.add(space.maps.pop("view"))
+    if len(found) != 1:
+        raise NoMap
+    return found.pop()

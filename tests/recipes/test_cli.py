@@ -1,0 +1,208 @@
+"""The command line as a user meets it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.recipes.small import begin, train
+from tests.recipes.test_loop import damage, small
+from treadle.recipes import char_gpt, cli
+from treadle.recipes.catalogue import DEFAULT, RECIPES
+
+TINY = (
+    "--steps 4 --batch-size 500 --width 8 --depth 1 --log-every 1 --checkpoint-every 2"
+).split()
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+Captured = pytest.CaptureFixture[str]
+
+
+def fails(captured: Captured, *arguments: str) -> str:
+    """The message with which a command is refused."""
+    assert cli.main(arguments) == 2
+    output, errors = captured.readouterr()
+    assert output == ""
+    assert errors.startswith("treadle: ")
+    return errors
+
+
+@pytest.mark.parametrize(
+    ("command", "first", "second"),
+    [
+        ("trian", "no command is called 'trian': did you mean 'train'?", "There are:"),
+        ("train digits-mpl", "no recipe is called 'digits-mpl': did you", "digits-cnn"),
+        ("train --widht 8", "called '--widht': did you mean '--width'?", "--depth"),
+        ("train digits-cnn --channel=8", "did you mean '--channels'?", "--dropout"),
+        ("train --width wide", "--width wide: expected a whole number", ""),
+        ("train --dropout 1", "--dropout 1.0: it must be below 1", ""),
+        ("train --width", "argument --width: expected one argument", "--help"),
+        ("train digits-mlp more", "treadle train digits-mlp takes no 'more'", ""),
+        ("resume", "required: RUN", "treadle resume --help"),
+        ("resume nothing", "no run is called 'nothing'", "There are: none yet"),
+        ("eval latest", "no run is called 'latest'", "none yet"),
+        ("report nothing --bets", "called '--bets'", "--help"),
+        ("train --batch-size 2000", "--batch-size 2000: there are 1437 training", ""),
+        ("train char-gpt --corpus no.txt", "--corpus no.txt: No such file", ""),
+        ("train char-gpt --heads 3", "--width 128 can't be split", "--width 96"),
+        ("", "required: COMMAND", "treadle --help"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    capsys: Captured, command: str, first: str, second: str
+) -> None:
+    line, _, rest = fails(capsys, *command.split()).partition("\n")
+    assert first in line
+    assert second in rest
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_help_of_a_recipe(capsys: Captured, name: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["train", name, "--help"])
+    assert caught.value.code == 0
+    output = capsys.readouterr().out
+    assert "--learning-rate NUMBER" in output
+    assert "(default: 0.0" in output
+
+
+def test_the_default_recipe() -> None:
+    assert DEFAULT == "digits-mlp"
+    assert cli.parse(["train"]).recipe == DEFAULT
+    assert cli.parse(["train", "--width", "8"]).width == 8
+
+
+def test_list_is_quick(here: Path) -> None:
+    command = [sys.executable, "-m", "treadle.recipes", "list"]
+    times = []
+    for _ in range(3):
+        began = time.monotonic()
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        times.append(time.monotonic() - began)
+    assert "digits-mlp   a multilayer perceptron" in done.stdout
+    assert min(times) < 1
+
+
+def test_from_training_to_report(capsys: Captured, here: Path) -> None:
+    assert cli.main(["train", *TINY]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (folder,) = (here / "runs").iterdir()
+    run = f"runs/{folder.name}"
+    assert lines[-1].startswith("test accuracy: 0.")
+    assert lines[-2] == f"resume: treadle resume {run} --steps 8"
+    assert f"run: {run}" in lines
+
+    assert cli.main(["resume", "latest", "--steps", "6"]) == 0
+    trained = capsys.readouterr().out.splitlines()[-1]
+    assert cli.main(["eval", folder.name]) == 0
+    tested = capsys.readouterr().out.splitlines()
+    assert tested[0] == f"{run}, step 6"
+    assert trained in tested
+    assert cli.main(["eval", "latest", "--best"]) == 0
+    capsys.readouterr()
+
+    assert cli.main(["report", str(folder)]) == 0
+    output = capsys.readouterr().out
+    assert "6 of 6 (complete)" in output
+    assert "610" in output
+    assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
+    page = (folder / "report.html").read_text()
+    assert "data:image/png;base64," in page
+    assert "best test accuracy" in page
+
+    assert cli.main(["list"]) == 0
+    assert folder.name in capsys.readouterr().out
+
+
+def test_a_run_folder_is_not_taken_twice(capsys: Captured, here: Path) -> None:
+    begin(here / "mine")
+    message = fails(capsys, "train", *TINY, "--run-dir", "mine")
+    assert "--run-dir mine: there is a run already" in message
+    assert "treadle resume mine" in message
+    (here / "other").mkdir()
+    (here / "other" / "file").touch()
+    message = fails(capsys, "train", *TINY, "--run-dir", "other")
+    assert "not an empty folder" in message
+
+
+def test_runs_are_listed_where_one_is_unknown(capsys: Captured, here: Path) -> None:
+    begin(here / "runs" / "digits-mlp-1")
+    message = fails(capsys, "resume", "digit-mlp-1")
+    assert "did you mean 'digits-mlp-1'?" in message
+
+
+def test_a_run_without_a_checkpoint(capsys: Captured, here: Path) -> None:
+    begin(here / "runs" / "new")
+    assert "runs/new has no checkpoint" in fails(capsys, "eval", "new")
+    assert cli.main(["report", "new"]) == 0
+    assert "0 of 12 (not complete)" in capsys.readouterr().out
+
+
+def test_a_damaged_checkpoint(capsys: Captured, here: Path) -> None:
+    run = begin(here / "runs" / "hurt")
+    train(run)
+    damage(run, 12)
+    assert cli.main(["eval", "hurt"]) == 0
+    output, errors = capsys.readouterr()
+    assert output.startswith("runs/hurt, step 8\n")
+    assert "warning: step 12 cannot be restored" in errors
+    for step in (4, 8):
+        damage(run, step)
+    assert "No earlier step is intact" in fails(capsys, "eval", "hurt")
+
+
+def test_settings_that_do_not_fit_the_checkpoint(capsys: Captured, here: Path) -> None:
+    run = begin(here / "runs" / "run")
+    train(run)
+    text = run.settings.read_text()
+    run.settings.write_text(text.replace('"width": 8', '"width": 16'))
+    message = fails(capsys, "eval", "run")
+    assert "model.out.weight: float32[16,10] expected, float32[8,10] saved" in message
+    assert "runs/run/run.json" in message
+    run.settings.write_text(text.replace('"recipe"', '"receipt"'))
+    assert "runs/run/run.json is damaged" in fails(capsys, "eval", "run")
+    run.settings.write_text(text.replace("digits-mlp", "digits-vit"))
+    assert "no recipe is called 'digits-vit'" in fails(capsys, "eval", "run")
+
+
+def test_the_corpus_has_changed(capsys: Captured, here: Path) -> None:
+    config = small("char-gpt", here)
+    run = begin(here / "runs" / "gpt", config, char_gpt.RECIPE)
+    train(run)
+    (here / "corpus.txt").write_text("something else entirely, " * 100)
+    message = fails(capsys, "resume", "gpt")
+    assert "the data of runs/gpt have changed" in message
+    assert "treadle train char-gpt" in message
+    # What it has learned does not depend on the file.
+    assert cli.main(["sample", "gpt", "--length", "5"]) == 0
+
+
+def test_sample(capsys: Captured, here: Path) -> None:
+    run = begin(here / "runs" / "gpt", small("char-gpt", here), char_gpt.RECIPE)
+    train(run)
+    texts = []
+    for options in ("", "", "--seed 1", "--temperature 0", "--temperature 0 --seed 1"):
+        arguments = ["sample", "gpt", "--prompt", "12 ", "--length", "30"]
+        assert cli.main([*arguments, *options.split()]) == 0
+        texts.append(capsys.readouterr().out)
+    assert all(text.startswith("12 ") for text in texts)
+    assert all(len(text) == 3 + 30 + 1 for text in texts)
+    assert texts[0] == texts[1] != texts[2]
+    assert texts[3] == texts[4]
+
+
+def test_a_recipe_that_does_not_write(capsys: Captured, here: Path) -> None:
+    begin(here / "runs" / "run")
+    message = fails(capsys, "sample", "run")
+    assert "runs/run is a run of digits-mlp, which doesn't write" in message
+    assert "char-gpt" in message
