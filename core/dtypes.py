@@ -25,6 +25,8 @@ _KIND: dict[np.dtype, int] = {bool_: _BOOL}
 _KIND |= dict.fromkeys((int8, int16, int32, int64, uint8, uint16, uint32, uint64), _INT)
 _KIND |= dict.fromkeys((float16, bfloat16, float32, float64), _FLOAT)
 _KIND |= dict.fromkeys((complex64, complex128), _COMPLEX)
+ALL = tuple(_KIND)
+"""Every supported dtype."""
 _PYTHON = {bool: bool_, int: int32, float: float32, complex: complex64}
 # `np.sqrt(2)` of a Python number is one of these. They are subclasses of float and
 # complex and count as Python scalars: no program gets wider because of them.

@@ -141,13 +141,13 @@ class Layout:
         self.fields: dict[str, Any] = {str(e.name): e.value for e in entries}
         self.children = [str(e.name) for e in entries if not e.static]
         self.paths = [tree.Attribute(name) for name in self.children]
-        self._mixed = [e for e in entries if e.template is not None]
+        self._mixed = [(str(e.name), e) for e in entries if e.template is not None]
         self._hash = hash(entries)
 
     def take(self, fields: dict[str, Any]) -> list[Any]:
         """The children among an instance's fields."""
         if self._mixed:
-            fields = fields | {e.name: _child(fields[e.name], e) for e in self._mixed}
+            fields = fields | {n: _child(fields[n], e) for n, e in self._mixed}
         return [fields[name] for name in self.children]
 
     def fill(self, fields: dict[str, Any], children: Sequence[Any]) -> None:

@@ -29,9 +29,18 @@ def _open(module: Module) -> bool:
     if held is None:
         return False
     leaves, form = held
-    form.aux.fill(module.__dict__, tree.open_held(form, leaves))  # type: ignore
+    layout: Any = form.aux
+    layout.fill(module.__dict__, tree.open_held(form, leaves))
     _set_held(module, None)
     return True
+
+
+def _blank(cls: Any, layout: Layout | None, held: Any = None) -> Any:
+    """An instance without fields."""
+    made = object.__new__(cls)
+    _set_layout(made, layout)
+    _set_held(made, held)
+    return made
 
 
 def fields_of(module: Module) -> dict[str, Any]:
@@ -48,10 +57,8 @@ def _flatten(module: Module) -> tuple[Sequence[Any], Layout]:
     return layout.take(module.__dict__), layout
 
 
-def _unflatten(cls: ModuleType, layout: Layout, children: Sequence[Any]) -> Any:
-    made = object.__new__(cls)
-    _set_layout(made, layout)
-    _set_held(made, None)
+def _unflatten(cls: Any, layout: Layout, children: Sequence[Any]) -> Any:
+    made = _blank(cls, layout)
     layout.fill(made.__dict__, children)
     return made
 
@@ -59,11 +66,8 @@ def _unflatten(cls: ModuleType, layout: Layout, children: Sequence[Any]) -> Any:
 def _hold(form: tree.Structure, leaves: list[Any]) -> Any:
     layout: Any = form.aux
     if not layout.lazy:
-        return _unflatten(form.kind, layout, tree.open_held(form, leaves))  # type: ignore
-    made = object.__new__(form.kind)  # type: ignore[type-var]
-    _set_layout(made, layout)
-    _set_held(made, (leaves, form))
-    return made
+        return _unflatten(form.kind, layout, tree.open_held(form, leaves))
+    return _blank(form.kind, layout, (leaves, form))
 
 
 def _held(module: Module) -> tuple[list[Any], tree.Structure] | None:
@@ -80,11 +84,12 @@ class ModuleType(ABCMeta):
     def __init__(cls, name: str, bases: tuple, namespace: dict, **kwargs: Any) -> None:
         super().__init__(name, bases, namespace, **kwargs)
         # An inherited `__init__` that somebody wrote stays.
-        written = getattr(cls.__init__, "_written_by_hand", True)
-        generate = cls.__init__ is object.__init__ or not written
-        dataclasses.dataclass(init=generate, eq=False, repr=False)(cls)
+        init: Any = cls.__init__  # type: ignore[misc]
+        generate = init is object.__init__ or hasattr(init, "_generated")
+        as_dataclass: Any = dataclasses.dataclass(init=generate, eq=False, repr=False)
+        as_dataclass(cls)
         if generate:
-            cls.__init__._written_by_hand = False  # type: ignore[misc]
+            cls.__init__._generated = True  # type: ignore[misc]
         cls._required = frozenset(
             f.name
             for f in dataclasses.fields(cls)  # type: ignore[arg-type]
@@ -106,16 +111,14 @@ class ModuleType(ABCMeta):
         )
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        made = cls.__new__(cls)
-        _set_layout(made, None)
-        _set_held(made, None)
+        made = _blank(cls, None)
         made.__init__(*args, **kwargs)
         _seal(made)
         return made
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        whole = inspect.signature(cls.__init__)
+        whole = inspect.signature(cls.__init__)  # type: ignore[misc]
         return whole.replace(parameters=list(whole.parameters.values())[1:])
 
 
@@ -160,9 +163,7 @@ class Module(metaclass=ModuleType):
         for name in fields:
             if name not in self.__dict__:
                 raise TypeError(_missing(self, name))
-        made = object.__new__(type(self))
-        _set_layout(made, None)
-        _set_held(made, None)
+        made = _blank(type(self), None)
         made.__dict__.update(self.__dict__ | fields)
         _seal(made)
         return made

@@ -46,7 +46,7 @@ class Row(NamedTuple):
 
     path: str
     type: str
-    count: int
+    elements: int
     bytes: int
     trainable: bool
 
@@ -88,7 +88,7 @@ def count(model: Any) -> int:
     >>> count(nn.Linear(3, 4, key=rng.key(0)))
     16
     """
-    return sum(row.count for row in rows(model) if row.trainable)
+    return sum(row.elements for row in rows(model) if row.trainable)
 
 
 def summary(model: Any) -> str:
@@ -105,12 +105,12 @@ def summary(model: Any) -> str:
     table = [("array", "type", "elements", "bytes")]
     for row in found:
         kind = row.type if row.trainable else f"{row.type} (not trained)"
-        table.append((row.path, kind, f"{row.count:,}", size_text(row.bytes)))
+        table.append((row.path, kind, f"{row.elements:,}", size_text(row.bytes)))
     name = type(model).__name__
     for label, trainable in (("trainable", True), ("not trained", False)):
         chosen = [row for row in found if row.trainable == trainable]
         if chosen or trainable:
-            n, size = (sum(r.count for r in chosen), sum(r.bytes for r in chosen))
+            n, size = (sum(r.elements for r in chosen), sum(r.bytes for r in chosen))
             table.append((name, label, f"{n:,}", size_text(size)))
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return "\n".join(

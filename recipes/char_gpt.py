@@ -60,7 +60,7 @@ class Block(nn.Module):
     mlp: nn.MLP
     dropout: nn.Dropout
 
-    def __init__(self, config: Config, *, key: td.Array) -> None:
+    def __init__(self, config: Config, *, key: rng.Key) -> None:
         attention_key, mlp_key = rng.split(key)
         width = config.width
         self.attention_norm = nn.LayerNorm(width)
@@ -84,7 +84,7 @@ class GPT(nn.Module):
     norm: nn.LayerNorm
     out: nn.Linear
 
-    def __init__(self, config: Config, known: int, *, key: td.Array) -> None:
+    def __init__(self, config: Config, known: int, *, key: rng.Key) -> None:
         first, second, third, *keys = rng.split(key, 3 + config.layers)
         self.characters = nn.Embedding(known, config.width, key=first)
         self.places = nn.Embedding(config.context, config.width, key=second)
@@ -137,7 +137,7 @@ def _windows(
 
 
 def loss(
-    model: Any, windows: Any, key: td.Array | None
+    model: Any, windows: Any, key: rng.Key | None
 ) -> tuple[td.Array, tuple[Metrics, Any]]:
     """The cross-entropy of each next character, given those before it."""
     seen, following = windows[:, :-1], windows[:, 1:]
@@ -147,12 +147,12 @@ def loss(
     return value, ({"accuracy": hits.astype(td.float32).mean()}, model)
 
 
-def learner(config: Config, facts: Facts, key: td.Array) -> Learner:
+def learner(config: Config, facts: Facts, key: rng.Key) -> Learner:
     """The GPT and its optimizer."""
     if config.width % config.heads:
         raise UsageError(
-            f"--width {config.width} can't be split among --heads {config.heads}: "
-            f"choose a multiple, such as --width {config.heads * 32}"
+            f"--width {config.width} can't be split among --heads {config.heads}\n"
+            f"Choose a multiple, such as --width {config.heads * 32}"
         )
     model = GPT(config, len(facts["characters"]), key=key)
     return Learner(model, adamw(config), loss, best=("test_loss", "min"))
@@ -180,7 +180,7 @@ def sample(model: GPT, facts: Facts, wanted: Sampling) -> Iterator[str]:
 
 @td.jit
 def _next_character(
-    model: GPT, window: Any, last: Any, temperature: Any, key: td.Array
+    model: GPT, window: Any, last: Any, temperature: Any, key: rng.Key
 ) -> td.Array:
     """What follows the place `last`; what stands after it is not seen."""
     logits = model(window)[last]

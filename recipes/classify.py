@@ -9,7 +9,7 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, rng
 from treadle.recipes.config import Training
-from treadle.recipes.data import digits
+from treadle.recipes.data import digits as digits_data
 from treadle.recipes.data.batches import Batches, in_turn
 from treadle.recipes.data.digits import Images
 from treadle.recipes.task import Data, Learner, Metrics, adamw
@@ -19,7 +19,7 @@ _TEST_BATCH = 512
 
 def load(config: Training) -> Data:
     """The bundled digits, in batches."""
-    train, test = digits.load()
+    train, test = digits_data.load()
     count, held_out = len(train.digits), len(test.digits)
     return Data(
         Batches(train.take, count, config.batch_size, rng.key(config.seed)),
@@ -34,20 +34,21 @@ def learner(model: nn.Module, config: Training) -> Learner:
 
 
 def loss(
-    model: Any, batch: Images, key: td.Array | None
+    model: Any, batch: Images, key: rng.Key | None
 ) -> tuple[td.Array, tuple[Metrics, Any]]:
     """The cross-entropy; in training, of images that are moved a little."""
     pixels = tnp.asarray(batch.pixels)
+    digits = tnp.asarray(batch.digits)
     if key is not None:
         move_key, key = rng.split(key)
         pixels = move(pixels, move_key)
     logits, model = nn.stateful(model, key=key)(pixels)
-    value = nn.cross_entropy(logits, batch.digits).mean()
-    hits = logits.argmax(-1) == batch.digits
+    value = nn.cross_entropy(logits, digits).mean()
+    hits = logits.argmax(-1) == digits
     return value, ({"accuracy": hits.astype(td.float32).mean()}, model)
 
 
-def move(pixels: td.Array, key: td.Array) -> td.Array:
+def move(pixels: td.Array, key: rng.Key) -> td.Array:
     """Each image moved by up to a pixel along each axis; zeros come in.
 
     >>> move(tnp.ones((5, 8, 8)), rng.key(0)).shape

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from treadle.checkpoint import DamagedError
-from treadle.errors import StructureError
 from treadle.recipes import commands, config
 from treadle.recipes.catalogue import DEFAULT, RECIPES
 from treadle.recipes.errors import UsageError, unknown
@@ -24,8 +22,8 @@ _RUN_HELP = "a run's folder, its name in runs/, or 'latest'"
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors are `UsageError`, and which knows its recipe."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, allow_abbrev=False, **kwargs)
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}\nSee: {self.prog} --help")
@@ -191,7 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = parse(sys.argv[1:] if argv is None else argv)
         return _COMMANDS[arguments.command](arguments)
-    except (UsageError, StructureError, DamagedError) as error:
+    except UsageError as error:
         print(f"treadle: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from treadle import nn
+from treadle.checkpoint import DamagedError
+from treadle.errors import StructureError
 from treadle.recipes import loop, runs
 from treadle.recipes import report as reports
 from treadle.recipes.catalogue import RECIPES
@@ -54,7 +58,8 @@ def resume(name: str, steps: int | None) -> int:
 def _train(run: Run, data: Data, learner: Learner) -> int:
     screen = display(sys.stdout)
     _introduce(run, learner, screen)
-    outcome = loop.train(run, data, learner, screen)
+    with _explained(run):
+        outcome = loop.train(run, data, learner, screen)
     drawn = reports.draw_curves(run)
     if outcome.interrupted is not None and outcome.step < run.config.steps:
         screen.note(
@@ -108,9 +113,29 @@ def _trained(run: Run, learner: Learner, best: bool) -> loop.Checkpoint:
             f"Train on: treadle resume {run.folder}"
         )
     template = loop.beginning(learner, run.config)
-    if step is not None:
-        return manager.restore(template, step)
-    return loop.restored(manager, template, lambda text: print(text, file=sys.stderr))
+    with _explained(run):
+        if step is not None:
+            return manager.restore(template, step)
+        return loop.restored(
+            manager, template, lambda text: print(text, file=sys.stderr)
+        )
+
+
+@contextmanager
+def _explained(run: Run) -> Iterator[None]:
+    """Adds to an error of restoring what it means for the run."""
+    try:
+        yield
+    except StructureError as error:
+        raise UsageError(
+            f"{error}\nThe model is built from {run.settings}: put the options back as "
+            f"they were, or start a new run: treadle train {run.recipe.name}"
+        ) from None
+    except DamagedError as error:
+        raise UsageError(
+            f"{error}\nTo train again from the start, delete {run.checkpoints} and "
+            f"run: treadle resume {run.folder}"
+        ) from None
 
 
 def report(name: str) -> int:

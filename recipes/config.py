@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
@@ -73,9 +72,8 @@ class Option:
             raise UsageError(f"{self.flag} {value}: {wrong} ({self.help})")
 
     def _wrong(self, value: Any) -> str:
-        if self.kind is float and type(value) is int:
-            value = float(value)
-        if type(value) is not self.kind:
+        whole_for_float = self.kind is float and type(value) is int
+        if type(value) is not self.kind and not whole_for_float:
             return f"expected {_EXPECTED[self.kind]}"
         if self.kind is float and not math.isfinite(value):
             return "expected a finite number"
@@ -113,8 +111,7 @@ _PARSERS: dict[type, Any] = {
 }
 
 
-@cache
-def options(kind: type) -> dict[str, Option]:
+def options(kind: Any) -> dict[str, Option]:
     """The options of a dataclass by name.
 
     >>> options(Training)["batch_size"].flag

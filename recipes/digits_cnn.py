@@ -40,7 +40,7 @@ class Classifier(nn.Module):
     dropout: nn.Dropout
     out: nn.Linear
 
-    def __init__(self, config: Config, *, key: td.Array) -> None:
+    def __init__(self, config: Config, *, key: rng.Key) -> None:
         first_key, second_key, out_key = rng.split(key, 3)
         narrow, wide = config.channels, 2 * config.channels
         self.first = nn.Conv2d(1, narrow, 3, padding="SAME", key=first_key)
@@ -58,7 +58,7 @@ class Classifier(nn.Module):
         return self.out(self.dropout(x))
 
 
-def learner(config: Config, facts: Facts, key: td.Array) -> Learner:
+def learner(config: Config, facts: Facts, key: rng.Key) -> Learner:
     """The network and its optimizer."""
     return classify.learner(Classifier(config, key=key), config)
 

@@ -35,7 +35,7 @@ class Classifier(nn.Module):
     dropout: nn.Dropout
     out: nn.Linear
 
-    def __init__(self, config: Config, *, key: td.Array) -> None:
+    def __init__(self, config: Config, *, key: rng.Key) -> None:
         out_key, *keys = rng.split(key, config.depth + 1)
         sizes = [SIZE * SIZE] + [config.width] * config.depth
         self.hidden = [
@@ -52,7 +52,7 @@ class Classifier(nn.Module):
         return self.out(x)
 
 
-def learner(config: Config, facts: Facts, key: td.Array) -> Learner:
+def learner(config: Config, facts: Facts, key: rng.Key) -> Learner:
     """The perceptron and its optimizer."""
     return classify.learner(Classifier(config, key=key), config)
 

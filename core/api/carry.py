@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from treadle import dtypes, tree
 from treadle.api.args import check_leaf, name_of
 from treadle.arraytype import ArrayType
@@ -179,5 +181,5 @@ def as_array(x: Any) -> Any:
     """An array of a Python number; its dtype stays weak."""
     if isinstance(x, bool | int | float | complex):
         t = typeof(x)
-        return Array(t.dtype.type(x), t)
+        return Array(np.asarray(x, t.dtype), t)
     return x

@@ -68,7 +68,7 @@ def _blocks(x: Any, leaves: Sequence[Any], axis: int) -> list[Any]:
 def _jacobian(
     function: Callable[..., Any],
     argnums: int | Sequence[int],
-    rows: Callable[[Callable[..., Any], Sequence[Any]], Any],
+    rows: Callable[[Callable[..., Any], tuple[Any, ...], bool], Any],
 ) -> Callable[..., Any]:
     many = not isinstance(argnums, int)
     numbers = tuple(argnums) if many else (argnums,)  # type: ignore[arg-type]
@@ -89,18 +89,9 @@ def _jacobian(
             return function(*full, **kwargs)
 
         partial.__name__ = name_of(function)
-        result = rows(partial, [args[n] for n in numbers])
-        return result if many else tree.map(lambda row: row[0], result, is_leaf=_is_row)
+        return rows(partial, tuple(args[n] for n in numbers), many)
 
     return jacobian_function
-
-
-class _Row(tuple):
-    """The derivatives of one result in all arguments; a leaf of the outer pytree."""
-
-
-def _is_row(x: Any) -> bool:
-    return isinstance(x, _Row)
 
 
 def jacfwd(
@@ -117,20 +108,17 @@ def jacfwd(
            [0., 4.]], dtype=float32)
     """
 
-    def rows(partial: Callable[..., Any], args: Sequence[Any]) -> Any:
-        leaves, form = tree.flatten(tuple(args))
+    def rows(partial: Callable[..., Any], args: tuple[Any, ...], many: bool) -> Any:
+        leaves, form = tree.flatten(args)
         _check_inputs("jacfwd", leaves, function)
 
         def push(*tangents: Any) -> Any:
             return jvp(partial, args, form.unflatten(tangents))[1]
 
         # The unit axis comes last, where the argument's axes belong.
-        out = vmap(push, out_axes=-1)(*_basis(leaves))
-
-        def row(x: Any) -> _Row:
-            return _Row(form.unflatten(_blocks(x, leaves, typeof(x).ndim - 1)))
-
-        return tree.map(row, out)
+        outs, out_form = tree.flatten(vmap(push, out_axes=-1)(*_basis(leaves)))
+        found = [_blocks(x, leaves, typeof(x).ndim - 1) for x in outs]
+        return _assemble(out_form, form, found, many)
 
     return _jacobian(function, argnums, rows)
 
@@ -146,8 +134,8 @@ def jacrev(
            [0., 4.]], dtype=float32)
     """
 
-    def rows(partial: Callable[..., Any], args: Sequence[Any]) -> Any:
-        leaves, form = tree.flatten(tuple(args))
+    def rows(partial: Callable[..., Any], args: tuple[Any, ...], many: bool) -> Any:
+        leaves, form = tree.flatten(args)
         _check_inputs("jacrev", leaves, function)
         out, pullback = vjp(partial, *args)
         outs, out_form = tree.flatten(out)
@@ -155,13 +143,22 @@ def jacrev(
         def pull(*cts: Any) -> Any:
             return tree.leaves(pullback(out_form.unflatten(cts)))
 
-        found = vmap(pull)(*_basis(outs))
-        blocks = [_blocks(x, outs, 0) for x in found]
-        return out_form.unflatten(
-            [_Row(form.unflatten(per_out)) for per_out in zip(*blocks, strict=True)]
-        )
+        blocks = [_blocks(x, outs, 0) for x in vmap(pull)(*_basis(outs))]
+        found = [list(row) for row in zip(*blocks, strict=True)]
+        return _assemble(out_form, form, found, many)
 
     return _jacobian(function, argnums, rows)
+
+
+def _assemble(
+    out_form: tree.Structure,
+    form: tree.Structure,
+    found: Sequence[Sequence[Any]],
+    many: bool,
+) -> Any:
+    """The pytree of the result, with that of the arguments in the place of leaves."""
+    rows = [form.unflatten(row) for row in found]
+    return out_form.unflatten(rows if many else [row[0] for row in rows])
 
 
 def _check_inputs(what: str, leaves: Sequence[Any], function: Any) -> None:

@@ -18,7 +18,6 @@ from treadle.np.operands import (
     Shape,
     broadcast_to_shape,
     cast,
-    common_shape,
     operand,
 )
 from treadle.ops.compare import bitwise_and, ge, lt, select
@@ -160,7 +159,8 @@ def _update(x: Any, expression: Any, value: Any, how: _Combine) -> Any:
 def _fitted(value: Any, shape: Shape) -> Any:
     """The value with the shape of the elements that it meets."""
     have = typeof(value).shape
-    if len(have) > len(shape) or common_shape("x.at[...]", (have, shape)) != shape:
+    lined = zip(reversed(have), reversed(shape), strict=False)
+    if len(have) > len(shape) or any(m not in (1, n) for m, n in lined):
         raise ValueError(
             f"x.at[...]: a value of shape {have} does not broadcast to the shape "
             f"{shape} of x[...]{at_line(user_source())}"
@@ -264,6 +264,8 @@ def _update_flat(x: Any, expression: Any, value: Any, how: _Combine) -> Any:
     value = _fitted(value, typeof(places).shape)
     flat = reshape(x, shape=(t.size,))
     n = typeof(places).size
+    if not n:
+        return x
     indices = binary.subtract(reshape(places, shape=(n,)), 1)
     out = how.scatter(
         flat,

@@ -47,6 +47,13 @@ class Selection(NamedTuple):
         return tuple([i for i, a in enumerate(self.axes) if type(a) not in (Span, int)])
 
 
+class _MaskAxis(NamedTuple):
+    """The places of a mask along one of its axes, and that axis' length."""
+
+    places: np.ndarray
+    length: int
+
+
 GROUP = "group"
 
 
@@ -70,6 +77,13 @@ def parse(shape: Shape, expression: Any) -> Selection:
             order.append(len(axes))
             axes.append(_span(item, n))
             continue
+        if isinstance(item, _MaskAxis):
+            if item.length != n:
+                raise IndexError(
+                    f"a mask has length {item.length} along axis {len(axes)} of an "
+                    f"array of shape {shape}{at(user_source())}"
+                )
+            item = item.places
         order.append(GROUP)
         grouped.append(len(order) - 1)
         axes.append(_position(item, n, len(axes), shape))
@@ -97,7 +111,7 @@ def _expanded(shape: Shape, expression: Any) -> list[Any]:
     for item in expression if isinstance(expression, tuple) else (expression,):
         if isinstance(item, list):
             item = _of_list(item)
-        items += _mask(item, shape) if _is_mask(item) else [item]
+        items += _mask(item) if _is_mask(item) else [item]
     used = sum(i is not None and i is not Ellipsis for i in items)
     if used > len(shape):
         raise IndexError(
@@ -123,7 +137,7 @@ def _is_mask(item: Any) -> bool:
     return isinstance(item, bool) or getattr(item, "dtype", None) == dtypes.bool_
 
 
-def _mask(item: Any, shape: Shape) -> list[np.ndarray]:
+def _mask(item: Any) -> list[_MaskAxis]:
     """The places where a boolean mask is true, as one index array per axis."""
     if isinstance(item, Value) and not isinstance(item, Array):
         raise TracerError(
@@ -137,7 +151,8 @@ def _mask(item: Any, shape: Shape) -> list[np.ndarray]:
         raise TypeError(
             f"a single {bool(mask)} is no index; use `tnp.where`{at(user_source())}"
         )
-    return [i.astype(np.int32) for i in np.nonzero(mask)]
+    places = np.nonzero(mask)
+    return [_MaskAxis(i, n) for i, n in zip(places, mask.shape, strict=True)]
 
 
 def _span(item: slice, n: int) -> Span:

@@ -35,11 +35,12 @@ _NO_ITEM_ASSIGNMENT = (
 )
 
 
+_OPERANDS = (Value, np.ndarray, np.generic, int, float, complex, list, tuple)
+
+
 def _known(y: Any) -> bool:
     """Whether an operator can take the other operand (else Python asks that one)."""
-    return isinstance(y, Value | np.ndarray | np.generic) or isinstance(
-        y, bool | int | float | complex | list | tuple
-    )
+    return isinstance(y, _OPERANDS)
 
 
 def _operator(function: Any, reflected: bool = False) -> Any:
@@ -112,6 +113,9 @@ class Operators:
         if not self.type.shape:
             raise TypeError(f"a 0-dimensional array has no rows{at(user_source())}")
         return iter([self[i] for i in range(self.type.shape[0])])
+
+    def __contains__(self: Any, value: Any) -> bool:
+        return bool(reductions.any(binary.equal(self, value)))
 
     def __array_ufunc__(
         self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any

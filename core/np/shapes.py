@@ -168,7 +168,8 @@ def broadcast_to(x: ArrayLike, shape: int | Shape) -> Array:
     x = operand("broadcast_to", x)
     shape = as_shape("broadcast_to", shape)
     have = typeof(x).shape
-    if len(have) > len(shape) or common_shape("broadcast_to", (have, shape)) != shape:
+    lined = zip(reversed(have), reversed(shape), strict=False)
+    if len(have) > len(shape) or any(m not in (1, n) for m, n in lined):
         raise ValueError(
             f"broadcast_to: shape {have} does not broadcast to {shape}"
             f"{at(user_source())}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from treadle.ir.graph import Equation, Graph, Lit, Var, params_key
+from treadle.ir.walk import effectful
 from treadle.passes.rewrite import Rewriter
 
 
@@ -14,7 +15,7 @@ class _Merge(Rewriter):
         self.seen: dict[Any, tuple[Var, ...]] = {}
 
     def equation(self, eq: Equation) -> None:
-        if eq.op.effect or eq.op.name == "optimization_barrier":
+        if effectful(eq) or eq.op.name == "optimization_barrier":
             # Recomputation behind a barrier is wanted: it saves memory.
             self.keep(eq)
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from treadle.ir.graph import Equation, Graph, Var
+from treadle.ir.walk import effectful
 from treadle.passes.rewrite import rewrite_params
 
 
@@ -11,7 +12,7 @@ def drop_dead(graph: Graph) -> Graph:
     needed = {a for a in graph.outputs if isinstance(a, Var)}
     kept: list[Equation] = []
     for eq in reversed(graph.equations):
-        if not eq.op.effect and not any(v in needed for v in eq.outputs):
+        if not effectful(eq) and not any(v in needed for v in eq.outputs):
             continue
         needed.update(a for a in eq.inputs if isinstance(a, Var))
         params = rewrite_params(eq.params, _Drop)

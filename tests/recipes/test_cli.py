@@ -14,9 +14,8 @@ from tests.recipes.test_loop import damage, small
 from treadle.recipes import char_gpt, cli
 from treadle.recipes.catalogue import DEFAULT, RECIPES
 
-TINY = (
-    "--steps 4 --batch-size 500 --width 8 --depth 1 --log-every 1 --checkpoint-every 2"
-).split()
+TINY = ["--steps=4", "--batch-size=500", "--width=8", "--depth=1"]
+TINY += ["--log-every=1", "--checkpoint-every=2"]
 
 
 @pytest.fixture(autouse=True)

@@ -15,10 +15,8 @@ from tests.recipes.small import assert_same_run
 
 COMMAND = [sys.executable, "-m", "treadle.recipes"]
 # So many checkpoints that a kill often hits the writing of one.
-OPTIONS = (
-    "--steps 240 --checkpoint-every 3 --log-every 1 "
-    "--batch-size 200 --width 8 --depth 1"
-).split()
+OPTIONS = ["--steps=240", "--checkpoint-every=3", "--log-every=1"]
+OPTIONS += ["--batch-size=200", "--width=8", "--depth=1"]
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:

@@ -161,6 +161,6 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
                     columns=columns,
                     accumulate=accumulate,
                 ).call(b)
-            pixels = [b.op(f"mul i64 {y}, {out_x}") for y in (first, stop)]
-            call_epilogue(b, args, "true", ("%image", "0", *pixels, f0, f1))
+            r0, r1 = (b.op(f"mul i64 {y}, {out_x}") for y in (first, stop))
+            call_epilogue(b, args, "true", ("%image", "0", r0, r1, f0, f1))
         b("ret void")

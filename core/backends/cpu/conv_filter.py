@@ -178,8 +178,8 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
             block = f"ptr {place}, i64 {width}"
             call_pack(b, args, Slot.PACK_B, Slot.B, where, block)
         given = args(Slot.B, "ptr")
-        for index, step in (("%i0", 1), (r0, 3), (f0, 4)):
-            given = offset(b, machine, given, index, args(Slot.B + step))
+        for index, word in (("%i0", 1), (r0, 3), (f0, 4)):
+            given = offset(b, machine, given, index, args(Slot.B + word))
         source = b.op(f"select i1 {packs}, ptr {packed}, ptr {given}")
         b_row = b.op(f"select i1 {packs}, i64 {width}, i64 {args(Slot.B + 3)}")
         b_row = b.op(f"mul i64 {b_row}, {size}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from treadle import dtypes
 from treadle.backends.cpu import gemm, native, threads
 from treadle.backends.cpu.emit import emit, supported
 from treadle.backends.cpu.executor import (
@@ -51,10 +53,10 @@ _REDUCTIONS = frozenset(
         *("reduce_and", "reduce_or", "argmax", "argmin"),
     }
 )
-_NATIVE = frozenset(
-    ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
-)
-_FLOATS = frozenset(["float16", "bfloat16", "float32", "float64"])
+_DTYPES = frozenset(d for d in dtypes.ALL if not dtypes.is_complex(d))
+
+
+_supported = functools.cache(supported)
 
 
 class CPUTarget:
@@ -66,8 +68,7 @@ class CPUTarget:
 
     def native(self, eq: Equation) -> bool:
         """Whether a map or reduction can be part of a nest."""
-        names = [a.type.dtype.name for a in (*eq.inputs, *eq.outputs)]
-        if not all(n in _NATIVE or n in _FLOATS for n in names):
+        if not all(a.type.dtype in _DTYPES for a in (*eq.inputs, *eq.outputs)):
             return False
         name = eq.op.name
         if name in ("iota", "gather", "dynamic_slice", "convert"):
@@ -77,7 +78,7 @@ class CPUTarget:
             return axis == len(shape) - 1 and shape[axis] > 1
         if name in _REDUCTIONS:
             return True
-        return bool(eq.inputs) and supported(name, eq.inputs[-1].type.dtype)
+        return bool(eq.inputs) and _supported(name, eq.inputs[-1].type.dtype)
 
     def contraction(self, product: Product) -> Sequence[ContractLaunch]:
         """Chooses blocks and tasks: the launches to run one after the other."""

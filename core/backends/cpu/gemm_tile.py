@@ -186,8 +186,8 @@ def _write_elements(
     c, c_row, accumulate = target
     count = len(sums) * len(sums[0])
     buffer = b.op(f"alloca [{count} x {vector}], align 64")
-    for i, value in enumerate(value for line in sums for value in line):
-        address = b.op(f"getelementptr {vector}, ptr {buffer}, i64 {i}")
+    for number, value in enumerate(value for line in sums for value in line):
+        address = b.op(f"getelementptr {vector}, ptr {buffer}, i64 {number}")
         b(f"store {vector} {value}, ptr {address}, align {align}")
     keep = b.op(f"icmp ne i64 {accumulate}, 0")
     with b.loop("0", str(len(sums))) as i:

@@ -13,10 +13,32 @@ import numpy as np
 import treadle as td
 import treadle.numpy as tnp
 
-_JAX = ["grad", "value_and_grad", "vmap", "jit", "jvp", "vjp", "linearize", "custom_jvp", "custom_vjp", "remat", "hessian", "jacfwd", "jacrev", "eval_shape"]
-_LAX = (
-    ["scan", "while_loop", "fori_loop", "cond", "switch", "map", "associative_scan", "stop_gradient"]
-)
+_JAX = [
+    "grad",
+    "value_and_grad",
+    "vmap",
+    "jit",
+    "jvp",
+    "vjp",
+    "linearize",
+    "custom_jvp",
+    "custom_vjp",
+    "remat",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "eval_shape",
+]
+_LAX = [
+    "scan",
+    "while_loop",
+    "fori_loop",
+    "cond",
+    "switch",
+    "map",
+    "associative_scan",
+    "stop_gradient",
+]
 
 TREADLE = SimpleNamespace(
     np=tnp, **{name: getattr(td, name) for name in (*_JAX, *_LAX)}

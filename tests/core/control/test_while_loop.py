@@ -65,7 +65,9 @@ CASES: dict[str, tuple[Any, list[np.ndarray]]] = {
 def test_agrees(case: str, name: str) -> None:
     build, args = CASES[case]
     # Integers have no tangents; JAX gives them a dtype of their own.
-    floats = lambda lib: lambda *xs: build(lib)(*xs)[1:] if case == "growing" else build(lib)(*xs)  # noqa: E731
+    floats = lambda lib: (
+        lambda *xs: build(lib)(*xs)[1:] if case == "growing" else build(lib)(*xs)
+    )  # noqa: E731
     check(floats, args, name)
 
 

@@ -1,0 +1,146 @@
+"""Callbacks and debug.print: values, order, effects kept, batches, errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.control.both import array, close
+
+
+def cbrt(x: Any) -> Any:
+    return td.pure_callback(np.cbrt, td.ShapeDtype(x.shape, x.dtype), x)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, td.jit], ids=["eager", "jit"])
+def test_pure_callback(wrap: Any) -> None:
+    x = array(4)
+    close(wrap(cbrt)(x), np.cbrt(x))
+    close(wrap(td.vmap(cbrt))(array(3, 2)), np.cbrt(array(3, 2)))
+    close(wrap(td.vmap(td.vmap(cbrt), 1, 1))(array(3, 2)), np.cbrt(array(3, 2)))
+
+
+def test_pytrees_and_broadcast_arguments() -> None:
+    def host(p: Any, *, scale: Any) -> Any:
+        return {"sum": p["a"] + p["b"] * scale, "n": np.int32(7)}
+
+    def f(a: Any, b: Any) -> Any:
+        types = {"sum": td.ShapeDtype(()), "n": td.ShapeDtype((), int)}
+        return td.pure_callback(host, types, {"a": a, "b": b}, scale=2.0)
+
+    out = td.jit(td.vmap(f, (0, None)))(array(3), np.float32(1))
+    close(out, {"sum": array(3) + 2, "n": np.full(3, 7, np.int32)})
+
+
+def test_vectorized_is_called_once() -> None:
+    shapes = []
+
+    def host(x: Any, y: Any) -> Any:
+        shapes.append((x.shape, y.shape))
+        return x + y
+
+    def f(x: Any, y: Any) -> Any:
+        return td.pure_callback(host, td.ShapeDtype(()), x, y, vectorized=True)
+
+    td.vmap(f, (0, None))(array(3), np.float32(1))
+    assert shapes == [((3,), (3,))]
+
+
+def test_derivative_by_custom_jvp() -> None:
+    f = td.custom_jvp(cbrt)
+    f.defjvps(lambda t, out, x: t / (3 * out * out))
+    x = np.float32(8)
+    for wrap in (lambda g: g, td.jit):
+        close(wrap(td.grad(f))(x), np.float32(1 / 12))
+
+
+def test_no_derivative() -> None:
+    with pytest.raises(TypeError, match="custom_jvp"):
+        td.grad(cbrt)(np.float32(1))
+    f = lambda x: cbrt(td.stop_gradient(x)) * x  # noqa: E731
+    close(td.grad(f)(np.float32(8)), np.float32(2))
+
+
+def test_wrong_result() -> None:
+    with pytest.raises(TypeError, match=r"declared f32\[\] but returned"):
+        td.pure_callback(lambda: np.ones(3), td.ShapeDtype(()))
+
+
+# Effects ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, td.jit], ids=["eager", "jit"])
+def test_effects_are_kept_in_order(wrap: Any) -> None:
+    seen = []
+
+    def note(tag: int) -> Any:
+        return lambda x: seen.append((tag, float(x)))
+
+    def f(x: Any) -> Any:
+        td.debug.callback(note(0), x)
+        y = tnp.sin(x)
+        td.io_callback(note(1), None, y * 0)
+        td.scan(
+            lambda c, i: (td.debug.callback(note(2), i), (c, None))[1],
+            0.0,
+            tnp.arange(2.0),
+        )
+        td.cond(x > 0, lambda: td.debug.callback(note(3), x), lambda: None)
+        return x
+
+    wrap(f)(1.0)
+    assert seen == [(0, 1.0), (1, 0.0), (2, 0.0), (2, 1.0), (3, 1.0)]
+
+
+def test_effects_under_transforms() -> None:
+    seen: list[float] = []
+
+    def f(x: Any) -> Any:
+        td.debug.callback(lambda x: seen.append(float(x)), x)
+        return x * x
+
+    for wrap in (lambda g: g, td.jit):
+        seen.clear()
+        wrap(td.vmap(f))(np.array([1.0, 2.0], np.float32))
+        assert seen == [1.0, 2.0]
+        seen.clear()
+        close(wrap(td.grad(f))(3.0), np.float32(6))
+        assert seen == [3.0]
+        seen.clear()
+        wrap(td.grad(lambda x: td.scan(lambda c, _: (f(c), None), x, None, 2)[0]))(2.0)
+        assert seen == [2.0, 4.0]
+
+
+def test_io_callback_gives_results() -> None:
+    state = {"n": 0}
+
+    def count() -> Any:
+        state["n"] += 1
+        return np.int32(state["n"])
+
+    f = td.jit(lambda: td.io_callback(count, td.ShapeDtype((), int)))
+    assert [int(f()), int(f())] == [1, 2]
+
+
+def test_print(capsys: pytest.CaptureFixture[str]) -> None:
+    @td.jit
+    def f(x: Any) -> Any:
+        td.debug.print("x={:.1f} and {name}: {y}", x, name="y", y={"a": x + 1})
+        return x
+
+    f(1.0)
+    td.vmap(f)(np.array([2.0, 3.0], np.float32))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" and")[0] for line in lines] == ["x=1.0", "x=2.0", "x=3.0"]
+    assert "y: {'a':" in lines[0]
+
+
+def test_print_checks_its_format_at_once() -> None:
+    with pytest.raises(IndexError, match=r"debug\.print"):
+        td.jit(lambda x: td.debug.print("{} {}", x))(1.0)
+    with pytest.raises(KeyError, match="does not fit"):
+        td.debug.print("{y}", x=1)

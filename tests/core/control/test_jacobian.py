@@ -1,0 +1,108 @@
+"""jacfwd, jacrev, hessian, linear_transpose, stop_gradient, eval_shape, trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.control.both import agree, array, close
+
+
+def field(lib: Any) -> Any:
+    def f(p: Any, x: Any) -> Any:
+        out = lib.np.tanh(p["w"] @ x + p["b"])
+        return {"y": out, "n": lib.np.sum(out * out)}
+
+    return f
+
+
+ARGS = ({"w": array(2, 3), "b": array(2)}, array(3))
+
+
+@pytest.mark.parametrize("which", ["jacfwd", "jacrev"])
+def test_jacobians(which: str) -> None:
+    for argnums in (0, 1, (0, 1)):
+        agree(lambda lib, a=argnums: getattr(lib, which)(field(lib), a), *ARGS)
+        agree(lambda lib, a=argnums: lib.jit(getattr(lib, which)(field(lib), a)), *ARGS)
+
+
+def test_hessian() -> None:
+    def build(lib: Any) -> Any:
+        return lib.hessian(lambda p, x: field(lib)(p, x)["n"], (0, 1))
+
+    agree(build, *ARGS)
+    agree(lambda lib: lib.jit(build(lib)), *ARGS)
+
+
+def test_vmap_of_hessian() -> None:
+    def build(lib: Any) -> Any:
+        return lib.vmap(lib.hessian(lambda x: lib.np.prod(lib.np.sin(x))))
+
+    agree(build, array(4, 3))
+
+
+def test_jacobian_of_integers() -> None:
+    with pytest.raises(TypeError, match="real floating-point"):
+        td.jacfwd(lambda x: x)(np.arange(3))
+    with pytest.raises(ValueError, match="argnums=2"):
+        td.jacrev(lambda x: x, 2)(1.0)
+
+
+def test_linear_transpose() -> None:
+    w = array(3, 4)
+
+    def f(x: Any, y: Any) -> Any:
+        total = td.scan(lambda c, row: (c + row, None), tnp.zeros(4), y)[0]
+        return x @ w + td.fori_loop(0, 2, lambda i, c: c * 2.0, total)
+
+    back = td.linear_transpose(f, td.ShapeDtype((3,)), td.ShapeDtype((5, 4)))
+    ct = array(4)
+    for wrap in (lambda g: g, td.jit):
+        gx, gy = wrap(back)(ct)
+        close(gx, w @ ct)
+        close(gy, np.tile(4 * ct, (5, 1)))
+
+
+def test_stop_gradient_of_pytrees() -> None:
+    def loss(p: Any) -> Any:
+        q = td.stop_gradient(p)
+        return p["x"] * q["x"] + q["n"]
+
+    grads = td.grad(loss)({"x": np.float32(3), "n": np.int32(1)})
+    close(grads["x"], np.float32(3))
+
+
+def test_eval_shape() -> None:
+    def f(p: Any, x: Any) -> Any:
+        return {"out": x @ p["w"], "n": tnp.sum(x).astype(np.int32)}
+
+    p = {"w": td.ShapeDtype((1000, 10), "bfloat16")}
+    out = td.eval_shape(f, p, td.ShapeDtype((10**6, 1000), "bfloat16"))
+    assert out["out"] == td.ShapeDtype((10**6, 10), td.bfloat16)
+    assert (out["n"].shape, out["n"].dtype) == ((), np.int32)
+    with pytest.raises(TypeError, match=r"\['w'\]"):
+        td.eval_shape(f, {"w": "text"}, td.ShapeDtype((3,)))
+
+
+def test_trace() -> None:
+    graph = td.trace(lambda p, y: p["x"] * y)({"x": array(3)}, td.ShapeDtype((3,)))
+    assert [eq.op.name for eq in graph.equations] == ["mul"]
+    assert len(graph.inputs) == 2
+    assert "mul" in str(graph)
+
+
+def test_disable_jit() -> None:
+    seen = []
+
+    @td.jit
+    def f(x: Any) -> Any:
+        seen.append(float(x))
+        return x * 2
+
+    with td.disable_jit():
+        close(f(np.float32(1.5)), np.float32(3))
+    assert seen == [1.5]
