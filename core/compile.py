@@ -10,7 +10,7 @@ from treadle.plan.plan import plan_graph
 from treadle.run.execute import Executable
 
 
-def build(graph: Graph) -> Executable:
+def build(graph: Graph, donated: tuple[int, ...] = ()) -> Executable:
     """Compiles a graph for the CPU.
 
     1. optimise: inline, simplify, merge equal equations, drop dead ones
@@ -19,15 +19,17 @@ def build(graph: Graph) -> Executable:
     4. link: kernels (compiled, or from the cache) and a command buffer
     """
     graph = optimise(graph)
-    plan = plan_graph(graph, CPUTarget())
+    plan = plan_graph(graph, CPUTarget(), donated)
     return Executable(graph, plan, Linked(plan))
 
 
-def executable_of(graph: Graph) -> Executable:
-    """The compiled program of a graph. Compiled once."""
-    found = graph.cache.get("executable")
+def executable_of(graph: Graph, donated: tuple[int, ...] = ()) -> Executable:
+    """The compiled program of a graph whose inputs numbered in `donated` are given up.
+    Compiled once."""
+    key = ("executable", donated)
+    found = graph.cache.get(key)
     if found is None:
-        found = graph.cache["executable"] = build(graph)
+        found = graph.cache[key] = build(graph, donated)
     return found
 
 

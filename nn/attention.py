@@ -47,8 +47,8 @@ def attention(
 
 
 def _causal_mask(queries: int, keys: int) -> td.Array:
-    first = keys - queries
-    return tnp.arange(queries)[:, None] + first >= tnp.arange(keys)[None, :]
+    places = tnp.arange(keys - queries, keys)
+    return places[:, None] >= tnp.arange(keys)[None, :]
 
 
 def _check(query: Any, key: Any, value: Any) -> None:

@@ -188,6 +188,8 @@ class Module(metaclass=ModuleType):
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
         if _open(self):
             return getattr(self, name)
+        if hasattr(type(self), name):  # a property that failed: let it say why
+            return object.__getattribute__(self, name)
         raise AttributeError(_missing(self, name), name=name)
 
     def __dir__(self) -> list[str]:

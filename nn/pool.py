@@ -17,7 +17,8 @@ Pair = int | tuple[int, int]
 def max_pool(
     x: td.Array, window: Pair, stride: Pair | None = None, padding: Any = "VALID"
 ) -> td.Array:
-    """The largest element in each window. Padding never wins.
+    """The largest element in each window. Padding never wins; how equal elements share
+    the derivative is not specified.
 
     Shapes: ``(..., height, width, channels) -> (..., height, width, channels)``.
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
+from types import MethodType
 from typing import Any
 
 import treadle as td
@@ -147,7 +149,8 @@ def stateful(model: Any, *, key: Any = None) -> Callable[..., tuple[Any, Any]]:
     """Calls a model that changes: gives its output, and the model with its new state.
 
     Args:
-      model: a callable pytree (a Module); it stays as it is.
+      model: a Module, or a method of one (``nn.stateful(model.encode)``); it stays as
+        it is.
       key: the random key of this call. Layers that were not passed one (`Dropout`)
         draw from it, each time another one.
 
@@ -163,14 +166,16 @@ def stateful(model: Any, *, key: Any = None) -> Callable[..., tuple[Any, Any]]:
     """
 
     def call(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        changed = tree.map(lambda x: x, model)
+        is_method = isinstance(model, MethodType)
+        changed = tree.map(lambda x: x, model.__self__ if is_method else model)
+        run = partial(model.__func__, changed) if is_method else changed
         cells = [x for x in tree.leaves(changed, _is_cell) if _is_cell(x)]
         scope = _Scope(key)
         for cell in cells:
             cell._scope = scope
         _scopes.stack.append(scope)
         try:
-            return changed(*args, **kwargs), changed
+            return run(*args, **kwargs), changed
         finally:
             _scopes.stack.pop()
             for cell in cells:

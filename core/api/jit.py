@@ -49,7 +49,9 @@ class Jitted:
             return self.function(*args, **kwargs)
         entry, leaves = self._lookup(args, kwargs)
         if type(state.interpreter) is EagerInterpreter:
-            program = executable_of(entry.graph)
+            first = len(entry.captured)
+            donated = tuple([first + i for i in entry.donated])
+            program = executable_of(entry.graph, donated)
             outs = program([*entry.captured, *leaves])
             for i in entry.donated:
                 if isinstance(leaves[i], Array):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.contractions import contraction
 from treadle.fuse.convolutions import convolution, is_convolution
@@ -65,6 +67,9 @@ def product_with_epilogue(
     sizes = cluster.space.sizes
     covered = {d for a in entries for d, _ in a.terms}
     if covered != set(sizes) or any(a.offset for a in entries):
+        raise NoMap
+    if math.prod(sizes.values()) != eq.outputs[0].type.size:
+        # The cluster sees a slice: the rest would not be computed.
         raise NoMap
     if any(a.gathers for a in body.accesses):
         raise NoMap

@@ -106,6 +106,7 @@ class Word(IntEnum):
     ACCUMULATE = FIRST + 13
     A_STRIDE = FIRST + 14  # row stride of a packed A, in elements
     A_OFFSET = FIRST + 15  # bytes from a task's scratch to its packed A
+    PANEL_STRIDE = FIRST + 16  # bytes between packed panels; 0: only one exists at once
 
 
 @dataclass(frozen=True)
@@ -221,6 +222,8 @@ _TASK_OVERHEAD = 1_000
 _TASK_CYCLES = 400_000  # about 150 us: smaller tasks cost more than they balance
 _MAX_TASKS_PER_THREAD = 4
 _BLOCK_BYTES = 1 << 20  # of A, to stay in the L2 cache with a panel of B
+_RESIDENT_BYTES = 1 << 20  # of B, to stay in the L2 cache
+_RESIDENT_TILES = 4
 _MAX_K_PIECE = 1024
 _FEW_ROWS = 128  # below it a panel of B is used too rarely to pay for packing
 _DENSE_BYTES = 256  # rows of B this close together are as good as packed
@@ -235,17 +238,23 @@ def plan(product: Contraction, tile: Tile, threads: int) -> Launch:
     itemsize = product.dtype.itemsize
     pack_a, pack_b = _packs_a(product), _packs_b(product)
     pieces = -(-product.k // _MAX_K_PIECE) if pack_a or pack_b else 1
-    k_piece = _round_up(-(-product.k // pieces), tile.lanes)
+    k_piece = round_up(-(-product.k // pieces), tile.lanes)
     tiles = -(-product.m // tile.rows)
+    grid = _grid(product, tile, threads, pack_a, pack_b)
     block_tiles = max(1, _BLOCK_BYTES // (tile.rows * k_piece * itemsize))
+    panel = round_up(k_piece * tile.columns * itemsize, 64)
+    panels = -(-(-(-product.n // tile.columns)) // grid[2])
+    resident = pack_b and pieces == 1 and panels * panel <= _RESIDENT_BYTES
     if _sweeps_rows(product):
         block_tiles = 1
-    grid = _grid(product, tile, threads, pack_a, pack_b)
-    panel = _round_up(k_piece * tile.columns * itemsize, 64)
+    elif resident:
+        block_tiles = min(block_tiles, _RESIDENT_TILES)
     # One vector more than needed, so that rows do not all fall into one L1 cache set.
     a_stride = k_piece + tile.lanes
     a_rows = min(block_tiles, -(-tiles // grid[1])) * tile.rows + tile.lanes
-    scratch = panel + (_round_up(a_rows * a_stride * itemsize, 64) if pack_a else 0)
+    a_offset = panel * (panels if resident else 1)
+    a_bytes = round_up(a_rows * a_stride * itemsize, 64) if pack_a else 0
+    scratch = a_offset + a_bytes
     tasks = grid[0] * grid[1] * grid[2]
     words = [0] * (FIRST + len(Word))
     words[Slot.TASKS] = tasks
@@ -278,7 +287,8 @@ def plan(product: Contraction, tile: Tile, threads: int) -> Launch:
     words[Word.GRID_BATCHES : Word.GRID_COLUMNS + 1] = grid
     words[Word.ACCUMULATE] = int(product.accumulate)
     words[Word.A_STRIDE] = a_stride
-    words[Word.A_OFFSET] = panel
+    words[Word.A_OFFSET] = a_offset
+    words[Word.PANEL_STRIDE] = panel if resident else 0
     return Launch(tuple(map(int, words)), tasks, scratch * tasks)
 
 
@@ -315,7 +325,7 @@ def _sweeps_rows(product: Contraction) -> bool:
     return product.k <= _SHORT_K and product.b.column == 1 and not product.fused_b
 
 
-def _round_up(value: int, multiple: int) -> int:
+def round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 

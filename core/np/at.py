@@ -228,6 +228,8 @@ def _update_group(x: Any, selection: Selection, value: Any, how: _Combine) -> An
     lead = typeof(indices[0]).shape
     value = _fitted(value, _group_shape(selection, lead))
     value = reshape(value, shape=_group_shape(selection, lead, new=False))
+    if not typeof(value).size:
+        return x
     value = place_group(value, len(lead), selection.order, back=True)
     if flipped:
         spans = [i for i, a in enumerate(selection.axes) if type(a) is Span]

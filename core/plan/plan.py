@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from treadle.ir.graph import Graph
 from treadle.plan.control import CONTROL
+from treadle.plan.donation import shared_memory
 from treadle.plan.memory import assign
 from treadle.plan.planner import HANDLERS, GraphPlanner, Planner, Target
 from treadle.plan.steps import Buffer, Place, Plan
 
 
-def plan_graph(graph: Graph, target: Target) -> Plan:
-    """Plans a whole program."""
+def plan_graph(graph: Graph, target: Target, donated: Iterable[int] = ()) -> Plan:
+    """Plans a whole program; arguments numbered in `donated` may be overwritten."""
     planner = Planner(target, HANDLERS | CONTROL)
     plan = planner.plan
     plan.inputs = [Buffer(t.nbytes, "input", i) for i, t in enumerate(graph.in_types)]
@@ -22,4 +25,5 @@ def plan_graph(graph: Graph, target: Target) -> Plan:
         list(map(Place, plan.inputs)), list(map(Place, plan.outputs))
     )
     assign(plan, planner.order)
+    plan.shares = shared_memory(plan, planner.order, donated)
     return plan

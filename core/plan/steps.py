@@ -118,7 +118,10 @@ class Branch(Step):
 
 @dataclass
 class Plan:
-    """A whole program: steps, and what the buffers need."""
+    """A whole program: steps, and what the buffers need.
+
+    shares: for results, the donated argument whose memory they may be written to.
+    """
 
     steps: list[Step]
     inputs: list[Buffer]
@@ -127,6 +130,7 @@ class Plan:
     slots: int
     arena: int = 0
     buffers: list[Buffer] = field(default_factory=list)
+    shares: dict[int, int] = field(default_factory=dict)
 
 
 def literal_of(a: Atom) -> np.ndarray:

@@ -21,32 +21,46 @@ class Array(Value):
     Array([2., 3.], dtype=float32)
     """
 
-    __slots__ = ("_address", "_data", "type")
+    __slots__ = ("_address", "_buffer", "_view", "type")
 
     def __init__(self, data: np.ndarray, type: ArrayType | None = None) -> None:
-        self._data = data
+        self._view: Any = data
         self.type = type or arraytype.of_numpy(data)
         self._address = 0
+        self._buffer: Any = None
 
     @classmethod
     def of_buffer(cls, buffer: Any, type: ArrayType) -> Array:
         """The array whose elements a program has written to a pooled buffer."""
         made = cls.__new__(cls)
-        made._data = buffer.view(type.dtype, type.shape)
+        made._view = None
+        made._buffer = buffer
         made._address = buffer.address
         made.type = type
         return made
 
+    @property
+    def _data(self) -> np.ndarray:
+        """The NumPy array inside, made when it is first asked for."""
+        if self._view is None:
+            self._view = self._buffer.view(self.type.dtype, self.type.shape)
+        return self._view
+
+    def owned_buffer(self) -> Any:
+        """The pooled buffer, if nothing else has ever looked into it."""
+        return self._buffer if self._view is None else None
+
     def donate(self, receiver: str) -> None:
         """Gives up the memory; any later use is an error that names the receiver."""
-        self._data = _Donated(receiver)  # type: ignore[assignment]
+        self._view = _Donated(receiver)
+        self._buffer = None
         self._address = 0
 
     def address(self) -> int:
         """Where the elements start in memory, contiguous in row-major order."""
         if not self._address:
             if not self._data.flags.c_contiguous:
-                self._data = np.ascontiguousarray(self._data)
+                self._view = np.ascontiguousarray(self._data)
             self._address = self._data.__array_interface__["data"][0]
         return self._address
 

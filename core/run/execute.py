@@ -21,6 +21,7 @@ class Executable:
     def __init__(self, graph: Graph, plan: Plan, linked: Any) -> None:
         self.graph, self.plan, self.linked = graph, plan, linked
         self._types = graph.in_types
+        self._shares = plan.shares
         self._outs = [
             (t.strong(), size_class(max(t.nbytes, 1))) for t in graph.out_types
         ]
@@ -35,7 +36,11 @@ class Executable:
                 a = Array(np.ascontiguousarray(np.asarray(a, t.dtype)))
                 held.append(a)
             addresses.append(a.address())
-        buffers = [pool.allocate(t.nbytes) for t, pool in self._outs]
+        taken = self._taken(args) if self._shares else {}
+        buffers = [
+            taken.get(i) or pool.allocate(t.nbytes)
+            for i, (t, pool) in enumerate(self._outs)
+        ]
         addresses += [b.address for b in buffers]
         arena = allocate(max(self.plan.arena, 64))
         slots[0] = arena.address
@@ -46,6 +51,19 @@ class Executable:
         return [
             Array.of_buffer(b, t) for b, (t, _) in zip(buffers, self._outs, strict=True)
         ]
+
+    def _taken(self, args: Sequence[Any]) -> dict[int, Any]:
+        """The memory of donated arguments that results may take: only of arrays that
+        the library made, that nobody has a view of, and that are passed once."""
+        if len(set(map(id, args))) < len(args):
+            return {}
+        found = {}
+        for result, argument in self._shares.items():
+            a = args[argument]
+            buffer = a.owned_buffer() if type(a) is Array else None
+            if buffer is not None:
+                found[result] = buffer
+        return found
 
     def _fail(self) -> None:
         failures = self.linked.failures

@@ -148,6 +148,16 @@ def test_unknown_field():
         Affine(tnp.ones(1)).replace(wieght=1)
 
 
+def test_a_property_that_fails_says_why():
+    class Broken(nn.Module):
+        @property
+        def size(self):
+            return self.wieght.shape
+
+    with pytest.raises(AttributeError, match=r"has no field `wieght`"):
+        _ = Broken().size
+
+
 def test_replace():
     before = Stack()
     after = before.replace(activation=nn.gelu, sizes=(1,))

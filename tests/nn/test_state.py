@@ -66,6 +66,16 @@ def test_writes_are_in_the_returned_model_only(transform):
     assert calls(later) == [4, 2]
 
 
+def test_methods():
+    class Named(Counter):
+        def twice(self, x, times):
+            return self(self(x)) * times
+
+    model = Named()
+    out, after = nn.stateful(model.twice)(tnp.ones(2), times=3)
+    assert out.tolist() == [12.0, 12.0] and after.calls.value.item() == 2
+
+
 @pytest.mark.parametrize("held", [False, True])
 def test_writing_outside_of_a_scope(held):
     model = tree.map(lambda x: x, Counter()) if held else Counter()

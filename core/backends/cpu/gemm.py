@@ -141,21 +141,52 @@ def _emit_product(b: Builder, machine: Machine) -> None:
         scratch = b.op(f"getelementptr i8, ptr {args(Slot.SCRATCH, 'ptr')}, i64 {used}")
         step = args(Word.BLOCK_TILES)
         k, piece = args(Word.K), args(Word.K_PIECE)
-        with (
-            b.loop(*batches) as batch,
-            b.loop(*tiles, step) as tile_start,
-            b.loop("0", k, piece) as k_start,
-        ):
+        with b.loop(*batches) as batch:
             b0 = b.op(f"udiv i64 {batch}, {args(Word.BATCH1)}")
             b1 = b.op(f"urem i64 {batch}, {args(Word.BATCH1)}")
-            tile_stop = minimum(b, b.op(f"add i64 {tile_start}, {step}"), tiles[1])
-            k_stop = minimum(b, b.op(f"add i64 {k_start}, {piece}"), k)
-            b(
-                f"call void @block(ptr %args, ptr {scratch}, i64 {b0}, i64 {b1}, "
-                f"i64 {tile_start}, i64 {tile_stop}, i64 {k_start}, i64 {k_stop}, "
-                f"i64 {first}, i64 {last})"
-            )
+            _emit_resident(b, machine, args, (b0, b1), (first, last), scratch)
+            with b.loop(*tiles, step) as tile_start, b.loop("0", k, piece) as k_start:
+                tile_stop = minimum(b, b.op(f"add i64 {tile_start}, {step}"), tiles[1])
+                k_stop = minimum(b, b.op(f"add i64 {k_start}, {piece}"), k)
+                b(
+                    f"call void @block(ptr %args, ptr {scratch}, i64 {b0}, i64 {b1}, "
+                    f"i64 {tile_start}, i64 {tile_stop}, i64 {k_start}, i64 {k_stop}, "
+                    f"i64 {first}, i64 {last})"
+                )
         b("ret void")
+
+
+def _emit_resident(
+    b: Builder,
+    machine: Machine,
+    args: Args,
+    batch: tuple[str, str],
+    columns: tuple[str, str],
+    scratch: str,
+) -> None:
+    """Packs all panels of a task at once, if they stay in the cache."""
+    step = args(Word.PANEL_STRIDE)
+    resident = b.op(f"icmp ne i64 {step}, 0")
+    stop = b.op(f"select i1 {resident}, i64 {columns[1]}, i64 {columns[0]}")
+    width = machine.tile.columns
+    with b.loop(columns[0], stop, str(width)) as n:
+        end = minimum(b, b.op(f"add i64 {n}, {width}"), columns[1])
+        panel = panel_at(b, machine, args, scratch, b.op(f"sub i64 {n}, {columns[0]}"))
+        where = (
+            f"i64 {batch[0]}, i64 {batch[1]}, i64 0, i64 {args(Word.K)}, "
+            f"i64 {n}, i64 {end}"
+        )
+        block = f"ptr {panel}, i64 {width}"
+        call_pack(b, args, Slot.PACK_B, Slot.B, where, block)
+
+
+def panel_at(
+    b: Builder, machine: Machine, args: Args, scratch: str, column: str
+) -> str:
+    """Where the packed panel is that starts at a column of the task."""
+    number = b.op(f"udiv i64 {column}, {machine.tile.columns}")
+    skipped = b.op(f"mul i64 {number}, {args(Word.PANEL_STRIDE)}")
+    return b.op(f"getelementptr i8, ptr {scratch}, i64 {skipped}")
 
 
 def _emit_block(b: Builder, machine: Machine) -> None:
@@ -208,12 +239,15 @@ def _emit_panels(
         # Partial panels are packed, so that the micro-kernel may read whole ones.
         full = b.op(f"icmp eq i64 {columns}, {turn.step}")
         in_place = b.op(f"and i1 {in_place_b}, {full}")
-        with b.when(b.op(f"xor i1 {in_place}, true")):
+        transient = b.op(f"icmp eq i64 {args(Word.PANEL_STRIDE)}, 0")
+        absent = b.op(f"xor i1 {in_place}, true")
+        with b.when(b.op(f"and i1 {absent}, {transient}")):
             where = f"i64 %b0, i64 %b1, i64 %k0, i64 %k1, i64 {n}, i64 {stop}"
             block = f"ptr %scratch, i64 {width}"
             call_pack(b, args, Slot.PACK_B, Slot.B, where, block)
         given = operand_at(b, machine, args, Slot.B, "%k0", n)
-        panel = b.op(f"select i1 {in_place}, ptr {given}, ptr %scratch")
+        packed = panel_at(b, machine, args, "%scratch", b.op(f"sub i64 {n}, %n0"))
+        panel = b.op(f"select i1 {in_place}, ptr {given}, ptr {packed}")
         row = b.op(f"select i1 {in_place}, i64 {args(Slot.B + 3)}, i64 {width}")
         row = b.op(f"mul i64 {row}, {size}")
         b(

@@ -1,0 +1,92 @@
+"""Which results may be written over the memory of which donated arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from treadle.fuse.nests import Launch
+from treadle.kernels.lower import in_place
+from treadle.plan.steps import (
+    Buffer,
+    CopyStep,
+    NestStep,
+    Place,
+    Plan,
+    ProductStep,
+    Step,
+)
+
+
+def shared_memory(
+    plan: Plan, order: Sequence[Step], donated: Iterable[int]
+) -> dict[int, int]:
+    """For results (by number) the donated argument whose memory they may take.
+
+    A result may take the memory of an argument that is dead when the result is written,
+    or that the writing kernel reads element by element at the same places: the update
+    of a parameter happens in place.
+    """
+    writers: dict[Buffer, list[Step]] = {}
+    readers: dict[Buffer, list[Step]] = {}
+    for step in order:
+        for place in step.writes:
+            writers.setdefault(place.buffer, []).append(step)
+        for place in step.reads:
+            readers.setdefault(place.buffer, []).append(step)
+    free = {plan.inputs[i]: i for i in donated}
+    shares: dict[int, int] = {}
+    for number, result in enumerate(plan.outputs):
+        found = writers.get(result, [])
+        if len(found) != 1 or found[0].position != result.first or not result.nbytes:
+            continue
+        (step,) = found
+        read = {p.buffer for p in step.reads}
+        # What the writer itself reads first: that is the old value, and in the cache.
+        for argument in sorted(free, key=lambda b: b not in read):
+            if argument.nbytes == result.nbytes and _may_take(
+                result, argument, step, readers.get(argument, [])
+            ):
+                shares[number] = free.pop(argument)
+                break
+    return shares
+
+
+def _may_take(
+    result: Buffer, argument: Buffer, step: Step, readers: Sequence[Step]
+) -> bool:
+    if argument.last < step.position:
+        return True
+    if argument.last > step.position:
+        return False
+    if any(r.position == step.position and r is not step for r in readers):
+        return False
+    if isinstance(step, CopyStep):
+        return step.reads[0] == Place(argument)
+    if isinstance(step, NestStep):
+        return _same_places(step.launch, step.places, result, argument)
+    if isinstance(step, ProductStep) and step.product.epilogue is not None:
+        # The product itself is written before the epilogue reads its operands.
+        raw = {p.buffer for p in (step.a, step.b, step.c)}
+        if result in raw or argument in raw:
+            return False
+        return _same_places(step.product.epilogue, step.places, result, argument)
+    return False
+
+
+def _same_places(
+    launch: Launch, places: Sequence[Place | None], result: Buffer, argument: Buffer
+) -> bool:
+    stores = [k for k, p in enumerate(places) if p is not None and p.buffer is result]
+    loads = [k for k, p in enumerate(places) if p is not None and p.buffer is argument]
+    if len(stores) != 1 or not loads or launch.nest.serial:
+        return False
+    (k,) = stores
+    mine = launch.bindings[k]
+    return all(
+        launch.bindings[i].strides == mine.strides
+        and launch.bindings[i].offset == mine.offset
+        and launch.nest.operands[i].dtype.itemsize
+        == launch.nest.operands[k].dtype.itemsize
+        and in_place(launch.nest, k, i)
+        for i in loads
+    )

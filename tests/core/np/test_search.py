@@ -1,0 +1,85 @@
+"""Sorting, searching, interpolation, and what works on known values only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.np.oracle import Case, check, check_gradient, floats, ints, same
+
+X = floats(5, 7)
+TIES = ints(4, 9, low=0, high=4)
+GRID = np.array([-1.0, 0.0, 0.5, 2.0], np.float32)
+VALUES = np.array([1.0, -1.0, 3.0, 0.0], np.float32)
+
+CASES = [
+    Case("sort", lambda np, x: np.sort(x), (X,)),
+    Case("sort-axis", lambda np, x: np.sort(x, 0), (X,)),
+    Case("sort-flat", lambda np, x: np.sort(x, None), (X,)),
+    Case("sort-descending", lambda np, x: np.sort(x, descending=True), (X,)),
+    Case("argsort", lambda np, x: np.argsort(x), (TIES,)),
+    Case("argsort-axis", lambda np, x: np.argsort(x, 0), (X,)),
+    Case("argsort-descending", lambda np, x: np.argsort(x, descending=True), (TIES,)),
+    *[
+        Case(
+            f"searchsorted-{side}",
+            lambda np, a, v, s=side: np.searchsorted(a, v, side=s),
+            (GRID, np.concatenate([GRID, X.ravel()[:6]]).reshape(2, 5)),
+        )
+        for side in ("left", "right")
+    ],
+    Case("digitize", lambda np, x, b: np.digitize(x, b), (X, GRID)),
+    Case("bincount", lambda np, x: np.bincount(x, length=5), (TIES.ravel(),)),
+    Case(
+        "bincount-weights",
+        lambda np, x, w: np.bincount(x, length=5, weights=w),
+        (TIES[0], X.ravel()[:9]),
+    ),
+    Case("isin", lambda np, x, v: np.isin(x, v), (TIES, np.array([1, 3], np.int32))),
+    Case("isclose", lambda np, x, y: np.isclose(x, y), (X, X + np.float32(1e-6))),
+    Case("allclose", lambda np, x, y: np.allclose(x, y), (X, X + np.float32(1))),
+    Case("array_equal", lambda np, x, y: np.array_equal(x, y), (X, X)),
+    Case("interp", lambda np, x, a, b: np.interp(x, a, b), (X, GRID, VALUES)),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_agrees(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize("name", ["sort", "sort-axis", "sort-descending", "interp"])
+def test_gradient(name: str) -> None:
+    check_gradient(next(c for c in CASES if c.name == name))
+
+
+def test_isclose_of_infinities_and_nans() -> None:
+    x = tnp.array([tnp.inf, -tnp.inf, tnp.nan, 1.0])
+    y = tnp.array([tnp.inf, tnp.inf, tnp.nan, 1.0])
+    assert tnp.isclose(x, y).tolist() == [True, False, False, True]
+    assert tnp.isclose(x, y, equal_nan=True).tolist() == [True, False, True, True]
+
+
+def test_known_values() -> None:
+    x = tnp.array([[3, 0], [0, 3]])
+    same([i.tolist() for i in tnp.nonzero(x)], [[0, 1], [0, 1]])
+    assert tnp.where(x > 0)[0].tolist() == [0, 1]
+    assert tnp.flatnonzero(x).tolist() == [0, 3]
+    assert tnp.argwhere(x).tolist() == [[0, 0], [1, 1]]
+    assert tnp.unique(x).tolist() == [0, 3]
+    found = tnp.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    expected = np.unique(
+        np.asarray(x), return_index=True, return_inverse=True, return_counts=True
+    )
+    for f, e in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(f, e)
+
+
+@pytest.mark.parametrize("function", [tnp.nonzero, tnp.unique, tnp.where, tnp.argwhere])
+def test_values_that_are_traced(function: Any) -> None:
+    with pytest.raises(TypeError, match=r"depends on the values[\s\S]*tnp\.where"):
+        td.jit(function)(X)
