@@ -28,11 +28,9 @@ _KIND |= dict.fromkeys((complex64, complex128), _COMPLEX)
 ALL = tuple(_KIND)
 """Every supported dtype."""
 _PYTHON = {bool: bool_, int: int32, float: float32, complex: complex64}
-# `np.sqrt(2)` of a Python number is one of these. They are subclasses of float and
-# complex and count as Python scalars: no program gets wider because of them.
-_SCALAR = _PYTHON | {np.float64: float32, np.complex128: complex64}
-SCALARS = frozenset(_SCALAR)
-"""The types of the scalars that are weakly typed."""
+PYTHON_OF: dict[type, type] = {np.float64: float, np.complex128: complex}
+"""NumPy's functions of Python numbers (`np.sqrt(2)`) give these subclasses of float and
+complex. From a user they count as Python numbers: no program gets wider by them."""
 _BY_NAME = {d.name: d for d in _KIND}
 _canonical: dict[Any, np.dtype] = {}
 
@@ -105,7 +103,7 @@ def of_scalar(value: bool | int | float | complex) -> np.dtype:
         if not -(2**31) <= value < 2**31:
             return int64 if -(2**63) <= value < 2**63 else uint64
         return int32
-    return _SCALAR[type(value)]
+    return _PYTHON[type(value)]
 
 
 def to_float(dtype: np.dtype) -> np.dtype:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from types import FrameType
 
+import numpy as np
+
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_ROOT = os.path.dirname(_HERE)
-# `nn`, `optim`… lie beside this folder in a checkout and inside it once installed.
-_OURS = tuple(
-    os.path.join(_ROOT, name) + os.sep
-    for name in (os.path.basename(_HERE), "nn", "optim", "rng", "checkpoint")
-)
+_LAYERS = ("nn", "optim", "rng", "checkpoint")
+
+
+def _folders() -> tuple[str, ...]:
+    """The library's folders. The layers lie beside the core in a checkout, and inside
+    it once installed, where folders beside it are other people's."""
+    installed = os.path.isdir(os.path.join(_HERE, _LAYERS[0]))
+    beside = () if installed else _LAYERS
+    root = os.path.dirname(_HERE)
+    return _HERE + os.sep, *(os.path.join(root, name) + os.sep for name in beside)
+
+
+# NumPy calls back into the library: between the two there is no line of the user's.
+_OURS = (*_folders(), os.path.dirname(np.__file__) + os.sep, contextlib.__file__)
+# Recipes are programs as a user would write them.
+_RECIPES = os.path.join(_HERE, "recipes") + os.sep
 _ours: dict[str, bool] = {}
 
 
@@ -22,6 +35,10 @@ class TracerError(TypeError):
 
 class LeakError(RuntimeError):
     """A traced value outlived the transformation that made it."""
+
+
+class MutationError(RuntimeError):
+    """A function that is compiled changed one of its arguments."""
 
 
 class DonatedError(RuntimeError):
@@ -40,8 +57,8 @@ def is_ours(filename: str) -> bool:
     """Whether a source file belongs to the library rather than to its user."""
     known = _ours.get(filename)
     if known is None:
-        inside = filename.startswith(_OURS) or filename.startswith("<frozen")
-        known = _ours[filename] = inside or os.sep + "contextlib.py" in filename
+        inside = filename.startswith(_OURS) and not filename.startswith(_RECIPES)
+        known = _ours[filename] = inside or filename.startswith("<frozen")
     return known
 
 

@@ -59,9 +59,10 @@ def rows(model: Any) -> list[Row]:
     for path, leaf, constant in zip(
         tree.paths(form), leaves, tree.constants(form), strict=True
     ):
-        if not td.is_array(leaf):
+        # `td.eval_shape` gives models of types: they are counted without being made.
+        if not td.is_array(leaf) and not isinstance(leaf, td.ArrayType):
             continue
-        t = td.typeof(leaf)
+        t = leaf if isinstance(leaf, td.ArrayType) else td.typeof(leaf)
         trainable = not constant and td.dtypes.is_differentiable(t.dtype)
         name = tree.key_name(path).lstrip(".")
         found.append(Row(name, repr(t), t.size, t.nbytes, trainable))

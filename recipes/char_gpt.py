@@ -42,6 +42,9 @@ class Config(Training):
 
     steps: int = option(1500, "how many updates to make", least=1)
     batch_size: int = option(16, "windows of text per update", least=1)
+    learning_rate: float = option(
+        2e-3, "the peak, after a warm-up; then it falls to a tenth", least=0
+    )
     corpus: str | None = option(None, "a text file (default: Python's own sources)")
     context: int = option(128, "how many characters it looks back", least=2)
     characters: int = option(128, "how many different ones it knows", least=2)

@@ -12,10 +12,44 @@ from treadle.trace.value import is_array, typeof
 
 Which = int | str | Sequence[int | str]
 
+STATIC = (
+    "Pass values that are not arrays as static arguments: "
+    "`td.jit(function, static=...)`."
+)
+CLOSE_OVER = (
+    "Close over values that are not arrays instead of passing them: "
+    "`lambda x: function(x, value)`."
+)
+RETURN = "Functions that are transformed return arrays, numbers, and pytrees of them."
+
 
 def name_of(function: Callable[..., Any]) -> str:
     """A function's name for messages and graphs."""
     return getattr(function, "__name__", None) or type(function).__name__
+
+
+def check_function(what: str, function: Any) -> None:
+    """
+    Raises:
+      TypeError: if a transform was given something other than a function.
+    """
+    if callable(function):
+        return
+    remedy = ""
+    if is_array(function):
+        remedy = f"\nPass the function, not its result: `td.{what}(f)(x)`."
+    raise TypeError(
+        f"{what} takes a function, got {described(function)}{at(user_source())}{remedy}"
+    )
+
+
+def described(value: Any) -> str:
+    """A value in a message about what kind of value it should have been."""
+    if is_array(value):
+        return f"an array of type {typeof(value)}"
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of length {len(value)}"
+    return f"a {type(value).__name__} ({value!r:.60})"
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
@@ -39,15 +73,15 @@ def positions(function: Callable[..., Any], which: Which, what: str) -> tuple[se
     chosen: set[str] = set()
     for item in items:
         if isinstance(item, str):
-            if signature and item not in names and not _takes_any_name(signature):
-                raise ValueError(
-                    f"{what}={item!r}: {name_of(function)} has no argument of that "
-                    f"name; its arguments are {', '.join(names) or '(none)'}"
-                )
+            if signature and item not in names and not _takes_more(signature, _NAMED):
+                raise ValueError(_no_argument(function, names, what, item))
             chosen.add(item)
             if item in names:
                 numbers.add(names.index(item))
         elif isinstance(item, int):
+            beyond = not -len(names) <= item < len(names)
+            if signature and beyond and not _takes_more(signature, _COUNTED):
+                raise ValueError(_no_argument(function, names, what, item))
             numbers.add(item)
             if 0 <= item < len(names):
                 chosen.add(names[item])
@@ -56,12 +90,52 @@ def positions(function: Callable[..., Any], which: Which, what: str) -> tuple[se
     return numbers, chosen
 
 
-def _takes_any_name(signature: inspect.Signature) -> bool:
-    kinds = [p.kind for p in signature.parameters.values()]
-    return inspect.Parameter.VAR_KEYWORD in kinds
+_NAMED, _COUNTED = inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
 
 
-def check_leaf(leaf: Any, where: str) -> Any:
+def _takes_more(signature: inspect.Signature, kind: Any) -> bool:
+    return any(p.kind is kind for p in signature.parameters.values())
+
+
+def _no_argument(function: Any, names: list[str], what: str, item: Any) -> str:
+    listing = ", ".join(f"{n} ({i})" for i, n in enumerate(names)) or "(none)"
+    return (
+        f"{what}={item!r}: {name_of(function)} has no such argument; its arguments are "
+        f"{listing}{at(user_source())}"
+    )
+
+
+def argument(function: Callable[..., Any], path: tree.Path) -> str:
+    """How messages name a leaf of a function's arguments: by the parameter's name.
+
+    Args:
+      path: the parameter's position or name, then the way inside the argument.
+
+    >>> argument(lambda model, x: x, (0, "weight"))
+    "argument `model['weight']` of <lambda>"
+    """
+    if not path:
+        return f"an argument of {name_of(function)}"
+    first: Any = path[0]
+    signature = signature_of(function)
+    if isinstance(first, int) and signature:
+        names = [
+            p.name
+            for p in signature.parameters.values()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+        first = names[first] if first < len(names) else first
+    inside = tree.key_name(path[1:]) if path[1:] else ""
+    return f"argument `{first}{inside}` of {name_of(function)}"
+
+
+def result(function: Callable[..., Any], path: tree.Path) -> str:
+    """How messages name a leaf of a function's result."""
+    inside = f" at {tree.key_name(path)}" if path else ""
+    return f"the result of {name_of(function)}{inside}"
+
+
+def check_leaf(leaf: Any, where: str, remedy: str = STATIC) -> Any:
     """The leaf itself, if it can be traced.
 
     Raises:
@@ -72,13 +146,33 @@ def check_leaf(leaf: Any, where: str) -> Any:
         return leaf
     raise TypeError(
         f"{where} is a {type(leaf).__name__} ({leaf!r:.60}), not an array or a number"
-        f"{at(user_source())}\n"
-        "Pass values that are not arrays as static arguments: "
-        "`td.jit(function, static=...)`."
+        f"{at(user_source())}\n{remedy}"
     )
 
 
-def check_leaves(function: Callable[..., Any], args: Any) -> None:
-    """Checks every leaf of a function's arguments; errors name argument and path."""
-    for path, leaf in tree.flatten_with_path(args)[0]:
-        check_leaf(leaf, f"argument {tree.key_name(path)} of {name_of(function)}")
+def check_arguments(
+    function: Callable[..., Any],
+    leaves: Sequence[Any],
+    form: tree.Structure,
+    skip: int = 1,
+    remedy: str = CLOSE_OVER,
+) -> None:
+    """Checks every leaf of a function's arguments.
+
+    Args:
+      skip: how many path entries come before the argument: 1 in (args, kwargs), 0 in a
+        tuple of arguments.
+    """
+    for i, leaf in enumerate(leaves):
+        if not (is_array(leaf) or isinstance(leaf, bool | int | float | complex)):
+            path = tree.paths(form)[i][skip:]
+            check_leaf(leaf, argument(function, path), remedy)
+
+
+def check_results(
+    function: Callable[..., Any], leaves: Sequence[Any], form: tree.Structure
+) -> None:
+    """Checks every leaf of what a function returned."""
+    for i, leaf in enumerate(leaves):
+        if not (is_array(leaf) or isinstance(leaf, bool | int | float | complex)):
+            check_leaf(leaf, result(function, tree.paths(form)[i]), RETURN)

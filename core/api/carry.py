@@ -133,7 +133,8 @@ def _mismatch(
     for path, before, x in zip(tree.paths(form), types, outs, strict=True):
         after = typeof(x)
         if _meet(before, after) is None:
-            made = x.made() if isinstance(x, Tracer) else ""
+            line = x.made() if isinstance(x, Tracer) else ""
+            made = f" (made at {line})" if line else ""
             place = "carry" + (tree.key_name(path) if path else "")
             rows.append(f"  {place}: {before} goes in, {after} comes out{made}")
             if before.shape != after.shape:

@@ -7,8 +7,16 @@ from functools import wraps
 from typing import Any
 
 from treadle import dtypes, tree
-from treadle.api.args import check_leaf, name_of
-from treadle.errors import at, user_source
+from treadle.api.args import (
+    argument,
+    check_arguments,
+    check_function,
+    check_leaf,
+    check_results,
+    described,
+    name_of,
+)
+from treadle.errors import StructureError, at, user_source
 from treadle.ir.walk import call_graph
 from treadle.ops.movement import instantiate
 from treadle.trace.op import Linear, Zero
@@ -22,6 +30,14 @@ _NOT_SCALAR = (
     "returned {result}{at}\n"
     "Reduce it (`.mean()`, `.sum()`), or use `td.jacrev`; extra results go through "
     "`has_aux=True`."
+)
+_NO_DERIVATIVE = (
+    "{what} of {name} in {argument}, which is {found}: only floating and complex arrays "
+    "have derivatives{at}\n"
+    "Pass floats (`3.0`, `x.astype(float)`), or choose another argument with `argnums`."
+)
+_IN_OTHERS = (
+    "Choose what to differentiate with `argnums`; other arguments may be anything."
 )
 
 
@@ -56,11 +72,13 @@ class _Flat:
             if not isinstance(out, tuple) or len(out) != 2:
                 raise TypeError(
                     f"with has_aux=True, {name_of(self.function)} must return a pair "
-                    f"(result, aux), got {type(out).__name__}{at(user_source())}"
+                    f"(result, aux), got {described(out)}{at(user_source())}"
                 )
             out, aux = out
             aux_leaves, self.aux_form = tree.flatten(aux)
+            check_results(self.function, aux_leaves, self.aux_form)
         leaves_out, self.out_form = tree.flatten(out)
+        check_results(self.function, leaves_out, self.out_form)
         self.count = len(leaves_out)
         return [*leaves_out, *aux_leaves]
 
@@ -85,9 +103,9 @@ def vjp(
     >>> pullback(1.0)
     (Array(6., dtype=float32),)
     """
+    check_function("vjp", function)
     leaves, form = tree.flatten(primals)
-    for path, leaf in zip(tree.paths(form), leaves, strict=True):
-        check_leaf(leaf, f"argument {tree.key_name(path)} of {name_of(function)}")
+    check_arguments(function, leaves, form, skip=0)
     nonzero = differentiable_leaves(leaves, form)
     flat = _Flat(function, form, has_aux)
     split = linearize_flat(flat, leaves, nonzero, name_of(function))
@@ -116,7 +134,7 @@ def vjp(
 
 
 def _cotangents(form: Any, out: Any, ct: Any, name: str) -> list[Any]:
-    leaves = tree.flatten_up_to(form, ct)
+    leaves = _matching(f"the cotangent of {name}", form, ct)
     result = []
     for value, c in zip(tree.leaves(out), leaves, strict=True):
         t = typeof(value)
@@ -131,6 +149,16 @@ def _cotangents(form: Any, out: Any, ct: Any, name: str) -> list[Any]:
             )
         result.append(t.dtype.type(c) if found.weak and not found.shape else c)
     return result
+
+
+def _matching(what: str, form: tree.Structure, values: Any) -> list[Any]:
+    """What stands at the leaves of a structure."""
+    try:
+        return tree.flatten_up_to(form, values)
+    except StructureError as error:
+        raise StructureError(
+            f"{what} has another structure, {error}{at(user_source())}"
+        ) from None
 
 
 def value_and_grad(
@@ -158,6 +186,7 @@ def value_and_grad(
     >>> td.value_and_grad(lambda x: x**2)(3.0)
     (Array(9., dtype=float32), Array(6., dtype=float32))
     """
+    check_function("grad", function)
     many = not isinstance(argnums, int)
     numbers = tuple(argnums) if many else (argnums,)  # type: ignore[arg-type]
 
@@ -185,12 +214,35 @@ def value_and_grad(
 
 def _choose(function: Any, numbers: Sequence[int], args: Sequence[Any]) -> list[Any]:
     for n in numbers:
+        if not isinstance(n, int):
+            raise TypeError(
+                f"argnums takes positions of arguments, got {n!r}{at(user_source())}"
+            )
         if not -len(args) <= n < len(args):
             raise ValueError(
                 f"argnums={n}, but {name_of(function)} was called with {len(args)} "
-                f"positional arguments{at(user_source())}"
+                f"positional arguments{at(user_source())}\n"
+                "Arguments passed by keyword are not differentiated."
             )
+        _check_chosen(function, n % len(args), args[n])
     return [args[n] for n in numbers]
+
+
+def _check_chosen(function: Any, n: int, value: Any) -> None:
+    leaves, form = tree.flatten((value,))
+    for path, leaf in zip(tree.paths(form), leaves, strict=True):
+        check_leaf(leaf, argument(function, (n, *path[1:])), _IN_OTHERS)
+    if leaves and not any(differentiable(x) for x in leaves):
+        found = " and ".join(sorted({repr(typeof(x)) for x in leaves}))
+        raise TypeError(
+            _NO_DERIVATIVE.format(
+                what="grad",
+                name=name_of(function),
+                argument=argument(function, (n,)),
+                found=found,
+                at=at(user_source()),
+            )
+        )
 
 
 def _check_scalar(value: Any, function: Any) -> None:
@@ -200,7 +252,7 @@ def _check_scalar(value: Any, function: Any) -> None:
             return
         found = repr(t)
     except TypeError:
-        found = f"{type(value).__name__}"
+        found = described(value)
     raise TypeError(
         _NOT_SCALAR.format(
             what="grad", name=name_of(function), result=found, at=at(user_source())
@@ -242,7 +294,16 @@ def jvp(
     >>> td.jvp(lambda x: x * x, (3.0,), (1.0,))
     (Array(9., dtype=float32), Array(6., dtype=float32))
     """
+    check_function("jvp", function)
+    for what, values in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(values, tuple | list):
+            raise TypeError(
+                f"jvp: {what} is a tuple with one entry per argument, got "
+                f"{described(values)}{at(user_source())}\n"
+                "For one argument: `td.jvp(f, (x,), (tangent,))`."
+            )
     leaves, form = tree.flatten(tuple(primals))
+    check_arguments(function, leaves, form, skip=0)
     given = _tangents(form, leaves, tuple(tangents), name_of(function))
     flat = _Flat(function, form, False)
     outs, out_tangents = jvp_flat(flat, leaves, given)
@@ -254,7 +315,8 @@ def jvp(
 
 def _tangents(form: Any, leaves: Sequence[Any], tangents: Any, name: str) -> list[Any]:
     result: list[Any] = []
-    for x, t in zip(leaves, tree.flatten_up_to(form, tangents), strict=True):
+    given = _matching(f"the tangents of {name}", form, tangents)
+    for x, t in zip(leaves, given, strict=True):
         x_type = typeof(x)
         if t is None or not dtypes.is_differentiable(x_type.dtype):
             result.append(Zero(x_type.strong()))
@@ -280,7 +342,9 @@ def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Any]:
     >>> df(1.0), df(2.0)
     (Array(6., dtype=float32), Array(12., dtype=float32))
     """
+    check_function("linearize", function)
     leaves, form = tree.flatten(primals)
+    check_arguments(function, leaves, form, skip=0)
     nonzero = differentiable_leaves(leaves, form)
     flat = _Flat(function, form, False)
     split = linearize_flat(flat, leaves, nonzero, name_of(function))

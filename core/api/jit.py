@@ -6,8 +6,17 @@ from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from typing import Any, NamedTuple
 
-from treadle import tree
-from treadle.api.args import Which, check_leaf, name_of, positions, signature_of
+from treadle import dtypes, tree
+from treadle.api.args import (
+    Which,
+    argument,
+    check_function,
+    check_leaf,
+    check_results,
+    name_of,
+    positions,
+)
+from treadle.api.purity import call_pure
 from treadle.compile import Executable, executable_of
 from treadle.control.call import call
 from treadle.errors import at, user_source
@@ -35,7 +44,6 @@ class Jitted:
         self, function: Callable[..., Any], static: Which, donate: Which
     ) -> None:
         self.function = function
-        self._signature = signature_of(function)
         self._static = positions(function, static, "static")
         self._donate = positions(function, donate, "donate")
         overlap = self._static[1] & self._donate[1]
@@ -92,11 +100,13 @@ class Jitted:
         statics, moving, named = self._split(args, kwargs)
         leaves, form = tree.flatten((moving, named))
         types = []
-        for leaf in leaves:
+        for i, leaf in enumerate(leaves):
             kind = type(leaf)
             if kind is Array:
                 types.append(leaf.type)
             else:
+                if kind in dtypes.PYTHON_OF:
+                    leaf = leaves[i] = leaf.item()
                 types.append(
                     typeof(leaf) if is_array(leaf) else self._scalar(leaf, form, leaves)
                 )
@@ -115,17 +125,8 @@ class Jitted:
     def _scalar(self, leaf: Any, form: tree.Structure, leaves: list[Any]) -> Any:
         if not isinstance(leaf, bool | int | float | complex):
             place = next(i for i, x in enumerate(leaves) if x is leaf)
-            self._check(leaf, tree.paths(form)[place])
+            check_leaf(leaf, argument(self.function, tree.paths(form)[place][1:]))
         return typeof(leaf)
-
-    def _check(self, leaf: Any, path: tree.Path) -> None:
-        inside = path[1:] if path and path[0] in (0, 1) else path
-        name: Any = inside[0] if inside else ""
-        names = list(self._signature.parameters) if self._signature else []
-        if isinstance(name, int) and name < len(names):
-            name = names[name]
-        where = f"argument `{name}{tree.key_name(inside[1:]) if inside[1:] else ''}`"
-        check_leaf(leaf, f"{where} of {name_of(self.function)}")
 
     def _split(self, args: tuple, kwargs: dict) -> tuple[tuple, tuple, dict]:
         """The static values, and what is traced (statics replaced by None)."""
@@ -143,9 +144,10 @@ class Jitted:
             try:
                 hash(value)
             except TypeError:
+                where = argument(self.function, (place,))
                 return (
-                    f"static argument {place!r} of {name_of(self.function)} is not "
-                    f"hashable: {value!r:.60}{at(user_source())}\n"
+                    f"static {where} is not hashable: {value!r:.60}"
+                    f"{at(user_source())}\n"
                     "Use a tuple instead of a list; arrays can't be static."
                 )
         return "a static value is not hashable"
@@ -155,22 +157,20 @@ class Jitted:
     ) -> _Entry:
         out_form: Any = None
 
-        def flat(*leaves: Any) -> list[Any]:
-            nonlocal out_form
-            moving, named = form.unflatten(leaves)
-            moving = list(moving)
+        def arrange(given: Any) -> tuple[Sequence[Any], dict[str, Any]]:
+            moving, named = list(given[0]), dict(given[1])
             for place, value in statics:
                 if isinstance(place, int):
                     moving[place] = value
                 else:
                     named[place] = value
-            out = self.function(*moving, **named)
+            return moving, named
+
+        def flat(*leaves: Any) -> list[Any]:
+            nonlocal out_form
+            out = call_pure(self.function, form, leaves, arrange)
             outs, out_form = tree.flatten(out)
-            for path, leaf in zip(tree.paths(out_form), outs, strict=True):
-                check_leaf(
-                    leaf,
-                    f"result {tree.key_name(path)} of {name_of(self.function)}",
-                )
+            check_results(self.function, outs, out_form)
             return outs
 
         graph, captured = stage(flat, types, name=name_of(self.function))
@@ -223,6 +223,7 @@ def jit(
     Raises:
       TypeError: for arguments or results that are not arrays, unhashable statics.
       TracerError: if the function needs a traced value (``if x > 0``).
+      MutationError: if the function changes a list, dict… among its arguments.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> @td.jit
@@ -233,6 +234,5 @@ def jit(
     """
     if function is None:
         return lambda f: Jitted(f, static, donate)
-    if not callable(function):
-        raise TypeError(f"jit takes a function, got {function!r}")
+    check_function("jit", function)
     return Jitted(function, static, donate)

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any
 
 from treadle import tree
-from treadle.api.args import check_leaf, name_of
+from treadle.api.args import check_results, name_of
 from treadle.arraytype import ArrayType
 from treadle.control import remat as op
 from treadle.trace.interpreter import state
@@ -75,8 +75,7 @@ def remat(
                 full[i] = x
             inner_args, inner_kwargs = form.unflatten(full)
             outs, out_form = tree.flatten(function(*inner_args, **inner_kwargs))
-            for path, leaf in zip(tree.paths(out_form), outs, strict=True):
-                check_leaf(leaf, f"result {tree.key_name(path)} of {name_of(function)}")
+            check_results(function, outs, out_form)
             return outs
 
         moving = [leaves[i] for i in traced]

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any
 
 from treadle import dtypes, tree
-from treadle.api.args import check_leaf, name_of
+from treadle.api.args import argument, check_leaf, check_results, name_of
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Graph
 from treadle.trace.interpreter import state
@@ -66,7 +66,7 @@ def stage_pytrees(
     leaves, form = tree.flatten((args, kwargs))
     name = name_of(function)
     types = [
-        type_of_leaf(x, f"argument {tree.key_name(path)} of {name}")
+        type_of_leaf(x, argument(function, path[1:]))
         for path, x in zip(tree.paths(form), leaves, strict=True)
     ]
     out_form: Any = None
@@ -75,8 +75,7 @@ def stage_pytrees(
         nonlocal out_form
         inner_args, inner_kwargs = form.unflatten(values)
         outs, out_form = tree.flatten(function(*inner_args, **inner_kwargs))
-        for path, leaf in zip(tree.paths(out_form), outs, strict=True):
-            check_leaf(leaf, f"result {tree.key_name(path)} of {name}")
+        check_results(function, outs, out_form)
         return outs
 
     graph, _ = stage(flat, types, closed=True, name=name)

@@ -7,7 +7,14 @@ from functools import wraps
 from typing import Any
 
 from treadle import tree
-from treadle.api.args import check_leaf, name_of
+from treadle.api.args import (
+    argument,
+    check_arguments,
+    check_function,
+    check_results,
+    name_of,
+)
+from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
 from treadle.trace.value import typeof
 from treadle.transforms.batch import batch_flat, to_axis
@@ -34,14 +41,17 @@ def vmap(
     Array([2., 2., 2.], dtype=float32)
     """
 
+    check_function("vmap", function)
+
     @wraps(function)
     def vmap_function(*args: Any, **kwargs: Any) -> Any:
         leaves, form = tree.flatten((args, kwargs))
-        for path, leaf in zip(tree.paths(form), leaves, strict=True):
-            check_leaf(leaf, f"argument {tree.key_name(path)} of {name_of(function)}")
-        spec = tuple(in_axes) if isinstance(in_axes, list) else in_axes
-        axes = _spread(spec, args, "in_axes") + _spread(0, kwargs, "in_axes")
-        axes = [_normal(a, typeof(x).ndim) for a, x in zip(axes, leaves, strict=True)]
+        check_arguments(function, leaves, form)
+        axes = _in_axes(function, in_axes, args) + _spread(0, kwargs, "in_axes")
+        axes = [
+            _normal(a, typeof(x), lambda i=i: argument(function, tree.paths(form)[i][1:]))
+            for i, (a, x) in enumerate(zip(axes, leaves, strict=True))
+        ]
         size = _size(function, leaves, axes, form)
         out_form: Any = None
 
@@ -50,6 +60,7 @@ def vmap(
             inner_args, inner_kwargs = form.unflatten(values)
             out = function(*inner_args, **inner_kwargs)
             out_leaves, out_form = tree.flatten(out)
+            check_results(function, out_leaves, out_form)
             return out_leaves
 
         outs, found = batch_flat(flat, size, leaves, axes)
@@ -74,17 +85,45 @@ def _place(function: Any, out: Any, axis: int | None, wanted: Any, size: int) ->
             )
         return out
     rank = typeof(out).ndim + (axis is None)
-    return to_axis(out, axis, _normal(wanted, rank), size)
+    if not isinstance(wanted, int) or not -rank <= wanted < rank:
+        raise ValueError(
+            f"vmap: out_axes={wanted!r}, but the result of {name_of(function)} has "
+            f"{rank} axes with that of the examples{at(user_source())}"
+        )
+    return to_axis(out, axis, wanted % rank, size)
 
 
-def _normal(axis: Any, ndim: int) -> Any:
+def _in_axes(function: Any, axes: Any, args: tuple) -> list[Any]:
+    """One axis per leaf of the positional arguments."""
+    axes = tuple(axes) if isinstance(axes, list) else axes
+    if isinstance(axes, tuple) and len(axes) != len(args):
+        raise ValueError(
+            f"vmap: in_axes={axes!r} has {len(axes)} entries, but {name_of(function)} "
+            f"was called with {len(args)} positional arguments{at(user_source())}\n"
+            "Give one entry per argument (None: the same for all examples), or one int "
+            "for all."
+        )
+    return _spread(axes, args, "in_axes")
+
+
+def _normal(axis: Any, t: ArrayType, place: Callable[[], str]) -> Any:
     if axis is None:
         return None
-    if not isinstance(axis, int) or not -ndim <= axis < ndim:
-        raise ValueError(
-            f"vmap over axis {axis!r} of an array with {ndim} axes{at(user_source())}"
+    if not isinstance(axis, int):
+        raise TypeError(
+            f"vmap: in_axes holds {axis!r} for {place()}, not an int or None"
+            f"{at(user_source())}"
         )
-    return axis % ndim
+    if not -t.ndim <= axis < t.ndim:
+        raise ValueError(
+            f"vmap over axis {axis} of {place()}, of type {t}, which has no such axis"
+            f"{at(user_source())}\n"
+            "For an argument that is the same for all examples, say None in `in_axes`."
+        )
+    return axis % t.ndim
+
+
+_FITS = {"in_axes": "arguments", "out_axes": "result"}
 
 
 def _is_axis(x: Any) -> bool:
@@ -100,7 +139,8 @@ def _spread(axes: Any, values: Any, what: str) -> list[Any]:
         parts = tree.flatten_up_to(form, values)
     except ValueError as error:
         raise ValueError(
-            f"{what}={axes!r} does not fit the arguments: {error}{at(user_source())}"
+            f"vmap: {what}={axes!r} does not fit the {_FITS[what]}: {error}"
+            f"{at(user_source())}"
         ) from None
     return [
         axis
@@ -110,20 +150,22 @@ def _spread(axes: Any, values: Any, what: str) -> list[Any]:
 
 
 def _size(function: Any, leaves: list, axes: list, form: tree.Structure) -> int:
-    sizes = {
-        tree.key_name(p): typeof(x).shape[a]
-        for p, x, a in zip(tree.paths(form), leaves, axes, strict=True)
-        if a is not None
-    }
+    mapped = [(i, a) for i, a in enumerate(axes) if a is not None]
+    sizes = {i: typeof(leaves[i]).shape[a] for i, a in mapped}
     if not sizes:
         raise ValueError(
             f"vmap of {name_of(function)} maps no argument: every in_axes is None"
             f"{at(user_source())}"
         )
     if len(set(sizes.values())) > 1:
-        listing = ", ".join(f"{k}: {n}" for k, n in sizes.items())
+        paths = tree.paths(form)
+        listing = "\n".join(
+            f"  axis {a} of {argument(function, paths[i][1:])}: {sizes[i]}"
+            for i, a in mapped
+        )
         raise ValueError(
-            f"vmap of {name_of(function)}: the mapped axes differ in length: {listing}"
-            f"{at(user_source())}"
+            f"vmap of {name_of(function)}: the mapped axes differ in length\n{listing}"
+            f"{at(user_source())}\n"
+            "For an argument that is the same for all examples, say None in `in_axes`."
         )
     return next(iter(sizes.values()))

@@ -32,6 +32,12 @@ def either(a: Sequence[bool], b: Sequence[bool]) -> Flags:
     return tuple(x or y for x, y in zip(a, b, strict=True))
 
 
+def sections(items: Sequence[Any], n_consts: int, n_carry: int) -> tuple[Any, Any, Any]:
+    """Splits what belongs to a body's inputs into constants, carries and the rest."""
+    n = n_consts + n_carry
+    return items[:n_consts], items[n_consts:n], items[n:]
+
+
 def numbered(flags: Sequence[bool], start: int = 0) -> list[int | None]:
     """Numbers the flags that are set: where the items picked by them stand."""
     places: list[int | None] = []

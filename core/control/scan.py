@@ -23,8 +23,17 @@ import numpy as np
 
 from treadle.arraytype import ArrayType
 from treadle.control.call import spread_tangents
-from treadle.control.graphs import Flags, either, nonzero, numbered, pick, rewire
-from treadle.control.scan_reverse import linearize_scan, sections, transpose_scan
+from treadle.control.graphs import (
+    Flags,
+    either,
+    nonzero,
+    numbered,
+    pick,
+    rewire,
+    sections,
+)
+from treadle.control.scan_linearize import linearize_scan
+from treadle.control.scan_transpose import transpose_scan
 from treadle.ir.graph import Graph
 from treadle.ops.movement import instantiate, move_axis
 from treadle.run.eager import evaluate

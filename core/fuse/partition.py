@@ -131,12 +131,13 @@ class _Partitioner:
         return True
 
     def _with_copied_operands(self, eq: Equation) -> Equation:
-        if eq.op.name == "dot_general":
-            return self._with_ordered_operands(eq)
+        """The equation with views among its operands copied, as few as will do."""
         for a in eq.inputs:
             if isinstance(a, Var) and self.program.is_view(a):
                 eq = self._substitute(eq, a, self.copy_view(a))
-        return eq
+                if self._loops_fit(eq):
+                    return eq
+        return self._with_ordered_operands(eq) if eq.op.name == "dot_general" else eq
 
     def _with_ordered_operands(self, eq: Equation) -> Equation:
         """The contraction with its operands copied: batch, free, contracted axes."""

@@ -18,7 +18,7 @@ from treadle.kernels.lower import cost
 from treadle.kernels.nest import Instr
 
 _MAX_COST = 60
-_SMALL_BYTES = 1 << 16
+_SMALL_BYTES = 1 << 14
 
 
 def choose(part: Partition) -> None:
@@ -41,8 +41,9 @@ def _consider(eq: Equation, node: Cluster, part: Partition) -> None:
     total = _walk(v, node, part, leaves, 0)
     if total > _MAX_COST:
         return
-    big = [u for u in leaves if u.type.nbytes >= min(v.type.nbytes, _SMALL_BYTES)]
-    if len(big) > 1 and (len(big) > 2 or len(readers) > 1):
+    # Each reader loads the leaves in place of the value, which nobody stores.
+    loads = sum(u.type.nbytes for u in leaves if u.type.nbytes > _SMALL_BYTES)
+    if loads * len(readers) > v.type.nbytes * (1 + len(readers)):
         return
     program.recomputed.add(v)
     if not all(_still_builds(c, part) for c in (*readers, node)):

@@ -98,15 +98,16 @@ class Word(IntEnum):
     TILES = FIRST + 5  # M is cut into so many tiles, ...
     TILE_LOW = FIRST + 6  # ... of this height, ...
     TILE_EXTRA = FIRST + 7  # ... the first few of them one row higher
-    BLOCK_TILES = FIRST + 8  # tiles whose part of A stays in the L2 cache
-    EPILOGUE_TILES = FIRST + 9  # tiles per call of the epilogue; 0: whole blocks
-    GRID_BATCHES = FIRST + 10
-    GRID_ROWS = FIRST + 11
-    GRID_COLUMNS = FIRST + 12
-    ACCUMULATE = FIRST + 13
-    A_STRIDE = FIRST + 14  # row stride of a packed A, in elements
-    A_OFFSET = FIRST + 15  # bytes from a task's scratch to its packed A
-    PANEL_STRIDE = FIRST + 16  # bytes between packed panels; 0: only one exists at once
+    BLOCK_TILES = FIRST + 8  # tiles in a block of rows ...
+    GRID_BATCHES = FIRST + 9
+    GRID_ROWS = FIRST + 10
+    GRID_COLUMNS = FIRST + 11
+    ACCUMULATE = FIRST + 12
+    A_STRIDE = FIRST + 13  # row stride of a packed A, in elements
+    A_OFFSET = FIRST + 14  # bytes from a task's scratch to its packed A
+    PANEL_STRIDE = FIRST + 15  # bytes between packed panels; 0 if B is read in place
+    CHUNK = FIRST + 16  # columns whose packed panels stay in the L2 cache
+    A_TILES = FIRST + 17  # and tiles whose packed rows of A do
 
 
 @dataclass(frozen=True)
@@ -221,14 +222,12 @@ _SERIAL_CYCLES = 16_000  # about 6 us: less is not worth sharing
 _TASK_OVERHEAD = 1_000
 _TASK_CYCLES = 400_000  # about 150 us: smaller tasks cost more than they balance
 _MAX_TASKS_PER_THREAD = 4
-_BLOCK_BYTES = 1 << 20  # of A, to stay in the L2 cache with a panel of B
-_RESIDENT_BYTES = 1 << 20  # of B, to stay in the L2 cache
-_RESIDENT_TILES = 4
+_CHUNK_BYTES = 1 << 18  # of packed B, to stay in the L2 cache with ...
+_A_BYTES = 5 << 18  # ... this much of packed A
+_BLOCK_COLUMNS = 128  # a block of C should have: long rows are fast to write
+_BLOCK_BYTES = 1 << 18  # of C, to be in the cache when the epilogue runs
 _MAX_K_PIECE = 1024
 _FEW_ROWS = 128  # below it a panel of B is used too rarely to pay for packing
-_DENSE_BYTES = 256  # rows of B this close together are as good as packed
-_SHORT_K = 64
-_EPILOGUE_WORK = 4096  # rows * k between two calls of the epilogue
 
 
 @lru_cache(maxsize=4096)
@@ -241,18 +240,17 @@ def plan(product: Contraction, tile: Tile, threads: int) -> Launch:
     k_piece = round_up(-(-product.k // pieces), tile.lanes)
     tiles = -(-product.m // tile.rows)
     grid = _grid(product, tile, threads, pack_a, pack_b)
-    block_tiles = max(1, _BLOCK_BYTES // (tile.rows * k_piece * itemsize))
+    panels = _groups(_groups(product.n, tile.columns), grid[2])
     panel = round_up(k_piece * tile.columns * itemsize, 64)
-    panels = -(-(-(-product.n // tile.columns)) // grid[2])
-    resident = pack_b and pieces == 1 and panels * panel <= _RESIDENT_BYTES
-    if _sweeps_rows(product):
-        block_tiles = 1
-    elif resident:
-        block_tiles = min(block_tiles, _RESIDENT_TILES)
+    chunk, block_tiles = _block(product, tile, pack_b, panels, panel)
     # One vector more than needed, so that rows do not all fall into one L1 cache set.
     a_stride = k_piece + tile.lanes
-    a_rows = min(block_tiles, -(-tiles // grid[1])) * tile.rows + tile.lanes
-    a_offset = panel * (panels if resident else 1)
+    a_tiles = _groups(tiles, grid[1])
+    if pack_a:
+        most = max(1, _A_BYTES // (tile.rows * a_stride * itemsize))
+        a_tiles = _groups(a_tiles, _groups(a_tiles, most))
+    a_rows = a_tiles * tile.rows + tile.lanes
+    a_offset = panel * (chunk if pack_b else 1)
     a_bytes = round_up(a_rows * a_stride * itemsize, 64) if pack_a else 0
     scratch = a_offset + a_bytes
     tasks = grid[0] * grid[1] * grid[2]
@@ -281,14 +279,13 @@ def plan(product: Contraction, tile: Tile, threads: int) -> Launch:
     words[Word.TILES] = tiles
     words[Word.TILE_LOW], words[Word.TILE_EXTRA] = divmod(product.m, tiles)
     words[Word.BLOCK_TILES] = block_tiles
-    if block_tiles > 1:
-        per_call = _EPILOGUE_WORK // (tile.rows * product.k)
-        words[Word.EPILOGUE_TILES] = max(1, per_call)
     words[Word.GRID_BATCHES : Word.GRID_COLUMNS + 1] = grid
     words[Word.ACCUMULATE] = int(product.accumulate)
     words[Word.A_STRIDE] = a_stride
     words[Word.A_OFFSET] = a_offset
-    words[Word.PANEL_STRIDE] = panel if resident else 0
+    words[Word.PANEL_STRIDE] = panel if pack_b else 0
+    words[Word.CHUNK] = chunk * tile.columns
+    words[Word.A_TILES] = a_tiles
     return Launch(tuple(map(int, words)), tasks, scratch * tasks)
 
 
@@ -311,18 +308,26 @@ def _packs_a(product: Contraction) -> bool:
 
 
 def _packs_b(product: Contraction) -> bool:
-    if product.fused_b or product.b.column != 1:
-        return True
-    dense = product.b.row * product.dtype.itemsize <= _DENSE_BYTES
-    return product.m >= _FEW_ROWS and not dense and not _sweeps_rows(product)
+    """Whether enough tiles share a panel of B to pay for it, or it is necessary."""
+    return product.fused_b or product.b.column != 1 or product.m >= _FEW_ROWS
 
 
-def _sweeps_rows(product: Contraction) -> bool:
-    """Whether to finish a row of tiles before the next: for a short k.
+def _block(
+    product: Contraction, tile: Tile, pack_b: bool, panels: int, panel_bytes: int
+) -> tuple[int, int]:
+    """Panels in a chunk and row tiles in a block."""
+    if pack_b:
+        chunk = _CHUNK_BYTES // panel_bytes
+    else:
+        chunk = _BLOCK_BYTES // (product.m * tile.columns * product.dtype.itemsize)
+    chunk = max(1, min(panels, chunk))
+    if pack_b:
+        return chunk, max(1, _BLOCK_COLUMNS // (chunk * tile.columns))
+    return chunk, _groups(product.m, tile.rows)
 
-    Then writing C takes longest, and is fastest by whole rows.
-    """
-    return product.k <= _SHORT_K and product.b.column == 1 and not product.fused_b
+
+def _groups(size: int, each: int) -> int:
+    return -(-size // each)
 
 
 def round_up(value: int, multiple: int) -> int:

@@ -9,6 +9,7 @@ from treadle import dtypes
 from treadle.errors import at, user_source
 from treadle.np.elementwise import named, signbit
 from treadle.np.operands import (
+    PYTHON_SCALARS,
     ArrayLike,
     as_inexact,
     broadcast,
@@ -177,7 +178,7 @@ def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x ** y``. Whole Python numbers as exponents become multiplications."""
-    if isinstance(x, Value) and type(y) in dtypes.SCALARS:
+    if isinstance(x, Value) and type(y) in PYTHON_SCALARS:
         known = _known_power(x, y)
         if known is not None:
             return known

@@ -33,6 +33,20 @@ _NO_ITEM_ASSIGNMENT = (
     "arrays are immutable: `x[index] = value` can't change one of type {0}{1}\n"
     "Make a new array: `x = x.at[index].set(value)`; also `.add`, `.multiply`, `.min`…"
 )
+_NO_DELETION = (
+    "arrays are immutable: `del x[index]` can't shorten one of type {0}{1}\n"
+    "Make a new array of what is to stay: `tnp.concatenate([x[:i], x[i + 1 :]])`."
+)
+_TRACED = (
+    "{0} was called with an array that is being traced{1}\n"
+    "Compose it from functions of `treadle.numpy`, or let NumPy do it when the program "
+    "runs:\n`td.pure_callback({0}, td.ShapeDtype(shape, dtype), x)`."
+)
+_NO_OPTION = (
+    "{0} was called with `{2}=` and an array that is being traced{1}\n"
+    "NumPy's memory can't hold traced values: instead of `x += y`, `x -= y`… and of "
+    "`out=`, write `x = x + y`;\nfor other options use `treadle.numpy`."
+)
 
 
 _OPERANDS = (Value, np.ndarray, np.generic, int, float, complex, list, tuple)
@@ -109,6 +123,9 @@ class Operators:
     def __setitem__(self: Any, index: Any, value: Any) -> NoReturn:
         raise TypeError(_NO_ITEM_ASSIGNMENT.format(self.type, at(user_source())))
 
+    def __delitem__(self: Any, index: Any) -> NoReturn:
+        raise TypeError(_NO_DELETION.format(self.type, at(user_source())))
+
     def __iter__(self: Any) -> Iterator[Array]:
         if not self.type.shape:
             raise TypeError(f"a 0-dimensional array has no rows{at(user_source())}")
@@ -143,12 +160,20 @@ def _numpy_call(function: Any, args: Any, options: dict[str, Any]) -> Any:
     if not _traced((args, options)):
         return function(*_to_numpy(args), **_to_numpy(options))
     if function not in ours:
-        name = getattr(function, "__name__", function)
+        raise TracerError(_TRACED.format(_numpy_name(function), at(user_source())))
+    if isinstance(function, np.ufunc) and options:
         raise TracerError(
-            f"np.{name} was called with an array that is being traced"
-            f"{at(user_source())}\nUse functions of `treadle.numpy`."
+            _NO_OPTION.format(
+                _numpy_name(function), at(user_source()), min(options, key=str)
+            )
         )
     return ours[function](*args, **options)
+
+
+def _numpy_name(function: Any) -> str:
+    """How users write a function of NumPy's: `np.linalg.norm`."""
+    module = getattr(function, "__module__", None) or "numpy"
+    return f"{module.replace('numpy', 'np', 1)}.{getattr(function, '__name__', function)}"
 
 
 def _traced(x: Any) -> bool:

@@ -27,6 +27,7 @@ ArrayLike = Array | np.ndarray | np.generic | bool | int | float | complex
 Shape = tuple[int, ...]
 Axis = int | Sequence[int] | None
 
+PYTHON_SCALARS = frozenset((bool, int, float, complex))
 _WEAK_OF = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 
 
@@ -39,7 +40,11 @@ def operand(name: str, x: Any) -> Any:
     if isinstance(x, Value | np.ndarray):
         return x
     kind = type(x)
-    if kind in dtypes.SCALARS or isinstance(x, np.generic):
+    if kind in PYTHON_SCALARS:
+        return x
+    if kind in dtypes.PYTHON_OF:
+        return dtypes.PYTHON_OF[kind](x)
+    if isinstance(x, np.generic):
         return x
     plain: Any
     for plain in (bool, int, float, complex):
@@ -67,7 +72,7 @@ def as_array(x: Any) -> Any:
 def cast(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
     """The operand with a dtype. Python scalars become NumPy scalars, or stay Python's
     own if the result is to be weak."""
-    if type(x) in dtypes.SCALARS:
+    if type(x) in PYTHON_SCALARS:
         if weak:
             x = _WEAK_OF[dtype.kind](x)
             if dtypes.of_scalar(x) == dtype:
@@ -97,7 +102,7 @@ def promoted(name: str, *args: Any) -> list[Any]:
     dtype, weak = _common(types)
     return [
         x
-        if t.dtype == dtype and type(x) not in dtypes.SCALARS
+        if t.dtype == dtype and type(x) not in PYTHON_SCALARS
         else cast(x, dtype, weak)
         for x, t in zip(xs, types, strict=True)
     ]

@@ -10,6 +10,7 @@ from treadle.passes.cse import merge_equal
 from treadle.passes.dce import drop_dead
 from treadle.passes.inline import inline_calls
 from treadle.passes.reductions import split_reductions
+from treadle.passes.scans import hoist_from_scans
 
 Pass = Callable[[Graph], Graph]
 
@@ -17,6 +18,8 @@ PASSES: tuple[Pass, ...] = (
     inline_calls,  # ensures: no `call` equations, in nested graphs too
     simplify,  # needs inlined calls; leaves dead and equal equations behind
     merge_equal,  # ensures: no two pure equations are equal
+    hoist_from_scans,  # needs simplified bodies; emits new equations outside of them
+    simplify,
     split_reductions,  # ensures: a reduction is over one last axis, or not over it
     merge_equal,
     drop_dead,  # ensures: every pure equation is used

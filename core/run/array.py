@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle import arraytype, dtypes
+from treadle import arraytype
 from treadle.arraytype import ArrayType
 from treadle.errors import DonatedError, at, user_source
 from treadle.trace.value import Value
@@ -144,7 +144,7 @@ def as_numpy(x: Any) -> np.ndarray | np.generic:
     """The NumPy value of a concrete argument."""
     if isinstance(x, Array):
         return x._data
-    if type(x) not in dtypes.SCALARS:
+    if isinstance(x, np.ndarray | np.generic):
         return x
     t = arraytype.of_scalar(x)
     return t.dtype.type(x)

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from treadle.errors import user_source
+
 if TYPE_CHECKING:
     from treadle.trace.op import Op
 
@@ -20,9 +22,11 @@ class Interpreter:
 
     alive: False once the transform that made it has returned; its tracers are then
       leaked values and every use of them is an error.
+    called_at: the user's line that called the transform.
     """
 
     alive = True
+    called_at = ""
 
     def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """The result of `op` (a list for ops with several results)."""
@@ -58,6 +62,7 @@ def using(interpreter: Interpreter) -> Iterator[Interpreter]:
 @contextmanager
 def entering(interpreter: Interpreter) -> Iterator[Interpreter]:
     """Like `using`, for an interpreter whose life ends with the block."""
+    interpreter.called_at = user_source()
     with using(interpreter):
         try:
             yield interpreter

@@ -129,7 +129,7 @@ class Op:
 registry: dict[str, Op] = {}
 """Every primitive, by name."""
 
-_SCALARS = dtypes.SCALARS
+_SCALARS = (int, float, bool, complex)
 
 
 def _settle_scalars(args: tuple) -> tuple:

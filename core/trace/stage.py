@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle import arraytype, dtypes
+from treadle import arraytype
 from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
@@ -29,7 +29,7 @@ class StageTracer(Tracer):
         self.type = atom.type
 
     def made(self) -> str:
-        return f" (made at {self.source})" if self.source else ""
+        return self.source
 
 
 class StageInterpreter(Interpreter):
@@ -62,7 +62,8 @@ class StageInterpreter(Interpreter):
         """The atom that stands for a value in the graph."""
         if isinstance(x, StageTracer) and x.interpreter is self:
             return x.atom
-        if type(x) in dtypes.SCALARS:
+        kind = type(x)
+        if kind in (float, int, bool, complex):
             t = arraytype.of_scalar(x)
             return Lit(t.dtype.type(x), t)
         if isinstance(x, np.generic):

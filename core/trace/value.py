@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from treadle import arraytype, dtypes
+from treadle import arraytype
 from treadle.arraytype import ArrayType
-from treadle.errors import LeakError, TracerError, at, user_source
+from treadle.errors import LeakError, TracerError, at, user_frame, user_source
 
 if TYPE_CHECKING:
     from treadle.np.methods import Methods as _Surface
@@ -58,13 +59,12 @@ class Value(_Surface):
     def __hash__(self) -> int:
         raise TypeError(
             f"arrays are not hashable ({self.type}): they can't be static arguments, "
-            "dict keys or set members"
+            f"dict keys or set members{at(user_source())}"
         )
 
 
 _CONCRETE = """\
-{what} needs the value of an array of type {type}, which is not known while the \
-function is being traced{at}{made}
+{what} needs the value of an array of type {type}, which {unknown}{at}{made}
 {remedy}"""
 
 _REMEDIES = {
@@ -73,10 +73,19 @@ _REMEDIES = {
     "as a static argument: `td.jit(static=...)`.",
     "int": "Sizes and Python indices must be known while tracing: use `x.shape`, or "
     "pass the number as a\nstatic argument: `td.jit(static=...)`; an index into an "
-    "array may be traced (`x[i]`).",
+    "array may be traced (`x[i]`), and so\nmay the limits of `td.fori_loop`.",
+    "float": "Compute with the array itself (`tnp.sin(x)` instead of `math.sin(x)`); to "
+    "get a number to log,\nreturn the array from the function and convert it outside.",
     "numpy": "Use the function of the same name in `treadle.numpy`; to look at values, "
     "use `td.debug.print`\nor run the program under `td.disable_jit()`.",
+    "format": 'Print it when the program runs: `td.debug.print("{:.3f}", x)`; or return '
+    "it from the function\nand print it outside.",
 }
+_PRINTED = (
+    "an array that is being traced was printed: {text}\n"
+    "This shows its type, once, while the function is being traced. To see values each "
+    'time the program runs, use `td.debug.print("{{}}", x)`.'
+)
 
 
 class Tracer(Value):
@@ -92,25 +101,30 @@ class Tracer(Value):
         """
         if not self.interpreter.alive:
             raise LeakError(
-                f"this array of type {self.type}{self.made()} was traced by a "
-                f"transform (jit, grad, vmap, scan…) that has returned, and used"
-                f"{at(user_source())}\n"
+                f"an array of type {self.type} is used after the transform (jit, grad, "
+                f"vmap, scan…) that traced it has returned{at(user_source())}\n"
+                f"  traced at {self.made() or self.interpreter.called_at}\n"
                 "It leaked through a global, an attribute or a closure. Return it from "
                 "the transformed function instead."
             )
 
+    unknown = "is not known while the function is being traced"
+    """Why there is no value, as a clause of an error message."""
+
     def made(self) -> str:
-        """Where it was made, as a clause of an error message."""
+        """The user's line that made it, if it is known."""
         return ""
 
     def _need(self, what: str, remedy: str) -> NoReturn:
         self.check_alive()
+        here, made = user_source(), self.made()
         raise TracerError(
             _CONCRETE.format(
                 what=what,
                 type=self.type,
-                at=at(user_source()),
-                made=self.made(),
+                unknown=self.unknown,
+                at=at(here),
+                made=f"\n  made at {made}" if made not in ("", here) else "",
                 remedy=_REMEDIES[remedy],
             )
         )
@@ -133,10 +147,10 @@ class Tracer(Value):
         return self._python("range() or a Python index", "int").__index__()
 
     def __float__(self) -> float:
-        return float(self._python("float()", "int"))
+        return float(self._python("float()", "float"))
 
     def __complex__(self) -> complex:
-        return complex(self._python("complex()", "int"))
+        return complex(self._python("complex()", "float"))
 
     def item(self) -> Any:
         """The value of a single element as a Python scalar (not under jit)."""
@@ -149,10 +163,29 @@ class Tracer(Value):
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
         self._need("A NumPy function (or print of a NumPy copy)", "numpy")
 
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return str(self)
+        return format(self._python(f"formatting with {spec!r}", "format"), spec)
+
+    def __str__(self) -> str:
+        text = repr(self)
+        if self.concrete() is None:
+            frame = user_frame()
+            if frame is not None:
+                warnings.warn_explicit(
+                    _PRINTED.format(text=text),
+                    UserWarning,
+                    frame.f_code.co_filename,
+                    frame.f_lineno,
+                )
+        return text
+
     def __repr__(self) -> str:
         value = self.concrete()
         inside = f" of {value!r}" if value is not None else ""
-        return f"<{type(self).__name__} {self.type}{inside}>"
+        leaked = "" if self.interpreter.alive else "leaked "
+        return f"<{leaked}{type(self).__name__} {self.type}{inside}>"
 
 
 def typeof(x: Any) -> ArrayType:
@@ -163,15 +196,13 @@ def typeof(x: Any) -> ArrayType:
     """
     if isinstance(x, Value):
         return x.type
-    if type(x) in dtypes.SCALARS:
-        return arraytype.of_scalar(x)
     if isinstance(x, np.ndarray | np.generic):
         return arraytype.of_numpy(x)
-    if isinstance(x, int):
-        return arraytype.of_scalar(int(x))
+    if isinstance(x, bool | int | float | complex):
+        return arraytype.of_scalar(x)
     remedy = ""
     if isinstance(x, list | tuple):
-        remedy = "; make an array of it with `tnp.array(...)`"
+        remedy = "\nMake an array of it: `tnp.array(...)`."
     raise TypeError(
         f"expected an array, got {type(x).__name__} {_short(x)}{at(user_source())}"
         f"{remedy}"
@@ -180,9 +211,7 @@ def typeof(x: Any) -> ArrayType:
 
 def is_array(x: Any) -> bool:
     """Whether `x` is a concrete array, a tracer, or a NumPy array."""
-    return isinstance(x, Value | np.ndarray) or (
-        isinstance(x, np.generic) and type(x) not in dtypes.SCALARS
-    )
+    return isinstance(x, Value | np.ndarray | np.generic)
 
 
 def _short(x: Any) -> str:

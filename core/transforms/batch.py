@@ -19,12 +19,16 @@ class BatchTracer(Tracer):
     """A batched value of the parent interpreter; its type is that of one example."""
 
     __slots__ = ("axis", "type", "value")
+    unknown = "is not one value: vmap computes all examples at once"
 
     def __init__(self, interpreter: Interpreter, value: Any, axis: int) -> None:
         self.interpreter, self.value, self.axis = interpreter, value, axis
         t = typeof(value)
         shape = t.shape[:axis] + t.shape[axis + 1 :]
         self.type = ArrayType(shape, t.dtype, t.weak)
+
+    def made(self) -> str:
+        return self.value.made() if isinstance(self.value, Tracer) else ""
 
 
 class BatchInterpreter(Interpreter):

@@ -28,6 +28,9 @@ class JVPTracer(Tracer):
             return self.primal.concrete()
         return self.primal
 
+    def made(self) -> str:
+        return self.primal.made() if isinstance(self.primal, Tracer) else ""
+
 
 def zero_of(x: Any) -> Zero:
     """The zero tangent of a value."""

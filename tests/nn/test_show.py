@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, rng
 
@@ -43,7 +44,14 @@ def test_counts():
     assert nn.count([]) == 0
 
 
-def test_traced_and_empty_models_print():
+def test_models_that_were_never_made():
+    model = td.eval_shape(lambda key: nn.Linear(50_000, 60_000, key=key), KEY)
+    assert nn.count(model) == 50_001 * 60_000
+    assert "11.2 GiB" in nn.summary(model)
+    assert "weight=f32[50000,60000]" in repr(model)
+
+
+def test_empty_models_print():
     empty = nn.Sequential()
     assert repr(empty) == "Sequential(layers=())"
     assert "trainable" in nn.summary(empty)

@@ -114,8 +114,6 @@ class _Kernel:
         write = self._write_avx512() if self.wide else self._write_avx2()
         return [
             f"{self.label}:",
-            "movq 8(%[target]), %[left]",
-            *self._each("prefetchw PLACE"),
             *(f"{clear} {x}, {x}, {x}" for sums in self.sums for x in sums),
             "leaq (%[a_row],%[a_row],2), %[row3]",
             "leaq (%[a_row],%[a_row],4), %[row5]",

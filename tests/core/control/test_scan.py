@@ -216,6 +216,25 @@ def test_jitted_function_in_a_body_stores_no_more() -> None:
     assert stored_bytes(called) == stored_bytes(inlined)
 
 
+def dense(lib: Any) -> Any:
+    """Weights used twice, seen through views, with a bias and a batch."""
+
+    def run(w: Any, b: Any, h: Any, xs: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            h = lib.np.tanh((h @ w.T).reshape(2, 3, 5) @ w + x + b)
+            return h.reshape(6, 5), None
+
+        return lib.scan(step, h, xs)[0]
+
+    return run
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_weights_with_views(name: str) -> None:
+    args = [array(5, 5), array(5), array(6, 5), array(4, 2, 3, 5)]
+    check(dense, [0.4 * a for a in args], name)
+
+
 # Errors -------------------------------------------------------------------------------
 
 

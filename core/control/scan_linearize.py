@@ -1,11 +1,10 @@
-"""Reverse mode through `scan`: what the loop remembers, and the loop that runs back."""
+"""The `linearize` rule of `scan`: what the loop has to remember for its linear part."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from treadle import dtypes
 from treadle.control.call import spread_tangents
 from treadle.control.graphs import (
     Flags,
@@ -14,26 +13,16 @@ from treadle.control.graphs import (
     nonzero,
     pick,
     prune,
+    sections,
     without_calls,
 )
 from treadle.control.residuals import Residuals, plan_residuals
 from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
-from treadle.ops.arithmetic import add
 from treadle.ops.movement import instantiate, zeros_like
-from treadle.trace.op import Linear, registry
+from treadle.trace.op import registry
 from treadle.trace.stage import stage
 from treadle.transforms.linearize import LinearizedGraph, linearize_graph
-from treadle.transforms.transpose import transpose_graph
-
-
-def sections(items: Sequence[Any], n_consts: int, n_carry: int) -> tuple[Any, Any, Any]:
-    """Splits what belongs to a body's inputs into constants, carries and the rest."""
-    n = n_consts + n_carry
-    return items[:n_consts], items[n_consts:n], items[n:]
-
-
-# linearize ----------------------------------------------------------------------------
 
 
 class _Split(NamedTuple):
@@ -190,131 +179,3 @@ def _linear_body(
 
     every = [*fixed, *dconsts, *dcarry, *each, *dxs]
     return stage(function, every, closed=True, name=split.known.name)[0]
-
-
-# transpose ----------------------------------------------------------------------------
-
-
-def transpose_scan(
-    cts: Sequence[Any],
-    *args: Any,
-    graph: Graph,
-    n_consts: int,
-    n_carry: int,
-    length: int,
-    reverse: bool,
-) -> list[Any]:
-    """The `transpose` rule of `scan`: the loop backwards.
-
-    Cotangents of the constants are summed in carries; those of the scanned arrays are
-    stacked.
-    """
-    for t in graph.in_types[n_consts : n_consts + n_carry]:
-        if not dtypes.is_differentiable(t.dtype):
-            raise TypeError(
-                f"a scan that carries {t} can't be transposed: its carry is not linear "
-                "in the arguments; use `td.linearize` or `td.vjp`"
-            )
-    linear = tuple(isinstance(a, Linear) for a in args)
-    back = _backward_body(graph, n_consts, n_carry, linear, nonzero(cts))
-    consts, _, xs = (
-        [a for a in part if not isinstance(a, Linear)]
-        for part in sections(args, n_consts, n_carry)
-    )
-    sums = [zeros_like(t) for t in pick(graph.in_types[:n_consts], back.consts)]
-    carries = [*sums, *map(instantiate, pick(cts[:n_carry], back.carries))]
-    given = pick(cts[n_carry:], nonzero(cts[n_carry:]))
-    found = iter(
-        registry["scan"](
-            *consts,
-            *carries,
-            *xs,
-            *given,
-            graph=back.graph,
-            n_consts=len(consts),
-            n_carry=len(carries),
-            length=length,
-            reverse=not reverse,
-        )
-    )
-    every = [
-        next(found) if k else None for k in (*back.consts, *back.carries, *back.xs)
-    ]
-    return [ct if lin else None for ct, lin in zip(every, linear, strict=True)]
-
-
-class _Backward(NamedTuple):
-    """The body of the loop that runs back: ``(*known consts, *sums, *carry cotangents,
-    *known xs, *y cotangents) -> (*sums, *carry cotangents, *x cotangents)``; and which
-    consts, carries and xs have cotangents."""
-
-    graph: Graph
-    consts: Flags
-    carries: Flags
-    xs: Flags
-
-
-def _backward_body(
-    graph: Graph, n_consts: int, n_carry: int, linear: Flags, given: Flags
-) -> _Backward:
-    key = ("scan_transpose", n_consts, n_carry, linear, given)
-    if key not in graph.cache:
-        lin_consts, _, lin_xs = sections(linear, n_consts, n_carry)
-        every = (*lin_consts, *(True,) * n_carry, *lin_xs)
-        carries, ys = given[:n_carry], given[n_carry:]
-        while True:
-            back, kept = transpose_graph(graph, every, (*carries, *ys))
-            places = iter(kept)
-            found = tuple(next(places) if lin else False for lin in every)
-            grown = either(carries, found[n_consts : n_consts + n_carry])
-            if grown == carries:
-                break
-            carries = grown
-        graph.cache[key] = _summing(
-            graph, back, every, found, carries, ys, n_consts, n_carry
-        )
-    return graph.cache[key]
-
-
-def _summing(
-    graph: Graph,
-    back: Graph,
-    linear: Flags,
-    found: Flags,
-    carries: Flags,
-    ys: Flags,
-    n_consts: int,
-    n_carry: int,
-) -> _Backward:
-    """The transposed body with carries for the sums over iterations."""
-    types = graph.in_types
-    of_consts, _, of_xs = sections(found, n_consts, n_carry)
-    not_linear = [not lin for lin in linear]
-    groups = [
-        pick(types[:n_consts], not_linear[:n_consts]),
-        pick(types[:n_consts], of_consts),
-        pick(types[n_consts : n_consts + n_carry], carries),
-        pick(types[n_consts + n_carry :], not_linear[n_consts + n_carry :]),
-        pick(graph.out_types[n_carry:], ys),
-    ]
-
-    def function(*values: Any) -> list[Any]:
-        rest = iter(values)
-        consts, sums, moving, xs, given = [[next(rest) for _ in g] for g in groups]
-        outs = iter(call_graph(back, [*consts, *xs, *moving, *given]))
-        cts = [next(outs) if f else None for f in found]
-        new = [ct for ct in cts[:n_consts] if ct is not None]
-        flowing = [
-            zeros_like(t) if ct is None else ct
-            for ct, t in zip(
-                pick(cts[n_consts : n_consts + n_carry], carries),
-                groups[2],
-                strict=True,
-            )
-        ]
-        stacked = [ct for ct in cts[n_consts + n_carry :] if ct is not None]
-        return [*map(add, sums, new), *flowing, *stacked]
-
-    every = [t for group in groups for t in group]
-    body = stage(function, every, closed=True, name=graph.name)[0]
-    return _Backward(body, of_consts, carries, of_xs)

@@ -1,0 +1,283 @@
+"""Takes contractions out of scans: one large product instead of one per iteration.
+
+Three kinds need no loop, only all iterations' operands at once:
+
+- *before*: what depends on scanned inputs and constants alone (``x[t] @ W``) is
+  computed for all iterations first, and its rows are scanned;
+- *sums*: a carry that only collects ``+ a[t] @ b[t]`` or ``+ sum(a[t])`` (the gradient
+  of a weight) is one contraction over time and the rest, of the stacked operands;
+- *after*: a stacked output ``a[t] @ W`` is computed from the stacked ``a``.
+
+Rows of scanned and stacked arrays correspond whether or not the scan is reversed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from treadle.arraytype import ArrayType
+from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.ops.arithmetic import add
+from treadle.ops.dot import dot_general
+from treadle.ops.movement import broadcast_in_dim
+from treadle.passes.rewrite import Rewriter
+from treadle.transforms.batch import batch_graph
+
+_MAX_STACKED_BYTES = 1 << 28
+
+
+def hoist_from_scans(graph: Graph) -> Graph:
+    """Moves contractions out of scans, in nested graphs too."""
+    return _Hoist.apply(graph)
+
+
+class _Hoist(Rewriter):
+    def equation(self, eq: Equation) -> None:
+        if eq.op.name != "scan" or eq.params["length"] < 2:
+            self.keep(eq)
+            return
+        body = _Hoist.apply(eq.params["graph"])
+        loop = _Scan(body, eq.params, [self.read(a) for a in eq.inputs], self, eq)
+        loop.before()
+        loop.sums()
+        loop.after()
+        loop.emit()
+
+
+class _Scan:
+    """A scan while it is being taken apart."""
+
+    def __init__(
+        self,
+        body: Graph,
+        params: dict,
+        operands: Sequence[Atom],
+        writer: Rewriter,
+        eq: Equation,
+    ) -> None:
+        n_consts, n_carry = params["n_consts"], params["n_carry"]
+        self.writer, self.eq, self.params = writer, eq, params
+        self.length: int = params["length"]
+        self.equations = list(body.equations)
+        inputs = list(zip(body.inputs, operands, strict=True))
+        self.consts = inputs[:n_consts]
+        self.carries = inputs[n_consts : n_consts + n_carry]
+        self.xs = inputs[n_consts + n_carry :]
+        self.carry_outs = list(body.outputs[:n_carry])
+        self.ys = list(body.outputs[n_carry:])
+        self.sums_of: dict[int, Equation] = {}
+        self.outputs_of: dict[int, Equation] = {}
+        self.name = body.name
+
+    # What each part needs to know
+
+    def _outer(self) -> dict[Var, tuple[Atom, bool]]:
+        """Values that exist outside of the loop, and whether they have a time axis."""
+        known = {v: (a, False) for v, a in self.consts}
+        return known | {v: (a, True) for v, a in self.xs}
+
+    def _uses(self, v: Var) -> int:
+        inside = sum(a is v for eq in self.equations for a in eq.inputs)
+        return inside + sum(a is v for a in (*self.carry_outs, *self.ys))
+
+    def _batched(
+        self,
+        equations: Sequence[Equation],
+        inputs: Sequence[Var],
+        outs: Sequence[Var],
+        known: dict[Var, tuple[Atom, bool]],
+    ) -> list[tuple[Atom, bool]]:
+        """Emits equations of the body outside, for all iterations at once."""
+        part = Graph(inputs, equations, outs, self.name)
+        flags = tuple(known[v][1] for v in inputs)
+        wide, batched = batch_graph(part, self.length, flags)
+        values: dict[Var, Atom] = {
+            v: known[u][0] for v, u in zip(wide.inputs, inputs, strict=True)
+        }
+        for e in wide.equations:
+            args = [a if isinstance(a, Lit) else values[a] for a in e.inputs]
+            made = self.writer.emit(e.op, args, e.params, e.source or self.eq.source)
+            values.update(zip(e.outputs, made, strict=True))
+        read = [a if isinstance(a, Lit) else values[a] for a in wide.outputs]
+        return list(zip(read, batched, strict=True))
+
+    # Before
+
+    def before(self) -> None:
+        """Contractions of scanned inputs and constants."""
+        known = set(self._outer())
+        free: dict[Var, Equation] = {}
+        for eq in self.equations:
+            movable = not eq.op.effect and eq.op.kind in ("map", "view", "contract")
+            if movable and all(
+                isinstance(a, Lit) or a in known or a in free for a in eq.inputs
+            ):
+                free.update((v, eq) for v in eq.outputs)
+        products = [e for e in self.equations if _is_free_product(e, free)]
+        if not products:
+            return
+        needed: set[Var] = set()
+        chosen: list[Equation] = []
+        for e in reversed(self.equations):
+            if e in products or (
+                any(v in needed for v in e.outputs) and e.outputs[0] in free
+            ):
+                chosen.append(e)
+                needed |= {a for a in e.inputs if isinstance(a, Var)}
+        chosen.reverse()
+        inputs = [v for v in self._outer() if v in needed]
+        outs = [e.outputs[0] for e in products]
+        for v, (value, batched) in zip(
+            outs, self._batched(chosen, inputs, outs, self._outer()), strict=True
+        ):
+            (self.xs if batched else self.consts).append((v, value))
+        self.equations = [e for e in self.equations if e not in products]
+        self._drop_dead()
+
+    # Sums
+
+    def sums(self) -> None:
+        """Carries that only add up."""
+        makers = {v: e for e in self.equations for v in e.outputs}
+        for k in range(len(self.carries)):
+            v, _ = self.carries[k]
+            out = self.carry_outs[k]
+            total = makers.get(out) if isinstance(out, Var) else None
+            if total is None or total.op is not add or self._uses(v) != 1:
+                continue
+            if v not in total.inputs or self._uses(out) != 1:  # type: ignore[arg-type]
+                continue
+            term = next((a for a in total.inputs if a is not v), None)
+            source = makers.get(term) if isinstance(term, Var) else None
+            if source is None or self._uses(term) != 1:  # type: ignore[arg-type]
+                continue
+            if source.op.name in ("dot_general", "reduce_sum") and self._affordable(
+                source
+            ):
+                self.sums_of[k] = source
+                self.equations.remove(total)
+                self.equations.remove(source)
+        for source in self.sums_of.values():
+            self._stack_operands(source)
+
+    def _affordable(self, eq: Equation) -> bool:
+        stacked = sum(a.type.nbytes for a in eq.inputs) * self.length
+        return stacked <= _MAX_STACKED_BYTES
+
+    def _stack_operands(self, eq: Equation) -> None:
+        known = self._outer()
+        for a in eq.inputs:
+            if isinstance(a, Var) and a not in known and a not in self.ys:
+                self.ys.append(a)
+
+    # After
+
+    def after(self) -> None:
+        """Stacked outputs that are contractions."""
+        makers = {v: e for e in self.equations for v in e.outputs}
+        for i, y in enumerate(self.ys[: len(self.eq.outputs) - len(self.carries)]):
+            source = makers.get(y) if isinstance(y, Var) else None
+            if (
+                source is not None
+                and source.op.name == "dot_general"
+                and self._uses(y) == 1  # type: ignore[arg-type]
+                and self._affordable(source)
+            ):
+                self.outputs_of[i] = source
+        for source in self.outputs_of.values():
+            self.equations.remove(source)
+            self._stack_operands(source)
+
+    # The new loop
+
+    def emit(self) -> None:
+        """Writes the smaller scan, and what comes after it."""
+        count = len(self.carries)
+        kept = [k for k in range(count) if k not in self.sums_of]
+        carry_outs = [self.carry_outs[k] for k in kept]
+        n_ys = len(self.eq.outputs) - count
+        stay = [i for i in range(len(self.ys)) if i not in self.outputs_of]
+        carried = [self.carries[k] for k in kept]
+        graph = Graph(
+            [v for v, _ in (*self.consts, *carried, *self.xs)],
+            self.equations,
+            [*carry_outs, *(self.ys[i] for i in stay)],
+            self.name,
+        )
+        params = self.params | {
+            "graph": graph,
+            "n_consts": len(self.consts),
+            "n_carry": len(kept),
+        }
+        args = [a for _, a in (*self.consts, *carried, *self.xs)]
+        outs = self.writer.emit(self.eq.op, args, params, self.eq.source)
+        values = self.writer.values
+        for k, v in zip(kept, outs, strict=False):
+            values[self.eq.outputs[k]] = v
+        rows = dict(zip(stay, outs[len(kept) :], strict=True))
+        for i, v in rows.items():
+            if i < n_ys:
+                values[self.eq.outputs[count + i]] = v
+        self._stacked = self._outer() | {
+            self.ys[i]: (v, True)
+            for i, v in rows.items()
+            if isinstance(self.ys[i], Var)
+        }
+        for k, source in self.sums_of.items():
+            values[self.eq.outputs[k]] = self._sum(source, self.carries[k][1])
+        for i, source in self.outputs_of.items():
+            values[self.eq.outputs[count + i]] = self._rows(source)
+
+    def _operand(self, a: Atom) -> tuple[Atom, bool]:
+        return (a, False) if isinstance(a, Lit) else self._stacked[a]
+
+    def _sum(self, eq: Equation, start: Atom) -> Var:
+        """The sum over all iterations of a contraction or reduction."""
+        source = eq.source or self.eq.source
+        if eq.op.name == "reduce_sum":
+            value, _ = self._operand(eq.inputs[0])
+            axes = (0, *(a + 1 for a in eq.params["axes"]))
+            (total,) = self.writer.emit(eq.op, [value], {"axes": axes}, source)
+        else:
+            x, y = (self._over_time(a) for a in eq.inputs)
+            (xc, yc), (xb, yb) = eq.params["contract"], eq.params["batch"]
+            params = {
+                "contract": ((0, *_up(xc)), (0, *_up(yc))),
+                "batch": (_up(xb), _up(yb)),
+            }
+            (total,) = self.writer.emit(dot_general, [x, y], params, source)
+        return self.writer.emit(add, [start, total], {}, source)[0]
+
+    def _over_time(self, a: Atom) -> Atom:
+        """The operand with a time axis, repeated if it does not change."""
+        value, batched = self._operand(a)
+        if batched:
+            return value
+        t = value.type
+        wide = ArrayType((self.length, *t.shape), t.dtype)
+        params = {"shape": wide.shape, "dims": tuple(range(1, len(wide.shape)))}
+        return self.writer.emit(broadcast_in_dim, [value], params, self.eq.source)[0]
+
+    def _rows(self, eq: Equation) -> Atom:
+        """All iterations' results of a contraction, stacked."""
+        inputs = list(dict.fromkeys(a for a in eq.inputs if isinstance(a, Var)))
+        ((value, _),) = self._batched([eq], inputs, eq.outputs, self._stacked)
+        return value
+
+    def _drop_dead(self) -> None:
+        needed = {a for a in (*self.carry_outs, *self.ys) if isinstance(a, Var)}
+        kept = []
+        for e in reversed(self.equations):
+            if e.op.effect or any(v in needed for v in e.outputs):
+                kept.append(e)
+                needed |= {a for a in e.inputs if isinstance(a, Var)}
+        self.equations = kept[::-1]
+        self.xs = [(v, a) for v, a in self.xs if v in needed]
+
+
+def _up(axes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(a + 1 for a in axes)
+
+
+def _is_free_product(eq: Equation, free: dict[Var, Equation]) -> bool:
+    return eq.op.name == "dot_general" and eq.outputs[0] in free
