@@ -5,11 +5,15 @@
 Array(6., dtype=float32)
 """
 
+from treadle import debug as debug
 from treadle import dtypes as dtypes
 from treadle import np as numpy
 from treadle import tree as tree
+from treadle.api.associative import associative_scan as associative_scan
 from treadle.api.branch import cond as cond
 from treadle.api.branch import switch as switch
+from treadle.api.callbacks import io_callback as io_callback
+from treadle.api.callbacks import pure_callback as pure_callback
 from treadle.api.custom import custom_jvp as custom_jvp
 from treadle.api.custom import custom_vjp as custom_vjp
 from treadle.api.grad import grad as grad
@@ -27,6 +31,11 @@ from treadle.api.loops import fori_loop as fori_loop
 from treadle.api.loops import map as map
 from treadle.api.loops import scan as scan
 from treadle.api.loops import while_loop as while_loop
+from treadle.api.remat import checkpoint as checkpoint
+from treadle.api.remat import dots_saveable as dots_saveable
+from treadle.api.remat import dots_without_batch_saveable as dots_without_batch_saveable
+from treadle.api.remat import everything_saveable as everything_saveable
+from treadle.api.remat import nothing_saveable as nothing_saveable
 from treadle.api.remat import remat as remat
 from treadle.api.scope import current_transform as current_transform
 from treadle.api.staging import ShapeDtype as ShapeDtype
@@ -34,33 +43,6 @@ from treadle.api.staging import disable_jit as disable_jit
 from treadle.api.staging import eval_shape as eval_shape
 from treadle.api.staging import trace as trace
 from treadle.api.vmap import vmap as vmap
-from treadle import debug as debug
-from treadle.api.associative import associative_scan as associative_scan
-from treadle.api.branch import cond as cond
-from treadle.api.branch import switch as switch
-from treadle.api.callbacks import io_callback as io_callback
-from treadle.api.callbacks import pure_callback as pure_callback
-from treadle.api.custom import custom_jvp as custom_jvp
-from treadle.api.custom import custom_vjp as custom_vjp
-from treadle.api.jacobian import hessian as hessian
-from treadle.api.jacobian import jacfwd as jacfwd
-from treadle.api.jacobian import jacrev as jacrev
-from treadle.api.jacobian import linear_transpose as linear_transpose
-from treadle.api.jacobian import stop_gradient as stop_gradient
-from treadle.api.loops import fori_loop as fori_loop
-from treadle.api.loops import map as map
-from treadle.api.loops import scan as scan
-from treadle.api.loops import while_loop as while_loop
-from treadle.api.remat import checkpoint as checkpoint
-from treadle.api.remat import dots_saveable as dots_saveable
-from treadle.api.remat import dots_without_batch_saveable as dots_without_batch_saveable
-from treadle.api.remat import everything_saveable as everything_saveable
-from treadle.api.remat import nothing_saveable as nothing_saveable
-from treadle.api.remat import remat as remat
-from treadle.api.staging import ShapeDtype as ShapeDtype
-from treadle.api.staging import disable_jit as disable_jit
-from treadle.api.staging import eval_shape as eval_shape
-from treadle.api.staging import trace as trace
 from treadle.arraytype import ArrayType as ArrayType
 from treadle.dtypes import bfloat16 as bfloat16
 from treadle.dtypes import bool_ as bool_

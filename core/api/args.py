@@ -47,9 +47,11 @@ def described(value: Any) -> str:
     """A value in a message about what kind of value it should have been."""
     if is_array(value):
         return f"an array of type {typeof(value)}"
+    if value is None:
+        return "None"
     if isinstance(value, tuple | list):
         return f"a {type(value).__name__} of length {len(value)}"
-    return f"a {type(value).__name__} ({value!r:.60})"
+    return f"a value of type {type(value).__name__}: {value!r:.60}"
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from treadle import dtypes, tree
-from treadle.api.args import name_of
+from treadle.api.args import CLOSE_OVER, check_function, name_of
 from treadle.api.carry import as_array, flatten_checked
 from treadle.arraytype import ArrayType
 from treadle.control import cond as cond_op
@@ -44,6 +44,8 @@ def cond(
     >>> td.jit(lambda x: td.cond(x > 0, lambda x: x, lambda x: -x, x))(-3.0)
     Array(3., dtype=float32)
     """
+    check_function("cond", true_fun)
+    check_function("cond", false_fun)
     _check_scalar("cond: the predicate", pred)
     known = known_value(pred)
     if known is not None:
@@ -108,7 +110,7 @@ def _staged(
     functions: Sequence[Callable[..., Any]],
     operands: Sequence[Any],
 ) -> Any:
-    leaves, form = flatten_checked(tuple(operands), f"{what}: operand ")
+    leaves, form = flatten_checked(tuple(operands), f"{what}: operand ", CLOSE_OVER)
     leaves = [as_array(x) for x in leaves]
     types = [typeof(x) for x in leaves]
     branches = [_trace(f, form, types) for f in functions]
@@ -131,7 +133,7 @@ def _trace(
     def flat(*leaves: Any) -> list[Any]:
         nonlocal out_form
         out = function(*form.unflatten(leaves))
-        outs, out_form = flatten_checked(out, f"the result of {name}, ")
+        outs, out_form = flatten_checked(out, f"the result of {name}")
         return outs
 
     graph, captured = stage(flat, types, name=name)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle import dtypes, tree
-from treadle.api.args import check_leaf, name_of
+from treadle.api.args import CLOSE_OVER, RETURN, check_leaf, name_of
 from treadle.arraytype import ArrayType
 from treadle.errors import StructureError, at, user_source
 from treadle.ir.graph import Graph
@@ -43,11 +43,13 @@ class Body(NamedTuple):
     types: list[ArrayType]
 
 
-def flatten_checked(values: Any, where: str) -> tuple[list[Any], tree.Structure]:
+def flatten_checked(
+    values: Any, where: str, remedy: str = RETURN
+) -> tuple[list[Any], tree.Structure]:
     """The leaves, all arrays or numbers, and the structure."""
     leaves, form = tree.flatten(values)
     for path, leaf in zip(tree.paths(form), leaves, strict=True):
-        check_leaf(leaf, f"{where}{tree.key_name(path) if path else ''}")
+        check_leaf(leaf, f"{where}{tree.key_name(path) if path else ''}", remedy)
     return leaves, form
 
 
@@ -80,8 +82,9 @@ def trace_body(
     while True:
         graph, captured = stage(flat, [*types, *rest], name=name)
         found = graph.out_types[: len(types)]
-        new = [_meet(a, b) for a, b in zip(types, found, strict=True)]
-        if any(t is None for t in new):
+        met = [_meet(a, b) for a, b in zip(types, found, strict=True)]
+        new = [t for t in met if t is not None]
+        if len(new) < len(met):
             raise TypeError(_mismatch(form, types, outs, what, name))
         if [t.dtype for t in types] == [t.dtype for t in new]:
             return Body(graph, captured, types)
@@ -91,7 +94,7 @@ def trace_body(
 def _same_structure(
     carry: Any, form: tree.Structure, what: str, name: str
 ) -> list[Any]:
-    leaves, found = flatten_checked(carry, f"the carry that {name} returns, ")
+    leaves, found = flatten_checked(carry, f"the carry that {name} returns")
     if found != form:
         raise StructureError(
             _STRUCTURE.format(
@@ -159,7 +162,8 @@ class PythonCarry:
     """Checks the carry of a loop that runs as plain Python."""
 
     def __init__(self, init: Any, what: str, function: Callable[..., Any]) -> None:
-        leaves, self.form = flatten_checked(init, f"the initial carry of {what}")
+        where = f"the initial carry of {what}"
+        leaves, self.form = flatten_checked(init, where, CLOSE_OVER)
         self.what, self.name = what, name_of(function)
         arrays = [as_array(x) for x in leaves]
         self.types = [typeof(x) for x in arrays]

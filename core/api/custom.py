@@ -89,7 +89,7 @@ class _Call:
     def _check(self, path: tree.Path, leaf: Any) -> None:
         if is_array(leaf) or isinstance(leaf, bool | int | float | complex):
             return
-        place = self.moving[path[0]]  # type: ignore[index]
+        place = self.moving[path[0]]  # type: ignore[call-overload]
         raise TypeError(
             f"argument {place} of {self.name} has a leaf that is a "
             f"{type(leaf).__name__} ({leaf!r:.60}), not an array{at(user_source())}\n"
@@ -220,6 +220,7 @@ class custom_jvp(_Custom):
             )
             out, tangent = call.pair(pair, "(out, tangent)")
             outs = call.flatten_out(out, "the rule")
+            assert call.out_form is not None
             found = tree.flatten_up_to(call.out_form, tangent)
             return outs, _fitting(found, outs, f"a tangent of {call.name}")
 

@@ -32,8 +32,8 @@ _NOT_SCALAR = (
     "`has_aux=True`."
 )
 _NO_DERIVATIVE = (
-    "{what} of {name} in {argument}, which is {found}: only floating and complex arrays "
-    "have derivatives{at}\n"
+    "grad: {argument} is {found}, and only floating and complex arrays have "
+    "derivatives{at}\n"
     "Pass floats (`3.0`, `x.astype(float)`), or choose another argument with `argnums`."
 )
 _IN_OTHERS = (
@@ -188,7 +188,7 @@ def value_and_grad(
     """
     check_function("grad", function)
     many = not isinstance(argnums, int)
-    numbers = tuple(argnums) if many else (argnums,)  # type: ignore[arg-type]
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     @wraps(function)
     def value_and_grad_function(*args: Any, **kwargs: Any) -> Any:
@@ -236,8 +236,6 @@ def _check_chosen(function: Any, n: int, value: Any) -> None:
         found = " and ".join(sorted({repr(typeof(x)) for x in leaves}))
         raise TypeError(
             _NO_DERIVATIVE.format(
-                what="grad",
-                name=name_of(function),
                 argument=argument(function, (n,)),
                 found=found,
                 at=at(user_source()),

@@ -71,7 +71,7 @@ def _jacobian(
     rows: Callable[[Callable[..., Any], tuple[Any, ...], bool], Any],
 ) -> Callable[..., Any]:
     many = not isinstance(argnums, int)
-    numbers = tuple(argnums) if many else (argnums,)  # type: ignore[arg-type]
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     @wraps(function)
     def jacobian_function(*args: Any, **kwargs: Any) -> Any:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import index
 from typing import Any
 
 from treadle import dtypes, tree
-from treadle.api.args import name_of
+from treadle.api.args import CLOSE_OVER, check_function, described, name_of
 from treadle.api.carry import (
     PythonCarry,
     as_array,
@@ -60,18 +61,19 @@ def scan(
     >>> td.scan(lambda total, x: (total + x, total), 0.0, tnp.array([1.0, 2.0, 3.0]))
     (Array(6., dtype=float32), Array([0., 1., 3.], dtype=float32))
     """
-    x_leaves, x_form = flatten_checked(xs, "scan: xs")
+    check_function("scan", f)
+    x_leaves, x_form = flatten_checked(xs, "scan: xs", CLOSE_OVER)
     length = _length_of(x_leaves, x_form, length, name_of(f))
     if state.staging_disabled:
         return _python_scan(f, init, x_leaves, x_form, length, reverse)
-    leaves, form = flatten_checked(init, "scan: init")
+    leaves, form = flatten_checked(init, "scan: init", CLOSE_OVER)
     y_form: Any = None
 
     def flat(*values: Any) -> Any:
         nonlocal y_form
         carry = form.unflatten(values[: len(leaves)])
         carry, y = _pair(f(carry, x_form.unflatten(values[len(leaves) :])), f)
-        y_leaves, y_form = flatten_checked(y, f"the y that {name_of(f)} returns, ")
+        y_leaves, y_form = flatten_checked(y, f"the y that {name_of(f)} returns")
         return carry, y_leaves
 
     rows = [_row_type(typeof(x)) for x in x_leaves]
@@ -92,11 +94,8 @@ def scan(
 
 def _pair(out: Any, f: Any) -> tuple[Any, Any]:
     if not isinstance(out, tuple) or len(out) != 2:
-        found = f"a {type(out).__name__}"
-        if isinstance(out, tuple):
-            found += f" of length {len(out)}"
         raise TypeError(
-            f"scan: {name_of(f)} must return a pair (carry, y), got {found}"
+            f"scan: {name_of(f)} must return a pair (carry, y), got {described(out)}"
             f"{at(user_source())}\n"
             "If there is nothing to stack, return (carry, None)."
         )
@@ -147,7 +146,7 @@ def _python_scan(
         x = form.unflatten([_row(x, i) for x in leaves])
         new, y = _pair(f(carry.value, x), f)
         carry.update(new)
-        y_leaves, y_form = flatten_checked(y, f"the y that {name_of(f)} returns, ")
+        y_leaves, y_form = flatten_checked(y, f"the y that {name_of(f)} returns")
         ys.append([as_array(v) for v in y_leaves])
     if y_form is None:
         return carry.value, _empty_ys(f, carry.value, leaves, form)
@@ -187,7 +186,7 @@ def map(f: Callable[[Any], Any], xs: Any, batch_size: int | None = None) -> Any:
     >>> td.map(lambda x: x * x, tnp.arange(3.0))
     Array([0., 1., 4.], dtype=float32)
     """
-    leaves, form = flatten_checked(xs, "map: xs")
+    leaves, form = flatten_checked(xs, "map: xs", CLOSE_OVER)
     length = _length_of(leaves, form, None, name_of(f))
     if batch_size is None:
         return scan(lambda _, x: (None, f(x)), None, xs)[1]
@@ -227,6 +226,8 @@ def while_loop(
     >>> td.while_loop(lambda x: x < 100, lambda x: x * 3, 1)
     Array(243, dtype=int32)
     """
+    check_function("while_loop", cond_fun)
+    check_function("while_loop", body_fun)
     if is_staging():
         return _staged_while(cond_fun, body_fun, init)
     carry = PythonCarry(init, "while_loop", body_fun)
@@ -241,7 +242,7 @@ def while_loop(
 
 
 def _staged_while(cond_fun: Any, body_fun: Any, init: Any) -> Any:
-    leaves, form = flatten_checked(init, "while_loop: init")
+    leaves, form = flatten_checked(init, "while_loop: init", CLOSE_OVER)
 
     def flat(*values: Any) -> Any:
         return body_fun(form.unflatten(values)), []
@@ -263,6 +264,15 @@ def _staged_while(cond_fun: Any, body_fun: Any, init: Any) -> Any:
         n_body_consts=len(body.captured),
     )
     return form.unflatten(outs)
+
+
+def _limit(x: Any) -> int:
+    try:
+        return index(x)
+    except TypeError:
+        raise TypeError(
+            f"fori_loop: the limits are integers, got {x!r}{at(user_source())}"
+        ) from None
 
 
 def _scalar_bool(x: Any, cond_fun: Any) -> Any:
@@ -287,9 +297,10 @@ def fori_loop(
     >>> td.fori_loop(1, 5, lambda i, product: product * i, 1)
     Array(24, dtype=int32)
     """
+    check_function("fori_loop", body_fun)
     first, last = known_value(lower), known_value(upper)
     if first is not None and last is not None:
-        first, last = int(first), int(last)
+        first, last = _limit(first), _limit(last)
         n = max(last - first, 0)
         dtype = dtypes.of_scalar(max(abs(first), abs(last)))
         numbers = add(iota(shape=(n,), axis=0, dtype=dtype), dtype.type(first))

@@ -49,7 +49,9 @@ def vmap(
         check_arguments(function, leaves, form)
         axes = _in_axes(function, in_axes, args) + _spread(0, kwargs, "in_axes")
         axes = [
-            _normal(a, typeof(x), lambda i=i: argument(function, tree.paths(form)[i][1:]))
+            _normal(
+                a, typeof(x), lambda i=i: argument(function, tree.paths(form)[i][1:])
+            )
             for i, (a, x) in enumerate(zip(axes, leaves, strict=True))
         ]
         size = _size(function, leaves, axes, form)

@@ -59,14 +59,13 @@ def plan_residuals(
     search = _Search(body, n_consts, n_carry, n_outs)
     needed = search.run({a for a in wanted if isinstance(a, Var)})
     order = [*body.inputs, *(v for eq in body.equations for v in eq.outputs)]
-    groups: dict[str, list[Var]] = {
-        name: [] for name in ("const", "hoisted", "x", "y", "stored")
-    }
-    for v in order:
-        if v in needed:
-            groups[search.group(v)].append(v)
-    given = [v for group in groups.values() for v in group]
-    return Residuals(*groups.values(), cut(body, given, wanted))
+    kept = [(search.group(v), v) for v in order if v in needed]
+    consts, hoisted, xs, ys, stored = (
+        [v for group, v in kept if group == name]
+        for name in ("const", "hoisted", "x", "y", "stored")
+    )
+    recompute = cut(body, [*consts, *hoisted, *xs, *ys, *stored], wanted)
+    return Residuals(consts, hoisted, xs, ys, stored, recompute)
 
 
 class _Search:
@@ -77,7 +76,8 @@ class _Search:
         self.consts = set(body.inputs[:n_consts])
         self.xs = set(body.inputs[n_consts + n_carry :])
         self.ys = {a for a in body.outputs[n_carry:n_outs] if isinstance(a, Var)}
-        self.fixed, self.constant = set(self.consts), set()
+        self.fixed: set[Var] = set(self.consts)
+        self.constant: set[Var] = set()
         for eq in body.equations:
             if effectful(eq):
                 continue

@@ -104,8 +104,12 @@ def _backward_body(
 def _summing(
     back: Graph, n_sums: int, flowing: Flags, carries: Flags, n_fixed: int, n_rows: int
 ) -> Graph:
-    """The transposed body, ``(*known consts, *known xs, *carry cotangents, *y cotangents)
-    -> cotangents``, with carries for the sums over iterations."""
+    """The transposed body, with carries for the sums over iterations.
+
+    Args:
+      back: ``(*known consts, *known xs, *carry cotangents, *y cotangents) -> (*const
+        cotangents, *carry cotangents, *x cotangents)``.
+    """
     n_moving = sum(carries)
     types = list(back.in_types)
     fixed, rest = types[:n_fixed], types[n_fixed:]

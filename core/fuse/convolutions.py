@@ -56,8 +56,8 @@ def convolution(
     )
     result = Product(spec, (x, x_offset), (w, w_offset), out)
     if body is not None:
-        image, y, column, feature = entries
-        rows = _one([y, column], accesses, sizes)
+        image, line, column, feature = entries
+        rows = _one([line, column], accesses, sizes)
         groups = [_one([image], accesses, sizes), [], rows]
         last = _one([feature], accesses, sizes)
         result.epilogue = assemble(body, sizes, groups, [], [last], "inner")

@@ -71,6 +71,10 @@ class Space:
 
     def reshape(self, key: Any, shape: Sequence[int], new_shape: Sequence[int]) -> None:
         """Rewrites ``maps[key]`` from indices of one shape to those of another."""
+        if 0 in shape:
+            # There is no element to find.
+            self.maps[key] = (ZERO,) * len(new_shape)
+            return
         out: list[Affine] = []
         for old, new in _groups(shape, new_shape):
             target = [new_shape[j] for j in new]
@@ -212,7 +216,9 @@ def _groups(
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(shape) or j < len(new_shape):
-        old, new, a, b = [], [], 1, 1
+        old: list[int] = []
+        new: list[int] = []
+        a = b = 1
         while True:
             if a == b and (old or new):
                 break
@@ -230,7 +236,8 @@ def _groups(
 
 def address(entries: Map, strides: Sequence[int]) -> tuple[int, dict[int, int]]:
     """Offset and stride per dimension, in elements, of an array access."""
-    offset, total = 0, {}
+    offset = 0
+    total: dict[int, int] = {}
     for a, stride in zip(entries, strides, strict=True):
         offset += a.offset * stride
         for d, c in a.terms:

@@ -54,8 +54,8 @@ class Launch(NamedTuple):
 
 @dataclass
 class Product:
-    """A contraction or convolution c = a · b, its operands (stored values and offsets in
-    elements), and the nest fused into its epilogue."""
+    """A contraction or convolution c = a · b, its operands (stored values and offsets
+    in elements), and the nest fused into its epilogue."""
 
     contraction: Contraction | ConvSpec
     a: tuple[Atom, int]

@@ -15,7 +15,7 @@ from treadle.fuse.cluster import (
     start,
 )
 from treadle.fuse.layout import row_major
-from treadle.fuse.maps import Map, NoMap
+from treadle.fuse.maps import Map, NoMap, Space
 from treadle.fuse.products import is_product, product, product_with_epilogue
 from treadle.fuse.program import Program
 from treadle.ir.graph import Equation, Graph, Var
@@ -54,6 +54,8 @@ class _Partitioner:
             elif is_product(eq):
                 self._product(eq)
             else:
+                # What the host writes is in row-major order.
+                self.program.row_major.update(eq.outputs)
                 self._alone(eq)
                 self._place_parts(eq)
         self._copy_returned_views()
@@ -338,14 +340,15 @@ class _Partitioner:
             source, chain = self.program.resolve(a)
             other = self.owner.get(source) if isinstance(source, Var) else None
             if (
-                isinstance(other, Cluster)
+                isinstance(source, Var)
+                and isinstance(other, Cluster)
                 and other is not cluster
                 and source not in self.program.inline
                 and not self._path_between(other, cluster)
             ):
                 self._merge(cluster, other, eq, source, chain)
 
-    def _path_between(self, first: Cluster, second: Cluster) -> bool:
+    def _path_between(self, first: Node, second: Node) -> bool:
         """Whether some third node must run after one and before the other."""
         return bool(first.before & second.bit) or any(
             n.before & first.bit and second.before & n.bit
@@ -370,16 +373,17 @@ class _Partitioner:
         names = _matching(space.maps.pop("operand"), other.space.maps[source])
         if names is None or not _extend(names, cluster, other):
             return
-        cluster.space = space
         for v, entries in other.space.maps.items():
             space.maps[v] = tuple(
                 type(a)(a.offset, tuple((names[d], c) for d, c in a.terms))
                 for a in entries
             )
-        if other.form is not None:
-            cluster.form = other.form
-            cluster.reduced |= {names[d] for d in other.reduced}
-            space.frozen |= cluster.reduced
+        reduced = cluster.reduced | {names[d] for d in other.reduced}
+        space.frozen |= reduced
+        if not _reads_fit(space, cluster, self.program):
+            return
+        cluster.space, cluster.reduced = space, reduced
+        cluster.form = other.form or cluster.form
         cluster.equations = sorted(
             cluster.equations + other.equations, key=lambda e: self.position[id(e)]
         )
@@ -456,6 +460,18 @@ def is_fused(eq: Equation, v: Var, program: Program) -> bool:
 def fusable(eq: Equation) -> bool:
     """Whether the equation can be part of a loop nest, if its op is native."""
     return eq.op.kind in ("map", "reduce") or eq.op.name in GATHERS
+
+
+def _reads_fit(space: Space, cluster: Cluster, program: Program) -> bool:
+    """Whether all members can read what they read when others join their space."""
+    try:
+        return all(
+            operands_fit(space, eq, program)
+            for eq in cluster.equations
+            if eq.op.kind != "view"
+        )
+    except NoMap:
+        return False
 
 
 def _maps(cluster: Cluster, eq: Equation, program: Program) -> bool:

@@ -227,7 +227,9 @@ _A_BYTES = 5 << 18  # ... this much of packed A
 _BLOCK_COLUMNS = 128  # a block of C should have: long rows are fast to write
 _BLOCK_BYTES = 1 << 18  # of C, to be in the cache when the epilogue runs
 _MAX_K_PIECE = 1024
-_FEW_ROWS = 128  # below it a panel of B is used too rarely to pay for packing
+_SMALL_B_ROWS = 128  # from which on packing B pays, if it is small ...
+_LARGE_B_ROWS = 24  # ... or larger than ...
+_LARGE_BYTES = 1 << 20  # ... this
 
 
 @lru_cache(maxsize=4096)
@@ -309,7 +311,11 @@ def _packs_a(product: Contraction) -> bool:
 
 def _packs_b(product: Contraction) -> bool:
     """Whether enough tiles share a panel of B to pay for it, or it is necessary."""
-    return product.fused_b or product.b.column != 1 or product.m >= _FEW_ROWS
+    if product.fused_b or product.b.column != 1:
+        return True
+    # What is not in the cache yet is read faster by packing than by the micro-kernel.
+    large = product.k * product.n * product.dtype.itemsize > _LARGE_BYTES
+    return product.m >= (_LARGE_B_ROWS if large else _SMALL_B_ROWS)
 
 
 def _block(

@@ -35,6 +35,7 @@ from treadle.dtypes import uint8 as uint8
 from treadle.dtypes import uint16 as uint16
 from treadle.dtypes import uint32 as uint32
 from treadle.dtypes import uint64 as uint64
+from treadle.np import linalg as linalg
 from treadle.np import methods as methods
 from treadle.np import special as special
 from treadle.np.binary import add as add
@@ -171,6 +172,12 @@ from treadle.np.matrices import tril_indices as tril_indices
 from treadle.np.matrices import triu as triu
 from treadle.np.matrices import triu_indices as triu_indices
 from treadle.np.operands import ArrayLike as ArrayLike
+from treadle.np.order import argsort as argsort
+from treadle.np.order import median as median
+from treadle.np.order import percentile as percentile
+from treadle.np.order import quantile as quantile
+from treadle.np.order import sort as sort
+from treadle.np.order import top_k as top_k
 from treadle.np.rearrange import pad as pad
 from treadle.np.rearrange import repeat as repeat
 from treadle.np.rearrange import roll as roll
@@ -187,7 +194,6 @@ from treadle.np.reductions import min as min
 from treadle.np.reductions import prod as prod
 from treadle.np.reductions import ptp as ptp
 from treadle.np.reductions import sum as sum
-from treadle.np.search import argsort as argsort
 from treadle.np.search import argwhere as argwhere
 from treadle.np.search import bincount as bincount
 from treadle.np.search import cumprod as cumprod
@@ -197,10 +203,8 @@ from treadle.np.search import digitize as digitize
 from treadle.np.search import flatnonzero as flatnonzero
 from treadle.np.search import interp as interp
 from treadle.np.search import isin as isin
-from treadle.np.search import median as median
 from treadle.np.search import nonzero as nonzero
 from treadle.np.search import searchsorted as searchsorted
-from treadle.np.search import sort as sort
 from treadle.np.search import unique as unique
 from treadle.np.search import where as where
 from treadle.np.shapes import atleast_1d as atleast_1d
@@ -245,4 +249,5 @@ methods.ours.update(
 
 # The folder can't be called `numpy`: it would hide NumPy from code that runs beside it.
 _sys.modules.setdefault("treadle.numpy", _sys.modules[__name__])
+_sys.modules.setdefault("treadle.numpy.linalg", linalg)
 _sys.modules.setdefault("treadle.numpy.special", special)

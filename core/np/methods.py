@@ -16,6 +16,7 @@ from treadle.np import (
     contract,
     elementwise,
     indexing,
+    order,
     rearrange,
     reductions,
     search,
@@ -173,7 +174,9 @@ def _numpy_call(function: Any, args: Any, options: dict[str, Any]) -> Any:
 def _numpy_name(function: Any) -> str:
     """How users write a function of NumPy's: `np.linalg.norm`."""
     module = getattr(function, "__module__", None) or "numpy"
-    return f"{module.replace('numpy', 'np', 1)}.{getattr(function, '__name__', function)}"
+    return (
+        f"{module.replace('numpy', 'np', 1)}.{getattr(function, '__name__', function)}"
+    )
 
 
 def _traced(x: Any) -> bool:
@@ -330,11 +333,11 @@ class Methods(Operators):
 
     def sort(self: Any, axis: int = -1) -> Array:
         """The elements in ascending order (a new array)."""
-        return search.sort(self, axis)
+        return order.sort(self, axis)
 
     def argsort(self: Any, axis: int = -1) -> Array:
         """The indices that sort."""
-        return search.argsort(self, axis)
+        return order.argsort(self, axis)
 
     def dot(self: Any, other: Any) -> Array:
         """The product over the last axis and the last but one of the other."""

@@ -1,4 +1,4 @@
-"""Order, running totals, and what depends on values: sort, cumsum, unique, nonzero."""
+"""Running totals, searching, and what depends on values: cumsum, unique, nonzero."""
 
 from __future__ import annotations
 
@@ -16,54 +16,27 @@ from treadle.np.operands import (
     as_array,
     as_inexact,
     cast,
-    one_axis,
     operand,
     promoted,
 )
+from treadle.np.order import along
 from treadle.np.reductions import accumulator
 from treadle.np.reductions import sum as sum_of
-from treadle.np.shapes import flip, ravel
-from treadle.np.statistics import mean
+from treadle.np.shapes import ravel
 from treadle.ops import cumulative
-from treadle.ops import sort as sorts
 from treadle.ops.compare import eq, gt, le, lt
-from treadle.ops.movement import broadcast_in_dim, reshape
+from treadle.ops.movement import broadcast_in_dim
 from treadle.ops.shape import iota, slice_axis
 from treadle.run.array import Array
 from treadle.trace.op import Op
 from treadle.trace.value import Value, typeof
 
 
-def _along(name: str, x: Any, axis: int | None) -> tuple[Any, int]:
-    """The operand and the number of an axis; None flattens."""
-    x = operand(name, x)
-    if axis is None:
-        return ravel(x), 0
-    return x, one_axis(name, axis, typeof(x).ndim)
-
-
-def sort(x: ArrayLike, axis: int | None = -1, descending: bool = False) -> Array:
-    """The elements in ascending order along an axis; not-a-number comes last."""
-    x, number = _along("sort", x, axis)
-    out = sorts.sort(x, axis=number, num_keys=1)[0]
-    return flip(out, number) if descending else out
-
-
-def argsort(x: ArrayLike, axis: int | None = -1, descending: bool = False) -> Array:
-    """The indices that sort along an axis. Equal elements keep their order."""
-    x, number = _along("argsort", x, axis)
-    if not descending:
-        return sorts.argsort(x, number)
-    # Sorted from the end and turned round, equal elements keep their order.
-    n = typeof(x).shape[number]
-    return (n - 1) - flip(sorts.argsort(flip(x, number), number), number)
-
-
 def _running(op: Op, name: str, doc: str) -> Callable[..., Array]:
     def function(
         x: ArrayLike, axis: int | None = None, dtype: Any = None, reverse: bool = False
     ) -> Array:
-        x, number = _along(name, x, axis)
+        x, number = along(name, x, axis)
         have = typeof(x).dtype
         want = accumulator(have) if dtype is None else dtypes.canonical(dtype)
         if have != want:
@@ -81,31 +54,12 @@ cumprod = _running(cumulative.cumprod, "cumprod", "The running product")
 
 def diff(x: ArrayLike, n: int = 1, axis: int = -1) -> Array:
     """The differences of neighbours along an axis, taken n times."""
-    x, number = _along("diff", x, axis)
+    x, number = along("diff", x, axis)
     for _ in range(n):
         length = typeof(x).shape[number]
         later = slice_axis(x, number, min(1, length), length)
         x = later - slice_axis(x, number, 0, max(length - 1, 0))
     return as_array(x)
-
-
-def median(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
-    """The middle element, or the mean of the two middle ones."""
-    whole = typeof(operand("median", x))
-    x, number = _along("median", as_inexact("median", x), axis)
-    n = typeof(x).shape[number]
-    if not n:
-        raise ValueError(f"median of no elements{at(user_source())}")
-    ordered = sort(x, number)
-    middle = slice_axis(ordered, number, (n - 1) // 2, n // 2 + 1)
-    out = mean(middle, number)
-    # A single not-a-number makes the result one: sorted, it is last.
-    last = sum_of(slice_axis(ordered, number, n - 1, n), number)
-    out = select_where(eq(last, last), out, last)
-    if not keepdims:
-        return out
-    kept = [1 if axis is None or i == number else m for i, m in enumerate(whole.shape)]
-    return reshape(out, shape=tuple(kept))
 
 
 def searchsorted(

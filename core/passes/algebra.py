@@ -89,7 +89,8 @@ def _fold(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
         return None
     if not all(isinstance(a, Lit) and a.type.ndim == 0 for a in inputs):
         return None
-    out = np.asarray(run(eq.op, [a.value for a in inputs], eq.params)[0])
+    values = [a.value for a in inputs if isinstance(a, Lit)]
+    out = np.asarray(run(eq.op, values, eq.params)[0])
     return Lit(out.astype(eq.outputs[0].type.dtype)[()], eq.outputs[0].type)
 
 

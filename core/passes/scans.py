@@ -218,11 +218,11 @@ class _Scan:
         for i, v in rows.items():
             if i < n_ys:
                 values[self.eq.outputs[count + i]] = v
-        self._stacked = self._outer() | {
-            self.ys[i]: (v, True)
-            for i, v in rows.items()
-            if isinstance(self.ys[i], Var)
-        }
+        self._stacked = self._outer()
+        for i, v in rows.items():
+            y = self.ys[i]
+            if isinstance(y, Var):
+                self._stacked[y] = (v, True)
         for k, source in self.sums_of.items():
             values[self.eq.outputs[k]] = self._sum(source, self.carries[k][1])
         for i, source in self.outputs_of.items():

@@ -30,7 +30,7 @@ def assign(plan: Plan, order: list[Step]) -> None:
         steps.setdefault(s.position, []).append(s)
     arena = _Arena()
     for position in sorted(born.keys() | dying.keys()):
-        taken = set()
+        taken: set[Buffer] = set()
         waiting = born.get(position, [])
         for b in waiting:
             old = _predecessor(b, steps.get(position, []), position, taken)

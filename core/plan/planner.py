@@ -211,7 +211,8 @@ class GraphPlanner:
 
     def nest(self, launch: Launch, equations: list[Equation], together: bool) -> None:
         """Appends a nest."""
-        if all(b.atom.type.size == 0 for b in launch.bindings if b.store):
+        stores = [b.atom for b in launch.bindings if b.store]
+        if all(a is not None and a.type.size == 0 for a in stores):
             return
         places = self._bind(launch)
         tasks = nest_tasks(launch, self.planner.target.threads)
@@ -381,7 +382,8 @@ class GraphPlanner:
 
 
 def _traffic(launch: Launch, places: list) -> tuple[list[Place], list[Place]]:
-    reads, writes = [], []
+    reads: list[Place] = []
+    writes: list[Place] = []
     for b, place in zip(launch.bindings, places, strict=True):
         if place is not None:
             (writes if b.store else reads).append(place)

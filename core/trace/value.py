@@ -74,12 +74,12 @@ _REMEDIES = {
     "int": "Sizes and Python indices must be known while tracing: use `x.shape`, or "
     "pass the number as a\nstatic argument: `td.jit(static=...)`; an index into an "
     "array may be traced (`x[i]`), and so\nmay the limits of `td.fori_loop`.",
-    "float": "Compute with the array itself (`tnp.sin(x)` instead of `math.sin(x)`); to "
-    "get a number to log,\nreturn the array from the function and convert it outside.",
+    "float": "Compute with the array itself (`tnp.sin(x)` instead of `math.sin(x)`); "
+    "to get a number to log,\nreturn the array from the function and convert it there.",
     "numpy": "Use the function of the same name in `treadle.numpy`; to look at values, "
     "use `td.debug.print`\nor run the program under `td.disable_jit()`.",
-    "format": 'Print it when the program runs: `td.debug.print("{:.3f}", x)`; or return '
-    "it from the function\nand print it outside.",
+    "format": 'Print it when the program runs: `td.debug.print("{:.3f}", x)`; or '
+    "return it from the\nfunction and print it there.",
 }
 _PRINTED = (
     "an array that is being traced was printed: {text}\n"

@@ -20,7 +20,7 @@ def base(lib: Any) -> Function:
     return lambda x: lib.np.tanh(lib.np.sin(x) * x + 0.5)
 
 
-# Each takes a function that keeps the shape of its argument, and gives another. ---------
+# Each takes a function that keeps the shape of its argument, and gives another.
 
 
 def grad(lib: Any, f: Function) -> Function:

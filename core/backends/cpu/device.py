@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -295,7 +295,7 @@ def _sources(steps: Sequence[Step]) -> Any:
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_int64))
 
 
-def _host_call(step: HostStep, failures: list[BaseException]) -> Callable[..., int]:
+def _host_call(step: HostStep, failures: list[BaseException]) -> Any:
     """A C function that runs an equation's reference implementation on raw memory."""
     (eq,) = step.equations
     in_types, out_types = step.types

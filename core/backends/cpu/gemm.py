@@ -27,7 +27,7 @@ import numpy as np
 from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.conv import emit_convolution
 from treadle.backends.cpu.conv_filter import emit_filter_gradient
-from treadle.backends.cpu.gemm_pack import emit_pack
+from treadle.backends.cpu.gemm_pack import emit_pack, emit_pack_panels
 from treadle.backends.cpu.gemm_parts import (
     COLD,
     Args,
@@ -46,7 +46,7 @@ from treadle.backends.cpu.gemm_sweep import (
 from treadle.backends.cpu.gemm_tile import Machine, wide_rows
 from treadle.backends.cpu.native import Source
 from treadle.backends.cpu.target import Target, host, llvm
-from treadle.kernels.contract import Kind, Slot, Tile, Word
+from treadle.kernels.contract import BUILT_IN, IN_PLACE, Kind, Slot, Tile, Word
 
 
 def tile(dtype: np.dtype, target: Target | None = None) -> Tile:
@@ -97,6 +97,7 @@ def emit_module(machine: Machine) -> str:
     emit_sweep(b, machine)
     b.lines.append("@one_segment = internal constant i64 0")
     emit_pack(b, machine)
+    emit_pack_panels(b, machine)
     _emit_block(b, machine)
     _emit_chunk(b, machine)
     _emit_rows(b, machine)
@@ -207,10 +208,24 @@ def _emit_chunk(b: Builder, machine: Machine) -> None:
         f"define internal void @pack_chunk(ptr %args, ptr %scratch, {_WHERE}) " + COLD
     ):
         args = Args(b)
-        in_place = b.op(f"icmp eq i64 {args(Slot.PACK_B)}, 0")
-        stop = b.op(f"select i1 {in_place}, i64 %n0, i64 %n1")
         width = machine.tile.columns
-        with b.loop("%n0", stop, str(width)) as n:
+        in_place = b.op(f"icmp eq i64 {args(Slot.PACK_B)}, {IN_PLACE}")
+        built_in = b.op(f"icmp eq i64 {args(Slot.PACK_B)}, {BUILT_IN}")
+        contiguous = b.op(f"icmp eq i64 {args(Slot.B + 4)}, 1")
+        copies = b.op(f"and i1 {built_in}, {contiguous}")
+        columns = b.op("sub i64 %n1, %n0")
+        whole = b.op(f"and i64 {columns}, {-width}")
+        whole = b.op(f"select i1 {copies}, i64 {whole}, i64 0")
+        with b.when(copies):
+            source = operand_at(b, machine, args, Slot.B, "%k0", "%n0")
+            b(
+                f"call void @pack_panels(ptr {source}, i64 {args(Slot.B + 3)}, "
+                f"i64 {b.op('sub i64 %k1, %k0')}, i64 {whole}, ptr %scratch, "
+                f"i64 {args(Word.K_PIECE)})"
+            )
+        start = b.op(f"add i64 %n0, {whole}")
+        stop = b.op(f"select i1 {in_place}, i64 {start}, i64 %n1")
+        with b.loop(start, stop, str(width)) as n:
             end = minimum(b, b.op(f"add i64 {n}, {width}"), "%n1")
             _emit_pack_panel(b, machine, args, n, end)
         b("ret void")

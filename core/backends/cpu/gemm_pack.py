@@ -98,6 +98,38 @@ def _emit_copy(b: Builder, machine: Machine) -> None:
         b("ret void")
 
 
+def emit_pack_panels(b: Builder, machine: Machine) -> None:
+    """``pack_panels``: copies contiguous columns into panels of the tile's width.
+
+    All panels at once, so that it reads a row on and on: rows of a large matrix lie
+    pages apart. A panel has room for `depth` rows.
+    """
+    tile, vector, align = machine.tile, machine.vector, machine.itemsize
+    with b.function(
+        "define internal void @pack_panels(ptr noalias readonly %source, i64 %step, "
+        "i64 %rows, i64 %columns, ptr noalias %panels, i64 %depth)"
+    ):
+        ahead = b.op(f"mul i64 %step, {_AHEAD}")
+        with b.loop("0", "%rows") as i:
+            line = _at(b, machine, "%source", i, "%step")
+            later = _at(b, machine, line, ahead, "1")
+            target = _at(b, machine, "%panels", i, str(tile.columns))
+            with b.loop("0", "%columns", str(tile.columns)) as j:
+                place = _at(b, machine, target, j, "%depth")
+                for lane in range(0, tile.columns, tile.lanes):
+                    at = b.op(f"add i64 {j}, {lane}")
+                    prefetched = _at(b, machine, later, at, "1")
+                    b(
+                        f"call void @llvm.prefetch.p0(ptr {prefetched}, i32 0, i32 3, "
+                        "i32 1)"
+                    )
+                    address = _at(b, machine, line, at, "1")
+                    value = b.op(f"load {vector}, ptr {address}, align {align}")
+                    address = _at(b, machine, place, str(lane), "1")
+                    b(f"store {vector} {value}, ptr {address}, align {align}")
+        b("ret void")
+
+
 def _emit_transpose(b: Builder, machine: Machine) -> None:
     """``pack_transpose``: rows are contiguous, columns are `step` apart.
 

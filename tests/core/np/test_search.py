@@ -43,6 +43,21 @@ CASES = [
     Case("isclose", lambda np, x, y: np.isclose(x, y), (X, X + np.float32(1e-6))),
     Case("allclose", lambda np, x, y: np.allclose(x, y), (X, X + np.float32(1))),
     Case("array_equal", lambda np, x, y: np.array_equal(x, y), (X, X)),
+    Case("quantile", lambda np, x: np.quantile(x, 0.3), (X,)),
+    Case("quantile-axis", lambda np, x: np.quantile(x, 0.3, axis=1), (X,)),
+    Case("quantile-keep", lambda np, x: np.quantile(x, 0.5, 0, keepdims=True), (X,)),
+    Case(
+        "quantile-several",
+        lambda np, x, q: np.quantile(x, q, axis=0),
+        (X, np.float32([0, 0.25, 1])),
+    ),
+    Case("percentile", lambda np, x: np.percentile(x, 70, axis=1), (X,), close=16),
+    *[
+        Case(f"norm-{o}", lambda np, x, o=o: np.linalg.norm(x, o, axis=1), (X,))
+        for o in (None, 1, 2, 3, 0, np.inf, -np.inf)
+    ],
+    Case("norm-all", lambda np, x: np.linalg.norm(x), (X,)),
+    Case("norm-keep", lambda np, x: np.linalg.norm(x, "fro", (0, 1), True), (X,)),
     Case("interp", lambda np, x, a, b: np.interp(x, a, b), (X, GRID, VALUES)),
 ]
 
@@ -52,9 +67,20 @@ def test_agrees(case: Case) -> None:
     check(case)
 
 
-@pytest.mark.parametrize("name", ["sort", "sort-axis", "sort-descending", "interp"])
+SMOOTH = "sort sort-axis sort-descending interp quantile-axis norm-None norm-3".split()
+
+
+@pytest.mark.parametrize("name", SMOOTH)
 def test_gradient(name: str) -> None:
     check_gradient(next(c for c in CASES if c.name == name))
+
+
+def test_top_k() -> None:
+    values, places = tnp.top_k(tnp.array(X), 2, axis=0)
+    same(values, np.sort(X, 0)[::-1][:2])
+    same(places, np.argsort(-X, 0)[:2].astype(np.int32))
+    with pytest.raises(ValueError, match="k is 9, but the axis has length 7"):
+        tnp.top_k(tnp.array(X), 9)
 
 
 def test_isclose_of_infinities_and_nans() -> None:
