@@ -159,6 +159,8 @@ class _Trial:
         if [shape[i] for i in unknown] != [self.space.sizes[d] for d in dims]:
             raise NoMap
         entries = list(self.space.maps[key])
+        if self._dims(tuple(entries)) & self.reduced:
+            raise NoMap
         for i, d in zip(unknown, dims, strict=True):
             entries[i] = type(entries[i])(0, ((d, 1),))
         self.space.maps[key] = tuple(entries)
@@ -267,7 +269,8 @@ def operand_fits(space: Space, key: Any, a: Atom, program: Program) -> bool:
             return all(_fits_at(space, found, x, program) for x in maker.inputs)
         finally:
             del space.maps[("inline", source)]
-    return True
+    # A member's own memory is not written before all of its points are done.
+    return program.memory(source) not in space.maps
 
 
 def _fits_at(space: Space, entries: Map, a: Atom, program: Program) -> bool:

@@ -18,6 +18,11 @@ from treadle.kernels.convolve import ConvSpec
 from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Instr, Nest, Operand
 
 
+_STRUCTURAL = frozenset({0, 1, -1, float("inf"), -float("inf")})
+"""Constants that are part of a kernel. Others are arguments: a mean over 32 examples
+and one over 64 differ in a number only, and share their kernel."""
+
+
 class Access(NamedTuple):
     """One operand over a space: where element 0 is, and the step per dimension.
 
@@ -133,8 +138,11 @@ class Body:
         found = self.space.maps.pop("view")
         if isinstance(source, Lit) and source.type.ndim == 0:
             dtype = source.type.dtype
-            if dtype.kind != "c":
-                return self.instr("const", (), dtype, source.value.item())
+            value = source.value.item()
+            if value in _STRUCTURAL or value != value:
+                return self.instr("const", (), dtype, value)
+            if dtypes.is_integer(dtype):
+                return self.number(value, dtype)
             found = ()
         if source in self.known:
             return self.known[source]
@@ -282,10 +290,8 @@ def ranking(accesses: list[Access], sizes: dict[int, int]) -> Any:
     """A sort key for dimensions: slowest first, as the largest accesses step."""
 
     def reach(a: Access) -> tuple[int, bool]:
-        total = 1
-        for d, _ in a.strides:
-            total *= sizes[d]
-        return total if a.atom is not None else 0, a.store
+        # Dimensions are counted, not elements: kernels don't depend on sizes.
+        return len(a.strides) if a.atom is not None else 0, a.store
 
     ranked = sorted(accesses, key=reach, reverse=True)
     places: dict[int, int] = {}

@@ -343,6 +343,7 @@ class _Partitioner:
                 isinstance(source, Var)
                 and isinstance(other, Cluster)
                 and other is not cluster
+                and other.is_member(source)
                 and source not in self.program.inline
                 and not self._path_between(other, cluster)
             ):
@@ -505,6 +506,8 @@ def _extend(names: dict[int, int], cluster: Cluster, other: Cluster) -> bool:
     left = set(other_sizes) - set(names)
     if left:
         if left != other.reduced or len(left) != len(cluster.reduced):
+            return False
+        if cluster.reduced & set(names.values()):
             return False
         names.update(zip(sorted(left), sorted(cluster.reduced), strict=True))
     if any(sizes[d] != other_sizes[e] for e, d in names.items()):

@@ -18,7 +18,6 @@ from treadle.kernels.lower import cost
 from treadle.kernels.nest import Instr
 
 _MAX_COST = 60
-_SMALL_BYTES = 1 << 14
 
 
 def choose(part: Partition) -> None:
@@ -41,9 +40,10 @@ def _consider(eq: Equation, node: Cluster, part: Partition) -> None:
     total = _walk(v, node, part, leaves, 0)
     if total > _MAX_COST:
         return
-    # Each reader loads the leaves in place of the value, which nobody stores.
-    loads = sum(u.type.nbytes for u in leaves if u.type.nbytes > _SMALL_BYTES)
-    if loads * len(readers) > v.type.nbytes * (1 + len(readers)):
+    # Each reader loads the leaves in place of the value, which nobody stores. Axes are
+    # counted, not bytes: the same program at another size must have the same kernels.
+    loads = sum(u.type.ndim >= v.type.ndim for u in leaves)
+    if loads * len(readers) > 1 + len(readers):
         return
     program.recomputed.add(v)
     if not all(_still_builds(c, part) for c in (*readers, node)):
@@ -55,7 +55,7 @@ def _readers(v: Var, node: Cluster, part: Partition) -> list[Cluster]:
     found: dict[int, Cluster] = {}
     for r in part.program.final_readers(v):
         owner = part.owner.get(r.outputs[0]) if r.outputs else None
-        if owner is node:
+        if owner is node and r.outputs[0] not in part.program.aliases:
             continue
         if not isinstance(owner, Cluster) or not is_fused(r, v, part.program):
             return []

@@ -220,6 +220,7 @@ class Launch:
 
 _SERIAL_CYCLES = 16_000  # about 6 us: less is not worth sharing
 _TASK_OVERHEAD = 1_000
+_DISTURBANCE = 0.1
 _TASK_CYCLES = 400_000  # about 150 us: smaller tasks cost more than they balance
 _MAX_TASKS_PER_THREAD = 4
 _CHUNK_BYTES = 1 << 18  # of packed B, to stay in the L2 cache with ...
@@ -369,7 +370,9 @@ def _grid(
     best_makespan = whole
     for grid in _candidates(sizes, threads * per_thread):
         tasks = grid[0] * grid[1] * grid[2]
-        makespan = -(-tasks // threads) * (cost(grid) + _TASK_OVERHEAD)
+        task = cost(grid) + _TASK_OVERHEAD
+        # Smaller tasks lose less when another program takes a core for a while.
+        makespan = (-(-tasks // threads) + _DISTURBANCE) * task
         if makespan < 0.99 * best_makespan:
             best, best_makespan = grid, makespan
     return best

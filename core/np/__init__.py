@@ -147,6 +147,8 @@ from treadle.np.elementwise import tan as tan
 from treadle.np.elementwise import tanh as tanh
 from treadle.np.elementwise import trunc as trunc
 from treadle.np.formula import einsum as einsum
+from treadle.np.indexing import dynamic_slice_axis as dynamic_slice_axis
+from treadle.np.indexing import dynamic_update_axis as dynamic_update_axis
 from treadle.np.indexing import take as take
 from treadle.np.indexing import take_along_axis as take_along_axis
 from treadle.np.join import array_split as array_split
@@ -235,8 +237,6 @@ from treadle.np.statistics import nanmin as nanmin
 from treadle.np.statistics import nansum as nansum
 from treadle.np.statistics import std as std
 from treadle.np.statistics import var as var
-from treadle.ops.dynamic import dynamic_slice_axis as dynamic_slice_axis
-from treadle.ops.dynamic import dynamic_update_axis as dynamic_update_axis
 from treadle.run.array import Array as Array
 
 methods.ours.update(

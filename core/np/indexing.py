@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle import dtypes
 from treadle.errors import at, user_source
 from treadle.np.index import GROUP, Selection, Span, counted, parse, together
 from treadle.np.operands import (
@@ -13,13 +14,14 @@ from treadle.np.operands import (
     Shape,
     as_array,
     broadcast_to_shape,
+    cast,
     common_shape,
     one_axis,
     operand,
 )
 from treadle.np.shapes import ravel
+from treadle.ops import dynamic
 from treadle.ops import gather as gathers
-from treadle.ops.dynamic import dynamic_slice
 from treadle.ops.movement import reshape, reverse, transpose
 from treadle.ops.shape import slice_
 from treadle.run.array import Array
@@ -89,7 +91,7 @@ def _read_scalars(x: Any, selection: Selection, dynamic: tuple[int, ...]) -> Any
     shape = typeof(x).shape
     starts = [selection.axes[i] if i in dynamic else _ZERO for i in range(len(shape))]
     sizes = tuple([1 if i in dynamic else n for i, n in enumerate(shape)])
-    return dynamic_slice(x, *starts, sizes=sizes)
+    return dynamic.dynamic_slice(x, *starts, sizes=sizes)
 
 
 def _read_group(x: Any, selection: Selection, mode: str) -> tuple[Any, Selection]:
@@ -167,3 +169,54 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = None) -
     )
     places = counted(indices, t.shape[number])
     return gathers.take_along_axis(x, places, number)
+
+
+def dynamic_slice_axis(
+    x: ArrayLike, start: ArrayLike, length: int, axis: int = 0
+) -> Array:
+    """``x[start : start + length]`` along an axis, where `start` may be traced.
+
+    The slice is moved so that it lies inside.
+
+    >>> import treadle as td, treadle.numpy as tnp
+    >>> td.jit(lambda i: tnp.dynamic_slice_axis(tnp.arange(5), i, 2))(1)
+    Array([1, 2], dtype=int32)
+    """
+    x = operand("dynamic_slice_axis", x)
+    shape = typeof(x).shape
+    number = one_axis("dynamic_slice_axis", axis, len(shape))
+    if not 0 <= length <= shape[number]:
+        raise ValueError(
+            f"dynamic_slice_axis: {length} elements of an axis of length "
+            f"{shape[number]}{at(user_source())}"
+        )
+    place = _start("dynamic_slice_axis", start)
+    return dynamic.dynamic_slice_axis(x, place, length, number)
+
+
+def dynamic_update_axis(
+    x: ArrayLike, update: ArrayLike, start: ArrayLike, axis: int = 0
+) -> Array:
+    """x with `update` in the place of a slice of its length, which begins at `start`
+    (it may be traced; the slice is moved so that it lies inside)."""
+    x = operand("dynamic_update_axis", x)
+    t = typeof(x)
+    update = cast(operand("dynamic_update_axis", update), t.dtype)
+    number = one_axis("dynamic_update_axis", axis, t.ndim)
+    new = typeof(update).shape
+    rest = (*new[:number], *new[number + 1 :])
+    if rest != (*t.shape[:number], *t.shape[number + 1 :]) or len(new) != t.ndim:
+        raise ValueError(
+            f"dynamic_update_axis: an update of shape {new} for an array of shape "
+            f"{t.shape}: they may differ in axis {number} only{at(user_source())}"
+        )
+    place = _start("dynamic_update_axis", start)
+    return dynamic.dynamic_update_axis(x, update, place, number)
+
+
+def _start(name: str, start: Any) -> Any:
+    start = operand(name, start)
+    t = typeof(start)
+    if t.shape or not dtypes.is_integer(t.dtype):
+        raise TypeError(f"{name}: start is an integer, got {t}{at(user_source())}")
+    return cast(start, t.dtype)

@@ -12,6 +12,7 @@ from treadle import dtypes
 from treadle.errors import TracerError, at, user_source
 from treadle.np import (
     binary,
+    bits,
     complex_parts,
     contract,
     elementwise,
@@ -228,6 +229,10 @@ class Methods(Operators):
     def astype(self: Any, dtype: Any) -> Array:
         """The elements converted to a dtype."""
         return cast(self, dtypes.canonical(dtype))
+
+    def view(self: Any, dtype: Any) -> Array:
+        """The same bits as another dtype of the same width."""
+        return bits.bitcast(self, dtype)
 
     def copy(self: Any) -> Array:
         """Itself: arrays never change."""

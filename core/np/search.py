@@ -152,8 +152,10 @@ def unique(
     Returns them, followed by what is asked for: the index of each one's first
     occurrence, the indices that rebuild x, and how often each occurs.
     """
-    wanted: Any = (return_index, return_inverse, return_counts)
-    found = np.unique(known("unique", x), *wanted, axis=axis)
+    distinct: Any = np.unique
+    found = distinct(
+        known("unique", x), return_index, return_inverse, return_counts, axis
+    )
     if not isinstance(found, tuple):
         return Array(found)
     return (Array(found[0]), *map(_integers, found[1:]))

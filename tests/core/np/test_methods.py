@@ -78,6 +78,7 @@ def test_more_methods() -> None:
     same(x.dot(Y.T), X.dot(Y.T))
     same(x.repeat(2, 0), X.repeat(2, 0))
     same(x.sort(0), np.sort(X, 0))
+    same(x.view("int32"), X.view(np.int32))
     same(x.astype("int32"), X.astype(np.int32))
     same(x.astype(bool), X.astype(bool))
     same(x.sum(0, keepdims=True), X.sum(0, keepdims=True))
@@ -164,8 +165,8 @@ def test_numpy_functions_are_traced_where_we_have_them() -> None:
 
     np.testing.assert_allclose(td.jit(f)(X), np.exp(X).sum(-1), rtol=1e-5)
     np.testing.assert_allclose(td.grad(lambda x: f(x).sum())(X), np.exp(X), rtol=1e-6)
-    with pytest.raises(TypeError, match=r"np\.percentile[\s\S]*treadle\.numpy"):
-        td.jit(lambda x: np.percentile(x, 50))(X)
+    with pytest.raises(TypeError, match=r"np\.cov[\s\S]*treadle\.numpy"):
+        td.jit(lambda x: np.cov(x))(X)
 
 
 def test_comparing_with_what_is_no_array() -> None:
