@@ -7,7 +7,7 @@ Array(6., dtype=float32)
 
 from treadle import debug as debug
 from treadle import dtypes as dtypes
-from treadle import np as numpy
+from treadle import np as np
 from treadle import tree as tree
 from treadle.api.associative import associative_scan as associative_scan
 from treadle.api.branch import cond as cond
@@ -31,7 +31,6 @@ from treadle.api.loops import fori_loop as fori_loop
 from treadle.api.loops import map as map
 from treadle.api.loops import scan as scan
 from treadle.api.loops import while_loop as while_loop
-from treadle.api.remat import checkpoint as checkpoint
 from treadle.api.remat import dots_saveable as dots_saveable
 from treadle.api.remat import dots_without_batch_saveable as dots_without_batch_saveable
 from treadle.api.remat import everything_saveable as everything_saveable
@@ -65,5 +64,7 @@ from treadle.ops.window import reduce_window_sum as reduce_window_sum
 from treadle.run.array import Array as Array
 from treadle.trace.value import is_array as is_array
 from treadle.trace.value import typeof as typeof
+
+numpy = np
 
 __version__ = "0.1.0"

@@ -29,7 +29,7 @@ def cross_entropy(logits: Array, labels: Array, smoothing: float = 0.0) -> Array
         raise ValueError(
             "cross_entropy takes logits (..., classes) and integer labels (...), or "
             f"probabilities (..., classes); got logits {td.typeof(logits)} and labels "
-            f"{td.typeof(labels)}"
+            f"{td.typeof(labels)}{at(user_source())}"
         )
     if not by_number:
         if smoothing:
@@ -86,6 +86,7 @@ def _same(name: str, x: Array, y: Array) -> tuple[Array, Array]:
     if x.shape != y.shape:
         raise ValueError(
             f"{name} takes two arrays of one shape; got {td.typeof(x)} and "
-            f"{td.typeof(y)}"
+            f"{td.typeof(y)}{at(user_source())}\n"
+            "Broadcasting is not meant here: `x[..., None]` or `x.reshape(...)` first."
         )
     return x, y if td.dtypes.is_differentiable(y.dtype) else y.astype(x.dtype)

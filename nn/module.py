@@ -112,7 +112,13 @@ class ModuleType(ABCMeta):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         made = _blank(cls, None)
-        made.__init__(*args, **kwargs)
+        try:
+            made.__init__(*args, **kwargs)
+        except TypeError as error:
+            # Raised by the call itself: the arguments don't fit.
+            if error.__traceback__ is not None and not error.__traceback__.tb_next:
+                error.add_note(_called_as(cls))
+            raise
         _seal(made)
         return made
 
@@ -222,6 +228,15 @@ def _seal(module: Module) -> None:
             _UNSET.format(owner=cls.__name__, name=name, at=at(user_source()))
         )
     _set_layout(module, layout_of(cls, fields, cls._may_be_lazy))
+
+
+def _called_as(cls: Any) -> str:
+    signature = inspect.signature(cls)
+    names = ", ".join(str(p).split(":")[0].split("=")[0] for p in _marked(signature))
+    needs = "key" in signature.parameters
+    return f"Its arguments are {cls.__name__}({names})." + (
+        " Random keys come from `rng.key(0)` and `rng.split(key)`." if needs else ""
+    )
 
 
 def _missing(module: Module, name: str) -> str:

@@ -29,5 +29,10 @@ from treadle.rng.key import wrap_key_data as wrap_key_data
 from treadle.rng.normal import normal as normal
 from treadle.rng.normal import truncated_normal as truncated_normal
 from treadle.rng.permute import permutation as permutation
+from treadle.rng.rejection import beta as beta
+from treadle.rng.rejection import dirichlet as dirichlet
+from treadle.rng.rejection import gamma as gamma
+from treadle.rng.rejection import loggamma as loggamma
+from treadle.rng.rejection import poisson as poisson
 from treadle.rng.uniform import randint as randint
 from treadle.rng.uniform import uniform as uniform

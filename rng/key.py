@@ -210,7 +210,9 @@ def as_shape(name: str, shape: Any) -> tuple[int, ...]:
       TypeError: for anything else.
     """
     if isinstance(shape, tuple | list):
-        return tnp.broadcast_shapes(tuple([index(n) for n in shape]))
+        # What isn't an integer is refused below; a traced one says so itself.
+        if all(isinstance(n, int | np.integer | Value) for n in shape):
+            return tnp.broadcast_shapes(tuple([index(n) for n in shape]))
     raise TypeError(
         f"{name}: shape must be a tuple of integers, got {shape!r:.60}"
         f"{at(user_source())}"
@@ -266,6 +268,10 @@ def fold_in(key: Key, data: int | Array) -> Key:
                 f"fold_in: data is an integer scalar, got {t}{at(user_source())}"
             )
         low: Any = tnp.asarray(data).astype(tnp.uint32)
+    elif not isinstance(data, int | np.integer):
+        raise TypeError(
+            f"fold_in: data is an integer, got {data!r:.60}{at(user_source())}"
+        )
     else:
         low = np.uint32(index(data) & 0xFFFFFFFF)  # type: ignore[arg-type]
     return _fold_in(key, low)

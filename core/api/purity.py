@@ -39,7 +39,12 @@ def call_pure(
     """
     given = form.unflatten(leaves)
     args, kwargs = arrange(given)
-    out = function(*args, **kwargs)
+    try:
+        out = function(*args, **kwargs)
+    except (TypeError, AttributeError) as error:
+        for note in _lists(function, form):
+            error.add_note(note)
+        raise
     changed = _changed(given, form, leaves)
     if changed is None:
         return out
@@ -52,6 +57,16 @@ def call_pure(
             at=at(_line_of_change(function, form, leaves, arrange)),
         )
     )
+
+
+def _lists(function: Callable[..., Any], form: tree.Structure) -> list[str]:
+    """What to say about arguments that are lists of numbers."""
+    return [
+        f"{argument(function, (i,))} is a list of {part.count} values: to transforms, a "
+        "pytree of as many arrays. Make one array of it: `tnp.array(...)`."
+        for i, part in enumerate(form.children[0].children)
+        if part.kind in (list, tuple) and all(c is tree.LEAF for c in part.children)
+    ]
 
 
 def _changed(

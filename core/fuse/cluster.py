@@ -238,7 +238,9 @@ GATHERS = frozenset({"gather", "dynamic_slice"})
 
 def _gather_fits(space: Space, eq: Equation, program: Program) -> bool:
     source, _ = program.resolve(eq.inputs[0])
-    if source in space.maps or source in program.inline:
+    if source in space.maps or (
+        source in program.inline and source not in program.kept
+    ):
         return False
     axis_strides(eq.inputs[0], program)
     entries = index_map(eq, space.maps[eq.outputs[0]])
@@ -280,3 +282,23 @@ def _fits_at(space: Space, entries: Map, a: Atom, program: Program) -> bool:
         return operand_fits(space, marker, a, program)
     finally:
         del space.maps[marker]
+
+
+def in_order(nodes: list[Node]) -> list[Node]:
+    """The nodes sorted so that each comes after those before it."""
+    done, order, waiting = 0, [], list(nodes)
+    every = 0
+    for n in nodes:
+        every |= n.bit
+    while waiting:
+        later = []
+        for n in waiting:
+            if n.before & every & ~done:
+                later.append(n)
+            else:
+                order.append(n)
+                done |= n.bit
+        if len(later) == len(waiting):
+            raise AssertionError("fusion made a cycle")
+        waiting = later
+    return order

@@ -6,12 +6,13 @@ alike in all operands are merged first; what remains must fit, or operands are c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from treadle.fuse.layout import axis_strides, stored_strides
 from treadle.fuse.maps import Map, NoMap
-from treadle.fuse.nests import Access, Body, Product, assemble, coalesce
+from treadle.fuse.nests import Access, Body, Product, assemble, coalesce, extent
 from treadle.fuse.program import Program
 from treadle.ir.graph import Equation
 from treadle.kernels.contract import Contraction, Strides
@@ -35,6 +36,27 @@ class _Sides:
     x_free: list[_Loop] = field(default_factory=list)
     y_free: list[_Loop] = field(default_factory=list)
 
+    def grouped(
+        self, accesses: list[Access], sizes: dict[int, int]
+    ) -> tuple[list[int], list[int], list[int], list[int]]:
+        """The dimensions that are b0, b1, rows (free in x) and columns (free in y)."""
+        columns = _groups(self.y_free, accesses, sizes)
+        rows = _groups(self.x_free, accesses, sizes)
+        outer = _groups(self.batch, accesses, sizes) + rows[:-1]
+        if len(outer) > 2:
+            raise NoMap
+        b0, b1 = [[]] * (2 - len(outer)) + outer
+        return b0, b1, rows[-1] if rows else [], columns[0] if columns else []
+
+    def steps(self) -> Callable[[list[int], int], int]:
+        """The step of a group of dimensions in x (0), y (1) or the result (2)."""
+        loops = {
+            loop.dim: loop
+            for side in (self.batch, self.x_free, self.y_free)
+            for loop in side
+        }
+        return lambda group, which: loops[group[-1]].steps[which] if group else 0
+
 
 def contraction(
     eq: Equation,
@@ -52,24 +74,10 @@ def contraction(
     """
     x, y = eq.inputs
     out = eq.outputs[0]
-    contract, batch = eq.params["contract"], eq.params["batch"]
     x_source, x_offset, x_steps = axis_strides(x, program)
     y_source, y_offset, y_steps = axis_strides(y, program)
     c_steps = stored_strides(out, program)
-    x_free = free_axes(x.type.ndim, contract[0], batch[0])
-    y_free = free_axes(y.type.ndim, contract[1], batch[1])
-    sides, axis = _Sides(), 0
-    for xa, ya in zip(*batch, strict=True):
-        sides.batch += _loops(
-            entries[axis], sizes, x_steps[xa], y_steps[ya], c_steps[axis]
-        )
-        axis += 1
-    for xa in x_free:
-        sides.x_free += _loops(entries[axis], sizes, x_steps[xa], 0, c_steps[axis])
-        axis += 1
-    for ya in y_free:
-        sides.y_free += _loops(entries[axis], sizes, 0, y_steps[ya], c_steps[axis])
-        axis += 1
+    sides = _sides(eq, sizes, entries, (x_steps, y_steps, c_steps))
     k, x_k, y_k = _sum_loop(eq, x_steps, y_steps)
     places = [(x_source, x_offset), (y_source, y_offset)]
     swapped = not _is_column(sides.y_free, accesses, sizes)
@@ -80,48 +88,54 @@ def contraction(
         places.reverse()
         x_k, y_k = y_k, x_k
     ia, ib = (1, 0) if swapped else (0, 1)
-    columns = _groups(sides.y_free, accesses, sizes)
-    rows = _groups(sides.x_free, accesses, sizes)
-    batches = _groups(sides.batch, accesses, sizes)
-    row, rest = _pick_row(rows)
-    outer = batches + rest
-    if len(outer) > 2:
-        raise NoMap
-    outer = [[]] * (2 - len(outer)) + outer
-    everything = {
-        loop.dim: loop for s in (sides.batch, sides.x_free, sides.y_free) for loop in s
-    }
-
-    def step(group: list[int], which: int) -> int:
-        return everything[group[-1]].steps[which] if group else 0
-
-    def extent(group: list[int]) -> int:
-        total = 1
-        for d in group:
-            total *= sizes[d]
-        return total
-
-    column = columns[0] if columns else []
-    b0, b1 = outer
+    b0, b1, row, column = sides.grouped(accesses, sizes)
+    steps = sides.steps()
 
     def strides(which: int, row_step: int, column_step: int) -> Strides:
-        return Strides(step(b0, which), step(b1, which), row_step, column_step)
+        return Strides(steps(b0, which), steps(b1, which), row_step, column_step)
 
-    contraction = Contraction(
-        out.type.dtype,
-        extent(row),
-        extent(column),
-        k,
-        strides(ia, step(row, ia), x_k),
-        strides(ib, y_k, step(column, ib)),
-        strides(2, step(row, 2), step(column, 2) if column else 1),
-        extent(b0),
-        extent(b1),
+    result = Product(
+        Contraction(
+            out.type.dtype,
+            extent(row, sizes),
+            extent(column, sizes),
+            k,
+            strides(ia, steps(row, ia), x_k),
+            strides(ib, y_k, steps(column, ib)),
+            strides(2, steps(row, 2), steps(column, 2) if column else 1),
+            extent(b0, sizes),
+            extent(b1, sizes),
+        ),
+        places[0],
+        places[1],
+        out,
     )
-    result = Product(contraction, places[0], places[1], out)
     if body is not None:
         result.epilogue = assemble(body, sizes, [b0, b1, row], [], [column], "inner")
     return result
+
+
+def _sides(
+    eq: Equation,
+    sizes: dict[int, int],
+    entries: Map,
+    steps: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
+) -> _Sides:
+    """The loops of the result's axes: batch, then free ones of x, then those of y."""
+    (x, y), (x_steps, y_steps, c_steps) = eq.inputs, steps
+    contract, batch = eq.params["contract"], eq.params["batch"]
+    pairs: list[tuple[str, int, int]] = [
+        ("batch", x_steps[a], y_steps[b]) for a, b in zip(*batch, strict=True)
+    ]
+    x_free = free_axes(x.type.ndim, contract[0], batch[0])
+    y_free = free_axes(y.type.ndim, contract[1], batch[1])
+    pairs += [("x_free", x_steps[a], 0) for a in x_free]
+    pairs += [("y_free", 0, y_steps[a]) for a in y_free]
+    sides = _Sides()
+    for entry, c, (side, x_step, y_step) in zip(entries, c_steps, pairs, strict=True):
+        loops: list[_Loop] = getattr(sides, side)
+        loops += _loops(entry, sizes, x_step, y_step, c)
+    return sides
 
 
 def _loops(entry: Any, sizes: dict[int, int], x: int, y: int, c: int) -> list[_Loop]:
@@ -166,8 +180,3 @@ def _is_column(
         return True
     last = min(loops, key=lambda loop: abs(loop.steps[2]))
     return last.steps[2] == 1 and len(_groups(loops, accesses, sizes)) == 1
-
-
-def _pick_row(groups: list[list[int]]) -> tuple[list[int], list[list[int]]]:
-    """The row dimension (the fastest of them), and those left for batches."""
-    return (groups[-1], groups[:-1]) if groups else ([], [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -16,7 +17,6 @@ from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.kernels.contract import Contraction
 from treadle.kernels.convolve import ConvSpec
 from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Instr, Nest, Operand
-
 
 _STRUCTURAL = frozenset({0, 1, -1, float("inf"), -float("inf")})
 """Constants that are part of a kernel. Others are arguments: a mean over 32 examples
@@ -358,6 +358,11 @@ def _complex_as_pairs(body: Body, sizes: dict[int, int]) -> int:
     return pair
 
 
+def extent(group: list[int], sizes: dict[int, int]) -> int:
+    """The number of points along a group of dimensions."""
+    return math.prod(sizes[d] for d in group)
+
+
 def assemble(
     body: Body,
     sizes: dict[int, int],
@@ -368,12 +373,6 @@ def assemble(
     serial: bool = False,
 ) -> Launch:
     """The nest over groups of dimensions, each a loop."""
-
-    def extent(group: list[int]) -> int:
-        total = 1
-        for d in group:
-            total *= sizes[d]
-        return total
 
     operands, bindings = [], []
     for a in body.accesses:
@@ -404,8 +403,8 @@ def assemble(
     )
     return Launch(
         nest,
-        tuple(map(extent, outers)),
-        tuple(map(extent, mids)),
-        extent(inners[0]) if inners else 1,
+        tuple(extent(g, sizes) for g in outers),
+        tuple(extent(g, sizes) for g in mids),
+        extent(inners[0], sizes) if inners else 1,
         tuple(bindings),
     )

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from treadle.fuse.cluster import (
     GATHERS,
     Cluster,
     Node,
+    in_order,
     join,
     operand_fits,
     operands_fit,
     start,
 )
 from treadle.fuse.layout import row_major
-from treadle.fuse.maps import Map, NoMap, Space
+from treadle.fuse.maps import NoMap, Space
+from treadle.fuse.matching import extend, matching
 from treadle.fuse.products import is_product, product, product_with_epilogue
 from treadle.fuse.program import Program
+from treadle.fuse.roles import fusable, part_places, stored_members
 from treadle.ir.graph import Equation, Graph, Var
 from treadle.ops.dot import free_axes
 
@@ -60,17 +63,27 @@ class _Partitioner:
                 self._place_parts(eq)
         self._copy_returned_views()
         self._attach_epilogues()
-        return Partition(self.program, _in_order(self.nodes), self.owner)
+        return Partition(self.program, in_order(self.nodes), self.owner)
 
     def _wanted_in_memory(self, eq: Equation) -> bool:
         """Whether an inline value is also returned, or read by other than kernels."""
         program, v = self.program, eq.outputs[0]
-        if program.is_returned(v):
-            return True
+        return program.is_returned(v) or self._read_whole(v)
+
+    def _read_whole(self, v: Var) -> bool:
+        """Whether anything but a kernel reads a value or a view of it."""
+        program = self.program
         return any(
-            not (fusable(reader) and program.native(reader))
-            for reader in program.final_readers(v)
+            self._read_whole(reader.outputs[0])
+            if reader.op.kind == "view"
+            else not self._computes(reader)
+            or (reader.op.name in GATHERS and program.resolve(reader.inputs[0])[0] is v)
+            for reader in program.readers[v]
         )
+
+    def _computes(self, eq: Equation) -> bool:
+        """Whether an equation is part of a kernel, which computes inline values."""
+        return fusable(eq) and self.program.native(eq)
 
     # Nodes and their order
 
@@ -85,9 +98,14 @@ class _Partitioner:
 
     def _needs(self, eq: Equation) -> int:
         """The nodes that must run before an equation."""
-        bits = 0
-        for a in eq.inputs:
-            for v in self.program.sources(a):
+        program, bits = self.program, 0
+        for i, a in enumerate(eq.inputs):
+            found = program.sources(a)
+            source, _ = program.resolve(a)
+            whole = not self._computes(eq) or (eq.op.name in GATHERS and i == 0)
+            if whole and source in program.kept:
+                found = {source}
+            for v in found:
                 node = self.owner.get(v)
                 if node is not None:
                     bits |= node.bit | node.before
@@ -371,8 +389,8 @@ class _Partitioner:
                 space.forward("operand", view)
         except NoMap:
             return
-        names = _matching(space.maps.pop("operand"), other.space.maps[source])
-        if names is None or not _extend(names, cluster, other):
+        names = matching(space.maps.pop("operand"), other.space.maps[source])
+        if names is None or not extend(names, cluster, other):
             return
         for v, entries in other.space.maps.items():
             space.maps[v] = tuple(
@@ -409,60 +427,6 @@ class _Partitioner:
                     program.returned.add(new)
 
 
-def part_places(
-    eq: Equation, steps: Sequence[int]
-) -> list[tuple[int, tuple[int, ...]]]:
-    """Offset and strides, in elements, of each piece of a concatenation or padding."""
-    if eq.op.name == "concatenate":
-        axis, start, result = eq.params["axis"], 0, []
-        for a in eq.inputs:
-            result.append((start * steps[axis], tuple(steps)))
-            start += a.type.shape[axis]
-        return result
-    padding = eq.params["padding"]
-    if any(low < 0 or high < 0 for low, high, _ in padding):
-        return [(-1, tuple(steps))]
-    offset = sum(low * s for (low, _, _), s in zip(padding, steps, strict=True))
-    strides = tuple(s * (p[2] + 1) for p, s in zip(padding, steps, strict=True))
-    return [(offset, strides)]
-
-
-def stored_members(node: Node, partition: Any) -> set[Var]:
-    """The results of a node's equations that others need in memory."""
-    program, owner = partition.program, partition.owner
-    result: set[Var] = set()
-    for eq in node.equations:
-        for v in eq.outputs:
-            if v in program.recomputed:
-                continue
-            if (
-                v in program.inline
-                or program.is_returned(v)
-                or any(
-                    not r.outputs
-                    or owner.get(r.outputs[0]) is not node
-                    or r.outputs[0] in program.aliases
-                    for r in program.final_readers(v)
-                )
-            ):
-                result.add(v)
-    return result
-
-
-def is_fused(eq: Equation, v: Var, program: Program) -> bool:
-    """Whether a kernel that reads `v` in this equation could compute it there."""
-    if eq.op.name in GATHERS:
-        return program.resolve(eq.inputs[0])[0] is not v
-    if eq.outputs[0] in program.aliases:
-        return False
-    return eq.op.kind in ("map", "reduce", "view")
-
-
-def fusable(eq: Equation) -> bool:
-    """Whether the equation can be part of a loop nest, if its op is native."""
-    return eq.op.kind in ("map", "reduce") or eq.op.name in GATHERS
-
-
 def _reads_fit(space: Space, cluster: Cluster, program: Program) -> bool:
     """Whether all members can read what they read when others join their space."""
     try:
@@ -486,57 +450,6 @@ def _maps(cluster: Cluster, eq: Equation, program: Program) -> bool:
     finally:
         cluster.space.maps.pop("view", None)
         cluster.space.maps.pop("operand", None)
-
-
-def _matching(wanted: Map, found: Map) -> dict[int, int] | None:
-    """The renaming of dimensions that turns one map into another."""
-    names: dict[int, int] = {}
-    for a, b in zip(wanted, found, strict=True):
-        if a.offset != b.offset or len(a.terms) != len(b.terms):
-            return None
-        for (d, c), (e, f) in zip(a.terms, b.terms, strict=True):
-            if c != f or names.setdefault(e, d) != d:
-                return None
-    return names if len(set(names.values())) == len(names) else None
-
-
-def _extend(names: dict[int, int], cluster: Cluster, other: Cluster) -> bool:
-    """Completes a renaming by the reduced dimensions, if the two clusters agree."""
-    sizes, other_sizes = cluster.space.sizes, other.space.sizes
-    left = set(other_sizes) - set(names)
-    if left:
-        if left != other.reduced or len(left) != len(cluster.reduced):
-            return False
-        if cluster.reduced & set(names.values()):
-            return False
-        names.update(zip(sorted(left), sorted(cluster.reduced), strict=True))
-    if any(sizes[d] != other_sizes[e] for e, d in names.items()):
-        return False
-    if set(names.values()) != set(sizes):
-        return False
-    if cluster.form and other.form:
-        return {names[d] for d in other.reduced} == cluster.reduced
-    return True
-
-
-def _in_order(nodes: list[Node]) -> list[Node]:
-    """The nodes sorted so that each comes after those before it."""
-    done, order, waiting = 0, [], list(nodes)
-    every = 0
-    for n in nodes:
-        every |= n.bit
-    while waiting:
-        later = []
-        for n in waiting:
-            if n.before & every & ~done:
-                later.append(n)
-            else:
-                order.append(n)
-                done |= n.bit
-        if len(later) == len(waiting):
-            raise AssertionError("fusion made a cycle")
-        waiting = later
-    return order
 
 
 def partition(graph: Graph, native: Callable[[Equation], bool]) -> Partition:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.maps import NoMap
 from treadle.fuse.nests import build
-from treadle.fuse.partition import Partition, is_fused, stored_members
+from treadle.fuse.partition import Partition
 from treadle.fuse.products import product_with_epilogue
+from treadle.fuse.roles import is_fused, stored_members
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.kernels.lower import cost
 from treadle.kernels.nest import Instr

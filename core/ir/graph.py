@@ -95,11 +95,6 @@ class Graph:
     def __hash__(self) -> int:
         return hash(self.key())
 
-    def __repr__(self) -> str:
-        from treadle.ir.show import show
-
-        return show(self)
-
 
 def _structural_key(graph: Graph) -> tuple:
     numbers: dict[Var, int] = {v: i for i, v in enumerate(graph.inputs)}

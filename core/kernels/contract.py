@@ -239,9 +239,10 @@ def plan(product: Contraction, tile: Tile, threads: int) -> Launch:
     product = _canonical(product)
     itemsize = product.dtype.itemsize
     pack_a, pack_b = _packs_a(product), _packs_b(product)
-    pieces = -(-product.k // _MAX_K_PIECE) if pack_a or pack_b else 1
-    k_piece = round_up(-(-product.k // pieces), tile.lanes)
-    tiles = -(-product.m // tile.rows)
+    packs = pack_a or pack_b or product.n % tile.columns != 0
+    pieces = _groups(product.k, _MAX_K_PIECE) if packs else 1
+    k_piece = round_up(_groups(product.k, pieces), tile.lanes)
+    tiles = _groups(product.m, tile.rows)
     grid = _grid(product, tile, threads, pack_a, pack_b)
     panels = _groups(_groups(product.n, tile.columns), grid[2])
     panel = round_up(k_piece * tile.columns * itemsize, 64)

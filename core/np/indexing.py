@@ -20,7 +20,7 @@ from treadle.np.operands import (
     operand,
 )
 from treadle.np.shapes import ravel
-from treadle.ops import dynamic
+from treadle.ops import dynamic as slices
 from treadle.ops import gather as gathers
 from treadle.ops.movement import reshape, reverse, transpose
 from treadle.ops.shape import slice_
@@ -91,7 +91,7 @@ def _read_scalars(x: Any, selection: Selection, dynamic: tuple[int, ...]) -> Any
     shape = typeof(x).shape
     starts = [selection.axes[i] if i in dynamic else _ZERO for i in range(len(shape))]
     sizes = tuple([1 if i in dynamic else n for i, n in enumerate(shape)])
-    return dynamic.dynamic_slice(x, *starts, sizes=sizes)
+    return slices.dynamic_slice(x, *starts, sizes=sizes)
 
 
 def _read_group(x: Any, selection: Selection, mode: str) -> tuple[Any, Selection]:
@@ -191,7 +191,7 @@ def dynamic_slice_axis(
             f"{shape[number]}{at(user_source())}"
         )
     place = _start("dynamic_slice_axis", start)
-    return dynamic.dynamic_slice_axis(x, place, length, number)
+    return slices.dynamic_slice_axis(x, place, length, number)
 
 
 def dynamic_update_axis(
@@ -211,7 +211,7 @@ def dynamic_update_axis(
             f"{t.shape}: they may differ in axis {number} only{at(user_source())}"
         )
     place = _start("dynamic_update_axis", start)
-    return dynamic.dynamic_update_axis(x, update, place, number)
+    return slices.dynamic_update_axis(x, update, place, number)
 
 
 def _start(name: str, start: Any) -> Any:

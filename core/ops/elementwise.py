@@ -53,7 +53,11 @@ def elementwise(
             if t.dtype != dtype:
                 raise TypeError(f"{name} of different dtypes: {_list(types)}")
         if not accepts(dtype):
-            raise TypeError(f"{name} is not defined for dtype {dtype.name}")
+            takes = ", ".join(d.name for d in dtypes.ALL if accepts(d))
+            raise TypeError(
+                f"{name} is not defined for dtype {dtype.name}; convert "
+                f"(`x.astype(...)`) to one of {takes}"
+            )
         out = dtype if result is None else result(dtype)
         weak = len(types) == 1 and types[0].weak
         return ArrayType(

@@ -13,14 +13,10 @@ from treadle.fuse.copies import copy_launch, scatter_launch
 from treadle.fuse.layout import row_major, stored_strides
 from treadle.fuse.maps import NoMap
 from treadle.fuse.nests import Launch, build
-from treadle.fuse.partition import (
-    Partition,
-    part_places,
-    partition,
-    stored_members,
-)
+from treadle.fuse.partition import Partition, partition
 from treadle.fuse.products import is_product, product, product_with_epilogue
 from treadle.fuse.recompute import choose
+from treadle.fuse.roles import part_places, stored_members
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.kernels.lower import scratch_bytes, scratch_rows
 from treadle.kernels.nest import CONTIGUOUS
@@ -202,10 +198,23 @@ class GraphPlanner:
             return self.place(source)
         if isinstance(source, Lit) and a.type.dtype.kind == "c":
             return self.planner.constant(_spread_literal(source, a))
+        if chain and chain[0].op.name == "reshape":
+            return self.contiguous(chain[0].inputs[0])
         v = Var(a.type)
         self.env[v] = Place(self.planner.buffer(a.type.nbytes))
-        self.move(a, v, 0, row_major(a.type.shape), [])
+        try:
+            self.move(a, v, 0, row_major(a.type.shape), [])
+        except NoMap:
+            self.move(self._viewed(chain[0]), v, 0, row_major(a.type.shape), [])
         return self.env[v]
+
+    def _viewed(self, eq: Equation) -> Var:
+        """A view's result, seen through that one view of what is made in memory."""
+        inner, v = Var(eq.inputs[0].type), Var(eq.outputs[0].type)
+        self.env[inner] = self.contiguous(eq.inputs[0])
+        self.program.readers[inner] = []
+        self.program.add(Equation(eq.op, [inner], eq.params, [v], eq.source))
+        return v
 
     # Steps
 

@@ -10,6 +10,7 @@ import numpy as np
 from treadle import arraytype
 from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
+from treadle.ir import show as _show  # noqa: F401 - graphs can be printed
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.trace.interpreter import Interpreter, entering, state
 from treadle.trace.op import Op

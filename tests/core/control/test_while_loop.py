@@ -64,6 +64,7 @@ CASES: dict[str, tuple[Any, list[np.ndarray]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_agrees(case: str, name: str) -> None:
     build, args = CASES[case]
+
     # Integers have no tangents; JAX gives them a dtype of their own.
     def floats(lib: Any) -> Any:
         f = build(lib)
