@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
-from treadle.errors import StructureError
+from treadle.errors import StructureError, at, user_source
 
 Path = tuple[Hashable, ...]
 
@@ -303,8 +303,18 @@ def map(
     {'x': 3}
     """
     first, form = flatten(tree, is_leaf)
-    others = [flatten_up_to(form, other) for other in rest]
+    others = _corresponding(form, rest)
     return form.unflatten([function(*xs) for xs in zip(first, *others, strict=True)])
+
+
+def _corresponding(form: Structure, rest: Sequence[Any]) -> list[list[Any]]:
+    """What stands in further trees of `map` where the first has leaves."""
+    try:
+        return [flatten_up_to(form, other) for other in rest]
+    except StructureError as error:
+        raise StructureError(
+            f"tree.map of trees that don't correspond, {error}{at(user_source())}"
+        ) from None
 
 
 def flatten_up_to(form: Structure, tree: Any) -> list[Any]:
@@ -379,7 +389,7 @@ def key_name(path: Path) -> str:
 def map_with_path(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     """Like `map`; `function` takes the path first."""
     first, form = flatten(tree)
-    others = [flatten_up_to(form, other) for other in rest]
+    others = _corresponding(form, rest)
     return form.unflatten(
         [function(*xs) for xs in zip(paths(form), first, *others, strict=True)]
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import treadle as td
 import treadle.numpy as tnp
+from treadle.errors import at, user_source
 from treadle.nn.activation import log_softmax, logsumexp, softplus
 
 Array = td.Array

@@ -231,12 +231,14 @@ def _seal(module: Module) -> None:
 
 
 def _called_as(cls: Any) -> str:
-    signature = inspect.signature(cls)
-    names = ", ".join(str(p).split(":")[0].split("=")[0] for p in _marked(signature))
-    needs = "key" in signature.parameters
-    return f"Its arguments are {cls.__name__}({names})." + (
-        " Random keys come from `rng.key(0)` and `rng.split(key)`." if needs else ""
-    )
+    parameters = [
+        p.replace(annotation=p.empty)
+        for p in inspect.signature(cls).parameters.values()
+    ]
+    text = f"It is {cls.__name__}{inspect.Signature(parameters)}."
+    if any(p.name == "key" for p in parameters):
+        text += " Random keys come from `rng.key(0)` and `rng.split(key)`."
+    return text
 
 
 def _missing(module: Module, name: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 import treadle.numpy as tnp
 from treadle import Array, dtypes, is_array, jit, tree, typeof
-from treadle.errors import at, user_source
+from treadle.errors import TracerError, at, user_source
 from treadle.np.bits import threefry2x32
 
 _NOT_AN_ARRAY = (
@@ -210,9 +210,12 @@ def as_shape(name: str, shape: Any) -> tuple[int, ...]:
       TypeError: for anything else.
     """
     if isinstance(shape, tuple | list):
-        # What isn't an integer is refused below; a traced one says so itself.
-        if all(isinstance(n, int | np.integer | Value) for n in shape):
+        try:
             return tnp.broadcast_shapes(tuple([index(n) for n in shape]))
+        except TracerError:
+            raise
+        except TypeError:
+            pass
     raise TypeError(
         f"{name}: shape must be a tuple of integers, got {shape!r:.60}"
         f"{at(user_source())}"

@@ -1,6 +1,6 @@
 """Distributions drawn by rejection: gamma and what is made of it, Poisson.
 
-Their samples are not differentiable in the parameters.
+Their samples have no derivative in the parameters.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import treadle.numpy as tnp
-from treadle import Array, stop_gradient, typeof, vmap, while_loop
+from treadle import Array, custom_jvp, typeof, vmap, while_loop
 from treadle.errors import at, user_source
 from treadle.np.special import lgamma
 from treadle.rng.continuous import exponential
@@ -40,8 +40,25 @@ def _checked_gamma(
     check_key(name, key)
     wanted = float_dtype(name, dtype)
     shape = fitting_shape(name, shape, a)
-    alphas = stop_gradient(tnp.broadcast_to(tnp.asarray(a).astype(wanted), shape))
+    alphas = _constant(name, tnp.asarray(a).astype(wanted))
+    alphas = tnp.broadcast_to(alphas, shape)
     return _gammas(key, alphas, shape=shape, logarithm=logarithm)
+
+
+def _identity(name: str, x: Any) -> Any:
+    return x
+
+
+_constant = custom_jvp(_identity, nondiff_argnums=(0,))
+"""The parameter itself; differentiating it is an error rather than a silent zero."""
+
+
+@_constant.defjvp
+def _no_derivative(name: str, primals: Any, tangents: Any) -> Any:
+    raise TypeError(
+        f"samples of rng.{name} have no derivative in its parameters"
+        f"{at(user_source())}\nHold them constant: `td.stop_gradient(a)`."
+    )
 
 
 @compiled

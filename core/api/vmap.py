@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from treadle import tree
@@ -49,9 +49,7 @@ def vmap(
         check_arguments(function, leaves, form)
         axes = _in_axes(function, in_axes, args) + _spread(0, kwargs, "in_axes")
         axes = [
-            _normal(
-                a, typeof(x), lambda i=i: argument(function, tree.paths(form)[i][1:])
-            )
+            _normal(a, typeof(x), partial(_place_of, function, form, i))
             for i, (a, x) in enumerate(zip(axes, leaves, strict=True))
         ]
         size = _size(function, leaves, axes, form)
@@ -106,6 +104,11 @@ def _in_axes(function: Any, axes: Any, args: tuple) -> list[Any]:
             "for all."
         )
     return _spread(axes, args, "in_axes")
+
+
+def _place_of(function: Callable[..., Any], form: tree.Structure, leaf: int) -> str:
+    """An argument's leaf, by name, for messages."""
+    return argument(function, tree.paths(form)[leaf][1:])
 
 
 def _normal(axis: Any, t: ArrayType, place: Callable[[], str]) -> Any:

@@ -181,6 +181,39 @@ def test_choice_of_slices() -> None:
         rng.choice(KEY, 3, (5,), replace=False)
 
 
+def test_gamma() -> None:
+    a = np.float32([0.1, 0.5, 1, 3, 40])
+    near(rng.gamma(KEY, 2.5, (30,)), jax.random.gamma(OTHER, 2.5, (30,)))
+    near(rng.gamma(KEY, a), jax.random.gamma(OTHER, a))
+    near(rng.loggamma(KEY, 0.01, (20,)), jax.random.loggamma(OTHER, 0.01, (20,)))
+    near(
+        td.vmap(lambda k: rng.gamma(k, 2.0, (3,)))(rng.split(KEY, 4)),
+        jax.vmap(lambda k: jax.random.gamma(k, 2.0, (3,)))(jax.random.split(OTHER, 4)),
+    )
+
+
+def test_what_is_made_of_gammas() -> None:
+    near(rng.beta(KEY, 0.5, 2.0, (20,)), jax.random.beta(OTHER, 0.5, 2.0, (20,)))
+    alpha = np.float32([[0.5, 1, 2], [1, 1, 1]])
+    near(rng.dirichlet(KEY, alpha), jax.random.dirichlet(OTHER, alpha))
+    near(
+        rng.dirichlet(KEY, alpha[0], (4,)),
+        jax.random.dirichlet(OTHER, alpha[0], (4,)),
+    )
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5, 3.0, 9.9, 12.0, 300.0])
+def test_poisson_is_exact(rate: float) -> None:
+    exact(rng.poisson(KEY, rate, (40,)), jax.random.poisson(OTHER, rate, (40,)))
+
+
+def test_rejection_has_no_derivative() -> None:
+    with pytest.raises(TypeError, match=r"rng\.gamma have no derivative[\s\S]*stop_"):
+        td.grad(lambda a: rng.gamma(KEY, a, (3,)).sum())(2.0)
+    found = td.grad(lambda s: (s * rng.gamma(KEY, 2.0, (3,))).sum())(2.0)
+    near(found, rng.gamma(KEY, 2.0, (3,)).sum())
+
+
 def test_moments() -> None:
     x = rng.normal(KEY, (200_000,))
     assert abs(x.mean().item()) < 0.01 and abs(x.std().item() - 1) < 0.01

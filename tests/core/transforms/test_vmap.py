@@ -88,15 +88,15 @@ def test_errors_say_what_does_not_fit() -> None:
     def f(*args: Any) -> Any:
         return args[0]
 
-    with pytest.raises(ValueError, match=r"differ in length.*4.*2"):
+    with pytest.raises(ValueError, match=r"(?s)differ in length.*4.*2"):
         td.vmap(f)(X, Y)
     with pytest.raises(ValueError, match="maps no argument"):
         td.vmap(f, in_axes=None)(X)
-    with pytest.raises(ValueError, match="axis 3 of an array with 3 axes"):
+    with pytest.raises(ValueError, match=r"axis 3 of argument `0` of f, of type f32"):
         td.vmap(f, in_axes=3)(X)
-    with pytest.raises(ValueError, match=r"in_axes.*does not fit"):
+    with pytest.raises(ValueError, match=r"in_axes=\(0, 0\) has 2 entries"):
         td.vmap(f, in_axes=(0, 0))(X)
     with pytest.raises(ValueError, match="out_axes=None, but a result of f differs"):
         td.vmap(f, out_axes=None)(X)
-    with pytest.raises(TypeError, match=r"argument \[0\]\[0\] of f is a str"):
+    with pytest.raises(TypeError, match=r"argument `0` of f is a str"):
         td.vmap(f)("text")
