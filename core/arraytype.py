@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
+from treadle.errors import at, user_source
 
 _SHORT = {"bool": "bool", "float": "f", "int": "i", "uint": "u", "complex": "c"}
 
@@ -72,7 +73,10 @@ def of_numpy(array: np.ndarray | np.generic) -> ArrayType:
       TypeError: if Treadle has no such dtype (objects, strings, dates…).
     """
     if not dtypes.is_supported(array.dtype):
-        raise TypeError(f"arrays of dtype {array.dtype} are not supported")
+        raise TypeError(
+            f"arrays of dtype {array.dtype} are not supported{at(user_source())}\n"
+            f"Convert it to one of {', '.join(d.name for d in dtypes.ALL)}."
+        )
     return ArrayType(array.shape, array.dtype)
 
 

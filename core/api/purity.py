@@ -62,8 +62,8 @@ def call_pure(
 def _lists(function: Callable[..., Any], form: tree.Structure) -> list[str]:
     """What to say about arguments that are lists of numbers."""
     return [
-        f"{argument(function, (i,))} is a list of {part.count} values: to transforms, a "
-        "pytree of as many arrays. Make one array of it: `tnp.array(...)`."
+        f"{argument(function, (i,))} is a list of {part.count} values: to transforms, "
+        "a pytree of as many arrays. Make one array of it: `tnp.array(...)`."
         for i, part in enumerate(form.children[0].children)
         if part.kind in (list, tuple) and all(c is tree.LEAF for c in part.children)
     ]

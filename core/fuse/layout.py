@@ -37,9 +37,16 @@ def stored_strides(v: Atom, program: Program) -> tuple[int, ...]:
 
 
 def _wanted_order(v: Var, program: Program) -> tuple[int, ...] | None:
-    maker = program.maker.get(v)
     if v in program.row_major:
         return None
+    # Decided once: fusion exchanges readers, but a layout that was relied on must stay.
+    if v not in program.orders:
+        program.orders[v] = _readers_order(v, program)
+    return program.orders[v]
+
+
+def _readers_order(v: Var, program: Program) -> tuple[int, ...] | None:
+    maker = program.maker.get(v)
     if maker is None or maker.op.kind != "contract" or v in program.returned:
         return None
     readers = program.readers[v]

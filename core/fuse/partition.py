@@ -72,13 +72,12 @@ class _Partitioner:
 
     def _read_whole(self, v: Var) -> bool:
         """Whether anything but a kernel reads a value or a view of it."""
-        program = self.program
         return any(
             self._read_whole(reader.outputs[0])
             if reader.op.kind == "view"
             else not self._computes(reader)
-            or (reader.op.name in GATHERS and program.resolve(reader.inputs[0])[0] is v)
-            for reader in program.readers[v]
+            or (reader.op.name in GATHERS and reader.inputs[0] is v)
+            for reader in self.program.readers[v]
         )
 
     def _computes(self, eq: Equation) -> bool:

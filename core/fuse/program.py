@@ -18,6 +18,7 @@ class Program:
 
     results: the graph's outputs, or what has been put in their places.
     copied: results of views that are made in memory after all.
+    orders: in which order of axes values are stored (None: their own).
     row_major: contractions whose results can't be stored as their readers see them.
     aliases: those among them (reshapes) that are the operand's memory itself.
     inline: values that are computed again wherever they are needed.
@@ -37,6 +38,7 @@ class Program:
         self.returned = {a for a in graph.outputs if isinstance(a, Var)}
         self.copied: set[Var] = set()
         self.row_major: set[Var] = set()
+        self.orders: dict[Var, tuple[int, ...] | None] = {}
         self.aliases: dict[Var, Atom] = {}
         self.parts: dict[Var, tuple[Var, int, tuple[int, ...]]] = {}
         self.inline: set[Var] = set()

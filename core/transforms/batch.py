@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from treadle.arraytype import ArrayType
+from treadle.errors import at, user_source
 from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
 from treadle.ops.movement import move_axis, spread
@@ -59,11 +60,27 @@ class BatchInterpreter(Interpreter):
             if op.batch is None:
                 raise TypeError(f"`{op.name}` can't be vectorised by vmap")
             out, axis = op.batch(self.size, values, axes, **params)
+        except (TypeError, ValueError):
+            _check_example(op, args, params)
+            raise
         finally:
             state.interpreter = previous
         if op.multiple:
             return [self.pack(v, a) for v, a in zip(out, axis, strict=True)]
         return self.pack(out, axis)
+
+
+def _check_example(op: Op, args: Sequence[Any], params: dict[str, Any]) -> None:
+    """
+    Raises:
+      TypeError, ValueError: if an op can't be applied to one example; the message has
+        the shapes that the user sees, without the batch axis.
+    """
+    try:
+        op.infer([typeof(a) for a in args], params)
+    except (TypeError, ValueError) as error:
+        source = state.source or user_source()
+        raise type(error)(f"{error}{at(source)}") from None
 
 
 def batch_flat(

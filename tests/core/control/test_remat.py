@@ -145,4 +145,3 @@ def test_decorator_with_policy() -> None:
         return tnp.sin(x)
 
     close(td.grad(f)(0.0), np.float32(1))
-    assert td.checkpoint is td.remat

@@ -1,0 +1,140 @@
+"""Mistakes with arrays: shapes, dtypes, indices, lists, assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.refused import refused
+from treadle import nn, rng
+from treadle.errors import TracerError
+
+X, Y, V = tnp.ones((2, 3)), tnp.ones((4, 5)), tnp.ones(3)
+LINEAR = nn.Linear(3, 8, key=rng.key(0))
+CONV = nn.Conv2d(3, 8, 3, key=rng.key(0))
+
+SHAPES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "matmul": (lambda a, b: a @ b, "matmul: shapes (2, 3) and (4, 5)"),
+    "dot": (lambda a, b: tnp.dot(a, b), "length 3, axis -2 of the second has length 4"),
+    "add": (lambda a, b: a + b, "shapes (2, 3) and (4, 5) don't broadcast"),
+    "numpy left": (lambda a, b: np.ones(7) * a, "shapes (7,) and (2, 3)"),
+    "where": (lambda a, b: tnp.where(a > 0, a, b), "where: shapes"),
+    "concatenate": (lambda a, b: tnp.concatenate([a, b]), "differ in other axes"),
+    "stack": (lambda a, b: tnp.stack([a, b]), "stack: shapes (2, 3) and (4, 5)"),
+    "reshape": (lambda a, b: a.reshape(4, 2), "(6 elements) to [4, 2] (8 elements)"),
+    "broadcast_to": (lambda a, b: tnp.broadcast_to(a, (3, 3)), "(2, 3) does not"),
+    "einsum": (lambda a, b: tnp.einsum("ij,jk->ik", a, b), "axis 'j' of 'ij,jk->ik'"),
+    "sum": (lambda a, b: a.sum(2), "axis 2 is out of range"),
+    "index": (lambda a, b: a[0, 0, 0], "3 indices for an array with 2 axes"),
+    "Linear": (lambda a, b: LINEAR(b), "in_features=3), got f32[4,5]"),
+    "Conv2d": (lambda a, b: CONV(tnp.ones((8, 8, 4))), "channels=3), got f32[8,8,4]"),
+    "loss": (
+        lambda a, b: nn.cross_entropy(a, tnp.array([0, 1, 2])),
+        "logits f32[2,3] and labels i32[3]",
+    ),
+}
+
+UNDER: dict[str, Callable[[Any], Any]] = {
+    "eager": lambda f: f(X, Y),
+    "jit": lambda f: td.jit(f)(X, Y),
+    "grad": lambda f: td.grad(lambda a: f(a, Y).sum())(X),
+    "vmap": lambda f: td.vmap(f)(tnp.ones((6, 2, 3)), tnp.ones((6, 4, 5))),
+    "scan": lambda f: td.scan(lambda c, a: (c, f(a, Y)), None, tnp.ones((6, 2, 3))),
+    "grad of jit": lambda f: td.grad(lambda a: td.jit(f)(a, Y).sum())(X),
+    "jit of vmap": lambda f: td.jit(td.vmap(lambda a: f(a, Y)))(tnp.ones((6, 2, 3))),
+}
+
+
+@pytest.mark.parametrize("under", UNDER)
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_and_the_line_are_named(name: str, under: str) -> None:
+    mistake, part = SHAPES[name]
+    error = (ValueError, IndexError)
+    refused(lambda: UNDER[under](mistake), error, part, at=mistake)  # type: ignore[arg-type]
+
+
+MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = {
+    "float index": (lambda: X[1.0], TypeError, ("float 1.0", "integer")),
+    "float indices": (
+        lambda: X[tnp.array([0.0])],
+        TypeError,
+        ("f32[1]", "`index.astype(int)`"),
+    ),
+    "out of range": (lambda: X[5], IndexError, ("index 5", "length 2")),
+    "string index": (lambda: X["a"], TypeError, ("str 'a'",)),
+    "bool minus": (lambda: -(X > 0), TypeError, ("neg", "bool", "astype")),
+    "bool difference": (lambda: (X > 0) - (X < 0), TypeError, ("bool", "astype")),
+    "float bits": (lambda: X & X, TypeError, ("float32", "astype")),
+    "list": (lambda: tnp.sum([1, 2]), TypeError, ("[1, 2]", "tnp.array(...)")),
+    "list operand": (lambda: X * [1, 2, 3], TypeError, ("multiply", "tnp.array(...)")),
+    "unknown dtype": (
+        lambda: td.jit(lambda a: a)(np.array(["x"])),
+        TypeError,
+        ("<U1", "not supported", "float32"),
+    ),
+    "row of a scalar": (lambda: list(tnp.ones(())), TypeError, ("0-dimensional",)),
+    "hash": (lambda: {X: 1}, TypeError, ("not hashable", "f32[2,3]")),
+    "shape of floats": (
+        lambda: rng.normal(rng.key(0), (3.0,)),  # type: ignore[arg-type]
+        TypeError,
+        ("(3.0,)", "tuple of integers"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_value_line_and_remedy_are_named(name: str) -> None:
+    mistake, error, parts = MISTAKES[name]
+    refused(mistake, error, *parts)
+
+
+def test_arrays_do_not_change() -> None:
+    def assign(x: Any) -> Any:
+        x[0] = 1.0
+        return x
+
+    def increase(x: Any) -> Any:
+        x[0] += 1.0
+        return x
+
+    def delete(x: Any) -> Any:
+        del x[0]
+        return x
+
+    for change, remedy in ((assign, "x.at["), (increase, "x.at["), (delete, "concat")):
+        for transform in (lambda f: f, td.jit, td.vmap):
+            values = V if transform is not td.vmap else X
+            refused(
+                lambda f=change, t=transform, v=values: t(f)(v),
+                TypeError,
+                "immutable",
+                "f32[3]",
+                remedy,
+                at=change,
+            )
+
+
+def test_numpy_memory_does_not_take_traced_values() -> None:
+    buffer = np.zeros(3)
+
+    def add(x: Any) -> Any:
+        total = buffer
+        total += x
+        return total
+
+    refused(lambda: td.jit(add)(V), TracerError, "`out=`", "x = x + y", at=add)
+
+    def assign(x: Any) -> Any:
+        buffer[0] = x[0]
+        return x
+
+    with pytest.raises(ValueError, match="setting an array element") as caught:
+        td.jit(assign)(V)
+    # NumPy replaces the error by one of its own; Python shows both.
+    assert isinstance(caught.value.__cause__, TracerError)
+    assert not buffer.any()
