@@ -43,7 +43,7 @@ test-all: $(VENV)/.test lint
 	$(BIN)/pytest --numprocesses $(WORKERS) -m 'slow or not slow'
 
 bench: $(VENV)/.bench
-	$(BIN)/python -m benchmarks
+	$(BIN)/python benchmarks/run.py
 
 lint: $(VENV)/.test types
 	$(BIN)/ruff format --check $(SOURCES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from treadle.backends.cpu.device import CPUTarget, Linked
-from treadle.control.call import runners
 from treadle.ir.graph import Graph
 from treadle.passes.pipeline import optimise
 from treadle.plan.plan import plan_graph
@@ -31,6 +30,3 @@ def executable_of(graph: Graph, donated: tuple[int, ...] = ()) -> Executable:
     if found is None:
         found = graph.cache[key] = build(graph, donated)
     return found
-
-
-runners.append(lambda graph, arrays: executable_of(graph)(arrays))

@@ -77,7 +77,8 @@ def _positions(form: tree.Structure, whole: tree.Structure) -> tuple[int, ...]:
         if not same or len(part.children) != len(full.children):
             at_leaf = tree.paths(form)[len(found)] if part.count else ()
             place = tree.key_name(at_leaf[:depth])
-            statics = f", {part.aux} against {full.aux}" if part.aux != full.aux else ""
+            fields = part.kind is full.kind and part.aux != full.aux
+            statics = f", {part.aux} against {full.aux}" if fields else ""
             raise StructureError(f"at {place}: {part} against {full}{statics}")
         for a, b in zip(part.children, full.children, strict=True):
             walk(a, b, depth + 1, n)

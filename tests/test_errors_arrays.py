@@ -77,6 +77,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] 
         TypeError,
         ("<U1", "not supported", "float32"),
     ),
+    "format": (lambda: f"{V:.2f}", TypeError, ("'.2f'", "f32[3]", "x[0]")),
     "row of a scalar": (lambda: list(tnp.ones(())), TypeError, ("0-dimensional",)),
     "hash": (lambda: {X: 1}, TypeError, ("not hashable", "f32[2,3]")),
     "shape of floats": (

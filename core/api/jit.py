@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
-from functools import update_wrapper
-from typing import Any, NamedTuple
+from functools import cache, update_wrapper
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treadle import dtypes, tree
 from treadle.api.args import (
@@ -17,8 +18,7 @@ from treadle.api.args import (
     positions,
 )
 from treadle.api.purity import call_pure
-from treadle.compile import Executable, executable_of
-from treadle.control.call import call
+from treadle.control.call import call, runners
 from treadle.errors import at, user_source
 from treadle.ir.graph import Graph
 from treadle.run.array import Array
@@ -26,6 +26,19 @@ from treadle.run.eager import EagerInterpreter
 from treadle.trace.interpreter import state
 from treadle.trace.stage import stage
 from treadle.trace.value import Tracer, is_array, typeof
+
+if TYPE_CHECKING:
+    from treadle.run.execute import Executable
+
+
+@cache
+def _compiler() -> Any:
+    """`treadle.compile`, loaded when something is first compiled: everything behind it
+    is half of what importing the library would cost."""
+    return importlib.import_module("treadle.compile")
+
+
+runners.append(lambda graph, arrays: _compiler().executable_of(graph)(arrays))
 
 
 class _Entry(NamedTuple):
@@ -59,7 +72,7 @@ class Jitted:
         if type(state.interpreter) is EagerInterpreter:
             first = len(entry.captured)
             donated = tuple([first + i for i in entry.donated])
-            program = executable_of(entry.graph, donated)
+            program = _compiler().executable_of(entry.graph, donated)
             outs = program([*entry.captured, *leaves])
             for i in entry.donated:
                 if isinstance(leaves[i], Array):
@@ -78,7 +91,7 @@ class Jitted:
 
     def lower(self, *args: Any, **kwargs: Any) -> Executable:
         """The compiled program for these arguments, without running it."""
-        return executable_of(self._lookup(args, kwargs)[0].graph)
+        return _compiler().executable_of(self._lookup(args, kwargs)[0].graph)
 
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
         """The traced program for these arguments, before any optimisation."""

@@ -80,7 +80,7 @@ def _changed(
                 return tree.paths(form)[i]
         return None
     before, after = set(tree.paths(form)), set(tree.paths(now))
-    return min(before ^ after, key=str, default=(0, 0))
+    return min(before ^ after or before, key=str, default=(0, 0))
 
 
 def _inside(given: Any, path: tree.Path) -> Any:

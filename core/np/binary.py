@@ -11,6 +11,7 @@ from treadle.np.elementwise import named, signbit
 from treadle.np.operands import (
     PYTHON_SCALARS,
     ArrayLike,
+    as_array,
     as_inexact,
     broadcast,
     cast,
@@ -234,7 +235,7 @@ def clip(
 ) -> Array:
     """Limits x to the interval from `min` to `max`; either may be left out."""
     if max is None:
-        return maximum(x, min) if min is not None else operand("clip", x)
+        return maximum(x, min) if min is not None else as_array(operand("clip", x))
     if min is None:
         return minimum(x, max)
     low, y, high = promoted("clip", min, x, max)

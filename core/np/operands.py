@@ -183,18 +183,29 @@ def pair(name: str, x: Any, y: Any) -> tuple[Any, Any]:
         tx = x.type
         if isinstance(y, Value):
             ty = y.type
-            if tx.dtype == ty.dtype and (
-                tx.shape == ty.shape or not tx.shape or not ty.shape
-            ):
-                return x, y
-        elif type(y) is float and not tx.weak and dtypes.is_differentiable(tx.dtype):
+            if tx.dtype == ty.dtype:
+                if tx.shape == ty.shape or not tx.shape or not ty.shape:
+                    return x, y
+                shape = common_shape(name, (tx.shape, ty.shape))
+                return broadcast_to_shape(x, shape), broadcast_to_shape(y, shape)
+        elif type(y) in _REAL and not tx.weak and _takes(tx.dtype, y):
             return x, tx.dtype.type(y)
-    elif isinstance(y, Value) and type(x) is float:
+    elif isinstance(y, Value) and type(x) in _REAL:
         ty = y.type
-        if not ty.weak and dtypes.is_differentiable(ty.dtype):
+        if not ty.weak and _takes(ty.dtype, x):
             return ty.dtype.type(x), y
     a, b = matched(name, x, y)
     return a, b
+
+
+_REAL = (float, int)
+
+
+def _takes(dtype: np.dtype, number: float | int) -> bool:
+    """Whether arrays of a dtype keep it when they meet a Python number."""
+    if type(number) is int:
+        return dtype != dtypes.bool_
+    return dtypes.is_differentiable(dtype)
 
 
 # Axes ---------------------------------------------------------------------------------

@@ -95,6 +95,12 @@ class Array(Value):
         return complex(self._data)
 
     def __format__(self, spec: str) -> str:
+        if spec and self.ndim:
+            raise TypeError(
+                f"formatting with {spec!r} takes one number, and this array is of type "
+                f"{self.type}{at(user_source())}\n"
+                "Format an element (`x[0]`), or all of it with `np.array2string`."
+            )
         return format(self._data[()] if self.ndim == 0 else self._data, spec)
 
     def item(self) -> Any:

@@ -178,6 +178,7 @@ class Tracer(Value):
                     UserWarning,
                     frame.f_code.co_filename,
                     frame.f_lineno,
+                    registry=frame.f_globals.setdefault("__warningregistry__", {}),
                 )
         return text
 

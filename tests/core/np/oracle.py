@@ -57,6 +57,25 @@ def check(case: Case) -> None:
     same(compiled(*case.args), expected, case.close)
 
 
+def check_batched(case: Case) -> None:
+    """vmap over the first array, against the function of each example by itself."""
+    place = next(i for i, x in enumerate(case.args) if isinstance(x, np.ndarray))
+    x = case.args[place]
+    examples = [x, np.flip(x).reshape(x.shape)]
+
+    def function(example: Any) -> Any:
+        args = [example if i == place else a for i, a in enumerate(case.args)]
+        return case.function(tnp, *map(to_ours, args))
+
+    found = td.vmap(function)(np.stack(examples))
+    single = [function(e) for e in examples]
+    if isinstance(single[0], list | tuple):
+        for k, f in enumerate(found):
+            same(f, np.stack([np.asarray(s[k]) for s in single]), case.close)
+    else:
+        same(found, np.stack([np.asarray(s) for s in single]), case.close)
+
+
 def to_ours(x: Any) -> Any:
     return tnp.array(x) if isinstance(x, np.ndarray | np.generic) else x
 

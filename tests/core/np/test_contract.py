@@ -9,7 +9,14 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
-from tests.core.np.oracle import Case, check, check_gradient, floats, ints
+from tests.core.np.oracle import (
+    Case,
+    check,
+    check_batched,
+    check_gradient,
+    floats,
+    ints,
+)
 
 
 def product(name: str, *shapes: tuple[int, ...]) -> Case:
@@ -89,6 +96,11 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_agrees(case: Case) -> None:
     check(case)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_batched(case: Case) -> None:
+    check_batched(case)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)

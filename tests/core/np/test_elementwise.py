@@ -11,6 +11,7 @@ from tests.core.np.oracle import (
     Case,
     bools,
     check,
+    check_batched,
     check_gradient,
     floats,
     ints,
@@ -107,6 +108,11 @@ SMOOTH = [
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_agrees(case: Case) -> None:
     check(case)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_batched(case: Case) -> None:
+    check_batched(case)
 
 
 @pytest.mark.parametrize("case", SMOOTH, ids=lambda c: c.name)

@@ -13,6 +13,7 @@ from tests.core.np.oracle import (
     Case,
     bools,
     check,
+    check_batched,
     check_gradient,
     floats,
     ints,
@@ -104,6 +105,11 @@ SMOOTH = [c for c in CASES if c.smooth and c.args[0].dtype == np.float32]
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_agrees(case: Case) -> None:
     check(case)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_batched(case: Case) -> None:
+    check_batched(case)
 
 
 @pytest.mark.parametrize("case", SMOOTH, ids=lambda c: c.name)

@@ -9,7 +9,15 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
-from tests.core.np.oracle import Case, check, check_gradient, floats, ints, same
+from tests.core.np.oracle import (
+    Case,
+    check,
+    check_batched,
+    check_gradient,
+    floats,
+    ints,
+    same,
+)
 
 X = floats(5, 7)
 TIES = ints(4, 9, low=0, high=4)
@@ -65,6 +73,11 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_agrees(case: Case) -> None:
     check(case)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_batched(case: Case) -> None:
+    check_batched(case)
 
 
 SMOOTH = [

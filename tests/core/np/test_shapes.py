@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import treadle.numpy as tnp
-from tests.core.np.oracle import Case, bools, check, check_gradient, floats, ints
+from tests.core.np.oracle import (
+    Case,
+    bools,
+    check,
+    check_batched,
+    check_gradient,
+    floats,
+    ints,
+)
 
 X, Y = floats(2, 3, 4), floats(2, 3, 4, seed=5)
 V, M = floats(5), floats(4, 5)
@@ -88,6 +96,11 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_agrees(case: Case) -> None:
     check(case)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_batched(case: Case) -> None:
+    check_batched(case)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)

@@ -1,0 +1,66 @@
+"""Compiled against eager: one comparison that all random and small programs share."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+import treadle as td
+from treadle.plan import cost
+from treadle.run import execute
+
+TOLERANCE = {"float64": 1e-9, "float32": 5e-4, "float16": 3e-2, "bfloat16": 0.25}
+
+
+@contextmanager
+def hard_conditions() -> Iterator[None]:
+    """Every kernel is cut into many tasks, and fresh memory is full of NaN."""
+    allocate = execute.allocate
+
+    def poisoned(nbytes: int) -> Any:
+        buffer = allocate(nbytes)
+        ctypes.memset(buffer.address, 0xFF, nbytes)
+        return buffer
+
+    with (
+        mock.patch.object(execute, "allocate", poisoned),
+        mock.patch.object(cost, "_WORTH_SPLITTING_NS", 0),
+        mock.patch.object(cost, "_TASK_NS", 1),
+    ):
+        yield
+
+
+def values(out: Any) -> list[np.ndarray]:
+    return [np.asarray(x) for x in td.tree.flatten(out)[0]]
+
+
+def agrees(function: Callable[..., Any], args: Sequence[Any]) -> None:
+    """Asserts that a compiled function gives what it gives without a compiler."""
+    with td.disable_jit():
+        wanted = values(function(*args))
+    with hard_conditions():
+        found = values(td.jit(function)(*args))
+    same(found, wanted, tolerance_of([*values(list(args)), *wanted]))
+
+
+def tolerance_of(arrays: Sequence[np.ndarray]) -> float:
+    return max([TOLERANCE.get(x.dtype.name, 0.0) for x in arrays], default=0.0)
+
+
+def same(
+    found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], tolerance: float
+) -> None:
+    assert len(found) == len(wanted)
+    for a, b in zip(found, wanted, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        if a.dtype.kind in "biu":
+            np.testing.assert_array_equal(a, b)
+        else:
+            x, y = a.astype(np.float64), b.astype(np.float64)
+            scale = max(1.0, float(np.abs(y).mean())) if y.size else 1.0
+            np.testing.assert_allclose(x, y, tolerance, tolerance * scale)

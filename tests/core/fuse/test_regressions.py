@@ -1,0 +1,108 @@
+"""Small programs that were once compiled wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.fuse.compare import agrees
+
+
+def array(*shape: int, dtype: Any = np.float32) -> Any:
+    size = int(np.prod(shape))
+    values = np.sin(np.arange(size, dtype=np.float64) * 1.7 + 0.3)
+    return tnp.asarray(values.reshape(shape).astype(dtype))
+
+
+def same_value_forwards_and_backwards(x: Any) -> Any:
+    y = x * 0.5
+    return tnp.maximum(tnp.flip(y, axis=0), y)
+
+
+def mean_of_means_of_a_square(x: Any) -> Any:
+    rows = tnp.mean(x, axis=1, keepdims=True)
+    return rows - tnp.mean(rows, axis=0, keepdims=True)
+
+
+def row_statistics_added_to_columns(x: Any, y: Any) -> Any:
+    return y - tnp.exp(x - tnp.max(x, axis=1, keepdims=True))
+
+
+def softmax_of_a_reshape(x: Any) -> Any:
+    flat = tnp.reshape(tnp.minimum(x, x), (-1,))
+    return tnp.exp(flat - tnp.max(flat, axis=-1, keepdims=True))
+
+
+def one_hot_regrouped(i: Any) -> Any:
+    hot = (i[..., None] == tnp.arange(16)).astype("float32")
+    regrouped = tnp.reshape(hot, (4, 3, 4))
+    return regrouped * regrouped
+
+
+def scan_from_a_computed_scalar(x: Any, y: Any) -> Any:
+    norm = tnp.sqrt(tnp.sum(x * x) + 1)
+    rows = tnp.sum(y, axis=1)
+    out, _ = td.scan(lambda c, r: (c * 0.5 + r, tnp.cos(c)), norm, rows)
+    return tnp.minimum(x, rows[0]), out
+
+
+def gather_from_a_computed_scalar(i: Any) -> Any:
+    return tnp.broadcast_to(tnp.sum(i) * 2, (4,))[i]
+
+
+def reshaped_broadcast_updated(x: Any) -> Any:
+    spread = tnp.reshape(tnp.broadcast_to(x, (70, 4)), (56, 1, 1, 5))
+    return spread.at[20:45].multiply(2)
+
+
+def strided_operand_of_an_empty_product(x: Any, y: Any) -> Any:
+    return tnp.einsum("abc,w->abcw", y, tnp.reshape(x, (-1,))[1:4:2])
+
+
+def reshaped_dot_with_itself(x: Any) -> Any:
+    y = tnp.where(x > 0, x, x * 0.5)
+    flat = tnp.reshape(y, (-1,))
+    return tnp.sum(y, axis=1), flat @ flat
+
+
+def transposed_half_product(x: Any, y: Any) -> Any:
+    return tnp.einsum("ab,aw->wb", x, y) * 0.25
+
+
+def two_batches_of_outer_products(x: Any, y: Any) -> Any:
+    return td.vmap(lambda a, b: tnp.einsum("abc,wax->bcxw", a, b) * 0.25)(x, y)
+
+
+def scan_that_reverses_its_carry(x: Any, c: Any) -> Any:
+    return td.scan(lambda c, x: (tnp.flip(c * 0.5, 0), c + x), c, x)
+
+
+INTEGERS = tnp.asarray(np.int32([1, 3, 2]))
+HALVES = {"dtype": td.bfloat16}
+PROGRAMS: list[tuple[Callable[..., Any], tuple]] = [
+    (same_value_forwards_and_backwards, (array(8, 2),)),
+    (mean_of_means_of_a_square, (array(5, 5),)),
+    (row_statistics_added_to_columns, (array(1, 7), array(7, 7))),
+    (softmax_of_a_reshape, (array(2, 3),)),
+    (one_hot_regrouped, (INTEGERS,)),
+    (scan_from_a_computed_scalar, (array(1, 2), array(3, 2))),
+    (gather_from_a_computed_scalar, (INTEGERS,)),
+    (reshaped_broadcast_updated, (array(70, 1),)),
+    (strided_operand_of_an_empty_product, (array(2, 2), array(0, 2, 7))),
+    (reshaped_dot_with_itself, (array(5, 8, 8),)),
+    (transposed_half_product, (array(3, 5, **HALVES), array(3, 4, **HALVES))),
+    (two_batches_of_outer_products, (array(3, 2, 8, 8), array(3, 2, 2, 8))),
+    (scan_that_reverses_its_carry, (array(4, 3), array(3))),
+    (lambda x: tnp.stack([x, x], axis=1), (array(0, 0),)),
+    (lambda x: (x, x, x[0], tnp.ones((2,)), x.T), (array(3, 4),)),
+]
+
+
+@pytest.mark.parametrize(("function", "args"), PROGRAMS, ids=lambda x: str(x)[:40])
+def test_compiled_agrees_with_eager(function: Callable[..., Any], args: tuple) -> None:
+    agrees(function, args)

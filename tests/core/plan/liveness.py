@@ -1,0 +1,182 @@
+"""Runs a Plan in the abstract: who owns which bytes when a step reads them?
+
+It knows nothing of how memory was assigned. Each step's reads must find their buffer
+intact: written before, and not overwritten by another that shares its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from treadle.plan.steps import Branch, Buffer, Loop, NestStep, Place, Plan, Step, While
+
+GRANULE = 64
+Key = tuple[str, int]
+
+
+class Memory:
+    """Whose value each piece of memory holds; pieces are granules or whole arrays."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.shares = getattr(plan, "shares", {})
+        self.owner: dict[Key, Buffer | None] = {}
+        self.pointers: dict[int, Place] = {}
+        for b in plan.inputs:
+            self.owner["input", b.index] = b
+
+    def actual(self, place: Place) -> Buffer:
+        """The buffer, through the pointers that loops exchange."""
+        while place.buffer.home == "slot":
+            place = self.pointers[place.buffer.index]
+        return place.buffer
+
+    def pieces(self, b: Buffer) -> Iterator[Key]:
+        if not b.nbytes:
+            return
+        if b.home == "arena":
+            first = b.offset // GRANULE
+            for i in range(first, first - (-b.nbytes // GRANULE)):
+                yield "arena", i
+        elif b.home == "output" and b.index in self.shares:
+            yield "input", self.shares[b.index]
+        elif b.home != "constant":
+            yield b.home, b.index
+
+    def read(self, place: Place, step: Step) -> None:
+        b = self.actual(place)
+        for piece in self.pieces(b):
+            found = self.owner.get(piece)
+            assert found is b, (
+                f"{names(step)} at {step.position} reads a buffer of {b.nbytes} bytes "
+                f"({b.home} {b.offset}) that was "
+                + ("never written" if found is None else "overwritten")
+            )
+
+    def write(self, place: Place) -> None:
+        b = self.actual(place)
+        for piece in self.pieces(b):
+            self.owner[piece] = b
+
+
+def names(step: Step) -> str:
+    return f"{type(step).__name__}({', '.join(e.op.name for e in step.equations)})"
+
+
+def check_plan(plan: Plan) -> None:
+    """Verifies that no buffer is overwritten while its value is needed, and that what
+    runs in parallel touches separate memory."""
+    memory = Memory(plan)
+    for b in plan.buffers:
+        if b.home == "arena" and b.first >= 0:
+            assert b.offset % GRANULE == 0
+            assert b.offset + b.nbytes <= max(plan.arena, GRANULE)
+    run(plan.steps, memory)
+    for b in plan.outputs:
+        if b.nbytes:
+            for piece in memory.pieces(b):
+                assert memory.owner.get(piece) is b, "a result is not there at the end"
+
+
+def run(steps: Sequence[Step], memory: Memory) -> None:
+    for _, group in groupby(steps, key=lambda s: s.position):
+        region = list(group)
+        if len(region) == 1:
+            _one(region[0], memory)
+        else:
+            _together(region, memory)
+
+
+def _simple(step: Step, memory: Memory) -> None:
+    for place in step.reads:
+        memory.read(place, step)
+    _overwrites(step, memory)
+    scratch = getattr(step, "scratch", None)
+    if scratch is not None:
+        used = {p for w in (*step.reads, *step.writes) for p in _places(w, memory)}
+        assert not used & set(_places(scratch, memory)), "scratch is in use"
+        memory.write(scratch)
+    for place in step.writes:
+        memory.write(place)
+
+
+def _places(place: Place, memory: Memory) -> set[Key]:
+    return set(memory.pieces(memory.actual(place)))
+
+
+def _overwrites(step: Step, memory: Memory) -> None:
+    """What a step reads and overwrites it must read and write at the same points."""
+    for w in step.writes:
+        for r in step.reads:
+            mine, theirs = memory.actual(w), memory.actual(r)
+            if mine is theirs or not _places(w, memory) & _places(r, memory):
+                continue
+            assert isinstance(step, NestStep), f"{names(step)} is no nest"
+            launch: Any = step.launch
+            patterns = {
+                (b.strides, p.offset)
+                for b, p in zip(launch.bindings, step.places, strict=True)
+                if p is not None and memory.actual(p) in (mine, theirs)
+            }
+            assert len(patterns) == 1, f"{names(step)} overwrites what it still reads"
+
+
+def _together(region: list[Step], memory: Memory) -> None:
+    for i, step in enumerate(region):
+        assert isinstance(step, NestStep)
+        for other in region[i + 1 :]:
+            _separate(step, other, memory)
+            _separate(other, step, memory)
+    for step in region:
+        _simple(step, memory)
+
+
+def _separate(writer: Step, other: Step, memory: Memory) -> None:
+    scratches = [s.scratch for s in (writer, other) if getattr(s, "scratch", None)]
+    for w in (*writer.writes, *scratches[:1]):
+        for place in (*other.reads, *other.writes, *scratches[1:]):
+            same = memory.actual(w) is memory.actual(place)
+            if same and place in other.writes and place != w:
+                continue  # two parts of one array
+            assert not _places(w, memory) & _places(place, memory), (
+                f"{names(writer)} and {names(other)} run together on the same memory"
+            )
+
+
+def _one(step: Step, memory: Memory) -> None:
+    if isinstance(step, Loop):
+        _loop(step, memory)
+    elif isinstance(step, Branch):
+        _branch(step, memory)
+    else:
+        _simple(step, memory)
+
+
+def _loop(step: Loop, memory: Memory) -> None:
+    for slot, place in step.slots:
+        memory.pointers[slot.index] = place
+    # Three rounds show each carried buffer in both roles, and what follows them.
+    for _ in range(3 if isinstance(step, While) else step.count % 2 + 2):
+        if isinstance(step, While):
+            run(step.test, memory)
+            memory.read(step.flag, step)
+        run(step.body, memory)
+        for a, b in step.swaps:
+            p, q = memory.pointers[a.index], memory.pointers[b.index]
+            memory.pointers[a.index], memory.pointers[b.index] = q, p
+    if isinstance(step, While):
+        run(step.test, memory)
+
+
+def _branch(step: Branch, memory: Memory) -> None:
+    memory.read(step.index, step)
+    before, after = dict(memory.owner), []
+    for branch in step.branches:
+        memory.owner = dict(before)
+        run(branch, memory)
+        after.append(memory.owner)
+    keys = {k for owner in after for k in owner}
+    memory.owner = {
+        k: after[0].get(k) for k in keys if len({id(o.get(k)) for o in after}) == 1
+    }
