@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from hypothesis import settings
 
 # JAX is only the oracle here: it must not look for accelerators, nor take their memory.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+# Kernels of tests are not for the user's own cache.
+_CACHE = Path(__file__).parent.parent / "build" / "kernels"
+os.environ.setdefault("TREADLE_CACHE_DIR", str(_CACHE))
 
 settings.register_profile("treadle", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("treadle")

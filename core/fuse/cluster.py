@@ -255,9 +255,10 @@ def index_map(eq: Equation, entries: Map) -> Map:
 def operand_fits(space: Space, key: Any, a: Atom, program: Program) -> bool:
     """Whether an operand of the value at ``maps[key]`` can be read there. Splits
     dimensions of the space where the operand's views need it."""
-    if not isinstance(a, Var) or not a.type.shape:
+    if not isinstance(a, Var):
         return True
-    space.maps["operand"] = space.maps[key]
+    # Scalars stand beside arrays of any shape.
+    space.maps["operand"] = space.maps[key] if a.type.shape else ()
     source, chain = program.resolve(a)
     for view in chain:
         space.forward("operand", view)

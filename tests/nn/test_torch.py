@@ -10,7 +10,7 @@ import treadle.numpy as tnp
 from tests.nn.oracle import close, random
 from treadle import nn, rng
 
-torch = pytest.importorskip("torch")
+torch = pytest.importorskip("torch", reason="PyTorch comes with the extra `bench`")
 KEY = rng.key(0)
 
 

@@ -1,4 +1,4 @@
-"""Every optimizer takes the same way as its counterpart in Optax, and in PyTorch."""
+"""Every optimizer takes the same way as its counterpart in Optax."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import optax
 import pytest
-import torch
 
 import treadle as td
 import treadle.numpy as tnp
@@ -87,41 +86,6 @@ def test_same_way_as_optax(name: str) -> None:
     params = parameters()
     for a, b in zip(run(ours(), params), run_optax(theirs(), params), strict=True):
         assert_close(a, b)
-
-
-TORCH: dict[str, tuple[Callable, Callable]] = {
-    "sgd nesterov": (
-        lambda: optim.sgd(0.1, momentum=0.9, nesterov=True),
-        lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
-    ),
-    "sgd L2": (
-        lambda: optim.chain(optim.add_decayed_weights(0.1), optim.sgd(0.1, 0.9)),
-        lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.1),
-    ),
-    "adamw": (
-        lambda: optim.adamw(0.01, weight_decay=0.1),
-        lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.1),
-    ),
-    "rmsprop": (
-        lambda: optim.rmsprop(0.01, decay=0.99, eps_in_sqrt=False, momentum=0.9),
-        lambda p: torch.optim.RMSprop(p, 0.01, momentum=0.9),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", TORCH)
-def test_same_way_as_torch(name: str) -> None:
-    ours, theirs = TORCH[name]
-    params = parameters()
-    tensors = [
-        torch.tensor(np.array(p), requires_grad=True) for p in tree.leaves(params)
-    ]
-    optimizer = theirs(tensors)
-    for values, grads in zip(run(ours(), params), gradients(params), strict=True):
-        for tensor, grad in zip(tensors, tree.leaves(grads), strict=True):
-            tensor.grad = torch.tensor(np.array(grad))
-        optimizer.step()
-        assert_close(tree.leaves(values), [t.detach().numpy() for t in tensors])
 
 
 @pytest.mark.parametrize("name", ["sgd nesterov", "adamw", "lion", "rmsprop centered"])

@@ -60,7 +60,7 @@ def _norm(x: Any, scale: Any) -> Any:
 
 
 def _attend(x: Any, p: Any) -> Any:
-    batch, length, width = x.shape
+    batch, length, _ = x.shape
     q, k, v = tnp.split((x @ p["qkv"]).reshape(batch, length, 2, 24), 3, axis=-1)
     scores = tnp.einsum("bqhd,bkhd->bhqk", q, k) * 8**-0.5
     places = tnp.arange(length)

@@ -82,6 +82,11 @@ def scan_that_reverses_its_carry(x: Any, c: Any) -> Any:
     return td.scan(lambda c, x: (tnp.flip(c * 0.5, 0), c + x), c, x)
 
 
+def divided_by_one_of_its_elements(x: Any) -> Any:
+    y = tnp.exp(-tnp.abs(x))
+    return y / y[4]
+
+
 INTEGERS = tnp.asarray(np.int32([1, 3, 2]))
 HALVES = {"dtype": td.bfloat16}
 PROGRAMS: list[tuple[Callable[..., Any], tuple]] = [
@@ -97,6 +102,7 @@ PROGRAMS: list[tuple[Callable[..., Any], tuple]] = [
     (reshaped_dot_with_itself, (array(5, 8, 8),)),
     (transposed_half_product, (array(3, 5, **HALVES), array(3, 4, **HALVES))),
     (two_batches_of_outer_products, (array(3, 2, 8, 8), array(3, 2, 2, 8))),
+    (divided_by_one_of_its_elements, (array(7),)),
     (scan_that_reverses_its_carry, (array(4, 3), array(3))),
     (lambda x: tnp.stack([x, x], axis=1), (array(0, 0),)),
     (lambda x: (x, x, x[0], tnp.ones((2,)), x.T), (array(3, 4),)),

@@ -10,7 +10,7 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
-from tests.core.fuse.random_programs import generate
+from tests.core.fuse.random_rules import generate
 from tests.core.plan.liveness import check_plan
 from treadle.plan.steps import Plan
 

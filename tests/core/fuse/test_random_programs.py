@@ -1,0 +1,49 @@
+"""Random programs: compiled, their gradients compiled, and batched and compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import treadle as td
+from tests.core.fuse.compare import agrees
+from tests.core.fuse.random_rules import generate
+
+SMOOTH = ("float32", "float32", "float64")
+
+
+@pytest.mark.parametrize("seed", range(1000, 1220))
+def test_compiled_agrees_with_eager(seed: int) -> None:
+    program = generate(seed)
+    print(program.source())
+    agrees(program.function(), program.arguments())
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_compiled_gradients_agree_with_eager(seed: int) -> None:
+    program = generate(seed, SMOOTH, 6)
+    if "while_loop" in program.source() or not program.smooth():
+        pytest.skip("nothing to differentiate in reverse")
+    print(program.source())
+    agrees(program.gradient(), program.arguments())
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_compiled_batches_agree_with_eager(seed: int) -> None:
+    program = generate(seed, SMOOTH, 6)
+    if not program.smooth():
+        pytest.skip("nothing to batch")
+    print(program.source())
+    agrees(*program.batched())
+
+
+@pytest.mark.parametrize("length", [0, 1, 2])
+def test_scans_of_few_steps_agree_with_eager(length: int) -> None:
+    def f(c: object, xs: object, w: object) -> object:
+        def step(c, x):  # type: ignore[no-untyped-def]
+            return (c[0] * w + x, c[1]), (c[1], x[::-1])
+
+        return td.scan(step, (c, w), xs)
+
+    xs = np.arange(length * 3, dtype=np.float32).reshape(length, 3)
+    agrees(f, (np.ones(3, np.float32), xs, np.float32([1, 2, 3])))

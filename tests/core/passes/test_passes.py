@@ -1,0 +1,130 @@
+"""Every pass keeps the meaning of a graph and its form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.fuse.compare import same, tolerance_of, values
+from tests.core.fuse.random_rules import generate
+from treadle.ir.check import check
+from treadle.ir.graph import Graph
+from treadle.ops.identity import optimization_barrier
+from treadle.passes.cse import merge_equal
+from treadle.passes.dce import drop_dead
+from treadle.passes.pipeline import PASSES, optimise
+from treadle.run.eager import evaluate
+
+
+def graph_of(function: Any, *args: Any) -> Graph:
+    return td.jit(function).graph(*args)
+
+
+def names(graph: Graph) -> list[str]:
+    return [eq.op.name for eq in graph.equations]
+
+
+def optimised(function: Any, *args: Any) -> list[str]:
+    return names(optimise(graph_of(function, *args)))
+
+
+X = tnp.asarray(np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4))
+
+
+@pytest.mark.parametrize("seed", range(2000, 2080))
+def test_each_pass_keeps_form_and_meaning(seed: int) -> None:
+    program = generate(seed)
+    args = program.arguments()
+    inputs = values(args)
+    graph = graph_of(program.function(), *args)
+    wanted = evaluate(graph, inputs)
+    tolerance = tolerance_of([*inputs, *wanted])
+    for apply in PASSES:
+        graph = apply(graph)
+        check(graph)
+        same(evaluate(graph, inputs), wanted, tolerance)
+
+
+def test_calls_are_inlined_in_nested_graphs_too() -> None:
+    inner = td.jit(lambda x: tnp.sin(x) + 1)
+
+    def outer(x: Any) -> Any:
+        return td.fori_loop(0, 3, lambda i, c: inner(c), inner(x))
+
+    assert "call" in str(graph_of(outer, X))
+    assert "call" not in str(optimise(graph_of(outer, X)))
+
+
+def test_dead_equations_go_and_effects_stay() -> None:
+    seen: list[float] = []
+
+    def function(x: Any) -> Any:
+        tnp.cos(x)
+        td.debug.callback(lambda v: seen.append(float(v)), tnp.sum(x))
+        return x + 1
+
+    found = names(drop_dead(graph_of(function, X)))
+    assert "cos" not in found
+    assert "reduce_sum" in found
+    td.jit(function)(X)
+    assert len(seen) == 1
+
+
+def test_equal_equations_are_merged_but_not_behind_a_barrier() -> None:
+    assert names(merge_equal(graph_of(lambda x: tnp.sin(x) * tnp.sin(x), X))) == [
+        "sin",
+        "mul",
+    ]
+
+    def guarded(x: Any) -> Any:
+        (again,) = optimization_barrier(x)
+        (more,) = optimization_barrier(x)
+        return tnp.sin(x) + tnp.sin(again) * tnp.sin(more)
+
+    assert names(merge_equal(graph_of(guarded, X))).count("sin") == 3
+
+
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [
+        (lambda x: x * 1 + 0, []),
+        (lambda x: x - 0.0, []),
+        (lambda x: x / 1, []),
+        (lambda x: tnp.negative(tnp.negative(x)), []),
+        (lambda x: x * -1, ["neg"]),
+        (lambda x: x.reshape(12).reshape(3, 4), []),
+        (lambda x: x.reshape(2, 6).reshape(12), ["reshape"]),
+        (lambda x: x.T.T, []),
+        (lambda x: tnp.transpose(x[None], (2, 0, 1)).transpose(1, 2, 0), ["reshape"]),
+        (lambda x: x[:, :], []),
+        (lambda x: x.astype("float32"), []),
+        (lambda x: x + tnp.full((3, 4), 2.0), ["add"]),
+    ],
+)
+def test_nothing_is_done_twice_or_for_nothing(function: Any, wanted: list[str]) -> None:
+    found = optimised(function, X)
+    if wanted and wanted[0] == "reshape":
+        assert len(found) <= 2
+    else:
+        assert found == wanted
+
+
+def test_adding_the_gradients_of_pieces_is_a_concatenation() -> None:
+    def split(x: Any) -> Any:
+        a, b = x[:, :1], x[:, 1:]
+        return tnp.sum(tnp.sin(a)) + tnp.sum(tnp.cos(b))
+
+    found = optimised(td.grad(split), X)
+    assert "concatenate" in found
+    assert "pad" not in found
+
+
+def test_reductions_over_several_axes_end_with_rows() -> None:
+    found = optimise(graph_of(lambda x: tnp.sum(x), tnp.ones((3, 4, 5))))
+    axes = [eq.params["axes"] for eq in found.equations if "axes" in eq.params]
+    assert axes[0] == (2,)
+    assert len(axes) >= 2
