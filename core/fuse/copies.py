@@ -44,7 +44,7 @@ def scatter_launch(eq: Equation, program: Program) -> Launch:
     space = Space()
     space.maps["out"] = tuple(space.dimension(n) for n in updates.type.shape)
     operand_fits(space, "out", updates, program)
-    rank = indices[0].type.ndim if indices else 0
+    rank = indices[0].type.ndim if indices else eq.params.get("batch_dims", 0)
     for a in indices:
         space.maps["index"] = space.maps["out"][:rank]
         operand_fits(space, "index", a, program)

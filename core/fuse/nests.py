@@ -247,7 +247,7 @@ def gather_geometry(
     axes, sizes = eq.params["axes"], eq.params["sizes"]
     batch = eq.params["batch_dims"]
     size_of = dict(zip(axes, sizes, strict=True))
-    rank = eq.inputs[1].type.ndim if len(eq.inputs) > 1 else 0
+    rank = eq.inputs[1].type.ndim if len(eq.inputs) > 1 else batch
     window = iter(entries[rank:])
     out = [
         entries[a]

@@ -87,6 +87,10 @@ def divided_by_one_of_its_elements(x: Any) -> Any:
     return y / y[4]
 
 
+def update_of_all_of_an_axis_of_length_one(i: Any, u: Any, x: Any) -> Any:
+    return td.vmap(lambda i, u, x: x.at[i % 1].add(u))(i, u, x)
+
+
 INTEGERS = tnp.asarray(np.int32([1, 3, 2]))
 HALVES = {"dtype": td.bfloat16}
 PROGRAMS: list[tuple[Callable[..., Any], tuple]] = [
@@ -103,6 +107,7 @@ PROGRAMS: list[tuple[Callable[..., Any], tuple]] = [
     (transposed_half_product, (array(3, 5, **HALVES), array(3, 4, **HALVES))),
     (two_batches_of_outer_products, (array(3, 2, 8, 8), array(3, 2, 2, 8))),
     (divided_by_one_of_its_elements, (array(7),)),
+    (update_of_all_of_an_axis_of_length_one, (INTEGERS, array(3), array(3, 1))),
     (scan_that_reverses_its_carry, (array(4, 3), array(3))),
     (lambda x: tnp.stack([x, x], axis=1), (array(0, 0),)),
     (lambda x: (x, x, x[0], tnp.ones((2,)), x.T), (array(3, 4),)),
