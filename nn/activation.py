@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import treadle as td
@@ -121,8 +122,20 @@ def _halves(name: str, x: Array) -> tuple[Array, Array]:
 
 def softmax(x: Array, axis: int = -1) -> Array:
     """``exp(x) / sum(exp(x))`` along an axis, without overflow."""
+    return _softmax(x, axis)
+
+
+@partial(td.custom_jvp, nondiff_argnums=(1,))
+def _softmax(x: Array, axis: int) -> Array:
     weights = tnp.exp(x - _top(x, axis))
     return weights / weights.sum(axis, keepdims=True)
+
+
+@_softmax.defjvp
+def _softmax_jvp(axis: int, primals: tuple[Array], tangents: tuple[Array]) -> Any:
+    # Written with the result alone, so that a backward pass keeps nothing else.
+    out, t = _softmax(primals[0], axis), tangents[0]
+    return out, out * (t - (out * t).sum(axis, keepdims=True))
 
 
 def log_softmax(x: Array, axis: int = -1) -> Array:
