@@ -178,34 +178,6 @@ class Contraction:
         """The sizes for people: batches x rows, sum, columns."""
         return f"({self.b0 * self.b1} x {self.m}, {self.k}, {self.n})"
 
-    def merged(self) -> Contraction:
-        """The same product with b1 (then b0) as further rows, where strides allow.
-
-        Larger matrices are faster: one activation x weight product instead of many.
-        The rows seen by hooks then count through the merged dimensions.
-        """
-        if self.b1 == 1 and self.b0 > 1:
-            return self._shifted(self.m, self.b0).merged()
-        if self.b1 > 1 and _chains(self):
-            return self._shifted(self.m * self.b1, self.b0).merged()
-        return self
-
-    def _shifted(self, m: int, b1: int) -> Contraction:
-        """b1 has become part of m, and b0 takes its place."""
-        a, b, c = (replace(x, b0=0, b1=x.b0) for x in (self.a, self.b, self.c))
-        return replace(self, m=m, b0=1, b1=b1, a=a, b=b, c=c)
-
-
-def _chains(product: Contraction) -> bool:
-    """Whether stepping b1 is the same as stepping m rows, in A and C, with one B."""
-    a, c = product.a, product.c
-    return (
-        product.b.b1 == 0
-        and a.b1 == product.m * a.row
-        and c.b1 == product.m * c.row
-        and not (product.fused_a or product.fused_b)
-    )
-
 
 @dataclass(frozen=True)
 class Launch:

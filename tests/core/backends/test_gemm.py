@@ -227,19 +227,6 @@ def contraction(**options):
     return Contraction(np.dtype("float32"), **given)
 
 
-def test_merging_batches_into_rows():
-    batched = contraction(
-        b0=3,
-        b1=5,
-        a=Strides(40, 8, 2, 1),
-        c=Strides(160, 32, 8, 1),
-    )
-    merged = batched.merged()
-    assert (merged.b0, merged.b1, merged.m) == (1, 1, 60)
-    apart = contraction(b0=3, a=Strides(100, 0, 2, 1), c=Strides(32, 0, 8, 1))
-    assert apart.merged().m == 4
-
-
 def test_small_products_are_one_task():
     launch = plan(contraction(), gemm.tile(np.dtype("float32")), 8)
     assert launch.tasks == 1

@@ -91,6 +91,10 @@ def update_of_all_of_an_axis_of_length_one(i: Any, u: Any, x: Any) -> Any:
     return td.vmap(lambda i, u, x: x.at[i % 1].add(u))(i, u, x)
 
 
+def index_into_computed_indices(i: Any) -> Any:
+    return tnp.cos(tnp.arange(5.0))[i]
+
+
 INTEGERS = tnp.asarray(np.int32([1, 3, 2]))
 HALVES = {"dtype": td.bfloat16}
 PROGRAMS: list[tuple[Callable[..., Any], tuple]] = [
@@ -109,11 +113,16 @@ PROGRAMS: list[tuple[Callable[..., Any], tuple]] = [
     (divided_by_one_of_its_elements, (array(7),)),
     (update_of_all_of_an_axis_of_length_one, (INTEGERS, array(3), array(3, 1))),
     (scan_that_reverses_its_carry, (array(4, 3), array(3))),
+    (index_into_computed_indices, (INTEGERS,)),
     (lambda x: tnp.stack([x, x], axis=1), (array(0, 0),)),
     (lambda x: (x, x, x[0], tnp.ones((2,)), x.T), (array(3, 4),)),
 ]
 
 
-@pytest.mark.parametrize(("function", "args"), PROGRAMS, ids=lambda x: str(x)[:40])
+# The number tells programs of one name (lambdas) apart; an address would change.
+NAMES = [f"{n}-{function.__name__}" for n, (function, _) in enumerate(PROGRAMS)]
+
+
+@pytest.mark.parametrize(("function", "args"), PROGRAMS, ids=NAMES)
 def test_compiled_agrees_with_eager(function: Callable[..., Any], args: tuple) -> None:
     agrees(function, args)
