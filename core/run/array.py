@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,12 @@ class Array(Value):
         """The NumPy array inside, made when it is first asked for."""
         if self._view is None:
             self._view = self._buffer.view(self.type.dtype, self.type.shape)
+        elif type(self._view) is _Donated:
+            raise DonatedError(
+                f"this array was donated to {self._view.receiver}, which reused its "
+                f"memory{at(user_source())}\n"
+                "Use the array that the function returned, or don't donate this one."
+            )
         return self._view
 
     def owned_buffer(self) -> Any:
@@ -132,18 +138,10 @@ class Array(Value):
         return self
 
 
-class _Donated:
-    """Stands where the data of a donated array was: every use of it fails."""
+class _Donated(NamedTuple):
+    """Stands where the data of a donated array was."""
 
-    def __init__(self, receiver: str) -> None:
-        object.__setattr__(self, "receiver", receiver)
-
-    def __getattr__(self, name: str) -> Any:
-        raise DonatedError(
-            f"this array was donated to {self.receiver}, which reused its memory"
-            f"{at(user_source())}\n"
-            "Use the array that the function returned, or don't donate this one."
-        )
+    receiver: str
 
 
 def as_numpy(x: Any) -> np.ndarray | np.generic:

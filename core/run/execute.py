@@ -47,6 +47,9 @@ class Executable:
         slots[1 : 1 + n + len(buffers)] = addresses
         status = self.linked.program.run(slots.ctypes.data)
         if status:
+            # What they held may have been overwritten in part.
+            for result in taken:
+                args[self._shares[result]].donate("a call that failed while it ran")
             self._fail()
         return [
             Array.of_buffer(b, t) for b, (t, _) in zip(buffers, self._outs, strict=True)
