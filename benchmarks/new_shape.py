@@ -15,7 +15,7 @@ import harness
 import workloads
 
 WORKLOADS = ("mlp", "gpt-small", "lstm")
-SIZES = (1, 7, 96, 130, 257)
+SIZES = (2, 7, 96, 130, 257)
 STEPS = 5
 
 

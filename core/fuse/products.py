@@ -11,6 +11,7 @@ from treadle.fuse.maps import Map, NoMap, Space
 from treadle.fuse.nests import Access, Body, Product
 from treadle.fuse.program import Program
 from treadle.ir.graph import Equation, Var
+from treadle.kernels.lower import cost
 
 
 def is_product(eq: Equation) -> bool:
@@ -71,9 +72,24 @@ def product_with_epilogue(
     if math.prod(sizes.values()) != eq.outputs[0].type.size:
         # The cluster sees a slice: the rest would not be computed.
         raise NoMap
-    if any(a.gathers for a in body.accesses):
+    if any(a.gathers for a in body.accesses) or not _is_light(body):
         raise NoMap
     return _lower(eq, program, sizes, entries, body.accesses, body)
+
+
+_MAX_STREAMS = 4
+_MAX_COST = 20
+
+
+def _is_light(body: Body) -> bool:
+    """Whether a body is worth running block by block inside of a product.
+
+    A bias, an activation's sign or a residual costs nothing there. GELU or an
+    optimizer's update have enough work of their own to run faster as a nest, which
+    sweeps long rows (benchmarks/README.md has the numbers).
+    """
+    streams = sum(a.atom is not None and len(a.strides) > 1 for a in body.accesses)
+    return streams <= _MAX_STREAMS and sum(map(cost, body.instrs)) <= _MAX_COST
 
 
 def _read_map(cluster: Cluster, c: Var, program: Program) -> Map:
