@@ -116,8 +116,8 @@ def convolutions(rounds: int) -> None:
         axis = {"padding": 1}
         spec = calls.conv_spec(output, image, weights, axis, axis)
         target = calls.strides(image)
-        backward, offset = spec.input_gradient(
-            calls.strides(output), Strides(target.b0, 0, target.row, 1)
+        backward, offset = calls.input_gradient(
+            spec, calls.strides(output), Strides(target.b0, 0, target.row, 1)
         )
         count = {"num_threads": threads.num_threads()}
         ours = {

@@ -24,16 +24,16 @@ from treadle.control.graphs import (
     numbered,
     pick,
     rewire,
+    select_examples,
     without_calls,
 )
 from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
-from treadle.ops.compare import eq, le, select
-from treadle.ops.movement import broadcast_in_dim, move_axis, zeros_like
+from treadle.ops.compare import eq, le
+from treadle.ops.movement import move_axis, zeros_like
 from treadle.run.eager import evaluate
 from treadle.trace.op import Linear, Op
 from treadle.trace.stage import stage
-from treadle.trace.value import typeof
 from treadle.transforms.batch import batch_graph
 from treadle.transforms.jvp import jvp_graph
 from treadle.transforms.linearize import LinearizedGraph, linearize_graph
@@ -261,7 +261,7 @@ def _batch(
     for n in reversed(range(len(branches) - 1)):
         here = _is_branch(index, n)
         others = call_graph(wide[n], moved)
-        outs = [_choose(here, x, y) for x, y in zip(others, outs, strict=True)]
+        outs = [select_examples(here, x, y) for x, y in zip(others, outs, strict=True)]
     return outs, [0] * len(outs)
 
 
@@ -269,13 +269,6 @@ def _is_branch(index: Any, n: int) -> Any:
     # Branches are tried from the last to the first, so a later test wins: what is
     # below 0 goes to branch 0 too.
     return eq(index, np.int32(n)) if n else le(index, np.int32(0))
-
-
-def _choose(condition: Any, x: Any, y: Any) -> Any:
-    shape = typeof(x).shape
-    if len(shape) > 1:
-        condition = broadcast_in_dim(condition, shape=shape, dims=(0,))
-    return select(condition, x, y)
 
 
 cond = Op(

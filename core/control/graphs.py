@@ -9,10 +9,12 @@ from typing import Any
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.walk import effectful
+from treadle.ops.compare import select
 from treadle.ops.movement import broadcast_in_dim
 from treadle.trace.interpreter import at_source
 from treadle.trace.op import Zero
 from treadle.trace.stage import stage
+from treadle.trace.value import typeof
 
 Flags = tuple[bool, ...]
 
@@ -30,6 +32,14 @@ def pick(items: Iterable[Any], flags: Iterable[bool]) -> list[Any]:
 def either(a: Sequence[bool], b: Sequence[bool]) -> Flags:
     """The union of two sets of flags."""
     return tuple(x or y for x, y in zip(a, b, strict=True))
+
+
+def select_examples(condition: Any, x: Any, y: Any) -> Any:
+    """`x` for the examples (along axis 0) whose condition holds, `y` for the others."""
+    shape = typeof(x).shape
+    if len(shape) > 1:
+        condition = broadcast_in_dim(condition, shape=shape, dims=(0,))
+    return select(condition, x, y)
 
 
 def sections(items: Sequence[Any], n_consts: int, n_carry: int) -> tuple[Any, Any, Any]:

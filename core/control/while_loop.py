@@ -19,12 +19,19 @@ from typing import Any
 from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.control.call import spread_tangents
-from treadle.control.graphs import Flags, either, nonzero, numbered, pick, rewire
+from treadle.control.graphs import (
+    Flags,
+    either,
+    nonzero,
+    numbered,
+    pick,
+    rewire,
+    select_examples,
+)
 from treadle.errors import at
 from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
-from treadle.ops.compare import select
-from treadle.ops.movement import broadcast_in_dim, instantiate
+from treadle.ops.movement import instantiate
 from treadle.ops.reduce import reduce_or
 from treadle.run.eager import evaluate
 from treadle.trace.interpreter import state
@@ -203,7 +210,7 @@ def _run_diverging(
     def step(*values: Any) -> list[Any]:
         tests, consts, (going, *carry) = _sections(values, n_test, n_body)
         new = [
-            _where(going, after, before)
+            select_examples(going, after, before)
             for after, before in zip(
                 call_graph(body, [*consts, *carry]), carry, strict=True
             )
@@ -227,13 +234,6 @@ def _run_diverging(
         n_body_consts=n_test + n_body,
     )
     return results[1:]
-
-
-def _where(condition: Any, x: Any, y: Any) -> Any:
-    shape = typeof(x).shape
-    if len(shape) > 1:
-        condition = broadcast_in_dim(condition, shape=shape, dims=(0,))
-    return select(condition, x, y)
 
 
 while_loop = Op(

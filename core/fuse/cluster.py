@@ -18,7 +18,7 @@ from treadle.fuse.maps import Map, NoMap, Space
 from treadle.fuse.program import Program
 from treadle.ir.graph import Atom, Equation, Var
 
-_MAX_MEMBERS = 120
+MAX_MEMBERS = 120
 
 
 class Node:
@@ -69,7 +69,7 @@ def start(cluster: Cluster, eq: Equation) -> None:
 
 def join(cluster: Cluster, eq: Equation, program: Program) -> bool:
     """Adds an equation that reads members, if the index maps line up."""
-    if len(cluster.equations) >= _MAX_MEMBERS:
+    if len(cluster.equations) >= MAX_MEMBERS:
         return False
     try:
         space = cluster.space.copy()

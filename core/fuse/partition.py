@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from treadle.fuse.cluster import (
     GATHERS,
+    MAX_MEMBERS,
     Cluster,
     Node,
     in_order,
@@ -379,7 +380,7 @@ class _Partitioner:
     ) -> None:
         if cluster.form == "mid" or other.form == "mid":
             return
-        if len(cluster.equations) + len(other.equations) > 120:
+        if len(cluster.equations) + len(other.equations) > MAX_MEMBERS:
             return
         space = cluster.space.copy()
         space.maps["operand"] = space.maps[eq.outputs[0]]

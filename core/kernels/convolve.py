@@ -7,7 +7,7 @@ With channels last and ``P`` the zero-padded, dilated input::
 
 `plan_convolution` writes the arguments of ``contract`` (see `treadle.kernels.contract`)
 for it, `plan_filter_gradient` those for the derivative by the filter. The derivative by
-the input is a convolution again: `ConvSpec.input_gradient`.
+the input is a convolution again, of the dilated output with the flipped filter.
 
 The product runs over k = (dy, dx, c) without gathering: an image is copied into a
 zero-padded scratch (or read in place, if nothing needs padding), in which k is a few
@@ -115,22 +115,6 @@ class Axis:
         """Size of the dilated input."""
         return (self.size - 1) * self.in_dilation + 1
 
-    def transposed(self) -> Axis:
-        """The axis of the gradient by the input."""
-        reach = (self.taps - 1) * self.dilation
-        return Axis(
-            size=self.out,
-            out=self.extent,
-            taps=self.taps,
-            stride=self.in_dilation,
-            padding=reach - self.padding,
-            in_dilation=self.stride,
-            dilation=self.dilation,
-        )._at(self.size)
-
-    def _at(self, out: int) -> Axis:
-        return replace(self, out=out)
-
 
 @dataclass(frozen=True)
 class ConvSpec:
@@ -179,34 +163,6 @@ class ConvSpec:
         """The sizes for people: images x pixels, taps x channels, features."""
         taps = f"{self.y.taps}x{self.x.taps}x{self.channels // self.groups}"
         return f"({self.images} x {self.y.out}x{self.x.out}, {taps}, {self.features})"
-
-    def input_gradient(
-        self, gradient: Strides, target: Strides
-    ) -> tuple[ConvSpec, int]:
-        """The convolution that gives the derivative by the input.
-
-        gradient: strides b, y, x, f of the derivative by the output.
-        target: strides b, (unused), pixel, 1 of the result.
-        The second result is to be added to the filter's address, in elements: the
-        filter is read backwards from its last tap. Only for one group.
-        """
-        if self.groups > 1:
-            raise NotImplementedError("input gradient of a grouped convolution")
-        w = self.filter
-        spec = replace(
-            self,
-            channels=self.features,
-            features=self.channels,
-            y=self.y.transposed(),
-            x=self.x.transposed(),
-            input=gradient,
-            filter=Strides(-w.b0, -w.b1, w.column, w.row),
-            output=target,
-            accumulate=False,
-            fused_input=False,
-        )
-        last_tap = (self.y.taps - 1) * w.b0 + (self.x.taps - 1) * w.b1
-        return spec, last_tap
 
 
 # Planning

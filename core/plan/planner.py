@@ -37,8 +37,6 @@ from treadle.plan.steps import (
 Target = Any
 """What the planner asks of a backend: `native(eq)`, `threads`, `contraction(c)`."""
 
-SCATTERS = frozenset({"scatter_add", "scatter_set", "dynamic_update_slice"})
-
 
 class Planner:
     """Collects the steps of one program. `position` counts them as they will run."""
@@ -286,8 +284,6 @@ class GraphPlanner:
             self.product(product(eq, self.program), [eq])
         elif (handler := self.planner.handlers.get(eq.op.name)) is not None:
             handler(self, eq)
-        elif eq.op.name in SCATTERS and self._scatter(eq):
-            pass
         else:
             self.host(eq)
 
@@ -358,17 +354,11 @@ class GraphPlanner:
             if not r.outputs or self.part.owner[r.outputs[0]] is not node
         ]
 
-    def _scatter(self, eq: Equation) -> bool:
-        x, out = eq.inputs[0], eq.outputs[0]
-        if out.type.dtype.kind == "c":
-            return False
-        try:
-            launch = scatter_launch(eq, self.program)
-        except NoMap:
-            return False
-        self.assign_copy(x, out, eq)
-        self.nest(launch, [eq], False)
-        return True
+    def stored(self, a: Atom) -> Var:
+        """A value of its own in memory that is equal to `a`."""
+        v = Var(a.type)
+        self.env[v] = self.contiguous(a)
+        return v
 
     def assign_copy(self, x: Atom, out: Var, eq: Equation) -> None:
         """Makes `out` begin as a copy of x."""
@@ -430,9 +420,24 @@ def _join(g: GraphPlanner, eq: Equation) -> None:
         try:
             g.move(a, whole, offset, strides, [eq])
         except NoMap:
-            v = Var(a.type)
-            g.env[v] = g.contiguous(a)
-            g.move(v, whole, offset, strides, [eq])
+            g.move(g.stored(a), whole, offset, strides, [eq])
+
+
+def _scatter(g: GraphPlanner, eq: Equation) -> None:
+    """Writes at data-dependent places of a copy of the first operand."""
+    x, *rest = eq.inputs
+    out = eq.outputs[0]
+    if out.type.dtype.kind == "c":
+        g.host(eq)
+        return
+    try:
+        launch = scatter_launch(eq, g.program)
+    except NoMap:
+        inputs = [x, *map(g.stored, rest)]
+        copied = Equation(eq.op, inputs, eq.params, eq.outputs, eq.source)
+        launch = scatter_launch(copied, g.program)
+    g.assign_copy(x, out, eq)
+    g.nest(launch, [eq], False)
 
 
 def _alias(g: GraphPlanner, eq: Equation) -> None:
@@ -450,5 +455,8 @@ HANDLERS: dict[str, Handler] = {
     "concatenate": _join,
     "pad": _join,
     "optimization_barrier": _alias,
+    "scatter_add": _scatter,
+    "scatter_set": _scatter,
+    "dynamic_update_slice": _scatter,
 }
 """How ops that are no kernels of their own are planned."""

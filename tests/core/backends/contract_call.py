@@ -162,3 +162,42 @@ def filter_gradient(
     launches = plan_filter_gradient(spec, gemm.tile(spec.dtype), num_threads)
     pointers = {Slot.A: image, Slot.B: gradient, Slot.C: result}
     return Call(launches, pointers, hooks)
+
+
+def transposed(axis: Axis) -> Axis:
+    """The axis of the gradient by the input."""
+    reach = (axis.taps - 1) * axis.dilation
+    return Axis(
+        size=axis.out,
+        out=axis.size,
+        taps=axis.taps,
+        stride=axis.in_dilation,
+        padding=reach - axis.padding,
+        in_dilation=axis.stride,
+        dilation=axis.dilation,
+    )
+
+
+def input_gradient(
+    spec: ConvSpec, gradient: Strides, target: Strides
+) -> tuple[ConvSpec, int]:
+    """The convolution (of one group) that gives the derivative by the input, and the
+    offset of the filter's last tap, from which it reads backwards.
+
+    gradient: strides b, y, x, f of the derivative by the output.
+    target: strides b, (unused), pixel, 1 of the result.
+    """
+    w = spec.filter
+    backward = replace(
+        spec,
+        channels=spec.features,
+        features=spec.channels,
+        y=transposed(spec.y),
+        x=transposed(spec.x),
+        input=gradient,
+        filter=Strides(-w.b0, -w.b1, w.column, w.row),
+        output=target,
+        accumulate=False,
+        fused_input=False,
+    )
+    return backward, (spec.y.taps - 1) * w.b0 + (spec.x.taps - 1) * w.b1

@@ -7,7 +7,6 @@ import pytest
 
 from tests.core.backends import contract_call as calls
 from treadle.kernels.contract import Slot, Strides
-from treadle.kernels.convolve import Axis
 
 CHANNELS = [(1, 32), (3, 5), (20, 33), (32, 64)]
 GEOMETRIES = {
@@ -158,8 +157,8 @@ def test_input_gradient_is_the_transpose(channels, geometry):
     image, weights, gradient, spec = problem(*channels, GEOMETRIES[geometry])
     result = np.empty_like(image)
     target = calls.strides(result)
-    backward, offset = spec.input_gradient(
-        calls.strides(gradient), Strides(target.b0, 0, target.row, 1)
+    backward, offset = calls.input_gradient(
+        spec, calls.strides(gradient), Strides(target.b0, 0, target.row, 1)
     )
     calls.convolution(
         backward, result, gradient, weights, filter_offset=offset
@@ -245,13 +244,6 @@ def test_accumulate_and_epilogue():
     ).serial()
     assert (seen == 1).all()
     close(output, expected, spec.k)
-
-
-def test_axis_of_the_input_gradient_returns():
-    axis = Axis(9, 5, 3, stride=2, padding=1)
-    back = axis.transposed()
-    assert (back.size, back.out, back.in_dilation) == (5, 9, 2)
-    assert back.transposed() == axis
 
 
 def test_groups_must_divide():
