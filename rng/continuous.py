@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
+import numpy as np
 
 import treadle.numpy as tnp
 from treadle import Array
-from treadle.rng.key import Key, as_shape, check_key
-from treadle.rng.uniform import float_dtype, uniform
+from treadle.rng.key import Key, as_shape, check_key, compiled
+from treadle.rng.uniform import between, float_dtype, rounded
 
 
 def exponential(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Array:
     """Waiting times with rate 1."""
-    check_key("exponential", key)
-    wanted = float_dtype("exponential", dtype)
-    return -tnp.log1p(-uniform(key, as_shape("exponential", shape), wanted))
+    return _draw("exponential", key, shape, dtype, _exponential, _zero)
+
+
+def _exponential(u: Array, dtype: np.dtype) -> Array:
+    return -tnp.log1p(-u)
 
 
 def gumbel(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Array:
@@ -26,35 +29,79 @@ def gumbel(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Arr
 
     ``argmax(logits + gumbel)`` is a sample of ``softmax(logits)``.
     """
-    check_key("gumbel", key)
-    wanted = float_dtype("gumbel", dtype)
-    tiny = wanted.type(ml_dtypes.finfo(wanted).tiny)
-    u = uniform(key, as_shape("gumbel", shape), wanted, tiny, wanted.type(1))
-    return -tnp.log(-tnp.log(u))
+    return _draw("gumbel", key, shape, dtype, _gumbel, _tiny)
+
+
+def _gumbel(u: Array, dtype: np.dtype) -> Array:
+    return -tnp.log(-rounded(tnp.log(u), dtype))
 
 
 def laplace(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Array:
     """The two-sided exponential distribution."""
-    check_key("laplace", key)
-    wanted = float_dtype("laplace", dtype)
-    low = wanted.type(-1 + float(ml_dtypes.finfo(wanted).epsneg))
-    u = uniform(key, as_shape("laplace", shape), wanted, low, wanted.type(1))
+    return _draw("laplace", key, shape, dtype, _laplace, _above_minus_one)
+
+
+def _laplace(u: Array, dtype: np.dtype) -> Array:
     return tnp.sign(u) * tnp.log1p(-tnp.abs(u))
 
 
 def logistic(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Array:
     """The logistic distribution: the inverse of the sigmoid at uniform numbers."""
-    check_key("logistic", key)
-    wanted = float_dtype("logistic", dtype)
-    tiny = wanted.type(ml_dtypes.finfo(wanted).tiny)
-    u = uniform(key, as_shape("logistic", shape), wanted, tiny, wanted.type(1))
-    return tnp.log(u) - tnp.log1p(-u)
+    return _draw("logistic", key, shape, dtype, _logistic, _tiny)
+
+
+def _logistic(u: Array, dtype: np.dtype) -> Array:
+    return rounded(tnp.log(u), dtype) - rounded(tnp.log1p(-u), dtype)
 
 
 def cauchy(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Array:
     """The Cauchy distribution, which has no mean."""
-    check_key("cauchy", key)
-    wanted = float_dtype("cauchy", dtype)
-    eps = wanted.type(ml_dtypes.finfo(wanted).eps)
-    u = uniform(key, as_shape("cauchy", shape), wanted, eps, wanted.type(1))
-    return tnp.tan(wanted.type(math.pi) * (u - wanted.type(0.5)))
+    return _draw("cauchy", key, shape, dtype, _cauchy, _eps)
+
+
+def _cauchy(u: Array, dtype: np.dtype) -> Array:
+    return tnp.tan(rounded(math.pi * rounded(u - 0.5, dtype), dtype))
+
+
+def _zero(dtype: np.dtype) -> Any:
+    return 0
+
+
+def _tiny(dtype: np.dtype) -> Any:
+    return ml_dtypes.finfo(dtype).tiny
+
+
+def _eps(dtype: np.dtype) -> Any:
+    return ml_dtypes.finfo(dtype).eps
+
+
+def _above_minus_one(dtype: np.dtype) -> Any:
+    return -1 + float(ml_dtypes.finfo(dtype).epsneg)
+
+
+def _draw(
+    name: str,
+    key: Key,
+    shape: Any,
+    dtype: Any,
+    formula: Callable[[Array, np.dtype], Array],
+    lowest: Callable[[np.dtype], Any],
+) -> Array:
+    check_key(name, key)
+    wanted = float_dtype(name, dtype)
+    low = wanted.type(lowest(wanted))
+    shape = as_shape(name, shape)
+    return _transformed(key, formula=formula, low=low, shape=shape, dtype=wanted)
+
+
+@compiled
+def _transformed(
+    key: Key,
+    *,
+    formula: Callable[[Array, np.dtype], Array],
+    low: np.generic,
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+) -> Array:
+    u = between(key, low, dtype.type(1), shape=shape, dtype=dtype)
+    return formula(u, dtype).astype(dtype)

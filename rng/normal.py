@@ -12,7 +12,13 @@ import treadle.numpy as tnp
 from treadle import Array, stop_gradient
 from treadle.np.special import erf, erf_inv
 from treadle.rng.key import Key, as_shape, check_key, compiled
-from treadle.rng.uniform import between, fitting_shape, float_dtype
+from treadle.rng.uniform import (
+    between,
+    fitting_shape,
+    float_dtype,
+    rounded,
+    working_dtype,
+)
 
 
 def normal(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Array:
@@ -34,7 +40,16 @@ def normal(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Arr
 def _normal(key: Key, *, shape: tuple[int, ...], dtype: np.dtype) -> Array:
     above = np.nextafter(dtype.type(-1), dtype.type(0), dtype=dtype)
     u = between(key, above, dtype.type(1), shape=shape, dtype=dtype)
-    return erf_inv(u) * dtype.type(math.sqrt(2))
+    return _scaled(u, dtype)
+
+
+def _scaled(u: Array, dtype: np.dtype) -> Array:
+    """The normal numbers that belong to uniform ones between -1 and 1."""
+    return (rounded(erf_inv(u), dtype) * _root_of_two(dtype)).astype(dtype)
+
+
+def _root_of_two(dtype: np.dtype) -> np.generic:
+    return dtype.type(math.sqrt(2)).astype(working_dtype(dtype))
 
 
 def truncated_normal(
@@ -56,9 +71,13 @@ def truncated_normal(
 def _truncated(
     key: Key, low: Any, high: Any, *, shape: tuple[int, ...], dtype: np.dtype
 ) -> Array:
-    root = dtype.type(math.sqrt(2))
-    u = between(key, erf(low / root), erf(high / root), shape=shape, dtype=dtype)
+    root = _root_of_two(dtype)
+    a, b = (
+        rounded(erf(rounded(v.astype(root.dtype) / root, dtype)), dtype)
+        for v in (low, high)
+    )
+    u = between(key, a, b, shape=shape, dtype=dtype)
     # Rounding must not lead out of the interval.
     inside_low = tnp.nextafter(stop_gradient(low), dtype.type(math.inf))
     inside_high = tnp.nextafter(stop_gradient(high), dtype.type(-math.inf))
-    return tnp.clip(erf_inv(u) * root, inside_low, inside_high)
+    return tnp.clip(_scaled(u, dtype), inside_low, inside_high)

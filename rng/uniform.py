@@ -79,17 +79,46 @@ def uniform(
     if type(minval) is float and type(maxval) is float and (minval, maxval) == (0, 1):
         return unit(key, shape=shape, dtype=wanted)
     low, high = (tnp.asarray(v).astype(wanted) for v in (minval, maxval))
-    return between(key, low, high, shape=shape, dtype=wanted)
+    return _uniform(key, low, high, shape=shape, dtype=wanted)
 
 
 @compiled
+def _uniform(
+    key: Key, low: Any, high: Any, *, shape: tuple[int, ...], dtype: np.dtype
+) -> Array:
+    return between(key, low, high, shape=shape, dtype=dtype).astype(dtype)
+
+
 def between(
     key: Key, low: Any, high: Any, *, shape: tuple[int, ...], dtype: np.dtype
 ) -> Array:
-    """`uniform` without its checks."""
-    x = unit(key, shape=shape, dtype=dtype)
+    """`uniform` without its checks, for use in compiled functions.
+
+    The numbers of a 16-bit dtype come as float32 with the precision of the dtype.
+    """
+    wide = working_dtype(dtype)
+    low, high = low.astype(wide), high.astype(wide)
+    scaled = unit(key, shape=shape, dtype=dtype).astype(wide) * rounded(
+        high - low, dtype
+    )
+    if dtype == dtypes.bfloat16:
+        scaled = rounded(scaled, dtype)
     # Rounding may fall below the interval.
-    return tnp.maximum(low, x * (high - low) + low)
+    return tnp.maximum(low, rounded(scaled + low, dtype))
+
+
+def working_dtype(dtype: np.dtype) -> np.dtype:
+    """The dtype in which formulas for numbers of a dtype are computed."""
+    return dtypes.float32 if dtype.itemsize == 2 else dtype
+
+
+def rounded(x: Any, dtype: np.dtype) -> Any:
+    """Numbers of the working dtype, with the precision of the dtype.
+
+    A fused kernel keeps float32 between the operations on 16-bit numbers. The numbers
+    of a key are to be the same in every program, and in others that round.
+    """
+    return x.astype(dtype).astype(x.dtype) if dtype != x.dtype else x
 
 
 def randint(

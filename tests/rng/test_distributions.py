@@ -51,25 +51,48 @@ def test_double_precision() -> None:
         )
 
 
-def test_uniform_between() -> None:
-    near(
-        rng.uniform(KEY, (99,), minval=-3.0, maxval=5.0),
-        jax.random.uniform(OTHER, (99,), minval=-3.0, maxval=5.0),
-    )
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("limits", [(-3.0, 5.0), (0.1, 0.7), (1e-3, 1.0)])
+def test_uniform_between(dtype: str, limits: tuple[float, float]) -> None:
+    ours = rng.uniform(KEY, (9999,), dtype, *limits)
+    exact(ours, jax.random.uniform(OTHER, (9999,), dtype, *limits))
+
+
+def test_uniform_between_arrays() -> None:
     low = np.arange(4, dtype=np.float32)
-    near(
+    exact(
         rng.uniform(KEY, (3, 4), minval=low, maxval=low + 1),
         jax.random.uniform(OTHER, (3, 4), minval=low, maxval=low + 1),
     )
 
 
-@pytest.mark.parametrize(
-    "name", ["normal", "exponential", "gumbel", "laplace", "logistic"]
-)
-def test_formula(name: str) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_normal_is_exact(dtype: str) -> None:
+    exact(rng.normal(KEY, (2**20,), dtype), jax.random.normal(OTHER, (2**20,), dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("limits", [(-2, 2), (-1, 3), (0.5, 0.7), (-20, 0)])
+def test_truncated_normal_is_exact(dtype: str, limits: tuple[float, float]) -> None:
+    ours = rng.truncated_normal(KEY, *limits, (2**16,), dtype)
+    exact(ours, jax.random.truncated_normal(OTHER, *limits, (2**16,), dtype))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["exponential", "gumbel", "laplace", "logistic"])
+def test_formula_is_exact(name: str, dtype: str) -> None:
     ours, theirs = getattr(rng, name), getattr(jax.random, name)
-    near(ours(KEY, (50, 20)), theirs(OTHER, (50, 20)))
-    near(td.jit(lambda key: ours(key, (20,)))(KEY), theirs(OTHER, (20,)))
+    exact(ours(KEY, (2**16,), dtype), theirs(OTHER, (2**16,), dtype))
+
+
+def test_inside_a_program() -> None:
+    def fused(key: rng.Key) -> Any:
+        return 2 * rng.normal(key, (99,)) + 1, rng.gumbel(key, (20,)).sum()
+
+    x, total = td.jit(fused)(KEY)
+    y = np.asarray(rng.normal(KEY, (99,)))
+    near(x, 2 * y + 1, 1e-6)
+    near(total, np.asarray(rng.gumbel(KEY, (20,))).sum(dtype=np.float32), 1e-5)
 
 
 def test_cauchy() -> None:
