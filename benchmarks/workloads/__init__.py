@@ -1,6 +1,6 @@
-"""The training steps that are compared. One module a workload.
+"""The training steps that are compared: modules, and the GPTs of several sizes.
 
-Each module has `weights(seed)` and `batch(seed)` (NumPy), `flops()` (contractions of
+Each workload has `weights(seed)` and `batch(seed)` (NumPy), `flops()` (contractions of
 one training step) and the builders `jax_step`, `torch_step` and `treadle_step`, which
 take the weights and the batch and return a step with `.step()`, which trains once and
 gives the loss, and `.compile_ms()` where the library compiles.
@@ -9,18 +9,27 @@ Weights are named by their path in the model and stored in the layout that PyTor
 Equinox share: linear (out, in), convolution (out, in, height, width).
 """
 
-import importlib
 from types import ModuleType
 
-NAMES = ("mlp", "cnn", "gpt-small", "gpt-medium", "lstm")
+from workloads import cnn, lstm, mlp
+from workloads.gpt import Workload
+
+WORKLOADS: dict[str, ModuleType | Workload] = {
+    "mlp": mlp,
+    "cnn": cnn,
+    "gpt-small": Workload(layers=4, width=128, heads=4, length=128, batch_size=16),
+    "gpt-medium": Workload(layers=6, width=256, heads=8, length=256, batch_size=8),
+    "lstm": lstm,
+}
+NAMES = tuple(WORKLOADS)
 PEERS = ("treadle", "jax", "torch")
 
 
-def load(name: str) -> ModuleType:
-    """The module of the workload `name`."""
+def load(name: str) -> ModuleType | Workload:
+    """The workload `name`."""
     if name not in NAMES:
         raise ValueError(f"no workload {name!r}; choose from {', '.join(NAMES)}")
-    return importlib.import_module(f"workloads.{name.replace('-', '_')}")
+    return WORKLOADS[name]
 
 
 def build(name: str, peer: str, seed: int = 0):

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from peers import jax_peer
 
-from workloads.gpt import Sizes
+from workloads.gpt import Workload
 
 
 class Attention(eqx.Module):
@@ -63,7 +63,7 @@ class GPT(eqx.Module):
     norm: eqx.nn.LayerNorm
     head: eqx.nn.Linear
 
-    def __init__(self, sizes: Sizes, *, key):
+    def __init__(self, sizes: Workload, *, key):
         k1, k2, k3, *keys = jax.random.split(key, 3 + sizes.layers)
         d = sizes.width
         self.tokens = eqx.nn.Embedding(sizes.vocabulary, d, key=k1)
@@ -79,7 +79,7 @@ class GPT(eqx.Module):
         return jax.vmap(self.head)(jax.vmap(self.norm)(x))
 
 
-def build(sizes: Sizes, weights, batch) -> jax_peer.TrainStep:
+def build(sizes: Workload, weights, batch) -> jax_peer.TrainStep:
     """The training step from `weights`."""
     model = jax_peer.fill(GPT(sizes, key=jax.random.key(0)), weights)
     return jax_peer.TrainStep(model, batch)

@@ -4,7 +4,7 @@ from peers import torch_peer
 from torch import nn
 from torch.nn import functional as F
 
-from workloads.gpt import Sizes
+from workloads.gpt import Workload
 
 
 class Attention(nn.Module):
@@ -46,7 +46,7 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """Tokens (batch, length) to logits (batch, length, vocabulary)."""
 
-    def __init__(self, sizes: Sizes):
+    def __init__(self, sizes: Workload):
         super().__init__()
         d = sizes.width
         self.tokens = nn.Embedding(sizes.vocabulary, d)
@@ -62,6 +62,6 @@ class GPT(nn.Module):
         return self.head(self.norm(x))
 
 
-def build(sizes: Sizes, weights, batch) -> torch_peer.TrainStep:
+def build(sizes: Workload, weights, batch) -> torch_peer.TrainStep:
     """The training step from `weights`."""
     return torch_peer.TrainStep(torch_peer.fill(GPT(sizes), weights), batch)

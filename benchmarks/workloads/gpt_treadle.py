@@ -4,7 +4,7 @@ from peers import treadle_peer
 
 import treadle.numpy as tnp
 from treadle import nn, rng
-from workloads.gpt import Sizes
+from workloads.gpt import Workload
 
 
 class Block(nn.Module):
@@ -38,7 +38,7 @@ class GPT(nn.Module):
     norm: nn.LayerNorm
     head: nn.Linear
 
-    def __init__(self, sizes: Sizes, *, key):
+    def __init__(self, sizes: Workload, *, key):
         k1, k2, k3, *keys = rng.split(key, 3 + sizes.layers)
         d = sizes.width
         self.tokens = nn.Embedding(sizes.vocabulary, d, key=k1)
@@ -54,7 +54,7 @@ class GPT(nn.Module):
         return self.head(self.norm(x))
 
 
-def build(sizes: Sizes, weights, batch) -> treadle_peer.TrainStep:
+def build(sizes: Workload, weights, batch) -> treadle_peer.TrainStep:
     """The training step from `weights`."""
     model = treadle_peer.fill(GPT(sizes, key=rng.key(0)), weights)
     return treadle_peer.TrainStep(model, batch)
