@@ -19,7 +19,7 @@ def build(graph: Graph, donated: tuple[int, ...] = ()) -> Executable:
     """
     graph = optimise(graph)
     plan = plan_graph(graph, CPUTarget(), donated)
-    return Executable(graph, plan, Linked(plan))
+    return Executable(graph, plan, Linked(plan), donated)
 
 
 def executable_of(graph: Graph, donated: tuple[int, ...] = ()) -> Executable:

@@ -68,39 +68,72 @@ def positions(function: Callable[..., Any], which: Which, what: str) -> tuple[se
       ValueError: if the function has no such argument.
       TypeError: if `which` holds something other than int and str.
     """
-    items = (which,) if isinstance(which, int | str) else tuple(which)
+    items = (which,) if isinstance(which, int | str) else _items(which, what)
     signature = signature_of(function)
-    names = list(signature.parameters) if signature else []
+    numbered, named = _parameters(signature)
     numbers: set[int] = set()
     chosen: set[str] = set()
     for item in items:
         if isinstance(item, str):
-            if signature and item not in names and not _takes_more(signature, _NAMED):
-                raise ValueError(_no_argument(function, names, what, item))
+            more = signature is None or _takes_more(signature, _NAMED)
+            if not more and item not in (*numbered, *named):
+                raise ValueError(_no_argument(function, signature, what, item))
             chosen.add(item)
-            if item in names:
-                numbers.add(names.index(item))
-        elif isinstance(item, int):
-            beyond = not -len(names) <= item < len(names)
-            if signature and beyond and not _takes_more(signature, _COUNTED):
-                raise ValueError(_no_argument(function, names, what, item))
+            if item in numbered:
+                numbers.add(numbered.index(item))
+        elif isinstance(item, int) and not isinstance(item, bool):
+            more = signature is None or _takes_more(signature, _COUNTED)
+            if not more and not -len(numbered) <= item < len(numbered):
+                raise ValueError(_no_argument(function, signature, what, item))
+            if not more:
+                item %= len(numbered)
             numbers.add(item)
-            if 0 <= item < len(names):
-                chosen.add(names[item])
+            if 0 <= item < len(numbered) and numbered[item] in named:
+                chosen.add(numbered[item])
         else:
-            raise TypeError(f"{what} takes positions and names, got {item!r}")
+            raise TypeError(_not_which(what, item))
     return numbers, chosen
 
 
 _NAMED, _COUNTED = inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
 
 
+def _items(which: Any, what: str) -> tuple:
+    try:
+        return tuple(which)
+    except TypeError:
+        raise TypeError(_not_which(what, which)) from None
+
+
+def _not_which(what: str, item: Any) -> str:
+    return (
+        f"{what} takes names and positions of arguments, or a tuple of them; got "
+        f"{described(item)}{at(user_source())}"
+    )
+
+
+def _parameters(signature: inspect.Signature | None) -> tuple[list[str], list[str]]:
+    """The names of the parameters that have positions, and of those that callers may
+    name."""
+    if signature is None:
+        return [], []
+    found = signature.parameters.values()
+    numbered = [p.name for p in found if p.kind <= p.POSITIONAL_OR_KEYWORD]
+    either = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return numbered, [p.name for p in found if p.kind in either]
+
+
 def _takes_more(signature: inspect.Signature, kind: Any) -> bool:
     return any(p.kind is kind for p in signature.parameters.values())
 
 
-def _no_argument(function: Any, names: list[str], what: str, item: Any) -> str:
-    listing = ", ".join(f"{n} ({i})" for i, n in enumerate(names)) or "(none)"
+def _no_argument(
+    function: Any, signature: inspect.Signature | None, what: str, item: Any
+) -> str:
+    numbered, named = _parameters(signature)
+    listed = [f"{n} ({i})" for i, n in enumerate(numbered)]
+    listed += [n for n in named if n not in numbered]
+    listing = ", ".join(listed) or "(none)"
     return (
         f"{what}={item!r}: {name_of(function)} has no such argument; its arguments are "
         f"{listing}{at(user_source())}"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from functools import cache, update_wrapper
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache, cached_property, update_wrapper
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from treadle import dtypes, tree
 from treadle.api.args import (
@@ -41,13 +43,23 @@ def _compiler() -> Any:
 runners.append(lambda graph, arrays: _compiler().executable_of(graph)(arrays))
 
 
-class _Entry(NamedTuple):
+class _Entry:
     """What a trace gave: valid for one structure, one set of types and statics."""
 
-    graph: Graph
-    captured: list[Any]
-    out_form: tree.Structure
-    donated: tuple[int, ...]
+    def __init__(
+        self,
+        graph: Graph,
+        captured: list[Any],
+        out_form: tree.Structure,
+        donated: Sequence[int],
+    ) -> None:
+        self.graph, self.captured, self.out_form = graph, captured, out_form
+        self.donated = tuple([len(captured) + i for i in donated])
+
+    @cached_property
+    def program(self) -> Executable:
+        """The compiled program of captures, then leaves."""
+        return _compiler().executable_of(self.graph, self.donated)
 
 
 class Jitted:
@@ -59,9 +71,11 @@ class Jitted:
         self.function = function
         self._static = positions(function, static, "static")
         self._donate = positions(function, donate, "donate")
-        overlap = self._static[1] & self._donate[1]
-        if overlap:
-            raise ValueError(f"argument {min(overlap)!r} can't be static and donated")
+        for chosen, given_up in zip(
+            self._static[::-1], self._donate[::-1], strict=True
+        ):
+            for both in chosen & given_up:
+                raise ValueError(f"argument {both!r} can't be static and donated")
         self._entries: dict[Any, _Entry] = {}
         update_wrapper(self, function, updated=())
 
@@ -70,13 +84,7 @@ class Jitted:
             return self.function(*args, **kwargs)
         entry, leaves = self._lookup(args, kwargs)
         if type(state.interpreter) is EagerInterpreter:
-            first = len(entry.captured)
-            donated = tuple([first + i for i in entry.donated])
-            program = _compiler().executable_of(entry.graph, donated)
-            outs = program([*entry.captured, *leaves])
-            for i in entry.donated:
-                if isinstance(leaves[i], Array):
-                    leaves[i].donate(name_of(self.function))
+            outs = entry.program([*entry.captured, *leaves])
         else:
             outs = call(*entry.captured, *leaves, graph=entry.graph)
         return entry.out_form.unflatten(outs)
@@ -91,7 +99,7 @@ class Jitted:
 
     def lower(self, *args: Any, **kwargs: Any) -> Executable:
         """The compiled program for these arguments, without running it."""
-        return _compiler().executable_of(self._lookup(args, kwargs)[0].graph)
+        return self._lookup(args, kwargs)[0].program
 
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
         """The traced program for these arguments, before any optimisation."""
@@ -123,7 +131,9 @@ class Jitted:
                 types.append(
                     typeof(leaf) if is_array(leaf) else self._scalar(leaf, form, leaves)
                 )
-        key = (form, tuple(types), statics)
+        # 1, 1.0 and True are equal, but not programs that compute with them.
+        kinds = tuple([_kind(value) for _, value in statics])
+        key = (form, tuple(types), statics, kinds)
         try:
             entry = self._entries.get(key)
         except TypeError:
@@ -187,18 +197,33 @@ class Jitted:
             return outs
 
         graph, captured = stage(flat, types, name=name_of(self.function))
+        # The program computes with what it was traced with, also if that is an array
+        # of NumPy's that changes later.
+        captured = [
+            Array(np.array(c, order="C")) if isinstance(c, np.ndarray) else c
+            for c in captured
+        ]
         return _Entry(graph, captured, out_form, self._donated_leaves(form))
 
     def _donated_leaves(self, form: tree.Structure) -> tuple[int, ...]:
         numbers, names = self._donate
         if not numbers and not names:
             return ()
+        count = len(form.children[0].children)
+        numbers = {n % count if count and n < 0 else n for n in numbers}
         donated = []
         for i, path in enumerate(tree.paths(form)):
             part, place = path[0], path[1]
             if (part == 0 and place in numbers) or (part == 1 and place in names):
                 donated.append(i)
         return tuple(donated)
+
+
+def _kind(static: Any) -> Any:
+    """What tells static values apart that are equal: types, inside of tuples too."""
+    if type(static) is tuple:
+        return tuple([_kind(value) for value in static])
+    return type(static)
 
 
 class _Method:
@@ -212,6 +237,12 @@ class _Method:
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         return self._jitted.explain(self._instance, *args, **kwargs)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Executable:
+        return self._jitted.lower(self._instance, *args, **kwargs)
+
+    def graph(self, *args: Any, **kwargs: Any) -> Graph:
+        return self._jitted.graph(self._instance, *args, **kwargs)
 
 
 def jit(

@@ -38,7 +38,9 @@ _NO_DERIVATIVE = (
 def _run(
     *arrays: Any, function: Callable[..., Any], types: Types, vectorized: bool
 ) -> list[np.ndarray]:
-    results = function(*[np.asarray(a) for a in arrays])
+    # Copies: the function may keep its arguments or write to them, and in a compiled
+    # program they lie in memory that is used again at once.
+    results = function(*[np.array(a) for a in arrays])
     return [_checked(r, t) for r, t in zip(results, types, strict=True)]
 
 

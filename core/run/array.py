@@ -56,6 +56,11 @@ class Array(Value):
         """The pooled buffer, if nothing else has ever looked into it."""
         return self._buffer if self._view is None else None
 
+    @property
+    def memory(self) -> Any:
+        """What keeps the elements alive."""
+        return self._buffer, self._view
+
     def donate(self, receiver: str) -> None:
         """Gives up the memory; any later use is an error that names the receiver."""
         self._view = _Donated(receiver)
@@ -72,6 +77,11 @@ class Array(Value):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if dtype is not None and np.dtype(dtype) != self._data.dtype:
+            if copy is False:
+                raise ValueError(
+                    f"an array of type {self.type} becomes one of {np.dtype(dtype)} "
+                    "only by a copy, and copy=False forbids it"
+                )
             return self._data.astype(dtype)
         if copy:
             return self._data.copy()

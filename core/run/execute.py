@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from struct import Struct
+from threading import get_ident
 from typing import Any
 
 import numpy as np
 
-from treadle.backends.cpu.memory import allocate, size_class
+from treadle.backends.cpu.memory import size_class
 from treadle.errors import InternalError
 from treadle.ir.graph import Graph
 from treadle.plan.steps import Plan
@@ -18,61 +21,78 @@ from treadle.run.explain import explain
 class Executable:
     """A compiled program. Calls from several threads may overlap."""
 
-    def __init__(self, graph: Graph, plan: Plan, linked: Any) -> None:
+    def __init__(
+        self, graph: Graph, plan: Plan, linked: Any, donated: Sequence[int] = ()
+    ) -> None:
         self.graph, self.plan, self.linked = graph, plan, linked
-        self._types = graph.in_types
-        self._shares = plan.shares
+        self._donated, self._shares = donated, plan.shares
+        self._in_dtypes = [t.dtype for t in graph.in_types]
         self._outs = [
-            (t.strong(), size_class(max(t.nbytes, 1))) for t in graph.out_types
+            (t.strong(), t.nbytes, size_class(max(t.nbytes, 1)))
+            for t in graph.out_types
         ]
+        # The slots lie behind the temporaries, in one block.
+        self._slots = max(plan.arena, 64)
+        self._block = size_class(self._slots + 8 * linked.program.slot_count)
+        count = 1 + len(graph.in_types) + len(self._outs) + len(linked.constants)
+        self._words = Struct(f"{count}q")
 
     def __call__(self, args: Sequence[Any]) -> list[Array]:
         """The results for arguments of the traced types."""
-        slots = self.linked.template.copy()
-        n = len(args)
-        held, addresses = [], []
-        for a, t in zip(args, self._types, strict=True):
-            if type(a) is not Array:
-                a = Array(np.ascontiguousarray(np.asarray(a, t.dtype)))
-                held.append(a)
-            addresses.append(a.address())
-        taken = self._taken(args) if self._shares else {}
-        buffers = [
-            taken.get(i) or pool.allocate(t.nbytes)
-            for i, (t, pool) in enumerate(self._outs)
-        ]
+        held: list[Any] = []
+        addresses = []
+        for a, dtype in zip(args, self._in_dtypes, strict=True):
+            if type(a) is Array:
+                addresses.append(a.address())
+            else:
+                data = np.asarray(a, dtype, order="C")
+                held.append(data)
+                addresses.append(data.__array_interface__["data"][0])
+        arena = self._block.allocate(self._block.size)
+        if self._donated:
+            taken = self._taken(args)
+            buffers = [
+                taken.get(i) or pool.allocate(nbytes)
+                for i, (_, nbytes, pool) in enumerate(self._outs)
+            ]
+            held.append(self._give_up(args))
+        else:
+            buffers = [pool.allocate(nbytes) for _, nbytes, pool in self._outs]
         addresses += [b.address for b in buffers]
-        arena = allocate(max(self.plan.arena, 64))
-        slots[0] = arena.address
-        slots[1 : 1 + n + len(buffers)] = addresses
-        status = self.linked.program.run(slots.ctypes.data)
-        if status:
-            # What they held may have been overwritten in part.
-            for result in taken:
-                args[self._shares[result]].donate("a call that failed while it ran")
+        arena.write(
+            self._words, self._slots, arena.address, *addresses, *self.linked.constants
+        )
+        if self.linked.program.run(arena.address + self._slots):
             self._fail()
         return [
-            Array.of_buffer(b, t) for b, (t, _) in zip(buffers, self._outs, strict=True)
+            Array.of_buffer(b, out[0])
+            for b, out in zip(buffers, self._outs, strict=True)
         ]
 
     def _taken(self, args: Sequence[Any]) -> dict[int, Any]:
         """The memory of donated arguments that results may take: only of arrays that
         the library made, that nobody has a view of, and that are passed once."""
-        if len(set(map(id, args))) < len(args):
-            return {}
+        times = Counter(map(id, args))
         found = {}
         for result, argument in self._shares.items():
             a = args[argument]
             buffer = a.owned_buffer() if type(a) is Array else None
-            if buffer is not None:
+            if buffer is not None and times[id(a)] == 1:
                 found[result] = buffer
         return found
 
+    def _give_up(self, args: Sequence[Any]) -> list[Any]:
+        """Marks the donated arrays, before their memory may change: a call that fails
+        or is interrupted leaves none that looks intact. Gives what holds the memory."""
+        given = [args[i] for i in self._donated if type(args[i]) is Array]
+        memory = [a.memory for a in given]
+        for a in given:
+            a.donate(self.graph.name)
+        return memory
+
     def _fail(self) -> None:
-        failures = self.linked.failures
-        if not failures:
-            raise InternalError("a compiled program stopped without saying why")
-        raise failures.pop()
+        error = self.linked.failures.pop(get_ident(), None)
+        raise error or InternalError("a compiled program stopped without saying why")
 
     def explain(self) -> str:
         """The program as a report: kernels, fusion, FLOPs, bytes, memory."""

@@ -79,7 +79,7 @@ class StageInterpreter(Interpreter):
             isinstance(x, Value) and not isinstance(x, Tracer)
         )
         if concrete and (self.closed or t.nbytes <= _SMALL):
-            atom: Atom = Lit(np.asarray(x), t)
+            atom: Atom = Lit(np.array(x), t)  # a copy: NumPy's arrays may change
         else:
             atom = Var(t)
             self.capture_vars.append(atom)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,13 +113,14 @@ def nest_source(nest: Nest, entry: str) -> native.Source:
 class Linked:
     """A plan with its kernels loaded and its command buffer built.
 
-    Slots: the arena, the program's inputs, its outputs, the constants, the pointers
-    that loops exchange, then what the executor adds.
+    Slots: the arena, the program's inputs, its outputs, the constants (a call fills
+    these), the pointers that loops exchange, then what the executor adds.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.failures: list[BaseException] = []
+        self.failures: dict[int, BaseException] = {}
+        """Why calls of host functions failed, by thread."""
         self._keep: list[Any] = [plan.constants]
         sources = list(_sources(plan.steps))
         self.kernels = native.load(sources) if sources else {}
@@ -127,9 +129,7 @@ class Linked:
         self.loops: dict[Loop, int] = {}
         self._commands(plan.steps)
         self.program: Program = self.builder.build()
-        self.template = np.zeros(self.program.slot_count, np.int64)
-        for i, c in enumerate(plan.constants):
-            self.template[self._base("constant") + i] = c.ctypes.data
+        self.constants = [c.ctypes.data for c in plan.constants]
 
     def _base(self, home: str) -> int:
         plan = self.plan
@@ -295,7 +295,7 @@ def _sources(steps: Sequence[Step]) -> Any:
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_int64))
 
 
-def _host_call(step: HostStep, failures: list[BaseException]) -> Any:
+def _host_call(step: HostStep, failures: dict[int, BaseException]) -> Any:
     """A C function that runs an equation's reference implementation on raw memory."""
     (eq,) = step.equations
     in_types, out_types = step.types
@@ -310,7 +310,7 @@ def _host_call(step: HostStep, failures: list[BaseException]) -> Any:
             for target, result in zip(arrays[n:], results, strict=True):
                 np.copyto(target, result, casting="unsafe")
         except BaseException as error:
-            failures.append(error)
+            failures[threading.get_ident()] = error
             return 1
         return 0
 

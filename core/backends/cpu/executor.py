@@ -154,7 +154,7 @@ class ProgramBuilder:
         self._command("host", [callback, *arguments], note)
 
     def copy(self, to: Operand, source: Operand, nbytes: Operand) -> None:
-        """Copies memory. The two ranges must not overlap."""
+        """Copies memory. The two ranges must not overlap, unless they are the same."""
         self._command("copy", [_tasks_for(nbytes), to, source, nbytes])
 
     def fill_zero(self, to: Operand, nbytes: Operand) -> None:

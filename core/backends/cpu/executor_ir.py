@@ -407,7 +407,10 @@ clamp:
   %clamp_at = getelementptr i64, ptr %slots, i64 %word0
   store i64 %clamped, ptr %clamp_at
   br label %advance
-copy:
+copy:                       ; a donated argument that is returned as it came: nothing
+  %stays = icmp eq i64 %word1, %word2
+  br i1 %stays, label %advance, label %move
+move:
   call void @dispatch(ptr %program, ptr @copy_task, ptr %block, i64 %word0)
   br label %advance
 zero:

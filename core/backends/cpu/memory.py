@@ -15,6 +15,7 @@ import functools
 import mmap
 import os
 from collections.abc import Sequence
+from struct import Struct
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -53,6 +54,11 @@ class Buffer:
         whole = np.ndarray.__new__(_Owned, (self.nbytes,), np.uint8, memory, start)
         whole.buffer = self
         return np.ndarray(shape, dtype, whole, offset)
+
+    def write(self, layout: Struct, offset: int, *words: int) -> None:
+        """Writes numbers into the block, from `offset` on."""
+        _, memory, start = self._block
+        layout.pack_into(memory, start + offset, *words)
 
     def __repr__(self) -> str:
         return f"Buffer({self.nbytes} bytes at {self.address:#x})"

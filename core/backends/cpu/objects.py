@@ -97,7 +97,8 @@ def default_store() -> ObjectStore:
     if chosen is not None:
         return _store(chosen)
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return _store(os.path.join(base, "treadle"))
+    # Without a home folder "~" stays what it is: not a place to write to.
+    return _store(os.path.join(base, "treadle") if os.path.isabs(base) else "")
 
 
 @functools.cache

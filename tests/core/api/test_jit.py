@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -16,6 +17,7 @@ import treadle as td
 import treadle.numpy as tnp
 from tests.core.api import small_models
 from treadle.backends.cpu.native import stats
+from treadle.errors import DonatedError
 
 TRAIN = """
 import json
@@ -111,3 +113,82 @@ def test_jit_inside_of_transforms_and_of_jit() -> None:
     np.testing.assert_allclose(td.grad(total)(x), wanted, 1e-5)
     np.testing.assert_allclose(td.jit(td.grad(td.jit(total)))(x), wanted, 1e-5)
     np.testing.assert_allclose(td.vmap(td.grad(inner))(x), wanted, 1e-5)
+
+
+@pytest.mark.parametrize("values", [(1, 1.0, True), ((2,), (2.0,))])
+def test_equal_static_values_of_different_types_are_different(values: tuple) -> None:
+    """JAX compares the types of static arguments too."""
+    ours = td.jit(lambda x, n: x * np.array(n).item(), static="n")
+    theirs = jax.jit(lambda x, n: x * np.array(n).item(), static_argnums=1)
+    x = np.arange(3, dtype=np.int32)
+    for value in values:
+        wanted = theirs(x, np.array(value).item())
+        assert ours(x, value).dtype == wanted.dtype
+        np.testing.assert_array_equal(ours(x, value), wanted)
+
+
+def test_positions_count_from_the_end_too() -> None:
+    step = td.jit(lambda x, flag: x if flag == "same" else -x, static=-1)
+    np.testing.assert_array_equal(step(tnp.ones(2), flag="minus"), [-1, -1])
+    np.testing.assert_array_equal(step(tnp.ones(2), "same"), [1, 1])
+    with pytest.raises(ValueError, match="'flag' can't be static and donated"):
+        td.jit(lambda x, flag: x, static=-1, donate="flag")
+    for donate in (-1, 1, "b"):
+        a, b = tnp.ones(3), tnp.ones(3)
+        td.jit(lambda a, b: a + b, donate=donate)(a, b)
+        np.testing.assert_array_equal(a, np.ones(3))
+        with pytest.raises(DonatedError):
+            b + 1
+    last = tnp.ones(3)
+    td.jit(lambda *parts: sum(parts), donate=-1)(tnp.ones(3), 2.0, last)
+    with pytest.raises(DonatedError):
+        last + 1
+
+
+def test_an_argument_that_is_only_named_has_no_position() -> None:
+    function = Counted()
+    step = td.jit(lambda x, *rest, flag: function(x + sum(rest)), static="flag")
+    for third in (3.0, 4.0, 5.0):
+        assert step(tnp.ones(1), 2.0, third, flag=True) == 3.0 + third
+    assert function.traces == 1
+
+
+@pytest.mark.parametrize("which", [None, 1.5, True, (0, None), [2.5]])
+@pytest.mark.parametrize("what", ["static", "donate"])
+def test_what_selects_no_argument_is_an_error(what: str, which: Any) -> None:
+    with pytest.raises(TypeError, match=f"{what} takes names and positions"):
+        td.jit(lambda x: x, **{what: which})
+
+
+@pytest.mark.parametrize("which", ["rest", "y", 1, -2])
+def test_arguments_that_are_not_there_are_errors(which: Any) -> None:
+    function = (lambda x, *rest: x) if which == "rest" else (lambda x, *, z=1: x)
+    listed = r"x \(0\)" if which == "rest" else r"x \(0\), z"
+    with pytest.raises(ValueError, match=f"no such argument; its arguments.*{listed}"):
+        td.jit(function, static=which)
+
+
+@pytest.mark.parametrize("size", [3, 1000])
+def test_arrays_of_numpy_that_a_function_closes_over_are_as_they_were(
+    size: int,
+) -> None:
+    mine = np.ones(size, np.float32)
+    ours, theirs = td.jit(lambda x: x + mine), jax.jit(lambda x: x + mine)
+    x = np.zeros(size, np.float32)
+    first = np.asarray(ours(x)), np.asarray(theirs(x))
+    mine[:] = 7
+    for before, now in zip(first, (ours(x), theirs(x)), strict=True):
+        np.testing.assert_array_equal(now, before)
+
+
+def test_methods_can_be_looked_into() -> None:
+    class Model:
+        @td.jit(static="self")
+        def double(self, x: Any) -> Any:
+            return x * 2
+
+    model, x = Model(), tnp.ones(3)
+    np.testing.assert_array_equal(model.double(x), [2, 2, 2])
+    assert "mul" in model.double.explain(x)
+    assert model.double.graph(x).out_types[0].shape == (3,)
+    assert model.double.lower(x) is Model.double.lower(model, x)

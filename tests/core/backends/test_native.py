@@ -110,6 +110,17 @@ def test_default_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert objects.default_store().folder == tmp_path / "treadle"
 
 
+def test_nothing_is_written_where_no_home_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TREADLE_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    monkeypatch.chdir(tmp_path)
+    objects.default_store().put("key", b"code")
+    assert os.listdir(tmp_path) == []
+
+
 def test_pruning_drops_the_least_recently_used(tmp_path: Path) -> None:
     store = objects.ObjectStore(tmp_path, limit_bytes=10_000)
     for i in range(12):

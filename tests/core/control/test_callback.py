@@ -24,6 +24,30 @@ def test_pure_callback(wrap: Any) -> None:
     close(wrap(td.vmap(td.vmap(cbrt), 1, 1))(array(3, 2)), np.cbrt(array(3, 2)))
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, td.jit], ids=["eager", "jit"])
+def test_a_callback_may_keep_and_change_its_arguments(wrap: Any) -> None:
+    """What it was given is its own: neither reused memory nor the caller's array."""
+    kept: list[np.ndarray] = []
+
+    def host(x: np.ndarray) -> np.ndarray:
+        kept.append(x.copy())
+        kept.append(x)
+        x += 1
+        return x
+
+    step = wrap(
+        lambda x: (td.pure_callback(host, x, x * 2), td.pure_callback(host, x, x))
+    )
+    given = np.arange(4, dtype=np.float32)
+    for _ in range(3):
+        double, same = step(given)
+        np.testing.assert_array_equal(double, given * 2 + 1)
+        np.testing.assert_array_equal(same, given + 1)
+    np.testing.assert_array_equal(given, np.arange(4))
+    for before, now in zip(kept[::2], kept[1::2], strict=True):
+        np.testing.assert_array_equal(now, before + 1)
+
+
 def test_pytrees_and_broadcast_arguments() -> None:
     def host(p: Any, *, scale: Any) -> Any:
         return {"sum": p["a"] + p["b"] * scale, "n": np.int32(7)}

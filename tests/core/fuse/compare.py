@@ -11,8 +11,8 @@ from unittest import mock
 import numpy as np
 
 import treadle as td
+from treadle.backends.cpu import memory
 from treadle.plan import cost
-from treadle.run import execute
 
 TOLERANCE = {"float64": 1e-9, "float32": 5e-4, "float16": 3e-2, "bfloat16": 0.25}
 
@@ -20,15 +20,15 @@ TOLERANCE = {"float64": 1e-9, "float32": 5e-4, "float16": 3e-2, "bfloat16": 0.25
 @contextmanager
 def hard_conditions() -> Iterator[None]:
     """Every kernel is cut into many tasks, and fresh memory is full of NaN."""
-    allocate = execute.allocate
+    allocate = memory.SizeClass.allocate
 
-    def poisoned(nbytes: int) -> Any:
-        buffer = allocate(nbytes)
+    def poisoned(size_class: memory.SizeClass, nbytes: int) -> memory.Buffer:
+        buffer = allocate(size_class, nbytes)
         ctypes.memset(buffer.address, 0xFF, nbytes)
         return buffer
 
     with (
-        mock.patch.object(execute, "allocate", poisoned),
+        mock.patch.object(memory.SizeClass, "allocate", poisoned),
         mock.patch.object(cost, "_WORTH_SPLITTING_NS", 0),
         mock.patch.object(cost, "_TASK_NS", 1),
     ):

@@ -10,7 +10,18 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from treadle.plan.steps import Branch, Buffer, Loop, NestStep, Place, Plan, Step, While
+from treadle.plan.steps import (
+    Branch,
+    Buffer,
+    CopyStep,
+    Loop,
+    NestStep,
+    Place,
+    Plan,
+    ProductStep,
+    Step,
+    While,
+)
 
 GRANULE = 64
 Key = tuple[str, int]
@@ -112,14 +123,25 @@ def _overwrites(step: Step, memory: Memory) -> None:
             mine, theirs = memory.actual(w), memory.actual(r)
             if mine is theirs or not _places(w, memory) & _places(r, memory):
                 continue
-            assert isinstance(step, NestStep), f"{names(step)} is no nest"
-            launch: Any = step.launch
+            if isinstance(step, CopyStep):
+                assert w.offset == r.offset, "a copy overlaps its source"
+                continue
+            launch, places = _nest_of(step)
             patterns = {
                 (b.strides, p.offset)
-                for b, p in zip(launch.bindings, step.places, strict=True)
+                for b, p in zip(launch.bindings, places, strict=True)
                 if p is not None and memory.actual(p) in (mine, theirs)
             }
             assert len(patterns) == 1, f"{names(step)} overwrites what it still reads"
+
+
+def _nest_of(step: Step) -> tuple[Any, Sequence[Any]]:
+    """The nest that reads and writes element by element."""
+    if isinstance(step, ProductStep):
+        assert step.product.epilogue, f"{names(step)} overwrites an operand"
+        return step.product.epilogue, step.places
+    assert isinstance(step, NestStep), f"{names(step)} is no nest"
+    return step.launch, step.places
 
 
 def _together(region: list[Step], memory: Memory) -> None:

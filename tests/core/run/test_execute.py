@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import math
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,6 +16,7 @@ import treadle as td
 import treadle.numpy as tnp
 from tests.core.fuse.compare import hard_conditions
 from treadle.backends.cpu import threads
+from treadle.backends.cpu.executor import Program
 from treadle.errors import DonatedError
 
 
@@ -41,7 +44,7 @@ def arguments(rows: int = 67) -> tuple[Any, ...]:
 def test_results_do_not_depend_on_the_number_of_threads(restored_threads: None) -> None:
     loss = lambda *args: sum(tnp.sum(tnp.sin(o)) for o in block(*args))  # noqa: E731
     results = []
-    for count in (1, 2, 3):
+    for count in (1, 2, 3, 5, 7):
         threads.set_num_threads(count)
         with hard_conditions():
             outs = td.jit(lambda *args: (block(*args), td.grad(loss, 1)(*args)))(
@@ -146,3 +149,104 @@ def test_results_that_are_arguments_are_arrays_of_their_own() -> None:
     x[:] = 5
     np.testing.assert_array_equal(same, np.ones(4))
     np.testing.assert_array_equal(again, np.ones(4))
+
+
+def test_an_interrupted_call_leaves_no_donated_array_that_looks_intact(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ctrl-C during a call: Python raises as soon as the compiled code returns."""
+    step = td.jit(lambda a, b: (a * 2, b[:5] * 3), donate=("a", "b"))
+    a, b = td.jit(lambda: (tnp.ones(100) * 1, tnp.ones(100) * 2))()
+    run = Program.run
+
+    def interrupted(program: Program, slots: int) -> int:
+        run(program, slots)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Program, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        step(a, b)
+    for given in (a, b):
+        with pytest.raises(DonatedError):
+            np.asarray(given)
+
+
+def test_a_donated_argument_may_be_one_of_several_equal_objects() -> None:
+    step = td.jit(lambda a, x, y: (a + x * y, a), donate="a")
+    for _ in range(3):
+        a, x = td.jit(lambda: (tnp.ones(50) * 1, tnp.ones(50) * 2))()
+        address = a.address()
+        new, old = step(a, x, x)
+        assert address in (new.address(), old.address())
+        np.testing.assert_array_equal(new, np.full(50, 5.0))
+        np.testing.assert_array_equal(old, np.ones(50))
+
+
+def test_a_donated_argument_that_is_returned_as_it_came_stays_where_it_is() -> None:
+    step = td.jit(lambda frozen, x: (frozen, frozen[:3] + x), donate="frozen")
+    (frozen,) = td.jit(lambda: [tnp.arange(3e5) * 1])()
+    buffer = frozen.owned_buffer()
+    for _ in range(3):
+        frozen, out = step(frozen, 1.0)
+        assert frozen.owned_buffer() is buffer
+        np.testing.assert_array_equal(out, [1, 2, 3])
+    np.testing.assert_array_equal(frozen, np.arange(3e5, dtype=np.float32))
+
+
+def test_failures_in_several_threads_keep_to_their_threads() -> None:
+    meeting = threading.Barrier(4, timeout=20)
+
+    def fail(x: Any) -> Any:
+        meeting.wait()
+        raise Unlucky(int(x))
+
+    step = td.jit(lambda x: td.pure_callback(fail, x, x))
+
+    def call(i: int) -> int:
+        with pytest.raises(Unlucky) as caught:
+            step(np.int32(i))
+        meeting.wait()
+        return caught.value.args[0]
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            assert list(pool.map(call, range(4))) == [0, 1, 2, 3]
+
+
+def test_a_callback_may_call_the_program_that_calls_it() -> None:
+    number = td.ShapeDtype((), np.dtype(np.float32))
+
+    @td.jit
+    def factorial(n: Any) -> Any:
+        smaller = lambda n: n * td.pure_callback(factorial, number, n - 1)  # noqa: E731
+        return td.cond(n <= 1, lambda n: n * 0 + 1, smaller, n)
+
+    assert factorial(np.float32(6)) == math.factorial(6)
+
+
+def test_a_failure_in_a_loop_leaves_the_program_usable() -> None:
+    calls: list[int] = []
+
+    def third_fails(x: Any) -> Any:
+        calls.append(len(calls))
+        if calls[-1] == 2:
+            raise Unlucky
+        return x + 1
+
+    step = td.jit(
+        lambda x: td.fori_loop(
+            0, 5, lambda i, c: td.pure_callback(third_fails, x, c), x
+        )
+    )
+    x = tnp.ones(1000)
+    with pytest.raises(Unlucky):
+        step(x)
+    np.testing.assert_array_equal(step(x), np.full(1000, 6.0))
+    np.testing.assert_array_equal(x, np.ones(1000))
+
+
+def test_numpy_may_ask_for_no_copy() -> None:
+    x = tnp.ones(3)
+    assert np.array(x, dtype=np.float32, copy=False).flags.writeable is False
+    with pytest.raises(ValueError, match="copy=False"):
+        np.array(x, dtype=np.float64, copy=False)
