@@ -13,47 +13,49 @@ from treadle.errors import at, user_source
 _SHORT = {"bool": "bool", "float": "f", "int": "i", "uint": "u", "complex": "c"}
 
 
+_known: dict[tuple, ArrayType] = {}
+
+
 class ArrayType:
     """Shape, dtype, and whether the dtype is weak (came from a Python scalar).
+
+    Equal types are one object: a jitted function compares those of all its arguments
+    at every call.
 
     >>> ArrayType((2, 3), np.dtype("float32"))
     f32[2,3]
     """
 
-    __slots__ = ("_hash", "dtype", "shape", "weak")
+    __slots__ = ("dtype", "nbytes", "shape", "size", "weak")
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    weak: bool
+    size: int
+    nbytes: int
 
-    def __init__(
-        self, shape: tuple[int, ...], dtype: np.dtype, weak: bool = False
-    ) -> None:
-        self.shape, self.dtype, self.weak = shape, dtype, weak
-        self._hash = hash((shape, dtype, weak))
+    def __new__(
+        cls, shape: tuple[int, ...], dtype: np.dtype, weak: bool = False
+    ) -> ArrayType:
+        key = shape, dtype, weak
+        found = _known.get(key)
+        if found is None:
+            made = object.__new__(cls)
+            # Sizes may come as NumPy's integers, which are equal but print differently.
+            made.shape, made.dtype, made.weak = tuple(map(int, shape)), dtype, weak
+            made.size = math.prod(made.shape)
+            made.nbytes = made.size * dtype.itemsize
+            found = _known.setdefault(key, made)
+        return found
 
     @property
     def ndim(self) -> int:
         return len(self.shape)
 
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
-
     def strong(self) -> ArrayType:
         return ArrayType(self.shape, self.dtype) if self.weak else self
 
-    def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, ArrayType)
-            and self._hash == other._hash
-            and self.shape == other.shape
-            and self.dtype == other.dtype
-            and self.weak == other.weak
-        )
-
-    def __hash__(self) -> int:
-        return self._hash
+    def __reduce__(self) -> Any:
+        return ArrayType, (self.shape, self.dtype, self.weak)
 
     def __repr__(self) -> str:
         name = self.dtype.name

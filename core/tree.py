@@ -40,7 +40,7 @@ class Structure:
         self, kind: type | None, aux: Hashable, children: tuple[Structure, ...]
     ) -> None:
         self.kind, self.aux, self.children = kind, aux, children
-        self.count = sum(c.count for c in children)
+        self.count = sum([c.count for c in children])
         try:
             self._hash = hash((kind, aux, children))
         except TypeError:
@@ -95,6 +95,9 @@ _registry: dict[Any, _Node] = {}
 LEAF = Structure(None, None, ())
 LEAF.count = 1
 _NONE = Structure(type(None), None, ())
+_NO_ITEMS = Structure(dict, (), ())
+_leaf_kinds: set[type] = set()
+"""Types that have been met and are no containers."""
 
 
 def _name(kind: type | None) -> str:
@@ -126,6 +129,7 @@ def register(
     """
     names = keys or (lambda aux, n: range(n))
     _registry[kind] = _Node(flatten, unflatten, names, constant, hold, held)
+    _leaf_kinds.discard(kind)
 
 
 def register_dataclass(kind: type, static: Sequence[str] = ()) -> type:
@@ -217,6 +221,7 @@ def _take_apart(
     node = _registry.get(kind) or _node_of(kind)
     if node is None:
         out.append(tree)
+        _leaf_kinds.add(kind)
         return LEAF
     if node.held is not None and is_leaf is None:
         known = node.held(tree)
@@ -224,7 +229,16 @@ def _take_apart(
             out += known[0]
             return known[1]
     children, aux = node.flatten(tree)
-    return Structure(kind, aux, tuple([_take_apart(c, out, is_leaf) for c in children]))
+    if not children and kind is dict:
+        return _NO_ITEMS
+    forms = []
+    for c in children:
+        if type(c) in _leaf_kinds and is_leaf is None:
+            out.append(c)
+            forms.append(LEAF)
+        else:
+            forms.append(_take_apart(c, out, is_leaf))
+    return Structure(kind, aux, tuple(forms))
 
 
 def _build(structure: Structure, leaves: Iterator[Any], plain: bool) -> Any:

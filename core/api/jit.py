@@ -27,7 +27,7 @@ from treadle.run.array import Array
 from treadle.run.eager import EagerInterpreter
 from treadle.trace.interpreter import state
 from treadle.trace.stage import stage
-from treadle.trace.value import Tracer, is_array, typeof
+from treadle.trace.value import NUMBERS, Tracer, is_array, typeof
 
 if TYPE_CHECKING:
     from treadle.run.execute import Executable
@@ -128,9 +128,10 @@ class Jitted:
             else:
                 if kind in dtypes.PYTHON_OF:
                     leaf = leaves[i] = leaf.item()
-                types.append(
-                    typeof(leaf) if is_array(leaf) else self._scalar(leaf, form, leaves)
-                )
+                if not is_array(leaf) and not isinstance(leaf, NUMBERS):
+                    place = tree.paths(form)[i][1:]
+                    check_leaf(leaf, argument(self.function, place))
+                types.append(typeof(leaf))
         # 1, 1.0 and True are equal, but not programs that compute with them.
         kinds = tuple([_kind(value) for _, value in statics])
         key = (form, tuple(types), statics, kinds)
@@ -144,12 +145,6 @@ class Jitted:
             if not any(isinstance(c, Tracer) for c in entry.captured):
                 self._entries[key] = entry
         return entry, leaves
-
-    def _scalar(self, leaf: Any, form: tree.Structure, leaves: list[Any]) -> Any:
-        if not isinstance(leaf, bool | int | float | complex):
-            place = next(i for i, x in enumerate(leaves) if x is leaf)
-            check_leaf(leaf, argument(self.function, tree.paths(form)[place][1:]))
-        return typeof(leaf)
 
     def _split(self, args: tuple, kwargs: dict) -> tuple[tuple, tuple, dict]:
         """The static values, and what is traced (statics replaced by None)."""

@@ -26,8 +26,8 @@ class ShapeDtype(ArrayType):
 
     __slots__ = ()
 
-    def __init__(self, shape: Sequence[int], dtype: Any = float) -> None:
-        super().__init__(tuple(int(n) for n in shape), dtypes.canonical(dtype))
+    def __new__(cls, shape: Sequence[int], dtype: Any = float) -> ArrayType:  # type: ignore[misc]
+        return ArrayType(tuple(int(n) for n in shape), dtypes.canonical(dtype))
 
 
 def type_of_leaf(leaf: Any, where: str) -> ArrayType:

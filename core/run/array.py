@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,7 +73,7 @@ class Array(Value):
         if not self._address:
             if not self._data.flags.c_contiguous:
                 self._view = np.ascontiguousarray(self._data)
-            self._address = self._data.__array_interface__["data"][0]
+            self._address = address_of(self._data)
         return self._address
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -146,6 +147,14 @@ class Array(Value):
 
     def __deepcopy__(self, memo: dict) -> Array:
         return self
+
+
+def address_of(data: np.ndarray) -> int:
+    """Where the elements of a contiguous array begin."""
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(data))  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # read-only, empty, or of an ml_dtypes type
+        return data.__array_interface__["data"][0]  # four times slower
 
 
 class _Donated(NamedTuple):

@@ -14,7 +14,7 @@ from treadle.backends.cpu.memory import size_class
 from treadle.errors import InternalError
 from treadle.ir.graph import Graph
 from treadle.plan.steps import Plan
-from treadle.run.array import Array
+from treadle.run.array import Array, address_of
 from treadle.run.explain import explain
 
 
@@ -47,7 +47,7 @@ class Executable:
             else:
                 data = np.asarray(a, dtype, order="C")
                 held.append(data)
-                addresses.append(data.__array_interface__["data"][0])
+                addresses.append(address_of(data))
         arena = self._block.allocate(self._block.size)
         if self._donated:
             taken = self._taken(args)

@@ -189,6 +189,12 @@ class Tracer(Value):
         return f"<{leaked}{type(self).__name__} {self.type}{inside}>"
 
 
+# Tuples: making a union of types takes longer than checking for one.
+NUMBERS = (bool, int, float, complex)
+_NUMPY = (np.ndarray, np.generic)
+_ARRAYS = (Value, *_NUMPY)
+
+
 def typeof(x: Any) -> ArrayType:
     """The array type of an array, a tracer, or a scalar.
 
@@ -197,9 +203,9 @@ def typeof(x: Any) -> ArrayType:
     """
     if isinstance(x, Value):
         return x.type
-    if isinstance(x, np.ndarray | np.generic):
+    if isinstance(x, _NUMPY):
         return arraytype.of_numpy(x)
-    if isinstance(x, bool | int | float | complex):
+    if isinstance(x, NUMBERS):
         return arraytype.of_scalar(x)
     remedy = ""
     if isinstance(x, list | tuple):
@@ -212,7 +218,7 @@ def typeof(x: Any) -> ArrayType:
 
 def is_array(x: Any) -> bool:
     """Whether `x` is a concrete array, a tracer, or a NumPy array."""
-    return isinstance(x, Value | np.ndarray | np.generic)
+    return isinstance(x, _ARRAYS)
 
 
 def _short(x: Any) -> str:

@@ -124,6 +124,10 @@ def test_outputs_outlive_the_program() -> None:
         lambda x: np.asfortranarray(x),
         lambda x: np.repeat(x, 2, axis=1)[:, ::2],
         lambda x: x[::-1][::-1],
+        lambda x: np.broadcast_to(x, x.shape),
+        lambda x: (
+            np.frombuffer(b"-" + x.tobytes(), np.uint8)[1:].view("f4").reshape(3, 4)
+        ),
         lambda x: x.astype(">f4").astype(np.float32),
         lambda x: tnp.asarray(x),
     ],
