@@ -21,6 +21,7 @@ from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.kernels.lower import scratch_bytes, scratch_rows
 from treadle.kernels.nest import CONTIGUOUS
 from treadle.plan.cost import nest_tasks
+from treadle.plan.region import Region
 from treadle.plan.steps import (
     Buffer,
     CopyStep,
@@ -48,6 +49,7 @@ class Planner:
         self.position = 0
         self.loops: tuple[Loop, ...] = ()
         self.constants: dict[Any, Buffer] = {}
+        self.region = Region([])
 
     def buffer(self, nbytes: int) -> Buffer:
         """A temporary."""
@@ -83,8 +85,11 @@ class Planner:
     def add(self, step: Step, steps: list[Step], alone: bool = True) -> None:
         """Appends a step. Independent nests that follow each other share a position:
         they run as one parallel region."""
-        if alone or not _independent(step, steps, self.position):
+        together = self.region.steps is steps and self.region.position == self.position
+        if alone or not (together and self.region.admits(step)):
             self.position += 1
+            self.region = Region(steps, self.position)
+        self.region.take(step)
         step.position = self.position
         steps.append(step)
         self.order.append(step)
@@ -99,24 +104,6 @@ class Planner:
         self.position += 1
         for b in loop.touched:
             self.use(b, self.position)
-
-
-def _independent(step: Step, steps: list[Step], position: int) -> bool:
-    if not isinstance(step, NestStep):
-        return False
-    mine = {id(p.buffer) for p in (*step.reads, *step.writes)}
-    found = False
-    for other in reversed(steps):
-        if other.position != position:
-            break
-        if not isinstance(other, NestStep):
-            return False
-        if any(id(p.buffer) in mine for p in other.writes):
-            return False
-        if any(p.buffer is w.buffer for p in other.reads for w in step.writes):
-            return False
-        found = True
-    return found
 
 
 class GraphPlanner:
