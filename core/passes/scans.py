@@ -8,6 +8,9 @@ Three kinds need no loop, only all iterations' operands at once:
   of a weight) is one contraction over time and the rest, of the stacked operands;
 - *after*: a stacked output ``a[t] @ W`` is computed from the stacked ``a``.
 
+A product that stays, of a carry and a constant, finds the constant *turned* the way
+products read it: ``h @ W.T``, of the backward pass, does not transpose W every time.
+
 Rows of scanned and stacked arrays correspond whether or not the scan is reversed.
 """
 
@@ -19,11 +22,13 @@ from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ops.arithmetic import add
 from treadle.ops.dot import dot_general
-from treadle.ops.movement import broadcast_in_dim
+from treadle.ops.movement import broadcast_in_dim, transpose
 from treadle.passes.rewrite import Rewriter
 from treadle.transforms.batch import batch_graph
 
 _MAX_STACKED_BYTES = 1 << 28
+_WORTH_TURNING = 8
+"""Iterations that share the copy of a constant that a product reads."""
 
 
 def hoist_from_scans(graph: Graph) -> Graph:
@@ -41,6 +46,7 @@ class _Hoist(Rewriter):
         loop.before()
         loop.sums()
         loop.after()
+        loop.turn()
         loop.emit()
 
 
@@ -188,6 +194,39 @@ class _Scan:
             self.equations.remove(source)
             self._stack_operands(source)
 
+    # Constants
+
+    def turn(self) -> None:
+        """Right operands that products would have to transpose: constants whose last
+        axis is contracted."""
+        if self.length < _WORTH_TURNING:
+            return
+        values = dict(self.consts)
+        makers = {v: e for e in self.equations for v in e.outputs}
+        turned: dict[tuple[Var, tuple[int, ...]], Var] = {}
+        for i, eq in enumerate(self.equations):
+            base, axes = _untransposed(eq, makers)
+            if base is None or base not in values:
+                continue
+            (xc, yc), (xb, yb) = eq.params["contract"], eq.params["batch"]
+            free = [a for a in range(len(axes)) if a not in (*yc, *yb)]
+            if not free or len(axes) - 1 not in [axes[a] for a in yc]:
+                continue
+            order = tuple([axes[a] for a in (*yb, *yc, *free)])
+            if (base, order) not in turned:
+                params = {"permutation": order}
+                source = eq.source or self.eq.source
+                (value,) = self.writer.emit(transpose, [values[base]], params, source)
+                turned[base, order] = Var(value.type)
+                self.consts.append((turned[base, order], value))
+            first = tuple(range(len(yb) + len(yc)))
+            params = {
+                "contract": (xc, first[len(yb) :]),
+                "batch": (xb, first[: len(yb)]),
+            }
+            inputs = [eq.inputs[0], turned[base, order]]
+            self.equations[i] = Equation(eq.op, inputs, params, eq.outputs, eq.source)
+
     # The new loop
 
     def emit(self) -> None:
@@ -198,18 +237,21 @@ class _Scan:
         n_ys = len(self.eq.outputs) - count
         stay = [i for i in range(len(self.ys)) if i not in self.outputs_of]
         carried = [self.carries[k] for k in kept]
+        used = {a for e in self.equations for a in e.inputs if isinstance(a, Var)}
+        used |= {a for a in (*carry_outs, *self.ys) if isinstance(a, Var)}
+        consts = [(v, a) for v, a in self.consts if v in used]
         graph = Graph(
-            [v for v, _ in (*self.consts, *carried, *self.xs)],
+            [v for v, _ in (*consts, *carried, *self.xs)],
             self.equations,
             [*carry_outs, *(self.ys[i] for i in stay)],
             self.name,
         )
         params = self.params | {
             "graph": graph,
-            "n_consts": len(self.consts),
+            "n_consts": len(consts),
             "n_carry": len(kept),
         }
-        args = [a for _, a in (*self.consts, *carried, *self.xs)]
+        args = [a for _, a in (*consts, *carried, *self.xs)]
         outs = self.writer.emit(self.eq.op, args, params, self.eq.source)
         values = self.writer.values
         for k, v in zip(kept, outs, strict=False):
@@ -277,6 +319,20 @@ class _Scan:
 
 def _up(axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(a + 1 for a in axes)
+
+
+def _untransposed(
+    eq: Equation, makers: dict[Var, Equation]
+) -> tuple[Var | None, Sequence[int]]:
+    """Of what a product's right operand is a transpose, and its axes there."""
+    y = eq.inputs[1] if eq.op is dot_general else None
+    if not isinstance(y, Var):
+        return None, ()
+    maker = makers.get(y)
+    if maker is not None and maker.op is transpose:
+        source = maker.inputs[0]
+        return source if isinstance(source, Var) else None, maker.params["permutation"]
+    return y, range(y.type.ndim)
 
 
 def _is_free_product(eq: Equation, free: dict[Var, Equation]) -> bool:

@@ -1,0 +1,88 @@
+"""What scans keep: values and gradients as in JAX, and products without transposes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle.plan.steps import ProductStep
+from treadle.run.explain import walk
+
+LENGTH = 9
+Body = Callable[..., Any]
+# How one iteration makes the next h (2, 4, 4) from h, x of the iteration, and weights.
+BODIES: dict[str, Body] = {
+    "turned": lambda m, h, x, v, w: m.tanh(h @ v.T + x),
+    "as it is": lambda m, h, x, v, w: m.tanh(h @ v + x),
+    "both": lambda m, h, x, v, w: m.tanh(m.tanh(h @ v.T + x) @ v + h @ w),
+    "a part": lambda m, h, x, v, w: m.tanh(h @ w[0].T + x),
+    "batched": lambda m, h, x, v, w: m.tanh(m.einsum("nbi,noi->nbo", h, w) + x),
+    "two axes": lambda m, h, x, v, w: m.tanh(m.einsum("nbi,noi->bo", h, w)[None] + x),
+    "left": lambda m, h, x, v, w: m.tanh(v.T @ h + x),
+    "a vector": lambda m, h, x, v, w: m.tanh((h @ v[0])[..., None] * x),
+}
+
+
+def scanned(scan: Any, m: Any, body: Body, reverse: bool = False) -> Callable[..., Any]:
+    def function(h: Any, xs: Any, v: Any, w: Any) -> Any:
+        last, seen = scan(
+            lambda h, x: (body(m, h, x, v, w), m.sum(h)), h, xs, reverse=reverse
+        )
+        return m.sum(last * last) + m.sum(m.sin(seen))
+
+    return function
+
+
+def arguments() -> list[np.ndarray]:
+    random = np.random.default_rng(0)
+    shapes = (2, 4, 4), (LENGTH, 2, 4, 4), (4, 4), (2, 4, 4)
+    return [random.normal(size=s).astype(np.float32) * 0.4 for s in shapes]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("name", BODIES)
+def test_values_and_gradients_are_those_of_jax(name: str, reverse: bool) -> None:
+    ours = scanned(td.scan, tnp, BODIES[name], reverse)
+    theirs = scanned(jax.lax.scan, jnp, BODIES[name], reverse)
+    wanted = jax.jit(jax.value_and_grad(theirs, (0, 1, 2, 3)))(*arguments())
+    found = td.jit(td.value_and_grad(ours, (0, 1, 2, 3)))(*arguments())
+    for a, b in zip(td.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_a_scan_in_a_scan() -> None:
+    def twice(scan: Any, m: Any) -> Any:
+        def outer(h: Any, xs: Any, v: Any, w: Any) -> Any:
+            inner = scanned(scan, m, BODIES["turned"])
+
+            def step(c: Any, x: Any) -> Any:
+                return m.tanh(c @ w[0].T + 0.01 * inner(c, xs, v, w)), x
+
+            return m.sum(scan(step, h, xs)[0])
+
+        return outer
+
+    wanted = jax.jit(jax.grad(twice(jax.lax.scan, jnp), (0, 2, 3)))(*arguments())
+    found = td.jit(td.grad(twice(td.scan, tnp), (0, 2, 3)))(*arguments())
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["turned", "both", "batched"])
+def test_no_iteration_reads_the_columns_of_a_weight(name: str) -> None:
+    function = scanned(td.scan, tnp, BODIES[name])
+    for f in (function, td.grad(function, (0, 2, 3))):
+        plan = td.jit(f).lower(*arguments()).plan
+        inside = [
+            step.product.contraction.b.column
+            for depth, step in walk(plan.steps)
+            if depth and isinstance(step, ProductStep)
+        ]
+        assert inside and set(inside) == {1}
