@@ -34,10 +34,24 @@ def copy_launch(
     return finish(body, space.sizes, dims, [], None, "inner")
 
 
+SCATTERS = {
+    "dynamic_update_slice": "store",
+    "scatter_set": "store",
+    "scatter_add": "store_add",
+    "scatter_mul": "store_mul",
+    "scatter_min": "store_min",
+    "scatter_max": "store_max",
+}
+"""Ops that write at data-dependent places, and how."""
+
+_NEUTRAL = {"scatter_add": 0, "scatter_mul": 1}
+
+
 def scatter_launch(eq: Equation, program: Program) -> Launch:
     """Puts the updates of a scatter into its result, which holds the operand already.
 
-    Places are visited in order, so for equal places the last update counts.
+    Places are visited in order: where they are equal, the last update stays, and sums
+    and products are rounded as NumPy rounds them.
     """
     x, updates, *indices = eq.inputs
     out = eq.outputs[0]
@@ -80,10 +94,10 @@ def scatter_launch(eq: Equation, program: Program) -> Launch:
     offset, strides = address(window, steps)
     gathers = tuple(steps[a] for a in axes)
     value = body.value(updates, entries)
-    adds = eq.op.name == "scatter_add"
     if valid is not None:
-        if adds:
-            other = body.instr("const", (), dtype, dtype.type(0).item())
+        neutral = _NEUTRAL.get(eq.op.name)
+        if neutral is not None:
+            other = body.instr("const", (), dtype, dtype.type(neutral).item())
         else:
             k = body.access(
                 Access(
@@ -94,7 +108,7 @@ def scatter_launch(eq: Equation, program: Program) -> Launch:
         value = body.instr("select", (valid, value, other), dtype)
     pairs = tuple(sorted(strides.items()))
     k = body.access(Access(out, dtype, offset, pairs, True, gathers))
-    body.instr("store_add" if adds else "store", (value, *places), dtype, k)
+    body.instr(SCATTERS[eq.op.name], (value, *places), dtype, k)
     rows = [d for e in entries[:rank] for d, _ in e.terms]
     columns = [d for e in entries[rank:] for d, _ in e.terms]
     serial = eq.op.name != "dynamic_update_slice"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle.fuse.cluster import Cluster, Node
-from treadle.fuse.copies import copy_launch, scatter_launch
+from treadle.fuse.copies import SCATTERS, copy_launch, scatter_launch
 from treadle.fuse.layout import row_major, stored_strides
 from treadle.fuse.maps import NoMap
 from treadle.fuse.nests import Launch, build
@@ -442,8 +442,6 @@ HANDLERS: dict[str, Handler] = {
     "concatenate": _join,
     "pad": _join,
     "optimization_barrier": _alias,
-    "scatter_add": _scatter,
-    "scatter_set": _scatter,
-    "dynamic_update_slice": _scatter,
+    **dict.fromkeys(SCATTERS, _scatter),
 }
 """How ops that are no kernels of their own are planned."""

@@ -1,0 +1,40 @@
+"""Compiled without a host callback, equal to eager code, and generic in sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import treadle as td
+from tests.core.fuse.compare import agrees
+from treadle.backends.cpu import device
+from treadle.plan.steps import HostStep
+from treadle.run.explain import walk
+
+
+def steps_of(function: Callable[..., Any], *args: Any) -> list[Any]:
+    """The steps of a compiled function, those in loops too."""
+    return [s for _, s in walk(td.jit(function).lower(*args).plan.steps)]
+
+
+def runs_natively(function: Callable[..., Any], *args: Any) -> None:
+    """Asserts that a function is compiled throughout and gives what eager code gives."""
+    hosts = [
+        s.equations[0].op.name
+        for s in steps_of(function, *args)
+        if isinstance(s, HostStep)
+    ]
+    assert not hosts, f"no native lowering for {', '.join(hosts)}"
+    agrees(function, args)
+
+
+def shares_kernels(
+    function: Callable[..., Any], first: Sequence[Any], second: Sequence[Any]
+) -> None:
+    """Asserts that arguments of other sizes need no new kernel."""
+
+    def keys(args: Sequence[Any]) -> set[str]:
+        plan = td.jit(function).lower(*args).plan
+        return {source.key for source in device._sources(plan.steps)}
+
+    assert keys(second) <= keys(first)

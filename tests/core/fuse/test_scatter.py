@@ -1,0 +1,70 @@
+"""Scatters that combine with what is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.fuse.native import runs_natively, shares_kernels
+from treadle.ops import scatter
+
+rng = np.random.default_rng(0)
+WAYS = ["add", "multiply", "min", "max"]
+DTYPES = ["float32", "float64", "float16", "bfloat16", "int8", "int32", "uint64"]
+
+
+def array(*shape: int, dtype: str = "float32") -> Any:
+    return tnp.asarray(rng.normal(size=shape) * 4).astype(dtype)
+
+
+def indices(*shape: int, low: int = 0, high: int = 7) -> Any:
+    return tnp.asarray(rng.integers(low, high, size=shape, dtype="int32"))
+
+
+def put(way: str, **options: Any) -> Any:
+    return lambda x, i, u: getattr(x.at[i], way)(u, **options)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_with_equal_indices(way: str, dtype: str) -> None:
+    x, u = array(7, 70, dtype=dtype), array(20, 70, dtype=dtype)
+    runs_natively(put(way), x, indices(20), u)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_elements_and_places_outside(way: str) -> None:
+    x, u = array(7), array(40)
+    x, u = x.at[2].set(float("nan")), u.at[5].set(float("nan"))
+    name = {"multiply": "mul"}.get(way, way)
+
+    def dropping(x: Any, i: Any, u: Any) -> Any:
+        options = {"axes": (0,), "sizes": (None,), "batch_dims": 0, "mode": "drop"}
+        return getattr(scatter, f"scatter_{name}")(x, u, i, **options)
+
+    runs_natively(dropping, x, indices(40, low=-3, high=12), u)
+    runs_natively(put(way), x, indices(0), array(0))
+    batched = td.vmap(put(way))
+    runs_natively(batched, array(3, 7), indices(3, 9), array(3, 9))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_gradients(way: str) -> None:
+    def loss(x: Any, i: Any, u: Any) -> Any:
+        return td.grad(lambda x, u: tnp.sum(put(way)(x, i, u) ** 2), argnums=(0, 1))(
+            x, u
+        )
+
+    runs_natively(loss, array(7, 5), indices(9), array(9, 5))
+
+
+def test_one_kernel_for_all_sizes() -> None:
+    shares_kernels(
+        put("max"),
+        [array(7, 5), indices(9), array(9, 5)],
+        [array(3, 40), indices(2), array(2, 40)],
+    )
