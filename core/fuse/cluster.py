@@ -199,7 +199,8 @@ def _form(space: Space, eq: Equation, entries: Map) -> tuple[str, frozenset[int]
         raise NoMap
     last = max((i for i, n in enumerate(shape) if n != 1), default=-1)
     inner = last in axes or not reduced
-    if inner and len(reduced) > 1:
+    if len(reduced) > 1 and (inner or "axis" in eq.params):
+        # A place along one axis is counted by one loop.
         raise NoMap
     return "inner" if inner else "mid", frozenset(reduced)
 

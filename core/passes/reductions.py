@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from treadle.ir.graph import Equation, Graph
-from treadle.ops.movement import reshape
+import numpy as np
+
+from treadle.arraytype import ArrayType
+from treadle.ir.graph import Atom, Equation, Graph, Lit
+from treadle.ops.movement import broadcast_in_dim, reshape
 from treadle.passes.rewrite import Rewriter
 
 
 class _Split(Rewriter):
     def equation(self, eq: Equation) -> None:
+        if eq.op.name in ("argmax", "argmin"):
+            self._place(eq)
+            return
         axes = eq.params.get("axes")
         if eq.op.kind != "reduce" or axes is None:
             self.keep(eq)
@@ -26,6 +32,18 @@ class _Split(Rewriter):
         if value.type.shape != out.type.shape:
             (value,) = self.emit(reshape, [value], {"shape": out.type.shape}, eq.source)
         self.values[out] = value
+
+    def _place(self, eq: Equation) -> None:
+        """The first of one element is the extreme: nothing is compared."""
+        (out,) = eq.outputs
+        if eq.inputs[0].type.shape[eq.params["axis"]] > 1:
+            self.keep(eq)
+            return
+        zero: Atom = Lit(np.zeros((), out.type.dtype), ArrayType((), out.type.dtype))
+        if out.type.shape:
+            params = {"shape": out.type.shape, "dims": ()}
+            (zero,) = self.emit(broadcast_in_dim, [zero], params, eq.source)
+        self.values[out] = zero
 
 
 def split_reductions(graph: Graph) -> Graph:

@@ -74,9 +74,6 @@ class CPUTarget:
         name = eq.op.name
         if name in ("iota", "gather", "dynamic_slice", "convert"):
             return True
-        if name in ("argmax", "argmin"):
-            shape, axis = eq.inputs[0].type.shape, eq.params["axis"]
-            return axis == len(shape) - 1 and shape[axis] > 1
         if name in _REDUCTIONS:
             return True
         return bool(eq.inputs) and _supported(name, eq.inputs[-1].type.dtype)
