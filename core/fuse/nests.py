@@ -110,7 +110,7 @@ class Body:
         if eq.op.name in GATHERS:
             return self._gather(eq, entries)
         if eq.op.name == "iota":
-            return self._iota(entries[eq.params["axis"]], out.type.dtype)
+            return self.iota(entries[eq.params["axis"]], out.type.dtype)
         if eq.op.kind == "view":
             return self._copied_view(eq, entries)
         args = tuple([self.value(a, entries) for a in eq.inputs])
@@ -153,9 +153,9 @@ class Body:
                 self.known[key] = self._compute(maker, found)
             return self.known[key]
         offset, strides = address(found, stored_strides(source, self.program))
-        return self._load(source, offset, strides)
+        return self.load(source, offset, strides)
 
-    def _load(
+    def load(
         self,
         source: Atom,
         offset: int,
@@ -171,7 +171,7 @@ class Body:
             self.known[key] = self.instr("load", indices, dtype, k)
         return self.known[key]
 
-    def _iota(self, entry: Affine, dtype: np.dtype) -> int:
+    def iota(self, entry: Affine, dtype: np.dtype) -> int:
         key = ("iota", entry, dtype)
         if key not in self.known:
             k = self.access(Access(None, dtype, entry.offset, tuple(entry.terms)))
@@ -180,7 +180,7 @@ class Body:
 
     def number(self, value: int, dtype: np.dtype) -> int:
         """A run-time integer: sizes are arguments of a kernel, never constants."""
-        return self._iota(Affine(value), dtype)
+        return self.iota(Affine(value), dtype)
 
     def _gather(self, eq: Equation, entries: Map) -> int:
         x = eq.inputs[0]
@@ -194,7 +194,7 @@ class Body:
             if ok is not None:
                 valid = ok if valid is None else self.both(valid, ok)
         extra, strides = address(window, steps)
-        loaded = self._load(
+        loaded = self.load(
             source,
             offset + extra,
             strides,

@@ -14,8 +14,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.ops.elementwise import number, real
-from treadle.ops.gather import gather
-from treadle.ops.movement import move_axis, reshape
+from treadle.ops.movement import move_axis, reshape, spread
 from treadle.ops.shape import pad
 from treadle.trace.op import Linear, Op
 from treadle.trace.value import typeof
@@ -56,13 +55,13 @@ def _windows(x: Any, fill: Any, window: Ints, strides: Ints, padding: Padding) -
     return seen.reshape(*seen.shape[: x.ndim], math.prod(window))
 
 
-def _lowest(dtype: np.dtype) -> Any:
+def lowest(dtype: np.dtype) -> Any:
     if dtype == dtypes.bool_:
         return False
     return -np.inf if dtypes.is_float(dtype) else np.iinfo(dtype).min
 
 
-def _highest(dtype: np.dtype) -> Any:
+def highest(dtype: np.dtype) -> Any:
     if dtype == dtypes.bool_:
         return True
     return np.inf if dtypes.is_float(dtype) else np.iinfo(dtype).max
@@ -112,23 +111,8 @@ def _sum_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> 
     return reduce_window_sum(*primals, **params), reduce_window_sum(*tangents, **params)
 
 
-def _sum_transpose(
-    ct: Any, x: Linear, *, window: Ints, strides: Ints, padding: Padding
-) -> list[Any]:
-    """Each element collects from the windows that it was in: a window sum again."""
-    t = typeof(ct)
-    between = [(0, 0, s - 1) for s in strides]
-    spread_out = pad(ct, t.dtype.type(0), padding=((0, 0, 0), *between, (0, 0, 0)))
-    back = []
-    for n, o, w, s, (low, _) in zip(
-        x.shape[1:-1], t.shape[1:-1], window, strides, padding, strict=True
-    ):
-        before = w - 1 - low
-        back.append((before, n + w - 1 - ((o - 1) * s + 1) - before))
-    ones = (1,) * len(window)
-    return [
-        reduce_window_sum(spread_out, window=window, strides=ones, padding=tuple(back))
-    ]
+def _sum_transpose(ct: Any, x: Linear, **params: Any) -> list[Any]:
+    return [window_put(ct, spatial=x.shape[1:-1], **params)]
 
 
 reduce_window_sum = _reduction(
@@ -167,8 +151,8 @@ def _arg(name: str, reduce: Any, fill: Callable[[np.dtype], Any]) -> Op:
     )
 
 
-reduce_window_argmax = _arg("reduce_window_argmax", np.argmax, _lowest)
-reduce_window_argmin = _arg("reduce_window_argmin", np.argmin, _highest)
+reduce_window_argmax = _arg("reduce_window_argmax", np.argmax, lowest)
+reduce_window_argmin = _arg("reduce_window_argmin", np.argmin, highest)
 """Where each window's first extreme is: an index into the flattened spatial axes of x,
 -1 in the padding."""
 
@@ -178,34 +162,129 @@ def _extreme_jvp(op: Op, arg: Op) -> Callable[..., Any]:
 
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         (x,), (dx,) = primals, tangents
-        out, places = op(x, **params), arg(x, **params)
-        moved = gather(
-            _by_channel(dx),
-            _by_channel(places),
-            axes=(2,),
-            sizes=(None,),
-            batch_dims=2,
-            mode="drop",
-        )
-        return out, reshape(move_axis(moved, 1, 2), shape=typeof(out).shape)
+        return op(x, **params), window_pick(dx, arg(x, **params), **params)
 
     return jvp
 
 
-def _by_channel(x: Any) -> Any:
-    """(N, *spatial, C) as (N, C, all of space)."""
-    n, *spatial, channels = typeof(x).shape
-    return move_axis(reshape(x, shape=(n, math.prod(spatial), channels)), 2, 1)
-
-
 reduce_window_max = _reduction(
-    "reduce_window_max", lambda w: np.max(w, -1), _lowest, real
+    "reduce_window_max", lambda w: np.max(w, -1), lowest, real
 )
 reduce_window_min = _reduction(
-    "reduce_window_min", lambda w: np.min(w, -1), _highest, real
+    "reduce_window_min", lambda w: np.min(w, -1), highest, real
 )
 for _op, _place in (
     (reduce_window_max, reduce_window_argmax),
     (reduce_window_min, reduce_window_argmin),
 ):
     _op.jvp = _op.linearize = _extreme_jvp(_op, _place)
+
+# one element of each window, and back --------------------------------------------------
+
+
+def _check_places(name: str, x: ArrayType, places: ArrayType) -> None:
+    if places.shape != x.shape or places.dtype != dtypes.int32:
+        raise ValueError(f"{name}: places for {x} must be i32, got {places}")
+
+
+def _flat(x: Any) -> Any:
+    """(N, *spatial, C) as (N, all of space, C)."""
+    return x.reshape(x.shape[0], math.prod(x.shape[1:-1]), x.shape[-1])
+
+
+def _merged_batch(op: Op) -> Callable[..., Any]:
+    """Examples are further images."""
+
+    def batch(size: int, args: Any, axes: Any, **params: Any) -> Any:
+        lined = [
+            spread(x, 0, size) if d is None else move_axis(x, d, 0)
+            for x, d in zip(args, axes, strict=True)
+        ]
+        n = typeof(lined[0]).shape[1]
+        flat = [reshape(x, shape=(size * n, *typeof(x).shape[2:])) for x in lined]
+        out = op(*flat, **params)
+        return reshape(out, shape=(size, n, *typeof(out).shape[1:])), 0
+
+    return batch
+
+
+def _pick_type(x: ArrayType, places: ArrayType, **params: Any) -> ArrayType:
+    shape = _check("window_pick", x, **params)
+    _check_places("window_pick", ArrayType(shape, x.dtype), places)
+    return ArrayType(shape, x.dtype)
+
+
+def _pick_run(x: Any, places: Any, **params: Any) -> Any:
+    if not x.size:
+        return np.zeros(places.shape, x.dtype)
+    wanted = _flat(places)
+    found = np.take_along_axis(_flat(x), np.maximum(wanted, 0), 1)
+    return np.where(wanted >= 0, found, x.dtype.type(0)).reshape(places.shape)
+
+
+def _pick_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    (x, places), (dx, _) = primals, tangents
+    return window_pick(x, places, **params), window_pick(dx, places, **params)
+
+
+def _pick_transpose(ct: Any, x: Linear, places: Any, **params: Any) -> list[Any]:
+    return [window_put(ct, places, spatial=x.shape[1:-1], **params), None]
+
+
+window_pick = Op(
+    "window_pick", _pick_type, _pick_run, jvp=_pick_jvp, transpose=_pick_transpose
+)
+window_pick.batch = _merged_batch(window_pick)
+"""The element of each window of x that stands at ``places`` (into the flattened spatial
+axes; it must be in the window); 0 for -1."""
+
+
+def _put_type(
+    ct: ArrayType, *places: ArrayType, spatial: Ints, **params: Any
+) -> ArrayType:
+    x = ArrayType((ct.shape[0], *spatial, ct.shape[-1]), ct.dtype)
+    shape = _check("window_put", x, **params)
+    if ct.shape != shape:
+        raise ValueError(f"window_put into {x}: {list(shape)} expected, got {ct}")
+    for given in places:
+        _check_places("window_put", ct, given)
+    return x
+
+
+def _put_run(ct: Any, *places: Any, spatial: Ints, **params: Any) -> Any:
+    n, channels = ct.shape[0], ct.shape[-1]
+    narrow = ct.dtype in (dtypes.float16, dtypes.bfloat16)
+    wide = np.dtype(np.float32) if narrow else ct.dtype
+    out = np.zeros((n, math.prod(spatial), channels), wide)
+    if places:
+        where = _flat(places[0])[:, :, None]
+    else:
+        number = np.arange(math.prod(spatial), dtype=np.int32)
+        seen = _windows(number.reshape(1, *spatial, 1), -1, **params)
+        where = seen.reshape(-1, seen.shape[-1])[None, :, :, None]
+    updates, where = np.broadcast_arrays(_flat(ct)[:, :, None], where)
+    image, _, _, channel = np.indices(where.shape)
+    inside = where >= 0
+    at = image[inside], where[inside], channel[inside]
+    np.add.at(out, at, updates[inside].astype(wide))
+    return out.astype(ct.dtype).reshape(n, *spatial, channels)
+
+
+def _put_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+    (ct, *places), (dct, *_) = primals, tangents
+    return window_put(ct, *places, **params), window_put(dct, *places, **params)
+
+
+def _put_transpose(
+    ct: Any, x: Linear, *places: Any, spatial: Ints, **params: Any
+) -> list[Any]:
+    if not places:
+        return [reduce_window_sum(ct, **params)]
+    return [window_pick(ct, *places, **params), None]
+
+
+window_put = Op("window_put", _put_type, _put_run, jvp=_put_jvp, transpose=_put_transpose)
+window_put.batch = _merged_batch(window_put)
+"""The transpose of `window_pick`: each window's number goes to its place, where those
+of several windows are summed. Without places it goes to all elements of the window, as
+the transpose of `reduce_window_sum` wants."""

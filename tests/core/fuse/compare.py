@@ -62,5 +62,6 @@ def same(
             np.testing.assert_array_equal(a, b)
         else:
             x, y = a.astype(np.float64), b.astype(np.float64)
-            scale = max(1.0, float(np.abs(y).mean())) if y.size else 1.0
+            finite = np.abs(y[np.isfinite(y)])
+            scale = max(1.0, float(finite.mean())) if finite.size else 1.0
             np.testing.assert_allclose(x, y, tolerance, tolerance * scale)

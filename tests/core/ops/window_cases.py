@@ -102,6 +102,35 @@ def _windows(
         return oracle
 
     draw = x or distinct(2, 5, 6, 2)
+
+    def pick(x: Any, places: Any) -> Any:
+        flat = x.reshape(x.shape[0], -1, x.shape[-1])
+        wanted = places.reshape(x.shape[0], -1, x.shape[-1])
+        found = jnp.take_along_axis(flat, jnp.maximum(wanted, 0), 1)
+        return jnp.where(wanted >= 0, found, 0).reshape(places.shape)
+
+    shape = _shape(draw)
+    total = by(0, lax.add)
+    places = _places(shape, size, strides, padding)
+    ct = normal(*jax.eval_shape(total, _spec(shape)).shape)
+    back = {**params, "spatial": shape[1:-1]}
+    linear = [
+        Case(window.window_pick, pick, (draw, places), params, label=label),
+        Case(
+            window.window_put,
+            lambda ct, p: _transposed(lambda x: pick(x, p), shape, ct),
+            (ct, places),
+            back,
+            label=label,
+        ),
+        Case(
+            window.window_put,
+            lambda ct: _transposed(total, shape, ct),
+            (ct,),
+            back,
+            label=f"{label}-everywhere",
+        ),
+    ]
     ops = [
         (window.reduce_window_sum, by(0, lax.add)),
         (window.reduce_window_max, by(-jnp.inf, lax.max)),
@@ -109,7 +138,36 @@ def _windows(
         (window.reduce_window_argmax, place(lax.gt, -jnp.inf)),
         (window.reduce_window_argmin, place(lax.lt, jnp.inf)),
     ]
-    return [Case(op, oracle, (draw,), params, label=label) for op, oracle in ops]
+    cases = [Case(op, oracle, (draw,), params, label=label) for op, oracle in ops]
+    return cases + linear
+
+
+def _transposed(function: Any, shape: tuple[int, ...], ct: Any) -> Any:
+    return jax.linear_transpose(function, _spec(shape, ct))(ct)[0]
+
+
+def _places(shape: tuple[int, ...], size: Any, strides: Any, padding: Any) -> Draw:
+    """A random place in each window of an array; -1 in the padding."""
+
+    def draw(rng: np.random.Generator) -> np.ndarray:
+        space = shape[1:-1]
+        out = [
+            (n + sum(p) - w) // s + 1
+            for n, w, s, p in zip(space, size, strides, padding, strict=True)
+        ]
+        place: Any = 0
+        inside: Any = True
+        for i, (n, w, s, (low, _)) in enumerate(
+            zip(space, size, strides, padding, strict=True)
+        ):
+            start = np.arange(out[i]) * s - low
+            start = start.reshape(-1, *(1,) * (len(out) - i))
+            at = start + rng.integers(0, w, size=(shape[0], *out, shape[-1]))
+            place = place * n + at
+            inside = inside & (at >= 0) & (at < n)
+        return np.where(inside, place, -1).astype("int32")
+
+    return draw
 
 
 CASES = [

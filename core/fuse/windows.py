@@ -1,0 +1,329 @@
+"""Nests of window reductions (pooling) and of their gradients.
+
+Nothing is padded in memory. Along an axis on which windows reach beyond the array, an
+index is moved inside before it is used; what was outside then counts as padding, or
+(for extremes) is a second look at an element of the window, which changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.fuse.layout import axis_strides, row_major, stored_strides
+from treadle.fuse.maps import (
+    ZERO,
+    Affine,
+    NoMap,
+    Space,
+    address,
+    merged,
+    scaled,
+    shifted,
+)
+from treadle.fuse.nests import Access, Body, Launch, finish
+from treadle.fuse.program import Program
+from treadle.ir.graph import Atom, Equation
+from treadle.ops.window import highest, lowest
+
+_INDEX = np.dtype(np.int64)
+_PLACE = np.dtype(np.int32)
+
+
+def window_launch(eq: Equation, program: Program) -> Launch:
+    """The nest of an op of `treadle.ops.window`.
+
+    Raises:
+      NoMap: if an operand must be copied first.
+    """
+    return _LAUNCHES[eq.op.name](_Windows(eq, program))
+
+
+@dataclass
+class _Axis:
+    """Indices into one spatial axis of an array; `number` is an instruction that gives
+    an index that can't be written as an affine map, and `inside` whether it was there
+    before it was moved inside."""
+
+    entry: Affine
+    number: int | None = None
+    inside: int | None = None
+
+
+@dataclass
+class _Windows:
+    """The loops over a result of shape (N, *spatial, C), and its windows' elements."""
+
+    eq: Equation
+    program: Program
+    space: Space = field(default_factory=Space)
+
+    def __post_init__(self) -> None:
+        params = self.eq.params
+        self.sizes, self.strides = params["window"], params["strides"]
+        self.padding = params["padding"]
+        self.out = self.eq.outputs[0]
+        self.entries = tuple(self.space.dimension(n) for n in self.out.type.shape)
+        self.mid: list[int] = []
+
+    def body(self, steps: Sequence[int]) -> Body:
+        """Begins to write, with one dimension per spatial axis of `steps` elements."""
+        self.steps = [self.space.dimension(n) for n in steps]
+        self.mid = [d for a in self.steps for d, _ in a.terms]
+        self.written = Body(self.space, self.program)
+        return self.written
+
+    def read(self, a: Atom, axes: Sequence[_Axis]) -> int:
+        """Loads an operand at indices along its spatial axes."""
+        source, offset, steps = axis_strides(a, self.program)
+        place = (self.entries[0], *(x.entry for x in axes), self.entries[-1])
+        extra, strides = address(place, steps)
+        numbers = [
+            (x.number, step)
+            for x, step in zip(axes, steps[1:-1], strict=True)
+            if x.number is not None
+        ]
+        return self.written.load(
+            source,
+            offset + extra,
+            strides,
+            tuple(i for i, _ in numbers),
+            tuple(step for _, step in numbers),
+        )
+
+    def elements(self) -> list[_Axis]:
+        """Where in the operand the elements of a window are."""
+        found = []
+        for i, (n, m, w) in enumerate(self._extents()):
+            (low, _), stride = self.padding[i], self.strides[i]
+            first = shifted(scaled(self.entries[i + 1], stride), -low)
+            entry = Affine(first.offset, merged((*first.terms, *self.steps[i].terms)))
+            if low <= 0 and (m - 1) * stride - low + w <= n:
+                found.append(_Axis(entry))
+            else:
+                found.append(self.moved(self.written.iota(entry, _INDEX), n))
+        return found
+
+    def starts_inside(self) -> int | None:
+        """Whether the first element of a window is no padding; None if all are."""
+        result = None
+        for i, (n, m, _) in enumerate(self._extents()):
+            (low, _), stride = self.padding[i], self.strides[i]
+            if low <= 0 and (m - 1) * stride - low < n:
+                continue
+            entry = shifted(scaled(self.entries[i + 1], stride), -low)
+            axis = self.moved(self.written.iota(entry, _INDEX), n)
+            result = self.both(result, axis.inside)
+        return result
+
+    def some_are_padding(self) -> bool:
+        """Whether there are windows that have no element at all."""
+        return any(
+            low >= w or (m - 1) * stride - low >= n
+            for (n, m, w), stride, (low, _) in zip(
+                self._extents(), self.strides, self.padding, strict=True
+            )
+        )
+
+    def _extents(self) -> list[tuple[int, int, int]]:
+        """Sizes of the operand, the result and the window along each spatial axis."""
+        shapes = self.eq.inputs[0].type.shape, self.out.type.shape
+        n, m = (shape[1:-1] for shape in shapes)
+        return list(zip(n, m, self.sizes, strict=True))
+
+    def moved(self, index: int, size: int) -> _Axis:
+        number, inside = self.written.place(index, _INDEX, size - 1, True)
+        return _Axis(ZERO, number, inside)
+
+    def both(self, a: int | None, b: int | None) -> int | None:
+        """The conjunction of conditions, either of which may be absent."""
+        if a is None or b is None:
+            return b if a is None else a
+        return self.written.both(a, b)
+
+    def inside(self, axes: Sequence[_Axis]) -> int | None:
+        """Whether all indices are inside; None if they always are."""
+        result = None
+        for axis in axes:
+            result = self.both(result, axis.inside)
+        return result
+
+    def select(self, condition: int | None, yes: int, no: Any, dtype: Any) -> int:
+        """`yes` where the condition holds (or is absent), else the number `no`."""
+        if condition is None:
+            return yes
+        other = self.const(no, dtype)
+        return self.written.instr("select", (condition, yes, other), dtype)
+
+    def const(self, number: Any, dtype: np.dtype) -> int:
+        return self.written.instr("const", (), dtype, number)
+
+    def place(self, axes: Sequence[_Axis], sizes: Sequence[int]) -> int:
+        """The indices as one into the flattened spatial axes."""
+        body, offset = self.written, 0
+        terms: list[tuple[int, int]] = []
+        numbers = []
+        for axis, step in zip(axes, row_major(sizes), strict=True):
+            offset += axis.entry.offset * step
+            terms += [(d, c * step) for d, c in axis.entry.terms]
+            if axis.number is not None:
+                factor = body.number(step, _INDEX)
+                numbers.append(body.instr("mul", (axis.number, factor), _INDEX))
+        total = body.iota(Affine(offset, merged(terms)), _INDEX)
+        for number in numbers:
+            total = body.instr("add", (total, number), _INDEX)
+        return body.instr("convert", (total,), _PLACE)
+
+    def launch(self, value: int) -> Launch:
+        """The finished nest, which stores `value`."""
+        body, sizes = self.written, self.space.sizes
+        strides = stored_strides(self.out, self.program)
+        offset, pairs = address(self.entries, strides)
+        where = tuple(sorted(pairs.items()))
+        k = body.access(Access(self.out, self.out.type.dtype, offset, where, True))
+        body.instr("store", (value,), self.out.type.dtype, k)
+        kept = [d for a in self.entries for d, _ in a.terms]
+        if not self.mid:
+            return finish(body, sizes, kept, [], None, "inner")
+        return finish(body, sizes, kept[:-1], self.mid, kept[-1:], "mid")
+
+    def reduced(self, name: str, value: int, dtype: np.dtype) -> int:
+        """A value combined over the windows' elements."""
+        return self.written.instr(f"reduce_{name}", (value,), dtype) if self.mid else value
+
+
+def _sum(w: _Windows) -> Launch:
+    w.body(w.sizes)
+    axes, dtype = w.elements(), w.out.type.dtype
+    x = w.select(w.inside(axes), w.read(w.eq.inputs[0], axes), 0, dtype)
+    return w.launch(w.reduced("sum", x, dtype))
+
+
+def _element(w: _Windows, axes: Sequence[_Axis]) -> tuple[str, int, Any]:
+    """The name of the extreme, an element of a window, and what padding is."""
+    (x,) = w.eq.inputs
+    name = "max" if w.eq.op.name.endswith("max") else "min"
+    fill = (lowest if name == "max" else highest)(x.type.dtype)
+    value = w.read(x, axes)
+    if w.some_are_padding():
+        value = w.select(w.inside(axes), value, fill, x.type.dtype)
+    return name, value, fill
+
+
+def _extreme(w: _Windows) -> Launch:
+    w.body(w.sizes)
+    name, x, _ = _element(w, w.elements())
+    return w.launch(w.reduced(name, x, w.out.type.dtype))
+
+
+def _arg_extreme(w: _Windows) -> Launch:
+    """First the extreme, then the lowest place at which it is found: windows run
+    through the flattened axes in ascending order."""
+    body = w.body(w.sizes)
+    axes, t = w.elements(), w.eq.inputs[0].type
+    name, x, fill = _element(w, axes)
+    best = w.reduced(name, x, t.dtype)
+    found = body.instr("eq", (x, best), dtypes.bool_)
+    if dtypes.is_float(t.dtype):
+        unordered = body.instr("ne", (x, x), dtypes.bool_)
+        found = body.instr("bitwise_or", (found, unordered), dtypes.bool_)
+    number = w.place(axes, t.shape[1:-1])
+    place = w.select(found, number, np.iinfo(_PLACE).max, _PLACE)
+    first = w.reduced("min", place, _PLACE)
+    starts_inside = w.starts_inside()
+    if starts_inside is not None:
+        # If nothing is better than padding, the first element of the window counts.
+        better = body.instr("ne", (best, w.const(fill, t.dtype)), dtypes.bool_)
+        better = body.instr("bitwise_or", (better, starts_inside), dtypes.bool_)
+        first = w.select(better, first, -1, _PLACE)
+    return w.launch(first)
+
+
+def _put(w: _Windows) -> Launch:
+    """Every element looks at the windows that it may be in: every `stride`-th one."""
+    ct, *places = w.eq.inputs
+    body = w.body([-(-n // s) for n, s in zip(w.sizes, w.strides, strict=True)])
+    axes = [
+        w.moved(_window(w, i), n) for i, n in enumerate(ct.type.shape[1:-1])
+    ]
+    belongs = w.inside(axes)
+    if places:
+        entries = [_Axis(e) for e in w.entries[1:-1]]
+        here = w.place(entries, w.out.type.shape[1:-1])
+        same = body.instr("eq", (w.read(places[0], axes), here), dtypes.bool_)
+        belongs = w.both(belongs, same)
+    else:
+        for i, axis in enumerate(axes):
+            belongs = w.both(belongs, _reaches(w, i, axis))
+    dtype = w.out.type.dtype
+    mine = w.select(belongs, w.read(ct, axes), 0, dtype)
+    return w.launch(w.reduced("sum", mine, dtype))
+
+
+def _window(w: _Windows, i: int) -> int:
+    """One of the windows that an element may be in, along spatial axis i."""
+    body, stride = w.written, w.strides[i]
+    entry = shifted(w.entries[i + 1], w.padding[i][0])
+    back = scaled(w.steps[i], -1)
+    if stride == 1:
+        both = Affine(entry.offset, merged((*entry.terms, *back.terms)))
+        return body.iota(both, _INDEX)
+    last = (body.iota(entry, _PLACE), body.number(stride, _PLACE))
+    last = body.instr("div", last, _PLACE)
+    last = body.instr("convert", (last,), _INDEX)
+    return body.instr("add", (last, body.iota(back, _INDEX)), _INDEX)
+
+
+def _reaches(w: _Windows, i: int, window: _Axis) -> int | None:
+    """Whether a window, which begins before an element or there, has the element."""
+    body = w.written
+    assert window.number is not None
+    factor = body.number(w.strides[i], _INDEX)
+    start = body.instr("mul", (window.number, factor), _INDEX)
+    here = body.iota(shifted(w.entries[i + 1], w.padding[i][0]), _INDEX)
+    within = body.instr("sub", (here, start), _INDEX)
+    size = body.number(w.sizes[i], _INDEX)
+    less = body.instr("lt", (within, size), dtypes.bool_)
+    return w.both(less, body.instr("ge", (within, w.const(0, _INDEX)), dtypes.bool_))
+
+
+def _pick(w: _Windows) -> Launch:
+    """The element of every window that is at a given place of the flattened axes."""
+    x, places = w.eq.inputs
+    body = w.body([1] * len(w.sizes))
+    here = [_Axis(e) for e in w.entries[1:-1]]
+    place = body.instr("convert", (w.read(places, here),), _INDEX)
+    flat = w.moved(place, math.prod(x.type.shape[1:-1]))
+    source, offset, steps = axis_strides(x, w.program)
+    spatial = x.type.shape[1:-1]
+    runs = [
+        (step, number)
+        for step, number, n in zip(steps[1:-1], row_major(spatial), spatial, strict=True)
+        if n > 1
+    ]
+    pixel = runs[-1][0] // runs[-1][1] if runs else 0
+    if any(step != pixel * number for step, number in runs):
+        raise NoMap
+    extra, strides = address((w.entries[0], w.entries[-1]), (steps[0], steps[-1]))
+    assert flat.number is not None
+    value = body.load(source, offset + extra, strides, (flat.number,), (pixel,))
+    return w.launch(w.select(flat.inside, value, 0, x.type.dtype))
+
+
+_LAUNCHES = {
+    "reduce_window_sum": _sum,
+    "reduce_window_max": _extreme,
+    "reduce_window_min": _extreme,
+    "reduce_window_argmax": _arg_extreme,
+    "reduce_window_argmin": _arg_extreme,
+    "window_put": _put,
+    "window_pick": _pick,
+}
+
+WINDOWS = frozenset(_LAUNCHES)
+"""Ops that have such nests."""

@@ -1,0 +1,49 @@
+"""How ops with nests of their own are planned: they fuse with nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from treadle.fuse.maps import NoMap
+from treadle.fuse.windows import WINDOWS, window_launch
+from treadle.ir.graph import Atom, Equation, Lit
+from treadle.plan.planner import GraphPlanner, Handler
+
+
+def _nest(launch: Callable[..., Any]) -> Handler:
+    """The handler of ops whose nest `launch` writes; operands whose views have no such
+    loops are copied first."""
+
+    def handle(g: GraphPlanner, eq: Equation) -> None:
+        (out,) = eq.outputs
+        if out.type.dtype.kind == "c":
+            g.host(eq)
+            return
+        if out.type.size and not all(a.type.size for a in eq.inputs):
+            g.fill(_of_nothing(eq), out, eq)
+            return
+        try:
+            found = launch(eq, g.program)
+        except NoMap:
+            copies: list[Atom] = [g.stored(a) for a in eq.inputs]
+            found = launch(
+                Equation(eq.op, copies, eq.params, eq.outputs, eq.source), g.program
+            )
+        g.nest(found, [eq], False)
+
+    return handle
+
+
+def _of_nothing(eq: Equation) -> Lit:
+    """What every element of a result is that has no data to depend on."""
+    nothing = [np.zeros(a.type.shape, a.type.dtype) for a in eq.inputs]
+    value = eq.op.run(*nothing, **eq.params).reshape(-1)[0]
+    return Lit(value, type(eq.outputs[0].type)((), value.dtype))
+
+
+LOWERINGS: dict[str, Handler] = {
+    **dict.fromkeys(WINDOWS, _nest(window_launch)),
+}
