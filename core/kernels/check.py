@@ -9,6 +9,7 @@ from treadle.kernels.nest import BROADCAST, STRIDED, Instr, Nest
 
 _STORES = ("store", "store_add", "store_mul", "store_max", "store_min")
 _REDUCTIONS = ("sum", "prod", "max", "min", "and", "or", "argmax", "argmin")
+_RUNNING = ("sum", "prod", "max", "min", "logsumexp", "linear")
 _BOOL_RESULT = ("eq", "ne", "lt", "le", "gt", "ge", "is_finite")
 
 
@@ -119,6 +120,11 @@ def _elementwise_problem(nest: Nest, instr: Instr) -> str:
     dtypes = [nest.body[a].dtype for a in instr.args]
     if not dtypes:
         return "an operation has no arguments"
+    if instr.name.startswith("running_"):
+        if instr.name.removeprefix("running_") not in _RUNNING:
+            return "no such running reduction"
+        if any(other.name.startswith("reduce_") for other in nest.body):
+            return "a running reduction beside a reduction"
     if instr.name in _BOOL_RESULT and instr.dtype != np.bool_:
         return "a predicate's dtype is bool"
     if instr.name == "select":

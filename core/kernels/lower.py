@@ -33,6 +33,7 @@ __all__ = [
     "cost",
     "in_place",
     "is_reduction",
+    "is_running",
     "is_store",
     "schedule",
     "scratch_bytes",
@@ -55,6 +56,9 @@ _COSTS = {
     **dict.fromkeys(("tan", "asin", "acos", "atan", "atan2", "sinh", "cosh"), 20),
     **dict.fromkeys(("asinh", "acosh", "atanh", "erf_inv", "pow"), 30),
     **dict.fromkeys(("lgamma", "digamma", "threefry2x32"), 80),
+    **dict.fromkeys(("running_sum", "running_prod"), 10),
+    **dict.fromkeys(("running_max", "running_min", "running_linear"), 20),
+    "running_logsumexp": 200,
 }
 
 
@@ -100,6 +104,10 @@ class Schedule:
 
 def is_reduction(instr: Instr) -> bool:
     return instr.name.startswith("reduce_")
+
+
+def is_running(instr: Instr) -> bool:
+    return instr.name.startswith("running_")
 
 
 def is_store(instr: Instr) -> bool:
@@ -155,6 +163,9 @@ def _levels(nest: Nest) -> tuple[list[Level], list[bool]]:
             floor = Level.ELEM if along else Level.ROW
             level = max(level, Level.MID if operand.mid else floor)
             varies = varies or along
+        elif is_running(instr):
+            level = Level.ELEM if nest.axis == "inner" else Level.MID
+            varies = True
         levels.append(level)
         varying.append(varies)
     return levels, varying
@@ -260,7 +271,7 @@ def split_axis(nest: Nest) -> str:
         return "rows"
     plan = schedule(nest)
     for i, instr in enumerate(nest.body):
-        if is_reduction(instr):
+        if is_reduction(instr) or is_running(instr):
             return "none"
         if is_store(instr) and (
             not plan.varying[i] or any(plan.varying[a] for a in instr.args[1:])

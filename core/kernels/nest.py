@@ -85,8 +85,10 @@ class Instr:
     value, then scatter indices), "store_add|mul|max|min" (the same, combining with what
     is there), "const" (attr: a Python number), "reduce_sum|prod|max|min|and|or" (args:
     value), "reduce_argmax|argmin" (the first index of the extremum; NaN is extreme; the
-    dtype is the index's), or the name of an elementwise op of `treadle.ops` with its
-    parameters in attr.
+    dtype is the index's), "running_sum|prod|max|min|logsumexp" (args: value; what it
+    amounts to so far, along the loop that reductions run over), "running_linear" (args:
+    factor, term; factor times the result before, plus the term), or the name of an
+    elementwise op of `treadle.ops` with its parameters in attr.
 
     Half floats are computed as float32 and rounded where they are stored or converted.
     """

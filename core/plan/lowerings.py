@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from treadle.fuse.maps import NoMap
+from treadle.fuse.running import RUNNING, running_launch
 from treadle.fuse.windows import WINDOWS, window_launch
 from treadle.ir.graph import Atom, Equation, Lit
 from treadle.plan.planner import GraphPlanner, Handler
@@ -46,4 +47,5 @@ def _of_nothing(eq: Equation) -> Lit:
 
 LOWERINGS: dict[str, Handler] = {
     **dict.fromkeys(WINDOWS, _nest(window_launch)),
+    **dict.fromkeys(RUNNING, _nest(running_launch)),
 }

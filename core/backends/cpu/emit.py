@@ -19,7 +19,7 @@ from treadle.backends.cpu.emit_column import ColumnSweeps
 from treadle.backends.cpu.emit_ops import supported
 from treadle.backends.cpu.emit_row import RowSweeps
 from treadle.backends.cpu.lanes import host_lanes
-from treadle.kernels.lower import is_store, schedule, split_axis
+from treadle.kernels.lower import is_running, is_store, schedule, split_axis
 from treadle.kernels.nest import STRIDED, Nest
 
 __all__ = ["emit", "supported"]
@@ -95,6 +95,7 @@ def crosses_rows(nest: Nest) -> bool:
     return (
         len(plan.sweeps) == 1
         and not plan.sweeps[0].reductions
+        and not any(map(is_running, nest.body))
         and not any(is_store(instr) for instr in held)
         and any(o.inner == STRIDED and o.kind == "array" for o in nest.operands)
     )

@@ -268,6 +268,11 @@ class Body:
         source = self.nest.body[instr.args[0]].dtype
         return Reduction(name, source, instr.dtype if name.startswith("arg") else None)
 
+    def running(self, i: int) -> tuple[str, np.dtype]:
+        """The name of running reduction i, and its dtype."""
+        instr = self.nest.body[i]
+        return instr.name.removeprefix("running_"), instr.dtype
+
     def parts(self, i: int, frame: Frame, copy: int, lanes: int, index: str) -> Parts:
         """What a turn adds to reduction i; `index` is the first lane's, for argmax."""
         value = frame.get(self.nest.body[i].args[0], copy, lanes)

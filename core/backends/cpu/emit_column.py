@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.emit_access import Arguments
 from treadle.backends.cpu.emit_body import Body, Frame, carried, renamed
 from treadle.backends.cpu.emit_reduce import Reduction
+from treadle.backends.cpu.emit_running import identity, step
 from treadle.backends.cpu.lanes import Value, lane_numbers
-from treadle.kernels.lower import Schedule, Sweep
+from treadle.kernels.lower import Schedule, Sweep, is_running
 
 
 class ColumnSweeps:
@@ -51,6 +54,10 @@ class ColumnSweeps:
                 if r.with_index:
                     start[1] = start[1].like(0)
                 parts += start
+        running = [i for i in sweep.body if is_running(self.plan.nest.body[i])]
+        for i in running:
+            first = identity(self.b, *self.body.running(i), self.lanes)
+            parts += [first] * held.copies
         done = self._loops(0, "0", sweep, held, held.positions, parts)
         totals = iter(done)
         for i, r, (copies, _) in zip(sweep.reductions, reductions, shapes, strict=True):
@@ -107,10 +114,18 @@ class ColumnSweeps:
         frame = Frame(
             positions, held.copies, held.index, held.mask, held.active, parent=held
         )
+        reduced = len(totals)
         for i in sweep.body:
-            self.body.run(i, frame)
+            reduced -= held.copies * is_running(self.plan.nest.body[i])
+        before, so_far = iter(totals[:reduced]), iter(totals[reduced:])
+        after: list[Value] = []
+        for i in sweep.body:
+            if is_running(self.plan.nest.body[i]):
+                frame.values[i] = self._running(i, frame, so_far)
+                after += frame.values[i]
+            else:
+                self.body.run(i, frame)
         result: list[Value] = []
-        before = iter(totals)
         for i in sweep.reductions:
             r: Reduction = self.body.reduction(i)
             copies, lanes = self._shape(i, held)
@@ -118,4 +133,18 @@ class ColumnSweeps:
                 old = [next(before) for _ in range(r.width)]
                 parts = self.body.parts(i, frame, copy, lanes, place)
                 result += r.combine(old, parts)
-        return result
+        return result + after
+
+    def _running(self, i: int, frame: Frame, before: Iterator[Value]) -> list[Value]:
+        """The results of running reduction i in all copies."""
+        name, dtype = self.body.running(i)
+        instr = self.plan.nest.body[i]
+        return [
+            step(
+                name,
+                dtype,
+                next(before),
+                [frame.get(a, copy, self.lanes) for a in instr.args],
+            )
+            for copy in range(frame.copies)
+        ]

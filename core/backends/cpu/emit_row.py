@@ -8,12 +8,14 @@ from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.emit_access import Arguments, load, store
 from treadle.backends.cpu.emit_body import Body, Frame, carried, renamed
 from treadle.backends.cpu.emit_reduce import Reduction
+from treadle.backends.cpu.emit_running import along_lanes, identity, masked
 from treadle.backends.cpu.lanes import Value, half_name, lane_numbers
 from treadle.kernels.lower import (
     SCRATCH_LANES,
     Schedule,
     Sweep,
     cost,
+    is_running,
     scratch_sizes,
 )
 
@@ -64,6 +66,9 @@ class RowSweeps:
     def _sweep(self, sweep: Sweep, held: Frame, low: str, high: str) -> None:
         b = self.b
         self.body.prepare(sweep, held)
+        if any(is_running(self.nest.body[i]) for i in sweep.body):
+            self._running(sweep, held, high)
+            return
         copies = self._unrolling(sweep)
         reductions = [self.body.reduction(i) for i in sweep.reductions]
         parts = [
@@ -92,6 +97,45 @@ class RowSweeps:
         for i, r in zip(sweep.reductions, reductions, strict=True):
             mine = [next(done) for _ in range(r.width)]
             held.values[i] = [r.across_lanes(mine)[-1]]
+
+    def _running(self, sweep: Sweep, held: Frame, high: str) -> None:
+        """A sweep over a whole row that carries running results."""
+        b = self.b
+        before = [
+            identity(b, *self.body.running(i), 1)
+            for i in sweep.body
+            if is_running(self.nest.body[i])
+        ]
+        middle = "0"
+        if self._unrolling(sweep):
+            middle = b.op(f"and i64 {high}, {-self.lanes}")
+            with b.carrying("0", middle, str(self.lanes), carried(before)) as turn:
+                frame = Frame(held.positions, 1, turn.index, parent=held)
+                after = self._running_turn(sweep, frame, renamed(before, turn.values))
+                turn.next = [x.text for x in after]
+            before = renamed(before, turn.values)
+        with b.carrying(middle, high, str(self.lanes), carried(before)) as turn:
+            frame = self._masked(held, turn.index, high)
+            after = self._running_turn(sweep, frame, renamed(before, turn.values))
+            turn.next = [x.text for x in after]
+
+    def _running_turn(
+        self, sweep: Sweep, frame: Frame, before: list[Value]
+    ) -> list[Value]:
+        """One vector; returns the results in its last lanes."""
+        after, given = [], iter(before)
+        for i in sweep.body:
+            instr = self.nest.body[i]
+            if not is_running(instr):
+                self.body.run(i, frame)
+                continue
+            name, dtype = self.body.running(i)
+            args = [frame.get(a, 0, self.lanes) for a in instr.args]
+            args = masked(name, dtype, args, frame.mask)
+            result = along_lanes(name, dtype, next(given), args)
+            frame.values[i] = [result]
+            after.append(result.lane(self.lanes - 1))
+        return after
 
     def _unrolling(self, sweep: Sweep) -> int:
         """Copies of the body per turn: more for short bodies, to hide latencies.

@@ -1,0 +1,57 @@
+"""Nests of running reductions and of the linear recurrence."""
+
+from __future__ import annotations
+
+from treadle.fuse.layout import axis_strides, stored_strides
+from treadle.fuse.maps import Affine, Space, address
+from treadle.fuse.nests import Access, Body, Launch, coalesce, finish
+from treadle.fuse.program import Program
+from treadle.ir.graph import Equation
+
+RUNNING = {
+    "cumsum": "running_sum",
+    "cumprod": "running_prod",
+    "cummax": "running_max",
+    "cummin": "running_min",
+    "cumlogsumexp": "running_logsumexp",
+    "linear_recurrence": "running_linear",
+}
+"""Ops that run along an axis, and the instruction that does."""
+
+
+def running_launch(eq: Equation, program: Program) -> Launch:
+    """Runs along the rows of a row nest, or down the columns of a column nest.
+
+    Raises:
+      NoMap: if an operand must be copied first.
+    """
+    (out,), axis = eq.outputs, eq.params["axis"]
+    space = Space()
+    entries = [space.dimension(n) for n in out.type.shape]
+    along = [d for d, _ in entries[axis].terms]
+    if eq.params["reverse"]:
+        last = out.type.shape[axis] - 1
+        entries[axis] = Affine(last, tuple((d, -1) for d in along))
+    place = tuple(entries)
+    body = Body(space, program)
+    values = []
+    for a in eq.inputs:
+        source, offset, steps = axis_strides(a, program)
+        extra, strides = address(place, steps)
+        values.append(body.load(source, offset + extra, strides))
+    value = values[-1]
+    if along:
+        value = body.instr(RUNNING[eq.op.name], tuple(values), out.type.dtype)
+    offset, strides = address(place, stored_strides(out, program))
+    pairs = tuple(sorted(strides.items()))
+    k = body.access(Access(out, out.type.dtype, offset, pairs, True))
+    body.instr("store", (value,), out.type.dtype, k)
+    sizes = space.sizes
+    others = [d for d in sizes if d not in along]
+    if not along:
+        return finish(body, sizes, others, [], None, "inner")
+    if all(d < along[0] for d in others):
+        return finish(body, sizes, others, [], along, "inner")
+    columns = coalesce(others, body.accesses, sizes)[-1]
+    rows = [d for d in others if d not in columns]
+    return finish(body, sizes, rows, along, columns, "mid")
