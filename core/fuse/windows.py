@@ -194,7 +194,9 @@ class _Windows:
 
     def reduced(self, name: str, value: int, dtype: np.dtype) -> int:
         """A value combined over the windows' elements."""
-        return self.written.instr(f"reduce_{name}", (value,), dtype) if self.mid else value
+        return (
+            self.written.instr(f"reduce_{name}", (value,), dtype) if self.mid else value
+        )
 
 
 def _sum(w: _Windows) -> Launch:
@@ -248,9 +250,7 @@ def _put(w: _Windows) -> Launch:
     """Every element looks at the windows that it may be in: every `stride`-th one."""
     ct, *places = w.eq.inputs
     body = w.body([-(-n // s) for n, s in zip(w.sizes, w.strides, strict=True)])
-    axes = [
-        w.moved(_window(w, i), n) for i, n in enumerate(ct.type.shape[1:-1])
-    ]
+    axes = [w.moved(_window(w, i), n) for i, n in enumerate(ct.type.shape[1:-1])]
     belongs = w.inside(axes)
     if places:
         entries = [_Axis(e) for e in w.entries[1:-1]]
@@ -273,8 +273,8 @@ def _window(w: _Windows, i: int) -> int:
     if stride == 1:
         both = Affine(entry.offset, merged((*entry.terms, *back.terms)))
         return body.iota(both, _INDEX)
-    last = (body.iota(entry, _PLACE), body.number(stride, _PLACE))
-    last = body.instr("div", last, _PLACE)
+    position, step = body.iota(entry, _PLACE), body.number(stride, _PLACE)
+    last = body.instr("div", (position, step), _PLACE)
     last = body.instr("convert", (last,), _INDEX)
     return body.instr("add", (last, body.iota(back, _INDEX)), _INDEX)
 
@@ -303,7 +303,9 @@ def _pick(w: _Windows) -> Launch:
     spatial = x.type.shape[1:-1]
     runs = [
         (step, number)
-        for step, number, n in zip(steps[1:-1], row_major(spatial), spatial, strict=True)
+        for step, number, n in zip(
+            steps[1:-1], row_major(spatial), spatial, strict=True
+        )
         if n > 1
     ]
     pixel = runs[-1][0] // runs[-1][1] if runs else 0

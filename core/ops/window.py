@@ -179,7 +179,7 @@ for _op, _place in (
 ):
     _op.jvp = _op.linearize = _extreme_jvp(_op, _place)
 
-# one element of each window, and back --------------------------------------------------
+# one element of each window, and back -------------------------------------------------
 
 
 def _check_places(name: str, x: ArrayType, places: ArrayType) -> None:
@@ -263,9 +263,9 @@ def _put_run(ct: Any, *places: Any, spatial: Ints, **params: Any) -> Any:
         seen = _windows(number.reshape(1, *spatial, 1), -1, **params)
         where = seen.reshape(-1, seen.shape[-1])[None, :, :, None]
     updates, where = np.broadcast_arrays(_flat(ct)[:, :, None], where)
-    image, _, _, channel = np.indices(where.shape)
     inside = where >= 0
-    at = image[inside], where[inside], channel[inside]
+    image, _, _, channel = np.nonzero(inside)
+    at = image, where[inside], channel
     np.add.at(out, at, updates[inside].astype(wide))
     return out.astype(ct.dtype).reshape(n, *spatial, channels)
 
@@ -283,7 +283,9 @@ def _put_transpose(
     return [window_pick(ct, *places, **params), None]
 
 
-window_put = Op("window_put", _put_type, _put_run, jvp=_put_jvp, transpose=_put_transpose)
+window_put = Op(
+    "window_put", _put_type, _put_run, jvp=_put_jvp, transpose=_put_transpose
+)
 window_put.batch = _merged_batch(window_put)
 """The transpose of `window_pick`: each window's number goes to its place, where those
 of several windows are summed. Without places it goes to all elements of the window, as

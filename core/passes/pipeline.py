@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from treadle.ir.graph import Graph
 from treadle.passes.algebra import simplify
+from treadle.passes.contractions import lower_contractions
 from treadle.passes.cse import merge_equal
 from treadle.passes.dce import drop_dead
 from treadle.passes.inline import inline_calls
@@ -19,6 +20,7 @@ PASSES: tuple[Pass, ...] = (
     simplify,  # needs inlined calls; leaves dead and equal equations behind
     merge_equal,  # ensures: no two pure equations are equal
     hoist_from_scans,  # needs simplified bodies; emits new equations outside of them
+    lower_contractions,  # ensures: products of dtypes that the matrix kernel knows
     simplify,
     split_reductions,  # ensures: a reduction is over one last axis, or not over it
     merge_equal,

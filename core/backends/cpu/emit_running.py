@@ -94,7 +94,7 @@ def _lane_by_lane(name: str, dtype: np.dtype, before: Value, args: Values) -> Va
 
 
 def masked(name: str, dtype: np.dtype, args: Values, mask: Value | None) -> Values:
-    """The operands, with the identity (or what keeps it) in lanes that are not there."""
+    """The operands, with the identity in lanes that are not there."""
     if mask is None or name == "linear":
         return args
     nothing = identity(mask.b, name, dtype, args[0].lanes)

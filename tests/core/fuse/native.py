@@ -18,7 +18,7 @@ def steps_of(function: Callable[..., Any], *args: Any) -> list[Any]:
 
 
 def runs_natively(function: Callable[..., Any], *args: Any) -> None:
-    """Asserts that a function is compiled throughout and gives what eager code gives."""
+    """Asserts that a function is compiled throughout, and equal to eager code."""
     hosts = [
         s.equations[0].op.name
         for s in steps_of(function, *args)

@@ -11,7 +11,16 @@ import treadle.numpy as tnp
 from tests.core.fuse.native import runs_natively, shares_kernels
 
 rng = np.random.default_rng(0)
-DTYPES = ["float32", "float64", "float16", "bfloat16", "bool", "int8", "uint32", "int64"]
+DTYPES = [
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "bool",
+    "int8",
+    "uint32",
+    "int64",
+]
 
 
 def draw(*shape: int, dtype: str = "float32") -> Any:

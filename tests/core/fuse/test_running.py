@@ -83,21 +83,25 @@ def test_linear_recurrence(axis: int, reverse: bool) -> None:
 
     runs_natively(function, draw(30, 41), draw(30, 41))
     runs_natively(lambda b: function(b.T, tnp.sin(b)), draw(20, 20))
-    runs_natively(function, draw(5, 41, dtype="bfloat16"), draw(5, 41, dtype="bfloat16"))
+    runs_natively(
+        function, draw(5, 41, dtype="bfloat16"), draw(5, 41, dtype="bfloat16")
+    )
 
 
 def test_a_recurrence_of_huge_factors_stays_finite() -> None:
     factors, terms = np.full(100, 1e30, "float32"), np.zeros(100, "float32")
-    found = td.jit(lambda a, b: cumulative.linear_recurrence(a, b, axis=0, reverse=False))(
-        factors, terms
-    )
+    found = td.jit(
+        lambda a, b: cumulative.linear_recurrence(a, b, axis=0, reverse=False)
+    )(factors, terms)
     np.testing.assert_array_equal(found, terms)
 
 
 def test_of_constants_and_of_views() -> None:
     runs_natively(lambda: tnp.cumsum(tnp.ones((3, 50)), axis=1))
     runs_natively(lambda: tnp.cumsum(tnp.ones((3, 50)), axis=0))
-    runs_natively(lambda x: tnp.cumsum(tnp.broadcast_to(x[:, None], (7, 30)), 1), draw(7))
+    runs_natively(
+        lambda x: tnp.cumsum(tnp.broadcast_to(x[:, None], (7, 30)), 1), draw(7)
+    )
     runs_natively(lambda x: tnp.cumsum(tnp.exp(x).T[::2], 0), draw(11, 30))
     runs_natively(lambda x: tnp.cumsum(x.reshape(6, 5, 4).T, 1), draw(30, 4))
 

@@ -1,0 +1,129 @@
+"""Gives contractions the dtypes that the matrix kernel has."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.arraytype import ArrayType
+from treadle.ir.graph import Atom, Equation, Graph, Lit
+from treadle.ops.arithmetic import mul
+from treadle.ops.cast import convert
+from treadle.ops.dot import Axes, free_axes
+from treadle.ops.movement import broadcast_in_dim, transpose
+from treadle.ops.reduce import reduce_sum
+from treadle.passes.rewrite import Rewriter
+
+_CONTRACTIONS = ("dot_general", "conv_general", "conv_filter_grad")
+_HALVES = (dtypes.float16, dtypes.bfloat16)
+_WIDE = np.dtype(np.float32)
+
+
+class _Lower(Rewriter):
+    def equation(self, eq: Equation) -> None:
+        if eq.op.name not in _CONTRACTIONS:
+            self.keep(eq)
+            return
+        out = eq.outputs[0]
+        x, y = (self.read(a) for a in eq.inputs)
+        if dtypes.is_complex(out.type.dtype):
+            self.keep(eq)
+        elif not all(a.type.size for a in (x, y, out)):
+            self.values[out] = self._nothing(eq)
+        elif out.type.dtype in _HALVES:
+            self.values[out] = self._widened(eq, x, y)
+        elif eq.op.name == "dot_general" and dtypes.is_integer(out.type.dtype):
+            self.values[out] = self._sum_of_products(eq, x, y)
+        else:
+            self.keep(eq)
+
+    def _nothing(self, eq: Equation) -> Atom:
+        """A sum over no elements."""
+        t = eq.outputs[0].type
+        zero = Lit(np.zeros((), t.dtype), ArrayType((), t.dtype))
+        params = {"shape": t.shape, "dims": ()}
+        return self.emit(broadcast_in_dim, [zero], params, eq.source)[0]
+
+    def _widened(self, eq: Equation, x: Atom, y: Atom) -> Atom:
+        """Half floats are summed in single precision, and rounded once."""
+        wide = [self.emit(convert, [a], {"dtype": _WIDE}, eq.source)[0] for a in (x, y)]
+        (result,) = self.emit(eq.op, wide, eq.params, eq.source)
+        narrow = {"dtype": eq.outputs[0].type.dtype}
+        return self.emit(convert, [result], narrow, eq.source)[0]
+
+    def _sum_of_products(self, eq: Equation, x: Atom, y: Atom) -> Atom:
+        """Multiplies and sums in one nest, over whichever axes are contiguous."""
+        (cx, cy), (bx, by) = eq.params["contract"], eq.params["batch"]
+        fx = free_axes(x.type.ndim, cx, bx)
+        fy = free_axes(y.type.ndim, cy, by)
+        if _ends(y, fy) or not _ends(x, fx):
+            columns = _ends(y, fy)
+            return self._product(eq, (x, bx, fx, cx), (y, by, fy, cy), columns)
+        result = self._product(eq, (y, by, fy, cy), (x, bx, fx, cx), True)
+        n, m, k = len(bx), len(fy), len(fx)
+        order = (*range(n), *range(n + m, n + m + k), *range(n, n + m))
+        params = {"permutation": order}
+        return self.emit(transpose, [result], params, eq.source)[0]
+
+    def _product(
+        self,
+        eq: Equation,
+        x: tuple[Atom, Axes, Axes, Axes],
+        y: tuple[Atom, Axes, Axes, Axes],
+        columns: bool,
+    ) -> Atom:
+        """The contraction of operands, given with batch, free and contracted axes. The
+        loops are batch, x's free axes, and y's, with the sum inside of y's or outside
+        (`columns`)."""
+        (x_atom, bx, fx, cx), (y_atom, by, fy, cy) = x, y
+        names = [("b", i) for i in range(len(bx))] + [("x", a) for a in fx]
+        inner, sums = [("y", a) for a in fy], [("c", i) for i in range(len(cx))]
+        names += sums + inner if columns else inner + sums
+        place = {name: i for i, name in enumerate(names)}
+        sizes = {("x", a): x_atom.type.shape[a] for a in fx}
+        sizes |= {("y", a): y_atom.type.shape[a] for a in fy}
+        operands = []
+        for atom, letter, batch, contract in (
+            (x_atom, "x", bx, cx),
+            (y_atom, "y", by, cy),
+        ):
+            dims = []
+            for a, n in enumerate(atom.type.shape):
+                name = (letter, a)
+                if a in batch:
+                    name = ("b", batch.index(a))
+                elif a in contract:
+                    name = ("c", contract.index(a))
+                sizes[name] = n
+                dims.append(place[name])
+            operands.append((atom, tuple(dims)))
+        shape = tuple(sizes[name] for name in names)
+        spread = [self._spread(atom, shape, dims, eq) for atom, dims in operands]
+        (result,) = self.emit(mul, spread, {}, eq.source)
+        axes = tuple(place[name] for name in sums)
+        if axes:
+            (result,) = self.emit(reduce_sum, [result], {"axes": axes}, eq.source)
+        return result
+
+    def _spread(self, a: Atom, shape: Axes, dims: Axes, eq: Equation) -> Atom:
+        """An operand over the whole space: a view."""
+        order = tuple(int(i) for i in np.argsort(dims))
+        if order != tuple(range(len(order))):
+            (a,) = self.emit(transpose, [a], {"permutation": order}, eq.source)
+        params = {"shape": shape, "dims": tuple(sorted(dims))}
+        return self.emit(broadcast_in_dim, [a], params, eq.source)[0]
+
+
+def _ends(a: Atom, free: Axes) -> bool:
+    """Whether the fastest axis of an operand is free."""
+    long = [i for i, n in enumerate(a.type.shape) if n != 1]
+    return bool(long) and long[-1] in free
+
+
+def lower_contractions(graph: Graph) -> Graph:
+    """Ensures that contractions are of single or double precision, and not empty.
+
+    Half floats are converted, so that sums are single. Integers, which have no matrix
+    kernel, become sums of products that fuse to one nest.
+    """
+    return _Lower.apply(graph)

@@ -1,0 +1,113 @@
+"""Products of integers and of half floats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.fuse.native import runs_natively, shares_kernels
+from treadle import nn
+
+rng = np.random.default_rng(0)
+INTEGERS = ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"]
+HALVES = ["float16", "bfloat16"]
+FORMULAS = {
+    "ij,jk->ik": ((9, 17), (17, 33)),
+    "ij,kj->ik": ((9, 17), (33, 17)),
+    "ji,jk->ik": ((17, 9), (17, 33)),
+    "ji,kj->ik": ((17, 40), (33, 17)),
+    "ij,j->i": ((9, 17), (17,)),
+    "ji,j->i": ((17, 9), (17,)),
+    "i,i->": ((70,), (70,)),
+    "i,j->ij": ((7,), (9,)),
+    "bij,bjk->bik": ((3, 5, 6), (3, 6, 20)),
+    "ibj,kjb->bik": ((5, 3, 6), (20, 6, 3)),
+    "aibj,jakb->ik": ((2, 3, 4, 5), (5, 2, 6, 4)),
+    "ij,jk->ki": ((9, 17), (17, 33)),
+    "ij,jk->ik, one row": ((1, 17), (17, 1)),
+    "ij,jk->ik, nothing": ((4, 0), (0, 5)),
+}
+
+
+def draw(*shape: int, dtype: str) -> Any:
+    return tnp.asarray(rng.integers(-30, 30, size=shape)).astype(dtype)
+
+
+def einsum(formula: str) -> Any:
+    return lambda x, y: tnp.einsum(formula.partition(", ")[0], x, y)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "bfloat16"])
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_products(formula: str, dtype: str) -> None:
+    runs_natively(einsum(formula), *(draw(*s, dtype=dtype) for s in FORMULAS[formula]))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_wrap_as_in_jax(dtype: str) -> None:
+    x = rng.integers(0, 2**15, size=(20, 70)).astype(dtype)
+    y = rng.integers(0, 2**15, size=(70, 30)).astype(dtype)
+    with jax.enable_x64(True):
+        wanted = jax.numpy.matmul(x, y)
+    np.testing.assert_array_equal(td.jit(tnp.matmul)(x, y), wanted)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_halves_are_summed_in_single_precision(dtype: str) -> None:
+    x = rng.normal(size=(40, 500)).astype(td.dtypes.canonical(dtype))
+    y = rng.normal(size=(500, 30)).astype(x.dtype)
+    runs_natively(tnp.matmul, tnp.asarray(x), tnp.asarray(y))
+    exact = x.astype("float64") @ y.astype("float64")
+    found = np.asarray(td.jit(tnp.matmul)(x, y)).astype("float64")
+    theirs = np.asarray(jax.numpy.matmul(x, y)).astype("float64")
+    # The last bit: rounded sums that hardly differ.
+    ulp = {"float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]
+    np.testing.assert_allclose(found, exact, rtol=ulp, atol=1e-5)
+    np.testing.assert_allclose(found, theirs, rtol=ulp, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_layers_and_their_gradients(dtype: str) -> None:
+    linear = rng.normal(size=(17, 33)).astype("float32")
+    kernel = rng.normal(size=(3, 3, 4, 8)).astype("float32")
+
+    options = {
+        "strides": (1, 2),
+        "padding": ((1, 1), (0, 1)),
+        "lhs_dilation": (1, 1),
+        "rhs_dilation": (1, 1),
+        "feature_groups": 1,
+    }
+
+    def function(w: Any, k: Any, x: Any, image: Any) -> Any:
+        def loss(w: Any, k: Any) -> Any:
+            hidden = nn.relu(x @ w)
+            seen = td.conv_general(image, k, **options)
+            return tnp.sum(hidden * hidden) + tnp.sum(seen * seen)
+
+        return td.grad(loss, argnums=(0, 1))(w, k)
+
+    args = linear, kernel, rng.normal(size=(6, 17)), rng.normal(size=(2, 7, 6, 4))
+    runs_natively(function, *(tnp.asarray(a).astype(dtype) * 0.1 for a in args))
+
+
+def test_products_in_loops() -> None:
+    def function(x: Any, ys: Any) -> Any:
+        return td.scan(lambda c, y: (c @ y, tnp.sum(c)), x, ys)
+
+    runs_natively(function, draw(5, 5, dtype="int32"), draw(4, 5, 5, dtype="int32"))
+    runs_natively(
+        td.vmap(tnp.matmul), draw(3, 5, 6, dtype="int8"), draw(3, 6, 7, dtype="int8")
+    )
+
+
+def test_one_kernel_for_all_sizes() -> None:
+    first = draw(5, 7, dtype="int32"), draw(7, 9, dtype="int32")
+    shares_kernels(
+        tnp.matmul, first, [draw(30, 70, dtype="int32"), draw(70, 40, dtype="int32")]
+    )
