@@ -96,10 +96,10 @@ def test_static_arguments_are_python_values() -> None:
 
 def test_explain_lists_kernels_work_and_callbacks() -> None:
     def function(x: Any, w: Any) -> Any:
-        return tnp.cumsum(tnp.maximum(x @ w, 0), axis=0)
+        return tnp.abs(tnp.maximum(x @ w, 0) * 1j)
 
     report = td.jit(function).explain(tnp.ones((64, 128)), tnp.ones((128, 32)))
-    for text in ("MFLOP", "MB", "maximum", "arena", "host callbacks", "cumsum"):
+    for text in ("MFLOP", "MB", "maximum", "arena", "host callbacks", "abs"):
         assert text in report
     assert "0.52 MFLOP" in report
     assert "host callbacks" not in td.jit(lambda x: x + 1).explain(1.0)
