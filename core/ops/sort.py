@@ -84,6 +84,25 @@ def argsort(x: Any, axis: int) -> Any:
     return sort(x, place, axis=axis, num_keys=1)[1]
 
 
+# order --------------------------------------------------------------------------------
+
+
+def _order_type(keys: ArrayType) -> ArrayType:
+    if not keys.ndim or keys.dtype not in (dtypes.uint32, dtypes.uint64):
+        raise TypeError(f"order of {keys}: rows of uint32 or uint64 expected")
+    return ArrayType(keys.shape, dtypes.int32)
+
+
+order = Op(
+    "order",
+    _order_type,
+    lambda keys: np.argsort(keys, -1, kind="stable").astype(np.int32),
+    batch=lambda size, args, bdims: (order(move_axis(args[0], bdims[0], 0)), 0),
+    differentiable=False,
+)
+"""The places at which the elements of each row are found in ascending order. Stable.
+What compiled sorts are made of."""
+
 # top_k --------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from treadle.passes.dce import drop_dead
 from treadle.passes.inline import inline_calls
 from treadle.passes.reductions import split_reductions
 from treadle.passes.scans import hoist_from_scans
+from treadle.passes.sorting import lower_sorts
 
 Pass = Callable[[Graph], Graph]
 
@@ -21,6 +22,7 @@ PASSES: tuple[Pass, ...] = (
     merge_equal,  # ensures: no two pure equations are equal
     hoist_from_scans,  # needs simplified bodies; emits new equations outside of them
     lower_contractions,  # ensures: products of dtypes that the matrix kernel knows
+    lower_sorts,  # ensures: only unsigned integers are ordered
     simplify,
     split_reductions,  # ensures: a reduction is over one last axis, or not over it
     merge_equal,

@@ -1,4 +1,4 @@
-"""How ops with nests of their own are planned: they fuse with nothing."""
+"""How ops with nests or kernels of their own are planned: they fuse with nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from treadle.fuse.maps import NoMap
 from treadle.fuse.running import RUNNING, running_launch
 from treadle.fuse.windows import WINDOWS, window_launch
 from treadle.ir.graph import Atom, Equation, Lit
+from treadle.kernels.order import order_scratch, order_tasks
 from treadle.plan.planner import GraphPlanner, Handler
+from treadle.plan.steps import OrderStep, Place
 
 
 def _nest(launch: Callable[..., Any]) -> Handler:
@@ -45,7 +47,29 @@ def _of_nothing(eq: Equation) -> Lit:
     return Lit(value, type(eq.outputs[0].type)((), value.dtype))
 
 
+def _order(g: GraphPlanner, eq: Equation) -> None:
+    (keys,), (out,) = eq.inputs, eq.outputs
+    length = out.type.shape[-1]
+    if not out.type.size:
+        return
+    rows = out.type.size // length
+    tasks = order_tasks(rows, length, g.planner.target.threads)
+    itemsize = keys.type.dtype.itemsize
+    step = OrderStep(
+        [eq],
+        [g.contiguous(keys)],
+        [g.place(out)],
+        rows=rows,
+        length=length,
+        itemsize=itemsize,
+        tasks=tasks,
+        scratch=Place(g.planner.buffer(tasks * order_scratch(length, itemsize))),
+    )
+    g.planner.add(step, g.steps)
+
+
 LOWERINGS: dict[str, Handler] = {
     **dict.fromkeys(WINDOWS, _nest(window_launch)),
+    "order": _order,
     **dict.fromkeys(RUNNING, _nest(running_launch)),
 }

@@ -81,6 +81,17 @@ class HostStep(Step):
 
 
 @dataclass(eq=False)
+class OrderStep(Step):
+    """Finds the order of each of `rows` rows of `length` unsigned integers."""
+
+    rows: int = 0
+    length: int = 0
+    itemsize: int = 4
+    tasks: int = 1
+    scratch: Place | None = None
+
+
+@dataclass(eq=False)
 class CopyStep(Step):
     """Copies bytes (or writes zeros, if there is no source)."""
 

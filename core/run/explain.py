@@ -14,6 +14,7 @@ from treadle.plan.steps import (
     HostStep,
     Loop,
     NestStep,
+    OrderStep,
     Plan,
     ProductStep,
     Step,
@@ -83,6 +84,9 @@ def _describe(step: Step) -> tuple[str, str, float, float, int]:
         return name, f"{c.sizes} {fused}", c.flops, moved, step.words.tasks
     if isinstance(step, CopyStep):
         return "copy" if step.reads else "zero", fused, 0, step.nbytes, 1
+    if isinstance(step, OrderStep):
+        moved = step.rows * step.length * step.itemsize
+        return "order", f"{(step.rows, step.length)} {fused}", 0, moved, step.tasks
     if isinstance(step, HostStep):
         return "host", fused, 0, sum(p.buffer.nbytes for p in step.reads), 1
     if isinstance(step, While):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
-from treadle.backends.cpu import gemm, native, threads
+from treadle.backends.cpu import gemm, native, ordering, threads
 from treadle.backends.cpu.emit import emit, supported
 from treadle.backends.cpu.executor import (
     Call,
@@ -33,6 +33,7 @@ from treadle.kernels.convolve import plan_convolution
 from treadle.kernels.filter_gradient import plan_filter_gradient
 from treadle.kernels.lower import scratch_bytes, scratch_rows
 from treadle.kernels.nest import Nest
+from treadle.kernels.order import order_scratch
 from treadle.plan.steps import (
     Branch,
     Buffer,
@@ -40,6 +41,7 @@ from treadle.plan.steps import (
     HostStep,
     Loop,
     NestStep,
+    OrderStep,
     Place,
     Plan,
     ProductStep,
@@ -173,6 +175,9 @@ class Linked:
                 self.builder.copy(to, self.at(step.reads[0]), step.nbytes)
             else:
                 self.builder.fill_zero(to, step.nbytes)
+        elif isinstance(step, OrderStep):
+            kernel = self.kernels[ordering.source(step.itemsize).key]
+            self.builder.call(kernel, self._order_words(step), step.tasks)
         elif isinstance(step, HostStep):
             self._host(step)
         elif isinstance(step, While):
@@ -216,6 +221,12 @@ class Linked:
             words += self._operands(step.places, launch)
         source = gemm.source(step.product.contraction.dtype)
         return self.kernels[source.key], words[1:], step.words.tasks
+
+    def _order_words(self, step: OrderStep) -> list[Any]:
+        assert step.scratch is not None
+        places = [step.reads[0], step.writes[0], step.scratch]
+        nbytes = order_scratch(step.length, step.itemsize)
+        return [step.rows, step.length, *map(self.at, places), nbytes]
 
     def _host(self, step: HostStep) -> None:
         call = _host_call(step, self.failures)
@@ -277,6 +288,8 @@ def _sources(steps: Sequence[Step]) -> Any:
                 found = [gemm.source(step.product.contraction.dtype)]
                 if step.product.epilogue is not None:
                     found.append(nest_source(step.product.epilogue.nest, "tile"))
+            elif isinstance(step, OrderStep):
+                found = [ordering.source(step.itemsize)]
             elif isinstance(step, Loop):
                 visit(step.body)
                 visit(getattr(step, "test", ()))

@@ -226,6 +226,11 @@ SORTING = [
     _sort("stable", (integers(0, 3, 9), integers(0, 99, 9)), 0, 1),
     _sort("keys", (integers(0, 3, 9), distinct(9), normal(9)), 0, 2),
     _sort("nan", (constant([2, np.nan, -1, np.inf, -np.inf]),), 0, 1),
+    Case(
+        sort.order,
+        lambda x: jnp.argsort(x, stable=True).astype("int32"),
+        (integers(0, 9, 3, 20, dtype="uint32"),),
+    ),
     Case(sort.top_k, lambda x: lax.top_k(x, 3), (distinct(2, 5),), {"k": 3}),
     Case(
         sort.top_k,

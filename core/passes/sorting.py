@@ -1,0 +1,125 @@
+"""Sorts as an order of keys, found by one kernel, and gathers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.ir.graph import Atom, Equation, Graph, Var
+from treadle.ops.cast import bitcast, convert
+from treadle.ops.compare import bitwise_not, bitwise_or, bitwise_xor, lt, ne, select
+from treadle.ops.compare import eq as equal
+from treadle.ops.gather import take_along_axis
+from treadle.ops.movement import move_axis
+from treadle.ops.shape import slice_axis
+from treadle.ops.sort import order
+from treadle.passes.rewrite import Rewriter
+from treadle.trace.stage import stage
+from treadle.trace.value import typeof
+
+
+class _Lower(Rewriter):
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.numbers: dict[Atom, int] = {}
+
+    def equation(self, eq: Equation) -> None:
+        inputs = [self.read(a) for a in eq.inputs]
+        if eq.op.name == "iota":
+            self.keep(eq)
+            self.numbers[eq.outputs[0]] = eq.params["axis"]
+        elif eq.op.name == "top_k" and _has_order(inputs[0]):
+            self._splice(eq, inputs, lambda x: _top_k(x, eq.params["k"]))
+        elif eq.op.name == "sort" and all(map(_has_order, inputs)):
+            axis = eq.params["axis"]
+            if eq.outputs[0].type.shape[axis] < 2:
+                self.values.update(zip(eq.outputs, inputs, strict=True))
+                return
+            counts = [self.numbers.get(a) == axis for a in inputs]
+            keys = eq.params["num_keys"]
+            self._splice(eq, inputs, lambda *xs: _sort(xs, axis, keys, counts))
+        else:
+            self.keep(eq)
+
+    def _splice(
+        self, eq: Equation, inputs: list[Atom], function: Callable[..., Sequence[Any]]
+    ) -> None:
+        """Writes the equations of a function in the place of one equation."""
+        graph, captures = stage(function, [a.type for a in inputs], closed=True)
+        assert not captures
+        known: dict[Any, Atom] = dict(zip(graph.inputs, inputs, strict=True))
+
+        def read(a: Atom) -> Atom:
+            return known[a] if isinstance(a, Var) else a
+
+        for e in graph.equations:
+            results = self.emit(e.op, [read(a) for a in e.inputs], e.params, eq.source)
+            known.update(zip(e.outputs, results, strict=True))
+        for v, a in zip(eq.outputs, graph.outputs, strict=True):
+            self.values[v] = read(a)
+
+
+def _has_order(a: Atom) -> bool:
+    return not dtypes.is_complex(a.type.dtype)
+
+
+def _sort(
+    arrays: Sequence[Any], axis: int, num_keys: int, counts: Sequence[bool]
+) -> list[Any]:
+    """counts: which arrays are 0, 1, 2, ... along the axis."""
+    last = typeof(arrays[0]).ndim - 1
+    moved = [move_axis(x, axis, last) for x in arrays]
+    *others, key = moved[:num_keys]
+    places = order(_bits(key))
+    for key in reversed(others):
+        # Orders are stable: what later keys have decided stays, where this one ties.
+        places = take_along_axis(
+            places, order(take_along_axis(_bits(key), places, last)), last
+        )
+    return [
+        move_axis(
+            convert(places, dtype=typeof(x).dtype)
+            if number
+            else take_along_axis(x, places, last),
+            last,
+            axis,
+        )
+        for x, number in zip(moved, counts, strict=True)
+    ]
+
+
+def _top_k(x: Any, k: int) -> list[Any]:
+    last = typeof(x).ndim - 1
+    places = slice_axis(order(bitwise_not(_bits(x))), last, 0, k)
+    return [take_along_axis(x, places, last), places]
+
+
+def _bits(x: Any) -> Any:
+    """Unsigned integers in the order of x: both zeros are equal, and not-a-number is
+    the largest."""
+    dtype = typeof(x).dtype
+    wide = dtype.itemsize == 8
+    word = np.dtype(np.uint64 if wide else np.uint32)
+    width = 8 * word.itemsize
+    sign, largest = word.type(1 << (width - 1)), word.type((1 << width) - 1)
+    if dtypes.is_float(dtype):
+        x = convert(x, dtype=np.dtype(np.float64 if wide else np.float32))
+        zero = typeof(x).dtype.type(0)
+        bits = bitcast(select(equal(x, zero), zero, x), dtype=word)
+        bits = select(lt(x, zero), bitwise_not(bits), bitwise_or(bits, sign))
+        return select(ne(x, x), largest, bits)
+    if dtype.kind != "i":
+        return convert(x, dtype=word)
+    signed = convert(x, dtype=np.dtype(np.int64 if wide else np.int32))
+    return bitwise_xor(bitcast(signed, dtype=word), sign)
+
+
+def lower_sorts(graph: Graph) -> Graph:
+    """Ensures that what is sorted are unsigned integers, for their order alone.
+
+    Complex numbers stay as they are.
+    """
+    return _Lower.apply(graph)
