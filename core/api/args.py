@@ -6,9 +6,12 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from treadle import tree
+import numpy as np
+
+from treadle import dtypes, tree
 from treadle.errors import at, user_source
-from treadle.trace.value import is_array, typeof
+from treadle.run.array import Array
+from treadle.trace.value import Value, is_array, typeof
 
 Which = int | str | Sequence[int | str]
 
@@ -171,11 +174,13 @@ def result(function: Callable[..., Any], path: tree.Path) -> str:
 
 
 def check_leaf(leaf: Any, where: str, remedy: str = STATIC) -> Any:
-    """The leaf itself, if it can be traced.
+    """The leaf itself, if it can be traced; NumPy's Python numbers as what they are.
 
     Raises:
       TypeError: naming the leaf's place and what to do.
     """
+    if type(leaf) in dtypes.PYTHON_OF:
+        return leaf.item()
     if is_array(leaf) or isinstance(leaf, bool | int | float | complex):
         typeof(leaf)
         return leaf
@@ -187,19 +192,22 @@ def check_leaf(leaf: Any, where: str, remedy: str = STATIC) -> Any:
 
 def check_arguments(
     function: Callable[..., Any],
-    leaves: Sequence[Any],
+    leaves: list[Any],
     form: tree.Structure,
     skip: int = 1,
     remedy: str = CLOSE_OVER,
 ) -> None:
-    """Checks every leaf of a function's arguments.
+    """Checks every leaf of a function's arguments, in place.
 
     Args:
       skip: how many path entries come before the argument: 1 in (args, kwargs), 0 in a
         tuple of arguments.
     """
     for i, leaf in enumerate(leaves):
-        if not (is_array(leaf) or isinstance(leaf, bool | int | float | complex)):
+        kind = type(leaf)
+        if kind in dtypes.PYTHON_OF:
+            leaves[i] = leaf.item()
+        elif not (is_array(leaf) or isinstance(leaf, bool | int | float | complex)):
             path = tree.paths(form)[i][skip:]
             check_leaf(leaf, argument(function, path), remedy)
 
@@ -211,3 +219,14 @@ def check_results(
     for i, leaf in enumerate(leaves):
         if not (is_array(leaf) or isinstance(leaf, bool | int | float | complex)):
             check_leaf(leaf, result(function, tree.paths(form)[i]), RETURN)
+
+
+def as_results(leaves: Sequence[Any]) -> list[Any]:
+    """What a transform returns is an array, also where the function gave a number or an
+    array of NumPy's (a copy: the caller may write to his)."""
+    return [x if isinstance(x, Value) else _own_array(x) for x in leaves]
+
+
+def _own_array(x: Any) -> Array:
+    t = typeof(x)
+    return Array(np.array(x, t.dtype), t)

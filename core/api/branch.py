@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from treadle import dtypes, tree
-from treadle.api.args import CLOSE_OVER, check_function, name_of
+from treadle.api.args import CLOSE_OVER, as_results, check_function, name_of
 from treadle.api.carry import as_array, flatten_checked
 from treadle.arraytype import ArrayType
 from treadle.control import cond as cond_op
@@ -93,8 +93,9 @@ def _check_scalar(what: str, x: Any) -> None:
 
 
 def _take(function: Callable[..., Any], operands: Sequence[Any]) -> Any:
-    arrays = tree.map(as_array, tuple(operands))
-    return tree.map(as_array, function(*arrays))
+    out = function(*tree.map(as_array, tuple(operands)))
+    outs, form = flatten_checked(out, f"the result of {name_of(function)}")
+    return form.unflatten(as_results(outs))
 
 
 class _Branch(NamedTuple):

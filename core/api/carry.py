@@ -15,7 +15,7 @@ from treadle.ir.graph import Graph
 from treadle.ops.cast import convert
 from treadle.run.array import Array
 from treadle.trace.stage import stage
-from treadle.trace.value import Tracer, typeof
+from treadle.trace.value import Tracer, is_array, typeof
 
 _STRUCTURE = (
     "{what}: the carry must keep its structure, but {name} changes it\n"
@@ -48,9 +48,11 @@ def flatten_checked(
 ) -> tuple[list[Any], tree.Structure]:
     """The leaves, all arrays or numbers, and the structure."""
     leaves, form = tree.flatten(values)
-    for path, leaf in zip(tree.paths(form), leaves, strict=True):
+    checked = [
         check_leaf(leaf, f"{where}{tree.key_name(path) if path else ''}", remedy)
-    return leaves, form
+        for path, leaf in zip(tree.paths(form), leaves, strict=True)
+    ]
+    return checked, form
 
 
 def trace_body(
@@ -158,6 +160,18 @@ def _of_type(x: Any, t: ArrayType) -> Any:
     return x if typeof(x).dtype == t.dtype else convert(x, dtype=t.dtype)
 
 
+def restarted(leaves: Sequence[Any], types: Sequence[ArrayType]) -> list[Any]:
+    """The initial carry again, now that its types are known better. What is a number
+    still may yet become something else."""
+    return [_retyped(x, t) for x, t in zip(leaves, types, strict=True)]
+
+
+def _retyped(x: Any, t: ArrayType) -> Any:
+    if typeof(x).dtype == t.dtype:
+        return x
+    return _of_type(x, t) if is_array(x) else Array(np.asarray(x, t.dtype), t)
+
+
 class PythonCarry:
     """Checks the carry of a loop that runs as plain Python."""
 
@@ -169,8 +183,9 @@ class PythonCarry:
         self.types = [typeof(x) for x in arrays]
         self.value = self.form.unflatten(arrays)
 
-    def update(self, carry: Any) -> None:
-        """The carry that came out of an iteration."""
+    def update(self, carry: Any) -> bool:
+        """Takes the carry that came out of an iteration. Returns whether its dtypes are
+        those of the one that went in."""
         leaves = _same_structure(carry, self.form, self.what, self.name)
         leaves = [as_array(x) for x in _strengthen(leaves, self.types)]
         new = [_meet(t, typeof(x)) for t, x in zip(self.types, leaves, strict=True)]
@@ -178,8 +193,10 @@ class PythonCarry:
             raise TypeError(
                 _mismatch(self.form, self.types, leaves, self.what, self.name)
             )
+        before = [t.dtype for t in self.types]
         self.types = [t for t in new if t is not None]
         self.value = self.form.unflatten(leaves)
+        return before == [t.dtype for t in self.types]
 
 
 def as_array(x: Any) -> Any:

@@ -7,7 +7,7 @@ from functools import update_wrapper
 from typing import Any
 
 from treadle import dtypes, tree
-from treadle.api.args import name_of, signature_of
+from treadle.api.args import as_results, name_of, signature_of
 from treadle.control import custom as ops
 from treadle.errors import StructureError, at, user_source
 from treadle.ops.arithmetic import add
@@ -215,8 +215,8 @@ class custom_jvp(_Custom):
         def flat(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
             pair = rule(
                 *call.fixed,
-                call.form.unflatten(primals),
-                call.form.unflatten(tangents),
+                call.form.unflatten(as_results(primals)),
+                call.form.unflatten(as_results(tangents)),
             )
             out, tangent = call.pair(pair, "(out, tangent)")
             outs = call.flatten_out(out, "the rule")
@@ -293,8 +293,9 @@ class custom_vjp(_Custom):
             form: tree.Structure, residuals: Sequence[Any], cts: Sequence[Any]
         ) -> list[Any]:
             assert call.out_form is not None
-            ct = call.out_form.unflatten(cts)
-            found = backward(*call.fixed, form.unflatten(residuals), ct)
+            ct = call.out_form.unflatten(as_results(cts))
+            known = form.unflatten(as_results(residuals))
+            found = backward(*call.fixed, known, ct)
             return _flat_cotangents(call, found)
 
         return ops.custom_vjp(

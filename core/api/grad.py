@@ -8,7 +8,9 @@ from typing import Any
 
 from treadle import dtypes, tree
 from treadle.api.args import (
+    RETURN,
     argument,
+    as_results,
     check_arguments,
     check_function,
     check_leaf,
@@ -16,11 +18,13 @@ from treadle.api.args import (
     described,
     name_of,
 )
+from treadle.arraytype import ArrayType
 from treadle.errors import StructureError, at, user_source
 from treadle.ir.walk import call_graph
+from treadle.ops.cast import convert
 from treadle.ops.movement import instantiate
 from treadle.trace.op import Linear, Zero
-from treadle.trace.value import typeof
+from treadle.trace.value import is_array, typeof
 from treadle.transforms.jvp import jvp_flat
 from treadle.transforms.linearize import linearize_flat
 from treadle.transforms.transpose import backward
@@ -110,7 +114,7 @@ def vjp(
     flat = _Flat(function, form, has_aux)
     split = linearize_flat(flat, leaves, nonzero, name_of(function))
     assert flat.out_form is not None
-    out = flat.out_form.unflatten(split.outs[: flat.count])
+    out = flat.out_form.unflatten(as_results(split.outs[: flat.count]))
 
     def pullback(ct: Any) -> tuple[Any, ...]:
         cts = _cotangents(flat.out_form, out, ct, name_of(function))
@@ -119,13 +123,9 @@ def vjp(
         rest = split.graph.outputs[len(needed) :]
         n = len(split.residuals)
         args = [*split.residuals, *(Linear(v.type) for v in split.graph.inputs[n:])]
-        found = backward(split.graph, args, [*needed, *(Zero(a.type) for a in rest)])[
-            n:
-        ]
-        grads = iter(found)
-        return form.unflatten(
-            [instantiate(next(grads)) if nz else None for nz in nonzero]
-        )
+        found = backward(split.graph, args, [*needed, *(Zero(a.type) for a in rest)])
+        grads = iter(as_results([instantiate(ct) for ct in found[n:]]))
+        return form.unflatten([next(grads) if nz else None for nz in nonzero])
 
     if not has_aux:
         return out, pullback
@@ -135,20 +135,34 @@ def vjp(
 
 def _cotangents(form: Any, out: Any, ct: Any, name: str) -> list[Any]:
     leaves = _matching(f"the cotangent of {name}", form, ct)
-    result = []
-    for value, c in zip(tree.leaves(out), leaves, strict=True):
-        t = typeof(value)
-        if c is None:
-            result.append(Zero(t))
-            continue
-        found = typeof(c)
-        if found.shape != t.shape:
-            raise ValueError(
-                f"the cotangent of {name} has type {found}, its result {t}"
-                f"{at(user_source())}"
-            )
-        result.append(t.dtype.type(c) if found.weak and not found.shape else c)
-    return result
+    clause = f"the cotangent of {name} has type {{}}, its result {{}}"
+    return [
+        _of_type(typeof(value), c, clause)
+        for value, c in zip(tree.leaves(out), leaves, strict=True)
+    ]
+
+
+def _of_type(t: ArrayType, given: Any, clause: str) -> Any:
+    """A tangent or cotangent that belongs to a value of a type; None is zero.
+
+    Raises:
+      ValueError, TypeError: if it is of another shape or dtype.
+    """
+    if given is None or not dtypes.is_differentiable(t.dtype):
+        return Zero(t.strong())
+    given = check_leaf(given, "a tangent or cotangent", RETURN)
+    found = typeof(given)
+    fits = dtypes.promote((t.dtype, False), (found.dtype, found.weak))[0] == t.dtype
+    if found.shape != t.shape:
+        raise ValueError(f"{clause.format(found, t)}{at(user_source())}")
+    if found.dtype != t.dtype and not (found.weak and fits):
+        raise TypeError(
+            f"{clause.format(found, t)}{at(user_source())}\n"
+            f"Convert it: `.astype({t.dtype.name!r})`."
+        )
+    if not is_array(given):
+        return t.dtype.type(given)
+    return given if found.dtype == t.dtype else convert(given, dtype=t.dtype)
 
 
 def _matching(what: str, form: tree.Structure, values: Any) -> list[Any]:
@@ -306,28 +320,15 @@ def jvp(
     flat = _Flat(function, form, False)
     outs, out_tangents = jvp_flat(flat, leaves, given)
     assert flat.out_form is not None
-    return flat.out_form.unflatten(outs), flat.out_form.unflatten(
-        [instantiate(t) for t in out_tangents]
+    return flat.out_form.unflatten(as_results(outs)), flat.out_form.unflatten(
+        as_results([instantiate(t) for t in out_tangents])
     )
 
 
 def _tangents(form: Any, leaves: Sequence[Any], tangents: Any, name: str) -> list[Any]:
-    result: list[Any] = []
     given = _matching(f"the tangents of {name}", form, tangents)
-    for x, t in zip(leaves, given, strict=True):
-        x_type = typeof(x)
-        if t is None or not dtypes.is_differentiable(x_type.dtype):
-            result.append(Zero(x_type.strong()))
-            continue
-        t_type = typeof(t)
-        if t_type.shape != x_type.shape:
-            raise ValueError(
-                f"a tangent of {name} has type {t_type}, its primal {x_type}"
-                f"{at(user_source())}"
-            )
-        scalar = t_type.weak and not t_type.shape
-        result.append(x_type.dtype.type(t) if scalar else t)
-    return result
+    clause = f"a tangent of {name} has type {{}}, its primal {{}}"
+    return [_of_type(typeof(x), t, clause) for x, t in zip(leaves, given, strict=True)]
 
 
 def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Any]:
@@ -353,11 +354,10 @@ def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Any]:
         given = _tangents(form, leaves, tangents, name_of(function))
         moving = [instantiate(t) for t, nz in zip(given, nonzero, strict=True) if nz]
         found = iter(call_graph(split.graph, [*split.residuals, *moving]))
-        return out_form.unflatten(
-            [
-                next(found) if nz else instantiate(Zero(typeof(o).strong()))
-                for o, nz in zip(split.outs, split.nonzero_out, strict=True)
-            ]
-        )
+        outs = [
+            next(found) if nz else instantiate(Zero(typeof(o).strong()))
+            for o, nz in zip(split.outs, split.nonzero_out, strict=True)
+        ]
+        return out_form.unflatten(as_results(outs))
 
-    return out_form.unflatten(split.outs), linear
+    return out_form.unflatten(as_results(split.outs)), linear

@@ -13,6 +13,7 @@ from treadle.api.carry import (
     as_array,
     flatten_checked,
     of_types,
+    restarted,
     trace_body,
 )
 from treadle.api.vmap import vmap
@@ -121,7 +122,7 @@ def _length_of(
             )
         lengths[place] = t.shape[0]
     if length is not None:
-        lengths["length"] = int(length)
+        lengths["length"] = _count(length, name)
     if not lengths:
         raise ValueError(
             f"scan of {name}: nothing says how many iterations{at(user_source())}\n"
@@ -135,6 +136,19 @@ def _length_of(
     return next(iter(lengths.values()))
 
 
+def _count(length: Any, name: str) -> int:
+    try:
+        n = index(length)
+    except TypeError:
+        n = -1
+    if n < 0:
+        raise ValueError(
+            f"scan of {name}: the length is a count of iterations known now, "
+            f"got {length!r}{at(user_source())}"
+        )
+    return n
+
+
 def _python_scan(
     f: Any, init: Any, leaves: Any, form: Any, length: int, reverse: bool
 ) -> tuple[Any, Any]:
@@ -145,12 +159,18 @@ def _python_scan(
     for i in reversed(range(length)) if reverse else range(length):
         x = form.unflatten([_row(x, i) for x in leaves])
         new, y = _pair(f(carry.value, x), f)
-        carry.update(new)
         y_leaves, y_form = flatten_checked(y, f"the y that {name_of(f)} returns")
+        if not carry.update(new):
+            # As when it is traced: a number that came out as a float was one at first.
+            again = restarted(tree.leaves(init), carry.types)
+            return _python_scan(
+                f, carry.form.unflatten(again), leaves, form, length, reverse
+            )
         ys.append([as_array(v) for v in y_leaves])
     if y_form is None:
         return carry.value, _empty_ys(f, carry.value, leaves, form)
-    columns = zip(*(reversed(ys) if reverse else ys), strict=True)
+    rows = [of_types(y, [typeof(v) for v in ys[0]]) for y in ys]
+    columns = zip(*(reversed(rows) if reverse else rows), strict=True)
     stacked = [concatenate(*(spread(v, 0, 1) for v in col), axis=0) for col in columns]
     return carry.value, y_form.unflatten(stacked)
 
@@ -186,8 +206,14 @@ def map(f: Callable[[Any], Any], xs: Any, batch_size: int | None = None) -> Any:
     >>> td.map(lambda x: x * x, tnp.arange(3.0))
     Array([0., 1., 4.], dtype=float32)
     """
+    check_function("map", f)
     leaves, form = flatten_checked(xs, "map: xs", CLOSE_OVER)
     length = _length_of(leaves, form, None, name_of(f))
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(
+            f"map: batch_size is a positive number of rows, got {batch_size!r}"
+            f"{at(user_source())}"
+        )
     if batch_size is None:
         return scan(lambda _, x: (None, f(x)), None, xs)[1]
     whole, batch = length // batch_size, min(batch_size, length)
@@ -266,13 +292,15 @@ def _staged_while(cond_fun: Any, body_fun: Any, init: Any) -> Any:
     return form.unflatten(outs)
 
 
-def _limit(x: Any) -> int:
-    try:
-        return index(x)
-    except TypeError:
-        raise TypeError(
-            f"fori_loop: the limits are integers, got {x!r}{at(user_source())}"
-        ) from None
+def _counter_dtype(*limits: Any) -> Any:
+    """The dtype of what counts from one limit to the other."""
+    types = [typeof(x) for x in limits]
+    for x, t in zip(limits, types, strict=True):
+        if t.shape or not dtypes.is_integer(t.dtype):
+            raise TypeError(
+                f"fori_loop: the limits are integers, got {x!r}{at(user_source())}"
+            )
+    return dtypes.promote(*((t.dtype, t.weak) for t in types))[0]
 
 
 def _scalar_bool(x: Any, cond_fun: Any) -> Any:
@@ -298,15 +326,17 @@ def fori_loop(
     Array(24, dtype=int32)
     """
     check_function("fori_loop", body_fun)
+    dtype = _counter_dtype(lower, upper)
     first, last = known_value(lower), known_value(upper)
     if first is not None and last is not None:
-        first, last = _limit(first), _limit(last)
+        first, last = int(first), int(last)
         n = max(last - first, 0)
-        dtype = dtypes.of_scalar(max(abs(first), abs(last)))
         numbers = add(iota(shape=(n,), axis=0, dtype=dtype), dtype.type(first))
         return scan(
             lambda carry, i: (body_fun(i, carry), None), init, numbers, length=n
         )[0]
+
+    lower, upper = of_types([lower, upper], [ArrayType((), dtype)] * 2)
 
     def step(state: Any) -> Any:
         i, carry = state

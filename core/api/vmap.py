@@ -9,6 +9,7 @@ from typing import Any
 from treadle import tree
 from treadle.api.args import (
     argument,
+    as_results,
     check_arguments,
     check_function,
     check_results,
@@ -66,12 +67,11 @@ def vmap(
         outs, found = batch_flat(flat, size, leaves, axes)
         result = out_form.unflatten(outs)
         wanted = _spread(out_axes, result, "out_axes")
-        return out_form.unflatten(
-            [
-                _place(function, o, a, w, size)
-                for o, a, w in zip(outs, found, wanted, strict=True)
-            ]
-        )
+        placed = [
+            _place(function, o, a, w, size)
+            for o, a, w in zip(outs, found, wanted, strict=True)
+        ]
+        return out_form.unflatten(as_results(placed))
 
     return vmap_function
 

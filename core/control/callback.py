@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from treadle.arraytype import ArrayType
-from treadle.errors import at
+from treadle.errors import at, user_source
 from treadle.ops.movement import spread
 from treadle.trace.interpreter import state
 from treadle.trace.op import Op
@@ -58,10 +58,15 @@ class _OneByOne:
     """The function of a whole batch that calls a function of one example."""
 
     def __init__(
-        self, function: Callable[..., Any], size: int, axes: Sequence[int | None]
+        self,
+        function: Callable[..., Any],
+        types: Types,
+        size: int,
+        axes: Sequence[int | None],
     ) -> None:
-        self.function, self.size, self.axes = function, size, tuple(axes)
-        self._key = (function, size, self.axes)
+        self.function, self.types = function, types
+        self.size, self.axes = size, tuple(axes)
+        self._key = (function, types, size, self.axes)
 
     def __call__(self, *arrays: np.ndarray) -> list[Any]:
         rows = [
@@ -73,6 +78,8 @@ class _OneByOne:
             )
             for i in range(self.size)
         ]
+        if not rows:
+            return [np.empty((0, *t.shape), t.dtype) for t in self.types]
         return [np.stack(column) for column in zip(*rows, strict=True)]
 
     def __eq__(self, other: object) -> bool:
@@ -84,7 +91,9 @@ class _OneByOne:
 
 def _callback(name: str, effect: bool, differentiable: bool) -> Op:
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        raise TypeError(_NO_DERIVATIVE.format(name=name, at=at(state.source)))
+        raise TypeError(
+            _NO_DERIVATIVE.format(name=name, at=at(state.source or user_source()))
+        )
 
     def batch(
         size: int,
@@ -102,7 +111,7 @@ def _callback(name: str, effect: bool, differentiable: bool) -> Op:
                 for x, a in zip(args, axes, strict=True)
             ]
         else:
-            function = _OneByOne(function, size, axes)
+            function = _OneByOne(function, types, size, axes)
         outs = op(*args, function=function, types=wide, vectorized=vectorized)
         return outs, [0] * len(outs)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.errors import TracerError, at
+from treadle.errors import TracerError, at, user_source
 from treadle.ir.graph import Graph
 from treadle.ops.movement import instantiate
 from treadle.ops.reduce import reduce_sum
@@ -63,7 +63,8 @@ class _CustomOp(Op):
 
 
 def _type(*types: ArrayType, graph: Graph, **params: Any) -> Sequence[ArrayType]:
-    return graph.out_types
+    # While it is a Python function, what it gives is not known before it runs.
+    return graph.out_types if isinstance(graph, Graph) else ()
 
 
 def _run(*arrays: Any, graph: Graph, **params: Any) -> Sequence[Any]:
@@ -73,7 +74,9 @@ def _run(*arrays: Any, graph: Graph, **params: Any) -> Sequence[Any]:
 def _no_consts(marked: Sequence[bool], what: str, name: str) -> None:
     if any(marked):
         raise TracerError(
-            _CLOSES_OVER.format(name=name, what=what, at=at(state.source))
+            _CLOSES_OVER.format(
+                name=name, what=what, at=at(state.source or user_source())
+            )
         )
 
 
@@ -162,7 +165,9 @@ custom_jvp = _CustomOp(
 
 
 def _no_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-    raise TypeError(_NO_FORWARD.format(name=params["name"], at=at(state.source)))
+    raise TypeError(
+        _NO_FORWARD.format(name=params["name"], at=at(state.source or user_source()))
+    )
 
 
 def _linearize(
@@ -263,7 +268,7 @@ custom_vjp = _CustomOp(
 
 
 def _tangent_run(*arrays: Any, name: str, **params: Any) -> Any:
-    raise TypeError(_NO_FORWARD.format(name=name, at=at(state.source)))
+    raise TypeError(_NO_FORWARD.format(name=name, at=at(state.source or user_source())))
 
 
 def _tangent_transpose(

@@ -28,7 +28,7 @@ from treadle.control.graphs import (
     rewire,
     select_examples,
 )
-from treadle.errors import at
+from treadle.errors import at, user_source
 from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
 from treadle.ops.movement import instantiate
@@ -151,7 +151,7 @@ def _linearize(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -
 
 
 def _transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
-    raise TypeError(_NO_REVERSE.format(at=at(state.source)))
+    raise TypeError(_NO_REVERSE.format(at=at(state.source or user_source())))
 
 
 # batch --------------------------------------------------------------------------------

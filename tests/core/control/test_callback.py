@@ -168,3 +168,9 @@ def test_print_checks_its_format_at_once() -> None:
         td.jit(lambda x: td.debug.print("{} {}", x))(1.0)
     with pytest.raises(KeyError, match="does not fit"):
         td.debug.print("{y}", x=1)
+
+
+def test_a_batch_of_none() -> None:
+    f = td.vmap(lambda x: td.pure_callback(np.sin, td.ShapeDtype((2,)), x))
+    for wrap in (f, td.jit(f)):
+        assert wrap(tnp.ones((0, 2))).shape == (0, 2)

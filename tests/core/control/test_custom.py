@@ -292,3 +292,35 @@ def test_cotangents_do_not_fit() -> None:
     f.defvjp(lambda x, y: (x, None), lambda _, ct: (tnp.ones(3), None))
     with pytest.raises(TypeError, match=r"f32\[3\]"):
         td.grad(f)(1.0, 2.0)
+
+
+def test_rules_get_arrays() -> None:
+    """Constants of a program too: NumPy's own would promote otherwise."""
+    f = td.custom_vjp(lambda x, n: x * n)
+    f.defvjp(lambda x, n: (x * n, n), lambda n, ct: (ct * n, None))
+    g = td.custom_jvp(lambda x, n: x * n)
+    g.defjvp(lambda primals, ts: (f(*primals), ts[0] * primals[1]))
+    for custom in (f, g):
+        for wrap in (lambda f: f, td.jit):
+            found = wrap(td.grad(custom))(2.0, 3)
+            assert found == 3.0 and found.dtype == np.float32
+        found = td.vmap(td.grad(custom))(np.ones(2, np.float32), np.array([1, 2]))
+        np.testing.assert_array_equal(found, [1.0, 2.0])
+        assert found.dtype == np.float32
+
+
+def test_closing_over_an_example() -> None:
+    def outer(w: Any) -> Any:
+        f = td.custom_jvp(lambda x: x * w)
+        f.defjvp(lambda primals, tangents: (f(*primals), tangents[0] * w))
+        return td.grad(f)(2.0)
+
+    with pytest.raises(TracerError, match="make it an argument"):
+        td.vmap(outer)(np.ones(3, np.float32))
+
+
+def test_forward_mode_names_the_line() -> None:
+    f = td.custom_vjp(lambda x: x)
+    f.defvjp(lambda x: (x, None), lambda _, ct: (ct,))
+    with pytest.raises(TypeError, match=r"test_custom\.py:\d+(.|\n)*td\.custom_jvp"):
+        td.jvp(f, (1.0,), (1.0,))

@@ -257,6 +257,36 @@ def test_carry_of_another_shape() -> None:
         td.scan(lambda c, _: (tnp.concatenate([c, c]), None), tnp.ones(3), None, 2)
 
 
+NUMBERS: dict[str, Any] = {
+    "int to float": lambda: td.scan(lambda c, x: (c + x, c), 0, array(3)),
+    "half": lambda: td.scan(lambda c, x: (c + x, c * HALF[0]), 0.0, array(3)),
+    "shifted": lambda: td.scan(lambda c, x: ((c[1], x), c), (0, 0), array(3)),
+    "in turn": lambda: td.scan(
+        lambda c, x: ((c[1] * 1.0, c[0] + x), c), (0, 0.0), HALF, reverse=True
+    ),
+    "complex": lambda: td.scan(lambda c, x: (c * 1j + x, c), 0, array(3)),
+    "number out": lambda: td.scan(lambda c, x: (1, c), 0.0, array(3)),
+}
+HALF = array(3).astype(np.float16)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_carried_in_python(name: str) -> None:
+    """The Python loop takes up the types that tracing finds."""
+    with td.disable_jit():
+        found = NUMBERS[name]()
+    # In Python a number becomes an array by and by: products round to half later.
+    close(found, NUMBERS[name](), 1e-3 if name == "half" else 2e-5)
+
+
+def test_counts_that_are_none() -> None:
+    for length in (-1, 2.5, "3"):
+        with pytest.raises(ValueError, match="count of iterations"):
+            td.scan(lambda c, x: (c, x), 0.0, None, length)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="positive number of rows"):
+        td.map(lambda x: x, tnp.ones(3), batch_size=0)
+
+
 def test_carry_of_another_structure() -> None:
     with pytest.raises(StructureError, match="keep its structure"):
         td.scan(lambda c, _: ((c, c), None), 1.0, None, 2)

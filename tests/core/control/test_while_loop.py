@@ -171,6 +171,31 @@ def test_python_loops_show_values() -> None:
     assert seen == [1.0, 2.0, 4.0, 1.0, 2.0, 2.0, 4.0]
 
 
+def test_limits_of_different_dtypes() -> None:
+    """The counter takes their common dtype; a Python number has none of its own."""
+
+    def run(n: Any, x: Any) -> Any:
+        return td.fori_loop(0, n, lambda i, c: c * x + i, x)
+
+    n = np.array([0, 1, 4])
+    x = np.array([2.0, 3.0, 0.5], np.float32)
+    wanted = [run(int(k), v) for k, v in zip(n, x, strict=True)]
+    np.testing.assert_allclose(td.vmap(run)(n, x), wanted, rtol=1e-6)
+    np.testing.assert_allclose(td.jit(td.vmap(run))(n, x), wanted, rtol=1e-6)
+    for traced in (td.jit, lambda f: f):
+        f = traced(lambda a, b: td.fori_loop(a, b, lambda i, c: c + i, 0))
+        assert f(np.int8(1), np.int16(5)) == 10
+    seen: list[Any] = []
+    td.fori_loop(np.int16(0), np.int16(2), lambda i, c: seen.append(i.dtype) or c, 0)
+    assert seen[0] == np.int16
+
+
+def test_limits_that_are_known_under_jit() -> None:
+    """Whatever their dtypes, the loop has reverse derivatives."""
+    f = td.jit(td.grad(lambda x: td.fori_loop(0, np.int64(3), lambda i, c: c * x, x)))
+    assert f(2.0) == 32.0
+
+
 # Errors -------------------------------------------------------------------------------
 
 

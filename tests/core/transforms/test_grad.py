@@ -193,3 +193,78 @@ def test_complex_gradients_agree_with_jax() -> None:
 
     z = np.complex64([1 + 2j, -0.5 + 0.3j])
     np.testing.assert_allclose(td.grad(f(tnp))(z), jax.grad(f(jnp))(z), rtol=1e-4)
+
+
+def second_of_cotangent(lib: Any, c: Any) -> Any:
+    return lib.vjp(lambda x: x * x, 3.0)[1](c)[0]
+
+
+def second_of_tangent(lib: Any, t: Any) -> Any:
+    return lib.jvp(lambda x: x * x, (3.0,), (t,))[1]
+
+
+def second_of_linear(lib: Any, t: Any) -> Any:
+    return lib.linearize(lambda x: x * x, 3.0)[1](t)
+
+
+def forward_over_pullback(lib: Any, x: Any) -> Any:
+    return lib.jvp(lambda x: lib.vjp(lambda y: x * y * y, x)[1](x)[0], (x,), (1.0,))[1]
+
+
+@pytest.mark.parametrize(
+    "f",
+    [second_of_cotangent, second_of_tangent, second_of_linear, forward_over_pullback],
+)
+def test_numbers_that_are_traced_as_tangents(f: Any) -> None:
+    for lib_of in (lambda lib: lib.grad, lambda lib: lambda g: lib.jit(lib.grad(g))):
+        found = lib_of(td)(lambda c: f(td, c))(2.0)
+        wanted = lib_of(jax)(lambda c: f(jax, c))(2.0)
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_tangents_of_another_dtype() -> None:
+    half = np.ones(3, np.float16)
+    ones = np.ones(3, np.float32)
+    for mistake in (
+        lambda: td.jvp(identity, (ones,), (half,)),
+        lambda: td.vjp(identity, ones)[1](half),
+        lambda: td.linearize(identity, ones)[1](half),
+        lambda: td.vjp(identity, 2.0)[1](1j),
+    ):
+        with pytest.raises(TypeError, match=r"has type (f16\[3\]|c64\[\]), its .*f32"):
+            mistake()
+    assert td.vjp(identity, 2.0)[1](1)[0].dtype == np.float32
+
+
+def test_results_are_arrays() -> None:
+    given = np.ones(3, np.float32)
+    out = td.vmap(identity)(given)
+    assert isinstance(out, td.Array)
+    given[0] = 5.0
+    assert float(out[0]) == 1.0
+    value, pullback = td.vjp(identity, 2.0)
+    out, linear = td.linearize(lambda x: (x, 1.0), 2.0)
+    results = [
+        value,
+        pullback(1.0),
+        out,
+        linear(1.0),
+        td.cond(True, identity, identity, 2),
+    ]
+    results += [td.jvp(lambda x: (x, 1.0), (2.0,), (1.0,)), td.grad(identity)(2.0)]
+    for leaf in td.tree.leaves(results):
+        assert isinstance(leaf, td.Array)
+
+
+def test_numpy_numbers_are_python_numbers() -> None:
+    """As under jit: `np.sqrt(2)` widens no program."""
+    root, ones = np.sqrt(2.0), np.ones(3, np.float32)
+    results = [
+        td.grad(lambda x: x * x)(root),
+        td.jvp(lambda x: x * x, (root,), (root,)),
+        td.vmap(lambda a, b: a * b, in_axes=(0, None))(ones, root),
+        td.scan(lambda c, x: (c * x, c), root, ones),
+        td.eval_shape(lambda x: x * x, root),
+    ]
+    for leaf in td.tree.leaves(results):
+        assert leaf.dtype == np.float32
