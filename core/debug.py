@@ -20,11 +20,13 @@ from typing import Any
 import numpy as np
 
 from treadle import tree
+from treadle.api.boundary import boundary
 from treadle.api.callbacks import effect_on_host
 from treadle.errors import at, user_source
 from treadle.trace.value import is_array, typeof
 
 
+@boundary
 def callback(function: Callable[..., None], *args: Any, **kwargs: Any) -> None:
     """Calls a Python function with NumPy arrays each time the program comes by.
 
@@ -67,6 +69,7 @@ class _Printer:
         return self.format.format(*args, **kwargs)
 
 
+@boundary
 def print(format: str, *args: Any, **kwargs: Any) -> None:
     """Prints values each time the program comes by, also in compiled code.
 

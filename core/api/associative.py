@@ -7,6 +7,7 @@ from typing import Any
 
 from treadle import tree
 from treadle.api.args import name_of
+from treadle.api.boundary import boundary
 from treadle.api.carry import flatten_checked
 from treadle.errors import at, user_source
 from treadle.ops.movement import reshape, reverse, spread
@@ -16,6 +17,7 @@ from treadle.trace.value import typeof
 Combine = Callable[[list[Any], list[Any]], list[Any]]
 
 
+@boundary
 def associative_scan(
     function: Callable[[Any, Any], Any],
     elems: Any,

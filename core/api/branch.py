@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from treadle import dtypes, tree
 from treadle.api.args import CLOSE_OVER, as_results, check_function, name_of
+from treadle.api.boundary import boundary
 from treadle.api.carry import as_array, flatten_checked
 from treadle.arraytype import ArrayType
 from treadle.control import cond as cond_op
@@ -19,6 +20,7 @@ from treadle.trace.stage import known_value, stage
 from treadle.trace.value import typeof
 
 
+@boundary
 def cond(
     pred: Any,
     true_fun: Callable[..., Any],
@@ -57,6 +59,7 @@ def cond(
     return _staged("cond", index, (false_fun, true_fun), operands)
 
 
+@boundary
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
     """``branches[index](*operands)`` for a traced index, clamped into range.
 

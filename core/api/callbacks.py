@@ -7,6 +7,7 @@ from typing import Any
 
 from treadle import tree
 from treadle.api.args import check_leaf, name_of
+from treadle.api.boundary import boundary
 from treadle.api.carry import as_array
 from treadle.api.staging import type_of_leaf
 from treadle.arraytype import ArrayType
@@ -65,6 +66,7 @@ def _bind(
     return out_form.unflatten(outs)
 
 
+@boundary
 def pure_callback(
     function: Callable[..., Any],
     result_types: Any,
@@ -92,6 +94,7 @@ def pure_callback(
     return _bind(ops.pure_callback, function, result_types, args, kwargs, vectorized)
 
 
+@boundary
 def io_callback(
     function: Callable[..., Any], result_types: Any, *args: Any, **kwargs: Any
 ) -> Any:

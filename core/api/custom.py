@@ -8,6 +8,7 @@ from typing import Any
 
 from treadle import dtypes, tree
 from treadle.api.args import as_results, name_of, signature_of
+from treadle.api.boundary import boundary
 from treadle.control import custom as ops
 from treadle.errors import StructureError, at, user_source
 from treadle.ops.arithmetic import add
@@ -48,6 +49,7 @@ class _Custom:
             )
         return bound.args
 
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         call = _Call(self, self._positional(args, kwargs))
         if not is_staging():
@@ -69,6 +71,7 @@ class _Method:
     def __init__(self, custom: _Custom, instance: Any) -> None:
         self._custom, self._instance = custom, instance
 
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._custom(self._instance, *args, **kwargs)
 

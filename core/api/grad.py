@@ -18,6 +18,7 @@ from treadle.api.args import (
     described,
     name_of,
 )
+from treadle.api.boundary import boundary
 from treadle.arraytype import ArrayType
 from treadle.errors import StructureError, at, user_source
 from treadle.ir.walk import call_graph
@@ -87,6 +88,7 @@ class _Flat:
         return [*leaves_out, *aux_leaves]
 
 
+@boundary
 def vjp(
     function: Callable[..., Any], *primals: Any, has_aux: bool = False
 ) -> tuple[Any, ...]:
@@ -116,6 +118,7 @@ def vjp(
     assert flat.out_form is not None
     out = flat.out_form.unflatten(as_results(split.outs[: flat.count]))
 
+    @boundary
     def pullback(ct: Any) -> tuple[Any, ...]:
         cts = _cotangents(flat.out_form, out, ct, name_of(function))
         needed = [c for c, nz in zip(cts, split.nonzero_out, strict=False) if nz]
@@ -175,6 +178,7 @@ def _matching(what: str, form: tree.Structure, values: Any) -> list[Any]:
         ) from None
 
 
+@boundary
 def value_and_grad(
     function: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -204,6 +208,7 @@ def value_and_grad(
     many = not isinstance(argnums, int)
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
+    @boundary
     @wraps(function)
     def value_and_grad_function(*args: Any, **kwargs: Any) -> Any:
         chosen = _choose(function, numbers, args)
@@ -272,6 +277,7 @@ def _check_scalar(value: Any, function: Any) -> None:
     )
 
 
+@boundary
 def grad(
     function: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -285,6 +291,7 @@ def grad(
     """
     both = value_and_grad(function, argnums, has_aux)
 
+    @boundary
     @wraps(function)
     def grad_function(*args: Any, **kwargs: Any) -> Any:
         value, grads = both(*args, **kwargs)
@@ -293,6 +300,7 @@ def grad(
     return grad_function
 
 
+@boundary
 def jvp(
     function: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
 ) -> tuple[Any, Any]:
@@ -331,6 +339,7 @@ def _tangents(form: Any, leaves: Sequence[Any], tangents: Any, name: str) -> lis
     return [_of_type(typeof(x), t, clause) for x, t in zip(leaves, given, strict=True)]
 
 
+@boundary
 def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Any]:
     """The result, and the function's linear approximation there.
 
@@ -350,6 +359,7 @@ def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Any]:
     assert flat.out_form is not None
     out_form = flat.out_form
 
+    @boundary
     def linear(*tangents: Any) -> Any:
         given = _tangents(form, leaves, tangents, name_of(function))
         moving = [instantiate(t) for t, nz in zip(given, nonzero, strict=True) if nz]

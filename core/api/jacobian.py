@@ -10,6 +10,7 @@ import numpy as np
 
 from treadle import dtypes, tree
 from treadle.api.args import name_of
+from treadle.api.boundary import boundary
 from treadle.api.grad import differentiable, jvp, vjp
 from treadle.api.staging import type_of_leaf
 from treadle.api.vmap import vmap
@@ -24,6 +25,7 @@ from treadle.ops.shape import iota, slice_axis
 from treadle.trace.value import typeof
 
 
+@boundary
 def stop_gradient(x: Any) -> Any:
     """The same pytree; derivatives count it as constant.
 
@@ -73,6 +75,7 @@ def _jacobian(
     many = not isinstance(argnums, int)
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
+    @boundary
     @wraps(function)
     def jacobian_function(*args: Any, **kwargs: Any) -> Any:
         for n in numbers:
@@ -94,6 +97,7 @@ def _jacobian(
     return jacobian_function
 
 
+@boundary
 def jacfwd(
     function: Callable[..., Any], argnums: int | Sequence[int] = 0
 ) -> Callable[..., Any]:
@@ -123,6 +127,7 @@ def jacfwd(
     return _jacobian(function, argnums, rows)
 
 
+@boundary
 def jacrev(
     function: Callable[..., Any], argnums: int | Sequence[int] = 0
 ) -> Callable[..., Any]:
@@ -171,6 +176,7 @@ def _check_inputs(what: str, leaves: Sequence[Any], function: Any) -> None:
             )
 
 
+@boundary
 def hessian(
     function: Callable[..., Any], argnums: int | Sequence[int] = 0
 ) -> Callable[..., Any]:
@@ -184,6 +190,7 @@ def hessian(
     return jacfwd(jacrev(function, argnums), argnums)
 
 
+@boundary
 def linear_transpose(function: Callable[..., Any], *primals: Any) -> Callable[..., Any]:
     """The transpose of a linear function.
 

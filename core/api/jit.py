@@ -19,6 +19,7 @@ from treadle.api.args import (
     name_of,
     positions,
 )
+from treadle.api.boundary import boundary
 from treadle.api.purity import call_pure
 from treadle.control.call import call, runners
 from treadle.errors import at, user_source
@@ -79,6 +80,7 @@ class Jitted:
         self._entries: dict[Any, _Entry] = {}
         update_wrapper(self, function, updated=())
 
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if state.staging_disabled:
             return self.function(*args, **kwargs)
@@ -97,10 +99,12 @@ class Jitted:
         """
         return self.lower(*args, **kwargs).explain()
 
+    @boundary
     def lower(self, *args: Any, **kwargs: Any) -> Executable:
         """The compiled program for these arguments, without running it."""
         return self._lookup(args, kwargs)[0].program
 
+    @boundary
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
         """The traced program for these arguments, before any optimisation."""
         return self._lookup(args, kwargs)[0].graph
@@ -227,6 +231,7 @@ class _Method:
     def __init__(self, jitted: Jitted, instance: Any) -> None:
         self._jitted, self._instance = jitted, instance
 
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._jitted(self._instance, *args, **kwargs)
 
@@ -240,6 +245,7 @@ class _Method:
         return self._jitted.graph(self._instance, *args, **kwargs)
 
 
+@boundary
 def jit(
     function: Callable[..., Any] | None = None,
     *,

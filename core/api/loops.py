@@ -8,6 +8,7 @@ from typing import Any
 
 from treadle import dtypes, tree
 from treadle.api.args import CLOSE_OVER, check_function, described, name_of
+from treadle.api.boundary import boundary
 from treadle.api.carry import (
     PythonCarry,
     as_array,
@@ -30,6 +31,7 @@ from treadle.trace.stage import is_staging, known_value, stage
 from treadle.trace.value import typeof
 
 
+@boundary
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,
@@ -197,6 +199,7 @@ def _empty_ys(f: Any, init: Any, leaves: Any, form: Any) -> Any:
     return y_form.unflatten([zeros_like(t) for t in empty])
 
 
+@boundary
 def map(f: Callable[[Any], Any], xs: Any, batch_size: int | None = None) -> Any:
     """Applies `f` to each row of `xs`, one after the other; the results are stacked.
 
@@ -235,6 +238,7 @@ def _joined(y: Any) -> Any:
     return reshape(y, shape=(shape[0] * shape[1], *shape[2:]))
 
 
+@boundary
 def while_loop(
     cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any
 ) -> Any:
@@ -313,6 +317,7 @@ def _scalar_bool(x: Any, cond_fun: Any) -> Any:
     return x
 
 
+@boundary
 def fori_loop(
     lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init: Any
 ) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from treadle import tree
 from treadle.api.args import check_results, name_of
+from treadle.api.boundary import boundary
 from treadle.arraytype import ArrayType
 from treadle.control import remat as op
 from treadle.trace.interpreter import state
@@ -37,6 +38,7 @@ def dots_without_batch_saveable(op: Op, *types: ArrayType, **params: Any) -> boo
     return op.kind == "contract" and not any(params.get("batch", ((), ())))
 
 
+@boundary
 def remat(
     function: Callable[..., Any] | None = None,
     *,
@@ -59,6 +61,7 @@ def remat(
     if policy is nothing_saveable:
         policy = None
 
+    @boundary
     @wraps(function)
     def remat_function(*args: Any, **kwargs: Any) -> Any:
         if state.staging_disabled:

@@ -9,6 +9,7 @@ from typing import Any
 
 from treadle import dtypes, tree
 from treadle.api.args import argument, check_leaf, check_results, name_of
+from treadle.api.boundary import boundary
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Graph
 from treadle.trace.interpreter import state
@@ -37,6 +38,7 @@ def type_of_leaf(leaf: Any, where: str) -> ArrayType:
     return typeof(check_leaf(leaf, where))
 
 
+@boundary
 def trace(function: Callable[..., Any]) -> Callable[..., Graph]:
     """A function that returns the graph of `function` for the given arguments.
 
@@ -51,6 +53,7 @@ def trace(function: Callable[..., Any]) -> Callable[..., Graph]:
       return c
     """
 
+    @boundary
     @wraps(function)
     def trace_function(*args: Any, **kwargs: Any) -> Graph:
         return stage_pytrees(function, args, kwargs)[0]
@@ -82,6 +85,7 @@ def stage_pytrees(
     return graph, form, out_form
 
 
+@boundary
 def eval_shape(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of a function's result, computed without arithmetic.
 

@@ -15,12 +15,14 @@ from treadle.api.args import (
     check_results,
     name_of,
 )
+from treadle.api.boundary import boundary
 from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
 from treadle.trace.value import typeof
 from treadle.transforms.batch import batch_flat, to_axis
 
 
+@boundary
 def vmap(
     function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0
 ) -> Callable[..., Any]:
@@ -44,6 +46,7 @@ def vmap(
 
     check_function("vmap", function)
 
+    @boundary
     @wraps(function)
     def vmap_function(*args: Any, **kwargs: Any) -> Any:
         leaves, form = tree.flatten((args, kwargs))
