@@ -58,6 +58,7 @@ from treadle.dtypes import uint8 as uint8
 from treadle.dtypes import uint16 as uint16
 from treadle.dtypes import uint32 as uint32
 from treadle.dtypes import uint64 as uint64
+from treadle.names import suggest as _suggest
 from treadle.ops.conv import conv_general as conv_general
 from treadle.ops.window import reduce_window_max as reduce_window_max
 from treadle.ops.window import reduce_window_sum as reduce_window_sum
@@ -68,3 +69,5 @@ from treadle.trace.value import typeof as typeof
 numpy = np
 
 __version__ = "0.1.0"
+
+_suggest(__name__)

@@ -5,6 +5,7 @@
 Linear(in_features=16, out_features=1, weight=f32[16,1], bias=f32[1])
 """
 
+from treadle.names import suggest as _suggest
 from treadle.nn import init as init
 from treadle.nn.activation import elu as elu
 from treadle.nn.activation import gelu as gelu
@@ -61,3 +62,5 @@ from treadle.nn.state import training as training
 from treadle.nn.surgery import at as at
 from treadle.nn.surgery import combine as combine
 from treadle.nn.surgery import partition as partition
+
+_suggest(__name__)

@@ -5,6 +5,7 @@ An optimizer is a pair: ``init(params)`` gives its state, and
 updates to parameters.
 """
 
+from treadle.names import suggest as _suggest
 from treadle.optim.average import AverageState as AverageState
 from treadle.optim.average import average_parameters as average_parameters
 from treadle.optim.average import averaged as averaged
@@ -51,3 +52,5 @@ from treadle.optim.schedule import warmup_constant_schedule as warmup_constant_s
 from treadle.optim.schedule import (
     warmup_cosine_decay_schedule as warmup_cosine_decay_schedule,
 )
+
+_suggest(__name__)

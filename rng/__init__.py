@@ -14,6 +14,7 @@ partitionable), to the last bit; but for float64 normal numbers, `cauchy`, and t
 samplers by rejection, which agree to rounding.
 """
 
+from treadle.names import suggest as _suggest
 from treadle.rng.continuous import cauchy as cauchy
 from treadle.rng.continuous import exponential as exponential
 from treadle.rng.continuous import gumbel as gumbel
@@ -40,3 +41,5 @@ from treadle.rng.rejection import loggamma as loggamma
 from treadle.rng.rejection import poisson as poisson
 from treadle.rng.uniform import randint as randint
 from treadle.rng.uniform import uniform as uniform
+
+_suggest(__name__)

@@ -35,6 +35,7 @@ from treadle.dtypes import uint8 as uint8
 from treadle.dtypes import uint16 as uint16
 from treadle.dtypes import uint32 as uint32
 from treadle.dtypes import uint64 as uint64
+from treadle.names import suggest as _suggest
 from treadle.np import linalg as linalg
 from treadle.np import methods as methods
 from treadle.np import special as special
@@ -251,3 +252,5 @@ methods.ours.update(
 _sys.modules.setdefault("treadle.numpy", _sys.modules[__name__])
 _sys.modules.setdefault("treadle.numpy.linalg", linalg)
 _sys.modules.setdefault("treadle.numpy.special", special)
+
+_suggest("treadle.numpy")

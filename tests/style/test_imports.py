@@ -23,7 +23,7 @@ from tests.style.sources import (
 # Data flows from left to right, and an import points to the left. Rooms in one group
 # may use each other.
 STAGES = (
-    ("errors", "settings", "dtypes", "arraytype", "tree"),
+    ("errors", "names", "settings", "dtypes", "arraytype", "tree"),
     ("ir", "trace"),
     ("run.array", "run.eager"),
     ("ops",),
@@ -50,6 +50,7 @@ RANK = {room: rank for rank, rooms in enumerate(STAGES) for room in rooms}
 PUBLIC = (
     "",
     "errors",
+    "names",
     "settings",
     "dtypes",
     "arraytype",

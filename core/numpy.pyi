@@ -1,0 +1,4 @@
+# `treadle.numpy` is `treadle.np` by another name, given to it when that is imported: a
+# file `numpy.py` here would be in the way of NumPy for whoever starts Python in this
+# folder. Type checkers look for a file, and a stub is in nobody's way.
+from treadle.np import *  # noqa: F403

@@ -1,0 +1,112 @@
+"""Names from other libraries: what to write instead; what type checkers see."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle import names, nn, optim, rng
+
+ROOT = Path(__file__).parents[1]
+
+MISSING = [
+    (td, "array", "treadle.numpy.array"),
+    (td, "relu", "treadle.nn.relu"),
+    (td, "random", "treadle.rng"),
+    (td, "PRNGKey", "treadle.rng.key"),
+    (td, "tree_map", "treadle.tree.map"),
+    (td, "filter_jit", "treadle.jit"),
+    (td, "norm", "treadle.numpy.linalg.norm"),
+    (tnp, "normal", "treadle.rng.normal"),
+    (tnp, "relu", "treadle.nn.relu"),
+    (nn, "ReLU", "treadle.nn.relu"),
+    (nn, "CrossEntropyLoss", "treadle.nn.cross_entropy"),
+    (nn, "Conv2D", "treadle.nn.Conv2d"),
+    (nn, "jit", "treadle.jit"),
+    (optim, "Adam", "treadle.optim.adam"),
+    (rng, "randn", "treadle.rng.normal"),
+]
+
+
+def resolve(path: str) -> Any:
+    found: Any = td
+    for part in path.split(".")[1:]:
+        found = getattr(found, part)
+    return found
+
+
+@pytest.mark.parametrize(("module", "name", "instead"), MISSING)
+def test_a_name_from_elsewhere(module: Any, name: str, instead: str) -> None:
+    with pytest.raises(AttributeError, match=f"has no `{name}`: use `{instead}`") as e:
+        getattr(module, name)
+    assert f"at {__file__}:" in str(e.value)
+    assert (e.value.name, e.value.obj) == (name, module)
+    resolve(instead)
+
+
+def test_every_synonym_is_there_and_needed() -> None:
+    for name, instead in names._SYNONYMS.items():
+        resolve(instead)
+        assert name == names._plain(name)
+        assert names.instead("treadle", name) == instead
+
+
+@pytest.mark.parametrize("name", ["nonsense", "__path__x", "_private"])
+def test_other_names_are_just_missing(name: str) -> None:
+    for module in (td, tnp, nn, optim, rng):
+        assert not hasattr(module, name)
+        with pytest.raises(AttributeError, match=f"has no `{name}`$"):
+            getattr(module, name)
+
+
+def test_a_layer_that_is_not_imported() -> None:
+    code = "import treadle as td\ntry: td.nn\nexcept AttributeError as e: print(e)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "before it is imported: `from treadle import nn`" in done.stdout
+
+
+USER = """\
+import treadle as td
+import treadle.numpy as tnp
+from treadle.numpy import linalg
+reveal_type(tnp.ones(3).sum())
+reveal_type(linalg.norm(tnp.ones(3)))
+reveal_type(td.numpy.ones(3))
+tnp.nonsense
+td.nonsense
+"""
+
+
+def test_type_checkers_see_through_a_normal_install(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    (site / "treadle").mkdir(parents=True)
+    for path in (ROOT / "core").iterdir():
+        (site / "treadle" / path.name).symlink_to(path)
+    script = tmp_path / "user.py"
+    script.write_text(USER)
+    options = ["--config-file=", "--follow-imports=silent", f"--cache-dir={tmp_path}/c"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, str(script)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"MYPYPATH": str(site)},
+    )
+    assert done.stdout.count('Revealed type is "treadle.run.array.Array"') == 3
+    assert done.stdout.count('Module has no attribute "nonsense"') == 2, done.stdout
+    assert "Found 2 errors in 1 file" in done.stdout
+
+
+def test_what_is_not_python_is_installed_too() -> None:
+    setup = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    others = {p.name for p in (ROOT / "core").iterdir() if p.is_file()}
+    others = {n for n in others if not n.endswith((".py", ".md"))}
+    assert set(setup["package-data"]["treadle"]) == others
