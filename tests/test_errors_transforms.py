@@ -163,6 +163,42 @@ def test_a_changed_argument(
     assert f"{__file__}:{function.__code__.co_firstlineno + line}\n" in message
 
 
+COPYING: dict[str, Callable[[Any, Any], Any]] = {
+    "grad": lambda f, d: td.grad(lambda d: f(d, S))(d),
+    "argnums": lambda f, d: td.grad(lambda x, d: f(d, x), argnums=(1, 0))(S, d),
+    "vjp": lambda f, d: td.vjp(f, d, S),
+    "jvp": lambda f, d: td.jvp(f, (d, S), (d, S)),
+    "linearize": lambda f, d: td.linearize(f, d, S),
+    "jacrev": lambda f, d: td.jacrev(f)(d, S),
+    "vmap": lambda f, d: td.vmap(f, in_axes=(None, 0))(d, V),
+    "remat": lambda f, d: td.remat(f)(d, S),
+}
+
+
+@pytest.mark.parametrize("under", COPYING)
+def test_an_argument_changed_under_other_transforms(under: str) -> None:
+    given = {"w": S, "b": S}
+    message = refused(
+        lambda: COPYING[under](set_item, given),
+        MutationError,
+        "changed its argument `d['w']`",
+        at=set_item,
+    )
+    assert f"{__file__}:{set_item.__code__.co_firstlineno + 2}\n" in message
+    assert given == {"w": S, "b": S}
+
+
+def test_what_a_loop_carries_is_its_own() -> None:
+    def step(d: Any, x: Any) -> Any:
+        d["w"] = d["w"] + x
+        return d, None
+
+    given = {"w": 0.0}
+    for loop in (td.scan, td.jit(lambda *args: td.scan(step, *args[1:]), static=0)):
+        assert float(loop(step, given, V)[0]["w"]) == 3.0
+    assert given == {"w": 0.0}
+
+
 def test_a_new_container_is_no_change() -> None:
     f = td.jit(lambda d, x: {**d, "w": x}, static=())
     assert float(f({"w": 1.0, "b": 2.0}, 3.0)["w"]) == 3.0

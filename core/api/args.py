@@ -230,3 +230,38 @@ def as_results(leaves: Sequence[Any]) -> list[Any]:
 def _own_array(x: Any) -> Array:
     t = typeof(x)
     return Array(np.array(x, t.dtype), t)
+
+
+class Chosen:
+    """A function of some of another's positional arguments; the rest is given."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        numbers: Sequence[int],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> None:
+        self.function, self.args, self.kwargs = function, args, kwargs
+        self.numbers = [n % len(args) for n in numbers]
+        self.__name__ = name_of(function)
+
+    def __call__(self, *moving: Any) -> Any:
+        full = list(self.args)
+        for n, x in zip(self.numbers, moving, strict=True):
+            full[n] = x
+        return self.function(*full, **self.kwargs)
+
+    @property
+    def __signature__(self) -> inspect.Signature | None:
+        """For messages: the chosen parameters keep their names."""
+        signature = signature_of(self.function)
+        names = list(signature.parameters) if signature else []
+        if max(self.numbers, default=0) >= len(names):
+            return None
+        return inspect.Signature(
+            [
+                inspect.Parameter(names[n], inspect.Parameter.POSITIONAL_ONLY)
+                for n in self.numbers
+            ]
+        )

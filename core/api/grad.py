@@ -9,6 +9,7 @@ from typing import Any
 from treadle import dtypes, tree
 from treadle.api.args import (
     RETURN,
+    Chosen,
     argument,
     as_results,
     check_arguments,
@@ -19,6 +20,7 @@ from treadle.api.args import (
     name_of,
 )
 from treadle.api.boundary import boundary
+from treadle.api.purity import call_pure
 from treadle.arraytype import ArrayType
 from treadle.errors import StructureError, at, user_source
 from treadle.ir.walk import call_graph
@@ -71,7 +73,7 @@ class _Flat:
         self.aux_form: tree.Structure | None = None
 
     def __call__(self, *leaves: Any) -> list[Any]:
-        out = self.function(*self.form.unflatten(leaves))
+        out = call_pure(self.function, self.form, leaves, lambda x: (x, {}), skip=0)
         aux_leaves: list[Any] = []
         if self.has_aux:
             if not isinstance(out, tuple) or len(out) != 2:
@@ -213,13 +215,7 @@ def value_and_grad(
     def value_and_grad_function(*args: Any, **kwargs: Any) -> Any:
         chosen = _choose(function, numbers, args)
 
-        def partial(*moving: Any) -> Any:
-            full = list(args)
-            for n, x in zip(numbers, moving, strict=True):
-                full[n] = x
-            return function(*full, **kwargs)
-
-        partial.__name__ = name_of(function)
+        partial = Chosen(function, numbers, args, kwargs)
         result = vjp(partial, *chosen, has_aux=has_aux)
         value, pullback = result[0], result[1]
         _check_scalar(value, function)

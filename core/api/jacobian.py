@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes, tree
-from treadle.api.args import name_of
+from treadle.api.args import Chosen, name_of
 from treadle.api.boundary import boundary
 from treadle.api.grad import differentiable, jvp, vjp
 from treadle.api.staging import type_of_leaf
@@ -85,13 +85,7 @@ def _jacobian(
                     f"positional arguments{at(user_source())}"
                 )
 
-        def partial(*moving: Any) -> Any:
-            full = list(args)
-            for n, x in zip(numbers, moving, strict=True):
-                full[n] = x
-            return function(*full, **kwargs)
-
-        partial.__name__ = name_of(function)
+        partial = Chosen(function, numbers, args, kwargs)
         return rows(partial, tuple(args[n] for n in numbers), many)
 
     return jacobian_function

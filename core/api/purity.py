@@ -1,4 +1,4 @@
-"""Functions that change their arguments: an error, because compiled code can't."""
+"""Functions that change their arguments: an error, because they only get a copy."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from treadle.api.args import argument, name_of
 from treadle.errors import MutationError, at, is_ours
 
 _MUTATED = (
-    "{name} changed its {place}: compiled code runs without Python, so the caller's "
-    "{kind} would stay as it was{at}\n"
+    "{name} changed its {place}: a function that is transformed gets a copy, so the "
+    "caller's {kind} would stay as it was{at}\n"
     "Make a new one and return it: `{{**d, 'key': value}}` for a dict, `[*items, "
     "value]` for a list."
 )
@@ -26,12 +26,15 @@ def call_pure(
     function: Callable[..., Any],
     form: tree.Structure,
     leaves: Sequence[Any],
-    arrange: Arrange,
+    arrange: Arrange = lambda given: given,
+    skip: int = 1,
 ) -> Any:
     """Calls a function with the pytrees that leaves stand for.
 
     Args:
       arrange: from the pytree to the function's arguments, (args, kwargs).
+      skip: how many path entries come before the argument: 1 in (args, kwargs), 0 in a
+        tuple of arguments.
 
     Raises:
       MutationError: if a list, dict or other container among the arguments has changed;
@@ -42,29 +45,29 @@ def call_pure(
     try:
         out = function(*args, **kwargs)
     except (TypeError, AttributeError) as error:
-        for note in _lists(function, form):
+        for note in _lists(function, form.children[0] if skip else form):
             error.add_note(note)
         raise
     changed = _changed(given, form, leaves)
     if changed is None:
         return out
-    place = argument(function, changed[1:]).removesuffix(f" of {name_of(function)}")
+    place = argument(function, changed[skip:]).removesuffix(f" of {name_of(function)}")
     raise MutationError(
         _MUTATED.format(
             name=name_of(function),
             place=place,
-            kind=type(_inside(given, changed[:2])).__name__,
+            kind=type(_inside(given, changed[: skip + 1])).__name__,
             at=at(_line_of_change(function, form, leaves, arrange)),
         )
     )
 
 
-def _lists(function: Callable[..., Any], form: tree.Structure) -> list[str]:
+def _lists(function: Callable[..., Any], positional: tree.Structure) -> list[str]:
     """What to say about arguments that are lists of numbers."""
     return [
         f"{argument(function, (i,))} is a list of {part.count} values: to transforms, "
         "a pytree of as many arrays. Make one array of it: `tnp.array(...)`."
-        for i, part in enumerate(form.children[0].children)
+        for i, part in enumerate(positional.children)
         if part.kind in (list, tuple) and all(c is tree.LEAF for c in part.children)
     ]
 

@@ -9,6 +9,7 @@ from typing import Any
 from treadle import tree
 from treadle.api.args import check_results, name_of
 from treadle.api.boundary import boundary
+from treadle.api.purity import call_pure
 from treadle.arraytype import ArrayType
 from treadle.control import remat as op
 from treadle.trace.interpreter import state
@@ -76,8 +77,7 @@ def remat(
             full = list(leaves)
             for i, x in zip(traced, values, strict=True):
                 full[i] = x
-            inner_args, inner_kwargs = form.unflatten(full)
-            outs, out_form = tree.flatten(function(*inner_args, **inner_kwargs))
+            outs, out_form = tree.flatten(call_pure(function, form, full))
             check_results(function, outs, out_form)
             return outs
 

@@ -16,6 +16,7 @@ from treadle.api.args import (
     name_of,
 )
 from treadle.api.boundary import boundary
+from treadle.api.purity import call_pure
 from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
 from treadle.trace.value import typeof
@@ -61,8 +62,7 @@ def vmap(
 
         def flat(*values: Any) -> list[Any]:
             nonlocal out_form
-            inner_args, inner_kwargs = form.unflatten(values)
-            out = function(*inner_args, **inner_kwargs)
+            out = call_pure(function, form, values)
             out_leaves, out_form = tree.flatten(out)
             check_results(function, out_leaves, out_form)
             return out_leaves
