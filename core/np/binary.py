@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -268,6 +269,14 @@ def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Array:
     )
 
 
+def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``log2(2**x + 2**y)`` without overflow on the way."""
+    factor = math.log(2)
+    x, y = pair("logaddexp2", as_inexact("logaddexp2", x), as_inexact("logaddexp2", y))
+    total = logaddexp(arithmetic.mul(x, factor), arithmetic.mul(y, factor))
+    return arithmetic.div(total, factor)
+
+
 def copysign(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The absolute value of x with the sign of y."""
     x, y = pair("copysign", as_inexact("copysign", x), as_inexact("copysign", y))
@@ -279,7 +288,8 @@ def heaviside(x: ArrayLike, y: ArrayLike, /) -> Array:
     """0 where x < 0, 1 where x > 0, and y where x is 0."""
     x, y = pair("heaviside", as_inexact("heaviside", x), as_inexact("heaviside", y))
     one, zero = typeof(x).dtype.type(1), typeof(x).dtype.type(0)
-    return select(compare.eq(x, 0), y, select(compare.lt(x, 0), zero, one))
+    side = select(compare.lt(x, 0), zero, select(compare.gt(x, 0), one, x))
+    return select(compare.eq(x, 0), y, side)
 
 
 def select_where(condition: Any, x: Any, y: Any) -> Any:

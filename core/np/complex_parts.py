@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from treadle import dtypes
-from treadle.np.binary import arctan2, select_where
-from treadle.np.operands import ArrayLike, as_array, operand
+from treadle.np.binary import arctan2
+from treadle.np.operands import ArrayLike, as_array, as_inexact, operand
 from treadle.ops import complex as parts
-from treadle.ops.compare import lt
 from treadle.ops.movement import full
 from treadle.run.array import Array
 from treadle.trace.value import typeof
@@ -45,8 +44,8 @@ def angle(x: ArrayLike, /) -> Array:
     x = operand("angle", x)
     if _is_complex(x):
         return arctan2(parts.imag(x), parts.real(x))
-    dtype = dtypes.to_float(typeof(x).dtype)
-    return select_where(lt(x, 0), dtype.type(3.141592653589793), dtype.type(0))
+    x = as_inexact("angle", x)
+    return arctan2(full(typeof(x).shape, 0, typeof(x).dtype), x)
 
 
 def iscomplexobj(x: ArrayLike) -> bool:

@@ -10,13 +10,25 @@ from collections.abc import Sequence
 from operator import index
 from typing import Any
 
+import numpy as np
+
 from treadle import dtypes
 from treadle.errors import at, user_source
 from treadle.np.binary import multiply
+from treadle.np.complex_parts import conj
+from treadle.np.join import stack
 from treadle.np.operands import ArrayLike, cast, common_shape, one_axis, promoted
-from treadle.np.shapes import ravel, reshape
+from treadle.np.shapes import (
+    expand_dims,
+    flip,
+    moveaxis,
+    ravel,
+    reshape,
+    squeeze,
+)
 from treadle.ops.dot import dot_general
 from treadle.ops.movement import move_axis, transpose
+from treadle.ops.shape import pad
 from treadle.run.array import Array
 from treadle.trace.value import typeof
 
@@ -198,3 +210,81 @@ def kron(x: ArrayLike, y: ArrayLike, /) -> Array:
         reshape(y, tuple(v for n in b for v in (1, n))),
     )
     return reshape(product, tuple(m * n for m, n in zip(a, b, strict=True)))
+
+
+def vecdot(x: ArrayLike, y: ArrayLike, /, *, axis: int = -1) -> Array:
+    """The inner products of vectors along an axis; other axes are broadcast, and x is
+    conjugated."""
+    x, y = factors("vecdot", x, y)
+    x, y = (moveaxis(v, one_axis("vecdot", axis, typeof(v).ndim), -1) for v in (x, y))
+    product = matmul(expand_dims(conj(x), -2), expand_dims(y, -1))
+    return squeeze(product, (-2, -1))
+
+
+def matvec(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """Matrices times vectors: ``(..., m, n), (..., n) -> (..., m)``."""
+    return squeeze(matmul(x, expand_dims(y, -1)), -1)
+
+
+def vecmat(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """Vectors, conjugated, times matrices: ``(..., m), (..., m, n) -> (..., n)``."""
+    return squeeze(matmul(expand_dims(conj(x), -2), y), -2)
+
+
+def cross(x: ArrayLike, y: ArrayLike, axis: int = -1) -> Array:
+    """The vector products of vectors of three elements along an axis."""
+    x, y = promoted("cross", x, y)
+    lengths = [typeof(v).shape[one_axis("cross", axis, typeof(v).ndim)] for v in (x, y)]
+    if lengths != [3, 3]:
+        raise ValueError(
+            f"cross takes vectors of three elements along axis {axis}, got shapes "
+            f"{typeof(x).shape} and {typeof(y).shape}{at(user_source())}"
+        )
+    a, b, c = (moveaxis(x, axis, 0)[i] for i in range(3))
+    p, q, r = (moveaxis(y, axis, 0)[i] for i in range(3))
+    return stack([b * r - c * q, c * p - a * r, a * q - b * p], axis)
+
+
+def convolve(x: ArrayLike, y: ArrayLike, mode: str = "full") -> Array:
+    """The convolution of two vectors.
+
+    Args:
+      mode: "full", where they overlap at all; "same", the middle of that, as long as
+        the longer vector; "valid", where they overlap wholly.
+    """
+    x, y = promoted("convolve", x, y)
+    return _slid("convolve", x, flip(y), mode)
+
+
+def correlate(x: ArrayLike, y: ArrayLike, mode: str = "valid") -> Array:
+    """The correlation of two vectors: x convolved with y reversed and conjugated. The
+    modes are those of `convolve`."""
+    x, y = promoted("correlate", x, y)
+    return _slid("correlate", x, conj(y), mode)
+
+
+def _slid(name: str, x: Any, y: Any, mode: str) -> Any:
+    """The products of a vector with another one at every place."""
+    n, k = typeof(x).size, typeof(y).size
+    if typeof(x).ndim != 1 or typeof(y).ndim != 1 or not n or not k:
+        raise ValueError(
+            f"{name} takes two vectors with elements, got shapes {typeof(x).shape} and "
+            f"{typeof(y).shape}{at(user_source())}"
+        )
+    short = min(n, k)
+    pads = {"full": k - 1, "valid": k - short, "same": k - 1}
+    if mode not in pads:
+        raise ValueError(
+            f"{name}: mode is 'full', 'same' or 'valid', got {mode!r}"
+            f"{at(user_source())}"
+        )
+    zero = typeof(x).dtype.type(0)
+    x = pad(x, zero, padding=((pads[mode], pads[mode], 0),))
+    places = np.arange(typeof(x).size - k + 1)[:, None] + np.arange(k)
+    out = matmul(x[places], y)
+    if mode != "same":
+        return out
+    longest, start = max(n, k), (short - 1) // 2
+    if name == "correlate" and k > n:
+        start = short // 2
+    return out[start : start + longest]

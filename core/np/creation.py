@@ -10,6 +10,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.errors import TracerError, at, user_source
+from treadle.np.binary import power
 from treadle.np.join import stack
 from treadle.np.operands import (
     ArrayLike,
@@ -224,3 +225,26 @@ def linspace(
         at_end = compare.eq(iota(shape=(num,), axis=0, dtype=dtypes.int32), num - 1)
         out = compare.select(at_end, last, out)
     return cast(out, want)
+
+
+def logspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    base: float = 10.0,
+    dtype: Any = None,
+) -> Array:
+    """Numbers whose logarithms are evenly spaced from `start` to `stop`."""
+    out = power(base, linspace(start, stop, num, endpoint))
+    return out if dtype is None else cast(out, dtypes.canonical(dtype))
+
+
+def copy(x: ArrayLike) -> Array:
+    """The array itself: arrays don't change."""
+    return array(x)
+
+
+def astype(x: ArrayLike, dtype: Any, /) -> Array:
+    """The array with another dtype."""
+    return array(x, dtype)

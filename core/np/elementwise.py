@@ -12,6 +12,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.np.operands import ArrayLike, as_array, as_inexact, cast, operand
 from treadle.ops import compare, unary
+from treadle.ops import complex as parts
 from treadle.ops.arithmetic import div, mul, neg
 from treadle.ops.cast import bitcast
 from treadle.ops.movement import full
@@ -64,6 +65,9 @@ arccosh = floating_function(
 arctanh = floating_function(
     unary.atanh, "arctanh", "The inverse of the hyperbolic tangent."
 )
+# The names of the array API.
+acos, asin, atan = arccos, arcsin, arctan
+acosh, asinh, atanh = arccosh, arcsinh, arctanh
 
 
 def _scaled(op: Op | None, factor: float, name: str, doc: str) -> Unary:
@@ -78,6 +82,7 @@ log2 = _scaled(unary.log, 1 / math.log(2), "log2", "The logarithm to base 2.")
 log10 = _scaled(unary.log, 1 / math.log(10), "log10", "The logarithm to base 10.")
 deg2rad = _scaled(None, math.pi / 180, "deg2rad", "Degrees to radians.")
 rad2deg = _scaled(None, 180 / math.pi, "rad2deg", "Radians to degrees.")
+radians, degrees = deg2rad, rad2deg
 
 
 def _unless_integer(op: Op, name: str, doc: str) -> Unary:
@@ -98,7 +103,7 @@ def _whole(name: str, x: Any) -> Any:
 
 floor = _unless_integer(unary.floor, "floor", "The largest integer not above x.")
 ceil = _unless_integer(unary.ceil, "ceil", "The smallest integer not below x.")
-rint = _unless_integer(unary.round_, "rint", "The nearest integer; halves to even.")
+rint = floating_function(unary.round_, "rint", "The nearest integer; halves to even.")
 
 
 def trunc(x: ArrayLike, /) -> Array:
@@ -146,6 +151,15 @@ def abs(x: ArrayLike, /) -> Array:
 absolute = abs
 
 
+def sinc(x: ArrayLike, /) -> Array:
+    """``sin(π x) / (π x)``, 1 at 0."""
+    x = mul(as_inexact("sinc", x), math.pi)
+    zero = compare.eq(x, 0.0)
+    # The branch not taken must not divide by zero: its derivative would be NaN.
+    safe = compare.select(zero, 1.0, x)
+    return compare.select(zero, 1.0, div(unary.sin(safe), safe))
+
+
 def sign(x: ArrayLike, /) -> Array:
     """-1, 0 or 1, by the sign of each element."""
     return unary.sign(operand("sign", x))
@@ -189,6 +203,9 @@ def isnan(x: ArrayLike, /) -> Array:
 def isfinite(x: ArrayLike, /) -> Array:
     """True where x is neither infinite nor not-a-number."""
     x = operand("isfinite", x)
+    if dtypes.is_complex(typeof(x).dtype):
+        both = isfinite(parts.real(x)), isfinite(parts.imag(x))
+        return compare.bitwise_and(*both)
     if not dtypes.is_float(typeof(x).dtype):
         return _everywhere(True, x)
     return compare.is_finite(x)
@@ -197,7 +214,7 @@ def isfinite(x: ArrayLike, /) -> Array:
 def isinf(x: ArrayLike, /) -> Array:
     """True where x is positive or negative infinity."""
     x = operand("isinf", x)
-    if not dtypes.is_float(typeof(x).dtype):
+    if not dtypes.is_differentiable(typeof(x).dtype):
         return _everywhere(False, x)
     return compare.eq(unary.abs_(x), math.inf)
 
@@ -231,6 +248,12 @@ def nan_to_num(
     """Replaces what is not finite; by default infinities by the largest numbers."""
     x = operand("nan_to_num", x)
     dtype = typeof(x).dtype
+    if dtypes.is_complex(dtype):
+        both = [
+            nan_to_num(part, nan=nan, posinf=posinf, neginf=neginf)
+            for part in (parts.real(x), parts.imag(x))
+        ]
+        return parts.complex_(*both)
     if not dtypes.is_float(dtype):
         return as_array(x)
     limits = ml_dtypes.finfo(dtype)

@@ -19,7 +19,14 @@ from treadle.np.operands import (
     operand,
     promoted,
 )
-from treadle.np.shapes import atleast_1d, atleast_2d, expand_dims, ravel, reshape
+from treadle.np.shapes import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    expand_dims,
+    ravel,
+    reshape,
+)
 from treadle.ops import shape as ops
 from treadle.run.array import Array
 from treadle.trace.value import Value, typeof
@@ -151,3 +158,33 @@ def split(x: ArrayLike, sections: int | Sequence[int], axis: int = 0) -> list:
                 f"{at(user_source())}\nUse `tnp.array_split` for nearly equal ones."
             )
     return array_split(x, sections, axis)
+
+
+def append(x: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
+    """x, followed by the values along an axis (None: both flattened)."""
+    return concatenate([x, values], axis)
+
+
+def dstack(arrays: Arrays) -> Array:
+    """Joins along the third axis; vectors are (1, n, 1), matrices (n, m, 1)."""
+    return _concatenated(
+        "dstack", [atleast_3d(x) for x in _members("dstack", arrays)], 2
+    )
+
+
+def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
+    """The arrays along an axis, without it: the inverse of `stack`."""
+    t = typeof(operand("unstack", x))
+    number = one_axis("unstack", axis, t.ndim)
+    shape = (*t.shape[:number], *t.shape[number + 1 :])
+    return tuple([reshape(part, shape) for part in split(x, t.shape[number], number)])
+
+
+def hsplit(x: ArrayLike, sections: int | Sequence[int]) -> list:
+    """`split` along the second axis (of a vector: along its only one)."""
+    return split(x, sections, 0 if typeof(operand("hsplit", x)).ndim == 1 else 1)
+
+
+def vsplit(x: ArrayLike, sections: int | Sequence[int]) -> list:
+    """`split` along the first axis."""
+    return split(x, sections, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.errors import at, user_source
 from treadle.np.indexing import getitem
+from treadle.np.join import stack
 from treadle.np.operands import (
     ArrayLike,
     as_array,
@@ -153,3 +155,23 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
 def _as_indices(found: Any) -> tuple[Array, Array]:
     rows, columns = (Array(i.astype(np.int32)) for i in found)
     return rows, columns
+
+
+def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
+    """The indices of the diagonal of an array with `ndim` axes of length n."""
+    return (iota(shape=(n,), axis=0, dtype=dtypes.int32),) * ndim
+
+
+def indices(dimensions: Sequence[int], dtype: Any = None) -> Array:
+    """For each axis of a grid, the index of every element: (axes, *dimensions)."""
+    shape = as_shape("indices", dimensions)
+    want = dtypes.canonical(dtype or dtypes.int32)
+    return stack([iota(shape=shape, axis=i, dtype=want) for i in range(len(shape))])
+
+
+def vander(x: ArrayLike, n: int | None = None, increasing: bool = False) -> Array:
+    """The powers n-1 to 0 of each element of a vector as a row (or 0 to n-1)."""
+    base = as_array(operand("vander", x))
+    n = base.size if n is None else n
+    powers = range(n) if increasing else range(n - 1, -1, -1)
+    return stack([base**p for p in powers], 1)

@@ -81,18 +81,46 @@ def cast(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
     t = typeof(x)
     if t.dtype == dtype:
         return x
+    if dtype == dtypes.bool_:
+        return ne(x, t.dtype.type(0))
     if dtypes.is_complex(t.dtype) and not dtypes.is_complex(dtype):
         raise TypeError(
             f"can't convert {t} to {dtype.name}: take `tnp.real(x)` or `tnp.abs(x)` "
             f"first{at(user_source())}"
         )
-    if dtype == dtypes.bool_:
-        return ne(x, t.dtype.type(0))
     return convert(x, dtype=dtype)
 
 
 def _common(types: Sequence[ArrayType]) -> tuple[np.dtype, bool]:
     return dtypes.promote(*[(t.dtype, t.weak) for t in types])
+
+
+def result_type(*args: Any) -> np.dtype:
+    """The dtype to which arrays, Python numbers (weak) and dtypes promote.
+
+    >>> import treadle.numpy as tnp
+    >>> tnp.result_type(tnp.ones(2, tnp.bfloat16), 2.0), tnp.result_type("int8", "bool")
+    (dtype(bfloat16), dtype('int8'))
+    """
+    if not args:
+        raise ValueError(f"result_type takes one argument or more{at(user_source())}")
+    kinds = (str, type, np.dtype)
+    types = [
+        (dtypes.canonical(x), False)
+        if isinstance(x, kinds)
+        else (typeof(operand("result_type", x)).dtype, typeof(x).weak)
+        for x in args
+    ]
+    return dtypes.promote(*types)[0]
+
+
+def promote_types(a: Any, b: Any, /) -> np.dtype:
+    """The dtype to which two dtypes promote.
+
+    >>> promote_types("int32", "bfloat16")
+    dtype(bfloat16)
+    """
+    return result_type(dtypes.canonical(a), dtypes.canonical(b))
 
 
 def promoted(name: str, *args: Any) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from treadle.np.operands import (
     ArrayLike,
     as_array,
     as_inexact,
+    as_shape,
     cast,
     operand,
     promoted,
@@ -22,7 +23,7 @@ from treadle.np.operands import (
 from treadle.np.order import along
 from treadle.np.reductions import accumulator
 from treadle.np.reductions import sum as sum_of
-from treadle.np.shapes import ravel
+from treadle.np.shapes import moveaxis, ravel
 from treadle.ops import cumulative
 from treadle.ops.compare import eq, gt, le, lt
 from treadle.ops.movement import broadcast_in_dim
@@ -203,3 +204,52 @@ def interp(x: ArrayLike, xp: ArrayLike, fp: ArrayLike) -> Array:
     inner = bottom + share * (values[i] - bottom)
     out = select_where(lt(at_x, keys[0]), values[0], inner)
     return select_where(gt(at_x, keys[last]), values[last], out)
+
+
+def select(
+    conditions: Sequence[ArrayLike], choices: Sequence[ArrayLike], default: Any = 0
+) -> Array:
+    """Elements of the first choice whose condition holds, of the default elsewhere."""
+    if len(conditions) != len(choices) or not conditions:
+        raise ValueError(
+            f"select takes as many choices as conditions; got {len(choices)} and "
+            f"{len(conditions)}{at(user_source())}"
+        )
+    out = default
+    for condition, choice in reversed([*zip(conditions, choices, strict=True)]):
+        out = select_where(condition, choice, out)
+    return out
+
+
+def trapezoid(
+    y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1
+) -> Array:
+    """The integral of samples along an axis by the trapezoidal rule.
+
+    Args:
+      x: where the samples are, a vector or of the shape of y; by default `dx` apart.
+    """
+    y, number = along("trapezoid", as_inexact("trapezoid", y), axis)
+    y = moveaxis(y, number, -1)
+    if x is not None:
+        x = operand("trapezoid", x)
+        dx = diff(x if typeof(x).ndim == 1 else moveaxis(x, number, -1))
+    return sum_of((y[..., 1:] + y[..., :-1]) * dx, -1) * 0.5
+
+
+def unravel_index(index: ArrayLike, shape: Sequence[int]) -> tuple[Array, ...]:
+    """The index in each axis of a shape, from the index in the flat array."""
+    lengths, found = as_shape("unravel_index", shape), []
+    rest = as_array(operand("unravel_index", index))
+    for n in reversed(lengths):
+        found.append(rest % n)
+        rest = rest // n
+    return tuple(reversed(found))
+
+
+def ravel_multi_index(index: Sequence[ArrayLike], shape: Sequence[int]) -> Array:
+    """The index in the flat array, from the index in each axis of a shape."""
+    flat: Any = 0
+    for i, n in zip(index, as_shape("ravel_multi_index", shape), strict=True):
+        flat = flat * n + as_array(operand("ravel_multi_index", i))
+    return flat

@@ -196,6 +196,16 @@ def flip(x: ArrayLike, axis: Axis = None) -> Array:
     return movement.reverse(x, axes=axes) if axes else as_array(x)
 
 
+def fliplr(x: ArrayLike) -> Array:
+    """The elements in reverse order along axis 1."""
+    return flip(x, 1)
+
+
+def flipud(x: ArrayLike) -> Array:
+    """The elements in reverse order along axis 0."""
+    return flip(x, 0)
+
+
 def rot90(x: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """Rotates by 90 degrees, k times, from the first axis towards the second."""
     first, second = axes

@@ -10,18 +10,23 @@ import numpy as np
 from treadle import dtypes
 from treadle.errors import at, user_source
 from treadle.np import reductions
-from treadle.np.binary import multiply, select_where
-from treadle.np.elementwise import isnan, square
+from treadle.np.binary import maximum, multiply, select_where
+from treadle.np.complex_parts import conj, real
+from treadle.np.contract import matmul
+from treadle.np.elementwise import isnan, logical_not, square
+from treadle.np.matrices import diagonal
 from treadle.np.operands import (
     ArrayLike,
     Axis,
     all_axes,
     as_inexact,
+    broadcast,
     broadcast_to_shape,
     cast,
     operand,
     promoted,
 )
+from treadle.np.shapes import atleast_2d, squeeze, transpose
 from treadle.ops.arithmetic import div, sub
 from treadle.ops.movement import reshape, restore_axes
 from treadle.ops.unary import abs_, sqrt
@@ -172,6 +177,42 @@ def nanmin(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     return _nan_extreme("nanmin", x, axis, keepdims, math.inf)
 
 
+def nanprod(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
+    """The product of the elements that are numbers."""
+    if not dtypes.is_differentiable(typeof(operand("nanprod", x)).dtype):
+        return reductions.prod(x, axis, None, keepdims)
+    return reductions.prod(_present("nanprod", x, 1)[0], axis, None, keepdims)
+
+
+def nanvar(
+    x: ArrayLike, axis: Axis = None, ddof: float = 0, keepdims: bool = False
+) -> Array:
+    """The variance of the elements that are numbers."""
+    x = as_inexact("nanvar", x)
+    distances = square(abs_(sub(*broadcast("nanvar", (x, nanmean(x, axis, True))))))
+    there = cast(logical_not(isnan(x)), typeof(distances).dtype)
+    count = sub(reductions.sum(there, axis, None, keepdims), float(ddof))
+    # Of too few elements not a number, as of none.
+    return div(nansum(distances, axis, keepdims), maximum(count, 0.0))
+
+
+def nanstd(
+    x: ArrayLike, axis: Axis = None, ddof: float = 0, keepdims: bool = False
+) -> Array:
+    """The standard deviation of the elements that are numbers."""
+    return sqrt(nanvar(x, axis, ddof, keepdims))
+
+
+def nanargmax(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
+    """Where the largest of the elements that are numbers is; 0 where none is."""
+    return reductions.argmax(_present("nanargmax", x, -math.inf)[0], axis, keepdims)
+
+
+def nanargmin(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
+    """Where the smallest of the elements that are numbers is; 0 where none is."""
+    return reductions.argmin(_present("nanargmin", x, math.inf)[0], axis, keepdims)
+
+
 def _nan_extreme(name: str, x: Any, axis: Axis, keepdims: bool, neutral: float) -> Any:
     extreme = reductions.max if neutral < 0 else reductions.min
     if not dtypes.is_differentiable(typeof(operand(name, x)).dtype):
@@ -180,3 +221,27 @@ def _nan_extreme(name: str, x: Any, axis: Axis, keepdims: bool, neutral: float) 
     found = extreme(present, axis, keepdims)
     nothing = reductions.all(missing, axis, keepdims)
     return select_where(nothing, typeof(found).dtype.type(math.nan), found)
+
+
+# Of samples ---------------------------------------------------------------------------
+
+
+def cov(x: ArrayLike, rowvar: bool = True, ddof: int = 1) -> Array:
+    """The covariances of variables, given as rows (or columns, unless `rowvar`)."""
+    x = atleast_2d(as_inexact("cov", x))
+    x = x if rowvar or typeof(x).shape[0] == 1 else transpose(x)
+    centred = sub(*broadcast("cov", (x, mean(x, 1, None, True))))
+    return squeeze(div(matmul(centred, conj(transpose(centred))), _left(x, ddof)))
+
+
+def _left(x: Any, ddof: int) -> float:
+    return float(max(typeof(x).shape[1] - ddof, 0))
+
+
+def corrcoef(x: ArrayLike, rowvar: bool = True) -> Array:
+    """The correlations of variables: covariances divided by both deviations."""
+    products = cov(x, rowvar)
+    if not typeof(products).ndim:
+        return div(products, products)
+    deviations = sqrt(real(diagonal(products)))
+    return products / multiply(deviations[:, None], deviations)

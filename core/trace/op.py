@@ -140,13 +140,15 @@ def _settle_scalars(args: tuple) -> tuple:
     else:
         return args
     types = [typeof(a) for a in args if type(a) not in _SCALARS]
-    if types:
-        floating = [t for t in types if t.dtype != dtypes.bool_]
-        dtype = (floating or types)[0].dtype
-        if all([t.weak for t in types]):
-            return tuple([_weak(a, dtype) if type(a) in _SCALARS else a for a in args])
-    else:
-        dtype = dtypes.promote(*((dtypes.of_scalar(a), True) for a in args))[0]
+    numbers = [t for t in types if t.dtype != dtypes.bool_]
+    if numbers:
+        dtype = numbers[0].dtype
+        weak = all([t.weak for t in types])
+    else:  # Conditions say nothing of what is chosen: `select(mask, 1.0, 0.0)`.
+        scalars = [(dtypes.of_scalar(a), True) for a in args if type(a) in _SCALARS]
+        dtype, weak = dtypes.promote(*scalars)[0], True
+    if weak:
+        return tuple([_weak(a, dtype) if type(a) in _SCALARS else a for a in args])
     return tuple([dtype.type(a) if type(a) in _SCALARS else a for a in args])
 
 

@@ -52,6 +52,21 @@ CASES = [
     product("vdot", (2, 3), (2, 3)),
     product("inner", (2, 3), (4, 3)),
     product("outer", (2, 3), (4,)),
+    product("vecdot", (5, 1, 3), (4, 3)),
+    product("matvec", (5, 2, 3), (3,)),
+    product("vecmat", (5, 2), (2, 3)),
+    product("cross", (4, 3), (3,)),
+    *[
+        Case(
+            f"{name}-{mode}-{n}-{k}",
+            lambda np, x, y, f=name, m=mode: getattr(np, f)(x, y, m),
+            (floats(n), floats(k, seed=1)),
+            close=8,
+        )
+        for name in ("convolve", "correlate")
+        for mode in ("full", "same", "valid")
+        for n, k in ((7, 3), (7, 4), (3, 6), (5, 5))
+    ],
     product("kron", (2, 3), (4, 5)),
     product("kron", (3,), (2, 2)),
     product("tensordot", (2, 3, 4), (3, 4, 5)),

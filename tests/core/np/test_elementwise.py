@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -90,6 +91,20 @@ CASES = [
     Case("where", lambda np, c, x, y: np.where(c, x, y), (B, X, Y)),
     Case("where-scalar", lambda np, c, x: np.where(c, x, 0.0), (B, X)),
     Case("where-wide", lambda np, c, x, y: np.where(c, x, y), (B, ROW, COLUMN)),
+    Case("sinc", lambda np, x: np.sinc(x), (np.append(X.ravel(), np.float32(0)),)),
+    Case("logaddexp2", lambda np, x, y: np.logaddexp2(x, y), (X, Y)),
+    *unary("degrees radians asinh", X),
+    *unary("rint", N),
+    *unary("isfinite isinf nan_to_num logical_not", SPECIAL * (1 + 1j), smooth=False),
+    *unary("angle", SPECIAL, smooth=False),
+    Case("heaviside", lambda np, x: np.heaviside(x, 2.0), (SPECIAL,), smooth=False),
+    Case("where-two-scalars", lambda np, c: np.where(c, 1.5, 2), (B,)),
+    Case(
+        "where-weak",
+        lambda np, c, x: np.where(c, 1.0, 0.0) * x,
+        (B, X.astype(ml_dtypes.bfloat16)),
+        smooth=False,
+    ),
     Case("where-int", lambda np, c, x: np.where(c, x, 1.5), (B, N)),
     Case("clip", lambda np, x: np.clip(x, -1, 1), (X,)),
     Case("clip-low", lambda np, x: np.clip(x, 0.5), (X,)),

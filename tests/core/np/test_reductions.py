@@ -91,6 +91,16 @@ CASES = [
     Case("nanmean", lambda np, x: np.nanmean(x, 0), (MISSING,), smooth=False),
     Case("nanmax", lambda np, x: np.nanmax(x, 0), (MISSING,), smooth=False),
     Case("nanmin", lambda np, x: np.nanmin(x, 0), (MISSING,), smooth=False),
+    Case("nanprod", lambda np, x: np.nanprod(x, 1), (MISSING,), smooth=False),
+    Case("nanvar", lambda np, x: np.nanvar(x, 1), (MISSING,), smooth=False),
+    Case("nanvar-ddof", lambda np, x: np.nanvar(x, ddof=1), (MISSING,), smooth=False),
+    Case("nanstd", lambda np, x: np.nanstd(x, 0), (MISSING,), smooth=False),
+    Case("nanargmax", lambda np, x: np.nanargmax(x, 1), (MISSING,), smooth=False),
+    Case("nanargmin", lambda np, x: np.nanargmin(x, 1), (MISSING,), smooth=False),
+    Case("cov", lambda np, x: np.cov(x), (X[0],)),
+    Case("cov-columns", lambda np, x: np.cov(x, rowvar=False, ddof=0), (X[0],)),
+    Case("cov-one", lambda np, x: np.cov(x), (X[0, 0],)),
+    Case("corrcoef", lambda np, x: np.corrcoef(x), (X[0],), close=16),
     Case("cumsum", lambda np, x: np.cumsum(x), (X,), close=16),
     Case("cumsum-axis", lambda np, x: np.cumsum(x, 1), (X,)),
     Case("cumsum-int", lambda np, x: np.cumsum(x, 1), (ints(3, 4),)),
@@ -115,6 +125,10 @@ def test_batched(case: Case) -> None:
 @pytest.mark.parametrize("case", SMOOTH, ids=lambda c: c.name)
 def test_gradient(case: Case) -> None:
     check_gradient(case)
+
+
+def test_imaginary_numbers_are_true() -> None:
+    assert tnp.any(tnp.array([0, 1j])).item() and not tnp.all(tnp.array([0, 1j])).item()
 
 
 def test_small_integers_are_summed_as_int32() -> None:

@@ -66,6 +66,14 @@ CASES = [
     ],
     Case("norm-all", lambda np, x: np.linalg.norm(x), (X,)),
     Case("norm-keep", lambda np, x: np.linalg.norm(x, "fro", (0, 1), True), (X,)),
+    Case(
+        "select",
+        lambda np, x: np.select([x > 1, x < -1], [x, 2 * x], 0.5),
+        (X,),
+    ),
+    Case("trapezoid", lambda np, x: np.trapezoid(x, dx=0.5, axis=0), (X,)),
+    Case("trapezoid-x", lambda np, y, x: np.trapezoid(y, x), (X[:, :4], GRID)),
+    Case("unravel_index", lambda np, i: np.unravel_index(i, (2, 3, 5)), (TIES,)),
     Case("interp", lambda np, x, a, b: np.interp(x, a, b), (X, GRID, VALUES)),
 ]
 
@@ -81,7 +89,7 @@ def test_batched(case: Case) -> None:
 
 
 SMOOTH = [
-    *("sort", "sort-axis", "sort-descending", "interp"),
+    *("sort", "sort-axis", "sort-descending", "interp", "select", "trapezoid-x"),
     *("quantile-axis", "norm-None", "norm-3"),
 ]
 
@@ -97,6 +105,11 @@ def test_top_k() -> None:
     same(places, np.argsort(-X, 0)[:2].astype(np.int32))
     with pytest.raises(ValueError, match="k is 9, but the axis has length 7"):
         tnp.top_k(tnp.array(X), 9)
+
+
+def test_ravel_multi_index() -> None:
+    places = tnp.unravel_index(tnp.arange(30), (2, 3, 5))
+    assert tnp.ravel_multi_index(places, (2, 3, 5)).tolist() == list(range(30))
 
 
 def test_isclose_of_infinities_and_nans() -> None:

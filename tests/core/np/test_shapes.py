@@ -44,6 +44,15 @@ CASES = [
         Case(f"rot90-{k}", lambda np, x, k=k: np.rot90(x, k), (X,))
         for k in range(-1, 4)
     ],
+    Case("fliplr", lambda np, x: np.flipud(np.fliplr(x)), (X,)),
+    Case("append", lambda np, x, y: np.append(x, y), (X, V)),
+    Case("dstack", lambda np, x, y: np.dstack([x, y]), (V, V)),
+    Case("unstack", lambda np, x: np.unstack(x, axis=1), (X,)),
+    Case("hsplit", lambda np, x: np.hsplit(x, 3), (X,)),
+    Case("hsplit-vector", lambda np, x: np.hsplit(x, [2]), (V,)),
+    Case("vsplit", lambda np, x: np.vsplit(x, 2), (X,)),
+    Case("vander", lambda np, x: np.vander(x, 3), (V,)),
+    Case("vander-up", lambda np, x: np.vander(x, increasing=True), (V,), close=16),
     Case("atleast_1d", lambda np, x: np.atleast_1d(x), (floats(),)),
     Case("atleast_2d", lambda np, x: np.atleast_2d(x), (V,)),
     Case("atleast_3d", lambda np, x, y: np.atleast_3d(x, y), (V, M)),
