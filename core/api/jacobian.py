@@ -11,7 +11,7 @@ import numpy as np
 from treadle import dtypes, tree
 from treadle.api.args import Chosen, name_of
 from treadle.api.boundary import boundary
-from treadle.api.grad import differentiable, jvp, vjp
+from treadle.api.grad import differentiable, differentiable_leaves, jvp, vjp
 from treadle.api.staging import type_of_leaf
 from treadle.api.vmap import vmap
 from treadle.arraytype import ArrayType
@@ -98,7 +98,11 @@ def jacfwd(
     """The Jacobian, column by column: cheap if there are few inputs.
 
     For each leaf of the result, the pytree of the argument (a tuple of them, if
-    `argnums` is a sequence), with arrays of shape ``(*result.shape, *argument.shape)``.
+    `argnums` is a sequence), with arrays of shape ``(*result.shape, *argument.shape)``,
+    and None for what `td.grad` leaves out too (integers, keys, state cells).
+
+    Raises:
+      TypeError: when called, if an argument has no leaf of real floating-point type.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> td.jacfwd(lambda x: x * x)(tnp.array([1.0, 2.0]))
@@ -107,16 +111,17 @@ def jacfwd(
     """
 
     def rows(partial: Callable[..., Any], args: tuple[Any, ...], many: bool) -> Any:
-        leaves, form = tree.flatten(args)
-        _check_inputs("jacfwd", leaves, function)
+        _, form = tree.flatten(args)
+        moved = _moved("jacfwd", args, function)
+        leaves = [x for x in moved if x is not None]
 
         def push(*tangents: Any) -> Any:
-            return jvp(partial, args, form.unflatten(tangents))[1]
+            return jvp(partial, args, form.unflatten(_spread(moved, tangents)))[1]
 
         # The unit axis comes last, where the argument's axes belong.
         outs, out_form = tree.flatten(vmap(push, out_axes=-1)(*_basis(leaves)))
         found = [_blocks(x, leaves, typeof(x).ndim - 1) for x in outs]
-        return _assemble(out_form, form, found, many)
+        return _assemble(out_form, form, [_spread(moved, row) for row in found], many)
 
     return _jacobian(function, argnums, rows)
 
@@ -134,8 +139,8 @@ def jacrev(
     """
 
     def rows(partial: Callable[..., Any], args: tuple[Any, ...], many: bool) -> Any:
-        leaves, form = tree.flatten(args)
-        _check_inputs("jacrev", leaves, function)
+        _, form = tree.flatten(args)
+        moved = _moved("jacrev", args, function)
         out, pullback = vjp(partial, *args)
         outs, out_form = tree.flatten(out)
 
@@ -143,7 +148,7 @@ def jacrev(
             return tree.leaves(pullback(out_form.unflatten(cts)))
 
         blocks = [_blocks(x, outs, 0) for x in vmap(pull)(*_basis(outs))]
-        found = [list(row) for row in zip(*blocks, strict=True)]
+        found = [_spread(moved, row) for row in zip(*blocks, strict=True)]
         return _assemble(out_form, form, found, many)
 
     return _jacobian(function, argnums, rows)
@@ -160,14 +165,34 @@ def _assemble(
     return out_form.unflatten(rows if many else [row[0] for row in rows])
 
 
-def _check_inputs(what: str, leaves: Sequence[Any], function: Any) -> None:
-    for x in leaves:
-        t = typeof(x)
-        if not dtypes.is_float(t.dtype):
+def _moved(what: str, args: tuple[Any, ...], function: Any) -> list[Any]:
+    """The leaves of the arguments, None for those that `grad` leaves out too.
+
+    Raises:
+      TypeError: if an argument has leaves, but none of real floating-point type.
+    """
+    found: list[Any] = []
+    for arg in args:
+        leaves, form = tree.flatten(arg)
+        chosen = differentiable_leaves(leaves, form)
+        wrong = [
+            typeof(x)
+            for x, moves in zip(leaves, chosen, strict=True)
+            if dtypes.is_complex(typeof(x).dtype) or not (moves or any(chosen))
+        ]
+        if wrong:
             raise TypeError(
                 f"{what} of {name_of(function)} takes arguments of real floating-point "
-                f"type, got {t}{at(user_source())}"
+                f"type, got {wrong[0]}{at(user_source())}"
             )
+        found += [x if moves else None for x, moves in zip(leaves, chosen, strict=True)]
+    return found
+
+
+def _spread(places: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """The values in the places that are not None."""
+    rest = iter(values)
+    return [None if place is None else next(rest) for place in places]
 
 
 @boundary

@@ -76,6 +76,15 @@ def test_stop_gradient_of_pytrees() -> None:
     close(grads["x"], np.float32(3))
 
 
+@pytest.mark.parametrize("take", [td.jacfwd, td.jacrev])
+def test_integers_beside_floats_have_no_columns(take: Any) -> None:
+    found = take(lambda p: p["w"] * p["n"])({"w": array(2), "n": np.int32(3)})
+    assert found["n"] is None
+    close(found["w"], 3 * np.eye(2, dtype=np.float32))
+    with pytest.raises(TypeError, match=r"real floating-point type, got i32\[\]"):
+        take(lambda n: n * 1.0)(np.int32(3))
+
+
 def test_eval_shape() -> None:
     def f(p: Any, x: Any) -> Any:
         return {"out": x @ p["w"], "n": tnp.sum(x).astype(np.int32)}
