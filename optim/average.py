@@ -83,6 +83,12 @@ def averaged(params: Any, state: Any) -> Any:
 
     Raises:
       ValueError: unless there is one average in the state.
+
+    >>> from treadle import optim
+    >>> optimizer = optim.chain(optim.sgd(0.1), average_parameters())
+    >>> params = {"w": tnp.ones(2), "steps": 3}
+    >>> averaged(params, optimizer.init(params))
+    {'steps': 3, 'w': Array([1., 1.], dtype=float32)}
     """
     parts = tree.leaves(state, is_leaf=lambda s: isinstance(s, AverageState))
     found = [part for part in parts if isinstance(part, AverageState)]

@@ -52,7 +52,12 @@ def chain(*transforms: Transform) -> Transform:
 
 
 def identity() -> Transform:
-    """Leaves gradients as they are."""
+    """Leaves gradients as they are: for a part of a `partition`, or an option.
+
+    >>> import treadle.numpy as tnp
+    >>> identity().update({"w": tnp.ones(2)}, ())[0]
+    {'w': Array([1., 1.], dtype=float32)}
+    """
     return Transform(
         lambda params: (), lambda g, state, params=None: (g, ()), "identity"
     )

@@ -23,7 +23,12 @@ def scale(factor: Hyperparameter) -> Transform:
 
 
 def scale_by_learning_rate(learning_rate: Hyperparameter) -> Transform:
-    """Multiplies by ``-learning_rate``: usually the last of a chain."""
+    """Multiplies by ``-learning_rate``: usually the last of a chain.
+
+    >>> descend = scale_by_learning_rate(0.1)
+    >>> descend.update(tnp.ones(2), descend.init(tnp.ones(2)))[0]
+    Array([-0.1, -0.1], dtype=float32)
+    """
     return _scale("scale_by_learning_rate", "learning_rate", learning_rate, -1.0)
 
 
@@ -124,6 +129,11 @@ def scale_by_adam(
 
     Kingma and Ba, *Adam: A Method for Stochastic Optimization*, 2015; Dozat,
     *Incorporating Nesterov Momentum into Adam*, 2016.
+
+    >>> adam = scale_by_adam()
+    >>> grads = tnp.array([100.0, -0.01])
+    >>> adam.update(grads, adam.init(grads))[0]
+    Array([ 1., -1.], dtype=float32)
     """
 
     def init(params: Any) -> AdamState:
@@ -180,6 +190,11 @@ def scale_by_lion(
     The update is ``sign(b1 m + (1 - b1) g)``; then ``m ← b2 m + (1 - b2) g``.
 
     Chen et al., *Symbolic Discovery of Optimization Algorithms*, 2023.
+
+    >>> lion = scale_by_lion()
+    >>> grads = tnp.array([100.0, -0.01])
+    >>> lion.update(grads, lion.init(grads))[0]
+    Array([ 1., -1.], dtype=float32)
     """
 
     def init(params: Any) -> LionState:
@@ -226,6 +241,11 @@ def scale_by_rms(
 
     Tieleman and Hinton, *Lecture 6.5: RMSProp*, 2012; Graves, *Generating Sequences
     With Recurrent Neural Networks*, 2013 (centered).
+
+    >>> rms = scale_by_rms(decay=0.75)
+    >>> grads = tnp.array([100.0, -0.01])
+    >>> rms.update(grads, rms.init(grads))[0]
+    Array([ 2.    , -1.9996], dtype=float32)
     """
 
     def init(params: Any) -> RmsState:

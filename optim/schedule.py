@@ -225,7 +225,7 @@ def _warmup_cosine_decay(
     decay_steps: Any,
     exponent: Any,
 ) -> Any:
-    rise = _linear(count, init_value, peak_value, warmup_steps, 0)
+    rise = _linear(count, init_value, peak_value, tnp.maximum(warmup_steps, 1), 0)
     wave = _wave(_passed(count, warmup_steps, decay_steps - warmup_steps), exponent)
     fall = (peak_value - end_value) * wave + end_value
     return tnp.where(count < warmup_steps, rise, fall)
@@ -242,7 +242,7 @@ def warmup_cosine_decay_schedule(
     """A linear warm-up to `peak_value`, then a cosine down to `end_value`.
 
     Args:
-      warmup_steps: the length of the warm-up.
+      warmup_steps: the length of the warm-up; 0 for none.
       decay_steps: the length of the whole, including the warm-up.
 
     Raises:
@@ -252,12 +252,13 @@ def warmup_cosine_decay_schedule(
     >>> schedule(5), schedule(60)
     (Array(0.05, dtype=float32), Array(0.05, dtype=float32))
     """
-    _positive("warmup_cosine_decay_schedule", warmup_steps=warmup_steps)
+    _positive("warmup_cosine_decay_schedule", decay_steps=decay_steps)
     plain = isinstance(warmup_steps, int) and isinstance(decay_steps, int)
-    if plain and decay_steps <= warmup_steps:
+    if plain and not 0 <= warmup_steps < decay_steps:
         raise ValueError(
             f"warmup_cosine_decay_schedule: decay_steps={decay_steps} counts the "
-            f"warm-up too, so it must be above warmup_steps={warmup_steps}"
+            f"warm-up too, so it must be above warmup_steps={warmup_steps}, which must "
+            "not be negative"
             f"{at(user_source())}"
         )
     return Schedule(

@@ -29,6 +29,7 @@ CASES: dict[str, tuple[Callable, Callable]] = {
         "cosine_decay_schedule floor": (1.0, 60, 0.1, 2.0),
         "warmup_cosine_decay_schedule": (0.0, 1.0, 10, 70),
         "warmup_cosine_decay_schedule end": (0.1, 1.0, 10, 70, 0.05, 1.5),
+        "warmup_cosine_decay_schedule at once": (0.1, 1.0, 0, 70),
         "exponential_decay": (1.0, 10, 0.9),
         "exponential_decay late": (1.0, 10, 0.9, 20),
         "exponential_decay staircase": (1.0, 10, 0.5, 5, True),
