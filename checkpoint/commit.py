@@ -58,20 +58,35 @@ def publish(made: str, path: str, *, overwrite: bool) -> None:
       FileExistsError: if there is something, and `overwrite` is false.
     """
     _sync_folders(made)
-    if not os.path.lexists(path):
-        os.rename(made, path)
-    elif not overwrite:
-        raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
-    else:
+    if not _give_free_name(made, path):
+        if not overwrite:
+            raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
         _exchange(made, path)
         shutil.rmtree(made)
     _sync(os.path.dirname(path))
 
 
+def _give_free_name(made: str, path: str) -> bool:
+    """Renames a directory, and says whether it could: not if the name is taken."""
+    if os.path.lexists(path):
+        return False
+    try:
+        os.rename(made, path)
+    except OSError:
+        # Another process may have taken the name since.
+        if os.path.lexists(path):
+            return False
+        raise
+    return True
+
+
 def discard(path: str) -> None:
     """Deletes a directory; at no moment is half of it there under its name."""
     doomed = temporary(path)
-    os.rename(path, doomed)
+    try:
+        os.rename(path, doomed)
+    except FileNotFoundError:
+        return  # Another process that keeps the same checkpoints was quicker.
     shutil.rmtree(doomed)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import os
 import signal
 import threading
@@ -53,12 +54,10 @@ class Manager:
     ) -> None:
         if mode not in ("min", "max"):
             raise ValueError(f"mode is 'min' or 'max', not {mode!r}")
-        if max_to_keep is not None and max_to_keep < 1:
-            raise ValueError(f"max_to_keep is at least 1, not {max_to_keep}")
-        if save_interval_steps < 1:
-            raise ValueError(
-                f"save_interval_steps is at least 1, not {save_interval_steps}"
-            )
+        if max_to_keep is not None:
+            max_to_keep = _whole("max_to_keep", max_to_keep, least=1)
+        keep_best = _whole("keep_best", keep_best, least=0)
+        save_interval_steps = _whole("save_interval_steps", save_interval_steps, 1)
         self.directory = os.path.abspath(os.fspath(directory))
         self.max_to_keep, self.keep_best = max_to_keep, keep_best
         self.best_metric, self.mode = best_metric, mode
@@ -89,6 +88,7 @@ class Manager:
           FileExistsError: if the step is saved already.
           OSError: if the previous save failed.
         """
+        step = _whole("step", step, least=0)
         if step % self.save_interval_steps and not force:
             return False
         numbers = self._check_metrics(metrics)
@@ -127,6 +127,8 @@ class Manager:
           StructureError: if the template does not fit.
           DamagedError: if the step is damaged; it names the latest intact one.
         """
+        if step is not None:
+            step = _whole("step", step, least=0)
         self.wait()
         steps = self.all_steps()
         if step is None and not steps:
@@ -139,6 +141,9 @@ class Manager:
         try:
             return self._restore(wanted, template)
         except DamagedError as error:
+            if step is None and wanted not in self.all_steps():
+                # Another process has saved later ones, and deleted it meanwhile.
+                return self.restore(template, fall_back=fall_back)
             before = self._intact_before(wanted)
             text = f"step {wanted} cannot be restored: {error}"
             if before is None:
@@ -188,8 +193,8 @@ class Manager:
         return ranked[0] if ranked else None
 
     def metrics(self, step: int) -> dict[str, float]:
-        """The metrics that were saved with a step."""
-        return orbax_format.read_metrics(self.path(step)) or {}
+        """The metrics that were saved with a step; none if they are damaged."""
+        return orbax_format.read_metrics(self.path(step))
 
     def wait(self) -> None:
         """Returns when the save that is under way is complete.
@@ -238,7 +243,14 @@ class Manager:
     ) -> dict[str, float] | None:
         if metrics is None:
             return None
-        numbers = {name: float(value) for name, value in metrics.items()}
+        numbers = {}
+        for name, value in metrics.items():
+            try:
+                numbers[name] = float(value)
+            except (TypeError, ValueError) as error:
+                raise TypeError(
+                    f"the metric {name!r} is {value!r}; metrics are numbers"
+                ) from error
         if self.keep_best and self.best_metric not in numbers:
             raise ValueError(
                 f"the metrics {sorted(numbers)} lack the best_metric "
@@ -271,6 +283,23 @@ class Manager:
         for step in self.all_steps():
             if step not in kept:
                 commit.discard(self.path(step))
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    """A number of steps or checkpoints, of any type that counts.
+
+    Raises:
+      ValueError: if it is none.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least or isinstance(value, bool):
+        raise ValueError(
+            f"{name} is a whole number and at least {least}, not {value!r}"
+        ) from None
+    return number
 
 
 def _exit(number: int, frame: Any) -> None:

@@ -45,8 +45,16 @@ def store_name(path: Path) -> str:
 
 
 def shown(path: Path) -> str:
-    """The path as messages show it."""
-    return ".".join(step.text for step in path) or "<root>"
+    """The path as messages show it; an entry that would mislead stands in quotes.
+
+    >>> shown((Step("a.b", False), Step("0", True)))
+    "'a.b'.0"
+    """
+    return ".".join(_legible(step.text) for step in path) or "<root>"
+
+
+def _legible(text: str) -> str:
+    return text if text.isprintable() and text and "." not in text else repr(text)
 
 
 def encode(value: Any) -> tuple[Skeleton, list[Any]]:

@@ -76,12 +76,13 @@ def write_step(directory: str, metrics: dict[str, float] | None) -> None:
     manifests.write_json(os.path.join(directory, STEP_FILE), content)
 
 
-def read_metrics(directory: str) -> dict[str, float] | None:
-    """The metrics of a step, if it has any."""
+def read_metrics(directory: str) -> dict[str, float]:
+    """The metrics of a step: none if it was saved without, or they are damaged."""
     try:
-        return manifests.read_json(os.path.join(directory, METRICS, METRICS))
-    except FileNotFoundError:
-        return None
+        found = manifests.read_json(os.path.join(directory, METRICS, METRICS))
+        return {name: float(value) for name, value in found.items()}
+    except (OSError, DamagedError, AttributeError, TypeError, ValueError):
+        return {}
 
 
 def find_item(directory: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from treadle import Array, ArrayType, dtypes, tree
 from treadle.checkpoint import manifest as manifests
 from treadle.checkpoint import naming, orbax_format, store
-from treadle.checkpoint.manifest import Leaf, Manifest
+from treadle.checkpoint.manifest import DamagedError, Leaf, Manifest
 from treadle.errors import StructureError
 
 _KINDS = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
@@ -45,13 +45,32 @@ def restore(path: str | os.PathLike[str], template: Any = None) -> Any:
     {'epoch': 7, 'weights': (array([1., 1.]), array([0., 0., 0.]))}
     """
     path = os.path.abspath(os.fspath(path))
+    while True:
+        before = _identity(path)
+        try:
+            return _restore(path, template)
+        except (DamagedError, FileNotFoundError):
+            # Unless another process has replaced it while it was being read.
+            if _identity(path) == before:
+                raise
+
+
+def _identity(path: str) -> tuple[int, ...] | None:
+    """Tells a directory from another one that later has its name."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns
+
+
+def _restore(path: str, template: Any) -> Any:
     manifest = load_manifest(path)
     if template is None:
         values = _values(path, manifest, [None] * len(manifest.leaves))
         return naming.decode(manifest.tree, values)
     skeleton, wanted = naming.encode(template)
-    paths = naming.leaf_paths(skeleton)
-    names = [tuple(step.text for step in p) for p in paths]
+    names = [tuple(step.text for step in p) for p in naming.leaf_paths(skeleton)]
     saved = {tuple(s.text for s in p): i for i, p in enumerate(manifest.paths)}
     _compare(path, manifest, dict(zip(names, wanted, strict=True)), saved)
     likes: list[Any] = [None] * len(saved)

@@ -142,7 +142,8 @@ class Pending:
 
 
 def _check_free(path: str | os.PathLike[str], overwrite: bool) -> str:
-    path = os.path.abspath(os.fspath(path))
+    # Where a link leads, so that replacing a checkpoint leaves the link in place.
+    path = os.path.realpath(os.fspath(path))
     if os.path.lexists(path):
         if not overwrite:
             raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")

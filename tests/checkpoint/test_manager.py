@@ -113,9 +113,11 @@ def test_saving_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_to_keep": 0}, "max_to_keep is at least 1"),
+        ({"max_to_keep": 0}, "max_to_keep is a whole number and at least 1, not 0"),
         ({"mode": "least"}, "'min' or 'max', not 'least'"),
-        ({"save_interval_steps": 0}, "save_interval_steps is at least 1"),
+        ({"save_interval_steps": 0}, "save_interval_steps is a whole number and"),
+        ({"max_to_keep": 2.5}, r"max_to_keep is a whole number .*, not 2\.5"),
+        ({"keep_best": -1}, "keep_best is a whole number and at least 0, not -1"),
     ],
 )
 def test_wrong_options(tmp_path: Path, options: dict[str, Any], message: str) -> None:
@@ -215,3 +217,65 @@ def test_the_handler_of_sigterm_is_given_back(tmp_path: Path) -> None:
     with Manager(tmp_path), Manager(tmp_path):
         assert signal.getsignal(signal.SIGTERM) != before
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize("step", [-1, 1.0, "1", None, True])
+def test_a_step_that_could_not_be_found_again(tmp_path: Path, step: Any) -> None:
+    with Manager(tmp_path) as manager:
+        with pytest.raises(ValueError, match="step is a whole number and at least 0"):
+            manager.save(step, {"x": 1})
+        manager.save(np.int64(4), {"x": 4})
+        assert manager.restore(step=np.int32(4)) == {"x": 4}
+    assert [p.name for p in tmp_path.iterdir()] == ["4"]
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"loss": "low"}', '{"loss": null}', ""])
+def test_damaged_metrics_do_not_stop_a_training(tmp_path: Path, text: str) -> None:
+    manager = Manager(tmp_path)
+    fill(manager, [1, 3])
+    (tmp_path / "0" / "metrics" / "metrics").write_text(text)
+    assert manager.metrics(0) == {}
+    assert manager.best_step() == 1
+    manager.save(2, {"x": np.full(3, 2)}, {"loss": 4})
+    manager.wait()
+    assert manager.best_step() == 1
+    assert first(manager.restore()) == 2
+
+
+def test_a_metric_that_is_no_number_is_named(tmp_path: Path) -> None:
+    with (
+        Manager(tmp_path) as manager,
+        pytest.raises(TypeError, match="metric 'loss' is 'low'"),
+    ):
+        manager.save(1, {"x": 1}, {"loss": "low"})
+
+
+def test_two_managers_of_one_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One deletes what the other is about to delete, or to read."""
+    slow, quick = Manager(tmp_path, max_to_keep=1), Manager(tmp_path, max_to_keep=1)
+    fill(slow, [None])
+    discard = commit.discard
+
+    def late(path: str) -> None:
+        discard(path)
+        discard(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "discard", late)
+        slow.save(1, {"x": np.full(3, 1)})
+        slow.wait()
+    assert slow.all_steps() == [1]
+
+    listed = slow.all_steps
+
+    def before_another_saves() -> list[int]:
+        found = listed()
+        monkeypatch.setattr(slow, "all_steps", listed)
+        quick.save(2, {"x": np.full(3, 2)})
+        quick.wait()
+        return found
+
+    monkeypatch.setattr(slow, "all_steps", before_another_saves)
+    assert first(slow.restore()) == 2

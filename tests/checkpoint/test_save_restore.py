@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import treadle as td
 from tests.checkpoint.trees import Layer, Moments, assert_same, training_state
 from treadle import Array
 from treadle.checkpoint import describe, restore, save, save_async, store
@@ -235,3 +237,61 @@ def test_random_trees(tmp_path_factory: pytest.TempPathFactory, value: Any) -> N
     save(folder / "a", value)
     assert_same(restore(folder / "a", value), value)
     restore(folder / "a")
+
+
+def test_a_link_to_a_checkpoint_is_followed(tmp_path: Path) -> None:
+    save(tmp_path / "a", {"x": 1})
+    (tmp_path / "link").symlink_to("a")
+    save(tmp_path / "link", {"x": 2}, overwrite=True)
+    assert restore(tmp_path / "a") == restore(tmp_path / "link") == {"x": 2}
+    assert (tmp_path / "link").is_symlink()
+    (tmp_path / "ahead").symlink_to("b")
+    save(tmp_path / "ahead", {"x": 3})
+    assert restore(tmp_path / "b") == {"x": 3}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "ahead", "b", "link"]
+
+
+def test_names_that_look_alike_are_told_apart(tmp_path: Path) -> None:
+    save(tmp_path / "a", {"a.b": 1, "a": {"b": 1.0, "": "x"}, "\n": 2})
+    assert describe(tmp_path / "a") == {
+        "'\\n'": "Python int",
+        "a.''": "Python str",
+        "a.b": "Python float",
+        "'a.b'": "Python int",
+    }
+
+
+def test_a_checkpoint_is_replaced_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path / "a", {"x": np.zeros(3)})
+    read = store.read
+
+    def slow(*args: Any) -> Any:
+        monkeypatch.setattr(store, "read", read)
+        save(tmp_path / "a", {"x": np.ones(3)}, overwrite=True)
+        return read(*args)
+
+    monkeypatch.setattr(store, "read", slow)
+    assert_same(restore(tmp_path / "a"), {"x": td.numpy.ones(3, np.float64)})
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_another_process_takes_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
+) -> None:
+    rename = os.rename
+
+    def late(source: str, target: str) -> None:
+        monkeypatch.setattr(os, "rename", rename)
+        save(target, {"x": 1})
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", late)
+    if overwrite:
+        save(tmp_path / "a", {"x": 2}, overwrite=True)
+    else:
+        with pytest.raises(FileExistsError, match="overwrite=True"):
+            save(tmp_path / "a", {"x": 2})
+    assert restore(tmp_path / "a") == {"x": 1 + overwrite}
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
