@@ -17,7 +17,7 @@ import numpy as np
 import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, rng
-from treadle.recipes.config import Training, option
+from treadle.recipes.config import MOST_STEPS, Training, option
 from treadle.recipes.data import text as texts
 from treadle.recipes.data.batches import Batches, in_turn
 from treadle.recipes.data.text import Vocabulary
@@ -40,7 +40,7 @@ _TEST_WINDOWS = 256
 class Config(Training):
     """The options."""
 
-    steps: int = option(1500, "how many updates to make", least=1)
+    steps: int = option(1500, "how many updates to make", least=1, below=MOST_STEPS)
     batch_size: int = option(16, "windows of text per update", least=1)
     learning_rate: float = option(
         2e-3, "the peak, after a warm-up; then it falls to a tenth", least=0
@@ -111,12 +111,14 @@ def load(config: Config) -> Data:
     test = numbers[len(numbers) - len(numbers) // _HELD_OUT :]
     train = numbers[: len(numbers) - len(test)]
     size = config.context + 1
-    least = _HELD_OUT * size
-    if len(text) < max(least, size + config.batch_size):
+    windows_end = config.context + config.batch_size
+    least = max(_HELD_OUT * size, -(-windows_end * _HELD_OUT // (_HELD_OUT - 1)))
+    if len(text) < least:
+        source = f"--corpus {config.corpus}" if config.corpus else "the default corpus"
         raise UsageError(
-            f"--corpus {config.corpus}: {len(text)} characters are too few\n"
-            f"With --context {config.context} it takes at least {least}: choose a "
-            "longer text, or a smaller --context and --batch-size."
+            f"{source}: {len(text)} characters are too few\n"
+            f"With --context {config.context} and --batch-size {config.batch_size} it "
+            f"takes at least {least}: choose a longer text, or smaller ones of these."
         )
     key = rng.key(config.seed)
     windows = partial(_windows, train, size, 1)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from treadle import __version__
 from treadle.recipes import commands, config
 from treadle.recipes.catalogue import DEFAULT, RECIPES
 from treadle.recipes.errors import UsageError, unknown
@@ -36,6 +37,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     """The parser of everything, and those of the commands (`train NAME` too)."""
     top = _Parser(prog="treadle", description="Train models from the command line.")
+    top.add_argument("--version", action="version", version=f"treadle {__version__}")
     commands_of = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     commands_of.add_parser("list", help="show the recipes and the runs")
     train = commands_of.add_parser(
@@ -117,7 +119,8 @@ def _sample_options(parser: _Parser) -> None:
         ("seed", 0, "other numbers give other texts", 0),
     ):
         kind = type(default)
-        _add(parser, config.Option(name, kind, default, help, least, None))
+        below = 2**64 if name == "seed" else None
+        _add(parser, config.Option(name, kind, default, help, least, below))
 
 
 def _check_names(argv: Sequence[str]) -> list[str]:
@@ -199,3 +202,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader (`head`, a pager) has left; Python would complain once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except (OSError, MemoryError) as error:
+        # The disk or the memory is full, a folder is read-only: no fault of a line.
+        print(f"treadle: {error or type(error).__name__}", file=sys.stderr)
+        return 1

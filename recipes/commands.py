@@ -51,16 +51,23 @@ def resume(name: str, steps: int | None) -> int:
         run = replace(run, config=replace(run.config, steps=steps))
     data = run.recipe.load(run.config)
     runs.check_same_data(run, data.facts)
-    run.write()
-    return _train(run, data, loop.learner_of(run.recipe, run.config, run.facts))
+    learner = loop.learner_of(run.recipe, run.config, run.facts)
+    done = loop.manager_of(run, learner).latest_step() or 0
+    if done > run.config.steps:
+        raise UsageError(
+            f"--steps {run.config.steps}: {run.folder} is at step {done} already\n"
+            f"To train on: treadle resume {run.folder} --steps {2 * done}"
+        )
+    return _train(run, data, learner)
 
 
 def _train(run: Run, data: Data, learner: Learner) -> int:
     screen = display(sys.stdout)
-    _introduce(run, learner, screen)
-    with _explained(run):
+    with runs.claimed(run), _explained(run):
+        run.write()
+        _introduce(run, learner, screen)
         outcome = loop.train(run, data, learner, screen)
-    drawn = reports.draw_curves(run)
+        drawn = reports.draw_curves(run)
     if outcome.interrupted is not None and outcome.step < run.config.steps:
         screen.note(
             f"stopped by {outcome.interrupted.name} after step {outcome.step}, which "

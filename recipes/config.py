@@ -26,17 +26,20 @@ def option(
     return dataclasses.field(default=default, metadata={"help": help} | limits)
 
 
+MOST_STEPS = 2**31  # The step is an int32 in the compiled function.
+
+
 @dataclass(frozen=True)
 class Training:
     """The options that all recipes have."""
 
-    steps: int = option(1000, "how many updates to make", least=1)
+    steps: int = option(1000, "how many updates to make", least=1, below=MOST_STEPS)
     batch_size: int = option(128, "examples per update", least=1)
     learning_rate: float = option(
         1e-3, "the peak, after a warm-up; then it falls to a tenth", least=0
     )
     weight_decay: float = option(0.01, "how fast unused weights shrink", least=0)
-    seed: int = option(0, "other numbers give other runs", least=0)
+    seed: int = option(0, "other numbers give other runs", least=0, below=2**64)
     log_every: int = option(10, "steps between rows of metrics.jsonl", least=1)
     checkpoint_every: int = option(
         250, "steps between checkpoints, each with a test", least=1

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import treadle as td
 from treadle import nn, rng
 from treadle.recipes import classify
-from treadle.recipes.config import Training, option
+from treadle.recipes.config import MOST_STEPS, Training, option
 from treadle.recipes.data.digits import CLASSES, SIZE
 from treadle.recipes.task import Facts, Learner, Recipe
 
@@ -19,7 +19,7 @@ from treadle.recipes.task import Facts, Learner, Recipe
 class Config(Training):
     """The options."""
 
-    steps: int = option(2000, "how many updates to make", least=1)
+    steps: int = option(2000, "how many updates to make", least=1, below=MOST_STEPS)
     learning_rate: float = option(
         3e-3, "the peak, after a warm-up; then it falls to a tenth", least=0
     )

@@ -9,7 +9,11 @@ from typing import Any, Protocol, TextIO
 
 _REFRESH = 0.1
 _PLAIN_EVERY = 2.0
-_WINDOW = 5.0
+# Long enough to hold some tests and checkpoints, which take their time too.
+_WINDOW = 20.0
+_BAR = 24
+_LINE = 70
+"""The columns of the live line besides the bar; less, and it says less."""
 
 
 class Display(Protocol):
@@ -77,6 +81,16 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def pace(rate: float, left: float) -> str:
+    """Steps per second, and how long the steps that are left take.
+
+    >>> pace(3.56, 100), pace(1234.5, 100)
+    ('3.6 steps/s  0:28 left', '1234 steps/s  0:00 left')
+    """
+    shown = f"{rate:.0f}" if rate >= 10 else f"{rate:.2g}"
+    return f"{shown} steps/s  {duration(left / rate)} left"
+
+
 class Plain:
     """Lines for a file or a pipe."""
 
@@ -120,8 +134,7 @@ class Plain:
         rate = self._speed.rate()
         if not rate:
             return ""
-        left = duration((self._steps - step) / rate)
-        return f"  {rate:.0f} steps/s  {left} left"
+        return f"  {pace(rate, self._steps - step)}"
 
 
 class Live:
@@ -130,9 +143,10 @@ class Live:
     def __init__(self, console: Any) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+        self._bar = BarColumn()
         self._progress = Progress(
             MofNCompleteColumn(),
-            BarColumn(bar_width=24),
+            self._bar,
             TextColumn("{task.description}"),
             TextColumn("[dim]{task.fields[pace]}"),
             console=console,
@@ -144,6 +158,7 @@ class Live:
 
     def start(self, step: int, steps: int) -> None:
         """Shows the bar."""
+        self._fit()
         self._task = self._progress.add_task(
             "compiling the first step", total=steps, completed=step, pace=""
         )
@@ -158,14 +173,19 @@ class Live:
         self._speed.mark(step, now)
         rate = self._speed.rate()
         total = self._progress.tasks[0].total or step
-        pace = (
-            f"{rate:.0f} steps/s  {duration((total - step) / rate)} left"
-            if rate
-            else ""
-        )
+        shown = pace(rate, total - step) if rate else ""
+        if not self._fit():
+            metrics = {k: v for k, v in metrics.items() if k == "loss"}
+            shown = shown.partition("  ")[2]
         self._progress.update(
-            self._task, completed=step, description=numbers(metrics), pace=pace
+            self._task, completed=step, description=numbers(metrics), pace=shown
         )
+
+    def _fit(self) -> bool:
+        """Gives the bar the room that there is; whether there is room for all else."""
+        room = self._progress.console.width - _LINE
+        self._bar.bar_width = min(max(room, 1), _BAR)
+        return room >= 0
 
     def test(self, step: int, metrics: Mapping[str, Any]) -> None:
         """A line above the bar."""
@@ -188,4 +208,6 @@ def display(out: TextIO) -> Display:
     from rich.console import Console
 
     console = Console(file=out)
-    return Live(console) if console.is_terminal else Plain(out)
+    # Not `console.is_terminal`: where FORCE_COLOR is set, a file is one to Rich.
+    changeable = out.isatty() and not console.is_dumb_terminal
+    return Live(console) if changeable else Plain(out)

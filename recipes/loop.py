@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from signal import Signals
 from typing import Any, NamedTuple
+
+import numpy as np
 
 import treadle as td
 from treadle import nn, optim, rng, tree
@@ -16,6 +19,7 @@ from treadle.recipes import metrics as metrics_file
 from treadle.recipes.config import Training
 from treadle.recipes.data.batches import Position
 from treadle.recipes.display import Display
+from treadle.recipes.errors import UsageError
 from treadle.recipes.interrupt import Interrupts
 from treadle.recipes.runs import Run
 from treadle.recipes.task import Data, Facts, Learner, Metrics, Recipe
@@ -188,7 +192,7 @@ class _Training:
             number += 1
             self.display.update(number, metrics)
             tested = self._record(number, Checkpoint(state, position), metrics)
-        if number == self.config.steps:
+        if number >= self.config.steps:
             tested = tested or self.test(state.model)
         elif not tested and number > begun:
             self._save(number, Checkpoint(state, position), None)
@@ -203,8 +207,11 @@ class _Training:
             tested = self.test(checkpoint.state.model)
             self.display.test(number, tested)
         if tested or number % self.config.log_every == 0:
-            values = {name: float(value) for name, value in metrics.items()}
-            row = {"step": number, **values, **tested}
+            values = {name: float(value) for name, value in metrics.items()} | tested
+            for name in ("loss", "test_loss"):
+                if not math.isfinite(values.get(name, 0.0)):
+                    raise self._diverged(number, f"the {name} is {values[name]}")
+            row = {"step": number, **values}
             self.log.write(row | {"seconds": round(self._seconds(), 3)})
         if tested:
             self._save(number, checkpoint, tested)
@@ -213,10 +220,26 @@ class _Training:
     def _save(
         self, number: int, checkpoint: Checkpoint, tested: Metrics | None
     ) -> None:
+        # A signal may come after a step whose loss nobody has looked at.
+        leaves = tree.leaves(checkpoint.state.model)
+        if not all(np.isfinite(np.asarray(leaf)).all() for leaf in leaves):
+            raise self._diverged(number, "the model has values that are not finite")
         # The rows before a checkpoint must not be lost if the checkpoint is not.
         self.log.sync()
         # force: where a damaged checkpoint of this step was passed over, it lies there.
         self.manager.save(number, checkpoint, tested, force=True)
+
+    def _diverged(self, number: int, what: str) -> UsageError:
+        """The error for a training that has no use going on."""
+        self.manager.wait()
+        kept = self.manager.latest_step()
+        last = "There is no checkpoint yet" if kept is None else f"Step {kept} is saved"
+        rate = self.config.learning_rate
+        return UsageError(
+            f"{what.replace('_', ' ')} after step {number}: the training has diverged\n"
+            f"{last}, but from it the same happens again. Start a run with a smaller "
+            f"--learning-rate, such as {rate / 10:g} instead of {rate:g}."
+        )
 
     def _seconds(self) -> float:
         return time.monotonic() - self.started

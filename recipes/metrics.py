@@ -15,19 +15,24 @@ Row = dict[str, Any]
 def read(path: Path) -> list[Row]:
     """The rows, in the order of their steps.
 
-    A line that was being written when the process was killed is left out.
+    Lines that are not rows are left out: one that was being written when the process
+    was killed, or a damaged one.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        lines = path.read_bytes().splitlines()
     except FileNotFoundError:
         return []
-    rows = []
-    for line in text.splitlines():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            break
-    return rows
+    return [row for row in map(_row, lines) if row is not None]
+
+
+def _row(line: bytes) -> Row | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(row, dict) or not {"step", "seconds"} <= row.keys():
+        return None
+    return row if all(isinstance(v, int | float) for v in row.values()) else None
 
 
 class Log:

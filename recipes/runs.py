@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,7 @@ from treadle.recipes.task import Facts, Recipe
 ROOT = Path("runs")
 LATEST = "latest"
 _SETTINGS = "run.json"
+_CLAIM = ".claim"
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,8 @@ def load(folder: Path, recipes: dict[str, Recipe]) -> Run:
         content = json.loads(path.read_text(encoding="utf-8"))
         name, values = content["recipe"], content["config"]
         facts = content["facts"]
+        if [type(part) for part in (name, values, facts)] != [str, dict, dict]:
+            raise TypeError("recipe, config and facts are of other types")
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(
             f"{path} is damaged: {error}\n"
@@ -163,10 +170,11 @@ def check_same_data(run: Run, facts: Facts) -> None:
     """
     # What went through JSON compares with what will: tuples are lists there.
     now = json.loads(json.dumps(facts))
-    changed = [name for name in run.facts if run.facts[name] != now.get(name)]
+    names = [*run.facts, *(name for name in now if name not in run.facts)]
+    changed = [name for name in names if run.facts.get(name) != now.get(name)]
     if changed:
         listing = ", ".join(
-            f"{name}: {str(run.facts[name])[:40]} then, {str(now.get(name))[:40]} now"
+            f"{name}: {_start(run.facts.get(name))} then, {_start(now.get(name))} now"
             for name in changed
         )
         raise UsageError(
@@ -174,3 +182,33 @@ def check_same_data(run: Run, facts: Facts) -> None:
             "To go on, put the data back as they were; for the new data, start a new "
             f"run: treadle train {run.recipe.name}"
         )
+
+
+def _start(value: Any) -> str:
+    return "nothing" if value is None else str(value)[:40]
+
+
+@contextmanager
+def claimed(run: Run) -> Iterator[None]:
+    """While it is entered, no other process trains the run.
+
+    The system lets go of the claim when the process ends, however it ends.
+
+    Raises:
+      UsageError: if another process trains it.
+    """
+    with open(run.folder / _CLAIM, "a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise UsageError(
+                f"{run.folder} is being trained by another process ({file.read()})\n"
+                "Wait until it has ended, or stop it: its last step is then saved."
+            ) from None
+        except OSError:
+            pass  # The file system has no locks.
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -39,8 +40,54 @@ def test_a_live_bar() -> None:
     assert "run: runs/a-1" in shown
 
 
-def test_a_pipe_gets_plain_lines() -> None:
-    assert isinstance(display.display(io.StringIO()), Plain)
+ALL = r"12345/40000 ━.* loss 0\.0754  accuracy 0\.9766 1000 steps/s  0:28 left"
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [(120, ALL), (80, ALL), (40, r"12345/40000 . loss 0\.0754 0:28 left")],
+)
+def test_the_live_line_fits(
+    width: int, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Speed, "rate", lambda self: 1000.0)
+    out = io.StringIO()
+    live = Live(Console(file=out, force_terminal=True, width=width, color_system=None))
+    live.start(0, 40000)
+    live.update(12345, {"accuracy": 0.9766, "loss": 0.0754})
+    live.close()
+    plain = re.sub(r"\x1b\[[^A-Za-z]*[A-Za-z]", "", out.getvalue())
+    lines = re.split(r"[\r\n]", plain)
+    assert any(re.search(shown, line) for line in lines)
+    assert all(len(line) <= width for line in lines)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("out", "term", "kind"),
+    [
+        (io.StringIO(), "xterm", Plain),
+        (Terminal(), "xterm", Live),
+        (Terminal(), "dumb", Plain),
+    ],
+)
+@pytest.mark.parametrize("force_color", [False, True])
+def test_the_display_suits_the_output(
+    monkeypatch: pytest.MonkeyPatch,
+    out: io.StringIO,
+    term: str,
+    kind: type,
+    force_color: bool,
+) -> None:
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    if force_color:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    assert isinstance(display.display(out), kind)
 
 
 def test_speed_forgets() -> None:
@@ -48,9 +95,9 @@ def test_speed_forgets() -> None:
     assert speed.rate() is None
     speed.mark(1, 10.0)
     assert speed.rate() is None
-    for second in range(1, 21):
+    for second in range(1, 41):
         speed.mark(1 + 10 * second, 10.0 + second)
     assert speed.rate() == pytest.approx(10)
-    for second in range(1, 21):
-        speed.mark(201 + 100 * second, 30.0 + second)
+    for second in range(1, 41):
+        speed.mark(401 + 100 * second, 50.0 + second)
     assert speed.rate() == pytest.approx(100)

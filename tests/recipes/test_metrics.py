@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from treadle.recipes import metrics
 
 
@@ -33,6 +35,17 @@ def test_a_torn_line_is_left_out(tmp_path: Path) -> None:
     assert [row["step"] for row in metrics.read(path)] == [1, 2]
     write(path, range(3, 5))
     assert [row["step"] for row in metrics.read(path)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "line", [b"3", b"{}", b'{"step": 2}', b"\xff\x8b", b'{"step": "2", "seconds": 0}']
+)
+def test_a_damaged_line_is_left_out(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "metrics.jsonl"
+    write(path, range(1, 4))
+    first, _, third = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([first, line, third, b""]))
+    assert [row["step"] for row in metrics.read(path)] == [1, 3]
 
 
 def test_series(tmp_path: Path) -> None:
