@@ -108,6 +108,9 @@ class Pending:
     def __init__(self, work: Callable[[], None], what: str) -> None:
         self._work, self._what = work, what
         self._error: BaseException | None = None
+        # Not `Thread.join`: after a Ctrl-C in it, Python (3.11) takes the thread for
+        # ended, and would exit in the middle of the save.
+        self._ended = threading.Event()
         # Not a daemon, and not an executor's: Python joins such a thread when the
         # program ends, however it ends. Once it has (in `atexit`), it joins no more.
         self._thread = threading.Thread(target=self._run, name=f"saving {what}")
@@ -123,10 +126,11 @@ class Pending:
             self._error = error
             _log.error("saving %s failed: %s", self._what, error)
         del self._work
+        self._ended.set()
 
     def done(self) -> bool:
         """Whether it is complete, or has failed."""
-        return not self._thread.is_alive()
+        return self._ended.is_set()
 
     def wait(self) -> None:
         """Returns when the checkpoint is on the disk.
@@ -134,8 +138,7 @@ class Pending:
         Raises:
           OSError: or whatever else made the save fail.
         """
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._ended.wait()
         error, self._error = self._error, None
         if error is not None:
             raise error

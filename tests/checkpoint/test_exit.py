@@ -25,6 +25,9 @@ directory, size = sys.argv[1], int(sys.argv[2])
 def tree(step):
     return {"a": np.full(size, step), "b": [np.full(size, step)] * 3, "step": step}
 
+def soon(number):
+    threading.Timer(0.2, os.kill, (os.getpid(), number)).start()
+
 def slowly(write):
     def slow(*args):
         time.sleep(0.5)
@@ -81,8 +84,9 @@ def test_a_save_without_a_manager_is_not_lost(
         ("sys.exit(3)", 3),
         ("raise KeyError('bug')", 1),
         ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(5)", 128 + signal.SIGTERM),
+        ("soon(signal.SIGINT); manager.wait()", -signal.SIGINT),
     ],
-    ids=["end", "exit", "exception", "terminate"],
+    ids=["end", "exit", "exception", "terminate", "interrupt"],
 )
 def test_a_save_of_a_manager_is_not_lost(
     tmp_path: Path, ending: str, code: int
