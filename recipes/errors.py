@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import os
+import shutil
+import sys
 from collections.abc import Iterable
 
 
@@ -22,3 +25,14 @@ def unknown(kind: str, name: str, valid: Iterable[str]) -> UsageError:
     hint = f": did you mean {close[0]!r}?" if close else ""
     listing = ", ".join(names) if names else "none yet"
     return UsageError(f"no {kind} is called {name!r}{hint}\nThere are: {listing}")
+
+
+def command() -> str:
+    """The `treadle` command as the user can type it: with its path if need be."""
+    typed = sys.argv[0]
+    if os.path.basename(typed) != "treadle":
+        return "treadle"
+    found = shutil.which("treadle")
+    if found is None or not os.path.exists(typed):
+        return typed
+    return "treadle" if os.path.samefile(found, typed) else typed

@@ -20,6 +20,7 @@ from treadle import tree
 from treadle.checkpoint import Manager
 from treadle.recipes import char_gpt, cli, runs
 from treadle.recipes.catalogue import DEFAULT, RECIPES
+from treadle.recipes.errors import command
 
 TINY = ["--steps=4", "--batch-size=500", "--width=8", "--depth=1"]
 TINY += ["--log-every=1", "--checkpoint-every=2"]
@@ -316,3 +317,18 @@ def test_version(capsys: Captured) -> None:
         cli.main(["--version"])
     assert caught.value.code == 0
     assert capsys.readouterr().out == f"treadle {td.__version__}\n"
+
+
+@pytest.mark.parametrize("on_path", [False, True])
+def test_commands_are_shown_as_they_can_be_typed(
+    here: Path, monkeypatch: pytest.MonkeyPatch, on_path: bool
+) -> None:
+    script = here / "bin" / "treadle"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(script.parent if on_path else here))
+    monkeypatch.setattr(sys, "argv", ["bin/treadle", "train"])
+    assert command() == ("treadle" if on_path else "bin/treadle")
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/pytest"])
+    assert command() == "treadle"
