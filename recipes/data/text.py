@@ -62,7 +62,8 @@ def _read(path: str) -> str:
             f"--corpus {path}: not text: byte {content.index(0)} is 0x00\n"
             "Choose a text file."
         )
-    return text.replace("\r\n", "\n")
+    # Some editors begin a file with a byte order mark, which is no part of the text.
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
 def checksum(text: str) -> int:

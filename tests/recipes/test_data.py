@@ -111,3 +111,9 @@ def test_windows_of_text(tmp_path: Path) -> None:
     held_out = [window for windows, _ in data.test() for window in windows]
     assert len(held_out) * config.context == data.facts["test"] == 99
     assert held_out[0][0] == data.facts["characters"].index(chr(ord("a") + 900 % 26))
+
+
+def test_a_byte_order_mark_is_not_text(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.txt"
+    path.write_bytes("\N{BYTE ORDER MARK}Größe\r\n".encode())
+    assert text.load(str(path)) == "Größe\n"
