@@ -264,7 +264,12 @@ class ProgramBuilder:
             self._words[position] = label.offset
         pool = threads.pool()
         header = [_signed(pool.address), _signed(pool.fork_join), self._block_words]
-        words = np.array(header + self._words, np.int64)
+        try:
+            words = np.array(header + self._words, np.int64)
+        except OverflowError:
+            raise MemoryError(
+                "an array has more bytes than 64 bits can count"
+            ) from None
         return Program(words, self.slot_count, self._commands, self._keep, pool)
 
 

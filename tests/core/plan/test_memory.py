@@ -31,6 +31,14 @@ def test_random_programs_keep_what_they_need(seed: int) -> None:
     check_plan(plan_of(program.function(), *program.arguments()))
 
 
+@pytest.mark.parametrize("seed", range(120, 150))
+def test_random_programs_may_write_over_all_their_arguments(seed: int) -> None:
+    program = generate(seed)
+    donate = tuple(range(len(program.inputs)))
+    step = td.jit(program.function(), donate=donate)
+    check_plan(step.lower(*program.arguments()).plan)
+
+
 @pytest.mark.parametrize("seed", range(90, 120))
 def test_gradients_of_random_programs_keep_what_they_need(seed: int) -> None:
     program = generate(seed, ("float32",), 6, loops=False)
@@ -64,6 +72,7 @@ def test_donated_arguments_are_read_before_they_are_overwritten() -> None:
 
     args = tnp.ones(1000), tnp.ones(1000), tnp.ones(1000)
     plan = plan_of(update, *args, donate=("p", "m"))
+    assert plan.shares
     check_plan(plan)
     assert plan.arena < 1000 * 4
 

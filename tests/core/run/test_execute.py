@@ -254,3 +254,10 @@ def test_numpy_may_ask_for_no_copy() -> None:
     assert np.array(x, dtype=np.float32, copy=False).flags.writeable is False
     with pytest.raises(ValueError, match="copy=False"):
         np.array(x, dtype=np.float64, copy=False)
+
+
+@pytest.mark.parametrize("rows", [2**33, 2**12])
+def test_arrays_that_fit_nowhere_are_memory_errors(rows: int) -> None:
+    with pytest.raises(MemoryError, match="bytes"):
+        td.jit(lambda: tnp.zeros((rows, 2**33)))()
+    np.testing.assert_array_equal(td.jit(lambda x: x + 1)(np.ones(2)), [2, 2])
