@@ -8,9 +8,11 @@ from typing import Any
 
 import treadle as td
 import treadle.numpy as tnp
+from treadle.nn import check
 from treadle.numpy import special
 
 Array = td.Array
+Axis = int | tuple[int, ...] | None
 
 
 def relu(x: Array) -> Array:
@@ -24,24 +26,44 @@ def relu(x: Array) -> Array:
 
 
 def relu6(x: Array) -> Array:
-    """``min(max(x, 0), 6)``."""
+    """``min(max(x, 0), 6)``.
+
+    >>> import treadle.numpy as tnp
+    >>> relu6(tnp.array([-1.0, 8.0]))
+    Array([0., 6.], dtype=float32)
+    """
     return tnp.where(x >= 6, 6, relu(x))
 
 
 def leaky_relu(x: Array, slope: float = 0.01) -> Array:
-    """``x`` where positive, ``slope * x`` elsewhere."""
+    """``x`` where positive, ``slope * x`` elsewhere.
+
+    >>> import treadle.numpy as tnp
+    >>> leaky_relu(tnp.array([-1.0, 2.0]), slope=0.1)
+    Array([-0.1,  2. ], dtype=float32)
+    """
     return tnp.where(x > 0, x, slope * x)
 
 
 def elu(x: Array, alpha: float = 1.0) -> Array:
-    """``x`` where positive, ``alpha * (exp(x) - 1)`` elsewhere (Clevert 2015)."""
+    """``x`` where positive, ``alpha * (exp(x) - 1)`` elsewhere (Clevert 2015).
+
+    >>> import treadle.numpy as tnp
+    >>> elu(tnp.array([-1.0, 2.0]))
+    Array([-0.6321,  2.    ], dtype=float32)
+    """
     # The branch not taken must not overflow: its derivative would be 0 * inf.
     below = tnp.expm1(tnp.where(x > 0, 0, x))
     return tnp.where(x > 0, x, alpha * below)
 
 
 def selu(x: Array) -> Array:
-    """The scaled `elu` that keeps mean 0 and variance 1 (Klambauer 2017)."""
+    """The scaled `elu` that keeps mean 0 and variance 1 (Klambauer 2017).
+
+    >>> import treadle.numpy as tnp
+    >>> selu(tnp.array([-1.0, 2.0]))
+    Array([-1.1113,  2.1014], dtype=float32)
+    """
     return 1.0507009873554805 * elu(x, 1.6732632423543772)
 
 
@@ -50,6 +72,10 @@ def gelu(x: Array, approximate: bool = True) -> Array:
 
     Args:
       approximate: use the tanh formula of the GPT models; if False, the error function.
+
+    >>> import treadle.numpy as tnp
+    >>> gelu(tnp.array([-1.0, 2.0]))
+    Array([-0.1588,  1.9546], dtype=float32)
     """
     if approximate:
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))
@@ -58,44 +84,87 @@ def gelu(x: Array, approximate: bool = True) -> Array:
 
 
 def sigmoid(x: Array) -> Array:
-    """``1 / (1 + exp(-x))``."""
+    """``1 / (1 + exp(-x))``.
+
+    >>> import treadle.numpy as tnp
+    >>> sigmoid(tnp.array([-1.0, 2.0]))
+    Array([0.2689, 0.8808], dtype=float32)
+    """
     return special.logistic(x)
 
 
 def log_sigmoid(x: Array) -> Array:
-    """The logarithm of `sigmoid`, without underflow."""
+    """The logarithm of `sigmoid`, without underflow.
+
+    >>> import treadle.numpy as tnp
+    >>> log_sigmoid(tnp.array([-1000.0, 0.0]))
+    Array([-1000.    ,    -0.6931], dtype=float32)
+    """
     return -softplus(-x)
 
 
 def silu(x: Array) -> Array:
-    """``x * sigmoid(x)``, also called swish (Elfwing 2017)."""
+    """``x * sigmoid(x)``, also called swish (Elfwing 2017).
+
+    >>> import treadle.numpy as tnp
+    >>> silu(tnp.array([-1.0, 2.0]))
+    Array([-0.2689,  1.7616], dtype=float32)
+    """
     return x * special.logistic(x)
 
 
 def softplus(x: Array) -> Array:
-    """``log(1 + exp(x))``, a smooth `relu`."""
+    """``log(1 + exp(x))``, a smooth `relu`.
+
+    >>> import treadle.numpy as tnp
+    >>> softplus(tnp.array([0.0, 1000.0]))
+    Array([   0.6931, 1000.    ], dtype=float32)
+    """
     return tnp.logaddexp(x, 0.0)
 
 
 def softsign(x: Array) -> Array:
-    """``x / (1 + |x|)``."""
+    """``x / (1 + |x|)``.
+
+    >>> import treadle.numpy as tnp
+    >>> softsign(tnp.array([-1.0, 2.0]))
+    Array([-0.5   ,  0.6667], dtype=float32)
+    """
     return x / (1 + tnp.abs(x))
 
 
 def mish(x: Array) -> Array:
-    """``x * tanh(softplus(x))`` (Misra 2019)."""
+    """``x * tanh(softplus(x))`` (Misra 2019).
+
+    >>> import treadle.numpy as tnp
+    >>> mish(tnp.array([-1.0, 2.0]))
+    Array([-0.3034,  1.944 ], dtype=float32)
+    """
     return x * tnp.tanh(softplus(x))
 
 
 def tanh(x: Array) -> Array:
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent.
+
+    >>> import treadle.numpy as tnp
+    >>> tanh(tnp.array([-1.0, 2.0]))
+    Array([-0.7616,  0.964 ], dtype=float32)
+    """
     return tnp.tanh(x)
 
 
 def glu(x: Array) -> Array:
-    """The first half of the last axis, gated by the `sigmoid` of the second half.
+    """The first half of the last axis, gated by the `sigmoid` of the second half
+    (Dauphin 2017).
 
     Shapes: ``(..., 2 n) -> (..., n)``.
+
+    Raises:
+      ValueError: if the length is odd.
+
+    >>> import treadle.numpy as tnp
+    >>> glu(tnp.array([1.0, 2.0, 0.0, 100.0]))
+    Array([0.5, 2. ], dtype=float32)
     """
     value, gate = _halves("glu", x)
     return value * sigmoid(gate)
@@ -105,6 +174,13 @@ def swiglu(x: Array) -> Array:
     """`silu` of the first half of the last axis, times the second half (Shazeer 2020).
 
     Shapes: ``(..., 2 n) -> (..., n)``.
+
+    Raises:
+      ValueError: if the length is odd.
+
+    >>> import treadle.numpy as tnp
+    >>> swiglu(tnp.array([0.0, 100.0, 1.0, 2.0]))
+    Array([  0., 200.], dtype=float32)
     """
     gate, value = _halves("swiglu", x)
     return silu(gate) * value
@@ -120,42 +196,68 @@ def _halves(name: str, x: Array) -> tuple[Array, Array]:
     return x[..., : n // 2], x[..., n // 2 :]
 
 
-def softmax(x: Array, axis: int = -1) -> Array:
-    """``exp(x) / sum(exp(x))`` along an axis, without overflow."""
-    return _softmax(x, axis)
+def softmax(x: Array, axis: Axis = -1) -> Array:
+    """``exp(x) / sum(exp(x))`` along an axis (or several), without overflow.
+
+    Halves are computed in float32.
+
+    >>> import treadle.numpy as tnp
+    >>> softmax(tnp.array([0.0, 0.0, -1000.0]))
+    Array([0.5, 0.5, 0. ], dtype=float32)
+    """
+    return _softmax(tnp.asarray(x), axis)
 
 
 @partial(td.custom_jvp, nondiff_argnums=(1,))
-def _softmax(x: Array, axis: int) -> Array:
-    weights = tnp.exp(x - _top(x, axis))
-    return weights / weights.sum(axis, keepdims=True)
+def _softmax(x: Array, axis: Axis) -> Array:
+    wide = check.wide(x)
+    weights = tnp.exp(wide - top(wide, axis))
+    out = weights / weights.sum(axis, keepdims=True)
+    return out.astype(td.dtypes.to_float(x.dtype))
 
 
 @_softmax.defjvp
-def _softmax_jvp(axis: int, primals: tuple[Array], tangents: tuple[Array]) -> Any:
+def _softmax_jvp(axis: Axis, primals: tuple[Array], tangents: tuple[Array]) -> Any:
     # Written with the result alone, so that a backward pass keeps nothing else.
     out, t = _softmax(primals[0], axis), tangents[0]
     return out, out * (t - (out * t).sum(axis, keepdims=True))
 
 
-def log_softmax(x: Array, axis: int = -1) -> Array:
-    """The logarithm of `softmax`, without underflow."""
-    shifted = x - _top(x, axis)
-    return shifted - tnp.log(tnp.exp(shifted).sum(axis, keepdims=True))
+def log_softmax(x: Array, axis: Axis = -1) -> Array:
+    """The logarithm of `softmax`, without underflow. Halves are computed in float32.
+
+    >>> import treadle.numpy as tnp
+    >>> log_softmax(tnp.array([0.0, -1000.0]))
+    Array([    0., -1000.], dtype=float32)
+    """
+    wide = check.wide(x)
+    shifted = wide - top(wide, axis)
+    out = shifted - tnp.log(tnp.exp(shifted).sum(axis, keepdims=True))
+    return out.astype(td.dtypes.to_float(x.dtype))
 
 
-def logsumexp(x: Array, axis: int = -1, keepdims: bool = False) -> Array:
-    """``log(sum(exp(x)))`` along an axis, without overflow."""
-    top = _top(x, axis)
+def logsumexp(x: Array, axis: Axis = -1, keepdims: bool = False) -> Array:
+    """``log(sum(exp(x)))`` along an axis, without overflow. Halves are computed in
+    float32. Of no elements, minus infinity.
+
+    >>> import treadle.numpy as tnp
+    >>> logsumexp(tnp.array([1000.0, 0.0]))
+    Array(1000., dtype=float32)
+    """
+    wide = check.wide(x)
+    largest = top(wide, axis)
     # Where everything is -inf, so is the result, not NaN.
-    top = tnp.where(tnp.isfinite(top), top, 0)
-    total = tnp.log(tnp.exp(x - top).sum(axis, keepdims=True)) + top
-    return total if keepdims else tnp.squeeze(total, axis)
+    largest = tnp.where(tnp.isfinite(largest), largest, 0)
+    out = tnp.log(tnp.exp(wide - largest).sum(axis, keepdims=True)) + largest
+    return (out if keepdims else tnp.squeeze(out, axis)).astype(
+        td.dtypes.to_float(x.dtype)
+    )
 
 
-def _top(x: Array, axis: int) -> Array:
-    """The largest element, which the result doesn't depend on."""
-    return tnp.max(td.stop_gradient(x), axis, keepdims=True)
+def top(x: Array, axis: Axis) -> Array:
+    """The largest element, for results that don't depend on what is subtracted."""
+    nothing = None if x.size else -math.inf
+    return tnp.max(td.stop_gradient(x), axis, keepdims=True, initial=nothing)
 
 
 def one_hot(labels: Array, classes: int, dtype: Any = tnp.float32) -> Array:

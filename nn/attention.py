@@ -24,21 +24,35 @@ def attention(
 ) -> td.Array:
     """``softmax(query keyᵀ / sqrt(depth)) value``, for each head (Vaswani 2017).
 
-    Shapes: query (..., length, heads, depth); key and value (..., other length, heads,
-    depth); the result is like the query.
+    Shapes: query (..., length, heads, depth), key (..., other length, heads, depth),
+    value (..., other length, heads, value depth); the result (..., length, heads, value
+    depth). Dtypes promote.
 
     Args:
-      mask: booleans that broadcast to (..., heads, length, other length): False where a
-        query must not see a key.
+      mask: booleans that broadcast to (..., heads, length, other length), False where a
+        query must not see a key; or floats, which are added to the scores (a bias, or
+        -inf where a query must not see a key).
       causal: whether a query sees only keys at its own place and before; of two
         different lengths, the last places coincide.
+
+    A query that sees nothing gets the mean of all values (if the mask is of booleans).
+
+    Raises:
+      ValueError: if the shapes don't fit.
+
+    >>> import treadle.numpy as tnp
+    >>> query, key = tnp.ones((5, 2, 4)), tnp.ones((7, 2, 4))
+    >>> attention(query, key, key, causal=True).shape
+    (5, 2, 4)
     """
-    _check(query, key, value)
+    _check(query, key, value, mask)
     depth = query.shape[-1]
     query = query * (1 / math.sqrt(depth))
     scores = tnp.einsum("...qhd,...khd->...hqk", query, key)
     seen = _causal_mask(query.shape[-3], key.shape[-3]) if causal else None
-    if mask is not None:
+    if mask is not None and td.dtypes.is_float(td.typeof(mask).dtype):
+        scores = scores + mask
+    elif mask is not None:
         seen = mask if seen is None else tnp.logical_and(seen, mask)
     if seen is not None:
         # Not -inf: a query that sees nothing gets the mean of all, not NaN.
@@ -51,19 +65,29 @@ def _causal_mask(queries: int, keys: int) -> td.Array:
     return places[:, None] >= tnp.arange(keys)[None, :]
 
 
-def _check(query: Any, key: Any, value: Any) -> None:
-    shapes = [x.shape for x in (query, key, value)]
+def _check(query: Any, key: Any, value: Any, mask: Any) -> None:
+    q, k, v = (tuple(x.shape) for x in (query, key, value))
     fits = (
-        all(len(s) >= 3 for s in shapes)
-        and shapes[1] == shapes[2]
-        and (*shapes[0][:-3], *shapes[0][-2:]) == (*shapes[1][:-3], *shapes[1][-2:])
+        min(map(len, (q, k, v))) >= 3
+        and k[:-1] == v[:-1]
+        and (*q[:-3], *q[-2:]) == (*k[:-3], *k[-2:])
     )
     if not fits:
         raise ValueError(
-            "attention takes query, key and value of shapes (..., length, heads, "
-            "depth) that differ in the query's length at most; got "
+            "attention takes a query (..., length, heads, depth), a key (..., other "
+            "length, heads, depth) and a value (..., other length, heads, any depth); "
+            "got "
             f"{', '.join(repr(td.typeof(x)) for x in (query, key, value))}"
             f"{at(user_source())}"
+        )
+    scores = (*q[:-3], q[-2], q[-3], k[-3])
+    found = () if mask is None else td.typeof(mask).shape
+    if len(found) > len(scores) or any(
+        n not in (1, m) for n, m in zip(found[::-1], scores[::-1], strict=False)
+    ):
+        raise ValueError(
+            f"attention: a mask {td.typeof(mask)} does not broadcast to (..., heads, "
+            f"length, other length) = {scores}{at(user_source())}"
         )
 
 
@@ -74,6 +98,8 @@ class MultiHeadAttention(Module):
 
     Args:
       heads: in how many parts the width is split; each part attends on its own.
+
+    `mask` and `causal` of a call are those of `attention`.
 
     >>> from treadle import nn, rng
     >>> import treadle.numpy as tnp
@@ -88,7 +114,7 @@ class MultiHeadAttention(Module):
     out: Linear
 
     def __init__(self, width: int, heads: int, *, key: Any) -> None:
-        if width % heads:
+        if heads < 1 or width % heads:
             raise ValueError(
                 f"MultiHeadAttention: a width of {width} can't be split in {heads} "
                 "heads"

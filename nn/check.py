@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 import treadle as td
@@ -30,6 +31,12 @@ def _hint(x: Any, size: int) -> str:
     return ""
 
 
+def wide(x: Any) -> Any:
+    """The array as statistics of it are computed: halves and integers as float32."""
+    narrow = x.dtype.itemsize < 4 or not td.dtypes.is_differentiable(x.dtype)
+    return x.astype(tnp.float32) if narrow else x
+
+
 def image(layer: str, x: Any, channels: int | None = None) -> Any:
     """`x` as an array, if it is (..., height, width, channels).
 
@@ -50,15 +57,21 @@ def image(layer: str, x: Any, channels: int | None = None) -> Any:
 
 
 def pair(layer: str, name: str, value: Any) -> tuple[int, int]:
-    """An option for height and width, given as one number or two.
+    """A positive option for height and width, given as one number or two.
 
     Raises:
       ValueError: if it is neither.
     """
-    values = (value, value) if isinstance(value, int) else tuple(value)
-    if len(values) != 2 or not all(isinstance(v, int) for v in values):
-        raise ValueError(f"{layer}: {name} is an int or two of them, got {value!r}")
-    return values
+    try:
+        values = tuple(map(index, value if hasattr(value, "__len__") else (value,) * 2))
+    except TypeError:
+        values = ()
+    if len(values) != 2 or min(values) < 1:
+        raise ValueError(
+            f"{layer}: {name} is a positive int or two of them, got {value!r}"
+            f"{at(user_source())}"
+        )
+    return values[0], values[1]
 
 
 def padding(

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import treadle as td
+import treadle.numpy as tnp
 from treadle import rng
 from treadle.nn import check, init
 from treadle.nn.linear import spread_bias
@@ -55,7 +56,7 @@ class Conv2d(Module):
         groups: int = 1,
         key: Any,
     ) -> None:
-        if in_channels % groups or out_channels % groups:
+        if groups < 1 or in_channels % groups or out_channels % groups:
             raise ValueError(
                 f"Conv2d: {in_channels} in_channels and {out_channels} out_channels "
                 f"can't be split in {groups} groups"
@@ -75,13 +76,15 @@ class Conv2d(Module):
     def __call__(self, x: td.Array) -> td.Array:
         x = check.image("Conv2d", x, self.in_channels)
         lead, (height, width) = x.shape[:-3], x.shape[-3:-1]
+        dtype = tnp.result_type(x, self.weight)
+        x, weight = x.astype(dtype), self.weight.astype(dtype)
         reach = [
             (k - 1) * d + 1
             for k, d in zip(self.weight.shape[:2], self.dilation, strict=True)
         ]
         out = td.conv_general(
-            x if len(lead) == 1 else x.reshape(-1, *x.shape[-3:]),
-            self.weight,
+            x if len(lead) == 1 else x.reshape(math.prod(lead), *x.shape[-3:]),
+            weight,
             strides=self.stride,
             padding=check.padding(
                 "Conv2d", self.padding, (height, width), tuple(reach), self.stride

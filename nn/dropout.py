@@ -33,6 +33,7 @@ class Dropout(Module):
         self.rate, self.inference = rate, inference
 
     def __call__(self, x: td.Array, *, key: Any = None) -> td.Array:
+        x = x if td.is_array(x) else tnp.asarray(x)
         if self.inference or self.rate == 0:
             return x
         if self.rate == 1:

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 import treadle as td
 import treadle.numpy as tnp
 from treadle import rng
+from treadle.errors import at, user_source
 
 Shape = tuple[int, ...]
 
@@ -23,22 +24,42 @@ class Initializer(Protocol):
 
 
 def zeros(key: Any, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
-    """Zeros; the key is not used."""
+    """Zeros; the key is not used.
+
+    >>> from treadle import rng
+    >>> zeros(rng.key(0), (2,))
+    Array([0., 0.], dtype=float32)
+    """
     return tnp.zeros(shape, dtype)
 
 
 def ones(key: Any, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
-    """Ones; the key is not used."""
+    """Ones; the key is not used.
+
+    >>> from treadle import rng
+    >>> ones(rng.key(0), (2,))
+    Array([1., 1.], dtype=float32)
+    """
     return tnp.ones(shape, dtype)
 
 
 def constant(value: float) -> Initializer:
-    """An initialiser that gives one value everywhere."""
+    """An initialiser that gives one value everywhere.
+
+    >>> from treadle import rng
+    >>> constant(0.5)(rng.key(0), (2,))
+    Array([0.5, 0.5], dtype=float32)
+    """
     return lambda key, shape, dtype=tnp.float32: tnp.full(shape, value, dtype)
 
 
 def normal(stddev: float = 1.0) -> Initializer:
-    """An initialiser that draws from the normal distribution."""
+    """An initialiser that draws from the normal distribution.
+
+    >>> from treadle import rng
+    >>> round(float(normal(0.02)(rng.key(0), (1000,)).std()), 3)
+    0.02
+    """
 
     def init(key: Any, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
         return rng.normal(key, shape, dtype) * stddev
@@ -50,7 +71,12 @@ standard_normal = normal()
 
 
 def uniform(limit: float = 1.0) -> Initializer:
-    """An initialiser that draws evenly from -limit to limit."""
+    """An initialiser that draws evenly from -limit to limit.
+
+    >>> from treadle import rng
+    >>> round(float(uniform(0.5)(rng.key(0), (1000,)).max()), 2)
+    0.5
+    """
 
     def init(key: Any, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
         return rng.uniform(key, shape, dtype, -limit, limit)
@@ -64,7 +90,12 @@ _SHRINKAGE = 0.87962566103423978
 
 def truncated_normal(stddev: float = 1.0) -> Initializer:
     """An initialiser that draws from the normal distribution without its tails beyond
-    two standard deviations; what is left has standard deviation `stddev`."""
+    two standard deviations; what is left has standard deviation `stddev`.
+
+    >>> from treadle import rng
+    >>> round(float(truncated_normal(0.02)(rng.key(0), (1000,)).std()), 3)
+    0.02
+    """
 
     def init(key: Any, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
         scale = stddev / _SHRINKAGE
@@ -91,7 +122,30 @@ def variance_scaling(
     mode: Literal["fan_in", "fan_out", "fan_avg"],
     distribution: Literal["normal", "truncated", "uniform"],
 ) -> Initializer:
-    """An initialiser whose variance is ``scale / fan`` (He 2015, Glorot 2010)."""
+    """An initialiser whose variance is ``scale / fan`` (He 2015, Glorot 2010).
+
+    Args:
+      mode: which fan: that of the inputs, of the outputs, or their mean.
+      distribution: normal, normal without its tails beyond two standard deviations, or
+        uniform.
+
+    Raises:
+      ValueError: for another mode or distribution.
+
+    >>> from treadle import rng
+    >>> he = variance_scaling(2.0, "fan_in", "normal")
+    >>> round(float(he(rng.key(0), (200, 300)).std()), 2)
+    0.1
+    """
+    for name, value, choices in (
+        ("mode", mode, ("fan_in", "fan_out", "fan_avg")),
+        ("distribution", distribution, ("normal", "truncated", "uniform")),
+    ):
+        if value not in choices:
+            raise ValueError(
+                f"variance_scaling: {name} is one of {', '.join(choices)}; got "
+                f"{value!r}{at(user_source())}"
+            )
 
     def init(key: Any, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
         fan_in, fan_out = fans(shape)

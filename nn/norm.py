@@ -6,6 +6,7 @@ from typing import Any
 
 import treadle as td
 import treadle.numpy as tnp
+from treadle.errors import at, user_source
 from treadle.nn import check
 from treadle.nn.module import Module
 from treadle.nn.state import State
@@ -37,10 +38,12 @@ class LayerNorm(Module):
 
     def __call__(self, x: td.Array) -> td.Array:
         x = check.last_axis("LayerNorm", x, self.features, "features")
-        wide = _wide(x)
+        wide = check.wide(x)
         centred = wide - wide.mean(-1, keepdims=True)
         variance = tnp.square(centred).mean(-1, keepdims=True)
-        out = (centred * special.rsqrt(variance + self.eps)).astype(x.dtype)
+        out = (centred * special.rsqrt(variance + self.eps)).astype(
+            td.dtypes.to_float(x.dtype)
+        )
         if self.weight is not None:
             out = out * self.weight
         return out if self.bias is None else out + self.bias
@@ -50,6 +53,11 @@ class RMSNorm(Module):
     """Mean square 1 over the last axis, then ``* weight`` (Zhang and Sennrich 2019).
 
     Shapes: ``(..., features) -> (..., features)``. Halves are computed in float32.
+
+    >>> from treadle import nn
+    >>> import treadle.numpy as tnp
+    >>> nn.RMSNorm(2)(tnp.array([[3.0, 4.0]]))
+    Array([[0.8485, 1.1314]], dtype=float32)
     """
 
     features: int
@@ -62,13 +70,18 @@ class RMSNorm(Module):
 
     def __call__(self, x: td.Array) -> td.Array:
         x = check.last_axis("RMSNorm", x, self.features, "features")
-        wide = _wide(x)
+        wide = check.wide(x)
         square = tnp.square(wide).mean(-1, keepdims=True)
-        return (wide * special.rsqrt(square + self.eps)).astype(x.dtype) * self.weight
+        out = (wide * special.rsqrt(square + self.eps)).astype(
+            td.dtypes.to_float(x.dtype)
+        )
+        return out * self.weight
 
 
-def _wide(x: td.Array) -> td.Array:
-    return x.astype(tnp.float32) if x.dtype.itemsize < 4 else x
+_TOO_FEW = """\
+BatchNorm takes statistics of two or more values per channel in training, got {}{}
+Call it on a batch (under `td.vmap` it would see one example at a time), or switch to \
+the running statistics: `nn.inference(model)`."""
 
 
 class BatchNorm(Module):
@@ -80,6 +93,11 @@ class BatchNorm(Module):
 
     Args:
       momentum: the share of the new batch in the average.
+      eps: what is added to the variance, against division by zero.
+
+    Raises:
+      ValueError: when called in training with fewer than two values per channel.
+      RuntimeError: when called in training outside of `nn.stateful`.
 
     >>> from treadle import nn
     >>> import treadle.numpy as tnp
@@ -108,22 +126,24 @@ class BatchNorm(Module):
 
     def __call__(self, x: td.Array) -> td.Array:
         x = check.last_axis("BatchNorm", x, self.features, "features")
-        wide = _wide(x)
+        wide = check.wide(x)
         if self.inference:
             mean, variance = self.mean.value, self.var.value
             centred = wide - mean
         else:
-            axes = tuple(range(x.ndim - 1))
+            axes, count = tuple(range(x.ndim - 1)), x.size // max(self.features, 1)
+            if count < 2:
+                raise ValueError(_TOO_FEW.format(td.typeof(x), at(user_source())))
             mean = wide.mean(axes)
             centred = wide - mean
             variance = tnp.square(centred).mean(axes)
-            self._remember(mean, variance, x.size // self.features)
+            self._remember(mean, variance, count)
         scale = special.rsqrt(variance + self.eps) * self.weight
-        return (centred * scale + self.bias).astype(x.dtype)
+        return (centred * scale + self.bias).astype(td.dtypes.to_float(x.dtype))
 
     def _remember(self, mean: Any, variance: Any, count: int) -> None:
         # The variance of the population, from a batch as a sample of it.
-        unbiased = variance * (count / max(count - 1, 1))
+        unbiased = variance * (count / (count - 1))
         for cell, new in ((self.mean, mean), (self.var, unbiased)):
             new = td.stop_gradient(new).astype(cell.value.dtype)
             cell.value = (1 - self.momentum) * cell.value + self.momentum * new

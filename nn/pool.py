@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 import treadle as td
 import treadle.numpy as tnp
+from treadle.errors import at, user_source
 from treadle.nn import check
 from treadle.nn.module import Module
 
@@ -25,7 +27,10 @@ def max_pool(
     Args:
       window: an int, or one each for height and width.
       stride: the distance between windows; by default the window.
-      padding: as for `Conv2d`.
+      padding: as for `Conv2d`, but less than the window.
+
+    Raises:
+      ValueError: for other shapes, or windows of nothing but padding.
 
     >>> import treadle.numpy as tnp
     >>> max_pool(tnp.arange(16.0).reshape(4, 4, 1), 2)[..., 0]
@@ -41,13 +46,23 @@ def avg_pool(
     """The mean of each window, over the elements that are not padding.
 
     Arguments and shapes are those of `max_pool`.
+
+    >>> import treadle.numpy as tnp
+    >>> avg_pool(tnp.arange(16.0).reshape(4, 4, 1), 2)[..., 0]
+    Array([[ 2.5,  4.5],
+           [10.5, 12.5]], dtype=float32)
     """
     return _pool("avg_pool", x, window, stride, padding)
 
 
 def global_avg_pool(x: td.Array) -> td.Array:
     """The mean over height and width: ``(..., height, width, channels) -> (...,
-    channels)``."""
+    channels)``.
+
+    >>> import treadle.numpy as tnp
+    >>> global_avg_pool(tnp.arange(16.0).reshape(4, 4, 1))
+    Array([7.5], dtype=float32)
+    """
     return check.image("global_avg_pool", x).mean((-3, -2))
 
 
@@ -57,11 +72,16 @@ def _pool(name: str, x: Any, window: Any, stride: Any, padding: Any) -> td.Array
     strides = sizes if stride is None else check.pair(name, "stride", stride)
     shape = x.shape
     pads = check.padding(name, padding, shape[-3:-1], sizes, strides)
+    if any(max(ends) >= size for ends, size in zip(pads, sizes, strict=True)):
+        raise ValueError(
+            f"{name}: padding of {pads} around windows of {sizes} makes windows of "
+            f"nothing but padding{at(user_source())}"
+        )
     (h, w), (height, width) = sizes, shape[-3:-1]
     if strides == sizes and pads == ((0, 0), (0, 0)) and not (height % h or width % w):
         tiles = x.reshape(*shape[:-3], height // h, h, width // w, w, shape[-1])
         return tiles.max((-4, -2)) if name == "max_pool" else tiles.mean((-4, -2))
-    flat = x.reshape(-1, *shape[-3:])
+    flat = x.reshape(math.prod(shape[:-3]), *shape[-3:])
     options = {"window": sizes, "strides": strides, "padding": pads}
     if name == "max_pool":
         out = td.reduce_window_max(flat, **options)
@@ -96,7 +116,11 @@ class MaxPool2d(Module):
 
 
 class AvgPool2d(Module):
-    """`avg_pool` as a layer."""
+    """`avg_pool` as a layer.
+
+    >>> AvgPool2d(3, stride=2, padding="SAME")
+    AvgPool2d(window=3, stride=2, padding='SAME')
+    """
 
     window: Pair
     stride: Pair | None = None

@@ -46,7 +46,7 @@ class LSTMCell(Module):
         self.bias = draw(keys[2], (4 * hidden_size,))
 
     def initial(self, batch: tuple[int, ...] = ()) -> tuple[td.Array, td.Array]:
-        """A carry of zeros."""
+        """A carry of zeros, for examples of the given leading axes."""
         zeros = tnp.zeros((*batch, self.hidden_size), self.bias.dtype)
         return zeros, zeros
 
@@ -60,6 +60,7 @@ class LSTMCell(Module):
                 f"it; got {type(carry).__name__}{at(user_source())}"
             )
         hidden, cell = carry
+        hidden = check.last_axis("LSTMCell", hidden, self.hidden_size, "hidden_size")
         gates = x @ self.weight_ih + hidden @ self.weight_hh + self.bias
         i, f, g, o = _parts(gates, self.hidden_size)
         cell = sigmoid(f) * cell + sigmoid(i) * tnp.tanh(g)
@@ -72,6 +73,14 @@ class GRUCell(Module):
     Shapes: ``(..., in_features), (..., hidden_size) -> (..., hidden_size)``. The
     weights hold the gates in the order reset, update, new; `bias_n` is added to the
     hidden part of the last one before the reset gate multiplies it.
+
+    >>> from treadle import nn, rng
+    >>> import treadle as td, treadle.numpy as tnp
+    >>> cell = nn.GRUCell(3, 5, key=rng.key(0))
+    >>> advance = lambda hidden, frame: (cell(frame, hidden), None)
+    >>> hidden, _ = td.scan(advance, cell.initial((2,)), tnp.ones((7, 2, 3)))
+    >>> hidden.shape
+    (2, 5)
     """
 
     in_features: int
@@ -91,11 +100,12 @@ class GRUCell(Module):
         self.bias_n = draw(keys[3], (hidden_size,))
 
     def initial(self, batch: tuple[int, ...] = ()) -> td.Array:
-        """A hidden state of zeros."""
+        """A hidden state of zeros, for examples of the given leading axes."""
         return tnp.zeros((*batch, self.hidden_size), self.bias.dtype)
 
     def __call__(self, x: td.Array, hidden: td.Array) -> td.Array:
         x = check.last_axis("GRUCell", x, self.in_features, "in_features")
+        hidden = check.last_axis("GRUCell", hidden, self.hidden_size, "hidden_size")
         from_x = x @ self.weight_ih + self.bias
         from_hidden = hidden @ self.weight_hh
         x_r, x_z, x_n = _parts(from_x, self.hidden_size)

@@ -184,6 +184,8 @@ def _conv_run(x: Any, w: Any, **params: Any) -> Any:
     window = Window(**params)
     groups, kernel = window.feature_groups, w.shape[:-2]
     out = _check("conv_general", _type(x), _type(w), window)
+    if not math.prod(out.shape):
+        return np.zeros(out.shape, x.dtype)
     columns = _columns(_wide(x), kernel, window)
     w = _wide(w).reshape(*kernel, w.shape[-2], groups, -1)
     rank = len(kernel)
@@ -246,6 +248,9 @@ def _grad_type(x: ArrayType, ct: ArrayType, *, kernel: Ints, **params: Any) -> A
 def _grad_run(x: Any, ct: Any, *, kernel: Ints, **params: Any) -> Any:
     window = Window(**params)
     groups, rank = window.feature_groups, len(kernel)
+    if not x.size or not ct.size:
+        shape = (*kernel, x.shape[-1] // groups, ct.shape[-1])
+        return np.zeros(shape, x.dtype)
     columns = _columns(_wide(x), kernel, window)
     rows = _wide(ct).reshape(columns.shape[1], groups, -1)
     product = np.swapaxes(columns, 1, 2) @ np.moveaxis(rows, 1, 0)

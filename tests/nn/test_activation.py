@@ -84,3 +84,30 @@ def test_one_hot():
 def test_halves_need_an_even_length():
     with pytest.raises(ValueError, match=r"glu halves.*f32\[2,3\]"):
         nn.glu(tnp.ones((2, 3)))
+
+
+@pytest.mark.parametrize("name", ["relu", "relu6", "leaky_relu", "elu", "selu", "silu"])
+@pytest.mark.parametrize("x", [-1.5, 2.5])
+def test_python_numbers(name, x):
+    close(getattr(nn, name)(x), getattr(jax.nn, name)(x))
+
+
+def test_halves_are_summed_in_float32():
+    x = tnp.zeros((2, 70000), tnp.float16)
+    assert nn.softmax(x).dtype == tnp.float16
+    assert nn.softmax(x).sum(-1, dtype=tnp.float32).tolist() == pytest.approx(
+        [1] * 2, 0.01
+    )
+    for function in (nn.log_softmax, lambda x: -nn.logsumexp(x, keepdims=True)):
+        assert function(x)[0, 0].item() == pytest.approx(-np.log(70000), rel=1e-3)
+
+
+def test_nothing_to_choose_from():
+    x = tnp.ones((3, 0))
+    assert nn.softmax(x).shape == nn.log_softmax(x).shape == (3, 0)
+    assert nn.logsumexp(x).tolist() == [-np.inf] * 3
+
+
+def test_softmax_over_two_axes():
+    x = random(2, 3, 4)
+    agree(lambda x: nn.softmax(x, (0, 2)), lambda x: jax.nn.softmax(x, (0, 2)), x)

@@ -78,3 +78,37 @@ def test_errors():
     layer = nn.MultiHeadAttention(8, 2, key=rng.key(0))
     with pytest.raises(ValueError, match=r"MultiHeadAttention takes.*width=8"):
         layer(tnp.ones((2, 3, 4)))
+
+
+def test_masks_of_floats_are_added():
+    bias = random(3, 5, 7, seed=3)
+    bias[:, :, 5:] = -np.inf
+    agree(
+        lambda q, k, v: nn.attention(q, k, v, tnp.asarray(bias)),
+        lambda q, k, v: jax.nn.dot_product_attention(q, k, v, bias=bias[None]),
+        *inputs(5, 7),
+    )
+    q, k, v = map(tnp.asarray, inputs(5, 5))
+    close(
+        nn.attention(q, k, v, tnp.zeros((5, 5)), causal=True),
+        nn.attention(q, k, v, causal=True),
+    )
+
+
+def test_masks_that_do_not_fit():
+    q, k, v = map(tnp.asarray, inputs(5, 7))
+    for shape in [(4, 7), (1, 2, 3, 5, 7)]:
+        with pytest.raises(ValueError, match=r"attention: a mask bool.*\(2, 3, 5, 7\)"):
+            nn.attention(q, k, v, tnp.ones(shape, bool))
+
+
+def test_values_of_another_depth():
+    q, k, v = map(tnp.asarray, inputs(5, 7))
+    wide = tnp.concatenate([v, 2 * v], -1)
+    out = nn.attention(q, k, v)
+    close(nn.attention(q, k, wide), tnp.concatenate([out, 2 * out], -1))
+
+
+def test_no_keys():
+    q, k, v = map(tnp.asarray, inputs(5, 0))
+    assert nn.attention(q, k, v).tolist() == tnp.zeros((2, 5, 3, 4)).tolist()

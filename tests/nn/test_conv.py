@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from jax import lax
 
+import treadle as td
 import treadle.numpy as tnp
 from tests.nn.oracle import agree, agree_layer, close, random
 from treadle import nn, rng
@@ -77,7 +78,7 @@ def test_conv_errors():
         nn.Conv2d(3, 8, 3, groups=2, key=KEY)
     with pytest.raises(ValueError, match=r'padding is "SAME"'):
         nn.Conv2d(3, 8, 3, padding="same", key=KEY)
-    with pytest.raises(ValueError, match="kernel_size is an int or two"):
+    with pytest.raises(ValueError, match="kernel_size is a positive int or two"):
         nn.Conv2d(3, 8, (3, 3, 3), key=KEY)
 
 
@@ -121,3 +122,29 @@ def test_global_average():
 def test_pool_errors():
     with pytest.raises(ValueError, match=r"max_pool takes.*got f32\[4,4\]"):
         nn.max_pool(tnp.ones((4, 4)), 2)
+    with pytest.raises(ValueError, match="max_pool: window is a positive int"):
+        nn.max_pool(tnp.ones((4, 4, 1)), 0)
+    with pytest.raises(ValueError, match="windows of nothing but padding"):
+        nn.avg_pool(tnp.ones((4, 4, 1)), 2, 1, 2)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "float64", "bfloat16"])
+def test_images_of_other_dtypes(dtype):
+    layer = nn.Conv2d(3, 4, 3, key=KEY)
+    x = (10 * np.abs(random(5, 5, 3))).astype(np.uint8)
+    found = layer(tnp.asarray(x).astype(dtype))
+    close(found.astype("float32"), layer(tnp.asarray(x.astype(np.float32))))
+    assert found.dtype == (tnp.float64 if dtype == "float64" else tnp.float32)
+
+
+def test_no_images():
+    layer, x = nn.Conv2d(3, 4, 3, key=KEY), tnp.ones((0, 5, 5, 3))
+    assert layer(x).shape == (0, 5, 5, 4)
+    grads, dx = td.grad(lambda m, x: m(x).sum(), (0, 1))(layer, x)
+    assert dx.shape == x.shape and not np.asarray(grads.weight).any()
+
+
+@pytest.mark.parametrize("name", ["stride", "dilation", "groups"])
+def test_options_are_positive(name):
+    with pytest.raises(ValueError, match=f"Conv2d.*{name}"):
+        nn.Conv2d(4, 8, 3, **{name: 0}, key=KEY)

@@ -54,3 +54,10 @@ def test_fans():
     assert nn.init.fans((7,)) == (7, 7)
     assert nn.init.fans(()) == (1, 1)
     assert math.prod(nn.init.fans(SHAPE)) == FAN_IN * FAN_OUT
+
+
+def test_what_variance_scaling_takes():
+    with pytest.raises(ValueError, match=r"mode is one of fan_in.*got 'fanin'"):
+        nn.init.variance_scaling(1.0, "fanin", "normal")
+    with pytest.raises(ValueError, match=r"distribution is one of.*got 'gauss'"):
+        nn.init.variance_scaling(1.0, "fan_in", "gauss")

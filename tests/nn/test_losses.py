@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 
+import treadle as td
 import treadle.numpy as tnp
 from tests.nn.oracle import agree, random
 from treadle import nn
@@ -95,3 +96,47 @@ def test_shapes_that_do_not_fit():
     for name in PAIRS:
         with pytest.raises(ValueError, match=rf"{name} takes two arrays of one shape"):
             getattr(nn, name)(tnp.ones((3, 1)), tnp.ones(3))
+
+
+def test_small_labels_of_many_classes():
+    logits, labels = tnp.asarray(random(2, 300)), tnp.array([3, 250], "uint8")
+    expected = nn.cross_entropy(logits, labels.astype("int32"))
+    assert nn.cross_entropy(logits, labels).tolist() == expected.tolist()
+
+
+def test_large_logits_lose_no_digits():
+    logits = np.float32([[3e4, 3e4, 0], [3e4, 3e4 + 2, 0]])
+    found = nn.cross_entropy(tnp.asarray(logits), tnp.array([0, 0]))
+    exact = -jax.nn.log_softmax(logits)[:, 0]
+    np.testing.assert_allclose(found, exact, 1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_labels_that_are_no_class(smoothing):
+    logits, labels = tnp.asarray(random(4, 3)), tnp.array([1, -100, 3, -1])
+
+    def loss(logits):
+        losses = nn.cross_entropy(logits, labels, smoothing)
+        return tnp.where(labels == 1, losses, 0).sum()
+
+    found = nn.cross_entropy(logits, labels, smoothing)
+    assert np.isnan(found).tolist() == [False, True, True, True]
+    grads = np.asarray(td.grad(loss)(logits))
+    assert grads[0].any() and not grads[1:].any()
+
+
+def test_halves_have_losses_computed_in_float32():
+    logits = tnp.zeros((1, 70000), tnp.float16)
+    found = nn.cross_entropy(logits, tnp.array([5]))
+    assert found.dtype == tnp.float16
+    assert found.item() == pytest.approx(np.log(70000), rel=1e-3)
+
+
+def test_divergence_from_what_has_impossible_classes():
+    p, q = np.float32([[0, 0.5, 0.5]]), np.float32([[0.2, 0.3, 0.5]])
+    with np.errstate(divide="ignore"):
+        log_p, log_q = tnp.asarray(np.log(p)), tnp.asarray(np.log(q))
+    expected = optax.losses.kl_divergence(np.log(q), p)
+    assert nn.kl_divergence(log_q, log_p).item() == pytest.approx(expected.item())
+    grads = td.grad(lambda x: nn.kl_divergence(x, log_p).sum())(log_q)
+    np.testing.assert_allclose(grads, -p)

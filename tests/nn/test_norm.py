@@ -103,3 +103,17 @@ def test_errors(layer):
         ValueError, match=rf"{name} takes.*features=4\), got f32\[4,3\]"
     ):
         layer(tnp.ones((4, 3)))
+
+
+@pytest.mark.parametrize("x", [np.ones((1, 4)), np.ones(4), np.ones((0, 4))])
+def test_statistics_of_too_few_values(x):
+    with pytest.raises(ValueError, match="two or more values per channel"):
+        nn.stateful(nn.BatchNorm(4))(tnp.asarray(x, tnp.float32))
+
+
+@pytest.mark.parametrize("layer", [nn.LayerNorm(4), nn.RMSNorm(4), nn.BatchNorm(4)])
+def test_integers_are_normalised_as_float32(layer):
+    x = tnp.arange(12).reshape(3, 4) * tnp.array([1, 3, 2, 5])
+    found, _ = nn.stateful(layer)(x)
+    expected, _ = nn.stateful(layer)(x.astype(tnp.float32))
+    close(found, expected)

@@ -89,3 +89,10 @@ def test_errors():
         cell(tnp.ones(4), cell.initial())
     with pytest.raises(ValueError, match=r"GRUCell takes.*in_features=3"):
         nn.GRUCell(3, 5, key=KEY)(tnp.ones(4), tnp.ones(5))
+
+
+@pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell])
+def test_carries_of_another_size(cell):
+    layer, other = cell(3, 5, key=rng.key(0)), cell(3, 4, key=rng.key(0))
+    with pytest.raises(ValueError, match=rf"{cell.__name__} takes.*hidden_size=5\)"):
+        layer(tnp.ones(3), other.initial())
