@@ -8,7 +8,8 @@ settled when a module is made; transformations of its leaves keep them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence, ValuesView
+from functools import partial
 from types import MethodType
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -27,6 +28,13 @@ _BOUND = """\
 field `{name}` of {owner} is a method of the module {module}, whose arrays no \
 transformation would see
 Hold the module itself, and call the method where it is needed."""
+_PARTIAL = """\
+field `{name}` of {owner} is a functools.partial that holds arrays, which no \
+transformation would see
+Hold the arrays in fields of their own, or make a Module with a `__call__` of it."""
+_ONCE = """\
+field `{name}` of {owner} is a {kind}, whose contents no transformation would see
+Hold a list or tuple: `self.{name} = list(...)`."""
 _CHANGED = """\
 a container in a module was changed in place: {container!r:.80}
 Modules are frozen: make a new one with `module.replace(field=...)`."""
@@ -208,6 +216,15 @@ def _entry(owner: type, field: str, name: Hashable, value: Any) -> Entry:
     if isinstance(value, MethodType) and type(value.__self__) in _child_kinds:
         module = type(value.__self__).__name__
         raise TypeError(_BOUND.format(name=field, owner=owner.__name__, module=module))
+    if isinstance(value, partial) and any(
+        type(x) in _child_kinds or holds_array(x)
+        for x in (*value.args, *value.keywords.values())
+    ):
+        raise TypeError(_PARTIAL.format(name=field, owner=owner.__name__))
+    if isinstance(value, Iterator | ValuesView):
+        raise TypeError(
+            _ONCE.format(name=field, owner=owner.__name__, kind=kind.__name__)
+        )
     try:
         hash(value)
     except TypeError:

@@ -136,6 +136,10 @@ class Module(metaclass=ModuleType):
     `__init__` gets one that takes its annotated fields, as a dataclass does. Modules
     compare and hash by identity.
 
+    A module is a tree: a layer or array that stands in two fields becomes two at the
+    first transformation, trained apart. To share weights, hold them once and use them
+    twice, as `Embedding.attend` does.
+
     What a transformation returns is not taken apart until somebody looks at a field:
     between two jitted steps a model is a list of arrays.
 

@@ -17,8 +17,8 @@ class Sequential(Module):
     >>> model = nn.Sequential(nn.Linear(2, 8, key=k1), nn.relu, nn.Linear(8, 1, key=k2))
     >>> model(tnp.ones((5, 2))).shape
     (5, 1)
-    >>> model[0].out_features
-    8
+    >>> model[0].out_features, model[:-1](tnp.ones((5, 2))).shape
+    (8, (5, 8))
     """
 
     layers: tuple[Callable[[Any], Any], ...]
@@ -36,7 +36,9 @@ class Sequential(Module):
             x = layer(x)
         return x
 
-    def __getitem__(self, index: int) -> Callable[[Any], Any]:
+    def __getitem__(self, index: int | slice) -> Callable[[Any], Any]:
+        if isinstance(index, slice):
+            return Sequential(*self.layers[index])
         return self.layers[index]
 
     def __len__(self) -> int:

@@ -88,8 +88,7 @@ class State:
     __slots__ = ("__weakref__", "_scope", "_value")
 
     def __init__(self, value: Any) -> None:
-        number = isinstance(value, bool | int | float | complex)
-        self._value = tnp.asarray(value) if number else value
+        self._value = tnp.asarray(value) if isinstance(value, _NUMBERS) else value
         self._scope: _Scope | None = None
 
     @property
@@ -103,12 +102,15 @@ class State:
             raise RuntimeError(_CLOSED.format(at=at(user_source())))
         if self._scope.transform is not td.current_transform():
             raise RuntimeError(_OTHER_TRANSFORM.format(at=at(user_source())))
+        if isinstance(new, _NUMBERS):
+            new = _as_held(new, self._value)
         if self._value is not None:
-            old_types, new_types = _types(self._value), _types(new)
-            if old_types != new_types:
+            (old, old_form), (types, form) = _types(self._value), _types(new)
+            if (old, old_form) != (types, form):
+                other = "" if form == old_form else f" as {form} in place of {old_form}"
                 raise ValueError(
                     _CHANGED.format(
-                        old=old_types[0], new=new_types[0], at=at(user_source())
+                        old=old, new=f"{types}{other}", at=at(user_source())
                     )
                 )
         self._value = new
@@ -118,6 +120,16 @@ class State:
 
     def __repr__(self) -> str:
         return describe("State", {"value": self._value})
+
+
+_NUMBERS = bool | int | float | complex
+
+
+def _as_held(number: Any, held: Any) -> Any:
+    """A Python number as an array: of the dtype that the cell holds, if that can be."""
+    if td.is_array(held) and tnp.result_type(held, number) == held.dtype:
+        return tnp.asarray(number, held.dtype)
+    return tnp.asarray(number)
 
 
 def _types(value: Any) -> tuple[list[Any], tree.Structure]:
@@ -165,6 +177,12 @@ def stateful(model: Any, *, key: Any = None) -> Callable[..., tuple[Any, Any]]:
     Array([0.2, 0.4], dtype=float32)
     """
 
+    if not callable(model):
+        raise TypeError(
+            "stateful takes a Module or a method of one, got "
+            f"{type(model).__name__}{at(user_source())}"
+        )
+
     def call(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         is_method = isinstance(model, MethodType)
         changed = tree.map(lambda x: x, model.__self__ if is_method else model)
@@ -197,6 +215,14 @@ def draw_key(layer: str) -> Any:
     Raises:
       RuntimeError: outside of `stateful` with a key, and inside a transform that began
         after it (a scan's body would draw one key for all its iterations).
+
+    >>> from treadle import nn, rng
+    >>> class Noise(nn.Module):
+    ...     def __call__(self, x):
+    ...         return x + rng.normal(nn.draw_key("Noise"), x.shape)
+    >>> output, _ = nn.stateful(Noise(), key=rng.key(0))(tnp.ones(3))
+    >>> output.shape
+    (3,)
     """
     for scope in reversed(_scopes.stack):
         if scope.key is None:
@@ -222,7 +248,12 @@ def inference(model: Any) -> Any:
 
 
 def training(model: Any) -> Any:
-    """The model for training: the inverse of `inference`."""
+    """The model for training: the inverse of `inference`.
+
+    >>> from treadle import nn
+    >>> nn.training(nn.inference(nn.Dropout(0.5)))
+    Dropout(rate=0.5, inference=False)
+    """
     return _switch(model, False)
 
 
@@ -234,17 +265,31 @@ def _switch(node: Any, to: bool) -> Any:
             changed["inference"] = to
         return node.replace(**changed) if changed else node
     if type(node) is dict:
-        return node | _switched(node, to)
+        changed = _switched(node, to)
+        return node | changed if changed else node
+    items, form = _opened(node)
+    switched = [_switch(x, to) for x in items]
+    if all(new is old for new, old in zip(switched, items, strict=True)):
+        return node
+    return form(switched)
+
+
+def _opened(node: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """What a node holds, which may be static, and how to make it of such a list."""
     if type(node) in (list, tuple):
-        return type(node)([_switch(x, to) for x in node])
-    return node
+        return list(node), type(node)
+    if hasattr(node, "_fields"):
+        return list(node), lambda items: type(node)(*items)
+    if tree.all_leaves([node]):
+        return [], lambda items: node
+    items, form = tree.flatten(node, is_leaf=lambda x: x is not node)
+    return items, form.unflatten
 
 
 def _switched(items: dict[Any, Any], to: bool) -> dict[Any, Any]:
     """The entries in which something changed."""
-    holders = (Module, dict, list, tuple)
     return {
         name: new
         for name, value in items.items()
-        if isinstance(value, holders) and (new := _switch(value, to)) is not value
+        if (new := _switch(value, to)) is not value
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections import namedtuple
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import treadle as td
+import treadle.numpy as tnp
 from treadle import nn, rng, tree
 
 Point = namedtuple("Point", ["x", "y"])
@@ -137,3 +139,20 @@ def test_unhashable_things_are_named():
         TypeError, match=r"field `content` of Box holds no array.*\{1\}"
     ):
         Box([{"a": {1}}])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [(nn.relu for _ in range(2)), map(abs, [1]), {"a": tnp.ones(1)}.values()],
+    ids=["generator", "map", "values"],
+)
+def test_what_can_be_read_once_is_no_field(value):
+    with pytest.raises(TypeError, match=r"(?s)field `content` of Box.*Hold a list"):
+        Box(value)
+
+
+@pytest.mark.parametrize("argument", [tnp.ones(2), nn.Dropout(0.5)], ids=repr)
+def test_partials_that_hide_arrays(argument):
+    assert Box(partial(nn.gelu, approximate=False)).content(1.0) is not None
+    with pytest.raises(TypeError, match=r"functools.partial that holds arrays"):
+        Box(partial(nn.relu, argument))

@@ -75,5 +75,6 @@ def test_sequential():
     assert len(layer) == 3 and list(layer)[1] is nn.relu
     with pytest.raises(TypeError, match="takes layers and functions, got 3"):
         nn.Sequential(3)
+    assert layer[:-1](x).shape == (2, 4) and isinstance(layer[:-1], nn.Sequential)
     _, after = nn.stateful(nn.Sequential(nn.BatchNorm(3)))(x)
     assert after[0].mean.value.tolist() != [0.0] * 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -296,3 +297,56 @@ def test_cells_print_copy_and_pickle():
     assert repr(model.calls) == "State(value=i32[])"
     paths = [tree.key_name(p) for p in tree.paths(tree.structure(model))]
     assert paths == [".scale", ".calls.value", ".total.value['sum']"]
+
+
+class Point(NamedTuple):
+    drop: nn.Dropout
+
+
+def test_inference_reaches_into_named_tuples():
+    model = nn.Sequential(nn.relu).replace(layers=Point(nn.Dropout(0.5)))
+    assert nn.inference(model).layers.drop.inference
+    assert nn.inference([Point(nn.Dropout(0.5))])[0].drop.inference
+    assert nn.training(model) is model
+
+
+def test_numbers_are_written_in_the_dtype_of_the_cell():
+    class Writes(nn.Module):
+        def __init__(self, value):
+            self.cell = nn.State(value)
+
+        def __call__(self, new):
+            self.cell.value = new
+
+    _, after = nn.stateful(Writes(tnp.ones((), tnp.bfloat16)))(2)
+    assert td.typeof(after.cell.value) == td.typeof(tnp.ones((), tnp.bfloat16))
+    with pytest.raises(ValueError, match=r"holds \[i32\[\]\] was written with \[f32"):
+        nn.stateful(Writes(1))(2.5)
+    with pytest.raises(ValueError, match=r"written with \[i32\[\]\] as list"):
+        nn.stateful(Writes(1))([2])
+
+
+def test_what_is_not_a_model():
+    with pytest.raises(TypeError, match=r"stateful takes a Module.*got list"):
+        nn.stateful([Counter()])
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, td.jit])
+def test_jacobians_leave_out_what_grad_leaves_out(transform):
+    layer, x = nn.BatchNorm(2), tnp.array([[1.0, 2.0], [3.0, 5.0], [0.0, 1.0]])
+
+    def outputs(layer):
+        return nn.stateful(layer)(x)[0][0]
+
+    def loss(layer):
+        return tnp.square(nn.stateful(layer)(x)[0]).sum()
+
+    centred = np.asarray(x - x.mean(0))
+    normal = np.diag((centred / np.sqrt(np.var(x, 0) + 1e-5))[0])
+    for take in (td.jacfwd, td.jacrev):
+        found = transform(take(outputs))(layer)
+        np.testing.assert_allclose(found.weight, normal, 1e-5, 1e-6)
+        assert found.mean.value is None and found.var.value is None
+    found = transform(td.hessian(loss))(layer)
+    np.testing.assert_allclose(found.weight.weight, 6 * np.eye(2), 1e-3)
+    assert found.mean.value is None and found.weight.mean.value is None
