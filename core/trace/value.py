@@ -196,10 +196,14 @@ _ARRAYS = (Value, *_NUMPY)
 
 
 def typeof(x: Any) -> ArrayType:
-    """The array type of an array, a tracer, or a scalar.
+    """The array type of an array, a tracer, or a scalar: shape, dtype, weakness.
 
     Raises:
       TypeError: for anything else, naming the value.
+
+    >>> import treadle as td, treadle.numpy as tnp
+    >>> td.typeof(tnp.ones((2, 3)))
+    f32[2,3]
     """
     if isinstance(x, Value):
         return x.type
@@ -217,7 +221,12 @@ def typeof(x: Any) -> ArrayType:
 
 
 def is_array(x: Any) -> bool:
-    """Whether `x` is a concrete array, a tracer, or a NumPy array."""
+    """Whether `x` is a concrete array, a tracer, or a NumPy array.
+
+    >>> import treadle as td, treadle.numpy as tnp
+    >>> td.is_array(tnp.ones(2)), td.is_array(2.0), td.is_array([1, 2])
+    (True, False, False)
+    """
     return isinstance(x, _ARRAYS)
 
 
