@@ -204,18 +204,24 @@ def _words(key: Key) -> tuple[Any, Any]:
 
 
 def as_shape(name: str, shape: Any) -> tuple[int, ...]:
-    """The shape, if it is a tuple of integers.
+    """The shape, if it is a tuple of integers that are not negative.
 
     Raises:
-      TypeError: for anything else.
+      TypeError, ValueError: for anything else.
     """
     if isinstance(shape, tuple | list):
         try:
-            return tnp.broadcast_shapes(tuple([index(n) for n in shape]))
+            lengths = tuple([index(n) for n in shape])
         except TracerError:
             raise
         except TypeError:
             pass
+        else:
+            if min(lengths, default=0) < 0:
+                raise ValueError(
+                    f"{name}: shape {lengths} has a negative length{at(user_source())}"
+                )
+            return lengths
     raise TypeError(
         f"{name}: shape must be a tuple of integers, got {shape!r:.60}"
         f"{at(user_source())}"

@@ -186,3 +186,8 @@ def test_shapes_and_seeds() -> None:
         rng.normal(key, (3,), "int32")
     with pytest.raises(TypeError, match=r"uint32\[\.\.\., 2\]"):
         rng.wrap_key_data(np.zeros(3, np.uint32))
+
+
+def test_negative_lengths_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"uniform: shape \(-1, 3\) has a negative"):
+        rng.uniform(rng.key(0), (-1, 3))
