@@ -6,6 +6,7 @@ whatever is not a registered container. ``None`` is a container without leaves.
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import islice
@@ -45,7 +46,8 @@ class Structure:
             self._hash = hash((kind, aux, children))
         except TypeError:
             raise TypeError(
-                f"a static field of {_name(kind)} is not hashable: {aux!r}\n"
+                f"a static field of {_name(kind)} is not hashable: {aux!r}"
+                f"{at(user_source())}\n"
                 "Static fields are part of what `jit` compiles for: use a tuple "
                 "instead of a list or dict, or make the value an array."
             ) from None
@@ -177,6 +179,7 @@ def _sorted_keys(d: dict) -> tuple:
     except TypeError:
         raise TypeError(
             f"the keys of a dict in a pytree must be sortable: {list(d)}"
+            f"{at(user_source())}"
         ) from None
 
 
@@ -192,6 +195,18 @@ register(
     _flatten_dict,
     lambda keys, c: dict(zip(keys, c, strict=True)),
     lambda keys, n: keys,
+)
+register(
+    OrderedDict,
+    lambda d: (list(d.values()), tuple(d)),
+    lambda keys, c: OrderedDict(zip(keys, c, strict=True)),
+    lambda keys, n: keys,
+)
+register(
+    defaultdict,
+    lambda d: (_flatten_dict(d)[0], (d.default_factory, _sorted_keys(d))),
+    lambda aux, c: defaultdict(aux[0], zip(aux[1], c, strict=True)),
+    lambda aux, n: aux[1],
 )
 
 
@@ -331,16 +346,44 @@ def _corresponding(form: Structure, rest: Sequence[Any]) -> list[list[Any]]:
         ) from None
 
 
-def flatten_up_to(form: Structure, tree: Any) -> list[Any]:
-    """The subtrees of `tree` that stand at the leaves of `form`."""
+def flatten_up_to(form: Structure, tree: Any, none: bool = False) -> list[Any]:
+    """The subtrees of `tree` that stand at the leaves of `form`.
+
+    Args:
+      none: whether a None in `tree` may stand for all leaves of a subtree of `form`.
+    """
     out: list[Any] = []
-    _match(form, tree, (), out)
+    _match(form, tree, (), out, none)
     return out
 
 
-def _match(form: Structure, tree: Any, path: Path, out: list[Any]) -> None:
-    if form is LEAF:
-        out.append(tree)
+def difference(first: Structure, second: Structure, path: Path = ()) -> str:
+    """Where two structures first differ, and how; an empty string if they are equal.
+
+    >>> difference(structure({"a": (1, 2)}), structure({"a": 1}))
+    "at ['a']: tuple against a leaf"
+    """
+    place = f"at {key_name(path)}: "
+    if first.kind is not second.kind:
+        kinds = ["a leaf" if s is LEAF else _name(s.kind) for s in (first, second)]
+        return place + " against ".join(kinds)
+    if first.aux != second.aux:
+        return place + f"static {first.aux!r} against {second.aux!r}"
+    if len(first.children) != len(second.children):
+        return place + f"{len(first.children)} entries against {len(second.children)}"
+    if first is LEAF or first.kind is type(None):
+        return ""
+    keys = _registry[first.kind].keys(first.aux, len(first.children))
+    for key, a, b in zip(keys, first.children, second.children, strict=True):
+        found = difference(a, b, (*path, key))
+        if found:
+            return found
+    return ""
+
+
+def _match(form: Structure, tree: Any, path: Path, out: list[Any], none: bool) -> None:
+    if form is LEAF or (none and tree is None):
+        out += [tree] * form.count
         return
     if form.kind is type(None):
         if tree is not None:
@@ -361,7 +404,7 @@ def _match(form: Structure, tree: Any, path: Path, out: list[Any]) -> None:
         )
     keys = node.keys(aux, len(children))
     for key, sub, child in zip(keys, form.children, children, strict=True):
-        _match(sub, child, (*path, key), out)
+        _match(sub, child, (*path, key), out, none)
 
 
 def flatten_with_path(

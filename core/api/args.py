@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
 from typing import Any
 
 import numpy as np
@@ -184,6 +185,8 @@ def check_leaf(leaf: Any, where: str, remedy: str = STATIC) -> Any:
     if is_array(leaf) or isinstance(leaf, bool | int | float | complex):
         typeof(leaf)
         return leaf
+    if is_dataclass(leaf):
+        remedy = "Make its class a pytree: `td.tree.register_dataclass(TheClass)`."
     raise TypeError(
         f"{where} is a {type(leaf).__name__} ({leaf!r:.60}), not an array or a number"
         f"{at(user_source())}\n{remedy}"

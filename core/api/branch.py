@@ -151,7 +151,9 @@ def _check_structures(what: str, branches: Sequence[_Branch]) -> None:
             raise StructureError(
                 f"{what}: the branches must give results of one structure\n"
                 f"  {first.name}: {first.out_form}\n"
-                f"  {other.name}: {other.out_form}{at(user_source())}"
+                f"  {other.name}: {other.out_form}\n"
+                f"  {tree.difference(first.out_form, other.out_form)}"
+                f"{at(user_source())}"
             )
 
 

@@ -20,7 +20,8 @@ from treadle.trace.value import Tracer, is_array, typeof
 _STRUCTURE = (
     "{what}: the carry must keep its structure, but {name} changes it\n"
     "  goes in:   {before}\n"
-    "  comes out: {after}{at}"
+    "  comes out: {after}\n"
+    "  {difference}{at}"
 )
 _TYPES = (
     "{what}: the carry must keep its types, but {name} changes them\n{rows}{at}\n"
@@ -100,7 +101,12 @@ def _same_structure(
     if found != form:
         raise StructureError(
             _STRUCTURE.format(
-                what=what, name=name, before=form, after=found, at=at(user_source())
+                what=what,
+                name=name,
+                before=form,
+                after=found,
+                difference=tree.difference(form, found),
+                at=at(user_source()),
             )
         )
     return leaves

@@ -116,7 +116,8 @@ class _Call:
         elif form != self.out_form:
             raise StructureError(
                 f"{what} of {self.name} gives a result of another structure: {form} "
-                f"instead of {self.out_form}{at(user_source())}"
+                f"instead of {self.out_form}, {tree.difference(form, self.out_form)}"
+                f"{at(user_source())}"
             )
         return outs
 

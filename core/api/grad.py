@@ -173,7 +173,7 @@ def _of_type(t: ArrayType, given: Any, clause: str) -> Any:
 def _matching(what: str, form: tree.Structure, values: Any) -> list[Any]:
     """What stands at the leaves of a structure."""
     try:
-        return tree.flatten_up_to(form, values)
+        return tree.flatten_up_to(form, values, none=True)
     except StructureError as error:
         raise StructureError(
             f"{what} has another structure, {error}{at(user_source())}"
@@ -240,6 +240,10 @@ def _choose(function: Any, numbers: Sequence[int], args: Sequence[Any]) -> list[
                 "Arguments passed by keyword are not differentiated."
             )
         _check_chosen(function, n % len(args), args[n])
+    if len({n % len(args) for n in numbers}) < len(numbers):
+        raise ValueError(
+            f"argnums={tuple(numbers)} chooses an argument twice{at(user_source())}"
+        )
     return [args[n] for n in numbers]
 
 

@@ -41,15 +41,16 @@ def _run(
     # Copies: the function may keep its arguments or write to them, and in a compiled
     # program they lie in memory that is used again at once.
     results = function(*[np.array(a) for a in arrays])
-    return [_checked(r, t) for r, t in zip(results, types, strict=True)]
+    name = getattr(function, "__name__", "a callback")
+    return [_checked(r, t, name) for r, t in zip(results, types, strict=True)]
 
 
-def _checked(result: Any, t: ArrayType) -> np.ndarray:
+def _checked(result: Any, t: ArrayType, name: str) -> np.ndarray:
     array = np.asarray(result)
     if array.shape != t.shape or not np.can_cast(array.dtype, t.dtype, "same_kind"):
         raise TypeError(
-            f"a callback declared {t} but returned {array.dtype.name}"
-            f"{list(array.shape)}"
+            f"the callback {name} declared {t} but returned {array.dtype.name}"
+            f"{list(array.shape)}{at(user_source())}"
         )
     return array.astype(t.dtype, copy=False)
 
@@ -67,6 +68,7 @@ class _OneByOne:
         self.function, self.types = function, types
         self.size, self.axes = size, tuple(axes)
         self._key = (function, types, size, self.axes)
+        self.__name__ = getattr(function, "__name__", "")
 
     def __call__(self, *arrays: np.ndarray) -> list[Any]:
         rows = [

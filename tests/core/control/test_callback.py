@@ -174,3 +174,15 @@ def test_a_batch_of_none() -> None:
     f = td.vmap(lambda x: td.pure_callback(np.sin, td.ShapeDtype((2,)), x))
     for wrap in (f, td.jit(f)):
         assert wrap(tnp.ones((0, 2))).shape == (0, 2)
+
+
+def test_a_wrong_result_names_the_callback() -> None:
+    def wrong(x: Any) -> Any:
+        return np.ones(2)
+
+    def run(x: Any) -> Any:
+        return td.pure_callback(wrong, td.ShapeDtype(()), x)
+
+    for wrap in (run, td.jit(run), lambda x: td.vmap(run)(tnp.ones(2))):
+        with pytest.raises(TypeError, match=r"callback wrong declared.*\n  at"):
+            wrap(1.0)

@@ -10,6 +10,7 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.control.both import JAX, PROPERTIES, TREADLE, array, check, close
+from treadle import nn
 from treadle.errors import StructureError
 from treadle.ir.check import check as check_graph
 
@@ -290,6 +291,14 @@ def test_counts_that_are_none() -> None:
 def test_carry_of_another_structure() -> None:
     with pytest.raises(StructureError, match="keep its structure"):
         td.scan(lambda c, _: ((c, c), None), 1.0, None, 2)
+
+
+def test_a_static_field_that_changes() -> None:
+    layer = nn.Dropout(0.5)
+    with pytest.raises(StructureError, match=r"static \(.*0\.5.*against.*0\.25"):
+        td.scan(lambda m, _: (nn.Dropout(0.25), None), layer, None, 2)
+    with pytest.raises(StructureError, match=r"at \[1\]: tuple against a leaf"):
+        td.scan(lambda c, _: ((c[0], c[0]), None), (1.0, (2.0,)), None, 2)
 
 
 def test_not_a_pair() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -268,3 +270,45 @@ def test_numpy_numbers_are_python_numbers() -> None:
     ]
     for leaf in td.tree.leaves(results):
         assert leaf.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "container", [OrderedDict(b=1.0, a=2.0), defaultdict(list, b=1.0, a=2.0)]
+)
+def test_other_dicts(container: Any) -> None:
+    def f(p: Any) -> Any:
+        return p["a"] * 3.0 + p["b"]
+
+    found, wanted = td.grad(f)(container), jax.grad(f)(container)
+    assert type(found) is type(wanted)
+    assert list(found) == list(wanted)
+    assert [*map(float, td.tree.leaves(found))] == jax.tree.leaves(wanted)
+    assert getattr(found, "default_factory", None) in (None, list)
+
+
+def test_none_for_a_whole_argument() -> None:
+    """Where nothing moves, a tangent or cotangent may be left out."""
+
+    def f(p: Any, x: Any) -> Any:
+        return {"a": p["w"] * x, "b": (x, x * x)}
+
+    params, zeros = {"w": 2.0, "b": [1.0]}, {"w": 0.0, "b": [0.0]}
+    wanted = td.jvp(f, (params, 3.0), (zeros, 1.0))[1]
+    assert td.jvp(f, (params, 3.0), (None, 1.0))[1] == wanted
+    assert td.linearize(f, params, 3.0)[1](None, 1.0) == wanted
+    pullback = td.vjp(f, params, 3.0)[1]
+    assert pullback({"a": 1.0, "b": None}) == pullback({"a": 1.0, "b": (0.0, 0.0)})
+
+
+def test_argnums_that_choose_twice() -> None:
+    with pytest.raises(ValueError, match="chooses an argument twice"):
+        td.grad(lambda x, y: x * y, argnums=(0, -2))(1.0, 2.0)
+
+
+def test_a_dataclass_that_is_not_registered() -> None:
+    @dataclass
+    class Params:
+        w: float
+
+    with pytest.raises(TypeError, match=r"argument `p` of.*(.|\n)*register_dataclass"):
+        td.grad(lambda p: p.w)(Params(1.0))
