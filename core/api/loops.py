@@ -7,9 +7,10 @@ from operator import index
 from typing import Any
 
 from treadle import dtypes, tree
-from treadle.api.args import CLOSE_OVER, check_function, described, name_of
+from treadle.api.args import CLOSE_OVER, as_results, check_function, described, name_of
 from treadle.api.boundary import boundary
 from treadle.api.carry import (
+    Body,
     PythonCarry,
     as_array,
     flatten_checked,
@@ -261,24 +262,38 @@ def while_loop(
     if is_staging():
         return _staged_while(cond_fun, body_fun, init)
     carry = PythonCarry(init, "while_loop", body_fun)
+    first = True
     while True:
         going = known_value(_scalar_bool(cond_fun(carry.value), cond_fun))
         if going is None:
             # Examples of a vmap may go on for different times.
             return _staged_while(cond_fun, body_fun, carry.value)
         if not going:
-            return carry.value
+            return _untouched(body_fun, init) if first else carry.value
         carry.update(body_fun(carry.value))
+        first = False
+
+
+def _untouched(body_fun: Any, init: Any) -> Any:
+    """The carry of a loop without iterations. If there are numbers in it, only tracing
+    says of which types they would be after one."""
+    leaves, form = flatten_checked(init, "while_loop: init", CLOSE_OVER)
+    types = [typeof(x) for x in leaves]
+    if any(t.weak for t in types):
+        types = _trace_while(body_fun, form, types).types
+    return form.unflatten(as_results(of_types(leaves, types)))
+
+
+def _trace_while(body_fun: Any, form: tree.Structure, types: list[ArrayType]) -> Body:
+    def flat(*values: Any) -> Any:
+        return body_fun(form.unflatten(values)), []
+
+    return trace_body(flat, form, types, [], "while_loop", name_of(body_fun))
 
 
 def _staged_while(cond_fun: Any, body_fun: Any, init: Any) -> Any:
     leaves, form = flatten_checked(init, "while_loop: init", CLOSE_OVER)
-
-    def flat(*values: Any) -> Any:
-        return body_fun(form.unflatten(values)), []
-
-    types = [typeof(x) for x in leaves]
-    body = trace_body(flat, form, types, [], "while_loop", name_of(body_fun))
+    body = _trace_while(body_fun, form, [typeof(x) for x in leaves])
     test, captured = stage(
         lambda *values: [_scalar_bool(cond_fun(form.unflatten(values)), cond_fun)],
         body.types,

@@ -11,7 +11,9 @@ import treadle as td
 import treadle.numpy as tnp
 from tests.core.control.both import (
     FORWARD,
+    JAX,
     REVERSE,
+    TREADLE,
     agree,
     array,
     check,
@@ -194,6 +196,18 @@ def test_limits_that_are_known_under_jit() -> None:
     """Whatever their dtypes, the loop has reverse derivatives."""
     f = td.jit(td.grad(lambda x: td.fori_loop(0, np.int64(3), lambda i, c: c * x, x)))
     assert f(2.0) == 32.0
+
+
+@pytest.mark.parametrize("init", [1, (1, 2.0), (1, np.float32(2.0))])
+def test_no_iteration(init: Any) -> None:
+    """Numbers come out as they would after an iteration, in Python too."""
+
+    def run(lib: Any) -> Any:
+        step = {int: lambda c: c * 1.5, tuple: lambda c: (c[1], c[0] * 1.0)}[type(init)]
+        return lib.while_loop(lambda c: False, step, init)
+
+    close(run(TREADLE), run(JAX))
+    close(td.jit(lambda: run(TREADLE))(), run(JAX))
 
 
 # Errors -------------------------------------------------------------------------------
