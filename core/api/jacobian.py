@@ -22,7 +22,9 @@ from treadle.ops.cast import convert
 from treadle.ops.compare import eq
 from treadle.ops.movement import reshape, zeros_like
 from treadle.ops.shape import iota, slice_axis
+from treadle.trace.stage import stage
 from treadle.trace.value import typeof
+from treadle.transforms.jvp import jvp_graph
 
 
 @boundary
@@ -220,6 +222,9 @@ def linear_transpose(function: Callable[..., Any], *primals: Any) -> Callable[..
     Returns:
       A function from a cotangent of the result to a tuple of cotangents.
 
+    Raises:
+      TypeError: if the function's derivative depends on its arguments.
+
     >>> import treadle as td, treadle.numpy as tnp
     >>> transposed = td.linear_transpose(lambda x: x[1:], td.ShapeDtype((3,)))
     >>> transposed(tnp.array([1.0, 2.0]))
@@ -229,7 +234,28 @@ def linear_transpose(function: Callable[..., Any], *primals: Any) -> Callable[..
         lambda x: type_of_leaf(x, f"an argument of {name_of(function)}"), primals
     )
     zeros = tree.map(_zeros, types)
+    _check_linear(function, zeros)
     return vjp(function, *zeros)[1]
+
+
+def _check_linear(function: Callable[..., Any], primals: tuple[Any, ...]) -> None:
+    leaves, form = tree.flatten(primals)
+    graph, captured = stage(
+        lambda *xs: tree.leaves(function(*form.unflatten(xs))),
+        [typeof(x) for x in leaves],
+        name=name_of(function),
+    )
+    known = (False,) * len(captured)
+    moving = tuple(differentiable(x) for x in leaves)
+    both, _ = jvp_graph(graph, (*known, *moving))
+    tangents = (False,) * sum(moving)
+    _, second = jvp_graph(both, (*known, *moving, *tangents))
+    if any(second[len(graph.outputs) :]):
+        raise TypeError(
+            f"linear_transpose: {name_of(function)} is not linear: its derivative "
+            f"depends on its arguments{at(user_source())}\n"
+            "The transpose of its derivative at a point is `td.vjp(f, x)[1]`."
+        )
 
 
 def _zeros(t: ArrayType) -> Any:

@@ -115,3 +115,19 @@ def test_disable_jit() -> None:
     with td.disable_jit():
         close(f(np.float32(1.5)), np.float32(3))
     assert seen == [1.5]
+
+
+def test_linear_transpose_of_what_is_not_linear() -> None:
+    w = tnp.ones(3)
+    with pytest.raises(TypeError, match=r"is not linear(.|\n)*td\.vjp"):
+        td.linear_transpose(lambda x: x * x, w)
+    for f in (
+        lambda x: td.scan(lambda c, a: (c * tnp.sin(a) + x, c), x, w)[1],
+        lambda x: td.jit(lambda x: x * tnp.exp(w) + x[::-1])(x),
+        lambda x: td.vmap(lambda a, b: a @ b, in_axes=(None, 0))(x, tnp.ones((2, 3))),
+    ):
+        out, pullback = td.vjp(f, w)
+        ct = tnp.ones(out.shape)
+        np.testing.assert_allclose(
+            td.linear_transpose(f, w)(ct)[0], pullback(ct)[0], rtol=1e-6
+        )
