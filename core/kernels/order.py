@@ -1,8 +1,8 @@
 """The order of rows of unsigned integers as a kernel: its arguments and its tasks.
 
 ``void order(ptr args, i64 task)``, with 64-bit words: tasks, rows, the length of a row,
-the keys, the places (int32), scratch, and bytes of scratch per task. Rows lie behind
-each other. A task orders some rows.
+how many places of each row are wanted, the keys, the places (int32), scratch, and bytes
+of scratch per task. Rows lie behind each other. A task orders some rows.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from __future__ import annotations
 SHORT_ROW = 128
 """Rows up to this long are ordered by counting, for each key, the keys before it."""
 
+FEW = 4
+"""If at most one in so many is wanted, the others are not ordered."""
+
 _WORTH_SPLITTING = 4_000
 _TASKS_PER_THREAD = 4
 
 
 def order_scratch(length: int, itemsize: int) -> int:
-    """Bytes of scratch that a task needs: keys and places, twice."""
+    """Bytes of scratch that a task needs: keys and places, twice. (If few places are
+    wanted, the same for those few, the few themselves, and one more.)"""
     nbytes = 2 * length * (itemsize + 4) if length > SHORT_ROW else 0
     return max(64, -(-nbytes // 64) * 64)
 

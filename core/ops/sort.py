@@ -87,20 +87,25 @@ def argsort(x: Any, axis: int) -> Any:
 # order --------------------------------------------------------------------------------
 
 
-def _order_type(keys: ArrayType) -> ArrayType:
+def _order_type(keys: ArrayType, *, count: int) -> ArrayType:
     if not keys.ndim or keys.dtype not in (dtypes.uint32, dtypes.uint64):
         raise TypeError(f"order of {keys}: rows of uint32 or uint64 expected")
-    return ArrayType(keys.shape, dtypes.int32)
+    if not 0 <= count <= keys.shape[-1]:
+        raise ValueError(f"order of {keys}: there are no {count} elements in a row")
+    return ArrayType((*keys.shape[:-1], count), dtypes.int32)
 
 
-order = Op(
-    "order",
-    _order_type,
-    lambda keys: np.argsort(keys, -1, kind="stable").astype(np.int32),
-    batch=lambda size, args, bdims: (order(move_axis(args[0], bdims[0], 0)), 0),
-    differentiable=False,
-)
-"""The places at which the elements of each row are found in ascending order. Stable.
+def _order_run(keys: Any, *, count: int) -> Any:
+    places = np.argsort(keys, -1, kind="stable").astype(np.int32)
+    return places[..., :count]
+
+
+def _order_batch(size: int, args: Any, bdims: Any, *, count: int) -> tuple[Any, int]:
+    return order(move_axis(args[0], bdims[0], 0), count=count), 0
+
+
+order = Op("order", _order_type, _order_run, batch=_order_batch, differentiable=False)
+"""The places of the `count` smallest elements of each row, in ascending order. Stable.
 What compiled sorts are made of."""
 
 # top_k --------------------------------------------------------------------------------

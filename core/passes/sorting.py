@@ -14,7 +14,6 @@ from treadle.ops.compare import bitwise_not, bitwise_or, bitwise_xor, lt, ne, se
 from treadle.ops.compare import eq as equal
 from treadle.ops.gather import take_along_axis
 from treadle.ops.movement import move_axis
-from treadle.ops.shape import slice_axis
 from treadle.ops.sort import order
 from treadle.passes.rewrite import Rewriter
 from treadle.trace.stage import stage
@@ -73,12 +72,12 @@ def _sort(
     last = typeof(arrays[0]).ndim - 1
     moved = [move_axis(x, axis, last) for x in arrays]
     *others, key = moved[:num_keys]
-    places = order(_bits(key))
+    count = typeof(key).shape[last]
+    places = order(_bits(key), count=count)
     for key in reversed(others):
         # Orders are stable: what later keys have decided stays, where this one ties.
-        places = take_along_axis(
-            places, order(take_along_axis(_bits(key), places, last)), last
-        )
+        key = take_along_axis(_bits(key), places, last)
+        places = take_along_axis(places, order(key, count=count), last)
     return [
         move_axis(
             convert(places, dtype=typeof(x).dtype)
@@ -93,7 +92,7 @@ def _sort(
 
 def _top_k(x: Any, k: int) -> list[Any]:
     last = typeof(x).ndim - 1
-    places = slice_axis(order(bitwise_not(_bits(x))), last, 0, k)
+    places = order(bitwise_not(_bits(x)), count=k)
     return [take_along_axis(x, places, last), places]
 
 

@@ -49,10 +49,10 @@ def _of_nothing(eq: Equation) -> Lit:
 
 def _order(g: GraphPlanner, eq: Equation) -> None:
     (keys,), (out,) = eq.inputs, eq.outputs
-    length = out.type.shape[-1]
+    length = keys.type.shape[-1]
     if not out.type.size:
         return
-    rows = out.type.size // length
+    rows = keys.type.size // length
     tasks = order_tasks(rows, length, g.planner.target.threads)
     itemsize = keys.type.dtype.itemsize
     step = OrderStep(
@@ -61,6 +61,7 @@ def _order(g: GraphPlanner, eq: Equation) -> None:
         [g.place(out)],
         rows=rows,
         length=length,
+        count=out.type.shape[-1],
         itemsize=itemsize,
         tasks=tasks,
         scratch=Place(g.planner.buffer(tasks * order_scratch(length, itemsize))),

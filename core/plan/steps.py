@@ -82,10 +82,12 @@ class HostStep(Step):
 
 @dataclass(eq=False)
 class OrderStep(Step):
-    """Finds the order of each of `rows` rows of `length` unsigned integers."""
+    """Finds the first `count` places of the order of each of `rows` rows of `length`
+    unsigned integers."""
 
     rows: int = 0
     length: int = 0
+    count: int = 0
     itemsize: int = 4
     tasks: int = 1
     scratch: Place | None = None

@@ -226,7 +226,8 @@ class Linked:
         assert step.scratch is not None
         places = [step.reads[0], step.writes[0], step.scratch]
         nbytes = order_scratch(step.length, step.itemsize)
-        return [step.rows, step.length, *map(self.at, places), nbytes]
+        sizes = [step.rows, step.length, step.count]
+        return [*sizes, *map(self.at, places), nbytes]
 
     def _host(self, step: HostStep) -> None:
         call = _host_call(step, self.failures)

@@ -2,8 +2,8 @@
 
 Short rows: the place of a key is the number of keys before it, counted a vector at a
 time. Long rows: a radix sort, byte by byte from the lowest, of keys with their places;
-all counts are taken in one pass, and bytes that all keys share are skipped. Both are
-stable and take the same time whatever the order was.
+all counts are taken in one pass, and bytes that all keys share are skipped. If few
+places of a long row are wanted, `ordering_few` finds their keys first. All are stable.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from treadle.backends.cpu.lanes import (
     lane_numbers,
 )
 from treadle.backends.cpu.native import Source
-from treadle.kernels.order import SHORT_ROW
+from treadle.backends.cpu.ordering_few import DIGIT, counter, emit_few
+from treadle.kernels.order import FEW, SHORT_ROW
 
-_DIGIT = 256
 _INDEX = np.dtype(np.int32)
 _DTYPES: dict[str, np.dtype] = {"i32": np.dtype(np.uint32), "i64": np.dtype(np.uint64)}
 
@@ -43,23 +43,30 @@ def emit(key: str, symbol: str, lanes: int) -> str:
     b = Builder()
     _emit_short(b, key, lanes)
     _emit_long(b, key)
+    emit_few(b, key)
     with b.function(f'define void @"{symbol}"(ptr %args, i64 %task) nounwind'):
         args = Args(b)
-        tasks, rows, length = args(0), args(1), args(2)
-        keys, places = args(3, "ptr"), args(4, "ptr")
-        used = b.op(f"mul i64 %task, {args(6)}")
-        scratch = b.op(f"getelementptr i8, ptr {args(5, 'ptr')}, i64 {used}")
+        tasks, rows, length, count = (args(i) for i in range(4))
+        keys, places = args(4, "ptr"), args(5, "ptr")
+        used = b.op(f"mul i64 %task, {args(7)}")
+        scratch = b.op(f"getelementptr i8, ptr {args(6, 'ptr')}, i64 {used}")
         is_short = b.op(f"icmp sle i64 {length}, {SHORT_ROW}")
+        few = b.op(f"icmp sle i64 {b.op(f'mul i64 {count}, {FEW}')}, {length}")
         is_long = b.op(f"xor i1 {is_short}, true")
+        few = b.op(f"and i1 {few}, {is_long}")
+        is_long = b.op(f"xor i1 {b.op(f'or i1 {is_short}, {few}')}, true")
         with b.loop(*share(b, "%task", rows, tasks)) as row:
             start = b.op(f"mul i64 {row}, {length}")
             row_keys = b.op(f"getelementptr {key}, ptr {keys}, i64 {start}")
+            start = b.op(f"mul i64 {row}, {count}")
             row_places = b.op(f"getelementptr i32, ptr {places}, i64 {start}")
-            arguments = f"ptr {row_keys}, ptr {row_places}, i64 {length}"
+            row_of = f"ptr {row_keys}, ptr {row_places}, i64 {length}, i64 {count}"
             with b.when(is_short):
-                b(f"call void @short({arguments})")
+                b(f"call void @short({row_of})")
+            with b.when(few):
+                b(f"call void @few({row_of}, ptr {scratch})")
             with b.when(is_long):
-                b(f"call void @long({arguments}, ptr {scratch})")
+                b(f"call void @long({row_of}, ptr {scratch})")
         b("ret void")
     return b.text()
 
@@ -67,7 +74,9 @@ def emit(key: str, symbol: str, lanes: int) -> str:
 def _emit_short(b: Builder, key: str, lanes: int) -> None:
     """``short``: counts the keys that come before each key."""
     total = Reduction("sum", _INDEX)
-    with b.function("define internal void @short(ptr %keys, ptr %places, i64 %length)"):
+    with b.function(
+        "define internal void @short(ptr %keys, ptr %places, i64 %length, i64 %wanted)"
+    ):
         with b.loop("0", "%length") as i:
             address = b.op(f"getelementptr {key}, ptr %keys, i64 {i}")
             mine = Value(b, b.op(f"load {key}, ptr {address}"), key, 1).splat(lanes)
@@ -87,19 +96,21 @@ def _emit_short(b: Builder, key: str, lanes: int) -> None:
                 turn.next = [(count + before.cast("zext", "i32")).text]
             count = Value(b, turn.values[0], "i32", lanes)
             place = total.across_lanes([count])[0].cast("sext", "i64")
-            address = b.op(f"getelementptr i32, ptr %places, i64 {place.text}")
-            b(f"store i32 {number.text}, ptr {address}")
+            with b.when(place.compare("slt", Value(b, "%wanted", "i64", 1)).text):
+                address = b.op(f"getelementptr i32, ptr %places, i64 {place.text}")
+                b(f"store i32 {number.text}, ptr {address}")
         b("ret void")
 
 
 def _emit_long(b: Builder, key: str) -> None:
     """``long``: radix sort."""
     size = int(key[1:]) // 8
-    table = size * _DIGIT
+    table = size * DIGIT
     b.declare("void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
     b.declare("void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     with b.function(
-        "define internal void @long(ptr %keys, ptr %places, i64 %length, ptr %scratch)"
+        "define internal void @long(ptr %keys, ptr %places, i64 %length, i64 %wanted, "
+        "ptr %scratch)"
     ):
         counts = b.op(f"alloca [{table} x i32], align 64")
         b(
@@ -114,7 +125,7 @@ def _emit_long(b: Builder, key: str) -> None:
         spare = [("ptr", half)]
         with b.carrying("0", str(size), "1", [*pointers, *spare]) as turn:
             turn.next = _pass(b, key, counts, turn.index, turn.values)
-        nbytes = b.op("mul i64 %length, 4")
+        nbytes = b.op("mul i64 %wanted, 4")
         b(
             f"call void @llvm.memcpy.p0.p0.i64(ptr %places, ptr {turn.values[1]},"
             f" i64 {nbytes}, i1 false)"
@@ -130,19 +141,10 @@ def _count(b: Builder, key: str, size: int, counts: str, numbers: str) -> None:
         address = b.op(f"getelementptr i32, ptr {numbers}, i64 {i}")
         b(f"store i32 {b.op(f'trunc i64 {i} to i32')}, ptr {address}")
         for byte in range(size):
-            table = b.op(f"getelementptr i32, ptr {counts}, i64 {byte * _DIGIT}")
-            place = _counter(b, key, table, word, str(8 * byte))
+            table = b.op(f"getelementptr i32, ptr {counts}, i64 {byte * DIGIT}")
+            place = counter(b, key, table, word, str(8 * byte))
             count = b.op(f"load i32, ptr {place}")
             b(f"store i32 {b.op(f'add i32 {count}, 1')}, ptr {place}")
-
-
-def _counter(b: Builder, key: str, table: str, word: str, shift: str) -> str:
-    """The address in a table of counts that a byte of a key selects."""
-    moved = b.op(f"lshr {key} {word}, {shift}")
-    digit = b.op(f"and {key} {moved}, {_DIGIT - 1}")
-    if key != "i64":
-        digit = b.op(f"zext {key} {digit} to i64")
-    return b.op(f"getelementptr i32, ptr {table}, i64 {digit}")
 
 
 def _pass(
@@ -156,15 +158,15 @@ def _pass(
     """
     keys, numbers, to_keys, to_numbers, spare = pointers
     table = b.op(
-        f"getelementptr i32, ptr {counts}, i64 {b.op(f'mul i64 {byte}, {_DIGIT}')}"
+        f"getelementptr i32, ptr {counts}, i64 {b.op(f'mul i64 {byte}, {DIGIT}')}"
     )
     bits = b.op(f"mul i64 {byte}, 8")
     shift = bits if key == "i64" else b.op(f"trunc i64 {bits} to {key}")
     word = b.op(f"load {key}, ptr {keys}")
-    shared = b.op(f"load i32, ptr {_counter(b, key, table, word, shift)}")
+    shared = b.op(f"load i32, ptr {counter(b, key, table, word, shift)}")
     needed = b.op(f"icmp ne i64 {b.op(f'zext i32 {shared} to i64')}, %length")
     with b.when(needed):
-        with b.carrying("0", str(_DIGIT), "1", [("i32", "0")]) as turn:
+        with b.carrying("0", str(DIGIT), "1", [("i32", "0")]) as turn:
             place = b.op(f"getelementptr i32, ptr {table}, i64 {turn.index}")
             count = b.op(f"load i32, ptr {place}")
             b(f"store i32 {turn.values[0]}, ptr {place}")
@@ -174,9 +176,9 @@ def _pass(
             word = b.op(f"load {key}, ptr {address}")
             address = b.op(f"getelementptr i32, ptr {numbers}, i64 {i}")
             number = b.op(f"load i32, ptr {address}")
-            counter = _counter(b, key, table, word, shift)
-            place = b.op(f"load i32, ptr {counter}")
-            b(f"store i32 {b.op(f'add i32 {place}, 1')}, ptr {counter}")
+            address = counter(b, key, table, word, shift)
+            place = b.op(f"load i32, ptr {address}")
+            b(f"store i32 {b.op(f'add i32 {place}, 1')}, ptr {address}")
             at = b.op(f"zext i32 {place} to i64")
             address = b.op(f"getelementptr {key}, ptr {to_keys}, i64 {at}")
             b(f"store {key} {word}, ptr {address}")

@@ -53,6 +53,13 @@ def test_special_values(length: int) -> None:
     np.testing.assert_array_equal(td.jit(along(1))(x)[1], order)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+@pytest.mark.parametrize("k", [0, 1, 5, 128, 129, 250, 251, 1000])
+def test_the_largest_few(k: int, dtype: str) -> None:
+    runs_natively(lambda x: top_k(x, k=k), draw(3, 1000, dtype=dtype))
+    runs_natively(lambda x: top_k(x, k=k), tnp.zeros((2, 1003), dtype))
+
+
 @pytest.mark.parametrize("num_keys", [1, 2, 3])
 def test_several_keys_and_what_goes_with_them(num_keys: int) -> None:
     args = draw(4, 200, scale=2), draw(4, 200, dtype="int8", scale=2), draw(4, 200)

@@ -1,0 +1,139 @@
+"""Times single operations: compiled, as a host callback would run them, and in JAX.
+
+Run from the repository: `python -m benchmarks.operations [ROUNDS]`. The contenders take
+turns; every figure is the fastest call, in milliseconds.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle import nn
+from treadle.ops import cumulative, sort
+
+Function = Callable[..., Any]
+rng = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return rng.normal(size=shape).astype("float32")
+
+
+def stem(x: Any) -> Any:
+    return lax.reduce_window(
+        x,
+        -jnp.inf,
+        lax.max,
+        (1, 3, 3, 1),
+        (1, 2, 2, 1),
+        ((0, 0), (1, 1), (1, 1), (0, 0)),
+    )
+
+
+def running(name: str, axis: int) -> tuple[Function, Function]:
+    options = {"axis": axis, "reverse": False}
+    return (
+        lambda x: getattr(cumulative, name)(x, **options),
+        lambda x: getattr(lax, name)(x, **options),
+    )
+
+
+def rows() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
+    """What it is, the function in Treadle and in JAX, and its arguments."""
+    image, ct = normal(8, 112, 112, 64), normal(8, 56, 56, 64)
+    square, line = normal(1000, 1000), normal(1_000_000)
+    places = rng.integers(0, 10_000, 50_000, dtype="int32")
+    base, updates = normal(10_000, 64), normal(50_000, 64)
+    whole = rng.integers(-9, 9, (512, 512), dtype="int32")
+    half = np.asarray(jnp.asarray(normal(512, 512), jnp.bfloat16))
+    pool = lambda x: nn.max_pool(x, 3, 2, 1)  # noqa: E731
+    return [
+        ("max pooling, 3x3 by 2, of 8x112x112x64", pool, stem, (image,)),
+        (
+            "its gradient",
+            lambda x, ct: td.vjp(pool, x)[1](ct)[0],
+            lambda x, ct: jax.vjp(stem, x)[1](ct)[0],
+            (image, ct),
+        ),
+        (
+            "argmax of 1000x1000 over rows",
+            lambda x: tnp.argmax(x, axis=0),
+            lambda x: jnp.argmax(x, axis=0),
+            (square,),
+        ),
+        (
+            "50000 rows of 64 max-ed into 10000",
+            lambda x, i, u: x.at[i].max(u),
+            lambda x, i, u: x.at[i].max(u),
+            (base, places, updates),
+        ),
+        ("cumsum of 1000x1000 along rows", *running("cumsum", 1), (square,)),
+        ("cumsum of 1000x1000 down columns", *running("cumsum", 0), (square,)),
+        ("cumsum of 1000000", *running("cumsum", 0), (line,)),
+        (
+            "cumlogsumexp of 1000x1000 along rows",
+            *running("cumlogsumexp", 1),
+            (square,),
+        ),
+        ("product of int32, 512x512x512", tnp.matmul, jnp.matmul, (whole, whole)),
+        ("product of bfloat16, 512x512x512", tnp.matmul, jnp.matmul, (half, half)),
+        ("sort of 1000x1000", lambda x: tnp.sort(x), lambda x: jnp.sort(x), (square,)),
+        (
+            "argsort of 1000000",
+            lambda x: tnp.argsort(x),
+            lambda x: jnp.argsort(x),
+            (line,),
+        ),
+        (
+            "largest 10 of 1000 in 1000 rows",
+            lambda x: sort.top_k(x, k=10),
+            lambda x: lax.top_k(x, 10),
+            (square,),
+        ),
+    ]
+
+
+def fastest(run: Function, seconds: float) -> float:
+    run()
+    found, end = [], time.perf_counter() + seconds
+    while not found or time.perf_counter() < end:
+        start = time.perf_counter()
+        run()
+        found.append(time.perf_counter() - start)
+    return 1e3 * min(found)
+
+
+def main(rounds: int) -> None:
+    print("| operation | treadle ms | host callback ms | jax ms |")
+    print("| --- | --- | --- | --- |")
+    for title, ours, theirs, arrays in rows():
+        compiled, oracle = td.jit(ours), jax.jit(theirs)
+        mine, others = map(tnp.asarray, arrays), map(jnp.asarray, arrays)
+        args, jax_args = tuple(mine), tuple(others)
+
+        def eager(ours: Function = ours, args: tuple = args) -> None:
+            with td.disable_jit():
+                ours(*args)
+
+        contenders: list[Function] = [
+            lambda f=compiled, args=args: f(*args),
+            eager,
+            lambda f=oracle, args=jax_args: jax.block_until_ready(f(*args)),
+        ]
+        times = [[fastest(run, 0.1) for run in contenders] for _ in range(rounds)]
+        figures = (f"{min(column):.3g}" for column in zip(*times, strict=True))
+        print(f"| {title} | {' | '.join(figures)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
