@@ -225,13 +225,13 @@ class _Partitioner:
         steps = row_major(whole.type.shape)
         pieces = eq.inputs if eq.op.name == "concatenate" else eq.inputs[:1]
         for a, (offset, strides) in zip(pieces, part_places(eq, steps), strict=True):
-            if isinstance(a, Var) and self._can_be_part(a, eq, offset):
+            if isinstance(a, Var) and self._can_be_part(a, eq):
                 self.program.parts[a] = (whole, offset, strides)
                 maker = self.program.maker[a]
                 if is_product(maker) and not self._loops_fit(maker):
                     del self.program.parts[a]
 
-    def _can_be_part(self, a: Var, eq: Equation, offset: int) -> bool:
+    def _can_be_part(self, a: Var, eq: Equation) -> bool:
         program = self.program
         node = self.owner.get(a)
         made = isinstance(node, Cluster) or (
@@ -239,7 +239,6 @@ class _Partitioner:
         )
         return (
             made
-            and offset >= 0
             and a not in program.inline
             and not program.is_returned(a)
             and program.readers[a] == [eq]

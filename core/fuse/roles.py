@@ -57,8 +57,6 @@ def part_places(
             start += a.type.shape[axis]
         return result
     padding = eq.params["padding"]
-    if any(low < 0 or high < 0 for low, high, _ in padding):
-        return [(-1, tuple(steps))]
     offset = sum(low * s for (low, _, _), s in zip(padding, steps, strict=True))
     strides = tuple(s * (p[2] + 1) for p, s in zip(padding, steps, strict=True))
     return [(offset, strides)]

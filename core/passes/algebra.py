@@ -11,7 +11,7 @@ import numpy as np
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ops.arithmetic import neg
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
-from treadle.ops.shape import concatenate, pad
+from treadle.ops.shape import concatenate, pad, slice_
 from treadle.passes.rewrite import Rewriter, same_type
 from treadle.run.eager import run
 
@@ -205,6 +205,24 @@ def _piece(s: _Simplify, a: Atom) -> tuple[int, list[tuple[int, int, Atom]]] | N
     return axis, parts
 
 
+def _cropped(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    """Negative padding is a slice."""
+    padding = eq.params["padding"]
+    if all(low >= 0 and high >= 0 for low, high, _ in padding):
+        return None
+    grown = tuple((max(low, 0), max(high, 0), inner) for low, high, inner in padding)
+    (wide,) = s.emit(pad, inputs, {"padding": grown}, eq.source)
+    shape = wide.type.shape
+    params = {
+        "starts": tuple(max(-low, 0) for low, _, _ in padding),
+        "limits": tuple(
+            n - max(-high, 0) for n, (_, high, _) in zip(shape, padding, strict=True)
+        ),
+        "steps": (1,) * len(shape),
+    }
+    return s.emit(slice_, [wide], params, eq.source)[0]
+
+
 _RULES: dict[str, tuple[Rule, ...]] = {
     "add": (_identity_if(0, 0.0), _identity_if(1, 0.0), _sum_of_pads),
     "sub": (_identity_if(1, 0.0),),
@@ -214,6 +232,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "convert": (_no_change,),
     "reshape": (_no_change, _reshape_twice),
     "slice": (_no_change,),
+    "pad": (_cropped,),
     "broadcast_in_dim": (_no_change, _broadcast_twice),
     "transpose": (_identity_order, _transpose_twice),
     "stop_gradient": (_no_change,),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from treadle import dtypes
@@ -10,13 +12,21 @@ from treadle.ir.graph import Atom, Equation, Graph, Lit
 from treadle.ops.arithmetic import mul
 from treadle.ops.cast import convert
 from treadle.ops.dot import Axes, free_axes
-from treadle.ops.movement import broadcast_in_dim, transpose
+from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.passes.rewrite import Rewriter
 
 _CONTRACTIONS = ("dot_general", "conv_general", "conv_filter_grad")
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 _WIDE = np.dtype(np.float32)
+_ROW: dict[str, Any] = {
+    "strides": 1,
+    "padding": (0, 0),
+    "lhs_dilation": 1,
+    "rhs_dilation": 1,
+    "kernel": 1,
+}
+"""What a convolution does along an axis that its images don't have."""
 
 
 class _Lower(Rewriter):
@@ -35,7 +45,28 @@ class _Lower(Rewriter):
         elif eq.op.name == "dot_general" and dtypes.is_integer(out.type.dtype):
             self.values[out] = self._sum_of_products(eq, x, y)
         else:
-            self.keep(eq)
+            self.values[out] = self._contraction(eq, x, y)
+
+    def _contraction(self, eq: Equation, x: Atom, y: Atom) -> Atom:
+        """The equation with other operands. A line is an image of one row."""
+        if eq.op.name == "dot_general" or x.type.ndim != 3:
+            return self.emit(eq.op, [x, y], eq.params, eq.source)[0]
+        params = {
+            name: (_ROW[name], *value) if name in _ROW else value
+            for name, value in eq.params.items()
+        }
+        n, *rest = x.type.shape
+        x = self._reshaped(x, (n, 1, *rest), eq)
+        n, *rest = y.type.shape
+        is_filter = eq.op.name == "conv_general"
+        y = self._reshaped(y, (1, n, *rest) if is_filter else (n, 1, *rest), eq)
+        (result,) = self.emit(eq.op, [x, y], params, eq.source)
+        shape = list(result.type.shape)
+        del shape[1 if is_filter else 0]
+        return self._reshaped(result, tuple(shape), eq)
+
+    def _reshaped(self, a: Atom, shape: Axes, eq: Equation) -> Atom:
+        return self.emit(reshape, [a], {"shape": shape}, eq.source)[0]
 
     def _nothing(self, eq: Equation) -> Atom:
         """A sum over no elements."""
@@ -47,7 +78,7 @@ class _Lower(Rewriter):
     def _widened(self, eq: Equation, x: Atom, y: Atom) -> Atom:
         """Half floats are summed in single precision, and rounded once."""
         wide = [self.emit(convert, [a], {"dtype": _WIDE}, eq.source)[0] for a in (x, y)]
-        (result,) = self.emit(eq.op, wide, eq.params, eq.source)
+        result = self._contraction(eq, *wide)
         narrow = {"dtype": eq.outputs[0].type.dtype}
         return self.emit(convert, [result], narrow, eq.source)[0]
 
@@ -121,7 +152,8 @@ def _ends(a: Atom, free: Axes) -> bool:
 
 
 def lower_contractions(graph: Graph) -> Graph:
-    """Ensures that contractions are of single or double precision, and not empty.
+    """Ensures that contractions are of single or double precision, and not empty, and
+    that convolutions are not of lines.
 
     Half floats are converted, so that sums are single. Integers, which have no matrix
     kernel, become sums of products that fuse to one nest.

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from treadle import dtypes
+from treadle.fuse.filters import filter_launch
 from treadle.fuse.maps import NoMap
 from treadle.fuse.running import RUNNING, running_launch
 from treadle.fuse.windows import WINDOWS, window_launch
@@ -69,8 +71,20 @@ def _order(g: GraphPlanner, eq: Equation) -> None:
     g.planner.add(step, g.steps)
 
 
+_grouped_filter = _nest(filter_launch)
+
+
+def _filter(g: GraphPlanner, eq: Equation) -> None:
+    """Filter gradients that are not for the matrix kernel."""
+    if eq.params["feature_groups"] > 1 and dtypes.is_float(eq.outputs[0].type.dtype):
+        _grouped_filter(g, eq)
+    else:
+        g.host(eq)
+
+
 LOWERINGS: dict[str, Handler] = {
     **dict.fromkeys(WINDOWS, _nest(window_launch)),
     "order": _order,
+    "conv_filter_grad": _filter,
     **dict.fromkeys(RUNNING, _nest(running_launch)),
 }

@@ -401,9 +401,6 @@ def _join(g: GraphPlanner, eq: Equation) -> None:
     for a, (offset, strides) in zip(pieces, part_places(eq, steps), strict=True):
         if isinstance(a, Var) and a in g.program.parts:
             continue
-        if offset < 0:
-            g.host(eq)
-            return
         try:
             g.move(a, whole, offset, strides, [eq])
         except NoMap:

@@ -96,6 +96,36 @@ def test_layers_and_their_gradients(dtype: str) -> None:
     runs_natively(function, *(tnp.asarray(a).astype(dtype) * 0.1 for a in args))
 
 
+CONVOLUTIONS = {
+    "line": ((2, 9, 3), (3, 3, 5), 1, {}),
+    "grouped line": ((2, 9, 4), (3, 2, 6), 2, {"strides": (2,)}),
+    "depthwise": ((3, 9, 8, 40), (3, 3, 1, 40), 40, {"padding": ((1, 1), (0, 2))}),
+    "two features": ((2, 7, 7, 5), (2, 3, 1, 10), 5, {"strides": (2, 1)}),
+    "grouped": ((2, 6, 7, 6), (3, 1, 3, 40), 2, {"rhs_dilation": (2, 1)}),
+    "transposed": ((2, 4, 5, 6), (3, 3, 2, 6), 3, {"lhs_dilation": (2, 3)}),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_of_lines_and_of_groups(name: str) -> None:
+    shape, kernel, groups, changed = CONVOLUTIONS[name]
+    rank = len(shape) - 2
+    options: dict[str, Any] = dict.fromkeys(
+        ("strides", "lhs_dilation", "rhs_dilation"), (1,) * rank
+    )
+    options |= {"padding": ((1, 1),) * rank, "feature_groups": groups} | changed
+
+    def function(x: Any, w: Any) -> Any:
+        def loss(x: Any, w: Any) -> Any:
+            return tnp.sum(td.conv_general(x, w, **options) ** 2)
+
+        return td.conv_general(x, w, **options), td.grad(loss, argnums=(0, 1))(x, w)
+
+    for dtype in ("float32", "bfloat16"):
+        args = (rng.normal(size=s).astype("float32") for s in (shape, kernel))
+        runs_natively(function, *(tnp.asarray(a).astype(dtype) for a in args))
+
+
 def test_products_in_loops() -> None:
     def function(x: Any, ys: Any) -> Any:
         return td.scan(lambda c, y: (c @ y, tnp.sum(c)), x, ys)

@@ -1,0 +1,93 @@
+"""The nest of the filter gradient of a grouped convolution.
+
+The matrix kernel needs many channels per group; here every tap of the filter is a sum
+of products over all pixels, with the features in the lanes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.fuse.layout import axis_strides, stored_strides
+from treadle.fuse.maps import ZERO, Affine, Space, address, merged, scaled, shifted
+from treadle.fuse.nests import Access, Body, Launch, finish
+from treadle.fuse.program import Program
+from treadle.ir.graph import Equation
+
+_INDEX = np.dtype(np.int64)
+
+
+def filter_launch(eq: Equation, program: Program) -> Launch:
+    """The gradient of shape (*kernel, C / groups, F), of x and the result's cotangent.
+
+    Raises:
+      NoMap: if an operand must be copied first.
+    """
+    x, ct = eq.inputs
+    out, params = eq.outputs[0], eq.params
+    groups = params["feature_groups"]
+    per_group, features = out.type.shape[-2], out.type.shape[-1] // groups
+    space = Space()
+    taps = [space.dimension(n) for n in params["kernel"]]
+    channel, group = space.dimension(per_group), space.dimension(groups)
+    feature = space.dimension(features)
+    pixels = [space.dimension(n) for n in ct.type.shape[:-1]]
+    last = _sum(scaled(group, features), feature)
+    body = Body(space, program)
+    entries, numbers, inside = [pixels[0]], [], None
+    for i, (tap, pixel) in enumerate(zip(taps, pixels[1:], strict=True)):
+        position = _sum(
+            scaled(pixel, params["strides"][i]), scaled(tap, params["rhs_dilation"][i])
+        )
+        position = shifted(position, -params["padding"][i][0])
+        number, ok = _located(
+            body, position, x.type.shape[1 + i], params["lhs_dilation"][i]
+        )
+        entries.append(ZERO)
+        numbers.append(number)
+        inside = ok if inside is None else body.both(inside, ok)
+    source, offset, steps = axis_strides(x, program)
+    place = (*entries, _sum(scaled(group, per_group), channel))
+    extra, strides = address(place, steps)
+    value = body.load(source, offset + extra, strides, tuple(numbers), steps[1:-1])
+    dtype = out.type.dtype
+    if inside is not None:
+        zero = body.instr("const", (), dtype, 0.0)
+        value = body.instr("select", (inside, value, zero), dtype)
+    source, offset, steps = axis_strides(ct, program)
+    extra, strides = address((*pixels, last), steps)
+    other = body.load(source, offset + extra, strides)
+    value = body.instr("mul", (value, other), dtype)
+    mid = [d for a in pixels for d, _ in a.terms]
+    if mid:
+        value = body.instr("reduce_sum", (value,), dtype)
+    offset, strides = address((*taps, channel, last), stored_strides(out, program))
+    pairs = tuple(sorted(strides.items()))
+    k = body.access(Access(out, dtype, offset, pairs, True))
+    body.instr("store", (value,), dtype, k)
+    # The longer of groups and features is along the lanes.
+    ends = [feature, group] if groups > features else [group, feature]
+    kept = [d for a in (*taps, channel, *ends) for d, _ in a.terms]
+    if not mid:
+        return finish(body, space.sizes, kept, [], None, "inner")
+    return finish(body, space.sizes, kept[:-1], mid, kept[-1:], "mid")
+
+
+def _sum(a: Affine, b: Affine) -> Affine:
+    return Affine(a.offset + b.offset, merged((*a.terms, *b.terms)))
+
+
+def _located(body: Body, position: Affine, size: int, dilation: int) -> tuple[int, int]:
+    """The index of an element at a position of a dilated axis, and whether there is
+    one."""
+    at = body.iota(position, _INDEX)
+    index = at
+    if dilation > 1:
+        step = body.number(dilation, _INDEX)
+        index = body.instr("div", (at, step), _INDEX)
+    index, _ = body.place(index, _INDEX, size - 1, True)
+    back = index
+    if dilation > 1:
+        back = body.instr("mul", (index, body.number(dilation, _INDEX)), _INDEX)
+    return index, body.instr("eq", (back, at), dtypes.bool_)
