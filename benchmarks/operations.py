@@ -19,8 +19,9 @@ from jax import lax
 import treadle as td
 import treadle.numpy as tnp
 from treadle import nn
-from treadle.ops import cumulative, sort
+from treadle.ops import conv, cumulative, sort
 
+DEPTHWISE = conv.Window((1, 1), ((1, 1), (1, 1)), (1, 1), (1, 1), 128)._asdict()
 Function = Callable[..., Any]
 rng = np.random.default_rng(0)
 
@@ -40,6 +41,17 @@ def stem(x: Any) -> Any:
     )
 
 
+def depthwise_gradient(x: Any, ct: Any) -> Any:
+    def convolution(w: Any) -> Any:
+        layout = ("NHWC", "HWIO", "NHWC")
+        return lax.conv_general_dilated(
+            x, w, (1, 1), "SAME", dimension_numbers=layout, feature_group_count=128
+        )
+
+    filters = jax.ShapeDtypeStruct((3, 3, 1, 128), x.dtype)
+    return jax.linear_transpose(convolution, filters)(ct)[0]
+
+
 def running(name: str, axis: int) -> tuple[Function, Function]:
     options = {"axis": axis, "reverse": False}
     return (
@@ -52,6 +64,7 @@ def rows() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
     """What it is, the function in Treadle and in JAX, and its arguments."""
     image, ct = normal(8, 112, 112, 64), normal(8, 56, 56, 64)
     square, line = normal(1000, 1000), normal(1_000_000)
+    small = normal(16, 28, 28, 128)
     places = rng.integers(0, 10_000, 50_000, dtype="int32")
     base, updates = normal(10_000, 64), normal(50_000, 64)
     whole = rng.integers(-9, 9, (512, 512), dtype="int32")
@@ -60,10 +73,16 @@ def rows() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
     return [
         ("max pooling, 3x3 by 2, of 8x112x112x64", pool, stem, (image,)),
         (
-            "its gradient",
+            "its gradient (with the forward pass)",
             lambda x, ct: td.vjp(pool, x)[1](ct)[0],
             lambda x, ct: jax.vjp(stem, x)[1](ct)[0],
             (image, ct),
+        ),
+        (
+            "filter gradient, 3x3 depthwise, 16x28x28x128",
+            lambda x, ct: conv.conv_filter_grad(x, ct, kernel=(3, 3), **DEPTHWISE),
+            depthwise_gradient,
+            (small, small),
         ),
         (
             "argmax of 1000x1000 over rows",
