@@ -221,7 +221,7 @@ def scatter(g: Generator) -> None:
     b = g.pick(pred=lambda u: u.dtype == v.dtype and u.shape == wanted)
     target = f"{{0}}.at[{{1}} % {max(v.shape[0], 1)}]"
     if b is not None and g.r.random() < 0.7:
-        g.add(target + ".add({2})", a, i, b)
+        g.add(target + g.r.choice([".add", ".add", ".max", ".min"]) + "({2})", a, i, b)
     else:
         g.add(target + g.r.choice([".add(1)", ".set(1)"]), a, i)
 
@@ -285,8 +285,21 @@ def einsum(g: Generator) -> None:
 def along_an_axis(g: Generator) -> None:
     if (a := g.pick("fi", rank=1)) is None:
         return
-    name = g.r.choice(["argmax", "argmin", "cumsum", "sort"])
+    names = ["argmax", "argmin", "cumsum", "sort", "cumprod", "argsort", "median"]
+    name = g.r.choice(names)
     g.add(f"tnp.{name}({{0}}, axis={g.r.randrange(g.values[a].ndim)})", a)
+
+
+@rule(2)
+def windows(g: Generator) -> None:
+    if (a := g.pick(pred=lambda v: v.ndim == 2)) is None:
+        return
+    size, strides = ((g.r.randrange(1, 4), g.r.randrange(1, 3)) for _ in range(2))
+    pads = tuple((g.r.randrange(3), g.r.randrange(3)) for _ in range(2))
+    grown = g.r.choice(["[None, :, :, None]", "[:, :, None, None].swapaxes(1, 2)"])
+    options = f"window={size}, strides={strides}, padding={pads}"
+    name = g.r.choice(["max", "sum"])
+    g.add(f"td.reduce_window_{name}({{0}}{grown}, {options})[0]", a)
 
 
 @rule(3)
