@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 import treadle as td
-from tests.core.fuse.compare import agrees
+from tests.core.fuse.compare import agrees, hard_conditions, values
 from treadle.backends.cpu import device
 from treadle.plan.steps import HostStep
 from treadle.run.explain import walk
@@ -18,7 +20,8 @@ def steps_of(function: Callable[..., Any], *args: Any) -> list[Any]:
 
 
 def runs_natively(function: Callable[..., Any], *args: Any) -> None:
-    """Asserts that a function is compiled throughout, and equal to eager code."""
+    """Asserts that a function is compiled throughout, and equal to eager code; and that
+    no bit of its results depends on the number of tasks."""
     hosts = [
         s.equations[0].op.name
         for s in steps_of(function, *args)
@@ -26,6 +29,14 @@ def runs_natively(function: Callable[..., Any], *args: Any) -> None:
     ]
     assert not hosts, f"no native lowering for {', '.join(hosts)}"
     agrees(function, args)
+    with hard_conditions():
+        many = values(td.jit(function)(*args))
+    for found, wanted in zip(values(td.jit(function)(*args)), many, strict=True):
+        np.testing.assert_array_equal(bits(found), bits(wanted))
+
+
+def bits(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x).view(np.uint8)
 
 
 def shares_kernels(
