@@ -14,9 +14,9 @@ from treadle.ops.cast import convert
 from treadle.ops.dot import Axes, free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
-from treadle.passes.rewrite import Rewriter
+from treadle.passes.rewrite import Rewriter, mentions
 
-_CONTRACTIONS = ("dot_general", "conv_general", "conv_filter_grad")
+_CONTRACTIONS = frozenset({"dot_general", "conv_general", "conv_filter_grad"})
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 _WIDE = np.dtype(np.float32)
 _ROW: dict[str, Any] = {
@@ -158,4 +158,4 @@ def lower_contractions(graph: Graph) -> Graph:
     Half floats are converted, so that sums are single. Integers, which have no matrix
     kernel, become sums of products that fuse to one nest.
     """
-    return _Lower.apply(graph)
+    return _Lower.apply(graph) if mentions(graph, _CONTRACTIONS) else graph

@@ -7,6 +7,7 @@ from typing import Any
 
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.ir.walk import nested_graphs
 from treadle.trace.op import Op
 
 
@@ -61,6 +62,15 @@ class Rewriter:
     @classmethod
     def apply(cls, graph: Graph) -> Graph:
         return cls(graph).run()
+
+
+def mentions(graph: Graph, names: frozenset[str]) -> bool:
+    """Whether a graph, or one nested in it, has an equation of one of these ops."""
+    return any(
+        eq.op.name in names
+        or any(mentions(inner, names) for inner in nested_graphs(eq.params))
+        for eq in graph.equations
+    )
 
 
 def rewrite_params(params: dict[str, Any], apply: Any) -> dict[str, Any]:

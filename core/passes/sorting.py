@@ -15,9 +15,11 @@ from treadle.ops.compare import eq as equal
 from treadle.ops.gather import take_along_axis
 from treadle.ops.movement import move_axis
 from treadle.ops.sort import order
-from treadle.passes.rewrite import Rewriter
+from treadle.passes.rewrite import Rewriter, mentions
 from treadle.trace.stage import stage
 from treadle.trace.value import typeof
+
+_SORTS = frozenset({"sort", "top_k"})
 
 
 class _Lower(Rewriter):
@@ -121,4 +123,4 @@ def lower_sorts(graph: Graph) -> Graph:
 
     Complex numbers stay as they are.
     """
-    return _Lower.apply(graph)
+    return _Lower.apply(graph) if mentions(graph, _SORTS) else graph
