@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.backends.cpu.builder import Builder
+from treadle.backends.cpu.half import narrowed, widened
 from treadle.backends.cpu.lanes import (
     Value,
     constant,
@@ -16,7 +17,6 @@ from treadle.backends.cpu.lanes import (
     mangled,
     memory_kind,
     register_kind,
-    select,
     type_name,
 )
 from treadle.kernels.lower import scratch_rows
@@ -88,35 +88,14 @@ def to_register(value: Value, dtype: np.dtype) -> Value:
     """From the memory form of `dtype` to its register form."""
     if dtype.kind == "b":
         return value.compare("ne", 0)
-    if half_name(dtype) == "float16":
-        return value.cast("fpext", "float")
-    if half_name(dtype) == "bfloat16":
-        return (value.cast("zext", "i32") << 16).as_float()
-    return value
+    return widened(value, dtype) if half_name(dtype) else value
 
 
 def to_memory(value: Value, dtype: np.dtype) -> Value:
     """From the register form of `dtype` to its memory form, rounding half floats."""
     if dtype.kind == "b":
         return value.cast("zext", "i8")
-    if half_name(dtype) == "float16":
-        return value.cast("fptrunc", "half")
-    if half_name(dtype) == "bfloat16":
-        return bfloat_bits(value)
-    return value
-
-
-def bfloat_bits(value: Value) -> Value:
-    """Rounds float to bfloat16 (ties to even), as i16 bits; NaN stays NaN."""
-    word = value.as_int()
-    odd = logical_right(word, 16) & 1
-    rounded = logical_right(word + 0x7FFF + odd, 16)
-    quiet = logical_right(word, 16) | 0x40
-    return select(value.is_nan(), quiet, rounded).cast("trunc", "i16")
-
-
-def logical_right(value: Value, count: Value | int) -> Value:
-    return value.op("lshr", count)
+    return narrowed(value, dtype) if half_name(dtype) else value
 
 
 def index_value(value: Value, dtype: np.dtype) -> Value:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from treadle.backends.cpu import mathlib
-from treadle.backends.cpu.emit_access import bfloat_bits
+from treadle.backends.cpu.half import narrowed, widened
 from treadle.backends.cpu.lanes import (
     Value,
     bits,
@@ -263,9 +263,7 @@ def _convert(instr: Instr, dtype: np.dtype, x: Value) -> Value:
 
 def rounded(x: Value, dtype: np.dtype) -> Value:
     """Float rounded to what a half float holds."""
-    if half_name(dtype) == "bfloat16":
-        return (bfloat_bits(x).cast("zext", "i32") << 16).as_float()
-    return x.cast("fptrunc", "half").cast("fpext", "float")
+    return widened(narrowed(x, dtype), dtype)
 
 
 def convert(x: Value, source: np.dtype, target: np.dtype) -> Value:
@@ -303,16 +301,12 @@ def _saturate(x: Value, kind: str, signed: bool) -> Value:
 
 @rule("bitcast")
 def _bitcast(instr: Instr, dtype: np.dtype, x: Value) -> Value:
-    if half_name(dtype) == "bfloat16":
-        x = bfloat_bits(x)
-    elif half_name(dtype) == "float16":
-        x = x.cast("fptrunc", "half").cast("bitcast", "i16")
+    if half_name(dtype):
+        x = narrowed(x, dtype)
     elif x.kind == "i1":
         x = x.cast("zext", "i8")
-    if half_name(instr.dtype) == "bfloat16":
-        return (x.cast("zext", "i32") << 16).as_float()
-    if half_name(instr.dtype) == "float16":
-        return x.cast("bitcast", "half").cast("fpext", "float")
+    if half_name(instr.dtype):
+        return widened(x, instr.dtype)
     kind = register_kind(instr.dtype)
     return x if x.kind == kind else x.cast("bitcast", kind)
 

@@ -9,7 +9,12 @@ from treadle.backends.cpu.emit_access import Arguments, load, store
 from treadle.backends.cpu.emit_body import Body, Frame, carried, renamed
 from treadle.backends.cpu.emit_reduce import Reduction
 from treadle.backends.cpu.emit_running import along_lanes, identity, masked
-from treadle.backends.cpu.lanes import Value, half_name, lane_numbers
+from treadle.backends.cpu.lanes import (
+    Value,
+    half_name,
+    has_mask_registers,
+    lane_numbers,
+)
 from treadle.kernels.lower import (
     SCRATCH_LANES,
     Schedule,
@@ -140,12 +145,13 @@ class RowSweeps:
     def _unrolling(self, sweep: Sweep) -> int:
         """Copies of the body per turn: more for short bodies, to hide latencies.
 
-        0 for a masked loop only, which halves the compile time of long bodies.
+        0 for a masked loop only, which halves the compile time of long bodies, where
+        masks cost nothing.
         """
         work = sum(cost(self.nest.body[i]) for i in sweep.body)
         if work <= 10:
             return 4
-        return 1 if work <= 28 else 0
+        return 1 if work <= 28 or not has_mask_registers() else 0
 
     def _masked(self, held: Frame, index: str, high: str) -> Frame:
         """A frame for the lanes that are left from `index` on."""

@@ -21,7 +21,7 @@ from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.target import host
 
 _FLOATS = ("half", "float", "double")
-_SHORT = {"float": "f32", "double": "f64", "half": "f16"}
+_SHORT = {"float": "f32", "double": "f64"}
 
 Number = int | float | bool
 
@@ -41,10 +41,10 @@ def half_name(dtype: np.dtype) -> str:
 def memory_kind(dtype: np.dtype) -> str:
     """The IR type of one element in memory."""
     name = dtype.name
+    if half_name(dtype):
+        return "i16"
     if name.startswith("float"):
-        return {"float16": "half", "float32": "float", "float64": "double"}[name]
-    if name == "bfloat16":
-        return "i16"  # LLVM's bfloat needs hardware or slow library calls
+        return {"float32": "float", "float64": "double"}[name]
     if name == "bool":
         return "i8"
     return f"i{8 * dtype.itemsize}"
@@ -278,12 +278,29 @@ def counted_intrinsic(name: str, x: Value, flag: bool) -> Value:
 
 def fma(x: Value, y: Value | Number, z: Value | Number) -> Value:
     """x * y + z, rounded once."""
+    target = host()
+    if x.kind == "float" and target.arch == "x86_64" and "fma" not in target.flags:
+        # Not by calls of the C library: doubles hold the product exactly.
+        wide = [v if isinstance(v, Value) else x.like(v) for v in (x, y, z)]
+        x, y, z = (v.cast("fpext", "double") for v in wide)
+        return (x * y + z).cast("fptrunc", "float")
     return intrinsic("fma", x, y, z)
+
+
+def multiply_add(x: Value, y: Value | Number, z: Value | Number) -> Value:
+    """x * y + z, rounded once if that is one instruction here."""
+    return intrinsic("fmuladd", x, y, z)
 
 
 def has_scale_instruction() -> bool:
     """Whether `ldexp` is one instruction here (elsewhere it is a call per lane)."""
     return "avx512f" in host().flags
+
+
+def has_mask_registers() -> bool:
+    """Whether masked loads and stores cost no more than others (elsewhere they may be a
+    branch per lane)."""
+    return "avx512vl" in host().flags
 
 
 def ldexp(x: Value, n: Value) -> Value:

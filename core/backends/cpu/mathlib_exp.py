@@ -15,6 +15,7 @@ from treadle.backends.cpu.lanes import (
     has_scale_instruction,
     intrinsic,
     ldexp,
+    multiply_add,
     select,
 )
 
@@ -75,7 +76,7 @@ def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
     """Horner's rule; the first coefficient is that of the highest power."""
     result = x.like(coefficients[0])
     for c in coefficients[1:]:
-        result = fma(result, x, c)
+        result = multiply_add(result, x, c)
     return result
 
 
@@ -121,7 +122,7 @@ def _reduced(x: Value) -> tuple[Value, Value]:
     """(n, r) with x = n log(2) + r and |r| <= log(2) / 2."""
     n = intrinsic("roundeven", x * LOG2E)
     high, low = LN2[x.kind]
-    return n, fma(n, -low, fma(n, -high, x))
+    return n, multiply_add(n, -low, multiply_add(n, -high, x))
 
 
 def exp(x: Value) -> Value:
@@ -133,7 +134,7 @@ def exp(x: Value) -> Value:
     limited = select(x.compare("ogt", high), high, select(gone, zero, x))
     n, r = _reduced(limited)
     return select(
-        gone, zero, scaled(fma(r * r, polynomial(r, _EXP[x.kind]), r) + 1.0, n)
+        gone, zero, scaled(multiply_add(r * r, polynomial(r, _EXP[x.kind]), r) + 1.0, n)
     )
 
 
@@ -142,16 +143,16 @@ def exp2(x: Value) -> Value:
     x = clipped(x, *limits)
     n = intrinsic("roundeven", x)
     r = (x - n) * 0.6931471805599453
-    return scaled(fma(r * r, polynomial(r, _EXP[x.kind]), r) + 1.0, n)
+    return scaled(multiply_add(r * r, polynomial(r, _EXP[x.kind]), r) + 1.0, n)
 
 
 def expm1(x: Value) -> Value:
     limits = (-25.0, 89.0) if x.kind == "float" else (-40.0, 710.0)
     n, r = _reduced(clipped(x, *limits))
-    p = fma(r * r, polynomial(r, _EXP[x.kind]), r)
+    p = multiply_add(r * r, polynomial(r, _EXP[x.kind]), r)
     # Half of everything, because 2**n itself may overflow.
     half = power_of_two(to_int(n) - 1, x.kind)
-    result = fma(half, p, half - 0.5) * 2.0
+    result = multiply_add(half, p, half - 0.5) * 2.0
     return select(x.compare("oeq", 0.0), x, result)
 
 
@@ -202,7 +203,7 @@ def _log_of_mantissa(m: Value) -> tuple[Value, Value]:
     f = m - 1.0
     if m.kind == "float":
         square, cube, p = _log_terms(f)
-        return f, fma(square, -0.5, cube * p)
+        return f, multiply_add(square, -0.5, cube * p)
     s = f / (f + 2.0)
     z = s * s
     return f, -(s * (f - z * polynomial(z, LOG_DOUBLE)))
@@ -229,10 +230,10 @@ def log(x: Value) -> Value:
     if x.kind == "float":
         f = m - 1.0
         square, cube, p = _log_terms(f)
-        result = fma(cube, p, n * low) + fma(square, -0.5, f)
-        return log_domain(x, fma(n, high, result))
+        result = multiply_add(cube, p, n * low) + multiply_add(square, -0.5, f)
+        return log_domain(x, multiply_add(n, high, result))
     f, rest = _log_of_mantissa(m)
-    return log_domain(x, fma(n, high, f + fma(n, low, rest)))
+    return log_domain(x, multiply_add(n, high, f + multiply_add(n, low, rest)))
 
 
 def log2(x: Value) -> Value:

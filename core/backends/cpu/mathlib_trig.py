@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from treadle.backends.cpu.lanes import Value, fma, intrinsic, select
+from treadle.backends.cpu.lanes import Value, fma, intrinsic, multiply_add, select
 from treadle.backends.cpu.mathlib_exp import (
     INF,
     NAN,
@@ -115,8 +115,8 @@ def _reduced(x: Value) -> tuple[Value, Value]:
 
 def _sin_cos(r: Value) -> tuple[Value, Value]:
     z = r * r
-    sin = fma(r * z, polynomial(z, _SIN[r.kind]), r)
-    cos = fma(z * z, polynomial(z, _COS[r.kind]), fma(z, -0.5, 1.0))
+    sin = multiply_add(r * z, polynomial(z, _SIN[r.kind]), r)
+    cos = multiply_add(z * z, polynomial(z, _COS[r.kind]), multiply_add(z, -0.5, 1.0))
     return sin, cos
 
 
@@ -159,11 +159,11 @@ def _atan_of_fraction(x: Value) -> Value:
     """atan(x) for 0 <= x <= 1."""
     if x.kind == "float":
         z = x * x
-        return fma(x * z, polynomial(z, _ATAN[x.kind]), x)
+        return multiply_add(x * z, polynomial(z, _ATAN[x.kind]), x)
     large = x.compare("ogt", 0.41421356237309503)
     t = select(large, (x - 1.0) / (x + 1.0), x)
     z = t * t
-    small = fma(t * z, polynomial(z, _ATAN[x.kind]), t)
+    small = multiply_add(t * z, polynomial(z, _ATAN[x.kind]), t)
     return select(large, small + PI / 4, small)
 
 
@@ -191,7 +191,7 @@ def atan2(y: Value, x: Value) -> Value:
 
 def _asin_of_half(x: Value) -> Value:
     z = x * x
-    return fma(x * z, polynomial(z, _ASIN[x.kind]), x)
+    return multiply_add(x * z, polynomial(z, _ASIN[x.kind]), x)
 
 
 def asin(x: Value) -> Value:

@@ -1,4 +1,7 @@
-"""The host CPU as the code generator sees it. llvmlite loads on first use."""
+"""The CPU that code is generated for: this machine's, or the TREADLE_CPU asked for.
+
+llvmlite loads on first use.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,20 @@ def llvm() -> ModuleType:
     return binding
 
 
+# The levels of x86-64 by LLVM's names, each with what it adds to the one before. Only
+# extensions that decide what is generated, or that a CPU of the level surely lacks if
+# it lacks the level.
+_LEVELS = {
+    "x86-64": frozenset[str](),
+    "x86-64-v2": frozenset({"sse4.2", "popcnt"}),
+    "x86-64-v3": frozenset({"avx2", "fma", "bmi2", "f16c"}),
+    "x86-64-v4": frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl"}),
+}
+
+
 @functools.cache
 def host() -> Target:
-    """The target of this machine."""
+    """The target of this machine, or the lower one that TREADLE_CPU names."""
     binding = llvm()
     triple = binding.get_process_triple()
     try:
@@ -49,13 +63,33 @@ def host() -> Target:
     except RuntimeError:  # LLVM cannot tell on this operating system
         found = {}
     flags = frozenset(name for name, present in found.items() if present)
-    # A virtual machine may hide extensions that the CPU's name implies.
-    hidden = [f"-{name}" for name, present in sorted(found.items()) if not present]
     arch = triple.split("-")[0].replace("arm64", "aarch64").replace("amd64", "x86_64")
-    cpu, vector_bytes = _choose(arch, flags, binding.get_host_cpu_name())
+    level = os.environ.get("TREADLE_CPU")
+    if level:
+        cpu, flags, off = level, _level_flags(level, arch, flags), []
+        vector_bytes = _choose(arch, flags, level)[1]
+    else:
+        cpu, vector_bytes = _choose(arch, flags, binding.get_host_cpu_name())
+        # A virtual machine may hide extensions that the CPU's name implies.
+        off = [f"-{name}" for name, present in sorted(found.items()) if not present]
     if vector_bytes == 64:
-        hidden.append("-prefer-256-bit")
-    return Target(triple, arch, cpu, ",".join(hidden), vector_bytes, flags)
+        off.append("-prefer-256-bit")
+    return Target(triple, arch, cpu, ",".join(off), vector_bytes, flags)
+
+
+def _level_flags(level: str, arch: str, present: frozenset[str]) -> frozenset[str]:
+    """The extensions of a level of x86-64, all of which must be `present`."""
+    if arch != "x86_64" or level not in _LEVELS:
+        known = f"one of {', '.join(_LEVELS)}" if arch == "x86_64" else "unset"
+        raise ValueError(f"TREADLE_CPU must be {known} on {arch}, not {level!r}")
+    names = list(_LEVELS)
+    flags = frozenset[str]().union(
+        *(_LEVELS[name] for name in names[: names.index(level) + 1])
+    )
+    if missing := sorted(flags - present):
+        lacks = f"this CPU lacks {', '.join(missing)}"
+        raise ValueError(f"TREADLE_CPU is {level!r}, but {lacks}: take a lower level")
+    return flags
 
 
 def _choose(arch: str, flags: frozenset[str], name: str) -> tuple[str, int]:

@@ -12,6 +12,7 @@ import scipy.special as special
 from tests.core.kernels.nests import Maker
 from treadle.backends.cpu import mathlib
 from treadle.backends.cpu.emit import supported
+from treadle.backends.cpu.target import host
 
 LONG = np.longdouble
 INF, NAN = np.inf, np.nan
@@ -94,6 +95,8 @@ def arguments_of(name: str, dtype: type, count: int = 20000) -> np.ndarray:
 def test_error(name: str, dtype: type) -> None:
     function, _, float_limit, double_limit = FUNCTIONS[name]
     limit = float_limit if dtype == np.float32 else double_limit
+    if name == "erf" and host().arch == "x86_64" and "fma" not in host().flags:
+        limit *= 1.2  # its polynomials are rounded twice as often
     x = arguments_of(name, dtype)
     error = ulps(run(name, x), exact(function, x))
     worst = error.argmax()
