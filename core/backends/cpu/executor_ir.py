@@ -40,10 +40,15 @@ OPCODES = {
 }
 
 TICKS = {
-    "x86_64": "@llvm.readcyclecounter()",
-    "aarch64": "@llvm.readsteadycounter()",
+    "x86_64": ("@llvm.readcyclecounter()", "@llvm.readcyclecounter()"),
+    "aarch64": (
+        "@llvm.read_volatile_register.i64(metadata)",
+        '@llvm.read_volatile_register.i64(metadata !{!"cntvct_el0"})',
+    ),
 }
-"""The user-readable clock, by architecture."""
+"""The user-readable clock by architecture: its declaration, a call of it.
+
+LLVM has llvm.readsteadycounter for this, but compiles it to 0 on AArch64."""
 
 
 def executor_ir() -> str:
@@ -63,10 +68,9 @@ def executor_ir() -> str:
     plain = plain.replace("  ; PROFILE ENTRY\n", "").replace(
         "  ; PROFILE COMMAND\n", ""
     )
-    ticks = TICKS.get(host().arch, TICKS["x86_64"])
-    return (
-        _HELPERS + plain + profiled.replace("@TICKS", ticks) + f"declare i64 {ticks}\n"
-    )
+    declaration, ticks = TICKS.get(host().arch, TICKS["x86_64"])
+    profiled = profiled.replace("@TICKS", ticks)
+    return _HELPERS + plain + profiled + f"declare i64 {declaration}\n"
 
 
 _PROFILED_SIGNATURE = "@execute_profiled(ptr %program, ptr %slots, ptr %profile)"

@@ -42,12 +42,13 @@ def pool_ir(arch: str, sleep: str, follow_cpu: bool) -> str:
     sleep: "futex" or "condition", how a worker waits when it is done spinning.
     follow_cpu: whether workers move away from the caller's CPU (Linux only).
     """
-    declaration, relax = _RELAX[arch]
+    relax_declaration, relax = _RELAX[arch]
+    ticks_declaration, ticks = TICKS[arch]
     waiting = {"futex": _FUTEX_WAITING, "condition": _CONDITION_WAITING}[sleep]
     text = _POOL + waiting + (_MOVE if follow_cpu else _STAY)
-    text = text.replace("@RELAX", relax).replace("@TICKS", TICKS[arch])
+    text = text.replace("@RELAX", relax).replace("@TICKS", ticks)
     text = text.replace("FUTEX", str(_FUTEX[arch])).replace("LIMIT", str(MAX_TASKS))
-    return text + f"declare void {declaration}\ndeclare i64 {TICKS[arch]}\n"
+    return text + f"declare void {relax_declaration}\ndeclare i64 {ticks_declaration}\n"
 
 
 FUNCTIONS = ("fork_join", "worker", "stop", "ticks")
