@@ -214,7 +214,7 @@ def _log_terms(f: Value) -> tuple[Value, Value, Value]:
     square = f * f
     cube = square * f
     high, middle, low = [polynomial(f, part) for part in _LOG_FLOAT]
-    return square, cube, fma(cube, fma(cube, high, middle), low)
+    return square, cube, multiply_add(cube, multiply_add(cube, high, middle), low)
 
 
 def log_domain(x: Value, result: Value) -> Value:
@@ -248,7 +248,7 @@ def log1p(x: Value) -> Value:
     if x.kind == "float":
         square = x * x
         ratio = polynomial(x, _LOG1P_P) / polynomial(x, _LOG1P_Q)
-        near = x + fma(square, -0.5, x * square * ratio)
+        near = x + multiply_add(square, -0.5, x * square * ratio)
         return select(magnitude(x).compare("olt", 0.41421357), near, result)
     correction = (x - (u - 1.0)) / u
     result = select(correction.is_nan(), result, result + correction)

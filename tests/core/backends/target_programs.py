@@ -60,6 +60,7 @@ def reductions(x: Any) -> list[Any]:
     return [
         *(x.sum(-1), x.sum(0), x.max(0), x.min(-1), x.mean(), x.argmax(-1)),
         *(x.prod(-1), (x > 0).all(-1), x.T + 1.0, x[::2, 1:9] * 2.0),
+        *(x.cumsum(-1), x.cumsum(0)),
     ]
 
 
