@@ -1,7 +1,8 @@
 """Calls with batch sizes never seen: `python benchmarks/new_shape.py`.
 
-Trains at one batch size, then at new ones. Treadle may trace again, but its kernels
-take their sizes at run time: the number of natively compiled kernels must not grow.
+Trains at one batch size, then at new ones, one example among them. Treadle may trace
+again, but its kernels take their sizes at run time: the number of natively compiled
+kernels must not grow.
 The script starts with an empty kernel cache and asserts this after every new size.
 """
 
@@ -14,8 +15,8 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 import harness
 import workloads
 
-WORKLOADS = ("mlp", "gpt-small", "lstm")
-SIZES = (2, 7, 96, 130, 257)
+WORKLOADS = ("mlp", "cnn", "gpt-small", "lstm")
+SIZES = (1, 2, 7, 96, 130, 257)
 STEPS = 5
 
 

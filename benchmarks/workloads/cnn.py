@@ -23,11 +23,11 @@ def weights(seed: int) -> initial.Weights:
     )
 
 
-def batch(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Images (batch, 1, 28, 28) and labels (batch,)."""
+def batch(seed: int, size: int = BATCH) -> tuple[np.ndarray, np.ndarray]:
+    """Images (size, 1, 28, 28) and labels (size,)."""
     rng = np.random.default_rng(seed + 1)
-    x = rng.standard_normal((BATCH, 1, SIZE, SIZE)).astype(np.float32)
-    return x, rng.integers(0, CLASSES, BATCH)
+    x = rng.standard_normal((size, 1, SIZE, SIZE)).astype(np.float32)
+    return x, rng.integers(0, CLASSES, size)
 
 
 def flops() -> int:
@@ -119,9 +119,13 @@ def treadle_step(weights: initial.Weights, batch):
             x = nn.max_pool(nn.relu(self.conv2(x)), 2)
             return self.out(nn.relu(self.hidden(x.reshape(len(x), -1))))
 
+    class Step(treadle_peer.TrainStep):
+        def feed(self, batch):
+            x, y = batch
+            super().feed((x.transpose(0, 2, 3, 1), y))
+
     # Here `hidden` reads (row, column, channel) order.
     maps = weights["hidden.weight"].reshape(HIDDEN, CHANNELS[2], SIZE // 4, SIZE // 4)
     hidden = maps.transpose(0, 2, 3, 1).reshape(HIDDEN, FLAT)
     model = treadle_peer.fill(CNN(key=rng.key(0)), weights | {"hidden.weight": hidden})
-    x, y = batch
-    return treadle_peer.TrainStep(model, (x.transpose(0, 2, 3, 1), y))
+    return Step(model, batch)

@@ -17,6 +17,7 @@ from treadle.fuse.layout import axis_strides
 from treadle.fuse.maps import Map, NoMap, Space
 from treadle.fuse.program import Program
 from treadle.ir.graph import Atom, Equation, Var
+from treadle.passes.units import last_axis
 
 MAX_MEMBERS = 120
 
@@ -36,9 +37,9 @@ class Cluster(Node):
     product: the contraction whose epilogue the cluster is, once it has become one.
     """
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, program: Program) -> None:
         super().__init__(number)
-        self.space = Space()
+        self.space = Space(program.units)
         self.form: str | None = None
         self.reduced: frozenset[int] = frozenset()
         self.after: set[Var] = set()
@@ -55,10 +56,7 @@ def start(cluster: Cluster, eq: Equation) -> None:
       NoMap: if an operand's views have no index map over the equation's space.
     """
     space = cluster.space
-    shape = (
-        eq.inputs[0].type.shape if eq.op.kind == "reduce" else eq.outputs[0].type.shape
-    )
-    entries = tuple(space.dimension(n) for n in shape)
+    entries = space.index(eq.inputs[0] if eq.op.kind == "reduce" else eq.outputs[0])
     if eq.op.kind == "reduce":
         space.maps[operand_key(eq)] = entries
         _reduce(cluster, space, eq, entries)
@@ -106,6 +104,8 @@ class _Trial:
         else:
             return False
         self._derive(out, source, chain)
+        if not self._names_units(out):
+            return False
         if not self._covers(out) or not operands_fit(self.space, eq, program):
             return False
         if self.form == "mid":
@@ -168,6 +168,14 @@ class _Trial:
     def _dims(self, entries: Map) -> set[int]:
         return {d for a in entries for d, _ in a.terms}
 
+    def _names_units(self, v: Var) -> bool:
+        """Whether each present axis of length 1 has a dimension, as longer ones have:
+        an operand that was broadcast along it knows of none."""
+        entries, shape = self.space.maps[v], v.type.shape
+        return all(
+            entries[i].terms for i in self.space.units.present(v) if shape[i] == 1
+        )
+
     def _covers(self, v: Var) -> bool:
         """Whether a value is indexed by all dimensions, or by all that are kept."""
         dims, every = self._dims(self.space.maps[v]), set(self.space.sizes)
@@ -192,13 +200,12 @@ def _reduced_axes(eq: Equation) -> tuple[int, ...]:
 
 
 def _form(space: Space, eq: Equation, entries: Map) -> tuple[str, frozenset[int]]:
-    shape, axes = eq.inputs[0].type.shape, _reduced_axes(eq)
+    axes = _reduced_axes(eq)
     reduced = {d for i in axes for d, _ in entries[i].terms}
     kept = {d for i, a in enumerate(entries) if i not in axes for d, _ in a.terms}
     if reduced & kept:
         raise NoMap
-    last = max((i for i, n in enumerate(shape) if n != 1), default=-1)
-    inner = last in axes or not reduced
+    inner = not reduced or last_axis(eq.inputs[0], space.units) in axes
     if len(reduced) > 1 and (inner or "axis" in eq.params):
         # A place along one axis is counted by one loop.
         raise NoMap
@@ -259,11 +266,9 @@ def operand_fits(space: Space, key: Any, a: Atom, program: Program) -> bool:
     if not isinstance(a, Var):
         return True
     # Scalars stand beside arrays of any shape.
-    space.maps["operand"] = space.maps[key] if a.type.shape else ()
+    entries = space.maps[key] if a.type.shape else ()
     source, chain = program.resolve(a)
-    for view in chain:
-        space.forward("operand", view)
-    found = space.maps.pop("operand")
+    found = space.seen(entries, source, chain)
     if source in space.maps:
         return found == space.maps[source]
     if source in program.inline:

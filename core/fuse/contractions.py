@@ -139,7 +139,8 @@ def _sides(
 
 
 def _loops(entry: Any, sizes: dict[int, int], x: int, y: int, c: int) -> list[_Loop]:
-    return [_Loop(d, sizes[d], (x * n, y * n, c * n)) for d, n in entry.terms]
+    steps = [(d, (x * n, y * n, c * n)) for d, n in entry.terms]
+    return [_Loop(d, sizes[d], s) for d, s in steps if sizes[d] != 1]
 
 
 def _sum_loop(

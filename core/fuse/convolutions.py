@@ -66,7 +66,7 @@ def convolution(
 
 def _one(axes: list[Affine], accesses: list[Access], sizes: dict[int, int]) -> list:
     """The dimensions of some axes, if all accesses step through them as one."""
-    dims = [d for a in axes for d, _ in a.terms]
+    dims = [d for a in axes for d, _ in a.terms if sizes[d] != 1]
     groups = coalesce(dims, accesses, sizes)
     if len(groups) > 1:
         raise NoMap

@@ -20,8 +20,8 @@ def copy_launch(
     Raises:
       NoMap: if a view must be made in memory first.
     """
-    space = Space()
-    space.maps["out"] = tuple(space.dimension(n) for n in a.type.shape)
+    space = Space(program.units)
+    space.maps["out"] = space.index(a)
     operand_fits(space, "out", a, program)
     entries = space.maps["out"]
     body = Body(space, program)
@@ -55,8 +55,8 @@ def scatter_launch(eq: Equation, program: Program) -> Launch:
     """
     x, updates, *indices = eq.inputs
     out = eq.outputs[0]
-    space = Space()
-    space.maps["out"] = tuple(space.dimension(n) for n in updates.type.shape)
+    space = Space(program.units)
+    space.maps["out"] = space.index(updates)
     operand_fits(space, "out", updates, program)
     rank = indices[0].type.ndim if indices else eq.params.get("batch_dims", 0)
     for a in indices:

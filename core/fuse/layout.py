@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from treadle.fuse.maps import Map, Space, address
+from treadle.fuse.maps import Space, address
 from treadle.fuse.program import Program
 from treadle.ir.graph import Atom, Var
 
@@ -63,16 +63,13 @@ def axis_strides(a: Atom, program: Program) -> tuple[Atom, int, tuple[int, ...]]
     Raises:
       NoMap: if the views have no such strides.
     """
-    space = Space()
-    entries: Map = tuple(space.dimension(n) for n in a.type.shape)
-    space.maps["view"] = entries
-    space.maps["axes"] = entries
+    space = Space(program.units)
+    entries = space.index(a)
     # An axis must stay one dimension: it has one stride.
     space.frozen |= set(space.sizes)
     source, chain = program.resolve(a)
-    for view in chain:
-        space.forward("view", view)
-    offset, strides = address(space.maps["view"], stored_strides(source, program))
+    seen = space.seen(entries, source, chain)
+    offset, strides = address(seen, stored_strides(source, program))
     return (
         source,
         offset,

@@ -12,7 +12,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from treadle.ir.graph import Equation
+from treadle.ir.graph import Atom, Equation
+from treadle.passes.units import Units
 
 
 class Affine(NamedTuple):
@@ -31,23 +32,30 @@ class NoMap(Exception):
 
 
 class Space:
-    """The dimensions of a loop nest. Dimensions of size 1 are not represented."""
+    """The dimensions of a loop nest. Axes that `units` calls absent have none."""
 
-    def __init__(self) -> None:
+    def __init__(self, units: Units) -> None:
+        self.units = units
         self.sizes: dict[int, int] = {}
         self.maps: dict[Any, Map] = {}
         self.frozen: set[int] = set()
 
     def dimension(self, size: int) -> Affine:
         """The index along a new dimension."""
-        if size == 1:
-            return ZERO
         name = max(self.sizes, default=-1) + 1
         self.sizes[name] = size
         return Affine(0, ((name, 1),))
 
+    def index(self, a: Atom) -> Map:
+        """The index map of a value along new dimensions."""
+        absent = self.units.absent(a)
+        return tuple(
+            ZERO if i in absent else self.dimension(n)
+            for i, n in enumerate(a.type.shape)
+        )
+
     def copy(self) -> Space:
-        other = Space()
+        other = Space(self.units)
         other.sizes, other.maps = dict(self.sizes), dict(self.maps)
         other.frozen = set(self.frozen)
         return other
@@ -69,35 +77,40 @@ class Space:
 
         self.maps = {k: tuple(map(rename, m)) for k, m in self.maps.items()}
 
-    def reshape(self, key: Any, shape: Sequence[int], new_shape: Sequence[int]) -> None:
-        """Rewrites ``maps[key]`` from indices of one shape to those of another."""
+    def reshape(self, key: Any, old: Atom, new: Atom) -> None:
+        """Rewrites ``maps[key]`` from indices of one value to those of another."""
+        shape, new_shape = old.type.shape, new.type.shape
         if 0 in shape:
             # There is no element to find.
             self.maps[key] = (ZERO,) * len(new_shape)
             return
-        out: list[Affine] = []
-        for old, new in _groups(shape, new_shape):
-            target = [new_shape[j] for j in new]
-            big = [n for n in target if n != 1]
-            entries = [(self.maps[key][i], shape[i]) for i in old if shape[i] != 1]
-            digits = self._digits(key, old, shape, entries, big)
-            given = iter(digits)
-            out += [next(given) if n != 1 else ZERO for n in target]
+        out = [ZERO] * len(new_shape)
+        groups = _groups(shape, new_shape)
+        for axes, new_axes in groups:
+            sizes = [new_shape[j] for j in new_axes]
+            digits = self._digits(key, axes, shape, sizes)
+            if digits is None:
+                self.reshape(key, old, new)
+                return
+            for j, digit in zip(new_axes, digits, strict=True):
+                out[j] = digit
+        pairs = self.units.paired(old, new)
+        for i, entry in enumerate(self.maps[key]):
+            if i in pairs:
+                out[pairs[i]] = entry
+            elif shape[i] == 1 and entry.terms and groups:
+                _put_unit(out, entry, i, shape, new_shape, groups)
         self.maps[key] = tuple(out)
 
     def _digits(
-        self, key: Any, old: Sequence[int], shape: Sequence[int], entries: Any, big: Any
-    ) -> list[Affine]:
-        if [n for _, n in entries] == big:
-            return [a for a, _ in entries]
-        while True:
-            entries = [(self.maps[key][i], shape[i]) for i in old if shape[i] != 1]
-            linear = _linear(entries)
-            if len(big) <= 1:
-                return [linear] * len(big)
-            result = self._take_digits(linear, big)
-            if result is not None:
-                return result
+        self, key: Any, axes: Sequence[int], shape: Sequence[int], sizes: list[int]
+    ) -> list[Affine] | None:
+        """The indices along axes of the given sizes of what ``maps[key]`` says along
+        `axes` of another shape; None after splitting a dimension."""
+        if [shape[i] for i in axes] == sizes:
+            return [self.maps[key][i] for i in axes]
+        linear = _linear([(self.maps[key][i], shape[i]) for i in axes])
+        return [linear] if len(sizes) == 1 else self._take_digits(linear, sizes)
 
     def _take_digits(self, linear: Affine, sizes: Sequence[int]) -> list[Affine] | None:
         """The mixed-radix digits of an affine index; None after splitting a dimension
@@ -108,6 +121,11 @@ class Space:
         used = [0] * len(sizes)
         strides = [math.prod(sizes[j + 1 :]) for j in range(len(sizes))]
         for d, c in linear.terms:
+            if self.sizes[d] == 1:
+                # Its index is 0 wherever it stands.
+                j = next((j for j, s in enumerate(strides) if c >= s), 0)
+                digits[j].append((d, max(1, c // strides[j])))
+                continue
             if c <= 0:
                 raise NoMap
             j = next((j for j, s in enumerate(strides) if c % s == 0 and c >= s), None)
@@ -129,15 +147,17 @@ class Space:
 
     def forward(self, key: Any, eq: Equation) -> None:
         """Rewrites ``maps[key]`` from indices of a view's result to its operand's."""
-        shape, result = eq.inputs[0].type.shape, eq.outputs[0].type.shape
+        x, out = eq.inputs[0], eq.outputs[0]
+        shape, result = x.type.shape, out.type.shape
         entries, name = self.maps[key], eq.op.name
         if name == "broadcast_in_dim":
             dims = eq.params["dims"]
             self.maps[key] = tuple(
-                ZERO if n == 1 else entries[d] for n, d in zip(shape, dims, strict=True)
+                entries[d] if n == result[d] else ZERO
+                for n, d in zip(shape, dims, strict=True)
             )
         elif name == "reshape":
-            self.reshape(key, result, shape)
+            self.reshape(key, out, x)
         elif name == "transpose":
             order = eq.params["permutation"]
             self.maps[key] = tuple(entries[order.index(i)] for i in range(len(order)))
@@ -150,11 +170,35 @@ class Space:
         elif name == "reverse":
             axes = eq.params["axes"]
             self.maps[key] = tuple(
-                shifted(scaled(a, -1), n - 1) if i in axes and n > 1 else a
+                shifted(scaled(a, -1), n - 1) if i in axes and n else a
                 for i, (a, n) in enumerate(zip(entries, shape, strict=True))
             )
         else:
             raise NoMap
+        self._settle(key, x)
+
+    def _settle(self, key: Any, a: Atom) -> None:
+        """Drops what ``maps[key]`` says about absent axes of the value it indexes."""
+        absent = self.units.absent(a)
+        if absent:
+            self.maps[key] = tuple(
+                ZERO if i in absent else e for i, e in enumerate(self.maps[key])
+            )
+
+    def seen(self, entries: Map, source: Atom, chain: Iterable[Equation]) -> Map:
+        """The map of a value behind views, outermost first, from that of their result.
+
+        Raises:
+          NoMap: if there is none.
+        """
+        self.maps["seen"] = entries
+        try:
+            for view in chain:
+                self.forward("seen", view)
+            self._settle("seen", source)
+            return self.maps["seen"]
+        finally:
+            del self.maps["seen"]
 
     def backward(self, key: Any, eq: Equation) -> list[int]:
         """Rewrites ``maps[key]`` from indices of a view's operand to its result's.
@@ -162,8 +206,10 @@ class Space:
         Returns the axes of the result about which the operand says nothing (new axes of
         a broadcast): their entries are ZERO.
         """
-        shape, result = eq.inputs[0].type.shape, eq.outputs[0].type.shape
+        x, out = eq.inputs[0], eq.outputs[0]
+        shape, result = x.type.shape, out.type.shape
         entries, name = self.maps[key], eq.op.name
+        unknown: list[int] = []
         if name == "broadcast_in_dim":
             dims = eq.params["dims"]
             known = {
@@ -172,14 +218,15 @@ class Space:
                 if n == result[d]
             }
             self.maps[key] = tuple(known.get(d, ZERO) for d in range(len(result)))
-            return [d for d, n in enumerate(result) if d not in known and n != 1]
-        if name == "reshape":
-            self.reshape(key, shape, result)
+            unknown = [d for d in self.units.present(out) if d not in known]
+        elif name == "reshape":
+            self.reshape(key, x, out)
         elif name == "transpose":
             self.maps[key] = tuple(entries[p] for p in eq.params["permutation"])
         else:
             raise NoMap
-        return []
+        self._settle(key, out)
+        return unknown
 
 
 def scaled(a: Affine, factor: int) -> Affine:
@@ -212,26 +259,47 @@ def merged(terms: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 def _groups(
     shape: Sequence[int], new_shape: Sequence[int]
 ) -> list[tuple[list[int], list[int]]]:
-    """The smallest runs of axes of two shapes that have equal products."""
+    """The smallest runs of axes of two shapes that have equal products, without axes of
+    length 1."""
     groups: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(shape) or j < len(new_shape):
-        old: list[int] = []
-        new: list[int] = []
-        a = b = 1
-        while True:
-            if a == b and (old or new):
-                break
-            if (a <= b and i < len(shape)) or j >= len(new_shape):
-                a *= shape[i]
-                old.append(i)
-                i += 1
-            else:
-                b *= new_shape[j]
-                new.append(j)
-                j += 1
-        groups.append((old, new))
+    old: list[int] = []
+    new: list[int] = []
+    size, rest = 1, iter([(j, n) for j, n in enumerate(new_shape) if n != 1])
+    new_size = 1
+    for i, n in enumerate(shape):
+        if n == 1:
+            continue
+        old.append(i)
+        size *= n
+        while new_size < size:
+            j, m = next(rest)
+            new.append(j)
+            new_size *= m
+        if new_size == size:
+            groups.append((old, new))
+            old, new, size, new_size = [], [], 1, 1
     return groups
+
+
+def _put_unit(
+    out: list[Affine],
+    entry: Affine,
+    axis: int,
+    shape: Sequence[int],
+    new_shape: Sequence[int],
+    groups: list[tuple[list[int], list[int]]],
+) -> None:
+    """Adds the index along an axis of length 1 to that along the new axis in which it
+    lies: its dimension must not get lost."""
+    axes, new_axes = next((g for g in reversed(groups) if g[0][0] < axis), groups[0])
+    step = math.prod(shape[i] for i in axes if i > axis)
+    j = new_axes[-1]
+    for j in reversed(new_axes):
+        if step < new_shape[j]:
+            break
+        step //= new_shape[j]
+    terms = [(d, c * max(step, 1)) for d, c in entry.terms]
+    out[j] = Affine(out[j].offset, merged([*out[j].terms, *terms]))
 
 
 def address(entries: Map, strides: Sequence[int]) -> tuple[int, dict[int, int]]:

@@ -123,23 +123,19 @@ class Body:
         )
 
     def _copied_view(self, eq: Equation, entries: Map) -> int:
-        self.space.maps["view"] = entries
-        self.space.forward("view", eq)
-        return self.value(eq.inputs[0], self.space.maps.pop("view"))
+        x = eq.inputs[0]
+        return self.value(x, self.space.seen(entries, x, [eq]))
 
     def value(self, a: Atom, entries: Map) -> int:
         """The instruction that gives an operand at an index map."""
         source, chain = self.program.resolve(a)
         if not a.type.shape:
             entries = ()
-        self.space.maps["view"] = entries
-        for view in chain:
-            self.space.forward("view", view)
-        found = self.space.maps.pop("view")
+        found = self.space.seen(entries, source, chain)
         if isinstance(source, Lit) and source.type.ndim == 0:
             dtype = source.type.dtype
             value = source.value.item()
-            if value in _STRUCTURAL or value != value:
+            if not source.varies and (value in _STRUCTURAL or value != value):
                 return self.instr("const", (), dtype, value)
             if dtypes.is_integer(dtype):
                 return self.number(value, dtype)
@@ -282,7 +278,9 @@ def build(cluster: Cluster, program: Program, stored: set[Var]) -> Launch:
     if cluster.form == "inner":
         return finish(body, sizes, kept, [], reduced, "inner")
     if cluster.form == "mid":
-        return finish(body, sizes, kept[:-1], reduced, kept[-1:], "mid")
+        inner = _innermost([[d] for d in kept], sizes)
+        outer = [d for d in kept if [d] != inner]
+        return finish(body, sizes, outer, reduced, inner or [], "mid")
     return finish(body, sizes, kept, [], None, "inner")
 
 
@@ -331,13 +329,20 @@ def finish(
     outers = coalesce(outer, accesses, sizes)
     mids = coalesce(mid, accesses, sizes)
     if inner is None:
-        inners = outers[-1:]
-        outers = outers[:-1]
+        chosen = _innermost(outers, sizes)
+        inners = [chosen] if chosen else []
+        outers = [g for g in outers if g is not chosen]
     else:
         inners = coalesce(inner, accesses, sizes)
     if len(inners) > 1:
         raise NoMap
     return assemble(body, sizes, outers, mids, inners, axis, serial)
+
+
+def _innermost(groups: list[list[int]], sizes: dict[int, int]) -> list[int] | None:
+    """The last group, but for those with one point: a loop over them is no work."""
+    longer = [g for g in groups if extent(g, sizes) != 1]
+    return next(reversed(longer or groups), None)
 
 
 def _complex_as_pairs(body: Body, sizes: dict[int, int]) -> int:

@@ -121,7 +121,7 @@ class _Partitioner:
 
     def _cluster(self) -> Cluster:
         self.count += 1
-        return Cluster(self.count)
+        return Cluster(self.count, self.program)
 
     def _alone(self, eq: Equation) -> None:
         self.count += 1
@@ -290,7 +290,7 @@ class _Partitioner:
             return new
         cluster = self._cluster()
         space = cluster.space
-        space.maps[new] = tuple(space.dimension(n) for n in v.type.shape)
+        space.maps[new] = space.index(new)
         if not _maps(cluster, eq, program):
             inner: Var = eq.inputs[0]  # type: ignore[assignment]
             eq = self._substitute(eq, inner, self.copy_view(inner))
@@ -382,13 +382,11 @@ class _Partitioner:
         if len(cluster.equations) + len(other.equations) > MAX_MEMBERS:
             return
         space = cluster.space.copy()
-        space.maps["operand"] = space.maps[eq.outputs[0]]
         try:
-            for view in chain:
-                space.forward("operand", view)
+            wanted = space.seen(space.maps[eq.outputs[0]], source, chain)
         except NoMap:
             return
-        names = matching(space.maps.pop("operand"), other.space.maps[source])
+        names = matching(wanted, other.space.maps[source])
         if names is None or not extend(names, cluster, other):
             return
         for v, entries in other.space.maps.items():
@@ -448,7 +446,6 @@ def _maps(cluster: Cluster, eq: Equation, program: Program) -> bool:
         return False
     finally:
         cluster.space.maps.pop("view", None)
-        cluster.space.maps.pop("operand", None)
 
 
 def partition(graph: Graph, native: Callable[[Equation], bool]) -> Partition:

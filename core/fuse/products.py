@@ -41,8 +41,8 @@ def product(eq: Equation, program: Program) -> Product:
     Raises:
       NoMap: if the operands must be copied first.
     """
-    space = Space()
-    entries = tuple(space.dimension(n) for n in eq.outputs[0].type.shape)
+    space = Space(program.units)
+    entries = space.index(eq.outputs[0])
     return _lower(eq, program, space.sizes, entries, [], None)
 
 
@@ -67,7 +67,8 @@ def product_with_epilogue(
                 body.store(v, cluster.space.maps[v], body.known[v])
     sizes = cluster.space.sizes
     covered = {d for a in entries for d, _ in a.terms}
-    if covered != set(sizes) or any(a.offset for a in entries):
+    needed = {d for d, n in sizes.items() if n != 1}
+    if not needed <= covered or any(a.offset for a in entries):
         raise NoMap
     if math.prod(sizes.values()) != eq.outputs[0].type.size:
         # The cluster sees a slice: the rest would not be computed.
@@ -100,12 +101,9 @@ def _read_map(cluster: Cluster, c: Var, program: Program) -> Map:
             source, chain = program.resolve(a)
             if source is not c:
                 continue
-            space = cluster.space
             copied = [eq] if eq.op.kind == "view" else []
-            space.maps["view"] = space.maps[eq.outputs[0]] if a.type.shape else ()
-            for view in [*copied, *chain]:
-                space.forward("view", view)
-            found.add(space.maps.pop("view"))
+            entries = cluster.space.maps[eq.outputs[0]] if a.type.shape else ()
+            found.add(cluster.space.seen(entries, source, [*copied, *chain]))
     if len(found) != 1:
         raise NoMap
     return found.pop()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ops.movement import transpose
+from treadle.passes.units import Units
 
 _INLINE_COST = 12
 """Scalar computations up to this many equations are repeated in each reader."""
@@ -27,11 +28,13 @@ class Program:
     parts: values stored inside another (offset and strides in elements): the pieces of
       a concatenation or of a padded array.
 
+    units: the axes of length 1 that loops don't run along.
     native: says whether an elementwise or reduction equation has a native lowering.
     """
 
     def __init__(self, graph: Graph, native: Callable[[Equation], bool]) -> None:
         self.graph, self.native = graph, native
+        self.units = Units()
         self.maker: dict[Var, Equation] = {}
         self.readers: dict[Var, list[Equation]] = {v: [] for v in graph.inputs}
         self.results = list(graph.outputs)
@@ -87,7 +90,8 @@ class Program:
         return v
 
     def add(self, eq: Equation) -> None:
-        """Takes in an equation that fusion has made."""
+        """Takes in an equation, after those that make its operands."""
+        self.units.add(eq)
         for v in eq.outputs:
             self.maker[v] = eq
             self.readers[v] = []

@@ -23,15 +23,21 @@ class Var:
 
 
 class Lit:
-    """A constant that stands where it is used: a NumPy scalar, or a small array."""
+    """A constant that stands where it is used: a NumPy scalar, or a small array.
 
-    __slots__ = ("type", "value")
+    varies: the same program for other sizes may have another number here, so kernels
+      must not be made for this one.
+    """
 
-    def __init__(self, value: np.ndarray | np.generic, type: ArrayType) -> None:
-        self.value, self.type = value, type
+    __slots__ = ("type", "value", "varies")
+
+    def __init__(
+        self, value: np.ndarray | np.generic, type: ArrayType, varies: bool = False
+    ) -> None:
+        self.value, self.type, self.varies = value, type, varies
 
     def key(self) -> tuple:
-        return (self.value.tobytes(), self.type)
+        return (self.value.tobytes(), self.type, self.varies)
 
 
 Atom = Var | Lit

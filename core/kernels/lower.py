@@ -262,22 +262,30 @@ def _is_half(dtype: np.dtype) -> bool:
 def split_axis(nest: Nest) -> str:
     """What the tasks of a kernel divide among themselves.
 
-    "rows" (the collapsed outer dimensions), "blocks" (those times blocks of inner),
-    "inner", or "none": then every task but the first has nothing to do.
+    "rows" (the collapsed outer dimensions), "inner", "either" (rows, or inner if there
+    are fewer rows than tasks), "blocks" (rows times blocks of inner), or "none": then
+    every task but the first has nothing to do.
     """
     if nest.axis == "mid":
         return "none" if nest.serial else "blocks"
-    if nest.outer and not nest.serial:
-        return "rows"
+    rows = nest.outer and not nest.serial
+    if _divides(nest):
+        return "either" if rows else "inner"
+    return "rows" if rows else "none"
+
+
+def _divides(nest: Nest) -> bool:
+    """Whether parts of a row can be worked on by different tasks."""
     plan = schedule(nest)
-    for i, instr in enumerate(nest.body):
-        if is_reduction(instr) or is_running(instr):
-            return "none"
-        if is_store(instr) and (
-            not plan.varying[i] or any(plan.varying[a] for a in instr.args[1:])
-        ):
-            return "none"
-    return "inner"
+    return not any(
+        is_reduction(instr)
+        or is_running(instr)
+        or (
+            is_store(instr)
+            and (not plan.varying[i] or any(plan.varying[a] for a in instr.args[1:]))
+        )
+        for i, instr in enumerate(nest.body)
+    )
 
 
 def in_place(nest: Nest, store: int, load: int) -> bool:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from treadle import dtypes
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
-from treadle.ops.arithmetic import neg
+from treadle.ops.arithmetic import div, neg
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.shape import concatenate, pad, slice_
 from treadle.passes.rewrite import Rewriter, same_type
@@ -49,6 +50,8 @@ class _Simplify(Rewriter):
         inputs = [self.read(a) for a in eq.inputs]
         if eq.op.kind == "map":
             inputs = _scalars_for_fills(self, inputs, eq)
+        if eq.op is div:
+            inputs[1] = _count(inputs[1])
         out = eq.outputs[0]
         for rule in (_fold, *_RULES.get(eq.op.name, ())):
             found = rule(self, eq, inputs)
@@ -73,9 +76,17 @@ def _scalars_for_fills(s: _Simplify, inputs: list[Atom], eq: Equation) -> list[A
     return result
 
 
+def _count(a: Atom) -> Atom:
+    """A divisor: if it is a number, it is likely a count (of a mean, say) and another
+    one for the next batch."""
+    if isinstance(a, Lit) and a.type.ndim == 0:
+        return Lit(a.value, a.type, varies=True)
+    return a
+
+
 def _value(a: Atom) -> Any:
-    """The number that a literal scalar is."""
-    return a.value if isinstance(a, Lit) and a.type.ndim == 0 else None
+    """The number that a literal scalar is, whatever the sizes are."""
+    return a.value if isinstance(a, Lit) and not (a.type.ndim or a.varies) else None
 
 
 def _is(a: Atom, number: float) -> bool:
@@ -89,14 +100,46 @@ def _fold(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
         return None
     if not all(isinstance(a, Lit) and a.type.ndim == 0 for a in inputs):
         return None
-    values = [a.value for a in inputs if isinstance(a, Lit)]
-    out = np.asarray(run(eq.op, values, eq.params)[0])
-    return Lit(out.astype(eq.outputs[0].type.dtype)[()], eq.outputs[0].type)
+    literals = [a for a in inputs if isinstance(a, Lit)]
+    out = np.asarray(run(eq.op, [a.value for a in literals], eq.params)[0])
+    varies = any(a.varies for a in literals)
+    return Lit(out.astype(eq.outputs[0].type.dtype)[()], eq.outputs[0].type, varies)
+
+
+def _plus_zero(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    """The other summand. Adding 0.0 makes 0.0 of -0.0, so that is for summands that
+    never are -0.0."""
+    for a, other in (inputs, reversed(inputs)):
+        if not _is(a, 0) or not isinstance(a, Lit):
+            continue
+        if not _floating(other) or all(_signs(a.value)):
+            return other
+        if any(s.defines(other, name) for name in _SUMS):
+            return other
+    return None
+
+
+def _floating(a: Atom) -> bool:
+    return not (dtypes.is_integer(a.type.dtype) or a.type.dtype == dtypes.bool_)
+
+
+def _signs(number: Any) -> list[bool]:
+    """Whether the parts of a number are negative, negative zeros included."""
+    parts = (number.real, number.imag) if np.iscomplexobj(number) else (number,)
+    return [bool(np.signbit(part)) for part in parts]
+
+
+_SUMS = ("dot_general", "conv_general", "conv_filter_grad", "reduce_sum")
 
 
 def _identity_if(place: int, number: float) -> Rule:
     """The other operand, if the one at `place` is a certain number."""
     return lambda s, eq, xs: xs[1 - place] if _is(xs[place], number) else None
+
+
+def _minus_zero(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    x, y = inputs
+    return x if _is(y, 0) and not any(_signs(_value(y))) else None
 
 
 def _times_minus_one(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
@@ -224,10 +267,9 @@ def _cropped(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
 
 
 _RULES: dict[str, tuple[Rule, ...]] = {
-    "add": (_identity_if(0, 0.0), _identity_if(1, 0.0), _sum_of_pads),
-    "sub": (_identity_if(1, 0.0),),
+    "add": (_plus_zero, _sum_of_pads),
+    "sub": (_minus_zero,),
     "mul": (_identity_if(0, 1.0), _identity_if(1, 1.0), _times_minus_one),
-    "div": (_identity_if(1, 1.0),),
     "neg": (_double_negative,),
     "convert": (_no_change,),
     "reshape": (_no_change, _reshape_twice),

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Lit
 from treadle.ops.movement import broadcast_in_dim, reshape
 from treadle.passes.rewrite import Rewriter
+from treadle.passes.units import Units, last_axis
 
 
 class _Split(Rewriter):
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.units = Units()
+
+    def emit(self, op: Any, inputs: Any, params: Any, source: str, outputs: Any = None):  # type: ignore[no-untyped-def]
+        outputs = super().emit(op, inputs, params, source, outputs)
+        self.units.add(self.equations[-1])
+        return outputs
+
     def equation(self, eq: Equation) -> None:
         if eq.op.name in ("argmax", "argmin"):
             self._place(eq)
@@ -20,10 +32,9 @@ class _Split(Rewriter):
             self.keep(eq)
             return
         value = self.read(eq.inputs[0])
-        left = {a for a in axes if value.type.shape[a] != 1}
+        left = set(axes) - self.units.absent(value)
         while left:
-            shape = value.type.shape
-            last = max(i for i, n in enumerate(shape) if n != 1)
+            last = last_axis(value, self.units)
             # Over the last axis first, then over the rest: rows run in parallel.
             step = (last,) if last in left else tuple(sorted(left))
             (value,) = self.emit(eq.op, [value], {"axes": step}, eq.source)
@@ -49,7 +60,7 @@ class _Split(Rewriter):
 def split_reductions(graph: Graph) -> Graph:
     """Ensures that each reduction is over the last axis alone, or not over it.
 
-    Axes of length 1 do not count. A reduction over the last axis and others becomes
+    Absent axes do not count. A reduction over the last axis and others becomes
     two: the first leaves many rows to run in parallel. The order of summation is the
     program's, not the number of threads'.
     """

@@ -73,16 +73,22 @@ def _row_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
     if split == "rows":
         first, last = _share(b, last, arguments.tasks)
     elif split == "inner":
-        units = _ceiling(b, arguments.inner, lanes)
-        low, high = (
-            _least(b, b.op(f"mul i64 {unit}, {lanes}"), arguments.inner)
-            for unit in _share(b, units, arguments.tasks)
+        low, high = _share_of_inner(b, arguments, lanes)
+    elif split == "either":
+        few = b.op(f"icmp slt i64 {last}, {arguments.tasks}")
+        rows, columns = (
+            _share(b, last, arguments.tasks),
+            _share_of_inner(b, arguments, lanes),
+        )
+        first, last, low, high = (
+            b.op(f"select i1 {few}, i64 {x}, i64 {y}")
+            for x, y in zip((first, last, *columns), (*rows, low, high), strict=True)
         )
     else:
         last = _only_first_task(b, last)
-    if split == "rows" and crosses_rows(nest):
+    if split in ("rows", "either") and crosses_rows(nest):
         with _segments(b, arguments, arguments.outer, first, last) as segment:
-            _row_tiles(b, arguments, sweeps, segment)
+            _row_tiles(b, arguments, sweeps, segment, low, high)
         return
     with _outer(b, arguments, arguments.outer, first, last) as (positions, _):
         sweeps.row(positions, low, high)
@@ -102,7 +108,12 @@ def crosses_rows(nest: Nest) -> bool:
 
 
 def _row_tiles(
-    b: Builder, arguments: Arguments, sweeps: RowSweeps, segment: Segment
+    b: Builder,
+    arguments: Arguments,
+    sweeps: RowSweeps,
+    segment: Segment,
+    low: str,
+    high: str,
 ) -> None:
     """Runs the rows of a segment in groups, a vector of every row at a time.
 
@@ -111,12 +122,12 @@ def _row_tiles(
     with b.loop(segment.first, segment.last, str(ROW_TILE)) as top:
         bottom = _least(b, b.op(f"add i64 {top}, {ROW_TILE}"), segment.last)
         with (
-            b.loop("0", arguments.inner, str(sweeps.lanes)) as i,
+            b.loop(low, high, str(sweeps.lanes)) as i,
             b.loop(top, bottom) as row,
         ):
             dim = len(arguments.outer) - 1
             positions = _stepped(b, arguments, segment.start, dim, row)
-            sweeps.vector(positions, i, arguments.inner)
+            sweeps.vector(positions, i, high)
 
 
 def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
@@ -150,6 +161,17 @@ def _share(b: Builder, total: str, tasks: str) -> tuple[str, str]:
     extra = b.op(f"zext i1 {b.op(f'icmp slt i64 %task, {rest}')} to i64")
     last = b.op(f"add i64 {first}, {b.op(f'add i64 {each}, {extra}')}")
     return first, last
+
+
+def _share_of_inner(b: Builder, arguments: Arguments, lanes: int) -> tuple[str, str]:
+    """The task's part of a row: whole vectors of it."""
+    vectors = _ceiling(b, arguments.inner, lanes)
+    first, last = _share(b, vectors, arguments.tasks)
+    low, high = (
+        _least(b, b.op(f"mul i64 {unit}, {lanes}"), arguments.inner)
+        for unit in (first, last)
+    )
+    return low, high
 
 
 def _only_first_task(b: Builder, last: str) -> str:

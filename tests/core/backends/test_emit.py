@@ -36,6 +36,19 @@ def test_one_row(inner: int, tasks: int) -> None:
     agree(m, [out], tasks)
 
 
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 7])
+@pytest.mark.parametrize("inner", [1, 100, 333])
+def test_tasks_divide_rows_or_if_they_are_few_columns(rows: int, inner: int) -> None:
+    x, y = normal(rows, inner), normal(inner, rows).T
+    out, turned = np.zeros((rows, inner), F), np.zeros((rows, inner), F)
+    m = Maker((rows,), inner)
+    m.store(out, m.op("add", m.load(x), m.const(1.0, F)))
+    agree(m, [out], tasks=3)
+    m = Maker((rows,), inner)
+    m.store(turned, m.op("add", m.load(x), m.load(y)))
+    agree(m, [turned], tasks=3)
+
+
 def softmax(x: np.ndarray, out: np.ndarray) -> Maker:
     m = Maker(x.shape[:-1], x.shape[-1])
     v = m.load(x)

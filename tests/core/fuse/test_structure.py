@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import treadle as td
 import treadle.numpy as tnp
+from treadle import nn
+from treadle.kernels.nest import Nest
 from treadle.plan.steps import HostStep, NestStep, ProductStep, Step
 from treadle.run.explain import walk
 
@@ -93,3 +96,84 @@ def test_a_matrix_seen_transposed_is_not_copied() -> None:
 
     steps = steps_of(gradients, ROWS, ROWS)
     assert all(isinstance(s, ProductStep) for s in steps)
+
+
+def kernels_of(function: Callable[..., Any], *args: Any) -> set[Nest]:
+    """What must be compiled besides the product kernel, which is one for all sizes."""
+    found = set()
+    for step in steps_of(function, *args):
+        if isinstance(step, NestStep):
+            found.add(step.launch.nest)
+        elif isinstance(step, ProductStep) and step.product.epilogue is not None:
+            found.add(step.product.epilogue.nest)
+    return found
+
+
+def dense_step(w: Any, b: Any, x: Any, y: Any) -> Any:
+    def loss(w: Any, b: Any) -> Any:
+        return cross_entropy(tnp.tanh(x @ w + b) @ w.T @ w, y)
+
+    return td.value_and_grad(loss, (0, 1))(w, b)
+
+
+def recurrent_step(w: Any, b: Any, x: Any, y: Any) -> Any:
+    def loss(w: Any, b: Any) -> Any:
+        def advance(h: Any, frame: Any) -> Any:
+            return tnp.tanh(frame @ w + b + h), None
+
+        frames = tnp.swapaxes(x[:, None] * tnp.ones((6, 1)), 0, 1)
+        last, _ = td.scan(advance, tnp.zeros((len(x), len(b))), frames)
+        return cross_entropy(last, y)
+
+    return td.value_and_grad(loss, (0, 1))(w, b)
+
+
+def attention_step(w: Any, b: Any, x: Any, y: Any) -> Any:
+    def loss(w: Any, b: Any) -> Any:
+        h = layer_norm(x[:, None] * tnp.ones((6, 1)) + tnp.arange(6.0)[:, None], 1, 0)
+        heads = tnp.swapaxes((h @ w + b).reshape(len(x), 6, 2, 5), 1, 2)
+        weights = nn.softmax(heads @ tnp.swapaxes(heads, -1, -2))
+        mixed = tnp.swapaxes(weights @ heads, 1, 2).reshape(len(x), 6, 10)
+        return cross_entropy(mixed.mean(1), y)
+
+    return td.value_and_grad(loss, (0, 1))(w, b)
+
+
+SAME = {
+    **{"strides": (1, 1), "padding": ((1, 1), (1, 1)), "feature_groups": 1},
+    **{"lhs_dilation": (1, 1), "rhs_dilation": (1, 1)},
+}
+
+
+def convolution_step(w: Any, b: Any, x: Any, y: Any) -> Any:
+    def loss(w: Any, b: Any) -> Any:
+        image = x[:, :16].reshape(len(x), 4, 4, 1)
+        filters = w[:9].reshape(3, 3, 1, 10)
+        h = td.conv_general(image, filters, **SAME)
+        h = nn.max_pool(nn.relu(h + b), 2)
+        return cross_entropy(h.reshape(len(x), -1) - h.sum(), y)
+
+    return td.value_and_grad(loss, (0, 1))(w, b)
+
+
+@pytest.mark.parametrize(
+    "step", [dense_step, recurrent_step, attention_step, convolution_step]
+)
+def test_a_batch_of_one_has_the_kernels_of_any_other(step: Callable[..., Any]) -> None:
+    w, b = tnp.ones((33, 10)), tnp.zeros(10)
+
+    def kernels(size: int) -> set[Nest]:
+        return kernels_of(step, w, b, tnp.ones((size, 33)), tnp.arange(size) % 10)
+
+    assert kernels(1) == kernels(3) == kernels(64)
+
+
+def test_axes_of_length_one_by_construction_are_no_loops() -> None:
+    """What `keepdims`, None and broadcasts make has length 1 in every call."""
+
+    def f(x: Any) -> Any:
+        rows = tnp.mean(x, axis=1, keepdims=True)
+        return tnp.exp(rows) * 2 + tnp.sqrt(rows), x[:, None, :] * 2
+
+    for nest in kernels_of(f, ROWS):
+        assert nest.outer <= 1

@@ -88,6 +88,9 @@ def test_what_tasks_divide() -> None:
     m = Maker((), 9)
     m.store(np.zeros(9, F), m.load(np.zeros(9, F)))
     assert split_axis(m.nest()) == "inner"
+    wide = Maker((2,), 9)
+    wide.store(np.zeros((2, 9), F), wide.load(np.zeros((2, 9), F)))
+    assert split_axis(wide.nest()) == "either"
     m.op("reduce_sum", 0)
     assert split_axis(m.nest()) == "none"
     m = Maker((), 9, (3,), "mid")

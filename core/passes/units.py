@@ -1,0 +1,102 @@
+"""Which axes of length 1 are so by construction.
+
+A batch of one and the axis that `keepdims` leaves have the same length, but not the
+same standing: the first will have another length in the next call, the second never.
+Kernels are to be the same for every batch size, so the compiler drops only axes of the
+second kind (*absent* ones) from its loops. What a caller hands over may have another
+length next time; a broadcast, a reshape or a slice makes the same axis every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from treadle.ir.graph import Atom, Equation, Lit, Var
+from treadle.ops.dot import free_axes
+
+Axes = frozenset[int]
+_NONE: Axes = frozenset()
+
+
+class Units:
+    """The absent axes of every value of a graph: of length 1 whatever the sizes of the
+    program's arguments are."""
+
+    def __init__(self, equations: Iterable[Equation] = ()) -> None:
+        self._absent: dict[Var, Axes] = {}
+        for eq in equations:
+            self.add(eq)
+
+    def add(self, eq: Equation) -> None:
+        """Takes in an equation, after those that made its operands."""
+        for v in eq.outputs:
+            if 1 in v.type.shape:
+                found = _absent(eq, v, [self.absent(a) for a in eq.inputs])
+                self._absent[v] = frozenset(i for i in found if v.type.shape[i] == 1)
+
+    def absent(self, a: Atom) -> Axes:
+        """The axes of an atom that are dropped."""
+        if isinstance(a, Lit):
+            return frozenset(i for i, n in enumerate(a.type.shape) if n == 1)
+        return self._absent.get(a, _NONE)
+
+    def paired(self, a: Atom, b: Atom) -> dict[int, int]:
+        """Which present axes of length 1 of two values are each other's, if one is a
+        reshape of the other: they come in the same order."""
+        old, new = (
+            [i for i in self.present(x) if x.type.shape[i] == 1] for x in (a, b)
+        )
+        return dict(zip(old, new, strict=False))
+
+    def present(self, a: Atom) -> list[int]:
+        """The axes of an atom that loops run along."""
+        absent = self.absent(a)
+        return [i for i in range(a.type.ndim) if i not in absent]
+
+
+def _absent(eq: Equation, out: Var, absent: Sequence[Axes]) -> Axes | set[int]:
+    """A superset of a result's absent axes: those of length 1 among them are."""
+    name, params = eq.op.name, eq.params
+    if eq.op.kind == "map":
+        # Scalars stand beside arrays of any shape.
+        arrays = [s for a, s in zip(eq.inputs, absent, strict=True) if a.type.shape]
+        return frozenset.intersection(*arrays) if arrays else _NONE
+    if not eq.inputs:
+        return _NONE
+    shape, first = eq.inputs[0].type.shape, absent[0]
+    if eq.op.kind == "reduce":
+        gone = params["axes"] if "axes" in params else (params["axis"],)
+        kept = [i for i in range(len(shape)) if i not in gone]
+        return {j for j, i in enumerate(kept) if i in first}
+    if name == "broadcast_in_dim":
+        new = set(range(out.type.ndim)) - set(params["dims"])
+        return new | {d for i, d in enumerate(params["dims"]) if i in first}
+    if name == "reshape":
+        units = [j for j, n in enumerate(out.type.shape) if n == 1]
+        kept = sum(n == 1 and i not in first for i, n in enumerate(shape))
+        return set(units[kept:])
+    if name == "transpose":
+        return {j for j, i in enumerate(params["permutation"]) if i in first}
+    if name in ("slice", "dynamic_slice"):
+        return {i for i, n in enumerate(shape) if n != 1 or i in first}
+    if name in ("reverse", "scatter_add", "scatter_set", "dynamic_update_slice"):
+        return first
+    if name == "dot_general":
+        return set(_of_product(eq, absent))
+    return _NONE
+
+
+def _of_product(eq: Equation, absent: Sequence[Axes]) -> Iterator[int]:
+    (x, y), contract, batch = eq.inputs, eq.params["contract"], eq.params["batch"]
+    origins = [(0, i) for i in batch[0]]
+    origins += [(0, i) for i in free_axes(x.type.ndim, contract[0], batch[0])]
+    origins += [(1, i) for i in free_axes(y.type.ndim, contract[1], batch[1])]
+    return (j for j, (which, i) in enumerate(origins) if i in absent[which])
+
+
+def last_axis(a: Atom, units: Units) -> int:
+    """The last axis along which a value has several elements; if there is none, the
+    last that loops run along."""
+    present = units.present(a)
+    longer = [i for i in present if a.type.shape[i] != 1]
+    return max(longer or present, default=-1)
