@@ -18,9 +18,12 @@ from treadle.kernels.contract import Contraction
 from treadle.kernels.convolve import ConvSpec
 from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Instr, Nest, Operand
 
-_STRUCTURAL = frozenset({0, 1, -1, float("inf"), -float("inf")})
-"""Constants that are part of a kernel. Others are arguments: a mean over 32 examples
-and one over 64 differ in a number only, and share their kernel."""
+_STRUCTURAL = frozenset(
+    {"False", "True", "0", "1", "-1", "0.0", "1.0", "-1.0", "inf", "-inf", "nan"}
+)
+"""Constants that are part of a kernel, as they print. Others are arguments: a mean over
+32 examples and one over 64 differ in a number only, and share their kernel. So is -0.0,
+which equals 0.0: nests that differ in nothing else would be taken for each other."""
 
 
 class Access(NamedTuple):
@@ -132,10 +135,10 @@ class Body:
         if not a.type.shape:
             entries = ()
         found = self.space.seen(entries, source, chain)
-        if isinstance(source, Lit) and source.type.ndim == 0:
-            dtype = source.type.dtype
+        dtype = source.type.dtype
+        if isinstance(source, Lit) and not (source.type.ndim or dtype.kind == "c"):
             value = source.value.item()
-            if not source.varies and (value in _STRUCTURAL or value != value):
+            if not source.varies and repr(value) in _STRUCTURAL:
                 return self.instr("const", (), dtype, value)
             if dtypes.is_integer(dtype):
                 return self.number(value, dtype)

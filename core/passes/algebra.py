@@ -132,9 +132,14 @@ def _signs(number: Any) -> list[bool]:
 _SUMS = ("dot_general", "conv_general", "conv_filter_grad", "reduce_sum")
 
 
-def _identity_if(place: int, number: float) -> Rule:
-    """The other operand, if the one at `place` is a certain number."""
-    return lambda s, eq, xs: xs[1 - place] if _is(xs[place], number) else None
+def _times_one(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    """The other factor, if it is real: complex infinities times 1 are not-a-number."""
+    if dtypes.is_complex(eq.outputs[0].type.dtype):
+        return None
+    for a, other in (inputs, reversed(inputs)):
+        if _is(a, 1):
+            return other
+    return None
 
 
 def _minus_zero(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
@@ -143,9 +148,11 @@ def _minus_zero(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
 
 
 def _times_minus_one(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
-    for i in (0, 1):
-        if _is(inputs[i], -1.0):
-            return s.emit(neg, [inputs[1 - i]], {}, eq.source)[0]
+    if dtypes.is_complex(eq.outputs[0].type.dtype):
+        return None
+    for a, other in (inputs, reversed(inputs)):
+        if _is(a, -1):
+            return s.emit(neg, [other], {}, eq.source)[0]
     return None
 
 
@@ -269,7 +276,7 @@ def _cropped(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
 _RULES: dict[str, tuple[Rule, ...]] = {
     "add": (_plus_zero, _sum_of_pads),
     "sub": (_minus_zero,),
-    "mul": (_identity_if(0, 1.0), _identity_if(1, 1.0), _times_minus_one),
+    "mul": (_times_one, _times_minus_one),
     "neg": (_double_negative,),
     "convert": (_no_change,),
     "reshape": (_no_change, _reshape_twice),

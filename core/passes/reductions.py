@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Lit
+from treadle.ops.cast import convert
 from treadle.ops.movement import broadcast_in_dim, reshape
 from treadle.passes.rewrite import Rewriter
 from treadle.passes.units import Units, last_axis
@@ -32,14 +34,17 @@ class _Split(Rewriter):
             self.keep(eq)
             return
         value = self.read(eq.inputs[0])
+        out = eq.outputs[0]
         left = set(axes) - self.units.absent(value)
+        if len(left) > 1 and out.type.dtype.itemsize == 2:
+            value = self.converted(value, _wider(out.type.dtype), eq)
         while left:
             last = last_axis(value, self.units)
             # Over the last axis first, then over the rest: rows run in parallel.
             step = (last,) if last in left else tuple(sorted(left))
             (value,) = self.emit(eq.op, [value], {"axes": step}, eq.source)
             left = {a - sum(s < a for s in step) for a in left if a not in step}
-        out = eq.outputs[0]
+        value = self.converted(value, out.type.dtype, eq)
         if value.type.shape != out.type.shape:
             (value,) = self.emit(reshape, [value], {"shape": out.type.shape}, eq.source)
         self.values[out] = value
@@ -55,6 +60,16 @@ class _Split(Rewriter):
             params = {"shape": out.type.shape, "dims": ()}
             (zero,) = self.emit(broadcast_in_dim, [zero], params, eq.source)
         self.values[out] = zero
+
+    def converted(self, value: Atom, dtype: np.dtype, eq: Equation) -> Atom:
+        if value.type.dtype == dtype:
+            return value
+        return self.emit(convert, [value], {"dtype": dtype}, eq.source)[0]
+
+
+def _wider(dtype: np.dtype) -> np.dtype:
+    """The dtype of sums of sums: halves are rounded once, at the end."""
+    return dtype if dtypes.is_integer(dtype) else dtypes.float32
 
 
 def split_reductions(graph: Graph) -> Graph:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from treadle.fuse.recompute import choose
 from treadle.fuse.roles import part_places, stored_members
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.kernels.lower import scratch_bytes, scratch_rows
-from treadle.kernels.nest import CONTIGUOUS
+from treadle.ops.movement import broadcast_in_dim
 from treadle.plan.cost import nest_tasks
 from treadle.plan.region import Region
 from treadle.plan.steps import (
@@ -245,13 +244,16 @@ class GraphPlanner:
 
     def fill(self, value: Atom, whole: Var, eq: Equation) -> None:
         """Writes one number everywhere."""
-        if isinstance(value, Lit) and not value.value.any():
+        if isinstance(value, Lit) and not any(value.value.tobytes()):
             self.copy(None, self.place(whole), whole.type.nbytes)
             return
-        flat = Var(type(whole.type)((whole.type.size,), whole.type.dtype))
+        t = type(whole.type)((whole.type.size,), whole.type.dtype)
+        flat, spread = Var(t), Var(t)
         self.env[flat] = self.place(whole)
-        launch = copy_launch(value, flat, 0, (), self.program)
-        self.nest(_widened(launch, whole.type.size), [eq], False)
+        params = {"shape": t.shape, "dims": ()}
+        self.program.add(Equation(broadcast_in_dim, [value], params, [spread]))
+        launch = copy_launch(spread, flat, 0, (1,), self.program)
+        self.nest(launch, [eq], False)
 
     # Nodes
 
@@ -379,17 +381,6 @@ def _traffic(launch: Launch, places: list) -> tuple[list[Place], list[Place]]:
 def _spread_literal(source: Lit, a: Atom) -> Lit:
     """A scalar literal repeated to the type of a view of it."""
     return Lit(np.full(a.type.shape, source.value), a.type)
-
-
-def _widened(launch: Launch, size: int) -> Launch:
-    """A launch that stores one value, made to store it `size` times in a row."""
-    operands = list(launch.nest.operands)
-    bindings = list(launch.bindings)
-    for k, b in enumerate(bindings):
-        if b.store:
-            operands[k] = replace(operands[k], inner=CONTIGUOUS)
-    nest = replace(launch.nest, operands=tuple(operands))
-    return launch._replace(nest=nest, inner=size)
 
 
 def _join(g: GraphPlanner, eq: Equation) -> None:
