@@ -36,7 +36,8 @@ class _Split(Rewriter):
         value = self.read(eq.inputs[0])
         out = eq.outputs[0]
         left = set(axes) - self.units.absent(value)
-        if len(left) > 1 and out.type.dtype.itemsize == 2:
+        sums = eq.op.name in ("reduce_sum", "reduce_prod")
+        if sums and len(left) > 1 and out.type.dtype.itemsize == 2:
             value = self.converted(value, _wider(out.type.dtype), eq)
         while left:
             last = last_axis(value, self.units)

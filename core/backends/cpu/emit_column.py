@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.emit_access import Arguments
 from treadle.backends.cpu.emit_body import Body, Frame, carried, renamed
-from treadle.backends.cpu.emit_reduce import Reduction
+from treadle.backends.cpu.emit_reduce import BLOCK_TURNS, Reduction, block_end, combined
 from treadle.backends.cpu.emit_running import identity, step
 from treadle.backends.cpu.lanes import Value, lane_numbers
 from treadle.kernels.lower import Schedule, Sweep, is_running
@@ -46,23 +46,29 @@ class ColumnSweeps:
     def _sweep(self, sweep: Sweep, held: Frame) -> None:
         self.body.prepare(sweep, held)
         reductions = [self.body.reduction(i) for i in sweep.reductions]
-        shapes = [self._shape(i, held) for i in sweep.reductions]
+        start = self._start(sweep, held)
+        totals = iter(self._loops(0, "0", sweep, held, held.positions, start))
+        for i, r in zip(sweep.reductions, reductions, strict=True):
+            copies, _ = self._shape(i, held)
+            mine = [[next(totals) for _ in range(r.width)] for _ in range(copies)]
+            held.values[i] = [m[-1] for m in mine]
+
+    def _start(self, sweep: Sweep, held: Frame) -> list[Value]:
+        """What the sweep's reductions, and the running ones, start from."""
         parts = []
-        for r, (copies, lanes) in zip(reductions, shapes, strict=True):
+        for i in sweep.reductions:
+            r = self.body.reduction(i)
+            copies, lanes = self._shape(i, held)
             for _ in range(copies):
                 start = r.identity(self.b, lanes)
                 if r.with_index:
                     start[1] = start[1].like(0)
                 parts += start
-        running = [i for i in sweep.body if is_running(self.plan.nest.body[i])]
-        for i in running:
-            first = identity(self.b, *self.body.running(i), self.lanes)
-            parts += [first] * held.copies
-        done = self._loops(0, "0", sweep, held, held.positions, parts)
-        totals = iter(done)
-        for i, r, (copies, _) in zip(sweep.reductions, reductions, shapes, strict=True):
-            mine = [[next(totals) for _ in range(r.width)] for _ in range(copies)]
-            held.values[i] = [m[-1] for m in mine]
+        for i in sweep.body:
+            if is_running(self.plan.nest.body[i]):
+                first = identity(self.b, *self.body.running(i), self.lanes)
+                parts += [first] * held.copies
+        return parts
 
     def _shape(self, i: int, held: Frame) -> tuple[int, int]:
         """Copies and lanes of reduction i: one scalar if it is uniform."""
@@ -85,15 +91,31 @@ class ColumnSweeps:
         if dim == len(sizes):
             return self._turn(sweep, held, positions, place, totals)
         scaled = "0" if place == "0" else b.op(f"mul i64 {place}, {sizes[dim]}")
-        with b.carrying("0", sizes[dim], "1", carried(totals)) as turn:
-            at = (
-                turn.index if scaled == "0" else b.op(f"add i64 {scaled}, {turn.index}")
-            )
-            moved = self._moved(dim, turn.index, positions)
-            before = renamed(totals, turn.values)
-            after = self._loops(dim + 1, at, sweep, held, moved, before)
-            turn.next = [p.text for p in after]
-        return renamed(totals, turn.values)
+
+        def turns(first: str, last: str, totals: list[Value]) -> list[Value]:
+            with b.carrying(first, last, "1", carried(totals)) as turn:
+                at = turn.index
+                if scaled != "0":
+                    at = b.op(f"add i64 {scaled}, {at}")
+                moved = self._moved(dim, turn.index, positions)
+                before = renamed(totals, turn.values)
+                after = self._loops(dim + 1, at, sweep, held, moved, before)
+                turn.next = [p.text for p in after]
+            return renamed(totals, turn.values)
+
+        reductions = [
+            self.body.reduction(i)
+            for i in sweep.reductions
+            for _ in range(self._shape(i, held)[0])
+        ]
+        if dim < len(sizes) - 1 or not any(r.rounds for r in reductions):
+            return turns("0", sizes[dim], totals)
+        with b.carrying("0", sizes[dim], str(BLOCK_TURNS), carried(totals)) as block:
+            end = block_end(b, block.index, BLOCK_TURNS, sizes[dim])
+            added = turns(block.index, end, self._start(sweep, held))
+            after = combined(reductions, renamed(totals, block.values), added)
+            block.next = [p.text for p in after]
+        return renamed(totals, block.values)
 
     def _moved(self, dim: int, index: str, positions: list[str]) -> list[str]:
         moved = list(positions)

@@ -8,6 +8,7 @@ rows are divided among tasks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,10 @@ from treadle.backends.cpu.lanes import (
 
 Parts = list[Value]
 
+BLOCK_TURNS = 256
+"""How many turns of a loop add to the same sum. Longer sums are added block by block,
+so that a sum of millions is rounded little more than one of hundreds."""
+
 
 @dataclass(frozen=True)
 class Reduction:
@@ -43,6 +48,11 @@ class Reduction:
     def width(self) -> int:
         """How many parts there are."""
         return 2 if self.with_index else 1
+
+    @property
+    def rounds(self) -> bool:
+        """Whether each term is rounded, so that long sums are better made of blocks."""
+        return self.name == "sum" and register_kind(self.dtype) in ("float", "double")
 
     def identity(self, b: Builder, lanes: int, first: int = 0) -> Parts:
         """Parts that change nothing; `first` is the index of the first lane."""
@@ -107,3 +117,20 @@ class Reduction:
 
     def masked(self, mask: Value, parts: Parts, otherwise: Parts) -> Parts:
         return [select(mask, p, o) for p, o in zip(parts, otherwise, strict=True)]
+
+
+def combined(reductions: Sequence[Reduction], x: Parts, y: Parts) -> Parts:
+    """The parts of several reductions, combined with others of the same."""
+    left, right = iter(x), iter(y)
+    result = []
+    for r in reductions:
+        parts = ([next(side) for _ in range(r.width)] for side in (left, right))
+        result += r.combine(*parts)
+    return result
+
+
+def block_end(b: Builder, start: str, size: int, stop: str) -> str:
+    """Where the block that begins at `start` ends."""
+    full = b.op(f"add i64 {start}, {size}")
+    short = b.op(f"icmp slt i64 {stop}, {full}")
+    return b.op(f"select i1 {short}, i64 {stop}, i64 {full}")

@@ -7,7 +7,7 @@ import numpy as np
 from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.emit_access import Arguments, load, store
 from treadle.backends.cpu.emit_body import Body, Frame, carried, renamed
-from treadle.backends.cpu.emit_reduce import Reduction
+from treadle.backends.cpu.emit_reduce import BLOCK_TURNS, Reduction, block_end, combined
 from treadle.backends.cpu.emit_running import along_lanes, identity, masked
 from treadle.backends.cpu.lanes import (
     Value,
@@ -69,11 +69,36 @@ class RowSweeps:
         self._turn(sweep, self._masked(held, index, high), [], [])
 
     def _sweep(self, sweep: Sweep, held: Frame, low: str, high: str) -> None:
-        b = self.b
         self.body.prepare(sweep, held)
         if any(is_running(self.nest.body[i]) for i in sweep.body):
             self._running(sweep, held, high)
             return
+        reductions = [self.body.reduction(i) for i in sweep.reductions]
+        if any(r.rounds for r in reductions):
+            parts = self._blocks(sweep, held, low, high)
+        else:
+            parts = self._span(sweep, held, low, high)
+        done = iter(parts)
+        for i, r in zip(sweep.reductions, reductions, strict=True):
+            mine = [next(done) for _ in range(r.width)]
+            held.values[i] = [r.across_lanes(mine)[-1]]
+
+    def _blocks(self, sweep: Sweep, held: Frame, low: str, high: str) -> list[Value]:
+        """Emits the turns over low..high block by block; returns the lanes' totals."""
+        b = self.b
+        reductions = [self.body.reduction(i) for i in sweep.reductions]
+        totals = [p for r in reductions for p in r.identity(b, self.lanes)]
+        size = BLOCK_TURNS * max(self._unrolling(sweep), 1) * self.lanes
+        with b.carrying(low, high, str(size), carried(totals)) as turn:
+            end = block_end(b, turn.index, size, high)
+            block = self._span(sweep, held, turn.index, end)
+            after = combined(reductions, renamed(totals, turn.values), block)
+            turn.next = [p.text for p in after]
+        return renamed(totals, turn.values)
+
+    def _span(self, sweep: Sweep, held: Frame, low: str, high: str) -> list[Value]:
+        """Emits the turns over low..high; returns the lanes' totals."""
+        b = self.b
         copies = self._unrolling(sweep)
         reductions = [self.body.reduction(i) for i in sweep.reductions]
         parts = [
@@ -98,10 +123,7 @@ class RowSweeps:
             frame = self._masked(held, turn.index, high)
             totals = renamed(parts, turn.values)
             turn.next = [p.text for p in self._turn(sweep, frame, reductions, totals)]
-        done = iter(renamed(parts, turn.values))
-        for i, r in zip(sweep.reductions, reductions, strict=True):
-            mine = [next(done) for _ in range(r.width)]
-            held.values[i] = [r.across_lanes(mine)[-1]]
+        return renamed(parts, turn.values)
 
     def _running(self, sweep: Sweep, held: Frame, high: str) -> None:
         """A sweep over a whole row that carries running results."""

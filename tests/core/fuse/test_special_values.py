@@ -63,3 +63,26 @@ def test_reductions_of_halves_over_several_axes_are_rounded_once(name: str) -> N
     wanted = getattr(np, name)(x.astype(F)).astype(np.float16)
     found = td.jit(lambda x: getattr(tnp, name)(x))(x)
     np.testing.assert_array_equal(np.asarray(found), wanted)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((-1,), 0), ((16, -1), 1), ((-1, 16), 0), ((4, -1, 8), (0, 1)), ((-1, 1), 0)],
+)
+def test_sums_of_millions_are_as_accurate_as_those_of_hundreds(
+    shape: tuple[int, ...], axis: Any
+) -> None:
+    """Equal terms are the worst case: rounding errors all have the same sign."""
+    x = np.full(2**21, 0.1, F).reshape(shape)
+    found = np.asarray(td.jit(lambda x: tnp.sum(x, axis))(x))
+    wanted = np.sum(x, axis, dtype=np.float64)
+    np.testing.assert_allclose(found, wanted, rtol=2e-5)
+
+
+@pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan])
+def test_long_sums_with_an_infinity(number: float) -> None:
+    x = np.ones((20_000, 20), F)
+    x[7_000, 3] = number
+    for axis in (None, 0, 1):
+        found = np.asarray(td.jit(lambda x, a=axis: tnp.sum(x, a))(x))
+        np.testing.assert_array_equal(found, x.sum(axis))
