@@ -123,8 +123,8 @@ class Space:
         for d, c in linear.terms:
             if self.sizes[d] == 1:
                 # Its index is 0 wherever it stands.
-                j = next((j for j, s in enumerate(strides) if c >= s), 0)
-                digits[j].append((d, max(1, c // strides[j])))
+                place = next((j for j, s in enumerate(strides) if c >= s), 0)
+                digits[place].append((d, max(1, c // strides[place])))
                 continue
             if c <= 0:
                 raise NoMap

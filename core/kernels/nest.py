@@ -90,7 +90,8 @@ class Instr:
     factor, term; factor times the result before, plus the term), or the name of an
     elementwise op of `treadle.ops` with its parameters in attr.
 
-    Half floats are computed as float32 and rounded where they are stored or converted.
+    Half floats are computed as float32, and rounded where they are stored or where
+    another dtype is converted to one.
     """
 
     name: str

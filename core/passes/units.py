@@ -73,8 +73,8 @@ def _absent(eq: Equation, out: Var, absent: Sequence[Axes]) -> Axes | set[int]:
         return new | {d for i, d in enumerate(params["dims"]) if i in first}
     if name == "reshape":
         units = [j for j, n in enumerate(out.type.shape) if n == 1]
-        kept = sum(n == 1 and i not in first for i, n in enumerate(shape))
-        return set(units[kept:])
+        present = [i for i, n in enumerate(shape) if n == 1 and i not in first]
+        return set(units[len(present) :])
     if name == "transpose":
         return {j for j, i in enumerate(params["permutation"]) if i in first}
     if name in ("slice", "dynamic_slice"):

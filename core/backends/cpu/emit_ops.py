@@ -106,7 +106,8 @@ def _abs(instr: Instr, dtype: np.dtype, x: Value) -> Value:
 def _sign(instr: Instr, dtype: np.dtype, x: Value) -> Value:
     if x.is_float:
         one = intrinsic("copysign", x.like(1.0), x)
-        return select(x.compare("ueq", 0.0), x, one)
+        # Not-a-number stays; -0.0 becomes 0.0, as in NumPy.
+        return select(x.compare("ueq", 0.0), x + 0.0, one)
     positive = x.compare("ne", 0).cast("zext", x.kind)
     return select(x.compare("slt", 0), -1, positive) if is_signed(dtype) else positive
 

@@ -39,13 +39,29 @@ def values(out: Any) -> list[np.ndarray]:
     return [np.asarray(x) for x in td.tree.flatten(out)[0]]
 
 
-def agrees(function: Callable[..., Any], args: Sequence[Any]) -> None:
-    """Asserts that a compiled function gives what it gives without a compiler."""
+def both(
+    function: Callable[..., Any], args: Sequence[Any]
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """What a function gives when compiled, and what it gives without a compiler."""
     with td.disable_jit():
         wanted = values(function(*args))
     with hard_conditions():
-        found = values(td.jit(function)(*args))
+        return values(td.jit(function)(*args)), wanted
+
+
+def agrees(function: Callable[..., Any], args: Sequence[Any]) -> None:
+    """Asserts that a compiled function gives what it gives without a compiler."""
+    found, wanted = both(function, args)
     same(found, wanted, tolerance_of([*values(list(args)), *wanted]))
+
+
+def agrees_exactly(function: Callable[..., Any], args: Sequence[Any]) -> None:
+    """The same to the last bit, signs of zeros included."""
+    for a, b in zip(*both(function, args), strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_array_equal(a, b)
+        if a.dtype.kind == "f":
+            np.testing.assert_array_equal(np.signbit(a[b == 0]), np.signbit(b[b == 0]))
 
 
 def tolerance_of(arrays: Sequence[np.ndarray]) -> float:

@@ -14,7 +14,7 @@ import treadle.numpy as tnp
 NAMES = {"td": td, "tnp": tnp, "np": np}
 DTYPES = ("float32",) * 6 + ("float64", "float16", "bfloat16")
 _LARGEST = 2500
-_REFUSED = (TypeError, ValueError, ZeroDivisionError, IndexError)
+_REFUSED = (TypeError, ValueError, ZeroDivisionError, IndexError, OverflowError)
 
 
 class Step(NamedTuple):
@@ -139,11 +139,18 @@ class Generator:
                 out = eval(step.expression(), names)
         except _REFUSED:
             return False
-        if not _comparable(np.asarray(out)):
+        if not self.comparable(np.asarray(out)):
             return False
         self.steps.append(step)
         self.values.append(out)
         return True
+
+    def comparable(self, x: np.ndarray) -> bool:
+        """Whether a step's result is small, and can be compared with a tolerance."""
+        if x.dtype.kind in "biu":
+            return x.size <= 4000
+        y = np.abs(x.astype(np.float64))
+        return x.size <= 4000 and bool(np.isfinite(y).all()) and y.max(initial=0) < 200
 
     def program(self) -> Program:
         """What has been grown: unused values are results, and a few others."""
@@ -157,10 +164,3 @@ class Generator:
 def _kind(v: Any) -> str:
     kind = np.dtype(v.dtype).kind
     return {"b": "b", "i": "i", "u": "i"}.get(kind, "f")
-
-
-def _comparable(x: np.ndarray) -> bool:
-    if x.dtype.kind in "biu":
-        return x.size <= 4000
-    y = np.abs(x.astype(np.float64))
-    return x.size <= 4000 and bool(np.isfinite(y).all()) and y.max(initial=0) < 200

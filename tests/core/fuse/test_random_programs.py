@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import treadle as td
-from tests.core.fuse.compare import agrees
+from tests.core.fuse import awkward
+from tests.core.fuse.compare import agrees, agrees_exactly
 from tests.core.fuse.random_rules import generate
 
 SMOOTH = ("float32", "float32", "float64")
@@ -17,6 +18,13 @@ def test_compiled_agrees_with_eager(seed: int) -> None:
     program = generate(seed)
     print(program.source())
     agrees(program.function(), program.arguments())
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_awkward_programs_agree_to_the_last_bit(seed: int) -> None:
+    program = awkward.generate(seed)
+    print(program.source())
+    agrees_exactly(program.function(), program.arguments())
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -29,6 +29,11 @@ def test_adding_and_subtracting_zero(number: float) -> None:
     same_bits(td.jit(lambda x: x - number)(ZEROS), ZEROS - F(number))
 
 
+def test_the_sign_of_zeros() -> None:
+    x = F([*ZEROS, np.nan])
+    same_bits(td.jit(tnp.sign)(x), np.sign(x))
+
+
 @pytest.mark.parametrize("number", [0.0, -0.0, 1.0, -1.0])
 def test_kernels_for_equal_constants_of_other_signs(number: float) -> None:
     mask = ZEROS > 0
