@@ -4,6 +4,8 @@ A `Space` has dimensions with sizes. A map has one `Affine` per axis of the arra
 offset plus a sum of coefficient times dimension. Views (reshape, transpose, slice…) are
 carried through maps, so none of them ever moves data. A reshape may have to split a
 dimension of the space into an outer and an inner one; all maps of the space follow.
+Axes of length 1 have dimensions like others, so that a batch of one has the loops of
+any other batch, except where they are 1 by construction (`treadle.passes.units`).
 """
 
 from __future__ import annotations

@@ -69,6 +69,9 @@ def _absent(eq: Equation, out: Var, absent: Sequence[Axes]) -> Axes | set[int]:
         kept = [i for i in range(len(shape)) if i not in gone]
         return {j for j, i in enumerate(kept) if i in first}
     if name == "broadcast_in_dim":
+        if not shape:
+            # An array of one number: its shape is likely that of another array.
+            return _NONE
         new = set(range(out.type.ndim)) - set(params["dims"])
         return new | {d for i, d in enumerate(params["dims"]) if i in first}
     if name == "reshape":
@@ -81,9 +84,25 @@ def _absent(eq: Equation, out: Var, absent: Sequence[Axes]) -> Axes | set[int]:
         return {i for i, n in enumerate(shape) if n != 1 or i in first}
     if name in ("reverse", "scatter_add", "scatter_set", "dynamic_update_slice"):
         return first
+    if name == "gather":
+        return set(_of_gather(eq, absent))
     if name == "dot_general":
         return set(_of_product(eq, absent))
     return _NONE
+
+
+def _of_gather(eq: Equation, absent: Sequence[Axes]) -> Iterator[int]:
+    """Axes of the indices, then those of the operand that are not indexed, or that are
+    read in windows."""
+    x, *indices = eq.inputs
+    batch, sizes = eq.params["batch_dims"], eq.params["sizes"]
+    size_of = dict(zip(eq.params["axes"], sizes, strict=True))
+    rank = indices[0].type.ndim if indices else batch
+    yield from absent[1] if indices else (i for i in range(batch) if i in absent[0])
+    window = [a for a in range(batch, x.type.ndim) if size_of.get(a, 1) is not None]
+    yield from (
+        rank + j for j, a in enumerate(window) if a in size_of or a in absent[0]
+    )
 
 
 def _of_product(eq: Equation, absent: Sequence[Axes]) -> Iterator[int]:

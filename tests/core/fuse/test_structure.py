@@ -156,9 +156,20 @@ def convolution_step(w: Any, b: Any, x: Any, y: Any) -> Any:
     return td.value_and_grad(loss, (0, 1))(w, b)
 
 
-@pytest.mark.parametrize(
-    "step", [dense_step, recurrent_step, attention_step, convolution_step]
-)
+def vmapped_step(w: Any, b: Any, x: Any, y: Any) -> Any:
+    def one(w: Any, b: Any, x: Any, y: Any) -> Any:
+        return -nn.log_softmax(tnp.tanh(x @ w + b))[y]
+
+    def loss(w: Any, b: Any) -> Any:
+        return td.vmap(one, (None, None, 0, 0))(w, b, x, y).sum() / len(x)
+
+    return td.value_and_grad(loss, (0, 1))(w, b)
+
+
+STEPS = [dense_step, recurrent_step, attention_step, convolution_step, vmapped_step]
+
+
+@pytest.mark.parametrize("step", STEPS)
 def test_a_batch_of_one_has_the_kernels_of_any_other(step: Callable[..., Any]) -> None:
     w, b = tnp.ones((33, 10)), tnp.zeros(10)
 
