@@ -281,9 +281,9 @@ def build(cluster: Cluster, program: Program, stored: set[Var]) -> Launch:
     if cluster.form == "inner":
         return finish(body, sizes, kept, [], reduced, "inner")
     if cluster.form == "mid":
-        inner = _innermost([[d] for d in kept], sizes)
-        outer = [d for d in kept if [d] != inner]
-        return finish(body, sizes, outer, reduced, inner or [], "mid")
+        inner = innermost([[d] for d in kept], sizes)
+        outer = [d for d in kept if d not in inner]
+        return finish(body, sizes, outer, reduced, inner, "mid")
     return finish(body, sizes, kept, [], None, "inner")
 
 
@@ -332,7 +332,7 @@ def finish(
     outers = coalesce(outer, accesses, sizes)
     mids = coalesce(mid, accesses, sizes)
     if inner is None:
-        chosen = _innermost(outers, sizes)
+        chosen = innermost(outers, sizes)
         inners = [chosen] if chosen else []
         outers = [g for g in outers if g is not chosen]
     else:
@@ -342,10 +342,11 @@ def finish(
     return assemble(body, sizes, outers, mids, inners, axis, serial)
 
 
-def _innermost(groups: list[list[int]], sizes: dict[int, int]) -> list[int] | None:
-    """The last group, but for those with one point: a loop over them is no work."""
+def innermost(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:
+    """The last group of several points, so that vectors have lanes to fill; if there is
+    none, the last."""
     longer = [g for g in groups if extent(g, sizes) != 1]
-    return next(reversed(longer or groups), None)
+    return next(reversed(longer or groups), [])
 
 
 def _complex_as_pairs(body: Body, sizes: dict[int, int]) -> int:

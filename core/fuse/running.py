@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from treadle.fuse.layout import axis_strides, stored_strides
 from treadle.fuse.maps import Affine, Space, address
-from treadle.fuse.nests import Access, Body, Launch, coalesce, finish
+from treadle.fuse.nests import Access, Body, Launch, coalesce, finish, innermost
 from treadle.fuse.program import Program
 from treadle.ir.graph import Equation
 
@@ -26,8 +26,8 @@ def running_launch(eq: Equation, program: Program) -> Launch:
       NoMap: if an operand must be copied first.
     """
     (out,), axis = eq.outputs, eq.params["axis"]
-    space = Space()
-    entries = [space.dimension(n) for n in out.type.shape]
+    space = Space(program.units)
+    entries = list(space.index(out))
     along = [d for d, _ in entries[axis].terms]
     if eq.params["reverse"]:
         last = out.type.shape[axis] - 1
@@ -50,8 +50,8 @@ def running_launch(eq: Equation, program: Program) -> Launch:
     others = [d for d in sizes if d not in along]
     if not along:
         return finish(body, sizes, others, [], None, "inner")
-    if all(d < along[0] for d in others):
+    if all(d < along[0] or sizes[d] == 1 for d in others):
         return finish(body, sizes, others, [], along, "inner")
-    columns = coalesce(others, body.accesses, sizes)[-1]
+    columns = innermost(coalesce(others, body.accesses, sizes), sizes)
     rows = [d for d in others if d not in columns]
     return finish(body, sizes, rows, along, columns, "mid")

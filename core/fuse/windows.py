@@ -26,7 +26,7 @@ from treadle.fuse.maps import (
     scaled,
     shifted,
 )
-from treadle.fuse.nests import Access, Body, Launch, finish
+from treadle.fuse.nests import Access, Body, Launch, finish, innermost
 from treadle.fuse.program import Program
 from treadle.ir.graph import Atom, Equation
 from treadle.ops.window import highest, lowest
@@ -61,19 +61,20 @@ class _Windows:
 
     eq: Equation
     program: Program
-    space: Space = field(default_factory=Space)
+    space: Space = field(init=False)
 
     def __post_init__(self) -> None:
         params = self.eq.params
         self.sizes, self.strides = params["window"], params["strides"]
         self.padding = params["padding"]
         self.out = self.eq.outputs[0]
-        self.entries = tuple(self.space.dimension(n) for n in self.out.type.shape)
+        self.space = Space(self.program.units)
+        self.entries = self.space.index(self.out)
         self.mid: list[int] = []
 
     def body(self, steps: Sequence[int]) -> Body:
         """Begins to write, with one dimension per spatial axis of `steps` elements."""
-        self.steps = [self.space.dimension(n) for n in steps]
+        self.steps = [ZERO if n == 1 else self.space.dimension(n) for n in steps]
         self.mid = [d for a in self.steps for d, _ in a.terms]
         self.written = Body(self.space, self.program)
         return self.written
@@ -190,7 +191,9 @@ class _Windows:
         kept = [d for a in self.entries for d, _ in a.terms]
         if not self.mid:
             return finish(body, sizes, kept, [], None, "inner")
-        return finish(body, sizes, kept[:-1], self.mid, kept[-1:], "mid")
+        inner = innermost([[d] for d in kept], sizes)
+        outer = [d for d in kept if d not in inner]
+        return finish(body, sizes, outer, self.mid, inner, "mid")
 
     def reduced(self, name: str, value: int, dtype: np.dtype) -> int:
         """A value combined over the windows' elements."""

@@ -82,13 +82,12 @@ def _absent(eq: Equation, out: Var, absent: Sequence[Axes]) -> Axes | set[int]:
         return {j for j, i in enumerate(params["permutation"]) if i in first}
     if name in ("slice", "dynamic_slice"):
         return {i for i, n in enumerate(shape) if n != 1 or i in first}
-    if name in ("reverse", "scatter_add", "scatter_set", "dynamic_update_slice"):
-        return first
     if name == "gather":
         return set(_of_gather(eq, absent))
     if name == "dot_general":
         return set(_of_product(eq, absent))
-    return _NONE
+    # Reversed, scattered into, sorted, summed up along an axis: the same axes.
+    return first if shape == out.type.shape else _NONE
 
 
 def _of_gather(eq: Equation, absent: Sequence[Axes]) -> Iterator[int]:
