@@ -14,7 +14,14 @@ import treadle.numpy as tnp
 NAMES = {"td": td, "tnp": tnp, "np": np}
 DTYPES = ("float32",) * 6 + ("float64", "float16", "bfloat16")
 _LARGEST = 2500
-_REFUSED = (TypeError, ValueError, ZeroDivisionError, IndexError, OverflowError)
+_REFUSED = (
+    TypeError,
+    ValueError,
+    ZeroDivisionError,
+    IndexError,
+    OverflowError,
+    MemoryError,
+)
 
 
 class Step(NamedTuple):
