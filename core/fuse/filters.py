@@ -28,7 +28,7 @@ def filter_launch(eq: Equation, program: Program) -> Launch:
     out, params = eq.outputs[0], eq.params
     groups = params["feature_groups"]
     per_group, features = out.type.shape[-2], out.type.shape[-1] // groups
-    space = Space()
+    space = Space(program.units)
     taps = [space.dimension(n) for n in params["kernel"]]
     channel, group = space.dimension(per_group), space.dimension(groups)
     feature = space.dimension(features)

@@ -46,7 +46,7 @@ class Case:
     def draw(self, seed: int = 0) -> list[np.ndarray]:
         """Arguments; other ones for another seed."""
         rng = np.random.default_rng(seed)
-        return [draw(rng) for draw in self.args]
+        return [np.asarray(draw(rng)) for draw in self.args]
 
     @property
     def name(self) -> str:

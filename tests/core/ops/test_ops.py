@@ -133,7 +133,7 @@ def test_second_derivatives_agree_with_finite_differences(case: Case) -> None:
     step = 1e-6
 
     def moved(by: float) -> Any:
-        return gradient(*(x + by * t for x, t in zip(xs, ts, strict=True)))
+        return gradient(*(np.asarray(x + by * t) for x, t in zip(xs, ts, strict=True)))
 
     for a, low, high in zip(found, moved(-step), moved(step), strict=True):
         difference = (np.asarray(high) - np.asarray(low)) / (2 * step)
