@@ -8,7 +8,7 @@ from typing import Any
 import treadle.numpy as tnp
 from treadle import Array, is_array, typeof
 from treadle.errors import at, user_source
-from treadle.rng.key import Key, bits, check_key, split
+from treadle.rng.key import Key, bits, check_key, compiled, split
 
 
 def permutation(key: Key, x: Any, axis: int = 0, independent: bool = False) -> Array:
@@ -29,16 +29,17 @@ def permutation(key: Key, x: Any, axis: int = 0, independent: bool = False) -> A
                 f"permutation takes an array or an integer, got {x!r:.60}"
                 f"{at(user_source())}"
             )
-        return _shuffled(key, tnp.arange(x), 0)
+        return _shuffled(key, tnp.arange(x), axis=0)
     shape = typeof(x).shape
     if not shape:
         return permutation(key, int(x), axis)
     if independent or len(shape) == 1:
-        return _shuffled(key, tnp.asarray(x), axis % len(shape))
-    return tnp.take(x, _shuffled(key, tnp.arange(shape[axis]), 0), axis)
+        return _shuffled(key, tnp.asarray(x), axis=axis % len(shape))
+    return tnp.take(x, _shuffled(key, tnp.arange(shape[axis]), axis=0), axis)
 
 
-def _shuffled(key: Key, x: Any, axis: int) -> Any:
+@compiled
+def _shuffled(key: Key, x: Any, *, axis: int) -> Any:
     """Sorts by random numbers, often enough that ties of 32-bit numbers don't matter:
     the numbers of all rounds together are distinct with high probability."""
     rounds = math.ceil(3 * math.log(max(1, x.size)) / math.log(2**32 - 1))
