@@ -104,6 +104,7 @@ from treadle.np.creation import astype as astype
 from treadle.np.creation import copy as copy
 from treadle.np.creation import empty as empty
 from treadle.np.creation import empty_like as empty_like
+from treadle.np.creation import from_dlpack as from_dlpack
 from treadle.np.creation import full as full
 from treadle.np.creation import full_like as full_like
 from treadle.np.creation import linspace as linspace

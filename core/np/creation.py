@@ -57,6 +57,32 @@ def array(object: Any, dtype: Any = None) -> Array:
 asarray = array
 
 
+def from_dlpack(x: Any) -> Array:
+    """An array over the memory of another library's array, by DLPack; no copy.
+
+    The memory must be the CPU's, and must not change while the array is in use: arrays
+    are immutable. The way back is the other library's own `from_dlpack`.
+
+    Raises:
+      TypeError: if `x` is no such array, or of a dtype that NumPy can't take over.
+
+    >>> import numpy as np
+    >>> from_dlpack(np.arange(3.0))
+    Array([0., 1., 2.], dtype=float64)
+    """
+    if isinstance(x, Array):
+        return x
+    try:
+        data = np.from_dlpack(x)
+    except (AttributeError, BufferError, RuntimeError, TypeError) as error:
+        raise TypeError(
+            f"from_dlpack takes an array on the CPU that speaks DLPack, got "
+            f"{type(x).__name__}: {error}{at(user_source())}"
+        ) from None
+    operand("from_dlpack", data)
+    return Array(data)
+
+
 def _holds_tracers(items: Sequence[Any]) -> bool:
     for item in items:
         if isinstance(item, list | tuple):

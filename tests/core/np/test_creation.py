@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
@@ -99,6 +100,17 @@ def test_a_scalar_argument_makes_weak_ranges() -> None:
     assert found.tolist() == [1, 1.5, 2]
 
 
+def test_dlpack_both_ways_without_a_copy() -> None:
+    theirs = jnp.arange(6.0).reshape(2, 3)
+    x = tnp.from_dlpack(theirs)
+    assert x.dtype == np.float32 and x.tolist() == theirs.tolist()
+    assert x.address() == theirs.unsafe_buffer_pointer()
+    back = np.from_dlpack(x)
+    assert back.ctypes.data == x.address()
+    turned = td.jit(lambda x: x + 1)(tnp.from_dlpack(np.asfortranarray(np.eye(2, 3))))
+    assert turned.tolist() == [[2, 1, 1], [1, 2, 1]]
+
+
 @pytest.mark.parametrize(
     "use, error, message",
     [
@@ -110,6 +122,7 @@ def test_a_scalar_argument_makes_weak_ranges() -> None:
         (lambda: tnp.arange(0, 3, 0), ValueError, "step is 0"),
         (lambda: td.jit(tnp.arange)(3), TypeError, "arange: start must be a number"),
         (lambda: td.jit(tnp.zeros)(3), TypeError, "static argument"),
+        (lambda: tnp.from_dlpack([1]), TypeError, "speaks DLPack, got list"),
     ],
 )
 def test_errors(use: Any, error: type, message: str) -> None:
