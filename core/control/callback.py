@@ -21,7 +21,7 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
 from treadle.ops.movement import spread
-from treadle.trace.interpreter import state
+from treadle.trace.interpreter import current_source
 from treadle.trace.op import Op
 from treadle.transforms.batch import move_axis
 
@@ -93,9 +93,7 @@ class _OneByOne:
 
 def _callback(name: str, effect: bool, differentiable: bool) -> Op:
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        raise TypeError(
-            _NO_DERIVATIVE.format(name=name, at=at(state.source or user_source()))
-        )
+        raise TypeError(_NO_DERIVATIVE.format(name=name, at=at(current_source())))
 
     def batch(
         size: int,

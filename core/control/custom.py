@@ -19,12 +19,12 @@ from typing import Any
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.errors import TracerError, at, user_source
+from treadle.errors import TracerError, at
 from treadle.ir.graph import Graph
 from treadle.ops.movement import instantiate
 from treadle.ops.reduce import reduce_sum
 from treadle.run.eager import EagerInterpreter, evaluate
-from treadle.trace.interpreter import state
+from treadle.trace.interpreter import current_source, state
 from treadle.trace.op import Linear, Op, Zero
 from treadle.trace.stage import StageInterpreter, stage
 from treadle.trace.value import typeof
@@ -74,9 +74,7 @@ def _run(*arrays: Any, graph: Graph, **params: Any) -> Sequence[Any]:
 def _no_consts(marked: Sequence[bool], what: str, name: str) -> None:
     if any(marked):
         raise TracerError(
-            _CLOSES_OVER.format(
-                name=name, what=what, at=at(state.source or user_source())
-            )
+            _CLOSES_OVER.format(name=name, what=what, at=at(current_source()))
         )
 
 
@@ -165,9 +163,7 @@ custom_jvp = _CustomOp(
 
 
 def _no_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-    raise TypeError(
-        _NO_FORWARD.format(name=params["name"], at=at(state.source or user_source()))
-    )
+    raise TypeError(_NO_FORWARD.format(name=params["name"], at=at(current_source())))
 
 
 def _linearize(
@@ -268,7 +264,7 @@ custom_vjp = _CustomOp(
 
 
 def _tangent_run(*arrays: Any, name: str, **params: Any) -> Any:
-    raise TypeError(_NO_FORWARD.format(name=name, at=at(state.source or user_source())))
+    raise TypeError(_NO_FORWARD.format(name=name, at=at(current_source())))
 
 
 def _tangent_transpose(

@@ -28,13 +28,13 @@ from treadle.control.graphs import (
     rewire,
     select_examples,
 )
-from treadle.errors import at, user_source
+from treadle.errors import at
 from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
 from treadle.ops.movement import instantiate
 from treadle.ops.reduce import reduce_or
 from treadle.run.eager import evaluate
-from treadle.trace.interpreter import state
+from treadle.trace.interpreter import current_source
 from treadle.trace.op import Op
 from treadle.trace.stage import stage
 from treadle.trace.value import typeof
@@ -151,7 +151,7 @@ def _linearize(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -
 
 
 def _transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
-    raise TypeError(_NO_REVERSE.format(at=at(state.source or user_source())))
+    raise TypeError(_NO_REVERSE.format(at=at(current_source())))
 
 
 # batch --------------------------------------------------------------------------------

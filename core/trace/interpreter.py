@@ -70,6 +70,11 @@ def entering(interpreter: Interpreter) -> Iterator[Interpreter]:
             interpreter.alive = False
 
 
+def current_source() -> str:
+    """The line of the user's to which operations are attributed now."""
+    return state.source or user_source()
+
+
 @contextmanager
 def at_source(source: str) -> Iterator[None]:
     """Attributes the operations of a block to a line of the user's (in a backward

@@ -9,10 +9,15 @@ import numpy as np
 
 from treadle import arraytype
 from treadle.arraytype import ArrayType
-from treadle.errors import at, user_source
+from treadle.errors import at
 from treadle.ir import show as _show  # noqa: F401 - graphs can be printed
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
-from treadle.trace.interpreter import Interpreter, entering, state
+from treadle.trace.interpreter import (
+    Interpreter,
+    current_source,
+    entering,
+    state,
+)
 from treadle.trace.op import Op
 from treadle.trace.value import Tracer, Value, typeof
 
@@ -94,7 +99,7 @@ class StageInterpreter(Interpreter):
 
     def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
         inputs = [self.lift(a) for a in args]
-        source = state.source or user_source()
+        source = current_source()
         try:
             types = op.infer([a.type for a in inputs], params)
         except (TypeError, ValueError) as error:

@@ -6,11 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from treadle.arraytype import ArrayType
-from treadle.errors import at, user_source
+from treadle.errors import at
 from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
 from treadle.ops.movement import move_axis, spread
-from treadle.trace.interpreter import Interpreter, entering, state
+from treadle.trace.interpreter import (
+    Interpreter,
+    current_source,
+    entering,
+    state,
+)
 from treadle.trace.op import Op
 from treadle.trace.stage import stage
 from treadle.trace.value import Tracer, typeof
@@ -79,8 +84,7 @@ def _check_example(op: Op, args: Sequence[Any], params: dict[str, Any]) -> None:
     try:
         op.infer([typeof(a) for a in args], params)
     except (TypeError, ValueError) as error:
-        source = state.source or user_source()
-        raise type(error)(f"{error}{at(source)}") from None
+        raise type(error)(f"{error}{at(current_source())}") from None
 
 
 def batch_flat(
