@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.fuse.layout import axis_strides, stored_strides
-from treadle.fuse.maps import ZERO, Affine, Space, address, merged, scaled, shifted
+from treadle.fuse.maps import ZERO, Affine, Space, address, plus, scaled, shifted
 from treadle.fuse.nests import Access, Body, Launch, finish
 from treadle.fuse.program import Program
 from treadle.ir.graph import Equation
@@ -33,11 +33,11 @@ def filter_launch(eq: Equation, program: Program) -> Launch:
     channel, group = space.dimension(per_group), space.dimension(groups)
     feature = space.dimension(features)
     pixels = [space.dimension(n) for n in ct.type.shape[:-1]]
-    last = _sum(scaled(group, features), feature)
+    last = plus(scaled(group, features), feature)
     body = Body(space, program)
     entries, numbers, inside = [pixels[0]], [], None
     for i, (tap, pixel) in enumerate(zip(taps, pixels[1:], strict=True)):
-        position = _sum(
+        position = plus(
             scaled(pixel, params["strides"][i]), scaled(tap, params["rhs_dilation"][i])
         )
         position = shifted(position, -params["padding"][i][0])
@@ -48,7 +48,7 @@ def filter_launch(eq: Equation, program: Program) -> Launch:
         numbers.append(number)
         inside = ok if inside is None else body.both(inside, ok)
     source, offset, steps = axis_strides(x, program)
-    place = (*entries, _sum(scaled(group, per_group), channel))
+    place = (*entries, plus(scaled(group, per_group), channel))
     extra, strides = address(place, steps)
     value = body.load(source, offset + extra, strides, tuple(numbers), steps[1:-1])
     dtype = out.type.dtype
@@ -60,8 +60,7 @@ def filter_launch(eq: Equation, program: Program) -> Launch:
     other = body.load(source, offset + extra, strides)
     value = body.instr("mul", (value, other), dtype)
     mid = [d for a in pixels for d, _ in a.terms]
-    if mid:
-        value = body.instr("reduce_sum", (value,), dtype)
+    value = body.instr("reduce_sum", (value,), dtype)
     offset, strides = address((*taps, channel, last), stored_strides(out, program))
     pairs = tuple(sorted(strides.items()))
     k = body.access(Access(out, dtype, offset, pairs, True))
@@ -69,13 +68,7 @@ def filter_launch(eq: Equation, program: Program) -> Launch:
     # The longer of groups and features is along the lanes.
     ends = [feature, group] if groups > features else [group, feature]
     kept = [d for a in (*taps, channel, *ends) for d, _ in a.terms]
-    if not mid:
-        return finish(body, space.sizes, kept, [], None, "inner")
     return finish(body, space.sizes, kept[:-1], mid, kept[-1:], "mid")
-
-
-def _sum(a: Affine, b: Affine) -> Affine:
-    return Affine(a.offset + b.offset, merged((*a.terms, *b.terms)))
 
 
 def _located(body: Body, position: Affine, size: int, dilation: int) -> tuple[int, int]:

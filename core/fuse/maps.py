@@ -111,8 +111,8 @@ class Space:
         `axes` of another shape; None after splitting a dimension."""
         if [shape[i] for i in axes] == sizes:
             return [self.maps[key][i] for i in axes]
-        linear = _linear([(self.maps[key][i], shape[i]) for i in axes])
-        return [linear] if len(sizes) == 1 else self._take_digits(linear, sizes)
+        index = linear([(self.maps[key][i], shape[i]) for i in axes])
+        return [index] if len(sizes) == 1 else self._take_digits(index, sizes)
 
     def _take_digits(self, linear: Affine, sizes: Sequence[int]) -> list[Affine] | None:
         """The mixed-radix digits of an affine index; None after splitting a dimension
@@ -239,17 +239,21 @@ def shifted(a: Affine, offset: int) -> Affine:
     return Affine(a.offset + offset, a.terms)
 
 
-def _linear(entries: Iterable[tuple[Affine, int]]) -> Affine:
+def plus(a: Affine, b: Affine) -> Affine:
+    return Affine(a.offset + b.offset, _merged((*a.terms, *b.terms)))
+
+
+def linear(entries: Iterable[tuple[Affine, int]]) -> Affine:
     """The row-major index of several axes."""
     offset, terms, stride = 0, [], 1
     for a, n in reversed(list(entries)):
         offset += a.offset * stride
         terms += [(d, c * stride) for d, c in a.terms]
         stride *= n
-    return Affine(offset, merged(terms))
+    return Affine(offset, _merged(terms))
 
 
-def merged(terms: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def _merged(terms: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Terms with those of one dimension added, largest coefficient first."""
     total: dict[int, int] = {}
     for d, c in terms:
@@ -300,8 +304,7 @@ def _put_unit(
         if step < new_shape[j]:
             break
         step //= new_shape[j]
-    terms = [(d, c * max(step, 1)) for d, c in entry.terms]
-    out[j] = Affine(out[j].offset, merged([*out[j].terms, *terms]))
+    out[j] = plus(out[j], Affine(0, scaled(entry, max(step, 1)).terms))
 
 
 def address(entries: Map, strides: Sequence[int]) -> tuple[int, dict[int, int]]:

@@ -22,7 +22,8 @@ from treadle.fuse.maps import (
     NoMap,
     Space,
     address,
-    merged,
+    linear,
+    plus,
     scaled,
     shifted,
 )
@@ -103,7 +104,7 @@ class _Windows:
         for i, (n, m, w) in enumerate(self._extents()):
             (low, _), stride = self.padding[i], self.strides[i]
             first = shifted(scaled(self.entries[i + 1], stride), -low)
-            entry = Affine(first.offset, merged((*first.terms, *self.steps[i].terms)))
+            entry = plus(first, self.steps[i])
             if low <= 0 and (m - 1) * stride - low + w <= n:
                 found.append(_Axis(entry))
             else:
@@ -166,18 +167,14 @@ class _Windows:
 
     def place(self, axes: Sequence[_Axis], sizes: Sequence[int]) -> int:
         """The indices as one into the flattened spatial axes."""
-        body, offset = self.written, 0
-        terms: list[tuple[int, int]] = []
-        numbers = []
+        body = self.written
+        entries = [axis.entry for axis in axes]
+        total = body.iota(linear(zip(entries, sizes, strict=True)), _INDEX)
         for axis, step in zip(axes, row_major(sizes), strict=True):
-            offset += axis.entry.offset * step
-            terms += [(d, c * step) for d, c in axis.entry.terms]
             if axis.number is not None:
                 factor = body.number(step, _INDEX)
-                numbers.append(body.instr("mul", (axis.number, factor), _INDEX))
-        total = body.iota(Affine(offset, merged(terms)), _INDEX)
-        for number in numbers:
-            total = body.instr("add", (total, number), _INDEX)
+                number = body.instr("mul", (axis.number, factor), _INDEX)
+                total = body.instr("add", (total, number), _INDEX)
         return body.instr("convert", (total,), _PLACE)
 
     def launch(self, value: int) -> Launch:
@@ -274,8 +271,7 @@ def _window(w: _Windows, i: int) -> int:
     entry = shifted(w.entries[i + 1], w.padding[i][0])
     back = scaled(w.steps[i], -1)
     if stride == 1:
-        both = Affine(entry.offset, merged((*entry.terms, *back.terms)))
-        return body.iota(both, _INDEX)
+        return body.iota(plus(entry, back), _INDEX)
     position, step = body.iota(entry, _PLACE), body.number(stride, _PLACE)
     last = body.instr("div", (position, step), _PLACE)
     last = body.instr("convert", (last,), _INDEX)

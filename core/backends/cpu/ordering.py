@@ -23,7 +23,14 @@ from treadle.backends.cpu.lanes import (
     lane_numbers,
 )
 from treadle.backends.cpu.native import Source
-from treadle.backends.cpu.ordering_few import DIGIT, counter, emit_few
+from treadle.backends.cpu.ordering_few import (
+    DIGIT,
+    counter,
+    emit_few,
+    item,
+    put,
+    tally,
+)
 from treadle.kernels.order import FEW, SHORT_ROW
 
 _INDEX = np.dtype(np.int32)
@@ -78,8 +85,7 @@ def _emit_short(b: Builder, key: str, lanes: int) -> None:
         "define internal void @short(ptr %keys, ptr %places, i64 %length, i64 %wanted)"
     ):
         with b.loop("0", "%length") as i:
-            address = b.op(f"getelementptr {key}, ptr %keys, i64 {i}")
-            mine = Value(b, b.op(f"load {key}, ptr {address}"), key, 1).splat(lanes)
+            mine = Value(b, item(b, key, "%keys", i), key, 1).splat(lanes)
             number = Value(b, b.op(f"trunc i64 {i} to i32"), "i32", 1)
             zero = constant(b, 0, "i32", lanes)
             counts = [(zero.type, zero.text)]
@@ -97,8 +103,7 @@ def _emit_short(b: Builder, key: str, lanes: int) -> None:
             count = Value(b, turn.values[0], "i32", lanes)
             place = total.across_lanes([count])[0].cast("sext", "i64")
             with b.when(place.compare("slt", Value(b, "%wanted", "i64", 1)).text):
-                address = b.op(f"getelementptr i32, ptr %places, i64 {place.text}")
-                b(f"store i32 {number.text}, ptr {address}")
+                put(b, "i32", number.text, "%places", place.text)
         b("ret void")
 
 
@@ -136,15 +141,11 @@ def _emit_long(b: Builder, key: str) -> None:
 def _count(b: Builder, key: str, size: int, counts: str, numbers: str) -> None:
     """Numbers the keys, and counts every value of each of their bytes."""
     with b.loop("0", "%length") as i:
-        address = b.op(f"getelementptr {key}, ptr %keys, i64 {i}")
-        word = b.op(f"load {key}, ptr {address}")
-        address = b.op(f"getelementptr i32, ptr {numbers}, i64 {i}")
-        b(f"store i32 {b.op(f'trunc i64 {i} to i32')}, ptr {address}")
+        word = item(b, key, "%keys", i)
+        put(b, "i32", b.op(f"trunc i64 {i} to i32"), numbers, i)
         for byte in range(size):
             table = b.op(f"getelementptr i32, ptr {counts}, i64 {byte * DIGIT}")
-            place = counter(b, key, table, word, str(8 * byte))
-            count = b.op(f"load i32, ptr {place}")
-            b(f"store i32 {b.op(f'add i32 {count}, 1')}, ptr {place}")
+            tally(b, key, table, word, str(8 * byte))
 
 
 def _pass(
@@ -172,18 +173,11 @@ def _pass(
             b(f"store i32 {turn.values[0]}, ptr {place}")
             turn.next = [b.op(f"add i32 {turn.values[0]}, {count}")]
         with b.loop("0", "%length") as i:
-            address = b.op(f"getelementptr {key}, ptr {keys}, i64 {i}")
-            word = b.op(f"load {key}, ptr {address}")
-            address = b.op(f"getelementptr i32, ptr {numbers}, i64 {i}")
-            number = b.op(f"load i32, ptr {address}")
-            address = counter(b, key, table, word, shift)
-            place = b.op(f"load i32, ptr {address}")
-            b(f"store i32 {b.op(f'add i32 {place}, 1')}, ptr {address}")
+            word, number = item(b, key, keys, i), item(b, "i32", numbers, i)
+            place = tally(b, key, table, word, shift)
             at = b.op(f"zext i32 {place} to i64")
-            address = b.op(f"getelementptr {key}, ptr {to_keys}, i64 {at}")
-            b(f"store {key} {word}, ptr {address}")
-            address = b.op(f"getelementptr i32, ptr {to_numbers}, i64 {at}")
-            b(f"store i32 {number}, ptr {address}")
+            put(b, key, word, to_keys, at)
+            put(b, "i32", number, to_numbers, at)
 
     def either(yes: str, no: str) -> str:
         return b.op(f"select i1 {needed}, ptr {yes}, ptr {no}")

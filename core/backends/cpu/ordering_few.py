@@ -14,6 +14,26 @@ DIGIT = 256
 """Values of a byte."""
 
 
+def item(b: Builder, kind: str, base: str, index: str) -> str:
+    """An element of an array."""
+    address = b.op(f"getelementptr {kind}, ptr {base}, i64 {index}")
+    return b.op(f"load {kind}, ptr {address}")
+
+
+def put(b: Builder, kind: str, value: str, base: str, index: str) -> None:
+    """Writes an element of an array."""
+    address = b.op(f"getelementptr {kind}, ptr {base}, i64 {index}")
+    b(f"store {kind} {value}, ptr {address}")
+
+
+def tally(b: Builder, key: str, table: str, word: str, shift: str) -> str:
+    """Counts one more of a byte of a key; returns the count before."""
+    place = counter(b, key, table, word, shift)
+    count = b.op(f"load i32, ptr {place}")
+    b(f"store i32 {b.op(f'add i32 {count}, 1')}, ptr {place}")
+    return count
+
+
 def counter(b: Builder, key: str, table: str, word: str, shift: str) -> str:
     """The address in a table of counts that a byte of a key selects."""
     moved = b.op(f"lshr {key} {word}, {shift}")
@@ -51,17 +71,9 @@ def emit_few(b: Builder, key: str) -> None:
         with b.when(b.op(f"xor i1 {is_short}, true")):
             b(f"call void @long({few}, ptr {rest})")
         with b.loop("0", "%wanted") as i:
-            place = _item(b, "i32", order, i)
-            at = b.op(f"zext i32 {place} to i64")
-            number = _item(b, "i32", numbers, at)
-            address = b.op(f"getelementptr i32, ptr %places, i64 {i}")
-            b(f"store i32 {number}, ptr {address}")
+            at = b.op(f"zext i32 {item(b, 'i32', order, i)} to i64")
+            put(b, "i32", item(b, "i32", numbers, at), "%places", i)
         b("ret void")
-
-
-def _item(b: Builder, kind: str, base: str, index: str) -> str:
-    address = b.op(f"getelementptr {kind}, ptr {base}, i64 {index}")
-    return b.op(f"load {kind}, ptr {address}")
 
 
 def _next_byte(
@@ -78,18 +90,16 @@ def _next_byte(
     shift = bits if key == "i64" else b.op(f"trunc i64 {bits} to {key}")
     b(f"call void @llvm.memset.p0.i64(ptr {table}, i8 0, i64 {4 * DIGIT}, i1 false)")
     with b.loop("0", "%length") as i:
-        word = _item(b, key, "%keys", i)
+        word = item(b, key, "%keys", i)
         differs = b.op(f"and {key} {b.op(f'xor {key} {word}, {known}')}, {mask}")
         with b.when(b.op(f"icmp eq {key} {differs}, 0")):
-            place = counter(b, key, table, word, shift)
-            count = b.op(f"load i32, ptr {place}")
-            b(f"store i32 {b.op(f'add i32 {count}, 1')}, ptr {place}")
+            tally(b, key, table, word, shift)
     # As long as the keys counted so far are fewer than the rank, the byte is greater.
     with b.carrying(
         "0", str(DIGIT), "1", [("i64", "0"), ("i64", "0"), ("i64", "0")]
     ) as step:
         below, digit, total = step.values
-        count = b.op(f"zext i32 {_item(b, 'i32', table, step.index)} to i64")
+        count = b.op(f"zext i32 {item(b, 'i32', table, step.index)} to i64")
         total = b.op(f"add i64 {total}, {count}")
         beyond = b.op(f"icmp slt i64 {total}, {rank}")
         after = b.op(f"add i64 {step.index}, 1")
@@ -114,12 +124,9 @@ def _collect(b: Builder, key: str, numbers: str, last: str, ties: str) -> None:
     """
     with b.carrying("0", "%length", "1", [("i64", "0"), ("i64", ties)]) as turn:
         place, left = turn.values
-        word = _item(b, key, "%keys", turn.index)
-        address = b.op(f"getelementptr {key}, ptr %scratch, i64 {place}")
-        b(f"store {key} {word}, ptr {address}")
-        number = b.op(f"trunc i64 {turn.index} to i32")
-        address = b.op(f"getelementptr i32, ptr {numbers}, i64 {place}")
-        b(f"store i32 {number}, ptr {address}")
+        word = item(b, key, "%keys", turn.index)
+        put(b, key, word, "%scratch", place)
+        put(b, "i32", b.op(f"trunc i64 {turn.index} to i32"), numbers, place)
         less = b.op(f"icmp ult {key} {word}, {last}")
         equal = b.op(f"icmp eq {key} {word}, {last}")
         tie = b.op(f"and i1 {equal}, {b.op(f'icmp sgt i64 {left}, 0')}")
