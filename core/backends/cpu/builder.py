@@ -66,6 +66,11 @@ class Builder:
         self.lines.append(f"  {result} = {expression}")
         return result
 
+    def least(self, x: str, y: str) -> str:
+        """The smaller of two i64."""
+        smaller = self.op(f"icmp slt i64 {x}, {y}")
+        return self.op(f"select i1 {smaller}, i64 {x}, i64 {y}")
+
     def label(self, label: str) -> None:
         self.lines.append(f"{label}:")
         self.block = label

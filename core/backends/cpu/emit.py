@@ -120,7 +120,7 @@ def _row_tiles(
     The cache lines that one row's strided vector touches then serve the next rows.
     """
     with b.loop(segment.first, segment.last, str(ROW_TILE)) as top:
-        bottom = _least(b, b.op(f"add i64 {top}, {ROW_TILE}"), segment.last)
+        bottom = b.least(b.op(f"add i64 {top}, {ROW_TILE}"), segment.last)
         with (
             b.loop(low, high, str(sweeps.lanes)) as i,
             b.loop(top, bottom) as row,
@@ -146,7 +146,7 @@ def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> No
         fits = b.op(f"icmp sle i64 {full}, {arguments.inner}")
         with b.when(fits):
             sweeps.block(positions, low, COLUMN_VECTORS, masked=False)
-        end = _least(b, full, arguments.inner)
+        end = b.least(full, arguments.inner)
         start = b.op(f"select i1 {fits}, i64 {end}, i64 {low}")
         with b.loop(start, end, str(lanes)) as i:
             sweeps.block(positions, i, 1, masked=True)
@@ -157,7 +157,7 @@ def _share(b: Builder, total: str, tasks: str) -> tuple[str, str]:
     each = b.op(f"udiv i64 {total}, {tasks}")
     rest = b.op(f"sub i64 {total}, {b.op(f'mul i64 {each}, {tasks}')}")
     before = b.op(f"mul i64 {each}, %task")
-    first = b.op(f"add i64 {before}, {_least(b, '%task', rest)}")
+    first = b.op(f"add i64 {before}, {b.least('%task', rest)}")
     extra = b.op(f"zext i1 {b.op(f'icmp slt i64 %task, {rest}')} to i64")
     last = b.op(f"add i64 {first}, {b.op(f'add i64 {each}, {extra}')}")
     return first, last
@@ -168,7 +168,7 @@ def _share_of_inner(b: Builder, arguments: Arguments, lanes: int) -> tuple[str, 
     vectors = _ceiling(b, arguments.inner, lanes)
     first, last = _share(b, vectors, arguments.tasks)
     low, high = (
-        _least(b, b.op(f"mul i64 {unit}, {lanes}"), arguments.inner)
+        b.least(b.op(f"mul i64 {unit}, {lanes}"), arguments.inner)
         for unit in (first, last)
     )
     return low, high
@@ -189,11 +189,6 @@ def _product(b: Builder, sizes: list[str]) -> str:
 def _ceiling(b: Builder, total: str, unit: int) -> str:
     raised = b.op(f"add i64 {total}, {unit - 1}")
     return b.op(f"udiv i64 {raised}, {unit}")
-
-
-def _least(b: Builder, x: str, y: str) -> str:
-    smaller = b.op(f"icmp slt i64 {x}, {y}")
-    return b.op(f"select i1 {smaller}, i64 {x}, i64 {y}")
 
 
 def _positions(b: Builder, arguments: Arguments, indices: list[str]) -> list[str]:
@@ -262,7 +257,7 @@ def _segments(
     with b.carrying(first, last, "", [("i64", i) for i in indices]) as turn:
         *leading, at = turn.values
         left = b.op(f"sub i64 {last}, {turn.index}")
-        end = _least(b, b.op(f"add i64 {at}, {left}"), sizes[-1])
+        end = b.least(b.op(f"add i64 {at}, {left}"), sizes[-1])
         yield Segment(_positions(b, arguments, leading), at, end)
         turn.step = b.op(f"sub i64 {end}, {at}")
         turn.next = [*_advanced(b, sizes[:-1], leading), "0"]

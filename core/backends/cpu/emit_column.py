@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.emit_access import Arguments
 from treadle.backends.cpu.emit_body import Body, Frame, carried, renamed
-from treadle.backends.cpu.emit_reduce import BLOCK_TURNS, Reduction, block_end, combined
+from treadle.backends.cpu.emit_reduce import BLOCK_TURNS, Reduction, combined
 from treadle.backends.cpu.emit_running import identity, step
 from treadle.backends.cpu.lanes import Value, lane_numbers
 from treadle.kernels.lower import Schedule, Sweep, is_running
@@ -111,7 +111,7 @@ class ColumnSweeps:
         if dim < len(sizes) - 1 or not any(r.rounds for r in reductions):
             return turns("0", sizes[dim], totals)
         with b.carrying("0", sizes[dim], str(BLOCK_TURNS), carried(totals)) as block:
-            end = block_end(b, block.index, BLOCK_TURNS, sizes[dim])
+            end = b.least(b.op(f"add i64 {block.index}, {BLOCK_TURNS}"), sizes[dim])
             added = turns(block.index, end, self._start(sweep, held))
             after = combined(reductions, renamed(totals, block.values), added)
             block.next = [p.text for p in after]

@@ -127,10 +127,3 @@ def combined(reductions: Sequence[Reduction], x: Parts, y: Parts) -> Parts:
         parts = ([next(side) for _ in range(r.width)] for side in (left, right))
         result += r.combine(*parts)
     return result
-
-
-def block_end(b: Builder, start: str, size: int, stop: str) -> str:
-    """Where the block that begins at `start` ends."""
-    full = b.op(f"add i64 {start}, {size}")
-    short = b.op(f"icmp slt i64 {stop}, {full}")
-    return b.op(f"select i1 {short}, i64 {stop}, i64 {full}")

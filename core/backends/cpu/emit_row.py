@@ -7,7 +7,7 @@ import numpy as np
 from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.emit_access import Arguments, load, store
 from treadle.backends.cpu.emit_body import Body, Frame, carried, renamed
-from treadle.backends.cpu.emit_reduce import BLOCK_TURNS, Reduction, block_end, combined
+from treadle.backends.cpu.emit_reduce import BLOCK_TURNS, Reduction, combined
 from treadle.backends.cpu.emit_running import along_lanes, identity, masked
 from treadle.backends.cpu.lanes import (
     Value,
@@ -90,7 +90,7 @@ class RowSweeps:
         totals = [p for r in reductions for p in r.identity(b, self.lanes)]
         size = BLOCK_TURNS * max(self._unrolling(sweep), 1) * self.lanes
         with b.carrying(low, high, str(size), carried(totals)) as turn:
-            end = block_end(b, turn.index, size, high)
+            end = b.least(b.op(f"add i64 {turn.index}, {size}"), high)
             block = self._span(sweep, held, turn.index, end)
             after = combined(reductions, renamed(totals, turn.values), block)
             turn.next = [p.text for p in after]
