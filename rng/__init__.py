@@ -9,9 +9,10 @@
 The bits are those of the Threefry-2x32 counter cipher, element by element: they depend
 on the key and the element's number alone, not on threads, devices or shapes of batches.
 
-Keys, bits and samples are those of JAX 0.10 for the same key (threefry2x32,
-partitionable), to the last bit; but for float64 normal numbers, `cauchy`, and the
-samplers by rejection, which agree to rounding.
+Keys, bits, integers and uniform numbers are those of JAX 0.10 for the same key
+(threefry2x32, partitionable), to the last bit. So are the other samples in float32 and
+bfloat16, and in float16 all but `gumbel` and `logistic`. Those two, samples in float64,
+`cauchy`, and the samplers by rejection agree to rounding.
 """
 
 from treadle.names import suggest as _suggest

@@ -78,11 +78,26 @@ def test_truncated_normal_is_exact(dtype: str, limits: tuple[float, float]) -> N
     exact(ours, jax.random.truncated_normal(OTHER, *limits, (2**16,), dtype))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", ["exponential", "gumbel", "laplace", "logistic"])
+FORMULAS = ["exponential", "gumbel", "laplace", "logistic"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("name", FORMULAS)
 def test_formula_is_exact(name: str, dtype: str) -> None:
-    ours, theirs = getattr(rng, name), getattr(jax.random, name)
-    exact(ours(KEY, (2**16,), dtype), theirs(OTHER, (2**16,), dtype))
+    ours = getattr(rng, name)(KEY, (2**16,), dtype)
+    theirs = getattr(jax.random, name)(OTHER, (2**16,), dtype)
+    if dtype == "float16" and name in ("gumbel", "logistic"):
+        # XLA's logarithm of float16 is not rounded correctly.
+        near(ours, theirs, 2e-2, 1e-2)
+    else:
+        exact(ours, theirs)
+
+
+@pytest.mark.parametrize("name", [*FORMULAS, "cauchy"])
+def test_formula_in_double_precision(name: str) -> None:
+    with jax.enable_x64(True):
+        theirs = getattr(jax.random, name)(OTHER, (2**16,), "float64")
+    near(getattr(rng, name)(KEY, (2**16,), "float64"), theirs, 1e-9, 1e-13)
 
 
 def test_inside_a_program() -> None:
