@@ -38,7 +38,7 @@ class LeakError(RuntimeError):
 
 
 class MutationError(RuntimeError):
-    """A function that is compiled changed one of its arguments."""
+    """A function under a transform changed one of its arguments."""
 
 
 class DonatedError(RuntimeError):
