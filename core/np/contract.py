@@ -231,7 +231,7 @@ def vecmat(x: ArrayLike, y: ArrayLike, /) -> Array:
     return squeeze(matmul(expand_dims(conj(x), -2), y), -2)
 
 
-def cross(x: ArrayLike, y: ArrayLike, axis: int = -1) -> Array:
+def cross(x: ArrayLike, y: ArrayLike, *, axis: int = -1) -> Array:
     """The vector products of vectors of three elements along an axis."""
     x, y = promoted("cross", x, y)
     lengths = [typeof(v).shape[one_axis("cross", axis, typeof(v).ndim)] for v in (x, y)]

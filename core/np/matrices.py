@@ -172,6 +172,8 @@ def indices(dimensions: Sequence[int], dtype: Any = None) -> Array:
 def vander(x: ArrayLike, n: int | None = None, increasing: bool = False) -> Array:
     """The powers n-1 to 0 of each element of a vector as a row (or 0 to n-1)."""
     base = as_array(operand("vander", x))
+    if base.ndim != 1:
+        raise ValueError(f"vander takes a vector, got {base.type}{at(user_source())}")
     n = base.size if n is None else n
     powers = range(n) if increasing else range(n - 1, -1, -1)
     return stack([base**p for p in powers], 1)

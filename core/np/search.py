@@ -249,7 +249,13 @@ def unravel_index(index: ArrayLike, shape: Sequence[int]) -> tuple[Array, ...]:
 
 def ravel_multi_index(index: Sequence[ArrayLike], shape: Sequence[int]) -> Array:
     """The index in the flat array, from the index in each axis of a shape."""
+    lengths = as_shape("ravel_multi_index", shape)
+    if len(index) != len(lengths):
+        raise ValueError(
+            f"ravel_multi_index: {len(index)} indices for the shape {lengths}"
+            f"{at(user_source())}"
+        )
     flat: Any = 0
-    for i, n in zip(index, as_shape("ravel_multi_index", shape), strict=True):
+    for i, n in zip(index, lengths, strict=True):
         flat = flat * n + as_array(operand("ravel_multi_index", i))
     return flat

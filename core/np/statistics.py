@@ -185,7 +185,7 @@ def nanprod(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
 
 
 def nanvar(
-    x: ArrayLike, axis: Axis = None, ddof: float = 0, keepdims: bool = False
+    x: ArrayLike, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False
 ) -> Array:
     """The variance of the elements that are numbers."""
     x = as_inexact("nanvar", x)
@@ -197,10 +197,10 @@ def nanvar(
 
 
 def nanstd(
-    x: ArrayLike, axis: Axis = None, ddof: float = 0, keepdims: bool = False
+    x: ArrayLike, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False
 ) -> Array:
     """The standard deviation of the elements that are numbers."""
-    return sqrt(nanvar(x, axis, ddof, keepdims))
+    return sqrt(nanvar(x, axis, ddof=ddof, keepdims=keepdims))
 
 
 def nanargmax(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
@@ -226,9 +226,13 @@ def _nan_extreme(name: str, x: Any, axis: Axis, keepdims: bool, neutral: float) 
 # Of samples ---------------------------------------------------------------------------
 
 
-def cov(x: ArrayLike, rowvar: bool = True, ddof: int = 1) -> Array:
+def cov(x: ArrayLike, *, rowvar: bool = True, ddof: int = 1) -> Array:
     """The covariances of variables, given as rows (or columns, unless `rowvar`)."""
     x = atleast_2d(as_inexact("cov", x))
+    if typeof(x).ndim > 2:
+        raise ValueError(
+            f"cov takes a vector or a matrix, got {typeof(x)}{at(user_source())}"
+        )
     x = x if rowvar or typeof(x).shape[0] == 1 else transpose(x)
     centred = sub(*broadcast("cov", (x, mean(x, 1, None, True))))
     return squeeze(div(matmul(centred, conj(transpose(centred))), _left(x, ddof)))
@@ -238,9 +242,9 @@ def _left(x: Any, ddof: int) -> float:
     return float(max(typeof(x).shape[1] - ddof, 0))
 
 
-def corrcoef(x: ArrayLike, rowvar: bool = True) -> Array:
+def corrcoef(x: ArrayLike, *, rowvar: bool = True) -> Array:
     """The correlations of variables: covariances divided by both deviations."""
-    products = cov(x, rowvar)
+    products = cov(x, rowvar=rowvar)
     if not typeof(products).ndim:
         return div(products, products)
     deviations = sqrt(real(diagonal(products)))

@@ -9,7 +9,10 @@ import pytest
 
 from tests.style.sources import LIBRARY, ROOT, name
 
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("*/*.md"))]
+PAGES = [
+    *(ROOT / folder / "README.md" for folder in ("", "core", "benchmarks")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 
 def test_the_variables_of_the_environment_are_listed() -> None:

@@ -160,3 +160,11 @@ def test_axis_errors_name_function_axis_and_rank() -> None:
         tnp.max(x, (0, -2))
     with pytest.raises(TypeError, match=r"sum: axis must be an integer, got 1\.0"):
         x.sum(1.0)
+
+
+def test_what_cov_does_not_take() -> None:
+    with pytest.raises(ValueError, match=r"cov takes a vector or a matrix, got f32\["):
+        tnp.cov(X)
+    # NumPy's second argument is more variables.
+    with pytest.raises(TypeError, match="positional"):
+        tnp.cov(X[0], X[1])  # type: ignore[misc]

@@ -110,6 +110,8 @@ def test_top_k() -> None:
 def test_ravel_multi_index() -> None:
     places = tnp.unravel_index(tnp.arange(30), (2, 3, 5))
     assert tnp.ravel_multi_index(places, (2, 3, 5)).tolist() == list(range(30))
+    with pytest.raises(ValueError, match=r"3 indices for the shape \(6, 5\)"):
+        tnp.ravel_multi_index(places, (6, 5))
 
 
 def test_isclose_of_infinities_and_nans() -> None:

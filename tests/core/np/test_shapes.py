@@ -153,6 +153,7 @@ def wrong_shape(x: Any) -> Any:
         (lambda x: tnp.stack([]), "stack of no arrays"),
         (lambda x: tnp.pad(x, ((1, 2, 3),)), "give .before, after. for each"),
         (lambda x: tnp.pad(x, 1, mode="odd"), "mode 'odd' is none of"),
+        (tnp.vander, r"vander takes a vector, got f32\[2,3\]"),
     ],
 )
 def test_errors(use: Any, message: str) -> None:
