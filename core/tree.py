@@ -134,6 +134,29 @@ def register(
     _leaf_kinds.discard(kind)
 
 
+def kind_of(static: Any) -> Any:
+    """What tells apart static values that are equal but trace to different programs.
+
+    >>> kind_of(1) == kind_of(True), kind_of(0.0) == kind_of(-0.0)
+    (False, False)
+    """
+    if isinstance(static, tuple):
+        return (type(static), *[kind_of(value) for value in static])
+    return repr(static) if isinstance(static, float | complex) else type(static)
+
+
+class _Static(tuple):
+    """The values of static fields."""
+
+    def __eq__(self, other: object) -> bool:
+        return tuple.__eq__(self, other) and kind_of(self) == kind_of(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple.__hash__
+
+
 def register_dataclass(kind: type, static: Sequence[str] = ()) -> type:
     """Makes a dataclass a container; the fields named in `static` are not children.
 
@@ -165,7 +188,7 @@ def register_dataclass(kind: type, static: Sequence[str] = ()) -> type:
         kind,
         lambda x: (
             [getattr(x, n) for n in moving],
-            tuple(getattr(x, n) for n in fixed),
+            _Static([getattr(x, n) for n in fixed]),
         ),
         unflatten,
         lambda aux, n: [Attribute(name) for name in moving],

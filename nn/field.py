@@ -46,9 +46,8 @@ _NUMBERS = frozenset((bool, int, float, complex, *np.sctypeDict.values()))
 class Entry(NamedTuple):
     """One field of a module, or one entry of a container in it.
 
-    Static ones have their value here, and numbers their type, because 1, 1.0 and True
-    are equal but trace to different programs. Children that are containers with static
-    entries have a template.
+    Static ones have their value here, and numbers what tells equal ones apart.
+    Children that are containers with static entries have a template.
     """
 
     name: Hashable
@@ -231,7 +230,7 @@ def _entry(owner: type, field: str, name: Hashable, value: Any) -> Entry:
         raise TypeError(
             _UNHASHABLE.format(name=field, owner=owner.__name__, value=value)
         ) from None
-    return Entry(name, True, value, kind if kind in _NUMBERS else None)
+    return Entry(name, True, value, tree.kind_of(value) if kind in _NUMBERS else None)
 
 
 def holds_array(value: Any) -> bool:

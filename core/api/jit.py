@@ -136,9 +136,7 @@ class Jitted:
                     place = tree.paths(form)[i][1:]
                     check_leaf(leaf, argument(self.function, place))
                 types.append(typeof(leaf))
-        # 1, 1.0 and True are equal, but not programs that compute with them.
-        kinds = tuple([_kind(value) for _, value in statics])
-        key = (form, tuple(types), statics, kinds)
+        key = (form, tuple(types), statics, tree.kind_of(statics))
         try:
             entry = self._entries.get(key)
         except TypeError:
@@ -216,13 +214,6 @@ class Jitted:
             if (part == 0 and place in numbers) or (part == 1 and place in names):
                 donated.append(i)
         return tuple(donated)
-
-
-def _kind(static: Any) -> Any:
-    """What tells static values apart that are equal: types, inside of tuples too."""
-    if type(static) is tuple:
-        return tuple([_kind(value) for value in static])
-    return type(static)
 
 
 class _Method:

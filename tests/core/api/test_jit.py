@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.api import small_models
+from treadle import nn, tree
 from treadle.backends.cpu.native import stats
 from treadle.errors import DonatedError
 
@@ -166,6 +168,31 @@ def test_arguments_that_are_not_there_are_errors(which: Any) -> None:
     listed = r"x \(0\)" if which == "rest" else r"x \(0\), z"
     with pytest.raises(ValueError, match=f"no such argument; its arguments.*{listed}"):
         td.jit(function, static=which)
+
+
+@dataclass
+class Scaled:
+    factor: float
+
+
+tree.register_dataclass(Scaled, static=["factor"])
+
+
+class Layer(nn.Module):
+    factor: float
+
+
+@pytest.mark.parametrize("held", [Scaled, Layer, lambda factor: factor])
+@pytest.mark.parametrize("values", [(0.0, -0.0), (1, 1.0, True)])
+def test_static_values_are_told_apart_wherever_they_are(
+    held: Any, values: tuple
+) -> None:
+    function = Counted()
+    static = "part" if held(0.0) == 0.0 else ()
+    step = td.jit(lambda part, x: function(x), static=static)
+    for value in (*values, *values):
+        step(held(value), 1.0)
+    assert function.traces == len(values)
 
 
 @pytest.mark.parametrize("size", [3, 1000])
