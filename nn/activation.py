@@ -213,7 +213,7 @@ def _softmax(x: Array, axis: Axis) -> Array:
     wide = check.wide(x)
     weights = tnp.exp(wide - top(wide, axis))
     out = weights / weights.sum(axis, keepdims=True)
-    return out.astype(td.dtypes.to_float(x.dtype))
+    return check.narrow(out, x)
 
 
 @_softmax.defjvp
@@ -233,7 +233,7 @@ def log_softmax(x: Array, axis: Axis = -1) -> Array:
     wide = check.wide(x)
     shifted = wide - top(wide, axis)
     out = shifted - tnp.log(tnp.exp(shifted).sum(axis, keepdims=True))
-    return out.astype(td.dtypes.to_float(x.dtype))
+    return check.narrow(out, x)
 
 
 def logsumexp(x: Array, axis: Axis = -1, keepdims: bool = False) -> Array:
@@ -249,9 +249,7 @@ def logsumexp(x: Array, axis: Axis = -1, keepdims: bool = False) -> Array:
     # Where everything is -inf, so is the result, not NaN.
     largest = tnp.where(tnp.isfinite(largest), largest, 0)
     out = tnp.log(tnp.exp(wide - largest).sum(axis, keepdims=True)) + largest
-    return (out if keepdims else tnp.squeeze(out, axis)).astype(
-        td.dtypes.to_float(x.dtype)
-    )
+    return check.narrow(out if keepdims else tnp.squeeze(out, axis), x)
 
 
 def top(x: Array, axis: Axis) -> Array:

@@ -1,4 +1,4 @@
-"""What layers demand of their inputs, and how they say so."""
+"""What layers demand of their inputs, and how they say so; the dtype of sums."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ def wide(x: Any) -> Any:
     """The array as statistics of it are computed: halves and integers as float32."""
     narrow = x.dtype.itemsize < 4 or not td.dtypes.is_differentiable(x.dtype)
     return x.astype(tnp.float32) if narrow else x
+
+
+def narrow(out: Any, x: Any) -> Any:
+    """What was computed from `wide(x)` in the dtype of x; of integers, as it is."""
+    return out.astype(td.dtypes.to_float(x.dtype))
 
 
 def image(layer: str, x: Any, channels: int | None = None) -> Any:

@@ -57,7 +57,7 @@ def cross_entropy(logits: Array, labels: Array, smoothing: float = 0.0) -> Array
     # Relative to the largest: the difference of two large numbers loses digits.
     rest = tnp.log(tnp.exp(wide - largest).sum(-1))
     loss = tnp.where(chosen.any(-1), rest - (picked - largest[..., 0]), tnp.nan)
-    return loss.astype(td.dtypes.to_float(logits.dtype))
+    return check.narrow(loss, logits)
 
 
 def binary_cross_entropy(logits: Array, labels: Array) -> Array:

@@ -41,9 +41,7 @@ class LayerNorm(Module):
         wide = check.wide(x)
         centred = wide - wide.mean(-1, keepdims=True)
         variance = tnp.square(centred).mean(-1, keepdims=True)
-        out = (centred * special.rsqrt(variance + self.eps)).astype(
-            td.dtypes.to_float(x.dtype)
-        )
+        out = check.narrow(centred * special.rsqrt(variance + self.eps), x)
         if self.weight is not None:
             out = out * self.weight
         return out if self.bias is None else out + self.bias
@@ -72,9 +70,7 @@ class RMSNorm(Module):
         x = check.last_axis("RMSNorm", x, self.features, "features")
         wide = check.wide(x)
         square = tnp.square(wide).mean(-1, keepdims=True)
-        out = (wide * special.rsqrt(square + self.eps)).astype(
-            td.dtypes.to_float(x.dtype)
-        )
+        out = check.narrow(wide * special.rsqrt(square + self.eps), x)
         return out * self.weight
 
 
@@ -139,7 +135,7 @@ class BatchNorm(Module):
             variance = tnp.square(centred).mean(axes)
             self._remember(mean, variance, count)
         scale = special.rsqrt(variance + self.eps) * self.weight
-        return (centred * scale + self.bias).astype(td.dtypes.to_float(x.dtype))
+        return check.narrow(centred * scale + self.bias, x)
 
     def _remember(self, mean: Any, variance: Any, count: int) -> None:
         # The variance of the population, from a batch as a sample of it.

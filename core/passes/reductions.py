@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.ir.graph import Atom, Equation, Graph, Lit
+from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ops.cast import convert
 from treadle.ops.movement import broadcast_in_dim, reshape
 from treadle.passes.rewrite import Rewriter
 from treadle.passes.units import Units, last_axis
+from treadle.trace.op import Op
 
 
 class _Split(Rewriter):
@@ -20,7 +22,14 @@ class _Split(Rewriter):
         super().__init__(graph)
         self.units = Units()
 
-    def emit(self, op: Any, inputs: Any, params: Any, source: str, outputs: Any = None):  # type: ignore[no-untyped-def]
+    def emit(
+        self,
+        op: Op,
+        inputs: Sequence[Atom],
+        params: dict[str, Any],
+        source: str,
+        outputs: Sequence[Var] | None = None,
+    ) -> Sequence[Var]:
         outputs = super().emit(op, inputs, params, source, outputs)
         self.units.add(self.equations[-1])
         return outputs
@@ -38,14 +47,14 @@ class _Split(Rewriter):
         left = set(axes) - self.units.absent(value)
         sums = eq.op.name in ("reduce_sum", "reduce_prod")
         if sums and len(left) > 1 and out.type.dtype.itemsize == 2:
-            value = self.converted(value, _wider(out.type.dtype), eq)
+            value = self._converted(value, _wider(out.type.dtype), eq)
         while left:
             last = last_axis(value, self.units)
             # Over the last axis first, then over the rest: rows run in parallel.
             step = (last,) if last in left else tuple(sorted(left))
             (value,) = self.emit(eq.op, [value], {"axes": step}, eq.source)
             left = {a - sum(s < a for s in step) for a in left if a not in step}
-        value = self.converted(value, out.type.dtype, eq)
+        value = self._converted(value, out.type.dtype, eq)
         if value.type.shape != out.type.shape:
             (value,) = self.emit(reshape, [value], {"shape": out.type.shape}, eq.source)
         self.values[out] = value
@@ -62,7 +71,7 @@ class _Split(Rewriter):
             (zero,) = self.emit(broadcast_in_dim, [zero], params, eq.source)
         self.values[out] = zero
 
-    def converted(self, value: Atom, dtype: np.dtype, eq: Equation) -> Atom:
+    def _converted(self, value: Atom, dtype: np.dtype, eq: Equation) -> Atom:
         if value.type.dtype == dtype:
             return value
         return self.emit(convert, [value], {"dtype": dtype}, eq.source)[0]
