@@ -23,7 +23,7 @@ from tests.style.sources import (
 # Data flows from left to right, and an import points to the left. Rooms in one group
 # may use each other.
 STAGES = (
-    ("errors", "names", "settings", "dtypes", "arraytype", "tree"),
+    ("errors", "names", "settings", "dtypes", "arraytype", "structure", "tree"),
     ("ir", "trace"),
     ("run.array", "run.eager"),
     ("ops",),
