@@ -27,6 +27,9 @@ from treadle.passes.rewrite import Rewriter
 from treadle.transforms.batch import batch_graph
 
 _MAX_STACKED_BYTES = 1 << 28
+_LITTLE_BYTES = 1 << 20
+_GROWTH = 8
+"""How much larger than its result the operands may be that an iteration stores."""
 _WORTH_TURNING = 8
 """Iterations that share the copy of a constant that a product reads."""
 
@@ -145,30 +148,48 @@ class _Scan:
     def sums(self) -> None:
         """Carries that only add up."""
         makers = {v: e for e in self.equations for v in e.outputs}
-        for k in range(len(self.carries)):
-            v, _ = self.carries[k]
-            out = self.carry_outs[k]
-            total = makers.get(out) if isinstance(out, Var) else None
-            if total is None or total.op is not add or self._uses(v) != 1:
-                continue
-            if v not in total.inputs or self._uses(out) != 1:  # type: ignore[arg-type]
-                continue
-            term = next((a for a in total.inputs if a is not v), None)
-            source = makers.get(term) if isinstance(term, Var) else None
-            if source is None or self._uses(term) != 1:  # type: ignore[arg-type]
-                continue
-            if source.op.name in ("dot_general", "reduce_sum") and self._affordable(
-                source
-            ):
-                self.sums_of[k] = source
-                self.equations.remove(total)
-                self.equations.remove(source)
-        for source in self.sums_of.values():
-            self._stack_operands(source)
+        # Products first: a sum over what they stack costs nothing more.
+        for name in ("dot_general", "reduce_sum"):
+            for k in range(len(self.carries)):
+                total, source = self._collected(k, makers)
+                if total is None or source is None or source.op.name != name:
+                    continue
+                if self._worth_stacking(source, self.carries[k][0].type):
+                    self.sums_of[k] = source
+                    self.equations.remove(total)
+                    self.equations.remove(source)
+                    self._stack_operands(source)
 
-    def _affordable(self, eq: Equation) -> bool:
-        stacked = sum(a.type.nbytes for a in eq.inputs) * self.length
-        return stacked <= _MAX_STACKED_BYTES
+    def _collected(
+        self, k: int, makers: dict[Var, Equation]
+    ) -> tuple[Equation, Equation] | tuple[None, None]:
+        """If a carry only adds up: the addition, and what makes its terms."""
+        v, out = self.carries[k][0], self.carry_outs[k]
+        total = makers.get(out) if isinstance(out, Var) else None
+        if total is None or total.op is not add or self._uses(v) != 1:
+            return None, None
+        if v not in total.inputs or self._uses(out) != 1:  # type: ignore[arg-type]
+            return None, None
+        term = next((a for a in total.inputs if a is not v), None)
+        source = makers.get(term) if isinstance(term, Var) else None
+        if source is None or self._uses(term) != 1:  # type: ignore[arg-type]
+            return None, None
+        return total, source
+
+    def _worth_stacking(self, eq: Equation, out: ArrayType) -> bool:
+        """Whether to store an equation's operands, of all iterations, for one large
+        product or sum after the loop: if they are little, or not much more than what
+        the loop touches anyway. A program, or its `remat`, may have been written not to
+        take that memory."""
+        known = self._outer()
+        each = sum(
+            a.type.nbytes
+            for a in dict.fromkeys(eq.inputs)
+            if isinstance(a, Var) and a not in known and a not in self.ys
+        )
+        if each * self.length <= _LITTLE_BYTES:
+            return True
+        return each * self.length <= _MAX_STACKED_BYTES and each <= _GROWTH * out.nbytes
 
     def _stack_operands(self, eq: Equation) -> None:
         known = self._outer()
@@ -187,12 +208,20 @@ class _Scan:
                 source is not None
                 and source.op.name == "dot_general"
                 and self._uses(y) == 1  # type: ignore[arg-type]
-                and self._affordable(source)
+                and self._is_joined(source)
+                and self._worth_stacking(source, source.outputs[0].type)
             ):
                 self.outputs_of[i] = source
         for source in self.outputs_of.values():
             self.equations.remove(source)
             self._stack_operands(source)
+
+    def _is_joined(self, eq: Equation) -> bool:
+        """Whether the products of all iterations are one: they share an operand."""
+        known = self._outer()
+        return any(
+            isinstance(a, Lit) or not known.get(a, (a, True))[1] for a in eq.inputs
+        )
 
     # Constants
 
