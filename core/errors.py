@@ -28,6 +28,9 @@ _OURS = (*_folders(), os.path.dirname(np.__file__) + os.sep, contextlib.__file__
 _RECIPES = os.path.join(_HERE, "recipes") + os.sep
 _ours: dict[str, bool] = {}
 
+FOREIGN = "It is another library's array: take it over with `tnp.asarray(...)`."
+"""The remedy for what is `foreign`."""
+
 
 class TracerError(TypeError):
     """A traced value was used where only a concrete one can be."""
@@ -51,6 +54,11 @@ class StructureError(ValueError):
 
 class InternalError(AssertionError):
     """Treadle broke one of its own invariants: please report it."""
+
+
+def foreign(value: object) -> bool:
+    """Whether a value is another library's array, such as PyTorch's."""
+    return hasattr(value, "__array__") and not isinstance(value, np.generic)
 
 
 def is_ours(filename: str) -> bool:

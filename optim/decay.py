@@ -19,6 +19,9 @@ function from the parameters to one."""
 def matrices(params: Any) -> Any:
     """A mask of the parameters with two axes or more: no biases, scales or gains.
 
+    It counts axes. Where the parameters of several layers are stacked, for a `scan`
+    over them, biases have two: then give a mask of your own.
+
     >>> import treadle.numpy as tnp
     >>> matrices({"weight": tnp.ones((2, 3)), "bias": tnp.ones(3)})
     {'bias': False, 'weight': True}

@@ -233,11 +233,11 @@ class _Training:
         """The error for a training that has no use going on."""
         self.manager.wait()
         kept = self.manager.latest_step()
-        last = "There is no checkpoint yet" if kept is None else f"Step {kept} is saved"
+        last = f"Step {kept} is saved, but from it the same happens again. "
         rate = self.config.learning_rate
         return UsageError(
             f"{what.replace('_', ' ')} after step {number}: the training has diverged\n"
-            f"{last}, but from it the same happens again. Start a run with a smaller "
+            f"{'' if kept is None else last}Start a run with a smaller "
             f"--learning-rate, such as {rate / 10:g} instead of {rate:g}."
         )
 

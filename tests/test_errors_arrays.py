@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -72,6 +73,12 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] 
     "float bits": (lambda: X & X, TypeError, ("float32", "astype")),
     "list": (lambda: tnp.sum([1, 2]), TypeError, ("[1, 2]", "tnp.array(...)")),
     "list operand": (lambda: X * [1, 2, 3], TypeError, ("multiply", "tnp.array(...)")),
+    "another library's": (lambda: tnp.sin(jnp.ones(2)), TypeError, ("tnp.asarray",)),
+    "another library's argument": (
+        lambda: td.jit(lambda a: a)({"a": jnp.ones(2)}),
+        TypeError,
+        ("Array([1., 1.]", "tnp.asarray(...)"),
+    ),
     "unknown dtype": (
         lambda: td.jit(lambda a: a)(np.array(["x"])),
         TypeError,

@@ -225,6 +225,11 @@ ARGUMENTS: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]]
         TypeError,
         ("`sizes`", "[1, 2]", "tuple"),
     ),
+    "static dict": (
+        lambda: td.jit(lambda x, options: x, static="options")(V, {"a": 1}),
+        TypeError,
+        ("`options`", "{'a': 1}", "frozen dataclass"),
+    ),
     "unknown static": (
         lambda: td.jit(lambda x, y: x, static="z"),
         ValueError,
@@ -359,7 +364,14 @@ ARGUMENTS: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]]
     "branches": (
         lambda: td.jit(lambda s: td.cond(s > 0, lambda: V, lambda: s))(S),
         TypeError,
-        ("f32[3]", "f32[]"),
+        ("f32[3]", "f32[]", "differ in shape"),
+    ),
+    "branches' dtypes": (
+        lambda: td.jit(lambda v: td.cond(v[0] > 0, lambda: v, lambda: v.astype(int)))(
+            V
+        ),
+        TypeError,
+        ("f32[3]", "i32[3]", ".astype(...)"),
     ),
     "predicate": (
         lambda: td.jit(lambda v: td.cond(v > 0, lambda: 1.0, lambda: 2.0))(V),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes, tree
-from treadle.errors import at, user_source
+from treadle.errors import FOREIGN, at, foreign, user_source
 from treadle.run.array import Array
 from treadle.trace.value import Value, is_array, typeof
 
@@ -185,7 +185,9 @@ def check_leaf(leaf: Any, where: str, remedy: str = STATIC) -> Any:
     if is_array(leaf) or isinstance(leaf, bool | int | float | complex):
         typeof(leaf)
         return leaf
-    if is_dataclass(leaf):
+    if foreign(leaf):
+        remedy = FOREIGN
+    elif is_dataclass(leaf):
         remedy = "Make its class a pytree: `td.tree.register_dataclass(TheClass)`."
     raise TypeError(
         f"{where} is a {type(leaf).__name__} ({leaf!r:.60}), not an array or a number"

@@ -170,9 +170,15 @@ def _common_types(what: str, branches: Sequence[_Branch]) -> list[ArrayType]:
             rows = "\n".join(
                 f"  {b.name}: {t}" for b, t in zip(branches, types, strict=True)
             )
+            same = all(t.shape == shape for t in types)
+            remedy = (
+                "Convert one of them (`.astype(...)`)."
+                if same
+                else "Branches can't differ in shape: pad or broadcast the smaller one."
+            )
             raise TypeError(
                 f"{what}: {place} must have one type in all branches\n{rows}"
-                f"{at(user_source())}"
+                f"{at(user_source())}\n{remedy}"
             )
         wanted.append(ArrayType(shape, dtype))
     return wanted

@@ -168,7 +168,8 @@ class Jitted:
                 return (
                     f"static {where} is not hashable: {value!r:.60}"
                     f"{at(user_source())}\n"
-                    "Use a tuple instead of a list; arrays can't be static."
+                    "Use a tuple instead of a list, and a frozen dataclass "
+                    "instead of a dict; arrays can't be static."
                 )
         return "a static value is not hashable"
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.errors import TracerError, at, user_source
+from treadle.errors import FOREIGN, TracerError, at, foreign, user_source
 from treadle.ops.cast import convert
 from treadle.ops.compare import ne
 from treadle.ops.movement import broadcast_in_dim
@@ -50,14 +50,16 @@ def operand(name: str, x: Any) -> Any:
     for plain in (bool, int, float, complex):
         if isinstance(x, plain):
             return plain(x)
-    remedy = "pass an array or a number"
+    remedy = "Pass an array or a number."
     if isinstance(x, list | tuple):
-        remedy = "make an array of it: `tnp.array(...)`"
+        remedy = "Make an array of it: `tnp.array(...)`."
+    elif foreign(x):
+        remedy = FOREIGN
     shown = repr(x)
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     raise TypeError(
-        f"{name} takes arrays, got a {kind.__name__}: {shown}{at(user_source())}\n"
-        f"{remedy[0].upper()}{remedy[1:]}."
+        f"{name} takes arrays, got a {kind.__name__}: {shown}"
+        f"{at(user_source())}\n{remedy}"
     )
 
 

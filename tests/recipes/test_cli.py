@@ -263,6 +263,8 @@ def test_a_training_that_diverges(capsys: Captured, here: Path, log_every: str) 
     errors = capsys.readouterr().err
     assert re.search("loss is (nan|inf) after step .*: the training has div", errors)
     assert "--learning-rate, such as 1e+36 instead of 1e+37" in errors
+    kept = Manager(here / "run" / "checkpoints").latest_step()
+    assert ("from it the same happens" in errors) == (kept is not None)
     # What is kept is worth keeping: finite parameters, and rows that are JSON.
     manager = Manager(here / "run" / "checkpoints")
     for step in manager.all_steps():
