@@ -3,25 +3,37 @@ same arena, and become commands of the same buffer."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from treadle import dtypes
-from treadle.ir.graph import Atom, Equation, Graph, Lit
+from treadle.fuse.copies import SCATTERS
+from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.plan.planner import GraphPlanner, Handler
 from treadle.plan.steps import Branch, Buffer, Loop, Place, Step, While
 
 
 class _Carries:
     """The carried values of a loop. Each has two buffers: an iteration reads one and
-    writes the other, then their pointers are exchanged."""
+    writes the other, then their pointers are exchanged. One that is updated in place
+    has one buffer."""
 
-    def __init__(self, g: GraphPlanner, init: list[Atom]) -> None:
+    def __init__(self, g: GraphPlanner, init: list[Atom], in_place: list[bool]) -> None:
         self.g = g
         planner = g.planner
         self.old, self.new, self.slots, self.swaps = [], [], [], []
-        self.reads: list[Place] = []
+        self.buffers: list[tuple[Buffer, Buffer]] = []
         self.writes: list[Place] = []
-        for a in init:
-            first, second = planner.buffer(a.type.nbytes), planner.buffer(a.type.nbytes)
+        for a, one in zip(init, in_place, strict=True):
+            first = planner.buffer(a.type.nbytes)
             start(g, a, Place(first))
+            if one:
+                self.old.append(Place(first))
+                self.new.append(Place(first))
+                self.buffers.append((first, first))
+                self.writes.append(Place(first))
+                continue
+            second = planner.buffer(a.type.nbytes)
+            self.buffers.append((first, second))
             old, new = planner.slot(), planner.slot()
             self.slots += [(old, Place(first)), (new, Place(second))]
             self.swaps.append((old, new))
@@ -29,12 +41,57 @@ class _Carries:
             self.new.append(Place(new))
             self.writes += [Place(first), Place(second)]
 
-    def pair(self, i: int) -> tuple[Buffer, Buffer]:
-        return self.slots[2 * i][1].buffer, self.slots[2 * i + 1][1].buffer
-
     def hold(self, loop: Loop) -> None:
         """Keeps the buffers, which the body sees only as pointers, till the end."""
-        loop.touched |= {place.buffer for _, place in self.slots}
+        loop.touched |= {b for pair in self.buffers for b in pair}
+
+
+def _in_place(graph: Graph, carried: Sequence[Var], outs: Sequence[Atom]) -> list[bool]:
+    """Which carries an iteration only writes into: nothing else in it needs the value
+    from before, so that it need not be kept, nor copied."""
+    makers = {v: eq for eq in graph.equations for v in eq.outputs}
+    result = []
+    for v, out in zip(carried, outs, strict=True):
+        eq = makers.get(out) if isinstance(out, Var) else None
+        writes = eq is not None and eq.op.name in SCATTERS and eq.inputs[0] is v
+        result.append(
+            writes and v.type.dtype.kind != "c" and _is_read_for(eq, v, graph)  # type: ignore[arg-type]
+        )
+    return result
+
+
+def _is_read_for(write: Equation, v: Var, graph: Graph) -> bool:
+    """Whether a value is read only to make what is written over it, element by element
+    at the same places: what `x.at[i].add(y)` adds to."""
+    if sum(a is v for a in (*write.inputs, *graph.outputs)) != 1:
+        return False
+    made: set[Var] = set()
+    for eq in graph.equations:
+        if eq is write:
+            continue
+        if v in eq.inputs:
+            same = (
+                eq.op.name == "dynamic_slice"
+                and len(eq.inputs) == len(write.inputs) - 1
+            )
+            if not same or write.op.name != "dynamic_update_slice":
+                return False
+            if eq.outputs[0].type.shape != write.inputs[1].type.shape:
+                return False
+            for a, b in zip(eq.inputs[1:], write.inputs[2:], strict=True):
+                if a is not b and not _equal(a, b):
+                    return False
+            made.update(eq.outputs)
+        elif any(isinstance(a, Var) and a in made for a in eq.inputs):
+            if eq.op.kind != "map" or eq.op.effect:
+                return False
+            made.update(eq.outputs)
+    return not any(isinstance(a, Var) and a in made for a in graph.outputs)
+
+
+def _equal(a: Atom, b: Atom) -> bool:
+    """Whether two indices are the same constant."""
+    return isinstance(a, Lit) and isinstance(b, Lit) and bool(a.value == b.value)
 
 
 def start(g: GraphPlanner, a: Atom, place: Place) -> None:
@@ -60,7 +117,11 @@ def _scan(g: GraphPlanner, eq: Equation) -> None:
     consts = [g.contiguous(a) for a in eq.inputs[:n_consts]]
     xs = [g.contiguous(a) for a in eq.inputs[n_consts + n_carry :]]
     stays = {i: g.contiguous(a) for i, a in enumerate(init) if fixed[i]}
-    carries = _Carries(g, [a for i, a in enumerate(init) if not fixed[i]])
+    moved = [i for i in range(n_carry) if not fixed[i]]
+    in_place = _in_place(
+        graph, [carried_in[i] for i in moved], [graph.outputs[i] for i in moved]
+    )
+    carries = _Carries(g, [init[i] for i in moved], in_place)
     ys = [g.place(v) for v in eq.outputs[n_carry:]]
     loop = Loop(
         [eq],
@@ -100,7 +161,7 @@ def _scan(g: GraphPlanner, eq: Equation) -> None:
             final = stays[i]
         else:
             # Which of the two buffers holds the last value is known: by parity.
-            final = Place(carries.pair(moving)[length % 2])
+            final = Place(carries.buffers[moving][length % 2])
             moving += 1
         _finish(g, v, final)
 
@@ -138,7 +199,8 @@ def _while(g: GraphPlanner, eq: Equation) -> None:
     test, body = eq.params["test"], eq.params["body"]
     n_test, n_body = eq.params["n_test_consts"], eq.params["n_body_consts"]
     places = [g.contiguous(a) for a in eq.inputs[: n_test + n_body]]
-    carries = _Carries(g, list(eq.inputs[n_test + n_body :]))
+    in_place = _in_place(body, body.inputs[n_body:], body.outputs)
+    carries = _Carries(g, list(eq.inputs[n_test + n_body :]), in_place)
     flag = Place(g.planner.buffer(1))
     loop = While(
         [eq],
@@ -156,8 +218,8 @@ def _while(g: GraphPlanner, eq: Equation) -> None:
     g.planner.close(loop)
     for v, old in zip(eq.outputs, carries.old, strict=True):
         g.copy(old, g.place(v), v.type.nbytes)
-    for _, place in carries.slots:
-        g.planner.use(place.buffer, g.planner.position)
+    for b in (b for pair in carries.buffers for b in pair):
+        g.planner.use(b, g.planner.position)
 
 
 def _cond(g: GraphPlanner, eq: Equation) -> None:

@@ -350,7 +350,9 @@ class GraphPlanner:
         return v
 
     def assign_copy(self, x: Atom, out: Var, eq: Equation) -> None:
-        """Makes `out` begin as a copy of x."""
+        """Makes `out` begin as a copy of x, unless it is written over x."""
+        if isinstance(x, Var) and self.env.get(x) == self.place(out):
+            return
         source, _ = self.program.resolve(x)
         if isinstance(source, Lit) and source.type.ndim == 0:
             self.fill(source, out, eq)
