@@ -92,19 +92,23 @@ def _check(query: Any, key: Any, value: Any, mask: Any) -> None:
 
 
 class MultiHeadAttention(Module):
-    """Self-attention: every place looks at the others, with several heads.
+    """Every place looks at the others, or at those of a context, with several heads.
 
-    Shapes: ``(..., length, width) -> (..., length, width)``.
+    Shapes: ``(..., length, width) -> (..., length, width)``; `context` is (..., other
+    length, width).
 
     Args:
       heads: in how many parts the width is split; each part attends on its own.
 
-    `mask` and `causal` of a call are those of `attention`.
+    Of a call, `mask` and `causal` are those of `attention`; `context` is what the keys
+    and values are made of (cross-attention), by default the input (self-attention).
 
     >>> from treadle import nn, rng
     >>> import treadle.numpy as tnp
     >>> layer = nn.MultiHeadAttention(8, 2, key=rng.key(0))
     >>> layer(tnp.ones((4, 5, 8)), causal=True).shape
+    (4, 5, 8)
+    >>> layer(tnp.ones((4, 5, 8)), context=tnp.ones((4, 7, 8))).shape
     (4, 5, 8)
     """
 
@@ -125,11 +129,36 @@ class MultiHeadAttention(Module):
         self.out = Linear(width, width, key=out_key)
 
     def __call__(
-        self, x: td.Array, mask: td.Array | None = None, causal: bool = False
+        self,
+        x: td.Array,
+        mask: td.Array | None = None,
+        causal: bool = False,
+        context: td.Array | None = None,
     ) -> td.Array:
         x = check.last_axis("MultiHeadAttention", x, self.width, "width")
-        lead = x.shape[:-1]
-        split = self.qkv(x).reshape(*lead, 3, self.heads, self.width // self.heads)
-        query, key, value = (split[..., i, :, :] for i in range(3))
+        if context is None:
+            query, key, value = self._split(self.qkv(x))
+        else:
+            context = check.last_axis(
+                "MultiHeadAttention", context, self.width, "width"
+            )
+            (query,) = self._split(self._part(0, 1)(x))
+            key, value = self._split(self._part(1, 3)(context))
         mixed = attention(query, key, value, mask, causal)
-        return self.out(mixed.reshape(*lead, self.width))
+        return self.out(mixed.reshape(*x.shape[:-1], self.width))
+
+    def _part(self, first: int, last: int) -> Linear:
+        """The projection to query (0), key (1) and value (2), or some of them."""
+        columns = slice(first * self.width, last * self.width)
+        weight, bias = self.qkv.weight, self.qkv.bias
+        return self.qkv.replace(
+            out_features=(last - first) * self.width,
+            weight=weight[:, columns],
+            bias=None if bias is None else bias[columns],
+        )
+
+    def _split(self, projected: td.Array) -> list[td.Array]:
+        """Parts of the width, each split into heads."""
+        lead, n = projected.shape[:-1], projected.shape[-1] // self.width
+        parts = projected.reshape(*lead, n, self.heads, self.width // self.heads)
+        return [parts[..., i, :, :] for i in range(n)]

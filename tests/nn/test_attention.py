@@ -69,6 +69,29 @@ def test_multi_head_attention():
     agree_layer(Causal(layer), formula, random(2, 6, 12), tolerance=1e-4)
 
 
+def test_cross_attention():
+    layer = nn.MultiHeadAttention(12, 3, key=rng.key(0))
+
+    def formula(w, b, w_out, b_out, x, context):
+        q, _, _ = jnp.split(x @ w + b, 3, -1)
+        _, k, v = jnp.split(context @ w + b, 3, -1)
+        heads = [y.reshape(*y.shape[:-1], 3, 4) for y in (q, k, v)]
+        out = jax.nn.dot_product_attention(*heads)
+        return out.reshape(x.shape) @ w_out + b_out
+
+    class Cross(nn.Module):
+        layer: nn.MultiHeadAttention
+
+        def __call__(self, x, context):
+            return self.layer(x, context=context)
+
+    x, context = random(2, 6, 12), random(2, 9, 12, seed=1)
+    agree_layer(Cross(layer), formula, x, context, tolerance=1e-4)
+    close(layer(x, context=x), layer(x))
+    with pytest.raises(ValueError, match="width"):
+        layer(x, context=random(2, 9, 11))
+
+
 def test_errors():
     with pytest.raises(ValueError, match="width of 10 can't be split in 4 heads"):
         nn.MultiHeadAttention(10, 4, key=rng.key(0))
