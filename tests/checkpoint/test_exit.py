@@ -21,6 +21,8 @@ import numpy as np
 from treadle.checkpoint import Manager, commit, save, save_async, store
 
 directory, size = sys.argv[1], int(sys.argv[2])
+# Who runs the tests in the background of a shell has it ignore interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def tree(step):
     return {"a": np.full(size, step), "b": [np.full(size, step)] * 3, "step": step}
