@@ -17,18 +17,14 @@ from treadle.trace.stage import stage
 from treadle.trace.value import typeof
 
 
-class ShapeDtype(ArrayType):
-    """Stands for an array of which only the shape and the dtype matter.
+def ShapeDtype(shape: Sequence[int], dtype: Any = float) -> ArrayType:
+    """What stands for an array of which only the shape and the dtype matter.
 
     >>> import treadle as td
     >>> td.ShapeDtype((2, 3), "bfloat16")
     bf16[2,3]
     """
-
-    __slots__ = ()
-
-    def __new__(cls, shape: Sequence[int], dtype: Any = float) -> ArrayType:  # type: ignore[misc]
-        return ArrayType(tuple(int(n) for n in shape), dtypes.canonical(dtype))
+    return ArrayType(tuple(int(n) for n in shape), dtypes.canonical(dtype))
 
 
 def type_of_leaf(leaf: Any, where: str) -> ArrayType:

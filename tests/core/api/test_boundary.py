@@ -176,4 +176,4 @@ def test_every_public_transform_is_a_boundary() -> None:
         and not hasattr(value, "boundary")
     }
     policies = {n for n in names if n.endswith("saveable")}
-    assert names - policies == {"current_transform", "disable_jit"}
+    assert names - policies == {"ShapeDtype", "current_transform", "disable_jit"}
