@@ -80,6 +80,12 @@ def replace_file(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+    # Rows that are appended are only safe once the new file has the name.
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def create(recipe: Recipe, config: Training, facts: Facts, folder: Path | None) -> Run:
