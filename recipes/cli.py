@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, NoReturn
 from treadle import __version__
 from treadle.recipes import commands, config
 from treadle.recipes.catalogue import DEFAULT, RECIPES
+from treadle.recipes.display import silence
 from treadle.recipes.errors import UsageError, unknown
 from treadle.recipes.task import Recipe, Sampling
 
@@ -199,8 +199,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("treadle: interrupted", file=sys.stderr)
         return _INTERRUPTED
     except BrokenPipeError:
-        # The reader (`head`, a pager) has left; Python would complain once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence(sys.stdout)  # The reader (`head`, a pager) has left.
         return 0
     except (OSError, MemoryError) as error:
         # The disk or the memory is full, a folder is read-only: no fault of a line.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TextIO
 
 _REFRESH = 0.1
@@ -33,6 +35,54 @@ class Display(Protocol):
 
     def close(self) -> None:
         """The training has ended."""
+
+
+def silence(out: TextIO) -> None:
+    """Sends nowhere what is still written to a file that nobody reads any more.
+
+    Otherwise Python complains once more when it ends.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+
+
+class Lasting:
+    """A display whose terminal or reader may go away: then it shows nothing more.
+
+    lost: the error that it met, if it did.
+    """
+
+    def __init__(self, shown: Display) -> None:
+        self._shown = shown
+        self.lost: OSError | None = None
+
+    def _show(self, show: Callable[..., None], *args: Any) -> None:
+        if self.lost is not None:
+            return
+        try:
+            show(*args)
+        except OSError as error:
+            self.lost = error
+            silence(sys.stdout)
+
+    def start(self, step: int, steps: int) -> None:
+        """The training begins, or goes on, at a step."""
+        self._show(self._shown.start, step, steps)
+
+    def update(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """A step was made."""
+        self._show(self._shown.update, step, metrics)
+
+    def test(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """The model was tested."""
+        self._show(self._shown.test, step, metrics)
+
+    def note(self, text: str) -> None:
+        """Something that the user should know."""
+        self._show(self._shown.note, text)
+
+    def close(self) -> None:
+        """The training has ended."""
+        self._show(self._shown.close)
 
 
 class Speed:

@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM end a training between two steps rather than within one."""
+"""Signals end a training between two steps rather than within one.
+
+These are Ctrl-C, SIGTERM, and SIGHUP, which comes when the terminal goes away.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from typing import Any
 class Interrupts:
     """While it is entered, the first signal is only remembered.
 
-    The second Ctrl-C ends the program at once.
+    A Ctrl-C after it ends the program at once. Other signals don't: whoever ends a
+    session or a service may send several.
     """
 
     def __init__(self) -> None:
@@ -21,7 +25,7 @@ class Interrupts:
     def __enter__(self) -> Interrupts:
         # Python lets only the main thread handle signals.
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in _numbers():
                 self._old[number] = signal.signal(number, self._note)
         return self
 
@@ -35,6 +39,15 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.received is not None:
+        if self.received is None:
+            self.received = signal.Signals(number)
+        elif number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.received = signal.Signals(number)
+
+
+def _numbers() -> list[signal.Signals]:
+    found = [signal.SIGINT, signal.SIGTERM]
+    # `nohup` has it ignored, so that a training outlives its terminal.
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        found.append(signal.SIGHUP)
+    return found

@@ -18,7 +18,7 @@ from treadle.checkpoint import Manager
 from treadle.recipes import metrics as metrics_file
 from treadle.recipes.config import Training
 from treadle.recipes.data.batches import Position
-from treadle.recipes.display import Display
+from treadle.recipes.display import Display, Lasting
 from treadle.recipes.errors import UsageError
 from treadle.recipes.interrupt import Interrupts
 from treadle.recipes.runs import Run
@@ -149,18 +149,26 @@ def train(run: Run, data: Data, learner: Learner, display: Display) -> Outcome:
     """Trains until the run's last step, or until a signal.
 
     A run that has checkpoints goes on from the latest.
+
+    Raises:
+      OSError: if nobody reads any more what is displayed: after the current step, which
+        is saved.
     """
+    shown = Lasting(display)
     with Interrupts() as interrupts, manager_of(run, learner) as manager:
         begin = beginning(learner, run.config)
-        checkpoint = restored(manager, begin, display.note)
+        checkpoint = restored(manager, begin, shown.note)
         log = metrics_file.Log(run.metrics, int(checkpoint.state.step))
-        training = _Training(run, data, learner, display, manager, log)
-        display.start(int(checkpoint.state.step), run.config.steps)
+        training = _Training(run, data, learner, shown, manager, log)
+        shown.start(int(checkpoint.state.step), run.config.steps)
         try:
-            return training.run(checkpoint, interrupts)
+            outcome = training.run(checkpoint, interrupts)
         finally:
-            display.close()
+            shown.close()
             log.close()
+    if shown.lost is not None and outcome.interrupted is None:
+        raise shown.lost
+    return outcome
 
 
 class _Training:
@@ -171,7 +179,7 @@ class _Training:
         run: Run,
         data: Data,
         learner: Learner,
-        display: Display,
+        display: Lasting,
         manager: Manager,
         log: metrics_file.Log,
     ) -> None:
@@ -186,7 +194,11 @@ class _Training:
         state, position = checkpoint
         number = begun = int(state.step)
         tested: Metrics = {}
-        while number < self.config.steps and interrupts.received is None:
+        while (
+            number < self.config.steps
+            and interrupts.received is None
+            and self.display.lost is None
+        ):
             batch, position = self.data.batches.take(position)
             state, metrics = self.step(state, batch)
             number += 1

@@ -1,22 +1,38 @@
-"""A run that is killed at any moment and resumed ends with the same bits."""
+"""A run that is killed or signalled at any moment ends, resumed, with the same bits."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
 import random
 import signal
 import subprocess
 import sys
+import termios
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.recipes.small import assert_same_run
+from treadle.checkpoint import Manager
+from treadle.recipes import metrics
 
 COMMAND = [sys.executable, "-m", "treadle.recipes"]
 # So many checkpoints that a kill often hits the writing of one.
 OPTIONS = ["--steps=240", "--checkpoint-every=3", "--log-every=1"]
 OPTIONS += ["--batch-size=200", "--width=8", "--depth=1"]
+
+
+@pytest.fixture(autouse=True)
+def hang_ups_are_not_ignored() -> Iterator[None]:
+    """Even if whoever runs the tests has them ignored: what is handled is inherited as
+    the default."""
+    before = signal.signal(signal.SIGHUP, lambda number, frame: None)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -36,28 +52,32 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 def kill_after(process: subprocess.Popen[str], delay: float) -> None:
     """Kills a training `delay` seconds after it has begun."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("step"):
-            break
+    until_it_steps(process)
     time.sleep(delay)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
 
 
-def killed_and_resumed(folder: Path, kills: int) -> None:
-    whole, killed = folder / "whole", folder / "killed"
-    process = start("train", "digits-mlp", *OPTIONS, "--run-dir", str(whole))
+def until_it_steps(process: subprocess.Popen[str]) -> None:
     assert process.stdout is not None
-    began = time.monotonic()
     for line in process.stdout:
         if line.startswith("step"):
-            began = time.monotonic()
-            break
-    output = finish(process)
-    seconds = time.monotonic() - began
-    assert "test accuracy: " in output.splitlines()[-1]
+            return
 
+
+def whole_run(folder: Path) -> float:
+    """Trains a run to its end, and says how many seconds its steps took."""
+    process = start("train", "digits-mlp", *OPTIONS, "--run-dir", str(folder))
+    until_it_steps(process)
+    began = time.monotonic()
+    output = finish(process)
+    assert "test accuracy: " in output.splitlines()[-1]
+    return time.monotonic() - began
+
+
+def killed_and_resumed(folder: Path, kills: int) -> None:
+    whole, killed = folder / "whole", folder / "killed"
+    seconds = whole_run(whole)
     choose = random.Random(kills)
     process = start("train", "digits-mlp", *OPTIONS, "--run-dir", str(killed))
     for _ in range(kills):
@@ -76,15 +96,54 @@ def test_killed_and_resumed_often(tmp_path: Path) -> None:
     killed_and_resumed(tmp_path, 25)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+def signalled_and_resumed(folder: Path, storms: int) -> None:
+    """Several signals in quick succession; a Ctrl-C among them may end it at once."""
+    whole, stormy = folder / "whole", folder / "stormy"
+    seconds = whole_run(whole)
+    choose = random.Random(storms)
+    process = start("train", "digits-mlp", *OPTIONS, "--run-dir", str(stormy))
+    latest = 0
+    for _ in range(storms):
+        until_it_steps(process)
+        time.sleep(choose.uniform(0, seconds / storms))
+        sent = []
+        for _ in range(choose.randint(1, 6)):
+            sent.append(choose.choice(ENDING))
+            process.send_signal(sent[-1])
+            time.sleep(choose.choice([0, 0, 0.002, 0.02]))
+        output = process.communicate(timeout=60)[0]
+        # The second may come when the handlers have been taken away, at the end.
+        codes = {0, *(128 + n for n in ENDING), *(-n for n in ENDING)}
+        assert process.returncode in codes, (sent, output)
+        if signal.SIGINT not in sent[1:]:
+            assert "Traceback" not in output, (sent, output)
+        step = Manager(stormy / "checkpoints").latest_step()
+        assert step is not None and step >= latest
+        latest = step
+        process = start("resume", str(stormy))
+    finish(process)
+    assert_same_run(stormy, whole)
+    assert all(path.name.isdecimal() for path in (stormy / "checkpoints").iterdir())
+
+
+def test_signalled_and_resumed(tmp_path: Path) -> None:
+    signalled_and_resumed(tmp_path, 3)
+
+
+@pytest.mark.slow
+def test_signalled_and_resumed_often(tmp_path: Path) -> None:
+    signalled_and_resumed(tmp_path, 40)
+
+
+@pytest.mark.parametrize("number", ENDING)
 def test_a_signal_stops_a_run_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     folder = str(tmp_path / "run")
     options = [*OPTIONS, "--steps", "1000000", "--run-dir", folder]
     process = start("train", "digits-mlp", *options)
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("step"):
-            break
+    until_it_steps(process)
     process.send_signal(number)
     output = process.communicate(timeout=60)[0]
     assert process.returncode == 128 + number, output
@@ -95,3 +154,60 @@ def test_a_signal_stops_a_run_cleanly(tmp_path: Path, number: signal.Signals) ->
     step = int(stopped.split("after step ")[1].split(",")[0])
     output = finish(start("resume", folder, "--steps", str(step + 2)))
     assert f"training from step {step} to {step + 2};" in output
+
+
+def steps_saved(folder: Path) -> tuple[int, int]:
+    """The latest step that is saved, and the latest that is in the metrics."""
+    latest = Manager(folder / "checkpoints").latest_step()
+    assert latest is not None
+    return latest, metrics.read(folder / "metrics.jsonl")[-1]["step"]
+
+
+ENDLESS = ["--steps=1000000", "--checkpoint-every=1000000", "--log-every=1"]
+
+
+def test_a_terminal_that_goes_away_stops_a_run_cleanly(tmp_path: Path) -> None:
+    """Its signal comes, and whatever is still written to it fails."""
+    master, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, "train", "digits-mlp", *OPTIONS, *ENDLESS, "--run-dir", "run"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        cwd=tmp_path,
+    )
+    os.close(terminal)
+    shown = b""
+    while b"steps/s" not in shown:
+        shown += os.read(master, 1000)
+    os.close(master)
+    assert process.wait(timeout=60) == 128 + signal.SIGHUP
+    latest, logged = steps_saved(tmp_path / "run")
+    assert latest == logged > 0
+
+
+def test_a_reader_that_goes_away_stops_a_run_cleanly(tmp_path: Path) -> None:
+    process = start(
+        "train", "digits-mlp", *OPTIONS, *ENDLESS, "--run-dir", str(tmp_path / "run")
+    )
+    until_it_steps(process)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(timeout=60) == 0
+    latest, logged = steps_saved(tmp_path / "run")
+    assert latest == logged > 0
+
+
+def test_a_run_that_ignores_hang_ups_goes_on(tmp_path: Path) -> None:
+    command = ["nohup", *COMMAND, "train", "digits-mlp", *OPTIONS, "--steps=60"]
+    process = subprocess.Popen(
+        [*command, "--run-dir", str(tmp_path / "run")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    until_it_steps(process)
+    process.send_signal(signal.SIGHUP)
+    assert "test accuracy: " in finish(process)
