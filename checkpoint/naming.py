@@ -7,6 +7,7 @@ list or tuple, null for None, and the number of a leaf. The path to a leaf names
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -105,11 +106,15 @@ def _text(key: Any, path: tree.Path) -> str:
 def decode(skeleton: Skeleton, leaves: Sequence[Any] | Mapping[int, Any]) -> Any:
     """Nested dicts and lists with the leaves in their places.
 
+    Where names stand in another order than that of a dict's leaves (a module's fields,
+    integers), it is an OrderedDict: its leaves come in the order of what was saved.
+
     >>> decode({"a": [0, None], "b": 1}, [2, 1.5])
     {'a': [2, None], 'b': 1.5}
     """
     if isinstance(skeleton, dict):
-        return {key: decode(child, leaves) for key, child in skeleton.items()}
+        made = {key: decode(child, leaves) for key, child in skeleton.items()}
+        return made if list(made) == sorted(made) else OrderedDict(made)
     if isinstance(skeleton, list):
         return [decode(child, leaves) for child in skeleton]
     return None if skeleton is None else leaves[skeleton]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import islice
 from typing import Any, NamedTuple
@@ -61,6 +61,12 @@ class Structure:
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """The pytree of this structure with the given leaves."""
+        if isinstance(leaves, Mapping):
+            raise StructureError(
+                "unflatten takes the leaves in their order, not a mapping "
+                f"({name_of_kind(type(leaves))}): its keys are names. To go by names, "
+                "use treadle.checkpoint.restore with a template, or set the fields"
+            )
         leaves = tuple(leaves)
         if len(leaves) != self.count:
             raise StructureError(f"{self} has {self.count} leaves, got {len(leaves)}")

@@ -35,7 +35,11 @@ def flatten(
 
 
 def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
-    """The inverse of `flatten`."""
+    """The inverse of `flatten`.
+
+    Raises:
+      StructureError: if there are more or fewer leaves, or `leaves` is a mapping.
+    """
     return structure.unflatten(leaves)
 
 
