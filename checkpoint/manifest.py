@@ -82,8 +82,30 @@ def write(directory: str, manifest: Manifest) -> None:
         for leaf in manifest.leaves
     ]
     body = {"format": _FORMAT, "tree": manifest.tree, "leaves": leaves}
-    content = {"crc32": zlib.crc32(_canonical(body)), "manifest": body}
-    write_json(os.path.join(directory, FILE), content)
+    write_checked(os.path.join(directory, FILE), body)
+
+
+def write_checked(path: str, body: Any) -> None:
+    """Writes a small file that carries its checksum."""
+    write_json(path, {"crc32": zlib.crc32(_canonical(body)), "manifest": body})
+
+
+def read_checked(path: str) -> Any:
+    """Reads what `write_checked` wrote.
+
+    Raises:
+      FileNotFoundError: if there is no such file.
+      DamagedError: if it is incomplete or altered.
+    """
+    content = read_json(path)
+    try:
+        body = content["manifest"]
+        intact = content["crc32"] == zlib.crc32(_canonical(body))
+    except (KeyError, RecursionError, TypeError) as error:
+        raise DamagedError(f"{path} is damaged: {error!r}") from error
+    if not intact:
+        raise DamagedError(f"{path} is damaged: its checksum does not match")
+    return body
 
 
 def _canonical(body: Any) -> bytes:
@@ -102,12 +124,17 @@ def read_json(path: str) -> Any:
     """Reads what `write_json` or Orbax wrote.
 
     Raises:
-      DamagedError: if it is not JSON.
+      FileNotFoundError: if there is no such file.
+      DamagedError: if it is not JSON, or no file that can be read.
     """
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file)
-    except ValueError as error:
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read: {error.strerror}") from error
+    except (RecursionError, ValueError) as error:
         raise DamagedError(f"{path} is damaged: {error}") from error
 
 
@@ -119,14 +146,7 @@ def read(directory: str) -> Manifest:
       DamagedError: if it is incomplete or altered.
     """
     path = os.path.join(directory, FILE)
-    content = read_json(path)
-    try:
-        body = content["manifest"]
-        intact = content["crc32"] == zlib.crc32(_canonical(body))
-    except (KeyError, TypeError) as error:
-        raise DamagedError(f"{path} is damaged: {error!r}") from error
-    if not intact:
-        raise DamagedError(f"{path} is damaged: its checksum does not match")
+    body = read_checked(path)
     if body["format"] > _FORMAT:
         raise ValueError(
             f"{path} has format {body['format']}; this version of Treadle reads "
