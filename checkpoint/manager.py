@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import os
+import re
 import signal
 import threading
 import warnings
@@ -12,20 +13,27 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Literal
 
-from treadle.checkpoint import commit, orbax_format
+from treadle.checkpoint import commit, orbax_format, store
 from treadle.checkpoint.manifest import DamagedError
 from treadle.checkpoint.restore import restore, verify
 from treadle.checkpoint.save import Pending, into, snapshot, write
+
+ENDING = [
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+]
+"""The signals that ask a process to end; a system may lack the second."""
+_LENGTH = "step_format_fixed_length"
 
 
 class Manager:
     """Keeps the checkpoints of a training run in one directory, a folder for each step.
 
     Saving returns as soon as the leaves are copied; the disk is written to in the
-    background. Use it as a context manager: leaving it, also by an exception or
-    SIGTERM, waits until the last save is complete.
+    background. Use it as a context manager: leaving it, also by an exception, SIGTERM
+    or SIGHUP, waits until the last save is complete.
 
-    Plain Orbax reads the directory as that of its ``CheckpointManager``.
+    Plain Orbax reads the directory as that of its ``CheckpointManager``. Whatever else
+    lies there, under a number too, is left alone.
 
     Args:
       directory: made with the first save.
@@ -34,6 +42,8 @@ class Manager:
       best_metric: which of the metrics tells how good a step is.
       mode: whether the best is the smallest ("min") or the largest ("max").
       save_interval_steps: other steps than its multiples are not saved.
+      step_prefix, step_format_fixed_length: how steps are named, as in Orbax's options:
+        "ckpt" and 4 name step 7 ``ckpt_0007``. Steps of other lengths are found, too.
 
     >>> with Manager("run", max_to_keep=2) as manager:
     ...     for step in range(4):
@@ -51,6 +61,8 @@ class Manager:
         best_metric: str = "loss",
         mode: Literal["min", "max"] = "min",
         save_interval_steps: int = 1,
+        step_prefix: str | None = None,
+        step_format_fixed_length: int | None = None,
     ) -> None:
         if mode not in ("min", "max"):
             raise ValueError(f"mode is 'min' or 'max', not {mode!r}")
@@ -58,13 +70,17 @@ class Manager:
             max_to_keep = _whole("max_to_keep", max_to_keep, least=1)
         keep_best = _whole("keep_best", keep_best, least=0)
         save_interval_steps = _whole("save_interval_steps", save_interval_steps, 1)
+        length = step_format_fixed_length
+        self._digits = 1 if length is None else _whole(_LENGTH, length, least=1)
+        self._prefix = "" if step_prefix is None else f"{step_prefix}_"
+        if step_prefix == "" or os.path.basename(self._prefix) != self._prefix:
+            raise ValueError(f"step_prefix is part of a name, not {step_prefix!r}")
         self.directory = os.path.abspath(os.fspath(directory))
         self.max_to_keep, self.keep_best = max_to_keep, keep_best
         self.best_metric, self.mode = best_metric, mode
         self.save_interval_steps = save_interval_steps
         self._pending: Pending | None = None
-        self._swept = False
-        self._old_handler: Any = None
+        self._old_handlers: dict[signal.Signals, Any] = {}
 
     def save(
         self,
@@ -85,15 +101,19 @@ class Manager:
           False if the step is not a multiple of `save_interval_steps`.
 
         Raises:
-          FileExistsError: if the step is saved already.
+          FileExistsError: if the step is saved already, or something that is not a
+            checkpoint has its name.
           OSError: if the previous save failed.
+          RuntimeError: in a forked process, where TensorStore does not work.
         """
+        store.check_process("save a checkpoint")
         step = _whole("step", step, least=0)
         if step % self.save_interval_steps and not force:
             return False
         numbers = self._check_metrics(metrics)
         self.wait()
         path = self.path(step)
+        commit.check_replaceable(path)
         if not force and os.path.lexists(path):
             raise FileExistsError(
                 f"step {step} is saved already in {self.directory}; pass force=True "
@@ -108,6 +128,7 @@ class Manager:
             orbax_format.write_step(made, numbers)
 
         def work() -> None:
+            commit.sweep(self.directory)
             into(path, fill, overwrite=force)
             self._clean()
 
@@ -115,12 +136,18 @@ class Manager:
         return True
 
     def restore(
-        self, template: Any = None, step: int | None = None, *, fall_back: bool = True
+        self,
+        template: Any = None,
+        step: int | None = None,
+        *,
+        fall_back: bool = True,
+        partial: bool = False,
+        item: str | None = None,
     ) -> Any:
         """The pytree of a step; without `step`, of the latest.
 
         If the latest is damaged, the one before it is restored, with a warning, unless
-        `fall_back` is false. See `treadle.checkpoint.restore` for the template.
+        `fall_back` is false. See `treadle.checkpoint.restore` for the other arguments.
 
         Raises:
           FileNotFoundError: if there is no such step.
@@ -132,19 +159,23 @@ class Manager:
         self.wait()
         steps = self.all_steps()
         if step is None and not steps:
-            raise FileNotFoundError(f"no step is saved in {self.directory}")
+            raise FileNotFoundError(
+                f"no step is saved in {self.directory}{self._hint()}"
+            )
         if step is not None and step not in steps:
             raise FileNotFoundError(
                 f"step {step} is not in {self.directory}; there are {steps}"
             )
         wanted = steps[-1] if step is None else step
         try:
-            return self._restore(wanted, template)
+            return self._restore(wanted, template, partial, item)
         except DamagedError as error:
             if step is None and wanted not in self.all_steps():
                 # Another process has saved later ones, and deleted it meanwhile.
-                return self.restore(template, fall_back=fall_back)
-            before = self._intact_before(wanted)
+                return self.restore(
+                    template, fall_back=fall_back, partial=partial, item=item
+                )
+            before = self._intact_before(wanted, item)
             text = f"step {wanted} cannot be restored: {error}"
             if before is None:
                 raise DamagedError(f"{text}\nNo earlier step is intact.") from error
@@ -153,35 +184,59 @@ class Manager:
                     f"{text}\nStep {before} is intact: restore(step={before})"
                 ) from error
             warnings.warn(f"{text}\nStep {before} is restored instead.", stacklevel=2)
-            return self._restore(before, template)
+            return self._restore(before, template, partial, item)
 
-    def _restore(self, step: int, template: Any) -> Any:
-        item = orbax_format.find_item(self.path(step))
+    def _restore(
+        self, step: int, template: Any, partial: bool, item: str | None
+    ) -> Any:
         try:
-            return restore(item, template)
+            return restore(self.path(step), template, partial=partial, item=item)
         except FileNotFoundError as error:
             raise DamagedError(str(error)) from error
 
-    def _intact_before(self, step: int) -> int | None:
+    def _intact_before(self, step: int, item: str | None) -> int | None:
         for earlier in reversed([s for s in self.all_steps() if s < step]):
             try:
-                verify(orbax_format.find_item(self.path(earlier)))
-            except (DamagedError, FileNotFoundError):
+                verify(self.path(earlier), item=item)
+            except (DamagedError, FileNotFoundError, ValueError):
                 continue
             return earlier
         return None
 
+    def _hint(self) -> str:
+        """What to do if there are steps, but under names with a prefix."""
+        for name in _names_in(self.directory):
+            named = re.fullmatch(r"(.+)_[0-9]+", name)
+            path = os.path.join(self.directory, name)
+            if named and not self._prefix and orbax_format.is_checkpoint(path):
+                return f"; for {name!r} use Manager(…, step_prefix={named[1]!r})"
+        return ""
+
     def path(self, step: int) -> str:
         """The folder of a step."""
-        return os.path.join(self.directory, str(step))
+        name = self._folders().get(step, self._name(step))
+        return os.path.join(self.directory, name)
+
+    def _name(self, step: int) -> str:
+        return f"{self._prefix}{step:0{self._digits}}"
+
+    def _folders(self) -> dict[int, str]:
+        """The names of the folders that are steps."""
+        found: dict[int, str] = {}
+        for name in _names_in(self.directory):
+            if not re.fullmatch(f"{re.escape(self._prefix)}[0-9]+", name):
+                continue
+            step = int(name.removeprefix(self._prefix))
+            # Of two folders for one step, the one that a save would write counts.
+            if (step not in found or name == self._name(step)) and (
+                orbax_format.is_checkpoint(os.path.join(self.directory, name))
+            ):
+                found[step] = name
+        return found
 
     def all_steps(self) -> list[int]:
         """The steps whose checkpoints are complete, in ascending order."""
-        try:
-            names = os.listdir(self.directory)
-        except FileNotFoundError:
-            return []
-        return sorted(int(name) for name in names if name.isdecimal())
+        return sorted(self._folders())
 
     def latest_step(self) -> int | None:
         """The last complete step; None if there is none."""
@@ -207,22 +262,21 @@ class Manager:
             pending.wait()
 
     def close(self) -> None:
-        """Waits, and stops handling SIGTERM."""
+        """Waits, and stops handling signals."""
         try:
             self.wait()
         finally:
-            if self._old_handler is not None:
-                signal.signal(signal.SIGTERM, self._old_handler)
-                self._old_handler = None
+            while self._old_handlers:
+                signal.signal(*self._old_handlers.popitem())
 
     def __enter__(self) -> Manager:
+        commit.sweep(self.directory)
         # The default action would end the process in the middle of a save. Whoever has
-        # a handler keeps it.
-        if (
-            threading.current_thread() is threading.main_thread()
-            and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        ):
-            self._old_handler = signal.signal(signal.SIGTERM, _exit)
+        # a handler, or ignores the signal, keeps to that.
+        if threading.current_thread() is threading.main_thread():
+            for number in ENDING:
+                if signal.getsignal(number) is signal.SIG_DFL:
+                    self._old_handlers[number] = signal.signal(number, _exit)
         return self
 
     def __exit__(
@@ -246,7 +300,7 @@ class Manager:
         numbers = {}
         for name, value in metrics.items():
             try:
-                numbers[name] = float(value)
+                numbers[str(name)] = float(value)
             except (TypeError, ValueError) as error:
                 raise TypeError(
                     f"the metric {name!r} is {value!r}; metrics are numbers"
@@ -270,19 +324,23 @@ class Manager:
         return [-step for _, step in sorted(found)]
 
     def _clean(self) -> None:
-        """Deletes the steps that are not to be kept, and what killed runs left."""
-        if not self._swept:
-            commit.sweep(self.directory)
-            self._swept = True
+        """Deletes the steps that are not to be kept."""
         if self.max_to_keep is None:
             return
         kept = {
             *self.all_steps()[-self.max_to_keep :],
             *self._ranked()[: self.keep_best],
         }
-        for step in self.all_steps():
+        for step, name in self._folders().items():
             if step not in kept:
-                commit.discard(self.path(step))
+                commit.discard(os.path.join(self.directory, name))
+
+
+def _names_in(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return []
 
 
 def _whole(name: str, value: Any, least: int) -> int:

@@ -6,6 +6,7 @@ restores our checkpoints; and without a manifest it is what we restore from.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any
 
@@ -18,6 +19,8 @@ FILE = "_METADATA"
 STEP_FILE = "_CHECKPOINT_METADATA"
 ITEM = "default"
 METRICS = "metrics"
+_CHECKED_METRICS = "checked.json"
+_COMMITTED = "commit_success.txt"
 _STORED = ("np.ndarray", "scalar")
 _AUTHOR = {"written_by": "treadle"}
 _HANDLERS = "orbax.checkpoint._src.handlers."
@@ -71,27 +74,93 @@ def write_step(directory: str, metrics: dict[str, float] | None) -> None:
         handlers[METRICS] = _HANDLERS + "json_checkpoint_handler.JsonCheckpointHandler"
         folder = os.path.join(directory, METRICS)
         os.makedirs(folder)
+        # Orbax's file has no room for a checksum. So there are two.
         manifests.write_json(os.path.join(folder, METRICS), metrics)
+        manifests.write_checked(os.path.join(folder, _CHECKED_METRICS), metrics)
     content = {"item_handlers": handlers, "metrics": {}, "custom_metadata": {}}
     manifests.write_json(os.path.join(directory, STEP_FILE), content)
 
 
 def read_metrics(directory: str) -> dict[str, float]:
     """The metrics of a step: none if it was saved without, or they are damaged."""
+    folder = os.path.join(directory, METRICS)
+    for read, name in (
+        (manifests.read_checked, _CHECKED_METRICS),
+        (manifests.read_json, METRICS),
+    ):
+        with contextlib.suppress(
+            OSError, DamagedError, AttributeError, TypeError, ValueError
+        ):
+            found = read(os.path.join(folder, name))
+            return {name: float(value) for name, value in found.items()}
+    return {}
+
+
+def is_checkpoint(path: str) -> bool:
+    """Whether a folder bears the mark of a checkpoint, or of a step.
+
+    Without a mark of its own, a folder of checkpoints and nothing else is a step: older
+    versions of Orbax gave steps no mark.
+    """
     try:
-        found = manifests.read_json(os.path.join(directory, METRICS, METRICS))
-        return {name: float(value) for name, value in found.items()}
-    except (OSError, DamagedError, AttributeError, TypeError, ValueError):
-        return {}
+        names = set(os.listdir(path))
+    except OSError:
+        return False
+    if names & {manifests.FILE, FILE, STEP_FILE}:
+        return True
+    items = items_in(path)
+    return bool(items) and names <= {*items, METRICS, _COMMITTED}
 
 
-def find_item(directory: str) -> str:
-    """The checkpoint inside a step: ``default``, ``state``, or the step itself."""
+def is_item(path: str) -> bool:
+    """Whether a folder bears the mark of one checkpoint, with no items inside."""
+    marks = (os.path.join(path, name) for name in (manifests.FILE, FILE))
+    return any(os.path.lexists(mark) for mark in marks)
+
+
+def items_in(step: str) -> list[str]:
+    """The names of the checkpoints inside a step."""
+    return [
+        name for name in sorted(os.listdir(step)) if is_item(os.path.join(step, name))
+    ]
+
+
+def find_item(directory: str, item: str | None = None) -> str:
+    """The checkpoint inside a step; a checkpoint that is no step is itself one.
+
+    Args:
+      item: its name; by default ``default``, ``state``, or the only one.
+
+    Raises:
+      ValueError: if there is no such item, or there are several.
+    """
+    if item is not None:
+        inside = os.path.join(directory, item)
+        if os.path.isdir(directory) and not os.path.isdir(inside):
+            raise ValueError(
+                f"{directory} has no item {item!r}; there are "
+                f"{_items_or_none(directory)}"
+            )
+        return inside
+    if is_item(directory):
+        return directory
     for name in (ITEM, "state"):
-        inside = os.path.join(directory, name)
-        if os.path.isdir(inside):
-            return inside
-    return directory
+        if os.path.isdir(os.path.join(directory, name)):
+            return os.path.join(directory, name)
+    items = _items_or_none(directory)
+    if len(items) > 1:
+        raise ValueError(
+            f"{directory} has several items: {items}. Name one: restore(…, "
+            f"item={items[0]!r})"
+        )
+    return os.path.join(directory, *items)
+
+
+def _items_or_none(step: str) -> list[str]:
+    try:
+        return items_in(step)
+    except OSError:
+        return []
 
 
 def read(directory: str) -> tuple[Manifest, list[str]]:
@@ -118,7 +187,13 @@ def read(directory: str) -> tuple[Manifest, list[str]]:
         raise DamagedError(f"{os.path.join(directory, manifests.FILE)} is missing")
     try:
         skeleton, names, kinds = _tree(content["tree_metadata"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (
+        AttributeError,
+        KeyError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise DamagedError(f"{path} is damaged: {error!r}") from error
     found = Manifest(
         skeleton,

@@ -35,7 +35,9 @@ def snapshot(tree: Any, *, copy: bool) -> Snapshot:
 
     Raises:
       TypeError: if a leaf is not something that can be saved; it names the leaf.
+      RuntimeError: in a forked process.
     """
+    store.check_process("save a checkpoint")
     skeleton, values = naming.encode(tree)
     leaves, arrays = [], []
     for value, path in zip(values, naming.leaf_paths(skeleton), strict=True):
@@ -87,7 +89,10 @@ def write(directory: str, taken: Snapshot) -> None:
 
 def into(path: str, fill: Callable[[str], None], *, overwrite: bool) -> None:
     """Calls `fill` with an empty directory, and then gives that its name."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    folder, name = os.path.split(path)
+    os.makedirs(folder, exist_ok=True)
+    # First, because what a killed save has left may take the room that this one needs.
+    commit.sweep(folder, name)
     made = commit.temporary(path)
     os.mkdir(made)
     try:
@@ -111,9 +116,12 @@ class Pending:
         # Not `Thread.join`: after a Ctrl-C in it, Python (3.11) takes the thread for
         # ended, and would exit in the middle of the save.
         self._ended = threading.Event()
-        # Not a daemon, and not an executor's: Python joins such a thread when the
-        # program ends, however it ends. Once it has (in `atexit`), it joins no more.
-        self._thread = threading.Thread(target=self._run, name=f"saving {what}")
+        # Not a daemon, even if the caller's thread is one, and not an executor's:
+        # Python joins such a thread when the program ends, however it ends. Once it has
+        # (in `atexit`), it joins no more.
+        self._thread = threading.Thread(
+            target=self._run, name=f"saving {what}", daemon=False
+        )
         if threading.main_thread().is_alive():
             self._thread.start()
         else:
@@ -137,7 +145,9 @@ class Pending:
 
         Raises:
           OSError: or whatever else made the save fail.
+          RuntimeError: in a forked process, which has not the thread that saves.
         """
+        store.check_process("wait for a save")
         self._ended.wait()
         error, self._error = self._error, None
         if error is not None:
@@ -150,11 +160,8 @@ def _check_free(path: str | os.PathLike[str], overwrite: bool) -> str:
     if os.path.lexists(path):
         if not overwrite:
             raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
-        described = (manifests.FILE, orbax_format.FILE)
-        if not any(os.path.isfile(os.path.join(path, name)) for name in described):
-            raise FileExistsError(
-                f"{path} exists and is not a checkpoint: it is not overwritten"
-            )
+        if not orbax_format.is_item(path):
+            raise commit.not_a_checkpoint(path)
     return path
 
 
@@ -168,6 +175,7 @@ def save(path: str | os.PathLike[str], tree: Any, *, overwrite: bool = False) ->
       FileExistsError: if `path` exists and `overwrite` is false.
       TypeError: if a leaf or a key cannot be saved; it names the place.
       OSError: if the disk is full or fails. Then an earlier checkpoint is untouched.
+      RuntimeError: in a forked process, where TensorStore does not work.
 
     >>> import numpy as np
     >>> save("start", {"weight": np.ones((2, 3)), "epoch": 0})

@@ -34,6 +34,22 @@ _CODECS = [
 ]
 
 
+_process = os.getpid()
+
+
+def check_process(what: str) -> None:
+    """
+    Raises:
+      RuntimeError: in a forked process, which TensorStore would abort.
+    """
+    if os.getpid() != _process:
+        raise RuntimeError(
+            f"cannot {what} in a forked process: TensorStore's threads are not in it. "
+            "Do it in the process that was forked, or start this one afresh: "
+            "multiprocessing.get_context('spawn')"
+        )
+
+
 def can_hold(dtype: np.dtype) -> bool:
     """Whether the store has arrays of this dtype."""
     return dtype.name in _DTYPES
@@ -114,6 +130,9 @@ def write(directory: str, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
         for future, _ in under_way:
             future.result()
     except ValueError as error:
+        # What is still being written would come back after its folder is deleted.
+        for future, _ in under_way:
+            future.exception()
         raise OSError(f"could not write the checkpoint: {error}") from error
 
 
@@ -142,16 +161,18 @@ def _open(
             raise DamagedError(_damage(directory, name, error)) from error
 
 
-def read(directory: str, manifest: Manifest) -> Iterator[np.ndarray]:
-    """The stored arrays of a checkpoint, in their order, each checked.
+def read(
+    directory: str, manifest: Manifest, numbers: Iterable[int]
+) -> Iterator[np.ndarray]:
+    """The stored arrays among some leaves of a checkpoint, in turn, each checked.
 
     Raises:
       DamagedError: names the array that is missing or altered.
     """
     stored = [
-        (name, leaf)
-        for name, leaf in zip(manifest.names, manifest.leaves, strict=True)
-        if leaf.is_stored
+        (manifest.names[number], manifest.leaves[number])
+        for number in numbers
+        if manifest.leaves[number].is_stored
     ]
     opened = _open(directory, manifest, (name for name, _ in stored), ts.Context())
     under_way: deque[tuple[str, Leaf, Any]] = deque()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.checkpoint.trees import assert_same, training_state
-from treadle.checkpoint import DamagedError, restore, save, verify
+from treadle.checkpoint import DamagedError, Manager, restore, save, verify
 from treadle.errors import StructureError
 
 
@@ -65,6 +65,50 @@ def test_a_flipped_bit_names_its_array(saved: Path) -> None:
     changed[changed.index(number[:64]) + 20] ^= 4
     file.write_bytes(changed)
     with pytest.raises(DamagedError, match=r"'big\.right'"):
+        restore(saved)
+
+
+def deny(path: Path) -> None:
+    """As if the disk could not read it: root may read whatever its mode."""
+    path.unlink()
+    path.symlink_to(path)
+
+
+def replace_by_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def nest(path: Path) -> None:
+    path.write_text("[" * 100_000 + "]" * 100_000)
+
+
+@pytest.mark.parametrize("harm", [deny, replace_by_folder, nest])
+@pytest.mark.parametrize("name", ["treadle.json", "manifest.ocdbt"])
+def test_a_file_that_is_none_is_damage(
+    tmp_path: Path, harm: Callable[[Path], None], name: str
+) -> None:
+    manager = Manager(tmp_path)
+    for step in (1, 2):
+        manager.save(step, {"x": step}, {"loss": 1})
+    manager.wait()
+    harm(tmp_path / "2" / "default" / name)
+    with pytest.raises(DamagedError, match=str(tmp_path / "2")):
+        restore(tmp_path / "2" / "default")
+    with pytest.warns(UserWarning, match="Step 1 is restored"):
+        assert manager.restore() == {"x": 1}
+    harm(tmp_path / "2" / "metrics" / "metrics")
+    harm(tmp_path / "2" / "metrics" / "checked.json")
+    assert manager.best_step() == 1
+
+
+@pytest.mark.parametrize("harm", [deny, replace_by_folder, nest])
+def test_orbax_files_that_are_none_are_damage(
+    saved: Path, harm: Callable[[Path], None]
+) -> None:
+    (saved / "treadle.json").unlink()
+    harm(saved / "_METADATA")
+    with pytest.raises(DamagedError, match="_METADATA"):
         restore(saved)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
@@ -21,8 +22,9 @@ import numpy as np
 from treadle.checkpoint import Manager, commit, save, save_async, store
 
 directory, size = sys.argv[1], int(sys.argv[2])
-# Who runs the tests in the background of a shell has it ignore interrupts.
+# Who runs the tests in the background of a shell, or under nohup, has these ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 def tree(step):
     return {"a": np.full(size, step), "b": [np.full(size, step)] * 3, "step": step}
@@ -86,9 +88,10 @@ def test_a_save_without_a_manager_is_not_lost(
         ("sys.exit(3)", 3),
         ("raise KeyError('bug')", 1),
         ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(5)", 128 + signal.SIGTERM),
+        ("os.kill(os.getpid(), signal.SIGHUP); time.sleep(5)", 128 + signal.SIGHUP),
         ("soon(signal.SIGINT); manager.wait()", -signal.SIGINT),
     ],
-    ids=["end", "exit", "exception", "terminate", "interrupt"],
+    ids=["end", "exit", "exception", "terminate", "hang-up", "interrupt"],
 )
 def test_a_save_of_a_manager_is_not_lost(
     tmp_path: Path, ending: str, code: int
@@ -108,6 +111,58 @@ def test_a_save_at_exit_is_not_lost(tmp_path: Path) -> None:
     errors = process.communicate(timeout=60)[1]
     assert process.returncode == 0, errors
     assert restore(tmp_path / "a")["step"] == 1
+
+
+@pytest.mark.parametrize(
+    "begin",
+    ["save_async(directory + '/1', tree(1))", "Manager(directory).save(1, tree(1))"],
+)
+def test_a_save_of_a_daemon_thread_is_not_lost(tmp_path: Path, begin: str) -> None:
+    body = "store.write = slowly(store.write)\n"
+    body += f"thread = threading.Thread(target=lambda: {begin}, daemon=True)\n"
+    body += "thread.start(); thread.join()"
+    process = start(body, tmp_path)
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 0, errors
+    assert Manager(tmp_path).all_steps() == [1]
+    assert Manager(tmp_path).restore()["step"] == 1
+
+
+FORK = """
+manager = Manager(directory)
+manager.save(1, tree(1))
+manager.wait()
+store.write = slowly(store.write)
+manager.save(2, tree(2))
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    refused = 0
+    for call in (
+        lambda: save(directory + "/a", tree(1)),
+        lambda: save_async(directory + "/a", tree(1)),
+        lambda: Manager(directory).save(3, tree(1)),
+        lambda: Manager(directory).restore(),
+        lambda: manager.save(3, tree(1)),
+        lambda: manager.wait(),
+    ):
+        try:
+            call()
+        except RuntimeError as error:
+            refused += "in a forked process" in str(error) and "spawn" in str(error)
+    os._exit(refused)
+assert os.waitpid(child, 0)[1] == 6 << 8
+manager.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+def test_a_forked_process_is_refused(tmp_path: Path) -> None:
+    process = start(FORK, tmp_path)
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 0, errors
+    assert check_steps(tmp_path) == [1, 2]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
 
 
 def test_several_at_once(tmp_path: Path) -> None:

@@ -118,6 +118,9 @@ def test_saving_twice(tmp_path: Path) -> None:
         ({"save_interval_steps": 0}, "save_interval_steps is a whole number and"),
         ({"max_to_keep": 2.5}, r"max_to_keep is a whole number .*, not 2\.5"),
         ({"keep_best": -1}, "keep_best is a whole number and at least 0, not -1"),
+        ({"step_prefix": "a/b"}, "step_prefix is part of a name, not 'a/b'"),
+        ({"step_prefix": ""}, "step_prefix is part of a name, not ''"),
+        ({"step_format_fixed_length": 0}, "fixed_length is a whole number and at"),
     ],
 )
 def test_wrong_options(tmp_path: Path, options: dict[str, Any], message: str) -> None:
@@ -187,22 +190,6 @@ def test_an_exception_in_the_block_is_not_hidden(
         raise KeyError("first")
 
 
-def test_leftovers_of_killed_runs_go(tmp_path: Path) -> None:
-    name = f"3.orbax-checkpoint-tmp-{commit._host()}"
-    stale = [
-        f"{name}-{2**22 + 1}-0",
-        "2.orbax-checkpoint-tmp",
-        "1.orbax-checkpoint-tmp-9",
-    ]
-    alive = f"{name}-1-0"
-    for folder in (*stale, alive):
-        (tmp_path / folder / "default").mkdir(parents=True)
-    with Manager(tmp_path) as manager:
-        assert manager.all_steps() == []
-        manager.save(5, {"x": 1})
-    assert sorted(p.name for p in tmp_path.iterdir()) == [alive, "5"]
-
-
 def test_other_files_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("keep")
     save(tmp_path / "exported", {"x": 1})
@@ -212,11 +199,20 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
     assert names == ["2", "exported", "notes.txt"]
 
 
-def test_the_handler_of_sigterm_is_given_back(tmp_path: Path) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with Manager(tmp_path), Manager(tmp_path):
-        assert signal.getsignal(signal.SIGTERM) != before
-    assert signal.getsignal(signal.SIGTERM) == before
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_handler_of_a_signal_is_given_back(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        with Manager(tmp_path), Manager(tmp_path):
+            assert signal.getsignal(number) != signal.SIG_DFL
+        assert signal.getsignal(number) == signal.SIG_DFL
+        signal.signal(number, signal.SIG_IGN)
+        with Manager(tmp_path):
+            assert signal.getsignal(number) == signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
 
 
 @pytest.mark.parametrize("step", [-1, 1.0, "1", None, True])
@@ -233,13 +229,31 @@ def test_a_step_that_could_not_be_found_again(tmp_path: Path, step: Any) -> None
 def test_damaged_metrics_do_not_stop_a_training(tmp_path: Path, text: str) -> None:
     manager = Manager(tmp_path)
     fill(manager, [1, 3])
-    (tmp_path / "0" / "metrics" / "metrics").write_text(text)
+    metrics = tmp_path / "0" / "metrics"
+    (metrics / "metrics").write_text(text)
+    assert manager.metrics(0) == {"loss": 1}
+    (metrics / "checked.json").write_text(text)
     assert manager.metrics(0) == {}
     assert manager.best_step() == 1
     manager.save(2, {"x": np.full(3, 2)}, {"loss": 4})
     manager.wait()
     assert manager.best_step() == 1
     assert first(manager.restore()) == 2
+
+
+def test_no_flipped_bit_changes_which_step_is_best(tmp_path: Path) -> None:
+    manager = Manager(tmp_path, max_to_keep=None)
+    fill(manager, [0.52, 0.51, 0.53])
+    for file in tmp_path.glob("*/metrics/*"):
+        content = file.read_bytes()
+        for bit in range(8 * len(content)):
+            changed = bytearray(content)
+            changed[bit // 8] ^= 1 << bit % 8
+            file.write_bytes(changed)
+            assert manager.best_step() == 1
+        file.unlink()
+        assert manager.best_step() == 1
+        file.write_bytes(content)
 
 
 def test_a_metric_that_is_no_number_is_named(tmp_path: Path) -> None:

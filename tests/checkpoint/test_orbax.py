@@ -13,9 +13,17 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 import tensorstore as ts
+from orbax.checkpoint.experimental import v1
 
 from tests.checkpoint.trees import assert_same, training_state
-from treadle.checkpoint import DamagedError, Manager, restore, save
+from treadle.checkpoint import (
+    DamagedError,
+    Manager,
+    describe,
+    restore,
+    save,
+    verify,
+)
 from treadle.errors import StructureError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -169,3 +177,80 @@ def test_a_manager_for_both(tmp_path: Path) -> None:
     assert ours.best_step() == 3
     assert_same(ours.restore(plain()), plain(3))
     assert_same(ours.restore(plain(), step=1), plain(1))
+
+
+@pytest.mark.parametrize(
+    "naming",
+    [
+        {"step_format_fixed_length": 8},
+        {"step_prefix": "step"},
+        {"step_prefix": "my.run_1", "step_format_fixed_length": 4},
+    ],
+)
+def test_steps_that_are_named_otherwise(tmp_path: Path, naming: dict[str, Any]) -> None:
+    def theirs() -> ocp.CheckpointManager:
+        options = ocp.CheckpointManagerOptions(**naming)
+        return ocp.CheckpointManager(tmp_path, options=options)
+
+    with theirs() as manager:
+        for step in (5, 12):
+            manager.save(step, args=ocp.args.StandardSave(plain(step)))
+    if "step_prefix" in naming:
+        with pytest.raises(FileNotFoundError, match=r"step_prefix='.*'"):
+            Manager(tmp_path).restore()
+    else:
+        assert Manager(tmp_path).all_steps() == [5, 12]
+        assert_same(Manager(tmp_path).restore(plain(), step=5), plain(5))
+    with Manager(tmp_path, max_to_keep=2, **naming) as ours:
+        assert ours.all_steps() == [5, 12]
+        assert_same(ours.restore(plain()), plain(12))
+        ours.save(13, plain(13))
+        ours.save(12, plain(-12), force=True)
+    with theirs() as manager:
+        assert list(manager.all_steps()) == [12, 13]
+        for step, seed in ((12, -12), (13, 13)):
+            found = manager.restore(step, args=ocp.args.StandardRestore(plain()))
+            assert_same(found, plain(seed))
+
+
+def test_items_with_other_names(tmp_path: Path) -> None:
+    args = ocp.args
+    with ocp.CheckpointManager(tmp_path) as theirs:
+        one = args.Composite(params=args.StandardSave(plain(1)))
+        theirs.save(1, args=one, metrics={"loss": 2.0})
+        two = {
+            "params": args.StandardSave(plain(2)),
+            "ema": args.StandardSave({"m": 3}),
+        }
+        theirs.save(2, args=args.Composite(**two, data=args.JsonSave({"epoch": 4})))
+    ours = Manager(tmp_path)
+    assert ours.all_steps() == [1, 2]
+    assert_same(ours.restore(plain(), step=1), plain(1))
+    assert_same(ours.restore(plain(), item="params"), plain(2))
+    assert ours.restore(item="ema") == {"m": 3}
+    assert_same(restore(tmp_path / "2", plain(), item="params"), plain(2))
+    assert describe(tmp_path / "2", item="ema") == {"m": "Python int"}
+    verify(tmp_path / "2", item="ema")
+    with pytest.raises(ValueError, match=r"items: \['ema', 'params'\].*item='ema'"):
+        ours.restore()
+    with pytest.raises(ValueError, match=r"no item 'emma'; there are \['ema', 'par"):
+        ours.restore(item="emma")
+
+
+def test_the_layouts_of_version_1(tmp_path: Path) -> None:
+    v1.save(tmp_path / "a", plain())
+    assert_same(restore(tmp_path / "a", plain(1.0)), plain())
+    with v1.training.Checkpointer(tmp_path / "b") as theirs:
+        theirs.save(3, plain())
+    assert_same(restore(tmp_path / "b" / "3", plain(1.0)), plain())
+    assert_same(Manager(tmp_path / "b").restore(plain(1.0)), plain())
+
+
+def test_a_save_of_orbax_that_is_under_way_is_not_swept(tmp_path: Path) -> None:
+    with ocp.CheckpointManager(tmp_path) as theirs:
+        theirs.save(1, args=ocp.args.StandardSave({"x": np.ones(2_000_000)}))
+        with Manager(tmp_path) as ours:
+            ours.save(2, {"x": 2})
+        theirs.wait_until_finished()
+        assert ours.all_steps() == [1, 2]
+        assert np.asarray(ours.restore(step=1)["x"]).all()

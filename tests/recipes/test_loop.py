@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tests.recipes.small import (
     rows,
     train,
 )
-from treadle.checkpoint import DamagedError, Manager
+from treadle.checkpoint import DamagedError, Manager, commit
 from treadle.errors import StructureError
 from treadle.recipes import char_gpt, digits_cnn, runs
 from treadle.recipes.catalogue import RECIPES
@@ -100,6 +101,17 @@ def test_a_complete_run_is_left_as_it_is(tmp_path: Path) -> None:
     again = train(run)
     assert (again.step, again.tested) == (first.step, first.tested)
     assert (final_leaves(run.folder), rows(run.folder)) == before
+
+
+def test_a_complete_run_is_rid_of_leftovers(tmp_path: Path) -> None:
+    run = begin(tmp_path / "run")
+    train(run)
+    made = Path(commit.temporary(str(run.checkpoints / "9")))
+    nobody = f"-{2**22 + 1}-"
+    left = made.with_name(made.name.replace(f"-{os.getpid()}-", nobody))
+    (left / "default").mkdir(parents=True)
+    train(run)
+    assert not left.exists()
 
 
 def test_a_run_goes_on_beyond_its_end(tmp_path: Path) -> None:
