@@ -246,9 +246,10 @@ GATHERS = frozenset({"gather", "dynamic_slice"})
 
 def _gather_fits(space: Space, eq: Equation, program: Program) -> bool:
     source, _ = program.resolve(eq.inputs[0])
-    if source in space.maps or (
-        source in program.inline and source not in program.kept
-    ):
+    if source in space.maps or program.memory(source) in space.maps:
+        # Not before all of its points are done.
+        return False
+    if source in program.inline and source not in program.kept:
         return False
     axis_strides(eq.inputs[0], program)
     entries = index_map(eq, space.maps[eq.outputs[0]])

@@ -95,6 +95,11 @@ def index_into_computed_indices(i: Any) -> Any:
     return tnp.cos(tnp.arange(5.0))[i]
 
 
+def picked_from_its_own_reshape(i: Any, x: Any) -> Any:
+    flat = tnp.reshape(x + 1.5, (-1,))
+    return flat == flat[i], flat[i]
+
+
 INTEGERS = tnp.asarray(np.int32([1, 3, 2]))
 HALVES = {"dtype": td.bfloat16}
 PROGRAMS: list[tuple[Callable[..., Any], tuple]] = [
@@ -114,6 +119,7 @@ PROGRAMS: list[tuple[Callable[..., Any], tuple]] = [
     (update_of_all_of_an_axis_of_length_one, (INTEGERS, array(3), array(3, 1))),
     (scan_that_reverses_its_carry, (array(4, 3), array(3))),
     (index_into_computed_indices, (INTEGERS,)),
+    (picked_from_its_own_reshape, (tnp.arange(6), array(2, 3))),
     (lambda x: tnp.stack([x, x], axis=1), (array(0, 0),)),
     (lambda x: (x, x, x[0], tnp.ones((2,)), x.T), (array(3, 4),)),
 ]
