@@ -16,7 +16,15 @@ from treadle.fuse.program import Program
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.kernels.contract import Contraction
 from treadle.kernels.convolve import ConvSpec
-from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Instr, Nest, Operand
+from treadle.kernels.nest import (
+    BROADCAST,
+    CONTIGUOUS,
+    STRIDED,
+    Instr,
+    Nest,
+    Operand,
+    is_half,
+)
 
 _STRUCTURAL = frozenset(
     {"False", "True", "0", "1", "-1", "0.0", "1.0", "-1.0", "inf", "-inf", "nan"}
@@ -104,7 +112,7 @@ class Body:
             key = operand_key(eq)
             x = self.value(eq.inputs[0], self.space.maps[key])
             name = "reduce_" + eq.op.name.removeprefix("reduce_")
-            self.known[out] = self.instr(name, (x,), out.type.dtype)
+            self.known[out] = self.operation(name, (x,), out.type.dtype)
             return
         self.known[out] = self._compute(eq, self.space.maps[out])
 
@@ -118,11 +126,30 @@ class Body:
             return self._copied_view(eq, entries)
         args = tuple([self.value(a, entries) for a in eq.inputs])
         attr = tuple(eq.params.values())
-        return self.instr(
+        return self.operation(
             eq.op.name,
             args,
             out.type.dtype,
             attr[0] if len(attr) == 1 else attr or None,
+        )
+
+    def operation(
+        self, name: str, args: tuple[int, ...], dtype: np.dtype, attr: Any = None
+    ) -> int:
+        """An instruction, in float32 if some of its operands and its result are half
+        floats and others float32 (`treadle.passes.rounding`)."""
+        types = [self.instrs[a].dtype for a in args]
+        mixed = dtypes.float32 in (dtype, *types) and any(map(is_half, (dtype, *types)))
+        if not mixed or name in ("convert", "bitcast"):
+            return self.instr(name, args, dtype, attr)
+        wide = dtypes.float32
+        inputs = [
+            self.instr("convert", (a,), wide, wide) if is_half(t) else a
+            for a, t in zip(args, types, strict=True)
+        ]
+        result = self.instr(name, tuple(inputs), wide, attr)
+        return (
+            self.instr("convert", (result,), dtype, dtype) if is_half(dtype) else result
         )
 
     def _copied_view(self, eq: Equation, entries: Map) -> int:

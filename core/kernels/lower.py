@@ -22,9 +22,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 
-import numpy as np
-
-from treadle.kernels.nest import BROADCAST, Instr, Nest
+from treadle.kernels.nest import BROADCAST, Instr, Nest, is_half, rounds_half
 
 __all__ = [
     "Level",
@@ -116,9 +114,10 @@ def is_store(instr: Instr) -> bool:
 
 def cost(instr: Instr) -> int:
     """Roughly how many simple vector instructions an instruction takes."""
-    if instr.name in ("store", "convert") and _is_half(instr.dtype):
+    stores = instr.name in ("store", "convert") and is_half(instr.dtype)
+    if stores:
         return 6
-    return _COSTS.get(instr.name, 1)
+    return _COSTS.get(instr.name, 1) + 6 * rounds_half(instr)
 
 
 @lru_cache(maxsize=4096)
@@ -252,11 +251,7 @@ def scratch_sizes(nest: Nest) -> list[int]:
     """Bytes per element of each scratch row (half floats are kept as float32)."""
     kept = schedule(nest).kept
     sizes = (nest.body[i].dtype for i in kept)
-    return [max(d.itemsize, 4) if _is_half(d) else d.itemsize for d in sizes]
-
-
-def _is_half(dtype: np.dtype) -> bool:
-    return dtype.itemsize == 2 and dtype.kind not in "iu"
+    return [max(d.itemsize, 4) if is_half(d) else d.itemsize for d in sizes]
 
 
 def split_axis(nest: Nest) -> str:

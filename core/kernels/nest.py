@@ -90,8 +90,8 @@ class Instr:
     factor, term; factor times the result before, plus the term), or the name of an
     elementwise op of `treadle.ops` with its parameters in attr.
 
-    Half floats are computed as float32, and rounded where they are stored or where
-    another dtype is converted to one.
+    Half floats are computed as float32, and every result is rounded. It is the same
+    number in memory, in a register, and in another nest that computes it again.
     """
 
     name: str
@@ -114,3 +114,27 @@ class Nest:
     operands: tuple[Operand, ...]
     body: tuple[Instr, ...]
     serial: bool = False
+
+
+_EXACT = frozenset(
+    (
+        *("load", "const", "select", "copy", "stop_gradient", "convert", "bitcast"),
+        *("neg", "abs", "sign", "floor", "ceil", "trunc", "round", "rem"),
+        *("maximum", "minimum", "clamp", "reduce_max", "reduce_min"),
+        *("running_max", "running_min"),
+    )
+)
+"""What gives half floats of half floats without rounding, or rounds by itself."""
+
+
+def is_half(dtype: np.dtype) -> bool:
+    return dtype.name in ("float16", "bfloat16")
+
+
+def rounds_half(instr: Instr) -> bool:
+    """Whether a backend rounds the instruction's result to a half float."""
+    return (
+        is_half(instr.dtype)
+        and instr.name not in _EXACT
+        and not instr.name.startswith("store")
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.ops.elementwise import elementwise, linear_in
+from treadle.ops.elementwise import elementwise, floating, linear_in
 
 
 def _divide(x: Any, y: Any) -> Any:
@@ -55,3 +55,29 @@ div = elementwise(
     [lambda g, out, x, y: div(g, y), lambda g, out, x, y: neg(mul(g, div(out, y)))],
     transpose=linear_in(lambda ct, x, y: div(ct, y), None),
 )
+
+
+def _signed(minus: str | None, product: Any, term: Any) -> tuple[Any, Any]:
+    negated = neg(product) if minus == "product" else product
+    return negated, neg(term) if minus == "term" else term
+
+
+def _multiply_add(x: Any, y: Any, z: Any, *, minus: str | None) -> Any:
+    product = x * y
+    if minus == "product":
+        return z - product
+    return product - z if minus else product + z
+
+
+multiply_add = elementwise(
+    "multiply_add",
+    _multiply_add,
+    [
+        lambda g, out, x, y, z, *, minus: _signed(minus, mul(g, y), g)[0],
+        lambda g, out, x, y, z, *, minus: _signed(minus, mul(x, g), g)[0],
+        lambda g, out, x, y, z, *, minus: _signed(minus, g, g)[1],
+    ],
+    accepts=floating,
+)
+"""x y + z, or what it is with the part that `minus` names ("product", "term")
+negated. The compiler makes it of a product with one reader, which is not rounded."""

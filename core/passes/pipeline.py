@@ -11,6 +11,7 @@ from treadle.passes.cse import merge_equal
 from treadle.passes.dce import drop_dead
 from treadle.passes.inline import inline_calls
 from treadle.passes.reductions import split_reductions
+from treadle.passes.rounding import place_roundings
 from treadle.passes.scans import hoist_from_scans
 from treadle.passes.sorting import lower_sorts
 
@@ -27,6 +28,7 @@ PASSES: tuple[Pass, ...] = (
     split_reductions,  # ensures: a reduction is over one last axis, or not over it
     merge_equal,
     drop_dead,  # ensures: every pure equation is used
+    place_roundings,  # needs all readers, and no others
 )
 
 

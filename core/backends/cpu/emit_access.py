@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.backends.cpu.builder import Builder
-from treadle.backends.cpu.half import narrowed, widened
+from treadle.backends.cpu.half import packed, rounded, widened
 from treadle.backends.cpu.lanes import (
     Value,
     constant,
@@ -92,10 +92,10 @@ def to_register(value: Value, dtype: np.dtype) -> Value:
 
 
 def to_memory(value: Value, dtype: np.dtype) -> Value:
-    """From the register form of `dtype` to its memory form, rounding half floats."""
+    """From the register form of `dtype` to its memory form."""
     if dtype.kind == "b":
         return value.cast("zext", "i8")
-    return narrowed(value, dtype) if half_name(dtype) else value
+    return packed(value, dtype) if half_name(dtype) else value
 
 
 def index_value(value: Value, dtype: np.dtype) -> Value:
@@ -191,5 +191,6 @@ def iota(
     if kind == "i1":
         return numbers.compare("ne", 0)
     if kind in ("float", "double"):
-        return numbers.cast("sitofp", kind)
+        result = numbers.cast("sitofp", kind)
+        return rounded(result, dtype) if half_name(dtype) else result
     return numbers if kind == work else numbers.cast("trunc", kind)

@@ -20,6 +20,7 @@ from treadle.backends.cpu.emit_access import (
 )
 from treadle.backends.cpu.emit_ops import elementwise
 from treadle.backends.cpu.emit_reduce import Parts, Reduction
+from treadle.backends.cpu.half import rounded
 from treadle.backends.cpu.lanes import (
     Value,
     constant,
@@ -27,7 +28,15 @@ from treadle.backends.cpu.lanes import (
     register_kind,
 )
 from treadle.kernels.lower import Schedule, Sweep, is_reduction, is_store
-from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Instr
+from treadle.kernels.nest import (
+    BROADCAST,
+    CONTIGUOUS,
+    STRIDED,
+    Instr,
+    Nest,
+    is_half,
+    rounds_half,
+)
 
 _COMBINING = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
@@ -96,6 +105,7 @@ class Body:
             for k, access in enumerate(arguments.accesses)
             if access.operand.inner == STRIDED and access.operand.kind == "array"
         }
+        self.summed = _summed(self.nest)
 
     def run(self, i: int, frame: Frame) -> None:
         """Emits instruction i in all its copies."""
@@ -245,22 +255,27 @@ class Body:
         position, offsets = self._place(i, frame, copy, lanes)
         mask = frame.mask if lanes > 1 else None
         how = instr.name.removeprefix("store").removeprefix("_")
-        combine = Reduction(_COMBINING[how], dtype).combine if how else None
         if offsets is None:
-            if combine:
+            if how:
                 old = load(self.b, position, dtype, lanes, mask)
-                value = combine([old], [value])[0]
+                value = _combined(how, dtype, old, value)
             store(self.b, position, value, dtype, mask)
             return
         where = pointers(self.b, access.kind, position, offsets)
-        if not combine:
+        if not how:
             scatter(where, value, dtype, mask)
             return
         count = frame.active or str(self.lanes)
         with self.b.loop("0", count) as lane:
             address = where.lane(lane).text
             old = load(self.b, address, dtype, 1, None)
-            store(self.b, address, combine([old], [value.lane(lane)])[0], dtype, None)
+            new = _combined(how, dtype, old, value.lane(lane))
+            store(self.b, address, new, dtype, None)
+
+    def settled(self, i: int, value: Value) -> Value:
+        """A reduction's result as its readers see it."""
+        instr = self.nest.body[i]
+        return rounded(value, instr.dtype) if rounds_half(instr) else value
 
     def reduction(self, i: int) -> Reduction:
         instr = self.nest.body[i]
@@ -275,7 +290,11 @@ class Body:
 
     def parts(self, i: int, frame: Frame, copy: int, lanes: int, index: str) -> Parts:
         """What a turn adds to reduction i; `index` is the first lane's, for argmax."""
-        value = frame.get(self.nest.body[i].args[0], copy, lanes)
+        source = self.nest.body[i].args[0]
+        value = frame.get(source, copy, lanes)
+        if source in self.summed:
+            x, *y = [frame.get(a, copy, lanes) for a in self.nest.body[source].args]
+            value = x * (y[0] if y else x)
         reduction = self.reduction(i)
         if reduction.index is None:
             return [value]
@@ -287,6 +306,27 @@ class Body:
             return [value, first.splat(lanes)]
         numbers = lane_numbers(self.b, kind, lanes) + copy * self.lanes
         return [value, numbers + first]
+
+
+def _combined(how: str, dtype: np.dtype, old: Value, value: Value) -> Value:
+    (new,) = Reduction(_COMBINING[how], dtype).combine([old], [value])
+    return rounded(new, dtype) if is_half(dtype) else new
+
+
+def _summed(nest: Nest) -> set[int]:
+    """The products that nothing reads but a sum, which adds them as they are. A sum is
+    computed in one place, so nobody sees another rounding of it."""
+    readers: dict[int, list[Instr]] = {}
+    for instr in nest.body:
+        for a in instr.args:
+            readers.setdefault(a, []).append(instr)
+    return {
+        i
+        for i, instr in enumerate(nest.body)
+        if instr.name in ("mul", "square")
+        and instr.dtype in (np.float32, np.float64)
+        and [r.name for r in readers.get(i, [])] == ["reduce_sum"]
+    }
 
 
 def carried(parts: list[Value]) -> list[tuple[str, str]]:

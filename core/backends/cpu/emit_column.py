@@ -51,7 +51,7 @@ class ColumnSweeps:
         for i, r in zip(sweep.reductions, reductions, strict=True):
             copies, _ = self._shape(i, held)
             mine = [[next(totals) for _ in range(r.width)] for _ in range(copies)]
-            held.values[i] = [m[-1] for m in mine]
+            held.values[i] = [self.body.settled(i, m[-1]) for m in mine]
 
     def _start(self, sweep: Sweep, held: Frame) -> list[Value]:
         """What the sweep's reductions, and the running ones, start from."""
@@ -143,8 +143,9 @@ class ColumnSweeps:
         after: list[Value] = []
         for i in sweep.body:
             if is_running(self.plan.nest.body[i]):
-                frame.values[i] = self._running(i, frame, so_far)
-                after += frame.values[i]
+                results = self._running(i, frame, so_far)
+                frame.values[i] = [self.body.settled(i, x) for x in results]
+                after += results
             else:
                 self.body.run(i, frame)
         result: list[Value] = []

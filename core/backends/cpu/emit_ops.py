@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from treadle.backends.cpu import mathlib
-from treadle.backends.cpu.half import narrowed, widened
+from treadle.backends.cpu.half import packed, rounded, widened
 from treadle.backends.cpu.lanes import (
     Value,
     bits,
@@ -20,11 +20,12 @@ from treadle.backends.cpu.lanes import (
     half_name,
     intrinsic,
     is_signed,
+    multiply_add,
     native,
     register_kind,
     select,
 )
-from treadle.kernels.nest import Instr
+from treadle.kernels.nest import Instr, rounds_half
 
 Rule = Callable[..., Value]
 
@@ -40,8 +41,13 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def elementwise(instr: Instr, dtype: np.dtype, args: list[Value]) -> Value:
-    """Emits one instruction; `dtype` is that of its first argument."""
-    return RULES[instr.name](instr, dtype, *args)
+    """Emits one instruction; `dtype` is that of its first argument.
+
+    The result has the same bits wherever the instruction stands: half floats are
+    rounded, and no other instruction becomes one with this.
+    """
+    result = RULES[instr.name](instr, dtype, *args).rounded_once()
+    return rounded(result, instr.dtype) if rounds_half(instr) else result
 
 
 @rule("add")
@@ -57,6 +63,13 @@ def _sub(instr: Instr, dtype: np.dtype, x: Value, y: Value) -> Value:
 @rule("mul")
 def _mul(instr: Instr, dtype: np.dtype, x: Value, y: Value) -> Value:
     return x & y if x.kind == "i1" else x * y
+
+
+@rule("multiply_add")
+def _multiply_add(instr: Instr, dtype: np.dtype, x: Value, y: Value, z: Value) -> Value:
+    if instr.attr == "product":
+        x = -x
+    return multiply_add(x, y, -z if instr.attr == "term" else z)
 
 
 @rule("neg")
@@ -262,11 +275,6 @@ def _convert(instr: Instr, dtype: np.dtype, x: Value) -> Value:
     return result
 
 
-def rounded(x: Value, dtype: np.dtype) -> Value:
-    """Float rounded to what a half float holds."""
-    return widened(narrowed(x, dtype), dtype)
-
-
 def convert(x: Value, source: np.dtype, target: np.dtype) -> Value:
     """From register to register form; floats saturate towards integers, NaN gives 0."""
     kind = register_kind(target)
@@ -303,7 +311,7 @@ def _saturate(x: Value, kind: str, signed: bool) -> Value:
 @rule("bitcast")
 def _bitcast(instr: Instr, dtype: np.dtype, x: Value) -> Value:
     if half_name(dtype):
-        x = narrowed(x, dtype)
+        x = packed(x, dtype)
     elif x.kind == "i1":
         x = x.cast("zext", "i8")
     if half_name(instr.dtype):

@@ -81,7 +81,7 @@ class RowSweeps:
         done = iter(parts)
         for i, r in zip(sweep.reductions, reductions, strict=True):
             mine = [next(done) for _ in range(r.width)]
-            held.values[i] = [r.across_lanes(mine)[-1]]
+            held.values[i] = [self.body.settled(i, r.across_lanes(mine)[-1])]
 
     def _blocks(self, sweep: Sweep, held: Frame, low: str, high: str) -> list[Value]:
         """Emits the turns over low..high block by block; returns the lanes' totals."""
@@ -160,7 +160,7 @@ class RowSweeps:
             args = [frame.get(a, 0, self.lanes) for a in instr.args]
             args = masked(name, dtype, args, frame.mask)
             result = along_lanes(name, dtype, next(given), args)
-            frame.values[i] = [result]
+            frame.values[i] = [self.body.settled(i, result)]
             after.append(result.lane(self.lanes - 1))
         return after
 

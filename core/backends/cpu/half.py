@@ -23,17 +23,28 @@ def widened(word: Value, dtype: np.dtype) -> Value:
     return (select(special, finite | 0x7F800000, finite) | sign).as_float()
 
 
-def narrowed(x: Value, dtype: np.dtype) -> Value:
-    """A float rounded to a half float (ties to even), as bits (i16); NaN stays NaN."""
+def rounded(x: Value, dtype: np.dtype) -> Value:
+    """A float rounded to what a half float holds (ties to even); NaN stays NaN."""
+    if half_name(dtype) != "bfloat16":
+        return widened(_to_float16(x), dtype)
     word = x.as_int()
-    if half_name(dtype) == "bfloat16":
-        rounded = _upper(word, 16)
-        quiet = word.op("lshr", 16) | 0x40
-        return select(x.is_nan(), quiet, rounded).cast("trunc", "i16")
+    upper = select(x.is_nan(), word | 0x400000, _raised(word, 16))
+    return (upper & -0x10000).as_float()
+
+
+def packed(x: Value, dtype: np.dtype) -> Value:
+    """The bits (i16) of a float that is `rounded`."""
+    if half_name(dtype) != "bfloat16":
+        return _to_float16(x)
+    return x.as_int().op("lshr", 16).cast("trunc", "i16")
+
+
+def _to_float16(x: Value) -> Value:
     if _has_conversions():
         return x.cast("fptrunc", "half").cast("bitcast", "i16")
+    word = x.as_int()
     magnitude, sign = word & 0x7FFFFFFF, (word & -0x80000000).op("lshr", 16)
-    usual = _upper(magnitude - ((127 - 15) << 23), 13)
+    usual = _raised(magnitude - ((127 - 15) << 23), 13).op("lshr", 13)
     # The last bit of a sum with 1/2 is worth as much as that of a subnormal half float.
     small = (magnitude.as_float() + 0.5).as_int() - 0x3F000000
     result = select(magnitude.compare("ult", 113 << 23), small, usual)
@@ -42,10 +53,10 @@ def narrowed(x: Value, dtype: np.dtype) -> Value:
     return (result | sign).cast("trunc", "i16")
 
 
-def _upper(word: Value, count: int) -> Value:
-    """The word without its last `count` bits, rounded, ties to even."""
+def _raised(word: Value, count: int) -> Value:
+    """A word whose last `count` bits can be dropped, for a word rounded to even."""
     odd = word.op("lshr", count) & 1
-    return (word + ((1 << (count - 1)) - 1) + odd).op("lshr", count)
+    return word + (odd + ((1 << (count - 1)) - 1))
 
 
 def _has_conversions() -> bool:

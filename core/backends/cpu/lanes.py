@@ -12,7 +12,7 @@ Half floats live in registers as float, bools as i1 (bytes 0 and 1 in memory).
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -104,7 +104,10 @@ def literal(number: Number, kind: str, lanes: int = 1) -> str:
 class Value:
     """An IR value. Operators take a Value of the same kind, or a Python number.
 
-    A scalar meeting a vector is splat. `number` is set on constants.
+    A scalar meeting a vector is splat. `number` is set on constants. A product of
+    floats remembers its `factors`: what is added to it, or to which it is added, makes
+    one `multiply_add` of the two. So formulas say where they round once, and no pass of
+    LLVM decides it by what stands around them.
     """
 
     b: Builder
@@ -112,6 +115,7 @@ class Value:
     kind: str
     lanes: int
     number: Number | None = None
+    factors: tuple[Value, Value] | None = None
 
     @property
     def type(self) -> str:
@@ -133,17 +137,30 @@ class Value:
         x, y = matched(self, other)
         return x.new(f"{opcode} {x.type} {x.text}, {y.text}")
 
-    def _arithmetic(self, opcode: str, other: Value | Number) -> Value:
-        return self.op(f"f{opcode} contract" if self.is_float else opcode, other)
+    def rounded_once(self) -> Value:
+        """This value for good: a product that no sum takes apart."""
+        return self if self.factors is None else replace(self, factors=None)
 
     def __add__(self, other: Value | Number) -> Value:
-        return self._arithmetic("add", other)
+        if self.factors:
+            return multiply_add(*self.factors, other)
+        if isinstance(other, Value) and other.factors:
+            return multiply_add(*other.factors, self)
+        return self.op("fadd" if self.is_float else "add", other)
 
     def __sub__(self, other: Value | Number) -> Value:
-        return self._arithmetic("sub", other)
+        if self.factors:
+            return multiply_add(*self.factors, -other)
+        if isinstance(other, Value) and other.factors:
+            x, y = other.factors
+            return multiply_add(-x, y, self)
+        return self.op("fsub" if self.is_float else "sub", other)
 
     def __mul__(self, other: Value | Number) -> Value:
-        return self._arithmetic("mul", other)
+        if not self.is_float:
+            return self.op("mul", other)
+        x, y = matched(self, other)
+        return replace(x.op("fmul", y), factors=(x, y))
 
     def __truediv__(self, other: Value | Number) -> Value:
         return self.op("fdiv", other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import jax
 import ml_dtypes
@@ -116,15 +117,31 @@ def test_half_floats_round_to_even_like_numpy() -> None:
         assert np.isnan(out.astype(np.float32))[nan].all()
 
 
-def test_half_float_arithmetic_is_rounded_at_the_store() -> None:
-    for dtype in (np.float16, ml_dtypes.bfloat16):
-        x, y = (rng.standard_normal(77).astype(dtype) for _ in range(2))
-        out = np.zeros(77, dtype)
-        m = Maker((), 77)
-        m.store(out, m.op("exp", m.op("add", m.load(x), m.load(y))))
-        m.run()
-        exact = np.exp(x.astype(np.float32) + y.astype(np.float32))
-        assert np.abs(out.astype(np.float32) / exact - 1).max() < 2**-8
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_each_result_of_half_float_arithmetic_is_rounded(dtype: Any) -> None:
+    x, y, z = (rng.standard_normal(77).astype(dtype) for _ in range(3))
+    out, largest = np.zeros(77, dtype), np.zeros(77, np.bool_)
+    m = Maker((), 77)
+    product = m.op("mul", m.load(x), m.load(y))
+    m.store(out, m.op("sub", product, m.load(z)))
+    top = m.op("reduce_max", product)
+    m.store(largest, m.op("eq", product, top, dtype=np.bool_))
+    m.run()
+    assert (out == x * y - z).all()
+    assert (largest == (x * y == (x * y).max())).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_a_product_is_rounded_unless_it_is_part_of_a_multiply_add(dtype: str) -> None:
+    x = rng.standard_normal(77).astype(dtype)
+    exact, rounded = np.zeros(77, dtype), np.zeros(77, dtype)
+    m = Maker((), 77)
+    a = m.load(x)
+    product = m.op("mul", a, a)
+    m.store(rounded, m.op("sub", product, product))
+    m.store(exact, m.op("sub", m.op("add", product, a), m.load(x * x + x)))
+    m.run()
+    assert not rounded.any() and not exact.any()
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,22 @@ class Program(NamedTuple):
     def arguments(self) -> list[Any]:
         return [tnp.asarray(x) for x in self.inputs]
 
+    def watched(self, count: int) -> Program:
+        """The program with a few of its floats for results, the last ones first."""
+        floats = [
+            i for i, v in enumerate(self.evaluated()) if v.size and _kind(v) == "f"
+        ]
+        r = random.Random(len(self.steps))
+        return self._replace(
+            results=floats[-1:] + r.sample(floats, min(count, len(floats)))
+        )
+
+    def evaluated(self) -> list[Any]:
+        """All values, inputs included, without a compiler."""
+        everything = range(len(self.inputs) + len(self.steps))
+        with td.disable_jit():
+            return self._replace(results=list(everything)).function()(*self.arguments())
+
     def smooth(self) -> tuple[int, ...]:
         """The inputs that have derivatives."""
         names = ("float32", "float64")

@@ -326,6 +326,10 @@ REFERENCE: dict[str, Any] = {
     "digamma": _plain(special.digamma),
     "logistic": _plain(special.expit),
     "rsqrt": _plain(lambda x: 1 / np.sqrt(x)),
+    "multiply_add": lambda instr, x, y, z: (
+        (-1 if instr.attr == "product" else 1) * x * y
+        + (-z if instr.attr == "term" else z)
+    ),
     "copy": _plain(np.copy),
     "stop_gradient": _plain(np.copy),
     "div": _div,

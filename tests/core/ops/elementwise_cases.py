@@ -243,6 +243,20 @@ CASES = [
         lax.clamp,
         (between(-2, -0.5, *SHAPE), normal(*SHAPE), between(0.5, 2, *SHAPE)),
     ),
+    *(
+        Case(
+            arithmetic.multiply_add,
+            lambda x, y, z, f=f: f(x * y, z),
+            (ANY, ANY, ANY),
+            {"minus": minus},
+            label=minus or "",
+        )
+        for minus, f in {
+            None: lambda product, z: product + z,
+            "term": lambda product, z: product - z,
+            "product": lambda product, z: z - product,
+        }.items()
+    ),
     Case(unary.lgamma, lax.lgamma, (POSITIVE,), second=False),
     Case(unary.digamma, lax.digamma, (POSITIVE,)),
     *(

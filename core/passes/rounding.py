@@ -1,0 +1,157 @@
+"""Which results are rounded on their way: decided once, for the whole program.
+
+A value has one set of bits in a program, however often kernels compute it again. So
+whatever saves a rounding is a matter of the graph, where all readers are known, and
+neither of kernels nor of LLVM, which see some of them:
+
+- A half float whose readers are all arithmetic, close by, stays float32: the type of
+  its variable says so. Every other is rounded where it is made, for all its readers
+  (comparisons, conversions, indices, memory...) to see the same.
+- A product with one reader, a sum, makes one equation with it, `multiply_add`.
+
+Close by means that one kernel can hold them: what goes through memory stays small.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+from treadle import dtypes
+from treadle.arraytype import ArrayType
+from treadle.ir.graph import Atom, Equation, Graph, Var
+from treadle.ops.arithmetic import multiply_add
+from treadle.passes.rewrite import Rewriter
+
+_ARITHMETIC = frozenset(
+    (
+        *("add", "sub", "mul", "div", "square", "integer_pow", "pow", "atan2"),
+        *("sqrt", "rsqrt", "cbrt", "exp", "exp2", "expm1", "log", "log1p", "log2"),
+        *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh"),
+        *("asinh", "acosh", "atanh", "logistic", "erf", "erfc", "erf_inv"),
+        *("lgamma", "digamma", "reduce_sum", "reduce_prod"),
+    )
+)
+"""Ops whose results don't jump with the last bits of what they read."""
+
+_PASSING = frozenset(("neg", "abs", "maximum", "minimum", "clamp", "select"))
+"""Those whose results have the bits that they read."""
+
+_HALVES = (dtypes.float16, dtypes.bfloat16)
+_SINGLE_OR_DOUBLE = (dtypes.float32, dtypes.float64)
+
+
+class _Readers:
+    """Who reads the values of a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.known: dict[Atom, list[Equation]] = {}
+        self.returned = set(graph.outputs)
+        self.position = {id(eq): n for n, eq in enumerate(graph.equations)}
+        for eq in graph.equations:
+            for a in dict.fromkeys(eq.inputs):
+                self.known.setdefault(a, []).append(eq)
+        others = (not _fuses(eq) for eq in graph.equations)
+        self.others_before = list(accumulate(others, initial=0))
+
+    def close_by(self, eq: Equation) -> list[Equation]:
+        """The readers of an equation's result; none if some are not close by."""
+        (out,) = eq.outputs
+        found = [] if out in self.returned else self.known.get(out, [])
+        here = self.others_before[self.position[id(eq)] + 1]
+        if any(self.others_before[self.position[id(r)]] != here for r in found):
+            return []
+        return found
+
+
+def _fuses(eq: Equation) -> bool:
+    """Whether what comes before an equation and after it may be in one kernel."""
+    if eq.op.kind != "reduce":
+        return eq.op.kind in ("map", "view")
+    axes = eq.params.get("axes", ())
+    return eq.inputs[0].type.ndim - 1 in axes
+
+
+class _Widen(Rewriter):
+    """Leaves half floats in float32 where nobody can tell."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.readers = _Readers(graph)
+
+    def equation(self, eq: Equation) -> None:
+        inputs = [self.read(a) for a in eq.inputs]
+        out = eq.outputs[0] if eq.outputs else None
+        if eq.op.name == "convert" and inputs[0].type.dtype == eq.params["dtype"]:
+            self.values[eq.outputs[0]] = inputs[0]
+            return
+        if out is None or not self._is_wide(eq):
+            self.keep(eq)
+            return
+        wide = Var(ArrayType(out.type.shape, dtypes.float32))
+        self.emit(eq.op, inputs, eq.params, eq.source, [wide])
+        self.values[out] = wide
+
+    def _is_wide(self, eq: Equation) -> bool:
+        if eq.op.name not in _ARITHMETIC | _PASSING:
+            return False
+        if eq.outputs[0].type.dtype not in _HALVES:
+            return False
+        readers = self.readers.close_by(eq)
+        return bool(readers) and all(map(self._computes, readers))
+
+    def _computes(self, reader: Equation) -> bool:
+        """Whether an equation makes other numbers of a half float, or rounds."""
+        if reader.op.name == "convert" and reader.params["dtype"] == dtypes.float32:
+            after = self.readers.close_by(reader)
+            return bool(after) and all(r.op.name in _ARITHMETIC for r in after)
+        return reader.op.name in _ARITHMETIC | _PASSING
+
+
+class _Contract(Rewriter):
+    """Makes one equation of a product and the sum that alone reads it."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        readers = _Readers(graph)
+        self.products: dict[Atom, Equation] = {}
+        taken: set[int] = set()
+        for eq in graph.equations:
+            if eq.op.name not in ("mul", "square"):
+                continue
+            found = readers.close_by(eq)
+            if len(found) == 1 and id(found[0]) not in taken and _adds(found[0], eq):
+                self.products[eq.outputs[0]] = eq
+                taken.add(id(found[0]))
+
+    def equation(self, eq: Equation) -> None:
+        if eq.outputs and eq.outputs[0] in self.products:
+            return
+        for i, a in enumerate(eq.inputs):
+            if a in self.products:
+                product = self.products[a]
+                x, y = self.read(product.inputs[0]), self.read(product.inputs[-1])
+                z = self.read(eq.inputs[1 - i])
+                minus = None if eq.op.name == "add" else ("term", "product")[i]
+                params = {"minus": minus}
+                self.emit(multiply_add, [x, y, z], params, eq.source, eq.outputs)
+                self.values.update({v: v for v in eq.outputs})
+                return
+        self.keep(eq)
+
+
+def _adds(total: Equation, product: Equation) -> bool:
+    """Whether a sum is of a product, once, and point for point."""
+    (out,) = product.outputs
+    return (
+        total.op.name in ("add", "sub")
+        and total.inputs.count(out) == 1
+        and out.type.dtype in _SINGLE_OR_DOUBLE
+        and out.type.shape == total.outputs[0].type.shape
+    )
+
+
+def place_roundings(graph: Graph) -> Graph:
+    """The graph with the types of half floats, and with products and sums, as the
+    module says. Operands and results of an equation may be half floats and float32:
+    it is computed in float32 then, and a result that is a half float is rounded."""
+    return _Contract.apply(_Widen.apply(graph))
