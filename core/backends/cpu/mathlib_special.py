@@ -226,6 +226,7 @@ def _wide_log(n: Value, m: Value) -> tuple[Value, Value]:
 
 def _two_sum(x: Value, y: Value) -> tuple[Value, Value]:
     """x + y and its rounding error."""
+    x, y = x.rounded_once(), y.rounded_once()
     total = x + y
     part = total - x
     return total, (x - (total - part)) + (y - part)
