@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from treadle import dtypes
 from treadle.errors import at, user_source
 from treadle.np.elementwise import named, signbit
@@ -47,11 +49,17 @@ def _binary(op: Op, name: str, doc: str, on_bool: Op | None = None) -> Binary:
     return named(function, name, doc)
 
 
+_EQUAL = """Of equal ones it is the first (zeros may differ in their signs); they
+share the derivative. Not-a-number wins. Complex numbers are ordered by their real
+parts, then by their imaginary parts."""
+_LARGER = f"The larger of two numbers.\n\n{_EQUAL}"
+_SMALLER = f"The smaller of two numbers.\n\n{_EQUAL}"
+
 add = _binary(arithmetic.add, "add", "``x + y``; for booleans, or.", or_)
 subtract = _binary(arithmetic.sub, "subtract", "``x - y``.")
 multiply = _binary(arithmetic.mul, "multiply", "``x * y``; for booleans, and.", and_)
-maximum = _binary(binary.maximum, "maximum", "The larger of two numbers.", or_)
-minimum = _binary(binary.minimum, "minimum", "The smaller of two numbers.", and_)
+maximum = _binary(binary.maximum, "maximum", _LARGER, or_)
+minimum = _binary(binary.minimum, "minimum", _SMALLER, and_)
 equal = _binary(compare.eq, "equal", "``x == y``.")
 not_equal = _binary(compare.ne, "not_equal", "``x != y``.")
 less = _binary(compare.lt, "less", "``x < y``.")
@@ -113,13 +121,13 @@ logical_xor = _logical(compare.bitwise_xor, "logical_xor", "True where one of th
 def fmax(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The larger of two numbers; a number wins over not-a-number."""
     x, y = pair("fmax", x, y)
-    return select(ne(x, x), y, select(ne(y, y), x, maximum(x, y)))
+    return select(ne(y, y), x, select(ne(x, x), y, maximum(x, y)))
 
 
 def fmin(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The smaller of two numbers; a number wins over not-a-number."""
     x, y = pair("fmin", x, y)
-    return select(ne(x, x), y, select(ne(y, y), x, minimum(x, y)))
+    return select(ne(y, y), x, select(ne(x, x), y, minimum(x, y)))
 
 
 # Integer division and remainders ------------------------------------------------------
@@ -127,21 +135,37 @@ def fmin(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 def _floored(x: Any, y: Any) -> tuple[Any, Any]:
     """Quotient and remainder rounded towards minus infinity."""
-    remainder_ = binary.rem(x, y)
     dtype = typeof(x).dtype
     if dtypes.is_float(dtype):
-        quotient = unary.round_(arithmetic.div(arithmetic.sub(x, remainder_), y))
-    else:
-        quotient = arithmetic.div(x, y)
-        if dtypes.is_unsigned(dtype):
-            return quotient, remainder_
-    wrong = and_(
-        compare.ne(remainder_, 0),
-        compare.ne(compare.lt(remainder_, 0), compare.lt(y, 0)),
-    )
+        return _floored_float(x, y)
+    quotient, rest = arithmetic.div(x, y), binary.rem(x, y)
+    if dtypes.is_unsigned(dtype):
+        return quotient, rest
+    wrong = and_(ne(rest, 0), ne(compare.lt(rest, 0), compare.lt(y, 0)))
     return (
         select(wrong, arithmetic.sub(quotient, 1), quotient),
-        select(wrong, arithmetic.add(remainder_, y), remainder_),
+        select(wrong, arithmetic.add(rest, y), rest),
+    )
+
+
+def _floored_float(x: Any, y: Any) -> tuple[Any, Any]:
+    plain = unary.floor(arithmetic.div(x, y))
+    negative = compare.lt(y, 0)
+    x, y = (select(negative, arithmetic.neg(v), v) for v in (x, y))
+    rest = binary.rem(x, y)
+    below = compare.lt(rest, 0)
+    quotient = unary.round_(arithmetic.div(arithmetic.sub(x, rest), y))
+    quotient = select(below, arithmetic.sub(quotient, 1), quotient)
+    # The division above may have been rounded up to a whole number, so that its floor
+    # counts only where nothing is left to round: at zeros, which it gives their sign,
+    # and at infinities (and not-a-number).
+    special = or_(compare.eq(quotient, 0), ne(quotient, quotient))
+    special = or_(special, compare.eq(y, math.inf))
+    # Adding zero leaves no negative one.
+    rest = arithmetic.add(select(below, arithmetic.add(rest, y), rest), 0.0)
+    return (
+        select(special, plain, quotient),
+        select(negative, arithmetic.neg(rest), rest),
     )
 
 
@@ -153,12 +177,16 @@ def _numbers(name: str, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x // y``: the quotient rounded towards minus infinity."""
+    """``x // y``: the quotient rounded towards minus infinity.
+
+    Of infinities it is ``floor(x / y)``, as the array API standard prefers:
+    ``inf // 1`` is inf and ``-1 // inf`` is -0.0, where NumPy has nan and -1.
+    """
     return _floored(*_numbers("floor_divide", x, y))[0]
 
 
 def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x % y``, with the sign of y."""
+    """``x % y``, with the sign of y, also if it is zero."""
     return _floored(*_numbers("remainder", x, y))[1]
 
 
@@ -234,7 +262,10 @@ def clip(
     min: ArrayLike | None = None,
     max: ArrayLike | None = None,
 ) -> Array:
-    """Limits x to the interval from `min` to `max`; either may be left out."""
+    """Limits x to the interval from `min` to `max`; either may be left out.
+
+    Where x equals a limit, the two share the derivative, as in `maximum`.
+    """
     if max is None:
         return maximum(x, min) if min is not None else as_array(operand("clip", x))
     if min is None:
@@ -245,36 +276,59 @@ def clip(
     return binary.clamp(low, y, high)
 
 
+def _wide_pair(name: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
+    """The operands as they are computed with (halves as float32, or they would be
+    rounded many times), and the dtype of the result."""
+    x, y = pair(name, as_inexact(name, x), as_inexact(name, y))
+    dtype = typeof(x).dtype
+    if dtype.itemsize == 2:
+        x, y = cast(x, dtypes.float32), cast(y, dtypes.float32)
+    return x, y, dtype
+
+
 def hypot(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``sqrt(x**2 + y**2)`` without overflow on the way."""
-    x, y = pair("hypot", as_inexact("hypot", x), as_inexact("hypot", y))
+    """``sqrt(x**2 + y**2)`` without overflow on the way. Its derivative at (0, 0) is 0.
+
+    Of an infinity it is inf, even if the other is not a number.
+    """
+    x, y, dtype = _wide_pair("hypot", x, y)
     x, y = unary.abs_(x), unary.abs_(y)
     large, small = binary.maximum(x, y), binary.minimum(x, y)
+    one, infinity = map(typeof(large).dtype.type, (1, math.inf))
     zero = compare.eq(large, 0)
-    ratio = arithmetic.div(small, select(zero, typeof(large).dtype.type(1), large))
+    ratio = arithmetic.div(small, select(zero, one, large))
     root = unary.sqrt(arithmetic.add(arithmetic.mul(ratio, ratio), 1))
-    return select(zero, large, arithmetic.mul(large, root))
+    usual = select(zero, large, arithmetic.mul(large, root))
+    infinite = or_(compare.eq(x, infinity), compare.eq(y, infinity))
+    return cast(select(infinite, infinity, usual), dtypes.to_real(dtype))
 
 
-def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``log(exp(x) + exp(y))`` without overflow on the way."""
-    x, y = pair("logaddexp", as_inexact("logaddexp", x), as_inexact("logaddexp", y))
+def _log_of_sum(
+    name: str, x: Any, y: Any, power: Op, log1p: Callable[[Any], Any]
+) -> Array:
+    """The logarithm of a sum of powers; log1p: ``log(1 + x)``, to the same base."""
+    x, y, dtype = _wide_pair(name, x, y)
     difference = arithmetic.sub(x, y)
     # Equal infinities have no difference: their sum is the result.
     lost = ne(difference, difference)
     gap = select(lost, typeof(difference).dtype.type(0), difference)
-    rest = unary.log1p(unary.exp(arithmetic.neg(unary.abs_(gap))))
-    return select(
-        lost, arithmetic.add(x, y), arithmetic.add(binary.maximum(x, y), rest)
-    )
+    rest = log1p(power(arithmetic.neg(unary.abs_(gap))))
+    usual = arithmetic.add(binary.maximum(x, y), rest)
+    return cast(select(lost, arithmetic.add(x, y), usual), dtype)
+
+
+def logaddexp(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``log(exp(x) + exp(y))`` without overflow on the way."""
+    return _log_of_sum("logaddexp", x, y, unary.exp, unary.log1p)
 
 
 def logaddexp2(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``log2(2**x + 2**y)`` without overflow on the way."""
-    factor = math.log(2)
-    x, y = pair("logaddexp2", as_inexact("logaddexp2", x), as_inexact("logaddexp2", y))
-    total = logaddexp(arithmetic.mul(x, factor), arithmetic.mul(y, factor))
-    return arithmetic.div(total, factor)
+    return _log_of_sum("logaddexp2", x, y, unary.exp2, _log1p_to_base_2)
+
+
+def _log1p_to_base_2(x: Any) -> Any:
+    return arithmetic.mul(unary.log1p(x), 1 / math.log(2))
 
 
 def copysign(x: ArrayLike, y: ArrayLike, /) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -70,10 +71,19 @@ acos, asin, atan = arccos, arcsin, arctan
 acosh, asinh, atanh = arccosh, arcsinh, arctanh
 
 
+def _of_parts(function: Callable[[Any], Any], x: Any) -> Any:
+    """The complex number whose parts are a function of those of x."""
+    return parts.complex_(function(parts.real(x)), function(parts.imag(x)))
+
+
 def _scaled(op: Op | None, factor: float, name: str, doc: str) -> Unary:
     def function(x: ArrayLike, /) -> Array:
         x = as_inexact(name, x)
-        return mul(x if op is None else op(x), factor)
+        out = x if op is None else op(x)
+        if dtypes.is_complex(typeof(out).dtype):
+            # A product of complex numbers makes infinities not-a-number.
+            return _of_parts(lambda part: mul(part, factor), out)
+        return mul(out, factor)
 
     return named(function, name, doc)
 
@@ -103,7 +113,14 @@ def _whole(name: str, x: Any) -> Any:
 
 floor = _unless_integer(unary.floor, "floor", "The largest integer not above x.")
 ceil = _unless_integer(unary.ceil, "ceil", "The smallest integer not below x.")
-rint = floating_function(unary.round_, "rint", "The nearest integer; halves to even.")
+
+
+def rint(x: ArrayLike, /) -> Array:
+    """The nearest integer; halves to even. Complex numbers by parts."""
+    x = as_inexact("rint", x)
+    if dtypes.is_complex(typeof(x).dtype):
+        return _of_parts(unary.round_, x)
+    return unary.round_(x)
 
 
 def trunc(x: ArrayLike, /) -> Array:
@@ -119,8 +136,10 @@ def trunc(x: ArrayLike, /) -> Array:
 
 
 def round(x: ArrayLike, decimals: int = 0) -> Array:
-    """Rounds to a number of decimals; halves to even."""
+    """Rounds to a number of decimals; halves to even. Complex numbers by parts."""
     x = operand("round", x)
+    if dtypes.is_complex(typeof(x).dtype):
+        return _of_parts(lambda part: round(part, decimals), x)
     if not dtypes.is_float(typeof(x).dtype) and decimals >= 0:
         return _whole("round", x)
     if decimals == 0:
@@ -143,7 +162,7 @@ def positive(x: ArrayLike, /) -> Array:
 
 
 def abs(x: ArrayLike, /) -> Array:
-    """The absolute value; for complex numbers the modulus."""
+    """The absolute value; for complex numbers the modulus. Its derivative at 0 is 0."""
     x = operand("abs", x)
     return as_array(x) if typeof(x).dtype == dtypes.bool_ else unary.abs_(x)
 
@@ -249,11 +268,8 @@ def nan_to_num(
     x = operand("nan_to_num", x)
     dtype = typeof(x).dtype
     if dtypes.is_complex(dtype):
-        both = [
-            nan_to_num(part, nan=nan, posinf=posinf, neginf=neginf)
-            for part in (parts.real(x), parts.imag(x))
-        ]
-        return parts.complex_(*both)
+        of_one = partial(nan_to_num, nan=nan, posinf=posinf, neginf=neginf)
+        return _of_parts(of_one, x)
     if not dtypes.is_float(dtype):
         return as_array(x)
     limits = ml_dtypes.finfo(dtype)

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from treadle import dtypes
 from treadle.ops.arithmetic import add, div, mul, neg, sub
-from treadle.ops.compare import eq, ge, gt, le, lt, select, where_zero
-from treadle.ops.elementwise import elementwise, inexact, real
+from treadle.ops.compare import eq, gt, lt, select
+from treadle.ops.elementwise import elementwise, inexact, number, real
 from treadle.ops.unary import ceil, floor, log
+from treadle.trace.value import typeof
 
 
 def _remainder(x: Any, y: Any) -> Any:
@@ -18,17 +20,26 @@ def _remainder(x: Any, y: Any) -> Any:
     return np.where(y == 0, x, np.fmod(x, np.where(y == 0, np.ones_like(y), y)))
 
 
+def _extreme(beats: Any, of_others: Any) -> Any:
+    """The meaning of maximum or minimum. Of equal ones it is the first (which of two
+    real zeros NumPy takes depends on the processor); not-a-number beats all."""
+
+    def run(x: Any, y: Any) -> Any:
+        if not dtypes.is_float(x.dtype):
+            return of_others(x, y)
+        return np.where(beats(y, x) | (y != y), y, x)
+
+    return run
+
+
 def _truncated(x: Any) -> Any:
     return select(lt(x, 0.0), ceil(x), floor(x))
 
 
 def _larger_share(x: Any, y: Any) -> Any:
     """1 where x > y, 1/2 where they are equal: ties share the derivative."""
-    return select(gt(x, y), 1.0, select(eq(x, y), 0.5, _zero_like(x)))
-
-
-def _zero_like(x: Any) -> Any:
-    return x.dtype.type(0)
+    one, half, zero = map(typeof(x).dtype.type, (1, 0.5, 0))
+    return select(gt(x, y), one, select(eq(x, y), half, zero))
 
 
 rem = elementwise(
@@ -50,26 +61,26 @@ pow_ = elementwise(
 
 
 def _one_like(x: Any) -> Any:
-    return x.dtype.type(1)
+    return typeof(x).dtype.type(1)
 
 
 maximum = elementwise(
     "maximum",
-    np.maximum,
+    _extreme(np.greater, np.maximum),
     [
         lambda g, out, x, y: mul(g, _larger_share(x, y)),
         lambda g, out, x, y: mul(g, _larger_share(y, x)),
     ],
-    accepts=real,
+    accepts=number,
 )
 minimum = elementwise(
     "minimum",
-    np.minimum,
+    _extreme(np.less, np.minimum),
     [
         lambda g, out, x, y: mul(g, _larger_share(y, x)),
         lambda g, out, x, y: mul(g, _larger_share(x, y)),
     ],
-    accepts=real,
+    accepts=number,
 )
 
 atan2 = elementwise(
@@ -86,11 +97,16 @@ nextafter = elementwise("nextafter", np.nextafter, accepts=real)
 
 clamp = elementwise(
     "clamp",
-    lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    lambda low, x, high: minimum.run(maximum.run(x, low), high),
     [
-        lambda g, out, low, x, high: where_zero(lt(x, low), g),
-        lambda g, out, low, x, high: where_zero(le(low, x), where_zero(ge(high, x), g)),
-        lambda g, out, low, x, high: where_zero(gt(x, high), g),
+        lambda g, out, low, x, high: _kept(mul(g, _larger_share(low, x)), low, x, high),
+        lambda g, out, low, x, high: _kept(mul(g, _larger_share(x, low)), low, x, high),
+        lambda g, out, low, x, high: mul(g, _larger_share(maximum(x, low), high)),
     ],
-    accepts=real,
+    accepts=number,
 )
+"""``minimum(maximum(x, low), high)``, with the derivatives of these."""
+
+
+def _kept(g: Any, low: Any, x: Any, high: Any) -> Any:
+    return mul(g, _larger_share(high, maximum(x, low)))

@@ -95,12 +95,18 @@ def _extreme_jvp(op: Op) -> Callable[..., Any]:
     return jvp
 
 
-def _ordered(dtype: np.dtype) -> bool:
-    return not dtypes.is_complex(dtype)
+def _any_dtype(dtype: np.dtype) -> bool:
+    return True
 
 
-reduce_max = _reduction("reduce_max", lambda x, *, axes: np.max(x, axis=axes), _ordered)
-reduce_min = _reduction("reduce_min", lambda x, *, axes: np.min(x, axis=axes), _ordered)
+# Complex numbers are ordered by their real parts, then by the imaginary ones.
+reduce_max, reduce_min = (
+    _reduction(name, run, _any_dtype)
+    for name, run in (
+        ("reduce_max", lambda x, *, axes: np.max(x, axis=axes)),
+        ("reduce_min", lambda x, *, axes: np.min(x, axis=axes)),
+    )
+)
 for _op in (reduce_max, reduce_min):
     _op.jvp = _op.linearize = _extreme_jvp(_op)
 

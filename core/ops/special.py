@@ -1,8 +1,8 @@
-"""Reference (NumPy) meanings of the special functions that NumPy lacks.
+"""Reference (NumPy) meanings of functions that NumPy lacks, or has with flaws.
 
-They run in float64 whatever the operand's dtype. `math` has erf, erfc and lgamma;
-digamma is its asymptotic series after recurrence [1]; the inverse of erf is Giles'
-rational start [2] polished by Newton steps.
+The special functions run in float64 whatever the operand's dtype. `math` has erf, erfc
+and lgamma; digamma is its asymptotic series after recurrence [1]; the inverse of erf is
+Giles' rational start [2] polished by Newton steps.
 
 [1] Abramowitz and Stegun, Handbook of Mathematical Functions, 6.3.5 and 6.3.18 (1964).
 [2] M. Giles, Approximating the erfinv function, GPU Computing Gems (2011).
@@ -86,3 +86,32 @@ erfc_run = _each(math.erfc)
 erf_inv_run = _each(_erf_inv)
 lgamma_run = _each(_lgamma)
 digamma_run = _each(_digamma)
+
+
+def expm1_run(x: Any) -> Any:
+    """``exp(x) - 1``; for complex numbers accurate near 0 in both parts, and with the
+    array API's values at infinities, which NumPy's lacks."""
+    if x.dtype.kind != "c":
+        return np.expm1(x)
+    a, b = x.real, x.imag
+    near = np.empty_like(x)
+    # e^a cos(b) - 1, without the cancellation.
+    near.real = np.expm1(a) * np.cos(b) - 2 * np.sin(b / 2) ** 2 + 0.0
+    near.imag = np.exp(a) * np.sin(b)
+    return np.where((np.abs(a) < 1) & np.isfinite(b), near, np.exp(x) - x.dtype.type(1))
+
+
+def tanh_run(x: Any) -> Any:
+    """tanh; for complex numbers with the array API's zeros at infinities, where C
+    libraries differ."""
+    out = np.array(np.tanh(x))
+    if x.dtype.kind == "c":
+        a, b = x.real, x.imag
+        np.copyto(out.real, a, where=(a == 0) & ~np.isfinite(b))
+        np.copyto(out.imag, np.copysign(0, b), where=np.isinf(a) & np.isfinite(b))
+    return out
+
+
+def sign_run(x: Any) -> Any:
+    """-1, 0, 1 or not-a-number; of any real zero 0.0."""
+    return np.sign(x) if x.dtype.kind == "c" else np.sign(x) + x.dtype.type(0)

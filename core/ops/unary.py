@@ -11,7 +11,16 @@ from treadle import dtypes
 from treadle.ops.arithmetic import add, div, mul, neg, sub
 from treadle.ops.complex import conj, real
 from treadle.ops.elementwise import elementwise, floating, inexact, number
-from treadle.ops.special import digamma_run, erf_inv_run, erf_run, erfc_run, lgamma_run
+from treadle.ops.special import (
+    digamma_run,
+    erf_inv_run,
+    erf_run,
+    erfc_run,
+    expm1_run,
+    lgamma_run,
+    sign_run,
+    tanh_run,
+)
 from treadle.trace.value import typeof
 
 _TWO_OVER_SQRT_PI = 2 / math.sqrt(math.pi)
@@ -43,7 +52,7 @@ abs_ = elementwise(
     accepts=number,
     result=dtypes.to_real,
 )
-sign = elementwise("sign", np.sign, [None])
+sign = elementwise("sign", sign_run, [None])
 floor = elementwise("floor", np.floor, [None], accepts=floating)
 ceil = elementwise("ceil", np.ceil, [None], accepts=floating)
 round_ = elementwise("round", np.round, [None], accepts=floating)
@@ -56,7 +65,7 @@ exp2 = elementwise(
     accepts=inexact,
 )
 expm1 = elementwise(
-    "expm1", np.expm1, [lambda g, out, x: mul(g, add(out, 1.0))], accepts=inexact
+    "expm1", expm1_run, [lambda g, out, x: mul(g, add(out, 1.0))], accepts=inexact
 )
 log = elementwise("log", np.log, [lambda g, out, x: div(g, x)], accepts=inexact)
 log1p = elementwise(
@@ -111,7 +120,7 @@ cosh = elementwise(
 )
 tanh = elementwise(
     "tanh",
-    np.tanh,
+    tanh_run,
     [lambda g, out, x: mul(g, _one_minus_square(out))],
     accepts=inexact,
 )
@@ -172,7 +181,9 @@ def _integer_pow_partial(g: Any, out: Any, x: Any, *, n: int) -> Any:
 
 def _integer_pow_run(x: Any, *, n: int) -> Any:
     if n < 0:
-        return 1 / np.power(x, -n)
+        return 1 / _integer_pow_run(x, n=-n)
+    if n == 2:  # NumPy's power loses the signs of complex zeros.
+        return np.square(x)
     return np.power(x, np.asarray(n).astype(x.dtype) if x.dtype.kind in "iu" else n)
 
 

@@ -192,11 +192,14 @@ def _extremum(instr: Instr, dtype: np.dtype, x: Value, y: Value) -> Value:
 
 
 def extremum(x: Value, y: Value, largest: bool, signed: bool) -> Value:
-    """The larger (or smaller) of two; NaN if either is NaN."""
+    """The larger (or smaller) of two, the first if they are equal; NaN if either is."""
     if not x.is_float:
         prefix = "s" if signed else "u"
         return intrinsic(f"{prefix}{'max' if largest else 'min'}", x, y)
     if x.number is not None and y.number is None:
+        if x.number == 0:
+            # Equal to it are zeros of both signs.
+            return select(x.compare("oge" if largest else "ole", y), x, y)
         x, y = y, x
     # "y beats x, or else x": one instruction, and x if either is NaN.
     best = select(y.compare("ogt" if largest else "olt", x), y, x)

@@ -153,7 +153,8 @@ def expm1(x: Value) -> Value:
     # Half of everything, because 2**n itself may overflow.
     half = power_of_two(to_int(n) - 1, x.kind)
     result = multiply_add(half, p, half - 0.5) * 2.0
-    return select(x.compare("oeq", 0.0), x, result)
+    # The smallest of all have no half.
+    return select(magnitude(x).compare("olt", 2.0**-60), x, result)
 
 
 def logistic(x: Value) -> Value:
