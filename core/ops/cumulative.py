@@ -146,9 +146,34 @@ def _sum_transpose(ct: Any, x: Linear, *, axis: int, reverse: bool) -> list[Any]
     return [cumsum(ct, axis=axis, reverse=not reverse)]
 
 
+def _in_blocks(step: np.ufunc, x: Any, axis: int) -> Any:
+    """``step.accumulate(x, axis)`` by blocks and their totals, so that each result is
+    rounded a few hundred times at most: a sum of millions of ones, one after the other,
+    stops at 2**24 in float32."""
+    x = np.moveaxis(x, axis, -1)
+    *rest, n = x.shape
+    if n <= _BLOCK:
+        out = step.accumulate(x, -1, dtype=x.dtype)
+        return np.moveaxis(out, -1, axis)
+    count = n // _BLOCK
+    blocks = x[..., : count * _BLOCK].reshape(*rest, count, _BLOCK)
+    out = np.empty_like(x)
+    whole = step.accumulate(blocks, -1, dtype=x.dtype)
+    totals = _in_blocks(step, whole[..., -1], -1)
+    whole[..., 1:, :] = step(totals[..., :-1, None], whole[..., 1:, :])
+    out[..., : count * _BLOCK] = whole.reshape(*rest, count * _BLOCK)
+    left = x[..., count * _BLOCK :]
+    if left.shape[-1]:
+        tail = step.accumulate(left, -1, dtype=x.dtype)
+        out[..., count * _BLOCK :] = step(totals[..., -1:], tail)
+    return np.moveaxis(out, -1, axis)
+
+
+_BLOCK = 64
+
 cumsum = _cumulative(
     "cumsum",
-    lambda x, axis: np.cumsum(x, axis, dtype=x.dtype),
+    lambda x, axis: _in_blocks(np.add, x, axis),
     _number,
     jvp=_sum_jvp,
     transpose=_sum_transpose,
@@ -204,7 +229,7 @@ def _logsumexp_jvp(
 
 cumlogsumexp = _cumulative(
     "cumlogsumexp",
-    np.logaddexp.accumulate,
+    lambda x, axis: _in_blocks(np.logaddexp, x, axis),
     dtypes.is_float,
     jvp=_logsumexp_jvp,
 )

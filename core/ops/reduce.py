@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -61,9 +62,15 @@ def _integral(dtype: np.dtype) -> bool:
 
 
 def _run_sum(x: Any, *, axes: tuple[int, ...]) -> Any:
-    if x.dtype in (dtypes.float16, dtypes.bfloat16):
-        return np.sum(x.astype(np.float32), axis=axes).astype(x.dtype)
-    return np.sum(x, axis=axes, dtype=x.dtype)
+    if not dtypes.is_differentiable(x.dtype):
+        return np.sum(x, axis=axes, dtype=x.dtype)
+    wide = np.float32 if x.dtype.itemsize == 2 else x.dtype
+    # NumPy adds pairwise along the last axis alone, and one after the other elsewhere.
+    kept = tuple([i for i in range(x.ndim) if i not in axes])
+    rows = np.ascontiguousarray(np.transpose(x, kept + axes), wide)
+    shape = tuple([x.shape[i] for i in kept])
+    n = math.prod([x.shape[i] for i in axes])
+    return np.sum(rows.reshape(*shape, n), axis=-1).astype(x.dtype)
 
 
 def _sum_jvp(

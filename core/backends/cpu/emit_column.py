@@ -8,7 +8,7 @@ from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.emit_access import Arguments
 from treadle.backends.cpu.emit_body import Body, Frame, carried, renamed
 from treadle.backends.cpu.emit_reduce import BLOCK_TURNS, Reduction, combined
-from treadle.backends.cpu.emit_running import identity, step
+from treadle.backends.cpu.emit_running import carried_first, rounds, settled, step
 from treadle.backends.cpu.lanes import Value, lane_numbers
 from treadle.kernels.lower import Schedule, Sweep, is_running
 
@@ -66,8 +66,10 @@ class ColumnSweeps:
                 parts += start
         for i in sweep.body:
             if is_running(self.plan.nest.body[i]):
-                first = identity(self.b, *self.body.running(i), self.lanes)
-                parts += [first] * held.copies
+                parts += (
+                    carried_first(self.b, *self.body.running(i), self.lanes)
+                    * held.copies
+                )
         return parts
 
     def _shape(self, i: int, held: Frame) -> tuple[int, int]:
@@ -108,12 +110,19 @@ class ColumnSweeps:
             for i in sweep.reductions
             for _ in range(self._shape(i, held)[0])
         ]
-        if dim < len(sizes) - 1 or not any(r.rounds for r in reductions):
+        running = [i for i in sweep.body if is_running(self.plan.nest.body[i])]
+        long = any(r.rounds for r in reductions)
+        long = long or any(rounds(*self.body.running(i)) for i in running)
+        if dim < len(sizes) - 1 or not long:
             return turns("0", sizes[dim], totals)
         with b.carrying("0", sizes[dim], str(BLOCK_TURNS), carried(totals)) as block:
             end = b.least(b.op(f"add i64 {block.index}, {BLOCK_TURNS}"), sizes[dim])
-            added = turns(block.index, end, self._start(sweep, held))
-            after = combined(reductions, renamed(totals, block.values), added)
+            before = renamed(totals, block.values)
+            if running:
+                after = self._settled(sweep, held, turns(block.index, end, before))
+            else:
+                added = turns(block.index, end, self._start(sweep, held))
+                after = combined(reductions, before, added)
             block.next = [p.text for p in after]
         return renamed(totals, block.values)
 
@@ -138,14 +147,13 @@ class ColumnSweeps:
         )
         reduced = len(totals)
         for i in sweep.body:
-            reduced -= held.copies * is_running(self.plan.nest.body[i])
+            if is_running(self.plan.nest.body[i]):
+                reduced -= held.copies * self._width(i)
         before, so_far = iter(totals[:reduced]), iter(totals[reduced:])
         after: list[Value] = []
         for i in sweep.body:
             if is_running(self.plan.nest.body[i]):
-                results = self._running(i, frame, so_far)
-                frame.values[i] = [self.body.settled(i, x) for x in results]
-                after += results
+                after += self._running(i, frame, so_far)
             else:
                 self.body.run(i, frame)
         result: list[Value] = []
@@ -159,15 +167,29 @@ class ColumnSweeps:
         return result + after
 
     def _running(self, i: int, frame: Frame, before: Iterator[Value]) -> list[Value]:
-        """The results of running reduction i in all copies."""
+        """Emits running reduction i in all copies; returns what they carry on."""
         name, dtype = self.body.running(i)
         instr = self.plan.nest.body[i]
-        return [
-            step(
-                name,
-                dtype,
-                next(before),
-                [frame.get(a, copy, self.lanes) for a in instr.args],
-            )
-            for copy in range(frame.copies)
-        ]
+        results, after = [], []
+        for copy in range(frame.copies):
+            state = [next(before) for _ in range(self._width(i))]
+            args = [frame.get(a, copy, self.lanes) for a in instr.args]
+            result, state = step(name, dtype, state, args)
+            results.append(result)
+            after += state
+        frame.values[i] = [self.body.settled(i, x) for x in results]
+        return after
+
+    def _width(self, i: int) -> int:
+        """How many values a copy of running reduction i carries."""
+        return 1 + rounds(*self.body.running(i))
+
+    def _settled(self, sweep: Sweep, held: Frame, states: list[Value]) -> list[Value]:
+        """What the running reductions carry after a block of turns."""
+        before, after = iter(states), []
+        for i in sweep.body:
+            if is_running(self.plan.nest.body[i]):
+                for _ in range(held.copies):
+                    state = [next(before) for _ in range(self._width(i))]
+                    after += settled(*self.body.running(i), state)
+        return after

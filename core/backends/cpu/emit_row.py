@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from treadle.backends.cpu.builder import Builder
 from treadle.backends.cpu.emit_access import Arguments, load, store
 from treadle.backends.cpu.emit_body import Body, Frame, carried, renamed
 from treadle.backends.cpu.emit_reduce import BLOCK_TURNS, Reduction, combined
-from treadle.backends.cpu.emit_running import along_lanes, identity, masked
+from treadle.backends.cpu.emit_running import (
+    along_lanes,
+    carried_first,
+    masked,
+    rounds,
+    settled,
+)
 from treadle.backends.cpu.lanes import (
     Value,
     half_name,
@@ -128,29 +136,63 @@ class RowSweeps:
     def _running(self, sweep: Sweep, held: Frame, high: str) -> None:
         """A sweep over a whole row that carries running results."""
         b = self.b
-        before = [
-            identity(b, *self.body.running(i), 1)
-            for i in sweep.body
-            if is_running(self.nest.body[i])
-        ]
+        which = [i for i in sweep.body if is_running(self.nest.body[i])]
+        before = [x for i in which for x in carried_first(b, *self.body.running(i), 1)]
         middle = "0"
         if self._unrolling(sweep):
             middle = b.op(f"and i64 {high}, {-self.lanes}")
-            with b.carrying("0", middle, str(self.lanes), carried(before)) as turn:
-                frame = Frame(held.positions, 1, turn.index, parent=held)
-                after = self._running_turn(sweep, frame, renamed(before, turn.values))
+            before = self._running_blocks(
+                sweep,
+                before,
+                "0",
+                middle,
+                lambda at: Frame(held.positions, 1, at, parent=held),
+            )
+        self._running_blocks(
+            sweep, before, middle, high, lambda at: self._masked(held, at, high)
+        )
+
+    def _running_blocks(
+        self,
+        sweep: Sweep,
+        before: list[Value],
+        low: str,
+        high: str,
+        frame: Callable[[str], Frame],
+    ) -> list[Value]:
+        """The turns over low..high, in blocks if steps are rounded; returns what is
+        carried on. frame: of the turn at an index."""
+        b = self.b
+        which = [i for i in sweep.body if is_running(self.nest.body[i])]
+
+        def turns(first: str, last: str, before: list[Value]) -> list[Value]:
+            step = str(self.lanes)
+            with b.carrying(first, last, step, carried(before)) as turn:
+                state = renamed(before, turn.values)
+                after = self._running_turn(sweep, frame(turn.index), state)
                 turn.next = [x.text for x in after]
-            before = renamed(before, turn.values)
-        with b.carrying(middle, high, str(self.lanes), carried(before)) as turn:
-            frame = self._masked(held, turn.index, high)
-            after = self._running_turn(sweep, frame, renamed(before, turn.values))
-            turn.next = [x.text for x in after]
+            return renamed(before, turn.values)
+
+        if not any(rounds(*self.body.running(i)) for i in which):
+            return turns(low, high, before)
+        size = BLOCK_TURNS * self.lanes
+        with b.carrying(low, high, str(size), carried(before)) as block:
+            end = b.least(b.op(f"add i64 {block.index}, {size}"), high)
+            states = iter(turns(block.index, end, renamed(before, block.values)))
+            after = []
+            for i in which:
+                name, dtype = self.body.running(i)
+                state = [next(states) for _ in range(1 + rounds(name, dtype))]
+                after += settled(name, dtype, state)
+            block.next = [x.text for x in after]
+        return renamed(before, block.values)
 
     def _running_turn(
         self, sweep: Sweep, frame: Frame, before: list[Value]
     ) -> list[Value]:
-        """One vector; returns the results in its last lanes."""
-        after, given = [], iter(before)
+        """One vector; returns what is carried on."""
+        after: list[Value] = []
+        given = iter(before)
         for i in sweep.body:
             instr = self.nest.body[i]
             if not is_running(instr):
@@ -159,9 +201,10 @@ class RowSweeps:
             name, dtype = self.body.running(i)
             args = [frame.get(a, 0, self.lanes) for a in instr.args]
             args = masked(name, dtype, args, frame.mask)
-            result = along_lanes(name, dtype, next(given), args)
+            state = [next(given) for _ in range(1 + rounds(name, dtype))]
+            result, state = along_lanes(name, dtype, state, args)
             frame.values[i] = [self.body.settled(i, result)]
-            after.append(result.lane(self.lanes - 1))
+            after += state
         return after
 
     def _unrolling(self, sweep: Sweep) -> int:

@@ -115,6 +115,65 @@ def test_sums_are_as_accurate_as_those_of_numpy() -> None:
         assert ours <= np.abs(np.cumsum(x).astype(np.float64) - exact).max()
 
 
+LAYOUTS = [((-1,), 0), ((-1, 4), 0), ((4, -1), 1), ((-1, 1), 0)]
+
+
+@pytest.mark.parametrize(("shape", "axis"), LAYOUTS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_sums_of_millions(dtype: str, shape: tuple[int, ...], axis: int) -> None:
+    """Equal terms are the worst case: rounding errors all have the same sign."""
+    x = np.asarray(tnp.full(2**21, 0.1, dtype)).reshape(shape)
+    exact = np.cumsum(x.astype(np.longdouble), axis).astype(np.float64)
+    bound = {"float32": 1e-5, "float64": 2e-14, "bfloat16": 4.1e-3}[dtype]
+    function = running("cumsum", axis, False)
+    for found in (function(tnp.asarray(x)), td.jit(function)(x)):
+        found = np.asarray(found).astype(np.float64)
+        np.testing.assert_allclose(found, exact, rtol=bound)
+
+
+def test_sums_beyond_where_adding_one_changes_nothing() -> None:
+    x = np.ones(2**25, "float32")
+    for shape in ((-1,), (-1, 2)):
+        rows = x.reshape(shape)
+        for f in (tnp.cumsum, td.jit(tnp.cumsum, static="axis")):
+            last = np.asarray(f(rows, axis=0))[-1]
+            np.testing.assert_array_equal(last, np.full(last.shape, len(rows)))
+
+
+@pytest.mark.parametrize(("shape", "axis"), LAYOUTS)
+def test_logarithms_of_long_sums(shape: tuple[int, ...], axis: int) -> None:
+    x = np.zeros(2**21, "float32").reshape(shape)
+    exact = np.log(np.cumsum(np.ones(x.shape), axis))
+    function = running("cumlogsumexp", axis, False)
+    for found in (function(tnp.asarray(x)), td.jit(function)(x)):
+        np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_infinities_in_long_sums(axis: int) -> None:
+    """A total that has overflowed stays infinite, block after block."""
+    x = np.ones((3000, 3), "float32")
+    x[5, 0], x[5, 1], x[700, 1], x[5:9, 2] = np.inf, np.inf, -np.inf, 3e38
+    x = x if axis == 0 else x.T
+    function = running("cumsum", axis, False)
+    with np.errstate(all="ignore"):
+        wanted = np.cumsum(x, axis)
+    for found in (function(tnp.asarray(x)), td.jit(function)(x)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "complex64"])
+@pytest.mark.parametrize("axis", [0, 1, (0, 2), (1, 2), None])
+def test_long_sums_are_accurate_without_jit(dtype: str, axis: Any) -> None:
+    x = np.full((1024, 64, 8), 0.1 if dtype == "float32" else 2**-10, dtype)
+    wide = x.astype(complex if dtype == "complex64" else float)
+    for name in ("sum", "mean"):
+        found = np.asarray(getattr(tnp, name)(x, axis))
+        assert found.dtype == x.dtype
+        exact = getattr(wide, name)(axis)
+        np.testing.assert_allclose(found, exact, rtol=1e-6)
+
+
 def test_values_are_those_of_jax() -> None:
     x = np.array(draw(20, 50))
     for name in NAMES:
