@@ -10,6 +10,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.errors import at, user_source
 
+_MASKED = np.ma.MaskedArray
 _SHORT = {"bool": "bool", "float": "f", "int": "i", "uint": "u", "complex": "c"}
 
 
@@ -72,8 +73,14 @@ def of_numpy(array: np.ndarray | np.generic) -> ArrayType:
     """The type of a NumPy array or scalar.
 
     Raises:
-      TypeError: if Treadle has no such dtype (objects, strings, dates…).
+      TypeError: if Treadle has no such dtype (objects, strings, dates…), or if the
+        array is masked: arrays of ours have no mask to keep.
     """
+    if isinstance(array, _MASKED):
+        raise TypeError(
+            "masked arrays are not supported: the mask would be lost"
+            f"{at(user_source())}\nPass `x.filled(value)`, or `x.data` and `x.mask`."
+        )
     if not dtypes.is_supported(array.dtype):
         raise TypeError(
             f"arrays of dtype {array.dtype} are not supported{at(user_source())}\n"

@@ -11,6 +11,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.errors import TracerError, at, user_source
 from treadle.np.binary import power
+from treadle.np.elementwise import floor
 from treadle.np.join import stack
 from treadle.np.operands import (
     ArrayLike,
@@ -22,7 +23,7 @@ from treadle.np.operands import (
     promoted,
 )
 from treadle.ops import compare
-from treadle.ops.arithmetic import add, mul, sub
+from treadle.ops.arithmetic import add, div, mul, sub
 from treadle.ops.movement import broadcast_in_dim
 from treadle.ops.movement import full as full_of
 from treadle.ops.shape import iota
@@ -103,9 +104,8 @@ def _of_list(items: Sequence[Any], want: np.dtype | None) -> np.ndarray:
             f"array of {items!r:.60}: NumPy makes it an array of dtype {data.dtype}"
             f"{at(user_source())}\nUse numbers, booleans and arrays."
         )
-    if want is None:
-        want = _dtype_of_list(items) or dtypes.float32
-    return data.astype(want, copy=False)
+    found = _dtype_of_list(items)
+    return data.astype(want or found or dtypes.float32, copy=False)
 
 
 def _dtype_of_list(items: Any) -> np.dtype | None:
@@ -213,13 +213,21 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
     by = 1 if step is None else _number("arange", "step", step)
     if by == 0:
         raise ValueError(f"arange: step is 0{at(user_source())}")
-    n = max(math.ceil((last - first) / by), 0)
+    whole = all(isinstance(v, int) for v in (first, last, by))
+    # The quotient of long integers as a float may be rounded down.
+    n = max(-((first - last) // by) if whole else math.ceil((last - first) / by), 0)
     if want == dtypes.bool_ or dtypes.is_complex(want):
         return array(np.arange(first, last, by), want)
-    out = iota(shape=(n,), axis=0, dtype=want)
+    working = _working(want)
+    out = iota(shape=(n,), axis=0, dtype=working)
     if by != 1:
-        out = mul(out, want.type(by))
-    return add(out, want.type(first)) if first else out
+        out = mul(out, working.type(by))
+    return cast(add(out, working.type(first)) if first else out, want)
+
+
+def _working(dtype: np.dtype) -> np.dtype:
+    """What ranges of a dtype are computed in: halves hold few whole numbers."""
+    return dtypes.float32 if dtypes.is_float(dtype) and dtype.itemsize == 2 else dtype
 
 
 def linspace(
@@ -229,7 +237,10 @@ def linspace(
     endpoint: bool = True,
     dtype: Any = None,
 ) -> Array:
-    """Evenly spaced numbers from `start` to `stop` (which may be traced scalars)."""
+    """Evenly spaced numbers from `start` to `stop` (which may be traced scalars).
+
+    For an integer dtype they are rounded down.
+    """
     (num,) = as_shape("linspace", num)
     first, last = promoted("linspace", start, stop)
     t = typeof(first)
@@ -238,19 +249,33 @@ def linspace(
             f"linspace: start and stop must be scalars, got shapes {t.shape} and "
             f"{typeof(last).shape}{at(user_source())}"
         )
-    working = dtypes.to_float(t.dtype)
-    want = working if dtype is None else dtypes.canonical(dtype)
+    found = dtypes.to_float(t.dtype)
+    want = found if dtype is None else dtypes.canonical(dtype)
+    if dtypes.is_differentiable(want):
+        # Python's numbers have the digits and the range of the wanted dtype.
+        working = _working(dtypes.promote((found, t.weak), (want, False))[0])
+    else:
+        working = dtypes.float64
     first, last = cast(first, working), cast(last, working)
+    out = _evenly_spaced(first, last, num, endpoint, working)
+    if not dtypes.is_differentiable(want) and want != dtypes.bool_:
+        out = floor(out)
+    return cast(out, want)
+
+
+def _evenly_spaced(
+    first: Any, last: Any, num: int, endpoint: bool, dtype: np.dtype
+) -> Any:
     steps = num - 1 if endpoint else num
     if steps <= 0:
-        return cast(broadcast_in_dim(first, shape=(num,), dims=()), want)
-    part = mul(iota(shape=(num,), axis=0, dtype=working), 1 / steps)
-    # The two weights are exact at both ends.
+        return broadcast_in_dim(first, shape=(num,), dims=())
+    part = div(iota(shape=(num,), axis=0, dtype=dtype), dtype.type(steps))
+    # The two weights are exact at both ends, and neither product can overflow.
     out = add(mul(first, sub(1.0, part)), mul(last, part))
-    if endpoint:
-        at_end = compare.eq(iota(shape=(num,), axis=0, dtype=dtypes.int32), num - 1)
-        out = compare.select(at_end, last, out)
-    return cast(out, want)
+    if not endpoint:
+        return out
+    at_end = compare.eq(iota(shape=(num,), axis=0, dtype=dtypes.int32), num - 1)
+    return compare.select(at_end, last, out)
 
 
 def logspace(
@@ -262,8 +287,11 @@ def logspace(
     dtype: Any = None,
 ) -> Array:
     """Numbers whose logarithms are evenly spaced from `start` to `stop`."""
-    out = power(base, linspace(start, stop, num, endpoint))
-    return out if dtype is None else cast(out, dtypes.canonical(dtype))
+    if dtype is None:
+        return power(base, linspace(start, stop, num, endpoint))
+    want = dtypes.canonical(dtype)
+    working = _working(want) if dtypes.is_differentiable(want) else dtypes.float64
+    return cast(power(base, linspace(start, stop, num, endpoint, working)), want)
 
 
 def copy(x: ArrayLike) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from treadle import dtypes
 from treadle.errors import at, user_source
 from treadle.np import reductions
 from treadle.np.binary import power
@@ -31,6 +32,10 @@ def norm(
         which may be written "fro".
     """
     x = as_inexact("norm", x)
+    dtype = typeof(x).dtype
+    if dtype.itemsize == 2:
+        # The squares of halves overflow early.
+        return cast(norm(cast(x, dtypes.float32), ord, axis, keepdims), dtype)
     axes = all_axes("norm", axis, typeof(x).ndim)
     if ord in (None, "fro") or (ord == 2 and len(axes) == 1):
         return sqrt(reductions.sum(_squares(x), axes, None, keepdims))

@@ -90,8 +90,14 @@ class Array(Value):
         view.flags.writeable = False
         return view
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        return self._data.__dlpack__(**kwargs)
+    def __dlpack__(
+        self, *, max_version: Any = None, copy: bool | None = None, **kwargs: Any
+    ) -> Any:
+        readable = self._data.flags.writeable or (max_version or (0,)) >= (1,)
+        if not readable and copy is None:
+            # Protocols before 1.0 can't say that memory must not be written.
+            copy = True
+        return self._data.__dlpack__(max_version=max_version, copy=copy, **kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._data.__dlpack_device__()

@@ -128,3 +128,92 @@ def test_dlpack_both_ways_without_a_copy() -> None:
 def test_errors(use: Any, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         use()
+
+
+RANGES = [
+    (np.linspace, (-1e153, 1e153, 5), "float64"),
+    (np.linspace, (1e153, 3e153, 7), "float64"),
+    (np.linspace, (-1e38, 1e38, 5), "float32"),
+    (np.linspace, (-3, 3, 5), "int32"),
+    (np.linspace, (0, 2**31 - 1, 3), "int32"),
+    (np.linspace, (0, 1, 7), "float16"),
+    (np.linspace, (0.1, 0.9, 50), "float64"),
+    (np.logspace, (0, 300, 4), "float64"),
+    (np.logspace, (-3, 3, 50), "float64"),
+    (np.arange, (5, -2, -3), "int32"),
+    (np.arange, (0, 1000, 1), "float16"),
+]
+
+
+@pytest.mark.parametrize(("function", "args", "dtype"), RANGES)
+def test_ranges_have_the_digits_of_their_dtype(
+    function: Any, args: tuple, dtype: str
+) -> None:
+    wanted = function(*args, dtype=dtype)
+    ours = getattr(tnp, function.__name__)
+    eps = 0 if np.dtype(dtype).kind == "i" else 16 * np.finfo(dtype).eps
+    for f in (ours, td.jit(lambda: ours(*args, dtype=dtype))):
+        found = np.asarray(f(*args, dtype=dtype) if f is ours else f())
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found, wanted, rtol=eps)
+
+
+def test_the_length_of_a_range_of_long_integers_is_exact() -> None:
+    """NumPy divides them as floats."""
+    args = 0, 2**62, 2**62 - 1
+    assert tnp.arange(*args).tolist() == list(range(*args))
+
+
+def test_linspace_does_not_overflow_on_the_way() -> None:
+    """NumPy's does: stop - start is beyond the largest number."""
+    found = tnp.linspace(np.array(-1.5e308), np.array(1.5e308), 5)
+    np.testing.assert_array_equal(found, [-1.5e308, -7.5e307, 0, 7.5e307, 1.5e308])
+
+
+def test_norms_of_halves() -> None:
+    x = tnp.array([300.0, 400.0], tnp.float16)
+    for f in (tnp.linalg.norm, td.jit(tnp.linalg.norm)):
+        found = f(x)
+        assert found.dtype == tnp.float16 and float(found) == 500
+
+
+def test_dlpack_for_a_receiver_that_knows_no_read_only_memory() -> None:
+    """Protocols before 1.0 can't say so: it gets a copy. Others share the memory."""
+    given = np.arange(3.0)
+    given.flags.writeable = False
+    x = tnp.from_dlpack(given)
+
+    class Old:
+        def __dlpack__(self, **options: Any) -> Any:
+            return x.__dlpack__()
+
+        def __dlpack_device__(self) -> Any:
+            return x.__dlpack_device__()
+
+    copied = np.from_dlpack(Old())
+    np.testing.assert_array_equal(copied, given)
+    assert not np.shares_memory(copied, given)
+    assert np.shares_memory(np.from_dlpack(x), given)
+    with pytest.raises(BufferError):
+        x.__dlpack__(copy=False)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        tnp.array,
+        tnp.sin,
+        lambda x: tnp.add(tnp.ones(2), x),
+        lambda x: tnp.ones(2) * x,
+        lambda x: tnp.array([x, x]),
+        lambda x: tnp.array([x, x], "float32"),
+        td.jit(lambda x: x + 1),
+        td.grad(lambda x: x.sum()),
+        td.vmap(lambda x: x),
+        lambda x: td.jit(lambda y: y + x)(tnp.ones(2)),
+    ],
+)
+def test_masks_are_not_lost_silently(use: Any) -> None:
+    masked = np.ma.array([1.0, 2.0], mask=[False, True])
+    with pytest.raises(TypeError, match=r"mask would be lost[\s\S]*x\.filled"):
+        use(masked)
