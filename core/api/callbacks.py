@@ -84,7 +84,9 @@ def pure_callback(
         results; otherwise `vmap` calls it for each example.
 
     Raises:
-      TypeError: if differentiated: wrap it with `td.custom_jvp` or `td.custom_vjp`.
+      TypeError: if the function returns arrays of other shapes or dtypes (Python's
+        numbers have none of their own); or if differentiated: wrap it with
+        `td.custom_jvp` or `td.custom_vjp`.
 
     >>> import numpy as np, treadle as td
     >>> f = td.jit(lambda x: td.pure_callback(np.cbrt, x, x))

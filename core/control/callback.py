@@ -18,11 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
 from treadle.ops.movement import spread
 from treadle.trace.interpreter import current_source
 from treadle.trace.op import Op
+from treadle.trace.value import Value
 from treadle.transforms.batch import move_axis
 
 Types = tuple[ArrayType, ...]
@@ -46,11 +48,17 @@ def _run(
 
 
 def _checked(result: Any, t: ArrayType, name: str) -> np.ndarray:
+    # Python's numbers (and lists of them) have no dtype of their own; NumPy's do.
+    typed = isinstance(result, Value | np.ndarray | np.generic)
     array = np.asarray(result)
-    if array.shape != t.shape or not np.can_cast(array.dtype, t.dtype, "same_kind"):
+    same = array.dtype == t.dtype
+    if not same and (not typed or type(result) in dtypes.PYTHON_OF):
+        same = np.can_cast(array.dtype, t.dtype, "same_kind")
+    if array.shape != t.shape or not same:
         raise TypeError(
             f"the callback {name} declared {t} but returned {array.dtype.name}"
-            f"{list(array.shape)}{at(user_source())}"
+            f"{list(array.shape)}{at(user_source())}\n"
+            "Declare what it returns, or convert it there: `result.astype(...)`."
         )
     return array.astype(t.dtype, copy=False)
 
@@ -72,17 +80,20 @@ class _OneByOne:
 
     def __call__(self, *arrays: np.ndarray) -> list[Any]:
         rows = [
-            self.function(
-                *(
-                    x if axis is None else np.take(x, i, axis)
-                    for x, axis in zip(arrays, self.axes, strict=True)
-                )
-            )
+            [
+                _checked(result, t, self.__name__)
+                for result, t in zip(self._one(arrays, i), self.types, strict=True)
+            ]
             for i in range(self.size)
         ]
         if not rows:
             return [np.empty((0, *t.shape), t.dtype) for t in self.types]
         return [np.stack(column) for column in zip(*rows, strict=True)]
+
+    def _one(self, arrays: Sequence[np.ndarray], i: int) -> Any:
+        """The results for example i."""
+        places = zip(arrays, self.axes, strict=True)
+        return self.function(*[x if a is None else np.take(x, i, a) for x, a in places])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _OneByOne) and self._key == other._key

@@ -186,3 +186,26 @@ def test_a_wrong_result_names_the_callback() -> None:
     for wrap in (run, td.jit(run), lambda x: td.vmap(run)(tnp.ones(2))):
         with pytest.raises(TypeError, match=r"callback wrong declared.*\n  at"):
             wrap(1.0)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int32"])
+def test_a_result_of_another_dtype_is_refused(dtype: str) -> None:
+    def other(x: Any) -> Any:
+        return np.asarray(x, dtype)
+
+    def run(x: Any) -> Any:
+        return td.pure_callback(other, x, x)
+
+    one = tnp.ones((), "float32")
+    for wrap in (run, td.jit(run), lambda x: td.vmap(run)(tnp.ones(2))):
+        with pytest.raises(TypeError, match=rf"declared f32.*{dtype}[\s\S]*astype"):
+            wrap(one)
+
+
+def test_results_that_are_python_numbers() -> None:
+    def run(x: Any) -> Any:
+        return td.pure_callback(lambda x: float(x) * 2, x, x)
+
+    one = tnp.ones((), "float32")
+    for wrap in (run, td.jit(run), lambda x: td.vmap(run)(tnp.ones(2))[0]):
+        np.testing.assert_array_equal(wrap(one), np.float32(2), strict=True)
