@@ -131,7 +131,15 @@ def _sizes(
 ) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for part, shape in zip(labels, shapes, strict=True):
+        own: dict[str, int] = {}
         for label, n in zip(part, shape, strict=True):
+            # Operands broadcast against each other, not one's axes among themselves.
+            if own.setdefault(label, n) != n:
+                raise ValueError(
+                    f"einsum: {formula!r} takes the diagonal of axes of lengths "
+                    f"{own[label]} and {n}, of an operand of shape {shape}"
+                    f"{at(user_source())}"
+                )
             if sizes.setdefault(label, n) == 1:
                 sizes[label] = n
             elif n not in (1, sizes[label]):

@@ -172,6 +172,9 @@ def test_the_contraction_of_a_batch_with_a_matrix_names_plain_axes() -> None:
         (lambda x: tnp.einsum("ijk->k", x), r"'ijk'.*shape \(2, 3\)"),
         (lambda x: tnp.einsum("ij->ik", x), "no operand has"),
         (lambda x: tnp.einsum("i1->i", x), "axes are letters"),
+        (lambda x: tnp.einsum("ii->i", x[:1]), r"lengths 1 and 3.*shape \(1, 3\)"),
+        (lambda x: tnp.einsum("ii", x.T[:, :1]), "lengths 3 and 1"),
+        (lambda x: tnp.einsum("iji,jk->k", x[:, :, None], x.T), "lengths 2 and 1"),
     ],
 )
 def test_errors(use: Any, message: str) -> None:
