@@ -33,6 +33,7 @@ _ZERO = np.int32(0)
 def getitem(x: Any, expression: Any, mode: str = "clip") -> Any:
     """``x[expression]``. Traced indices outside are moved to the nearest inside (mode
     "clip"), or read zeros ("drop")."""
+    x, expression = _without_truths(x, expression)
     shape = typeof(x).shape
     selection = parse(shape, expression)
     dynamic = selection.dynamic
@@ -44,6 +45,42 @@ def getitem(x: Any, expression: Any, mode: str = "clip") -> Any:
         x = _read_scalars(x, selection, dynamic)
     wanted = _result_shape(typeof(x).shape, selection)
     return reshape(x, shape=wanted) if typeof(x).shape != wanted else as_array(x)
+
+
+def _without_truths(x: Any, expression: Any) -> tuple[Any, Any]:
+    """The same selection without single truth values: each is a mask without axes, so
+    ``x[True]`` is ``x[None][[0]]`` and ``x[False]`` is ``x[None][[]]``."""
+    items = list(expression) if isinstance(expression, tuple) else [expression]
+    if not any(map(_is_truth, items)):
+        return x, expression
+    axis = 0
+    for k, item in enumerate(items):
+        shape = typeof(x).shape
+        if item is Ellipsis:
+            axis = len(shape) - sum(map(_axes_taken, items[k + 1 :]))
+        elif _is_truth(item):
+            x = reshape(x, shape=(*shape[:axis], 1, *shape[axis:]))
+            items[k] = np.zeros(int(bool(item)), np.int32)
+            axis += 1
+        else:
+            axis += _axes_taken(item)
+    return x, tuple(items)
+
+
+def _is_truth(item: Any) -> bool:
+    if isinstance(item, bool):
+        return True
+    known = isinstance(item, Array | np.ndarray | np.generic)
+    return known and not item.shape and item.dtype == dtypes.bool_
+
+
+def _axes_taken(item: Any) -> int:
+    """How many axes an item of an index expression is for, apart from an ellipsis."""
+    if item is None or item is Ellipsis or _is_truth(item):
+        return 0
+    item = np.asarray(item) if isinstance(item, list) else item
+    is_mask = getattr(item, "dtype", None) == dtypes.bool_
+    return len(item.shape) if is_mask else 1
 
 
 def _result_shape(shape: Shape, selection: Selection) -> Shape:

@@ -177,7 +177,8 @@ def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
     t = typeof(operand("unstack", x))
     number = one_axis("unstack", axis, t.ndim)
     shape = (*t.shape[:number], *t.shape[number + 1 :])
-    return tuple([reshape(part, shape) for part in split(x, t.shape[number], number)])
+    pieces = split(x, t.shape[number], number) if t.shape[number] else []
+    return tuple([reshape(part, shape) for part in pieces])
 
 
 def hsplit(x: ArrayLike, sections: int | Sequence[int]) -> list:

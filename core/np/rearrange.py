@@ -37,7 +37,7 @@ def tile(x: ArrayLike, reps: int | Sequence[int]) -> Array:
 def repeat(x: ArrayLike, repeats: int, axis: int | None = None) -> Array:
     """Repeats each element along an axis (None: of the flat array)."""
     x = operand("repeat", x)
-    if axis is None:
+    if axis is None or (not typeof(x).ndim and axis in (0, -1)):
         x, axis = ravel(x), 0
     t = typeof(x)
     number = one_axis("repeat", axis, t.ndim)

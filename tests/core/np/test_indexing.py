@@ -257,7 +257,6 @@ def test_rows_of_an_array() -> None:
         ("a", TypeError, "got str 'a'"),
         (np.array([1.0]), TypeError, r"f64\[1\][\s\S]*astype\(int\)"),
         (np.array([0, 4]), IndexError, "index 4 is out of range for axis 0"),
-        (True, TypeError, "True is no index"),
         (np.ones(3, bool), IndexError, "mask has length 3 along axis 0"),
         (slice(0, 2, 0), ValueError, "step cannot be zero"),
     ],
@@ -283,3 +282,27 @@ def test_what_tracing_does_not_know() -> None:
         td.jit(lambda x: x[x > 0])(X)
     with pytest.raises(TypeError, match="dynamic_slice_axis"):
         td.jit(lambda x, i: x[i : i + 2])(X, 1)
+
+
+TRUTHS = [
+    *(True, False, (True, False), (True, None), (..., False), np.array(True)),
+    *((0, True), (slice(1), True), (True, slice(1)), ([0, 1], True), (True, ..., 0)),
+    *((None, np.False_), (np.array([True, False]), True)),
+]
+
+
+@pytest.mark.parametrize("index", TRUTHS, ids=str)
+def test_single_truth_values(index: Any) -> None:
+    """They are masks without axes: one element of a new axis, or none."""
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    for f in (lambda x: tnp.asarray(x)[index], td.jit(lambda x: x[index])):
+        found = np.asarray(f(x))
+        assert found.shape == x[index].shape
+        np.testing.assert_array_equal(found, x[index])
+
+
+@pytest.mark.parametrize("truth", [True, False])
+def test_single_truth_values_of_a_scalar(truth: bool) -> None:
+    x = np.float32(3)
+    for f in (lambda x: tnp.asarray(x)[truth], td.jit(lambda x: x[truth])):
+        np.testing.assert_array_equal(f(x), np.asarray(x)[truth], strict=True)
