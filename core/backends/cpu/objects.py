@@ -8,24 +8,36 @@ import hashlib
 import os
 import threading
 import time
+import warnings
 from pathlib import Path
+
+from treadle.backends.cpu import trusted
+from treadle.errors import user_source
 
 LIMIT_BYTES = 512 << 20
 DAY = 86400.0
-_MAGIC = b"treadle object 1\n"
+_MAGIC = b"treadle object 2\n"
 _DIGEST_SIZE = 16
+_REFUSED = """\
+compiled kernels are not kept on disk: {reason}
+Who can write to {folder} could make this process run any code. Make the folder yours \
+alone (chmod go-w), or choose another by TREADLE_CACHE_DIR; an empty one means no \
+cache on disk, and no warning."""
 
 
 class ObjectStore:
-    """A folder of object files that any number of processes may share.
+    """A folder of object files that any number of processes of one user may share.
 
     Every failure (no permission, no space, a damaged file) counts as a miss: the cache
-    may cost time, never a crash.
+    may cost time, never a crash. So does a file that others could have written; where
+    they can write to the folder, it is not used at all, and one warning says so.
     """
 
     def __init__(self, folder: Path | None, limit_bytes: int = LIMIT_BYTES) -> None:
-        self.folder = folder
+        # What the path leads to now is checked and used: a link may change.
+        self.folder = None if folder is None else Path(os.path.realpath(folder))
         self.limit_bytes = limit_bytes
+        self._warned = False
 
     def get(self, key: str) -> bytes | None:
         """The object stored under `key`, or None."""
@@ -33,8 +45,9 @@ class ObjectStore:
             return None
         path = self.folder / f"{key}.o"
         try:
-            content = path.read_bytes()
-            code = _unwrap(content)
+            if not self._is_ours(self.folder):
+                return None
+            code = _unwrap(key, trusted.read(path))
             if code is not None and path.stat().st_mtime < time.time() - DAY:
                 os.utime(path)  # the pruning order; a day's precision is enough
         except OSError:
@@ -48,13 +61,25 @@ class ObjectStore:
         unique = f"{os.getpid()}.{threading.get_ident()}"
         temporary = self.folder / f"{key}.{unique}.tmp"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(_MAGIC + _digest(code) + code)
+            trusted.make_folder(self.folder)
+            if not self._is_ours(self.folder):
+                return
+            trusted.write_new(temporary, _wrap(key, code))
             temporary.replace(self.folder / f"{key}.o")
             self._prune_daily()
         except OSError:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
+
+    def _is_ours(self, folder: Path) -> bool:
+        """Whether only this user can write to the folder; warns once if not."""
+        reason = trusted.why_not(folder)
+        if reason and not self._warned:
+            self._warned = True
+            text = _REFUSED.format(reason=reason, folder=folder)
+            file, _, line = user_source().rpartition(":")
+            warnings.warn_explicit(text, UserWarning, file or "treadle", int(line or 0))
+        return not reason
 
     def _prune_daily(self) -> None:
         assert self.folder is not None
@@ -106,13 +131,16 @@ def _store(folder: str) -> ObjectStore:
     return ObjectStore(Path(folder) if folder else None)
 
 
-def _digest(code: bytes) -> bytes:
-    return hashlib.blake2b(code, digest_size=_DIGEST_SIZE).digest()
+def _wrap(key: str, code: bytes) -> bytes:
+    return _MAGIC + _digest(key, code) + code
 
 
-def _unwrap(content: bytes) -> bytes | None:
-    start = len(_MAGIC) + _DIGEST_SIZE
-    code = content[start:]
-    if content[:start] != _MAGIC + _digest(code):
-        return None
-    return code
+def _digest(key: str, code: bytes) -> bytes:
+    """It holds the key: an object under another's name is as bad as a damaged one."""
+    check = hashlib.blake2b(code, digest_size=_DIGEST_SIZE, key=key.encode()[:64])
+    return check.digest()
+
+
+def _unwrap(key: str, content: bytes) -> bytes | None:
+    code = content[len(_MAGIC) + _DIGEST_SIZE :]
+    return code if content == _wrap(key, code) else None
