@@ -1,4 +1,4 @@
-"""Whether what lies on the disk is the user's own: native code is run from nowhere else.
+"""Whether what lies on the disk is the user's own: only that native code may be run.
 
 As ssh does it: a folder counts if nobody else can write to it or put another one in its
 place. Root is trusted, for it could do everything anyway.
