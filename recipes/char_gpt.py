@@ -18,9 +18,8 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, rng
 from treadle.recipes.config import MOST_STEPS, Training, option
-from treadle.recipes.data import text as texts
 from treadle.recipes.data.batches import Batches, in_turn
-from treadle.recipes.data.text import Vocabulary
+from treadle.recipes.data.text import Corpus, Vocabulary
 from treadle.recipes.errors import UsageError
 from treadle.recipes.task import (
     Data,
@@ -105,21 +104,14 @@ class GPT(nn.Module):
 
 def load(config: Config) -> Data:
     """Windows of the corpus; its last tenth is for testing."""
-    text = texts.load(config.corpus)
-    vocabulary = Vocabulary.of(text, config.characters)
-    numbers = vocabulary.encode(text)
-    test = numbers[len(numbers) - len(numbers) // _HELD_OUT :]
-    train = numbers[: len(numbers) - len(test)]
+    with Corpus(config.corpus) as corpus:
+        length, counts, checksum = corpus.survey()
+        _check_length(config, corpus.name, length)
+        vocabulary = Vocabulary.of(counts, config.characters)
+        numbers = corpus.numbers(vocabulary, length)
+    test = numbers[length - length // _HELD_OUT :]
+    train = numbers[: length - len(test)]
     size = config.context + 1
-    windows_end = config.context + config.batch_size
-    least = max(_HELD_OUT * size, -(-windows_end * _HELD_OUT // (_HELD_OUT - 1)))
-    if len(text) < least:
-        source = f"--corpus {config.corpus}" if config.corpus else "the default corpus"
-        raise UsageError(
-            f"{source}: {len(text)} characters are too few\n"
-            f"With --context {config.context} and --batch-size {config.batch_size} it "
-            f"takes at least {least}: choose a longer text, or smaller ones of these."
-        )
     key = rng.key(config.seed)
     windows = partial(_windows, train, size, 1)
     batches = Batches(windows, len(train) - size + 1, config.batch_size, key)
@@ -130,15 +122,30 @@ def load(config: Config) -> Data:
         "test": count * config.context,
         "examples": "characters",
         "characters": vocabulary.characters,
-        "checksum": texts.checksum(text),
+        "checksum": checksum,
     }
     return Data(batches, partial(in_turn, held_out, count, config.batch_size), facts)
+
+
+def _check_length(config: Config, source: str, length: int) -> None:
+    windows_end = config.context + config.batch_size
+    least = max(
+        _HELD_OUT * (config.context + 1),
+        -(-windows_end * _HELD_OUT // (_HELD_OUT - 1)),
+    )
+    if length < least:
+        raise UsageError(
+            f"{source}: {length} characters are too few\n"
+            f"With --context {config.context} and --batch-size {config.batch_size} it "
+            f"takes at least {least}: choose a longer text, or smaller ones of these."
+        )
 
 
 def _windows(
     numbers: np.ndarray, size: int, stride: int, which: np.ndarray
 ) -> np.ndarray:
-    return numbers[which[:, None] * stride + np.arange(size)]
+    starts = which.astype(np.int64)[:, None] * stride
+    return numbers[starts + np.arange(size)].astype(np.int32)
 
 
 def loss(
@@ -179,7 +186,7 @@ def sample(model: GPT, facts: Facts, wanted: Sampling) -> Iterator[str]:
         window[: len(written)] = written
         last = len(written) - 1
         number = _next_character(model, window, last, wanted.temperature, key)
-        written = np.append(written, np.int32(number))[-context:]
+        written = np.append(written, int(number))[-context:]
         yield vocabulary.decode(written[-1:])
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle import rng
+from treadle.recipes.data.shuffle import Order
 from treadle.recipes.errors import UsageError
 
 
@@ -47,7 +48,7 @@ class Batches:
                 f"--batch-size {size}: there are {count} training examples only"
             )
         self.fetch, self.count, self.size, self.key = fetch, count, size, key
-        self._order: tuple[int, np.ndarray] | None = None
+        self._order: tuple[int, Order] | None = None
 
     @property
     def per_epoch(self) -> int:
@@ -62,10 +63,9 @@ class Batches:
             return batch, Position(position.epoch, position.batch + 1)
         return batch, Position(position.epoch + 1, 0)
 
-    def _epoch(self, epoch: int) -> np.ndarray:
+    def _epoch(self, epoch: int) -> Order:
         if self._order is None or self._order[0] != epoch:
-            key = rng.fold_in(self.key, epoch)
-            self._order = epoch, np.asarray(rng.permutation(key, self.count))
+            self._order = epoch, Order(rng.fold_in(self.key, epoch), self.count)
         return self._order[1]
 
 

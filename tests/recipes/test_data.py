@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from treadle import rng
 from treadle.recipes import char_gpt
-from treadle.recipes.data import digits, text
+from treadle.recipes.data import digits, shuffle, text
 from treadle.recipes.data.batches import Batches, Position, in_turn
 from treadle.recipes.errors import UsageError
 
@@ -61,28 +68,175 @@ def test_in_turn() -> None:
     assert found == [([0, 1], 2), ([2, 3], 2), ([4], 1)]
 
 
+@pytest.mark.parametrize("count", [1, 2, 5, 1000, 4096, 4097])
+def test_an_order_computed_place_by_place(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shuffle, "_IN_MEMORY", 0)
+    order = shuffle.Order(rng.key(0), count)
+    whole = order[0:count]
+    assert sorted(whole.tolist()) == list(range(count))
+    assert order[count // 3 : count // 2].tolist() == (
+        whole[count // 3 : count // 2].tolist()
+    )
+    assert order[0 : count + 7].tolist() == whole.tolist()
+    other = shuffle.Order(rng.key(1), count)[0:count]
+    assert (other.tolist() != whole.tolist()) == (count >= 5)
+
+
+def test_orders_of_many_are_even(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where number 0 … 7 of 100 goes, and what follows what, is left to chance."""
+    monkeypatch.setattr(shuffle, "_IN_MEMORY", 0)
+    orders = [shuffle.Order(rng.key(k), 100)[0:100] for k in range(2000)]
+    table = np.bincount(np.ravel([o[:8] for o in orders]), minlength=100)
+    assert stats.chisquare(table).pvalue > 1e-3
+    steps = np.ravel([np.diff(o) % 100 for o in orders])
+    assert stats.chisquare(np.bincount(steps, minlength=100)[1:]).pvalue > 1e-3
+
+
+def test_the_order_of_a_run_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run must go on in the order in which it began, also in a later version."""
+    found = shuffle.Order(rng.key(0), 1000)[0:1000]
+    assert found.tolist() == np.asarray(rng.permutation(rng.key(0), 1000)).tolist()
+    many = shuffle.Order(rng.key(0), 10**9)[0:4]
+    assert many.tolist() == [956858822, 622040317, 478034275, 325459185]
+
+
+def read(path: Path | None) -> str:
+    with text.Corpus(None if path is None else str(path)) as corpus:
+        return "".join(corpus.pieces())
+
+
 def test_python_sources_are_the_default_corpus() -> None:
-    corpus = text.load(None)
+    corpus = read(None)
     assert 500_000 < len(corpus) <= 1_000_000
     assert "\ndef " in corpus
 
 
 def test_vocabulary() -> None:
-    vocabulary = text.Vocabulary.of("abracadabra", limit=4)
+    counts = Counter("abracadabra" + 7 * text.UNKNOWN)
+    vocabulary = text.Vocabulary.of(counts, limit=4)
     assert vocabulary.characters == text.UNKNOWN + "abr"
     assert vocabulary.decode(vocabulary.encode("cab")) == text.UNKNOWN + "ab"
+    assert vocabulary.encode("\udcff\U0010ffff").tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("size", [256, 257, 70000])
+def test_a_large_vocabulary(size: int) -> None:
+    known = [chr(n) for n in range(33, 0xD800)] + [
+        chr(n) for n in range(1 << 16, 90000)
+    ]
+    vocabulary = text.Vocabulary("".join(known[:size]))
+    numbers = vocabulary.encode(vocabulary.characters)
+    assert numbers.tolist() == list(range(size))
+    assert numbers.dtype.itemsize == {256: 1, 257: 2, 70000: 4}[size]
+
+
+AWKWARD = "Größe\r\n\r\r\n𝄞 naïve\n\ufeff€\r" * 5 + "\r"
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 5, 64, 1 << 20])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_text_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int, mark: str
+) -> None:
+    monkeypatch.setattr(text, "_PIECE", piece)
+    path = tmp_path / "corpus.txt"
+    path.write_bytes((mark + AWKWARD).encode())
+    plain = AWKWARD.replace("\r\n", "\n")
+    vocabulary = text.Vocabulary.of(Counter(plain), 9)
+    numbers = [max(vocabulary.characters.find(c), 0) for c in plain]
+    with text.Corpus(str(path)) as corpus:
+        assert "".join(corpus.pieces()) == plain
+        survey = corpus.survey()
+        assert survey == (len(plain), Counter(plain), zlib.crc32(plain.encode()))
+        assert corpus.numbers(vocabulary, len(plain)).tolist() == numbers
+        monkeypatch.setattr(text, "_IN_MEMORY", 0)
+        stored = corpus.numbers(vocabulary, len(plain))
+        assert isinstance(stored, np.memmap)
+        assert stored.tolist() == numbers
+        path.write_bytes(AWKWARD.encode() * 2)
+        with pytest.raises(UsageError, match="was changed while it was read"):
+            corpus.numbers(vocabulary, len(plain))
+
+
+def test_a_text_from_a_pipe() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, "Größe".encode())
+    os.close(writer)
+    with text.Corpus(f"/dev/fd/{reader}") as corpus:
+        assert corpus.survey().length == 5
+        assert "".join(corpus.pieces()) == "Größe"
+    os.close(reader)
+
+
+def test_no_room_for_the_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text, "_IN_MEMORY", 0)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    path = tmp_path / "corpus.txt"
+    path.write_text("text" * 1000)
+    with pytest.raises(UsageError, match=r"missing: No such file(.|\n)*TMPDIR"):
+        char_gpt.load(char_gpt.Config(corpus=str(path)))
+
+
+def test_a_long_text_takes_little_memory(tmp_path: Path) -> None:
+    """Forty million characters: less than one byte of memory for each."""
+    path = tmp_path / "corpus.txt"
+    line = "the quick brown fox jumps over the lazy dog; größer, naïve, 3.14159\n"
+    path.write_text(line * (40_000_000 // len(line)))
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, str(path)], capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    grown, used = map(float, done.stdout.split())
+    assert grown < 40
+    assert used < 4
+
+
+LOAD = """
+import resource, sys
+from treadle.recipes import char_gpt
+from treadle.recipes.data.batches import Position
+def used(): return resource.getrusage(resource.RUSAGE_SELF)
+warm = char_gpt.load(char_gpt.Config())
+warm.batches.take(Position())
+before = used()
+data = char_gpt.load(char_gpt.Config(corpus=sys.argv[1]))
+batch, _ = data.batches.take(Position(3, 1000))
+after = used()
+assert batch.shape == (16, 129) and batch.dtype == "int32"
+print((after.ru_maxrss - before.ru_maxrss) / 1024, after.ru_utime - before.ru_utime)
+"""
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"Gr\xfc\xdfe", r"corpus: not UTF-8 text: byte 2 is 0xfc\n.*iconv"),
+        (b"Gr\xfc\xdfe", r"corpus: not UTF-8 text: byte 2 is 0xfc\n.*-f latin1 -t"),
+        (b"a" * 99 + b"\xe2\x82", r"corpus: not UTF-8 text: byte 99 is 0xe2\n"),
+        ("text\n".encode("utf-16"), r"byte 0 is 0xff\n.*iconv -f utf-16 -t utf-8"),
+        ("text\n".encode("utf-16be"), r"byte 0 is 0x00\n.*-f utf-16be -t"),
+        ("text\n".encode("utf-16le"), r"UTF-8 text: byte 1 is 0x00\n.*-f utf-16le -t"),
+        ("text\n".encode("utf-32"), r"byte 0 is 0xff\n.*-f utf-32 -t"),
         (b"\x7fELF\0\0", r"corpus: not text: byte 4 is 0x00\n"),
         (b"too short", r"corpus: 9 characters are too few\n.*at least 1290: choose"),
         (b"", r"corpus: 0 characters are too few"),
         (None, r"corpus: No such file or directory\n"),
     ],
-    ids=["latin1", "binary", "short", "empty", "missing"],
+    ids=[
+        "latin1",
+        "cut",
+        "utf16",
+        "utf16be",
+        "utf16le",
+        "utf32",
+        "binary",
+        "short",
+        "empty",
+        "missing",
+    ],
 )
 def test_a_corpus_that_is_none(
     tmp_path: Path, content: bytes | None, message: str
@@ -96,7 +250,15 @@ def test_a_corpus_that_is_none(
 
 def test_a_folder_is_no_corpus(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Is a directory"):
-        text.load(str(tmp_path))
+        text.Corpus(str(tmp_path))
+
+
+def test_a_command_can_be_pasted(tmp_path: Path) -> None:
+    path = tmp_path / "my corpus.txt"
+    path.write_bytes(b"Gr\xfc\xdfe")
+    with pytest.raises(UsageError) as caught:
+        char_gpt.load(char_gpt.Config(corpus=str(path)))
+    assert f"-t utf-8 '{path}' > corpus.txt" in str(caught.value)
 
 
 def test_windows_of_text(tmp_path: Path) -> None:
@@ -116,4 +278,4 @@ def test_windows_of_text(tmp_path: Path) -> None:
 def test_a_byte_order_mark_is_not_text(tmp_path: Path) -> None:
     path = tmp_path / "corpus.txt"
     path.write_bytes("\N{BYTE ORDER MARK}Größe\r\n".encode())
-    assert text.load(str(path)) == "Größe\n"
+    assert read(path) == "Größe\n"
