@@ -21,6 +21,7 @@ from treadle.optim.leaves import (
     wide,
     widen,
 )
+from treadle.optim.limits import check
 
 
 @tree.register_dataclass
@@ -48,6 +49,7 @@ def average_parameters(decay: Hyperparameter = 0.999) -> Transform:
     >>> averaged(params, state)
     {'w': Array([-0.5], dtype=float32)}
     """
+    check("average_parameters", decay=decay)
 
     def init(params: Any) -> AverageState:
         return AverageState(hyper(decay=decay), map_trainable(_copy, params))

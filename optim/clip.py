@@ -9,6 +9,7 @@ from treadle import tree
 from treadle.optim.base import Transform, check_state
 from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
 from treadle.optim.leaves import map_updates, square, widen
+from treadle.optim.limits import check
 
 
 def global_norm(values: Any) -> Any:
@@ -35,6 +36,7 @@ def clip_by_global_norm(max_norm: Hyperparameter) -> Transform:
     >>> limit.update(grads, limit.init(grads))[0]
     Array([0.6, 0.8], dtype=float32)
     """
+    check("clip_by_global_norm", max_norm=max_norm)
 
     def init(params: Any) -> Hyperparameters:
         return hyper(max_norm=max_norm)
@@ -59,6 +61,7 @@ def clip(max_delta: Hyperparameter) -> Transform:
     >>> limit.update(grads, limit.init(grads))[0]
     Array([ 1. , -0.5], dtype=float32)
     """
+    check("clip", max_delta=max_delta)
 
     def init(params: Any) -> Hyperparameters:
         return hyper(max_delta=max_delta)

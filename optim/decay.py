@@ -10,6 +10,7 @@ from treadle import tree
 from treadle.optim.base import Transform, check_params, check_state
 from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
 from treadle.optim.leaves import map_updates, spread
+from treadle.optim.limits import check
 
 Mask = Any | Callable[[Any], Any]
 """A pytree of booleans like the parameters (or a prefix: True for a whole layer), or a
@@ -49,6 +50,7 @@ def add_decayed_weights(
     >>> decay.update(grads, decay.init(params), params)[0]["weight"]
     Array([[0.1, 0.1]], dtype=float32)
     """
+    check("add_decayed_weights", weight_decay=weight_decay)
 
     def init(params: Any) -> Hyperparameters:
         return hyper(weight_decay=weight_decay)

@@ -18,6 +18,7 @@ import treadle.numpy as tnp
 from treadle import tree
 from treadle.errors import at, user_source
 from treadle.optim.base import Record
+from treadle.optim.limits import check_one
 from treadle.optim.schedule import Schedule, show
 
 Hyperparameter = Any
@@ -64,27 +65,15 @@ def _read(schedule: Schedule, count: Any) -> Any:
 
 def hyper(**values: Hyperparameter) -> Hyperparameters:
     """The hyperparameters of a new state."""
-    settled = {name: _settle(name, value, ()) for name, value in values.items()}
+    settled = {name: _settle(value) for name, value in values.items()}
     return Hyperparameters(tnp.zeros((), td.int32), settled)
 
 
-def _settle(name: str, value: Any, shape: tuple[int, ...]) -> Any:
+def _settle(value: Any) -> Any:
     """A value as it stands in a state: float32, or a schedule with arrays in it."""
     if isinstance(value, Schedule):
         return tree.map(_own, value)
-    if callable(value):
-        return Schedule(value, {})
-    try:
-        found = td.typeof(value)
-    except TypeError:
-        found = None
-    if found is None or found.shape != shape:
-        kind = "a number" if not shape else f"an array of shape {shape}"
-        raise TypeError(
-            f"{name}={value!r:.60}: expected {kind}, or a schedule (a function of the "
-            f"step count){at(user_source())}"
-        )
-    return _own(value, td.float32)
+    return Schedule(value, {}) if callable(value) else _own(value, td.float32)
 
 
 def _own(value: Any, dtype: np.dtype | None = None) -> Any:
@@ -118,7 +107,8 @@ def set_hyperparameters(state: Any, **values: Hyperparameter) -> Any:
     compiles nothing: programs take them as inputs.
 
     Raises:
-      ValueError: for a name that the state does not have; it lists those it has.
+      ValueError: for a name that the state does not have; it lists those it has. For a
+        number that is NaN, or that its name excludes, such as a negative rate.
       TypeError: for a value that is neither a number nor a schedule.
 
     >>> from treadle import optim
@@ -136,7 +126,8 @@ def set_hyperparameters(state: Any, **values: Hyperparameter) -> Any:
         node = found[path]
         old = node.values[key]
         shape = () if isinstance(old, Schedule) else td.typeof(old).shape
-        new = _settle(name, value, shape)
+        check_one("set_hyperparameters", name, value, shape)
+        new = _settle(value)
         found[path] = replace(node, values=node.values | {key: new})
     parts, form = tree.flatten_with_path(state, is_leaf=_is_node)
     return form.unflatten([found.get(path, leaf) for path, leaf in parts])

@@ -8,6 +8,7 @@ from treadle.optim.base import Transform
 from treadle.optim.chain import chain
 from treadle.optim.decay import Mask, add_decayed_weights
 from treadle.optim.hyper import Hyperparameter
+from treadle.optim.limits import check
 from treadle.optim.scale import (
     scale_by_adam,
     scale_by_learning_rate,
@@ -41,6 +42,7 @@ def sgd(
     >>> optim.apply_updates(params, updates)
     {'w': Array([0.8, 1.6], dtype=float32)}
     """
+    check("sgd", learning_rate=learning_rate)
     rate = scale_by_learning_rate(learning_rate)
     if momentum is None:
         return _named("sgd", rate)
@@ -66,6 +68,7 @@ def adam(
     >>> optimizer.update(grads, optimizer.init(params))[0]
     {'w': Array([-0.1], dtype=float32)}
     """
+    check("adam", learning_rate=learning_rate, b1=b1, b2=b2, eps=eps)
     return _named(
         "adam",
         scale_by_adam(b1, b2, eps, nesterov, moment_dtype),
@@ -103,6 +106,7 @@ def adamw(
     >>> optimizer.update(grads, optimizer.init(params), params)[0]
     {'w': Array([-0.15], dtype=float32)}
     """
+    check("adamw", learning_rate=learning_rate, b1=b1, b2=b2, eps=eps)
     return _named(
         "adamw",
         scale_by_adam(b1, b2, eps, nesterov, moment_dtype),
@@ -133,6 +137,7 @@ def lion(
     >>> optimizer.update(grads, optimizer.init(params), params)[0]
     {'w': Array([-0.15], dtype=float32)}
     """
+    check("lion", learning_rate=learning_rate, b1=b1, b2=b2)
     return _named(
         "lion",
         scale_by_lion(b1, b2, moment_dtype),
@@ -164,6 +169,7 @@ def rmsprop(
     >>> optimizer.update(grads, optimizer.init(params))[0]
     {'w': Array([-0.2], dtype=float32)}
     """
+    check("rmsprop", learning_rate=learning_rate, decay=decay, eps=eps)
     parts = [
         scale_by_rms(decay, eps, eps_in_sqrt, centered),
         scale_by_learning_rate(learning_rate),

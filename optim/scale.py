@@ -10,6 +10,7 @@ from treadle import tree
 from treadle.optim.base import Record, Transform, check_state
 from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
 from treadle.optim.leaves import map_updates, square, widen, zeros_for
+from treadle.optim.limits import check
 
 
 def scale(factor: Hyperparameter) -> Transform:
@@ -33,6 +34,8 @@ def scale_by_learning_rate(learning_rate: Hyperparameter) -> Transform:
 
 
 def _scale(name: str, key: str, value: Hyperparameter, sign: float) -> Transform:
+    check(name, **{key: value})
+
     def init(params: Any) -> Hyperparameters:
         return hyper(**{key: value})
 
@@ -78,6 +81,7 @@ def trace(
     >>> heavy.update(tnp.ones(2), state)[0]
     Array([1.9, 1.9], dtype=float32)
     """
+    check("trace", momentum=momentum)
 
     def init(params: Any) -> TraceState:
         return TraceState(hyper(momentum=momentum), zeros_for(params, moment_dtype))
@@ -135,6 +139,7 @@ def scale_by_adam(
     >>> adam.update(grads, adam.init(grads))[0]
     Array([ 1., -1.], dtype=float32)
     """
+    check("scale_by_adam", b1=b1, b2=b2, eps=eps)
 
     def init(params: Any) -> AdamState:
         return AdamState(
@@ -196,6 +201,7 @@ def scale_by_lion(
     >>> lion.update(grads, lion.init(grads))[0]
     Array([ 1., -1.], dtype=float32)
     """
+    check("scale_by_lion", b1=b1, b2=b2)
 
     def init(params: Any) -> LionState:
         return LionState(hyper(b1=b1, b2=b2), zeros_for(params, moment_dtype))
@@ -247,6 +253,7 @@ def scale_by_rms(
     >>> rms.update(grads, rms.init(grads))[0]
     Array([ 2.    , -1.9996], dtype=float32)
     """
+    check("scale_by_rms", decay=decay, eps=eps)
 
     def init(params: Any) -> RmsState:
         mean = zeros_for(params) if centered else None

@@ -52,7 +52,7 @@ def show(value: Any) -> str:
     """A number as a reader wants it: without its dtype."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(show, value))}]"
-    return str(value) if isinstance(value, td.Array) else repr(value)
+    return str(value) if isinstance(value, td.Array | np.generic) else repr(value)
 
 
 def _positive(name: str, **steps: Number) -> None:
