@@ -9,6 +9,7 @@ from treadle.checkpoint.manager import Manager
 from treadle.checkpoint.manifest import DamagedError
 from treadle.checkpoint.restore import describe, restore, verify
 from treadle.checkpoint.save import Pending, save, save_async
+from treadle.names import suggest as _suggest
 
 __all__ = [
     "DamagedError",
@@ -20,3 +21,5 @@ __all__ = [
     "save_async",
     "verify",
 ]
+
+_suggest(__name__)

@@ -42,6 +42,9 @@ from treadle.api.staging import disable_jit as disable_jit
 from treadle.api.staging import eval_shape as eval_shape
 from treadle.api.staging import trace as trace
 from treadle.api.vmap import vmap as vmap
+from treadle.api.windows import conv_general as conv_general
+from treadle.api.windows import reduce_window_max as reduce_window_max
+from treadle.api.windows import reduce_window_sum as reduce_window_sum
 from treadle.arraytype import ArrayType as ArrayType
 from treadle.dtypes import bfloat16 as bfloat16
 from treadle.dtypes import bool_ as bool_
@@ -59,9 +62,6 @@ from treadle.dtypes import uint16 as uint16
 from treadle.dtypes import uint32 as uint32
 from treadle.dtypes import uint64 as uint64
 from treadle.names import suggest as _suggest
-from treadle.ops.conv import conv_general as conv_general
-from treadle.ops.window import reduce_window_max as reduce_window_max
-from treadle.ops.window import reduce_window_sum as reduce_window_sum
 from treadle.run.array import Array as Array
 from treadle.trace.value import is_array as is_array
 from treadle.trace.value import typeof as typeof
@@ -71,3 +71,5 @@ numpy = np
 __version__ = "0.1.0"
 
 _suggest(__name__)
+_suggest("treadle.debug")
+_suggest("treadle.tree")

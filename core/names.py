@@ -6,16 +6,28 @@ People come with other libraries' names in their hands: ``td.array``, ``nn.ReLU`
 
 from __future__ import annotations
 
+import difflib
 import sys
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from treadle.errors import at, user_source
 
 _LISTS = ("treadle", "treadle.numpy", "treadle.nn", "treadle.optim", "treadle.rng")
 """Modules that consist of public names; the others here define theirs."""
-_MODULES = ("treadle.tree", "treadle.debug", "treadle.np.linalg", "treadle.nn.init")
+_MODULES = (
+    "treadle.tree",
+    "treadle.debug",
+    "treadle.np.linalg",
+    "treadle.np.special",
+    "treadle.nn.init",
+)
+_NUMPY = {"treadle.numpy": "np", "treadle.numpy.linalg": "np.linalg"}
+_PREFIX = 4
+_CLOSE = 0.8
 _LAYERS = ("nn", "optim", "rng", "checkpoint")
 # Only what is called something else: a name that is spelled alike is found by itself.
 _SYNONYMS = {
@@ -24,35 +36,68 @@ _SYNONYMS = {
     "batchnorm3d": "treadle.nn.BatchNorm",
     "bceloss": "treadle.nn.binary_cross_entropy",
     "bcewithlogitsloss": "treadle.nn.binary_cross_entropy",
+    "cat": "treadle.numpy.concatenate",
+    "checkpointmanager": "treadle.checkpoint.Manager",
+    "clipgradnorm": "treadle.optim.clip_by_global_norm",
+    "clipgradvalue": "treadle.optim.clip",
+    "compile": "treadle.jit",
+    "convgeneraldilated": "treadle.conv_general",
+    "cosineannealinglr": "treadle.optim.cosine_decay_schedule",
     "crossentropyloss": "treadle.nn.cross_entropy",
+    "dense": "treadle.nn.Linear",
+    "deviceget": "treadle.numpy.asarray",
+    "deviceput": "treadle.numpy.asarray",
+    "ema": "treadle.optim.average_parameters",
+    "exponentiallr": "treadle.optim.exponential_decay",
     "filtergrad": "treadle.grad",
     "filterjit": "treadle.jit",
     "filtervalueandgrad": "treadle.value_and_grad",
     "filtervmap": "treadle.vmap",
+    "fromnumpy": "treadle.numpy.asarray",
     "functional": "treadle.nn",
     "gru": "treadle.nn.GRUCell",
     "huberloss": "treadle.nn.huber",
     "inferencemode": "treadle.nn.inference",
+    "injecthyperparams": "treadle.optim.hyperparameters",
+    "jacobian": "treadle.jacrev",
+    "kaimingnormal": "treadle.nn.init.he_normal",
+    "kaiminguniform": "treadle.nn.init.he_uniform",
     "kldivloss": "treadle.nn.kl_divergence",
     "l1loss": "treadle.nn.absolute_error",
+    "lambdalr": "treadle.optim.Schedule",
     "lax": "treadle",
+    "linearlr": "treadle.optim.linear_schedule",
+    "load": "treadle.checkpoint.restore",
+    "loadcheckpoint": "treadle.checkpoint.restore",
+    "loadstatedict": "treadle.checkpoint.restore",
+    "lrscheduler": "treadle.optim.Schedule",
     "lstm": "treadle.nn.LSTMCell",
     "makejaxpr": "treadle.trace",
+    "manualseed": "treadle.rng.key",
     "modulelist": "treadle.nn.Sequential",
     "mseloss": "treadle.nn.squared_error",
-    "nograd": "treadle.stop_gradient",
+    "multitransform": "treadle.optim.partition",
     "nllloss": "treadle.nn.cross_entropy",
+    "nograd": "treadle.stop_gradient",
+    "onecyclelr": "treadle.optim.warmup_cosine_decay_schedule",
+    "parameter": "treadle.numpy.asarray",
     "permute": "treadle.numpy.transpose",
     "prngkey": "treadle.rng.key",
     "rand": "treadle.rng.uniform",
     "randn": "treadle.rng.normal",
     "random": "treadle.rng",
     "randperm": "treadle.rng.permutation",
+    "restore": "treadle.checkpoint.restore",
+    "save": "treadle.checkpoint.save",
+    "savecheckpoint": "treadle.checkpoint.save",
+    "settozero": "treadle.optim.freeze",
     "shapedtypestruct": "treadle.ShapeDtype",
     "smoothl1loss": "treadle.nn.huber",
     "softmaxcrossentropy": "treadle.nn.cross_entropy",
     "softmaxcrossentropywithintegerlabels": "treadle.nn.cross_entropy",
     "sparsecrossentropy": "treadle.nn.cross_entropy",
+    "statedict": "treadle.checkpoint.save",
+    "steplr": "treadle.optim.piecewise_constant_schedule",
     "swish": "treadle.nn.silu",
     "tensor": "treadle.numpy.array",
     "treeat": "treadle.nn.at",
@@ -62,18 +107,50 @@ _SYNONYMS = {
     "treestructure": "treadle.tree.structure",
     "treeunflatten": "treadle.tree.unflatten",
     "treeutil": "treadle.tree",
+    "xaviernormal": "treadle.nn.init.glorot_normal",
+    "xavieruniform": "treadle.nn.init.glorot_uniform",
 }
+_CODE = {
+    ("treadle.nn", "flatten"): "lambda x: x.reshape(len(x), -1)",
+    ("treadle.nn", "identity"): "lambda x: x",
+}
+"""What has another meaning where the name is known."""
+_METHODS = {
+    "apply": "Call it: `module(x)`; in training, `nn.stateful(module, key=key)(x)`.",
+    "backward": "Derivatives are functions: `td.grad(loss)(module)`.",
+    "cuda": "There are no devices to choose.",
+    "eval": "`nn.inference(module)` is the module as it evaluates.",
+    "init": "A module is made with its parameters: `Module(..., key=key)`.",
+    "loadstatedict": "`checkpoint.restore(path, module)` gives a module with what was "
+    "saved.",
+    "namedparameters": "`nn.parameters(module)` lists them with their names.",
+    "parameters": "A module is the pytree of its parameters: `td.tree.leaves(module)`, "
+    "`nn.parameters(module)`.",
+    "statedict": "A module is a pytree: save it by `checkpoint.save(path, module)`, "
+    "look at it by `nn.parameters(module)`.",
+    "to": "`td.tree.map(lambda x: x.astype(dtype), module)` gives it another dtype.",
+    "train": "`nn.training(module)` is the module as it trains.",
+    "zerograd": "Gradients are results of `td.grad`, and nothing keeps them.",
+}
+"""Methods of other libraries' modules, and what takes their place."""
+
+
+class _Named(ModuleType):
+    """A module with the name of another library's function."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(
+            f"{self.__name__} is a module: it saves and restores{at(user_source())}\n"
+            "To compute values again in the backward pass, use `treadle.remat`."
+        )
 
 
 def suggest(module: str) -> None:
     """From now on the errors of a module's missing names say what to use."""
 
     def __getattr__(name: str) -> Any:
-        found = "" if name.startswith("_") else instead(module, name)
-        remedy = f": use `{found}`" if found else ""
-        if found == f"{module}.{name}":
-            remedy = f" before it is imported: `from {module} import {name}`"
-        where = at(user_source()) if found else ""
+        remedy = "" if name.startswith("_") else _remedy(module, name)
+        where = at(user_source()) if remedy else ""
         raise AttributeError(
             f"{module} has no `{name}`{remedy}{where}",
             name=name,
@@ -81,12 +158,64 @@ def suggest(module: str) -> None:
         )
 
     vars(sys.modules[module])["__getattr__"] = __getattr__
+    if module == "treadle.checkpoint":
+        sys.modules[module].__class__ = _Named
+
+
+def method_instead(name: str) -> str:
+    """What takes the place of a method that other libraries' modules have, as a
+    sentence, or nothing."""
+    return _METHODS.get(_plain(name), "")
+
+
+def _remedy(module: str, name: str) -> str:
+    found = instead(module, name)
+    if found == f"{module}.{name}":
+        remedy = f" before it is imported: `from {module} import {name}`"
+        if name == "checkpoint":
+            remedy += "; to compute values again in the backward pass: `treadle.remat`"
+        return remedy
+    theirs = f"{_NUMPY.get(module, '')}.{name}"
+    elsewhere = not found.startswith(("treadle.numpy", "treadle.rng"))
+    if module in _NUMPY and elsewhere and callable(_numpy_function(theirs)):
+        return (
+            f": use NumPy's, which gives an array of NumPy's; under jit or vmap: "
+            f"`td.pure_callback({theirs}, td.ShapeDtype(shape, dtype), x)`"
+        )
+    if found:
+        return f": use `{found}`"
+    near = _near(module, name)
+    return f": did you mean `{near}`?" if near else ""
+
+
+def _numpy_function(path: str) -> Any:
+    found: Any = np
+    for part in path.split(".")[1:]:
+        found = getattr(found, part, None)
+    return found
+
+
+def _near(module: str, name: str) -> str:
+    """The public name of a module that begins like a missing one, or is near to it."""
+    known = {
+        _plain(key): f"{module}.{key}"
+        for key, value in vars(sys.modules[module]).items()
+        if _is_public(key, value, module)
+    }
+    plain = _plain(name)
+    longer = [key for key in known if key.startswith(plain)]
+    if len(plain) >= _PREFIX and len(longer) == 1:
+        return known[longer[0]]
+    close = difflib.get_close_matches(plain, known, n=1, cutoff=_CLOSE)
+    return known[close[0]] if close else ""
 
 
 def instead(module: str, name: str) -> str:
     """The full name of what is meant by a name that a module lacks, or nothing."""
     if module == "treadle" and name in _LAYERS:
         return f"treadle.{name}"
+    if (module, _plain(name)) in _CODE:
+        return _CODE[module, _plain(name)]
     alike = ""
     for place in (module, *_LISTS, *_MODULES):
         for known, value in vars(import_module(place)).items():
@@ -105,4 +234,8 @@ def _plain(name: str) -> str:
 def _is_public(name: str, value: Any, place: str) -> bool:
     if name.startswith("_") or isinstance(value, ModuleType):
         return False
-    return place in _LISTS or getattr(value, "__module__", "") == place
+    listed = vars(sys.modules[place]).get("__all__")
+    if listed is not None:
+        return name in listed
+    home = place.replace(".numpy", ".np")
+    return place in _LISTS or getattr(value, "__module__", "") == home

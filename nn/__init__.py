@@ -64,3 +64,4 @@ from treadle.nn.surgery import combine as combine
 from treadle.nn.surgery import partition as partition
 
 _suggest(__name__)
+_suggest("treadle.nn.init")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, dataclass_transform
 
 from treadle import tree
 from treadle.errors import at, user_source
+from treadle.names import method_instead
 from treadle.nn.field import Layout, always_child, layout_of
 from treadle.nn.show import describe
 
@@ -247,7 +248,8 @@ def _called_as(cls: Any) -> str:
 
 def _missing(module: Module, name: str) -> str:
     fields = ", ".join(module.__dict__) or "(none)"
+    remedy = method_instead(name)
     return (
         f"{type(module).__name__} has no field `{name}`; its fields are {fields}"
-        f"{at(user_source())}"
+        f"{at(user_source())}" + (f"\n{remedy}" if remedy else "")
     )

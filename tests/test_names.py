@@ -9,11 +9,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import treadle as td
 import treadle.numpy as tnp
-from treadle import names, nn, optim, rng
+from treadle import checkpoint, names, nn, optim, rng
 
 ROOT = Path(__file__).parents[1]
 
@@ -33,6 +34,20 @@ MISSING = [
     (nn, "jit", "treadle.jit"),
     (optim, "Adam", "treadle.optim.adam"),
     (rng, "randn", "treadle.rng.normal"),
+    (td, "save", "treadle.checkpoint.save"),
+    (td, "load", "treadle.checkpoint.restore"),
+    (checkpoint, "load", "treadle.checkpoint.restore"),
+    (checkpoint, "CheckpointManager", "treadle.checkpoint.Manager"),
+    (td, "state_dict", "treadle.checkpoint.save"),
+    (nn, "load_state_dict", "treadle.checkpoint.restore"),
+    (tnp, "cat", "treadle.numpy.concatenate"),
+    (nn, "Dense", "treadle.nn.Linear"),
+    (optim, "StepLR", "treadle.optim.piecewise_constant_schedule"),
+    (optim, "clip_grad_norm_", "treadle.optim.clip_by_global_norm"),
+    (td.tree, "tree_map", "treadle.tree.map"),
+    (tnp.special, "erfinv", "treadle.numpy.special.erf_inv"),
+    (nn.init, "xavier_uniform_", "treadle.nn.init.glorot_uniform"),
+    (td, "Flatten", "treadle.tree.flatten"),
 ]
 
 
@@ -50,6 +65,72 @@ def test_a_name_from_elsewhere(module: Any, name: str, instead: str) -> None:
     assert f"at {__file__}:" in str(e.value)
     assert (e.value.name, e.value.obj) == (name, module)
     resolve(instead)
+
+
+NEAR = [
+    (optim, "warmup_cosine_decay", "treadle.optim.warmup_cosine_decay_schedule"),
+    (optim, "cosine_decay", "treadle.optim.cosine_decay_schedule"),
+    (nn, "Embed", "treadle.nn.Embedding"),
+    (checkpoint, "restor", "treadle.checkpoint.restore"),
+    (tnp, "asarry", "treadle.numpy.asarray"),
+    (td.tree, "flaten", "treadle.tree.flatten"),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "meant"), NEAR)
+def test_a_name_that_is_nearly_right(module: Any, name: str, meant: str) -> None:
+    with pytest.raises(AttributeError, match=rf"`{name}`: did you mean `{meant}`\?"):
+        getattr(module, name)
+    resolve(meant)
+
+
+def test_layers_that_are_functions_here() -> None:
+    x = tnp.ones((2, 3, 4))
+    for name, shape in (("Flatten", (2, 12)), ("Identity", x.shape)):
+        with pytest.raises(AttributeError, match=f"no `{name}`: use `lambda x") as e:
+            getattr(nn, name)
+        layer = eval(str(e.value).split("`")[3])
+        assert nn.Sequential(layer)(x).shape == shape
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [(tnp.linalg, "cholesky"), (tnp.linalg, "solve"), (tnp, "partition")],
+)
+def test_what_only_numpy_has(module: Any, name: str) -> None:
+    with pytest.raises(AttributeError, match=f"no `{name}`: use NumPy's") as caught:
+        getattr(module, name)
+    function = str(caught.value).split("pure_callback(")[1].split(",")[0]
+    assert callable(eval(function, {"np": np}))
+
+
+def test_no_loop_variable_is_a_public_name() -> None:
+    for name in ("theirs", "ours", "name"):
+        assert not hasattr(tnp, name)
+
+
+def test_methods_of_other_modules() -> None:
+    model = nn.Linear(2, 3, key=rng.key(0))
+    for name, remedy in names._METHODS.items():
+        assert not hasattr(model, name)
+        assert name == names._plain(name)
+        assert remedy.endswith(".")
+    message = "no field `state_dict`(.|\n)*checkpoint.save\\(path, module\\)"
+    with pytest.raises(AttributeError, match=message):
+        model.state_dict()
+    with pytest.raises(AttributeError, match=r"`wieght`; its fields are in_.*\n.*$"):
+        _ = model.wieght
+
+
+def test_checkpoint_is_a_module() -> None:
+    with pytest.raises(TypeError, match=r"is a module(.|\n)*use `treadle.remat`"):
+        td.checkpoint(lambda x: x)
+    code = (
+        "import treadle as td\ntry: td.checkpoint\nexcept AttributeError as e: print(e)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "`from treadle import checkpoint`; to compute" in done.stdout
+    assert "`treadle.remat`" in done.stdout
 
 
 def test_every_synonym_is_there_and_needed() -> None:

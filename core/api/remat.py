@@ -46,7 +46,7 @@ def remat(
     policy: Callable[..., bool] | None = None,
 ) -> Callable[..., Any]:
     """A function whose intermediate values are not kept for the backward pass, but
-    computed again there. Also named `checkpoint`.
+    computed again there.
 
     Args:
       function: from pytrees of arrays to a pytree of arrays; None makes a decorator.
@@ -98,6 +98,3 @@ def _is_traced(x: Any) -> bool:
     except TypeError:
         return False
     return True
-
-
-checkpoint = remat

@@ -285,9 +285,9 @@ from treadle.run.array import Array as Array
 
 methods.ours.update(
     {
-        theirs: ours
+        getattr(_numpy, name): ours
         for name, ours in list(globals().items())
-        if callable(ours) and callable(theirs := getattr(_numpy, name, None))
+        if callable(ours) and callable(getattr(_numpy, name, None))
     }
 )
 
@@ -297,3 +297,5 @@ _sys.modules.setdefault("treadle.numpy.linalg", linalg)
 _sys.modules.setdefault("treadle.numpy.special", special)
 
 _suggest("treadle.numpy")
+_suggest("treadle.numpy.linalg")
+_suggest("treadle.numpy.special")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from treadle.np.elementwise import floating_function
 from treadle.ops import unary
 
+__all__ = ["digamma", "erf", "erf_inv", "erfc", "lgamma", "logistic", "rsqrt"]
+
 erf = floating_function(unary.erf, "erf", "The error function.")
 erfc = floating_function(unary.erfc, "erfc", "``1 - erf(x)``, accurate for large x.")
 erf_inv = floating_function(
