@@ -18,8 +18,7 @@ class Conv2d(Module):
 
     Shapes: ``(..., height, width, in_channels) -> (..., height, width, out_channels)``;
     the weight is (*kernel_size, in_channels / groups, out_channels). The weight and the
-    bias are drawn evenly from ±1/sqrt(fan_in). A layer without bias:
-    ``Conv2d(...).replace(bias=None)``.
+    bias are drawn evenly from ±1/sqrt(fan_in).
 
     Args:
       kernel_size, stride, dilation: an int, or one each for height and width.
@@ -27,6 +26,7 @@ class Conv2d(Module):
         (none), an int, one each for height and width, or a (before, after) pair each.
       groups: in how many independent parts the channels are split; ``in_channels`` of
         them make a depthwise convolution.
+      bias: whether there is one.
 
     >>> from treadle import nn, rng
     >>> import treadle.numpy as tnp
@@ -54,6 +54,7 @@ class Conv2d(Module):
         padding: Any = "SAME",
         dilation: int | tuple[int, int] = 1,
         groups: int = 1,
+        bias: bool = True,
         key: Any,
     ) -> None:
         if groups < 1 or in_channels % groups or out_channels % groups:
@@ -71,7 +72,8 @@ class Conv2d(Module):
         weight_key, bias_key = rng.split(key)
         shape = (*kernel, in_channels // groups, out_channels)
         self.weight = init.fan_in_uniform(weight_key, shape)
-        self.bias = spread_bias(bias_key, out_channels, math.prod(shape[:-1]))
+        fan_in = math.prod(shape[:-1])
+        self.bias = spread_bias(bias_key, out_channels, fan_in) if bias else None
 
     def __call__(self, x: td.Array) -> td.Array:
         x = check.image("Conv2d", x, self.in_channels)

@@ -61,7 +61,10 @@ def test_conv(name):
 
 
 def test_conv_takes_any_leading_axes():
-    layer = nn.Conv2d(3, 5, 3, key=KEY).replace(bias=None)
+    layer = nn.Conv2d(3, 5, 3, bias=False, key=KEY)
+    with_bias = nn.Conv2d(3, 5, 3, key=KEY)
+    assert layer.bias is None
+    assert np.array_equal(layer.weight, with_bias.weight)
     x = tnp.asarray(random(2, 3, 6, 6, 3))
     out = layer(x)
     assert out.shape == (2, 3, 6, 6, 5)
