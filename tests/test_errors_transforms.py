@@ -31,6 +31,36 @@ def repeat(x: Any) -> Any:
     return x
 
 
+def assign(x: Any) -> Any:
+    b = np.zeros(3)
+    b[0] = x[0]
+    return b
+
+
+def assign_part(x: Any) -> Any:
+    b = np.zeros(3, int)
+    b[:2] = x[:2]
+    return b
+
+
+def add_to_part(x: Any) -> Any:
+    b = np.zeros(3)
+    b[:2] += x[:2]
+    return b
+
+
+def assign_at(x: Any) -> Any:
+    b = np.zeros(3, bool)
+    b[1] = x[0] > 0
+    return b
+
+
+def fill(x: Any) -> Any:
+    b = np.zeros(3)
+    b.fill(x[0])
+    return b
+
+
 VALUES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "if": (lambda x: x if x.sum() > 0 else -x, "td.cond"),
     "while": (repeat, "td.cond"),
@@ -49,6 +79,11 @@ VALUES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "numpy": (lambda x: np.asarray(x), "treadle.numpy"),
     "norm": (lambda x: x / np.linalg.norm(x), "np.linalg.norm was called"),
     "item": (lambda x: x * x[0].item(), "td.debug.print"),
+    "assign": (assign, "b = b.at[index].set(x)"),
+    "assign part": (assign_part, "b = tnp.zeros(shape)"),
+    "add to part": (add_to_part, "x.at[i].add(y)"),
+    "assign at": (assign_at, "b = b.at[index].set(x)"),
+    "fill": (fill, "Compute with the array itself"),
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes, tree
+from treadle.arraytype import ArrayType
 from treadle.errors import FOREIGN, at, foreign, user_source
 from treadle.run.array import Array
 from treadle.trace.value import Value, is_array, typeof
@@ -23,6 +24,11 @@ STATIC = (
 CLOSE_OVER = (
     "Close over values that are not arrays instead of passing them: "
     "`lambda x: function(x, value)`."
+)
+NO_VALUES = (
+    "It has a shape and a dtype, but no values: pass an array, such as "
+    "`tnp.zeros(shape, dtype)`;\n`td.eval_shape`, `td.trace` and the methods `lower`, "
+    "`explain` and `graph` of a jitted function take it as it is."
 )
 RETURN = "Functions that are transformed return arrays, numbers, and pytrees of them."
 
@@ -185,14 +191,20 @@ def check_leaf(leaf: Any, where: str, remedy: str = STATIC) -> Any:
     if is_array(leaf) or isinstance(leaf, bool | int | float | complex):
         typeof(leaf)
         return leaf
-    if foreign(leaf):
+    if isinstance(leaf, ArrayType):
+        remedy = NO_VALUES
+    elif foreign(leaf):
         remedy = FOREIGN
     elif is_dataclass(leaf):
         remedy = "Make its class a pytree: `td.tree.register_dataclass(TheClass)`."
     raise TypeError(
-        f"{where} is a {type(leaf).__name__} ({leaf!r:.60}), not an array or a number"
+        f"{where} is {_kind(leaf)} ({leaf!r:.60}), not an array or a number"
         f"{at(user_source())}\n{remedy}"
     )
+
+
+def _kind(leaf: Any) -> str:
+    return "a ShapeDtype" if type(leaf) is ArrayType else f"a {type(leaf).__name__}"
 
 
 def check_arguments(

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from treadle.errors import InternalError, is_ours
+from treadle.errors import InternalError, TracerError, is_ours
 
 _NUMPY = os.path.dirname(np.__file__) + os.sep
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -31,7 +31,14 @@ def boundary(function: _Function) -> _Function:
     @wraps(function)
     def entry(*args: Any, **kwargs: Any) -> Any:
         try:
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except ValueError as error:
+                cause = error.__cause__
+                if not isinstance(cause, TracerError):
+                    raise
+                # NumPy's "setting an array element with a sequence" hides the remedy.
+                raise cause.with_traceback(error.__traceback__) from None
         except Exception as error:
             _tidy(error)
             # A bare `raise` goes on with the traceback that the error has now: the

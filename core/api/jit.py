@@ -21,6 +21,7 @@ from treadle.api.args import (
 )
 from treadle.api.boundary import boundary
 from treadle.api.purity import call_pure
+from treadle.arraytype import ArrayType
 from treadle.control.call import call, runners
 from treadle.errors import at, user_source
 from treadle.ir.graph import Graph
@@ -92,7 +93,7 @@ class Jitted:
         return entry.out_form.unflatten(outs)
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
-        """The compiled program for these arguments, as a report.
+        """The compiled program for these arguments (or `ShapeDtype`), as a report.
 
         Lists the kernels and what was fused into each, FLOPs and bytes, the buffer
         plan, and what runs through a host callback.
@@ -101,13 +102,15 @@ class Jitted:
 
     @boundary
     def lower(self, *args: Any, **kwargs: Any) -> Executable:
-        """The compiled program for these arguments, without running it."""
-        return self._lookup(args, kwargs)[0].program
+        """The compiled program for these arguments (or `ShapeDtype`), without running
+        it."""
+        return self._lookup(args, kwargs, ArrayType)[0].program
 
     @boundary
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
-        """The traced program for these arguments, before any optimisation."""
-        return self._lookup(args, kwargs)[0].graph
+        """The traced program for these arguments (or `ShapeDtype`), before any
+        optimisation."""
+        return self._lookup(args, kwargs, ArrayType)[0].graph
 
     def clear_cache(self) -> None:
         """Forgets all traces."""
@@ -121,7 +124,13 @@ class Jitted:
     def __repr__(self) -> str:
         return f"<jit of {name_of(self.function)}>"
 
-    def _lookup(self, args: tuple, kwargs: dict) -> tuple[_Entry, list[Any]]:
+    def _lookup(
+        self, args: tuple, kwargs: dict, stand_in: type | None = None
+    ) -> tuple[_Entry, list[Any]]:
+        """What belongs to these arguments, and their leaves.
+
+        stand_in: a kind of leaf that is taken for the array it describes.
+        """
         statics, moving, named = self._split(args, kwargs)
         leaves, form = tree.flatten((moving, named))
         types = []
@@ -129,6 +138,8 @@ class Jitted:
             kind = type(leaf)
             if kind is Array:
                 types.append(leaf.type)
+            elif kind is stand_in:
+                types.append(leaf)
             else:
                 if kind in dtypes.PYTHON_OF:
                     leaf = leaves[i] = leaf.item()
@@ -247,8 +258,10 @@ def jit(
     """Compiles a pure function of pytrees of arrays.
 
     The function is traced once for each structure and set of shapes and dtypes of its
-    arguments; kernels are shared between shapes, so a new shape compiles nothing
-    native. Python numbers are run-time inputs: a new value compiles nothing at all.
+    arguments; kernels are shared between shapes, so a new shape rarely compiles
+    anything native: where it calls for another kernel (an axis that became short or
+    long, or is 1), that one. Python numbers are run-time inputs: a new value compiles
+    nothing at all.
 
     Args:
       function: the function, or None to make a decorator.

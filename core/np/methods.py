@@ -47,7 +47,8 @@ _TRACED = (
 _NO_OPTION = (
     "{0} was called with `{2}=` and an array that is being traced{1}\n"
     "NumPy's memory can't hold traced values: instead of `x += y`, `x -= y`… and of "
-    "`out=`, write `x = x + y`;\nfor other options use `treadle.numpy`."
+    "`out=`, write `x = x + y`,\ninstead of `x[i] += y` for an x of Treadle's "
+    "`x = x.at[i].add(y)`;\nfor other options use `treadle.numpy`."
 )
 
 

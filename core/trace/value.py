@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -78,6 +79,9 @@ _REMEDIES = {
     "to get a number to log,\nreturn the array from the function and convert it there.",
     "numpy": "Use the function of the same name in `treadle.numpy`; to look at values, "
     "use `td.debug.print`\nor run the program under `td.disable_jit()`.",
+    "assign": "NumPy's memory can't hold traced values. Begin with an array of "
+    "Treadle's, `b = tnp.zeros(shape)`,\nand make new ones: "
+    "`b = b.at[index].set(x)`; or put parts together: `tnp.stack([x, y])`.",
     "format": 'Print it when the program runs: `td.debug.print("{:.3f}", x)`; or '
     "return it from the\nfunction and print it there.",
 }
@@ -133,9 +137,15 @@ class Tracer(Value):
         """The concrete value behind this tracer, or None while staging."""
         return None
 
+    def _need_number(self, what: str, remedy: str) -> NoReturn:
+        """The same where NumPy may have asked, to write a number into an array."""
+        if _in_assignment():
+            what, remedy = "`b[index] = x` for an array `b` of NumPy's", "assign"
+        self._need(what, remedy)
+
     def _python(self, what: str, remedy: str) -> Any:
         value = self.concrete()
-        return self._need(what, remedy) if value is None else value
+        return self._need_number(what, remedy) if value is None else value
 
     def __bool__(self) -> bool:
         return bool(self._python("`if`, `while`, `and`, `or`, `not` or bool()", "bool"))
@@ -144,7 +154,11 @@ class Tracer(Value):
         return int(self._python("int()", "int"))
 
     def __index__(self) -> int:
-        return self._python("range() or a Python index", "int").__index__()
+        value = self.concrete()
+        if value is None:
+            # Not `_python`: here an assignment `b[x] = 0` asks for the index.
+            self._need("range() or a Python index", "int")
+        return value.__index__()
 
     def __float__(self) -> float:
         return float(self._python("float()", "float"))
@@ -161,7 +175,7 @@ class Tracer(Value):
         return self._python(".tolist()", "numpy").tolist()
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
-        self._need("A NumPy function (or print of a NumPy copy)", "numpy")
+        self._need_number("A NumPy function (or print of a NumPy copy)", "numpy")
 
     def __format__(self, spec: str) -> str:
         if not spec:
@@ -187,6 +201,15 @@ class Tracer(Value):
         inside = f" of {value!r}" if value is not None else ""
         leaked = "" if self.interpreter.alive else "leaked "
         return f"<{leaked}{type(self).__name__} {self.type}{inside}>"
+
+
+_STORES = {dis.opmap[n] for n in ("STORE_SUBSCR", "STORE_SLICE") if n in dis.opmap}
+
+
+def _in_assignment() -> bool:
+    """Whether the user's line is at work on `b[index] = …`, so that `b` asks."""
+    frame = user_frame()
+    return frame is not None and frame.f_code.co_code[frame.f_lasti] in _STORES
 
 
 # Tuples: making a union of types takes longer than checking for one.

@@ -17,6 +17,7 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.api import small_models
+from tests.refused import refused
 from treadle import nn, tree
 from treadle.backends.cpu.native import stats
 from treadle.errors import DonatedError
@@ -94,6 +95,23 @@ def test_static_arguments_are_python_values() -> None:
     assert function.traces == 2
     with pytest.raises(TypeError, match="not hashable"):
         step(tnp.ones(2), 2.0, flag=[])
+
+
+def test_a_stand_in_is_enough_to_look_at_a_program() -> None:
+    f = td.jit(lambda tree, n: tree["x"] * n + 1)
+    x = tnp.ones((2, 3), "bfloat16")
+    stand_in = {"x": td.ShapeDtype((2, 3), "bfloat16")}
+    assert f.lower(stand_in, 2) is f.lower({"x": x}, 2)
+    assert f.graph(stand_in, 2) is f.graph({"x": x}, 2)
+    assert "mul" in f.explain(stand_in, 2)
+    for call in (f, td.grad(f), td.vmap(f, in_axes=(0, None))):
+        refused(
+            lambda call=call: call(stand_in, 2),
+            TypeError,
+            "['x']` of",
+            "is a ShapeDtype (bf16[2,3])",
+            "no values: pass an array",
+        )
 
 
 def test_explain_lists_kernels_work_and_callbacks() -> None:
