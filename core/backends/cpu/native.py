@@ -229,9 +229,15 @@ def _compile_unlocked(text: str, context: Any, target_machine: Any) -> bytes:
 def _dump(source: Source, text: str) -> None:
     folder = os.environ.get("TREADLE_DEBUG_IR")
     if folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
         name = f"{source.symbol}.{object_key(source)[:8]}.ll"
-        Path(folder, name).write_text(f"; {source.key!r}\n{text}")
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            Path(folder, name).write_text(f"; {source.key!r}\n{text}")
+        except OSError as error:
+            raise ValueError(
+                f"TREADLE_DEBUG_IR must be a folder to write to, not {folder!r}: "
+                f"{error.strerror}"
+            ) from None
 
 
 # Linking

@@ -25,6 +25,8 @@ between two steps."""
 CALLER_SPIN = 50.0
 """Microseconds a caller waits for the last task before it starts to yield its CPU."""
 
+_MANY = 256
+
 _TICKET, _FINISHED, _SLEEPERS, _STOP, _WORKER_BUDGET, _CALLER_BUDGET = (
     0,
     16,
@@ -171,18 +173,26 @@ def num_threads() -> int:
 
 def set_num_threads(count: int) -> None:
     """Changes the number of threads that compiled programs use. Results stay equal."""
-    if count < 1:
-        raise ValueError(f"the number of threads must be at least 1, not {count}")
+    if not 1 <= count <= most_threads():
+        raise ValueError(
+            f"the number of threads must be from 1 to {most_threads()}, not {count}"
+        )
     pool().resize(count)
+
+
+def most_threads() -> int:
+    """More are a mistake: thousands on few CPUs would take minutes to start."""
+    return max(_MANY, cpu_count())
 
 
 def _initial_threads() -> int:
     text = os.environ.get("TREADLE_NUM_THREADS")
     if not text:
         return cpu_count()
-    if not text.isdecimal() or int(text) < 1:
+    if not text.isdecimal() or not 1 <= int(text) <= most_threads():
         raise ValueError(
-            f"TREADLE_NUM_THREADS must be a positive integer, not {text!r}"
+            f"TREADLE_NUM_THREADS must be an integer from 1 to {most_threads()}, not "
+            f"{text!r}: this process may use {cpu_count()} CPUs"
         )
     return int(text)
 

@@ -256,6 +256,18 @@ def test_dump(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert source.emit() in path.read_text()
 
 
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_dump_to_what_is_no_folder(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    (tmp_path / "file").touch()
+    folder = str(tmp_path / place)
+    monkeypatch.setenv("TREADLE_DEBUG_IR", folder)
+    with pytest.raises(ValueError, match="TREADLE_DEBUG_IR must be a folder") as caught:
+        native.load([constant(22)])
+    assert folder in str(caught.value)
+
+
 def test_second_process_compiles_nothing(cache: Path) -> None:
     program = (
         "from treadle.backends.cpu import native\n"
