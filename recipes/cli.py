@@ -12,7 +12,7 @@ from treadle import __version__
 from treadle.recipes import commands, config
 from treadle.recipes.catalogue import DEFAULT, RECIPES
 from treadle.recipes.display import silence
-from treadle.recipes.errors import UsageError, unknown
+from treadle.recipes.errors import UsageError, brief, unknown
 from treadle.recipes.task import Recipe, Sampling
 
 _INTERRUPTED = 130
@@ -203,5 +203,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except (OSError, MemoryError) as error:
         # The disk or the memory is full, a folder is read-only: no fault of a line.
-        print(f"treadle: {error or type(error).__name__}", file=sys.stderr)
+        print(f"treadle: {brief(error)}", file=sys.stderr)
         return 1

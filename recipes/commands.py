@@ -56,7 +56,7 @@ def resume(name: str, steps: int | None) -> int:
     if done > run.config.steps:
         raise UsageError(
             f"--steps {run.config.steps}: {run.folder} is at step {done} already\n"
-            f"To train on: {command()} resume {run.folder} --steps {2 * done}"
+            f"To train on: {command('resume', run.folder, '--steps', 2 * done)}"
         )
     return _train(run, data, learner)
 
@@ -71,17 +71,17 @@ def _train(run: Run, data: Data, learner: Learner) -> int:
     if outcome.interrupted is not None and outcome.step < run.config.steps:
         screen.note(
             f"stopped by {outcome.interrupted.name} after step {outcome.step}, which "
-            f"is saved\nresume: {command()} resume {run.folder}"
+            f"is saved\nresume: {command('resume', run.folder)}"
         )
         return _SIGNAL_STATUS + outcome.interrupted
     screen.note(f"trained {outcome.step} steps in {duration(outcome.seconds)}")
     if drawn:
         screen.note(f"curves: {run.curves}")
-    screen.note(f"report: {command()} report {run.folder}")
+    screen.note(f"report: {command('report', run.folder)}")
     if run.recipe.sample is not None:
-        screen.note(f"sample: {command()} sample {run.folder}")
+        screen.note(f"sample: {command('sample', run.folder)}")
     longer = 2 * run.config.steps
-    screen.note(f"resume: {command()} resume {run.folder} --steps {longer}")
+    screen.note(f"resume: {command('resume', run.folder, '--steps', longer)}")
     screen.note(f"test accuracy: {outcome.tested['test_accuracy']:.4f}")
     return 0
 
@@ -117,7 +117,7 @@ def _trained(run: Run, learner: Learner, best: bool) -> loop.Checkpoint:
     if manager.latest_step() is None or (best and step is None):
         raise UsageError(
             f"{run.folder} has no checkpoint to take yet\n"
-            f"Train on: {command()} resume {run.folder}"
+            f"Train on: {command('resume', run.folder)}"
         )
     template = loop.beginning(learner, run.config)
     with _explained(run):
@@ -136,12 +136,12 @@ def _explained(run: Run) -> Iterator[None]:
     except StructureError as error:
         raise UsageError(
             f"{error}\nThe model is built from {run.settings}: put the options back as "
-            f"they were, or start a new run: {command()} train {run.recipe.name}"
+            f"they were, or start a new run: {command('train', run.recipe.name)}"
         ) from None
     except DamagedError as error:
         raise UsageError(
             f"{error}\nTo train again from the start, delete {run.checkpoints} and "
-            f"run: {command()} resume {run.folder}"
+            f"run: {command('resume', run.folder)}"
         ) from None
 
 

@@ -187,6 +187,29 @@ class Plain:
         return f"  {pace(rate, self._steps - step)}"
 
 
+_ERASE_BELOW, _LINE_START = "\x1b[J", "\r"
+
+
+class _Narrowable:
+    """Leaves the cursor at the beginning of the live line.
+
+    Where a window is made narrower, many terminals break the line in two, and the
+    cursor goes along with the text that it stands on. From the line's beginning all
+    of it can be erased, however many rows it has become.
+    """
+
+    def process_renderables(self, renderables: list[Any]) -> list[Any]:
+        """What the console prints instead of `renderables`."""
+        from rich.segment import ControlType, Segment, Segments
+
+        codes = [(ControlType.CARRIAGE_RETURN,)]
+        before, after = (
+            Segments([Segment(text, None, codes)])
+            for text in (_ERASE_BELOW, _LINE_START)
+        )
+        return [before, *renderables, after]
+
+
 class Live:
     """A line with a bar that changes in place; tests are printed above it."""
 
@@ -202,6 +225,7 @@ class Live:
             console=console,
             transient=True,
         )
+        self._hook = _Narrowable()
         self._speed = Speed()
         self._sampled = 0.0
         self._task: Any = None
@@ -213,6 +237,8 @@ class Live:
             "compiling the first step", total=steps, completed=step, pace=""
         )
         self._progress.start()
+        self._progress.console.push_render_hook(self._hook)
+        self._progress.refresh()
 
     def update(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Changes the line, at most ten times a second."""
@@ -250,6 +276,10 @@ class Live:
 
     def close(self) -> None:
         """Takes the bar away."""
+        if self._task is not None:
+            self._progress.refresh()
+            self._progress.console.pop_render_hook()
+            self._task = None
         self._progress.stop()
 
 

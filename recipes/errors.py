@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable
@@ -21,14 +23,53 @@ def unknown(kind: str, name: str, valid: Iterable[str]) -> UsageError:
     There are: digits-cnn, digits-mlp
     """
     names = list(valid)
-    close = difflib.get_close_matches(name, names, n=1)
-    hint = f": did you mean {close[0]!r}?" if close else ""
+    meant = _meant(name, names)
+    hint = f": did you mean {meant!r}?" if meant else ""
     listing = ", ".join(names) if names else "none yet"
     return UsageError(f"no {kind} is called {name!r}{hint}\nThere are: {listing}")
 
 
-def command() -> str:
-    """The `treadle` command as the user can type it: with its path if need be."""
+_SYSTEM_ERROR = re.compile(r"os_error_code='(\d+)'")
+
+
+def brief(error: BaseException) -> str:
+    """An error of the system without the details in which a library wraps it.
+
+    >>> brief(OSError("could not write: in a driver: of ... [os_error_code='28']"))
+    'could not write: No space left on device'
+    """
+    text = str(error) or type(error).__name__
+    code = _SYSTEM_ERROR.search(text)
+    if code is None:
+        return text
+    return f"{text.partition(':')[0]}: {os.strerror(int(code[1]))}"
+
+
+def _meant(name: str, valid: list[str]) -> str:
+    """The name that a wrong one stands for: by its initials, its beginning, or by
+    being near to it."""
+    plain = {v.lstrip("-"): v for v in valid}
+    short = name.lstrip("-").replace("_", "-")
+    initials = [p for p in plain if "".join(w[:1] for w in p.split("-")) == short]
+    longer = [p for p in plain if short and p.startswith(short)]
+    for found in (initials if len(short) > 1 else [], longer):
+        if len(found) == 1:
+            return plain[found[0]]
+    close = difflib.get_close_matches(short, plain, n=1)
+    return plain[close[0]] if close else ""
+
+
+def command(*arguments: object) -> str:
+    """A `treadle` command that the user can paste into a shell.
+
+    >>> command("resume", "my runs/first")
+    "treadle resume 'my runs/first'"
+    """
+    return shlex.join([_program(), *map(str, arguments)])
+
+
+def _program() -> str:
+    """The command's name: with its path if need be."""
     typed = sys.argv[0]
     if os.path.basename(typed) != "treadle":
         return "treadle"

@@ -102,7 +102,7 @@ def create(recipe: Recipe, config: Training, facts: Facts, folder: Path | None) 
     elif (folder / _SETTINGS).exists():
         raise UsageError(
             f"--run-dir {folder}: there is a run already\n"
-            f"Go on with it: {command()} resume {folder}"
+            f"Go on with it: {command('resume', folder)}"
         )
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"--run-dir {folder}: exists and is not an empty folder")
@@ -186,7 +186,7 @@ def check_same_data(run: Run, facts: Facts) -> None:
         raise UsageError(
             f"the data of {run.folder} have changed ({listing})\n"
             "To go on, put the data back as they were; for the new data, start a new "
-            f"run: {command()} train {run.recipe.name}"
+            f"run: {command('train', run.recipe.name)}"
         )
 
 

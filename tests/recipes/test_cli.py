@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import resource
+import shlex
 import subprocess
 import sys
 from itertools import pairwise
@@ -51,6 +52,19 @@ def fails(captured: Captured, *arguments: str) -> str:
         ("train digits-mpl", "no recipe is called 'digits-mpl': did you", "digits-cnn"),
         ("train --widht 8", "called '--widht': did you mean '--width'?", "--depth"),
         ("train digits-cnn --channel=8", "did you mean '--channels'?", "--dropout"),
+        ("train --lr 1e-3", "called '--lr': did you mean '--learning-rate'?", "--dep"),
+        ("train --learning_rate 1", "did you mean '--learning-rate'?", "--depth"),
+        (
+            "train --batch 8",
+            "called '--batch': did you mean '--batch-size'?",
+            "--depth",
+        ),
+        ("train --wd 1", "called '--wd': did you mean '--weight-decay'?", "--depth"),
+        (
+            "train --xx 1",
+            "no option of `treadle train digits-mlp` is called '--xx'\n",
+            "",
+        ),
         ("train --width wide", "--width wide: expected a whole number", ""),
         ("train --dropout 1", "--dropout 1.0: it must be below 1", ""),
         ("train --width", "argument --width: expected one argument", "--help"),
@@ -75,8 +89,9 @@ def fails(captured: Captured, *arguments: str) -> str:
 def test_what_is_wrong_is_named(
     capsys: Captured, command: str, first: str, second: str
 ) -> None:
-    line, _, rest = fails(capsys, *command.split()).partition("\n")
-    assert first in line
+    message = fails(capsys, *command.split())
+    line, _, rest = message.partition("\n")
+    assert first in line + "\n"
     assert second in rest
 
 
@@ -308,7 +323,8 @@ def test_a_full_disk(here: Path) -> None:
     command = [sys.executable, "-c", code, "train", *options]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "treadle: could not write the checkpoint" in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last == "treadle: could not write the checkpoint: File too large"
     assert "Traceback" not in done.stderr
     assert Manager(here / "run" / "checkpoints").all_steps() == []
     assert cli.main(["resume", "run"]) == 0
@@ -331,6 +347,22 @@ def test_commands_are_shown_as_they_can_be_typed(
     script.chmod(0o755)
     monkeypatch.setenv("PATH", str(script.parent if on_path else here))
     monkeypatch.setattr(sys, "argv", ["bin/treadle", "train"])
-    assert command() == ("treadle" if on_path else "bin/treadle")
+    assert command("list") == f"{'treadle' if on_path else 'bin/treadle'} list"
     monkeypatch.setattr(sys, "argv", ["/usr/bin/pytest"])
-    assert command() == "treadle"
+    assert command("list") == "treadle list"
+    (here / "my bin").mkdir()
+    script.rename(here / "my bin" / "treadle")
+    monkeypatch.setattr(sys, "argv", ["my bin/treadle", "train"])
+    assert command("list") == "'my bin/treadle' list"
+
+
+def test_commands_can_be_pasted(capsys: Captured, here: Path) -> None:
+    assert cli.main(["train", *TINY, "--run-dir", "my runs/it's one"]) == 0
+    output = capsys.readouterr().out
+    commands = re.findall(r"^(?:report|resume): treadle (.*)$", output, re.M)
+    assert len(commands) == 2
+    for line in commands:
+        assert cli.main(shlex.split(line)) == 0
+    capsys.readouterr()
+    message = fails(capsys, "train", "--run-dir", "my runs/it's one")
+    assert shlex.split(message.splitlines()[1])[-1] == "my runs/it's one"

@@ -90,6 +90,71 @@ def test_the_display_suits_the_output(
     assert isinstance(display.display(out), kind)
 
 
+class Screen(io.StringIO):
+    """A terminal that breaks its lines anew when it is made narrower."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width, self.lines, self.line, self.column = width, [""], 0, 0
+
+    def write(self, text: str) -> int:
+        for part in re.findall(r"\x1b\[[^A-Za-z]*[A-Za-z]|.|\n", text):
+            # At the right edge the cursor waits for the next character.
+            column = self.column - (self.column == len(self.lines[self.line]) > 0)
+            row = column // self.width * self.width
+            now = self.lines[self.line]
+            if part == "\n":
+                self.line, self.column = self.line + 1, 0
+                self.lines += [""] * (self.line == len(self.lines))
+            elif part == "\r":
+                self.column = row
+            elif part == "\x1b[2K":
+                blank = " " * len(now[row : row + self.width])
+                now = now[:row] + blank + now[row + self.width :]
+                self.lines[self.line] = now.rstrip()
+            elif part == "\x1b[J":
+                self.lines[self.line :] = [now[: self.column]]
+            elif part == "\x1b[1A":
+                assert row == 0
+                self.line -= 1
+            elif not part.startswith("\x1b"):
+                self.lines[self.line] = (
+                    now[: self.column].ljust(self.column)
+                    + part
+                    + now[self.column + 1 :]
+                )
+                self.column += 1
+        return len(text)
+
+
+@pytest.mark.parametrize("narrow", [79, 50, 21])
+def test_a_narrowed_terminal_keeps_no_stale_line(
+    narrow: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Speed, "rate", lambda self: 1000.0)
+    monkeypatch.setattr(display, "_REFRESH", 0.0)
+    screen = Screen(100)
+    console = Console(file=screen, force_terminal=True, width=100, color_system=None)
+    live = Live(console)
+    live.start(0, 40000)
+    live.note("a note")
+    live.update(1, {"accuracy": 0.9766, "loss": 0.0754})
+    live._progress.refresh()
+    screen.width = console.width = narrow
+    live.update(2, {"accuracy": 0.9766, "loss": 0.0754})
+    live._progress.refresh()
+    live.note("another")
+    shown = [line for line in screen.lines if line.strip()]
+    assert shown[:2] == ["a note", "another"]
+    # In a very narrow one, the loss is all that is said.
+    assert len(shown) == 3
+    assert re.match("2/40|loss", shown[2].strip())
+    screen.width = console.width = narrow - 8
+    live.close()
+    live.close()
+    assert [line for line in screen.lines if line.strip()] == ["a note", "another"]
+
+
 def test_speed_forgets() -> None:
     speed = Speed()
     assert speed.rate() is None
