@@ -7,7 +7,6 @@ from operator import index
 from typing import Any
 
 from treadle.errors import at, user_source
-from treadle.np.operands import ArrayLike
 from treadle.ops import conv, window
 from treadle.run.array import Array
 
@@ -15,8 +14,8 @@ Pairs = Sequence[tuple[int, int]]
 
 
 def conv_general(
-    x: ArrayLike,
-    w: ArrayLike,
+    x: Any,
+    w: Any,
     *,
     strides: Sequence[int],
     padding: Pairs,
@@ -62,7 +61,7 @@ def conv_general(
 
 
 def reduce_window_max(
-    x: ArrayLike, *, window: Sequence[int], strides: Sequence[int], padding: Pairs
+    x: Any, *, window: Sequence[int], strides: Sequence[int], padding: Pairs
 ) -> Array:
     """The largest element of each window; padding is smaller than all elements.
 
@@ -84,7 +83,7 @@ def reduce_window_max(
 
 
 def reduce_window_sum(
-    x: ArrayLike, *, window: Sequence[int], strides: Sequence[int], padding: Pairs
+    x: Any, *, window: Sequence[int], strides: Sequence[int], padding: Pairs
 ) -> Array:
     """The sum of each window; padding counts as zeros.
 
