@@ -82,7 +82,7 @@ def _pool(name: str, x: Any, window: Any, stride: Any, padding: Any) -> td.Array
         tiles = x.reshape(*shape[:-3], height // h, h, width // w, w, shape[-1])
         return tiles.max((-4, -2)) if name == "max_pool" else tiles.mean((-4, -2))
     flat = x.reshape(math.prod(shape[:-3]), *shape[-3:])
-    options = {"window": sizes, "strides": strides, "padding": pads}
+    options: dict[str, Any] = {"window": sizes, "strides": strides, "padding": pads}
     if name == "max_pool":
         out = td.reduce_window_max(flat, **options)
     else:

@@ -225,7 +225,7 @@ class Live:
             console=console,
             transient=True,
         )
-        self._hook = _Narrowable()
+        self._hook: Any = _Narrowable()
         self._speed = Speed()
         self._sampled = 0.0
         self._task: Any = None
