@@ -30,7 +30,7 @@ from treadle.trace.value import is_array, typeof
 def callback(function: Callable[..., None], *args: Any, **kwargs: Any) -> None:
     """Calls a Python function with NumPy arrays each time the program comes by.
 
-    Derivatives pass it by; under `vmap` it is called for each example.
+    Derivatives pass it by; under `vmap` it is called for each example that comes by.
 
     Args:
       args, kwargs: pytrees of arrays.

@@ -31,7 +31,8 @@ def cond(
 
     Where `pred` is known (outside `jit` and `vmap`, or a Python bool) only the function
     it chooses is called. Under `vmap` with a batched `pred` both are computed, and each
-    example takes its own.
+    example takes its own; effects (`td.debug.print`, `td.io_callback`) happen only for
+    the examples that take a branch.
 
     Args:
       pred: a bool scalar; numbers count as true unless they are 0.

@@ -101,7 +101,8 @@ def io_callback(
     function: Callable[..., Any], result_types: Any, *args: Any, **kwargs: Any
 ) -> Any:
     """Like `pure_callback`, for a function with side effects: it is called exactly when
-    the program comes by, in the program's order, even if its result is not used.
+    the program comes by, in the program's order, even if its result is not used. Under
+    `vmap` it is called for one example after the other, if the example comes by.
 
     >>> import treadle as td
     >>> seen = []

@@ -23,6 +23,7 @@ from treadle.arraytype import ArrayType
 from treadle.control import while_loop as while_op
 from treadle.control.unroll import unrolled_scan
 from treadle.errors import at, user_source
+from treadle.ir.walk import has_effects
 from treadle.ops.arithmetic import add
 from treadle.ops.compare import lt
 from treadle.ops.movement import reshape, spread, zeros_like
@@ -246,7 +247,9 @@ def while_loop(
     """Repeats ``carry = body_fun(carry)`` while ``cond_fun(carry)`` is true.
 
     Outside `jit` and `vmap` this is a Python loop, which any transform sees through.
-    Staged, it has forward derivatives (`jvp`, `jacfwd`), but no reverse ones.
+    Staged, it has forward derivatives (`jvp`, `jacfwd`), but no reverse ones. Under
+    `vmap` it runs until every example has stopped; effects (`td.debug.print`,
+    `td.io_callback`) happen only for those that are running.
 
     Args:
       cond_fun: from the carry to a bool scalar.
@@ -264,11 +267,12 @@ def while_loop(
     carry = PythonCarry(init, "while_loop", body_fun)
     first = True
     while True:
-        going = known_value(_scalar_bool(cond_fun(carry.value), cond_fun))
-        if going is None:
+        going = _scalar_bool(cond_fun(carry.value), cond_fun)
+        known = known_value(going)
+        if known is None:
             # Examples of a vmap may go on for different times.
-            return _staged_while(cond_fun, body_fun, carry.value)
-        if not going:
+            return _staged_while(cond_fun, body_fun, carry.value, going)
+        if not known:
             return _untouched(body_fun, init) if first else carry.value
         carry.update(body_fun(carry.value))
         first = False
@@ -291,7 +295,8 @@ def _trace_while(body_fun: Any, form: tree.Structure, types: list[ArrayType]) ->
     return trace_body(flat, form, types, [], "while_loop", name_of(body_fun))
 
 
-def _staged_while(cond_fun: Any, body_fun: Any, init: Any) -> Any:
+def _staged_while(cond_fun: Any, body_fun: Any, init: Any, going: Any = None) -> Any:
+    """The loop as an operation. If the first test has been done, it gave `going`."""
     leaves, form = flatten_checked(init, "while_loop: init", CLOSE_OVER)
     body = _trace_while(body_fun, form, [typeof(x) for x in leaves])
     test, captured = stage(
@@ -299,15 +304,17 @@ def _staged_while(cond_fun: Any, body_fun: Any, init: Any) -> Any:
         body.types,
         name=name_of(cond_fun),
     )
-    outs = while_op.while_loop(
-        *captured,
-        *body.captured,
-        *of_types(leaves, body.types),
-        test=test,
-        body=body.graph,
-        n_test_consts=len(captured),
-        n_body_consts=len(body.captured),
-    )
+    args = [*captured, *body.captured, *of_types(leaves, body.types)]
+    params: dict[str, Any] = {
+        "test": test,
+        "body": body.graph,
+        "n_test_consts": len(captured),
+        "n_body_consts": len(body.captured),
+    }
+    if going is not None and has_effects(test):
+        outs = while_op.resume(going, args, **params)
+    else:
+        outs = while_op.while_loop(*args, **params)
     return form.unflatten(outs)
 
 

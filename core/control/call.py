@@ -8,6 +8,7 @@ from typing import Any
 from treadle.ir.graph import Graph
 from treadle.trace.op import Linear, Op, Zero
 from treadle.transforms.batch import batch_graph, move_axis
+from treadle.transforms.guard import guard_graph
 from treadle.transforms.jvp import jvp_graph, zero_of
 from treadle.transforms.linearize import linearize_graph
 from treadle.transforms.transpose import transpose_graph
@@ -74,6 +75,10 @@ def _batch(size: int, args: Sequence[Any], axes: Sequence[Any], *, graph: Graph)
     return call(*moved, graph=wide), [0 if k else None for k in kept]
 
 
+def _guard(active: Any, args: Sequence[Any], *, graph: Graph) -> Any:
+    return call(active, *args, graph=guard_graph(graph))
+
+
 call = Op(
     "call",
     lambda *types, graph: graph.out_types,
@@ -82,6 +87,7 @@ call = Op(
     linearize=_linearize,
     transpose=_transpose,
     batch=_batch,
+    guard=_guard,
     kind="call",
     multiple=True,
 )

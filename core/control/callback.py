@@ -8,7 +8,8 @@ Params:
 
 Compiled, each is a host step of the program. `io_callback` and `debug_callback` have
 an effect: they run each time the program comes by, in the program's order, whether
-or not their results are used.
+or not their results are used. Under `vmap` it comes by with one example after the
+other; a guard keeps out those that take another branch or have left the loop.
 """
 
 from __future__ import annotations
@@ -102,6 +103,27 @@ class _OneByOne:
         return hash(self._key)
 
 
+class _Guarded:
+    """A function with one more argument, the first: it is called only where that is
+    True, and zeros stand for its results elsewhere."""
+
+    def __init__(self, function: Callable[..., Any], types: Types) -> None:
+        self._key = (function, types)
+        self.__name__ = getattr(function, "__name__", "")
+
+    def __call__(self, active: np.ndarray, *arrays: np.ndarray) -> Sequence[Any]:
+        function, types = self._key
+        if active:
+            return function(*arrays)
+        return [np.zeros(t.shape, t.dtype) for t in types]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Guarded) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
 def _callback(name: str, effect: bool, differentiable: bool) -> Op:
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
         raise TypeError(_NO_DERIVATIVE.format(name=name, at=at(current_source())))
@@ -126,12 +148,24 @@ def _callback(name: str, effect: bool, differentiable: bool) -> Op:
         outs = op(*args, function=function, types=wide, vectorized=vectorized)
         return outs, [0] * len(outs)
 
+    def guard(
+        active: Any,
+        args: Sequence[Any],
+        *,
+        function: Callable[..., Any],
+        types: Types,
+        vectorized: bool,
+    ) -> Any:
+        function = _Guarded(function, types)
+        return op(active, *args, function=function, types=types, vectorized=vectorized)
+
     op = Op(
         name,
         lambda *in_types, function, types, vectorized: types,
         _run,
         jvp=jvp,
         batch=batch,
+        guard=guard if effect else None,
         multiple=True,
         effect=effect,
         differentiable=differentiable,

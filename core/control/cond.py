@@ -29,12 +29,13 @@ from treadle.control.graphs import (
 )
 from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
-from treadle.ops.compare import eq, le
+from treadle.ops.compare import eq, ge, le
 from treadle.ops.movement import move_axis, zeros_like
 from treadle.run.eager import evaluate
 from treadle.trace.op import Linear, Op
 from treadle.trace.stage import stage
 from treadle.transforms.batch import batch_graph
+from treadle.transforms.guard import call_where, guard_graph
 from treadle.transforms.jvp import jvp_graph
 from treadle.transforms.linearize import LinearizedGraph, linearize_graph
 from treadle.transforms.transpose import transpose_graph
@@ -256,19 +257,32 @@ def _batch(
         outs = cond(index, *moved, branches=wide)
         return outs, [0 if k else None for k in kept]
     # Examples go different ways: all ways are gone, and each example takes its own.
-    wide = tuple(batch_graph(b, size, flags, True)[0] for b in branches)
-    outs = call_graph(wide[-1], moved)
-    for n in reversed(range(len(branches) - 1)):
-        here = _is_branch(index, n)
-        others = call_graph(wide[n], moved)
-        outs = [select_examples(here, x, y) for x, y in zip(others, outs, strict=True)]
-    return outs, [0] * len(outs)
+    ways = [_is_branch(index, n, len(branches)) for n in range(len(branches))]
+    chosen, *others = [
+        call_where(way, branch, size, flags, moved)
+        for way, branch in zip(ways, branches, strict=True)
+    ]
+    for way, found in zip(ways[1:], others, strict=True):
+        chosen = [
+            select_examples(way, x, y) for x, y in zip(found, chosen, strict=True)
+        ]
+    return chosen, [0] * len(chosen)
 
 
-def _is_branch(index: Any, n: int) -> Any:
-    # Branches are tried from the last to the first, so a later test wins: what is
-    # below 0 goes to branch 0 too.
-    return eq(index, np.int32(n)) if n else le(index, np.int32(0))
+def _is_branch(index: Any, n: int, count: int) -> Any:
+    """Where branch n is taken: out of range, the nearest one is."""
+    if n == 0:
+        return le(index, np.int32(0))
+    return eq(index, np.int32(n)) if n < count - 1 else ge(index, np.int32(n))
+
+
+# guard --------------------------------------------------------------------------------
+
+
+def _guard(active: Any, args: Sequence[Any], *, branches: Graphs) -> Any:
+    index, *operands = args
+    guarded = tuple(guard_graph(b) for b in branches)
+    return cond(index, active, *operands, branches=guarded)
 
 
 cond = Op(
@@ -279,6 +293,7 @@ cond = Op(
     linearize=_linearize,
     transpose=_transpose,
     batch=_batch,
+    guard=_guard,
     kind="control",
     multiple=True,
 )

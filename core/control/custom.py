@@ -19,16 +19,18 @@ from typing import Any
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
+from treadle.control.graphs import rewire
 from treadle.errors import TracerError, at
 from treadle.ir.graph import Graph
-from treadle.ops.movement import instantiate
+from treadle.ops.movement import instantiate, zeros_like
 from treadle.ops.reduce import reduce_sum
 from treadle.run.eager import EagerInterpreter, evaluate
-from treadle.trace.interpreter import current_source, state
+from treadle.trace.interpreter import current_source, state, using
 from treadle.trace.op import Linear, Op, Zero
 from treadle.trace.stage import StageInterpreter, stage
 from treadle.trace.value import typeof
 from treadle.transforms.batch import batch_flat, batch_graph, move_axis, to_axis
+from treadle.transforms.guard import GuardInterpreter, guard_graph
 from treadle.transforms.jvp import zero_of
 
 Flat = Callable[..., Sequence[Any]]
@@ -78,6 +80,10 @@ def _no_consts(marked: Sequence[bool], what: str, name: str) -> None:
         )
 
 
+def _has_tangent(x: Any) -> bool:
+    return dtypes.is_differentiable(typeof(x).dtype)
+
+
 def _moving(tangents: Sequence[Any]) -> list[bool]:
     return [not isinstance(t, Zero) for t in tangents]
 
@@ -103,6 +109,25 @@ def _to_front(args: Sequence[Any], axes: Sequence[int | None]) -> tuple[list, li
         x if a is None else move_axis(x, a, 0) for x, a in zip(args, axes, strict=True)
     ]
     return moved, [None if a is None else 0 for a in axes]
+
+
+# guard --------------------------------------------------------------------------------
+
+
+def _under(active: Any, function: Flat, *args: Any) -> Any:
+    """Calls a rule, whose effects happen only where `active` holds."""
+    with using(GuardInterpreter(active)):
+        return function(*args)
+
+
+def _guarded(function: Any, n_consts: int) -> Any:
+    """The function with a condition for its effects between its constants and args."""
+    if not isinstance(function, Graph):
+        return lambda active, *args: _under(active, function, *args)
+    guarded = guard_graph(function)
+    n = len(guarded.inputs)
+    places = [*range(1, n_consts + 1), 0, *range(n_consts + 1, n)]
+    return rewire(guarded, places, range(len(guarded.outputs)))
 
 
 # custom_jvp ---------------------------------------------------------------------------
@@ -154,8 +179,38 @@ def _jvp_batch(
     return outs, [0] * len(outs)
 
 
+def _jvp_guard(
+    active: Any,
+    args: Sequence[Any],
+    *,
+    graph: Any,
+    rule: Any,
+    n_consts: int,
+    name: str,
+) -> Any:
+    def guarded_rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        return _under(primals[0], rule, primals[1:], tangents[1:])
+
+    return custom_jvp(
+        *args[:n_consts],
+        active,
+        *args[n_consts:],
+        graph=_guarded(graph, n_consts),
+        rule=guarded_rule,
+        n_consts=n_consts,
+        name=name,
+    )
+
+
 custom_jvp = _CustomOp(
-    "custom_jvp", _type, _run, jvp=_jvp, batch=_jvp_batch, kind="call", multiple=True
+    "custom_jvp",
+    _type,
+    _run,
+    jvp=_jvp,
+    batch=_jvp_batch,
+    guard=_jvp_guard,
+    kind="call",
+    multiple=True,
 )
 
 
@@ -244,11 +299,44 @@ def _wide_backward(backward: Any, size: int, axes: Sequence[int | None]) -> Any:
         )
         # What is the same for all examples gets the sum of their cotangents.
         return [
-            reduce_sum(ct, axes=(0,)) if a is None else ct
+            reduce_sum(ct, axes=(0,)) if a is None and _has_tangent(ct) else ct
             for ct, a in zip(flat(*residuals, *cts), axes, strict=True)
         ]
 
     return wide_backward
+
+
+def _vjp_guard(
+    active: Any,
+    args: Sequence[Any],
+    *,
+    graph: Any,
+    forward: Any,
+    backward: Any,
+    n_consts: int,
+    name: str,
+) -> Any:
+    def guarded_forward(active: Any, *values: Any) -> Any:
+        outs, residuals, aux = _under(active, forward, *values)
+        return outs, [active, *residuals], aux
+
+    def guarded_backward(
+        aux: Any, residuals: Sequence[Any], cts: Sequence[Any]
+    ) -> list[Any]:
+        active, *rest = residuals
+        found = _under(active, backward, aux, rest, cts)
+        return [zeros_like(typeof(active)), *found]
+
+    return custom_vjp(
+        *args[:n_consts],
+        active,
+        *args[n_consts:],
+        graph=_guarded(graph, n_consts),
+        forward=guarded_forward,
+        backward=guarded_backward,
+        n_consts=n_consts,
+        name=name,
+    )
 
 
 custom_vjp = _CustomOp(
@@ -258,6 +346,7 @@ custom_vjp = _CustomOp(
     jvp=_no_jvp,
     linearize=_linearize,
     batch=_vjp_batch,
+    guard=_vjp_guard,
     kind="call",
     multiple=True,
 )

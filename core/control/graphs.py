@@ -8,7 +8,7 @@ from typing import Any
 
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
-from treadle.ir.walk import effectful
+from treadle.ir.walk import effectful, has_effects, nested_graphs
 from treadle.ops.compare import select
 from treadle.ops.movement import broadcast_in_dim
 from treadle.trace.interpreter import at_source
@@ -104,6 +104,32 @@ def prune(graph: Graph) -> Graph:
             kept.append(eq)
             needed.update(a for a in eq.inputs if isinstance(a, Var))
     return Graph(graph.inputs, kept[::-1], graph.outputs, graph.name)
+
+
+def silent(graph: Graph) -> Graph:
+    """The graph without the effects whose results nobody could use, for a second run.
+    Cached on the graph."""
+    if not has_effects(graph):
+        return graph
+    if "silent" not in graph.cache:
+        kept = [
+            Equation(eq.op, eq.inputs, _silent_params(eq), eq.outputs, eq.source)
+            for eq in graph.equations
+            if eq.outputs or not eq.op.effect
+        ]
+        graph.cache["silent"] = Graph(graph.inputs, kept, graph.outputs, graph.name)
+    return graph.cache["silent"]
+
+
+def _silent_params(eq: Equation) -> dict[str, Any]:
+    def quiet(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple([quiet(x) for x in value])
+        return silent(value) if isinstance(value, Graph) else value
+
+    if not any(map(has_effects, nested_graphs(eq.params))):
+        return eq.params
+    return {name: quiet(value) for name, value in eq.params.items()}
 
 
 def without_calls(graph: Graph) -> Graph:

@@ -15,15 +15,24 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from treadle.control.call import spread_tangents
-from treadle.control.graphs import Flags, cut, nonzero, pick, prune, without_calls
+from treadle.control.graphs import (
+    Flags,
+    cut,
+    nonzero,
+    pick,
+    prune,
+    silent,
+    without_calls,
+)
 from treadle.ir.graph import Graph, Var
-from treadle.ir.walk import call_graph
+from treadle.ir.walk import call_graph, effectful
 from treadle.ops.identity import optimization_barrier
 from treadle.ops.movement import move_axis
 from treadle.run.eager import evaluate
 from treadle.trace.op import Linear, Op
 from treadle.trace.stage import stage
 from treadle.transforms.batch import batch_graph
+from treadle.transforms.guard import guard_graph
 from treadle.transforms.jvp import jvp_graph
 from treadle.transforms.linearize import LinearizedGraph, linearize_graph
 from treadle.transforms.transpose import transpose_graph
@@ -86,7 +95,7 @@ def _split(graph: Graph, flags: Flags, policy: Policy | None) -> _Split:
         saved = _saved(known, wanted, policy)
         reached = _reached(cut(known, [*known.inputs, *saved], wanted))
         used = tuple(v in reached for v in known.inputs)
-        again = cut(known, [*pick(known.inputs, used), *saved], wanted)
+        again = silent(cut(known, [*pick(known.inputs, used), *saved], wanted))
         outs = [*known.outputs[:n_out], *saved]
         keeping = prune(Graph(known.inputs, known.equations, outs, known.name))
         graph.cache[key] = _Split(
@@ -102,13 +111,13 @@ def _reached(graph: Graph) -> set[Var]:
 
 
 def _saved(known: Graph, wanted: Sequence[Any], policy: Policy | None) -> list[Var]:
-    """The results worth remembering that recomputing `wanted` would use."""
-    if policy is None:
-        return []
+    """The results worth remembering that recomputing `wanted` would use. Those of
+    effects always are: they happen once."""
     worth = [
         v
-        for eq in known.equations
-        if policy(eq.op, *(a.type for a in eq.inputs), **eq.params)
+        for eq in silent(known).equations
+        if effectful(eq)
+        or (policy and policy(eq.op, *(a.type for a in eq.inputs), **eq.params))
         for v in eq.outputs
     ]
     reached = _reached(cut(known, [*known.inputs, *worth], wanted))
@@ -157,6 +166,12 @@ def _batch(
     return outs, [0 if k else None for k in kept]
 
 
+def _guard(
+    active: Any, args: Sequence[Any], *, graph: Graph, policy: Policy | None
+) -> Any:
+    return remat(active, *args, graph=guard_graph(graph), policy=policy)
+
+
 remat = Op(
     "remat",
     lambda *types, graph, policy: graph.out_types,
@@ -165,6 +180,7 @@ remat = Op(
     linearize=_linearize,
     transpose=_transpose,
     batch=_batch,
+    guard=_guard,
     kind="call",
     multiple=True,
 )

@@ -39,6 +39,7 @@ from treadle.ops.movement import instantiate, move_axis
 from treadle.run.eager import evaluate
 from treadle.trace.op import Op
 from treadle.transforms.batch import batch_graph, to_axis
+from treadle.transforms.guard import guard_graph
 from treadle.transforms.jvp import jvp_graph
 
 
@@ -185,6 +186,13 @@ def _batch(
     return outs, [*carry_axes, *(1 if k else None for k in kept[n_carry:])]
 
 
+def _guard(
+    active: Any, args: Sequence[Any], *, graph: Graph, n_consts: int, **params: Any
+) -> Any:
+    guarded = guard_graph(graph)
+    return scan(active, *args, graph=guarded, n_consts=n_consts + 1, **params)
+
+
 scan = Op(
     "scan",
     _type,
@@ -193,6 +201,7 @@ scan = Op(
     linearize=linearize_scan,
     transpose=transpose_scan,
     batch=_batch,
+    guard=_guard,
     kind="control",
     multiple=True,
 )

@@ -13,7 +13,8 @@ unknown number of iterations.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from treadle import dtypes
@@ -27,10 +28,12 @@ from treadle.control.graphs import (
     pick,
     rewire,
     select_examples,
+    silent,
 )
 from treadle.errors import at
 from treadle.ir.graph import Graph
-from treadle.ir.walk import call_graph
+from treadle.ir.walk import call_graph, has_effects
+from treadle.ops.compare import bitwise_and
 from treadle.ops.movement import instantiate
 from treadle.ops.reduce import reduce_or
 from treadle.run.eager import evaluate
@@ -39,6 +42,7 @@ from treadle.trace.op import Op
 from treadle.trace.stage import stage
 from treadle.trace.value import typeof
 from treadle.transforms.batch import batch_graph, to_axis
+from treadle.transforms.guard import call_where, guard_graph
 from treadle.transforms.jvp import jvp_graph
 
 _NO_REVERSE = (
@@ -46,6 +50,11 @@ _NO_REVERSE = (
     "remember is not known{at}\nUse `td.scan`, or `td.fori_loop` with bounds that are "
     "Python integers; or forward mode (`td.jvp`, `td.jacfwd`);\nor give the loop a "
     "derivative of its own with `td.custom_vjp`."
+)
+_NO_SECOND_RUN = (
+    "td.linearize, td.vjp or td.grad of a while_loop that uses results of "
+    "`td.io_callback`: its linear part would have to call the function again{at}\n"
+    "Use forward mode (`td.jvp`, `td.jacfwd`), or call it outside of the loop."
 )
 
 
@@ -77,6 +86,41 @@ def _run(
     while evaluate(test, [*of_test, *carry])[0]:
         carry = evaluate(body, [*of_body, *carry])
     return carry
+
+
+def resume(
+    going: Any,
+    args: Sequence[Any],
+    test: Graph,
+    body: Graph,
+    n_test_consts: int,
+    n_body_consts: int,
+) -> Sequence[Any]:
+    """A loop whose first test has been done and gave `going`."""
+
+    def step(*values: Any) -> list[Any]:
+        tests, consts, (_, *carry) = _sections(values, n_test_consts, n_body_consts)
+        new = call_graph(body, [*consts, *carry])
+        return [*call_graph(test, [*tests, *new]), *new]
+
+    of_test, of_body, init = _sections(args, n_test_consts, n_body_consts)
+    types = [
+        [typeof(x).strong() for x in part]
+        for part in (of_test, of_body, [going, *init])
+    ]
+    new_body = stage(step, [*types[0], *types[1], *types[2]], closed=True)[0]
+    still = stage(lambda going, *carry: [going], types[2], closed=True)[0]
+    results = while_loop(
+        *of_test,
+        *of_body,
+        going,
+        *init,
+        test=still,
+        body=new_body,
+        n_test_consts=0,
+        n_body_consts=n_test_consts + n_body_consts,
+    )
+    return results[1:]
 
 
 # jvp ----------------------------------------------------------------------------------
@@ -144,9 +188,16 @@ def _jvp_body(body: Graph, n_consts: int, given: Flags) -> tuple[Graph, Flags]:
 
 def _linearize(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     """The linear part is the whole loop once more, with tangents: it can be run, but
-    not transposed."""
+    not transposed.
+
+    Raises:
+      TypeError: if the loop uses results of effects, which can't be had twice.
+    """
     outs = while_loop(*primals, **params)
-    _, out_tangents = _jvp(primals, tangents, **params)
+    again = {name: silent(params[name]) for name in ("test", "body")}
+    if any(map(has_effects, again.values())):
+        raise TypeError(_NO_SECOND_RUN.format(at=at(current_source())))
+    _, out_tangents = _jvp(primals, tangents, **params | again)
     return outs, out_tangents
 
 
@@ -191,34 +242,50 @@ def _batch(
             n_body_consts=n_body_consts,
         )
         return outs, [0 if c else None for c in carried]
-    outs = _run_diverging(moved, wide_test, wide, n_test_consts, n_body_consts)
+    tests, _, init = _sections(moved, n_test_consts, n_body_consts)
+    (going,) = call_graph(wide_test, [*tests, *init])
+    outs = _run_diverging(
+        going,
+        moved,
+        partial(call_where, graph=test, size=size, batched=(*in_test, *carried)),
+        partial(call_where, graph=body, size=size, batched=(*in_body, *carried)),
+        n_test_consts,
+        n_body_consts,
+    )
     return outs, [0] * len(outs)
 
 
 def _run_diverging(
-    args: Sequence[Any], test: Graph, body: Graph, n_test: int, n_body: int
+    going: Any,
+    args: Sequence[Any],
+    test: Callable[..., list[Any]],
+    body: Callable[..., list[Any]],
+    n_test: int,
+    n_body: int,
 ) -> list[Any]:
     """Runs until every example has stopped; those that have are left as they are.
 
     The answers of the test are carried along, so that it runs once per iteration.
+
+    Args:
+      going: which examples have a first iteration.
+      test, body: from which examples are running, and ``args=``, to the results of all.
     """
     of_test, of_body, init = _sections(args, n_test, n_body)
     types = [[typeof(x).strong() for x in part] for part in (of_test, of_body, init)]
-    (going,) = call_graph(test, [*of_test, *init])
-    shape = typeof(going)
 
     def step(*values: Any) -> list[Any]:
         tests, consts, (going, *carry) = _sections(values, n_test, n_body)
         new = [
             select_examples(going, after, before)
             for after, before in zip(
-                call_graph(body, [*consts, *carry]), carry, strict=True
+                body(going, args=[*consts, *carry]), carry, strict=True
             )
         ]
-        return [*call_graph(test, [*tests, *new]), *new]
+        (still,) = test(going, args=[*tests, *new])
+        return [bitwise_and(going, still), *new]
 
-    # An example that has stopped stays as it is, so its test stays False.
-    carries = [shape, *types[2]]
+    carries = [typeof(going), *types[2]]
     new_body = stage(step, [*types[0], *types[1], *carries], closed=True)[0]
     any_going = stage(
         lambda going, *carry: [reduce_or(going, axes=(0,))], carries, closed=True
@@ -236,6 +303,25 @@ def _run_diverging(
     return results[1:]
 
 
+# guard --------------------------------------------------------------------------------
+
+
+def _guard(
+    active: Any, args: Sequence[Any], *, test: Graph, n_test_consts: int, **params: Any
+) -> Any:
+    """Where it is not active the loop doesn't begin, so its body needs no guard."""
+
+    def guarded(active: Any, *values: Any) -> list[Any]:
+        (going,) = call_graph(guard_graph(test), [active, *values])
+        return [bitwise_and(active, going)]
+
+    types = guard_graph(test).in_types
+    new_test = stage(guarded, types, closed=True, name=test.name)[0]
+    return while_loop(
+        active, *args, test=new_test, n_test_consts=n_test_consts + 1, **params
+    )
+
+
 while_loop = Op(
     "while_loop",
     _type,
@@ -244,6 +330,7 @@ while_loop = Op(
     linearize=_linearize,
     transpose=_transpose,
     batch=_batch,
+    guard=_guard,
     kind="control",
     multiple=True,
 )

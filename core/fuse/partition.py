@@ -23,6 +23,7 @@ from treadle.fuse.products import is_product, product, product_with_epilogue
 from treadle.fuse.program import Program
 from treadle.fuse.roles import fusable, part_places, stored_members
 from treadle.ir.graph import Equation, Graph, Var
+from treadle.ir.walk import effectful
 from treadle.ops.dot import free_axes
 
 
@@ -128,7 +129,7 @@ class _Partitioner:
         node = Node(self.count)
         node.equations.append(eq)
         self._add(node, eq)
-        if eq.op.effect:
+        if effectful(eq):
             # Effects happen in the order of the program.
             self._depend(node, self.last_effect)
             self.last_effect = node.bit | node.before

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.ir.walk import effectful
 from treadle.ops.arithmetic import add
 from treadle.ops.dot import dot_general
 from treadle.ops.movement import broadcast_in_dim, transpose
@@ -339,7 +340,7 @@ class _Scan:
         needed = {a for a in (*self.carry_outs, *self.ys) if isinstance(a, Var)}
         kept = []
         for e in reversed(self.equations):
-            if e.op.effect or any(v in needed for v in e.outputs):
+            if effectful(e) or any(v in needed for v in e.outputs):
                 kept.append(e)
                 needed |= {a for a in e.inputs if isinstance(a, Var)}
         self.equations = kept[::-1]

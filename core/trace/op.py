@@ -60,6 +60,9 @@ class Op:
       a list of cts (possibly `Zero`).
     batch: ``(size, args, axes, **params) -> (out, axis)``; axes are int or None, at
       least one is an int. Several results: (outs, axes).
+    guard: ``(active, args, **params) -> outs``: binds the op so that its effects, and
+      those of graphs that it holds, happen only where `active`, a bool scalar, holds.
+      The results mean nothing elsewhere.
     kind: how the compiler treats it: "map" (elementwise), "view" (an index
       substitution), "reduce", "contract", "control", "call", or "other".
     lower: names the native lowering if it is not the op's own name (see `fuse`).
@@ -71,6 +74,7 @@ class Op:
         "batch",
         "differentiable",
         "effect",
+        "guard",
         "jvp",
         "kind",
         "linearize",
@@ -92,6 +96,7 @@ class Op:
         linearize: Rule | None = None,
         transpose: Rule | None = None,
         batch: Rule | None = None,
+        guard: Rule | None = None,
         kind: str = "other",
         lower: Any = None,
         multiple: bool = False,
@@ -100,7 +105,8 @@ class Op:
     ) -> None:
         self.name, self.type_rule, self.run = name, type_rule, run
         self.jvp, self.linearize, self.transpose = jvp, linearize or jvp, transpose
-        self.batch, self.kind, self.lower = batch, kind, lower
+        self.batch, self.guard = batch, guard
+        self.kind, self.lower = kind, lower
         self.multiple, self.differentiable = multiple, differentiable
         self.effect = effect
         if name in registry:
