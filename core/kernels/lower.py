@@ -54,6 +54,7 @@ _COSTS = {
     **dict.fromkeys(("tan", "asin", "acos", "atan", "atan2", "sinh", "cosh"), 20),
     **dict.fromkeys(("asinh", "acosh", "atanh", "erf_inv", "pow"), 30),
     **dict.fromkeys(("lgamma", "digamma", "threefry2x32"), 80),
+    "polygamma": 160,
     **dict.fromkeys(("running_sum", "running_prod"), 10),
     **dict.fromkeys(("running_max", "running_min", "running_linear"), 20),
     "running_logsumexp": 200,

@@ -40,12 +40,19 @@ def elementwise(
     Args:
       run: the NumPy meaning.
       partials: per operand ``(g, out, *operands, **params) -> tangent``: the
-        derivative in that operand applied to a tangent g; None for a zero one. No
-        partials at all: not differentiable.
+        derivative in that operand applied to a tangent g. None, or one that gives
+        None, is zero. No partials at all: not differentiable, which only functions
+        whose results are integers or bools may be.
       accepts: which dtypes it takes.
       result: the dtype of the result, if not that of the operands.
       transpose: for ops that are linear in some operand.
     """
+
+    moving = [d for d in dtypes.ALL if accepts(d) and dtypes.is_differentiable(d)]
+    if partials is None and any(
+        dtypes.is_differentiable(result(d) if result else d) for d in moving
+    ):
+        raise TypeError(f"{name}: say what its partials are, None where they are zero")
 
     def type_rule(*types: ArrayType, **params: Any) -> ArrayType:
         dtype = types[0].dtype
@@ -103,6 +110,8 @@ def jvp_of_partials(op: Op, partials: Sequence[Callable[..., Any] | None]) -> An
             if type(t) is Zero or partial is None:
                 continue
             term = partial(t, out, *primals, **params)
+            if term is None:
+                continue
             total = term if total is None else registry["add"](total, term)
         if total is None:
             return out, Zero(typeof(out).strong())

@@ -18,7 +18,7 @@ copy = elementwise(
 )
 """The same values in memory of their own."""
 
-stop_gradient = elementwise("stop_gradient", lambda x: x, accepts=any_dtype)
+stop_gradient = elementwise("stop_gradient", lambda x: x, [None], accepts=any_dtype)
 """The same values, whose derivative counts as zero."""
 
 

@@ -2,10 +2,12 @@
 
 The special functions run in float64 whatever the operand's dtype. `math` has erf, erfc
 and lgamma; digamma is its asymptotic series after recurrence [1]; the inverse of erf is
-Giles' rational start [2] polished by Newton steps.
+Giles' rational start [2] polished by Newton steps; polygamma is the Euler-Maclaurin
+series of the Hurwitz zeta function [3].
 
 [1] Abramowitz and Stegun, Handbook of Mathematical Functions, 6.3.5 and 6.3.18 (1964).
 [2] M. Giles, Approximating the erfinv function, GPU Computing Gems (2011).
+[3] NIST Digital Library of Mathematical Functions, 25.11.5 and 5.15.6, dlmf.nist.gov.
 """
 
 from __future__ import annotations
@@ -79,6 +81,52 @@ def _erf_inv(x: float) -> float:
             break
         y += math.copysign(1, y) * error / slope
     return y
+
+
+_BERNOULLI = (
+    *(1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510),
+    *(43867 / 798, -174611 / 330),
+)
+
+
+def polygamma_series(n: int) -> list[float]:
+    """The coefficients of 1 / x^(2 j) in the series of zeta(n + 1, x) x^n, from the
+    highest j to 1. It has all digits for x >= n + 10."""
+    return [
+        b * math.prod(range(n + 1, n + 2 * j)) / math.factorial(2 * j)
+        for j, b in enumerate(_BERNOULLI, 1)
+    ][::-1]
+
+
+def cotangent_derivative(n: int) -> list[float]:
+    """The n-th derivative of the cotangent, as a polynomial of it: from the highest
+    power to the constant. Each derivative is -(1 + c^2) times that by c."""
+    powers = [0, 1]
+    for _ in range(n):
+        slope = [k * p for k, p in enumerate(powers)][1:]
+        powers = [-(a + b) for a, b in zip([*slope, 0, 0], [0, 0, *slope], strict=True)]
+    return [float(p) for p in powers[::-1]]
+
+
+def polygamma_run(x: Any, *, n: int) -> Any:
+    wide = np.asarray(x, np.float64)
+    mirrored = wide <= 0
+    y = np.where(mirrored, 1 - wide, wide)
+    total = np.zeros_like(y)
+    for _ in range(n + 10):
+        low = y < n + 10
+        total = total + np.where(low, y ** -(n + 1.0), 0.0)
+        y = np.where(low, y + 1, y)
+    r = 1 / y
+    series = np.polyval([*polygamma_series(n), 0.0], r * r)
+    factor = math.factorial(n) * (1.0 if n % 2 else -1.0)
+    value = factor * (total + r**n * (1 / n + r / 2 + series))
+    cotangent = 1 / np.tan(np.pi * (wide - np.round(wide)))
+    slope = math.pi ** (n + 1) * np.polyval(cotangent_derivative(n), cotangent)
+    mirror = (-1) ** n * value - slope
+    pole = mirrored & (wide == np.floor(wide)) & np.isfinite(wide)
+    result = np.where(pole, math.copysign(math.inf, factor), mirror)
+    return np.where(mirrored, result, value).astype(x.dtype)
 
 
 erf_run = _each(math.erf)

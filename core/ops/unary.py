@@ -9,8 +9,10 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.ops.arithmetic import add, div, mul, neg, sub
-from treadle.ops.complex import conj, real
+from treadle.ops.compare import eq, select
+from treadle.ops.complex import complex_, conj, imag, real
 from treadle.ops.elementwise import elementwise, floating, inexact, number
+from treadle.ops.movement import zeros_like
 from treadle.ops.special import (
     digamma_run,
     erf_inv_run,
@@ -18,6 +20,7 @@ from treadle.ops.special import (
     erfc_run,
     expm1_run,
     lgamma_run,
+    polygamma_run,
     sign_run,
     tanh_run,
 )
@@ -52,7 +55,19 @@ abs_ = elementwise(
     accepts=number,
     result=dtypes.to_real,
 )
-sign = elementwise("sign", sign_run, [None])
+
+
+def _sign_partial(g: Any, out: Any, x: Any) -> Any:
+    """A complex sign turns: of g, only what is across the direction of x counts."""
+    if not dtypes.is_complex(typeof(x).dtype):
+        return None
+    zero = eq(x, 0.0)
+    across = imag(mul(conj(out), g))
+    turn = div(across, select(zero, 1.0, abs_(x)))
+    return mul(complex_(zeros_like(typeof(turn)), turn), out)
+
+
+sign = elementwise("sign", sign_run, [_sign_partial])
 floor = elementwise("floor", np.floor, [None], accepts=floating)
 ceil = elementwise("ceil", np.ceil, [None], accepts=floating)
 round_ = elementwise("round", np.round, [None], accepts=floating)
@@ -170,7 +185,19 @@ erf_inv = elementwise(
 lgamma = elementwise(
     "lgamma", lgamma_run, [lambda g, out, x: mul(g, digamma(x))], accepts=floating
 )
-digamma = elementwise("digamma", digamma_run, accepts=floating)
+digamma = elementwise(
+    "digamma",
+    digamma_run,
+    [lambda g, out, x: mul(g, polygamma(x, n=1))],
+    accepts=floating,
+)
+polygamma = elementwise(
+    "polygamma",
+    polygamma_run,
+    [lambda g, out, x, *, n: mul(g, polygamma(x, n=n + 1))],
+    accepts=floating,
+)
+"""The n-th derivative of digamma, n >= 1."""
 
 
 def _integer_pow_partial(g: Any, out: Any, x: Any, *, n: int) -> Any:

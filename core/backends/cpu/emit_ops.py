@@ -25,6 +25,7 @@ from treadle.backends.cpu.lanes import (
     register_kind,
     select,
 )
+from treadle.backends.cpu.mathlib_special import polygamma, whole_power
 from treadle.kernels.nest import Instr, rounds_half
 
 Rule = Callable[..., Value]
@@ -174,16 +175,14 @@ def _is_finite(instr: Instr, dtype: np.dtype, x: Value) -> Value:
 
 @rule("integer_pow")
 def _integer_pow(instr: Instr, dtype: np.dtype, x: Value) -> Value:
-    n = abs(exponent := int(instr.attr))
-    power, result = x, None
-    while n:
-        if n & 1:
-            result = power if result is None else result * power
-        n >>= 1
-        if n:
-            power = power * power
-    result = x.like(1) if result is None else result
+    exponent = int(instr.attr)
+    result = whole_power(x, abs(exponent))
     return 1.0 / result if exponent < 0 else result
+
+
+@rule("polygamma")
+def _polygamma(instr: Instr, dtype: np.dtype, x: Value) -> Value:
+    return polygamma(x, int(instr.attr))
 
 
 @rule("maximum", "minimum")
@@ -350,6 +349,7 @@ def _threefry(
 _FLOAT_ONLY = {
     *mathlib.FUNCTIONS,
     *("sqrt", "rsqrt", "floor", "ceil", "round", "trunc", "is_finite", "nextafter"),
+    "polygamma",
 }
 _INTEGER_ONLY = {
     *("shift_left", "shift_right_logical", "shift_right_arithmetic"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from treadle.backends.cpu.lanes import Value, fma, intrinsic, select
@@ -22,7 +23,8 @@ from treadle.backends.cpu.mathlib_exp import (
     split_exponent,
     with_sign,
 )
-from treadle.backends.cpu.mathlib_trig import PI, sin
+from treadle.backends.cpu.mathlib_trig import PI, cos, sin
+from treadle.ops.special import cotangent_derivative, polygamma_series
 
 # erf(x) = x P(x^2) for |x| <= 1.
 _ERF_DOUBLE = (
@@ -232,6 +234,18 @@ def _two_sum(x: Value, y: Value) -> tuple[Value, Value]:
     return total, (x - (total - part)) + (y - part)
 
 
+def whole_power(x: Value, n: int) -> Value:
+    """x**n for an integer n >= 0, by squaring."""
+    power, result = x, None
+    while n:
+        if n & 1:
+            result = power if result is None else result * power
+        n >>= 1
+        if n:
+            power = power * power
+    return x.like(1) if result is None else result
+
+
 def lgamma(x: Value) -> Value:
     if x.kind == "float":
         return lgamma(x.cast("fpext", "double")).cast("fptrunc", "float")
@@ -276,6 +290,31 @@ def digamma(x: Value) -> Value:
     result = select(mirrored, mirror, value)
     pole = fraction.compare("oeq", 0.0) & x.compare("ole", 0.0)
     return select(pole, NAN, result)
+
+
+def polygamma(x: Value, n: int) -> Value:
+    """The n-th derivative of digamma, n >= 1."""
+    if x.kind == "float":
+        return polygamma(x.cast("fpext", "double"), n).cast("fptrunc", "float")
+    mirrored = x.compare("ole", 0.0)
+    shifted, total = select(mirrored, 1.0 - x, x), x.like(0.0)
+    for _ in range(n + 10):
+        low = shifted.compare("olt", n + 10.0)
+        term = whole_power(1.0 / shifted, n + 1)
+        total = select(low, total + term, total)
+        shifted = select(low, shifted + 1.0, shifted)
+    inverse = 1.0 / shifted
+    z = inverse * inverse
+    series = polynomial(z, polygamma_series(n)) * z + inverse * 0.5 + 1 / n
+    factor = math.factorial(n) * (1.0 if n % 2 else -1.0)
+    value = (series * whole_power(inverse, n) + total) * factor
+    fraction = x - intrinsic("roundeven", x)
+    angle = fraction * PI
+    slope = polynomial(cos(angle) / sin(angle), cotangent_derivative(n))
+    mirror = value * (-1.0) ** n - slope * PI ** (n + 1)
+    pole = fraction.compare("oeq", 0.0)
+    mirror = select(pole, math.copysign(INF, factor), mirror)
+    return select(mirrored, mirror, value)
 
 
 SPECIAL: dict[str, Callable[..., Value]] = {

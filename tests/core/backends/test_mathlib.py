@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import scipy.special as special
 
+import treadle as td
+import treadle.numpy as tnp
 from tests.core.kernels.nests import Maker
 from treadle.backends.cpu import mathlib
 from treadle.backends.cpu.emit import supported
@@ -155,6 +157,20 @@ def test_gamma_functions(dtype: type, name: str) -> None:
     tolerance = 1e-6 if dtype == np.float32 else 1e-13
     expected = function(x.astype(np.float64))
     assert np.allclose(run(name, x), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 12])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_polygamma(dtype: type, n: int) -> None:
+    """SciPy's sum runs over all of the negative axis, JAX's is wrong far out there."""
+    x = np.concatenate([np.linspace(-6.3, 30, 997), [-20.3, 1e-3, 1e5, 1e10, NAN]])
+    x = np.concatenate([x, [0, -0.0, -3, INF]]).astype(dtype)
+    with np.errstate(over="ignore"):
+        expected = special.polygamma(n, x.astype(np.float64)).astype(dtype)
+    tolerance = 1e-6 if dtype == np.float32 else 1e-12
+    for wrap in (lambda f: f, td.jit):
+        found = wrap(lambda x: tnp.special.polygamma(n, x))(x)
+        np.testing.assert_allclose(found, expected, rtol=tolerance)
 
 
 @pytest.mark.parametrize("lanes", [4, 8])

@@ -324,6 +324,7 @@ REFERENCE: dict[str, Any] = {
     "erf_inv": _plain(special.erfinv),
     "lgamma": _plain(special.gammaln),
     "digamma": _plain(special.digamma),
+    "polygamma": lambda instr, x: special.polygamma(instr.attr, x).astype(x.dtype),
     "logistic": _plain(special.expit),
     "rsqrt": _plain(lambda x: 1 / np.sqrt(x)),
     "multiply_add": lambda instr, x, y, z: (

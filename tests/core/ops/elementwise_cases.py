@@ -75,7 +75,7 @@ KINKED = {
     compare.is_finite: jnp.isfinite,
     identity.stop_gradient: lax.stop_gradient,
 }
-HOLOMORPHIC = {
+OF_COMPLEX = {
     unary.exp: jnp.exp,
     unary.log: jnp.log,
     unary.sqrt: jnp.sqrt,
@@ -87,6 +87,8 @@ HOLOMORPHIC = {
     complex.real: jnp.real,
     complex.imag: jnp.imag,
     unary.abs_: jnp.abs,
+    # JAX counts the sign of a complex number as constant.
+    unary.sign: lambda z: z / jnp.abs(z),
 }
 COMPARISONS = {
     compare.eq: jnp.equal,
@@ -138,6 +140,12 @@ def _threefry(k0: Any, k1: Any, x0: Any, x1: Any) -> Any:
 
 def _draw_word() -> Draw:
     return integers(0, 2**32, dtype="uint32")
+
+
+def _nextafter(x: Any, y: Any) -> Any:
+    """JAX has the value only; the derivative is that of x."""
+    step = lax.nextafter(lax.stop_gradient(x), lax.stop_gradient(y)) - x
+    return x + lax.stop_gradient(step)
 
 
 def _words() -> list[Case]:
@@ -203,6 +211,7 @@ def _casts() -> list[Case]:
             (draw,),
             {"dtype": d},
             label=dtype,
+            second=dtype != "float32",  # rounding has no finite differences
         )
 
     special = constant([np.nan, np.inf, -np.inf, 3e9, -1.5])
@@ -225,10 +234,7 @@ def _casts() -> list[Case]:
 CASES = [
     *(Case(op, f, (draw,)) for op, (f, draw) in SMOOTH.items()),
     *(Case(op, f, (ANY,), second=False) for op, f in KINKED.items()),
-    *(
-        Case(op, f, (COMPLEX,), label="complex", second=op is not unary.abs_)
-        for op, f in HOLOMORPHIC.items()
-    ),
+    *(Case(op, f, (COMPLEX,), label="complex") for op, f in OF_COMPLEX.items()),
     *(Case(op, f, (COMPLEX, COMPLEX), label="complex") for op, f in FOUR.items()),
     *(Case(op, f, (ANY, ANY)) for op, f in COMPARISONS.items()),
     *(case for op, f in FOUR.items() for case in _pair(op, f, POSITIVE, POSITIVE)),
@@ -237,7 +243,7 @@ CASES = [
     *_pair(binary.maximum, jnp.maximum, ANY, ANY),
     *_pair(binary.minimum, jnp.minimum, ANY, ANY),
     *_pair(binary.rem, lax.rem, distinct(*SHAPE), POSITIVE),
-    Case(binary.nextafter, jnp.nextafter, (ANY, ANY)),
+    Case(binary.nextafter, _nextafter, (ANY, ANY), second=False),
     Case(
         binary.clamp,
         lax.clamp,
@@ -257,8 +263,18 @@ CASES = [
             "product": lambda product, z: z - product,
         }.items()
     ),
-    Case(unary.lgamma, lax.lgamma, (POSITIVE,), second=False),
+    Case(unary.lgamma, lax.lgamma, (POSITIVE,)),
     Case(unary.digamma, lax.digamma, (POSITIVE,)),
+    *(
+        Case(
+            unary.polygamma,
+            lambda x, n=n: lax.polygamma(float(n), x),
+            (POSITIVE,),
+            {"n": n},
+            label=str(n),
+        )
+        for n in (1, 2, 3)
+    ),
     *(
         Case(
             unary.integer_pow,

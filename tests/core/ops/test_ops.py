@@ -13,6 +13,7 @@ import treadle as td
 from tests.core.ops import elementwise_cases, index_cases, structure_cases, window_cases
 from tests.core.ops.cases import Case
 from treadle import dtypes
+from treadle.ops.elementwise import elementwise
 from treadle.trace.op import registry
 
 CASES = [
@@ -109,35 +110,86 @@ def test_value_jvp_and_vjp_agree_with_jax(case: Case) -> None:
         assert_close(found_cts[i], want, case.tolerance)
 
 
-@pytest.mark.parametrize(
+smooth_cases = pytest.mark.parametrize(
     "case", [c for c in CASES if c.second and c.op.differentiable], ids=lambda c: c.name
 )
-def test_second_derivatives_agree_with_finite_differences(case: Case) -> None:
-    args = case.draw()
-    outs = case.function(*args)
-    real = all(not dtypes.is_complex(np.asarray(x).dtype) for x in (*args, *outs))
-    if not differentiable(case, args, outs) or not real:
-        pytest.skip("no second derivative of real numbers")
-    tangents, cts = random_like(args, 1), tuple(random_like(outs, 2))
-    where = moving(args)
 
-    def gradient(*xs: Any) -> Any:
+
+@smooth_cases
+def test_derivatives_agree_with_finite_differences(case: Case) -> None:
+    check_twice(case, case.draw())
+
+
+@smooth_cases
+def test_derivatives_in_complex_agree_with_finite_differences(case: Case) -> None:
+    reals = case.draw()
+    turned = random_like(reals, 3)
+    args = [
+        np.asarray(x + 0.3j * t) if x.dtype == np.float64 else x
+        for x, t in zip(reals, turned, strict=True)
+    ]
+    if all(a is x for a, x in zip(args, reals, strict=True)):
+        pytest.skip("it has a complex case, or takes no floats")
+    try:
+        case.function(*args)
+    except (TypeError, ValueError):
+        pytest.skip("not defined for complex numbers")
+    check_twice(case, args)
+
+
+def check_twice(case: Case, args: list[np.ndarray]) -> None:
+    """Both modes to first order and all four orders of modes to second order."""
+    outs = case.function(*args)
+    if not differentiable(case, args, outs):
+        pytest.skip("nothing to differentiate")
+    where, there = moving(args), moving(outs)
+
+    def function(*xs: Any) -> tuple[Any, ...]:
         full: list[Any] = list(args)
         for i, x in zip(where, xs, strict=True):
             full[i] = x
-        grads = td.vjp(case.function, *full)[1](cts)
-        return tuple(grads[i] for i in where)
+        outs = case.function(*full)
+        return tuple(outs[i] for i in there)
 
-    xs, ts = [args[i] for i in where], [tangents[i] for i in where]
-    found = td.jvp(gradient, xs, ts)[1]
+    xs = tuple(args[i] for i in where)
+    ts, us = (tuple(random_like(xs, seed)) for seed in (1, 4))
+    cts = tuple(random_like(function(*xs), 2))
+
+    def along(*xs: Any) -> Any:
+        return td.jvp(function, xs, ts)[1]
+
+    def gradient(*xs: Any) -> Any:
+        return td.vjp(function, *xs)[1](cts)
+
+    check_jvp(function, xs, ts)
+    check_adjoint(function, xs, ts, cts)
+    for first, cotangents in ((along, cts), (gradient, us)):
+        check_jvp(first, xs, us)
+        check_adjoint(first, xs, us, cotangents)
+
+
+def check_jvp(function: Any, xs: tuple[Any, ...], ts: tuple[Any, ...]) -> None:
     step = 1e-6
 
     def moved(by: float) -> Any:
-        return gradient(*(np.asarray(x + by * t) for x, t in zip(xs, ts, strict=True)))
+        return function(*(np.asarray(x + by * t) for x, t in zip(xs, ts, strict=True)))
 
+    found = td.jvp(function, xs, ts)[1]
     for a, low, high in zip(found, moved(-step), moved(step), strict=True):
         difference = (np.asarray(high) - np.asarray(low)) / (2 * step)
         np.testing.assert_allclose(a, difference, rtol=1e-4, atol=1e-6)
+
+
+def check_adjoint(function: Any, xs: Any, ts: Any, cts: Any) -> None:
+    """Reverse mode is the transpose of forward mode. It never conjugates."""
+
+    def inner(some: Any, others: Any) -> float:
+        pairs = zip(some, others, strict=True)
+        return sum(np.real(np.sum(np.asarray(a) * np.asarray(b))) for a, b in pairs)
+
+    a = inner(td.jvp(function, xs, ts)[1], cts)
+    b = inner(ts, td.vjp(function, *xs)[1](cts))
+    assert abs(a - b) <= 1e-9 * (1 + abs(a))
 
 
 def placements(args: Sequence[Any]) -> list[tuple[int | None, ...]]:
@@ -232,6 +284,25 @@ def test_compiled_derivatives_are_eager(case: Case) -> None:
     for found, wanted in zip(td.jit(gradient)(*args), gradient(*args), strict=True):
         if wanted is not None:
             assert_close(found, wanted, 3e-6)
+
+
+CONSTANT = {"bitcast": "bits are no numbers", "iota": "it has no operands"}
+"""Ops without derivative though floats may come out, and why."""
+
+
+def test_only_integers_pass_as_constants() -> None:
+    """Declared without derivative is only what has none."""
+    for case in CASES:
+        if case.op.differentiable or case.op.name in CONSTANT:
+            continue
+        args = case.draw()
+        assert not (moving(args) and moving(case.function(*args))), case.name
+
+
+def test_an_elementwise_op_of_floats_says_its_partials() -> None:
+    with pytest.raises(TypeError, match="say what its partials are"):
+        elementwise("half_of", lambda x: x / 2)
+    assert "half_of" not in registry
 
 
 def test_every_primitive_has_a_case_and_all_rules() -> None:
