@@ -43,6 +43,11 @@ _NO_DERIVATIVE = (
     "derivatives{at}\n"
     "Pass floats (`3.0`, `x.astype(float)`), or choose another argument with `argnums`."
 )
+_NO_TANGENT = (
+    "{clause}{at}\n"
+    "Only floating and complex values have derivatives: pass floats (`3.0`, "
+    "`x.astype(float)`), or None where there is no tangent."
+)
 _IN_OTHERS = (
     "Choose what to differentiate with `argnums`; other arguments may be anything."
 )
@@ -104,7 +109,7 @@ def vjp(
     Returns:
       (result, pullback), or (result, pullback, aux). ``pullback(ct)`` gives a tuple
       with one cotangent per argument; None stands for leaves without derivative
-      (integers, keys).
+      (integers, keys), in what it takes too.
 
     >>> import treadle as td
     >>> y, pullback = td.vjp(lambda x: x * x, 3.0)
@@ -151,12 +156,16 @@ def _of_type(t: ArrayType, given: Any, clause: str) -> Any:
     """A tangent or cotangent that belongs to a value of a type; None is zero.
 
     Raises:
-      ValueError, TypeError: if it is of another shape or dtype.
+      ValueError, TypeError: if it is of another shape or dtype, or is there though the
+        value has no derivative.
     """
-    if given is None or not dtypes.is_differentiable(t.dtype):
+    if given is None:
         return Zero(t.strong())
     given = check_leaf(given, "a tangent or cotangent", RETURN)
     found = typeof(given)
+    if not dtypes.is_differentiable(t.dtype):
+        clause = clause.format(found, t)
+        raise TypeError(_NO_TANGENT.format(clause=clause, at=at(user_source())))
     fits = dtypes.promote((t.dtype, False), (found.dtype, found.weak))[0] == t.dtype
     if found.shape != t.shape:
         raise ValueError(f"{clause.format(found, t)}{at(user_source())}")
@@ -308,7 +317,15 @@ def jvp(
 
     Args:
       primals: the arguments, pytrees of arrays.
-      tangents: one per argument, of the same structure; None where there is none.
+      tangents: one per argument, of the same structure; None where there is none, as
+        for integers.
+
+    Returns:
+      (result, tangent); the tangent has None for integers in the result.
+
+    Raises:
+      TypeError, ValueError: if a tangent is not of its argument's type, or stands where
+        that is an integer.
 
     >>> import treadle as td
     >>> td.jvp(lambda x: x * x, (3.0,), (1.0,))
@@ -328,9 +345,20 @@ def jvp(
     flat = _Flat(function, form, False)
     outs, out_tangents = jvp_flat(flat, leaves, given)
     assert flat.out_form is not None
-    return flat.out_form.unflatten(as_results(outs)), flat.out_form.unflatten(
-        as_results([instantiate(t) for t in out_tangents])
-    )
+    result = flat.out_form.unflatten(as_results(outs))
+    return result, flat.out_form.unflatten(_results(out_tangents))
+
+
+def _results(tangents: Sequence[Any]) -> list[Any]:
+    """Tangents of results as arrays; None for what can't have one."""
+    return [
+        as_results([instantiate(t)])[0]
+        if dtypes.is_differentiable(
+            t.type.dtype if isinstance(t, Zero) else typeof(t).dtype
+        )
+        else None
+        for t in tangents
+    ]
 
 
 def _tangents(form: Any, leaves: Sequence[Any], tangents: Any, name: str) -> list[Any]:
@@ -343,7 +371,8 @@ def _tangents(form: Any, leaves: Sequence[Any], tangents: Any, name: str) -> lis
 def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Any]:
     """The result, and the function's linear approximation there.
 
-    The primal work is done once; the linear function may be called many times.
+    The primal work is done once; the linear function may be called many times. It
+    takes tangents and gives them as `jvp` does: None stands for those of integers.
 
     >>> import treadle as td
     >>> y, df = td.linearize(lambda x: x * x, 3.0)
@@ -365,9 +394,9 @@ def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Any]:
         moving = [instantiate(t) for t, nz in zip(given, nonzero, strict=True) if nz]
         found = iter(call_graph(split.graph, [*split.residuals, *moving]))
         outs = [
-            next(found) if nz else instantiate(Zero(typeof(o).strong()))
+            next(found) if nz else Zero(typeof(o).strong())
             for o, nz in zip(split.outs, split.nonzero_out, strict=True)
         ]
-        return out_form.unflatten(as_results(outs))
+        return out_form.unflatten(_results(outs))
 
     return out_form.unflatten(as_results(split.outs)), linear

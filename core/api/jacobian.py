@@ -101,7 +101,8 @@ def jacfwd(
 
     For each leaf of the result, the pytree of the argument (a tuple of them, if
     `argnums` is a sequence), with arrays of shape ``(*result.shape, *argument.shape)``,
-    and None for what `td.grad` leaves out too (integers, keys, state cells).
+    and None for what `td.grad` leaves out too (integers, keys, state cells). For
+    integers in the result: None.
 
     Raises:
       TypeError: when called, if an argument has no leaf of real floating-point type.
@@ -145,13 +146,16 @@ def jacrev(
         moved = _moved("jacrev", args, function)
         out, pullback = vjp(partial, *args)
         outs, out_form = tree.flatten(out)
+        places = [x if differentiable(x) else None for x in outs]
+        floats = [x for x in places if x is not None]
 
         def pull(*cts: Any) -> Any:
-            return tree.leaves(pullback(out_form.unflatten(cts)))
+            return tree.leaves(pullback(out_form.unflatten(_spread(places, cts))))
 
-        blocks = [_blocks(x, outs, 0) for x in vmap(pull)(*_basis(outs))]
-        found = [_spread(moved, row) for row in zip(*blocks, strict=True)]
-        return _assemble(out_form, form, found, many)
+        pulled = vmap(pull)(*_basis(floats)) if floats else []
+        blocks = [_blocks(x, floats, 0) for x in pulled]
+        rows = [_spread(moved, row) for row in zip(*blocks, strict=True)]
+        return _assemble(out_form, form, _spread(places, rows), many)
 
     return _jacobian(function, argnums, rows)
 
@@ -159,12 +163,14 @@ def jacrev(
 def _assemble(
     out_form: tree.Structure,
     form: tree.Structure,
-    found: Sequence[Sequence[Any]],
+    found: Sequence[Sequence[Any] | None],
     many: bool,
 ) -> Any:
     """The pytree of the result, with that of the arguments in the place of leaves."""
-    rows = [form.unflatten(row) for row in found]
-    return out_form.unflatten(rows if many else [row[0] for row in rows])
+    rows = [None if row is None else form.unflatten(row) for row in found]
+    return out_form.unflatten(
+        rows if many else [None if row is None else row[0] for row in rows]
+    )
 
 
 def _moved(what: str, args: tuple[Any, ...], function: Any) -> list[Any]:

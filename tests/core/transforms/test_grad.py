@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from scipy import special
 
 import treadle as td
 import treadle.numpy as tnp
@@ -169,6 +170,40 @@ def test_pullback_may_be_called_again() -> None:
         np.testing.assert_array_equal(pullback(ct)[0], scale * np.float32([2, 4]))
 
 
+@pytest.mark.parametrize("x", [3, np.int32([1, 2]), True])
+def test_a_tangent_of_an_integer_is_refused(x: Any) -> None:
+    def f(x: Any) -> Any:
+        return x * x
+
+    message = r"derivatives: pass floats \(`3\.0`, `x\.astype\(float\)`\), or None"
+    for tangent in (x, np.ones(np.shape(x), np.float32)):
+        with pytest.raises(TypeError, match=message):
+            td.jvp(f, (x,), (tangent,))
+        with pytest.raises(TypeError, match=message):
+            td.linearize(f, x)[1](tangent)
+        with pytest.raises(TypeError, match=message):
+            td.vjp(f, x)[1](tangent)
+    assert td.jvp(f, (x,), (None,))[1] is None
+    assert td.linearize(f, x)[1](None) is None
+    assert td.vjp(f, x)[1](None) == (None,)
+
+
+def test_integers_among_the_results_have_no_tangent() -> None:
+    def f(x: Any) -> Any:
+        return {"y": x * x, "n": (tnp.floor(x).astype("int32"),)}
+
+    x = np.float32([1.5, 2.5])
+    _, tangent = td.jvp(f, (x,), (x,))
+    np.testing.assert_array_equal(tangent["y"], 2 * x * x)
+    assert tangent["n"] == (None,)
+    assert td.linearize(f, x)[1](x)["n"] == (None,)
+    for jacobian in (td.jacfwd, td.jacrev):
+        found = jacobian(f)(x)
+        np.testing.assert_array_equal(found["y"], np.diag(2 * x))
+        assert found["n"] == (None,)
+        assert jacobian(lambda x: f(x)["n"])(x) == (None,)
+
+
 def test_integers_have_no_derivative() -> None:
     _, pullback = td.vjp(lambda x, i: x * i, 2.0, np.int32(3))
     assert [g if g is None else g.item() for g in pullback(1.0)] == [3.0, None]
@@ -312,3 +347,38 @@ def test_a_dataclass_that_is_not_registered() -> None:
 
     with pytest.raises(TypeError, match=r"argument `p` of.*(.|\n)*register_dataclass"):
         td.grad(lambda p: p.w)(Params(1.0))
+
+
+def test_second_derivatives_of_gamma_functions() -> None:
+    x = np.array([0.3, 1.7, 4.0, 25.0, -1.3])
+    for wrap in (lambda f: f, td.jit):
+        first = wrap(td.vmap(td.grad(tnp.special.digamma)))(x)
+        np.testing.assert_allclose(first, special.polygamma(1, x), rtol=1e-12)
+        second = wrap(td.vmap(td.hessian(tnp.special.lgamma)))(x)
+        np.testing.assert_allclose(second, special.polygamma(1, x), rtol=1e-12)
+        third = wrap(td.vmap(td.grad(td.grad(td.grad(tnp.special.lgamma)))))(x)
+        np.testing.assert_allclose(third, special.polygamma(2, x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("order", [-1, 101, 1.0, True])
+def test_polygamma_of_a_wrong_order(order: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="the order n is"):
+        tnp.special.polygamma(order, 1.0)
+
+
+def test_a_hessian_through_complex_numbers() -> None:
+    def f(p: Any) -> Any:
+        z = p[0] + 1j * p[1]
+        return tnp.abs(tnp.prod(z)) + tnp.sum(tnp.real(tnp.sign(z) * z * 1j))
+
+    p = np.random.default_rng(0).normal(size=(2, 3))
+    step, found = 1e-5, np.asarray(td.jit(td.hessian(f))(p))
+    gradient = td.grad(f)
+    for i, j in np.ndindex(p.shape):
+        unit = np.zeros_like(p)
+        unit[i, j] = step
+        low, high = gradient(p - unit), gradient(p + unit)
+        difference = (np.asarray(high) - np.asarray(low)) / (2 * step)
+        np.testing.assert_allclose(found[:, :, i, j], difference, rtol=1e-5, atol=1e-7)
+    at_zero = td.grad(lambda x: tnp.sum(tnp.real(tnp.sign(x + 0j))))(np.zeros(2))
+    np.testing.assert_array_equal(at_zero, 0)
