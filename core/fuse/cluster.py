@@ -15,20 +15,12 @@ from typing import Any
 
 from treadle.fuse.layout import axis_strides
 from treadle.fuse.maps import Map, NoMap, Space
+from treadle.fuse.order import Node
 from treadle.fuse.program import Program
 from treadle.ir.graph import Atom, Equation, Var
 from treadle.passes.units import last_axis
 
 MAX_MEMBERS = 120
-
-
-class Node:
-    """A step of the program to be: it runs after the nodes in the bit set `before`."""
-
-    def __init__(self, number: int) -> None:
-        self.bit = 1 << number
-        self.before = 0
-        self.equations: list[Equation] = []
 
 
 class Cluster(Node):
@@ -290,23 +282,3 @@ def _fits_at(space: Space, entries: Map, a: Atom, program: Program) -> bool:
         return operand_fits(space, marker, a, program)
     finally:
         del space.maps[marker]
-
-
-def in_order(nodes: list[Node]) -> list[Node]:
-    """The nodes sorted so that each comes after those before it."""
-    done, order, waiting = 0, [], list(nodes)
-    every = 0
-    for n in nodes:
-        every |= n.bit
-    while waiting:
-        later = []
-        for n in waiting:
-            if n.before & every & ~done:
-                later.append(n)
-            else:
-                order.append(n)
-                done |= n.bit
-        if len(later) == len(waiting):
-            raise AssertionError("fusion made a cycle")
-        waiting = later
-    return order

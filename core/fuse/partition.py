@@ -9,8 +9,6 @@ from treadle.fuse.cluster import (
     GATHERS,
     MAX_MEMBERS,
     Cluster,
-    Node,
-    in_order,
     join,
     operand_fits,
     operands_fit,
@@ -19,6 +17,7 @@ from treadle.fuse.cluster import (
 from treadle.fuse.layout import row_major
 from treadle.fuse.maps import NoMap, Space
 from treadle.fuse.matching import extend, matching
+from treadle.fuse.order import Node, in_order
 from treadle.fuse.products import is_product, product, product_with_epilogue
 from treadle.fuse.program import Program
 from treadle.fuse.roles import fusable, part_places, stored_members
@@ -39,11 +38,11 @@ class _Partitioner:
     def __init__(self, graph: Graph, native: Callable[[Equation], bool]) -> None:
         self.program = Program(graph, native)
         self.position = {id(eq): i for i, eq in enumerate(graph.equations)}
-        self.nodes: list[Node] = []
+        self.nodes: dict[int, Node] = {}
         self.owner: dict[Var, Node] = {}
         self.count = 0
         self.copies: dict[Var, Var] = {}
-        self.last_effect = 0
+        self.last_effect: Node | None = None
 
     def run(self) -> Partition:
         for eq in self.program.graph.equations:
@@ -65,7 +64,7 @@ class _Partitioner:
                 self._place_parts(eq)
         self._copy_returned_views()
         self._attach_epilogues()
-        return Partition(self.program, in_order(self.nodes), self.owner)
+        return Partition(self.program, in_order(self.nodes.values()), self.owner)
 
     def _wanted_in_memory(self, eq: Equation) -> bool:
         """Whether an inline value is also returned, or read by other than kernels."""
@@ -89,36 +88,37 @@ class _Partitioner:
     # Nodes and their order
 
     def _add(self, node: Node, eq: Equation) -> None:
-        self.nodes.append(node)
+        self.nodes[node.number] = node
         self._own(node, eq)
 
     def _own(self, node: Node, eq: Equation) -> None:
         for v in eq.outputs:
-            self.owner[v] = node
-        self._depend(node, self._needs(eq) & ~node.bit)
+            self._give(node, v)
+        for other in self._needs(eq):
+            node.run_after(other)
 
-    def _needs(self, eq: Equation) -> int:
-        """The nodes that must run before an equation."""
-        program, bits = self.program, 0
+    def _give(self, node: Node, v: Var) -> None:
+        self.owner[v] = node
+        node.values.append(v)
+
+    def _needs(self, eq: Equation) -> list[Node]:
+        """The nodes that make what an equation reads."""
+        program, nodes = self.program, []
         for i, a in enumerate(eq.inputs):
             found = program.sources(a)
             source, _ = program.resolve(a)
             whole = not self._computes(eq) or (eq.op.name in GATHERS and i == 0)
             if whole and source in program.kept:
                 found = {source}
-            for v in found:
-                node = self.owner.get(v)
-                if node is not None:
-                    bits |= node.bit | node.before
-        return bits
+            nodes += [self.owner[v] for v in found if v in self.owner]
+        return nodes
 
-    def _depend(self, node: Node, bits: int) -> None:
-        if not bits & ~node.before:
-            return
-        node.before |= bits
-        for other in self.nodes:
-            if other.before & node.bit:
-                other.before |= bits
+    def _take_in(self, node: Node, other: Node) -> None:
+        """Makes one node of two."""
+        del self.nodes[other.number]
+        for v in other.values:
+            self.owner[v] = node
+        node.take_in(other)
 
     def _cluster(self) -> Cluster:
         self.count += 1
@@ -131,8 +131,9 @@ class _Partitioner:
         self._add(node, eq)
         if effectful(eq):
             # Effects happen in the order of the program.
-            self._depend(node, self.last_effect)
-            self.last_effect = node.bit | node.before
+            if self.last_effect is not None:
+                node.run_after(self.last_effect)
+            self.last_effect = node
 
     # Contractions
 
@@ -180,7 +181,7 @@ class _Partitioner:
 
     def _attach_epilogues(self) -> None:
         """Lets elementwise clusters work on a contraction's result while it is hot."""
-        for node in list(self.nodes):
+        for node in list(self.nodes.values()):
             if type(node) is Node and is_product(node.equations[0]):
                 self._attach(node)
 
@@ -193,7 +194,7 @@ class _Partitioner:
             if r.outputs and isinstance(n := self.owner[r.outputs[0]], Cluster)
         }
         for cluster in readers.values():
-            if cluster.product is not None or self._path_between(node, cluster):
+            if cluster.product is not None or not cluster.meets(node):
                 continue
             try:
                 cluster.product = product_with_epilogue(
@@ -202,18 +203,7 @@ class _Partitioner:
             except NoMap:
                 continue
             cluster.equations.insert(0, eq)
-            self.nodes.remove(node)
-            self.owner[c] = cluster
-            for other in self.nodes:
-                if other.before & node.bit:
-                    other.before = other.before & ~node.bit
-                    if other is not cluster:
-                        other.before |= cluster.bit
-            cluster.before &= ~cluster.bit
-            self._depend(cluster, node.before & ~cluster.bit)
-            for other in self.nodes:
-                if other.before & cluster.bit:
-                    other.before |= cluster.before
+            self._take_in(cluster, node)
             return
 
     # Values that are parts of others
@@ -312,17 +302,16 @@ class _Partitioner:
                 self.program.kept.add(inner)
                 self._start(self.program.maker[inner])
             if inner in self.owner:
-                self.owner[v] = self.owner[inner]
+                self._give(self.owner[inner], v)
         self.program.aliases[v] = inner
 
     def _join_one(self, eq: Equation) -> bool:
         needs = self._needs(eq)
         for cluster in self._candidates(eq):
-            if self._would_cycle(cluster, eq):
+            if any(n.runs_after(cluster) for n in needs):
                 continue
             if join(cluster, eq, self.program):
                 self._own(cluster, eq)
-                self._depend(cluster, needs & ~cluster.bit)
                 self._absorb_operands(cluster, eq)
                 return True
         return False
@@ -333,20 +322,8 @@ class _Partitioner:
             source, _ = self.program.resolve(a)
             node = self.owner.get(source) if isinstance(source, Var) else None
             if isinstance(node, Cluster) and source not in self.program.inline:
-                found[node.bit] = node
-        return sorted(found.values(), key=lambda c: -c.bit)
-
-    def _would_cycle(self, cluster: Cluster, eq: Equation) -> bool:
-        for a in eq.inputs:
-            for v in self.program.sources(a):
-                node = self.owner.get(v)
-                if (
-                    node is not None
-                    and node is not cluster
-                    and node.before & cluster.bit
-                ):
-                    return True
-        return False
+                found[node.number] = node
+        return sorted(found.values(), key=lambda c: -c.number)
 
     def _absorb_operands(self, cluster: Cluster, eq: Equation) -> None:
         """Merges other clusters that made the equation's operands, point for point."""
@@ -363,17 +340,9 @@ class _Partitioner:
                 and other is not cluster
                 and other.is_member(source)
                 and source not in self.program.inline
-                and not self._path_between(other, cluster)
+                and cluster.meets(other)
             ):
                 self._merge(cluster, other, eq, source, chain)
-
-    def _path_between(self, first: Node, second: Node) -> bool:
-        """Whether some third node must run after one and before the other."""
-        return bool(first.before & second.bit) or any(
-            n.before & first.bit and second.before & n.bit
-            for n in self.nodes
-            if n is not first and n is not second
-        )
 
     def _merge(
         self, cluster: Cluster, other: Cluster, eq: Equation, source: Var, chain: list
@@ -404,15 +373,7 @@ class _Partitioner:
         cluster.equations = sorted(
             cluster.equations + other.equations, key=lambda e: self.position[id(e)]
         )
-        self.nodes.remove(other)
-        for v, node in self.owner.items():
-            if node is other:
-                self.owner[v] = cluster
-        for node in self.nodes:
-            if node.before & other.bit:
-                node.before = node.before & ~other.bit | cluster.bit
-        cluster.before &= ~cluster.bit
-        self._depend(cluster, other.before & ~cluster.bit)
+        self._take_in(cluster, other)
 
     def _copy_returned_views(self) -> None:
         """A result that is a view is made in memory, if its storage differs."""

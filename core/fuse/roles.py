@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from treadle.fuse.cluster import GATHERS, Node
+from treadle.fuse.cluster import GATHERS
+from treadle.fuse.order import Node
 from treadle.fuse.program import Program
 from treadle.ir.graph import Equation, Var
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from treadle.fuse.cluster import Cluster, Node
+from treadle.fuse.cluster import Cluster
 from treadle.fuse.copies import SCATTERS, copy_launch, scatter_launch
 from treadle.fuse.layout import row_major, stored_strides
 from treadle.fuse.maps import NoMap
 from treadle.fuse.nests import Launch, build
+from treadle.fuse.order import Node
 from treadle.fuse.partition import Partition, partition
 from treadle.fuse.products import is_product, product, product_with_epilogue
 from treadle.fuse.recompute import choose
@@ -340,7 +341,9 @@ class GraphPlanner:
         return [
             r
             for r in self.program.final_readers(p.c)
-            if not r.outputs or self.part.owner[r.outputs[0]] is not node
+            if not r.outputs
+            or self.part.owner[r.outputs[0]] is not node
+            or r.outputs[0] in self.program.aliases
         ]
 
     def stored(self, a: Atom) -> Var:
