@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from treadle.fuse.cluster import Cluster
+from treadle.fuse.cluster import GATHERS, Cluster
 from treadle.fuse.contractions import contraction
 from treadle.fuse.convolutions import convolution, is_convolution
 from treadle.fuse.maps import Map, NoMap, Space
@@ -54,9 +54,11 @@ def product_with_epilogue(
     Raises:
       NoMap: if the cluster does not fit the loops of the product.
     """
-    if cluster.form is not None:
+    if cluster.form is not None or any(e.op.name in GATHERS for e in cluster.equations):
+        # Reductions and reads at computed places need more than a block.
         raise NoMap
-    entries = _read_map(cluster, eq.outputs[0], program)
+    c = eq.outputs[0]
+    entries = _read_map(cluster, c, program)
     body = Body(cluster.space, program)
     members = [e for e in cluster.equations if e is not eq]
     for member in members:
@@ -70,10 +72,13 @@ def product_with_epilogue(
     needed = {d for d, n in sizes.items() if n != 1}
     if not needed <= covered or any(a.offset for a in entries):
         raise NoMap
-    if math.prod(sizes.values()) != eq.outputs[0].type.size:
+    if math.prod(sizes.values()) != c.type.size:
         # The cluster sees a slice: the rest would not be computed.
         raise NoMap
-    if any(a.gathers for a in body.accesses) or not _is_light(body):
+    if any(a.atom is not c and program.memory(a.atom) is c for a in body.accesses):
+        # The same memory seen in another shape is complete only after all blocks.
+        raise NoMap
+    if not _is_light(body):
         raise NoMap
     return _lower(eq, program, sizes, entries, body.accesses, body)
 

@@ -100,6 +100,63 @@ def picked_from_its_own_reshape(i: Any, x: Any) -> Any:
     return flat == flat[i], flat[i]
 
 
+def log_density(x: Any, mean: Any, scale: Any) -> Any:
+    return -0.5 * ((x - mean) / scale) ** 2 - tnp.log(scale)
+
+
+def gradient_of_densities_that_share_parameters(m: Any, s: Any, noise: Any) -> Any:
+    def bound(m: Any, s: Any) -> Any:
+        x = m + tnp.exp(s) * noise
+        prior = log_density(x[:, 0], 0, tnp.exp(x[:, 1]))
+        return tnp.sum(prior - tnp.sum(log_density(x, m, tnp.exp(s)), axis=1))
+
+    return td.grad(bound, (0, 1))(m, s)
+
+
+def diagonal_of_a_product(x: Any, y: Any) -> Any:
+    return tnp.diagonal(x @ y)
+
+
+def diagonal_of_a_part_of_a_product(x: Any, y: Any) -> Any:
+    return tnp.diagonal((x @ y)[1:])
+
+
+def diagonal_of_a_hessian(x: Any, w: Any) -> Any:
+    i = tnp.arange(3)
+    return td.hessian(lambda x: tnp.sum(tnp.tanh(w @ x)))(x)[i, i]
+
+
+def pixels_of_a_convolution(x: Any, w: Any) -> Any:
+    y = convolution(x, w)
+    return tnp.diagonal(y), tnp.take(y, tnp.asarray([[[0, 1]], [[1, 0]]]), axis=0)
+
+
+def pixels_of_a_depthwise_convolution(x: Any, w: Any) -> Any:
+    y = convolution(x, w, feature_groups=3)
+    return tnp.diagonal(y, axis1=1, axis2=2), y[tnp.asarray([1, 0])]
+
+
+def convolution(x: Any, w: Any, feature_groups: int = 1) -> Any:
+    return td.conv_general(
+        x,
+        w,
+        strides=(1, 1),
+        padding=((1, 1), (1, 1)),
+        lhs_dilation=(1, 1),
+        rhs_dilation=(1, 1),
+        feature_groups=feature_groups,
+    )
+
+
+def product_regrouped_forwards_and_backwards(x: Any, y: Any) -> Any:
+    rows = tnp.reshape(x @ y, (2, 12))
+    return rows * 2 + rows[:, ::-1]
+
+
+def total(tree: Any) -> Any:
+    return sum([tnp.sum(tnp.sin(leaf)) for leaf in td.tree.leaves(tree)])
+
+
 INTEGERS = tnp.asarray(np.int32([1, 3, 2]))
 HALVES = {"dtype": td.bfloat16}
 PROGRAMS: list[tuple[Callable[..., Any], tuple]] = [
@@ -120,8 +177,23 @@ PROGRAMS: list[tuple[Callable[..., Any], tuple]] = [
     (scan_that_reverses_its_carry, (array(4, 3), array(3))),
     (index_into_computed_indices, (INTEGERS,)),
     (picked_from_its_own_reshape, (tnp.arange(6), array(2, 3))),
+    (gradient_of_densities_that_share_parameters, (array(2), array(2), array(1, 2))),
+    (product_regrouped_forwards_and_backwards, (array(4, 5), array(5, 6))),
     (lambda x: tnp.stack([x, x], axis=1), (array(0, 0),)),
     (lambda x: (x, x, x[0], tnp.ones((2,)), x.T), (array(3, 4),)),
+]
+
+PLACES_OF_PRODUCTS: list[tuple[Callable[..., Any], tuple]] = [
+    (diagonal_of_a_product, (array(2, 3, 4), array(2, 4, 5))),
+    (diagonal_of_a_part_of_a_product, (array(3, 3, 4), array(3, 4, 5))),
+    (diagonal_of_a_hessian, (array(3), array(3, 3))),
+    (pixels_of_a_convolution, (array(2, 4, 4, 3), array(3, 3, 3, 5))),
+    (pixels_of_a_depthwise_convolution, (array(2, 4, 4, 3), array(3, 3, 1, 6))),
+]
+PROGRAMS += PLACES_OF_PRODUCTS
+PROGRAMS += [
+    (lambda *args, f=f: td.grad(lambda *a: total(f(*a)), (0, 1))(*args), args)
+    for f, args in PLACES_OF_PRODUCTS
 ]
 
 
