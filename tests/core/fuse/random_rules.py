@@ -210,6 +210,7 @@ def gather(g: Generator) -> None:
     texts.append(f"{{0}}[{{1}} % {max(shape[0], 1)}]")
     if len(shape) > 1:
         texts.append(f"{{0}}[:, {{1}} % {max(shape[1], 1)}]")
+        texts += ["tnp.diagonal({0})", "tnp.diagonal({0}, axis1=-2, axis2=-1)"]
     g.add(g.r.choice(texts), a, i)
 
 
