@@ -75,7 +75,8 @@ def product_with_epilogue(
     if math.prod(sizes.values()) != c.type.size:
         # The cluster sees a slice: the rest would not be computed.
         raise NoMap
-    if any(a.atom is not c and program.memory(a.atom) is c for a in body.accesses):
+    atoms = [a.atom for a in body.accesses if a.atom is not None]
+    if any(a is not c and program.memory(a) is c for a in atoms):
         # The same memory seen in another shape is complete only after all blocks.
         raise NoMap
     if not _is_light(body):
