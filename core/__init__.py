@@ -9,6 +9,8 @@ from treadle import debug as debug
 from treadle import dtypes as dtypes
 from treadle import np as np
 from treadle import tree as tree
+from treadle.api.ambient import Ambient as Ambient
+from treadle.api.ambient import ambients as ambients
 from treadle.api.associative import associative_scan as associative_scan
 from treadle.api.branch import cond as cond
 from treadle.api.branch import switch as switch

@@ -3,12 +3,12 @@
 A layer keeps what changes between calls (running statistics, a cache) in a `State`, and
 writes it in `__call__`. Nobody outside sees the write: `stateful` runs the call on a
 copy of the model whose cells are open, closes them, and returns the copy. So a call
-stays a pure function of its pytree under jit, grad, vmap and scan.
+stays a pure function of its pytree under jit, grad, vmap and scan. Inside the call, the
+cells and the stream of keys are ambient (`td.Ambient`): loops carry them.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import MethodType
@@ -27,11 +27,13 @@ a State cell was written outside of a scope{at}
 Training: `output, model = nn.stateful(model, key=key)(x)`, which returns the model \
 with its new state.
 Evaluation: `output = nn.inference(model)(x)`, which writes nothing.
-Inside a scope, a cell that came through jit, vmap, scan or another transform is \
-closed too: call `nn.stateful` inside the transformed function, and return the model."""
+Inside a scope, a cell that came through the arguments of jit, vmap, scan or another \
+transform is closed too: call `nn.stateful` inside the transformed function, and \
+return the model. Functions given to scan, cond and remat may also close over the \
+layer: `td.remat(layer)(x)`."""
 _OTHER_TRANSFORM = """\
-a State cell was written inside a jit, vmap, scan, grad… that began after its \
-`nn.stateful` scope{at}
+a State cell was written inside a jit, vmap, grad… that began after its `nn.stateful` \
+scope{at}
 The value belongs to that transform. Call `nn.stateful` inside the transformed \
 function, and return the model from it."""
 _CHANGED = """\
@@ -43,28 +45,32 @@ Training: `output, model = nn.stateful(model, key=key)(x)`, from which layers dr
 pass `key=` to the layer.
 Evaluation: `output = nn.inference(model)(x)`."""
 _SAME_KEY = """\
-{layer} draws a random key inside a jit, vmap, scan, grad… that began after its \
+{layer} draws a random key inside a vmap, jit, grad… that began after its \
 `nn.stateful` scope{at}
-Every iteration would get the same key: split one outside, and pass `key=` to the \
-layer."""
+It would draw the same key each time that the transformed function runs; under vmap, \
+for every example. Draw outside, and open a scope with that key inside.
+A key for each example:
+  keys = rng.split(nn.draw_key("name"), len(xs))
+  td.vmap(lambda x, key: nn.stateful(layer, key=key)(x)[0])(xs, keys)
+One key that all examples (or calls) share:
+  key = nn.draw_key("name")
+  td.vmap(lambda x: nn.stateful(layer, key=key)(x)[0])(xs)"""
 
 
-class _Scope:
-    """One call under `stateful`."""
+class _Scope(td.Ambient):
+    """One call under `stateful`: the stream of keys, and the open cells."""
 
-    __slots__ = ("drawn", "key", "transform")
-
-    def __init__(self, key: Any) -> None:
+    def __init__(self, key: Any, cells: Sequence[State]) -> None:
         self.key, self.drawn = key, 0
-        self.transform = td.current_transform()
+        self.cells = [c for c in cells if _is_carried(c)]
 
+    def read(self) -> Any:
+        return self.drawn, [cell._value for cell in self.cells]
 
-class _Scopes(threading.local):
-    def __init__(self) -> None:
-        self.stack: list[_Scope] = []
-
-
-_scopes = _Scopes()
+    def write(self, values: Any) -> None:
+        self.drawn, held = values
+        for cell, value in zip(self.cells, held, strict=True):
+            cell._value = value
 
 
 class State:
@@ -188,14 +194,13 @@ def stateful(model: Any, *, key: Any = None) -> Callable[..., tuple[Any, Any]]:
         changed = tree.map(lambda x: x, model.__self__ if is_method else model)
         run = partial(model.__func__, changed) if is_method else changed
         cells = [x for x in tree.leaves(changed, _is_cell) if _is_cell(x)]
-        scope = _Scope(key)
+        scope = _Scope(key, cells)
         for cell in cells:
             cell._scope = scope
-        _scopes.stack.append(scope)
         try:
-            return run(*args, **kwargs), changed
+            with scope.opened():
+                return run(*args, **kwargs), changed
         finally:
-            _scopes.stack.pop()
             for cell in cells:
                 cell._scope = None
 
@@ -206,15 +211,23 @@ def _is_cell(x: Any) -> bool:
     return type(x) is State
 
 
+def _is_carried(cell: State) -> bool:
+    """Whether loops can carry what a cell holds."""
+    return all(td.is_array(x) or isinstance(x, _NUMBERS) for x in tree.leaves(cell))
+
+
 def draw_key(layer: str) -> Any:
     """A random key for a layer that was not passed one, from the scope's stream.
 
     Args:
       layer: who asks, for error messages.
 
+    The k-th draw gives ``rng.fold_in(key, k)``, also in the bodies of `td.scan`, other
+    loops, branches and `td.remat`, which draw what plain Python would.
+
     Raises:
-      RuntimeError: outside of `stateful` with a key, and inside a transform that began
-        after it (a scan's body would draw one key for all its iterations).
+      RuntimeError: outside of `stateful` with a key, and inside a vmap, jit or grad
+        that began after it (all examples of a vmap would get one key).
 
     >>> from treadle import nn, rng
     >>> class Noise(nn.Module):
@@ -224,12 +237,12 @@ def draw_key(layer: str) -> Any:
     >>> output.shape
     (3,)
     """
-    for scope in reversed(_scopes.stack):
-        if scope.key is None:
+    for scope in reversed(td.ambients()):
+        if not isinstance(scope, _Scope) or scope.key is None:
             continue
         if scope.transform is not td.current_transform():
             raise RuntimeError(_SAME_KEY.format(layer=layer, at=at(user_source())))
-        scope.drawn += 1
+        scope.drawn = scope.drawn + 1
         return rng.fold_in(scope.key, scope.drawn)
     raise RuntimeError(_NO_KEY.format(layer=layer, at=at(user_source())))
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from treadle import dtypes, tree
+from treadle.api.ambient import Surroundings
 from treadle.api.args import CLOSE_OVER, as_results, check_function, name_of
 from treadle.api.boundary import boundary
-from treadle.api.carry import as_array, flatten_checked
+from treadle.api.carry import as_array, flatten_checked, of_types
 from treadle.arraytype import ArrayType
 from treadle.control import cond as cond_op
 from treadle.errors import StructureError, at, user_source
@@ -17,7 +18,7 @@ from treadle.ir.walk import call_graph
 from treadle.ops.cast import convert
 from treadle.ops.compare import ne
 from treadle.trace.stage import known_value, stage
-from treadle.trace.value import typeof
+from treadle.trace.value import is_array, typeof
 
 
 @boundary
@@ -103,10 +104,23 @@ def _take(function: Callable[..., Any], operands: Sequence[Any]) -> Any:
 
 
 class _Branch(NamedTuple):
+    """A traced branch ``(*captured, *operands) -> (*results, *changed)``.
+
+    ambient: the values that it leaves in the ambients; `changed` says which are others
+      than before.
+    """
+
     graph: Graph
     captured: list[Any]
     out_form: tree.Structure
     name: str
+    ambient: list[Any]
+    changed: list[int]
+
+    @property
+    def types(self) -> Sequence[ArrayType]:
+        """Of the results."""
+        return self.graph.out_types[: self.out_form.count]
 
 
 def _staged(
@@ -118,31 +132,63 @@ def _staged(
     leaves, form = flatten_checked(tuple(operands), f"{what}: operand ", CLOSE_OVER)
     leaves = [as_array(x) for x in leaves]
     types = [typeof(x) for x in leaves]
-    branches = [_trace(f, form, types) for f in functions]
+    around = Surroundings()
+    branches = [_trace(f, form, types, around, what) for f in functions]
     _check_structures(what, branches)
     wanted = _common_types(what, branches)
+    places = _differing(branches)
+    before = [around.leaves[i] for i in places]
+    wanted += [typeof(x).strong() for x in before]
     # The branches take the same inputs: whatever any of them closes over.
-    captured = list({id(c): c for b in branches for c in b.captured}.values())
+    kept = [x for x in before if is_array(x)]
+    captured = [*(c for b in branches for c in b.captured), *kept]
+    captured = list({id(c): c for c in captured}.values())
     inputs = [*map(typeof, captured), *types]
-    graphs = tuple(_widen(b, captured, inputs, wanted) for b in branches)
+    graphs = tuple(
+        _widen(b, captured, inputs, wanted, dict(zip(places, before, strict=True)))
+        for b in branches
+    )
     outs = cond_op.cond(index, *captured, *leaves, branches=graphs)
-    return branches[0].out_form.unflatten(outs)
+    n = branches[0].out_form.count
+    after = dict(zip(places, outs[n:], strict=True))
+    around.put([after.get(i, x) for i, x in enumerate(branches[0].ambient)])
+    return branches[0].out_form.unflatten(outs[:n])
+
+
+def _differing(branches: Sequence[_Branch]) -> list[int]:
+    """The ambient values that a branch computes, or that are other numbers in one."""
+    columns = zip(*(b.ambient for b in branches), strict=True)
+    return [
+        i
+        for i, column in enumerate(columns)
+        if any(i in b.changed for b in branches)
+        and (any(map(is_array, column)) or len(set(map(repr, column))) > 1)
+    ]
 
 
 def _trace(
-    function: Callable[..., Any], form: tree.Structure, types: Sequence[ArrayType]
+    function: Callable[..., Any],
+    form: tree.Structure,
+    types: Sequence[ArrayType],
+    around: Surroundings,
+    what: str,
 ) -> _Branch:
     out_form: Any = None
+    ambient: list[Any] = []
+    changed: list[int] = []
     name = name_of(function)
 
     def flat(*leaves: Any) -> list[Any]:
-        nonlocal out_form
-        out = function(*form.unflatten(leaves))
+        nonlocal out_form, ambient, changed
+        with around.inside(around.leaves):
+            out = function(*form.unflatten(leaves))
+            ambient = around.kept_values(what, name)
         outs, out_form = flatten_checked(out, f"the result of {name}")
-        return outs
+        changed = around.changed(ambient)
+        return [*outs, *(ambient[i] for i in changed)]
 
     graph, captured = stage(flat, types, name=name)
-    return _Branch(graph, captured, out_form, name)
+    return _Branch(graph, captured, out_form, name, ambient, changed)
 
 
 def _check_structures(what: str, branches: Sequence[_Branch]) -> None:
@@ -161,7 +207,7 @@ def _check_structures(what: str, branches: Sequence[_Branch]) -> None:
 def _common_types(what: str, branches: Sequence[_Branch]) -> list[ArrayType]:
     """The types of the results; Python numbers take the dtype of the others."""
     wanted = []
-    columns = zip(*(b.graph.out_types for b in branches), strict=True)
+    columns = zip(*(b.types for b in branches), strict=True)
     for n, types in enumerate(columns):
         dtype = dtypes.promote(*((t.dtype, t.weak) for t in types))[0]
         shape = types[0].shape
@@ -190,18 +236,25 @@ def _widen(
     captured: Sequence[Any],
     inputs: Sequence[ArrayType],
     wanted: Sequence[ArrayType],
+    ambient: dict[int, Any],
 ) -> Graph:
-    """A branch that takes what any branch takes."""
+    """A branch that takes what any branch takes, and gives what any gives.
+
+    Args:
+      ambient: what goes in, where something else may come out.
+    """
     places = {id(c): i for i, c in enumerate(captured)}
     own = [places[id(c)] for c in branch.captured]
+    n = branch.out_form.count
 
     def function(*values: Any) -> list[Any]:
         outs = call_graph(
             branch.graph, [*(values[i] for i in own), *values[len(captured) :]]
         )
-        return [
-            o if typeof(o).dtype == t.dtype else convert(o, dtype=t.dtype)
-            for o, t in zip(outs, wanted, strict=True)
-        ]
+        after = dict(zip(branch.changed, outs[n:], strict=True))
+        for i, x in ambient.items():
+            same = values[places[id(x)]] if id(x) in places else x
+            outs.append(after.get(i, same))
+        return of_types([*outs[:n], *outs[n + len(branch.changed) :]], wanted)
 
     return stage(function, inputs, closed=True, name=branch.name)[0]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from treadle import dtypes, tree
+from treadle.api.ambient import Surroundings
 from treadle.api.args import CLOSE_OVER, RETURN, check_leaf, name_of
 from treadle.arraytype import ArrayType
 from treadle.errors import StructureError, at, user_source
@@ -37,11 +38,31 @@ _DTYPE_REMEDY = (
 
 
 class Body(NamedTuple):
-    """A traced loop body ``(*captured, *carry, *rest) -> (*carry, *outs)``."""
+    """A traced loop body ``(*captured, *carry, *hidden, *rest) -> (*carry, *hidden,
+    *outs)``.
+
+    types: of the carry. around: the ambients outside of the loop; the body changes
+      those of their leaves that are numbered in `hidden`.
+    """
 
     graph: Graph
     captured: list[Any]
     types: list[ArrayType]
+    around: Surroundings
+    hidden: list[int]
+
+    def initial(self, leaves: Sequence[Any]) -> list[Any]:
+        """What the loop starts from: the carry, and the ambient values."""
+        ambient = [self.around.leaves[i] for i in self.hidden]
+        return [*of_types(leaves, self.types), *of_types(ambient, map(typeof, ambient))]
+
+    def leave(self, outs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Takes the ambient values out of what the loop gives: the last carry, and what
+        else came out."""
+        start = len(self.types)
+        stop = start + len(self.hidden)
+        self.around.update(self.hidden, outs[start:stop])
+        return list(outs[:start]), list(outs[stop:])
 
 
 def flatten_checked(
@@ -75,23 +96,49 @@ def trace_body(
     """
     types = list(types)
     outs: list[Any] = []
+    around = Surroundings()
+    hidden = [typeof(x) for x in around.leaves]
 
     def flat(*leaves: Any) -> list[Any]:
         nonlocal outs
-        carry, others = function(*leaves)
+        own, more = leaves[: len(types)], leaves[len(types) + len(hidden) :]
+        with around.inside(leaves[len(types) :][: len(hidden)]):
+            carry, others = function(*own, *more)
+            ambient = around.kept_values(what, name)
         outs = _same_structure(carry, form, what, name)
-        return [*_strengthen(outs, types), *others]
+        return [*_strengthen(outs, types), *ambient, *others]
 
     while True:
-        graph, captured = stage(flat, [*types, *rest], name=name)
+        graph, captured = stage(flat, [*types, *hidden, *rest], name=name)
         found = graph.out_types[: len(types)]
         met = [_meet(a, b) for a, b in zip(types, found, strict=True)]
         new = [t for t in met if t is not None]
         if len(new) < len(met):
             raise TypeError(_mismatch(form, types, outs, what, name))
         if [t.dtype for t in types] == [t.dtype for t in new]:
-            return Body(graph, captured, types)
+            return _without_constants(graph, captured, types, around)
         types = new
+
+
+def _without_constants(
+    graph: Graph, captured: list[Any], types: list[ArrayType], around: Surroundings
+) -> Body:
+    """The body, carrying only those ambient values that it changes."""
+    consts, rest = graph.inputs[: len(captured)], graph.inputs[len(captured) :]
+    own, outs = rest[: len(types)], graph.outputs[: len(types)]
+    stop = len(types) + len(around.leaves)
+    ambient, after = rest[len(types) : stop], graph.outputs[len(types) : stop]
+    pairs = list(zip(ambient, after, strict=True))
+    hidden = [i for i, (a, b) in enumerate(pairs) if a is not b]
+    outputs = [*outs, *(after[i] for i in hidden), *graph.outputs[stop:]]
+    read = {id(a) for eq in graph.equations for a in eq.inputs} | set(map(id, outputs))
+    kept = [i for i, (a, b) in enumerate(pairs) if a is b and id(a) in read]
+    fixed = [around.leaves[i] for i in kept]
+    inputs = [*consts, *(ambient[i] for i in kept), *own]
+    inputs += [*(ambient[i] for i in hidden), *rest[stop:]]
+    smaller = Graph(inputs, graph.equations, outputs, graph.name)
+    captured = [*captured, *of_types(fixed, map(typeof, fixed))]
+    return Body(smaller, captured, types, around, hidden)
 
 
 def _same_structure(
@@ -155,7 +202,7 @@ def _mismatch(
     )
 
 
-def of_types(leaves: Sequence[Any], types: Sequence[ArrayType]) -> list[Any]:
+def of_types(leaves: Sequence[Any], types: Iterable[ArrayType]) -> list[Any]:
     """The initial carry, with Python numbers made into what the body takes."""
     return [_of_type(x, t) for x, t in zip(leaves, types, strict=True)]
 

@@ -7,6 +7,7 @@ from operator import index
 from typing import Any
 
 from treadle import dtypes, tree
+from treadle.api.ambient import Surroundings
 from treadle.api.args import CLOSE_OVER, as_results, check_function, described, name_of
 from treadle.api.boundary import boundary
 from treadle.api.carry import (
@@ -23,6 +24,7 @@ from treadle.arraytype import ArrayType
 from treadle.control import while_loop as while_op
 from treadle.control.unroll import unrolled_scan
 from treadle.errors import at, user_source
+from treadle.ir.graph import Graph
 from treadle.ir.walk import has_effects
 from treadle.ops.arithmetic import add
 from treadle.ops.compare import lt
@@ -84,17 +86,17 @@ def scan(
     rows = [_row_type(typeof(x)) for x in x_leaves]
     types = [typeof(x) for x in leaves]
     body = trace_body(flat, form, types, rows, "scan", name_of(f))
-    n_carry = len(leaves)
     outs = unrolled_scan(
         body.graph,
         body.captured,
-        of_types(leaves, body.types),
+        body.initial(leaves),
         x_leaves,
         length,
         reverse,
         length if unroll is True else max(int(unroll), 1),
     )
-    return form.unflatten(outs[:n_carry]), y_form.unflatten(outs[n_carry:])
+    carry, ys = body.leave(outs)
+    return form.unflatten(carry), y_form.unflatten(ys)
 
 
 def _pair(out: Any, f: Any) -> tuple[Any, Any]:
@@ -157,7 +159,7 @@ def _python_scan(
     f: Any, init: Any, leaves: Any, form: Any, length: int, reverse: bool
 ) -> tuple[Any, Any]:
     """What scan means, as a Python loop."""
-    carry = PythonCarry(init, "scan", f)
+    carry, around = PythonCarry(init, "scan", f), Surroundings()
     ys: list[Any] = []
     y_form: Any = None
     for i in reversed(range(length)) if reverse else range(length):
@@ -167,6 +169,7 @@ def _python_scan(
         if not carry.update(new):
             # As when it is traced: a number that came out as a float was one at first.
             again = restarted(tree.leaves(init), carry.types)
+            around.put(around.leaves)
             return _python_scan(
                 f, carry.form.unflatten(again), leaves, form, length, reverse
             )
@@ -187,11 +190,13 @@ def _empty_ys(f: Any, init: Any, leaves: Any, form: Any) -> Any:
     """Only tracing says what would be stacked if there were an iteration."""
     carry, carry_form = tree.flatten(init)
     y_form: Any = None
+    around = Surroundings()
 
     def flat(*values: Any) -> list[Any]:
         nonlocal y_form
         x = form.unflatten(values[len(carry) :])
-        y = f(carry_form.unflatten(values[: len(carry)]), x)[1]
+        with around.inside(around.leaves):
+            y = f(carry_form.unflatten(values[: len(carry)]), x)[1]
         y_leaves, y_form = tree.flatten(y)
         return y_leaves
 
@@ -238,6 +243,11 @@ def _blocks(x: Any, whole: int, batch: int) -> Any:
 def _joined(y: Any) -> Any:
     shape = typeof(y).shape
     return reshape(y, shape=(shape[0] * shape[1], *shape[2:]))
+
+
+_TEST_CHANGES = """\
+while_loop: the condition {} writes a state cell or draws a random key{}
+Do that in the body, and carry what the condition needs."""
 
 
 @boundary
@@ -299,12 +309,8 @@ def _staged_while(cond_fun: Any, body_fun: Any, init: Any, going: Any = None) ->
     """The loop as an operation. If the first test has been done, it gave `going`."""
     leaves, form = flatten_checked(init, "while_loop: init", CLOSE_OVER)
     body = _trace_while(body_fun, form, [typeof(x) for x in leaves])
-    test, captured = stage(
-        lambda *values: [_scalar_bool(cond_fun(form.unflatten(values)), cond_fun)],
-        body.types,
-        name=name_of(cond_fun),
-    )
-    args = [*captured, *body.captured, *of_types(leaves, body.types)]
+    test, captured = _trace_test(cond_fun, form, body)
+    args = [*captured, *body.captured, *body.initial(leaves)]
     params: dict[str, Any] = {
         "test": test,
         "body": body.graph,
@@ -315,7 +321,29 @@ def _staged_while(cond_fun: Any, body_fun: Any, init: Any, going: Any = None) ->
         outs = while_op.resume(going, args, **params)
     else:
         outs = while_op.while_loop(*args, **params)
-    return form.unflatten(outs)
+    return form.unflatten(body.leave(outs)[0])
+
+
+def _trace_test(
+    cond_fun: Any, form: tree.Structure, body: Body
+) -> tuple[Graph, list[Any]]:
+    """The condition, of what the body carries."""
+    n, around = len(body.types), body.around
+    ambient = [typeof(around.leaves[i]) for i in body.hidden]
+
+    def flat(*values: Any) -> list[Any]:
+        given = list(around.leaves)
+        for i, x in zip(body.hidden, values[n:], strict=True):
+            given[i] = x
+        with around.inside(given):
+            going = _scalar_bool(cond_fun(form.unflatten(values[:n])), cond_fun)
+            now = around.now()[0]
+        if [id(x) for x in now] != [id(x) for x in given]:
+            where = at(user_source())
+            raise RuntimeError(_TEST_CHANGES.format(name_of(cond_fun), where))
+        return [going]
+
+    return stage(flat, [*body.types, *ambient], name=name_of(cond_fun))
 
 
 def _counter_dtype(*limits: Any) -> Any:

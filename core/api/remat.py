@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 
 from treadle import tree
+from treadle.api.ambient import Surroundings
 from treadle.api.args import check_results, name_of
 from treadle.api.boundary import boundary
 from treadle.api.purity import call_pure
@@ -15,7 +16,7 @@ from treadle.control import remat as op
 from treadle.trace.interpreter import state
 from treadle.trace.op import Op
 from treadle.trace.stage import stage
-from treadle.trace.value import typeof
+from treadle.trace.value import Tracer, typeof
 
 
 def everything_saveable(op: Op, *types: ArrayType, **params: Any) -> bool:
@@ -70,22 +71,32 @@ def remat(
         leaves, form = tree.flatten((args, kwargs))
         # What is not an array (a flag, a function) is the same in both passes.
         traced = [i for i, x in enumerate(leaves) if _is_traced(x)]
+        around = Surroundings()
+        known = set(map(id, around.leaves))
         out_form: Any = None
+        ambient, ambient_form = around.leaves, around.form
+
+        def is_new(x: Any) -> bool:
+            return isinstance(x, Tracer) and id(x) not in known
 
         def flat(*values: Any) -> list[Any]:
-            nonlocal out_form
+            nonlocal out_form, ambient, ambient_form
             full = list(leaves)
             for i, x in zip(traced, values, strict=True):
                 full[i] = x
-            outs, out_form = tree.flatten(call_pure(function, form, full))
+            with around.inside(around.leaves):
+                outs, out_form = tree.flatten(call_pure(function, form, full))
+                ambient, ambient_form = around.now()
             check_results(function, outs, out_form)
-            return outs
+            return [*outs, *filter(is_new, ambient)]
 
         moving = [leaves[i] for i in traced]
         types = [typeof(x) for x in moving]
         graph, captured = stage(flat, types, name=name_of(function))
         outs = op.remat(*captured, *moving, graph=graph, policy=policy)
-        return out_form.unflatten(outs)
+        rest = iter(outs[out_form.count :])
+        around.put([next(rest) if is_new(x) else x for x in ambient], ambient_form)
+        return out_form.unflatten(outs[: out_form.count])
 
     return remat_function
 

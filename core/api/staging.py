@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any
 
 from treadle import dtypes, tree
+from treadle.api.ambient import Surroundings
 from treadle.api.args import argument, check_leaf, check_results, name_of
 from treadle.api.boundary import boundary
 from treadle.arraytype import ArrayType
@@ -69,11 +70,13 @@ def stage_pytrees(
         for path, x in zip(tree.paths(form), leaves, strict=True)
     ]
     out_form: Any = None
+    around = Surroundings()
 
     def flat(*values: Any) -> list[Any]:
         nonlocal out_form
         inner_args, inner_kwargs = form.unflatten(values)
-        outs, out_form = tree.flatten(function(*inner_args, **inner_kwargs))
+        with around.inside(around.leaves):
+            outs, out_form = tree.flatten(function(*inner_args, **inner_kwargs))
         check_results(function, outs, out_form)
         return outs
 

@@ -179,7 +179,6 @@ def test_remat_of_the_whole_call():
     "nested",
     [
         lambda layer, x: td.vmap(layer)(x),
-        lambda layer, x: td.scan(lambda c, row: (c, layer(row)), None, x)[1],
         lambda layer, x: td.jit(lambda x: layer(x))(x),
         lambda layer, x: td.grad(lambda x: layer(x).sum())(x),
     ],
@@ -202,7 +201,7 @@ def test_a_cell_that_came_as_an_argument_is_closed():
         def __call__(self, x):
             return td.jit(lambda m, x: m(x))(self.inner, x)
 
-    with pytest.raises(RuntimeError, match="came through jit"):
+    with pytest.raises(RuntimeError, match="came through the arguments of jit"):
         nn.stateful(Outer(Counter()))(tnp.ones(2))
 
 
@@ -248,7 +247,7 @@ def test_draws_inside_a_later_transform():
         def __call__(self, x):
             return td.vmap(lambda row: nn.Dropout(0.5)(row))(x)
 
-    with pytest.raises(RuntimeError, match="Every iteration would get the same key"):
+    with pytest.raises(RuntimeError, match=r"(?s)same key.*rng\.split\(nn\.draw_key"):
         nn.stateful(Outer(), key=rng.key(0))(tnp.ones((2, 3)))
 
 

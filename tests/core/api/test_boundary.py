@@ -176,4 +176,9 @@ def test_every_public_transform_is_a_boundary() -> None:
         and not hasattr(value, "boundary")
     }
     policies = {n for n in names if n.endswith("saveable")}
-    assert names - policies == {"ShapeDtype", "current_transform", "disable_jit"}
+    assert names - policies == {
+        "ShapeDtype",
+        "ambients",
+        "current_transform",
+        "disable_jit",
+    }
