@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from treadle import tree
 from treadle.errors import at as at_line
 from treadle.errors import user_source
-from treadle.nn.module import Module
+from treadle.nn.module import Module, fields_of
 from treadle.nn.show import parameters
 from treadle.nn.state import State
 
@@ -17,21 +18,45 @@ _NOT_A_PLACE = (
     "`where` must return a part of its argument, or a tuple of parts, as in "
     "`lambda m: m.layers[0].weight`; it returned {found!r:.60}{at}"
 )
+_NOTHING = """\
+nn.at picks nothing: `where` returned an empty {kind}{at}
+The model is a {model}. Look at `print(model)` for its parts; by class, anywhere \
+inside: `nn.at(model, nn.Linear)`."""
+_NONE_OF = """\
+nn.at picks nothing: there is no {kind} in this {model}{at}
+Look at `print(model)` for its parts."""
+
+
+def _compared(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda self, other: operation(_value(self), _value(other))
+
+
+def _value(x: Any) -> Any:
+    return x._value if type(x) is _Place else x
 
 
 class _Place:
-    """A part of a model, and the way to it. Behaves like the part: fields, indices,
-    iteration and length."""
+    """A part of a model, and the way to it. Behaves like the part in tests that a
+    `where` may make: fields, indices, iteration, `isinstance`, comparisons."""
 
     __slots__ = ("_path", "_value")
 
     def __init__(self, value: Any, path: tree.Path) -> None:
         self._value, self._path = value, path
 
-    def __getattr__(self, name: str) -> _Place:
+    @property
+    def __class__(self) -> type:
+        # `isinstance` asks for it.
+        return type(self._value)
+
+    def __getattr__(self, name: str) -> Any:
+        if isinstance(self._value, dict) and name in ("keys", "values", "items"):
+            pairs = {k: self[k] for k in self._value}
+            return getattr(pairs, name)
         return _Place(getattr(self._value, name), (*self._path, tree.Attribute(name)))
 
     def __getitem__(self, key: Any) -> Any:
+        key = _value(key)
         if isinstance(key, slice):
             return [self[i] for i in range(len(self._value))[key]]
         if isinstance(self._value, list | tuple):
@@ -45,6 +70,42 @@ class _Place:
 
     def __len__(self) -> int:
         return len(self._value)
+
+    def __contains__(self, item: Any) -> bool:
+        return _value(item) in self._value
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    __eq__, __ne__ = _compared(operator.eq), _compared(operator.ne)
+    __lt__, __le__ = _compared(operator.lt), _compared(operator.le)
+    __gt__, __ge__ = _compared(operator.gt), _compared(operator.ge)
+
+
+def _of_class(place: _Place, kind: type) -> Iterator[_Place]:
+    """The outermost parts of a class."""
+    node = place._value
+    if isinstance(node, kind):
+        yield place
+    elif isinstance(node, Module):
+        for name in fields_of(node):
+            yield from _of_class(getattr(place, name), kind)
+    elif isinstance(node, State):
+        yield from _of_class(place.value, kind)
+    elif isinstance(node, dict):
+        for key in node:
+            yield from _of_class(place[key], kind)
+    elif isinstance(node, list | tuple):
+        names = getattr(node, "_fields", range(len(node)))
+        for name in names:
+            part = getattr(place, name) if isinstance(name, str) else place[name]
+            yield from _of_class(part, kind)
+    elif dataclasses.is_dataclass(node) and not isinstance(node, type):
+        for field in dataclasses.fields(node):
+            yield from _of_class(getattr(place, field.name), kind)
 
 
 class At(NamedTuple):
@@ -82,16 +143,19 @@ class At(NamedTuple):
         return self.set(values[0] if self.single else values)
 
 
-def at(model: Any, where: Callable[[Any], Any]) -> At:
+def at(model: Any, where: Callable[[Any], Any] | type) -> At:
     """Places in a model, to `get`, `set` or `apply` a function to what stands there.
 
     Args:
       model: any pytree; it stays as it is.
       where: picks a part of its argument, or a tuple or list of them. A part may be an
-        array, a layer, a static field, or a field that is None.
+        array, a layer, a static field, or a field that is None; `isinstance` and `==`
+        tell parts apart (`is None` does not: write `== None`). Or a class: all parts of
+        it, wherever they are (the outer one of two inside each other).
 
     Raises:
       TypeError: if `where` returns something else.
+      ValueError: if it picks nothing, or parts that overlap.
 
     >>> from treadle import nn, rng
     >>> mlp = nn.MLP((2, 8, 8, 1), key=rng.key(0))
@@ -100,14 +164,23 @@ def at(model: Any, where: Callable[[Any], Any]) -> At:
     >>> frozen = nn.at(mlp, lambda m: [l.bias for l in m.layers]).set([None] * 3)
     >>> frozen.layers[0]
     Linear(in_features=2, out_features=8, weight=f32[2,8], bias=None)
+    >>> scaled = nn.at(mlp, nn.Linear).apply(lambda l: l.replace(weight=0 * l.weight))
     """
-    found = where(_Place(model, ()))
-    single = isinstance(found, _Place)
+    if isinstance(where, type):
+        found: Any = list(_of_class(_Place(model, ()), where))
+    else:
+        found = where(_Place(model, ()))
+    single = type(found) is _Place
     places = (found,) if single else found
-    if not isinstance(places, tuple | list) or not all(
-        isinstance(place, _Place) for place in places
+    if type(places) not in (tuple, list) or not all(
+        type(place) is _Place for place in places
     ):
         raise TypeError(_NOT_A_PLACE.format(found=found, at=at_line(user_source())))
+    if not places:
+        text = _NONE_OF if isinstance(where, type) else _NOTHING
+        kind = where.__name__ if isinstance(where, type) else type(found).__name__
+        name = type(model).__name__
+        raise ValueError(text.format(kind=kind, model=name, at=at_line(user_source())))
     paths = [place._path for place in places]
     for i, path in enumerate(paths):
         for other in paths[:i]:

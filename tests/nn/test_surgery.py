@@ -66,6 +66,50 @@ def test_apply_and_several_places():
     assert sliced.body.layers[0] is None
 
 
+BY_CLASS = {
+    "isinstance": lambda m: [x for x in m.body.layers if isinstance(x, nn.Linear)],
+    "class": nn.Linear,
+    "field": lambda m: [x for x in m.body.layers if x.in_features >= 2],
+    "field ==": lambda m: tuple(x for x in m.body.layers if x.in_features != 7),
+}
+
+
+@pytest.mark.parametrize("name", BY_CLASS)
+def test_parts_are_told_apart_by_class_and_by_field(name):
+    model = Model()
+    places = nn.at(model, BY_CLASS[name])
+    assert list(places.get()) == list(model.body.layers)
+    after = places.apply(lambda layer: nn.Sequential(layer, nn.relu))
+    assert [type(x) for x in after.body.layers] == [nn.Sequential] * 2
+    assert after.body.layers[0].layers[0] is model.body.layers[0]
+
+
+def test_a_class_is_found_anywhere_and_the_outer_one_counts():
+    model = Model()
+    assert nn.at(model, nn.State).get() == tuple(
+        getattr(model.table["norm"], n) for n in ("mean", "var")
+    )
+    arrays = nn.at(model, td.Array).get()
+    assert {id(x) for x in arrays} == {id(x) for x in tree.leaves(model)}
+    nested = nn.Sequential(nn.Sequential(nn.relu), nn.relu)
+    assert nn.at([nested], nn.Sequential).get() == (nested,)
+
+
+def test_dicts_of_parts():
+    def where(m):
+        return [x for k, x in m.table.items() if k == "norm" and "list" in m.table]
+
+    assert nn.at(Model(), where).get()[0].features == 4
+
+
+def test_picking_nothing():
+    model = Model()
+    with pytest.raises(ValueError, match=r"(?s)where. returned an empty list.*a Model"):
+        nn.at(model, lambda m: [x for x in m.body.layers if isinstance(x, nn.Conv2d)])
+    with pytest.raises(ValueError, match="no GRUCell in this Model"):
+        nn.at(model, nn.GRUCell)
+
+
 def test_any_pytree():
     assert nn.at({"a": [1, 2]}, lambda t: t["a"][1]).set(5) == {"a": [1, 5]}
     assert nn.at((1, 2), lambda t: t).set(3) == 3
