@@ -238,6 +238,33 @@ def holds_array(value: Any) -> bool:
     return td.is_array(value) and not isinstance(value, np.generic)
 
 
+Part = tuple[tree.Path, Any]
+
+
+def parts_of(fields: dict[str, Any], names: Sequence[str]) -> Iterator[Part]:
+    """The modules and cells among some fields, and in containers there, with their
+    paths; not what is inside them."""
+    for name in names:
+        yield from _parts(fields[name], (tree.Attribute(name),))
+
+
+def _parts(value: Any, path: tree.Path) -> Iterator[Part]:
+    kind = type(value)
+    if kind in _child_kinds:
+        yield path, value
+    elif kind in (list, tuple):
+        for i, item in enumerate(value):
+            yield from _parts(item, (*path, i))
+    elif kind is dict:
+        for key, item in value.items():
+            yield from _parts(item, (*path, key))
+    elif not td.is_array(value) and not tree.all_leaves([value]):
+        found, form = tree.flatten(value, is_leaf=lambda x: type(x) in _child_kinds)
+        for key, item in zip(tree.paths(form), found, strict=True):
+            if type(item) in _child_kinds:
+                yield (*path, *key), item
+
+
 def _container(owner: type, field: str, name: Hashable, value: Any) -> Entry:
     kind = type(value)
     names = sorted(value) if kind is dict else range(len(value))

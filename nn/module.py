@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, dataclass_transform
 from treadle import tree
 from treadle.errors import at, user_source
 from treadle.names import method_instead
-from treadle.nn.field import Layout, always_child, layout_of
+from treadle.nn.field import Layout, always_child, layout_of, parts_of
 from treadle.nn.show import describe
 
 _FROZEN = """\
@@ -22,6 +22,13 @@ Make a new one: `module = module.replace({name}=...)`; for something deeper insi
 _UNSET = """\
 `__init__` of {owner} left the annotated field `{name}` without a value{at}
 Assign `self.{name}`, give the annotation a default, or remove it."""
+
+_TWICE = """\
+{owner} holds one {kind} in two places, `{first}` and `{second}`{at}
+A module is a tree: the first transformation would make two of it, trained apart.
+To share weights, hold it once and call it twice, from a method (as \
+`Embedding.attend` does). For two that start equal, make a copy: \
+`tree.map(lambda x: x, layer)`."""
 
 
 def _open(module: Module) -> bool:
@@ -137,9 +144,9 @@ class Module(metaclass=ModuleType):
     `__init__` gets one that takes its annotated fields, as a dataclass does. Modules
     compare and hash by identity.
 
-    A module is a tree: a layer or array that stands in two fields becomes two at the
-    first transformation, trained apart. To share weights, hold them once and use them
-    twice, as `Embedding.attend` does.
+    A module is a tree: an array that stands in two fields becomes two at the first
+    transformation, trained apart; a layer with arrays in two places is an error. To
+    share weights, hold them once and use them twice, as `Embedding.attend` does.
 
     What a transformation returns is not taken apart until somebody looks at a field:
     between two jitted steps a model is a list of arrays.
@@ -232,7 +239,38 @@ def _seal(module: Module) -> None:
         raise TypeError(
             _UNSET.format(owner=cls.__name__, name=name, at=at(user_source()))
         )
-    _set_layout(module, layout_of(cls, fields, cls._may_be_lazy))
+    layout = layout_of(cls, fields, cls._may_be_lazy)
+    _check_tree(cls, fields, layout.children, (), {})
+    _set_layout(module, layout)
+
+
+def _check_tree(
+    owner: type,
+    fields: dict[str, Any],
+    names: Sequence[str],
+    path: tree.Path,
+    seen: dict[int, tree.Path],
+) -> None:
+    """
+    Raises:
+      ValueError: if a layer or cell with arrays is in two places.
+    """
+    for place, part in parts_of(fields, names):
+        here = (*path, *place)
+        first = seen.setdefault(id(part), here)
+        if first is not here:
+            if tree.leaves(part):
+                raise ValueError(
+                    _TWICE.format(
+                        owner=owner.__name__,
+                        kind=type(part).__name__,
+                        first=tree.key_name(first).lstrip("."),
+                        second=tree.key_name(here).lstrip("."),
+                        at=at(user_source()),
+                    )
+                )
+        elif isinstance(part, Module) and part._held is None and part._layout:
+            _check_tree(owner, part.__dict__, part._layout.children, here, seen)
 
 
 def _called_as(cls: Any) -> str:

@@ -15,7 +15,7 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
-from treadle import nn, tree
+from treadle import nn, rng, tree
 
 
 class Affine(nn.Module):
@@ -363,3 +363,51 @@ def test_making_a_module_is_cheap():
     weight = tnp.ones(1)
     seconds = min(timeit.repeat(lambda: Affine(weight), number=1000, repeat=5))
     assert seconds / 1000 < 100e-6
+
+
+# One layer in two places --------------------------------------------------------------
+
+
+class Holds(nn.Module):
+    def __init__(self, **fields):
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+
+def linear():
+    return nn.Linear(2, 2, key=rng.key(0))
+
+
+@pytest.mark.parametrize(
+    ("fields", "places"),
+    [
+        (lambda x: {"one": x, "two": x}, ("one", "two")),
+        (lambda x: {"items": [x, nn.relu, x]}, (r"items\[0\]", r"items\[2\]")),
+        (
+            lambda x: {"one": Holds(layers=[x]), "two": {"a": (x,)}},
+            (r"one\.layers\[0\]", r"two\['a'\]\[0\]"),
+        ),
+    ],
+)
+@pytest.mark.parametrize("make", [linear, lambda: nn.State(0), lambda: nn.BatchNorm(2)])
+def test_a_layer_in_two_places(fields, places, make):
+    first, second = places
+    message = (
+        rf"Holds holds one \w+ in two places, `{first}` and `{second}`\n.*test_mod"
+    )
+    with pytest.raises(ValueError, match=message):
+        Holds(**fields(make()))
+    held = tree.map(lambda x: x, make())
+    with pytest.raises(ValueError, match=message):
+        Holds(**fields(held))
+
+
+def test_what_may_be_in_two_places():
+    array, drop, layer = tnp.ones(2), nn.Dropout(0.5), linear()
+    Holds(one=array, two=array)
+    Holds(one=drop, two=[drop])
+    two = Holds(one=layer, two=tree.map(lambda x: x, layer))
+    with pytest.raises(ValueError, match="in two places"):
+        two.replace(two=two.one)
+    with pytest.raises(ValueError, match="in two places"):
+        nn.at(two, lambda m: m.two).set(two.one)
