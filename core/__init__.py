@@ -5,6 +5,8 @@
 Array(6., dtype=float32)
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
 from treadle import debug as debug
 from treadle import dtypes as dtypes
 from treadle import np as np
@@ -64,9 +66,15 @@ from treadle.dtypes import uint16 as uint16
 from treadle.dtypes import uint32 as uint32
 from treadle.dtypes import uint64 as uint64
 from treadle.names import suggest as _suggest
-from treadle.run.array import Array as Array
 from treadle.trace.value import is_array as is_array
+from treadle.trace.value import is_traced as is_traced
 from treadle.trace.value import typeof as typeof
+
+# To programs a tracer is an array too, with the methods that a concrete one has.
+if _TYPE_CHECKING:
+    from treadle.run.array import Array as Array
+else:
+    from treadle.trace.value import Value as Array  # noqa: F401 - the public name
 
 numpy = np
 

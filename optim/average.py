@@ -71,7 +71,7 @@ def average_parameters(decay: Hyperparameter = 0.999) -> Transform:
 
 def _copy(x: Any) -> Any:
     """The parameter in at least float32, in memory of its own: states get donated."""
-    if isinstance(x, td.Array):
+    if isinstance(x, td.Array) and not td.is_traced(x):
         x = np.asarray(x)
     return tnp.array(x, wide(td.typeof(x).dtype))
 

@@ -78,7 +78,7 @@ def _settle(value: Any) -> Any:
 
 def _own(value: Any, dtype: np.dtype | None = None) -> Any:
     """A value as an array that no one else has: states get donated."""
-    if isinstance(value, td.Array):
+    if isinstance(value, td.Array) and not td.is_traced(value):
         value = np.asarray(value)
     return tnp.array(value, dtype)
 

@@ -52,7 +52,8 @@ def show(value: Any) -> str:
     """A number as a reader wants it: without its dtype."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(show, value))}]"
-    return str(value) if isinstance(value, td.Array | np.generic) else repr(value)
+    known = isinstance(value, td.Array | np.generic) and not td.is_traced(value)
+    return str(value) if known else repr(value)
 
 
 def _positive(name: str, **steps: Number) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 import treadle.numpy as tnp
-from treadle import Array, dtypes, is_array, jit, tree, typeof
+from treadle import Array, dtypes, is_array, is_traced, jit, tree, typeof
 from treadle.errors import TracerError, at, user_source
 from treadle.np.bits import threefry2x32
 
@@ -92,7 +92,7 @@ class Key:
 
     def __repr__(self) -> str:
         data = self._data
-        if isinstance(data, Array):
+        if isinstance(data, Array) and not is_traced(data):
             return f"Key({data.tolist()})"
         return f"Key({data!r})"
 
@@ -238,7 +238,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def run(key: Key, *args: Any, **kwargs: Any) -> Any:
-        known = isinstance(key.data, Array)
+        known = isinstance(key.data, Array) and not is_traced(key.data)
         return (program if known else function)(key, *args, **kwargs)
 
     return run

@@ -20,8 +20,18 @@ else:
 
 
 class Value(_Surface):
-    """An array as programs see it. Operators and methods are `treadle.numpy`'s, which
-    puts them here when it is imported (`treadle.np.methods`)."""
+    """An array as programs see it: `td.Array`. What `isinstance` says of an array in
+    memory it says of one that is being traced, too.
+
+    Operators and methods are `treadle.numpy`'s, which puts them here when it is
+    imported (`treadle.np.methods`).
+
+    >>> import treadle as td, treadle.numpy as tnp
+    >>> seen = []
+    >>> _ = td.jit(lambda x: seen.append(isinstance(x, td.Array)) or x)(tnp.ones(2))
+    >>> seen, isinstance(tnp.ones(2), td.Array), isinstance(2.0, td.Array)
+    ([True], True, False)
+    """
 
     __slots__ = ("__weakref__",)
     __array_priority__ = 1000
@@ -251,6 +261,19 @@ def is_array(x: Any) -> bool:
     (True, False, False)
     """
     return isinstance(x, _ARRAYS)
+
+
+def is_traced(x: Any) -> bool:
+    """Whether `x` is an array inside a transform (jit, grad, vmap, scan…), which has no
+    memory of its own.
+
+    >>> import treadle as td
+    >>> seen = []
+    >>> _ = td.jit(lambda x: seen.append(td.is_traced(x)) or x)(1.0)
+    >>> seen, td.is_traced(1.0)
+    ([True], False)
+    """
+    return isinstance(x, Tracer)
 
 
 def _short(x: Any) -> str:

@@ -80,7 +80,7 @@ def stacked_layers(run, x, n):
 
 
 def a_scope_in_a_loop(run, x, n):
-    """Layers that are scanned over: the cells are theirs, the keys the outer scope's."""
+    """Layers that are scanned over: their cells, and the keys of the outer scope."""
 
     def body(x, layer):
         return nn.stateful(layer)(x)

@@ -59,3 +59,18 @@ def test_needing_a_value_names_the_line_and_the_remedy(name: str) -> None:
 def test_unhashable() -> None:
     with pytest.raises(TypeError, match="not hashable"):
         hash(tnp.ones(2))
+
+
+@pytest.mark.parametrize("transform", [td.jit, td.grad, td.vmap])
+def test_tracers_are_arrays(transform):
+    seen = []
+
+    def f(x):
+        seen.append((isinstance(x, td.Array), td.is_traced(x)))
+        return x
+
+    transform(f)(tnp.ones(2) if transform is td.vmap else 1.0)
+    assert seen == [(True, True)]
+    x = tnp.ones(2)
+    assert (isinstance(x, td.Array), td.is_traced(x)) == (True, False)
+    assert not isinstance(np.ones(2), td.Array) and not isinstance(1.0, td.Array)
