@@ -5,7 +5,7 @@
 Array(6., dtype=float32)
 """
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+import typing as _typing
 
 from treadle import debug as debug
 from treadle import dtypes as dtypes
@@ -71,10 +71,10 @@ from treadle.trace.value import is_traced as is_traced
 from treadle.trace.value import typeof as typeof
 
 # To programs a tracer is an array too, with the methods that a concrete one has.
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from treadle.run.array import Array as Array
 else:
-    from treadle.trace.value import Value as Array  # noqa: F401 - the public name
+    from treadle.api.array import Array as Array
 
 numpy = np
 

@@ -44,7 +44,7 @@ class _Place:
     def __init__(self, value: Any, path: tree.Path) -> None:
         self._value, self._path = value, path
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> type:
         # `isinstance` asks for it.
         return type(self._value)
@@ -99,9 +99,8 @@ def _of_class(place: _Place, kind: type) -> Iterator[_Place]:
         for key in node:
             yield from _of_class(place[key], kind)
     elif isinstance(node, list | tuple):
-        names = getattr(node, "_fields", range(len(node)))
-        for name in names:
-            part = getattr(place, name) if isinstance(name, str) else place[name]
+        fields = getattr(node, "_fields", None)
+        for part in [getattr(place, n) for n in fields] if fields else place:
             yield from _of_class(part, kind)
     elif dataclasses.is_dataclass(node) and not isinstance(node, type):
         for field in dataclasses.fields(node):

@@ -20,18 +20,8 @@ else:
 
 
 class Value(_Surface):
-    """An array as programs see it: `td.Array`. What `isinstance` says of an array in
-    memory it says of one that is being traced, too.
-
-    Operators and methods are `treadle.numpy`'s, which puts them here when it is
-    imported (`treadle.np.methods`).
-
-    >>> import treadle as td, treadle.numpy as tnp
-    >>> seen = []
-    >>> _ = td.jit(lambda x: seen.append(isinstance(x, td.Array)) or x)(tnp.ones(2))
-    >>> seen, isinstance(tnp.ones(2), td.Array), isinstance(2.0, td.Array)
-    ([True], True, False)
-    """
+    """An array as programs see it. Operators and methods are `treadle.numpy`'s, which
+    puts them here when it is imported (`treadle.np.methods`)."""
 
     __slots__ = ("__weakref__",)
     __array_priority__ = 1000
