@@ -106,6 +106,12 @@ def of_scalar(value: bool | int | float | complex) -> np.dtype:
     return _PYTHON[type(value)]
 
 
+def of_index(length: int) -> np.dtype:
+    """The dtype of places along an axis, and of counts of its elements: int32, or int64
+    where that can't hold the length."""
+    return int32 if length < 2**31 else int64
+
+
 def to_float(dtype: np.dtype) -> np.dtype:
     """`dtype` if it is inexact, otherwise the default float."""
     return dtype if is_differentiable(dtype) else float32

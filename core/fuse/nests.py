@@ -241,6 +241,8 @@ class Body:
         self, index: int, dtype: np.dtype, limit: int, drop: bool
     ) -> tuple[int, int | None]:
         """An index moved inside, and (if `drop`) whether it was inside before."""
+        if dtype.itemsize < 4 or limit > np.iinfo(dtype).max:
+            index, dtype = self.instr("convert", (index,), dtypes.int64), dtypes.int64
         zero = self.instr("const", (), dtype, 0)
         top = self.number(limit, dtype)
         low = self.instr("maximum", (index, zero), dtype)

@@ -11,8 +11,8 @@ from treadle import dtypes
 from treadle.errors import at as at_line
 from treadle.errors import user_source
 from treadle.np import binary
-from treadle.np.index import GROUP, Selection, Span, parse, together
-from treadle.np.indexing import getitem, place_group
+from treadle.np.index import GROUP, Selection, Span, parse, together, within
+from treadle.np.indexing import getitem, missing, place_group
 from treadle.np.operands import (
     ArrayLike,
     Shape,
@@ -20,7 +20,7 @@ from treadle.np.operands import (
     cast,
     operand,
 )
-from treadle.ops.compare import bitwise_and, ge, lt, select
+from treadle.ops.compare import select
 from treadle.ops.dynamic import dynamic_slice, dynamic_update_slice
 from treadle.ops.movement import full, reshape, reverse
 from treadle.ops.scatter import (
@@ -60,7 +60,11 @@ class Place:
 
     The methods return a new array. A value is broadcast to the shape of ``x[index]``
     and converted to the dtype of x. An element that the index names several times gets
-    all the updates (of `set`, the last). Traced indices out of range are left out.
+    all the updates (of `set`, the last).
+
+    Where the index holds arrays of Treadle's (traced, or not), elements out of range
+    are not updated. Known indices, Python's and NumPy's, that are out of range raise
+    IndexError.
     """
 
     __slots__ = ("_index", "_x")
@@ -103,23 +107,40 @@ class Place:
 
     def apply(self, function: Callable[[Any], Any]) -> Array:
         """Replaces each element by an elementwise function of it."""
-        return self.set(function(getitem(self._x, self._index)))
+        t = typeof(self._x)
+        # Nothing is read where nothing will be written.
+        old = getitem(self._x, self._index, None if t.size else t.dtype.type(0))
+        return self.set(function(old))
 
-    def get(self, mode: str = "clip", fill_value: ArrayLike = 0) -> Array:
+    def get(self, mode: str = "clip", fill_value: ArrayLike | None = None) -> Array:
         """Reads the elements.
 
         Args:
-          mode: what a traced index out of range reads: the nearest element ("clip"),
-            or `fill_value` ("fill").
+          mode: what an index out of range reads where it is an array of Treadle's: the
+            nearest element ("clip"), or `fill_value` ("fill").
+          fill_value: a scalar; by default not-a-number, the lowest signed integer, the
+            highest unsigned one, or True.
+
+        >>> import treadle.numpy as tnp
+        >>> tnp.arange(3).at[tnp.array([2, 3])].get(mode="fill", fill_value=-1)
+        Array([ 2, -1], dtype=int32)
         """
         if mode == "clip":
             return getitem(self._x, self._index)
         if mode != "fill":
-            raise ValueError(f"mode {mode!r} is neither 'clip' nor 'fill'")
-        t = typeof(self._x)
-        fill = cast(operand("at[].get", fill_value), t.dtype)
-        inside = getitem(full(t.shape, True, dtypes.bool_), self._index, "drop")
-        return select(inside, getitem(self._x, self._index), fill)
+            raise ValueError(
+                f"mode {mode!r} is neither 'clip' nor 'fill'{at_line(user_source())}"
+            )
+        dtype = typeof(self._x).dtype
+        if fill_value is None:
+            return getitem(self._x, self._index, missing(dtype))
+        fill = cast(operand("at[].get", fill_value), dtype)
+        if shape := typeof(fill).shape:
+            raise ValueError(
+                f"at[].get: fill_value must be a scalar, got shape {shape}"
+                f"{at_line(user_source())}"
+            )
+        return getitem(self._x, self._index, fill)
 
     def _among_ones(self, value: Any) -> Any:
         value = operand("at[]", value)
@@ -168,41 +189,33 @@ def _fitted(value: Any, shape: Shape) -> Any:
     return broadcast_to_shape(value, shape)
 
 
-def _lengths(x: Any, axes: tuple[Any, ...]) -> list[int]:
-    return [a.length if type(a) is Span else 1 for a in axes]
-
-
 def _update_region(x: Any, selection: Selection, value: Any, how: _Combine) -> Any:
     """A block: slices beside integers and traced scalars."""
-    lengths = _lengths(x, selection.axes)
-    order = selection.order
-    value = _fitted(value, tuple([1 if o is None else lengths[o] for o in order]))
-    value = reshape(value, shape=tuple(lengths))
+    shape = typeof(x).shape
+    lengths = [a.length if type(a) is Span else 1 for a in selection.axes]
+    value = reshape(_fitted(value, selection.shape()), shape=tuple(lengths))
     flipped = tuple(
         [i for i, a in enumerate(selection.axes) if type(a) is Span and a.step < 0]
     )
     if flipped:
         value = reverse(value, axes=flipped)
     starts = [_start(a) for a in selection.axes]
-    if 0 in lengths:
+    if 0 in lengths or 0 in shape:
         return x
     known = how is _SET and not selection.dynamic
     if not known:
         old = dynamic_slice(x, *starts, sizes=tuple(lengths))
         value = how.one(old, value)
         for i in selection.dynamic:
-            value = select(_inside(starts[i], typeof(x).shape[i]), value, old)
+            value = select(within(starts[i], shape[i]), value, old)
     return dynamic_update_slice(x, value, *starts)
 
 
 def _start(a: Any) -> Any:
+    """Where an index begins, as a typed scalar."""
     if type(a) is Span:
-        return np.int32(a.start if a.step > 0 else a.start + (a.length - 1) * a.step)
-    return np.int32(a) if type(a) is int else a
-
-
-def _inside(i: Any, n: int) -> Any:
-    return bitwise_and(ge(i, 0), lt(i, n))
+        a = a.start if a.step > 0 else a.start + (a.length - 1) * a.step
+    return dtypes.of_scalar(a).type(a) if type(a) is int else a
 
 
 def _update_group(x: Any, selection: Selection, value: Any, how: _Combine) -> Any:
@@ -225,10 +238,10 @@ def _update_group(x: Any, selection: Selection, value: Any, how: _Combine) -> An
             sizes.append(a.length)
             positions.append(int(_start(a)) if a.length else 0)
     indices = together(positions)
-    lead = typeof(indices[0]).shape
-    value = _fitted(value, _group_shape(selection, lead))
-    value = reshape(value, shape=_group_shape(selection, lead, new=False))
-    if not typeof(value).size:
+    lead = selection.lead
+    value = _fitted(value, selection.shape())
+    value = reshape(value, shape=selection.shape(new=False))
+    if not typeof(value).size or 0 in shape:
         return x
     value = place_group(value, len(lead), selection.order, back=True)
     if flipped:
@@ -245,34 +258,20 @@ def _update_group(x: Any, selection: Selection, value: Any, how: _Combine) -> An
     return how.scatter(x, value, *indices, **places)
 
 
-def _group_shape(selection: Selection, lead: Shape, new: bool = True) -> Shape:
-    """The shape of x[...]; without its new axes, if not `new`."""
-    result: list[int] = []
-    for o in selection.order:
-        if o is GROUP:
-            result += lead
-        elif o is not None:
-            result.append(selection.axes[o].length)
-        elif new:
-            result.append(1)
-    return tuple(result)
-
-
 def _update_flat(x: Any, expression: Any, value: Any, how: _Combine) -> Any:
     """Any index at all: each element of x by its number."""
     t = typeof(x)
-    numbers = np.arange(t.size, dtype=np.int32).reshape(t.shape)
-    places = getitem(Array(numbers + 1), expression, "drop")
+    dtype = dtypes.of_index(t.size)
+    numbers = np.arange(t.size, dtype=dtype).reshape(t.shape)
+    places = getitem(Array(numbers), expression, dtype.type(-1))
     value = _fitted(value, typeof(places).shape)
-    flat = reshape(x, shape=(t.size,))
     n = typeof(places).size
-    if not n:
+    if not n or not t.size:
         return x
-    indices = binary.subtract(reshape(places, shape=(n,)), 1)
     out = how.scatter(
-        flat,
+        reshape(x, shape=(t.size,)),
         reshape(value, shape=(n,)),
-        indices,
+        reshape(places, shape=(n,)),
         axes=(0,),
         sizes=(None,),
         batch_dims=0,

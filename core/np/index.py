@@ -2,6 +2,10 @@
 
 `parse` turns the expression into a `Selection`: for each axis of x a `Span` (a slice),
 an integer, or an index array; and the order in which the axes of the result come.
+
+Indices that are known while tracing (Python's and NumPy's numbers, lists and arrays)
+must be in range. Treadle's arrays, traced or not, are only counted from the end here:
+what is out of range is for the reader to clamp or to fill, for the writer to drop.
 """
 
 from __future__ import annotations
@@ -16,7 +20,8 @@ from treadle import dtypes
 from treadle.errors import TracerError, at, user_source
 from treadle.np.operands import Shape, broadcast_to_shape, cast, common_shape
 from treadle.ops.arithmetic import add
-from treadle.ops.compare import lt, select
+from treadle.ops.binary import minimum
+from treadle.ops.compare import bitwise_and, ge, lt, select
 from treadle.run.array import Array
 from treadle.trace.value import Value, typeof
 
@@ -43,8 +48,37 @@ class Selection(NamedTuple):
 
     @property
     def dynamic(self) -> tuple[int, ...]:
-        """The axes whose index is a traced scalar or an array."""
+        """The axes whose index is a scalar that may be traced, or an array."""
         return tuple([i for i, a in enumerate(self.axes) if type(a) not in (Span, int)])
+
+    @property
+    def lead(self) -> Shape:
+        """The shape of the index arrays, broadcast together."""
+        return common_shape(
+            "indexing", [typeof(self.axes[i]).shape for i in self.dynamic]
+        )
+
+    def shape(self, new: bool = True) -> Shape:
+        """The shape of x[...]; without its new axes, if not `new`."""
+        result: list[int] = []
+        for o in self.order:
+            if o is GROUP:
+                result += self.lead
+            elif o is not None:
+                result.append(self.axes[o].length)
+            elif new:
+                result.append(1)
+        return tuple(result)
+
+    def inside(self, shape: Shape) -> Any:
+        """Which places of the index arrays are in range, for an array of a shape: a
+        condition of the shape `lead`. None if all are known to be."""
+        result = None
+        for i in self.dynamic:
+            if isinstance(self.axes[i], Value):
+                test = broadcast_to_shape(within(self.axes[i], shape[i]), self.lead)
+                result = test if result is None else bitwise_and(result, test)
+        return result
 
 
 class _MaskAxis(NamedTuple):
@@ -61,7 +95,7 @@ def parse(shape: Shape, expression: Any) -> Selection:
     """Takes an index expression apart.
 
     Raises:
-      IndexError: if it has too many indices, or one is out of range.
+      IndexError: if it has too many indices, or one that is known is out of range.
       TypeError: for what is no index (a float, a mask whose values are not known).
     """
     items = _expanded(shape, expression)
@@ -86,7 +120,7 @@ def parse(shape: Shape, expression: Any) -> Selection:
             item = item.places
         order.append(GROUP)
         grouped.append(len(order) - 1)
-        axes.append(_position(item, n, len(axes), shape))
+        axes.append(position(item, len(axes), shape))
     return Selection(tuple(axes), _ordered(order, grouped, axes))
 
 
@@ -168,8 +202,15 @@ def _span(item: slice, n: int) -> Span:
     return Span(start, step, len(range(start, stop, step)))
 
 
-def _position(item: Any, n: int, axis: int, shape: Shape) -> Any:
-    """An index as an int, or as an integer array without negative elements."""
+def position(item: Any, axis: int, shape: Shape) -> Any:
+    """An index along an axis of an array of a shape, without negative elements: an int
+    or an array of NumPy's, which are in range, or a value that may not be.
+
+    Raises:
+      IndexError: if a known index is out of range.
+      TypeError: for what is no integer.
+    """
+    n = shape[axis]
     if isinstance(item, Value | np.ndarray | np.generic):
         t = typeof(item)
         if not dtypes.is_integer(t.dtype):
@@ -178,12 +219,10 @@ def _position(item: Any, n: int, axis: int, shape: Shape) -> Any:
                 f"array, got an array of type {t}{at(user_source())}\n"
                 "Convert it: `index.astype(int)`."
             )
-        if isinstance(item, Value) and not isinstance(item, Array):
-            return counted(item, n)
-        known = np.asarray(item)
-        if known.ndim:
-            return _checked(known, n, axis, shape)
-        item = known
+        if isinstance(item, Value):
+            return _counted(item, n)
+        if item.ndim:
+            return _checked(item, n, axis, shape)
     try:
         i = as_index(item)
     except TypeError:
@@ -200,7 +239,9 @@ def _checked(i: np.ndarray, n: int, axis: int, shape: Shape) -> np.ndarray:
     if i.size and not (-n <= i.min() and i.max() < n):
         worst = i.min() if i.min() < -n else i.max()
         raise IndexError(_outside(worst, n, axis, shape))
-    return np.where(i < 0, i + n, i).astype(np.int32)
+    # Small integers can't count to the length of a long axis.
+    i = i.astype(np.int64)
+    return np.where(i < 0, i + n, i).astype(dtypes.of_index(n))
 
 
 def _outside(i: Any, n: int, axis: int, shape: Shape) -> str:
@@ -210,20 +251,30 @@ def _outside(i: Any, n: int, axis: int, shape: Shape) -> str:
     )
 
 
-def counted(i: Any, n: int) -> Any:
-    """A traced index with negative values counted from the end."""
-    t = typeof(i)
-    if dtypes.is_unsigned(t.dtype):
-        return cast(i, dtypes.int32)
-    if t.dtype.itemsize < 4:
-        i = cast(i, dtypes.int32)
+def _counted(i: Any, n: int) -> Any:
+    """An index value with negative elements counted from the end, of a dtype that can
+    hold every place. What is out of range stays so."""
+    dtype, wanted = typeof(i).dtype, dtypes.of_index(n)
+    if dtypes.is_unsigned(dtype):
+        if dtype.itemsize >= wanted.itemsize:
+            i = minimum(i, dtype.type(n))
+        return cast(i, wanted)
+    if dtype.itemsize < wanted.itemsize:
+        i = cast(i, wanted)
     return select(lt(i, 0), add(i, n), i)
+
+
+def within(i: Any, n: int) -> Any:
+    """Whether places along an axis of length n are in range."""
+    return bitwise_and(ge(i, 0), lt(i, n))
 
 
 def together(positions: Sequence[Any]) -> list[Any]:
     """Index arrays and integers, broadcast to one shape and of one dtype."""
-    wide = any(typeof(p).dtype.itemsize > 4 for p in positions if type(p) is not int)
-    dtype = dtypes.int64 if wide else dtypes.int32
+    dtype = dtypes.int32
+    for p in positions:
+        if (dtypes.of_index(p) if type(p) is int else typeof(p).dtype) == dtypes.int64:
+            dtype = dtypes.int64
     arrays = [cast(p, dtype) for p in positions]
     if len(arrays) == 1:
         return arrays

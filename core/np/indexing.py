@@ -7,11 +7,19 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
+from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
-from treadle.np.index import GROUP, Selection, Span, counted, parse, together
+from treadle.np.index import (
+    GROUP,
+    Selection,
+    Span,
+    parse,
+    position,
+    together,
+    within,
+)
 from treadle.np.operands import (
     ArrayLike,
-    Shape,
     as_array,
     broadcast_to_shape,
     cast,
@@ -22,29 +30,40 @@ from treadle.np.operands import (
 from treadle.np.shapes import ravel
 from treadle.ops import dynamic as slices
 from treadle.ops import gather as gathers
-from treadle.ops.movement import reshape, reverse, transpose
+from treadle.ops.compare import select
+from treadle.ops.movement import broadcast_in_dim, reshape, reverse, transpose
 from treadle.ops.shape import slice_
 from treadle.run.array import Array
-from treadle.trace.value import typeof
+from treadle.trace.value import Value, typeof
 
 _ZERO = np.int32(0)
 
 
-def getitem(x: Any, expression: Any, mode: str = "clip") -> Any:
-    """``x[expression]``. Traced indices outside are moved to the nearest inside (mode
-    "clip"), or read zeros ("drop")."""
+def getitem(x: Any, expression: Any, fill: Any = None) -> Any:
+    """``x[expression]``. Index values that are out of range read the nearest element,
+    or `fill`: a scalar of x's dtype."""
     x, expression = _without_truths(x, expression)
     shape = typeof(x).shape
     selection = parse(shape, expression)
-    dynamic = selection.dynamic
-    if not dynamic:
+    wanted = selection.shape()
+    if any(shape[i] == 0 for i in selection.dynamic):
+        return _read_nothing(typeof(x), selection, fill)
+    inside = None if fill is None else selection.inside(shape)
+    if not selection.dynamic:
         x = read_spans(x, selection.axes)
-    elif GROUP in selection.order or mode == "drop":
-        x, selection = _read_group(x, selection, mode)
+    elif GROUP in selection.order:
+        x = _read_group(x, selection)
     else:
-        x = _read_scalars(x, selection, dynamic)
-    wanted = _result_shape(typeof(x).shape, selection)
-    return reshape(x, shape=wanted) if typeof(x).shape != wanted else as_array(x)
+        x = _read_scalars(x, selection)
+    x = reshape(x, shape=wanted) if typeof(x).shape != wanted else as_array(x)
+    if inside is None:
+        return x
+    rank = typeof(inside).ndim
+    if rank:
+        first = selection.order.index(GROUP)
+        dims = tuple(range(first, first + rank))
+        inside = broadcast_in_dim(inside, shape=wanted, dims=dims)
+    return select(inside, x, fill)
 
 
 def _without_truths(x: Any, expression: Any) -> tuple[Any, Any]:
@@ -83,19 +102,30 @@ def _axes_taken(item: Any) -> int:
     return len(item.shape) if is_mask else 1
 
 
-def _result_shape(shape: Shape, selection: Selection) -> Shape:
-    """The shape with dropped and new axes, once `x` is read and in order."""
-    if GROUP not in selection.order:
-        return tuple([1 if o is None else shape[o] for o in selection.order])
-    kept = sum(o is not None and o is not GROUP for o in selection.order)
-    lengths = iter(shape)
-    result: list[int] = []
-    for o in selection.order:
-        if o is GROUP:
-            result += [next(lengths) for _ in range(len(shape) - kept)]
-        else:
-            result.append(1 if o is None else next(lengths))
-    return tuple(result)
+def _read_nothing(t: ArrayType, selection: Selection, fill: Any) -> Any:
+    """Reads from an axis of length 0: every index value is out of range."""
+    wanted = selection.shape()
+    if fill is None:
+        if 0 not in wanted:
+            axis = next(i for i in selection.dynamic if not t.shape[i])
+            raise IndexError(
+                f"an index for axis {axis}, which is empty, of an array of shape "
+                f"{t.shape}: no element is nearest{at(user_source())}\n"
+                'Read with `x.at[index].get(mode="fill")`.'
+            )
+        fill = t.dtype.type(0)
+    return broadcast_in_dim(fill, shape=wanted, dims=())
+
+
+def missing(dtype: np.dtype) -> Any:
+    """What is read where there is nothing: not-a-number, the lowest signed integer, the
+    highest unsigned one, or True (as in JAX)."""
+    if dtypes.is_differentiable(dtype):
+        return dtype.type(np.nan)
+    if dtype == dtypes.bool_:
+        return np.True_
+    info = np.iinfo(dtype)
+    return dtype.type(info.max if dtypes.is_unsigned(dtype) else info.min)
 
 
 def read_spans(x: Any, axes: tuple[Any, ...]) -> Any:
@@ -122,8 +152,9 @@ def read_spans(x: Any, axes: tuple[Any, ...]) -> Any:
     return reverse(x, axes=tuple(flipped)) if flipped else x
 
 
-def _read_scalars(x: Any, selection: Selection, dynamic: tuple[int, ...]) -> Any:
-    """Traced scalars and slices: what is left of the indexed axes has length 1."""
+def _read_scalars(x: Any, selection: Selection) -> Any:
+    """Scalars and slices: what is left of the indexed axes has length 1."""
+    dynamic = selection.dynamic
     x = read_spans(x, selection.axes)
     shape = typeof(x).shape
     starts = [selection.axes[i] if i in dynamic else _ZERO for i in range(len(shape))]
@@ -131,7 +162,7 @@ def _read_scalars(x: Any, selection: Selection, dynamic: tuple[int, ...]) -> Any
     return slices.dynamic_slice(x, *starts, sizes=sizes)
 
 
-def _read_group(x: Any, selection: Selection, mode: str) -> tuple[Any, Selection]:
+def _read_group(x: Any, selection: Selection) -> Any:
     """Index arrays, with integers and slices beside them."""
     grouped = tuple(i for i, a in enumerate(selection.axes) if type(a) is not Span)
     x = read_spans(x, tuple([a if type(a) is Span else None for a in selection.axes]))
@@ -142,12 +173,9 @@ def _read_group(x: Any, selection: Selection, mode: str) -> tuple[Any, Selection
         axes=grouped,
         sizes=(None,) * len(grouped),
         batch_dims=0,
-        mode=mode,
+        mode="clip",
     )
-    order = selection.order if GROUP in selection.order else (GROUP, *selection.order)
-    return place_group(out, typeof(indices[0]).ndim, order), selection._replace(
-        order=order
-    )
+    return place_group(out, typeof(indices[0]).ndim, selection.order)
 
 
 def place_group(x: Any, rank: int, order: tuple[Any, ...], back: bool = False) -> Any:
@@ -173,8 +201,16 @@ def place_group(x: Any, rank: int, order: tuple[Any, ...], back: bool = False) -
 def take(x: ArrayLike, indices: ArrayLike, axis: int | None = None) -> Array:
     """The elements (or slices along an axis) at the indices.
 
-    Negative indices count from the end. Indices that are traced and out of range read
-    the nearest element.
+    Negative indices count from the end. Where the indices are an array of Treadle's
+    (traced, or not), those that are out of range read not-a-number, the lowest signed
+    integer, the highest unsigned one, or True; `x[indices]` reads the nearest element.
+
+    Raises:
+      IndexError: if one of NumPy's indices, or of a list's, is out of range.
+
+    >>> import treadle.numpy as tnp
+    >>> tnp.take(tnp.array([1.0, 2.0]), tnp.array([0, -1, 2]))
+    Array([ 1.,  2., nan], dtype=float32)
     """
     x = operand("take", x)
     if isinstance(indices, list | tuple):
@@ -182,11 +218,15 @@ def take(x: ArrayLike, indices: ArrayLike, axis: int | None = None) -> Array:
     if axis is None:
         x, axis = ravel(x), 0
     number = one_axis("take", axis, typeof(x).ndim)
-    return getitem(x, (*(slice(None),) * number, indices))
+    expression = (*(slice(None),) * number, indices)
+    return getitem(x, expression, missing(typeof(x).dtype))
 
 
 def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = None) -> Array:
-    """One index per element of the result along an axis, as `argsort` gives them."""
+    """One index per element of the result along an axis, as `argsort` gives them.
+
+    What is out of range is as in `take`.
+    """
     x, indices = operand("take_along_axis", x), operand("take_along_axis", indices)
     if axis is None:
         x, axis = ravel(x), 0
@@ -198,14 +238,21 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = None) -
             f"{t.shape}: they must have as many axes{at(user_source())}\n"
             "Give them a new one: `indices[..., None]`."
         )
+    n = t.shape[number]
+    places = position(indices, number, t.shape)
     rest = [(*s[:number], 1, *s[number + 1 :]) for s in (t.shape, i.shape)]
     shape = common_shape("take_along_axis", rest)
-    x, indices = (
-        broadcast_to_shape(v, (*shape[:number], n, *shape[number + 1 :]))
-        for v, n in ((x, t.shape[number]), (indices, i.shape[number]))
+    x, places = (
+        broadcast_to_shape(v, (*shape[:number], length, *shape[number + 1 :]))
+        for v, length in ((x, n), (places, i.shape[number]))
     )
-    places = counted(indices, t.shape[number])
-    return gathers.take_along_axis(x, places, number)
+    fill = missing(t.dtype)
+    if not n:
+        return broadcast_in_dim(fill, shape=typeof(places).shape, dims=())
+    out = gathers.take_along_axis(x, places, number)
+    if not isinstance(indices, Value):
+        return out
+    return select(within(places, n), out, fill)
 
 
 def dynamic_slice_axis(

@@ -7,7 +7,6 @@ from typing import Any
 from treadle import dtypes
 from treadle.errors import at, user_source
 from treadle.np.binary import add, multiply, select_where
-from treadle.np.indexing import take
 from treadle.np.operands import (
     ArrayLike,
     Shape,
@@ -93,10 +92,11 @@ def quantile(
         raise ValueError(f"quantile of no elements{at(user_source())}")
     ordered = sort(x, number)
     place = mul(cast(operand("quantile", q), t.dtype), float(n - 1))
+    before = (slice(None),) * number
     low, rank = floor(place), typeof(place).ndim
     share = sub(place, low)
     below, above = (
-        _first(take(ordered, cast(i, dtypes.int32), number), number, rank)
+        _first(ordered[(*before, cast(i, dtypes.of_index(n)))], number, rank)
         for i in (low, ceil(place))
     )
     share = reshape(share, (*typeof(share).shape, *(1,) * (t.ndim - 1)))

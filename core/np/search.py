@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.errors import TracerError, at, user_source
-from treadle.np.binary import select_where
+from treadle.np.binary import clip, select_where
 from treadle.np.elementwise import named
+from treadle.np.index import position
 from treadle.np.operands import (
     ArrayLike,
     as_array,
@@ -92,6 +94,8 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Array:
 def bincount(x: ArrayLike, length: int, weights: ArrayLike | None = None) -> Array:
     """How often each of the numbers 0…length-1 occurs (or the sum of its weights)."""
     x = ravel(x)
+    if typeof(x).dtype.itemsize < 4:  # can't count to the length, perhaps
+        x = cast(x, dtypes.of_index(length))
     hits = eq(
         broadcast_in_dim(x, shape=(typeof(x).size, length), dims=(0,)),
         iota(shape=(typeof(x).size, length), axis=1, dtype=typeof(x).dtype),
@@ -238,9 +242,13 @@ def trapezoid(
 
 
 def unravel_index(index: ArrayLike, shape: Sequence[int]) -> tuple[Array, ...]:
-    """The index in each axis of a shape, from the index in the flat array."""
+    """The index in each axis of a shape, from the index in the flat array.
+
+    Indices out of range are those of the nearest element if they are an array of
+    Treadle's (traced, or not); others raise IndexError.
+    """
     lengths, found = as_shape("unravel_index", shape), []
-    rest = as_array(operand("unravel_index", index))
+    rest = _inside(operand("unravel_index", index), math.prod(lengths))
     for n in reversed(lengths):
         found.append(rest % n)
         rest = rest // n
@@ -248,14 +256,24 @@ def unravel_index(index: ArrayLike, shape: Sequence[int]) -> tuple[Array, ...]:
 
 
 def ravel_multi_index(index: Sequence[ArrayLike], shape: Sequence[int]) -> Array:
-    """The index in the flat array, from the index in each axis of a shape."""
+    """The index in the flat array, from the index in each axis of a shape.
+
+    What is out of range is as in `unravel_index`.
+    """
     lengths = as_shape("ravel_multi_index", shape)
     if len(index) != len(lengths):
         raise ValueError(
             f"ravel_multi_index: {len(index)} indices for the shape {lengths}"
             f"{at(user_source())}"
         )
-    flat: Any = 0
+    dtype = dtypes.of_index(math.prod(lengths))
+    flat: Any = as_array(dtype.type(0))
     for i, n in zip(index, lengths, strict=True):
-        flat = flat * n + as_array(operand("ravel_multi_index", i))
+        flat = flat * n + cast(_inside(operand("ravel_multi_index", i), n), dtype)
     return flat
+
+
+def _inside(index: Any, n: int) -> Any:
+    """Places along an axis of length n: counted from 0, and moved inside."""
+    places = as_array(position(index, 0, (n,)))
+    return clip(places, 0, max(n - 1, 0))

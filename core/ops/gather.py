@@ -132,7 +132,10 @@ def locate(shape: tuple[int, ...], indices: Sequence[Any], at: Places) -> Locate
     places: dict[int, int] = {}
     limits = at.limits(ArrayType(shape, dtypes.int32))
     for i, a, n, limit in zip(indices, at.axes, at.sizes, limits, strict=True):
-        i = np.asarray(i).astype(np.int64)
+        i = np.asarray(i)
+        if i.dtype == dtypes.uint64:
+            i = np.minimum(i, np.uint64(limit + 1))
+        i = i.astype(np.int64)
         if at.mode == "drop":
             inside &= (i >= 0) & (i <= limit)
         i = np.clip(i, 0, limit).reshape((*lead, *(1 for _ in windows)))
