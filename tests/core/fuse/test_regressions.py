@@ -91,6 +91,11 @@ def update_of_all_of_an_axis_of_length_one(i: Any, u: Any, x: Any) -> Any:
     return td.vmap(lambda i, u, x: x.at[i % 1].add(u))(i, u, x)
 
 
+def gather_from_the_view_of_a_value_beside_it(x: Any) -> Any:
+    y = x ^ tnp.broadcast_to(x, (2, 5, 2))
+    return tnp.where(y < 20, y.ravel()[y + 1], 9)
+
+
 def index_into_computed_indices(i: Any) -> Any:
     return tnp.cos(tnp.arange(5.0))[i]
 
@@ -157,6 +162,7 @@ def total(tree: Any) -> Any:
     return sum([tnp.sum(tnp.sin(leaf)) for leaf in td.tree.leaves(tree)])
 
 
+BESIDE = tnp.asarray(np.array([1, 5, 3, 9, 2], np.int32).reshape(1, 5, 1))
 INTEGERS = tnp.asarray(np.int32([1, 3, 2]))
 HALVES = {"dtype": td.bfloat16}
 PROGRAMS: list[tuple[Callable[..., Any], tuple]] = [
@@ -179,6 +185,7 @@ PROGRAMS: list[tuple[Callable[..., Any], tuple]] = [
     (picked_from_its_own_reshape, (tnp.arange(6), array(2, 3))),
     (gradient_of_densities_that_share_parameters, (array(2), array(2), array(1, 2))),
     (product_regrouped_forwards_and_backwards, (array(4, 5), array(5, 6))),
+    (gather_from_the_view_of_a_value_beside_it, (BESIDE,)),
     (lambda x: tnp.stack([x, x], axis=1), (array(0, 0),)),
     (lambda x: (x, x, x[0], tnp.ones((2,)), x.T), (array(3, 4),)),
 ]
