@@ -36,7 +36,8 @@ def rademacher(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.int32) -> A
 def categorical(
     key: Key, logits: Any, axis: int = -1, shape: Sequence[int] | None = None
 ) -> Array:
-    """Numbers of categories, drawn with probabilities ``softmax(logits)`` (int32).
+    """Numbers of categories, drawn with probabilities ``softmax(logits)``
+    (int32, as those of `argmax`).
 
     Args:
       logits: log probabilities up to a constant; the categories lie along `axis`.
@@ -94,7 +95,7 @@ def choice(
     if p is not None:
         found = _weighted(key, n, shape, replace, p)
     elif replace:
-        found = randint(key, shape, 0, n)
+        found = randint(key, shape, 0, n, dtypes.of_index(n))
     else:
         found = permutation(key, n)[:draws].reshape(shape)
     return tnp.take(a, found, axis) if whole else found

@@ -15,6 +15,7 @@ from treadle.control import cond as cond_op
 from treadle.errors import StructureError, at, user_source
 from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
+from treadle.ops.binary import maximum, minimum
 from treadle.ops.cast import convert
 from treadle.ops.compare import ne
 from treadle.trace.stage import known_value, stage
@@ -83,6 +84,9 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
         n = 0 if known is None else min(max(int(known), 0), len(branches) - 1)
         return _take(branches[n], operands)
     if t.dtype != dtypes.int32:
+        if t.dtype.itemsize >= 4:  # which int32 may not hold
+            last = t.dtype.type(len(branches) - 1)
+            index = maximum(minimum(index, last), t.dtype.type(0))
         index = convert(index, dtype=dtypes.int32)
     return _staged("switch", index, branches, operands)
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-import numpy as np
-
 from treadle import dtypes, tree
 from treadle.api.args import Chosen, name_of
 from treadle.api.boundary import boundary
@@ -46,10 +44,10 @@ def _basis(leaves: Sequence[Any]) -> list[Any]:
     total, start, basis = sum(sizes), 0, []
     for x, size in zip(leaves, sizes, strict=True):
         t = typeof(x)
-        rows = iota(shape=(total, size), axis=0, dtype=dtypes.int32)
-        columns = iota(shape=(total, size), axis=1, dtype=dtypes.int32)
+        dtype = dtypes.of_index(total)
+        rows, columns = (iota(shape=(total, size), axis=a, dtype=dtype) for a in (0, 1))
         if start:
-            columns = add(columns, np.int32(start))
+            columns = add(columns, dtype.type(start))
         ones = convert(eq(rows, columns), dtype=t.dtype)
         basis.append(reshape(ones, shape=(total, *t.shape)))
         start += size

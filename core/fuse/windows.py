@@ -33,7 +33,6 @@ from treadle.ir.graph import Atom, Equation
 from treadle.ops.window import highest, lowest
 
 _INDEX = np.dtype(np.int64)
-_PLACE = np.dtype(np.int32)
 
 
 def window_launch(eq: Equation, program: Program) -> Launch:
@@ -175,7 +174,7 @@ class _Windows:
                 factor = body.number(step, _INDEX)
                 number = body.instr("mul", (axis.number, factor), _INDEX)
                 total = body.instr("add", (total, number), _INDEX)
-        return body.instr("convert", (total,), _PLACE)
+        return total
 
     def launch(self, value: int) -> Launch:
         """The finished nest, which stores `value`."""
@@ -234,15 +233,16 @@ def _arg_extreme(w: _Windows) -> Launch:
     if dtypes.is_float(t.dtype):
         unordered = body.instr("ne", (x, x), dtypes.bool_)
         found = body.instr("bitwise_or", (found, unordered), dtypes.bool_)
-    number = w.place(axes, t.shape[1:-1])
-    place = w.select(found, number, np.iinfo(_PLACE).max, _PLACE)
-    first = w.reduced("min", place, _PLACE)
+    dtype = w.out.type.dtype
+    number = body.instr("convert", (w.place(axes, t.shape[1:-1]),), dtype)
+    place = w.select(found, number, np.iinfo(dtype).max, dtype)
+    first = w.reduced("min", place, dtype)
     starts_inside = w.starts_inside()
     if starts_inside is not None:
         # If nothing is better than padding, the first element of the window counts.
         better = body.instr("ne", (best, w.const(fill, t.dtype)), dtypes.bool_)
         better = body.instr("bitwise_or", (better, starts_inside), dtypes.bool_)
-        first = w.select(better, first, -1, _PLACE)
+        first = w.select(better, first, -1, dtype)
     return w.launch(first)
 
 
@@ -255,6 +255,7 @@ def _put(w: _Windows) -> Launch:
     if places:
         entries = [_Axis(e) for e in w.entries[1:-1]]
         here = w.place(entries, w.out.type.shape[1:-1])
+        here = body.instr("convert", (here,), places[0].type.dtype)
         same = body.instr("eq", (w.read(places[0], axes), here), dtypes.bool_)
         belongs = w.both(belongs, same)
     else:
@@ -272,8 +273,10 @@ def _window(w: _Windows, i: int) -> int:
     back = scaled(w.steps[i], -1)
     if stride == 1:
         return body.iota(plus(entry, back), _INDEX)
-    position, step = body.iota(entry, _PLACE), body.number(stride, _PLACE)
-    last = body.instr("div", (position, step), _PLACE)
+    # Vectors of 32-bit integers divide faster.
+    dtype = dtypes.of_index(w.out.type.shape[i + 1] + abs(w.padding[i][0]))
+    position, step = body.iota(entry, dtype), body.number(stride, dtype)
+    last = body.instr("div", (position, step), dtype)
     last = body.instr("convert", (last,), _INDEX)
     return body.instr("add", (last, body.iota(back, _INDEX)), _INDEX)
 

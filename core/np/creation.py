@@ -274,8 +274,8 @@ def _evenly_spaced(
     out = add(mul(first, sub(1.0, part)), mul(last, part))
     if not endpoint:
         return out
-    at_end = compare.eq(iota(shape=(num,), axis=0, dtype=dtypes.int32), num - 1)
-    return compare.select(at_end, last, out)
+    place = iota(shape=(num,), axis=0, dtype=dtypes.of_index(num))
+    return compare.select(compare.eq(place, num - 1), last, out)
 
 
 def logspace(

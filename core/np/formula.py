@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from treadle import dtypes
 from treadle.errors import at, user_source
 from treadle.np.contract import factors
 from treadle.np.operands import ArrayLike, Shape
@@ -180,8 +181,9 @@ def _simplified(x: Any, labels: Labels, sizes: dict[str, int]) -> tuple[Any, Lab
         second = next(i for i, label in enumerate(labels) if label in labels[:i])
         first = labels.index(labels[second])
         shape = typeof(x).shape
+        dtype = dtypes.of_index(max(shape[first], shape[second]))
         rows, columns = (
-            iota(shape=shape, axis=a, dtype=np.dtype(np.int32)) for a in (first, second)
+            iota(shape=shape, axis=a, dtype=dtype) for a in (first, second)
         )
         x = sum_of(where_zero(eq(rows, columns), x), second, typeof(x).dtype)
         labels = (*labels[:second], *labels[second + 1 :])

@@ -30,21 +30,21 @@ from treadle.run.array import Array
 from treadle.trace.value import typeof
 
 
-def _rows_and_columns(n: int, m: int) -> tuple[Any, Any]:
-    return (
-        iota(shape=(n, m), axis=0, dtype=dtypes.int32),
-        iota(shape=(n, m), axis=1, dtype=dtypes.int32),
-    )
+def _rows_and_columns(n: int, m: int, k: int) -> tuple[Any, Any]:
+    """The row, counted from -k, and the column of each element of a matrix."""
+    dtype = dtypes.of_index(n + m)
+    rows, columns = (iota(shape=(n, m), axis=a, dtype=dtype) for a in (0, 1))
+    # Diagonals beyond the corners are all the same: empty.
+    k = min(max(k, -n), m)
+    return add(rows, dtype.type(k)) if k else rows, columns
 
 
 def _on_diagonal(n: int, m: int, k: int) -> Any:
-    rows, columns = _rows_and_columns(n, m)
-    return eq(add(rows, np.int32(k)) if k else rows, columns)
+    return eq(*_rows_and_columns(n, m, k))
 
 
 def _under_diagonal(n: int, m: int, k: int) -> Any:
-    rows, columns = _rows_and_columns(n, m)
-    return ge(add(rows, np.int32(k)) if k else rows, columns)
+    return ge(*_rows_and_columns(n, m, k))
 
 
 def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Array:
@@ -153,19 +153,23 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
 
 
 def _as_indices(found: Any) -> tuple[Array, Array]:
-    rows, columns = (Array(i.astype(np.int32)) for i in found)
+    dtype = dtypes.of_index(max([int(i.max(initial=0)) for i in found]))
+    rows, columns = (Array(i.astype(dtype)) for i in found)
     return rows, columns
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     """The indices of the diagonal of an array with `ndim` axes of length n."""
-    return (iota(shape=(n,), axis=0, dtype=dtypes.int32),) * ndim
+    return (iota(shape=(n,), axis=0, dtype=dtypes.of_index(n)),) * ndim
 
 
 def indices(dimensions: Sequence[int], dtype: Any = None) -> Array:
-    """For each axis of a grid, the index of every element: (axes, *dimensions)."""
+    """For each axis of a grid, the index of every element: (axes, *dimensions).
+
+    int32 by default; int64 if an axis has 2³¹ elements or more.
+    """
     shape = as_shape("indices", dimensions)
-    want = dtypes.canonical(dtype or dtypes.int32)
+    want = dtypes.canonical(dtype or dtypes.of_index(max(shape, default=0)))
     return stack([iota(shape=shape, axis=i, dtype=want) for i in range(len(shape))])
 
 

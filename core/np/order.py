@@ -43,7 +43,10 @@ def sort(x: ArrayLike, axis: int | None = -1, descending: bool = False) -> Array
 
 
 def argsort(x: ArrayLike, axis: int | None = -1, descending: bool = False) -> Array:
-    """The indices that sort along an axis. Equal elements keep their order."""
+    """The indices that sort along an axis. Equal elements keep their order.
+
+    int32; along an axis of 2³¹ elements or more, int64.
+    """
     x, number = along("argsort", x, axis)
     if not descending:
         return sorts.argsort(x, number)
@@ -121,7 +124,8 @@ def percentile(
 
 
 def top_k(x: ArrayLike, k: int, axis: int = -1) -> tuple[Array, Array]:
-    """The k largest elements along an axis, in descending order, and their indices."""
+    """The k largest elements along an axis, in descending order, and their indices
+    (int32; along an axis of 2³¹ elements or more, int64)."""
     x, number = along("top_k", x, axis)
     n = typeof(x).shape[number]
     if not 0 <= k <= n:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -52,10 +53,11 @@ def _masked(name: str, x: Any, where: Any, neutral: Any) -> Any:
     return select_where(where, x, typeof(x).dtype.type(neutral))
 
 
-def accumulator(dtype: np.dtype) -> np.dtype:
-    """Sums and products of small integers and booleans are int32 (uint32)."""
+def accumulator(dtype: np.dtype, terms: int) -> np.dtype:
+    """Sums and products of small integers and booleans are int32 (uint32). A sum of
+    booleans is a count: int64 if there are more terms than int32 can count."""
     if dtype == dtypes.bool_:
-        return dtypes.int32
+        return dtypes.of_index(terms)
     if dtypes.is_integer(dtype) and dtype.itemsize < 4:
         return dtypes.uint32 if dtypes.is_unsigned(dtype) else dtypes.int32
     return dtype
@@ -71,7 +73,12 @@ def _sum_like(op: Op, name: str, doc: str, neutral: int) -> Callable[..., Array]
     ) -> Array:
         x = operand(name, x)
         have = typeof(x).dtype
-        want = accumulator(have) if dtype is None else dtypes.canonical(dtype)
+        if dtype is None:
+            shape = typeof(x).shape
+            axes = all_axes(name, axis, len(shape))
+            want = accumulator(have, math.prod([shape[a] for a in axes]))
+        else:
+            want = dtypes.canonical(dtype)
         x = _masked(name, x if have == want else cast(x, want), where, neutral)
         return _reduced(op, name, x, axis, keepdims)
 
@@ -83,7 +90,8 @@ sum = _sum_like(
     "sum",
     """The sum over axes (all of them, by default).
 
-    Booleans and small integers are summed as int32. `where` selects elements.
+    Booleans and small integers are summed as int32 (2³¹ booleans and more as int64).
+    `where` selects elements.
     """,
     0,
 )
@@ -92,7 +100,8 @@ prod = _sum_like(
     "prod",
     """The product over axes (all of them, by default).
 
-    Booleans and small integers are multiplied as int32. `where` selects elements.
+    Booleans and small integers are multiplied as int32 (2³¹ booleans and more as
+    int64). `where` selects elements.
     """,
     1,
 )
@@ -188,17 +197,23 @@ def _position(op: Op, name: str, doc: str) -> Callable[..., Array]:
 argmax = _position(
     reduce.argmax,
     "argmax",
-    "Where the largest element is along an axis (without one: in the flat array).",
+    """Where the largest element is along an axis (without one: in the flat array).
+
+    The first, of equal ones. int32; along an axis of 2³¹ elements or more, int64.
+    """,
 )
 argmin = _position(
     reduce.argmin,
     "argmin",
-    "Where the smallest element is along an axis (without one: in the flat array).",
+    """Where the smallest element is along an axis (without one: in the flat array).
+
+    The first, of equal ones. int32; along an axis of 2³¹ elements or more, int64.
+    """,
 )
 
 
 def count_nonzero(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
-    """How many elements are not zero."""
+    """How many elements are not zero: int32; of 2³¹ elements or more, int64."""
     return sum(cast(operand("count_nonzero", x), dtypes.bool_), axis, None, keepdims)
 
 

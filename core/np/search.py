@@ -41,7 +41,10 @@ def _running(op: Op, name: str, doc: str) -> Callable[..., Array]:
     ) -> Array:
         x, number = along(name, x, axis)
         have = typeof(x).dtype
-        want = accumulator(have) if dtype is None else dtypes.canonical(dtype)
+        if dtype is None:
+            want = accumulator(have, typeof(x).shape[number])
+        else:
+            want = dtypes.canonical(dtype)
         if have != want:
             x = cast(x, want)
         return op(x, axis=number, reverse=reverse)
@@ -72,6 +75,8 @@ def searchsorted(
 
     Args:
       side: before elements that are equal ("left"), or after them ("right").
+
+    The places are int32; in a vector of 2³¹ elements or more, int64.
     """
     if side not in ("left", "right"):
         raise ValueError(f"searchsorted: side {side!r} is neither 'left' nor 'right'")
@@ -126,13 +131,19 @@ def known(name: str, x: Any) -> np.ndarray:
     return np.asarray(x)
 
 
-def _integers(found: Any) -> Array:
-    return Array(np.asarray(found, np.int32))
+def _integers(found: Any, length: int) -> Array:
+    """Indices into, or counts of, so many elements."""
+    return Array(np.asarray(found, dtypes.of_index(length)))
 
 
 def nonzero(x: ArrayLike) -> tuple[Array, ...]:
-    """The indices of the elements that are not zero, per axis. Not under `jit`."""
-    return tuple([_integers(i) for i in np.nonzero(known("nonzero", x))])
+    """The indices of the elements that are not zero, per axis. Not under `jit`.
+
+    int32; along an axis of 2³¹ elements or more, int64.
+    """
+    values = known("nonzero", x)
+    found = zip(np.nonzero(values), values.shape, strict=True)
+    return tuple([_integers(i, n) for i, n in found])
 
 
 def flatnonzero(x: ArrayLike) -> Array:
@@ -142,7 +153,8 @@ def flatnonzero(x: ArrayLike) -> Array:
 
 def argwhere(x: ArrayLike) -> Array:
     """The indices of what is not zero, one row each. Not under `jit`."""
-    return _integers(np.argwhere(known("argwhere", x)))
+    values = known("argwhere", x)
+    return _integers(np.argwhere(values), max(values.shape, default=0))
 
 
 def unique(
@@ -158,12 +170,12 @@ def unique(
     occurrence, the indices that rebuild x, and how often each occurs.
     """
     distinct: Any = np.unique
-    found = distinct(
-        known("unique", x), return_index, return_inverse, return_counts, axis
-    )
+    values = known("unique", x)
+    found = distinct(values, return_index, return_inverse, return_counts, axis)
     if not isinstance(found, tuple):
         return Array(found)
-    return (Array(found[0]), *map(_integers, found[1:]))
+    n = values.size if axis is None else values.shape[axis]
+    return (Array(found[0]), *[_integers(i, n) for i in found[1:]])
 
 
 def where(

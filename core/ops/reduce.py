@@ -166,12 +166,15 @@ reduce_or = _reduction(
 # argmax, argmin -----------------------------------------------------------------------
 
 
-def _arg_extreme(name: str, run: Callable[..., Any]) -> Op:
+def _arg_extreme(name: str, find: Callable[..., Any]) -> Op:
     def type_rule(x: ArrayType, *, axis: int) -> ArrayType:
         shape = _check_axes(name, x, (axis,))
         if x.shape[axis] == 0:
             raise ValueError(f"{name} of {x} over axis {axis}, which is empty")
-        return ArrayType(shape, dtypes.int32)
+        return ArrayType(shape, dtypes.of_index(x.shape[axis]))
+
+    def run(x: Any, *, axis: int) -> Any:
+        return find(x, axis).astype(dtypes.of_index(x.shape[axis]))
 
     def batch(size: int, args: Any, bdims: Any, *, axis: int) -> Any:
         shifted = axis + (axis >= bdims[0])
@@ -181,5 +184,5 @@ def _arg_extreme(name: str, run: Callable[..., Any]) -> Op:
     return op
 
 
-argmax = _arg_extreme("argmax", lambda x, *, axis: np.argmax(x, axis).astype(np.int32))
-argmin = _arg_extreme("argmin", lambda x, *, axis: np.argmin(x, axis).astype(np.int32))
+argmax = _arg_extreme("argmax", np.argmax)
+argmin = _arg_extreme("argmin", np.argmin)

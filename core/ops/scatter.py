@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.ops.arithmetic import div, mul, sub
 from treadle.ops.cast import convert
@@ -156,7 +157,7 @@ def _stays(x: ArrayType, indices: Sequence[Any], at: Places) -> Any:
     ordered = sorted(at.axes)
     shape = (*x.shape[: at.batch_dims], *(x.shape[a] for a in ordered))
     axes = tuple(at.batch_dims + ordered.index(a) for a in at.axes)
-    board = ArrayType(shape, np.dtype(np.int32))
+    board = ArrayType(shape, dtypes.of_index(math.prod(lead)))
     inner = at._replace(axes=axes)
     window = inner.window(board)
     number = iota(shape=(math.prod(lead),), axis=0, dtype=board.dtype)
@@ -195,13 +196,12 @@ def _mul_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> 
         t = typeof(x)
         is_zero = eq(updates, t.dtype.type(0))
         safe = select(is_zero, t.dtype.type(1), updates)
-        count = convert(is_zero, dtype=np.dtype(np.int32))
-        zeros = scatter_add(
-            full(t.shape, 0, np.dtype(np.int32)), count, *indices, **params
-        )
+        counts = dtypes.of_index(typeof(updates).size)
+        count = convert(is_zero, dtype=counts)
+        zeros = scatter_add(full(t.shape, 0, counts), count, *indices, **params)
         others = sub(gather(zeros, *indices, **params), count)
         product = gather(scatter_mul(x, safe, *indices, **params), *indices, **params)
-        partial = where_zero(eq(others, np.int32(0)), div(product, safe))
+        partial = where_zero(eq(others, counts.type(0)), div(product, safe))
         term = mul(partial, du)
         base = zeros_like(t) if total is None else total
         total = scatter_add(base, term, *indices, **params)

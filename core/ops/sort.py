@@ -48,7 +48,7 @@ def _sort_jvp(
     primals: Sequence[Any], tangents: Sequence[Any], *, axis: int, num_keys: int
 ) -> Any:
     shape = typeof(primals[0]).shape
-    place = iota(shape=shape, axis=axis, dtype=dtypes.int32)
+    place = iota(shape=shape, axis=axis, dtype=dtypes.of_index(shape[axis]))
     *outs, order = sort(*primals, place, axis=axis, num_keys=num_keys)
     return outs, [
         Zero(typeof(o)) if isinstance(t, Zero) else take_along_axis(t, order, axis)
@@ -79,8 +79,9 @@ not-a-number comes last."""
 
 
 def argsort(x: Any, axis: int) -> Any:
-    """The indices (int32) that would sort `x`: stable."""
-    place = iota(shape=typeof(x).shape, axis=axis, dtype=dtypes.int32)
+    """The indices that would sort `x`: stable."""
+    shape = typeof(x).shape
+    place = iota(shape=shape, axis=axis, dtype=dtypes.of_index(shape[axis]))
     return sort(x, place, axis=axis, num_keys=1)[1]
 
 
@@ -92,12 +93,13 @@ def _order_type(keys: ArrayType, *, count: int) -> ArrayType:
         raise TypeError(f"order of {keys}: rows of uint32 or uint64 expected")
     if not 0 <= count <= keys.shape[-1]:
         raise ValueError(f"order of {keys}: there are no {count} elements in a row")
-    return ArrayType((*keys.shape[:-1], count), dtypes.int32)
+    dtype = dtypes.of_index(keys.shape[-1])
+    return ArrayType((*keys.shape[:-1], count), dtype)
 
 
 def _order_run(keys: Any, *, count: int) -> Any:
-    places = np.argsort(keys, -1, kind="stable").astype(np.int32)
-    return places[..., :count]
+    places = np.argsort(keys, -1, kind="stable")[..., :count]
+    return places.astype(dtypes.of_index(keys.shape[-1]))
 
 
 def _order_batch(size: int, args: Any, bdims: Any, *, count: int) -> tuple[Any, int]:
@@ -117,14 +119,16 @@ def _top_k_type(x: ArrayType, *, k: int) -> Sequence[ArrayType]:
     if dtypes.is_complex(x.dtype):
         raise TypeError(f"top_k is not defined for dtype {x.dtype.name}")
     shape = (*x.shape[:-1], k)
-    return [ArrayType(shape, x.dtype), ArrayType(shape, dtypes.int32)]
+    places = ArrayType(shape, dtypes.of_index(x.shape[-1]))
+    return [ArrayType(shape, x.dtype), places]
 
 
 def _top_k_run(x: Any, *, k: int) -> Any:
     # Backwards, so that of equal elements the first comes first.
     ascending = np.argsort(_comparable(x)[..., ::-1], -1, kind="stable")
     order = (x.shape[-1] - 1 - ascending)[..., ::-1][..., :k]
-    return [np.take_along_axis(x, order, -1), order.astype(np.int32)]
+    places = order.astype(dtypes.of_index(x.shape[-1]))
+    return [np.take_along_axis(x, order, -1), places]
 
 
 def _top_k_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, k: int) -> Any:

@@ -72,7 +72,7 @@ def _reduction(
     reduce: Callable[[Any], Any],
     fill: Callable[[np.dtype], Any],
     accepts: Callable[[np.dtype], bool],
-    result: np.dtype | None = None,
+    result: Callable[[ArrayType], np.dtype] = lambda x: x.dtype,
     run: Callable[..., Any] | None = None,
     **rules: Any,
 ) -> Op:
@@ -84,7 +84,7 @@ def _reduction(
         if not accepts(x.dtype):
             raise TypeError(f"{name} is not defined for dtype {x.dtype.name}")
         shape = _check(name, x, window, strides, padding)
-        return ArrayType(shape, result or x.dtype)
+        return ArrayType(shape, result(x))
 
     def plain_run(x: Any, **params: Any) -> Any:
         return reduce(_windows(x, fill(x.dtype), **params))
@@ -127,10 +127,16 @@ reduce_window_sum = _reduction(
 # maximum and minimum ------------------------------------------------------------------
 
 
+def _place_dtype(x: ArrayType) -> np.dtype:
+    """The dtype of indices into the flattened spatial axes."""
+    return dtypes.of_index(math.prod(x.shape[1:-1]))
+
+
 def _arg_run(reduce: Any, fill: Callable[[np.dtype], Any]) -> Callable[..., Any]:
     def run(x: Any, **params: Any) -> Any:
         spatial = x.shape[1:-1]
-        place = np.arange(math.prod(spatial), dtype=np.int32).reshape(1, *spatial, 1)
+        n = math.prod(spatial)
+        place = np.arange(n, dtype=dtypes.of_index(n)).reshape(1, *spatial, 1)
         places = _windows(place, -1, **params)
         best = reduce(_windows(x, fill(x.dtype), **params), -1)[..., None]
         places = np.broadcast_to(places, (*best.shape[:-1], places.shape[-1]))
@@ -145,7 +151,7 @@ def _arg(name: str, reduce: Any, fill: Callable[[np.dtype], Any]) -> Op:
         reduce,
         fill,
         real,
-        result=dtypes.int32,
+        result=_place_dtype,
         run=_arg_run(reduce, fill),
         differentiable=False,
     )
@@ -182,9 +188,11 @@ for _op, _place in (
 # one element of each window, and back -------------------------------------------------
 
 
-def _check_places(name: str, x: ArrayType, places: ArrayType) -> None:
-    if places.shape != x.shape or places.dtype != dtypes.int32:
-        raise ValueError(f"{name}: places for {x} must be i32, got {places}")
+def _check_places(name: str, x: ArrayType, shape: Ints, places: ArrayType) -> None:
+    """x: what the places are in; shape: that of the windows."""
+    wanted = ArrayType(shape, _place_dtype(x))
+    if places.shape != shape or places.dtype != wanted.dtype:
+        raise ValueError(f"{name}: places must be {wanted}, got {places}")
 
 
 def _flat(x: Any) -> Any:
@@ -210,7 +218,7 @@ def _merged_batch(op: Op) -> Callable[..., Any]:
 
 def _pick_type(x: ArrayType, places: ArrayType, **params: Any) -> ArrayType:
     shape = _check("window_pick", x, **params)
-    _check_places("window_pick", ArrayType(shape, x.dtype), places)
+    _check_places("window_pick", x, shape, places)
     return ArrayType(shape, x.dtype)
 
 
@@ -247,7 +255,7 @@ def _put_type(
     if ct.shape != shape:
         raise ValueError(f"window_put into {x}: {list(shape)} expected, got {ct}")
     for given in places:
-        _check_places("window_put", ct, given)
+        _check_places("window_put", x, shape, given)
     return x
 
 
@@ -259,7 +267,7 @@ def _put_run(ct: Any, *places: Any, spatial: Ints, **params: Any) -> Any:
     if places:
         where = _flat(places[0])[:, :, None]
     else:
-        number = np.arange(math.prod(spatial), dtype=np.int32)
+        number = np.arange(math.prod(spatial), dtype=np.int64)
         seen = _windows(number.reshape(1, *spatial, 1), -1, **params)
         where = seen.reshape(-1, seen.shape[-1])[None, :, :, None]
     updates, where = np.broadcast_arrays(_flat(ct)[:, :, None], where)

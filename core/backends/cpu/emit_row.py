@@ -222,10 +222,10 @@ class RowSweeps:
         """A frame for the lanes that are left from `index` on."""
         b = self.b
         left = b.op(f"sub i64 {high}, {index}")
-        count = Value(b, b.op(f"trunc i64 {left} to i32"), "i32", 1)
-        mask = lane_numbers(b, "i32", self.lanes).compare("ult", count)
         is_short = b.op(f"icmp slt i64 {left}, {self.lanes}")
         active = b.op(f"select i1 {is_short}, i64 {left}, i64 {self.lanes}")
+        count = Value(b, b.op(f"trunc i64 {active} to i32"), "i32", 1)
+        mask = lane_numbers(b, "i32", self.lanes).compare("ult", count)
         return Frame(held.positions, 1, index, mask, active, parent=held)
 
     def _turn(

@@ -208,6 +208,9 @@ def gather(g: Generator) -> None:
     axis = g.r.randrange(len(shape))
     texts = [f"tnp.take({{0}}, {{1}} % {max(shape[axis], 1)}, axis={axis})"]
     texts.append(f"{{0}}[{{1}} % {max(shape[0], 1)}]")
+    texts.append("{0}.at[{1}].get(mode='fill', fill_value=1)")
+    if shape[0]:
+        texts.append("{0}[{1}]")
     if len(shape) > 1:
         texts.append(f"{{0}}[:, {{1}} % {max(shape[1], 1)}]")
         texts += ["tnp.diagonal({0})", "tnp.diagonal({0}, axis1=-2, axis2=-1)"]
@@ -222,7 +225,8 @@ def scatter(g: Generator) -> None:
     v = g.values[a]
     wanted = g.values[i].shape + v.shape[1:]
     b = g.pick(pred=lambda u: u.dtype == v.dtype and u.shape == wanted)
-    target = f"{{0}}.at[{{1}} % {max(v.shape[0], 1)}]"
+    # Some places are out of range.
+    target = f"{{0}}.at[{{1}} % {g.r.choice([max(v.shape[0], 1), 7])}]"
     if b is not None and g.r.random() < 0.7:
         g.add(target + g.r.choice([".add", ".add", ".max", ".min"]) + "({2})", a, i, b)
     else:
