@@ -222,7 +222,7 @@ def position(item: Any, axis: int, shape: Shape) -> Any:
         if isinstance(item, Value):
             return _counted(item, n)
         if item.ndim:
-            return _checked(item, n, axis, shape)
+            return _checked(np.asarray(item), n, axis, shape)
     try:
         i = as_index(item)
     except TypeError:
