@@ -24,7 +24,9 @@ def test_an_interrupt_while_importing(tmp_path: Path, module: str) -> None:
     (tmp_path / "treadle_command.py").write_bytes(
         (ROOT / "treadle_command.py").read_bytes()
     )
-    code = "import sys, treadle_command; sys.exit(treadle_command.main())"
+    # Where signals are ignored when Python starts, it leaves them so.
+    code = "import signal; signal.signal(2, signal.default_int_handler)\n"
+    code += "import sys, treadle_command; sys.exit(treadle_command.main())"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

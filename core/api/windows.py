@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from operator import index
 from typing import Any
 
+from treadle.api.boundary import boundary
 from treadle.errors import at, user_source
 from treadle.ops import conv, window
 from treadle.run.array import Array
@@ -13,6 +14,7 @@ from treadle.run.array import Array
 Pairs = Sequence[tuple[int, int]]
 
 
+@boundary
 def conv_general(
     x: Any,
     w: Any,
@@ -60,6 +62,7 @@ def conv_general(
     )
 
 
+@boundary
 def reduce_window_max(
     x: Any, *, window: Sequence[int], strides: Sequence[int], padding: Pairs
 ) -> Array:
@@ -82,6 +85,7 @@ def reduce_window_max(
     return _reduce("max", x, window, strides, padding)
 
 
+@boundary
 def reduce_window_sum(
     x: Any, *, window: Sequence[int], strides: Sequence[int], padding: Pairs
 ) -> Array:

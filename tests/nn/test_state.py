@@ -136,7 +136,10 @@ def test_no_gradient_flows_from_what_a_cell_held():
     grads = td.grad(loss)(model)
     assert grads.total.value["sum"] is None
     _, linear = td.linearize(loss, model)
-    assert linear(tree.map(tnp.ones_like, model)).item() == 0.0
+    tangents = tree.map(
+        lambda x: tnp.ones_like(x) if x.dtype == td.float32 else None, model
+    )
+    assert linear(tangents).item() == 0.0
 
 
 def test_what_is_written_has_gradients_inside_one_loss():

@@ -32,6 +32,23 @@ def near(ours: Any, theirs: Any, rtol: float = 3e-6, atol: float = 1e-6) -> None
     )
 
 
+def exact_where_halves_fuse(ours: Any, theirs: Any, atol: float = 2e-3) -> None:
+    """XLA computes float16 with the multiply-add of CPUs that have one for it, which is
+    where our numbers come from; elsewhere it rounds twice."""
+    if ours.dtype == np.float16 and not _has_half_multiply_add():
+        near(ours, theirs, 4e-3, atol)
+    else:
+        exact(ours, theirs)
+
+
+def _has_half_multiply_add() -> bool:
+    draw = np.random.default_rng(0).uniform(0.5, 1, (3, 4096))
+    x, y, z = draw.astype(np.float16)
+    once = x.astype(np.float64) * y + z
+    found = np.asarray(jax.jit(lambda x, y, z: x * y + z)(x, y, z))
+    return bool((found == once.astype(np.float16)).all())
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("shape", [(), (5,), (40, 7)])
 def test_uniform_is_exact(dtype: str, shape: tuple[int, ...]) -> None:
@@ -55,7 +72,7 @@ def test_double_precision() -> None:
 @pytest.mark.parametrize("limits", [(-3.0, 5.0), (0.1, 0.7), (1e-3, 1.0)])
 def test_uniform_between(dtype: str, limits: tuple[float, float]) -> None:
     ours = rng.uniform(KEY, (9999,), dtype, *limits)
-    exact(ours, jax.random.uniform(OTHER, (9999,), dtype, *limits))
+    exact_where_halves_fuse(ours, jax.random.uniform(OTHER, (9999,), dtype, *limits))
 
 
 def test_uniform_between_arrays() -> None:
@@ -75,7 +92,9 @@ def test_normal_is_exact(dtype: str) -> None:
 @pytest.mark.parametrize("limits", [(-2, 2), (-1, 3), (0.5, 0.7), (-20, 0)])
 def test_truncated_normal_is_exact(dtype: str, limits: tuple[float, float]) -> None:
     ours = rng.truncated_normal(KEY, *limits, (2**16,), dtype)
-    exact(ours, jax.random.truncated_normal(OTHER, *limits, (2**16,), dtype))
+    theirs = jax.random.truncated_normal(OTHER, *limits, (2**16,), dtype)
+    # In the tails the inverse of erf is steep.
+    exact_where_halves_fuse(ours, theirs, atol=0.05)
 
 
 FORMULAS = ["exponential", "gumbel", "laplace", "logistic"]

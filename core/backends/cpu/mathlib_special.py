@@ -131,7 +131,10 @@ def erfc(x: Value) -> Value:
 
 def erf_inv(x: Value) -> Value:
     size = magnitude(x)
-    w = -log1p(x * -x) if x.kind == "float" else -log((1.0 - size) * (1.0 + size))
+    if x.kind == "float":
+        w = -log1p((x * -x).rounded_once())
+    else:
+        w = -log((1.0 - size) * (1.0 + size))
     near = polynomial(w - 2.5, _ERF_INV_NEAR[x.kind])
     centred = intrinsic("sqrt", w) - _ERF_INV_CENTRE[x.kind]
     far = polynomial(centred, _ERF_INV_FAR[x.kind])
