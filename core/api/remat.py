@@ -14,6 +14,7 @@ from treadle.api.purity import call_pure
 from treadle.arraytype import ArrayType
 from treadle.control import remat as op
 from treadle.trace.interpreter import state
+from treadle.trace.lowering import Product
 from treadle.trace.op import Op
 from treadle.trace.stage import stage
 from treadle.trace.value import Tracer, typeof
@@ -31,13 +32,13 @@ def nothing_saveable(op: Op, *types: ArrayType, **params: Any) -> bool:
 
 def dots_saveable(op: Op, *types: ArrayType, **params: Any) -> bool:
     """A policy: remember contractions and convolutions, compute the rest again."""
-    return op.kind == "contract"
+    return isinstance(op.lowering, Product)
 
 
 def dots_without_batch_saveable(op: Op, *types: ArrayType, **params: Any) -> bool:
     """A policy: remember contractions with weights; those between activations (as in
     attention, where both operands have a batch axis) are computed again."""
-    return op.kind == "contract" and not any(params.get("batch", ((), ())))
+    return isinstance(op.lowering, Product) and not any(params.get("batch", ((), ())))
 
 
 @boundary

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from treadle.ir.graph import Graph
+from treadle.ir.graph import Atom, Graph, Lit, Var
+from treadle.trace.interpreter import at_source
+from treadle.trace.lowering import Inline
 from treadle.trace.op import Linear, Op, Zero
+from treadle.trace.stage import stage
 from treadle.transforms.batch import batch_graph, move_axis
 from treadle.transforms.guard import guard_graph
 from treadle.transforms.jvp import jvp_graph, zero_of
@@ -88,6 +91,38 @@ call = Op(
     transpose=_transpose,
     batch=_batch,
     guard=_guard,
-    kind="call",
+    lowering=Inline(),
     multiple=True,
 )
+
+
+def without_calls(graph: Graph) -> Graph:
+    """The graph with jitted functions written out where they are called."""
+    if not any(eq.op is call for eq in graph.equations):
+        return graph
+    if "without_calls" not in graph.cache:
+        graph.cache["without_calls"] = stage(
+            lambda *xs: _call_through(graph, xs),
+            graph.in_types,
+            closed=True,
+            name=graph.name,
+        )[0]
+    return graph.cache["without_calls"]
+
+
+def _call_through(graph: Graph, args: Sequence[Any]) -> list[Any]:
+    values: dict[Var, Any] = dict(zip(graph.inputs, args, strict=True))
+
+    def read(a: Atom) -> Any:
+        return a.value if isinstance(a, Lit) else values[a]
+
+    for eq in graph.equations:
+        inputs = [read(a) for a in eq.inputs]
+        if eq.op is call:
+            outs = _call_through(eq.params["graph"], inputs)
+        else:
+            with at_source(eq.source):
+                out = eq.op(*inputs, **eq.params)
+            outs = out if eq.op.multiple else [out]
+        values.update(zip(eq.outputs, outs, strict=True))
+    return [read(a) for a in graph.outputs]

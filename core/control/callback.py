@@ -24,6 +24,7 @@ from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
 from treadle.ops.movement import spread
 from treadle.trace.interpreter import current_source
+from treadle.trace.lowering import Host
 from treadle.trace.op import Op
 from treadle.trace.value import Value
 from treadle.transforms.batch import move_axis
@@ -163,6 +164,7 @@ def _callback(name: str, effect: bool, differentiable: bool) -> Op:
         name,
         lambda *in_types, function, types, vectorized: types,
         _run,
+        lowering=Host("it calls a Python function"),
         jvp=jvp,
         batch=batch,
         guard=guard if effect else None,

@@ -16,7 +16,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.control.call import spread_tangents
+from treadle.control.call import spread_tangents, without_calls
 from treadle.control.graphs import (
     Flags,
     either,
@@ -25,13 +25,13 @@ from treadle.control.graphs import (
     pick,
     rewire,
     select_examples,
-    without_calls,
 )
 from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
 from treadle.ops.compare import eq, ge, le
 from treadle.ops.movement import move_axis, zeros_like
 from treadle.run.eager import evaluate
+from treadle.trace.lowering import Branch
 from treadle.trace.op import Linear, Op
 from treadle.trace.stage import stage
 from treadle.transforms.batch import batch_graph
@@ -294,6 +294,6 @@ cond = Op(
     transpose=_transpose,
     batch=_batch,
     guard=_guard,
-    kind="control",
+    lowering=Branch(),
     multiple=True,
 )

@@ -26,14 +26,13 @@ from treadle.ops.movement import instantiate, zeros_like
 from treadle.ops.reduce import reduce_sum
 from treadle.run.eager import EagerInterpreter, evaluate
 from treadle.trace.interpreter import current_source, state, using
+from treadle.trace.lowering import Host, Inline
 from treadle.trace.op import Linear, Op, Zero
 from treadle.trace.stage import StageInterpreter, stage
 from treadle.trace.value import typeof
 from treadle.transforms.batch import batch_flat, batch_graph, move_axis, to_axis
 from treadle.transforms.guard import GuardInterpreter, guard_graph
 from treadle.transforms.jvp import zero_of
-
-Flat = Callable[..., Sequence[Any]]
 
 _CLOSES_OVER = (
     "{name} has a custom derivative, and closes over an array that is being {what}{at}"
@@ -114,7 +113,7 @@ def _to_front(args: Sequence[Any], axes: Sequence[int | None]) -> tuple[list, li
 # guard --------------------------------------------------------------------------------
 
 
-def _under(active: Any, function: Flat, *args: Any) -> Any:
+def _under(active: Any, function: Callable[..., Sequence[Any]], *args: Any) -> Any:
     """Calls a rule, whose effects happen only where `active` holds."""
     with using(GuardInterpreter(active)):
         return function(*args)
@@ -209,7 +208,7 @@ custom_jvp = _CustomOp(
     jvp=_jvp,
     batch=_jvp_batch,
     guard=_jvp_guard,
-    kind="call",
+    lowering=Inline(),
     multiple=True,
 )
 
@@ -347,7 +346,7 @@ custom_vjp = _CustomOp(
     linearize=_linearize,
     batch=_vjp_batch,
     guard=_vjp_guard,
-    kind="call",
+    lowering=Inline(),
     multiple=True,
 )
 
@@ -401,6 +400,7 @@ custom_vjp_tangent = Op(
     "custom_vjp_tangent",
     lambda *in_types, types, **params: types,
     _tangent_run,
+    lowering=Host("it is there to be transposed, and never runs"),
     transpose=_tangent_transpose,
     batch=_tangent_batch,
     multiple=True,

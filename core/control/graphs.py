@@ -11,9 +11,7 @@ from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.walk import effectful, has_effects, nested_graphs
 from treadle.ops.compare import select
 from treadle.ops.movement import broadcast_in_dim
-from treadle.trace.interpreter import at_source
 from treadle.trace.op import Zero
-from treadle.trace.stage import stage
 from treadle.trace.value import typeof
 
 Flags = tuple[bool, ...]
@@ -130,35 +128,3 @@ def _silent_params(eq: Equation) -> dict[str, Any]:
     if not any(map(has_effects, nested_graphs(eq.params))):
         return eq.params
     return {name: quiet(value) for name, value in eq.params.items()}
-
-
-def without_calls(graph: Graph) -> Graph:
-    """The graph with jitted functions written out where they are called."""
-    if not any(eq.op.name == "call" for eq in graph.equations):
-        return graph
-    if "without_calls" not in graph.cache:
-        graph.cache["without_calls"] = stage(
-            lambda *xs: _call_through(graph, xs),
-            graph.in_types,
-            closed=True,
-            name=graph.name,
-        )[0]
-    return graph.cache["without_calls"]
-
-
-def _call_through(graph: Graph, args: Sequence[Any]) -> list[Any]:
-    values: dict[Var, Any] = dict(zip(graph.inputs, args, strict=True))
-
-    def read(a: Atom) -> Any:
-        return a.value if isinstance(a, Lit) else values[a]
-
-    for eq in graph.equations:
-        inputs = [read(a) for a in eq.inputs]
-        if eq.op.name == "call":
-            outs = _call_through(eq.params["graph"], inputs)
-        else:
-            with at_source(eq.source):
-                out = eq.op(*inputs, **eq.params)
-            outs = out if eq.op.multiple else [out]
-        values.update(zip(eq.outputs, outs, strict=True))
-    return [read(a) for a in graph.outputs]

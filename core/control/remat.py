@@ -14,21 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from treadle.control.call import spread_tangents
-from treadle.control.graphs import (
-    Flags,
-    cut,
-    nonzero,
-    pick,
-    prune,
-    silent,
-    without_calls,
-)
+from treadle.control.call import spread_tangents, without_calls
+from treadle.control.graphs import Flags, cut, nonzero, pick, prune, silent
 from treadle.ir.graph import Graph, Var
 from treadle.ir.walk import call_graph, effectful
 from treadle.ops.identity import optimization_barrier
 from treadle.ops.movement import move_axis
 from treadle.run.eager import evaluate
+from treadle.trace.lowering import Inline
 from treadle.trace.op import Linear, Op
 from treadle.trace.stage import stage
 from treadle.transforms.batch import batch_graph
@@ -86,7 +79,7 @@ class _Split(NamedTuple):
 
 
 def _split(graph: Graph, flags: Flags, policy: Policy | None) -> _Split:
-    key = ("remat", flags, policy)
+    key = ("split", flags, policy)
     if key not in graph.cache:
         split = linearize_graph(graph, flags)
         n_out = len(split.nonzero_out)
@@ -181,6 +174,6 @@ remat = Op(
     transpose=_transpose,
     batch=_batch,
     guard=_guard,
-    kind="call",
+    lowering=Inline(),
     multiple=True,
 )

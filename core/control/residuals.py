@@ -13,18 +13,17 @@ from typing import NamedTuple
 
 from treadle.control.graphs import cut
 from treadle.ir.graph import Atom, Equation, Graph, Var
+from treadle.ir.scalar import SCALARS
 from treadle.ir.walk import effectful
+from treadle.trace.lowering import Elementwise, Index, View, written
 
-# Elementwise, and no dearer than reading their result from memory.
-_CHEAP = {
-    *("abs", "add", "ceil", "conj", "convert", "copy", "floor", "imag", "iota"),
-    *("max", "maximum", "min", "minimum", "mul", "neg", "real", "round", "select"),
-    *("sign", "square", "stop_gradient", "sub", "is_finite"),
-    *("eq", "ne", "lt", "le", "gt", "ge"),
-    *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"),
-    *("shift_left", "shift_right_arithmetic", "shift_right_logical"),
-    *("broadcast_in_dim", "reshape", "reverse", "slice", "transpose"),
-}
+
+def _is_cheap(eq: Equation) -> bool:
+    """Whether computing an equation is no dearer than reading its result."""
+    how = eq.op.lowering
+    if isinstance(how, Elementwise):
+        return sum(SCALARS[s.name].cost for s in written(eq)) <= 1
+    return isinstance(how, Index | View)
 
 
 class Residuals(NamedTuple):
@@ -112,13 +111,13 @@ class _Search:
         if v in self.fixed:
             # Views cost nothing; a computed constant may be an index pattern, which is
             # cheaper to make again than to read. Anything else is computed once.
-            cheap = eq.op.kind == "view" or (
-                v in self.constant and eq.op.name in _CHEAP
+            cheap = isinstance(eq.op.lowering, View) or (
+                v in self.constant and _is_cheap(eq)
             )
         else:
             new = inputs - needed - self.fixed - self.xs - self.ys
             cheap = (
-                eq.op.name in _CHEAP
+                _is_cheap(eq)
                 and v not in self.ys
                 and sum(a.type.nbytes for a in new) <= v.type.nbytes
             )

@@ -37,6 +37,7 @@ from treadle.control.scan_transpose import transpose_scan
 from treadle.ir.graph import Graph
 from treadle.ops.movement import instantiate, move_axis
 from treadle.run.eager import evaluate
+from treadle.trace.lowering import Scan
 from treadle.trace.op import Op
 from treadle.transforms.batch import batch_graph, to_axis
 from treadle.transforms.guard import guard_graph
@@ -202,6 +203,6 @@ scan = Op(
     transpose=transpose_scan,
     batch=_batch,
     guard=_guard,
-    kind="control",
+    lowering=Scan(),
     multiple=True,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from treadle.control.call import spread_tangents
+from treadle.control.call import spread_tangents, without_calls
 from treadle.control.graphs import (
     Flags,
     cut,
@@ -14,7 +14,6 @@ from treadle.control.graphs import (
     pick,
     prune,
     sections,
-    without_calls,
 )
 from treadle.control.residuals import Residuals, plan_residuals
 from treadle.ir.graph import Graph

@@ -38,6 +38,7 @@ from treadle.ops.movement import instantiate
 from treadle.ops.reduce import reduce_or
 from treadle.run.eager import evaluate
 from treadle.trace.interpreter import current_source
+from treadle.trace.lowering import While
 from treadle.trace.op import Op
 from treadle.trace.stage import stage
 from treadle.trace.value import typeof
@@ -331,6 +332,6 @@ while_loop = Op(
     transpose=_transpose,
     batch=_batch,
     guard=_guard,
-    kind="control",
+    lowering=While(),
     multiple=True,
 )

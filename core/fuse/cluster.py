@@ -14,11 +14,13 @@ from __future__ import annotations
 from typing import Any
 
 from treadle.fuse.layout import axis_strides
-from treadle.fuse.maps import Map, NoMap, Space
+from treadle.fuse.maps import NoMap, Space
 from treadle.fuse.order import Node
 from treadle.fuse.program import Program
 from treadle.ir.graph import Atom, Equation, Var
+from treadle.ir.maps import Map
 from treadle.passes.units import last_axis
+from treadle.trace.lowering import Addressing, Gather, Reduction, Scatter
 
 MAX_MEMBERS = 120
 
@@ -48,8 +50,9 @@ def start(cluster: Cluster, eq: Equation) -> None:
       NoMap: if an operand's views have no index map over the equation's space.
     """
     space = cluster.space
-    entries = space.index(eq.inputs[0] if eq.op.kind == "reduce" else eq.outputs[0])
-    if eq.op.kind == "reduce":
+    reduces = isinstance(eq.op.lowering, Reduction)
+    entries = space.index(eq.inputs[0] if reduces else eq.outputs[0])
+    if reduces:
         space.maps[operand_key(eq)] = entries
         _reduce(cluster, space, eq, entries)
     else:
@@ -64,7 +67,7 @@ def join(cluster: Cluster, eq: Equation, program: Program) -> bool:
     try:
         space = cluster.space.copy()
         trial = _Trial(cluster, space)
-        if eq.op.kind == "reduce":
+        if isinstance(eq.op.lowering, Reduction):
             ok = trial.reduction(eq, program)
         else:
             ok = trial.elementwise(eq, program)
@@ -87,7 +90,7 @@ class _Trial:
 
     def elementwise(self, eq: Equation, program: Program) -> bool:
         out = eq.outputs[0]
-        if eq.op.name in GATHERS:
+        if isinstance(eq.op.lowering, Gather):
             return False
         for a in eq.inputs:
             source, chain = program.resolve(a)
@@ -226,14 +229,11 @@ def operands_fit(space: Space, eq: Equation, program: Program) -> bool:
     Raises:
       NoMap: if a view's index map does not exist.
     """
-    key: Any = operand_key(eq) if eq.op.kind == "reduce" else eq.outputs[0]
-    if eq.op.name in GATHERS:
+    how = eq.op.lowering
+    key: Any = operand_key(eq) if isinstance(how, Reduction) else eq.outputs[0]
+    if isinstance(how, Gather):
         return _gather_fits(space, eq, program)
     return all([operand_fits(space, key, a, program) for a in eq.inputs])
-
-
-GATHERS = frozenset({"gather", "dynamic_slice"})
-"""Reads at data-dependent places: their first operand must be in memory."""
 
 
 def _gather_fits(space: Space, eq: Equation, program: Program) -> bool:
@@ -244,13 +244,15 @@ def _gather_fits(space: Space, eq: Equation, program: Program) -> bool:
     if source in program.inline and source not in program.kept:
         return False
     axis_strides(eq.inputs[0], program)
-    entries = index_map(eq, space.maps[eq.outputs[0]])
+    entries = space.maps[eq.outputs[0]][: addressing(eq).rank]
     return all([_fits_at(space, entries, a, program) for a in eq.inputs[1:]])
 
 
-def index_map(eq: Equation, entries: Map) -> Map:
-    """The map of a gather's indices, from that of its result."""
-    return entries[: eq.inputs[1].type.ndim] if len(eq.inputs) > 1 else ()
+def addressing(eq: Equation) -> Addressing:
+    """Where a gather reads, or a scatter writes."""
+    how = eq.op.lowering
+    assert isinstance(how, Gather | Scatter)
+    return how.addressing([a.type for a in eq.inputs], eq.params)
 
 
 def operand_fits(space: Space, key: Any, a: Atom, program: Program) -> bool:

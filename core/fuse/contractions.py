@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from treadle.fuse.layout import axis_strides, stored_strides
-from treadle.fuse.maps import Map, NoMap
+from treadle.fuse.maps import NoMap
 from treadle.fuse.nests import Access, Body, Product, assemble, coalesce, extent
 from treadle.fuse.program import Program
 from treadle.ir.graph import Equation
+from treadle.ir.maps import Map
 from treadle.kernels.contract import Contraction, Strides
 from treadle.ops.dot import free_axes
 

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from treadle.fuse.layout import axis_strides, stored_strides
-from treadle.fuse.maps import Affine, Map, NoMap
+from treadle.fuse.maps import NoMap
 from treadle.fuse.nests import Access, Body, Product, assemble, coalesce
 from treadle.fuse.program import Program
 from treadle.ir.graph import Atom, Equation
+from treadle.ir.maps import Affine, Map
 from treadle.kernels.contract import Strides
 from treadle.kernels.convolve import Axis, ConvSpec
-
-
-def is_convolution(eq: Equation) -> bool:
-    """Whether the native kernels compute the equation."""
-    if eq.op.name == "conv_general":
-        return eq.outputs[0].type.ndim == 4
-    if eq.op.name == "conv_filter_grad":
-        return eq.outputs[0].type.ndim == 4 and eq.params["feature_groups"] == 1
-    return False
+from treadle.trace.lowering import Convolution
 
 
 def convolution(
@@ -34,9 +27,10 @@ def convolution(
     Raises:
       NoMap: if an operand must be copied first, or the epilogue does not fit.
     """
-    out = eq.outputs[0]
+    out, how = eq.outputs[0], eq.op.lowering
+    assert isinstance(how, Convolution)
     x, x_offset, x_steps = axis_strides(eq.inputs[0], program)
-    if eq.op.name == "conv_filter_grad":
+    if how.filter_gradient:
         if body is not None:
             raise NoMap
         y, y_offset, y_steps = axis_strides(eq.inputs[1], program)

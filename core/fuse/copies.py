@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from treadle.fuse.cluster import operand_fits
+from treadle.fuse.cluster import addressing, operand_fits
 from treadle.fuse.layout import row_major
-from treadle.fuse.maps import Affine, Space, address
-from treadle.fuse.nests import Access, Body, Launch, finish, ranking
+from treadle.fuse.maps import Space
+from treadle.fuse.nests import Access, Body, Launch, finish, ranking, window_map
 from treadle.fuse.program import Program
+from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Var
+from treadle.ir.maps import address
+from treadle.trace.lowering import Scatter
 
 
 def copy_launch(
@@ -34,70 +37,40 @@ def copy_launch(
     return finish(body, space.sizes, dims, [], None, "inner")
 
 
-SCATTERS = {
-    "dynamic_update_slice": "store",
-    "scatter_set": "store",
-    "scatter_add": "store_add",
-    "scatter_mul": "store_mul",
-    "scatter_min": "store_min",
-    "scatter_max": "store_max",
-}
-"""Ops that write at data-dependent places, and how."""
-
-_NEUTRAL = {"scatter_add": 0, "scatter_mul": 1}
-
-
 def scatter_launch(eq: Equation, program: Program) -> Launch:
     """Puts the updates of a scatter into its result, which holds the operand already.
 
     Places are visited in order: where they are equal, the last update stays, and sums
     and products are rounded as NumPy rounds them.
     """
-    x, updates, *indices = eq.inputs
+    updates, *indices = eq.inputs[1:]
     out = eq.outputs[0]
     space = Space(program.units)
     space.maps["out"] = space.index(updates)
     operand_fits(space, "out", updates, program)
-    rank = indices[0].type.ndim if indices else eq.params.get("batch_dims", 0)
+    how, where = eq.op.lowering, addressing(eq)
+    assert isinstance(how, Scatter)
+    rank = where.rank
     for a in indices:
         space.maps["index"] = space.maps["out"][:rank]
         operand_fits(space, "index", a, program)
     entries = space.maps["out"]
     body = Body(space, program)
-    if eq.op.name == "dynamic_update_slice":
-        axes, batch, drop = tuple(range(x.type.ndim)), 0, False
-        limits = [n - m for n, m in zip(x.type.shape, updates.type.shape, strict=True)]
-        window = entries
-    else:
-        axes, sizes = eq.params["axes"], eq.params["sizes"]
-        batch, drop = eq.params["batch_dims"], eq.params["mode"] == "drop"
-        size_of = dict(zip(axes, sizes, strict=True))
-        limits = [x.type.shape[a] - (size_of[a] or 1) for a in axes]
-        rest = iter(entries[rank:])
-        window = tuple(
-            entries[a]
-            if a < batch
-            else Affine()
-            if a in size_of and size_of[a] is None
-            else next(rest)
-            for a in range(x.type.ndim)
-        )
     dtype = out.type.dtype
     steps = row_major(out.type.shape)
     places, valid = [], None
-    for a, limit in zip(indices, limits, strict=True):
+    for a, limit in zip(indices, where.limits, strict=True):
         index = body.value(a, entries[:rank])
-        inside, ok = body.place(index, a.type.dtype, limit, drop)
+        inside, ok = body.place(index, a.type.dtype, limit, where.drop)
         places.append(inside)
         if ok is not None:
             valid = ok if valid is None else body.both(valid, ok)
-    offset, strides = address(window, steps)
-    gathers = tuple(steps[a] for a in axes)
+    offset, strides = address(window_map(where, entries), steps)
+    gathers = tuple(steps[a] for a in where.axes)
     value = body.value(updates, entries)
     if valid is not None:
-        neutral = _NEUTRAL.get(eq.op.name)
-        if neutral is not None:
-            other = body.instr("const", (), dtype, dtype.type(neutral).item())
+        if how.neutral is not None:
+            other = body.instr("const", (), dtype, dtype.type(how.neutral).item())
         else:
             k = body.access(
                 Access(
@@ -105,13 +78,17 @@ def scatter_launch(eq: Equation, program: Program) -> Launch:
                 )
             )
             other = body.instr("load", tuple(places), dtype, k)
-        value = body.instr("select", (valid, value, other), dtype)
+        value = body.instr(scalar.SELECT, (valid, value, other), dtype)
     pairs = tuple(sorted(strides.items()))
     k = body.access(Access(out, dtype, offset, pairs, True, gathers))
-    body.instr(SCATTERS[eq.op.name], (value, *places), dtype, k)
+    body.instr(
+        "store" if how.combine == "set" else f"store_{how.combine}",
+        (value, *places),
+        dtype,
+        k,
+    )
     rows = [d for e in entries[:rank] for d, _ in e.terms]
     columns = [d for e in entries[rank:] for d, _ in e.terms]
-    serial = eq.op.name != "dynamic_update_slice"
-    inner = columns[-1:] if columns or serial else []
+    inner = columns[-1:] if columns or how.ordered else []
     outer = rows + columns[:-1] if columns else rows
-    return finish(body, space.sizes, outer, [], inner, "inner", serial)
+    return finish(body, space.sizes, outer, [], inner, "inner", how.ordered)

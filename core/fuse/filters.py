@@ -10,10 +10,12 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.fuse.layout import axis_strides, stored_strides
-from treadle.fuse.maps import ZERO, Affine, Space, address, plus, scaled, shifted
+from treadle.fuse.maps import Space
 from treadle.fuse.nests import Access, Body, Launch, finish
 from treadle.fuse.program import Program
+from treadle.ir import scalar
 from treadle.ir.graph import Equation
+from treadle.ir.maps import ZERO, Affine, address, plus, scaled, shifted
 
 _INDEX = np.dtype(np.int64)
 
@@ -54,13 +56,13 @@ def filter_launch(eq: Equation, program: Program) -> Launch:
     dtype = out.type.dtype
     if inside is not None:
         zero = body.instr("const", (), dtype, 0.0)
-        value = body.instr("select", (inside, value, zero), dtype)
+        value = body.instr(scalar.SELECT, (inside, value, zero), dtype)
     source, offset, steps = axis_strides(ct, program)
     extra, strides = address((*pixels, last), steps)
     other = body.load(source, offset + extra, strides)
-    value = body.instr("mul", (value, other), dtype)
+    value = body.instr(scalar.MUL, (value, other), dtype)
     mid = [d for a in pixels for d, _ in a.terms]
-    value = body.instr("reduce_sum", (value,), dtype)
+    value = body.reduce("sum", value, dtype)
     offset, strides = address((*taps, channel, last), stored_strides(out, program))
     pairs = tuple(sorted(strides.items()))
     k = body.access(Access(out, dtype, offset, pairs, True))
@@ -78,9 +80,9 @@ def _located(body: Body, position: Affine, size: int, dilation: int) -> tuple[in
     index = at
     if dilation > 1:
         step = body.number(dilation, _INDEX)
-        index = body.instr("div", (at, step), _INDEX)
+        index = body.instr(scalar.DIV, (at, step), _INDEX)
     index, _ = body.place(index, _INDEX, size - 1, True)
     back = index
     if dilation > 1:
-        back = body.instr("mul", (index, body.number(dilation, _INDEX)), _INDEX)
-    return index, body.instr("eq", (back, at), dtypes.bool_)
+        back = body.instr(scalar.MUL, (index, body.number(dilation, _INDEX)), _INDEX)
+    return index, body.instr(scalar.EQ, (back, at), dtypes.bool_)

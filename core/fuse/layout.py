@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from treadle.fuse.maps import Space, address
+from treadle.fuse.maps import Space
 from treadle.fuse.program import Program
-from treadle.ir.graph import Atom, Var
+from treadle.ir.graph import Atom, Equation, Var
+from treadle.ir.maps import address
+from treadle.ops.movement import transpose
+from treadle.trace.lowering import Join, Product
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
@@ -47,12 +50,15 @@ def _wanted_order(v: Var, program: Program) -> tuple[int, ...] | None:
 
 def _readers_order(v: Var, program: Program) -> tuple[int, ...] | None:
     maker = program.maker.get(v)
-    if maker is None or maker.op.kind != "contract" or v in program.returned:
+    if (
+        maker is None
+        or not isinstance(maker.op.lowering, Product)
+        or v in program.returned
+    ):
         return None
     readers = program.readers[v]
     orders = {
-        eq.params["permutation"] if eq.op.name == "transpose" else None
-        for eq in readers
+        eq.params["permutation"] if eq.op is transpose else None for eq in readers
     }
     return orders.pop() if len(orders) == 1 else None
 
@@ -75,3 +81,12 @@ def axis_strides(a: Atom, program: Program) -> tuple[Atom, int, tuple[int, ...]]
         offset,
         tuple(strides.get(e.terms[0][0], 0) if e.terms else 0 for e in entries),
     )
+
+
+def joined(
+    eq: Equation, how: Join, steps: Sequence[int]
+) -> Iterator[tuple[Atom, tuple[int, tuple[int, ...]]]]:
+    """The pieces of a join, with offset and strides in a whole of the given strides."""
+    pieces = eq.inputs[:-1] if how.filled else eq.inputs
+    places = how.pieces([a.type for a in pieces], steps, **eq.params)
+    return zip(pieces, places, strict=True)

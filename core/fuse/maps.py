@@ -12,21 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from treadle.ir.graph import Atom, Equation
+from treadle.ir.maps import ZERO, Affine, Map, linear, plus, scaled
 from treadle.passes.units import Units
-
-
-class Affine(NamedTuple):
-    """``offset + sum(coefficient * dimension)``; terms are (dimension, coefficient)."""
-
-    offset: int = 0
-    terms: tuple[tuple[int, int], ...] = ()
-
-
-Map = tuple[Affine, ...]
-ZERO = Affine()
+from treadle.trace.lowering import Mapped, Reshape
 
 
 class NoMap(Exception):
@@ -149,32 +140,12 @@ class Space:
 
     def forward(self, key: Any, eq: Equation) -> None:
         """Rewrites ``maps[key]`` from indices of a view's result to its operand's."""
-        x, out = eq.inputs[0], eq.outputs[0]
-        shape, result = x.type.shape, out.type.shape
-        entries, name = self.maps[key], eq.op.name
-        if name == "broadcast_in_dim":
-            dims = eq.params["dims"]
-            self.maps[key] = tuple(
-                entries[d] if n == result[d] else ZERO
-                for n, d in zip(shape, dims, strict=True)
-            )
-        elif name == "reshape":
+        x, out, how = eq.inputs[0], eq.outputs[0], eq.op.lowering
+        if isinstance(how, Mapped):
+            shapes = x.type.shape, out.type.shape
+            self.maps[key] = how.back(self.maps[key], *shapes, eq.params)
+        elif isinstance(how, Reshape):
             self.reshape(key, out, x)
-        elif name == "transpose":
-            order = eq.params["permutation"]
-            self.maps[key] = tuple(entries[order.index(i)] for i in range(len(order)))
-        elif name == "slice":
-            starts, steps = eq.params["starts"], eq.params["steps"]
-            self.maps[key] = tuple(
-                shifted(scaled(a, step), start)
-                for a, start, step in zip(entries, starts, steps, strict=True)
-            )
-        elif name == "reverse":
-            axes = eq.params["axes"]
-            self.maps[key] = tuple(
-                shifted(scaled(a, -1), n - 1) if i in axes and n else a
-                for i, (a, n) in enumerate(zip(entries, shape, strict=True))
-            )
         else:
             raise NoMap
         self._settle(key, x)
@@ -208,58 +179,19 @@ class Space:
         Returns the axes of the result about which the operand says nothing (new axes of
         a broadcast): their entries are ZERO.
         """
-        x, out = eq.inputs[0], eq.outputs[0]
-        shape, result = x.type.shape, out.type.shape
-        entries, name = self.maps[key], eq.op.name
+        x, out, how = eq.inputs[0], eq.outputs[0], eq.op.lowering
         unknown: list[int] = []
-        if name == "broadcast_in_dim":
-            dims = eq.params["dims"]
-            known = {
-                d: a
-                for d, a, n in zip(dims, entries, shape, strict=True)
-                if n == result[d]
-            }
-            self.maps[key] = tuple(known.get(d, ZERO) for d in range(len(result)))
-            unknown = [d for d in self.units.present(out) if d not in known]
-        elif name == "reshape":
+        if isinstance(how, Mapped) and how.forth is not None:
+            shapes = x.type.shape, out.type.shape
+            found = how.forth(self.maps[key], *shapes, eq.params)
+            self.maps[key] = tuple(ZERO if e is None else e for e in found)
+            unknown = [i for i in self.units.present(out) if found[i] is None]
+        elif isinstance(how, Reshape):
             self.reshape(key, x, out)
-        elif name == "transpose":
-            self.maps[key] = tuple(entries[p] for p in eq.params["permutation"])
         else:
             raise NoMap
         self._settle(key, out)
         return unknown
-
-
-def scaled(a: Affine, factor: int) -> Affine:
-    return Affine(a.offset * factor, tuple((d, c * factor) for d, c in a.terms))
-
-
-def shifted(a: Affine, offset: int) -> Affine:
-    return Affine(a.offset + offset, a.terms)
-
-
-def plus(a: Affine, b: Affine) -> Affine:
-    return Affine(a.offset + b.offset, _merged((*a.terms, *b.terms)))
-
-
-def linear(entries: Iterable[tuple[Affine, int]]) -> Affine:
-    """The row-major index of several axes."""
-    offset, terms, stride = 0, [], 1
-    for a, n in reversed(list(entries)):
-        offset += a.offset * stride
-        terms += [(d, c * stride) for d, c in a.terms]
-        stride *= n
-    return Affine(offset, _merged(terms))
-
-
-def _merged(terms: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Terms with those of one dimension added, largest coefficient first."""
-    total: dict[int, int] = {}
-    for d, c in terms:
-        total[d] = total.get(d, 0) + c
-    pairs = [(d, c) for d, c in total.items() if c]
-    return tuple(sorted(pairs, key=lambda t: -abs(t[1])))
 
 
 def _groups(
@@ -305,14 +237,3 @@ def _put_unit(
             break
         step //= new_shape[j]
     out[j] = plus(out[j], Affine(0, scaled(entry, max(step, 1)).terms))
-
-
-def address(entries: Map, strides: Sequence[int]) -> tuple[int, dict[int, int]]:
-    """Offset and stride per dimension, in elements, of an array access."""
-    offset = 0
-    total: dict[int, int] = {}
-    for a, stride in zip(entries, strides, strict=True):
-        offset += a.offset * stride
-        for d, c in a.terms:
-            total[d] = total.get(d, 0) + c * stride
-    return offset, {d: s for d, s in total.items() if s}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treadle.fuse.cluster import Cluster
-from treadle.fuse.maps import Map
+from treadle.ir.maps import Map
 
 
 def matching(wanted: Map, found: Map) -> dict[int, int] | None:

@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle import dtypes
-from treadle.fuse.cluster import GATHERS, Cluster, index_map, operand_key
+from treadle.fuse.cluster import Cluster, addressing, operand_key
 from treadle.fuse.layout import axis_strides, stored_strides
-from treadle.fuse.maps import Affine, Map, NoMap, Space, address
+from treadle.fuse.maps import NoMap, Space
 from treadle.fuse.program import Program
+from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var
+from treadle.ir.maps import ZERO, Affine, Map, address
 from treadle.kernels.contract import Contraction
 from treadle.kernels.convolve import ConvSpec
 from treadle.kernels.nest import (
@@ -24,6 +26,15 @@ from treadle.kernels.nest import (
     Nest,
     Operand,
     is_half,
+)
+from treadle.trace.lowering import (
+    Addressing,
+    Element,
+    Elementwise,
+    Gather,
+    Index,
+    Reduction,
+    View,
 )
 
 _STRUCTURAL = frozenset(
@@ -101,6 +112,11 @@ class Body:
             self.known[key] = len(self.instrs) - 1
         return self.known[key]
 
+    def reduce(self, combine: str, value: int, dtype: np.dtype) -> int:
+        """What a value amounts to over the loop that reductions run over."""
+        args, work = self._widened((value,), dtype)
+        return self._narrowed(self.instr(f"reduce_{combine}", args, work), dtype)
+
     def access(self, access: Access) -> int:
         self.accesses.append(access)
         return len(self.accesses) - 1
@@ -108,49 +124,53 @@ class Body:
     def equation(self, eq: Equation) -> None:
         """Emits a member."""
         out = eq.outputs[0]
-        if eq.op.kind == "reduce":
-            key = operand_key(eq)
-            x = self.value(eq.inputs[0], self.space.maps[key])
-            name = "reduce_" + eq.op.name.removeprefix("reduce_")
-            self.known[out] = self.operation(name, (x,), out.type.dtype)
+        how = eq.op.lowering
+        if isinstance(how, Reduction):
+            x = self.value(eq.inputs[0], self.space.maps[operand_key(eq)])
+            self.known[out] = self.reduce(how.combine, x, out.type.dtype)
             return
         self.known[out] = self._compute(eq, self.space.maps[out])
 
     def _compute(self, eq: Equation, entries: Map) -> int:
-        out = eq.outputs[0]
-        if eq.op.name in GATHERS:
+        dtype, how = eq.outputs[0].type.dtype, eq.op.lowering
+        if isinstance(how, Gather):
             return self._gather(eq, entries)
-        if eq.op.name == "iota":
-            return self.iota(entries[eq.params["axis"]], out.type.dtype)
-        if eq.op.kind == "view":
+        if isinstance(how, Index):
+            return self.iota(entries[eq.params["axis"]], dtype)
+        if isinstance(how, View):
             return self._copied_view(eq, entries)
+        assert isinstance(how, Elementwise)
         args = tuple([self.value(a, entries) for a in eq.inputs])
-        attr = tuple(eq.params.values())
-        return self.operation(
-            eq.op.name,
-            args,
-            out.type.dtype,
-            attr[0] if len(attr) == 1 else attr or None,
-        )
+        if how.expression in (scalar.CONVERT, scalar.BITCAST):
+            return self.instr(how.expression, args, dtype, *eq.params.values())
+        args, work = self._widened(args, dtype)
+        elements = [Element(a, self.instrs[a].dtype) for a in args]
+        return self._narrowed(how.value(self._emit, elements, work, eq.params), dtype)
 
-    def operation(
-        self, name: str, args: tuple[int, ...], dtype: np.dtype, attr: Any = None
+    def _emit(
+        self, name: str, args: tuple[Element, ...], dtype: np.dtype, attr: Any
     ) -> int:
-        """An instruction, in float32 if some of its operands and its result are half
-        floats and others float32 (`treadle.passes.rounding`)."""
+        return self.instr(name, tuple([a.value for a in args]), dtype, attr)
+
+    def _widened(
+        self, args: tuple[int, ...], dtype: np.dtype
+    ) -> tuple[tuple[int, ...], np.dtype]:
+        """Operands and dtype of arithmetic, in float32 if some of its operands and its
+        result are half floats and others float32 (`treadle.passes.rounding`)."""
         types = [self.instrs[a].dtype for a in args]
-        mixed = dtypes.float32 in (dtype, *types) and any(map(is_half, (dtype, *types)))
-        if not mixed or name in ("convert", "bitcast"):
-            return self.instr(name, args, dtype, attr)
-        wide = dtypes.float32
+        wide, every = dtypes.float32, (dtype, *types)
+        if wide not in every or not any(map(is_half, every)):
+            return args, dtype
         inputs = [
-            self.instr("convert", (a,), wide, wide) if is_half(t) else a
+            self.instr(scalar.CONVERT, (a,), wide, wide) if is_half(t) else a
             for a, t in zip(args, types, strict=True)
         ]
-        result = self.instr(name, tuple(inputs), wide, attr)
-        return (
-            self.instr("convert", (result,), dtype, dtype) if is_half(dtype) else result
-        )
+        return tuple(inputs), wide if is_half(dtype) else dtype
+
+    def _narrowed(self, value: int, dtype: np.dtype) -> int:
+        if self.instrs[value].dtype == dtype:
+            return value
+        return self.instr(scalar.CONVERT, (value,), dtype, dtype)
 
     def _copied_view(self, eq: Equation, entries: Map) -> int:
         x = eq.inputs[0]
@@ -198,7 +218,7 @@ class Body:
         return self.known[key]
 
     def iota(self, entry: Affine, dtype: np.dtype) -> int:
-        key = ("iota", entry, dtype)
+        key = ("index", entry, dtype)
         if key not in self.known:
             k = self.access(Access(None, dtype, entry.offset, tuple(entry.terms)))
             self.known[key] = self.instr("load", (), dtype, k)
@@ -211,31 +231,31 @@ class Body:
     def _gather(self, eq: Equation, entries: Map) -> int:
         x = eq.inputs[0]
         source, offset, steps = axis_strides(x, self.program)
-        at = index_map(eq, entries)
-        axes, limits, window, drop = gather_geometry(eq, entries)
+        where = addressing(eq)
+        at = entries[: where.rank]
         indices, valid = [], None
-        for a, limit in zip(eq.inputs[1:], limits, strict=True):
-            i, ok = self.place(self.value(a, at), a.type.dtype, limit, drop)
+        for a, limit in zip(eq.inputs[1:], where.limits, strict=True):
+            i, ok = self.place(self.value(a, at), a.type.dtype, limit, where.drop)
             indices.append(i)
             if ok is not None:
                 valid = ok if valid is None else self.both(valid, ok)
-        extra, strides = address(window, steps)
+        extra, strides = address(window_map(where, entries), steps)
         loaded = self.load(
             source,
             offset + extra,
             strides,
             tuple(indices),
-            tuple(steps[a] for a in axes),
+            tuple(steps[a] for a in where.axes),
         )
         if valid is None:
             return loaded
         dtype = eq.outputs[0].type.dtype
         zero = self.instr("const", (), dtype, dtype.type(0).item())
-        return self.instr("select", (valid, loaded, zero), dtype)
+        return self.instr(scalar.SELECT, (valid, loaded, zero), dtype)
 
     def both(self, a: int, b: int) -> int:
         """The conjunction of two conditions."""
-        return self.instr("bitwise_and", (a, b), dtypes.bool_)
+        return self.instr(scalar.AND, (a, b), dtypes.bool_)
 
     def place(
         self, index: int, dtype: np.dtype, limit: int, drop: bool
@@ -245,11 +265,11 @@ class Body:
             index, dtype = self.instr("convert", (index,), dtypes.int64), dtypes.int64
         zero = self.instr("const", (), dtype, 0)
         top = self.number(limit, dtype)
-        low = self.instr("maximum", (index, zero), dtype)
-        inside = self.instr("minimum", (low, top), dtype)
+        low = self.instr(scalar.MAXIMUM, (index, zero), dtype)
+        inside = self.instr(scalar.MINIMUM, (low, top), dtype)
         if not drop:
             return inside, None
-        return inside, self.instr("eq", (inside, index), dtypes.bool_)
+        return inside, self.instr(scalar.EQ, (inside, index), dtypes.bool_)
 
     def store(self, v: Var, entries: Map, value: int, name: str = "store") -> None:
         """Writes a value to its place in memory."""
@@ -259,34 +279,10 @@ class Body:
         self.instr(name, (value,), v.type.dtype, k)
 
 
-def gather_geometry(
-    eq: Equation, entries: Map
-) -> tuple[tuple[int, ...], list[int], Map, bool]:
-    """For a gather or dynamic slice: the indexed axes of its operand, the largest
-    index in each, the map of the operand's axes without the indices, and whether
-    places outside are dropped."""
-    x = eq.inputs[0].type
-    zero = Affine()
-    if eq.op.name == "dynamic_slice":
-        sizes = eq.params["sizes"]
-        axes = tuple(range(x.ndim))
-        limits = [n - size for n, size in zip(x.shape, sizes, strict=True)]
-        return axes, limits, entries, False
-    axes, sizes = eq.params["axes"], eq.params["sizes"]
-    batch = eq.params["batch_dims"]
-    size_of = dict(zip(axes, sizes, strict=True))
-    rank = eq.inputs[1].type.ndim if len(eq.inputs) > 1 else batch
-    window = iter(entries[rank:])
-    out = [
-        entries[a]
-        if a < batch
-        else zero
-        if a in size_of and size_of[a] is None
-        else next(window)
-        for a in range(x.ndim)
-    ]
-    limits = [x.shape[a] - (size_of[a] or 1) for a in axes]
-    return tuple(axes), limits, tuple(out), eq.params["mode"] == "drop"
+def window_map(where: Addressing, entries: Map) -> Map:
+    """The map of an array's axes without the indices, from that of the values that are
+    read from it or written to it."""
+    return tuple(ZERO if axis is None else entries[axis] for axis in where.window)
 
 
 # The order of the loops ---------------------------------------------------------------
@@ -429,7 +425,7 @@ def assemble(
             Operand(
                 a.dtype,
                 kind,
-                "iota" if a.atom is None else "array",
+                "index" if a.atom is None else "array",
                 any(mid_steps),
                 len(a.gathers),
             )

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from treadle.fuse.cluster import (
-    GATHERS,
     MAX_MEMBERS,
     Cluster,
     join,
@@ -14,16 +13,27 @@ from treadle.fuse.cluster import (
     operands_fit,
     start,
 )
-from treadle.fuse.layout import row_major
+from treadle.fuse.layout import joined, row_major
 from treadle.fuse.maps import NoMap, Space
 from treadle.fuse.matching import extend, matching
 from treadle.fuse.order import Node, in_order
-from treadle.fuse.products import is_product, product, product_with_epilogue
+from treadle.fuse.products import product, product_with_epilogue
 from treadle.fuse.program import Program
-from treadle.fuse.roles import fusable, part_places, stored_members
+from treadle.fuse.roles import stored_members
 from treadle.ir.graph import Equation, Graph, Var
 from treadle.ir.walk import effectful
 from treadle.ops.dot import free_axes
+from treadle.trace.lowering import (
+    FUSABLE,
+    Contraction,
+    Gather,
+    Join,
+    Lowering,
+    Product,
+    Reduction,
+    Reshape,
+    View,
+)
 
 
 class Partition(NamedTuple):
@@ -35,8 +45,8 @@ class Partition(NamedTuple):
 
 
 class _Partitioner:
-    def __init__(self, graph: Graph, native: Callable[[Equation], bool]) -> None:
-        self.program = Program(graph, native)
+    def __init__(self, graph: Graph, lowering: Callable[[Equation], Lowering]) -> None:
+        self.program = Program(graph, lowering)
         self.position = {id(eq): i for i, eq in enumerate(graph.equations)}
         self.nodes: dict[int, Node] = {}
         self.owner: dict[Var, Node] = {}
@@ -46,16 +56,16 @@ class _Partitioner:
 
     def run(self) -> Partition:
         for eq in self.program.graph.equations:
-            if eq.op.kind == "view":
+            if isinstance(eq.op.lowering, View):
                 continue
             if eq.outputs and eq.outputs[0] in self.program.inline:
                 if self._wanted_in_memory(eq):
                     self.program.kept.add(eq.outputs[0])
                     self._start(eq)
-            elif fusable(eq) and self.program.native(eq):
+            elif self._computes(eq):
                 if not self._join_one(eq):
                     self._start(eq)
-            elif is_product(eq):
+            elif self._is_product(eq):
                 self._product(eq)
             else:
                 # What the host writes is in row-major order.
@@ -75,15 +85,18 @@ class _Partitioner:
         """Whether anything but a kernel reads a value or a view of it."""
         return any(
             self._read_whole(reader.outputs[0])
-            if reader.op.kind == "view"
+            if isinstance(reader.op.lowering, View)
             else not self._computes(reader)
-            or (reader.op.name in GATHERS and reader.inputs[0] is v)
+            or (isinstance(reader.op.lowering, Gather) and reader.inputs[0] is v)
             for reader in self.program.readers[v]
         )
 
     def _computes(self, eq: Equation) -> bool:
         """Whether an equation is part of a kernel, which computes inline values."""
-        return fusable(eq) and self.program.native(eq)
+        return isinstance(self.program.lowering(eq), FUSABLE)
+
+    def _is_product(self, eq: Equation) -> bool:
+        return isinstance(self.program.lowering(eq), Product)
 
     # Nodes and their order
 
@@ -107,7 +120,9 @@ class _Partitioner:
         for i, a in enumerate(eq.inputs):
             found = program.sources(a)
             source, _ = program.resolve(a)
-            whole = not self._computes(eq) or (eq.op.name in GATHERS and i == 0)
+            whole = not self._computes(eq) or (
+                isinstance(eq.op.lowering, Gather) and i == 0
+            )
             if whole and source in program.kept:
                 found = {source}
             nodes += [self.owner[v] for v in found if v in self.owner]
@@ -159,7 +174,7 @@ class _Partitioner:
                 eq = self._substitute(eq, a, self.copy_view(a))
                 if self._loops_fit(eq):
                     return eq
-        return self._with_ordered_operands(eq) if eq.op.name == "dot_general" else eq
+        return self._with_ordered_operands(eq) if _pairs_axes(eq) else eq
 
     def _with_ordered_operands(self, eq: Equation) -> Equation:
         """The contraction with its operands copied: batch, free, contracted axes."""
@@ -182,7 +197,7 @@ class _Partitioner:
     def _attach_epilogues(self) -> None:
         """Lets elementwise clusters work on a contraction's result while it is hot."""
         for node in list(self.nodes.values()):
-            if type(node) is Node and is_product(node.equations[0]):
+            if type(node) is Node and self._is_product(node.equations[0]):
                 self._attach(node)
 
     def _attach(self, node: Node) -> None:
@@ -210,30 +225,30 @@ class _Partitioner:
 
     def _place_parts(self, eq: Equation) -> None:
         """Lets the pieces of a concatenation be made where they belong."""
-        if eq.op.name not in ("concatenate", "pad"):
+        how = eq.op.lowering
+        if not isinstance(how, Join):
             return
         whole = eq.outputs[0]
         steps = row_major(whole.type.shape)
-        pieces = eq.inputs if eq.op.name == "concatenate" else eq.inputs[:1]
-        for a, (offset, strides) in zip(pieces, part_places(eq, steps), strict=True):
+        for a, (offset, strides) in joined(eq, how, steps):
             if isinstance(a, Var) and self._can_be_part(a, eq):
                 self.program.parts[a] = (whole, offset, strides)
                 maker = self.program.maker[a]
-                if is_product(maker) and not self._loops_fit(maker):
+                if self._is_product(maker) and not self._loops_fit(maker):
                     del self.program.parts[a]
 
     def _can_be_part(self, a: Var, eq: Equation) -> bool:
         program = self.program
         node = self.owner.get(a)
         made = isinstance(node, Cluster) or (
-            node is not None and is_product(node.equations[0])
+            node is not None and self._is_product(node.equations[0])
         )
         return (
             made
             and a not in program.inline
             and not program.is_returned(a)
             and program.readers[a] == [eq]
-            and program.maker[a].op.name not in ("argmax", "argmin")
+            and not _finds_place(program.maker[a])
             and eq.inputs.count(a) == 1
         )
 
@@ -276,7 +291,7 @@ class _Partitioner:
         program.add(eq)
         program.copied.add(new)
         self.position[id(eq)] = self.position.get(id(old), -1)
-        if eq.op.name == "reshape":
+        if isinstance(eq.op.lowering, Reshape):
             self._alias(new, eq)
             return new
         cluster = self._cluster()
@@ -327,7 +342,7 @@ class _Partitioner:
 
     def _absorb_operands(self, cluster: Cluster, eq: Equation) -> None:
         """Merges other clusters that made the equation's operands, point for point."""
-        if eq.op.kind == "reduce" or eq.op.name in GATHERS:
+        if isinstance(eq.op.lowering, Reduction | Gather):
             return
         for a in eq.inputs:
             if a.type.shape != eq.outputs[0].type.shape:
@@ -392,7 +407,7 @@ def _reads_fit(space: Space, cluster: Cluster, program: Program) -> bool:
         return all(
             operands_fit(space, eq, program)
             for eq in cluster.equations
-            if eq.op.kind != "view"
+            if not isinstance(eq.op.lowering, View)
         )
     except NoMap:
         return False
@@ -410,10 +425,20 @@ def _maps(cluster: Cluster, eq: Equation, program: Program) -> bool:
         cluster.space.maps.pop("view", None)
 
 
-def partition(graph: Graph, native: Callable[[Equation], bool]) -> Partition:
+def _pairs_axes(eq: Equation) -> bool:
+    """Whether a product is over axes, in whatever order they come."""
+    return isinstance(eq.op.lowering, Contraction)
+
+
+def _finds_place(eq: Equation) -> bool:
+    how = eq.op.lowering
+    return isinstance(how, Reduction) and how.finds_place
+
+
+def partition(graph: Graph, lowering: Callable[[Equation], Lowering]) -> Partition:
     """Groups a graph's equations into nodes.
 
     Args:
-      native: whether a "map" or "reduce" equation can be part of a kernel.
+      lowering: what the target makes of an equation.
     """
-    return _Partitioner(graph, native).run()
+    return _Partitioner(graph, lowering).run()

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import math
 
-from treadle.fuse.cluster import GATHERS, Cluster
+from treadle.fuse.cluster import Cluster
 from treadle.fuse.contractions import contraction
-from treadle.fuse.convolutions import convolution, is_convolution
-from treadle.fuse.maps import Map, NoMap, Space
+from treadle.fuse.convolutions import convolution
+from treadle.fuse.maps import NoMap, Space
 from treadle.fuse.nests import Access, Body, Product
 from treadle.fuse.program import Program
 from treadle.ir.graph import Equation, Var
+from treadle.ir.maps import Map
 from treadle.kernels.lower import cost
-
-
-def is_product(eq: Equation) -> bool:
-    """Whether the equation is for the contraction kernel."""
-    if not eq.outputs or eq.outputs[0].type.dtype.name not in ("float32", "float64"):
-        return False
-    if not all(a.type.size for a in (*eq.inputs, *eq.outputs)):
-        return False
-    return eq.op.name == "dot_general" or is_convolution(eq)
+from treadle.trace.lowering import Contraction, Gather, View
 
 
 def _lower(
@@ -31,7 +24,7 @@ def _lower(
     accesses: list[Access],
     body: Body | None,
 ) -> Product:
-    lower = contraction if eq.op.name == "dot_general" else convolution
+    lower = contraction if isinstance(eq.op.lowering, Contraction) else convolution
     return lower(eq, program, sizes, entries, accesses, body)
 
 
@@ -54,7 +47,7 @@ def product_with_epilogue(
     Raises:
       NoMap: if the cluster does not fit the loops of the product.
     """
-    if cluster.form is not None or any(e.op.name in GATHERS for e in cluster.equations):
+    if cluster.form is not None or _reads_places(cluster):
         # Reductions and reads at computed places need more than a block.
         raise NoMap
     c = eq.outputs[0]
@@ -107,9 +100,14 @@ def _read_map(cluster: Cluster, c: Var, program: Program) -> Map:
             source, chain = program.resolve(a)
             if source is not c:
                 continue
-            copied = [eq] if eq.op.kind == "view" else []
+            copied = [eq] if isinstance(eq.op.lowering, View) else []
             entries = cluster.space.maps[eq.outputs[0]] if a.type.shape else ()
             found.add(cluster.space.seen(entries, source, [*copied, *chain]))
     if len(found) != 1:
         raise NoMap
     return found.pop()
+
+
+def _reads_places(cluster: Cluster) -> bool:
+    """Whether some member reads at computed places."""
+    return any(isinstance(e.op.lowering, Gather) for e in cluster.equations)

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.ir.scalar import SCALARS
 from treadle.ops.movement import transpose
 from treadle.passes.units import Units
+from treadle.trace.lowering import (
+    Elementwise,
+    Index,
+    Lowering,
+    Reshape,
+    View,
+    written,
+)
 
 _INLINE_COST = 12
-"""Scalar computations up to this many equations are repeated in each reader."""
-
-_SCALAR_COST = {"pow": 4, "threefry2x32": 100}
+"""Scalar computations up to this cost are repeated in each reader. On one number all
+instructions cost about the same, but very dear ones."""
+_DEAR = 10
 
 
 class Program:
@@ -29,11 +38,11 @@ class Program:
       a concatenation or of a padded array.
 
     units: the axes of length 1 that loops don't run along.
-    native: says whether an elementwise or reduction equation has a native lowering.
+    lowering: what the target makes of an equation.
     """
 
-    def __init__(self, graph: Graph, native: Callable[[Equation], bool]) -> None:
-        self.graph, self.native = graph, native
+    def __init__(self, graph: Graph, lowering: Callable[[Equation], Lowering]) -> None:
+        self.graph, self.lowering = graph, lowering
         self.units = Units()
         self.maker: dict[Var, Equation] = {}
         self.readers: dict[Var, list[Equation]] = {v: [] for v in graph.inputs}
@@ -56,11 +65,14 @@ class Program:
     def _consider_inline(self, eq: Equation, costs: dict[Var, int]) -> None:
         """Indices, and cheap scalars made of scalars, are computed where they are
         needed rather than stored."""
-        if eq.op.kind != "map" or not self.native(eq):
+        how = self.lowering(eq)
+        if not isinstance(how, Elementwise | Index):
             return
         out = eq.outputs[0]
         # A scalar that an equation made in other ways (a reduction) is loaded.
-        cost = _SCALAR_COST.get(eq.op.name, 1)
+        cost = 1
+        if isinstance(how, Elementwise):
+            cost = sum(1 + SCALARS[i.name].cost // _DEAR for i in written(eq))
         index_only = True
         for a in eq.inputs:
             if isinstance(a, Lit):
@@ -80,7 +92,9 @@ class Program:
     def is_view(self, v: Var) -> bool:
         """Whether a value is another one seen through an index map."""
         eq = self.maker.get(v)
-        return eq is not None and eq.op.kind == "view" and v not in self.copied
+        return (
+            eq is not None and isinstance(eq.op.lowering, View) and v not in self.copied
+        )
 
     def ordered(self, a: Atom, order: tuple[int, ...]) -> Var:
         """A value with its axes in another order, as a view made here."""
@@ -117,7 +131,7 @@ class Program:
                 a = self.aliases[a]
             elif self.is_view(a):
                 eq = self.maker[a]
-                if eq.op.name != "reshape":
+                if not isinstance(eq.op.lowering, Reshape):
                     return None
                 a = eq.inputs[0]
             else:
@@ -165,5 +179,5 @@ class Program:
         return any(
             self.is_view(eq.outputs[0]) and self.is_returned(eq.outputs[0])
             for eq in self.readers[v]
-            if eq.op.kind == "view"
+            if isinstance(eq.op.lowering, View)
         )

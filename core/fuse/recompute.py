@@ -17,6 +17,7 @@ from treadle.fuse.roles import is_fused, stored_members
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.kernels.lower import cost
 from treadle.kernels.nest import Instr
+from treadle.trace.lowering import Elementwise, Index, written
 
 _MAX_COST = 60
 
@@ -26,7 +27,7 @@ def choose(part: Partition) -> None:
     for node in part.nodes:
         if isinstance(node, Cluster):
             for eq in list(node.equations):
-                if eq.op.kind == "map" and eq.op.name != "threefry2x32":
+                if isinstance(eq.op.lowering, Elementwise | Index):
                     _consider(eq, node, part)
 
 
@@ -68,7 +69,8 @@ def _walk(v: Var, node: Cluster, part: Partition, leaves: set[Var], spent: int) 
     """Collects the stored values that a member is made from; gives the cost."""
     program = part.program
     eq = program.maker[v]
-    spent += cost(Instr(eq.op.name, (), v.type.dtype))
+    if isinstance(eq.op.lowering, Elementwise):
+        spent += sum(cost(Instr(i.name, (), i.dtype)) for i in written(eq))
     for a in eq.inputs:
         if spent > _MAX_COST:
             break
@@ -90,7 +92,9 @@ def _leaf(a: Atom, node: Cluster, part: Partition, leaves: set[Var], spent: int)
     if node.product is not None and source is node.product.c:
         # The contraction's own result is in registers, not in memory.
         return _MAX_COST + 1
-    stored = maker.op.kind != "map" or source in stored_members(node, part)
+    stored = not isinstance(
+        maker.op.lowering, Elementwise | Index
+    ) or source in stored_members(node, part)
     if stored:
         leaves.add(source)
         return spent

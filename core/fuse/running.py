@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from treadle.fuse.layout import axis_strides, stored_strides
-from treadle.fuse.maps import Affine, Space, address
+from treadle.fuse.maps import Space
 from treadle.fuse.nests import Access, Body, Launch, coalesce, finish, innermost
 from treadle.fuse.program import Program
 from treadle.ir.graph import Equation
-
-RUNNING = {
-    "cumsum": "running_sum",
-    "cumprod": "running_prod",
-    "cummax": "running_max",
-    "cummin": "running_min",
-    "cumlogsumexp": "running_logsumexp",
-    "linear_recurrence": "running_linear",
-}
-"""Ops that run along an axis, and the instruction that does."""
+from treadle.ir.maps import Affine, address
+from treadle.trace.lowering import Running
 
 
 def running_launch(eq: Equation, program: Program) -> Launch:
@@ -25,7 +17,8 @@ def running_launch(eq: Equation, program: Program) -> Launch:
     Raises:
       NoMap: if an operand must be copied first.
     """
-    (out,), axis = eq.outputs, eq.params["axis"]
+    (out,), axis, how = eq.outputs, eq.params["axis"], eq.op.lowering
+    assert isinstance(how, Running)
     space = Space(program.units)
     entries = list(space.index(out))
     along = [d for d, _ in entries[axis].terms]
@@ -41,7 +34,7 @@ def running_launch(eq: Equation, program: Program) -> Launch:
         values.append(body.load(source, offset + extra, strides))
     value = values[-1]
     if along:
-        value = body.instr(RUNNING[eq.op.name], tuple(values), out.type.dtype)
+        value = body.instr(f"running_{how.combine}", tuple(values), out.type.dtype)
     offset, strides = address(place, stored_strides(out, program))
     pairs = tuple(sorted(strides.items()))
     k = body.access(Access(out, out.type.dtype, offset, pairs, True))

@@ -16,21 +16,14 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.fuse.layout import axis_strides, row_major, stored_strides
-from treadle.fuse.maps import (
-    ZERO,
-    Affine,
-    NoMap,
-    Space,
-    address,
-    linear,
-    plus,
-    scaled,
-    shifted,
-)
+from treadle.fuse.maps import NoMap, Space
 from treadle.fuse.nests import Access, Body, Launch, finish, innermost
 from treadle.fuse.program import Program
+from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation
+from treadle.ir.maps import ZERO, Affine, address, linear, plus, scaled, shifted
 from treadle.ops.window import highest, lowest
+from treadle.trace.lowering import Window
 
 _INDEX = np.dtype(np.int64)
 
@@ -41,7 +34,9 @@ def window_launch(eq: Equation, program: Program) -> Launch:
     Raises:
       NoMap: if an operand must be copied first.
     """
-    return _LAUNCHES[eq.op.name](_Windows(eq, program))
+    how = eq.op.lowering
+    assert isinstance(how, Window)
+    return _LAUNCHES[how.what](_Windows(eq, program, how.what))
 
 
 @dataclass
@@ -61,6 +56,7 @@ class _Windows:
 
     eq: Equation
     program: Program
+    what: str
     space: Space = field(init=False)
 
     def __post_init__(self) -> None:
@@ -159,7 +155,7 @@ class _Windows:
         if condition is None:
             return yes
         other = self.const(no, dtype)
-        return self.written.instr("select", (condition, yes, other), dtype)
+        return self.written.instr(scalar.SELECT, (condition, yes, other), dtype)
 
     def const(self, number: Any, dtype: np.dtype) -> int:
         return self.written.instr("const", (), dtype, number)
@@ -172,8 +168,8 @@ class _Windows:
         for axis, step in zip(axes, row_major(sizes), strict=True):
             if axis.number is not None:
                 factor = body.number(step, _INDEX)
-                number = body.instr("mul", (axis.number, factor), _INDEX)
-                total = body.instr("add", (total, number), _INDEX)
+                number = body.instr(scalar.MUL, (axis.number, factor), _INDEX)
+                total = body.instr(scalar.ADD, (total, number), _INDEX)
         return total
 
     def launch(self, value: int) -> Launch:
@@ -193,9 +189,7 @@ class _Windows:
 
     def reduced(self, name: str, value: int, dtype: np.dtype) -> int:
         """A value combined over the windows' elements."""
-        return (
-            self.written.instr(f"reduce_{name}", (value,), dtype) if self.mid else value
-        )
+        return self.written.reduce(name, value, dtype) if self.mid else value
 
 
 def _sum(w: _Windows) -> Launch:
@@ -208,7 +202,7 @@ def _sum(w: _Windows) -> Launch:
 def _element(w: _Windows, axes: Sequence[_Axis]) -> tuple[str, int, Any]:
     """The name of the extreme, an element of a window, and what padding is."""
     (x,) = w.eq.inputs
-    name = "max" if w.eq.op.name.endswith("max") else "min"
+    name = "max" if w.what.endswith("max") else "min"
     fill = (lowest if name == "max" else highest)(x.type.dtype)
     value = w.read(x, axes)
     if w.some_are_padding():
@@ -229,19 +223,19 @@ def _arg_extreme(w: _Windows) -> Launch:
     axes, t = w.elements(), w.eq.inputs[0].type
     name, x, fill = _element(w, axes)
     best = w.reduced(name, x, t.dtype)
-    found = body.instr("eq", (x, best), dtypes.bool_)
+    found = body.instr(scalar.EQ, (x, best), dtypes.bool_)
     if dtypes.is_float(t.dtype):
-        unordered = body.instr("ne", (x, x), dtypes.bool_)
-        found = body.instr("bitwise_or", (found, unordered), dtypes.bool_)
+        unordered = body.instr(scalar.NE, (x, x), dtypes.bool_)
+        found = body.instr(scalar.OR, (found, unordered), dtypes.bool_)
     dtype = w.out.type.dtype
-    number = body.instr("convert", (w.place(axes, t.shape[1:-1]),), dtype)
+    number = body.instr(scalar.CONVERT, (w.place(axes, t.shape[1:-1]),), dtype)
     place = w.select(found, number, np.iinfo(dtype).max, dtype)
     first = w.reduced("min", place, dtype)
     starts_inside = w.starts_inside()
     if starts_inside is not None:
         # If nothing is better than padding, the first element of the window counts.
-        better = body.instr("ne", (best, w.const(fill, t.dtype)), dtypes.bool_)
-        better = body.instr("bitwise_or", (better, starts_inside), dtypes.bool_)
+        better = body.instr(scalar.NE, (best, w.const(fill, t.dtype)), dtypes.bool_)
+        better = body.instr(scalar.OR, (better, starts_inside), dtypes.bool_)
         first = w.select(better, first, -1, dtype)
     return w.launch(first)
 
@@ -255,8 +249,8 @@ def _put(w: _Windows) -> Launch:
     if places:
         entries = [_Axis(e) for e in w.entries[1:-1]]
         here = w.place(entries, w.out.type.shape[1:-1])
-        here = body.instr("convert", (here,), places[0].type.dtype)
-        same = body.instr("eq", (w.read(places[0], axes), here), dtypes.bool_)
+        here = body.instr(scalar.CONVERT, (here,), places[0].type.dtype)
+        same = body.instr(scalar.EQ, (w.read(places[0], axes), here), dtypes.bool_)
         belongs = w.both(belongs, same)
     else:
         for i, axis in enumerate(axes):
@@ -276,9 +270,9 @@ def _window(w: _Windows, i: int) -> int:
     # Vectors of 32-bit integers divide faster.
     dtype = dtypes.of_index(w.out.type.shape[i + 1] + abs(w.padding[i][0]))
     position, step = body.iota(entry, dtype), body.number(stride, dtype)
-    last = body.instr("div", (position, step), dtype)
-    last = body.instr("convert", (last,), _INDEX)
-    return body.instr("add", (last, body.iota(back, _INDEX)), _INDEX)
+    last = body.instr(scalar.DIV, (position, step), dtype)
+    last = body.instr(scalar.CONVERT, (last,), _INDEX)
+    return body.instr(scalar.ADD, (last, body.iota(back, _INDEX)), _INDEX)
 
 
 def _reaches(w: _Windows, i: int, window: _Axis) -> int | None:
@@ -286,12 +280,14 @@ def _reaches(w: _Windows, i: int, window: _Axis) -> int | None:
     body = w.written
     assert window.number is not None
     factor = body.number(w.strides[i], _INDEX)
-    start = body.instr("mul", (window.number, factor), _INDEX)
+    start = body.instr(scalar.MUL, (window.number, factor), _INDEX)
     here = body.iota(shifted(w.entries[i + 1], w.padding[i][0]), _INDEX)
-    within = body.instr("sub", (here, start), _INDEX)
+    within = body.instr(scalar.SUB, (here, start), _INDEX)
     size = body.number(w.sizes[i], _INDEX)
-    less = body.instr("lt", (within, size), dtypes.bool_)
-    return w.both(less, body.instr("ge", (within, w.const(0, _INDEX)), dtypes.bool_))
+    less = body.instr(scalar.LT, (within, size), dtypes.bool_)
+    return w.both(
+        less, body.instr(scalar.GE, (within, w.const(0, _INDEX)), dtypes.bool_)
+    )
 
 
 def _pick(w: _Windows) -> Launch:
@@ -299,7 +295,7 @@ def _pick(w: _Windows) -> Launch:
     x, places = w.eq.inputs
     body = w.body([1] * len(w.sizes))
     here = [_Axis(e) for e in w.entries[1:-1]]
-    place = body.instr("convert", (w.read(places, here),), _INDEX)
+    place = body.instr(scalar.CONVERT, (w.read(places, here),), _INDEX)
     flat = w.moved(place, math.prod(x.type.shape[1:-1]))
     source, offset, steps = axis_strides(x, w.program)
     spatial = x.type.shape[1:-1]
@@ -320,14 +316,11 @@ def _pick(w: _Windows) -> Launch:
 
 
 _LAUNCHES = {
-    "reduce_window_sum": _sum,
-    "reduce_window_max": _extreme,
-    "reduce_window_min": _extreme,
-    "reduce_window_argmax": _arg_extreme,
-    "reduce_window_argmin": _arg_extreme,
-    "window_put": _put,
-    "window_pick": _pick,
+    "sum": _sum,
+    "max": _extreme,
+    "min": _extreme,
+    "argmax": _arg_extreme,
+    "argmin": _arg_extreme,
+    "put": _put,
+    "pick": _pick,
 }
-
-WINDOWS = frozenset(_LAUNCHES)
-"""Ops that have such nests."""

@@ -8,6 +8,8 @@ from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.errors import InternalError
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.ir.scalar import BITCAST, CONVERT
+from treadle.trace.lowering import Elementwise, Reduction
 
 _HALVES = frozenset({dtypes.float16, dtypes.bfloat16})
 
@@ -55,9 +57,9 @@ def _types(eq: Equation, atoms: Sequence[Atom]) -> list[ArrayType]:
     in float32 (`treadle.passes.rounding`): they count as what they stand for."""
     types = [a.type for a in atoms]
     halves = {a.type.dtype for a in (*eq.inputs, *eq.outputs)} & _HALVES
-    if len(halves) != 1 or eq.op.kind not in ("map", "reduce"):
+    if len(halves) != 1 or not isinstance(eq.op.lowering, Elementwise | Reduction):
         return types
-    if eq.op.name in ("convert", "bitcast"):
+    if getattr(eq.op.lowering, "expression", None) in (CONVERT, BITCAST):
         return types
     (half,) = halves
     return [ArrayType(t.shape, half) if t.dtype == dtypes.float32 else t for t in types]

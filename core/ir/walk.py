@@ -33,15 +33,6 @@ def call_graph(graph: Graph, args: Sequence[Any]) -> list[Any]:
     return [read(a) for a in graph.outputs]
 
 
-def live_inputs(graph: Graph) -> tuple[bool, ...]:
-    """Which inputs the outputs depend on."""
-    needed = {a for a in graph.outputs if isinstance(a, Var)}
-    for eq in reversed(graph.equations):
-        if any(v in needed for v in eq.outputs):
-            needed.update(a for a in eq.inputs if isinstance(a, Var))
-    return tuple(v in needed for v in graph.inputs)
-
-
 def nested_graphs(params: dict[str, Any]) -> list[Graph]:
     """The graphs among an equation's params: bodies of loops, branches, calls."""
     found = []

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 
 from treadle.errors import InternalError
+from treadle.ir import scalar
+from treadle.ir.scalar import SCALARS
+from treadle.kernels.lower import is_running
 from treadle.kernels.nest import BROADCAST, STRIDED, Instr, Nest
+from treadle.trace.lowering import Accumulate, Combine
 
 _STORES = ("store", "store_add", "store_mul", "store_max", "store_min")
-_REDUCTIONS = ("sum", "prod", "max", "min", "and", "or", "argmax", "argmin")
-_RUNNING = ("sum", "prod", "max", "min", "logsumexp", "linear")
-_BOOL_RESULT = ("eq", "ne", "lt", "le", "gt", "ge", "is_finite")
+_REDUCTIONS, _RUNNING = get_args(Combine), get_args(Accumulate)
 
 
 def check(nest: Nest) -> None:
@@ -24,7 +28,7 @@ def check(nest: Nest) -> None:
             raise InternalError(f"operand {k}: inner class {operand.inner}")
         if operand.mid and nest.axis == "inner":
             raise InternalError(f"operand {k} varies along mid in a row nest")
-        if operand.kind not in ("array", "iota"):
+        if operand.kind not in ("array", "index"):
             raise InternalError(f"operand {k}: kind {operand.kind!r}")
     depends: list[bool] = []
     swept: list[bool] = []
@@ -89,8 +93,8 @@ def _access_problem(
     value = instr.args[0]
     if nest.body[value].dtype != operand.dtype:
         return f"the value is {nest.body[value].dtype}"
-    if operand.kind == "iota":
-        return "a store to an iota"
+    if operand.kind == "index":
+        return "a store to an index"
     placed = operand.inner != BROADCAST or any(depends[a] for a in indices)
     if depends[value] and not placed:
         return "an elem-level value is stored where all of inner share one place"
@@ -120,22 +124,25 @@ def _elementwise_problem(nest: Nest, instr: Instr) -> str:
     dtypes = [nest.body[a].dtype for a in instr.args]
     if not dtypes:
         return "an operation has no arguments"
-    if instr.name.startswith("running_"):
+    if is_running(instr):
         if instr.name.removeprefix("running_") not in _RUNNING:
             return "no such running reduction"
         if any(other.name.startswith("reduce_") for other in nest.body):
             return "a running reduction beside a reduction"
-    if instr.name in _BOOL_RESULT and instr.dtype != np.bool_:
+    found = SCALARS.get(instr.name)
+    if found is None and not is_running(instr):
+        return "no such instruction"
+    result = found.result if found else "same"
+    if result == "bool" and instr.dtype != np.bool_:
         return "a predicate's dtype is bool"
-    if instr.name == "select":
+    if instr.name == scalar.SELECT:
         if len(dtypes) != 3 or dtypes[0] != np.bool_:
             return "select takes a bool and two values"
         dtypes = dtypes[1:]
     if len(set(dtypes)) > 1:
         return f"arguments of different dtypes: {', '.join(map(str, dtypes))}"
-    if instr.name == "bitcast" and dtypes[0].itemsize != instr.dtype.itemsize:
+    if instr.name == scalar.BITCAST and dtypes[0].itemsize != instr.dtype.itemsize:
         return f"{dtypes[0]} has another size"
-    keeps = instr.name not in (*_BOOL_RESULT, "convert", "bitcast")
-    if keeps and dtypes[0] != instr.dtype:
+    if result == "same" and dtypes[0] != instr.dtype:
         return f"the arguments are {dtypes[0]}"
     return ""

@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 
+from treadle.ir import scalar
+from treadle.ir.scalar import SCALARS
 from treadle.kernels.nest import BROADCAST, Instr, Nest, is_half, rounds_half
 
 __all__ = [
@@ -47,18 +49,8 @@ SCRATCH_LANES = 16
 _KEEP_ABOVE = 6
 """Cost (in simple instructions) above which a value is kept, not computed again."""
 
-_COSTS = {
-    **dict.fromkeys(("div", "sqrt", "rsqrt"), 4),
-    **dict.fromkeys(("rem", "exp", "exp2", "expm1", "log", "log1p", "log2"), 12),
-    **dict.fromkeys(("tanh", "logistic", "erf", "erfc", "cbrt", "sin", "cos"), 16),
-    **dict.fromkeys(("tan", "asin", "acos", "atan", "atan2", "sinh", "cosh"), 20),
-    **dict.fromkeys(("asinh", "acosh", "atanh", "erf_inv", "pow"), 30),
-    **dict.fromkeys(("lgamma", "digamma", "threefry2x32"), 80),
-    "polygamma": 160,
-    **dict.fromkeys(("running_sum", "running_prod"), 10),
-    **dict.fromkeys(("running_max", "running_min", "running_linear"), 20),
-    "running_logsumexp": 200,
-}
+_RUNNING_COSTS = {"sum": 10, "prod": 10, "max": 20, "min": 20, "linear": 20}
+_RUNNING_LOGSUMEXP = 200
 
 
 class Level(IntEnum):
@@ -115,10 +107,16 @@ def is_store(instr: Instr) -> bool:
 
 def cost(instr: Instr) -> int:
     """Roughly how many simple vector instructions an instruction takes."""
-    stores = instr.name in ("store", "convert") and is_half(instr.dtype)
-    if stores:
+    if instr.name in ("store", scalar.CONVERT) and is_half(instr.dtype):
         return 6
-    return _COSTS.get(instr.name, 1) + 6 * rounds_half(instr)
+    return _own_cost(instr) + 6 * rounds_half(instr)
+
+
+def _own_cost(instr: Instr) -> int:
+    if is_running(instr):
+        combine = instr.name.removeprefix("running_")
+        return _RUNNING_COSTS.get(combine, _RUNNING_LOGSUMEXP)
+    return SCALARS[instr.name].cost if instr.name in SCALARS else 1
 
 
 @lru_cache(maxsize=4096)

@@ -42,11 +42,11 @@ Argument block (an array of 64-bit words; signature ``void k(ptr args, i64 task)
     inner size       1 word
     scratch pointer  1 word, then bytes per task 1 word (only if lower.scratch_rows > 0;
                      lower.scratch_bytes gives the number)
-    per operand:     pointer (or, for kind "iota", the start value), then strides:
+    per operand:     pointer (or, for kind "index", the start value), then strides:
                      one word per outer dim, per mid dim, then the inner stride if the
                      operand's inner class is STRIDED, then one per gather index.
 
-Strides count elements, may be zero or negative; for "iota" they are increments of the
+Strides count elements, may be zero or negative; for "index" they are increments of the
 index value.
 """
 
@@ -65,7 +65,7 @@ BROADCAST, CONTIGUOUS, STRIDED = 0, 1, 2
 class Operand:
     """One memory access pattern. Row operands have inner class BROADCAST.
 
-    kind: "array" (a buffer), "iota" (an affine function of the indices; no buffer).
+    kind: "array" (a buffer), "index" (an affine function of the indices; no buffer).
     mid: False if all its mid strides are zero (it is then read outside the mid loop).
     gathers: how many data-dependent indices its loads add (each times its own stride).
     """

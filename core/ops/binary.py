@@ -11,6 +11,7 @@ from treadle.ops.arithmetic import add, div, mul, neg, sub
 from treadle.ops.compare import eq, gt, lt, select
 from treadle.ops.elementwise import elementwise, inexact, number, real
 from treadle.ops.unary import ceil, floor, log
+from treadle.trace.lowering import Elementwise
 from treadle.trace.value import typeof
 
 
@@ -107,6 +108,9 @@ clamp = elementwise(
         lambda g, out, low, x, high: mul(g, _larger_share(maximum(x, low), high)),
     ],
     accepts=number,
+    lowering=Elementwise(
+        lambda w, low, x, high: w("minimum", w("maximum", x, low), high)
+    ),
 )
 """``minimum(maximum(x, low), high)``, with the derivatives of these."""
 

@@ -10,6 +10,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.ops.complex import real
+from treadle.trace.lowering import Elementwise
 from treadle.trace.op import Linear, Op, Zero
 from treadle.trace.value import typeof
 
@@ -53,7 +54,7 @@ convert = Op(
     jvp=_convert_jvp,
     transpose=_convert_transpose,
     batch=lambda size, args, axes, *, dtype: (convert(args[0], dtype=dtype), axes[0]),
-    kind="map",
+    lowering=Elementwise("convert"),
 )
 
 
@@ -68,6 +69,6 @@ bitcast = Op(
     _bitcast_type,
     lambda x, *, dtype: np.asarray(x).view(dtype),
     batch=lambda size, args, axes, *, dtype: (bitcast(args[0], dtype=dtype), axes[0]),
-    kind="map",
+    lowering=Elementwise("bitcast"),
     differentiable=False,
 )

@@ -19,6 +19,7 @@ from treadle.ops.elementwise import (
     unexpand,
 )
 from treadle.ops.movement import expand
+from treadle.trace.lowering import Elementwise
 from treadle.trace.op import Linear, Op, Zero
 from treadle.trace.value import typeof
 
@@ -139,7 +140,7 @@ select = Op(
     jvp=_select_jvp,
     transpose=_select_transpose,
     batch=_select_batch,
-    kind="map",
+    lowering=Elementwise("select"),
 )
 
 

@@ -14,7 +14,10 @@ from treadle import dtypes
 from treadle.ops.arithmetic import neg
 from treadle.ops.elementwise import elementwise, linear_in
 from treadle.ops.movement import zeros_like
+from treadle.trace.lowering import Host
 from treadle.trace.value import typeof
+
+_HOST = Host("there is no native arithmetic of complex numbers")
 
 
 def _zero_like(x: Any) -> Any:
@@ -34,6 +37,7 @@ real = elementwise(
     accepts=dtypes.is_complex,
     result=dtypes.to_real,
     transpose=linear_in(lambda ct, x: complex_(ct, _zero_like(ct))),
+    lowering=_HOST,
 )
 imag = elementwise(
     "imag",
@@ -42,6 +46,7 @@ imag = elementwise(
     accepts=dtypes.is_complex,
     result=dtypes.to_real,
     transpose=linear_in(lambda ct, x: complex_(_zero_like(ct), neg(ct))),
+    lowering=_HOST,
 )
 conj = elementwise(
     "conj",
@@ -49,6 +54,7 @@ conj = elementwise(
     [lambda g, out, x: conj(g)],
     accepts=dtypes.is_complex,
     transpose=linear_in(lambda ct, x: conj(ct)),
+    lowering=_HOST,
 )
 complex_ = elementwise(
     "complex",
@@ -60,5 +66,6 @@ complex_ = elementwise(
     accepts=lambda d: d in (dtypes.float32, dtypes.float64),
     result=dtypes.to_complex,
     transpose=linear_in(lambda ct, re, im: real(ct), lambda ct, re, im: neg(imag(ct))),
+    lowering=_HOST,
 )
 """The complex number with the given real and imaginary parts."""

@@ -23,6 +23,7 @@ from treadle.arraytype import ArrayType
 from treadle.ops.arithmetic import add
 from treadle.ops.movement import move_axis, reshape, reverse
 from treadle.ops.shape import pad
+from treadle.trace.lowering import Convolution
 from treadle.trace.op import Linear, Op, Zero
 from treadle.trace.value import typeof
 
@@ -223,7 +224,7 @@ conv_general = Op(
     _conv_run,
     transpose=_conv_transpose,
     batch=_conv_batch,
-    kind="contract",
+    lowering=Convolution(),
 )
 conv_general.jvp = conv_general.linearize = _bilinear_jvp(conv_general)
 
@@ -282,7 +283,7 @@ conv_filter_grad = Op(
     _grad_run,
     transpose=_grad_transpose,
     batch=_grad_batch,
-    kind="contract",
+    lowering=Convolution(filter_gradient=True),
 )
 conv_filter_grad.jvp = conv_filter_grad.linearize = _bilinear_jvp(conv_filter_grad)
 """The cotangent of the filter of `conv_general` for a cotangent of its result: takes x

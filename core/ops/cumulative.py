@@ -20,6 +20,7 @@ from treadle.ops.compare import gt, lt, select
 from treadle.ops.movement import full, instantiate, move_axis, spread
 from treadle.ops.shape import concatenate, slice_axis
 from treadle.ops.unary import exp
+from treadle.trace.lowering import Running
 from treadle.trace.op import Linear, Op, Zero
 from treadle.trace.value import typeof
 
@@ -129,6 +130,7 @@ linear_recurrence = Op(
     "linear_recurrence",
     _recurrence_type,
     _recurrence_run,
+    lowering=Running("linear"),
     jvp=_recurrence_jvp,
     transpose=_recurrence_transpose,
     batch=_recurrence_batch,
@@ -175,6 +177,7 @@ cumsum = _cumulative(
     "cumsum",
     lambda x, axis: _in_blocks(np.add, x, axis),
     _number,
+    lowering=Running("sum"),
     jvp=_sum_jvp,
     transpose=_sum_transpose,
 )
@@ -190,6 +193,7 @@ cumprod = _cumulative(
     "cumprod",
     lambda x, axis: np.cumprod(x, axis, dtype=x.dtype),
     _number,
+    lowering=Running("prod"),
     jvp=_prod_jvp,
 )
 
@@ -210,8 +214,8 @@ def _extreme_jvp(op: Op, further: Op, worst: float) -> Callable[..., Any]:
     return jvp
 
 
-cummax = _cumulative("cummax", np.maximum.accumulate, _ordered)
-cummin = _cumulative("cummin", np.minimum.accumulate, _ordered)
+cummax = _cumulative("cummax", np.maximum.accumulate, _ordered, lowering=Running("max"))
+cummin = _cumulative("cummin", np.minimum.accumulate, _ordered, lowering=Running("min"))
 cummax.jvp = cummax.linearize = _extreme_jvp(cummax, gt, -np.inf)
 cummin.jvp = cummin.linearize = _extreme_jvp(cummin, lt, np.inf)
 
@@ -231,5 +235,6 @@ cumlogsumexp = _cumulative(
     "cumlogsumexp",
     lambda x, axis: _in_blocks(np.logaddexp, x, axis),
     dtypes.is_float,
+    lowering=Running("logsumexp"),
     jvp=_logsumexp_jvp,
 )

@@ -11,6 +11,7 @@ from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.ops.arithmetic import add
 from treadle.ops.movement import transpose
+from treadle.trace.lowering import Contraction
 from treadle.trace.op import Linear, Op, Zero
 from treadle.trace.value import typeof
 
@@ -145,7 +146,7 @@ dot_general = Op(
     jvp=_dot_jvp,
     transpose=_dot_transpose,
     batch=_dot_batch,
-    kind="contract",
+    lowering=Contraction(),
 )
 """Sums products over the axes paired in `contract`, for each index of the axes paired
 in `batch`. The result's axes: batch, free axes of the first, free axes of the second.

@@ -16,6 +16,7 @@ from treadle.arraytype import ArrayType
 from treadle.ops.gather import Places, gather
 from treadle.ops.movement import instantiate, linear_jvp, move_axis, spread, zeros_like
 from treadle.ops.scatter import scatter_set
+from treadle.trace.lowering import Addressing, Gather, Scatter
 from treadle.trace.op import Linear, Op
 from treadle.trace.value import typeof
 
@@ -92,10 +93,18 @@ def _slice_batch(size: int, args: Any, bdims: Any, *, sizes: tuple[int, ...]) ->
     return gather(x, *indices, **at._asdict()), 0
 
 
+def _addressing(x: ArrayType, shape: Sequence[int]) -> Addressing:
+    """Of a window of some shape."""
+    axes = tuple(range(x.ndim))
+    limits = tuple([n - m for n, m in zip(x.shape, shape, strict=True)])
+    return Addressing(axes, limits, axes, 0, False)
+
+
 dynamic_slice = Op(
     "dynamic_slice",
     _slice_type,
     _slice_run,
+    lowering=Gather(lambda types, params: _addressing(types[0], params["sizes"])),
     transpose=_slice_transpose,
     batch=_slice_batch,
 )
@@ -150,6 +159,11 @@ dynamic_update_slice = Op(
     "dynamic_update_slice",
     _update_type,
     _update_run,
+    lowering=Scatter(
+        lambda types, params: _addressing(types[0], types[1].shape),
+        "set",
+        ordered=False,
+    ),
     jvp=_update_jvp,
     transpose=_update_transpose,
     batch=_update_batch,

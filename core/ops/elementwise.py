@@ -13,6 +13,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.ops.movement import broadcast_in_dim, expand, move_axis
+from treadle.trace.lowering import Elementwise, Lowering
 from treadle.trace.op import Linear, Op, Zero, registry
 from treadle.trace.value import typeof
 
@@ -34,6 +35,7 @@ def elementwise(
     accepts: Accepts = number,
     result: Callable[[np.dtype], np.dtype] | None = None,
     transpose: Callable[..., Any] | None = None,
+    lowering: Lowering | None = None,
 ) -> Op:
     """Declares an elementwise op whose operands share one dtype.
 
@@ -46,6 +48,7 @@ def elementwise(
       accepts: which dtypes it takes.
       result: the dtype of the result, if not that of the operands.
       transpose: for ops that are linear in some operand.
+      lowering: the scalar instructions, if not the one of the op's own name.
     """
 
     moving = [d for d in dtypes.ALL if accepts(d) and dtypes.is_differentiable(d)]
@@ -77,7 +80,7 @@ def elementwise(
         run,
         transpose=transpose,
         batch=lambda size, args, axes, **p: batch_elementwise(op, size, args, axes, p),
-        kind="map",
+        lowering=lowering or Elementwise(name),
         differentiable=partials is not None,
     )
     if partials is not None:

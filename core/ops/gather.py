@@ -31,6 +31,7 @@ from treadle.ops.movement import (
     spread,
     zeros_like,
 )
+from treadle.trace.lowering import Addressing, Gather
 from treadle.trace.op import Linear, Op, registry
 from treadle.trace.value import typeof
 
@@ -198,10 +199,31 @@ def _gather_batch(size: int, args: Any, bdims: Any, **params: Any) -> Any:
     return gather(move_axis(x, axis, 0), *lined, **at._asdict()), 0
 
 
+def addressing(x: ArrayType, indices: Sequence[ArrayType], at: Places) -> Addressing:
+    """Where a gather of x reads, or a scatter into it writes."""
+    rank = indices[0].ndim if indices else at.batch_dims
+    size_of = dict(zip(at.axes, at.sizes, strict=True))
+    axis = rank
+    window: list[int | None] = []
+    for a in range(x.ndim):
+        if a < at.batch_dims:
+            window.append(a)
+        elif a in size_of and size_of[a] is None:
+            window.append(None)
+        else:
+            window.append(axis)
+            axis += 1
+    limits = tuple(at.limits(x))
+    return Addressing(at.axes, limits, tuple(window), rank, at.mode == "drop")
+
+
 gather = Op(
     "gather",
     _gather_type,
     _gather_run,
+    lowering=Gather(
+        lambda types, params: addressing(types[0], types[1:], Places(**params))
+    ),
     transpose=_gather_transpose,
     batch=_gather_batch,
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 from treadle.arraytype import ArrayType
 from treadle.ops.elementwise import any_dtype, elementwise, linear_in
+from treadle.trace.lowering import Elementwise, Same
 from treadle.trace.op import Linear, Op, Zero
 
 copy = elementwise(
@@ -15,10 +16,17 @@ copy = elementwise(
     [lambda g, out, x: copy(g)],
     accepts=any_dtype,
     transpose=linear_in(lambda ct, x: ct),
+    lowering=Elementwise(lambda w, x: x),
 )
 """The same values in memory of their own."""
 
-stop_gradient = elementwise("stop_gradient", lambda x: x, [None], accepts=any_dtype)
+stop_gradient = elementwise(
+    "stop_gradient",
+    lambda x: x,
+    [None],
+    accepts=any_dtype,
+    lowering=Elementwise(lambda w, x: x),
+)
 """The same values, whose derivative counts as zero."""
 
 
@@ -47,6 +55,7 @@ optimization_barrier = Op(
     "optimization_barrier",
     _barrier_type,
     lambda *xs: xs,
+    lowering=Same(),
     jvp=_barrier_jvp,
     transpose=_barrier_transpose,
     batch=lambda size, args, axes: (optimization_barrier(*args), list(axes)),

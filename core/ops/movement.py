@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from treadle.arraytype import ArrayType
+from treadle.ir.maps import ZERO, Affine, Map, scaled, shifted
+from treadle.trace.lowering import Mapped, Reshape, Shape
 from treadle.trace.op import Linear, Op, Zero, registry
 from treadle.trace.value import typeof
 
@@ -66,13 +68,33 @@ def _broadcast_batch(
     return broadcast_in_dim(x, shape=(size, *shape), dims=dims), 0
 
 
+def _broadcast_back(
+    entries: Map, shape: Shape, result: Shape, params: dict[str, Any]
+) -> Map:
+    return tuple(
+        entries[d] if n == result[d] else ZERO
+        for n, d in zip(shape, params["dims"], strict=True)
+    )
+
+
+def _broadcast_forth(
+    entries: Map, shape: Shape, result: Shape, params: dict[str, Any]
+) -> list[Affine | None]:
+    known = {
+        d: a
+        for d, a, n in zip(params["dims"], entries, shape, strict=True)
+        if n == result[d]
+    }
+    return [known.get(d) for d in range(len(result))]
+
+
 broadcast_in_dim = Op(
     "broadcast_in_dim",
     _broadcast_type,
     _broadcast_run,
     transpose=_broadcast_transpose,
     batch=_broadcast_batch,
-    kind="view",
+    lowering=Mapped(_broadcast_back, _broadcast_forth),
 )
 
 # reshape ------------------------------------------------------------------------------
@@ -97,7 +119,7 @@ reshape = Op(
     lambda x, *, shape: np.reshape(x, shape),
     transpose=lambda ct, x, *, shape: [reshape(ct, shape=x.shape)],
     batch=_reshape_batch,
-    kind="view",
+    lowering=Reshape(),
 )
 
 # transpose ----------------------------------------------------------------------------
@@ -115,6 +137,19 @@ def _transpose_batch(size: int, args: Any, axes: Any, *, permutation: tuple) -> 
     return transpose(x, permutation=(axis, *moved)), 0
 
 
+def _transpose_back(
+    entries: Map, shape: Shape, result: Shape, params: dict[str, Any]
+) -> Map:
+    order = params["permutation"]
+    return tuple(entries[order.index(i)] for i in range(len(order)))
+
+
+def _transpose_forth(
+    entries: Map, shape: Shape, result: Shape, params: dict[str, Any]
+) -> list[Affine | None]:
+    return [entries[p] for p in params["permutation"]]
+
+
 transpose = Op(
     "transpose",
     _transpose_type,
@@ -123,7 +158,7 @@ transpose = Op(
         transpose(ct, permutation=tuple(int(i) for i in np.argsort(permutation)))
     ],
     batch=_transpose_batch,
-    kind="view",
+    lowering=Mapped(_transpose_back, _transpose_forth),
 )
 
 # reverse ------------------------------------------------------------------------------
@@ -135,6 +170,15 @@ def _reverse_type(x: ArrayType, *, axes: tuple[int, ...]) -> ArrayType:
     return x
 
 
+def _reverse_back(
+    entries: Map, shape: Shape, result: Shape, params: dict[str, Any]
+) -> Map:
+    return tuple(
+        shifted(scaled(a, -1), n - 1) if i in params["axes"] and n else a
+        for i, (a, n) in enumerate(zip(entries, shape, strict=True))
+    )
+
+
 reverse = Op(
     "reverse",
     _reverse_type,
@@ -144,7 +188,7 @@ reverse = Op(
         reverse(args[0], axes=tuple(a + (a >= axis[0]) for a in axes)),
         axis[0],
     ),
-    kind="view",
+    lowering=Mapped(_reverse_back),
 )
 
 for _op in (broadcast_in_dim, reshape, transpose, reverse):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from treadle.ops.cast import convert
 from treadle.ops.compare import eq
 from treadle.ops.movement import full, reshape, restore_axes
 from treadle.ops.shape import concatenate, slice_axis
+from treadle.trace.lowering import Reduction
 from treadle.trace.op import Linear, Op
 from treadle.trace.value import typeof
 
@@ -41,7 +42,6 @@ def _reduction(
         type_rule,
         run,
         batch=lambda size, args, bdims, *, axes: _reduce_batch(op, args, bdims, axes),
-        kind="reduce",
         **rules,
     )
     return op
@@ -84,7 +84,12 @@ def _sum_transpose(ct: Any, x: Linear, *, axes: tuple[int, ...]) -> list[Any]:
 
 
 reduce_sum = _reduction(
-    "reduce_sum", _run_sum, _arithmetic, jvp=_sum_jvp, transpose=_sum_transpose
+    "reduce_sum",
+    _run_sum,
+    _arithmetic,
+    lowering=Reduction("sum"),
+    jvp=_sum_jvp,
+    transpose=_sum_transpose,
 )
 
 
@@ -107,12 +112,17 @@ def _any_dtype(dtype: np.dtype) -> bool:
 
 
 # Complex numbers are ordered by their real parts, then by the imaginary ones.
-reduce_max, reduce_min = (
-    _reduction(name, run, _any_dtype)
-    for name, run in (
-        ("reduce_max", lambda x, *, axes: np.max(x, axis=axes)),
-        ("reduce_min", lambda x, *, axes: np.min(x, axis=axes)),
-    )
+reduce_max = _reduction(
+    "reduce_max",
+    lambda x, *, axes: np.max(x, axis=axes),
+    _any_dtype,
+    lowering=Reduction("max"),
+)
+reduce_min = _reduction(
+    "reduce_min",
+    lambda x, *, axes: np.min(x, axis=axes),
+    _any_dtype,
+    lowering=Reduction("min"),
 )
 for _op in (reduce_max, reduce_min):
     _op.jvp = _op.linearize = _extreme_jvp(_op)
@@ -147,18 +157,21 @@ reduce_prod = _reduction(
     "reduce_prod",
     lambda x, *, axes: np.prod(x, axis=axes, dtype=x.dtype),
     _arithmetic,
+    lowering=Reduction("prod"),
     jvp=_prod_jvp,
 )
 reduce_and = _reduction(
     "reduce_and",
     lambda x, *, axes: np.bitwise_and.reduce(x, axis=axes),
     _integral,
+    lowering=Reduction("and"),
     differentiable=False,
 )
 reduce_or = _reduction(
     "reduce_or",
     lambda x, *, axes: np.bitwise_or.reduce(x, axis=axes),
     _integral,
+    lowering=Reduction("or"),
     differentiable=False,
 )
 
@@ -166,7 +179,7 @@ reduce_or = _reduction(
 # argmax, argmin -----------------------------------------------------------------------
 
 
-def _arg_extreme(name: str, find: Callable[..., Any]) -> Op:
+def _arg_extreme(name: Literal["argmax", "argmin"], find: Callable[..., Any]) -> Op:
     def type_rule(x: ArrayType, *, axis: int) -> ArrayType:
         shape = _check_axes(name, x, (axis,))
         if x.shape[axis] == 0:
@@ -180,7 +193,14 @@ def _arg_extreme(name: str, find: Callable[..., Any]) -> Op:
         shifted = axis + (axis >= bdims[0])
         return op(args[0], axis=shifted), bdims[0] - (shifted < bdims[0])
 
-    op = Op(name, type_rule, run, batch=batch, kind="reduce", differentiable=False)
+    op = Op(
+        name,
+        type_rule,
+        run,
+        lowering=Reduction(name),
+        batch=batch,
+        differentiable=False,
+    )
     return op
 
 

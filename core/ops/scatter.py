@@ -23,6 +23,7 @@ from treadle.ops.compare import eq, select, where_zero
 from treadle.ops.elementwise import any_dtype, number, real
 from treadle.ops.gather import (
     Places,
+    addressing,
     batch_indices,
     check_places,
     gather,
@@ -38,12 +39,25 @@ from treadle.ops.movement import (
     zeros_like,
 )
 from treadle.ops.shape import iota
+from treadle.trace.lowering import Scatter
 from treadle.trace.op import Linear, Op, Zero
 from treadle.trace.value import typeof
 
 
-def _scatter(name: str, combine: Any, accepts: Callable[..., bool], **rules: Any) -> Op:
-    """Declares a scatter. combine: NumPy's ``ufunc.at``, or None to overwrite."""
+def _scatter(
+    how: Any,
+    combine: Any,
+    accepts: Callable[..., bool],
+    neutral: float | None = None,
+    **rules: Any,
+) -> Op:
+    """Declares a scatter.
+
+    Args:
+      how: as `treadle.trace.lowering.Scatter` says.
+      combine: NumPy's ``ufunc.at``, or None to overwrite.
+    """
+    name = f"scatter_{how}"
 
     def type_rule(
         x: ArrayType, updates: ArrayType, *indices: ArrayType, **params: Any
@@ -75,6 +89,9 @@ def _scatter(name: str, combine: Any, accepts: Callable[..., bool], **rules: Any
         name,
         type_rule,
         run,
+        lowering=Scatter(
+            lambda types, p: addressing(types[0], types[2:], Places(**p)), how, neutral
+        ),
         batch=lambda size, args, bdims, **p: _batch(op, size, args, bdims, p),
         **rules,
     )
@@ -123,7 +140,7 @@ def _add_transpose(
     ]
 
 
-scatter_add = _scatter("scatter_add", np.add, number, transpose=_add_transpose)
+scatter_add = _scatter("add", np.add, number, 0, transpose=_add_transpose)
 scatter_add.jvp = scatter_add.linearize = _linear_jvp(scatter_add)
 
 # set ----------------------------------------------------------------------------------
@@ -179,7 +196,7 @@ def _stays(x: ArrayType, indices: Sequence[Any], at: Places) -> Any:
     )
 
 
-scatter_set = _scatter("scatter_set", None, any_dtype, transpose=_set_transpose)
+scatter_set = _scatter("set", None, any_dtype, transpose=_set_transpose)
 scatter_set.jvp = scatter_set.linearize = _linear_jvp(scatter_set)
 
 # multiply -----------------------------------------------------------------------------
@@ -216,7 +233,7 @@ def _mul_transpose(
 
 
 scatter_mul = _scatter(
-    "scatter_mul", np.multiply, number, jvp=_mul_jvp, transpose=_mul_transpose
+    "mul", np.multiply, number, 1, jvp=_mul_jvp, transpose=_mul_transpose
 )
 
 # minimum and maximum ------------------------------------------------------------------
@@ -245,7 +262,7 @@ def _extreme_jvp(op: Callable[..., Any]) -> Callable[..., Any]:
     return jvp
 
 
-scatter_min = _scatter("scatter_min", np.minimum, real)
-scatter_max = _scatter("scatter_max", np.maximum, real)
+scatter_min = _scatter("min", np.minimum, real)
+scatter_max = _scatter("max", np.maximum, real)
 for _op in (scatter_min, scatter_max):
     _op.jvp = _op.linearize = _extreme_jvp(_op)

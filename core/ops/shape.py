@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from treadle.arraytype import ArrayType
+from treadle.ir.maps import Map, scaled, shifted
 from treadle.ops.arithmetic import sub
 from treadle.ops.compare import select
 from treadle.ops.movement import (
@@ -18,6 +19,7 @@ from treadle.ops.movement import (
     move_axis,
     spread,
 )
+from treadle.trace.lowering import Index, Join, Mapped, Shape
 from treadle.trace.op import Linear, Op, registry
 from treadle.trace.value import typeof
 
@@ -66,13 +68,24 @@ def _slice_batch(
     ), axis
 
 
+def _slice_back(
+    entries: Map, shape: Shape, result: Shape, params: dict[str, Any]
+) -> Map:
+    return tuple(
+        shifted(scaled(a, step), start)
+        for a, start, step in zip(
+            entries, params["starts"], params["steps"], strict=True
+        )
+    )
+
+
 slice_ = Op(
     "slice",
     _slice_type,
     _slice_run,
     transpose=_slice_transpose,
     batch=_slice_batch,
-    kind="view",
+    lowering=Mapped(_slice_back),
 )
 slice_.jvp = slice_.linearize = linear_jvp(slice_)
 
@@ -182,6 +195,14 @@ def _pad_batch(size: int, args: Any, axes: Any, *, padding: Padding) -> Any:
     return select(inside, filled, rows), 0
 
 
+def _pad_pieces(
+    types: Sequence[ArrayType], steps: Sequence[int], *, padding: Padding
+) -> list[tuple[int, tuple[int, ...]]]:
+    offset = sum(low * s for (low, _, _), s in zip(padding, steps, strict=True))
+    strides = tuple(s * (p[2] + 1) for p, s in zip(padding, steps, strict=True))
+    return [(offset, strides)]
+
+
 pad = Op(
     "pad",
     _pad_type,
@@ -189,6 +210,7 @@ pad = Op(
     jvp=_pad_jvp,
     transpose=_pad_transpose,
     batch=_pad_batch,
+    lowering=Join(_pad_pieces, filled=True),
 )
 
 # concatenate --------------------------------------------------------------------------
@@ -237,6 +259,16 @@ def _concatenate_batch(size: int, args: Any, axes: Any, *, axis: int) -> Any:
     return concatenate(*lined, axis=axis + 1), 0
 
 
+def _concatenate_pieces(
+    types: Sequence[ArrayType], steps: Sequence[int], *, axis: int
+) -> list[tuple[int, tuple[int, ...]]]:
+    start, result = 0, []
+    for t in types:
+        result.append((start * steps[axis], tuple(steps)))
+        start += t.shape[axis]
+    return result
+
+
 concatenate = Op(
     "concatenate",
     _concatenate_type,
@@ -244,6 +276,7 @@ concatenate = Op(
     jvp=_concatenate_jvp,
     transpose=_concatenate_transpose,
     batch=_concatenate_batch,
+    lowering=Join(_concatenate_pieces),
 )
 
 # iota ---------------------------------------------------------------------------------
@@ -260,7 +293,7 @@ iota = Op(
     lambda *, shape, axis, dtype: ArrayType(shape, dtype),
     _iota_run,
     batch=lambda size, args, axes, **params: (iota(**params), None),
-    kind="map",
+    lowering=Index(),
     differentiable=False,
 )
 """Counts 0, 1, 2… along one axis of a shape."""

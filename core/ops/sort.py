@@ -12,6 +12,7 @@ from treadle.arraytype import ArrayType
 from treadle.ops.gather import take_along_axis
 from treadle.ops.movement import move_axis, spread
 from treadle.ops.shape import iota
+from treadle.trace.lowering import Expanded, Order
 from treadle.trace.op import Op, Zero
 from treadle.trace.value import typeof
 
@@ -70,6 +71,7 @@ sort = Op(
     "sort",
     _sort_type,
     _sort_run,
+    lowering=Expanded(),
     jvp=_sort_jvp,
     batch=_sort_batch,
     multiple=True,
@@ -106,7 +108,14 @@ def _order_batch(size: int, args: Any, bdims: Any, *, count: int) -> tuple[Any, 
     return order(move_axis(args[0], bdims[0], 0), count=count), 0
 
 
-order = Op("order", _order_type, _order_run, batch=_order_batch, differentiable=False)
+order = Op(
+    "order",
+    _order_type,
+    _order_run,
+    lowering=Order(),
+    batch=_order_batch,
+    differentiable=False,
+)
 """The places of the `count` smallest elements of each row, in ascending order. Stable.
 What compiled sorts are made of."""
 
@@ -141,6 +150,7 @@ top_k = Op(
     "top_k",
     _top_k_type,
     _top_k_run,
+    lowering=Expanded(),
     jvp=_top_k_jvp,
     batch=lambda size, args, bdims, *, k: (
         top_k(move_axis(args[0], bdims[0], 0), k=k),

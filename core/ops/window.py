@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from treadle.arraytype import ArrayType
 from treadle.ops.elementwise import number, real
 from treadle.ops.movement import move_axis, reshape, spread
 from treadle.ops.shape import pad
+from treadle.trace.lowering import Window
 from treadle.trace.op import Linear, Op
 from treadle.trace.value import typeof
 
@@ -120,6 +121,7 @@ reduce_window_sum = _reduction(
     _run_sum,
     lambda d: 0,
     number,
+    lowering=Window("sum"),
     jvp=_sum_jvp,
     transpose=_sum_transpose,
 )
@@ -145,20 +147,23 @@ def _arg_run(reduce: Any, fill: Callable[[np.dtype], Any]) -> Callable[..., Any]
     return run
 
 
-def _arg(name: str, reduce: Any, fill: Callable[[np.dtype], Any]) -> Op:
+def _arg(
+    what: Literal["argmax", "argmin"], reduce: Any, fill: Callable[[np.dtype], Any]
+) -> Op:
     return _reduction(
-        name,
+        f"reduce_window_{what}",
         reduce,
         fill,
         real,
+        lowering=Window(what),
         result=_place_dtype,
         run=_arg_run(reduce, fill),
         differentiable=False,
     )
 
 
-reduce_window_argmax = _arg("reduce_window_argmax", np.argmax, lowest)
-reduce_window_argmin = _arg("reduce_window_argmin", np.argmin, highest)
+reduce_window_argmax = _arg("argmax", np.argmax, lowest)
+reduce_window_argmin = _arg("argmin", np.argmin, highest)
 """Where each window's first extreme is: an index into the flattened spatial axes of x,
 -1 in the padding."""
 
@@ -174,10 +179,18 @@ def _extreme_jvp(op: Op, arg: Op) -> Callable[..., Any]:
 
 
 reduce_window_max = _reduction(
-    "reduce_window_max", lambda w: np.max(w, -1), lowest, real
+    "reduce_window_max",
+    lambda w: np.max(w, -1),
+    lowest,
+    real,
+    lowering=Window("max"),
 )
 reduce_window_min = _reduction(
-    "reduce_window_min", lambda w: np.min(w, -1), highest, real
+    "reduce_window_min",
+    lambda w: np.min(w, -1),
+    highest,
+    real,
+    lowering=Window("min"),
 )
 for _op, _place in (
     (reduce_window_max, reduce_window_argmax),
@@ -240,7 +253,12 @@ def _pick_transpose(ct: Any, x: Linear, places: Any, **params: Any) -> list[Any]
 
 
 window_pick = Op(
-    "window_pick", _pick_type, _pick_run, jvp=_pick_jvp, transpose=_pick_transpose
+    "window_pick",
+    _pick_type,
+    _pick_run,
+    lowering=Window("pick"),
+    jvp=_pick_jvp,
+    transpose=_pick_transpose,
 )
 window_pick.batch = _merged_batch(window_pick)
 """The element of each window of x that stands at ``places`` (into the flattened spatial
@@ -292,7 +310,12 @@ def _put_transpose(
 
 
 window_put = Op(
-    "window_put", _put_type, _put_run, jvp=_put_jvp, transpose=_put_transpose
+    "window_put",
+    _put_type,
+    _put_run,
+    lowering=Window("put"),
+    jvp=_put_jvp,
+    transpose=_put_transpose,
 )
 window_put.batch = _merged_batch(window_put)
 """The transpose of `window_pick`: each window's number goes to its place, where those

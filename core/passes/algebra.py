@@ -10,11 +10,18 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
-from treadle.ops.arithmetic import div, neg
+from treadle.ops.arithmetic import add, div, mul, neg, sub
+from treadle.ops.cast import convert
+from treadle.ops.conv import conv_filter_grad, conv_general
+from treadle.ops.dot import dot_general
+from treadle.ops.identity import stop_gradient
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
+from treadle.ops.reduce import reduce_sum
 from treadle.ops.shape import concatenate, pad, slice_
 from treadle.passes.rewrite import Rewriter, same_type
 from treadle.run.eager import run
+from treadle.trace.lowering import Elementwise
+from treadle.trace.op import Op
 
 Rule = Callable[["_Simplify", Equation, list[Atom]], Atom | None]
 
@@ -38,22 +45,22 @@ class _Simplify(Rewriter):
             self.origin[v] = self.equations[-1]
         return outputs
 
-    def defines(self, a: Atom, name: str) -> Equation | None:
-        """The equation behind an atom, if it is of the named op."""
+    def defines(self, a: Atom, *ops: Op) -> Equation | None:
+        """The equation behind an atom, if it is of one of these ops."""
         eq = self.origin.get(a) if isinstance(a, Var) else None
-        return eq if eq is not None and eq.op.name == name else None
+        return eq if eq is not None and eq.op in ops else None
 
     def equation(self, eq: Equation) -> None:
         if len(eq.outputs) != 1 or eq.op.effect:
             self.keep(eq)
             return
         inputs = [self.read(a) for a in eq.inputs]
-        if eq.op.kind == "map":
+        if isinstance(eq.op.lowering, Elementwise):
             inputs = _scalars_for_fills(self, inputs, eq)
         if eq.op is div:
             inputs[1] = _count(inputs[1])
         out = eq.outputs[0]
-        for rule in (_fold, *_RULES.get(eq.op.name, ())):
+        for rule in (_fold, *_RULES.get(eq.op, ())):
             found = rule(self, eq, inputs)
             if found is not None and same_type(found.type, out.type):
                 self.values[out] = found
@@ -67,7 +74,7 @@ def _scalars_for_fills(s: _Simplify, inputs: list[Atom], eq: Equation) -> list[A
     shape = eq.outputs[0].type.shape
     result = list(inputs)
     for i, a in enumerate(inputs):
-        fill = s.defines(a, "broadcast_in_dim")
+        fill = s.defines(a, broadcast_in_dim)
         if fill is None or fill.inputs[0].type.ndim:
             continue
         rest = result[:i] + result[i + 1 :]
@@ -96,7 +103,7 @@ def _is(a: Atom, number: float) -> bool:
 
 def _fold(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     """Computes equations of literal scalars."""
-    if eq.op.kind != "map" or not inputs or eq.outputs[0].type.ndim:
+    if not isinstance(eq.op.lowering, Elementwise) or eq.outputs[0].type.ndim:
         return None
     if not all(isinstance(a, Lit) and a.type.ndim == 0 for a in inputs):
         return None
@@ -114,7 +121,7 @@ def _plus_zero(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
             continue
         if not _floating(other) or all(_signs(a.value)):
             return other
-        if any(s.defines(other, name) for name in _SUMS):
+        if s.defines(other, *_SUMS):
             return other
     return None
 
@@ -129,7 +136,7 @@ def _signs(number: Any) -> list[bool]:
     return [bool(np.signbit(part)) for part in parts]
 
 
-_SUMS = ("dot_general", "conv_general", "conv_filter_grad", "reduce_sum")
+_SUMS = (dot_general, conv_general, conv_filter_grad, reduce_sum)
 
 
 def _times_one(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
@@ -157,7 +164,7 @@ def _times_minus_one(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | N
 
 
 def _double_negative(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
-    inner = s.defines(inputs[0], "neg")
+    inner = s.defines(inputs[0], neg)
     return inner.inputs[0] if inner else None
 
 
@@ -172,7 +179,7 @@ def _identity_order(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | No
 
 
 def _reshape_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
-    inner = s.defines(inputs[0], "reshape")
+    inner = s.defines(inputs[0], reshape)
     if inner is None:
         return None
     shape = eq.params["shape"]
@@ -182,7 +189,7 @@ def _reshape_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | Non
 
 
 def _transpose_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
-    inner = s.defines(inputs[0], "transpose")
+    inner = s.defines(inputs[0], transpose)
     if inner is None:
         return None
     first, second = inner.params["permutation"], eq.params["permutation"]
@@ -193,7 +200,7 @@ def _transpose_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | N
 
 
 def _broadcast_twice(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
-    inner = s.defines(inputs[0], "broadcast_in_dim")
+    inner = s.defines(inputs[0], broadcast_in_dim)
     if inner is None:
         return None
     dims = tuple(eq.params["dims"][d] for d in inner.params["dims"])
@@ -235,7 +242,7 @@ def _scalar_type(v: Var) -> Any:
 
 def _piece(s: _Simplify, a: Atom) -> tuple[int, list[tuple[int, int, Atom]]] | None:
     """The axis, and (start, stop, contents), of an array padded with zeros there."""
-    eq = s.defines(a, "pad")
+    eq = s.defines(a, pad)
     if eq is None or not _is(eq.inputs[1], 0):
         return None
     moved = [(i, p) for i, p in enumerate(eq.params["padding"]) if p != (0, 0, 0)]
@@ -245,7 +252,7 @@ def _piece(s: _Simplify, a: Atom) -> tuple[int, list[tuple[int, int, Atom]]] | N
     if inner or low < 0 or high < 0:
         return None
     inside = eq.inputs[0]
-    joined = s.defines(inside, "concatenate")
+    joined = s.defines(inside, concatenate)
     if joined is None or joined.params["axis"] != axis:
         return axis, [(low, low + inside.type.shape[axis], inside)]
     parts, start = [], low
@@ -273,18 +280,18 @@ def _cropped(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     return s.emit(slice_, [wide], params, eq.source)[0]
 
 
-_RULES: dict[str, tuple[Rule, ...]] = {
-    "add": (_plus_zero, _sum_of_pads),
-    "sub": (_minus_zero,),
-    "mul": (_times_one, _times_minus_one),
-    "neg": (_double_negative,),
-    "convert": (_no_change,),
-    "reshape": (_no_change, _reshape_twice),
-    "slice": (_no_change,),
-    "pad": (_cropped,),
-    "broadcast_in_dim": (_no_change, _broadcast_twice),
-    "transpose": (_identity_order, _transpose_twice),
-    "stop_gradient": (_no_change,),
+_RULES: dict[Op, tuple[Rule, ...]] = {
+    add: (_plus_zero, _sum_of_pads),
+    sub: (_minus_zero,),
+    mul: (_times_one, _times_minus_one),
+    neg: (_double_negative,),
+    convert: (_no_change,),
+    reshape: (_no_change, _reshape_twice),
+    slice_: (_no_change,),
+    pad: (_cropped,),
+    broadcast_in_dim: (_no_change, _broadcast_twice),
+    transpose: (_identity_order, _transpose_twice),
+    stop_gradient: (_no_change,),
 }
 
 

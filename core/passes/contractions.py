@@ -11,12 +11,17 @@ from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Lit
 from treadle.ops.arithmetic import mul
 from treadle.ops.cast import convert
-from treadle.ops.dot import Axes, free_axes
+from treadle.ops.conv import conv_general
+from treadle.ops.dot import Axes, dot_general, free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.passes.rewrite import Rewriter, mentions
+from treadle.trace.lowering import Product
+from treadle.trace.op import registry
 
-_CONTRACTIONS = frozenset({"dot_general", "conv_general", "conv_filter_grad"})
+_PRODUCTS = frozenset(
+    op for op in registry.values() if isinstance(op.lowering, Product)
+)
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 _WIDE = np.dtype(np.float32)
 _ROW: dict[str, Any] = {
@@ -31,7 +36,7 @@ _ROW: dict[str, Any] = {
 
 class _Lower(Rewriter):
     def equation(self, eq: Equation) -> None:
-        if eq.op.name not in _CONTRACTIONS:
+        if not isinstance(eq.op.lowering, Product):
             self.keep(eq)
             return
         out = eq.outputs[0]
@@ -42,14 +47,14 @@ class _Lower(Rewriter):
             self.values[out] = self._nothing(eq)
         elif out.type.dtype in _HALVES:
             self.values[out] = self._widened(eq, x, y)
-        elif eq.op.name == "dot_general" and dtypes.is_integer(out.type.dtype):
+        elif eq.op is dot_general and dtypes.is_integer(out.type.dtype):
             self.values[out] = self._sum_of_products(eq, x, y)
         else:
             self.values[out] = self._contraction(eq, x, y)
 
     def _contraction(self, eq: Equation, x: Atom, y: Atom) -> Atom:
         """The equation with other operands. A line is an image of one row."""
-        if eq.op.name == "dot_general" or x.type.ndim != 3:
+        if eq.op is dot_general or x.type.ndim != 3:
             return self.emit(eq.op, [x, y], eq.params, eq.source)[0]
         params = {
             name: (_ROW[name], *value) if name in _ROW else value
@@ -58,7 +63,7 @@ class _Lower(Rewriter):
         n, *rest = x.type.shape
         x = self._reshaped(x, (n, 1, *rest), eq)
         n, *rest = y.type.shape
-        is_filter = eq.op.name == "conv_general"
+        is_filter = eq.op is conv_general
         y = self._reshaped(y, (1, n, *rest) if is_filter else (n, 1, *rest), eq)
         (result,) = self.emit(eq.op, [x, y], params, eq.source)
         shape = list(result.type.shape)
@@ -158,4 +163,4 @@ def lower_contractions(graph: Graph) -> Graph:
     Half floats are converted, so that sums are single. Integers, which have no matrix
     kernel, become sums of products that fuse to one nest.
     """
-    return _Lower.apply(graph) if mentions(graph, _CONTRACTIONS) else graph
+    return _Lower.apply(graph) if mentions(graph, _PRODUCTS) else graph

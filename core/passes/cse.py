@@ -7,6 +7,7 @@ from typing import Any
 from treadle.ir.graph import Equation, Graph, Lit, Var, params_key
 from treadle.ir.walk import effectful
 from treadle.passes.rewrite import Rewriter
+from treadle.trace.lowering import Same
 
 
 class _Merge(Rewriter):
@@ -15,7 +16,7 @@ class _Merge(Rewriter):
         self.seen: dict[Any, tuple[Var, ...]] = {}
 
     def equation(self, eq: Equation) -> None:
-        if effectful(eq) or eq.op.name == "optimization_barrier":
+        if effectful(eq) or isinstance(eq.op.lowering, Same):
             # Recomputation behind a barrier is wanted: it saves memory.
             self.keep(eq)
             return

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from treadle.ir.graph import Equation, Graph, Lit
 from treadle.passes.rewrite import Rewriter
+from treadle.trace.lowering import Inline
 
 
 class _Inline(Rewriter):
     def equation(self, eq: Equation) -> None:
-        if eq.op.kind != "call" or "graph" not in eq.params:
+        if not isinstance(eq.op.lowering, Inline):
             self.keep(eq)
             return
         inner = _Inline.apply(eq.params["graph"])

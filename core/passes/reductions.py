@@ -14,6 +14,7 @@ from treadle.ops.cast import convert
 from treadle.ops.movement import broadcast_in_dim, reshape
 from treadle.passes.rewrite import Rewriter
 from treadle.passes.units import Units, last_axis
+from treadle.trace.lowering import Reduction
 from treadle.trace.op import Op
 
 
@@ -35,18 +36,17 @@ class _Split(Rewriter):
         return outputs
 
     def equation(self, eq: Equation) -> None:
-        if eq.op.name in ("argmax", "argmin"):
-            self._place(eq)
-            return
-        axes = eq.params.get("axes")
-        if eq.op.kind != "reduce" or axes is None:
+        how = eq.op.lowering
+        if not isinstance(how, Reduction):
             self.keep(eq)
+            return
+        if how.finds_place:
+            self._place(eq)
             return
         value = self.read(eq.inputs[0])
         out = eq.outputs[0]
-        left = set(axes) - self.units.absent(value)
-        sums = eq.op.name in ("reduce_sum", "reduce_prod")
-        if sums and len(left) > 1 and out.type.dtype.itemsize == 2:
+        left = set(eq.params["axes"]) - self.units.absent(value)
+        if how.sums and len(left) > 1 and out.type.dtype.itemsize == 2:
             value = self._converted(value, _wider(out.type.dtype), eq)
         while left:
             last = last_axis(value, self.units)

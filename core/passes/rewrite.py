@@ -64,11 +64,10 @@ class Rewriter:
         return cls(graph).run()
 
 
-def mentions(graph: Graph, names: frozenset[str]) -> bool:
+def mentions(graph: Graph, ops: frozenset[Op]) -> bool:
     """Whether a graph, or one nested in it, has an equation of one of these ops."""
     return any(
-        eq.op.name in names
-        or any(mentions(inner, names) for inner in nested_graphs(eq.params))
+        eq.op in ops or any(mentions(inner, ops) for inner in nested_graphs(eq.params))
         for eq in graph.equations
     )
 

@@ -19,22 +19,11 @@ from itertools import accumulate
 from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Var
-from treadle.ops.arithmetic import multiply_add
+from treadle.ir.scalar import SCALARS
+from treadle.ops.arithmetic import add, mul, multiply_add, sub
+from treadle.ops.cast import convert
 from treadle.passes.rewrite import Rewriter
-
-_ARITHMETIC = frozenset(
-    (
-        *("add", "sub", "mul", "div", "square", "integer_pow", "pow", "atan2"),
-        *("sqrt", "rsqrt", "cbrt", "exp", "exp2", "expm1", "log", "log1p", "log2"),
-        *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh"),
-        *("asinh", "acosh", "atanh", "logistic", "erf", "erfc", "erf_inv"),
-        *("lgamma", "digamma", "reduce_sum", "reduce_prod"),
-    )
-)
-"""Ops whose results don't jump with the last bits of what they read."""
-
-_PASSING = frozenset(("neg", "abs", "maximum", "minimum", "clamp", "select"))
-"""Those whose results have the bits that they read."""
+from treadle.trace.lowering import Elementwise, Index, Reduction, View, written
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 _SINGLE_OR_DOUBLE = (dtypes.float32, dtypes.float64)
@@ -63,10 +52,24 @@ class _Readers:
         return found
 
 
+def _role(eq: Equation) -> str:
+    """What an equation makes of the bits that it reads (see `treadle.ir.scalar`)."""
+    how = eq.op.lowering
+    if isinstance(how, Reduction):
+        return "arithmetic" if how.sums else "telling"
+    if not isinstance(how, Elementwise):
+        return "telling"
+    roles = {SCALARS[i.name].role for i in written(eq)}
+    for role in ("telling", "arithmetic"):
+        if role in roles:
+            return role
+    return "passing"
+
+
 def _fuses(eq: Equation) -> bool:
     """Whether what comes before an equation and after it may be in one kernel."""
-    if eq.op.kind != "reduce":
-        return eq.op.kind in ("map", "view")
+    if not isinstance(eq.op.lowering, Reduction):
+        return isinstance(eq.op.lowering, Elementwise | Index | View)
     axes = eq.params.get("axes", ())
     return eq.inputs[0].type.ndim - 1 in axes
 
@@ -81,7 +84,7 @@ class _Widen(Rewriter):
     def equation(self, eq: Equation) -> None:
         inputs = [self.read(a) for a in eq.inputs]
         out = eq.outputs[0] if eq.outputs else None
-        if eq.op.name == "convert" and inputs[0].type.dtype == eq.params["dtype"]:
+        if eq.op is convert and inputs[0].type.dtype == eq.params["dtype"]:
             self.values[eq.outputs[0]] = inputs[0]
             return
         if out is None or not self._is_wide(eq):
@@ -92,19 +95,17 @@ class _Widen(Rewriter):
         self.values[out] = wide
 
     def _is_wide(self, eq: Equation) -> bool:
-        if eq.op.name not in _ARITHMETIC | _PASSING:
-            return False
-        if eq.outputs[0].type.dtype not in _HALVES:
+        if eq.outputs[0].type.dtype not in _HALVES or _role(eq) == "telling":
             return False
         readers = self.readers.close_by(eq)
         return bool(readers) and all(map(self._computes, readers))
 
     def _computes(self, reader: Equation) -> bool:
         """Whether an equation makes other numbers of a half float, or rounds."""
-        if reader.op.name == "convert" and reader.params["dtype"] == dtypes.float32:
+        if reader.op is convert and reader.params["dtype"] == dtypes.float32:
             after = self.readers.close_by(reader)
-            return bool(after) and all(r.op.name in _ARITHMETIC for r in after)
-        return reader.op.name in _ARITHMETIC | _PASSING
+            return bool(after) and all(_role(r) == "arithmetic" for r in after)
+        return _role(reader) != "telling"
 
 
 class _Contract(Rewriter):
@@ -116,7 +117,7 @@ class _Contract(Rewriter):
         self.products: dict[Atom, Equation] = {}
         taken: set[int] = set()
         for eq in graph.equations:
-            if eq.op.name not in ("mul", "square"):
+            if eq.op is not mul:
                 continue
             found = readers.close_by(eq)
             if len(found) == 1 and id(found[0]) not in taken and _adds(found[0], eq):
@@ -129,9 +130,9 @@ class _Contract(Rewriter):
         for i, a in enumerate(eq.inputs):
             if a in self.products:
                 product = self.products[a]
-                x, y = self.read(product.inputs[0]), self.read(product.inputs[-1])
+                x, y = self.read(product.inputs[0]), self.read(product.inputs[1])
                 z = self.read(eq.inputs[1 - i])
-                minus = None if eq.op.name == "add" else ("term", "product")[i]
+                minus = None if eq.op is add else ("term", "product")[i]
                 params = {"minus": minus}
                 self.emit(multiply_add, [x, y, z], params, eq.source, eq.outputs)
                 self.values.update({v: v for v in eq.outputs})
@@ -143,7 +144,7 @@ def _adds(total: Equation, product: Equation) -> bool:
     """Whether a sum is of a product, once, and point for point."""
     (out,) = product.outputs
     return (
-        total.op.name in ("add", "sub")
+        total.op in (add, sub)
         and total.inputs.count(out) == 1
         and out.type.dtype in _SINGLE_OR_DOUBLE
         and out.type.shape == total.outputs[0].type.shape

@@ -19,18 +19,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treadle.arraytype import ArrayType
+from treadle.control.scan import scan
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.walk import effectful
 from treadle.ops.arithmetic import add
 from treadle.ops.dot import dot_general
 from treadle.ops.movement import broadcast_in_dim, transpose
+from treadle.ops.reduce import reduce_sum
 from treadle.passes.rewrite import Rewriter
+from treadle.trace.lowering import Elementwise, Index, Product, View
 from treadle.transforms.batch import batch_graph
 
 _MAX_STACKED_BYTES = 1 << 28
 _LITTLE_BYTES = 1 << 20
 _GROWTH = 8
 """How much larger than its result the operands may be that an iteration stores."""
+_MOVABLE = (Elementwise, Index, View, Product)
+"""What can be done for all iterations at once."""
 _WORTH_TURNING = 8
 """Iterations that share the copy of a constant that a product reads."""
 
@@ -42,7 +47,7 @@ def hoist_from_scans(graph: Graph) -> Graph:
 
 class _Hoist(Rewriter):
     def equation(self, eq: Equation) -> None:
-        if eq.op.name != "scan" or eq.params["length"] < 2:
+        if eq.op is not scan or eq.params["length"] < 2:
             self.keep(eq)
             return
         body = _Hoist.apply(eq.params["graph"])
@@ -118,7 +123,7 @@ class _Scan:
         known = set(self._outer())
         free: dict[Var, Equation] = {}
         for eq in self.equations:
-            movable = not eq.op.effect and eq.op.kind in ("map", "view", "contract")
+            movable = not eq.op.effect and isinstance(eq.op.lowering, _MOVABLE)
             if movable and all(
                 isinstance(a, Lit) or a in known or a in free for a in eq.inputs
             ):
@@ -150,10 +155,10 @@ class _Scan:
         """Carries that only add up."""
         makers = {v: e for e in self.equations for v in e.outputs}
         # Products first: a sum over what they stack costs nothing more.
-        for name in ("dot_general", "reduce_sum"):
+        for op in (dot_general, reduce_sum):
             for k in range(len(self.carries)):
                 total, source = self._collected(k, makers)
-                if total is None or source is None or source.op.name != name:
+                if total is None or source is None or source.op is not op:
                     continue
                 if self._worth_stacking(source, self.carries[k][0].type):
                     self.sums_of[k] = source
@@ -207,7 +212,7 @@ class _Scan:
             source = makers.get(y) if isinstance(y, Var) else None
             if (
                 source is not None
-                and source.op.name == "dot_general"
+                and source.op is dot_general
                 and self._uses(y) == 1  # type: ignore[arg-type]
                 and self._is_joined(source)
                 and self._worth_stacking(source, source.outputs[0].type)
@@ -306,7 +311,7 @@ class _Scan:
     def _sum(self, eq: Equation, start: Atom) -> Var:
         """The sum over all iterations of a contraction or reduction."""
         source = eq.source or self.eq.source
-        if eq.op.name == "reduce_sum":
+        if eq.op is reduce_sum:
             value, _ = self._operand(eq.inputs[0])
             axes = (0, *(a + 1 for a in eq.params["axes"]))
             (total,) = self.writer.emit(eq.op, [value], {"axes": axes}, source)
@@ -366,4 +371,4 @@ def _untransposed(
 
 
 def _is_free_product(eq: Equation, free: dict[Var, Equation]) -> bool:
-    return eq.op.name == "dot_general" and eq.outputs[0] in free
+    return eq.op is dot_general and eq.outputs[0] in free

@@ -14,12 +14,13 @@ from treadle.ops.compare import bitwise_not, bitwise_or, bitwise_xor, lt, ne, se
 from treadle.ops.compare import eq as equal
 from treadle.ops.gather import take_along_axis
 from treadle.ops.movement import move_axis
-from treadle.ops.sort import order
+from treadle.ops.shape import iota
+from treadle.ops.sort import order, sort, top_k
 from treadle.passes.rewrite import Rewriter, mentions
 from treadle.trace.stage import stage
 from treadle.trace.value import typeof
 
-_SORTS = frozenset({"sort", "top_k"})
+_SORTS = frozenset({sort, top_k})
 
 
 class _Lower(Rewriter):
@@ -29,12 +30,12 @@ class _Lower(Rewriter):
 
     def equation(self, eq: Equation) -> None:
         inputs = [self.read(a) for a in eq.inputs]
-        if eq.op.name == "iota":
+        if eq.op is iota:
             self.keep(eq)
             self.numbers[eq.outputs[0]] = eq.params["axis"]
-        elif eq.op.name == "top_k" and _has_order(inputs[0]):
+        elif eq.op is top_k and _has_order(inputs[0]):
             self._splice(eq, inputs, lambda x: _top_k(x, eq.params["k"]))
-        elif eq.op.name == "sort" and all(map(_has_order, inputs)):
+        elif eq.op is sort and all(map(_has_order, inputs)):
             axis = eq.params["axis"]
             if eq.outputs[0].type.shape[axis] < 2:
                 self.values.update(zip(eq.outputs, inputs, strict=True))

@@ -12,7 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from treadle.ir.graph import Atom, Equation, Lit, Var
-from treadle.ops.dot import free_axes
+from treadle.ops.dot import dot_general, free_axes
+from treadle.ops.dynamic import dynamic_slice
+from treadle.ops.gather import gather
+from treadle.ops.movement import broadcast_in_dim, reshape, transpose
+from treadle.ops.shape import slice_
+from treadle.trace.lowering import Elementwise, Index, Reduction
 
 Axes = frozenset[int]
 _NONE: Axes = frozenset()
@@ -56,35 +61,35 @@ class Units:
 
 def _absent(eq: Equation, out: Var, absent: Sequence[Axes]) -> Axes | set[int]:
     """A superset of a result's absent axes: those of length 1 among them are."""
-    name, params = eq.op.name, eq.params
-    if eq.op.kind == "map":
+    op, params = eq.op, eq.params
+    if isinstance(op.lowering, Elementwise | Index):
         # Scalars stand beside arrays of any shape.
         arrays = [s for a, s in zip(eq.inputs, absent, strict=True) if a.type.shape]
         return frozenset.intersection(*arrays) if arrays else _NONE
     if not eq.inputs:
         return _NONE
     shape, first = eq.inputs[0].type.shape, absent[0]
-    if eq.op.kind == "reduce":
+    if isinstance(op.lowering, Reduction):
         gone = params["axes"] if "axes" in params else (params["axis"],)
         kept = [i for i in range(len(shape)) if i not in gone]
         return {j for j, i in enumerate(kept) if i in first}
-    if name == "broadcast_in_dim":
+    if op is broadcast_in_dim:
         if not shape:
             # An array of one number: its shape is likely that of another array.
             return _NONE
         new = set(range(out.type.ndim)) - set(params["dims"])
         return new | {d for i, d in enumerate(params["dims"]) if i in first}
-    if name == "reshape":
+    if op is reshape:
         units = [j for j, n in enumerate(out.type.shape) if n == 1]
         present = [i for i, n in enumerate(shape) if n == 1 and i not in first]
         return set(units[len(present) :])
-    if name == "transpose":
+    if op is transpose:
         return {j for j, i in enumerate(params["permutation"]) if i in first}
-    if name in ("slice", "dynamic_slice"):
+    if op in (slice_, dynamic_slice):
         return {i for i, n in enumerate(shape) if n != 1 or i in first}
-    if name == "gather":
+    if op is gather:
         return set(_of_gather(eq, absent))
-    if name == "dot_general":
+    if op is dot_general:
         return set(_of_product(eq, absent))
     # Reversed, scattered into, sorted, summed up along an axis: the same axes.
     return first if shape == out.type.shape else _NONE

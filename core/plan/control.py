@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from treadle import dtypes
-from treadle.fuse.copies import SCATTERS
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.ops.dynamic import dynamic_slice, dynamic_update_slice
 from treadle.plan.planner import GraphPlanner, Handler
 from treadle.plan.steps import Branch, Buffer, Loop, Place, Step, While
+from treadle.trace import lowering
+from treadle.trace.lowering import Elementwise, Lowering, Scatter
 
 
 class _Carries:
@@ -53,7 +54,8 @@ def _in_place(graph: Graph, carried: Sequence[Var], outs: Sequence[Atom]) -> lis
     result = []
     for v, out in zip(carried, outs, strict=True):
         eq = makers.get(out) if isinstance(out, Var) else None
-        writes = eq is not None and eq.op.name in SCATTERS and eq.inputs[0] is v
+        writes = eq is not None and isinstance(eq.op.lowering, Scatter)
+        writes = writes and eq.inputs[0] is v
         result.append(
             writes and v.type.dtype.kind != "c" and _is_read_for(eq, v, graph)  # type: ignore[arg-type]
         )
@@ -70,11 +72,8 @@ def _is_read_for(write: Equation, v: Var, graph: Graph) -> bool:
         if eq is write:
             continue
         if v in eq.inputs:
-            same = (
-                eq.op.name == "dynamic_slice"
-                and len(eq.inputs) == len(write.inputs) - 1
-            )
-            if not same or write.op.name != "dynamic_update_slice":
+            same = eq.op is dynamic_slice and len(eq.inputs) == len(write.inputs) - 1
+            if not same or write.op is not dynamic_update_slice:
                 return False
             if eq.outputs[0].type.shape != write.inputs[1].type.shape:
                 return False
@@ -83,7 +82,7 @@ def _is_read_for(write: Equation, v: Var, graph: Graph) -> bool:
                     return False
             made.update(eq.outputs)
         elif any(isinstance(a, Var) and a in made for a in eq.inputs):
-            if eq.op.kind != "map" or eq.op.effect:
+            if not isinstance(eq.op.lowering, Elementwise):
                 return False
             made.update(eq.outputs)
     return not any(isinstance(a, Var) and a in made for a in graph.outputs)
@@ -224,9 +223,6 @@ def _while(g: GraphPlanner, eq: Equation) -> None:
 
 def _cond(g: GraphPlanner, eq: Equation) -> None:
     index, *operands = eq.inputs
-    if index.type.dtype not in (dtypes.bool_, dtypes.int32, dtypes.int64):
-        g.host(eq)
-        return
     places = [g.contiguous(a) for a in (index, *operands)]
     outs = [g.place(v) for v in eq.outputs]
     step = Branch([eq], places, outs, index=places[0], dtype=index.type.dtype)
@@ -241,10 +237,9 @@ def _cond(g: GraphPlanner, eq: Equation) -> None:
         g.planner.use(p.buffer, g.planner.position)
 
 
-CONTROL: dict[str, Handler] = {
-    "scan": _scan,
-    "while_loop": _while,
-    "cond": _cond,
-    "switch": _cond,
+CONTROL: dict[type[Lowering], Handler] = {
+    lowering.Scan: _scan,
+    lowering.While: _while,
+    lowering.Branch: _cond,
 }
 """The ops that hold graphs."""

@@ -1,4 +1,4 @@
-"""How ops with nests or kernels of their own are planned: they fuse with nothing."""
+"""How work with a nest or a kernel of its own is planned: it fuses with nothing."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from treadle import dtypes
 from treadle.fuse.filters import filter_launch
 from treadle.fuse.maps import NoMap
-from treadle.fuse.running import RUNNING, running_launch
-from treadle.fuse.windows import WINDOWS, window_launch
+from treadle.fuse.running import running_launch
+from treadle.fuse.windows import window_launch
 from treadle.ir.graph import Atom, Equation, Lit
 from treadle.kernels.order import order_scratch, order_tasks
 from treadle.plan.planner import GraphPlanner, Handler
 from treadle.plan.steps import OrderStep, Place
+from treadle.trace.lowering import FilterTaps, Lowering, Order, Running, Window
 
 
 def _nest(launch: Callable[..., Any]) -> Handler:
@@ -24,9 +24,6 @@ def _nest(launch: Callable[..., Any]) -> Handler:
 
     def handle(g: GraphPlanner, eq: Equation) -> None:
         (out,) = eq.outputs
-        if out.type.dtype.kind == "c":
-            g.host(eq)
-            return
         if out.type.size and not all(a.type.size for a in eq.inputs):
             g.fill(_of_nothing(eq), out, eq)
             return
@@ -74,20 +71,9 @@ def _order(g: GraphPlanner, eq: Equation) -> None:
     g.planner.add(step, g.steps)
 
 
-_grouped_filter = _nest(filter_launch)
-
-
-def _filter(g: GraphPlanner, eq: Equation) -> None:
-    """Filter gradients that are not for the matrix kernel."""
-    if eq.params["feature_groups"] > 1 and dtypes.is_float(eq.outputs[0].type.dtype):
-        _grouped_filter(g, eq)
-    else:
-        g.host(eq)
-
-
-LOWERINGS: dict[str, Handler] = {
-    **dict.fromkeys(WINDOWS, _nest(window_launch)),
-    "order": _order,
-    "conv_filter_grad": _filter,
-    **dict.fromkeys(RUNNING, _nest(running_launch)),
+NESTS: dict[type[Lowering], Handler] = {
+    Window: _nest(window_launch),
+    Running: _nest(running_launch),
+    FilterTaps: _nest(filter_launch),
+    Order: _order,
 }

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from treadle.ir.graph import Graph
 from treadle.plan.control import CONTROL
 from treadle.plan.donation import shared_memory
-from treadle.plan.lowerings import LOWERINGS
+from treadle.plan.lowerings import NESTS
 from treadle.plan.memory import assign
 from treadle.plan.planner import HANDLERS, GraphPlanner, Planner, Target
 from treadle.plan.steps import Buffer, Place, Plan
@@ -15,7 +15,7 @@ from treadle.plan.steps import Buffer, Place, Plan
 
 def plan_graph(graph: Graph, target: Target, donated: Iterable[int] = ()) -> Plan:
     """Plans a whole program; arguments numbered in `donated` may be overwritten."""
-    planner = Planner(target, HANDLERS | LOWERINGS | CONTROL)
+    planner = Planner(target, HANDLERS | NESTS | CONTROL)
     plan = planner.plan
     plan.inputs = [Buffer(t.nbytes, "input", i) for i, t in enumerate(graph.in_types)]
     plan.outputs = [

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from treadle.fuse.cluster import Cluster
-from treadle.fuse.copies import SCATTERS, copy_launch, scatter_launch
-from treadle.fuse.layout import row_major, stored_strides
+from treadle.fuse.copies import copy_launch, scatter_launch
+from treadle.fuse.layout import joined, row_major, stored_strides
 from treadle.fuse.maps import NoMap
 from treadle.fuse.nests import Launch, build
 from treadle.fuse.order import Node
 from treadle.fuse.partition import Partition, partition
-from treadle.fuse.products import is_product, product, product_with_epilogue
+from treadle.fuse.products import product, product_with_epilogue
 from treadle.fuse.recompute import choose
-from treadle.fuse.roles import part_places, stored_members
+from treadle.fuse.roles import stored_members
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.kernels.lower import scratch_bytes, scratch_rows
 from treadle.ops.movement import broadcast_in_dim
@@ -34,15 +34,24 @@ from treadle.plan.steps import (
     Step,
     literal_of,
 )
+from treadle.trace.lowering import (
+    Host,
+    Join,
+    Lowering,
+    Product,
+    Reshape,
+    Same,
+    Scatter,
+)
 
 Target = Any
-"""What the planner asks of a backend: `native(eq)`, `threads`, `contraction(c)`."""
+"""What the planner asks of a backend: `lowering(eq)`, `threads`, `contraction(c)`."""
 
 
 class Planner:
     """Collects the steps of one program. `position` counts them as they will run."""
 
-    def __init__(self, target: Target, handlers: dict[str, Handler]) -> None:
+    def __init__(self, target: Target, handlers: dict[type[Lowering], Handler]) -> None:
         self.target, self.handlers = target, handlers
         self.plan = Plan([], [], [], [], 0)
         self.order: list[Step] = []
@@ -111,7 +120,7 @@ class GraphPlanner:
 
     def __init__(self, planner: Planner, graph: Graph) -> None:
         self.planner = planner
-        self.part: Partition = partition(graph, planner.target.native)
+        self.part: Partition = partition(graph, planner.target.lowering)
         choose(self.part)
         self.program = self.part.program
         self.env: dict[Var, Place] = {}
@@ -170,20 +179,21 @@ class GraphPlanner:
     def _prepare(self, whole: Var) -> None:
         """Fills a padded array before its inside is written."""
         eq = self.program.maker[whole]
-        if eq.op.name == "pad" and whole not in self.filled:
+        how = eq.op.lowering
+        if isinstance(how, Join) and how.filled and whole not in self.filled:
             self.filled.add(whole)
-            self.fill(eq.inputs[1], whole, eq)
+            self.fill(eq.inputs[-1], whole, eq)
 
     def contiguous(self, a: Atom) -> Place:
         """Where a value lies in row-major order, copied there if need be."""
         source, chain = self.program.resolve(a)
-        plain = all(eq.op.name == "reshape" for eq in chain)
+        plain = all(isinstance(eq.op.lowering, Reshape) for eq in chain)
         strides = stored_strides(source, self.program)
         if plain and strides == row_major(source.type.shape):
             return self.place(source)
         if isinstance(source, Lit) and a.type.dtype.kind == "c":
             return self.planner.constant(_spread_literal(source, a))
-        if chain and chain[0].op.name == "reshape":
+        if chain and isinstance(chain[0].op.lowering, Reshape):
             return self.contiguous(chain[0].inputs[0])
         v = Var(a.type)
         self.env[v] = Place(self.planner.buffer(a.type.nbytes))
@@ -270,12 +280,13 @@ class GraphPlanner:
                 self.nest(build(node, self.program, stored), node.equations, True)
             return
         eq = node.equations[0]
-        if is_product(eq):
+        how = self.program.lowering(eq)
+        if isinstance(how, Product):
             self.product(product(eq, self.program), [eq])
-        elif (handler := self.planner.handlers.get(eq.op.name)) is not None:
-            handler(self, eq)
+        elif isinstance(how, Host):
+            self.host(eq, how)
         else:
-            self.host(eq)
+            self.planner.handlers[type(how)](self, eq)
 
     def product(self, p: Any, equations: list[Equation]) -> None:
         """Appends a contraction."""
@@ -365,12 +376,12 @@ class GraphPlanner:
             except NoMap:
                 self.copy(self.contiguous(x), self.place(out), out.type.nbytes)
 
-    def host(self, eq: Equation) -> None:
+    def host(self, eq: Equation, how: Host) -> None:
         """Appends a call of the reference implementation."""
         reads = [self.contiguous(a) for a in eq.inputs]
         writes = [self.place(v) for v in eq.outputs]
         types = [a.type for a in eq.inputs], [v.type for v in eq.outputs]
-        step = HostStep([eq], reads, writes, types=types)
+        step = HostStep([eq], reads, writes, types=types, reason=how.reason)
         self.planner.add(step, self.steps)
 
 
@@ -392,9 +403,9 @@ def _join(g: GraphPlanner, eq: Equation) -> None:
     """Concatenations and paddings: pieces that are not made in place are copied."""
     whole = eq.outputs[0]
     g._prepare(whole)
-    pieces = eq.inputs if eq.op.name == "concatenate" else eq.inputs[:1]
-    steps = row_major(whole.type.shape)
-    for a, (offset, strides) in zip(pieces, part_places(eq, steps), strict=True):
+    how, steps = eq.op.lowering, row_major(whole.type.shape)
+    assert isinstance(how, Join)
+    for a, (offset, strides) in joined(eq, how, steps):
         if isinstance(a, Var) and a in g.program.parts:
             continue
         try:
@@ -407,9 +418,6 @@ def _scatter(g: GraphPlanner, eq: Equation) -> None:
     """Writes at data-dependent places of a copy of the first operand."""
     x, *rest = eq.inputs
     out = eq.outputs[0]
-    if out.type.dtype.kind == "c":
-        g.host(eq)
-        return
     try:
         launch = scatter_launch(eq, g.program)
     except NoMap:
@@ -431,10 +439,9 @@ def _alias(g: GraphPlanner, eq: Equation) -> None:
 
 
 Handler = Callable[[GraphPlanner, Equation], None]
-HANDLERS: dict[str, Handler] = {
-    "concatenate": _join,
-    "pad": _join,
-    "optimization_barrier": _alias,
-    **dict.fromkeys(SCATTERS, _scatter),
+HANDLERS: dict[type[Lowering], Handler] = {
+    Join: _join,
+    Same: _alias,
+    Scatter: _scatter,
 }
-"""How ops that are no kernels of their own are planned."""
+"""How lowerings that are no kernels of their own are planned."""

@@ -78,6 +78,7 @@ class HostStep(Step):
     """The reference implementation, called back: there is no native lowering."""
 
     types: Any = None
+    reason: str = ""
 
 
 @dataclass(eq=False)

@@ -10,6 +10,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.trace.interpreter import state
+from treadle.trace.lowering import Elementwise, Lowering
 from treadle.trace.value import typeof
 
 Rule = Callable[..., Any]
@@ -63,9 +64,7 @@ class Op:
     guard: ``(active, args, **params) -> outs``: binds the op so that its effects, and
       those of graphs that it holds, happen only where `active`, a bool scalar, holds.
       The results mean nothing elsewhere.
-    kind: how the compiler treats it: "map" (elementwise), "view" (an index
-      substitution), "reduce", "contract", "control", "call", or "other".
-    lower: names the native lowering if it is not the op's own name (see `fuse`).
+    lowering: how it runs on a device.
     differentiable: False declares that tangents stop here (integer results).
     effect: True if running it matters even when its results are not used.
     """
@@ -76,12 +75,12 @@ class Op:
         "effect",
         "guard",
         "jvp",
-        "kind",
         "linearize",
-        "lower",
+        "lowering",
         "multiple",
         "name",
         "run",
+        "takes_scalars",
         "transpose",
         "type_rule",
     )
@@ -92,21 +91,20 @@ class Op:
         type_rule: Rule,
         run: Rule,
         *,
+        lowering: Lowering,
         jvp: Rule | None = None,
         linearize: Rule | None = None,
         transpose: Rule | None = None,
         batch: Rule | None = None,
         guard: Rule | None = None,
-        kind: str = "other",
-        lower: Any = None,
         multiple: bool = False,
         differentiable: bool = True,
         effect: bool = False,
     ) -> None:
         self.name, self.type_rule, self.run = name, type_rule, run
         self.jvp, self.linearize, self.transpose = jvp, linearize or jvp, transpose
-        self.batch, self.guard = batch, guard
-        self.kind, self.lower = kind, lower
+        self.batch, self.guard, self.lowering = batch, guard, lowering
+        self.takes_scalars = isinstance(lowering, Elementwise)
         self.multiple, self.differentiable = multiple, differentiable
         self.effect = effect
         if name in registry:
@@ -114,7 +112,7 @@ class Op:
         registry[name] = self
 
     def __call__(self, *args: Any, **params: Any) -> Any:
-        if self.kind == "map":
+        if self.takes_scalars:
             args = _settle_scalars(args)
         return state.interpreter.process(self, args, params)
 

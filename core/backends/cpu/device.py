@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import hashlib
 import threading
 from collections.abc import Sequence
@@ -11,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from treadle import dtypes
 from treadle.backends.cpu import gemm, native, ordering, threads
-from treadle.backends.cpu.emit import emit, supported
+from treadle.backends.cpu.capable import lowering_of
+from treadle.backends.cpu.emit import emit
 from treadle.backends.cpu.executor import (
     Call,
     Indirect,
@@ -49,17 +48,7 @@ from treadle.plan.steps import (
     While,
 )
 from treadle.run.eager import run
-
-_REDUCTIONS = frozenset(
-    {
-        *("reduce_sum", "reduce_max", "reduce_min", "reduce_prod"),
-        *("reduce_and", "reduce_or", "argmax", "argmin"),
-    }
-)
-_DTYPES = frozenset(d for d in dtypes.ALL if not dtypes.is_complex(d))
-
-
-_supported = functools.cache(supported)
+from treadle.trace.lowering import Lowering
 
 
 class CPUTarget:
@@ -69,16 +58,9 @@ class CPUTarget:
     def threads(self) -> int:
         return threads.num_threads()
 
-    def native(self, eq: Equation) -> bool:
-        """Whether a map or reduction can be part of a nest."""
-        if not all(a.type.dtype in _DTYPES for a in (*eq.inputs, *eq.outputs)):
-            return False
-        name = eq.op.name
-        if name in ("iota", "gather", "dynamic_slice", "convert"):
-            return True
-        if name in _REDUCTIONS:
-            return True
-        return bool(eq.inputs) and _supported(name, eq.inputs[-1].type.dtype)
+    def lowering(self, eq: Equation) -> Lowering:
+        """What becomes of an equation here: what its op says, or `Host`."""
+        return lowering_of(eq)
 
     def contraction(self, product: Product) -> Sequence[ContractLaunch]:
         """Chooses blocks and tasks: the launches to run one after the other."""

@@ -40,7 +40,7 @@ class Access:
 
     def moved(self, b: Builder, position: str, offset: str) -> str:
         """The position `offset` elements (or index values) further on."""
-        if self.operand.kind == "iota":
+        if self.operand.kind == "index":
             return b.op(f"add i64 {position}, {offset}")
         return b.op(f"getelementptr {self.kind}, ptr {position}, i64 {offset}")
 
@@ -75,7 +75,7 @@ def read_arguments(b: Builder, nest: Nest) -> Arguments:
     scratch_bytes = word() if has_scratch else "0"
     accesses = []
     for operand in nest.operands:
-        base = word("i64" if operand.kind == "iota" else "ptr")
+        base = word("i64" if operand.kind == "index" else "ptr")
         steps = [word() for _ in range(nest.outer)]
         mid_steps = [word() for _ in range(nest.mid)]
         along = {BROADCAST: "0", CONTIGUOUS: "1"}.get(operand.inner) or word()

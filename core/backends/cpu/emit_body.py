@@ -232,7 +232,7 @@ class Body:
     def _load(self, i: int, frame: Frame, copy: int, lanes: int) -> Value:
         access = self._access(i)
         dtype = access.operand.dtype
-        if access.operand.kind == "iota":
+        if access.operand.kind == "index":
             position = self._address(i, frame)
             if lanes > 1:
                 position = self._element(frame, copy, access, position)

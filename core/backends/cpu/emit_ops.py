@@ -158,16 +158,6 @@ def _nextafter(instr: Instr, dtype: np.dtype, x: Value, y: Value) -> Value:
     return select(x.compare("uno", y), float("nan"), result)
 
 
-@rule("copy", "stop_gradient")
-def _copy(instr: Instr, dtype: np.dtype, x: Value) -> Value:
-    return x
-
-
-@rule("square")
-def _square(instr: Instr, dtype: np.dtype, x: Value) -> Value:
-    return x * x
-
-
 @rule("is_finite")
 def _is_finite(instr: Instr, dtype: np.dtype, x: Value) -> Value:
     return intrinsic("fabs", x).compare("olt", float("inf"))
@@ -205,12 +195,6 @@ def extremum(x: Value, y: Value, largest: bool, signed: bool) -> Value:
     if y.number is not None and y.number == y.number:
         return best
     return select(y.is_nan(), y, best)
-
-
-@rule("clamp")
-def _clamp(instr: Instr, dtype: np.dtype, low: Value, x: Value, high: Value) -> Value:
-    signed = is_signed(dtype)
-    return extremum(extremum(x, low, True, signed), high, False, signed)
 
 
 _COMPARISONS = {
@@ -357,7 +341,7 @@ _INTEGER_ONLY = {
 }
 _INTEGER_OR_BOOL = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"}
 _NO_BOOL = {
-    *("sub", "neg", "div", "rem", "abs", "sign", "square", "integer_pow"),
+    *("sub", "neg", "div", "rem", "abs", "sign", "integer_pow"),
 }
 
 

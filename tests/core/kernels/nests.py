@@ -56,7 +56,9 @@ class Maker:
         """An affine function of the indices: steps per outer, mid and inner index."""
         kind = {0: BROADCAST, 1: CONTIGUOUS}.get(steps[-1], STRIDED)
         mids = steps[len(self.outer) : -1]
-        self.operands.append(Operand(np.dtype(dtype), kind, kind="iota", mid=any(mids)))
+        self.operands.append(
+            Operand(np.dtype(dtype), kind, kind="index", mid=any(mids))
+        )
         self.views.append((start, steps))
         return len(self.operands) - 1
 
@@ -113,7 +115,7 @@ class Maker:
             words += [keep.ctypes.data, size]
         dims = len(self.outer) + len(self.mid)
         for operand, view in zip(self.operands, self.views, strict=True):
-            if operand.kind == "iota":
+            if operand.kind == "index":
                 start, steps = view
             else:
                 start, steps = view.__array_interface__["data"][0], _steps(view)
@@ -174,7 +176,7 @@ def _wide(dtype: np.dtype) -> np.dtype:
 
 def _load(maker: Maker, instr: Instr, args: Any, shape: Any) -> np.ndarray:
     view = maker.views[instr.attr]
-    if maker.operands[instr.attr].kind == "iota":
+    if maker.operands[instr.attr].kind == "index":
         start, steps = view
         grid = np.indices(shape)
         value = start + sum(g * s for g, s in zip(grid, steps, strict=True))
@@ -308,7 +310,7 @@ REFERENCE: dict[str, Any] = {
             **dict.fromkeys(("ceil", "trunc", "exp", "exp2", "log", "log1p"), ""),
             **dict.fromkeys(("expm1", "log2", "sqrt", "cbrt", "sin", "cos"), ""),
             **dict.fromkeys(("tan", "sinh", "cosh", "tanh", "bitwise_and"), ""),
-            **dict.fromkeys(("bitwise_or", "bitwise_xor", "square"), ""),
+            **dict.fromkeys(("bitwise_or", "bitwise_xor"), ""),
             **{"sub": "subtract", "mul": "multiply", "neg": "negative"},
             **{"round": "round", "pow": "power", "asin": "arcsin"},
             **{"acos": "arccos", "atan": "arctan", "atan2": "arctan2"},
@@ -331,8 +333,6 @@ REFERENCE: dict[str, Any] = {
         (-1 if instr.attr == "product" else 1) * x * y
         + (-z if instr.attr == "term" else z)
     ),
-    "copy": _plain(np.copy),
-    "stop_gradient": _plain(np.copy),
     "div": _div,
     "rem": _rem,
     "convert": _convert,
@@ -340,7 +340,6 @@ REFERENCE: dict[str, Any] = {
     "shift_left": _shift("left"),
     "shift_right_logical": _shift("logical"),
     "shift_right_arithmetic": _shift("arithmetic"),
-    "clamp": _plain(lambda low, x, high: np.minimum(np.maximum(x, low), high)),
     "integer_pow": lambda instr, x: x ** np.asarray(instr.attr, x.dtype),
     "population_count": _plain(lambda x: np.bitwise_count(x.view(f"u{x.itemsize}"))),
     "clz": _plain(

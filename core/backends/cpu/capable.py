@@ -1,0 +1,76 @@
+"""Which operations this backend has kernels for, by what they are and their dtypes."""
+
+from __future__ import annotations
+
+import functools
+
+from treadle import dtypes
+from treadle.backends.cpu.emit import supported
+from treadle.ir.graph import Equation
+from treadle.trace.lowering import (
+    Branch,
+    Convolution,
+    Elementwise,
+    Expanded,
+    FilterTaps,
+    Host,
+    Inline,
+    Join,
+    Lowering,
+    Product,
+    Same,
+    Scan,
+    View,
+    While,
+    written,
+)
+
+_supported = functools.cache(supported)
+
+_ANY_DTYPE = (View, Join, Same, Scan, While)
+"""Nothing is computed: data are moved, or other equations compute."""
+
+_COMPLEX = Host("there is no native arithmetic of complex numbers")
+_HALF_OR_INTEGER = Host("the matrix kernel is for float32 and float64")
+_EMPTY = Host("there is nothing to compute")
+_VOLUMES = Host("the convolution kernels have two spatial axes")
+_INDEX = Host("a branch is chosen by a bool, int32 or int64")
+
+
+def lowering_of(eq: Equation) -> Lowering:
+    """What becomes of an equation on this CPU: what its op says, or `Host`."""
+    how = eq.op.lowering
+    if isinstance(how, (Host, *_ANY_DTYPE)):
+        return how
+    if isinstance(how, Branch):
+        integers = (dtypes.bool_, dtypes.int32, dtypes.int64)
+        return how if eq.inputs[0].type.dtype in integers else _INDEX
+    if any(dtypes.is_complex(a.type.dtype) for a in (*eq.inputs, *eq.outputs)):
+        return _COMPLEX
+    if isinstance(how, Elementwise):
+        return _elementwise(eq, how)
+    if isinstance(how, Product):
+        return _product(eq, how)
+    if isinstance(how, Expanded | Inline):
+        raise AssertionError(f"a pass should have replaced {eq.op.name}")
+    return how
+
+
+def _elementwise(eq: Equation, how: Elementwise) -> Lowering:
+    for i in written(eq):
+        if not _supported(i.name, i.of):
+            return Host(f"there is no code for {i.name} of {i.of.name}")
+    return how
+
+
+def _product(eq: Equation, how: Product) -> Lowering:
+    out = eq.outputs[0].type
+    if out.dtype not in (dtypes.float32, dtypes.float64):
+        return _HALF_OR_INTEGER
+    if not all(a.type.size for a in (*eq.inputs, *eq.outputs)):
+        return _EMPTY
+    if not isinstance(how, Convolution):
+        return how
+    if how.filter_gradient and eq.params["feature_groups"] > 1:
+        return FilterTaps()
+    return how if out.ndim == 4 else _VOLUMES

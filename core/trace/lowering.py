@@ -1,0 +1,326 @@
+"""How an operation runs on a device: the part of its record that the compiler reads.
+
+A lowering says what an operation is, and no device does anything else with it. Which of
+them a device has for which dtypes, its target says; what it lacks is done by the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from treadle.arraytype import ArrayType
+from treadle.ir.maps import Affine, Map
+from treadle.ir.scalar import SCALARS
+
+if TYPE_CHECKING:
+    from treadle.ir.graph import Equation
+
+Shape = tuple[int, ...]
+Combine = Literal["sum", "prod", "max", "min", "and", "or", "argmax", "argmin"]
+Accumulate = Literal["sum", "prod", "max", "min", "logsumexp", "linear"]
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """One of the classes below."""
+
+
+class Element(NamedTuple):
+    """A value while an element is computed: whatever `Emit` made, and its dtype."""
+
+    value: Any
+    dtype: np.dtype
+
+
+class Emit(Protocol):
+    """Carries out, or writes down, a scalar instruction (see `treadle.ir.scalar`)."""
+
+    def __call__(
+        self, name: str, args: tuple[Element, ...], dtype: np.dtype, attr: Any
+    ) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Elementwise(Lowering):
+    """Each element of the result is made of the same element of each operand.
+
+    expression: ``(w, *operands, **params) -> value``, in scalar instructions: with
+      ``lambda w, x, y: w("sqrt", w("add", w("mul", x, x), w("mul", y, y)))`` one would
+      declare a hypotenuse. A name stands for that one instruction, of all operands.
+    """
+
+    expression: str | Callable[..., Element]
+
+    def value(
+        self,
+        emit: Emit,
+        args: Sequence[Element],
+        dtype: np.dtype,
+        params: dict[str, Any],
+    ) -> Any:
+        """Emits the instructions for an element of the given dtype."""
+        if isinstance(self.expression, str):
+            return emit(self.expression, tuple(args), dtype, _attribute(params))
+        return self.expression(_Writer(emit), *args, **params).value
+
+
+class _Writer:
+    """What expressions call: finds dtypes, and takes numbers among the operands."""
+
+    def __init__(self, emit: Emit) -> None:
+        self.emit = emit
+
+    def __call__(self, name: str, *args: Element | float, **params: Any) -> Element:
+        dtype = next(a.dtype for a in reversed(args) if isinstance(a, Element))
+        given = tuple(
+            a if isinstance(a, Element) else self._number(a, dtype) for a in args
+        )
+        result = SCALARS[name].result
+        if result == "given":
+            dtype = params["dtype"]
+        elif result == "bool":
+            dtype = np.dtype(np.bool_)
+        return Element(self.emit(name, given, dtype, _attribute(params)), dtype)
+
+    def _number(self, number: float, dtype: np.dtype) -> Element:
+        return Element(self.emit("const", (), dtype, dtype.type(number).item()), dtype)
+
+
+def _attribute(params: dict[str, Any]) -> Any:
+    """The parameters of an instruction as one value."""
+    values = tuple(params.values())
+    return values[0] if len(values) == 1 else values or None
+
+
+class Written(NamedTuple):
+    """An instruction of an elementwise equation; `of` is the dtype of its last
+    argument."""
+
+    name: str
+    of: np.dtype
+    dtype: np.dtype
+    attr: Any
+
+
+def written(eq: Equation) -> list[Written]:
+    """The instructions that compute one element of an elementwise equation."""
+    found: list[Written] = []
+
+    def emit(name: str, args: tuple[Element, ...], dtype: np.dtype, attr: Any) -> None:
+        if args:
+            found.append(Written(name, args[-1].dtype, dtype, attr))
+
+    how = eq.op.lowering
+    assert isinstance(how, Elementwise)
+    args = [Element(None, a.type.dtype) for a in eq.inputs]
+    how.value(emit, args, eq.outputs[0].type.dtype, eq.params)
+    return found
+
+
+@dataclass(frozen=True)
+class Index(Lowering):
+    """Each element is its own index along ``params["axis"]``."""
+
+
+@dataclass(frozen=True)
+class Reduction(Lowering):
+    """One number of all elements along some axes (``params``: axes, or one axis).
+
+    combine: "argmax" and "argmin" give the first place of the extreme.
+    """
+
+    combine: Combine
+
+    @property
+    def finds_place(self) -> bool:
+        return self.combine.startswith("arg")
+
+    @property
+    def sums(self) -> bool:
+        return self.combine in ("sum", "prod")
+
+
+class View(Lowering):
+    """The operand's elements in other places: an index map, and no work at all."""
+
+
+class Back(Protocol):
+    """Where in the operand a view's element is found."""
+
+    def __call__(
+        self, entries: Map, shape: Shape, result: Shape, params: dict[str, Any]
+    ) -> Map: ...
+
+
+class Forth(Protocol):
+    """Where in a view an operand's element is found: None where the view has it at
+    all places of an axis."""
+
+    def __call__(
+        self, entries: Map, shape: Shape, result: Shape, params: dict[str, Any]
+    ) -> Sequence[Affine | None]: ...
+
+
+@dataclass(frozen=True)
+class Mapped(View):
+    """A view whose axes are those of the operand, moved, stepped through or added.
+
+    back: from the index map of the result to the operand's.
+    forth: the other way; None if the result has not all elements of the operand.
+    """
+
+    back: Back
+    forth: Forth | None = None
+
+
+@dataclass(frozen=True)
+class Reshape(View):
+    """The elements in the same row-major order, in another shape."""
+
+
+class Addressing(NamedTuple):
+    """Data-dependent places in an array: an index into some axes, a window in others.
+
+    axes: of the array; there is an index operand for each.
+    limits: the largest index in each.
+    window: for each axis of the array, the axis of the values read or written that
+      runs along it; None where the index alone says the place.
+    rank: how many leading axes of those values are axes of the indices.
+    drop: what is outside is not there; else it is moved inside.
+    """
+
+    axes: tuple[int, ...]
+    limits: tuple[int, ...]
+    window: tuple[int | None, ...]
+    rank: int
+    drop: bool
+
+
+AddressingRule = Callable[[Sequence[ArrayType], dict[str, Any]], Addressing]
+"""From the operands' types and params."""
+
+
+@dataclass(frozen=True)
+class Gather(Lowering):
+    """Reads the first operand at places that the others say."""
+
+    addressing: AddressingRule
+
+
+@dataclass(frozen=True)
+class Scatter(Lowering):
+    """Writes the second operand into the first, at places that the others say.
+
+    combine: with what is there; "set" writes over it.
+    neutral: what leaves a place as it is when combined.
+    ordered: whether places may be equal, so that the order of updates matters.
+    """
+
+    addressing: AddressingRule
+    combine: Literal["set", "add", "mul", "max", "min"]
+    neutral: float | None = None
+    ordered: bool = True
+
+
+@dataclass(frozen=True)
+class Join(Lowering):
+    """Pieces side by side in a larger array, in the order of the operands.
+
+    pieces: ``(types, steps, params)``: offset and strides of each within the whole,
+      whose strides are `steps`, in elements.
+    filled: whether a last operand fills what is between them.
+    """
+
+    pieces: Callable[..., list[tuple[int, tuple[int, ...]]]]
+    filled: bool = False
+
+
+class Product(Lowering):
+    """Sums of products: work for a matrix kernel."""
+
+
+@dataclass(frozen=True)
+class Contraction(Product):
+    """Sums over paired axes (``params``: contract, batch)."""
+
+
+@dataclass(frozen=True)
+class Convolution(Product):
+    """Windows of images times a filter.
+
+    filter_gradient: the operands are images and the result's cotangent.
+    """
+
+    filter_gradient: bool = False
+
+
+@dataclass(frozen=True)
+class FilterTaps(Lowering):
+    """The filter gradient of a grouped convolution: each tap is a sum over pixels."""
+
+
+@dataclass(frozen=True)
+class Window(Lowering):
+    """One number of each window of an array, or windows' numbers put back into one."""
+
+    what: Literal["sum", "max", "min", "argmax", "argmin", "put", "pick"]
+
+
+@dataclass(frozen=True)
+class Running(Lowering):
+    """What elements amount to so far, along ``params["axis"]``."""
+
+    combine: Accumulate
+
+
+@dataclass(frozen=True)
+class Order(Lowering):
+    """The order of unsigned integers along the last axis."""
+
+
+FUSABLE = (Elementwise, Index, Reduction, Gather)
+"""What can be part of a loop nest with others."""
+
+
+@dataclass(frozen=True)
+class Scan(Lowering):
+    """A counted loop over a graph."""
+
+
+@dataclass(frozen=True)
+class While(Lowering):
+    """A loop over a graph that another graph ends."""
+
+
+@dataclass(frozen=True)
+class Branch(Lowering):
+    """One of several graphs."""
+
+
+@dataclass(frozen=True)
+class Inline(Lowering):
+    """The graph in ``params["graph"]``, in the place of the call."""
+
+
+@dataclass(frozen=True)
+class Expanded(Lowering):
+    """Other operations, which a pass writes in its place."""
+
+
+@dataclass(frozen=True)
+class Same(Lowering):
+    """The operands themselves, which only passes must take for other values."""
+
+
+@dataclass(frozen=True)
+class Host(Lowering):
+    """The reference meaning, on the host.
+
+    reason: why there is nothing better.
+    """
+
+    reason: str

@@ -1,0 +1,83 @@
+"""Every op runs natively, or its record says why it doesn't."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import treadle as td
+from tests.core.ops.cases import Case
+from tests.core.ops.test_ops import CASES
+from treadle import dtypes
+from treadle.backends.cpu.device import CPUTarget
+from treadle.backends.cpu.emit_ops import RULES
+from treadle.ir.scalar import SCALARS
+from treadle.passes.pipeline import optimise
+from treadle.plan.plan import plan_graph
+from treadle.plan.steps import HostStep
+from treadle.run.explain import walk
+from treadle.trace.lowering import Element, Elementwise, Host
+from treadle.trace.op import registry
+
+
+def host_steps(case: Case, *args: np.ndarray) -> list[HostStep]:
+    """The callbacks in the plan of a case."""
+    graph = td.trace(case.function)(*args)
+    plan = plan_graph(optimise(graph), CPUTarget())
+    return [s for _, s in walk(plan.steps) if isinstance(s, HostStep)]
+
+
+def is_real(case: Case) -> bool:
+    arrays = [*case.draw(), *case.function(*case.draw())]
+    return not any(dtypes.is_complex(np.asarray(x).dtype) for x in arrays)
+
+
+@pytest.mark.parametrize("name", sorted(registry))
+def test_an_op_is_native_or_says_why_not(name: str) -> None:
+    op = registry[name]
+    if isinstance(op.lowering, Host):
+        assert len(op.lowering.reason) > 10
+        return
+    cases = [c for c in CASES if c.op is op and is_real(c)]
+    if not cases:
+        # Ops that hold graphs or effects have no rows: their own tests run them.
+        assert op.multiple, f"{name} has no row of real numbers in the table"
+    for case in cases:
+        hosts = host_steps(case, *case.draw())
+        reasons = {step.reason for step in hosts}
+        assert not hosts or _volume(case), f"{case.name} runs on the host: {reasons}"
+
+
+def _volume(case: Case) -> bool:
+    """Whether images have three spatial axes, for which no kernel is there."""
+    return case.op.name.startswith("conv_") and case.draw()[0].ndim == 5
+
+
+@pytest.mark.parametrize("name", sorted(registry))
+def test_elementwise_ops_are_written_in_scalar_instructions(name: str) -> None:
+    how = registry[name].lowering
+    if isinstance(how, Elementwise) and isinstance(how.expression, str):
+        assert how.expression in SCALARS
+
+
+def test_the_backend_has_every_scalar_instruction() -> None:
+    assert set(RULES) == set(SCALARS)
+
+
+def test_an_expression_is_written_instruction_by_instruction() -> None:
+    written = []
+
+    def emit(name: str, args: tuple, dtype: np.dtype, attr: object) -> int:
+        written.append((name, [a.value for a in args], dtype.name, attr))
+        return len(written)
+
+    how = Elementwise(lambda w, x, y: w("lt", w("mul", x, 0.5), w("sqrt", y)))
+    f32 = np.dtype("float32")
+    args = [Element("x", f32), Element("y", f32)]
+    assert how.value(emit, args, np.dtype(bool), {}) == 4
+    assert written == [
+        ("const", [], "float32", 0.5),
+        ("mul", ["x", 1], "float32", None),
+        ("sqrt", ["y"], "float32", None),
+        ("lt", [2, 3], "bool", None),
+    ]
