@@ -172,10 +172,6 @@ class ProgramBuilder:
     def swap(self, a: int, b: int) -> None:
         self._command("swap", [a, b])
 
-    def clamp(self, slot: int, value: Operand, low: Operand, high: Operand) -> None:
-        """``slots[slot] = max(low, min(value, high))``"""
-        self._command("clamp", [slot, value, low, high])
-
     # Control flow
 
     def label(self) -> Label:
@@ -190,9 +186,6 @@ class ProgramBuilder:
 
     def jump(self, label: Label) -> None:
         self._jump("jump", label)
-
-    def jump_if_equal(self, a: Operand, b: Operand, label: Label) -> None:
-        self._jump("jump_equal", label, a, b)
 
     def jump_if_less(self, a: Operand, b: Operand, label: Label) -> None:
         self._jump("jump_less", label, a, b)

@@ -31,12 +31,11 @@ OPCODES = {
     "host": 3,  # function, arguments...
     "set": 4,  # slot, value
     "swap": 5,  # slot, slot
-    "clamp": 6,  # slot, value, low, high
-    "copy": 7,  # tasks, to, from, bytes
-    "zero": 8,  # tasks, to, bytes
-    "jump": 9,  # words from the first command
-    "jump_equal": 10,  # words, a, b
-    "jump_less": 11,  # words, a, b
+    "copy": 6,  # tasks, to, from, bytes
+    "zero": 7,  # tasks, to, bytes
+    "jump": 8,  # words from the first command
+    "jump_equal": 9,  # words, a, b
+    "jump_less": 10,  # words, a, b
 }
 
 TICKS = {
@@ -105,8 +104,6 @@ _HELPERS = """
 
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-declare i64 @llvm.smin.i64(i64, i64)
-declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.usub.sat.i64(i64, i64)
 declare i64 @llvm.umin.i64(i64, i64)
 
@@ -253,7 +250,6 @@ entry:
   %block = alloca i64, i64 %block_words, align 64
   %block1 = getelementptr i64, ptr %block, i64 1
   %block2 = getelementptr i64, ptr %block, i64 2
-  %block3 = getelementptr i64, ptr %block, i64 3
   %commands = getelementptr i64, ptr %program, i64 3
   ; PROFILE ENTRY
   br label %command
@@ -403,13 +399,6 @@ swap:
   %b_value = load i64, ptr %b_at
   store i64 %b_value, ptr %a_at
   store i64 %a_value, ptr %b_at
-  br label %advance
-clamp:
-  %upper = load i64, ptr %block3
-  %below = call i64 @llvm.smin.i64(i64 %word1, i64 %upper)
-  %clamped = call i64 @llvm.smax.i64(i64 %below, i64 %word2)
-  %clamp_at = getelementptr i64, ptr %slots, i64 %word0
-  store i64 %clamped, ptr %clamp_at
   br label %advance
 copy:                       ; a donated argument that is returned as it came: nothing
   %stays = icmp eq i64 %word1, %word2
