@@ -54,11 +54,11 @@ def _in_place(graph: Graph, carried: Sequence[Var], outs: Sequence[Atom]) -> lis
     result = []
     for v, out in zip(carried, outs, strict=True):
         eq = makers.get(out) if isinstance(out, Var) else None
-        writes = eq is not None and isinstance(eq.op.lowering, Scatter)
-        writes = writes and eq.inputs[0] is v
-        result.append(
-            writes and v.type.dtype.kind != "c" and _is_read_for(eq, v, graph)  # type: ignore[arg-type]
-        )
+        if eq is None or not isinstance(eq.op.lowering, Scatter):
+            result.append(False)
+            continue
+        alone = eq.inputs[0] is v and v.type.dtype.kind != "c"
+        result.append(alone and _is_read_for(eq, v, graph))
     return result
 
 

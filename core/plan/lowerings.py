@@ -51,9 +51,6 @@ def _order(g: GraphPlanner, eq: Equation) -> None:
     length = keys.type.shape[-1]
     if not out.type.size:
         return
-    if out.type.dtype != dtypes.int32:  # which is what the kernel counts with
-        g.host(eq)
-        return
     rows = keys.type.size // length
     tasks = order_tasks(rows, length, g.planner.target.threads)
     itemsize = keys.type.dtype.itemsize

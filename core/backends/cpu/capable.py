@@ -17,6 +17,7 @@ from treadle.trace.lowering import (
     Inline,
     Join,
     Lowering,
+    Order,
     Product,
     Same,
     Scan,
@@ -34,6 +35,7 @@ _COMPLEX = Host("there is no native arithmetic of complex numbers")
 _HALF_OR_INTEGER = Host("the matrix kernel is for float32 and float64")
 _EMPTY = Host("there is nothing to compute")
 _VOLUMES = Host("the convolution kernels have two spatial axes")
+_LONG = Host("the kernel of orders counts in 32 bits")
 _INDEX = Host("a branch is chosen by a bool, int32 or int64")
 
 
@@ -47,6 +49,8 @@ def lowering_of(eq: Equation) -> Lowering:
         return how if eq.inputs[0].type.dtype in integers else _INDEX
     if any(dtypes.is_complex(a.type.dtype) for a in (*eq.inputs, *eq.outputs)):
         return _COMPLEX
+    if isinstance(how, Order) and eq.outputs[0].type.dtype != dtypes.int32:
+        return _LONG
     if isinstance(how, Elementwise):
         return _elementwise(eq, how)
     if isinstance(how, Product):
