@@ -88,7 +88,15 @@ def _scaled(op: Op | None, factor: float, name: str, doc: str) -> Unary:
     return named(function, name, doc)
 
 
-log2 = _scaled(unary.log, 1 / math.log(2), "log2", "The logarithm to base 2.")
+_complex_log2 = _scaled(unary.log, 1 / math.log(2), "log2", "")
+
+
+def log2(x: ArrayLike, /) -> Array:
+    """The logarithm to base 2; exact for powers of two."""
+    x = as_inexact("log2", x)
+    return _complex_log2(x) if dtypes.is_complex(typeof(x).dtype) else unary.log2(x)
+
+
 log10 = _scaled(unary.log, 1 / math.log(10), "log10", "The logarithm to base 10.")
 deg2rad = _scaled(None, math.pi / 180, "deg2rad", "Degrees to radians.")
 rad2deg = _scaled(None, 180 / math.pi, "rad2deg", "Radians to degrees.")

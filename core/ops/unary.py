@@ -83,6 +83,12 @@ expm1 = elementwise(
     "expm1", expm1_run, [lambda g, out, x: mul(g, add(out, 1.0))], accepts=inexact
 )
 log = elementwise("log", np.log, [lambda g, out, x: div(g, x)], accepts=inexact)
+log2 = elementwise(
+    "log2",
+    np.log2,
+    [lambda g, out, x: div(mul(g, 1 / math.log(2.0)), x)],
+    accepts=floating,
+)
 log1p = elementwise(
     "log1p", np.log1p, [lambda g, out, x: div(g, add(x, 1.0))], accepts=inexact
 )

@@ -8,6 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import treadle as td
+import treadle.numpy as tnp
 from tests.core.np.oracle import (
     Case,
     bools,
@@ -133,3 +135,11 @@ def test_batched(case: Case) -> None:
 @pytest.mark.parametrize("case", SMOOTH, ids=lambda c: c.name)
 def test_gradient(case: Case) -> None:
     check_gradient(case)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_log2_of_powers_of_two_is_exact(dtype: str) -> None:
+    powers = np.arange(-20, 20)
+    x = np.ldexp(np.ones(40, dtype), powers)
+    np.testing.assert_array_equal(np.asarray(tnp.log2(x)), powers)
+    np.testing.assert_array_equal(np.asarray(td.jit(tnp.log2)(x)), powers)

@@ -44,6 +44,7 @@ SMOOTH = {
     unary.expm1: (jnp.expm1, ANY),
     unary.log: (jnp.log, POSITIVE),
     unary.log1p: (jnp.log1p, POSITIVE),
+    unary.log2: (jnp.log2, POSITIVE),
     unary.sqrt: (jnp.sqrt, POSITIVE),
     unary.rsqrt: (lax.rsqrt, POSITIVE),
     unary.cbrt: (jnp.cbrt, POSITIVE),
