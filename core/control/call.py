@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from treadle.ir.graph import Atom, Graph, Lit, Var
+from treadle.ir.graph import Equation, Graph
+from treadle.ir.walk import bind, follow
 from treadle.trace.interpreter import at_source
 from treadle.trace.lowering import Inline
 from treadle.trace.op import Linear, Op, Zero
@@ -111,18 +112,10 @@ def without_calls(graph: Graph) -> Graph:
 
 
 def _call_through(graph: Graph, args: Sequence[Any]) -> list[Any]:
-    values: dict[Var, Any] = dict(zip(graph.inputs, args, strict=True))
-
-    def read(a: Atom) -> Any:
-        return a.value if isinstance(a, Lit) else values[a]
-
-    for eq in graph.equations:
-        inputs = [read(a) for a in eq.inputs]
+    def through(eq: Equation, inputs: Sequence[Any]) -> Sequence[Any]:
         if eq.op is call:
-            outs = _call_through(eq.params["graph"], inputs)
-        else:
-            with at_source(eq.source):
-                out = eq.op(*inputs, **eq.params)
-            outs = out if eq.op.multiple else [out]
-        values.update(zip(eq.outputs, outs, strict=True))
-    return [read(a) for a in graph.outputs]
+            return _call_through(eq.params["graph"], inputs)
+        with at_source(eq.source):
+            return bind(eq, inputs)
+
+    return follow(graph, args, through)

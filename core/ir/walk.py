@@ -1,8 +1,8 @@
-"""Runs a Graph's equations in the current interpreter."""
+"""Goes through a Graph's equations; finds the graphs and effects in them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
@@ -14,22 +14,35 @@ def call_graph(graph: Graph, args: Sequence[Any]) -> list[Any]:
 
     Operations keep the user's lines that are written in the graph.
     """
+    previous = state.source
+    try:
+        return follow(graph, args, bind)
+    finally:
+        state.source = previous
+
+
+def bind(eq: Equation, inputs: Sequence[Any]) -> Sequence[Any]:
+    """The results of an equation for other inputs, in the current interpreter."""
+    state.source = eq.source
+    out = eq.op(*inputs, **eq.params)
+    return out if eq.op.multiple else (out,)
+
+
+def follow(
+    graph: Graph,
+    args: Sequence[Any],
+    apply: Callable[[Equation, list[Any]], Sequence[Any]],
+    literal: Callable[[Lit], Any] = lambda a: a.value,
+) -> list[Any]:
+    """A graph's results; those of an equation are ``apply(equation, inputs)``."""
     values: dict[Var, Any] = dict(zip(graph.inputs, args, strict=True))
 
     def read(a: Atom) -> Any:
-        return a.value if isinstance(a, Lit) else values[a]
+        return literal(a) if isinstance(a, Lit) else values[a]
 
-    previous = state.source
-    try:
-        for eq in graph.equations:
-            state.source = eq.source
-            out = eq.op(*[read(a) for a in eq.inputs], **eq.params)
-            if eq.op.multiple:
-                values.update(zip(eq.outputs, out, strict=True))
-            else:
-                values[eq.outputs[0]] = out
-    finally:
-        state.source = previous
+    for eq in graph.equations:
+        outs = apply(eq, [read(a) for a in eq.inputs])
+        values.update(zip(eq.outputs, outs, strict=True))
     return [read(a) for a in graph.outputs]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treadle.ir.graph import Equation, Graph, Lit
+from treadle.ir.graph import Equation, Graph
 from treadle.passes.rewrite import Rewriter
 from treadle.trace.lowering import Inline
 
@@ -13,13 +13,8 @@ class _Inline(Rewriter):
             self.keep(eq)
             return
         inner = _Inline.apply(eq.params["graph"])
-        values = dict(zip(inner.inputs, map(self.read, eq.inputs), strict=True))
-        for e in inner.equations:
-            inputs = [a if isinstance(a, Lit) else values[a] for a in e.inputs]
-            outputs = self.emit(e.op, inputs, e.params, e.source or eq.source)
-            values.update(zip(e.outputs, outputs, strict=True))
-        for v, a in zip(eq.outputs, inner.outputs, strict=True):
-            self.values[v] = a if isinstance(a, Lit) else values[a]
+        results = self.splice(inner, list(map(self.read, eq.inputs)), eq.source)
+        self.values.update(zip(eq.outputs, results, strict=True))
 
 
 def inline_calls(graph: Graph) -> Graph:

@@ -7,7 +7,7 @@ from typing import Any
 
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
-from treadle.ir.walk import nested_graphs
+from treadle.ir.walk import follow, nested_graphs
 from treadle.trace.op import Op
 
 
@@ -47,6 +47,17 @@ class Rewriter:
         params = rewrite_params(eq.params, type(self))
         self.emit(eq.op, inputs, params, eq.source, eq.outputs)
         self.values.update(zip(eq.outputs, eq.outputs, strict=True))
+
+    def splice(
+        self, graph: Graph, inputs: Sequence[Atom], source: str
+    ) -> Sequence[Atom]:
+        """Writes the equations of a whole graph; gives its results. Equations without
+        a line of the user's get `source`."""
+
+        def write(eq: Equation, inputs: Sequence[Atom]) -> Sequence[Atom]:
+            return self.emit(eq.op, inputs, eq.params, eq.source or source)
+
+        return follow(graph, inputs, write, lambda literal: literal)
 
     def equation(self, eq: Equation) -> None:
         """What to do with one equation. Passes override this."""

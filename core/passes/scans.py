@@ -106,15 +106,8 @@ class _Scan:
         part = Graph(inputs, equations, outs, self.name)
         flags = tuple(known[v][1] for v in inputs)
         wide, batched = batch_graph(part, self.length, flags)
-        values: dict[Var, Atom] = {
-            v: known[u][0] for v, u in zip(wide.inputs, inputs, strict=True)
-        }
-        for e in wide.equations:
-            args = [a if isinstance(a, Lit) else values[a] for a in e.inputs]
-            made = self.writer.emit(e.op, args, e.params, e.source or self.eq.source)
-            values.update(zip(e.outputs, made, strict=True))
-        read = [a if isinstance(a, Lit) else values[a] for a in wide.outputs]
-        return list(zip(read, batched, strict=True))
+        made = self.writer.splice(wide, [known[v][0] for v in inputs], self.eq.source)
+        return list(zip(made, batched, strict=True))
 
     # Before
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
-from treadle.ir.graph import Atom, Equation, Graph, Var
+from treadle.ir.graph import Atom, Equation, Graph
 from treadle.ops.cast import bitcast, convert
 from treadle.ops.compare import bitwise_not, bitwise_or, bitwise_xor, lt, ne, select
 from treadle.ops.compare import eq as equal
@@ -34,7 +34,7 @@ class _Lower(Rewriter):
             self.keep(eq)
             self.numbers[eq.outputs[0]] = eq.params["axis"]
         elif eq.op is top_k and _has_order(inputs[0]):
-            self._splice(eq, inputs, lambda x: _top_k(x, eq.params["k"]))
+            self._write(eq, inputs, lambda x: _top_k(x, eq.params["k"]))
         elif eq.op is sort and all(map(_has_order, inputs)):
             axis = eq.params["axis"]
             if eq.outputs[0].type.shape[axis] < 2:
@@ -42,26 +42,18 @@ class _Lower(Rewriter):
                 return
             counts = [self.numbers.get(a) == axis for a in inputs]
             keys = eq.params["num_keys"]
-            self._splice(eq, inputs, lambda *xs: _sort(xs, axis, keys, counts))
+            self._write(eq, inputs, lambda *xs: _sort(xs, axis, keys, counts))
         else:
             self.keep(eq)
 
-    def _splice(
+    def _write(
         self, eq: Equation, inputs: list[Atom], function: Callable[..., Sequence[Any]]
     ) -> None:
         """Writes the equations of a function in the place of one equation."""
         graph, captures = stage(function, [a.type for a in inputs], closed=True)
         assert not captures
-        known: dict[Any, Atom] = dict(zip(graph.inputs, inputs, strict=True))
-
-        def read(a: Atom) -> Atom:
-            return known[a] if isinstance(a, Var) else a
-
-        for e in graph.equations:
-            results = self.emit(e.op, [read(a) for a in e.inputs], e.params, eq.source)
-            known.update(zip(e.outputs, results, strict=True))
-        for v, a in zip(eq.outputs, graph.outputs, strict=True):
-            self.values[v] = read(a)
+        results = self.splice(graph, inputs, eq.source)
+        self.values.update(zip(eq.outputs, results, strict=True))
 
 
 def _has_order(a: Atom) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from treadle.errors import TracerError, at, user_source
-from treadle.ir.graph import Atom, Graph, Lit, Var
+from treadle.ir.graph import Equation, Graph
+from treadle.ir.walk import follow
 from treadle.run.array import Array, as_numpy
 from treadle.trace.interpreter import Interpreter, set_base
 from treadle.trace.op import Op
@@ -58,17 +59,15 @@ def run(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
 
 def evaluate(graph: Graph, arrays: Sequence[Any]) -> list[Any]:
     """The reference meaning of a graph: NumPy arrays in, NumPy arrays out."""
-    values: dict[Var, Any] = dict(zip(graph.inputs, arrays, strict=True))
 
-    def read(a: Atom) -> Any:
-        return a.value if isinstance(a, Lit) else values[a]
+    def apply(eq: Equation, inputs: Sequence[Any]) -> Sequence[Any]:
+        outs = map(np.asarray, run(eq.op, inputs, eq.params))
+        return [
+            x if x.dtype == v.type.dtype else x.astype(v.type.dtype)
+            for v, x in zip(eq.outputs, outs, strict=True)
+        ]
 
-    for eq in graph.equations:
-        outs = run(eq.op, [read(a) for a in eq.inputs], eq.params)
-        for v, out in zip(eq.outputs, outs, strict=True):
-            out = np.asarray(out)
-            values[v] = out.astype(v.type.dtype) if out.dtype != v.type.dtype else out
-    return [np.asarray(read(a)) for a in graph.outputs]
+    return list(map(np.asarray, follow(graph, arrays, apply)))
 
 
 set_base(EagerInterpreter())
