@@ -262,7 +262,8 @@ class Body:
     ) -> tuple[int, int | None]:
         """An index moved inside, and (if `drop`) whether it was inside before."""
         if dtype.itemsize < 4 or limit > np.iinfo(dtype).max:
-            index, dtype = self.instr("convert", (index,), dtypes.int64), dtypes.int64
+            dtype = dtypes.int64
+            index = self.instr(scalar.CONVERT, (index,), dtype)
         zero = self.instr("const", (), dtype, 0)
         top = self.number(limit, dtype)
         low = self.instr(scalar.MAXIMUM, (index, zero), dtype)

@@ -57,6 +57,8 @@ from typing import Any
 
 import numpy as np
 
+from treadle.ir.scalar import SCALARS
+
 BROADCAST, CONTIGUOUS, STRIDED = 0, 1, 2
 """Classes of an operand's stride along ``inner``: zero, one, or a run-time value."""
 
@@ -116,25 +118,16 @@ class Nest:
     serial: bool = False
 
 
-_EXACT = frozenset(
-    (
-        *("load", "const", "select", "copy", "stop_gradient", "convert", "bitcast"),
-        *("neg", "abs", "sign", "floor", "ceil", "trunc", "round", "rem"),
-        *("maximum", "minimum", "clamp", "reduce_max", "reduce_min"),
-        *("running_max", "running_min"),
-    )
-)
-"""What gives half floats of half floats without rounding, or rounds by itself."""
-
-
 def is_half(dtype: np.dtype) -> bool:
     return dtype.name in ("float16", "bfloat16")
 
 
 def rounds_half(instr: Instr) -> bool:
-    """Whether a backend rounds the instruction's result to a half float."""
-    return (
-        is_half(instr.dtype)
-        and instr.name not in _EXACT
-        and not instr.name.startswith("store")
-    )
+    """Whether a backend rounds the instruction's result to a half float: not what has
+    the bits of a half float already, or rounds by itself."""
+    if not is_half(instr.dtype):
+        return False
+    if instr.name in SCALARS:
+        return SCALARS[instr.name].role == "arithmetic"
+    kind, _, combine = instr.name.partition("_")
+    return kind in ("reduce", "running") and combine not in ("max", "min")
