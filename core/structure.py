@@ -37,6 +37,7 @@ class _Node(NamedTuple):
     constant: bool = False
     hold: Callable[[Structure, list[Any]], Any] | None = None
     held: Callable[[Any], tuple[list[Any], Structure] | None] | None = None
+    read: Callable[[Any], Any] | None = None
 
 
 class Structure:
@@ -145,6 +146,7 @@ def register(
     constant: bool = False,
     hold: Callable[[Structure, list[Any]], Any] | None = None,
     held: Callable[[Any], tuple[list[Any], Structure] | None] | None = None,
+    read: Callable[[Any], Any] | None = None,
 ) -> None:
     """Makes instances of a class containers.
 
@@ -158,9 +160,11 @@ def register(
       hold, held: for classes that put off unflattening until somebody looks inside.
         ``hold(structure, leaves)`` makes such an instance; ``held(instance)`` gives
         leaves and structure back, or None if the instance has been opened.
+      read: how native code gets at the children of an instance and of those like it
+        (`treadle.reading`); by default it calls `flatten`.
     """
     names = keys or (lambda aux, n: range(n))
-    _registry[kind] = _Node(flatten, unflatten, names, constant, hold, held)
+    _registry[kind] = _Node(flatten, unflatten, names, constant, hold, held, read)
     _leaf_kinds.discard(kind)
 
 
@@ -264,7 +268,12 @@ register(
 )
 
 
-def _node_of(kind: type) -> _Node | None:
+BUILT_IN = {kind: _registry[kind] for kind in (tuple, list, dict)}
+"""The nodes of Python's own containers, as long as nobody registers others."""
+
+
+def node_of(kind: type) -> _Node | None:
+    """How a class was registered; None for leaves."""
     node = _registry.get(kind)
     if node is None and issubclass(kind, tuple) and hasattr(kind, "_fields"):
         names = [Attribute(n) for n in kind._fields]
@@ -287,7 +296,7 @@ def take_apart(
     if tree is None:
         return _NONE
     kind = type(tree)
-    node = _registry.get(kind) or _node_of(kind)
+    node = _registry.get(kind) or node_of(kind)
     if node is None:
         out.append(tree)
         _leaf_kinds.add(kind)
@@ -343,4 +352,4 @@ def top_level(tree: Any) -> tuple[Sequence[Any], Hashable]:
 
 
 def is_container(kind: type) -> bool:
-    return kind is type(None) or _node_of(kind) is not None
+    return kind is type(None) or node_of(kind) is not None

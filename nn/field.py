@@ -18,6 +18,7 @@ import numpy as np
 
 import treadle as td
 from treadle import tree
+from treadle.reading import Entries, Items, Reading, reading
 
 _UNHASHABLE = """\
 field `{name}` of {owner} holds no array, so it is static, but it is not hashable: \
@@ -75,6 +76,19 @@ class Template:
             raise ValueError(_CHANGED.format(container=container))
         return [_child(container[e.name], e) for e in self.entries if not e.static]
 
+    def read(self, container: Any) -> Reading:
+        """How to read containers like this one."""
+        children = tuple(
+            [
+                (e.name, _read(container[e.name], e))
+                for e in self.entries
+                if not e.static
+            ]
+        )
+        if self.kind is dict:
+            return Entries(len(self.entries), children)
+        return Items(self.kind, len(self.entries), children)
+
     def fill(self, children: Sequence[Any]) -> Any:
         """The container around the given children."""
         rest = iter(children)
@@ -124,6 +138,12 @@ def _child(value: Any, entry: Entry) -> Any:
     return value
 
 
+def _read(value: Any, entry: Entry) -> Reading:
+    if entry.template is not None and type(value) is entry.template.kind:
+        return entry.template.read(value)
+    return reading(value)
+
+
 class Layout:
     """The entries of one instance's fields, and what flattening asks of them often.
 
@@ -156,6 +176,11 @@ class Layout:
         if self._mixed:
             fields = fields | {n: _child(fields[n], e) for n, e in self._mixed}
         return [fields[name] for name in self.children]
+
+    def read(self, fields: dict[str, Any]) -> tuple[tuple[str, Reading], ...]:
+        """How to read the children among fields like these."""
+        entries = [e for e in self.entries if not e.static]
+        return tuple([(str(e.name), _read(fields[str(e.name)], e)) for e in entries])
 
     def fill(self, fields: dict[str, Any], children: Sequence[Any]) -> None:
         """Puts the children, and the static values, among an instance's fields."""

@@ -14,6 +14,7 @@ from treadle.errors import at, user_source
 from treadle.names import method_instead
 from treadle.nn.field import Layout, always_child, layout_of, parts_of
 from treadle.nn.show import describe
+from treadle.reading import Fields, Held, Unreadable
 
 _FROZEN = """\
 can't assign to `{name}`: {owner} is a Module, and modules are frozen once made{at}
@@ -82,6 +83,16 @@ def _held(module: Module) -> tuple[list[Any], tree.Structure] | None:
     return module._held
 
 
+def _read(module: Module) -> Held | Fields:
+    layout = module._layout
+    if layout is None:
+        raise Unreadable
+    if module._held is not None:
+        return Held(type(module), "_held", module._held[1])
+    slots = (("_layout", layout), ("_held", None))
+    return Fields(type(module), slots, layout.read(module.__dict__))
+
+
 @dataclass_transform(kw_only_default=False)
 class ModuleType(ABCMeta):
     """The class of Module classes: makes each a pytree, and freezes its instances."""
@@ -116,6 +127,7 @@ class ModuleType(ABCMeta):
             lambda layout, n: layout.paths,
             hold=_hold,
             held=_held,
+            read=_read,
         )
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:

@@ -40,7 +40,7 @@ def boundary(function: _Function) -> _Function:
                 # NumPy's "setting an array element with a sequence" hides the remedy.
                 raise cause.with_traceback(error.__traceback__) from None
         except Exception as error:
-            _tidy(error)
+            tidy(error)
             # A bare `raise` goes on with the traceback that the error has now: the
             # frame of this function is not written into it again.
             raise
@@ -49,7 +49,7 @@ def boundary(function: _Function) -> _Function:
     return cast(_Function, entry)
 
 
-def _tidy(error: BaseException) -> None:
+def tidy(error: BaseException) -> None:
     """Takes the library's frames out of an error and of those that led to it."""
     if os.environ.get("TREADLE_TRACEBACK") == "full":
         return

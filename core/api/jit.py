@@ -19,12 +19,13 @@ from treadle.api.args import (
     name_of,
     positions,
 )
-from treadle.api.boundary import boundary
+from treadle.api.boundary import boundary, tidy
 from treadle.api.purity import call_pure
 from treadle.arraytype import ArrayType
 from treadle.control.call import call, runners
 from treadle.errors import at, user_source
 from treadle.ir.graph import Graph
+from treadle.reading import Entries, Items, Reading, Same, Unreadable, reading
 from treadle.run.array import Array
 from treadle.run.eager import EagerInterpreter
 from treadle.trace.interpreter import state
@@ -32,7 +33,7 @@ from treadle.trace.stage import stage
 from treadle.trace.value import NUMBERS, Tracer, is_array, typeof
 
 if TYPE_CHECKING:
-    from treadle.run.execute import Executable
+    from treadle.run.execute import Executable, Path
 
 
 @cache
@@ -43,6 +44,14 @@ def _compiler() -> Any:
 
 
 runners.append(lambda graph, arrays: _compiler().executable_of(graph)(arrays))
+
+
+MOST_PATHS = 4
+"""How many paths a function tries before it looks a call up."""
+
+MOST_PATHS_MADE = 8
+"""How many calls of one entry make a path: there are arguments that never read alike,
+such as static objects that are equal but made anew each time."""
 
 
 class _Entry:
@@ -57,11 +66,18 @@ class _Entry:
     ) -> None:
         self.graph, self.captured, self.out_form = graph, captured, out_form
         self.donated = tuple([len(captured) + i for i in donated])
+        self.slow_calls = 0
+        """How many calls took no path."""
 
     @cached_property
     def program(self) -> Executable:
         """The compiled program of captures, then leaves."""
         return _compiler().executable_of(self.graph, self.donated)
+
+
+def _runs_at_once() -> bool:
+    """Whether a call is not part of a trace, and `td.disable_jit` is off."""
+    return type(state.interpreter) is EagerInterpreter and not state.staging_disabled
 
 
 class Jitted:
@@ -79,18 +95,56 @@ class Jitted:
             for both in chosen & given_up:
                 raise ValueError(f"argument {both!r} can't be static and donated")
         self._entries: dict[Any, _Entry] = {}
+        self._paths: tuple[Path, ...] = ()
         update_wrapper(self, function, updated=())
 
-    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # As `boundary`, which would cost a tenth of a short call.
+        try:
+            if _runs_at_once():
+                for path in self._paths:
+                    out = path(args, kwargs)
+                    if out is not NotImplemented:
+                        return out
+            return self._call(args, kwargs)
+        except Exception as error:
+            tidy(error)
+            raise
+
+    def _call(self, args: tuple, kwargs: dict) -> Any:
         if state.staging_disabled:
             return self.function(*args, **kwargs)
         entry, leaves = self._lookup(args, kwargs)
         if type(state.interpreter) is EagerInterpreter:
             outs = entry.program([*entry.captured, *leaves])
+            self._remember(entry, args, kwargs)
         else:
             outs = call(*entry.captured, *leaves, graph=entry.graph)
         return entry.out_form.unflatten(outs)
+
+    def _remember(self, entry: _Entry, args: tuple, kwargs: dict) -> None:
+        """Makes a path for calls like this one, from an entry's second call on."""
+        entry.slow_calls += 1
+        if not 1 < entry.slow_calls <= MOST_PATHS_MADE:
+            return
+        numbers, names = self._static_places(args)
+        try:
+            positional = tuple(
+                [(i, _argument(a, i in numbers)) for i, a in enumerate(args)]
+            )
+            named = tuple(
+                [(k, _argument(kwargs[k], k in names)) for k in sorted(kwargs)]
+            )
+        except Unreadable:
+            return
+        path = entry.program.path(
+            entry.captured,
+            Items(tuple, len(args), positional),
+            Entries(len(kwargs), named),
+            entry.out_form,
+        )
+        if path is not None:
+            self._paths = (path, *self._paths[: MOST_PATHS - 1])
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """The compiled program for these arguments (or `ShapeDtype`), as a report.
@@ -115,6 +169,7 @@ class Jitted:
     def clear_cache(self) -> None:
         """Forgets all traces."""
         self._entries.clear()
+        self._paths = ()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
@@ -161,14 +216,17 @@ class Jitted:
 
     def _split(self, args: tuple, kwargs: dict) -> tuple[tuple, tuple, dict]:
         """The static values, and what is traced (statics replaced by None)."""
-        numbers, names = self._static
+        numbers, names = self._static_places(args)
         if not numbers and not names:
             return (), args, kwargs
-        numbers = {n % len(args) if args and n < 0 else n for n in numbers}
         statics = tuple((n, args[n]) for n in sorted(numbers) if n < len(args))
         statics += tuple((k, kwargs[k]) for k in sorted(names) if k in kwargs)
         moving = tuple(None if i in numbers else a for i, a in enumerate(args))
         return statics, moving, {k: v for k, v in kwargs.items() if k not in names}
+
+    def _static_places(self, args: tuple) -> tuple[set, set]:
+        numbers, names = self._static
+        return {n % len(args) if args and n < 0 else n for n in numbers}, names
 
     def _unhashable(self, statics: tuple) -> str:
         for place, value in statics:
@@ -226,6 +284,10 @@ class Jitted:
             if (part == 0 and place in numbers) or (part == 1 and place in names):
                 donated.append(i)
         return tuple(donated)
+
+
+def _argument(value: Any, static: bool) -> Reading:
+    return Same(value) if static else reading(value)
 
 
 class _Method:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from threading import get_ident
 from typing import Any
 
 import numpy as np
 
+from treadle import dtypes
+from treadle.backends.cpu import callpath
 from treadle.backends.cpu.memory import size_class
 from treadle.errors import InternalError
 from treadle.ir.graph import Graph
 from treadle.plan.steps import Plan
-from treadle.run.array import Array, address_of
+from treadle.reading import Reading
+from treadle.run.array import Array, address_of, given_up
 from treadle.run.explain import explain
+from treadle.structure import Structure
+from treadle.trace.value import NUMBERS, typeof
+
+Path = Callable[[tuple, dict], Any]
 
 
 class Executable:
@@ -69,6 +76,33 @@ class Executable:
             for b, out in zip(buffers, self._outs, strict=True)
         ]
 
+    def path(
+        self, captured: Sequence[Array], args: Reading, kwargs: Reading, form: Structure
+    ) -> Path | None:
+        """A quick way to call this program: a function of (args, kwargs) that gives the
+        result as a pytree, or NotImplemented for arguments that don't read alike or are
+        of other types. None if this interpreter has no quicker way.
+
+        Args:
+          captured: what comes before the arguments' leaves.
+          args, kwargs: how to read the arguments.
+          form: the structure of the result.
+        """
+        types = self.graph.in_types
+        signature = callpath.Signature(tuple(captured), args, kwargs, types, as_array)
+        run = callpath.Run(
+            self.linked.program,
+            self._block,
+            self._slots,
+            [(t, p, self._shares.get(i, -1)) for i, (t, _, p) in enumerate(self._outs)],
+            self.linked.constants,
+            self._donated,
+            given_up(self.graph.name),
+            self._fail,
+            form,
+        )
+        return callpath.caller(signature, run)
+
     def _taken(self, args: Sequence[Any]) -> dict[int, Any]:
         """The memory of donated arguments that results may take: only of arrays that
         the library made, that nobody has a view of, and that are passed once."""
@@ -97,3 +131,19 @@ class Executable:
     def explain(self) -> str:
         """The program as a report: kernels, fusion, FLOPs, bytes, memory."""
         return explain(self.graph, self.plan)
+
+
+def as_array(leaf: Any) -> Array | None:
+    """A leaf whose address is known, of the type that it has in a trace; None if it is
+    something else than an array or a number."""
+    kind = type(leaf)
+    if kind in dtypes.PYTHON_OF:
+        leaf = leaf.item()
+    if kind is not Array:
+        numeric = type(leaf) in NUMBERS or isinstance(leaf, np.generic)
+        if kind is not np.ndarray and not numeric:
+            return None
+        t = typeof(leaf)
+        leaf = Array(np.asarray(leaf, t.dtype, order="C"), t)
+    leaf.address()
+    return leaf

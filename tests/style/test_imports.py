@@ -24,6 +24,7 @@ from tests.style.sources import (
 # may use each other.
 STAGES = (
     ("errors", "names", "settings", "dtypes", "arraytype", "structure", "tree"),
+    ("reading",),
     ("ir", "trace"),
     ("run.array", "run.eager"),
     ("ops",),
@@ -55,6 +56,7 @@ PUBLIC = (
     "dtypes",
     "arraytype",
     "tree",
+    "reading",
     "debug",
     "np",
     "numpy",

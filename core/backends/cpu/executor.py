@@ -291,6 +291,13 @@ class Program:
             self._pool.start()
         return self._execute(self._address, slots)
 
+    def native(self) -> tuple[int, int, threads.Pool]:
+        """For native callers: the address of ``i64 execute(ptr program, ptr slots)``,
+        that of the program, and the pool, which they must start if it needs it."""
+        execute = ctypes.cast(self._execute, ctypes.c_void_p).value
+        assert execute is not None
+        return execute, self._address, self._pool
+
     def profile(self, slots: int) -> tuple[int, list[tuple[Command, int, int]]]:
         """As `run`; gives the status, and per command (command, ticks, executions)."""
         if self._pool.needs_start:

@@ -92,8 +92,12 @@ class SizeClass:
         try:
             block = self.free.pop()
         except IndexError:
-            block = self._pool.new_block(self.size)
+            block = self.new_block()
         return Buffer(block, self, nbytes)
+
+    def new_block(self) -> Block:
+        """Memory from the system."""
+        return self._pool.new_block(self.size)
 
     def release(self, block: Block) -> None:
         """Takes back a block that nobody uses any more."""

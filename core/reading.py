@@ -1,0 +1,110 @@
+"""How pytrees like a given one are read: which types to find, where the leaves are.
+
+A jitted function is called with the same structure again and again. `reading` writes
+down once how to get at the leaves of such a tree, as plain data that a backend turns
+into native code: what is compared are addresses of types and of static values, so that
+a tree that reads alike has the structure of the first. A tree that does not may have
+it all the same (equal static values that are two objects, say).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, NamedTuple
+
+from treadle.structure import BUILT_IN, Structure, node_of
+
+
+class Leaf(NamedTuple):
+    """A leaf of any kind."""
+
+
+class Same(NamedTuple):
+    """This very object: None, or a static argument."""
+
+    value: Any
+
+
+class Items(NamedTuple):
+    """A list or tuple of exactly this class and length, and what to read of it by
+    position."""
+
+    kind: type
+    size: int
+    children: tuple[tuple[Any, Reading], ...]
+
+
+class Entries(NamedTuple):
+    """A dict with as many entries, and what to read of it by key."""
+
+    size: int
+    children: tuple[tuple[Hashable, Reading], ...]
+
+
+class Fields(NamedTuple):
+    """An instance whose slots hold these very objects, and what to read in its
+    ``__dict__``."""
+
+    kind: type
+    slots: tuple[tuple[str, Any], ...]
+    children: tuple[tuple[Hashable, Reading], ...]
+
+
+class Held(NamedTuple):
+    """An instance that was not opened: a slot holds the list of its leaves and their
+    structure."""
+
+    kind: type
+    slot: str
+    form: Structure
+
+
+class Parts(NamedTuple):
+    """An instance of a registered class, read by what it was registered with."""
+
+    kind: type
+    flatten: Callable[[Any], Any]
+    aux: Hashable
+    children: Items
+
+
+Reading = Leaf | Same | Items | Entries | Fields | Held | Parts
+LEAF = Leaf()
+
+
+class Unreadable(Exception):
+    """There is no such description."""
+
+
+def reading(tree: Any) -> Reading:
+    """How to read trees like this one; leaves come in `treadle.tree.flatten`'s order.
+
+    Raises:
+      Unreadable: for a Module that is being made, and for classes registered with
+        children that are no list or tuple.
+
+    >>> reading((1.0, None))
+    Items(kind=<class 'tuple'>, size=2, children=((0, Leaf()), (1, Same(value=None))))
+    """
+    if tree is None:
+        return Same(None)
+    kind = type(tree)
+    node = node_of(kind)
+    if node is None:
+        return LEAF
+    if node is BUILT_IN.get(kind):
+        if kind is dict:
+            return Entries(len(tree), all_of((k, tree[k]) for k in sorted(tree)))
+        return Items(kind, len(tree), all_of(enumerate(tree)))
+    if node.read is not None:
+        return node.read(tree)
+    children, aux = node.flatten(tree)
+    if not isinstance(children, list | tuple):
+        raise Unreadable
+    items = Items(type(children), len(children), all_of(enumerate(children)))
+    return Parts(kind, node.flatten, aux, items)
+
+
+def all_of(children: Iterable[tuple[Any, Any]]) -> tuple[tuple[Any, Reading], ...]:
+    """The readings of children, each with its key."""
+    return tuple([(key, reading(child)) for key, child in children])

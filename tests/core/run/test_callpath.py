@@ -1,0 +1,324 @@
+"""Native paths of calls: the same results and errors as without, nothing leaked."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.run.call_trees import (
+    HELD,
+    TREES,
+    Layer,
+    Pair,
+    Record,
+    array,
+    known,
+    made,
+    model,
+    same,
+    twice,
+)
+from treadle import rng, tree
+from treadle.api.jit import MOST_PATHS, Jitted
+from treadle.backends.cpu import callpath
+from treadle.errors import DonatedError
+
+GLOBAL_LOCK = not sysconfig.get_config_var("Py_GIL_DISABLED")
+
+
+@pytest.fixture(params=["native", "python"])
+def native(request: Any, monkeypatch: pytest.MonkeyPatch) -> bool:
+    if request.param == "python":
+        monkeypatch.setattr(callpath, "available", lambda: False)
+    return request.param == "native"
+
+
+@pytest.fixture
+def no_slow_calls(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Forbids every other way than a path, from when it is called on."""
+
+    def slow(*args: Any) -> Any:
+        raise AssertionError("this call took no path")
+
+    return lambda: monkeypatch.setattr(Jitted, "_call", slow)
+
+
+def test_native_paths_work_here() -> None:
+    cpython = sys.implementation.name == "cpython"
+    assert callpath.available() == (cpython and GLOBAL_LOCK)
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_trees_go_in_and_out(name: str, native: bool) -> None:
+    f = td.jit(twice)
+    for _ in range(4):
+        given = TREES[name]()
+        with td.disable_jit():
+            wanted = twice(given)
+        same(f(given), wanted)
+        same(f(given), wanted)
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_a_third_call_takes_the_path(
+    name: str, no_slow_calls: Callable[[], None]
+) -> None:
+    given = TREES[name]()
+    f = known(td.jit(twice), given)
+    with td.disable_jit():
+        wanted = twice(given)
+    no_slow_calls()
+    same(f(given), wanted)
+
+
+@pytest.mark.parametrize("name", ["module", "held", "rebuilt", "mixed", "dict", "key"])
+def test_a_tree_made_anew_takes_it_too(
+    name: str, no_slow_calls: Callable[[], None]
+) -> None:
+    f = known(td.jit(twice), TREES[name]())
+    no_slow_calls()
+    f(TREES[name]())
+
+
+OTHERS = [
+    (array(1, 2), array(1, 2, 3)),
+    (array(1, 2), tnp.array([1, 2])),
+    (array(1, 2), np.array([1, 2])),
+    (array(1, 2), 1.5),
+    (1.5, 1),
+    (1, True),
+    (np.ones(2, np.float32), np.ones((2, 1), np.float32)),
+    ([array(1)], (array(1),)),
+    ((array(1), array(2)), Pair(array(1), array(2))),
+    ([array(1)], [array(1), array(2)]),
+    ([array(1), array(2)], [array(1)]),
+    ({"a": array(1)}, {"b": array(1)}),
+    ({"a": array(1)}, {"a": array(1), "b": array(2)}),
+    ({"a": array(1)}, OrderedDict(a=array(1))),
+    ((array(1), None), (array(1), array(2))),
+    ((array(1), array(2)), (array(1), None)),
+    (Record(array(1), 2), Record(array(1), 3)),
+    (Record(array(1), 1), Record(array(1), True)),
+    (Layer(array(1)), Layer(array(1), "other")),
+    (Layer(array(1)), Layer(array(1, 2))),
+    (Layer(array(1)), Layer([array(1)])),
+    (HELD(Layer(array(1))), HELD(Layer(array(1), "other"))),
+    (HELD(Layer(array(1))), HELD(Layer([array(1), array(2)]))),
+    (HELD(Layer(array(1))), Layer(array(1))),
+    (model(), model(extra=array(1))),
+    (model(np.sin), model(np.cos)),
+    (rng.key(0), rng.split(rng.key(0))),
+]
+
+
+@pytest.mark.parametrize(("first", "other"), OTHERS, ids=range(len(OTHERS)))
+def test_other_arguments_take_their_own(first: Any, other: Any, native: bool) -> None:
+    f = td.jit(lambda t: (twice(t), t))
+    for given in (first, first, first, other, other, other, first, other):
+        with td.disable_jit():
+            wanted = twice(given)
+        same(f(given)[0], wanted)
+        assert tree.structure(f(given)[1]) == tree.structure(given)
+
+
+def test_named_and_static_arguments(no_slow_calls: Callable[[], None]) -> None:
+    @td.jit(static=("power", "how"))
+    def f(x: Any, power: int, *, scale: Any, how: str = "up") -> Any:
+        return x**power * scale * (1 if how == "up" else -1)
+
+    x = array(1, 2)
+    for _ in range(3):
+        np.testing.assert_array_equal(f(x, 2, scale=3.0), [3, 12])
+        np.testing.assert_array_equal(f(x, 3, scale=3.0), [3, 24])
+        np.testing.assert_array_equal(f(x, power=3, scale=x, how="down"), [-1, -16])
+    with pytest.raises(TypeError):
+        f(x, 2)
+    no_slow_calls()
+    np.testing.assert_array_equal(f(x, 2, scale=2.0), [2, 8])
+    np.testing.assert_array_equal(f(x, 3, scale=1.0), [1, 8])
+    np.testing.assert_array_equal(f(x, power=3, scale=x, how="down"), [-1, -16])
+
+
+def test_statics_that_are_new_each_time_do_not_pile_up() -> None:
+    f = td.jit(lambda x, n: x * len(n), static="n")
+    for _ in range(50):
+        np.testing.assert_array_equal(f(array(1), tuple([1, 2])), [2])
+    for size in range(20):
+        known(f, array(*range(size)), (1, 2))
+    assert len(f._paths) <= MOST_PATHS
+
+
+def test_transforms_and_plain_python_take_no_path() -> None:
+    seen = []
+    f = td.jit(lambda x: seen.append(1) or tnp.sum(x * x))
+    known(f, array(1, 2, 3))
+    np.testing.assert_array_equal(td.grad(f)(array(1, 2, 3)), [2, 4, 6])
+    np.testing.assert_array_equal(td.vmap(f)(tnp.ones((2, 3))), [3, 3])
+    np.testing.assert_array_equal(td.jit(lambda x: f(x) + 1)(array(1, 2, 3)), 15)
+    count = len(seen)
+    with td.disable_jit():
+        f(array(1, 2, 3))
+    assert len(seen) == count + 1
+    f.clear_cache()
+    f(array(1, 2, 3))
+    assert len(seen) == count + 2
+
+
+def test_captured_arrays_are_read_at_every_call() -> None:
+    captured = td.jit(lambda: tnp.arange(99.0) * 1)()
+    f = known(td.jit(lambda x: x + captured[96:]), array(1, 2, 3))
+    np.testing.assert_array_equal(f(array(1, 2, 3)), [97, 99, 101])
+    td.jit(lambda c: c * 2, donate="c")(captured)
+    with pytest.raises(DonatedError):
+        f(array(1, 2, 3))
+
+
+# Donation
+
+
+def test_donated_memory_is_taken_and_arrays_are_given_up(native: bool) -> None:
+    step = td.jit(lambda s, x: [a + x for a in s], donate="s")
+    for _ in range(5):
+        state = made(3)
+        addresses = {a.address() for a in state}
+        new = step(state, 1.0)
+        assert {a.address() for a in new} == addresses
+        for i, a in enumerate(new):
+            np.testing.assert_array_equal(a, np.full(50, i + 2.0))
+        for use in (lambda s=state: step(s, 1.0), lambda s=state: np.asarray(s[0])):
+            with pytest.raises(DonatedError, match="donated to"):
+                use()
+
+
+def test_memory_that_others_see_is_not_taken(native: bool) -> None:
+    step = td.jit(lambda a, b: (a + b, a * b), donate="a")
+    for _ in range(4):
+        a, b = made(2)
+        seen = np.asarray(a)
+        added, times = step(a, b)
+        np.testing.assert_array_equal(seen, np.ones(50))
+        np.testing.assert_array_equal(added, np.full(50, 3.0))
+        np.testing.assert_array_equal(times, np.full(50, 2.0))
+        np.testing.assert_array_equal(b, np.full(50, 2.0))
+
+
+@pytest.mark.parametrize("donate", [("a",), ("b",), ("a", "b")])
+def test_an_array_that_is_passed_twice_keeps_its_values(
+    donate: tuple[str, ...], native: bool
+) -> None:
+    step = td.jit(lambda a, b: (a + 1, b * 10 + a), donate=donate)
+    for _ in range(4):
+        (a,) = made(1)
+        more, other = step(a, a)
+        np.testing.assert_array_equal(more, np.full(50, 2.0))
+        np.testing.assert_array_equal(other, np.full(50, 11.0))
+        with pytest.raises(DonatedError):
+            np.asarray(a)
+
+
+def test_donated_numbers_and_numpy_arrays_stay_as_they_are(native: bool) -> None:
+    step = td.jit(lambda a, b: (a + 1, b + 1), donate=("a", "b"))
+    a = np.ones(50, np.float32)
+    for _ in range(4):
+        more, number = step(a, 1.0)
+        np.testing.assert_array_equal(more, np.full(50, 2.0))
+        np.testing.assert_array_equal(number, 2)
+    np.testing.assert_array_equal(a, np.ones(50))
+
+
+# Errors
+
+
+class Unlucky(Exception):
+    pass
+
+
+@pytest.mark.parametrize("error", [Unlucky, KeyboardInterrupt, SystemExit])
+def test_what_a_callback_raises_comes_out(
+    error: type[BaseException], native: bool
+) -> None:
+    def fails(x: Any) -> Any:
+        if x.max() > 2:
+            raise error("no")
+        return x
+
+    step = td.jit(lambda x: td.pure_callback(fails, x, x) + 1, donate="x")
+    for _ in range(3):
+        np.testing.assert_array_equal(step(array(1, 2)), [2, 3])
+        bad = array(3, 4)
+        with pytest.raises(error, match="no"):
+            step(bad)
+        with pytest.raises(DonatedError):
+            np.asarray(bad)
+
+
+def test_errors_of_paths_show_the_lines_of_the_user() -> None:
+    def fails(x: Any) -> Any:
+        if x.max() > 2:
+            raise Unlucky
+        return x
+
+    step = known(td.jit(lambda x: td.pure_callback(fails, x, x)), array(1, 2))
+    with pytest.raises(Unlucky) as caught:
+        step(array(3, 4))
+    assert {entry.path for entry in caught.traceback} == {caught.traceback[0].path}
+
+
+@pytest.mark.parametrize("wrong", ["text", object(), np.array(["a"]), [1, "a"]])
+def test_wrong_arguments_are_the_same_errors(wrong: Any) -> None:
+    def message(f: Any) -> str:
+        with pytest.raises(TypeError) as caught:
+            f(wrong)
+        return str(caught.value)
+
+    assert message(known(td.jit(twice), array(1))) == message(td.jit(twice))
+
+
+class Changing:
+    """Registered, but what its instances give changes."""
+
+    def __init__(self, give: Callable[[], Any]) -> None:
+        self.give = give
+
+
+tree.register(Changing, lambda c: c.give(), lambda aux, c: Changing(lambda: (c, aux)))
+
+
+def test_registered_classes_may_fail_or_change() -> None:
+    f = known(td.jit(twice), Changing(lambda: ([array(1), array(2)], "x")))
+
+    def fails() -> Any:
+        raise Unlucky
+
+    with pytest.raises(Unlucky):
+        f(Changing(fails))
+    for wrong in (None, 3, ([], "x", 1)):
+        with pytest.raises((TypeError, ValueError)):
+            f(Changing(lambda wrong=wrong: wrong))
+    for children, aux in (([array(3)], "x"), ([array(3), array(4)], "y")):
+        out = f(Changing(lambda children=children, aux=aux: (children, aux)))
+        assert out.give()[1] == aux
+        assert [float(x[0]) for x in out.give()[0]] == [6, 8][: len(children)]
+
+
+def test_classes_whose_children_are_no_sequence() -> None:
+    class Odd:
+        def __init__(self, d: dict) -> None:
+            self.d = d
+
+    tree.register(
+        Odd,
+        lambda o: (o.d.values(), tuple(o.d)),
+        lambda keys, c: Odd(dict(zip(keys, c, strict=True))),
+    )
+    f = td.jit(lambda o: [x * 2 for x in tree.leaves(o)])
+    for _ in range(4):
+        same(f(Odd({"a": array(1), "b": array(2)})), [array(2), array(4)])
