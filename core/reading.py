@@ -108,3 +108,105 @@ def reading(tree: Any) -> Reading:
 def all_of(children: Iterable[tuple[Any, Any]]) -> tuple[tuple[Any, Reading], ...]:
     """The readings of children, each with its key."""
     return tuple([(key, reading(child)) for key, child in children])
+
+
+Reader = Callable[[Any, list[Any]], bool]
+"""Appends the leaves of a tree to a list; whether the tree reads as it should."""
+
+
+def reader(how: Reading) -> Reader:
+    """A reading as a function of Python's, for where no native code reads.
+
+    >>> found = []
+    >>> reader(reading((1.0, None)))((2.0, None), found), found
+    (True, [2.0])
+    """
+    match how:
+        case Leaf():
+            return _leaf
+        case Same(value):
+            return lambda tree, out: tree is value
+        case Items(kind, size, children):
+            return _items(kind, size, children)
+        case Entries(size, children):
+            values = _values(children)
+            return lambda tree, out: (
+                type(tree) is dict and len(tree) == size and values(tree, out)
+            )
+        case Fields(kind, slots, children):
+            return _fields(kind, slots, _values(children))
+        case Held(kind, slot, form):
+            return _held(kind, slot, form)
+    return _parts(how)
+
+
+def _leaf(tree: Any, out: list[Any]) -> bool:
+    out.append(tree)
+    return True
+
+
+def _items(kind: type, size: int, children: tuple[tuple[Any, Reading], ...]) -> Reader:
+    if children == tuple([(i, LEAF) for i in range(size)]):
+
+        def read(tree: Any, out: list[Any]) -> bool:
+            if type(tree) is not kind or len(tree) != size:
+                return False
+            out += tree
+            return True
+
+        return read
+    values = _values(children)
+    return lambda tree, out: (
+        type(tree) is kind and len(tree) == size and values(tree, out)
+    )
+
+
+def _values(children: tuple[tuple[Any, Reading], ...]) -> Reader:
+    parts = [(key, reader(child)) for key, child in children]
+
+    def read(tree: Any, out: list[Any]) -> bool:
+        for key, part in parts:
+            try:
+                child = tree[key]
+            except LookupError:
+                return False
+            if not part(child, out):
+                return False
+        return True
+
+    return read
+
+
+def _fields(kind: type, slots: tuple[tuple[str, Any], ...], values: Reader) -> Reader:
+    def read(tree: Any, out: list[Any]) -> bool:
+        if type(tree) is not kind:
+            return False
+        for name, value in slots:
+            if getattr(tree, name) is not value:
+                return False
+        return values(tree.__dict__, out)
+
+    return read
+
+
+def _held(kind: type, slot: str, form: Structure) -> Reader:
+    def read(tree: Any, out: list[Any]) -> bool:
+        pair = getattr(tree, slot) if type(tree) is kind else None
+        if pair is None or pair[1] != form:
+            return False
+        out += pair[0]
+        return True
+
+    return read
+
+
+def _parts(how: Parts) -> Reader:
+    children = reader(how.children)
+
+    def read(tree: Any, out: list[Any]) -> bool:
+        if type(tree) is not how.kind:
+            return False
+        found, aux = how.flatten(tree)
+        return bool(aux == how.aux) and children(found, out)
+
+    return read

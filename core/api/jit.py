@@ -75,11 +75,6 @@ class _Entry:
         return _compiler().executable_of(self.graph, self.donated)
 
 
-def _runs_at_once() -> bool:
-    """Whether a call is not part of a trace, and `td.disable_jit` is off."""
-    return type(state.interpreter) is EagerInterpreter and not state.staging_disabled
-
-
 class Jitted:
     """A function that `jit` compiles at its first call for each set of types."""
 
@@ -99,18 +94,19 @@ class Jitted:
         update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # As `boundary`, which would cost a tenth of a short call.
-        try:
-            if _runs_at_once():
+        if type(state.interpreter) is EagerInterpreter and not state.staging_disabled:
+            # As in a `boundary`, which would cost a tenth of a short call.
+            try:
                 for path in self._paths:
                     out = path(args, kwargs)
                     if out is not NotImplemented:
                         return out
-            return self._call(args, kwargs)
-        except Exception as error:
-            tidy(error)
-            raise
+            except Exception as error:
+                tidy(error)
+                raise
+        return self._call(args, kwargs)
 
+    @boundary
     def _call(self, args: tuple, kwargs: dict) -> Any:
         if state.staging_disabled:
             return self.function(*args, **kwargs)
@@ -143,8 +139,7 @@ class Jitted:
             Entries(len(kwargs), named),
             entry.out_form,
         )
-        if path is not None:
-            self._paths = (path, *self._paths[: MOST_PATHS - 1])
+        self._paths = (path, *self._paths[: MOST_PATHS - 1])
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """The compiled program for these arguments (or `ShapeDtype`), as a report.

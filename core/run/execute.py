@@ -16,7 +16,7 @@ from treadle.backends.cpu.memory import size_class
 from treadle.errors import InternalError
 from treadle.ir.graph import Graph
 from treadle.plan.steps import Plan
-from treadle.reading import Reading
+from treadle.reading import Reading, reader
 from treadle.run.array import Array, address_of, given_up
 from treadle.run.explain import explain
 from treadle.structure import Structure
@@ -78,10 +78,10 @@ class Executable:
 
     def path(
         self, captured: Sequence[Array], args: Reading, kwargs: Reading, form: Structure
-    ) -> Path | None:
+    ) -> Path:
         """A quick way to call this program: a function of (args, kwargs) that gives the
         result as a pytree, or NotImplemented for arguments that don't read alike or are
-        of other types. None if this interpreter has no quicker way.
+        of other types.
 
         Args:
           captured: what comes before the arguments' leaves.
@@ -101,7 +101,25 @@ class Executable:
             self._fail,
             form,
         )
-        return callpath.caller(signature, run)
+        return callpath.caller(signature, run) or self._python_path(signature, form)
+
+    def _python_path(self, signature: callpath.Signature, form: Structure) -> Path:
+        """The same where no native code can read Python's objects."""
+        captured, types = signature.captured, signature.types
+        read_args, read_kwargs = reader(signature.args), reader(signature.kwargs)
+
+        def path(args: tuple, kwargs: dict) -> Any:
+            leaves: list[Any] = [*captured]
+            if not (read_args(args, leaves) and read_kwargs(kwargs, leaves)):
+                return NotImplemented
+            for i, (leaf, wanted) in enumerate(zip(leaves, types, strict=True)):
+                if type(leaf) is not Array:
+                    leaf = leaves[i] = as_array(leaf)
+                if leaf is None or leaf.type is not wanted:
+                    return NotImplemented
+            return form.unflatten(self(leaves))
+
+        return path
 
     def _taken(self, args: Sequence[Any]) -> dict[int, Any]:
         """The memory of donated arguments that results may take: only of arrays that

@@ -288,7 +288,8 @@ _METH_FASTCALL = 0x80
 @functools.cache
 def _make() -> Callable[[bytes, Any], Path]:
     """Makes the native function of Python's, from its words and what they point to."""
-    source = native.Source("callpath", "callpath", callpath_ir)
+    # Nearly all of its time goes to CPython's functions, and there is a lot of code.
+    source = native.Source("callpath", "callpath", callpath_ir, level=0)
     address = native.load([source])[source.key]
     definition = _Method(b"call", address, _METH_FASTCALL, None)
     make: Any = ctypes.pythonapi.PyCFunction_NewEx

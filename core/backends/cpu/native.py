@@ -27,11 +27,13 @@ class Source:
     symbol: the function's name in the module.
     emit: gives the IR text of a module that defines `symbol`. Called only when no
         cache holds `key`, possibly on another thread.
+    level: how hard LLVM works on the code, from 0 to 2.
     """
 
     key: str
     symbol: str
     emit: Callable[[], str]
+    level: int = 2
 
 
 @dataclass
@@ -52,7 +54,8 @@ stats = Stats()
 _functions: dict[str, int] = {}
 _symbols: dict[str, int] = {}
 _libraries: list[Any] = []  # dropping one would unload its code
-_machines: list[Any] = []  # idle TargetMachines; each serves one thread at a time
+# Idle TargetMachines by level; each serves one thread at a time.
+_machines: dict[int, list[Any]] = {0: [], 1: [], 2: []}
 _lock = threading.Lock()
 _gate = ForkGate()
 _link_count = 0
@@ -145,17 +148,17 @@ def _compile(source: Source) -> bytes:
     _dump(source, text)
     try:
         with _gate:
-            return _compile_text(text)
+            return _compile_text(text, source.level)
     except RuntimeError as error:
         message = f"LLVM rejects the IR of {source.symbol} ({source.key}):\n{error}"
         raise NativeError(message) from error
 
 
-def _compile_text(text: str) -> bytes:
+def _compile_text(text: str, level: int) -> bytes:
     try:
-        target_machine = _machines.pop()
+        target_machine = _machines[level].pop()
     except IndexError:
-        target_machine = machine()
+        target_machine = machine(level)
     try:
         context = llvm().create_context()
         if _unlocked_available():
@@ -165,7 +168,7 @@ def _compile_text(text: str) -> bytes:
         _inline(text, module, target_machine)
         return target_machine.emit_object(module)
     finally:
-        _machines.append(target_machine)
+        _machines[level].append(target_machine)
 
 
 def _inline(text: str, module: Any, target_machine: Any) -> None:

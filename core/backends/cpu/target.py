@@ -103,7 +103,7 @@ def _choose(arch: str, flags: frozenset[str], name: str) -> tuple[str, int]:
     return name, 16
 
 
-def machine() -> Any:
+def machine(level: int = 2) -> Any:
     """A new TargetMachine for the host: position-independent, small code model.
 
     LLVM's default for JITs is the large code model, which loads the address of every
@@ -117,7 +117,7 @@ def machine() -> Any:
         .create_target_machine(
             cpu=target.cpu,
             features=target.features,
-            opt=2,
+            opt=level,
             reloc="pic",
             codemodel="small",
             jit=True,

@@ -69,7 +69,7 @@ def test_trees_go_in_and_out(name: str, native: bool) -> None:
 
 @pytest.mark.parametrize("name", TREES)
 def test_a_third_call_takes_the_path(
-    name: str, no_slow_calls: Callable[[], None]
+    name: str, native: bool, no_slow_calls: Callable[[], None]
 ) -> None:
     given = TREES[name]()
     f = known(td.jit(twice), given)
@@ -81,7 +81,7 @@ def test_a_third_call_takes_the_path(
 
 @pytest.mark.parametrize("name", ["module", "held", "rebuilt", "mixed", "dict", "key"])
 def test_a_tree_made_anew_takes_it_too(
-    name: str, no_slow_calls: Callable[[], None]
+    name: str, native: bool, no_slow_calls: Callable[[], None]
 ) -> None:
     f = known(td.jit(twice), TREES[name]())
     no_slow_calls()
@@ -129,7 +129,9 @@ def test_other_arguments_take_their_own(first: Any, other: Any, native: bool) ->
         assert tree.structure(f(given)[1]) == tree.structure(given)
 
 
-def test_named_and_static_arguments(no_slow_calls: Callable[[], None]) -> None:
+def test_named_and_static_arguments(
+    native: bool, no_slow_calls: Callable[[], None]
+) -> None:
     @td.jit(static=("power", "how"))
     def f(x: Any, power: int, *, scale: Any, how: str = "up") -> Any:
         return x**power * scale * (1 if how == "up" else -1)
@@ -147,7 +149,7 @@ def test_named_and_static_arguments(no_slow_calls: Callable[[], None]) -> None:
     np.testing.assert_array_equal(f(x, power=3, scale=x, how="down"), [-1, -16])
 
 
-def test_statics_that_are_new_each_time_do_not_pile_up() -> None:
+def test_statics_that_are_new_each_time_do_not_pile_up(native: bool) -> None:
     f = td.jit(lambda x, n: x * len(n), static="n")
     for _ in range(50):
         np.testing.assert_array_equal(f(array(1), tuple([1, 2])), [2])
@@ -156,7 +158,7 @@ def test_statics_that_are_new_each_time_do_not_pile_up() -> None:
     assert len(f._paths) <= MOST_PATHS
 
 
-def test_transforms_and_plain_python_take_no_path() -> None:
+def test_transforms_and_plain_python_take_no_path(native: bool) -> None:
     seen = []
     f = td.jit(lambda x: seen.append(1) or tnp.sum(x * x))
     known(f, array(1, 2, 3))
@@ -172,7 +174,7 @@ def test_transforms_and_plain_python_take_no_path() -> None:
     assert len(seen) == count + 2
 
 
-def test_captured_arrays_are_read_at_every_call() -> None:
+def test_captured_arrays_are_read_at_every_call(native: bool) -> None:
     captured = td.jit(lambda: tnp.arange(99.0) * 1)()
     f = known(td.jit(lambda x: x + captured[96:]), array(1, 2, 3))
     np.testing.assert_array_equal(f(array(1, 2, 3)), [97, 99, 101])
@@ -260,7 +262,7 @@ def test_what_a_callback_raises_comes_out(
             np.asarray(bad)
 
 
-def test_errors_of_paths_show_the_lines_of_the_user() -> None:
+def test_errors_of_paths_show_the_lines_of_the_user(native: bool) -> None:
     def fails(x: Any) -> Any:
         if x.max() > 2:
             raise Unlucky
@@ -273,7 +275,7 @@ def test_errors_of_paths_show_the_lines_of_the_user() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["text", object(), np.array(["a"]), [1, "a"]])
-def test_wrong_arguments_are_the_same_errors(wrong: Any) -> None:
+def test_wrong_arguments_are_the_same_errors(wrong: Any, native: bool) -> None:
     def message(f: Any) -> str:
         with pytest.raises(TypeError) as caught:
             f(wrong)
@@ -292,7 +294,7 @@ class Changing:
 tree.register(Changing, lambda c: c.give(), lambda aux, c: Changing(lambda: (c, aux)))
 
 
-def test_registered_classes_may_fail_or_change() -> None:
+def test_registered_classes_may_fail_or_change(native: bool) -> None:
     f = known(td.jit(twice), Changing(lambda: ([array(1), array(2)], "x")))
 
     def fails() -> Any:
@@ -309,7 +311,7 @@ def test_registered_classes_may_fail_or_change() -> None:
         assert [float(x[0]) for x in out.give()[0]] == [6, 8][: len(children)]
 
 
-def test_classes_whose_children_are_no_sequence() -> None:
+def test_classes_whose_children_are_no_sequence(native: bool) -> None:
     class Odd:
         def __init__(self, d: dict) -> None:
             self.d = d

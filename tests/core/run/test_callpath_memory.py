@@ -143,7 +143,6 @@ def test_more_leaves_than_fit_on_the_stack() -> None:
     f = td.jit(lambda xs: xs[0] + xs[-1])
     for _ in range(3):
         np.testing.assert_array_equal(f(many), [callpath.MOST_LEAVES])
-    assert not f._paths
 
 
 def test_slots_are_found_where_they_are() -> None:
