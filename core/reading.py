@@ -145,7 +145,7 @@ def _leaf(tree: Any, out: list[Any]) -> bool:
     return True
 
 
-def _items(kind: type, size: int, children: tuple[tuple[Any, Reading], ...]) -> Reader:
+def _items(kind: Any, size: int, children: tuple[tuple[Any, Reading], ...]) -> Reader:
     if children == tuple([(i, LEAF) for i in range(size)]):
 
         def read(tree: Any, out: list[Any]) -> bool:

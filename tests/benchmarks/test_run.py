@@ -44,3 +44,12 @@ def test_run_writes_a_row_for_a_workload(tmp_path):
 def test_a_new_batch_size_compiles_no_kernel():
     out = run("new_shape.py", "--workload", "mlp", "--peers", "treadle")
     assert out.count("| mlp | treadle |") == 6
+
+
+@pytest.mark.slow
+def test_calls_are_cheap():
+    out = run("calls.py", "--blocks", "8")
+    rows = [line.split("|") for line in out.splitlines()[2:]]
+    assert len(rows) == 7
+    # The machine may be busy: a row takes about a tenth or a quarter of JAX's time.
+    assert all(float(row[4]) < 1 for row in rows), out

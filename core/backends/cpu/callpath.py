@@ -147,7 +147,7 @@ class _Words:
                 self.words += [6, *map(self.object, (kind, flatten, aux))]
                 self.read(children)
 
-    def _children(self, children: Sequence[tuple[int, Reading]]) -> None:
+    def _children(self, children: Sequence[tuple[Any, Reading]]) -> None:
         self.words.append(len(children))
         for word, child in children:
             self.words.append(word)
