@@ -20,9 +20,17 @@ class Leaf(NamedTuple):
 
 
 class Same(NamedTuple):
-    """This very object: None, or a static argument."""
+    """This very object."""
 
     value: Any
+
+
+class Static(NamedTuple):
+    """This very object, with the hash that it had: a static argument, which may have
+    been changed in place."""
+
+    value: Hashable
+    hash: int
 
 
 class Items(NamedTuple):
@@ -60,15 +68,16 @@ class Held(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """An instance of a registered class, read by what it was registered with."""
+    """An instance of a registered class, read by what it was registered with: a static
+    part, which is equal, and children."""
 
     kind: type
     flatten: Callable[[Any], Any]
-    aux: Hashable
+    aux: Static
     children: Items
 
 
-Reading = Leaf | Same | Items | Entries | Fields | Held | Parts
+Reading = Leaf | Same | Static | Items | Entries | Fields | Held | Parts
 LEAF = Leaf()
 
 
@@ -102,7 +111,7 @@ def reading(tree: Any) -> Reading:
     if not isinstance(children, list | tuple):
         raise Unreadable
     items = Items(type(children), len(children), all_of(enumerate(children)))
-    return Parts(kind, node.flatten, aux, items)
+    return Parts(kind, node.flatten, Static(aux, hash(aux)), items)
 
 
 def all_of(children: Iterable[tuple[Any, Any]]) -> tuple[tuple[Any, Reading], ...]:
@@ -126,6 +135,8 @@ def reader(how: Reading) -> Reader:
             return _leaf
         case Same(value):
             return lambda tree, out: tree is value
+        case Static(value, known):
+            return lambda tree, out: tree is value and hash(tree) == known
         case Items(kind, size, children):
             return _items(kind, size, children)
         case Entries(size, children):
@@ -207,6 +218,7 @@ def _parts(how: Parts) -> Reader:
         if type(tree) is not how.kind:
             return False
         found, aux = how.flatten(tree)
-        return bool(aux == how.aux) and children(found, out)
+        same = hash(aux) == how.aux.hash and aux == how.aux.value
+        return same and children(found, out)
 
     return read

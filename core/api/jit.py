@@ -25,7 +25,7 @@ from treadle.arraytype import ArrayType
 from treadle.control.call import call, runners
 from treadle.errors import at, user_source
 from treadle.ir.graph import Graph
-from treadle.reading import Entries, Items, Reading, Same, Unreadable, reading
+from treadle.reading import Entries, Items, Reading, Static, Unreadable, reading
 from treadle.run.array import Array
 from treadle.run.eager import EagerInterpreter
 from treadle.trace.interpreter import state
@@ -123,23 +123,22 @@ class Jitted:
         entry.slow_calls += 1
         if not 1 < entry.slow_calls <= MOST_PATHS_MADE:
             return
-        numbers, names = self._static_places(args)
         try:
-            positional = tuple(
-                [(i, _argument(a, i in numbers)) for i, a in enumerate(args)]
-            )
-            named = tuple(
-                [(k, _argument(kwargs[k], k in names)) for k in sorted(kwargs)]
-            )
-        except Unreadable:
+            path = self._path(entry, args, kwargs)
+        except (Unreadable, RecursionError):
             return
-        path = entry.program.path(
+        self._paths = (path, *self._paths[: MOST_PATHS - 1])
+
+    def _path(self, entry: _Entry, args: tuple, kwargs: dict) -> Path:
+        numbers, names = self._static_places(args)
+        positional = [(i, _argument(a, i in numbers)) for i, a in enumerate(args)]
+        named = [(k, _argument(kwargs[k], k in names)) for k in sorted(kwargs)]
+        return entry.program.path(
             entry.captured,
-            Items(tuple, len(args), positional),
-            Entries(len(kwargs), named),
+            Items(tuple, len(args), tuple(positional)),
+            Entries(len(kwargs), tuple(named)),
             entry.out_form,
         )
-        self._paths = (path, *self._paths[: MOST_PATHS - 1])
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """The compiled program for these arguments (or `ShapeDtype`), as a report.
@@ -282,7 +281,7 @@ class Jitted:
 
 
 def _argument(value: Any, static: bool) -> Reading:
-    return Same(value) if static else reading(value)
+    return Static(value, hash(value)) if static else reading(value)
 
 
 class _Method:

@@ -27,7 +27,17 @@ from treadle.backends.cpu import native
 from treadle.backends.cpu.callpath_ir import HEADER, callpath_ir
 from treadle.backends.cpu.executor import Program, ProgramBuilder
 from treadle.backends.cpu.memory import Buffer, SizeClass, size_class
-from treadle.reading import Entries, Fields, Held, Items, Leaf, Parts, Reading, Same
+from treadle.reading import (
+    Entries,
+    Fields,
+    Held,
+    Items,
+    Leaf,
+    Parts,
+    Reading,
+    Same,
+    Static,
+)
 from treadle.run.array import Array
 from treadle.structure import BUILT_IN, LEAF, Structure, node_of
 
@@ -127,6 +137,8 @@ class _Words:
                 self.words += [0, self.object(next(self._types))]
             case Same(value):
                 self.words += [1, self.object(value)]
+            case Static(value, known):
+                self.words += [7, self.object(value), known]
             case Items(kind, size, children):
                 self.words += [2, self.object(kind), size]
                 self._children(children)
@@ -144,7 +156,8 @@ class _Words:
                 leaves = tuple([(i, Leaf()) for i in range(form.count)])
                 self.read(Items(list, form.count, leaves))
             case Parts(kind, flatten, aux, children):
-                self.words += [6, *map(self.object, (kind, flatten, aux))]
+                self.words += [6, *map(self.object, (kind, flatten, aux.value))]
+                self.words.append(aux.hash)
                 self.read(children)
 
     def _children(self, children: Sequence[tuple[Any, Reading]]) -> None:

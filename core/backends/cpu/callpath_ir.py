@@ -19,7 +19,8 @@ A signature is three readings (of captures, positional and named arguments)::
     entries  3, dict, size, count, count x (key, reading)
     fields   4, type, slots, slots x (offset, object), count, count x (key, reading)
     held     5, type, offset of the slot, structure, reading of the list
-    parts    6, type, flatten, static part, reading of the children
+    parts    6, type, flatten, static part, its hash, reading of the children
+    static   7, object, its hash
 
 and a result is one of::
 
@@ -111,6 +112,7 @@ declare i32 @PyDict_SetItem(ptr, ptr, ptr)
 declare ptr @PyLong_AsVoidPtr(ptr)
 declare ptr @PyObject_GetAttr(ptr, ptr)
 declare ptr @PyObject_GenericGetDict(ptr, ptr)
+declare i64 @PyObject_Hash(ptr)
 declare i32 @PyObject_RichCompareBool(ptr, ptr, i32)
 declare ptr @PyObject_CallFunctionObjArgs(ptr, ...)
 declare ptr @PyType_GenericAlloc(ptr, i64)

@@ -117,6 +117,7 @@ define internal ptr @read(ptr %frame, ptr %object, ptr %pc) {
     i64 4, label %typed
     i64 5, label %typed
     i64 6, label %typed
+    i64 7, label %static
   ]
 leaf:
   %leaf_end = call ptr @leaf(ptr %frame, ptr %object, ptr %pc)
@@ -126,6 +127,16 @@ same:
   %same_end = getelementptr i64, ptr %pc, i64 2
   %same_found = select i1 %is_same, ptr %same_end, ptr null
   ret ptr %same_found
+static:
+  %is_static = icmp eq ptr %object, %first
+  br i1 %is_static, label %compare_hash, label %no
+compare_hash:
+  %found_hash = call i64 @PyObject_Hash(ptr %object)
+  %hash = call i64 @number(ptr %pc, i64 2)
+  %same_hash = icmp eq i64 %found_hash, %hash
+  %static_end = getelementptr i64, ptr %pc, i64 3
+  %static_found = select i1 %same_hash, ptr %static_end, ptr null
+  ret ptr %static_found
 items:
   %items_end = call ptr @items(ptr %frame, ptr %object, ptr %pc)
   ret ptr %items_end
@@ -362,6 +373,14 @@ compare:
   br i1 %lacks_static, label %drop, label %compare_static
 compare_static:
   %wanted = call ptr @word(ptr %pc, i64 3)
+  %found_hash = call i64 @PyObject_Hash(ptr %static)
+  %hash = call i64 @number(ptr %pc, i64 4)
+  %same_hash = icmp eq i64 %found_hash, %hash
+  br i1 %same_hash, label %compare_values, label %drop_static
+drop_static:
+  call void @Py_DecRef(ptr %static)
+  br label %drop
+compare_values:
   %equal = call i32 @PyObject_RichCompareBool(ptr %static, ptr %wanted, i32 2)
   call void @Py_DecRef(ptr %static)
   %is_equal = icmp eq i32 %equal, 1
@@ -371,7 +390,7 @@ open:
   %lacks_children = icmp eq ptr %children, null
   br i1 %lacks_children, label %drop, label %descend
 descend:
-  %inside = getelementptr i64, ptr %pc, i64 4
+  %inside = getelementptr i64, ptr %pc, i64 5
   %end = call ptr @read(ptr %frame, ptr %children, ptr %inside)
   call void @Py_DecRef(ptr %children)
   call void @Py_DecRef(ptr %pair)

@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 
 import treadle as td
-from treadle.backends.cpu import memory
+from treadle.backends.cpu import callpath, memory
 from treadle.plan import cost
 
 TOLERANCE = {"float64": 1e-9, "float32": 5e-4, "float16": 3e-2, "bfloat16": 0.25}
@@ -29,6 +29,8 @@ def hard_conditions() -> Iterator[None]:
 
     with (
         mock.patch.object(memory.SizeClass, "allocate", poisoned),
+        # Native paths take blocks without asking.
+        mock.patch.object(callpath, "available", lambda: False),
         mock.patch.object(cost, "_WORTH_SPLITTING_NS", 0),
         mock.patch.object(cost, "_TASK_NS", 1),
     ):

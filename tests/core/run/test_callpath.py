@@ -6,6 +6,7 @@ import sys
 import sysconfig
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -156,6 +157,39 @@ def test_statics_that_are_new_each_time_do_not_pile_up(native: bool) -> None:
     for size in range(20):
         known(f, array(*range(size)), (1, 2))
     assert len(f._paths) <= MOST_PATHS
+
+
+@dataclass
+class Options:
+    """Static, but not immutable; hashed by value."""
+
+    factor: int
+
+    def __hash__(self) -> int:
+        return hash(self.factor)
+
+
+def test_statics_that_change_in_place_are_noticed(native: bool) -> None:
+    options = Options(2)
+    f = td.jit(lambda x, o: x * o.factor, static="o")
+    g = td.jit(lambda r: r.x * r.power.factor)
+    for _ in range(3):
+        np.testing.assert_array_equal(f(array(1), options), [2])
+        np.testing.assert_array_equal(g(Record(array(1), options)), [2])
+    options.factor = 3
+    for _ in range(3):
+        np.testing.assert_array_equal(f(array(1), options), [3])
+        np.testing.assert_array_equal(g(Record(array(1), options)), [3])
+
+
+def test_deep_trees(native: bool) -> None:
+    f = td.jit(lambda t: tree.leaves(t)[0] * 2)
+    for depth in (50, 120, 200):
+        given: Any = array(1)
+        for _ in range(depth):
+            given = [given]
+        for _ in range(3):
+            np.testing.assert_array_equal(f(given), [2])
 
 
 def test_transforms_and_plain_python_take_no_path(native: bool) -> None:
