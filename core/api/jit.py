@@ -94,17 +94,17 @@ class Jitted:
         update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if type(state.interpreter) is EagerInterpreter and not state.staging_disabled:
-            # As in a `boundary`, which would cost a tenth of a short call.
-            try:
-                for path in self._paths:
+        # A `boundary` of its own: that would cost a tenth of a short call.
+        try:
+            if type(state.interpreter) is EagerInterpreter:
+                for path in () if state.staging_disabled else self._paths:
                     out = path(args, kwargs)
                     if out is not NotImplemented:
                         return out
-            except Exception as error:
-                tidy(error)
-                raise
-        return self._call(args, kwargs)
+            return self._call(args, kwargs)
+        except Exception as error:
+            tidy(error)
+            raise
 
     @boundary
     def _call(self, args: tuple, kwargs: dict) -> Any:
