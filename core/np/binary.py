@@ -292,14 +292,19 @@ def hypot(x: ArrayLike, y: ArrayLike, /) -> Array:
     Of an infinity it is inf, even if the other is not a number.
     """
     x, y, dtype = _wide_pair("hypot", x, y)
-    x, y = unary.abs_(x), unary.abs_(y)
-    large, small = binary.maximum(x, y), binary.minimum(x, y)
+    if dtypes.is_complex(dtype):
+        x, y = unary.abs_(x), unary.abs_(y)
+    sizes = unary.abs_(x), unary.abs_(y)
+    # Selected, with their signs: extremes and absolute values have no second derivative
+    # where they have a kink, and the result has none there.
+    first = compare.ge(*sizes)
+    large, small = select(first, x, y), select(first, y, x)
     one, infinity = map(typeof(large).dtype.type, (1, math.inf))
-    zero = compare.eq(large, 0)
+    zero, size = and_(*(compare.eq(s, 0) for s in sizes)), unary.abs_(large)
     ratio = arithmetic.div(small, select(zero, one, large))
     root = unary.sqrt(arithmetic.add(arithmetic.mul(ratio, ratio), 1))
-    usual = select(zero, large, arithmetic.mul(large, root))
-    infinite = or_(compare.eq(x, infinity), compare.eq(y, infinity))
+    usual = select(zero, size, arithmetic.mul(size, root))
+    infinite = or_(*(compare.eq(s, infinity) for s in sizes))
     return cast(select(infinite, infinity, usual), dtypes.to_real(dtype))
 
 
@@ -308,12 +313,17 @@ def _log_of_sum(
 ) -> Array:
     """The logarithm of a sum of powers; log1p: ``log(1 + x)``, to the same base."""
     x, y, dtype = _wide_pair(name, x, y)
-    difference = arithmetic.sub(x, y)
+    if dtypes.is_complex(dtype):
+        raise TypeError(f"{name}: complex numbers are not ordered{at(user_source())}")
+    # Selected: an extreme and an absolute value have no second derivative where they
+    # have a kink, and the result has none there.
+    first = compare.ge(x, y)
+    large, small = select(first, x, y), select(first, y, x)
+    difference = arithmetic.sub(small, large)
     # Equal infinities have no difference: their sum is the result.
     lost = ne(difference, difference)
     gap = select(lost, typeof(difference).dtype.type(0), difference)
-    rest = log1p(power(arithmetic.neg(unary.abs_(gap))))
-    usual = arithmetic.add(binary.maximum(x, y), rest)
+    usual = arithmetic.add(large, log1p(power(gap)))
     return cast(select(lost, arithmetic.add(x, y), usual), dtype)
 
 

@@ -14,7 +14,7 @@ from treadle import dtypes
 from treadle.np.operands import ArrayLike, as_array, as_inexact, cast, operand
 from treadle.ops import compare, unary
 from treadle.ops import complex as parts
-from treadle.ops.arithmetic import div, mul, neg
+from treadle.ops.arithmetic import add, div, mul, neg
 from treadle.ops.cast import bitcast
 from treadle.ops.movement import full
 from treadle.ops.unary import integer_pow
@@ -181,10 +181,15 @@ absolute = abs
 def sinc(x: ArrayLike, /) -> Array:
     """``sin(π x) / (π x)``, 1 at 0."""
     x = mul(as_inexact("sinc", x), math.pi)
-    zero = compare.eq(x, 0.0)
+    small = compare.lt(unary.abs_(x), 0.25)
     # The branch not taken must not divide by zero: its derivative would be NaN.
-    safe = compare.select(zero, 1.0, x)
-    return compare.select(zero, 1.0, div(unary.sin(safe), safe))
+    safe = compare.select(small, 1.0, x)
+    square = integer_pow(x, n=2)
+    # Taylor's series: the quotient has no derivatives at 0, and no digits beside it.
+    series = 1.0
+    for n in (12, 10, 8, 6, 4, 2):
+        series = add(mul(mul(square, -1 / (n * (n + 1))), series), 1.0)
+    return compare.select(small, series, div(unary.sin(safe), safe))
 
 
 def sign(x: ArrayLike, /) -> Array:

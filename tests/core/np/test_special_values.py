@@ -222,6 +222,41 @@ def test_derivatives_where_operands_are_equal(function: Any, places: list) -> No
         np.testing.assert_array_equal([gradient(x) for x in places], wanted)
 
 
+SMOOTH = [
+    (lambda np, v: np.logaddexp(v[0], v[1]), [(0, 0), (2, 2), (-1, 1)]),
+    (lambda np, v: np.logaddexp2(v[0], v[1]), [(0, 0), (2, 2), (-1, 1)]),
+    (lambda np, v: np.sinc(v[0]) * np.sinc(v[1]), [(0, 0), (0, 1), (0.1, 0.5)]),
+]
+
+
+@pytest.mark.parametrize(("function", "places"), SMOOTH)
+def test_second_derivatives_where_the_formula_branches(
+    function: Any, places: list
+) -> None:
+    for x in np.array(places, "float32"):
+        wanted = jax.hessian(lambda x: function(jnp, x))(x)
+        ours = td.hessian(lambda x: function(tnp, x))
+        for hessian in (ours, td.jit(ours)):
+            np.testing.assert_allclose(hessian(x), wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_second_derivatives_of_lengths() -> None:
+    for x in np.float32([(0, 1), (-2, 0), (1, 1), (-1, 1), (3, 2)]):
+        wanted = jax.hessian(lambda v: jnp.sqrt(v[0] * v[0] + v[1] * v[1]))(x)
+        ours = td.hessian(lambda v: tnp.hypot(v[0], v[1]))
+        for hessian in (ours, td.jit(ours)):
+            np.testing.assert_allclose(hessian(x), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_derivatives_of_sinc_near_zero() -> None:
+    """Where the quotient has lost its digits: -π²/3 and π⁴/5 x."""
+    x = np.float32([0.0, 1e-4, 1e-3])
+    second = td.vmap(td.grad(td.grad(tnp.sinc)))
+    third = td.vmap(td.grad(td.grad(td.grad(tnp.sinc))))
+    np.testing.assert_allclose(second(x), np.full(3, -(np.pi**2) / 3), rtol=1e-4)
+    np.testing.assert_allclose(third(x), np.pi**4 / 5 * x, rtol=1e-4)
+
+
 def test_lengths_have_derivative_zero_at_zero() -> None:
     """The smallest subgradient."""
     zero = np.zeros(2, "float32")
