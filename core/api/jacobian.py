@@ -86,9 +86,14 @@ def _jacobian(
                 )
 
         partial = Chosen(function, numbers, args, kwargs)
-        return rows(partial, tuple(args[n] for n in numbers), many)
+        return rows(partial, tree.map(_number, tuple(args[n] for n in numbers)), many)
 
     return jacobian_function
+
+
+def _number(leaf: Any) -> Any:
+    """NumPy's Python numbers as what they are: of no dtype of their own."""
+    return leaf.item() if type(leaf) in dtypes.PYTHON_OF else leaf
 
 
 @boundary

@@ -38,6 +38,14 @@ def test_hessian() -> None:
     agree(lambda lib: lib.jit(build(lib)), *ARGS)
 
 
+@pytest.mark.parametrize("which", ["jacfwd", "jacrev", "hessian"])
+def test_numbers_of_numpy(which: str) -> None:
+    """What is a Python number, too, has the dtype of one."""
+    derivative = getattr(td, which)(lambda x: x * x * x)
+    assert derivative(np.float64(2.0)) == derivative(2.0) == 12.0
+    assert derivative(np.float64(2.0)).dtype == tnp.float32
+
+
 def test_vmap_of_hessian() -> None:
     def build(lib: Any) -> Any:
         return lib.vmap(lib.hessian(lambda x: lib.np.prod(lib.np.sin(x))))
