@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import warnings
+from operator import index
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -158,7 +159,7 @@ class Tracer(Value):
         if value is None:
             # Not `_python`: here an assignment `b[x] = 0` asks for the index.
             self._need("range() or a Python index", "int")
-        return value.__index__()
+        return index(value)
 
     def __float__(self) -> float:
         return float(self._python("float()", "float"))
@@ -168,11 +169,11 @@ class Tracer(Value):
 
     def item(self) -> Any:
         """The value of a single element as a Python scalar (not under jit)."""
-        return self._python(".item()", "numpy").item()
+        return np.asarray(self._python(".item()", "numpy")).item()
 
     def tolist(self) -> Any:
         """The values as nested lists (not under jit)."""
-        return self._python(".tolist()", "numpy").tolist()
+        return np.asarray(self._python(".tolist()", "numpy")).tolist()
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
         self._need_number("A NumPy function (or print of a NumPy copy)", "numpy")

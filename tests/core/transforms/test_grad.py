@@ -107,6 +107,15 @@ def test_mixed_dtypes() -> None:
     assert (gx.dtype, gy.dtype) == (np.float16, np.float32)
 
 
+def test_values_of_python_numbers() -> None:
+    """Where it is concrete, a number that is being traced gives its value."""
+    assert td.grad(lambda x: x * x.item())(3.0) == 3.0
+    assert td.grad(lambda x: x * x.tolist())(3.0) == 3.0
+    assert td.grad(lambda x: x * tnp.arange(x).sum())(3.0) == 3.0
+    with pytest.raises(TypeError, match="as an integer"):
+        td.grad(lambda x: x * [1.0, 2.0][x])(1.0)
+
+
 def test_nested_derivatives_are_not_confused() -> None:
     """d/dx of x times d/dy of (x + y) is 1, not 2."""
     f = td.grad(lambda x: x * td.grad(lambda y: x + y)(1.0))
