@@ -163,7 +163,7 @@ def nanmean(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
     """The mean of the elements that are numbers."""
     present, missing = _present("nanmean", x, 0)
     total = reductions.sum(present, axis, None, keepdims)
-    there = select_where(missing, 0.0, typeof(present).dtype.type(1))
+    there = cast(logical_not(missing), typeof(present).dtype)
     return div(total, reductions.sum(there, axis, None, keepdims))
 
 

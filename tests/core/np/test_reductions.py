@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import treadle as td
 import treadle.numpy as tnp
 from tests.core.np.oracle import (
     Case,
@@ -92,6 +93,15 @@ CASES = [
     Case("nanmax", lambda np, x: np.nanmax(x, 0), (MISSING,), smooth=False),
     Case("nanmin", lambda np, x: np.nanmin(x, 0), (MISSING,), smooth=False),
     Case("nanprod", lambda np, x: np.nanprod(x, 1), (MISSING,), smooth=False),
+    Case(
+        "nanmean-64",
+        lambda np, x: np.nanmean(x),
+        (MISSING.astype(float),),
+        smooth=False,
+    ),
+    Case(
+        "nanstd-64", lambda np, x: np.nanstd(x), (MISSING.astype(float),), smooth=False
+    ),
     Case("nanvar", lambda np, x: np.nanvar(x, 1), (MISSING,), smooth=False),
     Case("nanvar-ddof", lambda np, x: np.nanvar(x, ddof=1), (MISSING,), smooth=False),
     Case("nanstd", lambda np, x: np.nanstd(x, 0), (MISSING,), smooth=False),
@@ -168,3 +178,13 @@ def test_what_cov_does_not_take() -> None:
     # NumPy's second argument is more variables.
     with pytest.raises(TypeError, match="positional"):
         tnp.cov(X[0], X[1])  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["nanmean", "nanvar", "nanstd"])
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_statistics_in_double_precision(name: str, dtype: str) -> None:
+    x = MISSING.astype(dtype)
+    for f in (getattr(tnp, name), td.jit(getattr(tnp, name))):
+        expected = getattr(np, name)(x)
+        assert f(x).dtype == expected.dtype
+        np.testing.assert_allclose(f(x), expected, rtol=1e-12)
