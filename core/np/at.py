@@ -12,7 +12,7 @@ from treadle.errors import at as at_line
 from treadle.errors import user_source
 from treadle.np import binary
 from treadle.np.index import GROUP, Selection, Span, parse, together, within
-from treadle.np.indexing import getitem, missing, place_group
+from treadle.np.indexing import getitem, missing, place_group, without_truths
 from treadle.np.operands import (
     ArrayLike,
     Shape,
@@ -166,9 +166,14 @@ _MAX = _Combine(binary.maximum, scatter_max)
 
 
 def _update(x: Any, expression: Any, value: Any, how: _Combine) -> Any:
-    t = typeof(x)
-    value = cast(operand("x.at[...]", value), t.dtype)
-    selection = parse(t.shape, expression)
+    value = cast(operand("x.at[...]", value), typeof(x).dtype)
+    opened, expression = without_truths(x, expression)
+    out = _update_opened(opened, expression, value, how)
+    return out if opened is x else reshape(out, shape=typeof(x).shape)
+
+
+def _update_opened(x: Any, expression: Any, value: Any, how: _Combine) -> Any:
+    selection = parse(typeof(x).shape, expression)
     regular = all(type(a) is not Span or abs(a.step) == 1 for a in selection.axes)
     if not regular:
         return _update_flat(x, expression, value, how)

@@ -181,10 +181,6 @@ def _mask(item: Any) -> list[_MaskAxis]:
             "the shape."
         )
     mask = np.asarray(item)
-    if mask.ndim == 0:
-        raise TypeError(
-            f"a single {bool(mask)} is no index; use `tnp.where`{at(user_source())}"
-        )
     places = np.nonzero(mask)
     return [_MaskAxis(i, n) for i, n in zip(places, mask.shape, strict=True)]
 

@@ -42,7 +42,7 @@ _ZERO = np.int32(0)
 def getitem(x: Any, expression: Any, fill: Any = None) -> Any:
     """``x[expression]``. Index values that are out of range read the nearest element,
     or `fill`: a scalar of x's dtype."""
-    x, expression = _without_truths(x, expression)
+    x, expression = without_truths(x, expression)
     shape = typeof(x).shape
     selection = parse(shape, expression)
     wanted = selection.shape()
@@ -66,7 +66,7 @@ def getitem(x: Any, expression: Any, fill: Any = None) -> Any:
     return select(inside, x, fill)
 
 
-def _without_truths(x: Any, expression: Any) -> tuple[Any, Any]:
+def without_truths(x: Any, expression: Any) -> tuple[Any, Any]:
     """The same selection without single truth values: each is a mask without axes, so
     ``x[True]`` is ``x[None][[0]]`` and ``x[False]`` is ``x[None][[]]``."""
     items = list(expression) if isinstance(expression, tuple) else [expression]

@@ -299,6 +299,13 @@ def test_single_truth_values(index: Any) -> None:
         found = np.asarray(f(x))
         assert found.shape == x[index].shape
         np.testing.assert_array_equal(found, x[index])
+    wanted = x.copy()
+    wanted[index] += 5
+    for f in (
+        lambda x: tnp.asarray(x).at[index].add(5),
+        td.jit(lambda x: x.at[index].add(5)),
+    ):
+        np.testing.assert_array_equal(f(x), wanted)
 
 
 @pytest.mark.parametrize("truth", [True, False])
@@ -306,3 +313,8 @@ def test_single_truth_values_of_a_scalar(truth: bool) -> None:
     x = np.float32(3)
     for f in (lambda x: tnp.asarray(x)[truth], td.jit(lambda x: x[truth])):
         np.testing.assert_array_equal(f(x), np.asarray(x)[truth], strict=True)
+    for f in (
+        lambda x: tnp.asarray(x).at[truth].set(5),
+        td.jit(lambda x: x.at[truth].set(5)),
+    ):
+        np.testing.assert_array_equal(f(x), np.float32(5 if truth else 3), strict=True)
