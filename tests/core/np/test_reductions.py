@@ -93,15 +93,6 @@ CASES = [
     Case("nanmax", lambda np, x: np.nanmax(x, 0), (MISSING,), smooth=False),
     Case("nanmin", lambda np, x: np.nanmin(x, 0), (MISSING,), smooth=False),
     Case("nanprod", lambda np, x: np.nanprod(x, 1), (MISSING,), smooth=False),
-    Case(
-        "nanmean-64",
-        lambda np, x: np.nanmean(x),
-        (MISSING.astype(float),),
-        smooth=False,
-    ),
-    Case(
-        "nanstd-64", lambda np, x: np.nanstd(x), (MISSING.astype(float),), smooth=False
-    ),
     Case("nanvar", lambda np, x: np.nanvar(x, 1), (MISSING,), smooth=False),
     Case("nanvar-ddof", lambda np, x: np.nanvar(x, ddof=1), (MISSING,), smooth=False),
     Case("nanstd", lambda np, x: np.nanstd(x, 0), (MISSING,), smooth=False),
