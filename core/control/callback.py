@@ -55,7 +55,7 @@ def _checked(result: Any, t: ArrayType, name: str) -> np.ndarray:
     array = np.asarray(result)
     same = array.dtype == t.dtype
     if not same and (not typed or type(result) in dtypes.PYTHON_OF):
-        same = np.can_cast(array.dtype, t.dtype, "same_kind")
+        same = _holds(t.dtype, array)
     if array.shape != t.shape or not same:
         raise TypeError(
             f"the callback {name} declared {t} but returned {array.dtype.name}"
@@ -63,6 +63,14 @@ def _checked(result: Any, t: ArrayType, name: str) -> np.ndarray:
             "Declare what it returns, or convert it there: `result.astype(...)`."
         )
     return array.astype(t.dtype, copy=False)
+
+
+def _holds(dtype: np.dtype, numbers: np.ndarray) -> bool:
+    """Whether Python's numbers can be of a dtype: its kind, and integers in range."""
+    if numbers.size and dtypes.is_integer(dtype) and numbers.dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        return bool(info.min <= numbers.min() and numbers.max() <= info.max)
+    return np.can_cast(numbers.dtype, dtype, "same_kind")
 
 
 class _OneByOne:

@@ -188,6 +188,24 @@ def test_a_wrong_result_names_the_callback() -> None:
             wrap(1.0)
 
 
+def test_integers_of_python_must_fit() -> None:
+    def run(number: Any, dtype: str) -> Any:
+        f = lambda x: td.pure_callback(lambda x: number, td.ShapeDtype((), dtype), x)  # noqa: E731
+        results = f(1.0), td.jit(f)(1.0), td.vmap(f)(np.ones(1))[0]
+        return [int(r) for r in results]
+
+    for number, dtype in ((5, "uint8"), (255, "uint8"), (-128, "int8"), (7, "int32")):
+        assert run(number, dtype) == [number] * 3
+    for number, dtype in (
+        (2**40, "int32"),
+        (-1, "uint8"),
+        (256, "uint8"),
+        (2**70, "i8"),
+    ):
+        with pytest.raises(TypeError, match="declared"):
+            run(number, dtype)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int32"])
 def test_a_result_of_another_dtype_is_refused(dtype: str) -> None:
     def other(x: Any) -> Any:
