@@ -102,7 +102,8 @@ def io_callback(
 ) -> Any:
     """Like `pure_callback`, for a function with side effects: it is called exactly when
     the program comes by, in the program's order, even if its result is not used. Under
-    `vmap` it is called for one example after the other, if the example comes by.
+    `vmap` it is called for one example after the other, if the example comes by; a call
+    that is the same for all of them may be made once.
 
     >>> import treadle as td
     >>> seen = []
