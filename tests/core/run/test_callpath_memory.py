@@ -25,6 +25,7 @@ from tests.core.run.call_trees import (
 )
 from treadle import rng, tree
 from treadle.backends.cpu import callpath, threads
+from treadle.run.array import Array
 
 
 class Unlucky(Exception):
@@ -146,7 +147,7 @@ def test_more_leaves_than_fit_on_the_stack() -> None:
 
 
 def test_slots_are_found_where_they_are() -> None:
-    places = [callpath.slot_offset(td.Array, n) for n in ("_address", "_view", "type")]
+    places = [callpath.slot_offset(Array, n) for n in ("_address", "_view", "type")]
     assert len(set(places)) == 3
-    assert all(0 < place < td.Array.__basicsize__ for place in places)
+    assert all(0 < place < Array.__basicsize__ for place in places)
     assert callpath.slot_offset(Model, "_held") == callpath.slot_offset(Layer, "_held")
