@@ -143,3 +143,22 @@ def test_numpy_memory_does_not_take_traced_values() -> None:
 
     refused(lambda: td.jit(assign)(V), TracerError, "b.at[index].set(x)", at=assign)
     assert not buffer.any()
+
+
+def test_numpy_memory_does_not_lose_derivatives() -> None:
+    def assign(x: Any) -> Any:
+        b = np.zeros(3)
+        b[0] = x[0]
+        return b.sum() + x.sum()
+
+    refused(
+        lambda: td.grad(assign)(V), TracerError, "derivative", "float(x)", at=assign
+    )
+    history = np.zeros(2)
+
+    def logged(x: Any) -> Any:
+        history[1] = float(x[0])
+        return x.sum()
+
+    assert (np.asarray(td.grad(logged)(V)) == 1).all()
+    assert history[1] == float(V[0])

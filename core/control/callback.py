@@ -26,7 +26,7 @@ from treadle.ops.movement import spread
 from treadle.trace.interpreter import current_source
 from treadle.trace.lowering import Host
 from treadle.trace.op import Op
-from treadle.trace.value import Value
+from treadle.trace.value import Value, typeof
 from treadle.transforms.batch import move_axis
 
 Types = tuple[ArrayType, ...]
@@ -52,6 +52,8 @@ def _run(
 def _checked(result: Any, t: ArrayType, name: str) -> np.ndarray:
     # Python's numbers (and lists of them) have no dtype of their own; NumPy's do.
     typed = isinstance(result, Value | np.ndarray | np.generic)
+    if typed:
+        typeof(result)  # refuses masks, and dtypes that arrays can't have
     array = np.asarray(result)
     same = array.dtype == t.dtype
     if not same and (not typed or type(result) in dtypes.PYTHON_OF):

@@ -151,8 +151,21 @@ class Tracer(Value):
     def __bool__(self) -> bool:
         return bool(self._python("`if`, `while`, `and`, `or`, `not` or bool()", "bool"))
 
+    def _number(self, what: str, remedy: str) -> Any:
+        """The value, for one who asks for a number by name: NumPy, which asks so that
+        it can write it into an array, would lose the derivative without a word."""
+        value = self._python(what, remedy)
+        if _in_assignment():
+            raise TracerError(
+                "`b[index] = x` for an array `b` of NumPy's would keep the value of an "
+                f"array of type {self.type}, and lose its derivative{at(user_source())}"
+                f"\n{_REMEDIES['assign']}\nTo keep only the value, say so: "
+                "`b[index] = float(x)`."
+            )
+        return value
+
     def __int__(self) -> int:
-        return int(self._python("int()", "int"))
+        return int(self._number("int()", "int"))
 
     def __index__(self) -> int:
         value = self.concrete()
@@ -162,10 +175,10 @@ class Tracer(Value):
         return index(value)
 
     def __float__(self) -> float:
-        return float(self._python("float()", "float"))
+        return float(self._number("float()", "float"))
 
     def __complex__(self) -> complex:
-        return complex(self._python("complex()", "float"))
+        return complex(self._number("complex()", "float"))
 
     def item(self) -> Any:
         """The value of a single element as a Python scalar (not under jit)."""

@@ -227,3 +227,9 @@ def test_results_that_are_python_numbers() -> None:
     one = tnp.ones((), "float32")
     for wrap in (run, td.jit(run), lambda x: td.vmap(run)(tnp.ones(2))[0]):
         np.testing.assert_array_equal(wrap(one), np.float32(2), strict=True)
+
+
+def test_a_mask_that_a_callback_returns_is_not_dropped() -> None:
+    masked = np.ma.masked_array([1.0, 2.0], [1, 0])
+    with pytest.raises(TypeError, match="masked arrays are not supported"):
+        td.pure_callback(lambda x: masked, td.ShapeDtype((2,), "float64"), 1.0)
