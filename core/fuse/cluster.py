@@ -11,16 +11,17 @@ reduced ones; the form says how the loops will run (see `treadle.kernels.nest`):
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from treadle.fuse.layout import axis_strides
-from treadle.fuse.maps import NoMap, Space
+from treadle.fuse.maps import Space
 from treadle.fuse.order import Node
 from treadle.fuse.program import Program
 from treadle.ir.graph import Atom, Equation, Var
-from treadle.ir.maps import Map
+from treadle.ir.maps import ZERO, Affine, Map, Split
 from treadle.passes.units import last_axis
-from treadle.trace.lowering import Addressing, Gather, Reduction, Scatter
+from treadle.trace.lowering import Addressing, Gather, Reduction, Scatter, View
 
 MAX_MEMBERS = 120
 
@@ -43,48 +44,43 @@ class Cluster(Node):
         return a in self.space.maps
 
 
-def start(cluster: Cluster, eq: Equation) -> None:
-    """Puts the first equation in.
-
-    Raises:
-      NoMap: if an operand's views have no index map over the equation's space.
-    """
-    space = cluster.space
-    reduces = isinstance(eq.op.lowering, Reduction)
-    entries = space.index(eq.inputs[0] if reduces else eq.outputs[0])
-    if reduces:
-        space.maps[operand_key(eq)] = entries
-        _reduce(cluster, space, eq, entries)
+def start(cluster: Cluster, eq: Equation, program: Program) -> bool:
+    """Puts the first equation in, if its operands have index maps over its space."""
+    space, out = cluster.space, eq.outputs[0]
+    if not isinstance(eq.op.lowering, Reduction):
+        space.maps[out] = space.index(out)
     else:
-        space.maps[eq.outputs[0]] = entries
+        entries = space.index(eq.inputs[0])
+        loops = _loops(space, eq, entries)
+        if loops is None:
+            return False
+        cluster.form, cluster.reduced = loops
+        _keep(space, eq, entries, loops)
+        if loops.form == "mid":
+            cluster.after.add(out)
     cluster.equations.append(eq)
+    return operands_fit(space, eq, program)
 
 
 def join(cluster: Cluster, eq: Equation, program: Program) -> bool:
     """Adds an equation that reads members, if the index maps line up."""
     if len(cluster.equations) >= MAX_MEMBERS:
         return False
-    try:
-        space = cluster.space.copy()
-        trial = _Trial(cluster, space)
-        if isinstance(eq.op.lowering, Reduction):
-            ok = trial.reduction(eq, program)
-        else:
-            ok = trial.elementwise(eq, program)
-    except NoMap:
-        return False
-    if ok:
-        cluster.space, cluster.form = space, trial.form
+    trial = _Trial(cluster)
+    reduces = isinstance(eq.op.lowering, Reduction)
+    fits = (trial.reduction if reduces else trial.elementwise)(eq, program)
+    if fits:
+        cluster.space, cluster.form = trial.space, trial.form
         cluster.reduced, cluster.after = trial.reduced, trial.after
         cluster.equations.append(eq)
-    return ok
+    return fits
 
 
 class _Trial:
     """One attempt at `join`, on a copy of the space."""
 
-    def __init__(self, cluster: Cluster, space: Space) -> None:
-        self.cluster, self.space = cluster, space
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster, self.space = cluster, cluster.space.copy()
         self.form, self.reduced = cluster.form, cluster.reduced
         self.after = set(cluster.after)
 
@@ -98,10 +94,11 @@ class _Trial:
                 break
         else:
             return False
-        self._derive(out, source, chain)
-        if not self._names_units(out):
+        entries = self._derived(source, chain)
+        if entries is None or not self._names_units(out, entries):
             return False
-        if not self._covers(out) or not operands_fit(self.space, eq, program):
+        self.space.maps[out] = entries
+        if not self._covers(entries) or not operands_fit(self.space, eq, program):
             return False
         if self.form == "mid":
             late = any(program.resolve(a)[0] in self.after for a in eq.inputs)
@@ -116,73 +113,74 @@ class _Trial:
         source, chain = program.resolve(eq.inputs[0])
         if not self.cluster.is_member(source):
             return False
-        key = operand_key(eq)
-        self.space.maps[key] = self.space.maps[source]
-        self._views_back(key, chain)
-        entries = self.space.maps[key]
-        if self._dims(entries) != set(self.space.sizes):
+        entries = self._derived(source, chain)
+        if entries is None or self._dims(entries) != set(self.space.sizes):
             return False
         if self.form == "mid" and source in self.after:
             return False
-        form, reduced = _form(self.space, eq, entries)
+        loops = _loops(self.space, eq, entries)
+        if loops is None:
+            return False
         if self.form is None:
             # Values of every point can't be stored from inside the loop over `mid`.
-            if form == "mid" and not _feeds_only(self.cluster, eq, program):
+            if loops.form == "mid" and not _feeds_only(self.cluster, eq, program):
                 return False
-        elif (form, reduced) != (self.form, self.reduced):
+        elif loops != (self.form, self.reduced):
             return False
-        self.form, self.reduced = form, reduced
-        _keep(self.space, eq, entries, reduced)
-        if form == "mid":
+        self.form, self.reduced = loops
+        _keep(self.space, eq, entries, loops)
+        if loops.form == "mid":
             self.after.add(eq.outputs[0])
         return True
 
-    def _derive(self, key: Var, source: Atom, chain: list[Equation]) -> None:
-        self.space.maps[key] = self.space.maps[source]
-        self._views_back(key, chain)
+    def _derived(self, source: Atom, chain: Sequence[Equation]) -> Map | None:
+        """The map of what is seen of a member through views."""
+        return self.space.settled(lambda: self._outside(self.space.maps[source], chain))
 
-    def _views_back(self, key: object, chain: list[Equation]) -> None:
+    def _outside(self, entries: Map, chain: Sequence[Equation]) -> Map | Split | None:
         for view in reversed(chain):
-            unknown = self.space.backward(key, view)
-            if unknown:
-                self._assign(key, view, unknown)
+            found = self.space.result(entries, view)
+            if found is None or isinstance(found, Split):
+                return found
+            full = self._completed(found, view)
+            if full is None:
+                return None
+            entries = full
+        return entries
 
-    def _assign(self, key: object, view: Equation, unknown: list[int]) -> None:
-        """New axes of a broadcast run along the reduced dimensions."""
-        shape = view.outputs[0].type.shape
-        dims = sorted(self.reduced)
+    def _completed(self, found: Sequence[Affine | None], view: Equation) -> Map | None:
+        """The map of a view's result. New axes of a broadcast run along the reduced
+        dimensions."""
+        entries = tuple(ZERO if e is None else e for e in found)
+        unknown = [i for i, e in enumerate(found) if e is None]
+        if not unknown:
+            return entries
+        shape, dims = view.outputs[0].type.shape, sorted(self.reduced)
         if [shape[i] for i in unknown] != [self.space.sizes[d] for d in dims]:
-            raise NoMap
-        entries = list(self.space.maps[key])
-        if self._dims(tuple(entries)) & self.reduced:
-            raise NoMap
-        for i, d in zip(unknown, dims, strict=True):
-            entries[i] = type(entries[i])(0, ((d, 1),))
-        self.space.maps[key] = tuple(entries)
+            return None
+        if self._dims(entries) & self.reduced:
+            return None
+        along = dict(zip(unknown, dims, strict=True))
+        return tuple(
+            Affine(0, ((along[i], 1),)) if i in along else e
+            for i, e in enumerate(entries)
+        )
 
     def _dims(self, entries: Map) -> set[int]:
         return {d for a in entries for d, _ in a.terms}
 
-    def _names_units(self, v: Var) -> bool:
+    def _names_units(self, v: Var, entries: Map) -> bool:
         """Whether each present axis of length 1 has a dimension, as longer ones have:
         an operand that was broadcast along it knows of none."""
-        entries, shape = self.space.maps[v], v.type.shape
+        shape = v.type.shape
         return all(
             entries[i].terms for i in self.space.units.present(v) if shape[i] == 1
         )
 
-    def _covers(self, v: Var) -> bool:
-        """Whether a value is indexed by all dimensions, or by all that are kept."""
-        dims, every = self._dims(self.space.maps[v]), set(self.space.sizes)
+    def _covers(self, entries: Map) -> bool:
+        """Whether a map names all dimensions, or all that are kept."""
+        dims, every = self._dims(entries), set(self.space.sizes)
         return dims == every or (bool(self.reduced) and dims == every - self.reduced)
-
-
-def _reduce(cluster: Cluster, space: Space, eq: Equation, entries: Map) -> None:
-    """Makes a cluster that begins with a reduction."""
-    cluster.form, cluster.reduced = _form(space, eq, entries)
-    _keep(space, eq, entries, cluster.reduced)
-    if cluster.form == "mid":
-        cluster.after.add(eq.outputs[0])
 
 
 def operand_key(eq: Equation) -> tuple:
@@ -194,23 +192,33 @@ def _reduced_axes(eq: Equation) -> tuple[int, ...]:
     return eq.params["axes"] if "axes" in eq.params else (eq.params["axis"],)
 
 
-def _form(space: Space, eq: Equation, entries: Map) -> tuple[str, frozenset[int]]:
+class _Loops(NamedTuple):
+    """How the loops of a reduction run: see `Cluster`."""
+
+    form: str
+    reduced: frozenset[int]
+
+
+def _loops(space: Space, eq: Equation, entries: Map) -> _Loops | None:
+    """The loops of a reduction of what has the map `entries`; None if a nest has no
+    such loops."""
     axes = _reduced_axes(eq)
     reduced = {d for i in axes for d, _ in entries[i].terms}
     kept = {d for i, a in enumerate(entries) if i not in axes for d, _ in a.terms}
-    if reduced & kept:
-        raise NoMap
     inner = not reduced or last_axis(eq.inputs[0], space.units) in axes
-    if len(reduced) > 1 and (inner or "axis" in eq.params):
-        # A place along one axis is counted by one loop.
-        raise NoMap
-    return "inner" if inner else "mid", frozenset(reduced)
+    # A place along one axis is counted by one loop.
+    one_loop = inner or "axis" in eq.params
+    if reduced & kept or (one_loop and len(reduced) > 1):
+        return None
+    return _Loops("inner" if inner else "mid", frozenset(reduced))
 
 
-def _keep(space: Space, eq: Equation, entries: Map, reduced: frozenset[int]) -> None:
+def _keep(space: Space, eq: Equation, entries: Map, loops: _Loops) -> None:
+    """Puts the maps of a reduction's operand and result into its space."""
     axes = _reduced_axes(eq)
+    space.maps[operand_key(eq)] = entries
     space.maps[eq.outputs[0]] = tuple(a for i, a in enumerate(entries) if i not in axes)
-    space.frozen |= reduced
+    space.frozen |= loops.reduced
 
 
 def _feeds_only(cluster: Cluster, eq: Equation, program: Program) -> bool:
@@ -223,29 +231,40 @@ def _feeds_only(cluster: Cluster, eq: Equation, program: Program) -> bool:
     )
 
 
+# What can be read where ---------------------------------------------------------------
+
+
+def members_fit(space: Space, cluster: Cluster, program: Program) -> bool:
+    """Whether all members can read what they read at their maps in a space."""
+    return all(
+        operands_fit(space, eq, program)
+        for eq in cluster.equations
+        if cluster.is_member(eq.outputs[0])
+    )
+
+
 def operands_fit(space: Space, eq: Equation, program: Program) -> bool:
     """Whether every operand has an index map, and members the one that they have.
-
-    Raises:
-      NoMap: if a view's index map does not exist.
-    """
+    Splits dimensions of the space where the operands' views need it."""
     how = eq.op.lowering
-    key: Any = operand_key(eq) if isinstance(how, Reduction) else eq.outputs[0]
     if isinstance(how, Gather):
         return _gather_fits(space, eq, program)
-    return all([operand_fits(space, key, a, program) for a in eq.inputs])
+    key: Any = operand_key(eq) if isinstance(how, Reduction) else eq.outputs[0]
+    copied = [eq] if isinstance(how, View) else []
+    return all(operand_fits(space, key, a, program, copied) for a in eq.inputs)
 
 
 def _gather_fits(space: Space, eq: Equation, program: Program) -> bool:
-    source, _ = program.resolve(eq.inputs[0])
+    x, *indices = eq.inputs
+    source, _ = program.resolve(x)
     if source in space.maps or program.memory(source) in space.maps:
         # Not before all of its points are done.
         return False
     if source in program.inline and source not in program.kept:
         return False
-    axis_strides(eq.inputs[0], program)
-    entries = space.maps[eq.outputs[0]][: addressing(eq).rank]
-    return all([_fits_at(space, entries, a, program) for a in eq.inputs[1:]])
+    if axis_strides(x, program) is None:
+        return False
+    return all(operand_fits(space, eq.outputs[0], a, program) for a in indices)
 
 
 def addressing(eq: Equation) -> Addressing:
@@ -255,32 +274,43 @@ def addressing(eq: Equation) -> Addressing:
     return how.addressing([a.type for a in eq.inputs], eq.params)
 
 
-def operand_fits(space: Space, key: Any, a: Atom, program: Program) -> bool:
-    """Whether an operand of the value at ``maps[key]`` can be read there. Splits
-    dimensions of the space where the operand's views need it."""
+def operand_fits(
+    space: Space,
+    key: Any,
+    a: Atom,
+    program: Program,
+    copied: Sequence[Equation] = (),
+) -> bool:
+    """Whether an operand of the value at ``maps[key]`` can be read there, seen through
+    the views in `copied` as well. Splits dimensions as `operands_fit` does."""
+    return space.settled(lambda: _readable(space, space.maps[key], a, program, copied))
+
+
+def _readable(
+    space: Space,
+    entries: Map,
+    a: Atom,
+    program: Program,
+    copied: Sequence[Equation] = (),
+) -> bool | Split:
     if not isinstance(a, Var):
         return True
-    # Scalars stand beside arrays of any shape.
-    entries = space.maps[key] if a.type.shape else ()
+    if not copied:
+        # Indices have the first axes only; scalars stand beside arrays of any shape.
+        entries = entries[: a.type.ndim]
     source, chain = program.resolve(a)
-    found = space.seen(entries, source, chain)
+    found = space.seen(entries, source, [*copied, *chain])
+    if isinstance(found, Split):
+        return found
+    if found is None:
+        return False
     if source in space.maps:
         return found == space.maps[source]
-    if source in program.inline:
-        space.maps[("inline", source)] = found
-        try:
-            maker = program.maker[source]  # type: ignore[index]
-            return all(_fits_at(space, found, x, program) for x in maker.inputs)
-        finally:
-            del space.maps[("inline", source)]
+    if source in program.inline or source in program.recomputed:
+        for x in program.maker[source].inputs:  # type: ignore[index]
+            fits = _readable(space, found, x, program)
+            if fits is not True:
+                return fits
+        return True
     # A member's own memory is not written before all of its points are done.
     return program.memory(source) not in space.maps
-
-
-def _fits_at(space: Space, entries: Map, a: Atom, program: Program) -> bool:
-    marker = Var(a.type)
-    space.maps[marker] = entries
-    try:
-        return operand_fits(space, marker, a, program)
-    finally:
-        del space.maps[marker]

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from treadle.fuse.layout import axis_strides, stored_strides
-from treadle.fuse.maps import NoMap
+from treadle.fuse.layout import operand_strides, stored_strides
 from treadle.fuse.nests import Access, Body, Product, assemble, coalesce, extent
 from treadle.fuse.program import Program
 from treadle.ir.graph import Equation
@@ -39,13 +38,14 @@ class _Sides:
 
     def grouped(
         self, accesses: list[Access], sizes: dict[int, int]
-    ) -> tuple[list[int], list[int], list[int], list[int]]:
-        """The dimensions that are b0, b1, rows (free in x) and columns (free in y)."""
+    ) -> tuple[list[int], list[int], list[int], list[int]] | None:
+        """The dimensions that are b0, b1, rows (free in x) and columns (free in y);
+        None if there are more loops."""
         columns = _groups(self.y_free, accesses, sizes)
         rows = _groups(self.x_free, accesses, sizes)
         outer = _groups(self.batch, accesses, sizes) + rows[:-1]
         if len(outer) > 2:
-            raise NoMap
+            return None
         b0, b1 = [[]] * (2 - len(outer)) + outer
         return b0, b1, rows[-1] if rows else [], columns[0] if columns else []
 
@@ -66,30 +66,28 @@ def contraction(
     entries: Map,
     accesses: list[Access],
     body: Body | None,
-) -> Product:
+) -> Product | None:
     """The contraction of a dot_general whose result has the index map `entries` over
     dimensions of the given sizes; `body` is what its epilogue does, with `accesses`.
-
-    Raises:
-      NoMap: if the loops don't fit the kernel's.
-    """
-    x, y = eq.inputs
+    None if the loops don't fit the kernel's."""
     out = eq.outputs[0]
-    x_source, x_offset, x_steps = axis_strides(x, program)
-    y_source, y_offset, y_steps = axis_strides(y, program)
-    c_steps = stored_strides(out, program)
-    sides = _sides(eq, sizes, entries, (x_steps, y_steps, c_steps))
-    k, x_k, y_k = _sum_loop(eq, x_steps, y_steps)
-    places = [(x_source, x_offset), (y_source, y_offset)]
+    operands = operand_strides(eq, program)
+    if operands is None:
+        return None
+    x, y = operands
+    sides = _sides(eq, sizes, entries, (x.steps, y.steps, stored_strides(out, program)))
     swapped = not _is_column(sides.y_free, accesses, sizes)
     if swapped:
         if not _is_column(sides.x_free, accesses, sizes):
-            raise NoMap
+            return None
         sides.x_free, sides.y_free = sides.y_free, sides.x_free
-        places.reverse()
-        x_k, y_k = y_k, x_k
+    groups = sides.grouped(accesses, sizes)
+    total = _sum_loop(eq, x.steps, y.steps)
+    if groups is None or total is None:
+        return None
+    b0, b1, row, column = groups
+    k, *k_steps = total
     ia, ib = (1, 0) if swapped else (0, 1)
-    b0, b1, row, column = sides.grouped(accesses, sizes)
     steps = sides.steps()
 
     def strides(which: int, row_step: int, column_step: int) -> Strides:
@@ -101,14 +99,14 @@ def contraction(
             extent(row, sizes),
             extent(column, sizes),
             k,
-            strides(ia, steps(row, ia), x_k),
-            strides(ib, y_k, steps(column, ib)),
+            strides(ia, steps(row, ia), k_steps[ia]),
+            strides(ib, k_steps[ib], steps(column, ib)),
             strides(2, steps(row, 2), steps(column, 2) if column else 1),
             extent(b0, sizes),
             extent(b1, sizes),
         ),
-        places[0],
-        places[1],
+        operands[ia][:2],
+        operands[ib][:2],
         out,
     )
     if body is not None:
@@ -146,8 +144,8 @@ def _loops(entry: Any, sizes: dict[int, int], x: int, y: int, c: int) -> list[_L
 
 def _sum_loop(
     eq: Equation, x_steps: tuple[int, ...], y_steps: tuple[int, ...]
-) -> tuple[int, int, int]:
-    """Size and steps of the one loop over all contracted axes."""
+) -> tuple[int, int, int] | None:
+    """Size and steps of the one loop over all contracted axes, if one will do."""
     shape = eq.inputs[0].type.shape
     loops = [
         (x_steps[xa], y_steps[ya], shape[xa])
@@ -160,7 +158,7 @@ def _sum_loop(
         if total == 1:
             x_step, y_step = x, y
         elif (x, y) != (x_step * total, y_step * total):
-            raise NoMap
+            return None
         total *= n
     return total, x_step, y_step
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from treadle.fuse.layout import axis_strides, stored_strides
-from treadle.fuse.maps import NoMap
+from treadle.fuse.layout import operand_strides, stored_strides
 from treadle.fuse.nests import Access, Body, Product, assemble, coalesce
 from treadle.fuse.program import Program
 from treadle.ir.graph import Atom, Equation
-from treadle.ir.maps import Affine, Map
+from treadle.ir.maps import Map
 from treadle.kernels.contract import Strides
 from treadle.kernels.convolve import Axis, ConvSpec
 from treadle.trace.lowering import Convolution
@@ -20,51 +19,39 @@ def convolution(
     entries: Map,
     accesses: list[Access],
     body: Body | None,
-) -> Product:
+) -> Product | None:
     """The convolution (or filter gradient) of an equation; `entries`, `accesses` and
-    `body` describe its epilogue as in `treadle.fuse.contractions`.
-
-    Raises:
-      NoMap: if an operand must be copied first, or the epilogue does not fit.
-    """
+    `body` describe its epilogue as in `treadle.fuse.contractions`. None if an operand
+    must be copied first, or the epilogue does not fit."""
     out, how = eq.outputs[0], eq.op.lowering
     assert isinstance(how, Convolution)
-    x, x_offset, x_steps = axis_strides(eq.inputs[0], program)
-    if how.filter_gradient:
-        if body is not None:
-            raise NoMap
-        y, y_offset, y_steps = axis_strides(eq.inputs[1], program)
-        spec = _spec(
-            eq,
-            eq.params["kernel"],
-            eq.inputs[1].type.shape,
-            x_steps,
-            stored_strides(out, program),
-            y_steps,
-        )
-        return Product(spec, (x, x_offset), (y, y_offset), out, None, True)
-    w, w_offset, w_steps = axis_strides(eq.inputs[1], program)
+    if how.filter_gradient and body is not None:
+        return None
+    operands = operand_strides(eq, program)
+    if operands is None:
+        return None
+    (x, y), other = operands, eq.inputs[1].type.shape
     steps = stored_strides(out, program)
-    spec = _spec(
-        eq, eq.inputs[1].type.shape[:2], out.type.shape, x_steps, w_steps, steps
-    )
-    result = Product(spec, (x, x_offset), (w, w_offset), out)
-    if body is not None:
-        image, line, column, feature = entries
-        rows = _one([line, column], accesses, sizes)
-        groups = [_one([image], accesses, sizes), [], rows]
-        last = _one([feature], accesses, sizes)
-        result.epilogue = assemble(body, sizes, groups, [], [last], "inner")
+    if how.filter_gradient:
+        spec = _spec(eq, eq.params["kernel"], other, x.steps, steps, y.steps)
+    else:
+        spec = _spec(eq, other[:2], out.type.shape, x.steps, y.steps, steps)
+    if spec is None:
+        return None
+    result = Product(spec, x[:2], y[:2], out, None, how.filter_gradient)
+    if body is None:
+        return result
+    image, line, column, feature = entries
+    groups = []
+    for axes in ([image], [line, column], [feature]):
+        dims = [d for a in axes for d, _ in a.terms if sizes[d] != 1]
+        loops = coalesce(dims, accesses, sizes)
+        if len(loops) > 1:
+            return None
+        groups.append(loops[0] if loops else [])
+    images, rows, last = groups
+    result.epilogue = assemble(body, sizes, [images, [], rows], [], [last], "inner")
     return result
-
-
-def _one(axes: list[Affine], accesses: list[Access], sizes: dict[int, int]) -> list:
-    """The dimensions of some axes, if all accesses step through them as one."""
-    dims = [d for a in axes for d, _ in a.terms if sizes[d] != 1]
-    groups = coalesce(dims, accesses, sizes)
-    if len(groups) > 1:
-        raise NoMap
-    return groups[0] if groups else []
 
 
 def _spec(
@@ -74,15 +61,17 @@ def _spec(
     x_steps: tuple[int, ...],
     w_steps: tuple[int, ...],
     out_steps: tuple[int, ...],
-) -> ConvSpec:
+) -> ConvSpec | None:
+    """The sizes and strides; None if the result's pixels are not steps of one loop, or
+    its features not contiguous."""
     x: Atom = eq.inputs[0]
     images, height, width, channels = x.type.shape
     _, out_y, out_x, features = out_shape
     pixel = out_steps[2] if out_x > 1 else out_steps[1]
     if min(out_x, out_y) > 1 and out_steps[1] != pixel * out_x:
-        raise NoMap
+        return None
     if out_steps[3] != 1 and features > 1:
-        raise NoMap
+        return None
 
     def axis(i: int, size: int, out: int) -> Axis:
         return Axis(

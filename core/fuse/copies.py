@@ -17,16 +17,14 @@ from treadle.trace.lowering import Scatter
 
 def copy_launch(
     a: Atom, target: Var, offset: int, strides: Sequence[int], program: Program
-) -> Launch:
-    """Copies a value, seen through its views, to strided elements of `target`.
-
-    Raises:
-      NoMap: if a view must be made in memory first.
-    """
-    space = Space(program.units)
-    space.maps["out"] = space.index(a)
-    operand_fits(space, "out", a, program)
-    entries = space.maps["out"]
+) -> Launch | None:
+    """Copies a value, seen through its views, to strided elements of `target`; None if
+    a view must be made in memory first."""
+    space, written = Space(program.units), Var(a.type)
+    space.maps[written] = space.index(a)
+    if not operand_fits(space, written, a, program):
+        return None
+    entries = space.maps[written]
     body = Body(space, program)
     value = body.value(a, entries)
     start, steps = address(entries, strides)
@@ -37,24 +35,22 @@ def copy_launch(
     return finish(body, space.sizes, dims, [], None, "inner")
 
 
-def scatter_launch(eq: Equation, program: Program) -> Launch:
-    """Puts the updates of a scatter into its result, which holds the operand already.
+def scatter_launch(eq: Equation, program: Program) -> Launch | None:
+    """Puts the updates of a scatter into its result, which holds the operand already;
+    None if a view must be made in memory first.
 
     Places are visited in order: where they are equal, the last update stays, and sums
     and products are rounded as NumPy rounds them.
     """
     updates, *indices = eq.inputs[1:]
     out = eq.outputs[0]
-    space = Space(program.units)
-    space.maps["out"] = space.index(updates)
-    operand_fits(space, "out", updates, program)
+    space, written = Space(program.units), Var(updates.type)
+    space.maps[written] = space.index(updates)
+    if not all(operand_fits(space, written, a, program) for a in eq.inputs[1:]):
+        return None
     how, where = eq.op.lowering, addressing(eq)
     assert isinstance(how, Scatter)
-    rank = where.rank
-    for a in indices:
-        space.maps["index"] = space.maps["out"][:rank]
-        operand_fits(space, "index", a, program)
-    entries = space.maps["out"]
+    rank, entries = where.rank, space.maps[written]
     body = Body(space, program)
     dtype = out.type.dtype
     steps = row_major(out.type.shape)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from treadle import dtypes
-from treadle.fuse.layout import axis_strides, stored_strides
+from treadle.fuse.layout import operand_strides, stored_strides
 from treadle.fuse.maps import Space
 from treadle.fuse.nests import Access, Body, Launch, finish
 from treadle.fuse.program import Program
@@ -20,12 +20,12 @@ from treadle.ir.maps import ZERO, Affine, address, plus, scaled, shifted
 _INDEX = np.dtype(np.int64)
 
 
-def filter_launch(eq: Equation, program: Program) -> Launch:
-    """The gradient of shape (*kernel, C / groups, F), of x and the result's cotangent.
-
-    Raises:
-      NoMap: if an operand must be copied first.
-    """
+def filter_launch(eq: Equation, program: Program) -> Launch | None:
+    """The gradient of shape (*kernel, C / groups, F), of x and the result's cotangent;
+    None if an operand must be copied first."""
+    operands = operand_strides(eq, program)
+    if operands is None:
+        return None
     x, ct = eq.inputs
     out, params = eq.outputs[0], eq.params
     groups = params["feature_groups"]
@@ -49,7 +49,7 @@ def filter_launch(eq: Equation, program: Program) -> Launch:
         entries.append(ZERO)
         numbers.append(number)
         inside = ok if inside is None else body.both(inside, ok)
-    source, offset, steps = axis_strides(x, program)
+    source, offset, steps = operands[0]
     place = (*entries, plus(scaled(group, per_group), channel))
     extra, strides = address(place, steps)
     value = body.load(source, offset + extra, strides, tuple(numbers), steps[1:-1])
@@ -57,7 +57,7 @@ def filter_launch(eq: Equation, program: Program) -> Launch:
     if inside is not None:
         zero = body.instr("const", (), dtype, 0.0)
         value = body.instr(scalar.SELECT, (inside, value, zero), dtype)
-    source, offset, steps = axis_strides(ct, program)
+    source, offset, steps = operands[1]
     extra, strides = address((*pixels, last), steps)
     other = body.load(source, offset + extra, strides)
     value = body.instr(scalar.MUL, (value, other), dtype)

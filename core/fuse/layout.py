@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from treadle.fuse.maps import Space
 from treadle.fuse.program import Program
@@ -63,24 +64,38 @@ def _readers_order(v: Var, program: Program) -> tuple[int, ...] | None:
     return orders.pop() if len(orders) == 1 else None
 
 
-def axis_strides(a: Atom, program: Program) -> tuple[Atom, int, tuple[int, ...]]:
-    """The stored value behind an atom, and offset and stride per axis in elements.
+class Strided(NamedTuple):
+    """A stored value seen as an array: offset and step per axis, in elements."""
 
-    Raises:
-      NoMap: if the views have no such strides.
-    """
+    source: Atom
+    offset: int
+    steps: tuple[int, ...]
+
+
+def axis_strides(a: Atom, program: Program) -> Strided | None:
+    """The stored value behind an atom, and its steps; None if the views have none."""
     space = Space(program.units)
     entries = space.index(a)
     # An axis must stay one dimension: it has one stride.
-    space.frozen |= set(space.sizes)
+    space.freeze()
     source, chain = program.resolve(a)
     seen = space.seen(entries, source, chain)
+    if not isinstance(seen, tuple):
+        return None
     offset, strides = address(seen, stored_strides(source, program))
-    return (
-        source,
-        offset,
-        tuple(strides.get(e.terms[0][0], 0) if e.terms else 0 for e in entries),
-    )
+    steps = tuple(strides.get(e.terms[0][0], 0) if e.terms else 0 for e in entries)
+    return Strided(source, offset, steps)
+
+
+def operand_strides(eq: Equation, program: Program) -> list[Strided] | None:
+    """The operands of an equation as arrays; None if one must be copied first."""
+    found = []
+    for a in eq.inputs:
+        strided = axis_strides(a, program)
+        if strided is None:
+            return None
+        found.append(strided)
+    return found
 
 
 def joined(

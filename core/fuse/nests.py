@@ -11,7 +11,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.fuse.cluster import Cluster, addressing, operand_key
 from treadle.fuse.layout import axis_strides, stored_strides
-from treadle.fuse.maps import NoMap, Space
+from treadle.fuse.maps import Space
 from treadle.fuse.program import Program
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var
@@ -93,12 +93,11 @@ class Product:
 
 
 class Body:
-    """Writes the instructions of a cluster."""
+    """Writes the instructions of a cluster, whose operands fit its space."""
 
     def __init__(self, space: Space, program: Program) -> None:
         self.space, self.program = space, program
-        # From here on maps are held outside of the space, which must not change.
-        space.frozen |= set(space.sizes)
+        space.freeze()
         self.instrs: list[Instr] = []
         self.accesses: list[Access] = []
         self.known: dict[Any, int] = {}
@@ -174,14 +173,19 @@ class Body:
 
     def _copied_view(self, eq: Equation, entries: Map) -> int:
         x = eq.inputs[0]
-        return self.value(x, self.space.seen(entries, x, [eq]))
+        return self.value(x, self._seen(entries, x, [eq]))
+
+    def _seen(self, entries: Map, source: Atom, chain: list[Equation]) -> Map:
+        found = self.space.seen(entries, source, chain)
+        assert isinstance(found, tuple), "was not asked whether the operand fits"
+        return found
 
     def value(self, a: Atom, entries: Map) -> int:
         """The instruction that gives an operand at an index map."""
         source, chain = self.program.resolve(a)
         if not a.type.shape:
             entries = ()
-        found = self.space.seen(entries, source, chain)
+        found = self._seen(entries, source, chain)
         dtype = source.type.dtype
         if isinstance(source, Lit) and not (source.type.ndim or dtype.kind == "c"):
             value = source.value.item()
@@ -230,7 +234,9 @@ class Body:
 
     def _gather(self, eq: Equation, entries: Map) -> int:
         x = eq.inputs[0]
-        source, offset, steps = axis_strides(x, self.program)
+        found = axis_strides(x, self.program)
+        assert found is not None
+        source, offset, steps = found
         where = addressing(eq)
         at = entries[: where.rank]
         indices, valid = [], None
@@ -351,7 +357,8 @@ def finish(
     axis: str,
     serial: bool = False,
 ) -> Launch:
-    """Fixes the loops. `inner` None means the last of the coalesced outer ones."""
+    """Fixes the loops. `inner` is one; None means the last of the coalesced outer
+    ones."""
     if any(a.dtype.kind == "c" for a in body.accesses):
         outer = [*outer, _complex_as_pairs(body, sizes)]
     accesses = body.accesses
@@ -363,8 +370,7 @@ def finish(
         outers = [g for g in outers if g is not chosen]
     else:
         inners = coalesce(inner, accesses, sizes)
-    if len(inners) > 1:
-        raise NoMap
+        assert len(inners) <= 1, "several loops are innermost"
     return assemble(body, sizes, outers, mids, inners, axis, serial)
 
 
@@ -378,9 +384,7 @@ def innermost(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:
 def _complex_as_pairs(body: Body, sizes: dict[int, int]) -> int:
     """Makes a nest that only moves complex numbers one that moves their two parts;
     gives the new dimension, along the parts."""
-    names = {i.name for i in body.instrs}
-    if not names <= {"load", "store"}:
-        raise NoMap
+    assert {i.name for i in body.instrs} <= {"load", "store"}
     pair = max(sizes, default=-1) + 1
     sizes[pair] = 2
     for k, a in enumerate(body.accesses):

@@ -9,12 +9,11 @@ from treadle.fuse.cluster import (
     MAX_MEMBERS,
     Cluster,
     join,
-    operand_fits,
+    members_fit,
     operands_fit,
     start,
 )
 from treadle.fuse.layout import joined, row_major
-from treadle.fuse.maps import NoMap, Space
 from treadle.fuse.matching import extend, matching
 from treadle.fuse.order import Node, in_order
 from treadle.fuse.products import product, product_with_epilogue
@@ -161,11 +160,7 @@ class _Partitioner:
         self._alone(eq)
 
     def _loops_fit(self, eq: Equation) -> bool:
-        try:
-            product(eq, self.program)
-        except NoMap:
-            return False
-        return True
+        return product(eq, self.program) is not None
 
     def _with_copied_operands(self, eq: Equation) -> Equation:
         """The equation with views among its operands copied, as few as will do."""
@@ -211,15 +206,13 @@ class _Partitioner:
         for cluster in readers.values():
             if cluster.product is not None or not cluster.meets(node):
                 continue
-            try:
-                cluster.product = product_with_epilogue(
-                    eq, self.program, cluster, stored_members(cluster, self)
-                )
-            except NoMap:
-                continue
-            cluster.equations.insert(0, eq)
-            self._take_in(cluster, node)
-            return
+            cluster.product = product_with_epilogue(
+                eq, self.program, cluster, stored_members(cluster, self)
+            )
+            if cluster.product is not None:
+                cluster.equations.insert(0, eq)
+                self._take_in(cluster, node)
+                return
 
     # Values that are parts of others
 
@@ -255,14 +248,10 @@ class _Partitioner:
     # Growing clusters
 
     def _start(self, eq: Equation) -> None:
-        while True:
+        cluster = self._cluster()
+        while not start(cluster, eq, self.program):
+            eq = self._with_copied_view(eq)
             cluster = self._cluster()
-            try:
-                start(cluster, eq)
-                operands_fit(cluster.space, eq, self.program)
-                break
-            except NoMap:
-                eq = self._with_copied_view(eq)
         self._add(cluster, eq)
         self._absorb_operands(cluster, eq)
 
@@ -297,10 +286,10 @@ class _Partitioner:
         cluster = self._cluster()
         space = cluster.space
         space.maps[new] = space.index(new)
-        if not _maps(cluster, eq, program):
+        if not operands_fit(space, eq, program):
             inner: Var = eq.inputs[0]  # type: ignore[assignment]
             eq = self._substitute(eq, inner, self.copy_view(inner))
-            _maps(cluster, eq, program)
+            operands_fit(space, eq, program)
         cluster.equations.append(eq)
         self._add(cluster, eq)
         return new
@@ -367,9 +356,9 @@ class _Partitioner:
         if len(cluster.equations) + len(other.equations) > MAX_MEMBERS:
             return
         space = cluster.space.copy()
-        try:
-            wanted = space.seen(space.maps[eq.outputs[0]], source, chain)
-        except NoMap:
+        out = eq.outputs[0]
+        wanted = space.settled(lambda: space.seen(space.maps[out], source, chain))
+        if wanted is None:
             return
         names = matching(wanted, other.space.maps[source])
         if names is None or not extend(names, cluster, other):
@@ -381,7 +370,7 @@ class _Partitioner:
             )
         reduced = cluster.reduced | {names[d] for d in other.reduced}
         space.frozen |= reduced
-        if not _reads_fit(space, cluster, self.program):
+        if not members_fit(space, cluster, self.program):
             return
         cluster.space, cluster.reduced = space, reduced
         cluster.form = other.form or cluster.form
@@ -399,30 +388,6 @@ class _Partitioner:
                 if source not in self.owner or source in program.inline:
                     new = program.results[i] = self.copy_view(a)
                     program.returned.add(new)
-
-
-def _reads_fit(space: Space, cluster: Cluster, program: Program) -> bool:
-    """Whether all members can read what they read when others join their space."""
-    try:
-        return all(
-            operands_fit(space, eq, program)
-            for eq in cluster.equations
-            if not isinstance(eq.op.lowering, View)
-        )
-    except NoMap:
-        return False
-
-
-def _maps(cluster: Cluster, eq: Equation, program: Program) -> bool:
-    """Whether a view's operand can be read where its result is written."""
-    try:
-        cluster.space.maps["view"] = cluster.space.maps[eq.outputs[0]]
-        cluster.space.forward("view", eq)
-        return operand_fits(cluster.space, "view", eq.inputs[0], program)
-    except NoMap:
-        return False
-    finally:
-        cluster.space.maps.pop("view", None)
 
 
 def _pairs_axes(eq: Equation) -> bool:

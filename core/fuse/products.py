@@ -7,7 +7,7 @@ import math
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.contractions import contraction
 from treadle.fuse.convolutions import convolution
-from treadle.fuse.maps import NoMap, Space
+from treadle.fuse.maps import Space
 from treadle.fuse.nests import Access, Body, Product
 from treadle.fuse.program import Program
 from treadle.ir.graph import Equation, Var
@@ -23,17 +23,14 @@ def _lower(
     entries: Map,
     accesses: list[Access],
     body: Body | None,
-) -> Product:
+) -> Product | None:
     lower = contraction if isinstance(eq.op.lowering, Contraction) else convolution
     return lower(eq, program, sizes, entries, accesses, body)
 
 
-def product(eq: Equation, program: Program) -> Product:
-    """A contraction or convolution on its own.
-
-    Raises:
-      NoMap: if the operands must be copied first.
-    """
+def product(eq: Equation, program: Program) -> Product | None:
+    """A contraction or convolution on its own; None if operands must be copied
+    first."""
     space = Space(program.units)
     entries = space.index(eq.outputs[0])
     return _lower(eq, program, space.sizes, entries, [], None)
@@ -41,17 +38,16 @@ def product(eq: Equation, program: Program) -> Product:
 
 def product_with_epilogue(
     eq: Equation, program: Program, cluster: Cluster, stored: set[Var]
-) -> Product:
-    """A product whose result an elementwise cluster works on while it is hot.
-
-    Raises:
-      NoMap: if the cluster does not fit the loops of the product.
-    """
+) -> Product | None:
+    """A product whose result an elementwise cluster works on while it is hot; None if
+    the cluster does not fit the loops of the product."""
     if cluster.form is not None or _reads_places(cluster):
         # Reductions and reads at computed places need more than a block.
-        raise NoMap
-    c = eq.outputs[0]
+        return None
+    c, sizes = eq.outputs[0], cluster.space.sizes
     entries = _read_map(cluster, c, program)
+    if entries is None or not _is_whole(entries, sizes, c):
+        return None
     body = Body(cluster.space, program)
     members = [e for e in cluster.equations if e is not eq]
     for member in members:
@@ -60,21 +56,25 @@ def product_with_epilogue(
         for v in member.outputs:
             if v in stored:
                 body.store(v, cluster.space.maps[v], body.known[v])
-    sizes = cluster.space.sizes
-    covered = {d for a in entries for d, _ in a.terms}
-    needed = {d for d, n in sizes.items() if n != 1}
-    if not needed <= covered or any(a.offset for a in entries):
-        raise NoMap
-    if math.prod(sizes.values()) != c.type.size:
-        # The cluster sees a slice: the rest would not be computed.
-        raise NoMap
     atoms = [a.atom for a in body.accesses if a.atom is not None]
     if any(a is not c and program.memory(a) is c for a in atoms):
         # The same memory seen in another shape is complete only after all blocks.
-        raise NoMap
+        return None
     if not _is_light(body):
-        raise NoMap
+        return None
     return _lower(eq, program, sizes, entries, body.accesses, body)
+
+
+def _is_whole(entries: Map, sizes: dict[int, int], c: Var) -> bool:
+    """Whether the points of a space that reads a value are those of the value. If they
+    are a slice of them, the rest would not be computed."""
+    covered = {d for a in entries for d, _ in a.terms}
+    needed = {d for d, n in sizes.items() if n != 1}
+    return (
+        needed <= covered
+        and not any(a.offset for a in entries)
+        and math.prod(sizes.values()) == c.type.size
+    )
 
 
 _MAX_STREAMS = 4
@@ -92,8 +92,8 @@ def _is_light(body: Body) -> bool:
     return streams <= _MAX_STREAMS and sum(map(cost, body.instrs)) <= _MAX_COST
 
 
-def _read_map(cluster: Cluster, c: Var, program: Program) -> Map:
-    """The one index map at which a cluster reads a value."""
+def _read_map(cluster: Cluster, c: Var, program: Program) -> Map | None:
+    """The one index map at which a cluster reads a value, if it is one."""
     found: set[Map] = set()
     for eq in cluster.equations:
         for a in eq.inputs:
@@ -102,10 +102,10 @@ def _read_map(cluster: Cluster, c: Var, program: Program) -> Map:
                 continue
             copied = [eq] if isinstance(eq.op.lowering, View) else []
             entries = cluster.space.maps[eq.outputs[0]] if a.type.shape else ()
-            found.add(cluster.space.seen(entries, source, [*copied, *chain]))
-    if len(found) != 1:
-        raise NoMap
-    return found.pop()
+            seen = cluster.space.seen(entries, source, [*copied, *chain])
+            assert isinstance(seen, tuple), "a member's operand does not fit"
+            found.add(seen)
+    return found.pop() if len(found) == 1 else None
 
 
 def _reads_places(cluster: Cluster) -> bool:

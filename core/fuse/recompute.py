@@ -8,9 +8,7 @@ from is not in memory itself (the result of a contraction in registers).
 
 from __future__ import annotations
 
-from treadle.fuse.cluster import Cluster
-from treadle.fuse.maps import NoMap
-from treadle.fuse.nests import build
+from treadle.fuse.cluster import Cluster, members_fit
 from treadle.fuse.partition import Partition
 from treadle.fuse.products import product_with_epilogue
 from treadle.fuse.roles import is_fused, stored_members
@@ -48,7 +46,7 @@ def _consider(eq: Equation, node: Cluster, part: Partition) -> None:
     if loads * len(readers) > 1 + len(readers):
         return
     program.recomputed.add(v)
-    if not all(_still_builds(c, part) for c in (*readers, node)):
+    if not all(_still_fits(c, part) for c in (*readers, node)):
         program.recomputed.discard(v)
 
 
@@ -101,14 +99,13 @@ def _leaf(a: Atom, node: Cluster, part: Partition, leaves: set[Var], spent: int)
     return _walk(source, node, part, leaves, spent)
 
 
-def _still_builds(node: Cluster, part: Partition) -> bool:
-    stored = stored_members(node, part)
-    try:
-        if node.product is not None:
-            maker = part.program.maker[node.product.c]
-            product_with_epilogue(maker, part.program, node, stored)
-        else:
-            build(node, part.program, stored)
-    except NoMap:
+def _still_fits(node: Cluster, part: Partition) -> bool:
+    """Whether a cluster can make what it computes again at the points that it has."""
+    program, space = part.program, node.space.copy()
+    space.freeze()
+    if not members_fit(space, node, program):
         return False
-    return True
+    if node.product is None:
+        return True
+    maker, stored = program.maker[node.product.c], stored_members(node, part)
+    return product_with_epilogue(maker, program, node, stored) is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treadle.fuse.layout import axis_strides, stored_strides
+from treadle.fuse.layout import operand_strides, stored_strides
 from treadle.fuse.maps import Space
 from treadle.fuse.nests import Access, Body, Launch, coalesce, finish, innermost
 from treadle.fuse.program import Program
@@ -11,12 +11,12 @@ from treadle.ir.maps import Affine, address
 from treadle.trace.lowering import Running
 
 
-def running_launch(eq: Equation, program: Program) -> Launch:
-    """Runs along the rows of a row nest, or down the columns of a column nest.
-
-    Raises:
-      NoMap: if an operand must be copied first.
-    """
+def running_launch(eq: Equation, program: Program) -> Launch | None:
+    """Runs along the rows of a row nest, or down the columns of a column nest; None if
+    an operand must be copied first."""
+    operands = operand_strides(eq, program)
+    if operands is None:
+        return None
     (out,), axis, how = eq.outputs, eq.params["axis"], eq.op.lowering
     assert isinstance(how, Running)
     space = Space(program.units)
@@ -28,8 +28,7 @@ def running_launch(eq: Equation, program: Program) -> Launch:
     place = tuple(entries)
     body = Body(space, program)
     values = []
-    for a in eq.inputs:
-        source, offset, steps = axis_strides(a, program)
+    for source, offset, steps in operands:
         extra, strides = address(place, steps)
         values.append(body.load(source, offset + extra, strides))
     value = values[-1]

@@ -8,15 +8,15 @@ index is moved inside before it is used; what was outside then counts as padding
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from treadle import dtypes
-from treadle.fuse.layout import axis_strides, row_major, stored_strides
-from treadle.fuse.maps import NoMap, Space
+from treadle.fuse.layout import Strided, operand_strides, row_major, stored_strides
+from treadle.fuse.maps import Space
 from treadle.fuse.nests import Access, Body, Launch, finish, innermost
 from treadle.fuse.program import Program
 from treadle.ir import scalar
@@ -28,15 +28,16 @@ from treadle.trace.lowering import Window
 _INDEX = np.dtype(np.int64)
 
 
-def window_launch(eq: Equation, program: Program) -> Launch:
-    """The nest of an op of `treadle.ops.window`.
-
-    Raises:
-      NoMap: if an operand must be copied first.
-    """
+def window_launch(eq: Equation, program: Program) -> Launch | None:
+    """The nest of an op of `treadle.ops.window`; None if an operand must be copied
+    first."""
     how = eq.op.lowering
     assert isinstance(how, Window)
-    return _LAUNCHES[how.what](_Windows(eq, program, how.what))
+    operands = operand_strides(eq, program)
+    if operands is None:
+        return None
+    strided = dict(zip(eq.inputs, operands, strict=True))
+    return _LAUNCHES[how.what](_Windows(eq, program, how.what, strided))
 
 
 @dataclass
@@ -57,6 +58,7 @@ class _Windows:
     eq: Equation
     program: Program
     what: str
+    operands: dict[Atom, Strided]
     space: Space = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,7 +79,7 @@ class _Windows:
 
     def read(self, a: Atom, axes: Sequence[_Axis]) -> int:
         """Loads an operand at indices along its spatial axes."""
-        source, offset, steps = axis_strides(a, self.program)
+        source, offset, steps = self.operands[a]
         place = (self.entries[0], *(x.entry for x in axes), self.entries[-1])
         extra, strides = address(place, steps)
         numbers = [
@@ -290,14 +292,10 @@ def _reaches(w: _Windows, i: int, window: _Axis) -> int | None:
     )
 
 
-def _pick(w: _Windows) -> Launch:
+def _pick(w: _Windows) -> Launch | None:
     """The element of every window that is at a given place of the flattened axes."""
     x, places = w.eq.inputs
-    body = w.body([1] * len(w.sizes))
-    here = [_Axis(e) for e in w.entries[1:-1]]
-    place = body.instr(scalar.CONVERT, (w.read(places, here),), _INDEX)
-    flat = w.moved(place, math.prod(x.type.shape[1:-1]))
-    source, offset, steps = axis_strides(x, w.program)
+    source, offset, steps = w.operands[x]
     spatial = x.type.shape[1:-1]
     runs = [
         (step, number)
@@ -308,14 +306,18 @@ def _pick(w: _Windows) -> Launch:
     ]
     pixel = runs[-1][0] // runs[-1][1] if runs else 0
     if any(step != pixel * number for step, number in runs):
-        raise NoMap
+        return None
+    body = w.body([1] * len(w.sizes))
+    here = [_Axis(e) for e in w.entries[1:-1]]
+    place = body.instr(scalar.CONVERT, (w.read(places, here),), _INDEX)
+    flat = w.moved(place, math.prod(spatial))
     extra, strides = address((w.entries[0], w.entries[-1]), (steps[0], steps[-1]))
     assert flat.number is not None
     value = body.load(source, offset + extra, strides, (flat.number,), (pixel,))
     return w.launch(w.select(flat.inside, value, 0, x.type.dtype))
 
 
-_LAUNCHES = {
+_LAUNCHES: dict[str, Callable[[_Windows], Launch | None]] = {
     "sum": _sum,
     "max": _extreme,
     "min": _extreme,

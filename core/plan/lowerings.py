@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from treadle.fuse.filters import filter_launch
-from treadle.fuse.maps import NoMap
 from treadle.fuse.running import running_launch
 from treadle.fuse.windows import window_launch
 from treadle.ir.graph import Atom, Equation, Lit
@@ -27,9 +26,8 @@ def _nest(launch: Callable[..., Any]) -> Handler:
         if out.type.size and not all(a.type.size for a in eq.inputs):
             g.fill(_of_nothing(eq), out, eq)
             return
-        try:
-            found = launch(eq, g.program)
-        except NoMap:
+        found = launch(eq, g.program)
+        if found is None:
             copies: list[Atom] = [g.stored(a) for a in eq.inputs]
             found = launch(
                 Equation(eq.op, copies, eq.params, eq.outputs, eq.source), g.program

@@ -10,7 +10,6 @@ import numpy as np
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.copies import copy_launch, scatter_launch
 from treadle.fuse.layout import joined, row_major, stored_strides
-from treadle.fuse.maps import NoMap
 from treadle.fuse.nests import Launch, build
 from treadle.fuse.order import Node
 from treadle.fuse.partition import Partition, partition
@@ -197,10 +196,9 @@ class GraphPlanner:
             return self.contiguous(chain[0].inputs[0])
         v = Var(a.type)
         self.env[v] = Place(self.planner.buffer(a.type.nbytes))
-        try:
-            self.move(a, v, 0, row_major(a.type.shape), [])
-        except NoMap:
-            self.move(self._viewed(chain[0]), v, 0, row_major(a.type.shape), [])
+        steps = row_major(a.type.shape)
+        if not self.move(a, v, 0, steps, []):
+            self.move(self._viewed(chain[0]), v, 0, steps, [])
         return self.env[v]
 
     def _viewed(self, eq: Equation) -> Var:
@@ -248,10 +246,13 @@ class GraphPlanner:
 
     def move(
         self, a: Atom, to: Var, offset: int, strides: Sequence[int], eqs: list[Equation]
-    ) -> None:
-        """Appends a nest that copies a value to strided places of another."""
+    ) -> bool:
+        """Appends a nest that copies a value to strided places of another; False if
+        there is none for all of its views at once."""
         launch = copy_launch(a, to, offset, strides, self.program)
-        self.nest(launch, eqs, True)
+        if launch is not None:
+            self.nest(launch, eqs, True)
+        return launch is not None
 
     def fill(self, value: Atom, whole: Var, eq: Equation) -> None:
         """Writes one number everywhere."""
@@ -264,6 +265,7 @@ class GraphPlanner:
         params = {"shape": t.shape, "dims": ()}
         self.program.add(Equation(broadcast_in_dim, [value], params, [spread]))
         launch = copy_launch(spread, flat, 0, (1,), self.program)
+        assert launch is not None
         self.nest(launch, [eq], False)
 
     # Nodes
@@ -370,11 +372,8 @@ class GraphPlanner:
         source, _ = self.program.resolve(x)
         if isinstance(source, Lit) and source.type.ndim == 0:
             self.fill(source, out, eq)
-        else:
-            try:
-                self.move(x, out, 0, row_major(out.type.shape), [eq])
-            except NoMap:
-                self.copy(self.contiguous(x), self.place(out), out.type.nbytes)
+        elif not self.move(x, out, 0, row_major(out.type.shape), [eq]):
+            self.copy(self.contiguous(x), self.place(out), out.type.nbytes)
 
     def host(self, eq: Equation, how: Host) -> None:
         """Appends a call of the reference implementation."""
@@ -408,9 +407,7 @@ def _join(g: GraphPlanner, eq: Equation) -> None:
     for a, (offset, strides) in joined(eq, how, steps):
         if isinstance(a, Var) and a in g.program.parts:
             continue
-        try:
-            g.move(a, whole, offset, strides, [eq])
-        except NoMap:
+        if not g.move(a, whole, offset, strides, [eq]):
             g.move(g.stored(a), whole, offset, strides, [eq])
 
 
@@ -418,12 +415,12 @@ def _scatter(g: GraphPlanner, eq: Equation) -> None:
     """Writes at data-dependent places of a copy of the first operand."""
     x, *rest = eq.inputs
     out = eq.outputs[0]
-    try:
-        launch = scatter_launch(eq, g.program)
-    except NoMap:
+    launch = scatter_launch(eq, g.program)
+    if launch is None:
         inputs = [x, *map(g.stored, rest)]
         copied = Equation(eq.op, inputs, eq.params, eq.outputs, eq.source)
         launch = scatter_launch(copied, g.program)
+        assert launch is not None
     g.assign_copy(x, out, eq)
     g.nest(launch, [eq], False)
 
