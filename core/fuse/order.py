@@ -11,10 +11,10 @@ class Node:
     """A step of the program to be.
 
     number: tells nodes apart, in the order in which they were made.
-    bit: a set of numbers, as bits: its own, and those of the nodes it has taken in.
-    before: the bits of all nodes that must run before it.
-    needs, users: the nodes from which that follows, directly before and after it.
     values: the results that it owns.
+    needs, users: the nodes directly before and after it, which `Order` keeps.
+    before: the bits of all nodes that must run before it (and of some that were taken
+      in by others).
     """
 
     def __init__(self, number: int) -> None:
@@ -25,61 +25,96 @@ class Node:
         self.equations: list[Equation] = []
         self.values: list[Var] = []
 
-    def runs_after(self, other: Node) -> bool:
-        return bool(self.before & other.bit)
 
-    def run_after(self, other: Node) -> None:
-        """Makes this node, and all that run after it, run after another."""
-        if other is not self:
-            other.users.add(self)
-            self.needs.add(other)
-            self._inherit(other.bit | other.before)
+class Order:
+    """Nodes, and which of them must run before which: a directed graph without cycles.
+    What would close one is refused, and changes nothing."""
 
-    def _inherit(self, bits: int) -> None:
-        waiting = [self]
-        while waiting:
-            node = waiting.pop()
-            # What runs after a node has its bits already where the node has them.
-            if bits & ~node.before:
-                node.before |= bits
-                waiting += node.users
+    def __init__(self) -> None:
+        self._nodes: dict[int, Node] = {}
 
-    def meets(self, other: Node) -> bool:
-        """Whether no third node must run after another and before this one."""
-        return not any(n.runs_after(other) for n in self.needs if n is not other)
+    @property
+    def nodes(self) -> list[Node]:
+        """All nodes, as they were added."""
+        return list(self._nodes.values())
 
-    def take_in(self, other: Node) -> None:
-        """Makes one node of two that meet: what ran after or before either of them
-        does so with both."""
-        for n in other.needs:
-            n.users.remove(other)
-            n.users.add(self)
-        for n in other.users:
-            n.needs.remove(other)
-            n.needs.add(self)
-        self.needs = (self.needs | other.needs) - {self, other}
-        self.users = (self.users | other.users) - {self, other}
-        self.bit |= other.bit
-        self.before = (self.before | other.before) & ~self.bit
-        self.values += other.values
-        for n in self.users:
-            n._inherit(self.bit | self.before)
+    def add(self, node: Node) -> None:
+        """Takes in a node that nothing depends on yet."""
+        self._nodes[node.number] = node
+
+    def depends(self, node: Node, other: Node) -> bool:
+        """Whether a node must run after another."""
+        return bool(node.before & other.bit)
+
+    def can_depend(self, node: Node, others: Iterable[Node]) -> bool:
+        """Whether `depend` would not close a cycle."""
+        return not any(self.depends(other, node) for other in others)
+
+    def depend(self, node: Node, others: Iterable[Node]) -> bool:
+        """Makes a node, and all that run after it, run after others (itself among them
+        is as well as not); gives whether that can be."""
+        others = [n for n in others if n is not node]
+        if not self.can_depend(node, others):
+            return False
+        for other in others:
+            other.users.add(node)
+            node.needs.add(other)
+            _inherit(node, other.bit | other.before)
+        return True
+
+    def can_contract(self, a: Node, b: Node) -> bool:
+        """Whether `contract` would not close a cycle: no third node must run after one
+        of two nodes and before the other."""
+        return a is not b and not self._apart(a, b) and not self._apart(b, a)
+
+    def _apart(self, late: Node, early: Node) -> bool:
+        return self.depends(late, early) and any(
+            self.depends(n, early) for n in late.needs
+        )
+
+    def contract(self, a: Node, b: Node) -> bool:
+        """Lets `a` take in `b`, and run after and before all that either of them did;
+        gives whether that can be."""
+        if not self.can_contract(a, b):
+            return False
+        del self._nodes[b.number]
+        for n in b.needs:
+            n.users.remove(b)
+            n.users.add(a)
+        for n in b.users:
+            n.needs.remove(b)
+            n.needs.add(a)
+        a.needs = (a.needs | b.needs) - {a, b}
+        a.users = (a.users | b.users) - {a, b}
+        a.before = (a.before | b.before) & ~a.bit
+        a.values += b.values
+        for n in a.users:
+            _inherit(n, a.bit | a.before)
+        return True
+
+    def topological(self) -> list[Node]:
+        """The nodes, each after those that it depends on: as they were added, what has
+        to wait in further rounds."""
+        place = {n: i for i, n in enumerate(self.nodes)}
+        rounds = dict.fromkeys(place, 0)
+        missing = {n: len(n.needs) for n in place}
+        ready = [n for n in place if not missing[n]]
+        for n in ready:
+            for user in n.users:
+                wait = rounds[n] + (place[user] < place[n])
+                rounds[user] = max(rounds[user], wait)
+                missing[user] -= 1
+                if not missing[user]:
+                    ready.append(user)
+        return sorted(ready, key=lambda n: (rounds[n], place[n]))
 
 
-def in_order(nodes: Iterable[Node]) -> list[Node]:
-    """The nodes sorted so that each comes after those before it: as they are given,
-    what has to wait in further rounds."""
-    place = {n: i for i, n in enumerate(nodes)}
-    rounds = dict.fromkeys(place, 0)
-    missing = {n: len(n.needs) for n in place}
-    ready = [n for n in place if not missing[n]]
-    for n in ready:
-        for user in n.users:
-            wait = rounds[n] + (place[user] < place[n])
-            rounds[user] = max(rounds[user], wait)
-            missing[user] -= 1
-            if not missing[user]:
-                ready.append(user)
-    if len(ready) < len(place):
-        raise AssertionError("fusion made a cycle")
-    return sorted(ready, key=lambda n: (rounds[n], place[n]))
+def _inherit(node: Node, bits: int) -> None:
+    """Makes a node, and all that run after it, run after the nodes of some bits."""
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        # What runs after a node has its bits already where the node has them.
+        if bits & ~node.before:
+            node.before |= bits
+            waiting += node.users

@@ -15,7 +15,7 @@ from treadle.fuse.cluster import (
 )
 from treadle.fuse.layout import joined, row_major
 from treadle.fuse.matching import extend, matching
-from treadle.fuse.order import Node, in_order
+from treadle.fuse.order import Node, Order
 from treadle.fuse.products import product, product_with_epilogue
 from treadle.fuse.program import Program
 from treadle.fuse.roles import stored_members
@@ -47,7 +47,7 @@ class _Partitioner:
     def __init__(self, graph: Graph, lowering: Callable[[Equation], Lowering]) -> None:
         self.program = Program(graph, lowering)
         self.position = {id(eq): i for i, eq in enumerate(graph.equations)}
-        self.nodes: dict[int, Node] = {}
+        self.order = Order()
         self.owner: dict[Var, Node] = {}
         self.count = 0
         self.copies: dict[Var, Var] = {}
@@ -73,7 +73,7 @@ class _Partitioner:
                 self._place_parts(eq)
         self._copy_returned_views()
         self._attach_epilogues()
-        return Partition(self.program, in_order(self.nodes.values()), self.owner)
+        return Partition(self.program, self.order.topological(), self.owner)
 
     def _wanted_in_memory(self, eq: Equation) -> bool:
         """Whether an inline value is also returned, or read by other than kernels."""
@@ -100,14 +100,17 @@ class _Partitioner:
     # Nodes and their order
 
     def _add(self, node: Node, eq: Equation) -> None:
-        self.nodes[node.number] = node
+        self.order.add(node)
         self._own(node, eq)
 
     def _own(self, node: Node, eq: Equation) -> None:
         for v in eq.outputs:
             self._give(node, v)
-        for other in self._needs(eq):
-            node.run_after(other)
+        self._depend(node, self._needs(eq))
+
+    def _depend(self, node: Node, others: list[Node]) -> None:
+        done = self.order.depend(node, others)
+        assert done, "a node runs before what it needs"
 
     def _give(self, node: Node, v: Var) -> None:
         self.owner[v] = node
@@ -127,12 +130,12 @@ class _Partitioner:
             nodes += [self.owner[v] for v in found if v in self.owner]
         return nodes
 
-    def _take_in(self, node: Node, other: Node) -> None:
-        """Makes one node of two."""
-        del self.nodes[other.number]
-        for v in other.values:
-            self.owner[v] = node
-        node.take_in(other)
+    def _contract(self, node: Node, other: Node) -> bool:
+        """Makes one node of two, if the order lets them run together."""
+        done = self.order.contract(node, other)
+        if done:
+            self.owner.update(dict.fromkeys(other.values, node))
+        return done
 
     def _cluster(self) -> Cluster:
         self.count += 1
@@ -146,7 +149,7 @@ class _Partitioner:
         if effectful(eq):
             # Effects happen in the order of the program.
             if self.last_effect is not None:
-                node.run_after(self.last_effect)
+                self._depend(node, [self.last_effect])
             self.last_effect = node
 
     # Contractions
@@ -191,7 +194,7 @@ class _Partitioner:
 
     def _attach_epilogues(self) -> None:
         """Lets elementwise clusters work on a contraction's result while it is hot."""
-        for node in list(self.nodes.values()):
+        for node in self.order.nodes:
             if type(node) is Node and self._is_product(node.equations[0]):
                 self._attach(node)
 
@@ -204,14 +207,14 @@ class _Partitioner:
             if r.outputs and isinstance(n := self.owner[r.outputs[0]], Cluster)
         }
         for cluster in readers.values():
-            if cluster.product is not None or not cluster.meets(node):
+            if cluster.product or not self.order.can_contract(cluster, node):
                 continue
-            cluster.product = product_with_epilogue(
+            fused = product_with_epilogue(
                 eq, self.program, cluster, stored_members(cluster, self)
             )
-            if cluster.product is not None:
+            if fused is not None and self._contract(cluster, node):
+                cluster.product = fused
                 cluster.equations.insert(0, eq)
-                self._take_in(cluster, node)
                 return
 
     # Values that are parts of others
@@ -312,9 +315,8 @@ class _Partitioner:
     def _join_one(self, eq: Equation) -> bool:
         needs = self._needs(eq)
         for cluster in self._candidates(eq):
-            if any(n.runs_after(cluster) for n in needs):
-                continue
-            if join(cluster, eq, self.program):
+            fits = self.order.can_depend(cluster, needs)
+            if fits and join(cluster, eq, self.program):
                 self._own(cluster, eq)
                 self._absorb_operands(cluster, eq)
                 return True
@@ -344,7 +346,7 @@ class _Partitioner:
                 and other is not cluster
                 and other.is_member(source)
                 and source not in self.program.inline
-                and cluster.meets(other)
+                and self.order.can_contract(cluster, other)
             ):
                 self._merge(cluster, other, eq, source, chain)
 
@@ -372,12 +374,13 @@ class _Partitioner:
         space.frozen |= reduced
         if not members_fit(space, cluster, self.program):
             return
+        if not self._contract(cluster, other):
+            return
         cluster.space, cluster.reduced = space, reduced
         cluster.form = other.form or cluster.form
         cluster.equations = sorted(
             cluster.equations + other.equations, key=lambda e: self.position[id(e)]
         )
-        self._take_in(cluster, other)
 
     def _copy_returned_views(self) -> None:
         """A result that is a view is made in memory, if its storage differs."""

@@ -59,7 +59,7 @@ def _readers(v: Var, node: Cluster, part: Partition) -> list[Cluster]:
             continue
         if not isinstance(owner, Cluster) or not is_fused(r, v, part.program):
             return []
-        found[owner.bit] = owner
+        found[owner.number] = owner
     return list(found.values())
 
 

@@ -1,79 +1,203 @@
-"""The order among nodes: against reachability searched anew, and its cost."""
+"""The order among nodes: against a search of the edges, and its cost."""
 
 from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.fuse import densities
+from treadle.arraytype import ArrayType
 from treadle.backends.cpu.device import CPUTarget
-from treadle.fuse.order import Node, in_order
-from treadle.ir.graph import Graph
+from treadle.fuse.order import Node, Order
+from treadle.ir.graph import Graph, Var
 from treadle.passes.pipeline import optimise
 from treadle.plan.plan import plan_graph
 
-LENGTH = 24
+
+class Edges:
+    """What `Order` keeps, as pairs (later, earlier) of sets of numbers, each a node."""
+
+    def __init__(self) -> None:
+        self.pairs: set[tuple[frozenset[int], frozenset[int]]] = set()
+
+    def before(self, node: frozenset[int]) -> set[frozenset[int]]:
+        """All nodes that must run before one; itself, if there is a cycle."""
+        found: set[frozenset[int]] = set()
+        waiting = [node]
+        while waiting:
+            late = waiting.pop()
+            new = {b for a, b in self.pairs if a == late} - found
+            found |= new
+            waiting += new
+        return found
+
+    def added(self, node: frozenset[int], others: Iterable[frozenset[int]]) -> Edges:
+        result = Edges()
+        result.pairs = self.pairs | {(node, other) for other in others if other != node}
+        return result
+
+    def contracted(self, a: frozenset[int], b: frozenset[int]) -> Edges:
+        result, one = Edges(), a | b
+        renamed = {
+            (one if x <= one else x, one if y <= one else y) for x, y in self.pairs
+        }
+        result.pairs = {(x, y) for x, y in renamed if x != y}
+        return result
+
+    def has_cycle(self) -> bool:
+        return any(late in self.before(late) for late, _ in self.pairs)
 
 
-def reachable(node: Node) -> set[Node]:
-    """All nodes that must run before one."""
-    found: set[Node] = set()
-    waiting = [node]
-    while waiting:
-        new = waiting.pop().needs - found
-        found |= new
-        waiting += new
-    return found
+class Both:
+    """The same done to an `Order` and to `Edges`."""
+
+    def __init__(self, r: random.Random) -> None:
+        self.r, self.order, self.edges = r, Order(), Edges()
+        self.sets: dict[Node, frozenset[int]] = {}
+        self.refused = 0
+
+    def step(self) -> None:
+        nodes = list(self.sets)
+        if len(nodes) < 3 or self.r.random() < 0.4:
+            self.add()
+        elif self.r.random() < 0.5:
+            self.depend(self.r.choice(nodes), self.r.sample(nodes, self.r.randrange(3)))
+        else:
+            self.contract(*self.r.sample(nodes, 2))
+
+    def add(self) -> None:
+        node = Node(len(self.sets) + sum(len(s) - 1 for s in self.sets.values()))
+        self.order.add(node)
+        self.sets[node] = frozenset([node.number])
+
+    def depend(self, node: Node, others: list[Node]) -> None:
+        after = self.edges.added(self.sets[node], [self.sets[n] for n in others])
+        self.done(self.order.can_depend(node, others), after)
+        if self.done(self.order.depend(node, others), after):
+            self.edges = after
+
+    def contract(self, a: Node, b: Node) -> None:
+        after = self.edges.contracted(self.sets[a], self.sets[b])
+        self.done(self.order.can_contract(a, b), after)
+        if self.done(self.order.contract(a, b), after):
+            self.edges = after
+            self.sets[a] |= self.sets.pop(b)
+
+    def done(self, answer: bool, after: Edges) -> bool:
+        assert answer == (not after.has_cycle())
+        self.refused += not answer
+        return answer
+
+    def check(self) -> None:
+        nodes = self.order.nodes
+        assert set(nodes) == set(self.sets)
+        for node in nodes:
+            before = self.edges.before(self.sets[node])
+            assert before == {
+                self.sets[n] for n in nodes if self.order.depends(node, n)
+            }
+            direct = {b for a, b in self.edges.pairs if a == self.sets[node]}
+            assert {self.sets[n] for n in node.needs} == direct
+            assert all(node in n.users for n in node.needs)
+            assert all(node in n.needs for n in node.users)
 
 
-def grow(r: random.Random) -> list[Node]:
-    """Nodes that run after each other, some of which became one."""
-    nodes: list[Node] = []
-    for number in range(LENGTH):
-        node = Node(number)
-        for other in r.sample(nodes, min(len(nodes), r.randrange(4))):
-            node.run_after(other)
-        nodes.append(node)
-        late, early = r.choice(nodes), r.choice(nodes)
-        near = [n for n in nodes if n in late.needs and late.meets(n)]
-        if near and r.random() < 0.5:
-            late.take_in(near[0])
-            nodes.remove(near[0])
-        elif late is not early and not early.runs_after(late):
-            late.run_after(early)
-    return nodes
-
-
-@pytest.mark.parametrize("seed", range(50))
-def test_nodes_know_all_that_must_run_before_them(seed: int) -> None:
-    nodes = grow(random.Random(seed))
-    for node in nodes:
-        assert {n for n in nodes if node.runs_after(n)} == reachable(node)
-        assert all(node in n.users for n in node.needs)
-    assert 1 < len(nodes) < LENGTH
-
-
-@pytest.mark.parametrize("seed", range(50))
-def test_nodes_come_after_those_that_they_need(seed: int) -> None:
-    nodes = grow(random.Random(seed))
-    random.Random(-seed).shuffle(nodes)
-    order = in_order(nodes)
-    assert sorted(n.number for n in order) == sorted(n.number for n in nodes)
+@given(st.integers(0, 2**32))
+def test_the_order_is_that_of_its_edges(seed: int) -> None:
+    both = Both(random.Random(seed))
+    for _ in range(40):
+        both.step()
+        both.check()
+    order = both.order.topological()
+    assert sorted(n.number for n in order) == sorted(n.number for n in both.sets)
     for i, node in enumerate(order):
         assert node.needs <= set(order[:i])
 
 
+def test_the_random_orders_are_worth_a_test() -> None:
+    both = Both(random.Random(0))
+    for _ in range(200):
+        both.step()
+    assert both.refused > 20
+    assert 1 < len(both.sets) < 60
+    assert len(both.edges.pairs) > 20
+
+
+def nodes_of(order: Order, count: int) -> list[Node]:
+    nodes = [Node(i) for i in range(count)]
+    for node in nodes:
+        order.add(node)
+    return nodes
+
+
 def test_nodes_that_wait_for_nothing_keep_their_places() -> None:
-    a, b, c, d = map(Node, range(4))
-    a.run_after(c)
-    assert in_order([a, b, c, d]) == [b, c, d, a]
+    order = Order()
+    a, b, c, d = nodes_of(order, 4)
+    assert order.depend(a, [c])
+    assert order.topological() == [b, c, d, a]
+
+
+def test_what_waits_does_so_in_rounds() -> None:
+    order = Order()
+    a, b, c, d, e = nodes_of(order, 5)
+    assert order.depend(b, [e])
+    assert order.depend(c, [b])
+    assert order.depend(a, [c])
+    assert order.topological() == [d, e, b, c, a]
+
+
+def test_a_cycle_is_refused_and_changes_nothing() -> None:
+    order = Order()
+    a, b, c = nodes_of(order, 3)
+    assert order.depend(b, [a])
+    assert order.depend(c, [b])
+    assert not order.depend(a, [c])
+    assert not order.contract(c, a)
+    assert not order.contract(a, c)
+    assert not order.depends(a, c)
+    assert not a.needs
+    assert order.nodes == order.topological() == [a, b, c]
+
+
+def test_nothing_is_done_if_one_of_several_can_t_be() -> None:
+    order = Order()
+    a, b, c = nodes_of(order, 3)
+    assert order.depend(b, [a])
+    assert not order.depend(a, [c, b])
+    assert not order.depends(a, c)
+
+
+def test_a_node_waits_for_itself_as_well_as_not() -> None:
+    order = Order()
+    a, b = nodes_of(order, 2)
+    assert order.depend(a, [a, b])
+    assert a.needs == {b}
+    assert not order.depends(a, a)
+    assert not order.can_contract(a, a)
+
+
+def test_a_node_owns_what_it_took_in() -> None:
+    order = Order()
+    a, b, c = nodes_of(order, 3)
+    x, y = (Var(ArrayType((), np.dtype(np.float32))) for _ in range(2))
+    a.values.append(x)
+    b.values.append(y)
+    assert order.depend(b, [c])
+    assert order.contract(a, b)
+    assert a.values == [x, y]
+    assert order.nodes == [a, c]
+    assert order.depends(a, c)
+    assert order.topological() == [c, a]
 
 
 @pytest.mark.parametrize("seed", range(600, 640))
