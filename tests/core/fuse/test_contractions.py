@@ -13,6 +13,8 @@ import treadle.numpy as tnp
 from tests.core.fuse.native import runs_natively, shares_kernels
 from treadle import nn
 
+pytestmark = pytest.mark.usefixtures("checked_by_reference")
+
 rng = np.random.default_rng(0)
 INTEGERS = ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"]
 HALVES = ["float16", "bfloat16"]

@@ -10,6 +10,8 @@ from tests.core.fuse import awkward
 from tests.core.fuse.compare import agrees, agrees_exactly
 from tests.core.fuse.random_rules import generate
 
+pytestmark = pytest.mark.usefixtures("checked_by_reference")
+
 SMOOTH = ("float32", "float32", "float64")
 
 

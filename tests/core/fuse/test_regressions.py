@@ -12,6 +12,8 @@ import treadle as td
 import treadle.numpy as tnp
 from tests.core.fuse.compare import agrees
 
+pytestmark = pytest.mark.usefixtures("checked_by_reference")
+
 
 def array(*shape: int, dtype: Any = np.float32) -> Any:
     size = int(np.prod(shape))

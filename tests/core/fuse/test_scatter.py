@@ -12,6 +12,8 @@ import treadle.numpy as tnp
 from tests.core.fuse.native import runs_natively, shares_kernels
 from treadle.ops import scatter
 
+pytestmark = pytest.mark.usefixtures("checked_by_reference")
+
 rng = np.random.default_rng(0)
 WAYS = ["add", "multiply", "min", "max"]
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int8", "int32", "uint64"]

@@ -12,6 +12,8 @@ import treadle.numpy as tnp
 from tests.core.fuse.native import runs_natively, shares_kernels
 from treadle.ops.sort import argsort, sort, top_k
 
+pytestmark = pytest.mark.usefixtures("checked_by_reference")
+
 rng = np.random.default_rng(0)
 DTYPES = ["float32", "float64", "float16", "bfloat16", "bool", "int8", "int32"]
 DTYPES += ["uint8", "uint32", "int64", "uint64"]

@@ -15,6 +15,8 @@ from tests.core.fuse.native import runs_natively, shares_kernels
 from treadle import nn
 from treadle.ops import window
 
+pytestmark = pytest.mark.usefixtures("checked_by_reference")
+
 rng = np.random.default_rng(0)
 EXTREMES = ["max", "min", "argmax", "argmin"]
 FORMS = {

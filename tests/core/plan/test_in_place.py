@@ -13,6 +13,8 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 
+pytestmark = pytest.mark.usefixtures("checked_by_reference")
+
 XS = np.random.default_rng(0).normal(size=(9, 4)).astype(np.float32)
 Function = Callable[[Any], Any]
 Step = Callable[[Any, Any, Any, Any], tuple[Any, Any]]

@@ -14,6 +14,8 @@ import treadle.numpy as tnp
 from tests.core.fuse.compare import hard_conditions, same, values
 from tests.core.plan.liveness import check_plan
 
+pytestmark = pytest.mark.usefixtures("checked_by_reference")
+
 SHAPE = (6, 5)
 Values = list[Any]
 EXPRESSIONS: tuple[Callable[[Any, Any], Any], ...] = (

@@ -1,0 +1,80 @@
+"""Contractions and convolutions by NumPy's einsum, in double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from treadle.backends.reference.memory import Where, apart
+from treadle.fuse.nests import Product
+from treadle.kernels.contract import Contraction, Strides
+from treadle.kernels.convolve import Axis, ConvSpec
+
+
+def run(product: Product, a: Where, b: Where, c: Where) -> None:
+    """Writes c = a · b, without the epilogue."""
+    what = product.contraction
+    if isinstance(what, Contraction):
+        _contract(what, a, b, c)
+    else:
+        _convolve(what, a, b, c, product.filter_gradient)
+
+
+def _einsum(text: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.einsum(text, x.astype(np.float64), y.astype(np.float64), optimize=True)
+
+
+def _steps(s: Strides) -> tuple[int, int, int, int]:
+    return s.b0, s.b1, s.row, s.column
+
+
+def _contract(what: Contraction, a: Where, b: Where, c: Where) -> None:
+    dtype, batch = what.dtype, (what.b0, what.b1)
+    x = a.view(dtype, (*batch, what.m, what.k), _steps(what.a))
+    y = b.view(dtype, (*batch, what.k, what.n), _steps(what.b))
+    out = c.view(dtype, (*batch, what.m, what.n), _steps(what.c))
+    apart(out, x, y)
+    for i in np.ndindex(batch):
+        result = _einsum("mk,kn->mn", x[i], y[i])
+        out[i] = result + out[i] if what.accumulate else result
+
+
+def _convolve(spec: ConvSpec, a: Where, b: Where, c: Where, gradient: bool) -> None:
+    """The convolution, or its derivative by the filter, which is c then, and b the
+    derivative by the output."""
+    taps, pixels = (c, b) if gradient else (b, c)
+    shape = (spec.images, spec.y.size, spec.x.size, spec.channels)
+    x = a.view(spec.dtype, shape, _steps(spec.input))
+    shape = (spec.y.taps, spec.x.taps, spec.channels // spec.groups, spec.features)
+    w = taps.view(spec.dtype, shape, _steps(spec.filter))
+    lines = (spec.images, spec.y.out * spec.x.out, spec.features)
+    out = spec.output
+    y = pixels.view(spec.dtype, lines, (out.b0, out.row, out.column))
+    result, other = (w, y) if gradient else (y, w)
+    apart(result, x, other)
+    total = result.astype(np.float64) if spec.accumulate else np.zeros(result.shape)
+    text = "npc,npf->cf" if gradient else "npc,cf->npf"
+    for tap, seen in _seen(spec, x):
+        arrays = (total[tap], seen, y) if gradient else (total, seen, w[tap])
+        for part in zip(*(np.split(a, spec.groups, -1) for a in arrays), strict=True):
+            part[0][...] += _einsum(text, *part[1:])
+    result[...] = total
+
+
+def _seen(spec: ConvSpec, x: np.ndarray) -> Iterator[tuple[tuple, np.ndarray]]:
+    """For each tap of the filter, what it sees at all pixels: (b, pixel, c)."""
+    for tap in np.ndindex(spec.y.taps, spec.x.taps):
+        rows, there = _indices(spec.y, tap[0])
+        columns, too = _indices(spec.x, tap[1])
+        seen = x[:, rows[:, None], columns]
+        seen = np.where((there[:, None] & too)[..., None], seen, 0)
+        yield tap, seen.reshape(len(x), -1, x.shape[-1])
+
+
+def _indices(axis: Axis, tap: int) -> tuple[np.ndarray, np.ndarray]:
+    """The input's index at each output of an axis, and whether there is an element."""
+    at = np.arange(axis.out) * axis.stride + tap * axis.dilation - axis.padding
+    index, between = np.divmod(at, axis.in_dilation)
+    inside = (index >= 0) & (index < axis.size) & (between == 0)
+    return np.where(inside, index, 0), inside

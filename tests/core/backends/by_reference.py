@@ -1,0 +1,63 @@
+"""Every call of a compiled program, repeated by the reference target: one Plan, run by
+both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from tests.core.fuse.compare import same, tolerance_of
+from treadle.backends.reference import program
+from treadle.ir.graph import Graph
+from treadle.plan.steps import Plan
+from treadle.run.execute import Executable
+
+
+def run(graph: Graph, plan: Plan, args: Sequence[Any]) -> list[np.ndarray]:
+    """What the reference target gives for a planned graph."""
+    given = [
+        np.array(np.asarray(a), t.dtype, order="C")
+        for a, t in zip(args, graph.in_types, strict=True)
+    ]
+    found = program.run(plan, given)
+    return [
+        a.view(t.dtype).reshape(t.shape)
+        for a, t in zip(found, graph.out_types, strict=True)
+    ]
+
+
+@contextmanager
+def checked() -> Iterator[list[Graph]]:
+    """Within it, compiled programs must agree with the reference target. Gives the
+    graphs that were run."""
+    run_natively, seen = Executable.__call__, []
+
+    def call(self: Executable, args: Sequence[Any]) -> list[Any]:
+        given = [np.array(np.asarray(a)) for a in args]
+        wanted = run(self.graph, self.plan, args)
+        found = run_natively(self, args)
+        agree(wanted, [np.array(np.asarray(x)) for x in found], given)
+        seen.append(self.graph)
+        return found
+
+    with mock.patch.object(Executable, "__call__", call):
+        yield seen
+
+
+def agree(
+    found: Sequence[np.ndarray],
+    wanted: Sequence[np.ndarray],
+    given: Sequence[np.ndarray],
+) -> None:
+    """Asserts equality but for roundings: those of the narrowest floats that a program
+    gets or gives."""
+    parts = [list(map(_real, arrays)) for arrays in (found, wanted, given)]
+    same(parts[0], parts[1], tolerance_of([*parts[1], *parts[2]]))
+
+
+def _real(x: np.ndarray) -> np.ndarray:
+    return np.stack([x.real, x.imag]) if x.dtype.kind == "c" else x
