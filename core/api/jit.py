@@ -33,7 +33,8 @@ from treadle.trace.stage import stage
 from treadle.trace.value import NUMBERS, Tracer, is_array, typeof
 
 if TYPE_CHECKING:
-    from treadle.run.execute import Executable, Path
+    from treadle.plan.calls import Path
+    from treadle.run.execute import Executable
 
 
 @cache

@@ -35,6 +35,8 @@ _ROW: dict[str, Any] = {
 
 
 class _Lower(Rewriter):
+    widened: tuple[np.dtype, ...] = _HALVES
+
     def equation(self, eq: Equation) -> None:
         if not isinstance(eq.op.lowering, Product):
             self.keep(eq)
@@ -45,7 +47,7 @@ class _Lower(Rewriter):
             self.keep(eq)
         elif not all(a.type.size for a in (x, y, out)):
             self.values[out] = self._nothing(eq)
-        elif out.type.dtype in _HALVES:
+        elif out.type.dtype in self.widened:
             self.values[out] = self._widened(eq, x, y)
         elif eq.op is dot_general and dtypes.is_integer(out.type.dtype):
             self.values[out] = self._sum_of_products(eq, x, y)
@@ -156,11 +158,18 @@ def _ends(a: Atom, free: Axes) -> bool:
     return bool(long) and long[-1] in free
 
 
-def lower_contractions(graph: Graph) -> Graph:
+class _LowerWithHalves(_Lower):
+    """For matrix kernels that multiply half floats."""
+
+    widened = ()
+
+
+def lower_contractions(graph: Graph, widen: bool) -> Graph:
     """Ensures that contractions are of single or double precision, and not empty, and
     that convolutions are not of lines.
 
-    Half floats are converted, so that sums are single. Integers, which have no matrix
-    kernel, become sums of products that fuse to one nest.
+    Half floats are converted (if `widen`), so that sums are single. Integers, which
+    have no matrix kernel, become sums of products that fuse to one nest.
     """
-    return _Lower.apply(graph) if mentions(graph, _PRODUCTS) else graph
+    lower = _Lower if widen else _LowerWithHalves
+    return lower.apply(graph) if mentions(graph, _PRODUCTS) else graph

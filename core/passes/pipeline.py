@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Protocol
 
 from treadle.ir.graph import Graph
 from treadle.passes.algebra import simplify
@@ -17,23 +19,38 @@ from treadle.passes.sorting import lower_sorts
 
 Pass = Callable[[Graph], Graph]
 
-PASSES: tuple[Pass, ...] = (
-    inline_calls,  # ensures: no `call` equations, in nested graphs too
-    simplify,  # needs inlined calls; leaves dead and equal equations behind
-    merge_equal,  # ensures: no two pure equations are equal
-    hoist_from_scans,  # needs simplified bodies; emits new equations outside of them
-    lower_contractions,  # ensures: products of dtypes that the matrix kernel knows
-    lower_sorts,  # ensures: only unsigned integers are ordered
-    simplify,
-    split_reductions,  # ensures: a reduction is over one last axis, or not over it
-    merge_equal,
-    drop_dead,  # ensures: every pure equation is used
-    place_roundings,  # needs all readers, and no others
-)
+
+class Arithmetic(Protocol):
+    """What passes ask of a target.
+
+    widens_halves: whether it computes with half floats in float32.
+    """
+
+    @property
+    def widens_halves(self) -> bool: ...
 
 
-def optimise(graph: Graph) -> Graph:
+def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
+    """The passes, as a target needs them."""
+    wide = target.widens_halves
+    return (
+        inline_calls,  # ensures: no `call` equations, in nested graphs too
+        simplify,  # needs inlined calls; leaves dead and equal equations behind
+        merge_equal,  # ensures: no two pure equations are equal
+        hoist_from_scans,  # needs simplified bodies; emits new equations outside
+        # ensures: products of dtypes that the matrix kernel knows
+        partial(lower_contractions, widen=wide),
+        lower_sorts,  # ensures: only unsigned integers are ordered
+        simplify,
+        split_reductions,  # ensures: a reduction is over one last axis, or not over it
+        merge_equal,
+        drop_dead,  # ensures: every pure equation is used
+        partial(place_roundings, widen=wide),  # needs all readers, and no others
+    )
+
+
+def optimise(graph: Graph, target: Arithmetic) -> Graph:
     """An equivalent graph that is cheaper to run."""
-    for apply in PASSES:
+    for apply in passes_for(target):
         graph = apply(graph)
     return graph

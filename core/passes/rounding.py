@@ -151,8 +151,8 @@ def _adds(total: Equation, product: Equation) -> bool:
     )
 
 
-def place_roundings(graph: Graph) -> Graph:
+def place_roundings(graph: Graph, widen: bool) -> Graph:
     """The graph with the types of half floats, and with products and sums, as the
-    module says. Operands and results of an equation may be half floats and float32:
-    it is computed in float32 then, and a result that is a half float is rounded."""
-    return _Contract.apply(_Widen.apply(graph))
+    module says. If `widen`, operands and results of an equation may be half floats and
+    float32: it is computed in float32 then, and a result that is a half is rounded."""
+    return _Contract.apply(_Widen.apply(graph) if widen else graph)

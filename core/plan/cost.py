@@ -1,17 +1,10 @@
-"""How long a nest takes, roughly, and into how many tasks it is worth cutting."""
+"""How much a nest has to do."""
 
 from __future__ import annotations
 
 import math
 
 from treadle.fuse.nests import Launch
-from treadle.kernels.lower import cost
-
-_NS_PER_INSTRUCTION = 0.035
-"""Per element: an instruction on a vector of 16 takes about half a nanosecond."""
-_NS_PER_BYTE = 0.06
-_WORTH_SPLITTING_NS = 12_000
-_TASK_NS = 150_000
 
 
 def points(launch: Launch) -> int:
@@ -28,19 +21,3 @@ def traffic_bytes(launch: Launch) -> int:
                 min(points(launch), binding.atom.type.size) * operand.dtype.itemsize
             )
     return total
-
-
-def nanoseconds(launch: Launch) -> float:
-    """The estimated time on one thread."""
-    work = sum(max(1, cost(i)) for i in launch.nest.body)
-    arithmetic = points(launch) * work * _NS_PER_INSTRUCTION
-    return max(arithmetic, traffic_bytes(launch) * _NS_PER_BYTE)
-
-
-def nest_tasks(launch: Launch, threads: int) -> int:
-    """The number of tasks: one if small, else a few per thread."""
-    time = nanoseconds(launch)
-    if threads == 1 or time < _WORTH_SPLITTING_NS:
-        return 1
-    per_thread = min(4, max(1, int(time / threads / _TASK_NS)))
-    return threads * per_thread

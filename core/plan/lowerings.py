@@ -11,7 +11,6 @@ from treadle.fuse.filters import filter_launch
 from treadle.fuse.running import running_launch
 from treadle.fuse.windows import window_launch
 from treadle.ir.graph import Atom, Equation, Lit
-from treadle.kernels.order import order_scratch, order_tasks
 from treadle.plan.planner import GraphPlanner, Handler
 from treadle.plan.steps import OrderStep, Place
 from treadle.trace.lowering import FilterTaps, Lowering, Order, Running, Window
@@ -50,8 +49,8 @@ def _order(g: GraphPlanner, eq: Equation) -> None:
     if not out.type.size:
         return
     rows = keys.type.size // length
-    tasks = order_tasks(rows, length, g.planner.target.threads)
     itemsize = keys.type.dtype.itemsize
+    work = g.planner.target.order(rows, length, itemsize)
     step = OrderStep(
         [eq],
         [g.contiguous(keys)],
@@ -60,8 +59,8 @@ def _order(g: GraphPlanner, eq: Equation) -> None:
         length=length,
         count=out.type.shape[-1],
         itemsize=itemsize,
-        tasks=tasks,
-        scratch=Place(g.planner.buffer(tasks * order_scratch(length, itemsize))),
+        tasks=work.tasks,
+        scratch=Place(g.planner.buffer(work.scratch_bytes)),
     )
     g.planner.add(step, g.steps)
 

@@ -9,8 +9,9 @@ from treadle.plan.control import CONTROL
 from treadle.plan.donation import shared_memory
 from treadle.plan.lowerings import NESTS
 from treadle.plan.memory import assign
-from treadle.plan.planner import HANDLERS, GraphPlanner, Planner, Target
+from treadle.plan.planner import HANDLERS, GraphPlanner, Planner
 from treadle.plan.steps import Buffer, Place, Plan
+from treadle.plan.target import Target
 
 
 def plan_graph(graph: Graph, target: Target, donated: Iterable[int] = ()) -> Plan:

@@ -17,9 +17,7 @@ from treadle.fuse.products import product, product_with_epilogue
 from treadle.fuse.recompute import choose
 from treadle.fuse.roles import stored_members
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
-from treadle.kernels.lower import scratch_bytes, scratch_rows
 from treadle.ops.movement import broadcast_in_dim
-from treadle.plan.cost import nest_tasks
 from treadle.plan.region import Region
 from treadle.plan.steps import (
     Buffer,
@@ -33,6 +31,7 @@ from treadle.plan.steps import (
     Step,
     literal_of,
 )
+from treadle.plan.target import Target
 from treadle.trace.lowering import (
     Host,
     Join,
@@ -42,9 +41,6 @@ from treadle.trace.lowering import (
     Same,
     Scatter,
 )
-
-Target = Any
-"""What the planner asks of a backend: `lowering(eq)`, `threads`, `contraction(c)`."""
 
 
 class Planner:
@@ -217,17 +213,16 @@ class GraphPlanner:
         if all(a is not None and a.type.size == 0 for a in stores):
             return
         places = self._bind(launch)
-        tasks = nest_tasks(launch, self.planner.target.threads)
+        work = self.planner.target.nest(launch)
         step = NestStep(
             equations,
             *_traffic(launch, places),
             launch=launch,
             places=places,
-            tasks=tasks,
+            tasks=work.tasks,
         )
-        if scratch_rows(launch.nest):
-            nbytes = scratch_bytes(launch.nest, launch.inner) * tasks
-            step.scratch = Place(self.planner.buffer(nbytes))
+        if work.scratch_bytes:
+            step.scratch = Place(self.planner.buffer(work.scratch_bytes))
         self.planner.add(step, self.steps, alone=not together)
 
     def _bind(self, launch: Launch) -> list[Place | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from threading import get_ident
 from typing import Any
@@ -11,27 +11,27 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
-from treadle.backends.cpu import callpath
-from treadle.backends.cpu.memory import size_class
 from treadle.errors import InternalError
 from treadle.ir.graph import Graph
+from treadle.plan.calls import Path, Run, Signature
 from treadle.plan.steps import Plan
+from treadle.plan.target import Target
 from treadle.reading import Reading, reader
 from treadle.run.array import Array, address_of, given_up
 from treadle.run.explain import explain
 from treadle.structure import Structure
 from treadle.trace.value import NUMBERS, typeof
 
-Path = Callable[[tuple, dict], Any]
-
 
 class Executable:
     """A compiled program. Calls from several threads may overlap."""
 
     def __init__(
-        self, graph: Graph, plan: Plan, linked: Any, donated: Sequence[int] = ()
+        self, graph: Graph, plan: Plan, target: Target, donated: Sequence[int] = ()
     ) -> None:
-        self.graph, self.plan, self.linked = graph, plan, linked
+        self.graph, self.plan, self.target = graph, plan, target
+        self.linked = linked = target.link(plan)
+        size_class = target.size_class
         self._donated, self._shares = donated, plan.shares
         self._in_dtypes = [t.dtype for t in graph.in_types]
         self._outs = [
@@ -89,8 +89,8 @@ class Executable:
           form: the structure of the result.
         """
         types = self.graph.in_types
-        signature = callpath.Signature(tuple(captured), args, kwargs, types, as_array)
-        run = callpath.Run(
+        signature = Signature(tuple(captured), args, kwargs, types, as_array)
+        run = Run(
             self.linked.program,
             self._block,
             self._slots,
@@ -101,9 +101,9 @@ class Executable:
             self._fail,
             form,
         )
-        return callpath.caller(signature, run) or self._python_path(signature, form)
+        return self.target.caller(signature, run) or self._python_path(signature, form)
 
-    def _python_path(self, signature: callpath.Signature, form: Structure) -> Path:
+    def _python_path(self, signature: Signature, form: Structure) -> Path:
         """The same where no native code can read Python's objects."""
         captured, types = signature.captured, signature.types
         read_args, read_kwargs = reader(signature.args), reader(signature.kwargs)

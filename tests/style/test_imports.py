@@ -97,6 +97,18 @@ def test_imports_point_down(path: Path) -> None:
     )
 
 
+def test_one_file_above_a_backend_names_it() -> None:
+    """The compiler gets its target as an argument; one list knows all devices."""
+    wrong = [
+        f"{name(path)}:{line}: {target}"
+        for path in LIBRARY
+        if not name(path).startswith("core/backends/")
+        for line, target in imports(path)
+        if target.startswith(("treadle.backends.cpu", "treadle.backends.reference"))
+    ]
+    assert not wrong, "ask the target:\n" + "\n".join(wrong)
+
+
 def test_every_room_has_a_stage() -> None:
     rooms = {room(module(path)) for path in LIBRARY}
     assert rooms <= set(RANK), f"add {sorted(rooms - set(RANK))} to STAGES"

@@ -18,15 +18,15 @@ import struct
 import sys
 import sysconfig
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from treadle.arraytype import ArrayType
 from treadle.backends.cpu import native
 from treadle.backends.cpu.callpath_ir import HEADER, callpath_ir
-from treadle.backends.cpu.executor import Program, ProgramBuilder
+from treadle.backends.cpu.executor import ProgramBuilder
 from treadle.backends.cpu.memory import Buffer, SizeClass, size_class
+from treadle.plan.calls import Path, Run, Signature
 from treadle.reading import (
     Entries,
     Fields,
@@ -43,43 +43,6 @@ from treadle.structure import BUILT_IN, LEAF, Structure, node_of
 
 MOST_LEAVES = 4096
 """Addresses of more would not fit on the stack."""
-
-Path = Callable[[tuple, dict], Any]
-
-
-class Signature(NamedTuple):
-    """What a path may be called with.
-
-    captured: arrays that come before the arguments' leaves. types: of both, in order.
-    prepare: makes an Array of a leaf that is none, or whose address is not known; None
-      if that can't be.
-    """
-
-    captured: tuple[Any, ...]
-    args: Reading
-    kwargs: Reading
-    types: Sequence[ArrayType]
-    prepare: Callable[[Any], Any]
-
-
-class Run(NamedTuple):
-    """What a path runs: `Executable` explains the words.
-
-    outputs: type and size class of each result, and the argument whose memory it may
-      take over (-1: none).
-    donated: the leaves that are given up. marker: what their `_view` is from then on.
-    fail: raises what stopped a program. form: the structure of the result.
-    """
-
-    program: Program
-    arena: SizeClass
-    slots: int
-    outputs: Sequence[tuple[ArrayType, SizeClass, int]]
-    constants: Sequence[int]
-    donated: Sequence[int]
-    marker: Any
-    fail: Callable[[], Any]
-    form: Structure
 
 
 def caller(signature: Signature, run: Run) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import threading
 from collections.abc import Sequence
@@ -10,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from treadle.backends.cpu import gemm, native, ordering, threads
-from treadle.backends.cpu.capable import lowering_of
-from treadle.backends.cpu.emit import emit
+from treadle.backends.capable import lowering_of
+from treadle.backends.cpu import callpath, gemm, native, ordering, threads
+from treadle.backends.cpu.cost import nest_tasks
+from treadle.backends.cpu.emit import emit, supported
 from treadle.backends.cpu.executor import (
     Call,
     Indirect,
@@ -21,8 +23,9 @@ from treadle.backends.cpu.executor import (
     Scaled,
     Slot,
 )
+from treadle.backends.cpu.memory import SizeClass, size_class
 from treadle.errors import InternalError
-from treadle.fuse.nests import Product
+from treadle.fuse.nests import Launch, Product
 from treadle.ir.graph import Equation
 from treadle.kernels.contract import Contraction
 from treadle.kernels.contract import Launch as ContractLaunch
@@ -32,7 +35,8 @@ from treadle.kernels.convolve import plan_convolution
 from treadle.kernels.filter_gradient import plan_filter_gradient
 from treadle.kernels.lower import scratch_bytes, scratch_rows
 from treadle.kernels.nest import Nest
-from treadle.kernels.order import order_scratch
+from treadle.kernels.order import order_scratch, order_tasks
+from treadle.plan.calls import Path, Run, Signature
 from treadle.plan.steps import (
     Branch,
     Buffer,
@@ -47,23 +51,40 @@ from treadle.plan.steps import (
     Step,
     While,
 )
+from treadle.plan.target import Work
 from treadle.run.eager import run
 from treadle.trace.lowering import Lowering
 
+_supported = functools.cache(supported)
+
 
 class CPUTarget:
-    """What the planner asks."""
+    """The CPU (see `treadle.plan.target`)."""
 
-    @property
-    def threads(self) -> int:
-        return threads.num_threads()
+    name = "cpu"
+    widens_halves = True
 
     def lowering(self, eq: Equation) -> Lowering:
-        """What becomes of an equation here: what its op says, or `Host`."""
-        return lowering_of(eq)
+        return lowering_of(eq, _supported)
 
-    def contraction(self, product: Product) -> Sequence[ContractLaunch]:
-        """Chooses blocks and tasks: the launches to run one after the other."""
+    def nest(self, launch: Launch) -> Work:
+        tasks = nest_tasks(launch, threads.num_threads())
+        if not scratch_rows(launch.nest):
+            return Work(tasks)
+        return Work(tasks, tasks * scratch_bytes(launch.nest, launch.inner))
+
+    def order(self, rows: int, length: int, itemsize: int) -> Work:
+        tasks = order_tasks(rows, length, threads.num_threads())
+        return Work(tasks, tasks * order_scratch(length, itemsize))
+
+    def contraction(self, product: Product) -> Sequence[Work]:
+        return [
+            Work(each.tasks, each.scratch_bytes, each.words)
+            for each in self._launches(product)
+        ]
+
+    def _launches(self, product: Product) -> Sequence[ContractLaunch]:
+        """Chooses blocks and tasks."""
         what = product.contraction
         tile, count = gemm.tile(what.dtype), threads.num_threads()
         if isinstance(what, Contraction):
@@ -71,6 +92,15 @@ class CPUTarget:
         if product.filter_gradient:
             return plan_filter_gradient(what, tile, count)
         return [plan_convolution(what, tile, count)]
+
+    def link(self, plan: Plan) -> Linked:
+        return Linked(plan)
+
+    def size_class(self, nbytes: int) -> SizeClass:
+        return size_class(nbytes)
+
+    def caller(self, signature: Signature, run: Run) -> Path | None:
+        return callpath.caller(signature, run)
 
 
 def _key(nest: Nest, entry: str) -> str:

@@ -11,8 +11,7 @@ from unittest import mock
 import numpy as np
 
 import treadle as td
-from treadle.backends.cpu import callpath, memory
-from treadle.plan import cost
+from treadle.backends.cpu import callpath, cost, memory
 
 TOLERANCE = {"float64": 1e-9, "float32": 5e-4, "float16": 3e-2, "bfloat16": 0.25}
 

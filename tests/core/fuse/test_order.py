@@ -208,7 +208,7 @@ def test_gradients_of_densities_have_an_order(seed: int) -> None:
 
 
 def plan(graph: Graph) -> None:
-    plan_graph(optimise(graph), CPUTarget())
+    plan_graph(optimise(graph, CPUTarget()), CPUTarget())
 
 
 def unrolled(length: int) -> Graph:

@@ -23,7 +23,7 @@ from treadle.trace.op import registry
 def host_steps(case: Case, *args: np.ndarray) -> list[HostStep]:
     """The callbacks in the plan of a case."""
     graph = td.trace(case.function)(*args)
-    plan = plan_graph(optimise(graph), CPUTarget())
+    plan = plan_graph(optimise(graph, CPUTarget()), CPUTarget())
     return [s for _, s in walk(plan.steps) if isinstance(s, HostStep)]
 
 

@@ -11,12 +11,13 @@ import treadle as td
 import treadle.numpy as tnp
 from tests.core.fuse.compare import same, tolerance_of, values
 from tests.core.fuse.random_rules import generate
+from treadle.backends.cpu.device import CPUTarget
 from treadle.ir.check import check
 from treadle.ir.graph import Graph
 from treadle.ops.identity import optimization_barrier
 from treadle.passes.cse import merge_equal
 from treadle.passes.dce import drop_dead
-from treadle.passes.pipeline import PASSES, optimise
+from treadle.passes.pipeline import optimise, passes_for
 from treadle.run.eager import evaluate
 
 
@@ -29,7 +30,7 @@ def names(graph: Graph) -> list[str]:
 
 
 def optimised(function: Any, *args: Any) -> list[str]:
-    return names(optimise(graph_of(function, *args)))
+    return names(optimise(graph_of(function, *args), CPUTarget()))
 
 
 X = tnp.asarray(np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4))
@@ -43,7 +44,7 @@ def test_each_pass_keeps_form_and_meaning(seed: int) -> None:
     graph = graph_of(program.function(), *args)
     wanted = evaluate(graph, inputs)
     tolerance = tolerance_of([*inputs, *wanted])
-    for apply in PASSES:
+    for apply in passes_for(CPUTarget()):
         graph = apply(graph)
         check(graph)
         same(evaluate(graph, inputs), wanted, tolerance)
@@ -56,7 +57,7 @@ def test_calls_are_inlined_in_nested_graphs_too() -> None:
         return td.fori_loop(0, 3, lambda i, c: inner(c), inner(x))
 
     assert "call" in str(graph_of(outer, X))
-    assert "call" not in str(optimise(graph_of(outer, X)))
+    assert "call" not in str(optimise(graph_of(outer, X), CPUTarget()))
 
 
 def test_dead_equations_go_and_effects_stay() -> None:
@@ -129,7 +130,7 @@ def test_adding_the_gradients_of_pieces_is_a_concatenation() -> None:
 
 
 def test_reductions_over_several_axes_end_with_rows() -> None:
-    found = optimise(graph_of(lambda x: tnp.sum(x), tnp.ones((3, 4, 5))))
+    found = optimise(graph_of(lambda x: tnp.sum(x), tnp.ones((3, 4, 5))), CPUTarget())
     axes = [eq.params["axes"] for eq in found.equations if "axes" in eq.params]
     assert axes[0] == (2,)
     assert len(axes) >= 2

@@ -1,11 +1,12 @@
-"""Which operations this backend has kernels for, by what they are and their dtypes."""
+"""Which operations a backend has kernels for, by what they are and their dtypes."""
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
+
+import numpy as np
 
 from treadle import dtypes
-from treadle.backends.cpu.emit import supported
 from treadle.ir.graph import Equation
 from treadle.trace.lowering import (
     Branch,
@@ -26,7 +27,8 @@ from treadle.trace.lowering import (
     written,
 )
 
-_supported = functools.cache(supported)
+Supported = Callable[[str, np.dtype], bool]
+"""Whether there is code for a scalar instruction on arguments of a dtype."""
 
 _ANY_DTYPE = (View, Join, Same, Scan, While)
 """Nothing is computed: data are moved, or other equations compute."""
@@ -39,8 +41,8 @@ _LONG = Host("the kernel of orders counts in 32 bits")
 _INDEX = Host("a branch is chosen by a bool, int32 or int64")
 
 
-def lowering_of(eq: Equation) -> Lowering:
-    """What becomes of an equation on this CPU: what its op says, or `Host`."""
+def lowering_of(eq: Equation, supported: Supported) -> Lowering:
+    """What becomes of an equation: what its op says, or `Host`."""
     how = eq.op.lowering
     if isinstance(how, (Host, *_ANY_DTYPE)):
         return how
@@ -52,7 +54,7 @@ def lowering_of(eq: Equation) -> Lowering:
     if isinstance(how, Order) and eq.outputs[0].type.dtype != dtypes.int32:
         return _LONG
     if isinstance(how, Elementwise):
-        return _elementwise(eq, how)
+        return _elementwise(eq, how, supported)
     if isinstance(how, Product):
         return _product(eq, how)
     if isinstance(how, Expanded | Inline):
@@ -60,9 +62,9 @@ def lowering_of(eq: Equation) -> Lowering:
     return how
 
 
-def _elementwise(eq: Equation, how: Elementwise) -> Lowering:
+def _elementwise(eq: Equation, how: Elementwise, supported: Supported) -> Lowering:
     for i in written(eq):
-        if not _supported(i.name, i.of):
+        if not supported(i.name, i.of):
             return Host(f"there is no code for {i.name} of {i.of.name}")
     return how
 

@@ -1,0 +1,70 @@
+"""What the compiler asks of a device. A backend gives one `Target`; nothing before it
+knows of which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from treadle.fuse.nests import Launch, Product
+from treadle.ir.graph import Equation
+from treadle.passes.pipeline import Arithmetic
+from treadle.plan.calls import Path, Run, Runnable, Signature
+from treadle.plan.steps import Plan
+from treadle.trace.lowering import Lowering
+
+
+class Work(NamedTuple):
+    """How a device runs one kernel.
+
+    tasks: into how many parts it is cut.
+    scratch_bytes: the memory that these need, all together.
+    words: the arguments that the device chose: the executor's business alone.
+    """
+
+    tasks: int = 1
+    scratch_bytes: int = 0
+    words: tuple[int, ...] = ()
+
+
+class Linked(Protocol):
+    """A plan made executable.
+
+    constants: the addresses of the plan's.
+    failures: why calls of host functions failed, by thread.
+    """
+
+    @property
+    def program(self) -> Runnable: ...
+
+    constants: list[int]
+    failures: dict[int, BaseException]
+
+
+class Target(Arithmetic, Protocol):
+    """A device, as the compiler sees it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def lowering(self, eq: Equation) -> Lowering:
+        """What becomes of an equation: what its op says, or `Host`."""
+
+    def nest(self, launch: Launch) -> Work:
+        """How a loop nest runs."""
+
+    def order(self, rows: int, length: int, itemsize: int) -> Work:
+        """How the order of rows of unsigned integers is found."""
+
+    def contraction(self, product: Product) -> Sequence[Work]:
+        """How a product runs: launches, one after the other, on the same scratch."""
+
+    def link(self, plan: Plan) -> Linked:
+        """Makes a plan executable."""
+
+    def size_class(self, nbytes: int) -> Any:
+        """What allocates blocks of memory of this size on the device."""
+
+    def caller(self, signature: Signature, run: Run) -> Path | None:
+        """A quick path for repeated calls; None if there is no quicker one than that
+        of `Executable`."""
