@@ -98,7 +98,7 @@ def test_imports_point_down(path: Path) -> None:
 
 
 def test_one_file_above_a_backend_names_it() -> None:
-    """The compiler gets its target as an argument; one list knows all devices."""
+    """The compiler is given its target; only the list of devices knows all."""
     wrong = [
         f"{name(path)}:{line}: {target}"
         for path in LIBRARY

@@ -18,6 +18,7 @@ from treadle.errors import InternalError
 from treadle.plan.steps import Buffer, Loop, Place, Plan, Step
 
 _NOTHING = 0xFF
+Bytes = Sequence[np.ndarray]
 
 
 class Where(NamedTuple):
@@ -37,33 +38,24 @@ class Where(NamedTuple):
         try:
             return np.ndarray(shape, dtype, self.whole, self.start, strides)  # type: ignore[call-overload]
         except (TypeError, ValueError):
-            raise InternalError(
-                f"{list(shape)} elements of {dtype}, {steps} apart, from byte "
-                f"{self.start} on, leave a buffer of {self.whole.size} bytes"
-            ) from None
-
-    def meets(self, other: Where) -> bool:
-        """Whether the buffers have bytes in common."""
-        return np.may_share_memory(self.whole, other.whole)
+            size, start = self.whole.size, self.start
+            what = f"{list(shape)} of {dtype} from byte {start} on, {steps} apart"
+            raise InternalError(f"{what}, leave a buffer of {size} bytes") from None
 
 
 class Memory:
     """The buffers of one run; where the pointers point that loops exchange; and the
     current iteration of each loop."""
 
-    def __init__(self, plan: Plan, inputs: Sequence[np.ndarray]) -> None:
+    def __init__(self, plan: Plan, inputs: Bytes, outputs: Bytes) -> None:
         self.slots: dict[Buffer, Place] = {}
         self.indices: dict[Loop, int] = {}
         self._arena = np.full(plan.arena, _NOTHING, np.uint8)
-        self.outputs = [np.full(b.nbytes, _NOTHING, np.uint8) for b in plan.outputs]
-        given = list(map(_kept, inputs))
-        for result, argument in plan.shares.items():
-            given[argument] = self.outputs[result] = given[argument].copy()
-        constants = list(map(_kept, plan.constants))
-        self._homes = {"input": given, "output": self.outputs, "constant": constants}
-        self._born: dict[int, list[Place]] = {}
+        kept = [[_kept(a) for a in arrays] for arrays in (inputs, plan.constants)]
+        self._homes = {"input": kept[0], "output": outputs, "constant": kept[1]}
+        self._born: dict[int, list[Buffer]] = {}
         for b in plan.buffers:
-            self._born.setdefault(b.first, []).append(Place(b))
+            self._born.setdefault(b.first, []).append(b)
 
     def at(self, place: Place) -> Where:
         """Where a place is now."""
@@ -79,13 +71,14 @@ class Memory:
     def begin(self, steps: Sequence[Step]) -> None:
         """Forgets what was where values begin at these steps, which run together, and
         raises InternalError if one of them writes what another one uses."""
-        reads = [(self.at(p), step) for step in steps for p in step.reads]
-        writes = [(self.at(p), step) for step in steps for p in step.writes]
-        for place in map(self.at, self._born.get(steps[0].position, ())):
-            if not any(place.meets(read) for read, _ in reads):
-                place.whole[:] = _NOTHING
-        for (a, one), (b, other) in product(writes, [*writes, *reads]):
-            if one is not other and a.meets(b):
+        reads = [(self.at(p).whole, step) for step in steps for p in step.reads]
+        writes = [(self.at(p).whole, step) for step in steps for p in step.writes]
+        for b in self._born.get(steps[0].position, ()):
+            new = self.at(Place(b)).whole
+            if not any(np.may_share_memory(new, read) for read, _ in reads):
+                new[:] = _NOTHING
+        for (x, one), (y, other) in product(writes, [*writes, *reads]):
+            if one is not other and np.may_share_memory(x, y):
                 raise InternalError(f"{_name(one)} and {_name(other)} share memory")
 
 

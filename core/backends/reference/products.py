@@ -14,11 +14,10 @@ from treadle.kernels.convolve import Axis, ConvSpec
 
 def run(product: Product, a: Where, b: Where, c: Where) -> None:
     """Writes c = a · b, without the epilogue."""
-    what = product.contraction
-    if isinstance(what, Contraction):
-        _contract(what, a, b, c)
+    if isinstance(product.contraction, Contraction):
+        _contract(product.contraction, a, b, c)
     else:
-        _convolve(what, a, b, c, product.filter_gradient)
+        _convolve(product.contraction, a, b, c, product.filter_gradient)
 
 
 def _einsum(text: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -7,35 +7,38 @@ runs the Plan of any target, and says whether that is right.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from itertools import count, groupby
 from operator import attrgetter
+from threading import get_ident
 from typing import Any
 
 import numpy as np
 
+from treadle.backends.capable import lowering_of
+from treadle.backends.cpu.memory import SizeClass, size_class
 from treadle.backends.reference import nests, products
 from treadle.backends.reference.memory import Memory, apart, declared
-from treadle.fuse.nests import Launch
+from treadle.fuse.nests import Launch, Product
+from treadle.ir.graph import Equation
 from treadle.plan import steps as kinds
 from treadle.plan.steps import Plan, Step
+from treadle.plan.target import Work
 from treadle.run.eager import run as run_op
+from treadle.trace.lowering import Lowering
 
 _BYTE, _BOOL, _PLACE = np.dtype(np.uint8), np.dtype(np.bool_), np.dtype(np.int32)
 
 
-def run(plan: Plan, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The bytes of a program's results. Results share the memory of donated arguments
-    as the plan says; the arrays given stay as they are.
-
-    Raises:
-      InternalError: if a step uses what it does not declare, or memory outside of its
-        places, or writes over what is still read.
-    """
-    memory = Memory(plan, inputs)
+def run(
+    plan: Plan, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
+) -> None:
+    """Runs a program on the bytes of its arguments; writes those of its results, which
+    may share the memory of donated arguments as the plan says. Raises InternalError if
+    a step uses what it does not declare, leaves its places, or overwrites operands."""
     with np.errstate(all="ignore"):
-        _run(plan.steps, memory)
-    return memory.outputs
+        _run(plan.steps, Memory(plan, inputs, outputs))
 
 
 def _run(steps: Sequence[Step], memory: Memory) -> None:
@@ -50,10 +53,6 @@ def _run(steps: Sequence[Step], memory: Memory) -> None:
             if product is None or product is not done:
                 _MEANINGS[type(step)](step, memory)
             done = product
-
-
-def _nest(step: kinds.NestStep, memory: Memory) -> None:
-    _launch(step, step.launch, memory)
 
 
 def _launch(step: Any, launch: Launch, memory: Memory) -> None:
@@ -101,25 +100,17 @@ def _host(step: kinds.HostStep, memory: Memory) -> None:
 
 
 def _loop(step: kinds.Loop, memory: Memory) -> None:
-    memory.slots.update(step.slots)
-    for i in range(step.count):
+    slots = memory.slots
+    slots.update(step.slots)
+    for i in count() if isinstance(step, kinds.While) else range(step.count):
+        if isinstance(step, kinds.While):
+            _run(step.test, memory)
+            if not memory.at(step.flag).view(_BOOL, ()):
+                return
         memory.indices[step] = i
         _run(step.body, memory)
-        _swap(step, memory)
-
-
-def _while(step: kinds.While, memory: Memory) -> None:
-    memory.slots.update(step.slots)
-    _run(step.test, memory)
-    while memory.at(step.flag).view(_BOOL, ()):
-        _run(step.body, memory)
-        _swap(step, memory)
-        _run(step.test, memory)
-
-
-def _swap(step: kinds.Loop, memory: Memory) -> None:
-    for a, b in step.swaps:
-        memory.slots[a], memory.slots[b] = memory.slots[b], memory.slots[a]
+        for a, b in step.swaps:
+            slots[a], slots[b] = slots[b], slots[a]
 
 
 def _branch(step: kinds.Branch, memory: Memory) -> None:
@@ -130,12 +121,59 @@ def _branch(step: kinds.Branch, memory: Memory) -> None:
 
 
 _MEANINGS: dict[type[Step], Callable[[Any, Memory], None]] = {
-    kinds.NestStep: _nest,
-    kinds.ProductStep: _product,
-    kinds.CopyStep: _copy,
-    kinds.OrderStep: _order,
-    kinds.HostStep: _host,
-    kinds.Loop: _loop,
-    kinds.While: _while,
-    kinds.Branch: _branch,
+    kinds.NestStep: lambda step, memory: _launch(step, step.launch, memory),
+    **{kinds.ProductStep: _product, kinds.CopyStep: _copy, kinds.OrderStep: _order},
+    **{kinds.HostStep: _host, kinds.Branch: _branch},
+    **{kinds.Loop: _loop, kinds.While: _loop},
 }
+
+# As a device -------------------------------------------------------------------------
+
+
+class ReferenceTarget:
+    """NumPy as a device (see `treadle.plan.target`): there is nothing to choose."""
+
+    name = "reference"
+    widens_halves = True
+
+    def lowering(self, eq: Equation) -> Lowering:
+        return lowering_of(eq, lambda name, dtype: True)
+
+    def nest(self, launch: Launch) -> Work:
+        return Work()
+
+    def order(self, rows: int, length: int, itemsize: int) -> Work:
+        return Work()
+
+    def contraction(self, product: Product) -> list[Work]:
+        return [Work()]
+
+    def link(self, plan: Plan) -> Linked:
+        return Linked(plan)
+
+    def size_class(self, nbytes: int) -> SizeClass:
+        return size_class(nbytes)
+
+
+class Linked:
+    """A plan that is run step by step, on the memory to which slots point."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.program = plan, self
+        self.constants = [c.ctypes.data for c in plan.constants]
+        self.failures: dict[int, BaseException] = {}
+        self.slot_count = 1 + len(plan.inputs) + len(plan.outputs) + len(self.constants)
+
+    def run(self, slots: int) -> int:
+        words = (ctypes.c_int64 * self.slot_count).from_address(slots)
+        count, buffers = len(self.plan.inputs), [*self.plan.inputs, *self.plan.outputs]
+        arrays = [
+            np.frombuffer((ctypes.c_char * b.nbytes).from_address(word), np.uint8)
+            for word, b in zip(words[1:], buffers, strict=False)
+        ]
+        try:
+            run(self.plan, arrays[:count], arrays[count:])
+        except BaseException as error:
+            self.failures[get_ident()] = error
+            return 1
+        return 0

@@ -15,7 +15,7 @@ import treadle as td
 import treadle.numpy as tnp
 from tests.core.backends import by_reference
 from treadle import nn
-from treadle.backends.reference import scalars
+from treadle.backends.reference import nests
 from treadle.errors import InternalError
 from treadle.ir.scalar import SCALARS
 from treadle.kernels import lower
@@ -106,7 +106,7 @@ def test_large_spaces_are_worked_on_in_parts() -> None:
 
 def test_every_scalar_instruction_has_a_meaning() -> None:
     for name in SCALARS:
-        run, _ = scalars.meaning(name)
+        run, _ = nests.meaning(name)
         assert callable(run)
 
 
