@@ -24,7 +24,7 @@ from treadle.fuse.nests import Launch, Product
 from treadle.ir.graph import Equation
 from treadle.plan import steps as kinds
 from treadle.plan.steps import Plan, Step
-from treadle.plan.target import Work
+from treadle.plan.target import Target, Work
 from treadle.run.eager import run as run_op
 from treadle.trace.lowering import Lowering
 
@@ -127,10 +127,8 @@ _MEANINGS: dict[type[Step], Callable[[Any, Memory], None]] = {
     **{kinds.Loop: _loop, kinds.While: _loop},
 }
 
-# As a device -------------------------------------------------------------------------
 
-
-class ReferenceTarget:
+class ReferenceTarget(Target):
     """NumPy as a device (see `treadle.plan.target`): there is nothing to choose."""
 
     name = "reference"
@@ -168,7 +166,7 @@ class Linked:
         words = (ctypes.c_int64 * self.slot_count).from_address(slots)
         count, buffers = len(self.plan.inputs), [*self.plan.inputs, *self.plan.outputs]
         arrays = [
-            np.frombuffer((ctypes.c_char * b.nbytes).from_address(word), np.uint8)
+            np.ctypeslib.as_array((ctypes.c_uint8 * b.nbytes).from_address(word))
             for word, b in zip(words[1:], buffers, strict=False)
         ]
         try:
