@@ -50,9 +50,10 @@ def nested_graphs(params: dict[str, Any]) -> list[Graph]:
     """The graphs among an equation's params: bodies of loops, branches, calls."""
     found = []
     for value in params.values():
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, Graph):
-                found.append(item)
+        if isinstance(value, Graph):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found += [item for item in value if isinstance(item, Graph)]
     return found
 
 

@@ -27,23 +27,16 @@ Rule = Callable[["_Simplify", Equation, list[Atom]], Atom | None]
 
 
 class _Simplify(Rewriter):
-    """`origin` finds the new equation that defines a variable; `uses` counts how often
-    the old graph reads one."""
+    """`origin` finds the new equation that defines a variable."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.origin: dict[Var, Equation] = {}
-        self.uses: dict[Var, int] = {}
-        for eq in graph.equations:
-            for a in eq.inputs:
-                if isinstance(a, Var):
-                    self.uses[a] = self.uses.get(a, 0) + 1
 
-    def emit(self, op: Any, inputs: Any, params: Any, source: str, outputs: Any = None):  # type: ignore[no-untyped-def]
-        outputs = super().emit(op, inputs, params, source, outputs)
-        for v in outputs:
-            self.origin[v] = self.equations[-1]
-        return outputs
+    def write(self, eq: Equation) -> None:
+        super().write(eq)
+        for v in eq.outputs:
+            self.origin[v] = eq
 
     def defines(self, a: Atom, *ops: Op) -> Equation | None:
         """The equation behind an atom, if it is of one of these ops."""
@@ -65,8 +58,10 @@ class _Simplify(Rewriter):
             if found is not None and same_type(found.type, out.type):
                 self.values[out] = found
                 return
-        self.emit(eq.op, inputs, eq.params, eq.source, eq.outputs)
-        self.values[out] = out
+        if tuple(inputs) == eq.inputs:
+            self.write(eq)
+        else:
+            self.emit(eq.op, inputs, eq.params, eq.source, eq.outputs)
 
 
 def _scalars_for_fills(s: _Simplify, inputs: list[Atom], eq: Equation) -> list[Atom]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from treadle.ir.graph import Equation, Graph, Var
 from treadle.ir.walk import effectful
-from treadle.passes.rewrite import rewrite_params
+from treadle.passes.rewrite import rewrite_params, shared
 
 
 def drop_dead(graph: Graph) -> Graph:
@@ -16,8 +16,10 @@ def drop_dead(graph: Graph) -> Graph:
             continue
         needed.update(a for a in eq.inputs if isinstance(a, Var))
         params = rewrite_params(eq.params, _Drop)
-        kept.append(Equation(eq.op, eq.inputs, params, eq.outputs, eq.source))
-    return Graph(graph.inputs, kept[::-1], graph.outputs, graph.name)
+        if params is not eq.params:
+            eq = Equation(eq.op, eq.inputs, params, eq.outputs, eq.source)
+        kept.append(eq)
+    return shared(graph, kept[::-1], graph.outputs)
 
 
 class _Drop:

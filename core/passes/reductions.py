@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.ir.graph import Atom, Equation, Graph, Lit
 from treadle.ops.cast import convert
 from treadle.ops.movement import broadcast_in_dim, reshape
 from treadle.passes.rewrite import Rewriter
 from treadle.passes.units import Units, last_axis
 from treadle.trace.lowering import Reduction
-from treadle.trace.op import Op
 
 
 class _Split(Rewriter):
@@ -23,17 +19,9 @@ class _Split(Rewriter):
         super().__init__(graph)
         self.units = Units()
 
-    def emit(
-        self,
-        op: Op,
-        inputs: Sequence[Atom],
-        params: dict[str, Any],
-        source: str,
-        outputs: Sequence[Var] | None = None,
-    ) -> Sequence[Var]:
-        outputs = super().emit(op, inputs, params, source, outputs)
-        self.units.add(self.equations[-1])
-        return outputs
+    def write(self, eq: Equation) -> None:
+        super().write(eq)
+        self.units.add(eq)
 
     def equation(self, eq: Equation) -> None:
         how = eq.op.lowering

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import is_
 from typing import Any
 
 from treadle.arraytype import ArrayType
@@ -14,17 +15,22 @@ from treadle.trace.op import Op
 class Rewriter:
     """Writes a new graph while reading an old one.
 
-    `values` maps the old graph's variables to the new graph's atoms.
+    `values` maps the old graph's variables to the new graph's atoms, where they differ.
+    What does not change is shared by both graphs: equations, and graphs as a whole.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.equations: list[Equation] = []
-        self.values: dict[Var, Atom] = {v: v for v in graph.inputs}
+        self.values: dict[Atom, Atom] = {}
 
     def read(self, a: Atom) -> Atom:
         """The new atom for an old one."""
-        return a if isinstance(a, Lit) else self.values[a]
+        return self.values.get(a, a)
+
+    def write(self, eq: Equation) -> None:
+        """Appends an equation: all that are written come by here."""
+        self.equations.append(eq)
 
     def emit(
         self,
@@ -38,15 +44,17 @@ class Rewriter:
         if outputs is None:
             types = op.infer([a.type for a in inputs], params)
             outputs = [Var(t) for t in types]
-        self.equations.append(Equation(op, inputs, params, outputs, source))
+        self.write(Equation(op, inputs, params, outputs, source))
         return outputs
 
     def keep(self, eq: Equation) -> None:
         """Copies an equation."""
-        inputs = [self.read(a) for a in eq.inputs]
+        values = self.values
+        inputs = tuple([values.get(a, a) for a in eq.inputs])
         params = rewrite_params(eq.params, type(self))
-        self.emit(eq.op, inputs, params, eq.source, eq.outputs)
-        self.values.update(zip(eq.outputs, eq.outputs, strict=True))
+        if inputs != eq.inputs or params is not eq.params:
+            eq = Equation(eq.op, inputs, params, eq.outputs, eq.source)
+        self.write(eq)
 
     def splice(
         self, graph: Graph, inputs: Sequence[Atom], source: str
@@ -64,15 +72,22 @@ class Rewriter:
         self.keep(eq)
 
     def run(self) -> Graph:
-        """The new graph."""
-        for eq in self.graph.equations:
+        """The new graph; the old one, if nothing has changed."""
+        old = self.graph
+        for eq in old.equations:
             self.equation(eq)
-        outputs = [self.read(a) for a in self.graph.outputs]
-        return Graph(self.graph.inputs, self.equations, outputs, self.graph.name)
+        return shared(old, self.equations, [self.read(a) for a in old.outputs])
 
     @classmethod
     def apply(cls, graph: Graph) -> Graph:
         return cls(graph).run()
+
+
+def shared(graph: Graph, equations: list[Equation], outputs: Sequence[Atom]) -> Graph:
+    """A graph with other equations and outputs; the same, if they are the same."""
+    if tuple(equations) == graph.equations and tuple(outputs) == graph.outputs:
+        return graph
+    return Graph(graph.inputs, equations, outputs, graph.name)
 
 
 def mentions(graph: Graph, ops: frozenset[Op]) -> bool:
@@ -85,17 +100,21 @@ def mentions(graph: Graph, ops: frozenset[Op]) -> bool:
 
 def rewrite_params(params: dict[str, Any], apply: Any) -> dict[str, Any]:
     """The params with a pass applied to the graphs among them."""
-    if not any(isinstance(v, Graph | tuple) for v in params.values()):
+    graphs = nested_graphs(params)
+    if not graphs:
         return params
-    return {k: _rewrite(v, apply) for k, v in params.items()}
-
-
-def _rewrite(value: Any, apply: Any) -> Any:
-    if isinstance(value, Graph):
-        return apply.apply(value)
-    if isinstance(value, tuple) and any(isinstance(x, Graph) for x in value):
-        return tuple(apply.apply(x) if isinstance(x, Graph) else x for x in value)
-    return value
+    found = [apply.apply(graph) for graph in graphs]
+    if all(map(is_, found, graphs)):
+        return params
+    new = iter(found)
+    result = {}
+    for k, v in params.items():
+        if isinstance(v, Graph):
+            v = next(new)
+        elif isinstance(v, tuple):
+            v = tuple([next(new) if isinstance(x, Graph) else x for x in v])
+        result[k] = v
+    return result
 
 
 def same_type(a: ArrayType, b: ArrayType) -> bool:

@@ -135,7 +135,6 @@ class _Contract(Rewriter):
                 minus = None if eq.op is add else ("term", "product")[i]
                 params = {"minus": minus}
                 self.emit(multiply_add, [x, y, z], params, eq.source, eq.outputs)
-                self.values.update({v: v for v in eq.outputs})
                 return
         self.keep(eq)
 
