@@ -280,8 +280,7 @@ class _Partitioner:
         program, old = self.program, self.program.maker[v]
         new = self.copies[v] = Var(v.type)
         eq = Equation(old.op, old.inputs, old.params, [new], old.source)
-        program.add(eq)
-        program.copied.add(new)
+        program.add(eq, copied=True)
         self.position[id(eq)] = self.position.get(id(old), -1)
         if isinstance(eq.op.lowering, Reshape):
             self._alias(new, eq)
@@ -351,7 +350,7 @@ class _Partitioner:
                 self._merge(cluster, other, eq, source, chain)
 
     def _merge(
-        self, cluster: Cluster, other: Cluster, eq: Equation, source: Var, chain: list
+        self, cluster: Cluster, other: Cluster, eq: Equation, source: Var, chain: tuple
     ) -> None:
         if cluster.form == "mid" or other.form == "mid":
             return

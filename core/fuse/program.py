@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.scalar import SCALARS
@@ -27,7 +28,6 @@ class Program:
     """An index over a graph's equations.
 
     results: the graph's outputs, or what has been put in their places.
-    copied: results of views that are made in memory after all.
     orders: in which order of axes values are stored (None: their own).
     row_major: contractions whose results can't be stored as their readers see them.
     aliases: those among them (reshapes) that are the operand's memory itself.
@@ -42,13 +42,13 @@ class Program:
     """
 
     def __init__(self, graph: Graph, lowering: Callable[[Equation], Lowering]) -> None:
-        self.graph, self.lowering = graph, lowering
+        self.graph, self.lowering = graph, cache(lowering)
         self.units = Units()
+        self._views: dict[Atom, tuple[Atom, tuple[Equation, ...]]] = {}
         self.maker: dict[Var, Equation] = {}
         self.readers: dict[Var, list[Equation]] = {v: [] for v in graph.inputs}
         self.results = list(graph.outputs)
         self.returned = {a for a in graph.outputs if isinstance(a, Var)}
-        self.copied: set[Var] = set()
         self.row_major: set[Var] = set()
         self.orders: dict[Var, tuple[int, ...] | None] = {}
         self.aliases: dict[Var, Atom] = {}
@@ -91,10 +91,7 @@ class Program:
 
     def is_view(self, v: Var) -> bool:
         """Whether a value is another one seen through an index map."""
-        eq = self.maker.get(v)
-        return (
-            eq is not None and isinstance(eq.op.lowering, View) and v not in self.copied
-        )
+        return v in self._views
 
     def ordered(self, a: Atom, order: tuple[int, ...]) -> Var:
         """A value with its axes in another order, as a view made here."""
@@ -103,9 +100,15 @@ class Program:
         self.add(Equation(transpose, [a], {"permutation": order}, [v]))
         return v
 
-    def add(self, eq: Equation) -> None:
-        """Takes in an equation, after those that make its operands."""
+    def add(self, eq: Equation, copied: bool = False) -> None:
+        """Takes in an equation, after those that make its operands.
+
+        copied: a view's result is made in memory after all.
+        """
         self.units.add(eq)
+        if isinstance(eq.op.lowering, View) and not copied:
+            source, chain = self.resolve(eq.inputs[0])
+            self._views[eq.outputs[0]] = source, (eq, *chain)
         for v in eq.outputs:
             self.maker[v] = eq
             self.readers[v] = []
@@ -138,14 +141,9 @@ class Program:
                 break
         return a
 
-    def resolve(self, a: Atom) -> tuple[Atom, list[Equation]]:
+    def resolve(self, a: Atom) -> tuple[Atom, tuple[Equation, ...]]:
         """The value behind views, and the views, outermost first."""
-        chain: list[Equation] = []
-        while isinstance(a, Var) and self.is_view(a):
-            eq = self.maker[a]
-            chain.append(eq)
-            a = eq.inputs[0]
-        return a, chain
+        return self._views.get(a) or (a, ())
 
     def sources(self, a: Atom) -> set[Var]:
         """The stored values that an atom is computed from: itself, unless inline."""

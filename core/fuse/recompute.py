@@ -11,7 +11,7 @@ from __future__ import annotations
 from treadle.fuse.cluster import Cluster, members_fit
 from treadle.fuse.partition import Partition
 from treadle.fuse.products import product_with_epilogue
-from treadle.fuse.roles import is_fused, stored_members
+from treadle.fuse.roles import is_fused, is_stored, stored_members
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.kernels.lower import cost
 from treadle.kernels.nest import Instr
@@ -90,10 +90,9 @@ def _leaf(a: Atom, node: Cluster, part: Partition, leaves: set[Var], spent: int)
     if node.product is not None and source is node.product.c:
         # The contraction's own result is in registers, not in memory.
         return _MAX_COST + 1
-    stored = not isinstance(
-        maker.op.lowering, Elementwise | Index
-    ) or source in stored_members(node, part)
-    if stored:
+    if not isinstance(maker.op.lowering, Elementwise | Index) or is_stored(
+        source, node, part
+    ):
         leaves.add(source)
         return spent
     return _walk(source, node, part, leaves, spent)

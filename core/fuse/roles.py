@@ -22,21 +22,23 @@ def is_fused(eq: Equation, v: Var, program: Program) -> bool:
 
 def stored_members(node: Node, partition: Any) -> set[Var]:
     """The results of a node's equations that others need in memory."""
+    return {
+        v for eq in node.equations for v in eq.outputs if is_stored(v, node, partition)
+    }
+
+
+def is_stored(v: Var, node: Node, partition: Any) -> bool:
+    """Whether others need the result of one of a node's equations in memory."""
     program, owner = partition.program, partition.owner
-    result: set[Var] = set()
-    for eq in node.equations:
-        for v in eq.outputs:
-            if v in program.recomputed:
-                continue
-            if (
-                v in program.inline
-                or program.is_returned(v)
-                or any(
-                    not r.outputs
-                    or owner.get(r.outputs[0]) is not node
-                    or r.outputs[0] in program.aliases
-                    for r in program.final_readers(v)
-                )
-            ):
-                result.add(v)
-    return result
+    if v in program.recomputed:
+        return False
+    return (
+        v in program.inline
+        or program.is_returned(v)
+        or any(
+            not r.outputs
+            or owner.get(r.outputs[0]) is not node
+            or r.outputs[0] in program.aliases
+            for r in program.final_readers(v)
+        )
+    )

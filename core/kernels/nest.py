@@ -57,6 +57,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle import dtypes
 from treadle.ir.scalar import SCALARS
 
 BROADCAST, CONTIGUOUS, STRIDED = 0, 1, 2
@@ -118,8 +119,11 @@ class Nest:
     serial: bool = False
 
 
+_HALVES = (dtypes.float16, dtypes.bfloat16)
+
+
 def is_half(dtype: np.dtype) -> bool:
-    return dtype.name in ("float16", "bfloat16")
+    return dtype in _HALVES
 
 
 def rounds_half(instr: Instr) -> bool:
