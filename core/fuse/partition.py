@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from treadle.fuse.cluster import (
     MAX_MEMBERS,
@@ -36,11 +36,15 @@ from treadle.trace.lowering import (
 
 
 class Partition(NamedTuple):
-    """The nodes of a graph, in an order in which they can run."""
+    """The nodes of a graph, in an order in which they can run.
+
+    built: what has become of clusters already.
+    """
 
     program: Program
     nodes: list[Node]
     owner: dict[Var, Node]
+    built: dict[Cluster, Any]
 
 
 class _Partitioner:
@@ -73,7 +77,7 @@ class _Partitioner:
                 self._place_parts(eq)
         self._copy_returned_views()
         self._attach_epilogues()
-        return Partition(self.program, self.order.topological(), self.owner)
+        return Partition(self.program, self.order.topological(), self.owner, {})
 
     def _wanted_in_memory(self, eq: Equation) -> bool:
         """Whether an inline value is also returned, or read by other than kernels."""

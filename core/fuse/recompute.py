@@ -9,6 +9,7 @@ from is not in memory itself (the result of a contraction in registers).
 from __future__ import annotations
 
 from treadle.fuse.cluster import Cluster, members_fit
+from treadle.fuse.nests import Launch, Product, build
 from treadle.fuse.partition import Partition
 from treadle.fuse.products import product_with_epilogue
 from treadle.fuse.roles import is_fused, is_stored, stored_members
@@ -22,32 +23,56 @@ _MAX_COST = 60
 
 def choose(part: Partition) -> None:
     """Marks values in ``program.recomputed``; nobody stores them any more."""
-    for node in part.nodes:
-        if isinstance(node, Cluster):
-            for eq in list(node.equations):
-                if isinstance(eq.op.lowering, Elementwise | Index):
-                    _consider(eq, node, part)
+    candidates = [
+        (eq, node)
+        for node in part.nodes
+        if isinstance(node, Cluster)
+        for eq in node.equations
+        if isinstance(eq.op.lowering, Elementwise | Index)
+    ]
+    _settle(candidates, part)
 
 
-def _consider(eq: Equation, node: Cluster, part: Partition) -> None:
+def _settle(candidates: list[tuple[Equation, Cluster]], part: Partition) -> None:
+    """Marks those for which all clusters still build. That is nearly always so, and
+    found out once for all together; else for the two halves."""
+    marked: list[Var] = []
+    changed: dict[Cluster, None] = {}
+    for eq, node in candidates:
+        readers = _consider(eq, node, part)
+        if readers:
+            marked.append(eq.outputs[0])
+            changed |= dict.fromkeys((*readers, node))
+    if all(_builds(cluster, part) for cluster in changed):
+        return
+    part.program.recomputed.difference_update(marked)
+    for cluster in changed:
+        part.built.pop(cluster, None)
+    if len(candidates) > 1:
+        middle = len(candidates) // 2
+        _settle(candidates[:middle], part)
+        _settle(candidates[middle:], part)
+
+
+def _consider(eq: Equation, node: Cluster, part: Partition) -> list[Cluster]:
+    """Marks a value if it is worth it; gives the clusters that compute it then."""
     program, v = part.program, eq.outputs[0]
     if v in program.inline or v in program.parts or program.is_returned(v):
-        return
+        return []
     readers = _readers(v, node, part)
     if not readers:
-        return
+        return []
     leaves: set[Var] = set()
     total = _walk(v, node, part, leaves, 0)
     if total > _MAX_COST:
-        return
+        return []
     # Each reader loads the leaves in place of the value, which nobody stores. Axes are
     # counted, not bytes: the same program at another size must have the same kernels.
     loads = sum(u.type.ndim >= v.type.ndim for u in leaves)
     if loads * len(readers) > 1 + len(readers):
-        return
+        return []
     program.recomputed.add(v)
-    if not all(_still_fits(c, part) for c in (*readers, node)):
-        program.recomputed.discard(v)
+    return readers
 
 
 def _readers(v: Var, node: Cluster, part: Partition) -> list[Cluster]:
@@ -98,13 +123,31 @@ def _leaf(a: Atom, node: Cluster, part: Partition, leaves: set[Var], spent: int)
     return _walk(source, node, part, leaves, spent)
 
 
-def _still_fits(node: Cluster, part: Partition) -> bool:
-    """Whether a cluster can make what it computes again at the points that it has."""
-    program, space = part.program, node.space.copy()
+def _builds(cluster: Cluster, part: Partition) -> bool:
+    """Whether a cluster can make what it computes again at the points that it has. What
+    it became is kept."""
+    part.built.pop(cluster, None)
+    space = cluster.space.copy()
     space.freeze()
-    if not members_fit(space, node, program):
+    if not members_fit(space, cluster, part.program):
         return False
-    if node.product is None:
-        return True
-    maker, stored = program.maker[node.product.c], stored_members(node, part)
-    return product_with_epilogue(maker, program, node, stored) is not None
+    found = _lowered(cluster, part)
+    if found is None:
+        return False
+    part.built[cluster] = found
+    return True
+
+
+def built(cluster: Cluster, part: Partition) -> Launch | Product:
+    """The nest of a cluster, or the product whose epilogue it is."""
+    found = part.built.pop(cluster, None) or _lowered(cluster, part)
+    assert found is not None
+    return found
+
+
+def _lowered(cluster: Cluster, part: Partition) -> Launch | Product | None:
+    stored = stored_members(cluster, part)
+    if cluster.product is None:
+        return build(cluster, part.program, stored)
+    maker = part.program.maker[cluster.product.c]
+    return product_with_epilogue(maker, part.program, cluster, stored)

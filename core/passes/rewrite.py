@@ -7,7 +7,7 @@ from operator import is_
 from typing import Any
 
 from treadle.arraytype import ArrayType
-from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.ir.graph import Atom, Equation, Graph, Var
 from treadle.ir.walk import follow, nested_graphs
 from treadle.trace.op import Op
 

@@ -10,12 +10,11 @@ import numpy as np
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.copies import copy_launch, scatter_launch
 from treadle.fuse.layout import joined, row_major, stored_strides
-from treadle.fuse.nests import Launch, build
+from treadle.fuse.nests import Launch
 from treadle.fuse.order import Node
 from treadle.fuse.partition import Partition, partition
-from treadle.fuse.products import product, product_with_epilogue
-from treadle.fuse.recompute import choose
-from treadle.fuse.roles import stored_members
+from treadle.fuse.products import product
+from treadle.fuse.recompute import built, choose
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ops.movement import broadcast_in_dim
 from treadle.plan.region import Region
@@ -268,13 +267,11 @@ class GraphPlanner:
     def node(self, node: Node) -> None:
         """Appends the steps of a node."""
         if isinstance(node, Cluster):
-            stored = stored_members(node, self.part)
-            if node.product is not None:
-                maker = self.program.maker[node.product.c]
-                fused = product_with_epilogue(maker, self.program, node, stored)
-                self.product(fused, node.equations)
+            found = built(node, self.part)
+            if isinstance(found, Launch):
+                self.nest(found, node.equations, True)
             else:
-                self.nest(build(node, self.program, stored), node.equations, True)
+                self.product(found, node.equations)
             return
         eq = node.equations[0]
         how = self.program.lowering(eq)
