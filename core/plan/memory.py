@@ -61,7 +61,8 @@ def _predecessor(
         return None
     (k,) = stores
     mine = step.launch.bindings[k]
-    for old in {p.buffer for p in step.reads}:
+    # In their order, not that of a set: equal programs have equal plans.
+    for old in dict.fromkeys(p.buffer for p in step.reads):
         if old in taken or old.home != "arena" or old.last != position:
             continue
         if old.first == position or _rounded(old.nbytes) != _rounded(b.nbytes):
