@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from treadle.fuse.maps import Space
@@ -13,7 +14,8 @@ from treadle.ops.movement import transpose
 from treadle.trace.lowering import Join, Product
 
 
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+@lru_cache(maxsize=4096)
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides in elements of a contiguous array, last axis fastest."""
     strides, step = [], 1
     for n in reversed(shape):
@@ -33,7 +35,7 @@ def stored_strides(v: Atom, program: Program) -> tuple[int, ...]:
     order = _wanted_order(v, program) if isinstance(v, Var) else None
     if order is None:
         return row_major(v.type.shape)
-    seen = row_major([v.type.shape[p] for p in order])
+    seen = row_major(tuple([v.type.shape[p] for p in order]))
     strides = [0] * len(order)
     for place, axis in enumerate(order):
         strides[axis] = seen[place]

@@ -35,6 +35,7 @@ from treadle.trace.lowering import (
     Index,
     Reduction,
     View,
+    attribute,
 )
 
 _STRUCTURAL = frozenset(
@@ -143,6 +144,9 @@ class Body:
         if how.expression in (scalar.CONVERT, scalar.BITCAST):
             return self.instr(how.expression, args, dtype, *eq.params.values())
         args, work = self._widened(args, dtype)
+        if isinstance(how.expression, str):
+            value = self.instr(how.expression, args, work, attribute(eq.params))
+            return self._narrowed(value, dtype)
         elements = [Element(a, self.instrs[a].dtype) for a in args]
         return self._narrowed(how.value(self._emit, elements, work, eq.params), dtype)
 
@@ -157,6 +161,8 @@ class Body:
         """Operands and dtype of arithmetic, in float32 if some of its operands and its
         result are half floats and others float32 (`treadle.passes.rounding`)."""
         types = [self.instrs[a].dtype for a in args]
+        if types.count(dtype) == len(types):
+            return args, dtype
         wide, every = dtypes.float32, (dtype, *types)
         if wide not in every or not any(map(is_half, every)):
             return args, dtype

@@ -38,13 +38,13 @@ from treadle.trace.lowering import (
 class Partition(NamedTuple):
     """The nodes of a graph, in an order in which they can run.
 
-    built: what has become of clusters already.
+    built: what has become of clusters and products already.
     """
 
     program: Program
     nodes: list[Node]
     owner: dict[Var, Node]
-    built: dict[Cluster, Any]
+    built: dict[Node | Equation, Any]
 
 
 class _Partitioner:
@@ -53,6 +53,7 @@ class _Partitioner:
         self.position = {id(eq): i for i, eq in enumerate(graph.equations)}
         self.order = Order()
         self.owner: dict[Var, Node] = {}
+        self.built: dict[Node | Equation, Any] = {}
         self.count = 0
         self.copies: dict[Var, Var] = {}
         self.last_effect: Node | None = None
@@ -77,7 +78,8 @@ class _Partitioner:
                 self._place_parts(eq)
         self._copy_returned_views()
         self._attach_epilogues()
-        return Partition(self.program, self.order.topological(), self.owner, {})
+        nodes = self.order.topological()
+        return Partition(self.program, nodes, self.owner, self.built)
 
     def _wanted_in_memory(self, eq: Equation) -> bool:
         """Whether an inline value is also returned, or read by other than kernels."""
@@ -123,14 +125,15 @@ class _Partitioner:
     def _needs(self, eq: Equation) -> list[Node]:
         """The nodes that make what an equation reads."""
         program, nodes = self.program, []
+        reads_whole = len(eq.inputs)
+        if self._computes(eq):
+            reads_whole = int(isinstance(eq.op.lowering, Gather))
         for i, a in enumerate(eq.inputs):
-            found = program.sources(a)
             source, _ = program.resolve(a)
-            whole = not self._computes(eq) or (
-                isinstance(eq.op.lowering, Gather) and i == 0
-            )
-            if whole and source in program.kept:
-                found = {source}
+            found = {source}
+            kept = i < reads_whole and source in program.kept
+            if source in program.inline and not kept:
+                found = program.sources(source)
             nodes += [self.owner[v] for v in found if v in self.owner]
         return nodes
 
@@ -167,7 +170,11 @@ class _Partitioner:
         self._alone(eq)
 
     def _loops_fit(self, eq: Equation) -> bool:
-        return product(eq, self.program) is not None
+        found = product(eq, self.program)
+        self.built.pop(eq, None)
+        if found is not None:
+            self.built[eq] = found
+        return found is not None
 
     def _with_copied_operands(self, eq: Equation) -> Equation:
         """The equation with views among its operands copied, as few as will do."""

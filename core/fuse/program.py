@@ -61,6 +61,9 @@ class Program:
         for eq in graph.equations:
             self.add(eq)
             self._consider_inline(eq, costs)
+        self._viewed_by_caller = {
+            view.inputs[0] for a in self.returned for view in self.resolve(a)[1]
+        }
 
     def _consider_inline(self, eq: Equation, costs: dict[Var, int]) -> None:
         """Indices, and cheap scalars made of scalars, are computed where they are
@@ -172,10 +175,4 @@ class Program:
 
     def is_returned(self, v: Var) -> bool:
         """Whether the value, or a view of it, is a result of the graph."""
-        if v in self.returned:
-            return True
-        return any(
-            self.is_view(eq.outputs[0]) and self.is_returned(eq.outputs[0])
-            for eq in self.readers[v]
-            if isinstance(eq.op.lowering, View)
-        )
+        return v in self.returned or v in self._viewed_by_caller

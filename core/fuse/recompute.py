@@ -19,6 +19,9 @@ from treadle.kernels.nest import Instr
 from treadle.trace.lowering import Elementwise, Index, written
 
 _MAX_COST = 60
+_TOGETHER = 256
+"""Candidates that are tried at once: many, as nearly all are fine, but one that is not
+has the others tried again."""
 
 
 def choose(part: Partition) -> None:
@@ -30,7 +33,8 @@ def choose(part: Partition) -> None:
         for eq in node.equations
         if isinstance(eq.op.lowering, Elementwise | Index)
     ]
-    _settle(candidates, part)
+    for start in range(0, len(candidates), _TOGETHER):
+        _settle(candidates[start : start + _TOGETHER], part)
 
 
 def _settle(candidates: list[tuple[Equation, Cluster]], part: Partition) -> None:

@@ -167,7 +167,7 @@ class _Windows:
         body = self.written
         entries = [axis.entry for axis in axes]
         total = body.iota(linear(zip(entries, sizes, strict=True)), _INDEX)
-        for axis, step in zip(axes, row_major(sizes), strict=True):
+        for axis, step in zip(axes, row_major(tuple(sizes)), strict=True):
             if axis.number is not None:
                 factor = body.number(step, _INDEX)
                 number = body.instr(scalar.MUL, (axis.number, factor), _INDEX)

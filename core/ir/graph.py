@@ -119,4 +119,4 @@ def _structural_key(graph: Graph) -> tuple:
 
 def params_key(params: dict[str, Any]) -> tuple:
     """The params of an equation as a hashable."""
-    return tuple(sorted(params.items()))
+    return tuple(sorted(params.items())) if params else ()

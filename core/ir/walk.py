@@ -62,7 +62,8 @@ def effectful(eq: Equation) -> bool:
     has an effect, or one inside a graph that it holds has."""
     if eq.op.effect:
         return True
-    return any(has_effects(inner) for inner in nested_graphs(eq.params))
+    graphs = nested_graphs(eq.params)
+    return bool(graphs) and any(map(has_effects, graphs))
 
 
 def has_effects(graph: Graph) -> bool:

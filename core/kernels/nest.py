@@ -53,6 +53,7 @@ index value.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,15 @@ class Nest:
     operands: tuple[Operand, ...]
     body: tuple[Instr, ...]
     serial: bool = False
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        # Once: a nest is looked up again and again, and its body is long.
+        loops = self.outer, self.mid, self.axis, self.serial
+        return hash((loops, self.operands, self.body))
 
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)

@@ -51,6 +51,8 @@ class _Lower(Rewriter):
             self.values[out] = self._widened(eq, x, y)
         elif eq.op is dot_general and dtypes.is_integer(out.type.dtype):
             self.values[out] = self._sum_of_products(eq, x, y)
+        elif eq.op is dot_general or x.type.ndim != 3:
+            self.keep(eq)
         else:
             self.values[out] = self._contraction(eq, x, y)
 

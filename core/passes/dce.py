@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from treadle.ir.graph import Equation, Graph, Var
+from treadle.ir.graph import Equation, Graph
 from treadle.ir.walk import effectful
 from treadle.passes.rewrite import rewrite_params, shared
 
 
 def drop_dead(graph: Graph) -> Graph:
     """The same graph without unused pure equations, nested graphs included."""
-    needed = {a for a in graph.outputs if isinstance(a, Var)}
+    needed = set(graph.outputs)
     kept: list[Equation] = []
     for eq in reversed(graph.equations):
-        if not effectful(eq) and not any(v in needed for v in eq.outputs):
+        if needed.isdisjoint(eq.outputs) and not effectful(eq):
             continue
-        needed.update(a for a in eq.inputs if isinstance(a, Var))
+        needed.update(eq.inputs)
         params = rewrite_params(eq.params, _Drop)
         if params is not eq.params:
             eq = Equation(eq.op, eq.inputs, params, eq.outputs, eq.source)

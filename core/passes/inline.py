@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treadle.ir.graph import Equation, Graph
-from treadle.passes.rewrite import Rewriter
+from treadle.passes.rewrite import Rewriter, ops_of
 from treadle.trace.lowering import Inline
 
 
@@ -19,4 +19,5 @@ class _Inline(Rewriter):
 
 def inline_calls(graph: Graph) -> Graph:
     """A graph without `call` equations, nested graphs included."""
-    return _Inline.apply(graph)
+    calls = any(isinstance(op.lowering, Inline) for op in ops_of(graph))
+    return _Inline.apply(graph) if calls else graph

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from operator import is_
 from typing import Any
 
@@ -90,12 +90,21 @@ def shared(graph: Graph, equations: list[Equation], outputs: Sequence[Atom]) -> 
     return Graph(graph.inputs, equations, outputs, graph.name)
 
 
-def mentions(graph: Graph, ops: frozenset[Op]) -> bool:
+def mentions(graph: Graph, ops: Container[Op]) -> bool:
     """Whether a graph, or one nested in it, has an equation of one of these ops."""
-    return any(
-        eq.op in ops or any(mentions(inner, ops) for inner in nested_graphs(eq.params))
-        for eq in graph.equations
-    )
+    return any(op in ops for op in ops_of(graph))
+
+
+def ops_of(graph: Graph) -> frozenset[Op]:
+    """The ops of a graph's equations, nested graphs included. Cached on the graph."""
+    found = graph.cache.get("ops")
+    if found is None:
+        every = {eq.op for eq in graph.equations}
+        for eq in graph.equations:
+            for inner in nested_graphs(eq.params):
+                every |= ops_of(inner)
+        found = graph.cache["ops"] = frozenset(every)
+    return found
 
 
 def rewrite_params(params: dict[str, Any], apply: Any) -> dict[str, Any]:

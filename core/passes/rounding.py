@@ -14,6 +14,7 @@ Close by means that one kernel can hold them: what goes through memory stays sma
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import accumulate
 
 from treadle import dtypes
@@ -77,9 +78,9 @@ def _fuses(eq: Equation) -> bool:
 class _Widen(Rewriter):
     """Leaves half floats in float32 where nobody can tell."""
 
-    def __init__(self, graph: Graph) -> None:
-        super().__init__(graph)
-        self.readers = _Readers(graph)
+    @cached_property
+    def readers(self) -> _Readers:
+        return _Readers(self.graph)
 
     def equation(self, eq: Equation) -> None:
         inputs = [self.read(a) for a in eq.inputs]

@@ -26,7 +26,7 @@ from treadle.ops.arithmetic import add
 from treadle.ops.dot import dot_general
 from treadle.ops.movement import broadcast_in_dim, transpose
 from treadle.ops.reduce import reduce_sum
-from treadle.passes.rewrite import Rewriter
+from treadle.passes.rewrite import Rewriter, mentions
 from treadle.trace.lowering import Elementwise, Index, Product, View
 from treadle.transforms.batch import batch_graph
 
@@ -42,7 +42,7 @@ _WORTH_TURNING = 8
 
 def hoist_from_scans(graph: Graph) -> Graph:
     """Moves contractions out of scans, in nested graphs too."""
-    return _Hoist.apply(graph)
+    return _Hoist.apply(graph) if mentions(graph, (scan,)) else graph
 
 
 class _Hoist(Rewriter):

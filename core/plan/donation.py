@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from treadle.fuse.nests import Launch
 from treadle.kernels.lower import in_place
@@ -33,7 +34,11 @@ def shared_memory(
             writers.setdefault(place.buffer, []).append(step)
         for place in step.reads:
             readers.setdefault(place.buffer, []).append(step)
-    free = {plan.inputs[i]: i for i in donated}
+    # By size: only arguments as large as a result are of any use to it.
+    free: dict[int, dict[Buffer, int]] = {}
+    for i in donated:
+        argument = plan.inputs[i]
+        free.setdefault(argument.nbytes, {})[argument] = i
     shares: dict[int, int] = {}
     for number, result in enumerate(plan.outputs):
         found = writers.get(result, [])
@@ -41,12 +46,12 @@ def shared_memory(
             continue
         (step,) = found
         read = {p.buffer for p in step.reads}
+        fitting = free.get(result.nbytes, {})
         # What the writer itself reads first: that is the old value, and in the cache.
-        for argument in sorted(free, key=lambda b: b not in read):
-            if argument.nbytes == result.nbytes and _may_take(
-                result, argument, step, readers.get(argument, [])
-            ):
-                shares[number] = free.pop(argument)
+        first = sorted(read & fitting.keys(), key=fitting.__getitem__)
+        for argument in chain(first, fitting):
+            if _may_take(result, argument, step, readers.get(argument, [])):
+                shares[number] = fitting.pop(argument)
                 break
     return shares
 

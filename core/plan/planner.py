@@ -276,7 +276,8 @@ class GraphPlanner:
         eq = node.equations[0]
         how = self.program.lowering(eq)
         if isinstance(how, Product):
-            self.product(product(eq, self.program), [eq])
+            found = self.part.built.pop(eq, None) or product(eq, self.program)
+            self.product(found, [eq])
         elif isinstance(how, Host):
             self.host(eq, how)
         else:

@@ -64,7 +64,7 @@ class Elementwise(Lowering):
     ) -> Any:
         """Emits the instructions for an element of the given dtype."""
         if isinstance(self.expression, str):
-            return emit(self.expression, tuple(args), dtype, _attribute(params))
+            return emit(self.expression, tuple(args), dtype, attribute(params))
         return self.expression(_Writer(emit), *args, **params).value
 
 
@@ -84,14 +84,16 @@ class _Writer:
             dtype = params["dtype"]
         elif result == "bool":
             dtype = np.dtype(np.bool_)
-        return Element(self.emit(name, given, dtype, _attribute(params)), dtype)
+        return Element(self.emit(name, given, dtype, attribute(params)), dtype)
 
     def _number(self, number: float, dtype: np.dtype) -> Element:
         return Element(self.emit("const", (), dtype, dtype.type(number).item()), dtype)
 
 
-def _attribute(params: dict[str, Any]) -> Any:
+def attribute(params: dict[str, Any]) -> Any:
     """The parameters of an instruction as one value."""
+    if not params:
+        return None
     values = tuple(params.values())
     return values[0] if len(values) == 1 else values or None
 
@@ -116,6 +118,9 @@ def written(eq: Equation) -> list[Written]:
 
     how = eq.op.lowering
     assert isinstance(how, Elementwise)
+    if isinstance(how.expression, str):
+        of, dtype = eq.inputs[-1].type.dtype, eq.outputs[0].type.dtype
+        return [Written(how.expression, of, dtype, attribute(eq.params))]
     args = [Element(None, a.type.dtype) for a in eq.inputs]
     how.value(emit, args, eq.outputs[0].type.dtype, eq.params)
     return found
