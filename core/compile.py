@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from treadle.backends.devices import default
 from treadle.ir.graph import Graph
 from treadle.passes.pipeline import optimise
@@ -18,9 +22,24 @@ def build(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Execut
     3. plan: nodes to steps; liveness; one arena
     4. link: kernels (compiled, or from the cache) and a command buffer
     """
-    graph = optimise(graph, target)
-    plan = plan_graph(graph, target, donated)
-    return Executable(graph, plan, target, donated)
+    with _no_collection():
+        graph = optimise(graph, target)
+        plan = plan_graph(graph, target, donated)
+        return Executable(graph, plan, target, donated)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Holds Python's garbage collector off: everything that is made here is alive until
+    the plan is done, so that searching it (and all modules, each time) finds nothing.
+    None of the user's code runs meanwhile."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def executable_of(
