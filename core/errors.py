@@ -73,7 +73,12 @@ def is_ours(filename: str) -> bool:
 def user_frame() -> FrameType | None:
     """The innermost frame of the call stack that is not in the library."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_ours(frame.f_code.co_filename):
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        # Looked up here first: every operation of a trace asks for its line.
+        known = _ours.get(filename)
+        if not (is_ours(filename) if known is None else known):
+            break
         frame = frame.f_back
     return frame
 

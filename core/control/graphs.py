@@ -8,7 +8,7 @@ from typing import Any
 
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
-from treadle.ir.walk import effectful, has_effects, nested_graphs
+from treadle.ir.walk import effectful, has_effects
 from treadle.ops.compare import select
 from treadle.ops.movement import broadcast_in_dim
 from treadle.trace.op import Zero
@@ -125,6 +125,6 @@ def _silent_params(eq: Equation) -> dict[str, Any]:
             return tuple([quiet(x) for x in value])
         return silent(value) if isinstance(value, Graph) else value
 
-    if not any(map(has_effects, nested_graphs(eq.params))):
+    if not any(map(has_effects, eq.graphs)):
         return eq.params
     return {name: quiet(value) for name, value in eq.params.items()}

@@ -44,9 +44,12 @@ Atom = Var | Lit
 
 
 class Equation:
-    """``outputs = op[params](inputs)``, and the user's line that asked for it."""
+    """``outputs = op[params](inputs)``, and the user's line that asked for it.
 
-    __slots__ = ("inputs", "op", "outputs", "params", "source")
+    graphs: those among the params: bodies of loops, branches, calls.
+    """
+
+    __slots__ = ("graphs", "inputs", "op", "outputs", "params", "source")
 
     def __init__(
         self,
@@ -58,6 +61,7 @@ class Equation:
     ) -> None:
         self.op, self.params, self.source = op, params, source
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        self.graphs = nested_graphs(params) if params else []
 
 
 class Graph:
@@ -120,3 +124,14 @@ def _structural_key(graph: Graph) -> tuple:
 def params_key(params: dict[str, Any]) -> tuple:
     """The params of an equation as a hashable."""
     return tuple(sorted(params.items())) if params else ()
+
+
+def nested_graphs(params: dict[str, Any]) -> list[Graph]:
+    """The graphs among an equation's params: bodies of loops, branches, calls."""
+    found = []
+    for value in params.values():
+        if isinstance(value, Graph):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found += [item for item in value if isinstance(item, Graph)]
+    return found

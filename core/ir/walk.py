@@ -46,24 +46,12 @@ def follow(
     return [read(a) for a in graph.outputs]
 
 
-def nested_graphs(params: dict[str, Any]) -> list[Graph]:
-    """The graphs among an equation's params: bodies of loops, branches, calls."""
-    found = []
-    for value in params.values():
-        if isinstance(value, Graph):
-            found.append(value)
-        elif isinstance(value, tuple):
-            found += [item for item in value if isinstance(item, Graph)]
-    return found
-
-
 def effectful(eq: Equation) -> bool:
     """Whether running an equation matters even when its results are not used: its op
     has an effect, or one inside a graph that it holds has."""
     if eq.op.effect:
         return True
-    graphs = nested_graphs(eq.params)
-    return bool(graphs) and any(map(has_effects, graphs))
+    return bool(eq.graphs) and any(map(has_effects, eq.graphs))
 
 
 def has_effects(graph: Graph) -> bool:

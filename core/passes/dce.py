@@ -15,7 +15,7 @@ def drop_dead(graph: Graph) -> Graph:
         if needed.isdisjoint(eq.outputs) and not effectful(eq):
             continue
         needed.update(eq.inputs)
-        params = rewrite_params(eq.params, _Drop)
+        params = rewrite_params(eq, _Drop)
         if params is not eq.params:
             eq = Equation(eq.op, eq.inputs, params, eq.outputs, eq.source)
         kept.append(eq)

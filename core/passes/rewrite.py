@@ -8,7 +8,7 @@ from typing import Any
 
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Var
-from treadle.ir.walk import follow, nested_graphs
+from treadle.ir.walk import follow
 from treadle.trace.op import Op
 
 
@@ -51,7 +51,7 @@ class Rewriter:
         """Copies an equation."""
         values = self.values
         inputs = tuple([values.get(a, a) for a in eq.inputs])
-        params = rewrite_params(eq.params, type(self))
+        params = rewrite_params(eq, type(self))
         if inputs != eq.inputs or params is not eq.params:
             eq = Equation(eq.op, inputs, params, eq.outputs, eq.source)
         self.write(eq)
@@ -101,19 +101,19 @@ def ops_of(graph: Graph) -> frozenset[Op]:
     if found is None:
         every = {eq.op for eq in graph.equations}
         for eq in graph.equations:
-            for inner in nested_graphs(eq.params):
+            for inner in eq.graphs:
                 every |= ops_of(inner)
         found = graph.cache["ops"] = frozenset(every)
     return found
 
 
-def rewrite_params(params: dict[str, Any], apply: Any) -> dict[str, Any]:
+def rewrite_params(eq: Equation, apply: Any) -> dict[str, Any]:
     """The params with a pass applied to the graphs among them."""
-    graphs = nested_graphs(params)
-    if not graphs:
+    params = eq.params
+    if not eq.graphs:
         return params
-    found = [apply.apply(graph) for graph in graphs]
-    if all(map(is_, found, graphs)):
+    found = [apply.apply(graph) for graph in eq.graphs]
+    if all(map(is_, found, eq.graphs)):
         return params
     new = iter(found)
     result = {}

@@ -13,8 +13,8 @@ from typing import Any
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.ir.graph import Graph
-from treadle.ir.walk import call_graph, nested_graphs
+from treadle.ir.graph import Graph, nested_graphs
+from treadle.ir.walk import call_graph
 from treadle.trace.interpreter import Interpreter, state, using
 from treadle.trace.op import Op
 from treadle.trace.stage import stage
