@@ -130,7 +130,7 @@ class _Partitioner:
             reads_whole = int(isinstance(eq.op.lowering, Gather))
         for i, a in enumerate(eq.inputs):
             source, _ = program.resolve(a)
-            found = {source}
+            found: set[Any] = {source}
             kept = i < reads_whole and source in program.kept
             if source in program.inline and not kept:
                 found = program.sources(source)

@@ -124,10 +124,11 @@ class _Scan:
         products = [e for e in self.equations if _is_free_product(e, free)]
         if not products:
             return
+        found = set(products)
         needed: set[Var] = set()
         chosen: list[Equation] = []
         for e in reversed(self.equations):
-            if e in products or (
+            if e in found or (
                 any(v in needed for v in e.outputs) and e.outputs[0] in free
             ):
                 chosen.append(e)
@@ -139,7 +140,7 @@ class _Scan:
             outs, self._batched(chosen, inputs, outs, self._outer()), strict=True
         ):
             (self.xs if batched else self.consts).append((v, value))
-        self.equations = [e for e in self.equations if e not in products]
+        self.equations = [e for e in self.equations if e not in found]
         self._drop_dead()
 
     # Sums
