@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect, insort
 
 from treadle.kernels.lower import in_place
 from treadle.plan.steps import Buffer, NestStep, Plan, Step
@@ -108,11 +108,10 @@ class _Arena:
         return offset
 
     def give(self, offset: int, nbytes: int) -> None:
+        i = bisect(self.holes, (offset, nbytes))
+        if i < len(self.holes) and self.holes[i][0] == offset + nbytes:
+            nbytes += self.holes.pop(i)[1]
+        if i and sum(self.holes[i - 1]) == offset:
+            offset, size = self.holes.pop(i - 1)
+            nbytes += size
         insort(self.holes, (offset, nbytes))
-        merged: list[tuple[int, int]] = []
-        for start, size in self.holes:
-            if merged and sum(merged[-1]) == start:
-                merged[-1] = (merged[-1][0], merged[-1][1] + size)
-            else:
-                merged.append((start, size))
-        self.holes = merged
