@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -181,7 +182,7 @@ class Body:
         x = eq.inputs[0]
         return self.value(x, self._seen(entries, x, [eq]))
 
-    def _seen(self, entries: Map, source: Atom, chain: list[Equation]) -> Map:
+    def _seen(self, entries: Map, source: Atom, chain: Sequence[Equation]) -> Map:
         found = self.space.seen(entries, source, chain)
         assert isinstance(found, tuple), "was not asked whether the operand fits"
         return found

@@ -276,8 +276,8 @@ class GraphPlanner:
         eq = node.equations[0]
         how = self.program.lowering(eq)
         if isinstance(how, Product):
-            found = self.part.built.pop(eq, None) or product(eq, self.program)
-            self.product(found, [eq])
+            known = self.part.built.pop(eq, None)
+            self.product(known or product(eq, self.program), [eq])
         elif isinstance(how, Host):
             self.host(eq, how)
         else:
