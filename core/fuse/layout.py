@@ -78,11 +78,10 @@ def axis_strides(a: Atom, program: Program) -> Strided | None:
     """The stored value behind an atom, and its steps; None if the views have none."""
     space = Space(program.units)
     entries = space.index(a)
-    # An axis must stay one dimension: it has one stride.
-    space.freeze()
     source, chain = program.resolve(a)
     seen = space.seen(entries, source, chain)
     if not isinstance(seen, tuple):
+        # Nor is an axis split: it has one stride.
         return None
     offset, strides = address(seen, stored_strides(source, program))
     steps = tuple(strides.get(e.terms[0][0], 0) if e.terms else 0 for e in entries)
