@@ -39,6 +39,8 @@ def copied(view: Callable[[Any], Any], *shape: int) -> np.ndarray:
     assert [i.name for i in launch.nest.body] == ["load", "store"]
     assert [b.atom for b in launch.bindings] == [graph.inputs[0], target]
     assert [b.store for b in launch.bindings] == [False, True]
+    # Memory is written from its beginning to its end.
+    assert sorted(launch.bindings[1].strides)[::-1] == [*launch.bindings[1].strides]
     memory = np.full(2 * a.type.size + 3, -1)
     seen(launch, 1, memory)[...] = seen(launch, 0, numbered(shape).ravel())
     assert (memory[:3] == -1).all()
@@ -120,6 +122,18 @@ def test_updates_and_indices_are_seen_through_their_views() -> None:
     launch, _, args = scattered(turned, "scatter_set", array(4, 3), ROWS, array(3, 2))
     (updates,) = [b for b in launch.bindings if b.atom is args[2]]
     assert (updates.offset, updates.strides) == (0, (1, 2))
+
+
+def test_rows_of_several_axes_are_scattered_along_the_last() -> None:
+    launch, result, _ = scattered(
+        lambda x, i, u: x.at[i].set(tnp.transpose(u, (0, 2, 1))),
+        "scatter_set",
+        array(4, 3, 5),
+        ROWS,
+        array(2, 5, 3),
+    )
+    assert (launch.outer, launch.inner) == ((2, 3), 5)
+    assert result.strides == (0, 5, 15)
 
 
 def test_updates_that_no_loops_step_over_must_be_copied() -> None:

@@ -63,6 +63,20 @@ def test_results_are_stored() -> None:
     assert recomputed(function, X, W) == []
 
 
+def test_results_are_stored_even_if_every_reader_could_make_them() -> None:
+    def function(x: Any, w: Any) -> Any:
+        y = x - 2.0
+        rows = tnp.sum(y + 1.0, 1)
+        z = (rows[:, None] * x) @ w
+        return y, tnp.sum(tnp.exp(z) * y, 1)
+
+    def inside(x: Any, w: Any) -> Any:
+        return function(x, w)[1]
+
+    assert "sub" in recomputed(inside, X, W)
+    assert "sub" not in recomputed(function, X, W)
+
+
 def test_what_a_product_reads_is_stored() -> None:
     def function(x: Any, w: Any) -> Any:
         y = x * 2.0
