@@ -20,6 +20,8 @@ from treadle.api.callbacks import io_callback as io_callback
 from treadle.api.callbacks import pure_callback as pure_callback
 from treadle.api.custom import custom_jvp as custom_jvp
 from treadle.api.custom import custom_vjp as custom_vjp
+from treadle.api.devices import device_put as device_put
+from treadle.api.devices import devices as devices
 from treadle.api.grad import grad as grad
 from treadle.api.grad import jvp as jvp
 from treadle.api.grad import linearize as linearize

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
-from treadle.backends.devices import default
+from treadle.backends.devices import TARGETS
 from treadle.ir.graph import Graph
 from treadle.passes.pipeline import optimise
 from treadle.plan.plan import plan_graph
 from treadle.plan.target import Target
+from treadle.run.device import default
 from treadle.run.execute import Executable
 
 
@@ -43,13 +45,14 @@ def _no_collection() -> Iterator[None]:
 
 
 def executable_of(
-    graph: Graph, donated: tuple[int, ...] = (), target: Target | None = None
+    graph: Graph, donated: tuple[int, ...] = (), device: str = ""
 ) -> Executable:
     """The compiled program of a graph whose inputs numbered in `donated` are given up,
-    for the default device unless another one is given. Compiled once."""
-    target = target or default()
+    for the default device unless another one is named. Compiled once."""
+    target = TARGETS[device or default().name]
     key = ("executable", donated, target.name)
     found = graph.cache.get(key)
     if found is None:
         found = graph.cache[key] = build(graph, target, donated)
+        found.program_for = partial(executable_of, graph, donated)
     return found

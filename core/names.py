@@ -46,7 +46,6 @@ _SYNONYMS = {
     "crossentropyloss": "treadle.nn.cross_entropy",
     "dense": "treadle.nn.Linear",
     "deviceget": "treadle.numpy.asarray",
-    "deviceput": "treadle.numpy.asarray",
     "ema": "treadle.optim.average_parameters",
     "exponentiallr": "treadle.optim.exponential_decay",
     "filtergrad": "treadle.grad",
@@ -118,7 +117,7 @@ _CODE = {
 _METHODS = {
     "apply": "Call it: `module(x)`; in training, `nn.stateful(module, key=key)(x)`.",
     "backward": "Derivatives are functions: `td.grad(loss)(module)`.",
-    "cuda": "There are no devices to choose.",
+    "cuda": "`treadle.devices()` lists the devices, `treadle.device_put` moves arrays.",
     "eval": "`nn.inference(module)` is the module as it evaluates.",
     "init": "A module is made with its parameters: `Module(..., key=key)`.",
     "loadstatedict": "`checkpoint.restore(path, module)` gives a module with what was "

@@ -27,6 +27,7 @@ from treadle.errors import at, user_source
 from treadle.ir.graph import Graph
 from treadle.reading import Entries, Items, Reading, Static, Unreadable, reading
 from treadle.run.array import Array
+from treadle.run.device import current
 from treadle.run.eager import EagerInterpreter
 from treadle.trace.interpreter import state
 from treadle.trace.stage import stage
@@ -44,7 +45,11 @@ def _compiler() -> Any:
     return importlib.import_module("treadle.compile")
 
 
-runners.append(lambda graph, arrays: _compiler().executable_of(graph)(arrays))
+def _run(graph: Graph, arrays: Sequence[Any]) -> Any:
+    return _compiler().executable_of(graph, (), current().name)(arrays)
+
+
+runners.append(_run)
 
 
 MOST_PATHS = 4

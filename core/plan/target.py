@@ -19,12 +19,21 @@ class Work(NamedTuple):
 
     tasks: into how many parts it is cut.
     scratch_bytes: the memory that these need, all together.
-    words: the arguments that the device chose: the executor's business alone.
     """
 
     tasks: int = 1
     scratch_bytes: int = 0
-    words: tuple[int, ...] = ()
+
+
+class Launched(Protocol):
+    """What a device chose for a launch of a matrix kernel: the same as `Work`, and what
+    is its own business."""
+
+    @property
+    def tasks(self) -> int: ...
+
+    @property
+    def scratch_bytes(self) -> int: ...
 
 
 class Linked(Protocol):
@@ -56,7 +65,7 @@ class Target(Arithmetic, Protocol):
     def order(self, rows: int, length: int, itemsize: int) -> Work:
         """How the order of rows of unsigned integers is found."""
 
-    def contraction(self, product: Product) -> Sequence[Work]:
+    def contraction(self, product: Product) -> Sequence[Launched]:
         """How a product runs: launches, one after the other, on the same scratch."""
 
     def link(self, plan: Plan) -> Linked:

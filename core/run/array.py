@@ -10,6 +10,7 @@ import numpy as np
 from treadle import arraytype
 from treadle.arraytype import ArrayType
 from treadle.errors import DonatedError, at, user_source
+from treadle.run.device import Device, default
 from treadle.trace.value import Value
 
 
@@ -52,6 +53,11 @@ class Array(Value):
                 "Use the array that the function returned, or don't donate this one."
             )
         return self._view
+
+    @property
+    def device(self) -> Device:
+        """Where it is (see `treadle.device_put`)."""
+        return default()
 
     def owned_buffer(self) -> Any:
         """The pooled buffer, if nothing else has ever looked into it."""
@@ -153,6 +159,31 @@ class Array(Value):
 
     def __deepcopy__(self, memo: dict) -> Array:
         return self
+
+
+class Placed(Array):
+    """An array that `device_put` placed, or computed from such (`treadle.run.device`).
+    A class of its own, so that nobody else pays for asking where an array is."""
+
+    __slots__ = ("_device",)
+
+    placed = True
+    _device: Device
+
+    @classmethod
+    def on(cls, device: Device, data: Any) -> Placed:
+        """The array with the elements of a NumPy array, or of another array."""
+        made = cls(np.asarray(as_numpy(data)))
+        made._device = device
+        return made
+
+    @property
+    def device(self) -> Device:
+        return self._device
+
+    def unplaced(self) -> Array:
+        """The same elements, for where its device is known."""
+        return Array(self._data, self.type)
 
 
 def address_of(data: np.ndarray) -> int:

@@ -10,7 +10,8 @@ import numpy as np
 from treadle.errors import TracerError, at, user_source
 from treadle.ir.graph import Equation, Graph
 from treadle.ir.walk import follow
-from treadle.run.array import Array, as_numpy
+from treadle.run.array import Array, Placed, as_numpy
+from treadle.run.device import common, running_on
 from treadle.trace.interpreter import Interpreter, set_base
 from treadle.trace.op import Op
 from treadle.trace.value import Tracer, typeof
@@ -29,6 +30,8 @@ class EagerInterpreter(Interpreter):
                     "A function with a custom derivative, or a callback, closes over "
                     "it: make it an argument."
                 )
+            if type(a) is Placed:
+                return self._placed(op, args, params)
         types = [typeof(a) for a in args]
         try:
             out_types = op.infer(types, params)
@@ -39,6 +42,17 @@ class EagerInterpreter(Interpreter):
         results = run(op, [as_numpy(a) for a in args], params)
         arrays = [_wrap(r, t) for r, t in zip(results, out_types, strict=True)]
         return arrays if op.multiple else arrays[0]
+
+    def _placed(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Carries it out where its operands are."""
+        placed = [a for a in args if type(a) is Placed]
+        device = common(op.name, [a.device for a in placed])
+        with running_on(device):
+            plain = [a.unplaced() if type(a) is Placed else a for a in args]
+            out = self.process(op, plain, params)
+        if op.multiple:
+            return [Placed.on(device, x) for x in out]
+        return Placed.on(device, out)
 
 
 def _wrap(data: Any, type: Any) -> Array:

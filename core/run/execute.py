@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from threading import get_ident
 from typing import Any
@@ -17,7 +17,8 @@ from treadle.plan.calls import Path, Run, Signature
 from treadle.plan.steps import Plan
 from treadle.plan.target import Target
 from treadle.reading import Reading, reader
-from treadle.run.array import Array, address_of, given_up
+from treadle.run.array import Array, Placed, address_of, given_up
+from treadle.run.device import common
 from treadle.run.explain import explain
 from treadle.structure import Structure
 from treadle.trace.value import NUMBERS, typeof
@@ -30,6 +31,7 @@ class Executable:
         self, graph: Graph, plan: Plan, target: Target, donated: Sequence[int] = ()
     ) -> None:
         self.graph, self.plan, self.target = graph, plan, target
+        self.program_for: Callable[[str], Executable] = lambda name: self
         self.linked = linked = target.link(plan)
         size_class = target.size_class
         self._donated, self._shares = donated, plan.shares
@@ -51,6 +53,8 @@ class Executable:
         for a, dtype in zip(args, self._in_dtypes, strict=True):
             if type(a) is Array:
                 addresses.append(a.address())
+            elif type(a) is Placed:
+                return self._where_placed(args)
             else:
                 data = np.asarray(a, dtype, order="C")
                 held.append(data)
@@ -101,7 +105,9 @@ class Executable:
             self._fail,
             form,
         )
-        return self.target.caller(signature, run) or self._python_path(signature, form)
+        placed = any(type(x) is Placed for x in captured)
+        quick = None if placed else self.target.caller(signature, run)
+        return quick or self._python_path(signature, form)
 
     def _python_path(self, signature: Signature, form: Structure) -> Path:
         """The same where no native code can read Python's objects."""
@@ -120,6 +126,17 @@ class Executable:
             return form.unflatten(self(leaves))
 
         return path
+
+    def _where_placed(self, args: Sequence[Any]) -> list[Array]:
+        """The results of the program for the device of the arguments."""
+        placed = [a for a in args if type(a) is Placed]
+        device = common(self.graph.name, [a.device for a in placed])
+        plain = [a.unplaced() if type(a) is Placed else a for a in args]
+        results = self.program_for(device.name)(plain)
+        for i in self._donated:
+            if type(args[i]) is Placed:
+                args[i].donate(self.graph.name)
+        return [Placed.on(device, x) for x in results]
 
     def _taken(self, args: Sequence[Any]) -> dict[int, Any]:
         """The memory of donated arguments that results may take: only of arrays that

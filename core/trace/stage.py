@@ -22,7 +22,8 @@ from treadle.trace.op import Op
 from treadle.trace.value import Tracer, Value, typeof
 
 _SMALL = 64
-"""Constants of up to this many bytes are literals rather than inputs."""
+"""Constants of up to this many bytes are literals rather than inputs, but for those
+whose device counts."""
 
 
 class StageTracer(Tracer):
@@ -83,7 +84,8 @@ class StageInterpreter(Interpreter):
         concrete = isinstance(x, np.ndarray) or (
             isinstance(x, Value) and not isinstance(x, Tracer)
         )
-        if concrete and (self.closed or t.nbytes <= _SMALL):
+        small = t.nbytes <= _SMALL and not getattr(x, "placed", False)
+        if concrete and (self.closed or small):
             atom: Atom = Lit(np.array(x), t)  # a copy: NumPy's arrays may change
         else:
             atom = Var(t)

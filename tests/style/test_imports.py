@@ -26,7 +26,7 @@ STAGES = (
     ("errors", "names", "settings", "dtypes", "arraytype", "structure", "tree"),
     ("reading",),
     ("ir", "trace"),
-    ("run.array", "run.eager"),
+    ("run.array", "run.device", "run.eager"),
     ("ops",),
     ("transforms",),
     ("control",),

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,14 +15,16 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from treadle.backends import devices
+from treadle.backends.reference import program
 from treadle.compile import executable_of
+from treadle.errors import DonatedError, TracerError
 from treadle.run.array import Array
 
 
 def by(name: str, function: object, *args: object, donate: tuple = ()) -> list[Array]:
     """What a device gives for a function."""
     graph = td.jit(function).graph(*args)
-    return executable_of(graph, donate, devices.TARGETS[name])(args)
+    return executable_of(graph, donate, name)(args)
 
 
 def _function(x: td.Array, i: td.Array) -> tuple[td.Array, ...]:
@@ -84,4 +89,80 @@ def test_the_environment_chooses_the_device() -> None:
 
 def test_a_device_that_is_not_there_is_an_error() -> None:
     found = _run("abacus", "td.jit(lambda x: x + 1)(1.0)")
-    assert "TREADLE_DEVICE must be 'cpu' or 'reference', not 'abacus'" in found.stderr
+    assert (
+        "TREADLE_DEVICE: there is no device 'abacus': take 'cpu' or 'reference'"
+        in found.stderr
+    )
+
+
+# Placement ----------------------------------------------------------------------------
+
+X = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
+PLACES = [d.name for d in td.devices()]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_is_computed_from_placed_arrays_is_placed(place: str) -> None:
+    x = td.device_put({"a": X, "n": 2.0}, place)
+    f = lambda x: tnp.sum(tnp.sin(x["a"] @ x["a"])) * x["n"]  # noqa: E731
+    wanted = f({"a": tnp.asarray(X), "n": 2.0})
+    for out in (
+        f(x),
+        td.jit(f)(x),
+        td.value_and_grad(td.jit(f))(x)[0],
+        td.jit(lambda y: f({**x, "n": y}))(2.0),
+        td.vmap(td.jit(lambda a: f({**x, "a": a})))(x["a"][None])[0],
+        tnp.sort(x["a"] + tnp.ones(4) + X, 0)[0, 0] * 0 + f(x),
+    ):
+        assert out.device.name == place
+        np.testing.assert_allclose(out, wanted, 1e-4)
+    assert td.grad(td.jit(f))(x)["a"].device.name == place
+
+
+def test_a_compiled_function_runs_on_the_device_of_its_arguments() -> None:
+    f = td.jit(lambda x, y: x @ y)
+    with mock.patch.object(program, "run", wraps=program.run) as run:
+        f(X, tnp.asarray(X))
+        f(td.device_put(X, "cpu"), X)
+        assert not run.called
+        out = f(td.device_put(X, "reference"), X)
+        assert run.call_count == 1
+        td.grad(lambda x: tnp.sum(f(x, x)))(out)
+        assert run.call_count > 1
+    np.testing.assert_allclose(out, X @ X, 1e-5, 1e-6)
+
+
+def test_nothing_is_placed_unless_asked() -> None:
+    x = tnp.asarray(X)
+    assert x.device == td.jit(lambda x: x + 1)(x).device == td.devices()[0]
+
+
+@pytest.mark.parametrize("apply", [lambda f: f, td.jit, td.vmap])
+def test_operands_on_two_devices_are_an_error(apply: Callable[..., Any]) -> None:
+    a, b = (td.device_put(X, place) for place in PLACES)
+    with pytest.raises(ValueError, match="two devices, cpu and reference") as error:
+        apply(lambda a, b: a * b)(a, b)
+    assert "td.device_put(x, 'cpu')" in str(error.value)
+
+
+def test_a_placed_array_can_be_donated() -> None:
+    x = td.device_put(X, "reference")
+    step = td.jit(lambda x: x * 2, donate="x")
+    np.testing.assert_array_equal(step(x), X * 2)
+    with pytest.raises(DonatedError):
+        np.asarray(x)
+
+
+def test_misplaced() -> None:
+    with pytest.raises(ValueError, match="no device 'gpu': take 'cpu' or 'reference'"):
+        td.device_put(X, "gpu")
+    with pytest.raises(TracerError, match="being traced"):
+        td.jit(lambda x: td.device_put(x, "cpu"))(X)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_arrays_without_elements_can_be_placed(place: str) -> None:
+    x = td.device_put(np.zeros((0, 3), np.float32), place)
+    out, total = td.jit(lambda x: (x * 2, tnp.sum(x)))(x)
+    assert out.shape == (0, 3)
+    assert float(total) == 0

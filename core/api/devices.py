@@ -1,0 +1,53 @@
+"""Devices, and arrays that are placed on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treadle import tree
+from treadle.errors import TracerError, at, user_source
+from treadle.run.array import Placed, as_numpy
+from treadle.run.device import DEVICES, Device, named
+from treadle.trace.value import Tracer
+
+
+def devices() -> tuple[Device, ...]:
+    """The devices that there are.
+
+    >>> devices()
+    (Device('cpu'), Device('reference'))
+    """
+    return DEVICES
+
+
+def device_put(x: Any, device: Device | str) -> Any:
+    """The arrays of a pytree, placed on a device, where computations with them run.
+
+    Operands of one computation that are placed must be on one device. What nobody
+    placed goes where they are: arrays made without placed operands, NumPy's arrays,
+    numbers. What is computed from placed arrays is placed too.
+
+    Args:
+      x: a pytree of arrays and numbers.
+      device: one of `devices()`, or its name.
+
+    Raises:
+      ValueError: if there is no such device.
+      TracerError: for the traced arrays of `jit`, `grad`, `vmap`…
+
+    >>> import treadle.numpy as tnp
+    >>> x = device_put(tnp.arange(3), "reference")
+    >>> (x + 1).device
+    Device('reference')
+    """
+    place = named(device)
+
+    def put(leaf: Any) -> Any:
+        if isinstance(leaf, Tracer):
+            raise TracerError(
+                f"device_put of an array of type {leaf.type} that is being traced"
+                f"{at(user_source())}\nPlace the arguments, before the call."
+            )
+        return Placed.on(place, as_numpy(leaf))
+
+    return tree.map(put, x)
