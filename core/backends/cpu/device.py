@@ -77,13 +77,7 @@ class CPUTarget:
         tasks = order_tasks(rows, length, threads.num_threads())
         return Work(tasks, tasks * order_scratch(length, itemsize))
 
-    def contraction(self, product: Product) -> Sequence[Work]:
-        return [
-            Work(each.tasks, each.scratch_bytes, each.words)
-            for each in self._launches(product)
-        ]
-
-    def _launches(self, product: Product) -> Sequence[ContractLaunch]:
+    def contraction(self, product: Product) -> Sequence[ContractLaunch]:
         """Chooses blocks and tasks."""
         what = product.contraction
         tile, count = gemm.tile(what.dtype), threads.num_threads()

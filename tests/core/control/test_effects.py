@@ -19,6 +19,7 @@ from tests.core.control.effects import (
     python_notes,
     treadle_notes,
 )
+from treadle.trace.lowering import Branch, Inline, Scan, While
 from treadle.trace.op import registry
 
 WHICH, N = np.arange(5, dtype=np.int32), np.array([0, 3, 1, 5, 2], np.int32)
@@ -265,5 +266,5 @@ def test_the_derivative_of_a_loop_that_asks() -> None:
 
 def test_what_may_act_has_a_guard() -> None:
     for op in registry.values():
-        if op.effect or op.kind in ("control", "call"):
+        if op.effect or isinstance(op.lowering, Scan | While | Branch | Inline):
             assert op.guard is not None, op.name
