@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy as np
 from treadle import dtypes
 from treadle.errors import at, user_source
 
-_MASKED = np.ma.MaskedArray
 _SHORT = {"bool": "bool", "float": "f", "int": "i", "uint": "u", "complex": "c"}
 
 
@@ -69,6 +69,12 @@ class ArrayType:
 _scalar_types: dict[Any, ArrayType] = {}
 
 
+def _is_masked(array: Any) -> bool:
+    # NumPy loads the module when it is first asked for: ten milliseconds.
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(array, masked.MaskedArray)
+
+
 def of_numpy(array: np.ndarray | np.generic) -> ArrayType:
     """The type of a NumPy array or scalar.
 
@@ -76,7 +82,7 @@ def of_numpy(array: np.ndarray | np.generic) -> ArrayType:
       TypeError: if Treadle has no such dtype (objects, strings, dates…), or if the
         array is masked: arrays of ours have no mask to keep.
     """
-    if isinstance(array, _MASKED):
+    if _is_masked(array):
         raise TypeError(
             "masked arrays are not supported: the mask would be lost"
             f"{at(user_source())}\nPass `x.filled(value)`, or `x.data` and `x.mask`."

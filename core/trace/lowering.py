@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,6 @@ Combine = Literal["sum", "prod", "max", "min", "and", "or", "argmax", "argmin"]
 Accumulate = Literal["sum", "prod", "max", "min", "logsumexp", "linear"]
 
 
-@dataclass(frozen=True)
 class Lowering:
     """One of the classes below."""
 
@@ -36,15 +35,12 @@ class Element(NamedTuple):
     dtype: np.dtype
 
 
-class Emit(Protocol):
-    """Carries out, or writes down, a scalar instruction (see `treadle.ir.scalar`)."""
-
-    def __call__(
-        self, name: str, args: tuple[Element, ...], dtype: np.dtype, attr: Any
-    ) -> Any: ...
+Emit = Callable[[str, tuple[Element, ...], np.dtype, Any], Any]
+"""Carries out, or writes down, a scalar instruction (see `treadle.ir.scalar`): its name,
+arguments, dtype and attribute."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Elementwise(Lowering):
     """Each element of the result is made of the same element of each operand.
 
@@ -126,12 +122,11 @@ def written(eq: Equation) -> list[Written]:
     return found
 
 
-@dataclass(frozen=True)
 class Index(Lowering):
     """Each element is its own index along ``params["axis"]``."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Reduction(Lowering):
     """One number of all elements along some axes (``params``: axes, or one axis).
 
@@ -153,24 +148,16 @@ class View(Lowering):
     """The operand's elements in other places: an index map, and no work at all."""
 
 
-class Back(Protocol):
-    """Where in the operand a view's element is found."""
+Back = Callable[[Map, Shape, Shape, dict[str, Any]], Map]
+"""Where in the operand a view's element is found: from its index map, the shapes of
+operand and result, and the params."""
 
-    def __call__(
-        self, entries: Map, shape: Shape, result: Shape, params: dict[str, Any]
-    ) -> Map: ...
-
-
-class Forth(Protocol):
-    """Where in a view an operand's element is found: None where the view has it at
-    all places of an axis."""
-
-    def __call__(
-        self, entries: Map, shape: Shape, result: Shape, params: dict[str, Any]
-    ) -> Sequence[Affine | None]: ...
+Forth = Callable[[Map, Shape, Shape, dict[str, Any]], Sequence[Affine | None]]
+"""Where in a view an operand's element is found: None where the view has it at all
+places of an axis."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Mapped(View):
     """A view whose axes are those of the operand, moved, stepped through or added.
 
@@ -182,7 +169,6 @@ class Mapped(View):
     forth: Forth | None = None
 
 
-@dataclass(frozen=True)
 class Reshape(View):
     """The elements in the same row-major order, in another shape."""
 
@@ -209,14 +195,14 @@ AddressingRule = Callable[[Sequence[ArrayType], dict[str, Any]], Addressing]
 """From the operands' types and params."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Gather(Lowering):
     """Reads the first operand at places that the others say."""
 
     addressing: AddressingRule
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Scatter(Lowering):
     """Writes the second operand into the first, at places that the others say.
 
@@ -231,7 +217,7 @@ class Scatter(Lowering):
     ordered: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Join(Lowering):
     """Pieces side by side in a larger array, in the order of the operands.
 
@@ -248,12 +234,11 @@ class Product(Lowering):
     """Sums of products: work for a matrix kernel."""
 
 
-@dataclass(frozen=True)
 class Contraction(Product):
     """Sums over paired axes (``params``: contract, batch)."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Convolution(Product):
     """Windows of images times a filter.
 
@@ -263,26 +248,24 @@ class Convolution(Product):
     filter_gradient: bool = False
 
 
-@dataclass(frozen=True)
 class FilterTaps(Lowering):
     """The filter gradient of a grouped convolution: each tap is a sum over pixels."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Window(Lowering):
     """One number of each window of an array, or windows' numbers put back into one."""
 
     what: Literal["sum", "max", "min", "argmax", "argmin", "put", "pick"]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Running(Lowering):
     """What elements amount to so far, along ``params["axis"]``."""
 
     combine: Accumulate
 
 
-@dataclass(frozen=True)
 class Order(Lowering):
     """The order of unsigned integers along the last axis."""
 
@@ -291,37 +274,31 @@ FUSABLE = (Elementwise, Index, Reduction, Gather)
 """What can be part of a loop nest with others."""
 
 
-@dataclass(frozen=True)
 class Scan(Lowering):
     """A counted loop over a graph."""
 
 
-@dataclass(frozen=True)
 class While(Lowering):
     """A loop over a graph that another graph ends."""
 
 
-@dataclass(frozen=True)
 class Branch(Lowering):
     """One of several graphs."""
 
 
-@dataclass(frozen=True)
 class Inline(Lowering):
     """The graph in ``params["graph"]``, in the place of the call."""
 
 
-@dataclass(frozen=True)
 class Expanded(Lowering):
     """Other operations, which a pass writes in its place."""
 
 
-@dataclass(frozen=True)
 class Same(Lowering):
     """The operands themselves, which only passes must take for other values."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Host(Lowering):
     """The reference meaning, on the host.
 
