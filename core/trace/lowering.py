@@ -36,7 +36,7 @@ class Element(NamedTuple):
 
 
 Emit = Callable[[str, tuple[Element, ...], np.dtype, Any], Any]
-"""Carries out, or writes down, a scalar instruction (see `treadle.ir.scalar`): its name,
+"""Carries out, or writes down, a scalar instruction (see `treadle.ir.scalar`): name,
 arguments, dtype and attribute."""
 
 
