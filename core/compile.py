@@ -20,9 +20,9 @@ def build(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Execut
     """Compiles a graph for a device.
 
     1. optimise: inline, simplify, merge equal equations, drop dead ones
-    2. fuse: equations to nodes; nodes to loop nests and contractions
-    3. plan: nodes to steps; liveness; one arena
-    4. link: kernels (compiled, or from the cache) and a command buffer
+    2. plan: equations to nodes (`fuse`), which become loop nests and contractions;
+       nodes to steps; liveness; one arena
+    3. link: kernels (compiled, or from the cache) and a command buffer
     """
     with _no_collection():
         graph = optimise(graph, target)

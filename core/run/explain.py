@@ -56,11 +56,9 @@ def explain(graph: Graph, plan: Plan) -> str:
         f"outputs {_size(sum(b.nbytes for b in plan.outputs))}",
     ]
     if hosts:
-        names = ", ".join(
-            f"{n} x {name}" if n > 1 else name
-            for name, n in Counter(s.equations[0].op.name for s in hosts).items()
-        )
-        lines.append(f"host callbacks (no native lowering): {names}")
+        lines.append("host callbacks:")
+        counts = Counter((s.equations[0].op.name, s.reason) for s in hosts)
+        lines += [f"  {n} x {name}: {why}" for (name, why), n in counts.items()]
     return "\n".join(lines)
 
 
