@@ -195,7 +195,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"treadle: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if not _is_interrupt(error):
+            raise
         print("treadle: interrupted", file=sys.stderr)
         return _INTERRUPTED
     except BrokenPipeError:
@@ -205,3 +207,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The disk or the memory is full, a folder is read-only: no fault of a line.
         print(f"treadle: {brief(error)}", file=sys.stderr)
         return 1
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether an error is an interrupt, or what became of one: where it comes while a
+    lock is given back, Python says that the lock is not locked."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None

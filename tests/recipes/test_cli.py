@@ -8,8 +8,10 @@ import resource
 import shlex
 import subprocess
 import sys
+import threading
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -366,3 +368,25 @@ def test_commands_can_be_pasted(capsys: Captured, here: Path) -> None:
     capsys.readouterr()
     message = fails(capsys, "train", "--run-dir", "my runs/it's one")
     assert shlex.split(message.splitlines()[1])[-1] == "my runs/it's one"
+
+
+def test_an_interrupt_inside_of_a_lock_is_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock = threading.Condition()
+
+    def interrupted(arguments: Any) -> int:
+        with lock:
+            lock.release()  # as `wait` does, in which the interrupt comes
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(cli._COMMANDS, "list", interrupted)
+    assert cli.main(["list"]) == 130
+    assert capsys.readouterr().err == "treadle: interrupted\n"
+
+    def failing(arguments: Any) -> int:
+        raise RuntimeError("of another kind")
+
+    monkeypatch.setitem(cli._COMMANDS, "list", failing)
+    with pytest.raises(RuntimeError, match="of another kind"):
+        cli.main(["list"])
