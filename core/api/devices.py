@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from treadle import tree
+from treadle.api.boundary import boundary
 from treadle.errors import TracerError, at, user_source
 from treadle.run.array import Placed, as_numpy
 from treadle.run.device import DEVICES, Device, named
 from treadle.trace.value import Tracer
 
 
+@boundary
 def devices() -> tuple[Device, ...]:
     """The devices that there are.
 
@@ -20,6 +22,7 @@ def devices() -> tuple[Device, ...]:
     return DEVICES
 
 
+@boundary
 def device_put(x: Any, device: Device | str) -> Any:
     """The arrays of a pytree, placed on a device, where computations with them run.
 
