@@ -15,8 +15,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from tests.core.backends import contract_call as calls
-from treadle.backends.cpu import threads
+from tests.core.backends.cpu import contract_call as calls
+from treadle.backends.cpu.run import threads
 from treadle.kernels.contract import Strides
 
 PRODUCTS = [  # batch, m, k, n, which operands are transposed, what it is

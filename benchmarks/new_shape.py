@@ -24,7 +24,7 @@ def compiled_kernels(peer: str) -> int:
     """How many kernels Treadle has compiled natively in this process."""
     if peer != "treadle":
         return 0
-    from treadle.backends.cpu import native
+    from treadle.backends.cpu.run import native
 
     return native.stats.compiled
 

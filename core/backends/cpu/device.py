@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from treadle.backends.capable import lowering_of
-from treadle.backends.cpu import callpath, gemm, native, ordering, threads
 from treadle.backends.cpu.cost import nest_tasks
-from treadle.backends.cpu.emit import emit, supported
-from treadle.backends.cpu.executor import (
+from treadle.backends.cpu.emit.nest import emit, supported
+from treadle.backends.cpu.gemm import kernel as gemm
+from treadle.backends.cpu.order import kernel as ordering
+from treadle.backends.cpu.run import callpath, native, threads
+from treadle.backends.cpu.run.executor import (
     Call,
     Indirect,
     Program,
@@ -23,7 +25,7 @@ from treadle.backends.cpu.executor import (
     Scaled,
     Slot,
 )
-from treadle.backends.cpu.memory import SizeClass, size_class
+from treadle.backends.cpu.run.memory import SizeClass, size_class
 from treadle.errors import InternalError
 from treadle.fuse.nests import Launch, Product
 from treadle.ir.graph import Equation

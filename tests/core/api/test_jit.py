@@ -19,7 +19,7 @@ import treadle.numpy as tnp
 from tests.core.api import small_models
 from tests.refused import refused
 from treadle import nn, tree
-from treadle.backends.cpu.native import stats
+from treadle.backends.cpu.run.native import stats
 from treadle.errors import DonatedError
 
 TRAIN = """
@@ -27,7 +27,7 @@ import json
 import numpy as np
 import treadle as td
 from tests.core.api.small_models import mlp_step, mlp_parameters
-from treadle.backends.cpu.native import stats
+from treadle.backends.cpu.run.native import stats
 
 x, y = np.ones((8, 6), np.float32), np.zeros(8, np.int32)
 parameters, loss = td.jit(mlp_step)(mlp_parameters(), x, y, 0.1)

@@ -11,7 +11,8 @@ from unittest import mock
 import numpy as np
 
 import treadle as td
-from treadle.backends.cpu import callpath, cost, memory
+from treadle.backends.cpu import cost
+from treadle.backends.cpu.run import callpath, memory
 
 TOLERANCE = {"float64": 1e-9, "float32": 5e-4, "float16": 3e-2, "bfloat16": 0.25}
 

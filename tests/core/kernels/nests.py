@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import scipy.special as special
 
-from treadle.backends.cpu import native
-from treadle.backends.cpu.emit import emit
+from treadle.backends.cpu.emit.nest import emit
+from treadle.backends.cpu.run import native
 from treadle.kernels.check import check
 from treadle.kernels.lower import is_store, scratch_bytes, scratch_rows
 from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Instr, Nest, Operand

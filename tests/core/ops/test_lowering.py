@@ -10,7 +10,7 @@ from tests.core.ops.cases import Case
 from tests.core.ops.test_ops import CASES
 from treadle import dtypes
 from treadle.backends.cpu.device import CPUTarget
-from treadle.backends.cpu.emit_ops import RULES
+from treadle.backends.cpu.emit.ops import RULES
 from treadle.ir.scalar import SCALARS
 from treadle.passes.pipeline import optimise
 from treadle.plan.plan import plan_graph

@@ -29,7 +29,7 @@ from tests.core.run.call_trees import (
 )
 from treadle import rng, tree
 from treadle.api.jit import MOST_PATHS, Jitted
-from treadle.backends.cpu import callpath
+from treadle.backends.cpu.run import callpath
 from treadle.errors import DonatedError
 
 GLOBAL_LOCK = not sysconfig.get_config_var("Py_GIL_DISABLED")

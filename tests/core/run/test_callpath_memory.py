@@ -24,7 +24,7 @@ from tests.core.run.call_trees import (
     twice,
 )
 from treadle import rng, tree
-from treadle.backends.cpu import callpath, threads
+from treadle.backends.cpu.run import callpath, threads
 from treadle.run.array import Array
 
 

@@ -15,8 +15,8 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.fuse.compare import hard_conditions
-from treadle.backends.cpu import threads
-from treadle.backends.cpu.executor import Program
+from treadle.backends.cpu.run import threads
+from treadle.backends.cpu.run.executor import Program
 from treadle.errors import DonatedError
 
 

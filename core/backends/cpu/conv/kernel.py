@@ -1,0 +1,166 @@
+"""The convolution kernel: the micro-kernel on zero-padded images.
+
+Its work is described in `treadle.kernels.convolve`. A task owns some *units* (an image,
+or a slab of its rows) and some panels of features::
+
+    for each chunk of panels whose packed filter fits the L2 cache
+        pack the filter
+        for each unit
+            copy the slab into a zero-padded scratch (unless it is read in place)
+            for each panel
+                for each row of pixels, for each tile of the row: micro-kernel
+                every few rows: epilogue
+"""
+
+from __future__ import annotations
+
+from treadle.backends.cpu.conv.pad import emit_pad
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.parts import (
+    COLD,
+    Args,
+    call_epilogue,
+    call_pack,
+    minimum,
+    offset,
+    panel_features,
+    share,
+)
+from treadle.backends.cpu.gemm.sweep import Sweep
+from treadle.backends.cpu.gemm.tile import Machine
+from treadle.kernels.contract import Slot
+from treadle.kernels.convolve import ConvWord
+
+
+def emit_convolution(b: Builder, machine: Machine) -> None:
+    """Defines ``convolution`` and what it calls."""
+    emit_pad(b, machine)
+    _emit_filter(b, machine)
+    _emit_rows(b, machine)
+    with b.function("define internal void @convolution(ptr %args, i64 %task) " + COLD):
+        args = Args(b)
+        groups = args(ConvWord.GRID_PANELS)
+        column = b.op(f"urem i64 %task, {groups}")
+        row = b.op(f"udiv i64 %task, {groups}")
+        panels = share(b, column, args(ConvWord.PANELS), groups)
+        slabs = args(ConvWord.SLABS)
+        units = b.op(f"mul i64 {args(ConvWord.IMAGES)}, {slabs}")
+        units_bounds = share(b, row, units, args(ConvWord.GRID_UNITS))
+        used = b.op(f"mul i64 %task, {args(Slot.SCRATCH_STRIDE)}")
+        base = args(Slot.SCRATCH, "ptr")
+        padded = b.op(f"getelementptr i8, ptr {base}, i64 {used}")
+        skip = args(ConvWord.FILTER_OFFSET)
+        packed = b.op(f"getelementptr i8, ptr {padded}, i64 {skip}")
+        chunk = args(ConvWord.CHUNK_PANELS)
+        with b.loop(*panels, chunk) as p0:
+            p1 = minimum(b, b.op(f"add i64 {p0}, {chunk}"), panels[1])
+            b(f"call void @conv_filter(ptr %args, i64 {p0}, i64 {p1}, ptr {packed})")
+            with b.loop(*units_bounds) as unit:
+                _emit_unit(b, machine, args, unit, (p0, p1), (padded, packed))
+        b("ret void")
+
+
+def _emit_unit(
+    b: Builder,
+    machine: Machine,
+    args: Args,
+    unit: str,
+    panels: tuple[str, str],
+    scratch: tuple[str, str],
+) -> None:
+    """One slab: pads it, then calls ``conv_rows`` for every panel."""
+    slabs, slab_rows = args(ConvWord.SLABS), args(ConvWord.SLAB_ROWS)
+    image = b.op(f"udiv i64 {unit}, {slabs}")
+    y0 = b.op(f"mul i64 {b.op(f'urem i64 {unit}, {slabs}')}, {slab_rows}")
+    y1 = minimum(b, b.op(f"add i64 {y0}, {slab_rows}"), args(ConvWord.OUT_Y))
+    in_place = b.op(f"icmp ne i64 {args(ConvWord.IN_PLACE)}, 0")
+    with b.when(b.op(f"xor i1 {in_place}, true")):
+        b(
+            f"call void @conv_pad(ptr %args, i64 {image}, i64 {y0}, i64 {y1}, "
+            f"ptr {scratch[0]})"
+        )
+    given = offset(b, machine, args(Slot.A, "ptr"), image, args(Slot.A + 1))
+    given = offset(b, machine, given, "1", args(ConvWord.PLACE_OFFSET))
+    line = b.op(f"mul i64 {args(ConvWord.STRIDE_Y)}, {args(ConvWord.LINE)}")
+    given = offset(b, machine, given, y0, line)
+    source = b.op(f"select i1 {in_place}, ptr {given}, ptr {scratch[0]}")
+    with b.loop(*panels) as panel:
+        number = b.op(f"sub i64 {panel}, {panels[0]}")
+        size = b.op(f"mul i64 {args(ConvWord.K)}, {machine.tile.columns}")
+        weights = offset(b, machine, scratch[1], number, size)
+        b(
+            f"call void @conv_rows(ptr %args, i64 {image}, i64 {y0}, i64 {y1}, "
+            f"i64 {panel}, ptr {source}, ptr {weights})"
+        )
+
+
+def _width(machine: Machine) -> int:
+    return machine.tile.columns
+
+
+def _emit_filter(b: Builder, machine: Machine) -> None:
+    """``conv_filter``: packs panels p0..p1-1, each as k rows, ordered as segments."""
+    with b.function(
+        "define internal void @conv_filter(ptr %args, i64 %p0, i64 %p1, ptr %packed) "
+        + COLD
+    ):
+        args = Args(b)
+        channels = args(ConvWord.GROUP_CHANNELS)
+        step = b.op(f"mul i64 {channels}, {_width(machine)}")
+        taps_x = args(ConvWord.TAPS_X)
+        taps = b.op(f"mul i64 {args(ConvWord.TAPS_Y)}, {taps_x}")
+        with b.loop("%p0", "%p1") as panel:
+            _, f0, f1 = panel_features(b, machine, args, panel)
+            number = b.op(f"sub i64 {panel}, %p0")
+            line = b.op(f"mul i64 {number}, {taps}")
+            with b.loop("0", taps) as tap:
+                dy = b.op(f"udiv i64 {tap}, {taps_x}")
+                dx = b.op(f"urem i64 {tap}, {taps_x}")
+                at = b.op(f"add i64 {line}, {tap}")
+                target = offset(b, machine, "%packed", at, step)
+                where = f"i64 {dy}, i64 {dx}, i64 0, i64 {channels}, i64 {f0}, i64 {f1}"
+                block = f"ptr {target}, i64 {_width(machine)}"
+                call_pack(b, args, Slot.PACK_B, Slot.B, where, block)
+        b("ret void")
+
+
+def _emit_rows(b: Builder, machine: Machine) -> None:
+    """``conv_rows``: rows y0..y1-1 of an image, one panel of features."""
+    size = machine.itemsize
+    with b.function(
+        "define internal void @conv_rows(ptr %args, i64 %image, i64 %y0, i64 %y1, "
+        "i64 %panel, ptr %source, ptr %weights)"
+    ):
+        args = Args(b)
+        group, f0, f1 = panel_features(b, machine, args, "%panel")
+        source = offset(b, machine, "%source", group, args(ConvWord.GROUP_CHANNELS))
+        columns = b.op(f"sub i64 {f1}, {f0}")
+        a_step = b.op(f"mul i64 {args(ConvWord.STRIDE_X)}, {args(ConvWord.PIXEL)}")
+        a_row = b.op(f"mul i64 {a_step}, {size}")
+        line = b.op(f"mul i64 {args(ConvWord.STRIDE_Y)}, {args(ConvWord.LINE)}")
+        segments, count = args.at(ConvWord.OFFSETS), args(ConvWord.SEGMENTS)
+        low, extra = args(ConvWord.TILE_LOW), args(ConvWord.TILE_EXTRA)
+        length, accumulate = args(ConvWord.RUN), args(ConvWord.ACCUMULATE)
+        pixel = args(Slot.C + 3)
+        c_row = b.op(f"mul i64 {pixel}, {size}")
+        target = offset(b, machine, args(Slot.C, "ptr"), "%image", args(Slot.C + 1))
+        target = offset(b, machine, target, f0, "1")
+        out_x, step = args(ConvWord.OUT_X), args(ConvWord.EPILOGUE_ROWS)
+        with b.loop("%y0", "%y1", step) as first:
+            stop = minimum(b, b.op(f"add i64 {first}, {step}"), "%y1")
+            with b.loop(first, stop) as y:
+                within = b.op(f"sub i64 {y}, %y0")
+                a = offset(b, machine, source, within, line)
+                at = b.op(f"mul i64 {y}, {out_x}")
+                Sweep(
+                    tiles=(low, extra, "0", args(ConvWord.TILES)),
+                    a=(a, a_row),
+                    k=(segments, count, length),
+                    panel=("%weights", str(_width(machine) * size)),
+                    c=(offset(b, machine, target, at, pixel), c_row),
+                    columns=columns,
+                    accumulate=accumulate,
+                ).call(b)
+            r0, r1 = (b.op(f"mul i64 {y}, {out_x}") for y in (first, stop))
+            call_epilogue(b, args, "true", ("%image", "0", r0, r1, f0, f1))
+        b("ret void")

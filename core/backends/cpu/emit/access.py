@@ -1,0 +1,196 @@
+"""Reads the argument block and moves data between memory and registers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.half import packed, rounded, widened
+from treadle.backends.cpu.emit.lanes import (
+    Value,
+    constant,
+    half_name,
+    is_signed,
+    lane_numbers,
+    mangled,
+    memory_kind,
+    register_kind,
+    type_name,
+)
+from treadle.kernels.lower import scratch_rows
+from treadle.kernels.nest import BROADCAST, CONTIGUOUS, Nest, Operand
+
+
+@dataclass(frozen=True)
+class Access:
+    """An operand with its run-time words: base address (or start value) and strides."""
+
+    operand: Operand
+    base: str
+    outer: list[str]
+    mid: list[str]
+    inner: str
+    gathers: list[str]
+
+    @property
+    def kind(self) -> str:
+        return memory_kind(self.operand.dtype)
+
+    def moved(self, b: Builder, position: str, offset: str) -> str:
+        """The position `offset` elements (or index values) further on."""
+        if self.operand.kind == "index":
+            return b.op(f"add i64 {position}, {offset}")
+        return b.op(f"getelementptr {self.kind}, ptr {position}, i64 {offset}")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The argument block, loaded."""
+
+    tasks: str
+    outer: list[str]
+    mid: list[str]
+    inner: str
+    scratch: str
+    scratch_bytes: str
+    accesses: list[Access]
+
+
+def read_arguments(b: Builder, nest: Nest) -> Arguments:
+    """Loads the argument block of `kernels.nest` from %args."""
+    cursor = iter(range(1 << 16))
+
+    def word(kind: str = "i64") -> str:
+        address = b.op(f"getelementptr i64, ptr %args, i64 {next(cursor)}")
+        return b.op(f"load {kind}, ptr {address}")
+
+    tasks = word()
+    outer = [word() for _ in range(nest.outer)]
+    mid = [word() for _ in range(nest.mid)]
+    inner = word()
+    has_scratch = scratch_rows(nest) > 0
+    scratch = word("ptr") if has_scratch else "null"
+    scratch_bytes = word() if has_scratch else "0"
+    accesses = []
+    for operand in nest.operands:
+        base = word("i64" if operand.kind == "index" else "ptr")
+        steps = [word() for _ in range(nest.outer)]
+        mid_steps = [word() for _ in range(nest.mid)]
+        along = {BROADCAST: "0", CONTIGUOUS: "1"}.get(operand.inner) or word()
+        gathers = [word() for _ in range(operand.gathers)]
+        accesses.append(Access(operand, base, steps, mid_steps, along, gathers))
+    return Arguments(tasks, outer, mid, inner, scratch, scratch_bytes, accesses)
+
+
+def to_register(value: Value, dtype: np.dtype) -> Value:
+    """From the memory form of `dtype` to its register form."""
+    if dtype.kind == "b":
+        return value.compare("ne", 0)
+    return widened(value, dtype) if half_name(dtype) else value
+
+
+def to_memory(value: Value, dtype: np.dtype) -> Value:
+    """From the register form of `dtype` to its memory form."""
+    if dtype.kind == "b":
+        return value.cast("zext", "i8")
+    return packed(value, dtype) if half_name(dtype) else value
+
+
+def index_value(value: Value, dtype: np.dtype) -> Value:
+    """An integer index widened to i64."""
+    if value.kind == "i64":
+        return value
+    return value.cast("sext" if is_signed(dtype) else "zext", "i64")
+
+
+def load(
+    b: Builder, address: str, dtype: np.dtype, lanes: int, mask: Value | None
+) -> Value:
+    """Loads consecutive elements; lanes that are masked off read as zero."""
+    kind, align = memory_kind(dtype), dtype.itemsize
+    of = type_name(kind, lanes)
+    if mask is None:
+        text = b.op(f"load {of}, ptr {address}, align {align}")
+    else:
+        symbol = f"@llvm.masked.load.{mangled(kind, lanes)}.p0"
+        b.declare(f"{of} {symbol}(ptr, <{lanes} x i1>, {of})")
+        text = b.op(
+            f"call {of} {symbol}(ptr align {align} {address},"
+            f" {mask.type} {mask.text}, {of} zeroinitializer)"
+        )
+    return to_register(Value(b, text, kind, lanes), dtype)
+
+
+def store(
+    b: Builder, address: str, value: Value, dtype: np.dtype, mask: Value | None
+) -> None:
+    """Stores consecutive elements, leaving masked-off lanes alone."""
+    value, align = to_memory(value, dtype), dtype.itemsize
+    if mask is None:
+        b(f"store {value.type} {value.text}, ptr {address}, align {align}")
+        return
+    symbol = f"@llvm.masked.store.{mangled(value.kind, value.lanes)}.p0"
+    b.declare(f"void {symbol}({value.type}, ptr, <{value.lanes} x i1>)")
+    b(
+        f"call void {symbol}({value.type} {value.text}, ptr align {align} {address},"
+        f" {mask.type} {mask.text})"
+    )
+
+
+def pointers(b: Builder, kind: str, address: str, offsets: Value) -> Value:
+    """One address per lane, `offsets` elements from `address`."""
+    text = b.op(f"getelementptr {kind}, ptr {address}, {offsets.type} {offsets.text}")
+    return Value(b, text, "ptr", offsets.lanes)
+
+
+def gather(addresses: Value, dtype: np.dtype, mask: Value | None) -> Value:
+    b, kind, lanes = addresses.b, memory_kind(dtype), addresses.lanes
+    of, mask = type_name(kind, lanes), mask or constant(b, True, "i1", lanes)
+    symbol = f"@llvm.masked.gather.{mangled(kind, lanes)}.{mangled('ptr', lanes)}"
+    b.declare(f"{of} {symbol}({addresses.type}, {mask.type}, {of})")
+    text = b.op(
+        f"call {of} {symbol}({addresses.type} align {dtype.itemsize}"
+        f" {addresses.text}, {mask.type} {mask.text}, {of} zeroinitializer)"
+    )
+    return to_register(Value(b, text, kind, lanes), dtype)
+
+
+def scatter(
+    addresses: Value, value: Value, dtype: np.dtype, mask: Value | None
+) -> None:
+    """Stores one element per lane; where addresses meet, the last lane wins."""
+    b, value = addresses.b, to_memory(value, dtype)
+    mask = mask or constant(b, True, "i1", addresses.lanes)
+    symbol = (
+        f"@llvm.masked.scatter.{mangled(value.kind, value.lanes)}"
+        f".{mangled('ptr', value.lanes)}"
+    )
+    b.declare(f"void {symbol}({value.type}, {addresses.type}, {mask.type})")
+    b(
+        f"call void {symbol}({value.type} {value.text}, {addresses.type}"
+        f" align {dtype.itemsize} {addresses.text}, {mask.type} {mask.text})"
+    )
+
+
+def iota(
+    start: Value, step: Value, extra: Value | None, dtype: np.dtype, lanes: int
+) -> Value:
+    """start, start + step, ... along the lanes (plus `extra`), converted to `dtype`."""
+    b, kind = start.b, register_kind(dtype)
+    narrow = kind in ("i8", "i16", "i32") and extra is None
+    work = kind if narrow else "i64"
+    if narrow:
+        start, step = start.cast("trunc", work), step.cast("trunc", work)
+    numbers = start
+    if lanes > 1:
+        numbers = start.splat(lanes) + lane_numbers(b, work, lanes) * step
+    if extra is not None:
+        numbers = numbers + extra
+    if kind == "i1":
+        return numbers.compare("ne", 0)
+    if kind in ("float", "double"):
+        result = numbers.cast("sitofp", kind)
+        return rounded(result, dtype) if half_name(dtype) else result
+    return numbers if kind == work else numbers.cast("trunc", kind)

@@ -1,0 +1,340 @@
+"""Emits single instructions of a nest: what row and column loops have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from treadle.backends.cpu.emit.access import (
+    Access,
+    Arguments,
+    gather,
+    index_value,
+    iota,
+    load,
+    pointers,
+    scatter,
+    store,
+)
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.half import rounded
+from treadle.backends.cpu.emit.lanes import (
+    Value,
+    constant,
+    lane_numbers,
+    register_kind,
+)
+from treadle.backends.cpu.emit.ops import elementwise
+from treadle.backends.cpu.emit.reduce import Parts, Reduction
+from treadle.kernels.lower import Schedule, Sweep, is_reduction, is_store
+from treadle.kernels.nest import (
+    BROADCAST,
+    CONTIGUOUS,
+    STRIDED,
+    Instr,
+    Nest,
+    is_half,
+    rounds_half,
+)
+
+_COMBINING = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
+
+
+@dataclass
+class Frame:
+    """The values in scope at one place of the loops; inner places have a parent.
+
+    A varying instruction has one vector per unrolled copy, a uniform one a scalar.
+    index: the place along inner of the first lane. mask: its active lanes (None: all),
+    which are the first `active` ones.
+    """
+
+    positions: list[str]
+    copies: int = 1
+    index: str = "0"
+    mask: Value | None = None
+    active: str = ""
+    parent: Frame | None = None
+    values: dict[int, list[Value]] = field(default_factory=dict)
+    splats: dict[int, Value] = field(default_factory=dict)
+    addresses: dict[int, str] = field(default_factory=dict)
+
+    def find(self, i: int) -> list[Value]:
+        frame: Frame | None = self
+        while frame is not None:
+            if i in frame.values:
+                return frame.values[i]
+            frame = frame.parent
+        raise KeyError(i)
+
+    def get(self, i: int, copy: int, lanes: int) -> Value:
+        """Instruction i's value for one copy, splat if it is uniform."""
+        found = self.find(i)
+        value = found[copy] if len(found) > 1 else found[0]
+        if lanes == 1 or value.lanes > 1:
+            return value
+        frame: Frame | None = self
+        while frame is not None:
+            if i in frame.splats:
+                return frame.splats[i]
+            frame = frame.parent
+        self.splats[i] = value.splat(lanes)
+        return self.splats[i]
+
+    def address(self, i: int) -> str | None:
+        frame: Frame | None = self
+        while frame is not None:
+            if i in frame.addresses:
+                return frame.addresses[i]
+            frame = frame.parent
+        return None
+
+
+class Body:
+    """Runs instructions in frames. Made in the kernel's entry block."""
+
+    def __init__(
+        self, b: Builder, plan: Schedule, arguments: Arguments, lanes: int
+    ) -> None:
+        self.b, self.plan, self.lanes = b, plan, lanes
+        self.nest, self.arguments = plan.nest, arguments
+        self.numbers = lane_numbers(b, "i64", lanes)
+        self.lane_steps = {
+            k: self.numbers * Value(b, access.inner, "i64", 1)
+            for k, access in enumerate(arguments.accesses)
+            if access.operand.inner == STRIDED and access.operand.kind == "array"
+        }
+        self.summed = _summed(self.nest)
+
+    def run(self, i: int, frame: Frame) -> None:
+        """Emits instruction i in all its copies."""
+        instr = self.nest.body[i]
+        varying = self.plan.varying[i]
+        lanes = self.lanes if varying else 1
+        copies = range(frame.copies if varying else 1)
+        if is_store(instr):
+            for copy in copies:
+                self._store(i, frame, copy, lanes)
+        elif instr.name == "load":
+            frame.values[i] = [self._load(i, frame, copy, lanes) for copy in copies]
+        elif instr.name == "const":
+            frame.values[i] = [self._constant(instr)]
+        else:
+            dtype = self.nest.body[instr.args[0]].dtype if instr.args else instr.dtype
+            frame.values[i] = [
+                elementwise(
+                    instr, dtype, [frame.get(a, copy, lanes) for a in instr.args]
+                )
+                for copy in copies
+            ]
+
+    def _constant(self, instr: Instr) -> Value:
+        kind = register_kind(instr.dtype)
+        number = instr.attr
+        if kind in ("float", "double"):
+            with np.errstate(over="ignore"):
+                number = float(instr.dtype.type(number))
+        return constant(self.b, number, kind)
+
+    def prepare(self, sweep: Sweep, frame: Frame) -> None:
+        """Emits, before a loop, what its turns would otherwise repeat."""
+        inside = {*sweep.body, *sweep.restores}
+        for i in (*sweep.body, *sweep.reductions):
+            instr = self.nest.body[i]
+            accesses = instr.name == "load" or is_store(instr)
+            indices = [a for a, _ in self._indices(i)] if accesses else []
+            if self._varying(i):
+                for a in instr.args:
+                    if a not in inside and a not in indices:
+                        frame.get(a, 0, self.lanes)
+            indices = [a for a in indices if self._scalar(a)]
+            movable = accesses and not self.nest.operands[instr.attr].mid
+            if indices and movable and not inside.intersection(indices):
+                frame.addresses[i] = self._address(i, frame)
+
+    def _varying(self, i: int) -> bool:
+        """Whether instruction i works on vectors: row reductions always do."""
+        is_row_reduction = self.nest.axis == "inner" and is_reduction(self.nest.body[i])
+        return self.plan.varying[i] or is_row_reduction
+
+    def _scalar(self, i: int) -> bool:
+        return not self.plan.varying[i]
+
+    def _indices(self, i: int) -> list[tuple[int, str]]:
+        """The gather (or scatter) indices of a load (store), with their strides."""
+        instr = self.nest.body[i]
+        args = instr.args[1:] if is_store(instr) else instr.args
+        return list(zip(args, self._access(i).gathers, strict=True))
+
+    def _access(self, i: int) -> Access:
+        return self.arguments.accesses[self.nest.body[i].attr]
+
+    def _address(self, i: int, frame: Frame) -> str:
+        """The operand's position, moved by the uniform ones among its indices."""
+        known = frame.address(i)
+        if known is not None:
+            return known
+        access = self._access(i)
+        position = frame.positions[self.nest.body[i].attr]
+        for a, stride in self._indices(i):
+            if self._scalar(a):
+                index = index_value(frame.get(a, 0, 1), self.nest.body[a].dtype)
+                offset = (index * Value(self.b, stride, "i64", 1)).text
+                position = access.moved(self.b, position, offset)
+        return position
+
+    def _offsets(self, i: int, frame: Frame, copy: int) -> Value | None:
+        """Lane offsets due to indices that vary along inner; None without any."""
+        total: Value | None = None
+        for a, stride in self._indices(i):
+            if not self._scalar(a):
+                index = frame.get(a, copy, self.lanes)
+                index = index_value(index, self.nest.body[a].dtype)
+                moved = index * Value(self.b, stride, "i64", 1)
+                total = moved if total is None else total + moved
+        return total
+
+    def _element(self, frame: Frame, copy: int, access: Access, position: str) -> str:
+        """The position of a copy's first lane."""
+        inner = access.operand.inner
+        if inner == BROADCAST:
+            return position
+        at = frame.index
+        if inner == CONTIGUOUS:
+            position = access.moved(self.b, position, at)
+            if copy:
+                position = access.moved(self.b, position, str(copy * self.lanes))
+            return position
+        if copy:
+            at = self.b.op(f"add i64 {at}, {copy * self.lanes}")
+        offset = self.b.op(f"mul i64 {at}, {access.inner}")
+        return access.moved(self.b, position, offset)
+
+    def _place(
+        self, i: int, frame: Frame, copy: int, lanes: int
+    ) -> tuple[str, Value | None]:
+        """Address of the first lane, and lane offsets unless lanes are consecutive."""
+        access = self._access(i)
+        position = self._address(i, frame)
+        if lanes == 1:
+            return position, None
+        position = self._element(frame, copy, access, position)
+        offsets = self._offsets(i, frame, copy)
+        inner = access.operand.inner
+        if inner == STRIDED and access.operand.kind == "array":
+            step = self.lane_steps[self.nest.body[i].attr]
+            offsets = step if offsets is None else offsets + step
+        elif inner == CONTIGUOUS and offsets is not None:
+            offsets = offsets + self.numbers
+        return position, offsets
+
+    def _load(self, i: int, frame: Frame, copy: int, lanes: int) -> Value:
+        access = self._access(i)
+        dtype = access.operand.dtype
+        if access.operand.kind == "index":
+            position = self._address(i, frame)
+            if lanes > 1:
+                position = self._element(frame, copy, access, position)
+            start = Value(self.b, position, "i64", 1)
+            extra = self._offsets(i, frame, copy) if lanes > 1 else None
+            step = Value(self.b, access.inner, "i64", 1)
+            return iota(start, step, extra, dtype, lanes)
+        position, offsets = self._place(i, frame, copy, lanes)
+        if offsets is None:
+            mask = frame.mask if lanes > 1 else None
+            return load(self.b, position, dtype, lanes, mask)
+        where = pointers(self.b, access.kind, position, offsets)
+        return gather(where, dtype, frame.mask)
+
+    def _store(self, i: int, frame: Frame, copy: int, lanes: int) -> None:
+        instr = self.nest.body[i]
+        access = self._access(i)
+        dtype = access.operand.dtype
+        value = frame.get(instr.args[0], copy, lanes)
+        position, offsets = self._place(i, frame, copy, lanes)
+        mask = frame.mask if lanes > 1 else None
+        how = instr.name.removeprefix("store").removeprefix("_")
+        if offsets is None:
+            if how:
+                old = load(self.b, position, dtype, lanes, mask)
+                value = _combined(how, dtype, old, value)
+            store(self.b, position, value, dtype, mask)
+            return
+        where = pointers(self.b, access.kind, position, offsets)
+        if not how:
+            scatter(where, value, dtype, mask)
+            return
+        count = frame.active or str(self.lanes)
+        with self.b.loop("0", count) as lane:
+            address = where.lane(lane).text
+            old = load(self.b, address, dtype, 1, None)
+            new = _combined(how, dtype, old, value.lane(lane))
+            store(self.b, address, new, dtype, None)
+
+    def settled(self, i: int, value: Value) -> Value:
+        """A reduction's result as its readers see it."""
+        instr = self.nest.body[i]
+        return rounded(value, instr.dtype) if rounds_half(instr) else value
+
+    def reduction(self, i: int) -> Reduction:
+        instr = self.nest.body[i]
+        name = instr.name.removeprefix("reduce_")
+        source = self.nest.body[instr.args[0]].dtype
+        return Reduction(name, source, instr.dtype if name.startswith("arg") else None)
+
+    def running(self, i: int) -> tuple[str, np.dtype]:
+        """The name of running reduction i, and its dtype."""
+        instr = self.nest.body[i]
+        return instr.name.removeprefix("running_"), instr.dtype
+
+    def parts(self, i: int, frame: Frame, copy: int, lanes: int, index: str) -> Parts:
+        """What a turn adds to reduction i; `index` is the first lane's, for argmax."""
+        source = self.nest.body[i].args[0]
+        value = frame.get(source, copy, lanes)
+        if source in self.summed:
+            x, *y = [frame.get(a, copy, lanes) for a in self.nest.body[source].args]
+            value = x * (y[0] if y else x)
+        reduction = self.reduction(i)
+        if reduction.index is None:
+            return [value]
+        kind = register_kind(reduction.index)
+        first = Value(self.b, index, "i64", 1)
+        if kind != "i64":
+            first = first.cast("trunc", kind)
+        if self.nest.axis == "mid":
+            return [value, first.splat(lanes)]
+        numbers = lane_numbers(self.b, kind, lanes) + copy * self.lanes
+        return [value, numbers + first]
+
+
+def _combined(how: str, dtype: np.dtype, old: Value, value: Value) -> Value:
+    (new,) = Reduction(_COMBINING[how], dtype).combine([old], [value])
+    return rounded(new, dtype) if is_half(dtype) else new
+
+
+def _summed(nest: Nest) -> set[int]:
+    """The products that nothing reads but a sum, which adds them as they are. A sum is
+    computed in one place, so nobody sees another rounding of it."""
+    readers: dict[int, list[Instr]] = {}
+    for instr in nest.body:
+        for a in instr.args:
+            readers.setdefault(a, []).append(instr)
+    return {
+        i
+        for i, instr in enumerate(nest.body)
+        if instr.name in ("mul", "square")
+        and instr.dtype in (np.float32, np.float64)
+        and [r.name for r in readers.get(i, [])] == ["reduce_sum"]
+    }
+
+
+def carried(parts: list[Value]) -> list[tuple[str, str]]:
+    return [(p.type, p.text) for p in parts]
+
+
+def renamed(parts: list[Value], names: list[str]) -> list[Value]:
+    """The same types under other names: what a loop carries for `parts`."""
+    return [
+        Value(p.b, name, p.kind, p.lanes) for p, name in zip(parts, names, strict=True)
+    ]

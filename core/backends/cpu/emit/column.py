@@ -1,0 +1,195 @@
+"""Column nests: accumulators held in registers while ``mid`` runs innermost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from treadle.backends.cpu.emit.access import Arguments
+from treadle.backends.cpu.emit.body import Body, Frame, carried, renamed
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.lanes import Value, lane_numbers
+from treadle.backends.cpu.emit.reduce import BLOCK_TURNS, Reduction, combined
+from treadle.backends.cpu.emit.running import carried_first, rounds, settled, step
+from treadle.kernels.lower import Schedule, Sweep, is_running
+
+
+class ColumnSweeps:
+    """Emits blocks of a column nest. Made in the kernel's entry block."""
+
+    def __init__(
+        self, b: Builder, plan: Schedule, arguments: Arguments, lanes: int
+    ) -> None:
+        self.b, self.plan, self.lanes = b, plan, lanes
+        self.arguments = arguments
+        self.body = Body(b, plan, arguments, lanes)
+
+    def block(self, positions: list[str], low: str, copies: int, masked: bool) -> None:
+        """Emits `copies` vectors from `low` on, in full or up to the end of inner."""
+        held = Frame(positions, copies, low)
+        if masked:
+            self._mask(held)
+        for s, sweep in enumerate(self.plan.sweeps):
+            for i in self.plan.held[s]:
+                self.body.run(i, held)
+            self._sweep(sweep, held)
+        for i in self.plan.held[-1]:
+            self.body.run(i, held)
+
+    def _mask(self, held: Frame) -> None:
+        b = self.b
+        left = b.op(f"sub i64 {self.arguments.inner}, {held.index}")
+        is_short = b.op(f"icmp slt i64 {left}, {self.lanes}")
+        held.active = b.op(f"select i1 {is_short}, i64 {left}, i64 {self.lanes}")
+        count = Value(b, b.op(f"trunc i64 {held.active} to i32"), "i32", 1)
+        held.mask = lane_numbers(b, "i32", self.lanes).compare("ult", count)
+
+    def _sweep(self, sweep: Sweep, held: Frame) -> None:
+        self.body.prepare(sweep, held)
+        reductions = [self.body.reduction(i) for i in sweep.reductions]
+        start = self._start(sweep, held)
+        totals = iter(self._loops(0, "0", sweep, held, held.positions, start))
+        for i, r in zip(sweep.reductions, reductions, strict=True):
+            copies, _ = self._shape(i, held)
+            mine = [[next(totals) for _ in range(r.width)] for _ in range(copies)]
+            held.values[i] = [self.body.settled(i, m[-1]) for m in mine]
+
+    def _start(self, sweep: Sweep, held: Frame) -> list[Value]:
+        """What the sweep's reductions, and the running ones, start from."""
+        parts = []
+        for i in sweep.reductions:
+            r = self.body.reduction(i)
+            copies, lanes = self._shape(i, held)
+            for _ in range(copies):
+                start = r.identity(self.b, lanes)
+                if r.with_index:
+                    start[1] = start[1].like(0)
+                parts += start
+        for i in sweep.body:
+            if is_running(self.plan.nest.body[i]):
+                parts += (
+                    carried_first(self.b, *self.body.running(i), self.lanes)
+                    * held.copies
+                )
+        return parts
+
+    def _shape(self, i: int, held: Frame) -> tuple[int, int]:
+        """Copies and lanes of reduction i: one scalar if it is uniform."""
+        return (held.copies, self.lanes) if self.plan.varying[i] else (1, 1)
+
+    def _loops(
+        self,
+        dim: int,
+        place: str,
+        sweep: Sweep,
+        held: Frame,
+        positions: list[str],
+        totals: list[Value],
+    ) -> list[Value]:
+        """The loops over mid dimensions from `dim` on; returns the totals after them.
+
+        place: the collapsed index of the mid dimensions before.
+        """
+        b, sizes = self.b, self.arguments.mid
+        if dim == len(sizes):
+            return self._turn(sweep, held, positions, place, totals)
+        scaled = "0" if place == "0" else b.op(f"mul i64 {place}, {sizes[dim]}")
+
+        def turns(first: str, last: str, totals: list[Value]) -> list[Value]:
+            with b.carrying(first, last, "1", carried(totals)) as turn:
+                at = turn.index
+                if scaled != "0":
+                    at = b.op(f"add i64 {scaled}, {at}")
+                moved = self._moved(dim, turn.index, positions)
+                before = renamed(totals, turn.values)
+                after = self._loops(dim + 1, at, sweep, held, moved, before)
+                turn.next = [p.text for p in after]
+            return renamed(totals, turn.values)
+
+        reductions = [
+            self.body.reduction(i)
+            for i in sweep.reductions
+            for _ in range(self._shape(i, held)[0])
+        ]
+        running = [i for i in sweep.body if is_running(self.plan.nest.body[i])]
+        long = any(r.rounds for r in reductions)
+        long = long or any(rounds(*self.body.running(i)) for i in running)
+        if dim < len(sizes) - 1 or not long:
+            return turns("0", sizes[dim], totals)
+        with b.carrying("0", sizes[dim], str(BLOCK_TURNS), carried(totals)) as block:
+            end = b.least(b.op(f"add i64 {block.index}, {BLOCK_TURNS}"), sizes[dim])
+            before = renamed(totals, block.values)
+            if running:
+                after = self._settled(sweep, held, turns(block.index, end, before))
+            else:
+                added = turns(block.index, end, self._start(sweep, held))
+                after = combined(reductions, before, added)
+            block.next = [p.text for p in after]
+        return renamed(totals, block.values)
+
+    def _moved(self, dim: int, index: str, positions: list[str]) -> list[str]:
+        moved = list(positions)
+        for k, access in enumerate(self.arguments.accesses):
+            if access.operand.mid:
+                offset = self.b.op(f"mul i64 {index}, {access.mid[dim]}")
+                moved[k] = access.moved(self.b, positions[k], offset)
+        return moved
+
+    def _turn(
+        self,
+        sweep: Sweep,
+        held: Frame,
+        positions: list[str],
+        place: str,
+        totals: list[Value],
+    ) -> list[Value]:
+        frame = Frame(
+            positions, held.copies, held.index, held.mask, held.active, parent=held
+        )
+        reduced = len(totals)
+        for i in sweep.body:
+            if is_running(self.plan.nest.body[i]):
+                reduced -= held.copies * self._width(i)
+        before, so_far = iter(totals[:reduced]), iter(totals[reduced:])
+        after: list[Value] = []
+        for i in sweep.body:
+            if is_running(self.plan.nest.body[i]):
+                after += self._running(i, frame, so_far)
+            else:
+                self.body.run(i, frame)
+        result: list[Value] = []
+        for i in sweep.reductions:
+            r: Reduction = self.body.reduction(i)
+            copies, lanes = self._shape(i, held)
+            for copy in range(copies):
+                old = [next(before) for _ in range(r.width)]
+                parts = self.body.parts(i, frame, copy, lanes, place)
+                result += r.combine(old, parts)
+        return result + after
+
+    def _running(self, i: int, frame: Frame, before: Iterator[Value]) -> list[Value]:
+        """Emits running reduction i in all copies; returns what they carry on."""
+        name, dtype = self.body.running(i)
+        instr = self.plan.nest.body[i]
+        results, after = [], []
+        for copy in range(frame.copies):
+            state = [next(before) for _ in range(self._width(i))]
+            args = [frame.get(a, copy, self.lanes) for a in instr.args]
+            result, state = step(name, dtype, state, args)
+            results.append(result)
+            after += state
+        frame.values[i] = [self.body.settled(i, x) for x in results]
+        return after
+
+    def _width(self, i: int) -> int:
+        """How many values a copy of running reduction i carries."""
+        return 1 + rounds(*self.body.running(i))
+
+    def _settled(self, sweep: Sweep, held: Frame, states: list[Value]) -> list[Value]:
+        """What the running reductions carry after a block of turns."""
+        before, after = iter(states), []
+        for i in sweep.body:
+            if is_running(self.plan.nest.body[i]):
+                for _ in range(held.copies):
+                    state = [next(before) for _ in range(self._width(i))]
+                    after += settled(*self.body.running(i), state)
+        return after

@@ -1,0 +1,286 @@
+"""Writes a nest as LLVM IR: vector code with run-time sizes.
+
+LLVM is only asked for instruction selection, scheduling and register allocation, not
+for loop optimisation, so what should be outside a loop is emitted outside it: row-level
+values are splat before the sweep that uses them, bodies of few instructions are
+unrolled, reductions keep one accumulator per unrolled copy, and only the last vectors
+of a row are masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from treadle.backends.cpu.emit.access import Arguments, read_arguments
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.column import ColumnSweeps
+from treadle.backends.cpu.emit.lanes import host_lanes
+from treadle.backends.cpu.emit.ops import supported
+from treadle.backends.cpu.emit.row import RowSweeps
+from treadle.kernels.lower import is_running, is_store, schedule, split_axis
+from treadle.kernels.nest import STRIDED, Nest
+
+__all__ = ["emit", "supported"]
+
+COLUMN_VECTORS = 4
+"""Vectors of accumulators that a block of a column nest holds in registers."""
+
+
+ROW_TILE = 16
+"""Rows that strided accesses visit together."""
+
+
+def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
+    """The IR text of a module that defines `symbol` for this nest.
+
+    Args:
+      entry: "task" for ``void (ptr args, i64 task)``; "tile" for ``void (ptr args,
+        i64 b0, i64 b1, i64 r0, i64 r1, i64 c0, i64 c1)``, which runs rows r0..r1 and
+        columns c0..c1 of an elementwise nest with outer indices (b0, b1, row).
+      lanes: elements per vector; 0 for what suits this machine.
+    """
+    b = Builder(strength_reduction=False)
+    lanes = lanes or host_lanes()
+    parameters = "i64 %task"
+    if entry == "tile":
+        parameters = "i64 %b0, i64 %b1, i64 %r0, i64 %r1, i64 %c0, i64 %c1"
+    with b.function(f'define void @"{symbol}"(ptr %args, {parameters}) nounwind'):
+        arguments = read_arguments(b, nest)
+        if entry == "tile":
+            _tile(b, nest, arguments, lanes)
+        elif nest.axis == "inner":
+            _row_task(b, nest, arguments, lanes)
+        else:
+            _column_task(b, nest, arguments, lanes)
+        b("ret void")
+    return b.text()
+
+
+def _tile(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
+    sweeps = RowSweeps(b, schedule(nest), arguments, lanes)
+    start = _positions(b, arguments, ["%b0", "%b1"])
+    with b.loop("%r0", "%r1") as r:
+        sweeps.row(_stepped(b, arguments, start, 2, r), "%c0", "%c1")
+
+
+def _row_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
+    sweeps = RowSweeps(b, schedule(nest), arguments, lanes)
+    first, last = "0", _product(b, arguments.outer)
+    low, high = "0", arguments.inner
+    split = split_axis(nest)
+    if split == "rows":
+        first, last = _share(b, last, arguments.tasks)
+    elif split == "inner":
+        low, high = _share_of_inner(b, arguments, lanes)
+    elif split == "either":
+        few = b.op(f"icmp slt i64 {last}, {arguments.tasks}")
+        rows, columns = (
+            _share(b, last, arguments.tasks),
+            _share_of_inner(b, arguments, lanes),
+        )
+        first, last, low, high = (
+            b.op(f"select i1 {few}, i64 {x}, i64 {y}")
+            for x, y in zip((first, last, *columns), (*rows, low, high), strict=True)
+        )
+    else:
+        last = _only_first_task(b, last)
+    if split in ("rows", "either") and crosses_rows(nest):
+        with _segments(b, arguments, arguments.outer, first, last) as segment:
+            _row_tiles(b, arguments, sweeps, segment, low, high)
+        return
+    with _outer(b, arguments, arguments.outer, first, last) as (positions, _):
+        sweeps.row(positions, low, high)
+
+
+def crosses_rows(nest: Nest) -> bool:
+    """Whether an elementwise nest touches memory across its rows, as transposes do."""
+    plan = schedule(nest)
+    held = (nest.body[i] for part in plan.held for i in part)
+    return (
+        len(plan.sweeps) == 1
+        and not plan.sweeps[0].reductions
+        and not any(map(is_running, nest.body))
+        and not any(is_store(instr) for instr in held)
+        and any(o.inner == STRIDED and o.kind == "array" for o in nest.operands)
+    )
+
+
+def _row_tiles(
+    b: Builder,
+    arguments: Arguments,
+    sweeps: RowSweeps,
+    segment: Segment,
+    low: str,
+    high: str,
+) -> None:
+    """Runs the rows of a segment in groups, a vector of every row at a time.
+
+    The cache lines that one row's strided vector touches then serve the next rows.
+    """
+    with b.loop(segment.first, segment.last, str(ROW_TILE)) as top:
+        bottom = b.least(b.op(f"add i64 {top}, {ROW_TILE}"), segment.last)
+        with (
+            b.loop(low, high, str(sweeps.lanes)) as i,
+            b.loop(top, bottom) as row,
+        ):
+            dim = len(arguments.outer) - 1
+            positions = _stepped(b, arguments, segment.start, dim, row)
+            sweeps.vector(positions, i, high)
+
+
+def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
+    sweeps = ColumnSweeps(b, schedule(nest), arguments, lanes)
+    width = COLUMN_VECTORS * lanes
+    blocks = _ceiling(b, arguments.inner, width)
+    sizes = [*arguments.outer, blocks]
+    first, last = "0", _product(b, sizes)
+    if split_axis(nest) == "blocks":
+        first, last = _share(b, last, arguments.tasks)
+    else:
+        last = _only_first_task(b, last)
+    with _outer(b, arguments, sizes, first, last) as (positions, block):
+        low = b.op(f"mul i64 {block}, {width}")
+        full = b.op(f"add i64 {low}, {width}")
+        fits = b.op(f"icmp sle i64 {full}, {arguments.inner}")
+        with b.when(fits):
+            sweeps.block(positions, low, COLUMN_VECTORS, masked=False)
+        end = b.least(full, arguments.inner)
+        start = b.op(f"select i1 {fits}, i64 {end}, i64 {low}")
+        with b.loop(start, end, str(lanes)) as i:
+            sweeps.block(positions, i, 1, masked=True)
+
+
+def _share(b: Builder, total: str, tasks: str) -> tuple[str, str]:
+    """The task's part of 0..total: the first tasks get one more if it is uneven."""
+    each = b.op(f"udiv i64 {total}, {tasks}")
+    rest = b.op(f"sub i64 {total}, {b.op(f'mul i64 {each}, {tasks}')}")
+    before = b.op(f"mul i64 {each}, %task")
+    first = b.op(f"add i64 {before}, {b.least('%task', rest)}")
+    extra = b.op(f"zext i1 {b.op(f'icmp slt i64 %task, {rest}')} to i64")
+    last = b.op(f"add i64 {first}, {b.op(f'add i64 {each}, {extra}')}")
+    return first, last
+
+
+def _share_of_inner(b: Builder, arguments: Arguments, lanes: int) -> tuple[str, str]:
+    """The task's part of a row: whole vectors of it."""
+    vectors = _ceiling(b, arguments.inner, lanes)
+    first, last = _share(b, vectors, arguments.tasks)
+    low, high = (
+        b.least(b.op(f"mul i64 {unit}, {lanes}"), arguments.inner)
+        for unit in (first, last)
+    )
+    return low, high
+
+
+def _only_first_task(b: Builder, last: str) -> str:
+    is_first = b.op("icmp eq i64 %task, 0")
+    return b.op(f"select i1 {is_first}, i64 {last}, i64 0")
+
+
+def _product(b: Builder, sizes: list[str]) -> str:
+    total = "1"
+    for size in sizes:
+        total = size if total == "1" else b.op(f"mul i64 {total}, {size}")
+    return total
+
+
+def _ceiling(b: Builder, total: str, unit: int) -> str:
+    raised = b.op(f"add i64 {total}, {unit - 1}")
+    return b.op(f"udiv i64 {raised}, {unit}")
+
+
+def _positions(b: Builder, arguments: Arguments, indices: list[str]) -> list[str]:
+    """Where each operand stands at these leading outer indices."""
+    positions = [a.base for a in arguments.accesses]
+    for dim, index in enumerate(indices):
+        positions = _stepped(b, arguments, positions, dim, index)
+    return positions
+
+
+def _stepped(
+    b: Builder, arguments: Arguments, positions: list[str], dim: int, index: str
+) -> list[str]:
+    moved = []
+    for access, position in zip(arguments.accesses, positions, strict=True):
+        if dim < len(access.outer):
+            offset = b.op(f"mul i64 {index}, {access.outer[dim]}")
+            position = access.moved(b, position, offset)
+        moved.append(position)
+    return moved
+
+
+class Segment(NamedTuple):
+    """Rows that differ in their innermost index only: first..last of it.
+
+    start: where the operands stand at index 0.
+    """
+
+    start: list[str]
+    first: str
+    last: str
+
+
+@contextmanager
+def _outer(
+    b: Builder, arguments: Arguments, sizes: list[str], first: str, last: str
+) -> Iterator[tuple[list[str], str]]:
+    """Runs the body for collapsed indices first..last of dimensions `sizes`.
+
+    Gives the positions of the operands and the innermost index.
+    """
+    if not sizes:
+        with b.loop(first, last):
+            yield [a.base for a in arguments.accesses], "0"
+        return
+    with (
+        _segments(b, arguments, sizes, first, last) as segment,
+        b.loop(segment.first, segment.last) as index,
+    ):
+        yield _stepped(b, arguments, segment.start, len(sizes) - 1, index), index
+
+
+@contextmanager
+def _segments(
+    b: Builder, arguments: Arguments, sizes: list[str], first: str, last: str
+) -> Iterator[Segment]:
+    """Runs the body for the segments of collapsed indices first..last.
+
+    Their starts are computed from the indices, which an odometer keeps: there is one
+    division per dimension and task.
+    """
+    if len(sizes) == 1:
+        yield Segment([a.base for a in arguments.accesses], first, last)
+        return
+    indices = _digits(b, sizes, first)
+    with b.carrying(first, last, "", [("i64", i) for i in indices]) as turn:
+        *leading, at = turn.values
+        left = b.op(f"sub i64 {last}, {turn.index}")
+        end = b.least(b.op(f"add i64 {at}, {left}"), sizes[-1])
+        yield Segment(_positions(b, arguments, leading), at, end)
+        turn.step = b.op(f"sub i64 {end}, {at}")
+        turn.next = [*_advanced(b, sizes[:-1], leading), "0"]
+
+
+def _digits(b: Builder, sizes: list[str], number: str) -> list[str]:
+    """The index of every dimension, of the collapsed index `number`."""
+    digits = []
+    for size in reversed(sizes[1:]):
+        # A size of zero means an empty range: nothing will be run.
+        empty = b.op(f"icmp eq i64 {size}, 0")
+        divisor = b.op(f"select i1 {empty}, i64 1, i64 {size}")
+        digits.append(b.op(f"urem i64 {number}, {divisor}"))
+        number = b.op(f"udiv i64 {number}, {divisor}")
+    return [number, *reversed(digits)]
+
+
+def _advanced(b: Builder, sizes: list[str], digits: list[str]) -> list[str]:
+    """The odometer's digits one step on."""
+    result, carry = [], "1"
+    for size, digit in zip(reversed(sizes), reversed(digits), strict=True):
+        raised = b.op(f"add i64 {digit}, {carry}")
+        full = b.op(f"icmp eq i64 {raised}, {size}")
+        result.append(b.op(f"select i1 {full}, i64 0, i64 {raised}"))
+        carry = b.op(f"zext i1 {full} to i64")
+    return result[::-1]

@@ -1,0 +1,289 @@
+"""Row nests: one scalar prologue per sweep, then a vector loop over the row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from treadle.backends.cpu.emit.access import Arguments, load, store
+from treadle.backends.cpu.emit.body import Body, Frame, carried, renamed
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.lanes import (
+    Value,
+    half_name,
+    has_mask_registers,
+    lane_numbers,
+)
+from treadle.backends.cpu.emit.reduce import BLOCK_TURNS, Reduction, combined
+from treadle.backends.cpu.emit.running import (
+    along_lanes,
+    carried_first,
+    masked,
+    rounds,
+    settled,
+)
+from treadle.kernels.lower import (
+    SCRATCH_LANES,
+    Schedule,
+    Sweep,
+    cost,
+    is_running,
+    scratch_sizes,
+)
+
+
+class RowSweeps:
+    """Emits rows of a row nest. Made in the kernel's entry block."""
+
+    def __init__(
+        self, b: Builder, plan: Schedule, arguments: Arguments, lanes: int
+    ) -> None:
+        self.b, self.plan, self.lanes = b, plan, lanes
+        self.nest = plan.nest
+        self.body = Body(b, plan, arguments, lanes)
+        self.scratch = self._scratch_rows(arguments) if plan.kept else {}
+
+    def _scratch_rows(self, arguments: Arguments) -> dict[int, str]:
+        """The address of every kept value's row in this task's scratch."""
+        b = self.b
+        offset = b.op(f"mul i64 %task, {arguments.scratch_bytes}")
+        address = b.op(f"getelementptr i8, ptr {arguments.scratch}, i64 {offset}")
+        raised = b.op(f"add i64 {arguments.inner}, {SCRATCH_LANES - 1}")
+        length = b.op(f"and i64 {raised}, {-SCRATCH_LANES}")
+        rows = {}
+        for i, size in zip(self.plan.kept, scratch_sizes(self.nest), strict=True):
+            rows[i] = address
+            step = b.op(f"mul i64 {length}, {size}")
+            address = b.op(f"getelementptr i8, ptr {address}, i64 {step}")
+        return rows
+
+    def row(self, positions: list[str], low: str, high: str) -> None:
+        """Emits all sweeps over low..high of the row at `positions`."""
+        held = Frame(positions)
+        for s, sweep in enumerate(self.plan.sweeps):
+            for i in self.plan.held[s]:
+                self.body.run(i, held)
+            self._sweep(sweep, held, low, high)
+        for i in self.plan.held[-1]:
+            self.body.run(i, held)
+
+    def vector(self, positions: list[str], index: str, high: str) -> None:
+        """Emits one vector of an elementwise row, from `index` to at most `high`."""
+        held = Frame(positions)
+        (sweep,) = self.plan.sweeps
+        for i in self.plan.held[0]:
+            self.body.run(i, held)
+        self._turn(sweep, self._masked(held, index, high), [], [])
+
+    def _sweep(self, sweep: Sweep, held: Frame, low: str, high: str) -> None:
+        self.body.prepare(sweep, held)
+        if any(is_running(self.nest.body[i]) for i in sweep.body):
+            self._running(sweep, held, high)
+            return
+        reductions = [self.body.reduction(i) for i in sweep.reductions]
+        if any(r.rounds for r in reductions):
+            parts = self._blocks(sweep, held, low, high)
+        else:
+            parts = self._span(sweep, held, low, high)
+        done = iter(parts)
+        for i, r in zip(sweep.reductions, reductions, strict=True):
+            mine = [next(done) for _ in range(r.width)]
+            held.values[i] = [self.body.settled(i, r.across_lanes(mine)[-1])]
+
+    def _blocks(self, sweep: Sweep, held: Frame, low: str, high: str) -> list[Value]:
+        """Emits the turns over low..high block by block; returns the lanes' totals."""
+        b = self.b
+        reductions = [self.body.reduction(i) for i in sweep.reductions]
+        totals = [p for r in reductions for p in r.identity(b, self.lanes)]
+        size = BLOCK_TURNS * max(self._unrolling(sweep), 1) * self.lanes
+        with b.carrying(low, high, str(size), carried(totals)) as turn:
+            end = b.least(b.op(f"add i64 {turn.index}, {size}"), high)
+            block = self._span(sweep, held, turn.index, end)
+            after = combined(reductions, renamed(totals, turn.values), block)
+            turn.next = [p.text for p in after]
+        return renamed(totals, turn.values)
+
+    def _span(self, sweep: Sweep, held: Frame, low: str, high: str) -> list[Value]:
+        """Emits the turns over low..high; returns the lanes' totals."""
+        b = self.b
+        copies = self._unrolling(sweep)
+        reductions = [self.body.reduction(i) for i in sweep.reductions]
+        parts = [
+            part
+            for r in reductions
+            for copy in range(max(copies, 1))
+            for part in r.identity(b, self.lanes, copy * self.lanes)
+        ]
+        middle = low
+        if copies:
+            width = copies * self.lanes
+            span = high if low == "0" else b.op(f"sub i64 {high}, {low}")
+            middle = b.op(f"and i64 {span}, {-width}")
+            middle = middle if low == "0" else b.op(f"add i64 {low}, {middle}")
+            with b.carrying(low, middle, str(width), carried(parts)) as turn:
+                frame = Frame(held.positions, copies, turn.index, parent=held)
+                totals = renamed(parts, turn.values)
+                totals = self._turn(sweep, frame, reductions, totals)
+                turn.next = [p.text for p in totals]
+            parts = self._merged(reductions, renamed(parts, turn.values), copies)
+        with b.carrying(middle, high, str(self.lanes), carried(parts)) as turn:
+            frame = self._masked(held, turn.index, high)
+            totals = renamed(parts, turn.values)
+            turn.next = [p.text for p in self._turn(sweep, frame, reductions, totals)]
+        return renamed(parts, turn.values)
+
+    def _running(self, sweep: Sweep, held: Frame, high: str) -> None:
+        """A sweep over a whole row that carries running results."""
+        b = self.b
+        which = [i for i in sweep.body if is_running(self.nest.body[i])]
+        before = [x for i in which for x in carried_first(b, *self.body.running(i), 1)]
+        middle = "0"
+        if self._unrolling(sweep):
+            middle = b.op(f"and i64 {high}, {-self.lanes}")
+            before = self._running_blocks(
+                sweep,
+                before,
+                "0",
+                middle,
+                lambda at: Frame(held.positions, 1, at, parent=held),
+            )
+        self._running_blocks(
+            sweep, before, middle, high, lambda at: self._masked(held, at, high)
+        )
+
+    def _running_blocks(
+        self,
+        sweep: Sweep,
+        before: list[Value],
+        low: str,
+        high: str,
+        frame: Callable[[str], Frame],
+    ) -> list[Value]:
+        """The turns over low..high, in blocks if steps are rounded; returns what is
+        carried on. frame: of the turn at an index."""
+        b = self.b
+        which = [i for i in sweep.body if is_running(self.nest.body[i])]
+
+        def turns(first: str, last: str, before: list[Value]) -> list[Value]:
+            step = str(self.lanes)
+            with b.carrying(first, last, step, carried(before)) as turn:
+                state = renamed(before, turn.values)
+                after = self._running_turn(sweep, frame(turn.index), state)
+                turn.next = [x.text for x in after]
+            return renamed(before, turn.values)
+
+        if not any(rounds(*self.body.running(i)) for i in which):
+            return turns(low, high, before)
+        size = BLOCK_TURNS * self.lanes
+        with b.carrying(low, high, str(size), carried(before)) as block:
+            end = b.least(b.op(f"add i64 {block.index}, {size}"), high)
+            states = iter(turns(block.index, end, renamed(before, block.values)))
+            after = []
+            for i in which:
+                name, dtype = self.body.running(i)
+                state = [next(states) for _ in range(1 + rounds(name, dtype))]
+                after += settled(name, dtype, state)
+            block.next = [x.text for x in after]
+        return renamed(before, block.values)
+
+    def _running_turn(
+        self, sweep: Sweep, frame: Frame, before: list[Value]
+    ) -> list[Value]:
+        """One vector; returns what is carried on."""
+        after: list[Value] = []
+        given = iter(before)
+        for i in sweep.body:
+            instr = self.nest.body[i]
+            if not is_running(instr):
+                self.body.run(i, frame)
+                continue
+            name, dtype = self.body.running(i)
+            args = [frame.get(a, 0, self.lanes) for a in instr.args]
+            args = masked(name, dtype, args, frame.mask)
+            state = [next(given) for _ in range(1 + rounds(name, dtype))]
+            result, state = along_lanes(name, dtype, state, args)
+            frame.values[i] = [self.body.settled(i, result)]
+            after += state
+        return after
+
+    def _unrolling(self, sweep: Sweep) -> int:
+        """Copies of the body per turn: more for short bodies, to hide latencies.
+
+        0 for a masked loop only, which halves the compile time of long bodies, where
+        masks cost nothing.
+        """
+        work = sum(cost(self.nest.body[i]) for i in sweep.body)
+        if work <= 10:
+            return 4
+        return 1 if work <= 28 or not has_mask_registers() else 0
+
+    def _masked(self, held: Frame, index: str, high: str) -> Frame:
+        """A frame for the lanes that are left from `index` on."""
+        b = self.b
+        left = b.op(f"sub i64 {high}, {index}")
+        is_short = b.op(f"icmp slt i64 {left}, {self.lanes}")
+        active = b.op(f"select i1 {is_short}, i64 {left}, i64 {self.lanes}")
+        count = Value(b, b.op(f"trunc i64 {active} to i32"), "i32", 1)
+        mask = lane_numbers(b, "i32", self.lanes).compare("ult", count)
+        return Frame(held.positions, 1, index, mask, active, parent=held)
+
+    def _turn(
+        self,
+        sweep: Sweep,
+        frame: Frame,
+        reductions: list[Reduction],
+        totals: list[Value],
+    ) -> list[Value]:
+        """One turn of the loop; returns the new totals."""
+        for i in sweep.restores:
+            dtype = self._kept_dtype(i)
+            places = [self._kept(i, frame, copy) for copy in range(frame.copies)]
+            frame.values[i] = [
+                load(self.b, place, dtype, self.lanes, None) for place in places
+            ]
+        for i in sweep.body:
+            self.body.run(i, frame)
+        for i in sweep.saves:
+            for copy, value in enumerate(frame.values[i]):
+                address = self._kept(i, frame, copy)
+                store(self.b, address, value, self._kept_dtype(i), None)
+        result = []
+        before = iter(totals)
+        for i, r in zip(sweep.reductions, reductions, strict=True):
+            for copy in range(frame.copies):
+                old = [next(before) for _ in range(r.width)]
+                parts = self.body.parts(i, frame, copy, self.lanes, frame.index)
+                new = r.combine(old, parts)
+                result += r.masked(frame.mask, new, old) if frame.mask else new
+        return result
+
+    def _kept(self, i: int, frame: Frame, copy: int) -> str:
+        kind = self._kept_dtype(i)
+        of = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}[kind.itemsize]
+        address = self.b.op(
+            f"getelementptr {of}, ptr {self.scratch[i]}, i64 {frame.index}"
+        )
+        if not copy:
+            return address
+        return self.b.op(f"getelementptr {of}, ptr {address}, i64 {copy * self.lanes}")
+
+    def _kept_dtype(self, i: int) -> np.dtype:
+        """Half floats are kept as they are in registers."""
+        dtype = self.nest.body[i].dtype
+        return np.dtype(np.float32) if half_name(dtype) else dtype
+
+    def _merged(
+        self, reductions: list[Reduction], totals: list[Value], copies: int
+    ) -> list[Value]:
+        """Combines the copies' totals pairwise, leaving one per reduction."""
+        result, before = [], iter(totals)
+        for r in reductions:
+            parts = [[next(before) for _ in range(r.width)] for _ in range(copies)]
+            while len(parts) > 1:
+                parts = [
+                    r.combine(x, y)
+                    for x, y in zip(parts[::2], parts[1::2], strict=True)
+                ]
+            result += parts[0]
+        return result

@@ -1,0 +1,102 @@
+"""Pieces of IR that the matrix product and convolution kernels share."""
+
+from __future__ import annotations
+
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.pack import HOOK
+from treadle.backends.cpu.gemm.tile import Machine
+from treadle.kernels.contract import BUILT_IN, Slot
+from treadle.kernels.convolve import ConvWord
+
+COLD = "noinline optnone"
+"""For functions that run once per task or per image: LLVM compiles them in half the
+time."""
+
+EPILOGUE = "ptr, i64, i64, i64, i64, i64, i64"
+
+
+class Args:
+    """Reads words of the argument block."""
+
+    def __init__(self, b: Builder) -> None:
+        self.b = b
+
+    def __call__(self, index: int, kind: str = "i64") -> str:
+        return self.b.op(f"load {kind}, ptr {self.at(index)}, align 8")
+
+    def at(self, index: int) -> str:
+        return self.b.op(f"getelementptr i64, ptr %args, i64 {int(index)}")
+
+
+def share(b: Builder, index: str, size: str, groups: str) -> tuple[str, str]:
+    """The part of 0..size-1 that group `index` of `groups` owns."""
+    following = b.op(f"add i64 {index}, 1")
+    bounds = []
+    for group in (index, following):
+        scaled = b.op(f"mul i64 {group}, {size}")
+        bounds.append(b.op(f"udiv i64 {scaled}, {groups}"))
+    return bounds[0], bounds[1]
+
+
+def minimum(b: Builder, x: str, y: str) -> str:
+    b.declare("i64 @llvm.smin.i64(i64, i64)")
+    return b.op(f"call i64 @llvm.smin.i64(i64 {x}, i64 {y})")
+
+
+def offset(b: Builder, machine: Machine, base: str, index: str, step: str) -> str:
+    """base + index * step elements."""
+    elements = b.op(f"mul i64 {index}, {step}")
+    return b.op(f"getelementptr {machine.scalar}, ptr {base}, i64 {elements}")
+
+
+def call_pack(
+    b: Builder, args: Args, slot: Slot, operand: Slot, coordinates: str, block: str
+) -> None:
+    """Calls the producer of an operand, or packs it."""
+    producer = args(slot)
+    built_in = b.op(f"icmp ule i64 {producer}, {BUILT_IN}")
+    address = b.op(f"inttoptr i64 {producer} to ptr")
+    function = b.op(f"select i1 {built_in}, ptr @pack, ptr {address}")
+    given = args(slot + 1, "ptr")
+    values = b.op(f"select i1 {built_in}, ptr {args.at(operand)}, ptr {given}")
+    b(f"call void ({HOOK}) {function}(ptr {values}, {coordinates}, {block})")
+
+
+def operand_at(
+    b: Builder, machine: Machine, args: Args, slot: Slot, row: str, column: str
+) -> str:
+    """Address of an element of batch element (b0, b1)."""
+    address = args(slot, "ptr")
+    for i, index in enumerate(("%b0", "%b1", row, column), start=1):
+        address = offset(b, machine, address, index, args(slot + i))
+    return address
+
+
+def call_epilogue(
+    b: Builder, args: Args, finished: str, block: tuple[str, str, str, str, str, str]
+) -> None:
+    """Calls the epilogue, if there is one and the i1 `finished` says so.
+
+    block: b0, b1, first row, row after the last, first column, column after the last.
+    """
+    function = args(Slot.EPILOGUE, "ptr")
+    wanted = b.op(f"icmp ne ptr {function}, null")
+    with b.when(b.op(f"and i1 {wanted}, {finished}")):
+        place = args(Slot.EPILOGUE_ARGS)
+        values = b.op(f"getelementptr i64, ptr %args, i64 {place}")
+        where = ", ".join(f"i64 {index}" for index in block)
+        b(f"call void ({EPILOGUE}) {function}(ptr {values}, {where})")
+
+
+def panel_features(
+    b: Builder, machine: Machine, args: Args, panel: str
+) -> tuple[str, str, str]:
+    """The group of a panel, its first feature and the one after its last."""
+    width = machine.tile.columns
+    per_group = args(ConvWord.GROUP_PANELS)
+    group = b.op(f"udiv i64 {panel}, {per_group}")
+    within = b.op(f"mul i64 {b.op(f'urem i64 {panel}, {per_group}')}, {width}")
+    features = args(ConvWord.GROUP_FEATURES)
+    end = minimum(b, b.op(f"add i64 {within}, {width}"), features)
+    start = b.op(f"mul i64 {group}, {features}")
+    return group, b.op(f"add i64 {start}, {within}"), b.op(f"add i64 {start}, {end}")

@@ -1,0 +1,106 @@
+"""Runs the micro-kernel over row tiles that share a panel of B."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.parts import Args, minimum
+from treadle.backends.cpu.gemm.tile import TARGET, Machine, emit_plain_tiles, sizes
+from treadle.backends.cpu.gemm.tile_x86 import emit_lanes, emit_x86_tiles
+
+
+def emit_tiles(b: Builder, machine: Machine) -> None:
+    """Defines ``tile``, all micro-kernels."""
+    if machine.assembly:
+        emit_lanes(b, machine)
+        emit_x86_tiles(b, machine, sizes(machine))
+    else:
+        emit_plain_tiles(b, machine)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Arguments of ``sweep``: names of IR values. Steps are in bytes.
+
+    tiles: height of a tile, how many tiles have one more row, the first tile and the
+    one after the last. a: address of the first tile's rows, step. k: address of the
+    segments, their number and length. panel: B, step. c: address of the first tile's
+    result, step.
+    """
+
+    tiles: tuple[str, str, str, str]
+    a: tuple[str, str]
+    k: tuple[str, str, str]
+    panel: tuple[str, str]
+    c: tuple[str, str]
+    columns: str
+    accumulate: str
+
+    def call(self, b: Builder) -> None:
+        words = [*self.tiles, *self.a, *self.k, *self.panel, *self.c]
+        values = zip(_KINDS, [*words, self.columns, self.accumulate], strict=True)
+        b(f"call void @sweep({', '.join(f'{kind} {x}' for kind, x in values)})")
+
+
+_NAMES = [
+    *("low", "extra", "t0", "t1", "a", "a_row", "segments", "count", "length"),
+    *("b", "b_row", "c", "c_row", "columns", "accumulate"),
+]
+_POINTERS = ("a", "segments", "b", "c")
+_KINDS = ["ptr" if name in _POINTERS else "i64" for name in _NAMES]
+
+
+def emit_sweep(b: Builder, machine: Machine) -> None:
+    """Defines ``sweep``."""
+    tile = machine.tile
+    values = zip(_KINDS, _NAMES, strict=True)
+    parameters = ", ".join(f"{kind} %{name}" for kind, name in values)
+    with b.function(f"define internal void @sweep({parameters})"):
+        target = b.op(f"alloca {TARGET}, align 8")
+        fields = [
+            b.op(f"getelementptr {TARGET}, ptr {target}, i64 0, i32 {i}")
+            for i in range(4)
+        ]
+        for i, name in enumerate(("c_row", "columns", "accumulate"), start=1):
+            b(f"store i64 %{name}, ptr {fields[i]}, align 8")
+        index = _first_index(b, tile.lanes, tile.rows)
+        first = row_of_tile(b, "%low", "%extra", "%t0")
+        with b.loop("%t0", "%t1") as t:
+            row = b.op(f"sub i64 {row_of_tile(b, '%low', '%extra', t)}, {first}")
+            is_high = b.op(f"icmp slt i64 {t}, %extra")
+            high = b.op(f"zext i1 {is_high} to i64")
+            number = b.op(f"add i64 {index}, {high}")
+            a, c = (
+                b.op(
+                    f"getelementptr i8, ptr %{name}, "
+                    f"i64 {b.op(f'mul i64 {row}, %{name}_row')}"
+                )
+                for name in ("a", "c")
+            )
+            b(f"store ptr {c}, ptr {fields[0]}, align 8")
+            b(
+                f"call void @tile(i64 {number}, ptr {a}, i64 %a_row, ptr %segments, "
+                f"i64 %count, i64 %length, ptr %b, i64 %b_row, ptr {target})"
+            )
+        b("ret void")
+
+
+def _first_index(b: Builder, lanes: int, rows: int) -> str:
+    """Number of the micro-kernel for tiles of height `low`."""
+    one = b.op(f"icmp sle i64 %columns, {lanes}")
+    two = b.op(f"icmp sle i64 %columns, {2 * lanes}")
+    start = b.op(f"select i1 {two}, i64 {rows - 1}, i64 {2 * rows - 1}")
+    start = b.op(f"select i1 {one}, i64 -1, i64 {start}")
+    return b.op(f"add i64 {start}, %low")
+
+
+def row_of_tile(b: Builder, low: str, extra: str, tile: str) -> str:
+    """The row at which a tile starts: the first `extra` tiles are one row higher."""
+    rows = b.op(f"mul i64 {tile}, {low}")
+    return b.op(f"add i64 {rows}, {minimum(b, tile, extra)}")
+
+
+def first_row(b: Builder, args: Args, low_word: int, tile: str) -> str:
+    """The same, for tiles described by two words of the arguments."""
+    return row_of_tile(b, args(low_word), args(low_word + 1), tile)

@@ -1,0 +1,240 @@
+"""The micro-kernel (`tile`) in x86-64 assembly, for AVX-512 and AVX2 with FMA.
+
+Vector registers are chosen here: first the sums, row by row, then a row of B, then one
+element of A in all lanes. Other registers have names, written ``%[name]``; LLVM chooses
+them and obeys the calling convention.
+"""
+
+from __future__ import annotations
+
+import re
+
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.tile import PARAMETERS, Machine
+
+_CHANGED = ("segments", "count", "b", "left")  # `left` is the index at first
+_TEMPORARY = ("at", "at7", "row3", "row5")
+_READ = ("a", "a_row", "length", "b_row", "target", "lanes")
+_POINTERS = ("segments", "b", "a", "target", "lanes")
+
+_ROW_OF = (
+    "",
+    ",%[a_row]",
+    ",%[a_row],2",
+    ",%[row3]",
+    ",%[a_row],4",
+    ",%[row5]",
+    ",%[row3],2",
+)
+"""How to reach rows 0..6 from a base with what an x86 address can express."""
+
+
+def emit_lanes(b: Builder, machine: Machine) -> None:
+    """Defines the lane numbers that AVX2 makes masks from."""
+    kind = f"i{8 * machine.itemsize}"
+    count = 4 * machine.tile.lanes
+    numbers = ", ".join(f"{kind} {lane}" for lane in range(count))
+    b.lines.append(f"@lanes = internal constant [{count} x {kind}] [{numbers}]")
+
+
+def emit_x86_tiles(b: Builder, machine: Machine, sizes: list[tuple[int, int]]) -> None:
+    """Defines ``tile``: all micro-kernels as one function.
+
+    LLVM takes ten times longer for thirty functions than for this one.
+    """
+    kernels = [_Kernel(machine, rows, vectors) for rows, vectors in sizes]
+    text = "\\0A".join(
+        [
+            "leaq .Ltiles(%rip), %[at]",
+            "movslq (%[at],%[left],4), %[left]",
+            "addq %[left], %[at]",
+            "jmpq *%[at]",
+            *(line for kernel in kernels for line in kernel.lines()),
+            ".p2align 2",
+            ".Ltiles:",
+            *(f".long {kernel.label} - .Ltiles" for kernel in kernels),
+            "9:",
+            "vzeroupper",
+        ]
+    )
+    changed = len(_CHANGED)
+    numbers = {name: i for i, name in enumerate((*_CHANGED, *_TEMPORARY))}
+    outputs = len(numbers)
+    # The inputs tied to the changed operands have numbers of their own.
+    numbers |= {name: outputs + changed + i for i, name in enumerate(_READ)}
+    text = re.sub(r"%\[(\w+)\]", lambda match: f"${numbers[match[1]]}", text)
+    count = 32 if machine.assembly == "avx512" else 16
+    masks = [f"k{i}" for i in range(1, 5)] if machine.assembly == "avx512" else []
+    clobbered = [*(f"xmm{i}" for i in range(count)), *masks, "memory", "flags"]
+    constraints = [
+        *(["=&r"] * outputs),
+        *(str(i) for i in range(changed)),
+        *(["r"] * len(_READ)),
+        *(f"~{{{name}}}" for name in clobbered),
+    ]
+    kinds = ", ".join(_kind(name) for name in (*_CHANGED, *_TEMPORARY))
+    given = {"left": "%index", "lanes": "@lanes"}
+    values = ", ".join(
+        f"{_kind(name)} {given.get(name, f'%{name}')}" for name in (*_CHANGED, *_READ)
+    )
+    with b.function(f"define internal void @tile({PARAMETERS}) noinline"):
+        b.op(
+            f"call {{ {kinds} }} asm sideeffect "
+            f'"{text}", "{",".join(constraints)}"({values})'
+        )
+        b("ret void")
+
+
+def _kind(name: str) -> str:
+    return "ptr" if name in _POINTERS else "i64"
+
+
+class _Kernel:
+    """The instructions of one micro-kernel."""
+
+    def __init__(self, machine: Machine, rows: int, vectors: int) -> None:
+        self.wide = machine.assembly == "avx512"
+        self.letter = "s" if machine.scalar == "float" else "d"
+        self.size = machine.itemsize
+        self.lanes = machine.tile.lanes
+        count = rows * vectors
+        self.sums = [
+            [self._register(i * vectors + j) for j in range(vectors)]
+            for i in range(rows)
+        ]
+        self.line = [self._register(count + j) for j in range(vectors)]
+        self.element = self._register(count + vectors)
+        self.label = f".Ltile_{rows}x{vectors}"
+
+    def _register(self, number: int) -> str:
+        return f"%{'zmm' if self.wide else 'ymm'}{number}"
+
+    def lines(self) -> list[str]:
+        clear = "vpxord" if self.wide else "vxorps"
+        write = self._write_avx512() if self.wide else self._write_avx2()
+        return [
+            f"{self.label}:",
+            *(f"{clear} {x}, {x}, {x}" for sums in self.sums for x in sums),
+            "leaq (%[a_row],%[a_row],2), %[row3]",
+            "leaq (%[a_row],%[a_row],4), %[row5]",
+            *self._loops(),
+            *write,
+            "jmp 9f",
+        ]
+
+    def _loops(self) -> list[str]:
+        """Over segments and, two at a time, over k."""
+        return [
+            "1:",
+            "movq (%[segments]), %[at]",
+            "addq %[a], %[at]",
+            "leaq (%[at],%[row5]), %[at7]",
+            "leaq (%[at7],%[a_row],2), %[at7]",
+            "movq %[length], %[left]",
+            "shrq $$1, %[left]",
+            "jz 3f",
+            ".p2align 4",
+            "2:",
+            *self._step(0),
+            *self._step(1),
+            "leaq (%[b],%[b_row],2), %[b]",
+            f"addq $${2 * self.size}, %[at]",
+            f"addq $${2 * self.size}, %[at7]",
+            "decq %[left]",
+            "jnz 2b",
+            "3:",
+            "btq $$0, %[length]",
+            "jnc 4f",
+            *self._step(0),
+            "addq %[b_row], %[b]",
+            "4:",
+            "addq $$8, %[segments]",
+            "decq %[count]",
+            "jnz 1b",
+        ]
+
+    def _step(self, ahead: int) -> list[str]:
+        """One k: the sums gain the product of a column of A and a row of B."""
+        text = []
+        index = ",%[b_row]" if ahead else ""
+        for j, register in enumerate(self.line):
+            place = f"{j * self.size * self.lanes}(%[b]{index})"
+            text.append(f"vmovup{self.letter} {place}, {register}")
+        for i, sums in enumerate(self.sums):
+            base = "%[at]" if i < 7 else "%[at7]"
+            place = f"{ahead * self.size}({base}{_ROW_OF[i % 7]})"
+            text.append(f"vbroadcasts{self.letter} {place}, {self.element}")
+            for register, total in zip(self.line, sums, strict=True):
+                text.append(
+                    f"vfmadd231p{self.letter} {self.element}, {register}, {total}"
+                )
+        return text
+
+    def _each(self, *instructions: str) -> list[str]:
+        """The instructions for every vector of C: TOTAL, at PLACE, under MASK."""
+        text = ["movq (%[target]), %[at]"]
+        for i, sums in enumerate(self.sums):
+            if i:
+                text.append("addq %[left], %[at]")
+            for j, total in enumerate(sums):
+                place = f"{j * self.size * self.lanes}(%[at])"
+                mask = f"{{%k{j + 1}}}" if self.wide else self.line[j]
+                for line in instructions:
+                    line = line.replace("TOTAL", total).replace("PLACE", place)
+                    text.append(line.replace("MASK", mask))
+        return text
+
+    def _write_avx512(self) -> list[str]:
+        """Adds C if asked for, then stores, both under masks."""
+        making = [
+            line
+            for j in range(len(self.line))
+            for line in (
+                f"kmovq %[count], %k{j + 1}",
+                f"shrq $${self.lanes}, %[count]",
+            )
+        ]
+        return [
+            "movq 16(%[target]), %[left]",
+            "movq $$-1, %[count]",
+            "bzhiq %[left], %[count], %[count]",
+            *making,
+            "movq 8(%[target]), %[left]",
+            "cmpq $$0, 24(%[target])",
+            "je 5f",
+            *self._each(f"vaddp{self.letter} PLACE, TOTAL, TOTAL MASK"),
+            "5:",
+            *self._each(f"vmovup{self.letter} TOTAL, PLACE MASK"),
+        ]
+
+    def _write_avx2(self) -> list[str]:
+        """The same; masked stores are slow on some machines, so full tiles use none."""
+        letter, lanes = self.letter, self.lanes
+        width = "d" if letter == "s" else "q"
+        # Row registers of B have done their work and become masks.
+        making = [
+            f"vpcmpgt{width} {j * self.size * lanes}(%[lanes]), {self.element}, {mask}"
+            for j, mask in enumerate(self.line)
+        ]
+        return [
+            "movq 8(%[target]), %[left]",
+            f"cmpq $${len(self.line) * lanes}, 16(%[target])",
+            "jne 6f",
+            "cmpq $$0, 24(%[target])",
+            "je 5f",
+            *self._each(f"vaddp{letter} PLACE, TOTAL, TOTAL"),
+            "5:",
+            *self._each(f"vmovup{letter} TOTAL, PLACE"),
+            "jmp 9f",
+            "6:",
+            f"vpbroadcast{width} 16(%[target]), {self.element}",
+            *making,
+            "cmpq $$0, 24(%[target])",
+            "je 7f",
+            *self._each(
+                f"vmaskmovp{letter} PLACE, MASK, {self.element}",
+                f"vaddp{letter} {self.element}, TOTAL, TOTAL",
+            ),
+            "7:",
+            *self._each(f"vmaskmovp{letter} TOTAL, MASK, PLACE"),
+        ]

@@ -1,0 +1,192 @@
+"""The kernel that orders rows of unsigned integers (`treadle.kernels.order`).
+
+Short rows: the place of a key is the number of keys before it, counted a vector at a
+time. Long rows: a radix sort, byte by byte from the lowest, of keys with their places;
+all counts are taken in one pass, and bytes that all keys share are skipped. If few
+places of a long row are wanted, `few` finds their keys first. All are stable.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from treadle.backends.cpu.emit.access import load
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.lanes import (
+    Value,
+    constant,
+    host_lanes,
+    lane_numbers,
+)
+from treadle.backends.cpu.emit.reduce import Reduction
+from treadle.backends.cpu.gemm.parts import Args, share
+from treadle.backends.cpu.order.few import (
+    DIGIT,
+    counter,
+    emit_few,
+    item,
+    put,
+    tally,
+)
+from treadle.backends.cpu.run.native import Source
+from treadle.kernels.order import FEW, SHORT_ROW
+
+_INDEX = np.dtype(np.int32)
+_DTYPES: dict[str, np.dtype] = {"i32": np.dtype(np.uint32), "i64": np.dtype(np.uint64)}
+
+
+@functools.cache
+def source(itemsize: int) -> Source:
+    """The kernel for keys of 4 or 8 bytes."""
+    key = f"i{8 * itemsize}"
+    symbol = f"order_{key}"
+    return Source(symbol, symbol, lambda: emit(key, symbol, host_lanes()))
+
+
+def emit(key: str, symbol: str, lanes: int) -> str:
+    """The IR text of a module that defines the kernel for keys of IR type `key`."""
+    b = Builder()
+    _emit_short(b, key, lanes)
+    _emit_long(b, key)
+    emit_few(b, key)
+    with b.function(f'define void @"{symbol}"(ptr %args, i64 %task) nounwind'):
+        args = Args(b)
+        tasks, rows, length, count = (args(i) for i in range(4))
+        keys, places = args(4, "ptr"), args(5, "ptr")
+        used = b.op(f"mul i64 %task, {args(7)}")
+        scratch = b.op(f"getelementptr i8, ptr {args(6, 'ptr')}, i64 {used}")
+        is_short = b.op(f"icmp sle i64 {length}, {SHORT_ROW}")
+        few = b.op(f"icmp sle i64 {b.op(f'mul i64 {count}, {FEW}')}, {length}")
+        is_long = b.op(f"xor i1 {is_short}, true")
+        few = b.op(f"and i1 {few}, {is_long}")
+        is_long = b.op(f"xor i1 {b.op(f'or i1 {is_short}, {few}')}, true")
+        with b.loop(*share(b, "%task", rows, tasks)) as row:
+            start = b.op(f"mul i64 {row}, {length}")
+            row_keys = b.op(f"getelementptr {key}, ptr {keys}, i64 {start}")
+            start = b.op(f"mul i64 {row}, {count}")
+            row_places = b.op(f"getelementptr i32, ptr {places}, i64 {start}")
+            row_of = f"ptr {row_keys}, ptr {row_places}, i64 {length}, i64 {count}"
+            with b.when(is_short):
+                b(f"call void @short({row_of})")
+            with b.when(few):
+                b(f"call void @few({row_of}, ptr {scratch})")
+            with b.when(is_long):
+                b(f"call void @long({row_of}, ptr {scratch})")
+        b("ret void")
+    return b.text()
+
+
+def _emit_short(b: Builder, key: str, lanes: int) -> None:
+    """``short``: counts the keys that come before each key."""
+    total = Reduction("sum", _INDEX)
+    with b.function(
+        "define internal void @short(ptr %keys, ptr %places, i64 %length, i64 %wanted)"
+    ):
+        with b.loop("0", "%length") as i:
+            mine = Value(b, item(b, key, "%keys", i), key, 1).splat(lanes)
+            number = Value(b, b.op(f"trunc i64 {i} to i32"), "i32", 1)
+            zero = constant(b, 0, "i32", lanes)
+            counts = [(zero.type, zero.text)]
+            with b.carrying("0", "%length", str(lanes), counts) as turn:
+                first = Value(b, b.op(f"trunc i64 {turn.index} to i32"), "i32", 1)
+                at = lane_numbers(b, "i32", lanes) + first
+                end = Value(b, b.op("trunc i64 %length to i32"), "i32", 1)
+                there = at.compare("slt", end)
+                address = b.op(f"getelementptr {key}, ptr %keys, i64 {turn.index}")
+                other = load(b, address, _DTYPES[key], lanes, there)
+                tie = other.compare("eq", mine) & at.compare("slt", number)
+                before = (other.compare("ult", mine) | tie) & there
+                count = Value(b, turn.values[0], "i32", lanes)
+                turn.next = [(count + before.cast("zext", "i32")).text]
+            count = Value(b, turn.values[0], "i32", lanes)
+            place = total.across_lanes([count])[0].cast("sext", "i64")
+            with b.when(place.compare("slt", Value(b, "%wanted", "i64", 1)).text):
+                put(b, "i32", number.text, "%places", place.text)
+        b("ret void")
+
+
+def _emit_long(b: Builder, key: str) -> None:
+    """``long``: radix sort."""
+    size = int(key[1:]) // 8
+    table = size * DIGIT
+    b.declare("void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+    b.declare("void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+    with b.function(
+        "define internal void @long(ptr %keys, ptr %places, i64 %length, i64 %wanted, "
+        "ptr %scratch)"
+    ):
+        counts = b.op(f"alloca [{table} x i32], align 64")
+        b(
+            f"call void @llvm.memset.p0.i64(ptr {counts}, i8 0, i64 {4 * table},"
+            " i1 false)"
+        )
+        half = b.op(f"getelementptr {key}, ptr %scratch, i64 %length")
+        numbers = b.op(f"getelementptr {key}, ptr {half}, i64 %length")
+        more = b.op(f"getelementptr i32, ptr {numbers}, i64 %length")
+        _count(b, key, size, counts, numbers)
+        pointers = [("ptr", p) for p in ("%keys", numbers, "%scratch", more)]
+        spare = [("ptr", half)]
+        with b.carrying("0", str(size), "1", [*pointers, *spare]) as turn:
+            turn.next = _pass(b, key, counts, turn.index, turn.values)
+        nbytes = b.op("mul i64 %wanted, 4")
+        b(
+            f"call void @llvm.memcpy.p0.p0.i64(ptr %places, ptr {turn.values[1]},"
+            f" i64 {nbytes}, i1 false)"
+        )
+        b("ret void")
+
+
+def _count(b: Builder, key: str, size: int, counts: str, numbers: str) -> None:
+    """Numbers the keys, and counts every value of each of their bytes."""
+    with b.loop("0", "%length") as i:
+        word = item(b, key, "%keys", i)
+        put(b, "i32", b.op(f"trunc i64 {i} to i32"), numbers, i)
+        for byte in range(size):
+            table = b.op(f"getelementptr i32, ptr {counts}, i64 {byte * DIGIT}")
+            tally(b, key, table, word, str(8 * byte))
+
+
+def _pass(
+    b: Builder, key: str, counts: str, byte: str, pointers: list[str]
+) -> list[str]:
+    """Sorts by one byte, unless it is the same in all keys.
+
+    pointers: keys and places; where to write them; and where the keys that this pass
+    reads may be written over by the next (the first ones are an argument). Returns the
+    same for the next pass.
+    """
+    keys, numbers, to_keys, to_numbers, spare = pointers
+    table = b.op(
+        f"getelementptr i32, ptr {counts}, i64 {b.op(f'mul i64 {byte}, {DIGIT}')}"
+    )
+    bits = b.op(f"mul i64 {byte}, 8")
+    shift = bits if key == "i64" else b.op(f"trunc i64 {bits} to {key}")
+    word = b.op(f"load {key}, ptr {keys}")
+    shared = b.op(f"load i32, ptr {counter(b, key, table, word, shift)}")
+    needed = b.op(f"icmp ne i64 {b.op(f'zext i32 {shared} to i64')}, %length")
+    with b.when(needed):
+        with b.carrying("0", str(DIGIT), "1", [("i32", "0")]) as turn:
+            place = b.op(f"getelementptr i32, ptr {table}, i64 {turn.index}")
+            count = b.op(f"load i32, ptr {place}")
+            b(f"store i32 {turn.values[0]}, ptr {place}")
+            turn.next = [b.op(f"add i32 {turn.values[0]}, {count}")]
+        with b.loop("0", "%length") as i:
+            word, number = item(b, key, keys, i), item(b, "i32", numbers, i)
+            place = tally(b, key, table, word, shift)
+            at = b.op(f"zext i32 {place} to i64")
+            put(b, key, word, to_keys, at)
+            put(b, "i32", number, to_numbers, at)
+
+    def either(yes: str, no: str) -> str:
+        return b.op(f"select i1 {needed}, ptr {yes}, ptr {no}")
+
+    # The keys as they were given are only read: their place goes to `spare`.
+    return [
+        either(to_keys, keys),
+        either(to_numbers, numbers),
+        either(spare, to_keys),
+        either(numbers, to_numbers),
+        either(to_keys, spare),
+    ]

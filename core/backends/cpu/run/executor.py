@@ -1,0 +1,331 @@
+"""Programs: command buffers that one compiled function walks without Python.
+
+A program works on *slots*, an array of 64-bit words that the caller fills before each
+run: addresses of buffers and plain numbers. Commands name slots by index::
+
+    p = ProgramBuilder(slots=2)
+    with p.loop(10) as i:
+        row = Slot(0, dynamic=(Scaled(i, 4096),))
+        p.call(kernel_address, [1024, row, Slot(1)], tasks=4)
+    program = p.build()
+    slots = numpy.zeros(program.slot_count, numpy.int64)
+    status = program.run(slots.ctypes.data)
+
+A kernel is ``void kernel(ptr arguments, i64 task)``. Word 0 of its arguments is the
+number of tasks; the arguments given to `call` begin at word 1.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treadle.backends.cpu.run import native, threads
+from treadle.backends.cpu.run.executor_ir import (
+    HEADER_WORDS,
+    OPCODES,
+    PROGRAM_WORDS,
+    executor_ir,
+)
+
+GROUP_WORDS = 6144
+"""A longer group is split: its block lives on the stack."""
+
+PARALLEL_BYTES = 1 << 20
+"""From this size on, copies and fills use several threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """``slots[slot] * scale``: a dynamic part of an address, in bytes."""
+
+    slot: int
+    scale: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """``slots[index] + offset``, plus each of `dynamic`."""
+
+    index: int
+    offset: int = 0
+    dynamic: tuple[Scaled, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Indirect:
+    """The number in memory at `address` when the command runs.
+
+    dtype: "i32" or "i64" (signed), or "bool" (one byte).
+    """
+
+    address: Slot
+    dtype: str = "i64"
+
+
+Operand = int | Slot | Indirect
+Call = tuple[int, Sequence[Operand], Operand]
+"""Kernel address, arguments, number of tasks."""
+
+_WIDTHS = {"bool": 1, "i32": 4, "i64": 8}
+
+
+class Label:
+    """A place in a program. Made by `ProgramBuilder.label`."""
+
+    __slots__ = ("offset",)
+
+    def __init__(self) -> None:
+        self.offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Where a command begins in the program's words, and what it is."""
+
+    start: int
+    name: str
+    note: str
+
+
+class ProgramBuilder:
+    """Collects commands. `build` gives the program."""
+
+    def __init__(self, slots: int = 0) -> None:
+        self.slot_count = slots
+        self._words: list[int] = []
+        self._block_words = 8
+        self._commands: list[Command] = []
+        self._jumps: list[tuple[int, Label]] = []
+        self._keep: list[Any] = []
+
+    def slot(self) -> int:
+        """The index of a new slot. The caller of the program need not fill it."""
+        self.slot_count += 1
+        return self.slot_count - 1
+
+    # Work
+
+    def call(
+        self,
+        kernel: int,
+        arguments: Sequence[Operand],
+        tasks: Operand = 1,
+        note: str = "",
+    ) -> None:
+        """Runs a kernel for every task from 0 to `tasks`, on several threads if > 1."""
+        self._command("call", [kernel, tasks, *arguments], note)
+
+    def group(self, calls: Sequence[Call], note: str = "") -> None:
+        """Runs kernels that don't depend on each other as one parallel region."""
+        part: list[Call] = []
+        words = 0
+        for call in calls:
+            size = 4 + len(call[1])
+            if part and words + size > GROUP_WORDS:
+                self._group(part, note)
+                part, words = [], 0
+            part.append(call)
+            words += size
+        if len(part) == 1:
+            self.call(*part[0], note=note)
+        elif part:
+            self._group(part, note)
+
+    def _group(self, calls: Sequence[Call], note: str) -> None:
+        where = 2 + 3 * len(calls)
+        table: list[Operand] = [len(calls), 0]
+        blocks: list[Operand] = []
+        for kernel, arguments, tasks in calls:
+            table += [0, kernel, where + len(blocks)]
+            blocks += [tasks, *arguments]
+        self._command("group", table + blocks, note)
+
+    def host(
+        self, callback: int, arguments: Sequence[Operand] = (), note: str = ""
+    ) -> None:
+        """Calls ``i32 callback(ptr arguments)``; not 0 ends the program with that."""
+        self._command("host", [callback, *arguments], note)
+
+    def copy(self, to: Operand, source: Operand, nbytes: Operand) -> None:
+        """Copies memory. The two ranges must not overlap, unless they are the same."""
+        self._command("copy", [_tasks_for(nbytes), to, source, nbytes])
+
+    def fill_zero(self, to: Operand, nbytes: Operand) -> None:
+        self._command("zero", [_tasks_for(nbytes), to, nbytes])
+
+    # Arithmetic on slots
+
+    def set(self, slot: int, value: Operand) -> None:
+        """``slots[slot] = value``, which may be an address, a sum, or read memory."""
+        self._command("set", [slot, value])
+
+    def advance(self, slot: int, step: int) -> None:
+        self.set(slot, Slot(slot, step))
+
+    def swap(self, a: int, b: int) -> None:
+        self._command("swap", [a, b])
+
+    # Control flow
+
+    def label(self) -> Label:
+        """A label for `place` and the jumps, in any order."""
+        return Label()
+
+    def place(self, label: Label) -> None:
+        """Lets `label` name the next command."""
+        if label.offset is not None:
+            raise ValueError("this label has been placed already")
+        label.offset = len(self._words)
+
+    def jump(self, label: Label) -> None:
+        self._jump("jump", label)
+
+    def jump_if_less(self, a: Operand, b: Operand, label: Label) -> None:
+        self._jump("jump_less", label, a, b)
+
+    def jump_unless(self, condition: Operand, label: Label) -> None:
+        """Jumps if `condition` is zero, as with ``Indirect(Slot(s), "bool")``."""
+        self._jump("jump_equal", label, condition, 0)
+
+    @contextmanager
+    def loop(self, count: Operand, index: int | None = None) -> Iterator[int]:
+        """Runs the body `count` times; gives the slot that holds the iteration.
+
+        The body must not write that slot. `count` is read once, before the loop.
+        """
+        index = self.slot() if index is None else index
+        if not isinstance(count, int):
+            held = self.slot()
+            self.set(held, count)
+            count = Slot(held)
+        top, after = self.label(), self.label()
+        self.set(index, 0)
+        self.jump_if_less(count, 1, after)
+        self.place(top)
+        yield index
+        self.advance(index, 1)
+        self.jump_if_less(Slot(index), count, top)
+        self.place(after)
+
+    def _jump(self, name: str, label: Label, *operands: Operand) -> None:
+        self._jumps.append((len(self._words) + HEADER_WORDS, label))
+        self._command(name, [0, *operands])
+
+    # Encoding
+
+    def _command(self, name: str, operands: Sequence[Operand], note: str = "") -> None:
+        template: list[int] = []
+        slots: list[int] = []
+        scaled: list[int] = []
+        loads: list[int] = []
+        for i, operand in enumerate(operands):
+            if isinstance(operand, Indirect):
+                loads.append(i | _WIDTHS[operand.dtype] << 32)
+                operand = operand.address
+            if isinstance(operand, Slot):
+                slots.append(i | operand.index << 32)
+                for part in operand.dynamic:
+                    scaled += [i | part.slot << 32, part.scale]
+                template.append(operand.offset)
+            else:
+                template.append(_signed(operand))
+        template += [0] * (-len(template) % 8)
+        size = HEADER_WORDS + len(template) + len(slots) + len(scaled) + len(loads)
+        counts = (len(template), len(slots), len(scaled) // 2, len(loads))
+        self._commands.append(Command(PROGRAM_WORDS + len(self._words), name, note))
+        self._words += [OPCODES[name], size, *counts]
+        self._words += [*template, *slots, *scaled, *loads]
+        self._block_words = max(self._block_words, len(template))
+
+    def keep(self, thing: Any) -> None:
+        """Keeps `thing` (a ctypes callback, a constant's array) with the program."""
+        self._keep.append(thing)
+
+    def build(self) -> Program:
+        """The finished program. The builder must not be used after."""
+        self._command("end", [])
+        for position, label in self._jumps:
+            if label.offset is None:
+                raise ValueError("a jump's label was never placed")
+            self._words[position] = label.offset
+        pool = threads.pool()
+        header = [_signed(pool.address), _signed(pool.fork_join), self._block_words]
+        try:
+            words = np.array(header + self._words, np.int64)
+        except OverflowError:
+            raise MemoryError(
+                "an array has more bytes than 64 bits can count"
+            ) from None
+        return Program(words, self.slot_count, self._commands, self._keep, pool)
+
+
+class Program:
+    """A command buffer ready to run. Any number of threads may run it at once."""
+
+    def __init__(
+        self,
+        words: np.ndarray,
+        slot_count: int,
+        commands: list[Command],
+        keep: list[Any],
+        pool: threads.Pool,
+    ) -> None:
+        self.words = words
+        self.slot_count = slot_count
+        self.commands = commands
+        self._keep = keep
+        self._pool = pool
+        self._address = words.ctypes.data
+        self._execute, self._execute_profiled = _entry_points()
+
+    def run(self, slots: int) -> int:
+        """Runs on the slots at address `slots`; gives 0 or a host function's status."""
+        if self._pool.needs_start:
+            self._pool.start()
+        return self._execute(self._address, slots)
+
+    def native(self) -> tuple[int, int, threads.Pool]:
+        """For native callers: the address of ``i64 execute(ptr program, ptr slots)``,
+        that of the program, and the pool, which they must start if it needs it."""
+        execute = ctypes.cast(self._execute, ctypes.c_void_p).value
+        assert execute is not None
+        return execute, self._address, self._pool
+
+    def profile(self, slots: int) -> tuple[int, list[tuple[Command, int, int]]]:
+        """As `run`; gives the status, and per command (command, ticks, executions)."""
+        if self._pool.needs_start:
+            self._pool.start()
+        record = np.zeros(len(self.words) + 2, np.int64)
+        status = self._execute_profiled(self._address, slots, record.ctypes.data)
+        rows = [
+            (c, int(record[c.start]), int(record[c.start + 1])) for c in self.commands
+        ]
+        return status, rows
+
+
+@functools.cache
+def _entry_points() -> tuple[Any, Any]:
+    names = ("execute", "execute_profiled")
+    table = native.load_table("executor_table", "executor", executor_ir, names)
+    word = ctypes.c_size_t
+    plain = ctypes.CFUNCTYPE(ctypes.c_int64, word, word)
+    profiled = ctypes.CFUNCTYPE(ctypes.c_int64, word, word, word)
+    return plain(table["execute"]), profiled(table["execute_profiled"])
+
+
+def _tasks_for(nbytes: Operand) -> int:
+    if not isinstance(nbytes, int) or nbytes < PARALLEL_BYTES:
+        return 1
+    return min(8, nbytes * 2 // PARALLEL_BYTES)
+
+
+def _signed(word: int) -> int:
+    """A 64-bit word as NumPy's int64 takes it."""
+    return word - (1 << 64) if word >= 1 << 63 else word

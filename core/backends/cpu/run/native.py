@@ -1,0 +1,277 @@
+"""IR text to callable addresses: memory cache, disk cache, parallel compilation."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from treadle.backends.cpu.run import objects
+from treadle.backends.cpu.run.forkgate import ForkGate
+from treadle.backends.cpu.target import cpu_count, host, llvm, machine
+
+
+@dataclass(frozen=True)
+class Source:
+    """One native function that may be needed.
+
+    key: its structure as text, equal in every process for equal code.
+    symbol: the function's name in the module.
+    emit: gives the IR text of a module that defines `symbol`. Called only when no
+        cache holds `key`, possibly on another thread.
+    level: how hard LLVM works on the code, from 0 to 2.
+    """
+
+    key: str
+    symbol: str
+    emit: Callable[[], str]
+    level: int = 2
+
+
+@dataclass
+class Stats:
+    """What `load` did so far in this process."""
+
+    compiled: int = 0
+    from_disk: int = 0
+    from_memory: int = 0
+    seconds: float = 0.0
+
+
+class NativeError(RuntimeError):
+    """LLVM rejected generated code. This is a bug of the emitter, not of the user."""
+
+
+stats = Stats()
+_functions: dict[str, int] = {}
+_symbols: dict[str, int] = {}
+_libraries: list[Any] = []  # dropping one would unload its code
+# Idle TargetMachines by level; each serves one thread at a time.
+_machines: dict[int, list[Any]] = {0: [], 1: [], 2: []}
+_lock = threading.Lock()
+_gate = ForkGate()
+_link_count = 0
+
+
+def load(sources: Sequence[Source]) -> dict[str, int]:
+    """Addresses of all `sources` by key; what no cache holds is compiled in parallel.
+
+    Addresses stay valid until the process ends.
+    """
+    start = time.perf_counter()
+    unique = {source.key: source for source in sources}
+    missing = [source for key, source in unique.items() if key not in _functions]
+    stats.from_memory += len(unique) - len(missing)
+    if missing:
+        _load_missing(missing)
+        stats.seconds += time.perf_counter() - start
+    return {key: _functions[key] for key in unique}
+
+
+def load_table(
+    symbol: str, key: str, emit: Callable[[], str], names: Sequence[str]
+) -> dict[str, int]:
+    """Addresses of several functions of one module, by name.
+
+    The module exports `symbol`, a constant array of their addresses in `names`' order.
+    """
+    table = load([Source(key, symbol, emit)])[key]
+    words = (ctypes.c_size_t * len(names)).from_address(table)
+    return dict(zip(names, words, strict=True))
+
+
+def register_symbol(name: str, address: int) -> None:
+    """Lets modules loaded from now on refer to `address` as external `name`."""
+    _symbols[name] = address
+
+
+def _load_missing(missing: list[Source]) -> None:
+    store = objects.default_store()
+    debug = os.environ.get("TREADLE_DEBUG_IR")
+    uncached = []
+    for source in missing:
+        # Dumping IR needs the emitter to run, so it goes past the disk cache.
+        code = None if debug else store.get(object_key(source))
+        if code is None or not _link_cached(source, code):
+            uncached.append(source)
+    for source, code in zip(uncached, _compile_all(uncached), strict=True):
+        _link(source, code)
+        store.put(object_key(source), code)
+    stats.from_disk += len(missing) - len(uncached)
+    stats.compiled += len(uncached)
+
+
+def object_key(source: Source) -> str:
+    """Digest of everything that decides the object code of `source`."""
+    parts = (_environment_digest(), source.symbol, source.key)
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=20).hexdigest()
+
+
+@functools.cache
+def _environment_digest() -> str:
+    """Target, LLVM and emitters: an edited emitter must not meet its old objects."""
+    import llvmlite
+
+    target = host()
+    digest = hashlib.blake2b(digest_size=20)
+    versions = (llvmlite.__version__, llvm().llvm_version_info)
+    digest.update(repr((target.triple, target.cpu, target.features, versions)).encode())
+    backend = Path(__file__).parents[1]
+    for folder in (backend, backend.parents[1] / "kernels"):
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(path.relative_to(folder).as_posix().encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+# Compiling
+
+
+def _compile_all(sources: list[Source]) -> list[bytes]:
+    threads = min(len(sources), cpu_count())
+    if threads < 2 or not _unlocked_available():
+        return [_compile(source) for source in sources]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(_compile, sources))
+
+
+def _compile(source: Source) -> bytes:
+    text = source.emit()
+    _dump(source, text)
+    try:
+        with _gate:
+            return _compile_text(text, source.level)
+    except RuntimeError as error:
+        message = f"LLVM rejects the IR of {source.symbol} ({source.key}):\n{error}"
+        raise NativeError(message) from error
+
+
+def _compile_text(text: str, level: int) -> bytes:
+    try:
+        target_machine = _machines[level].pop()
+    except IndexError:
+        target_machine = machine(level)
+    try:
+        context = llvm().create_context()
+        if _unlocked_available():
+            return _compile_unlocked(text, context, target_machine)
+        module = llvm().parse_assembly(text, context)
+        module.verify()
+        _inline(text, module, target_machine)
+        return target_machine.emit_object(module)
+    finally:
+        _machines[level].append(target_machine)
+
+
+def _inline(text: str, module: Any, target_machine: Any) -> None:
+    """Runs LLVM's level 0, which only inlines what is marked alwaysinline.
+
+    Kernels are emitted as vector code, so a higher level would take as long as code
+    generation and gain nothing.
+    """
+    if "alwaysinline" not in text:
+        return
+    options = llvm().create_pipeline_tuning_options(speed_level=0)
+    builder = llvm().create_pass_builder(target_machine, options)
+    passes = builder.getModulePassManager()
+    run = _unlocked("LLVMPY_RunNewModulePassManager")
+    run(passes, module, builder)
+
+
+def _unlocked(name: str) -> Any:
+    """llvmlite's C function without llvmlite's global lock, if that can be had.
+
+    The lock makes all compilation serial. LLVM itself needs only that threads share no
+    context and no TargetMachine.
+    """
+    wrapped = getattr(llvm().ffi.lib, name)
+    return getattr(wrapped, "_cfn", wrapped)
+
+
+@functools.cache
+def _unlocked_available() -> bool:
+    """Whether this llvmlite has the private functions that `_compile_unlocked` uses."""
+    names = ("ParseAssembly", "VerifyModule", "TargetMachineEmitToMemory")
+    lib = llvm().ffi.lib
+    return all(hasattr(getattr(lib, f"LLVMPY_{n}", None), "_cfn") for n in names)
+
+
+def _compile_unlocked(text: str, context: Any, target_machine: Any) -> bytes:
+    ffi = llvm().ffi
+    with ffi.OutputString() as error:
+        parse = _unlocked("LLVMPY_ParseAssembly")
+        pointer = parse(context, ctypes.c_char_p(text.encode()), error)
+        module = llvm().ModuleRef(pointer, context)
+        if error:
+            module.close()
+            raise RuntimeError(str(error))
+    with ffi.OutputString() as error:
+        if _unlocked("LLVMPY_VerifyModule")(module, error):
+            raise RuntimeError(str(error))
+    _inline(text, module, target_machine)
+    with ffi.OutputString() as error:
+        emit = _unlocked("LLVMPY_TargetMachineEmitToMemory")
+        buffer = emit(target_machine, module, 1, error)
+        if not buffer:
+            raise RuntimeError(str(error))
+    try:
+        size = ffi.lib.LLVMPY_GetBufferSize(buffer)
+        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), size)
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+def _dump(source: Source, text: str) -> None:
+    folder = os.environ.get("TREADLE_DEBUG_IR")
+    if folder:
+        name = f"{source.symbol}.{object_key(source)[:8]}.ll"
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            Path(folder, name).write_text(f"; {source.key!r}\n{text}")
+        except OSError as error:
+            raise ValueError(
+                f"TREADLE_DEBUG_IR must be a folder to write to, not {folder!r}: "
+                f"{error.strerror}"
+            ) from None
+
+
+# Linking
+
+
+@functools.cache
+def _engine() -> Any:
+    return llvm().create_lljit_compiler(machine(), use_jit_link=True)
+
+
+def _link(source: Source, code: bytes) -> None:
+    """Loads object code into a library of its own, so that names never clash."""
+    global _link_count
+    with _gate, _lock:
+        _link_count += 1
+        builder = llvm().JITLibraryBuilder()
+        builder.add_object_img(code).add_current_process()
+        builder.export_symbol(source.symbol)
+        for name, address in _symbols.items():
+            builder.import_symbol(name, address)
+        try:
+            library = builder.link(_engine(), f"treadle{_link_count}")
+        except RuntimeError as error:
+            raise NativeError(f"cannot link {source.symbol}: {error}") from error
+        _libraries.append(library)
+        _functions.setdefault(source.key, library[source.symbol])
+
+
+def _link_cached(source: Source, code: bytes) -> bool:
+    try:
+        _link(source, code)
+    except NativeError:
+        return False
+    return True

@@ -1,0 +1,204 @@
+"""Calls matrix and convolution kernels on NumPy arrays, for tests and benchmarks."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from treadle.backends.cpu.gemm import kernel as gemm
+from treadle.backends.cpu.run import native, threads
+from treadle.kernels.contract import Contraction, Launch, Slot, Strides, Tile, plan
+from treadle.kernels.convolve import Axis, ConvSpec, plan_convolution
+from treadle.kernels.filter_gradient import plan_filter_gradient
+
+KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+_INDICES = [ctypes.c_int64] * 6
+EPILOGUE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *_INDICES)
+PRODUCER = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, *_INDICES, ctypes.c_void_p, ctypes.c_int64
+)
+
+
+def strides(array: np.ndarray) -> Strides:
+    """Of four dimensions, in elements."""
+    return Strides(*(step // array.itemsize for step in array.strides))
+
+
+def kernel(dtype: np.dtype) -> int:
+    source = gemm.source(dtype)
+    return native.load([source])[source.key]
+
+
+class Call:
+    """Launches with their arguments filled in. `hooks` are words to set, by slot."""
+
+    def __init__(
+        self,
+        launches: tuple[Launch, ...],
+        pointers: dict[Slot, np.ndarray],
+        hooks: dict[Slot, int] | None = None,
+        address: int | None = None,
+        offsets: dict[Slot, int] | None = None,
+    ) -> None:
+        dtype = next(iter(pointers.values())).dtype
+        self.launches = launches
+        self.address = address or kernel(dtype)
+        self._keep = pointers
+        size = max(launch.scratch_bytes for launch in launches)
+        # Bytes of ones are NaNs: what a kernel reads before writing it shows.
+        self._scratch = np.full(size + 64, 255, np.uint8)
+        self.words = []
+        for launch in launches:
+            words = np.array(launch.words, np.int64)
+            for slot, array in pointers.items():
+                offset = (offsets or {}).get(slot, 0)
+                words[slot] = array.ctypes.data + offset * array.itemsize
+            words[Slot.SCRATCH] = -(-self._scratch.ctypes.data // 64) * 64
+            for slot, value in (hooks or {}).items():
+                words[slot] = value
+            self.words.append(words)
+
+    def serial(self) -> None:
+        run = KERNEL(self.address)
+        for launch, words in zip(self.launches, self.words, strict=True):
+            for task in reversed(range(launch.tasks)):
+                run(words.ctypes.data, task)
+
+    def parallel(self) -> Callable[[], None]:
+        """A function that runs the call on the thread pool."""
+        pool = threads.pool()
+        kinds = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+        fork_join = ctypes.CFUNCTYPE(None, *kinds)(pool.fork_join)
+        jobs = [
+            (words.ctypes.data, launch.tasks)
+            for launch, words in zip(self.launches, self.words, strict=True)
+        ]
+
+        def run(_keep: Any = self) -> None:
+            for words, tasks in jobs:
+                fork_join(pool.address, self.address, words, tasks)
+
+        return run
+
+
+def product(
+    c: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    *,
+    num_threads: int = 1,
+    hooks: dict[Slot, int] | None = None,
+    address: int | None = None,
+    tile: Tile | None = None,
+    **options: Any,
+) -> Call:
+    """c[b0, b1] = a[b0, b1] @ b[b0, b1], broadcasting a and b; arrays are 4-D views."""
+    b0, b1, m, n = c.shape
+    k = a.shape[3]
+    a = np.broadcast_to(a, (b0, b1, m, k))
+    b = np.broadcast_to(b, (b0, b1, k, n))
+    contraction = Contraction(
+        c.dtype, m, n, k, strides(a), strides(b), strides(c), b0, b1, **options
+    )
+    launch = plan(contraction, tile or gemm.tile(c.dtype), num_threads)
+    pointers = {Slot.A: a, Slot.B: b, Slot.C: c}
+    return Call((launch,), pointers, hooks, address)
+
+
+def conv_spec(
+    output: np.ndarray,
+    image: np.ndarray,
+    weights: np.ndarray,
+    y: dict[str, int],
+    x: dict[str, int],
+    **options: Any,
+) -> ConvSpec:
+    """Of NHWC and HWIO arrays; y and x are options of the axes."""
+    _, out_y, out_x, _ = output.shape
+    images, size_y, size_x, channels = image.shape
+    taps_y, taps_x, _, features = weights.shape
+    out = strides(output)
+    return ConvSpec(
+        output.dtype,
+        images,
+        channels,
+        features,
+        Axis(size_y, out_y, taps_y, **y),
+        Axis(size_x, out_x, taps_x, **x),
+        strides(image),
+        strides(weights),
+        replace(out, b1=0),
+        **options,
+    )
+
+
+def convolution(
+    spec: ConvSpec,
+    output: np.ndarray,
+    image: np.ndarray,
+    weights: np.ndarray,
+    *,
+    num_threads: int = 1,
+    hooks: dict[Slot, int] | None = None,
+    filter_offset: int = 0,
+) -> Call:
+    launch = plan_convolution(spec, gemm.tile(spec.dtype), num_threads)
+    pointers = {Slot.A: image, Slot.B: weights, Slot.C: output}
+    return Call((launch,), pointers, hooks, offsets={Slot.B: filter_offset})
+
+
+def filter_gradient(
+    spec: ConvSpec,
+    result: np.ndarray,
+    image: np.ndarray,
+    gradient: np.ndarray,
+    *,
+    num_threads: int = 1,
+    hooks: dict[Slot, int] | None = None,
+) -> Call:
+    launches = plan_filter_gradient(spec, gemm.tile(spec.dtype), num_threads)
+    pointers = {Slot.A: image, Slot.B: gradient, Slot.C: result}
+    return Call(launches, pointers, hooks)
+
+
+def transposed(axis: Axis) -> Axis:
+    """The axis of the gradient by the input."""
+    reach = (axis.taps - 1) * axis.dilation
+    return Axis(
+        size=axis.out,
+        out=axis.size,
+        taps=axis.taps,
+        stride=axis.in_dilation,
+        padding=reach - axis.padding,
+        in_dilation=axis.stride,
+        dilation=axis.dilation,
+    )
+
+
+def input_gradient(
+    spec: ConvSpec, gradient: Strides, target: Strides
+) -> tuple[ConvSpec, int]:
+    """The convolution (of one group) that gives the derivative by the input, and the
+    offset of the filter's last tap, from which it reads backwards.
+
+    gradient: strides b, y, x, f of the derivative by the output.
+    target: strides b, (unused), pixel, 1 of the result.
+    """
+    w = spec.filter
+    backward = replace(
+        spec,
+        channels=spec.features,
+        features=spec.channels,
+        y=transposed(spec.y),
+        x=transposed(spec.x),
+        input=gradient,
+        filter=Strides(-w.b0, -w.b1, w.column, w.row),
+        output=target,
+        accumulate=False,
+        fused_input=False,
+    )
+    return backward, (spec.y.taps - 1) * w.b0 + (spec.x.taps - 1) * w.b1

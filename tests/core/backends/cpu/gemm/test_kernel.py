@@ -1,0 +1,242 @@
+"""The matrix kernel against NumPy in float64: layouts, sizes, batches, hooks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.core.backends.cpu import contract_call as calls
+from treadle.backends.cpu.gemm import kernel as gemm
+from treadle.backends.cpu.gemm.tile import Machine
+from treadle.backends.cpu.run import native
+from treadle.backends.cpu.target import host, llvm
+from treadle.kernels.contract import Contraction, Slot, Strides, Tile, plan
+
+FLOATS = ("float32", "float64")
+SIZES = [
+    (1, 1, 1),
+    (1, 300, 33),
+    (2, 70, 5),
+    (3, 129, 64),
+    (5, 3, 2),
+    (15, 33, 17),
+    (28, 31, 9),
+    (64, 64, 64),
+    (127, 131, 129),
+    (200, 10, 70),
+    (13, 40, 2100),
+    (300, 65, 80),
+    (130, 40, 1030),
+]
+
+
+def rows(rng, shape, dtype):
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def columns(rng, shape, dtype):
+    *batch, height, width = shape
+    return rows(rng, (*batch, width, height), dtype).swapaxes(-1, -2)
+
+
+def sparse(rng, shape, dtype):
+    *batch, height, width = shape
+    return rows(rng, (*batch, 2 * height, 3 * width), dtype)[..., ::2, ::3]
+
+
+def backwards(rng, shape, dtype):
+    return rows(rng, shape, dtype)[..., ::-1, ::-1]
+
+
+def shared(rng, shape, dtype):
+    return np.broadcast_to(rows(rng, (1, 1, *shape[2:]), dtype), shape)
+
+
+def padded(rng, shape, dtype):
+    *batch, height, width = shape
+    return rows(rng, (*batch, height, width + 5), dtype)[..., :width]
+
+
+LAYOUTS = (rows, columns, sparse, backwards, shared, padded)
+
+
+def check(c, a, b, before=None):
+    """c is the product, within rounding; `before` is what it was added to."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    expected = a @ b + (0 if before is None else before)
+    scale = np.abs(a) @ np.abs(b) + 1
+    epsilon = np.finfo(c.dtype).eps
+    assert (np.abs(c - expected) / scale).max() < 16 * epsilon
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_sizes_and_layouts(size, dtype):
+    rng = np.random.default_rng(0)
+    m, n, k = size
+    for i, layout_a in enumerate(LAYOUTS):
+        for j, layout_b in enumerate(LAYOUTS):
+            a = layout_a(rng, (1, 1, m, k), dtype)
+            b = layout_b(rng, (1, 1, k, n), dtype)
+            around = rows(rng, (1, 1, m + 1, n + 7), dtype)
+            kept = around.copy()
+            c = around[:, :, :m, :n]
+            accumulate = (i + j) % 2 == 1
+            call = calls.product(c, a, b, num_threads=1 + j, accumulate=accumulate)
+            call.serial()
+            check(c, a, b, kept[:, :, :m, :n] if accumulate else None)
+            kept[:, :, :m, :n] = c
+            np.testing.assert_array_equal(around, kept, "wrote outside of C")
+
+
+@pytest.mark.parametrize("layout_b", LAYOUTS)
+@pytest.mark.parametrize("layout_a", LAYOUTS)
+def test_batches(layout_a, layout_b):
+    rng = np.random.default_rng(1)
+    a = layout_a(rng, (2, 3, 20, 40), "float32")
+    b = layout_b(rng, (2, 3, 40, 37), "float32")
+    c = np.empty((2, 3, 20, 37), "float32")
+    calls.product(c, a, b, num_threads=3).serial()
+    check(c, a, b)
+
+
+def test_heads_inside_rows():
+    """Attention's operands: heads lie between positions and channels."""
+    rng = np.random.default_rng(2)
+    q, k = (
+        rows(rng, (8, 64, 4, 32), "float32").transpose(0, 2, 1, 3) for _ in range(2)
+    )
+    c = np.empty((8, 4, 64, 64), "float32")
+    call = calls.product(c, q, k.swapaxes(2, 3), num_threads=2)
+    assert call.launches[0].tasks > 1
+    call.parallel()()
+    check(c, q, k.swapaxes(2, 3))
+
+
+@pytest.mark.parametrize("size", [(300, 200, 1500), (1000, 40, 64), (3, 900, 700)])
+def test_any_number_of_tasks_gives_the_same_bits(size):
+    rng = np.random.default_rng(3)
+    m, n, k = size
+    a, b = rows(rng, (1, 1, m, k), "float32"), rows(rng, (1, 1, k, n), "float32")
+    results, tasks = [], set()
+    for num_threads in (1, 2, 3, 7):
+        c = np.empty((1, 1, m, n), "float32")
+        call = calls.product(c, a, b, num_threads=num_threads)
+        tasks.add(call.launches[0].tasks)
+        call.serial()
+        results.append(c)
+    assert len(tasks) > 1
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0], other)
+
+
+@pytest.mark.parametrize("size", [(100, 70, 30), (40, 33, 3000), (2, 200, 50)])
+def test_epilogue_sees_finished_blocks_once(size):
+    rng = np.random.default_rng(4)
+    m, n, k = size
+    a, b = rows(rng, (2, 3, m, k), "float32"), rows(rng, (2, 3, k, n), "float32")
+    c = np.empty((2, 3, m, n), "float32")
+    bias = rows(rng, (n,), "float32")
+    seen = np.zeros(c.shape, int)
+
+    def add_bias_and_clip(given, b0, b1, r0, r1, c0, c1):
+        block = (b0, b1, slice(r0, r1), slice(c0, c1))
+        seen[block] += 1
+        c[block] = np.maximum(c[block] + bias[c0:c1], 0)
+
+    hook = calls.EPILOGUE(add_bias_and_clip)
+    address = calls.ctypes.cast(hook, calls.ctypes.c_void_p).value
+    calls.product(c, a, b, num_threads=4, hooks={Slot.EPILOGUE: address}).serial()
+    assert (seen == 1).all()
+    expected = np.maximum(a.astype(np.float64) @ b + bias, 0)
+    np.testing.assert_allclose(c, expected, rtol=1e-4, atol=1e-3)
+
+
+def producer(array):
+    """A producer of a 4-D array that exists after all."""
+
+    def write(given, b0, b1, i0, i1, j0, j1, block, stride):
+        size = (i1 - i0 - 1) * stride + j1 - j0
+        kind = calls.ctypes.c_float * size
+        flat = np.frombuffer(kind.from_address(block), np.float32)
+        shape, steps = (i1 - i0, j1 - j0), (4 * stride, 4)
+        target = np.lib.stride_tricks.as_strided(flat, shape, steps)
+        target[...] = array[b0, b1, i0:i1, j0:j1]
+
+    return calls.PRODUCER(write)
+
+
+def test_producers_replace_operands():
+    rng = np.random.default_rng(5)
+    a, b = (
+        rows(rng, (2, 1, 40, 1100), "float32"),
+        rows(rng, (2, 1, 1100, 50), "float32"),
+    )
+    c = np.empty((2, 1, 40, 50), "float32")
+    hooks = {}
+    kept = [producer(a), producer(b)]
+    for slot, hook in zip((Slot.PACK_A, Slot.PACK_B), kept, strict=True):
+        hooks[slot] = calls.ctypes.cast(hook, calls.ctypes.c_void_p).value
+    nothing = np.zeros((1, 1, 1, 1), "float32")
+    call = calls.product(
+        c,
+        np.broadcast_to(nothing, a.shape),
+        np.broadcast_to(nothing, b.shape),
+        hooks=hooks,
+        fused_a=True,
+        fused_b=True,
+    )
+    call.serial()
+    check(c, a, b)
+
+
+def other_machines():
+    yield Machine("float", Tile(4, 6), "")
+    yield Machine("double", Tile(2, 14), "")
+    if {"avx2", "fma"} <= host().flags:
+        yield Machine("float", Tile(8, 6), "avx2")
+        yield Machine("double", Tile(4, 6), "avx2")
+
+
+@pytest.mark.parametrize("machine", list(other_machines()), ids=str)
+def test_kernels_of_other_machines(machine):
+    llvm().initialize_native_asmparser()
+    text = gemm.emit_module(machine)
+    source = native.Source(f"test/{machine}", "contract", lambda: text)
+    address = native.load([source])[source.key]
+    dtype = {"float": "float32", "double": "float64"}[machine.scalar]
+    rng = np.random.default_rng(6)
+    for m, n, k in [(1, 300, 20), (2, 40, 7), (3, 129, 33), (61, 67, 50), (25, 5, 9)]:
+        for layout_a, layout_b in [(rows, rows), (columns, columns), (sparse, sparse)]:
+            a = layout_a(rng, (1, 1, m, k), dtype)
+            b = layout_b(rng, (1, 1, k, n), dtype)
+            around = rows(rng, (1, 1, m + 1, n + 3), dtype)
+            kept = around.copy()
+            c = around[:, :, :m, :n]
+            options = {"address": address, "tile": machine.tile}
+            calls.product(c, a, b, **options).serial()
+            check(c, a, b)
+            calls.product(c, a, b, accumulate=True, **options).serial()
+            check(c, 2 * a, b)
+            kept[:, :, :m, :n] = c
+            np.testing.assert_array_equal(around, kept, "wrote outside of C")
+
+
+def contraction(**options):
+    given = {"m": 4, "n": 8, "k": 2, "a": Strides(0, 0, 2, 1), "b": Strides(0, 0, 8, 1)}
+    given |= {"c": Strides(0, 0, 8, 1)} | options
+    return Contraction(np.dtype("float32"), **given)
+
+
+def test_small_products_are_one_task():
+    launch = plan(contraction(), gemm.tile(np.dtype("float32")), 8)
+    assert launch.tasks == 1
+
+
+def test_errors_name_the_value_and_the_fix():
+    with pytest.raises(ValueError, match=r"column stride 1, not 4: swap A and B"):
+        contraction(c=Strides(0, 0, 1, 4))
+    with pytest.raises(ValueError, match=r"at least 1, not \(1, 1, 4, 8, 0\)"):
+        contraction(k=0)
+    with pytest.raises(NotImplementedError, match="float16: convert"):
+        gemm.source(np.dtype("float16"))

@@ -1,0 +1,322 @@
+"""Compiling, caching and linking of native code."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from treadle.backends.cpu import target
+from treadle.backends.cpu.run import native, objects
+from treadle.backends.cpu.run.native import NativeError, Source
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty disk cache for one test."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("TREADLE_CACHE_DIR", str(folder))
+    return folder
+
+
+def constant(value: int, *, key: str | None = None, symbol: str = "f") -> Source:
+    """A function that returns `value`."""
+    text = f"define i64 @{symbol}() {{\n  ret i64 {value}\n}}\n"
+    return Source(
+        key or f"test/constant/{value}/{time.time_ns()}", symbol, lambda: text
+    )
+
+
+def result(address: int) -> int:
+    return ctypes.CFUNCTYPE(ctypes.c_int64)(address)()
+
+
+def forget(source: Source) -> None:
+    """Drops the memory cache's entry, as a new process would see it."""
+    del native._functions[source.key]
+
+
+def counts() -> tuple[int, int, int]:
+    s = native.stats
+    return s.compiled, s.from_disk, s.from_memory
+
+
+def test_memory_then_disk(cache: Path) -> None:
+    source = constant(7)
+    start = counts()
+    assert result(native.load([source])[source.key]) == 7
+    native.load([source])
+    assert counts() == (start[0] + 1, start[1], start[2] + 1)
+    forget(source)
+    assert result(native.load([source])[source.key]) == 7
+    assert counts() == (start[0] + 1, start[1] + 1, start[2] + 1)
+
+
+def test_many_sources_with_one_symbol(cache: Path) -> None:
+    sources = [constant(i) for i in range(20)]
+    addresses = native.load(sources)
+    assert [result(addresses[s.key]) for s in sources] == list(range(20))
+
+
+def test_load_is_a_set(cache: Path) -> None:
+    source = constant(3)
+    before = native.stats.compiled
+    assert list(native.load([source, source])) == [source.key]
+    assert native.stats.compiled == before + 1
+    assert native.load([]) == {}
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "nonsense"])
+def test_damaged_object_is_compiled_again(cache: Path, damage: str) -> None:
+    source = constant(11)
+    native.load([source])
+    (path,) = cache.glob("*.o")
+    content = bytearray(path.read_bytes())
+    content[-5] ^= damage == "flip"
+    size = {"truncate": len(content) // 2, "empty": 0}.get(damage, len(content))
+    path.write_bytes(b"?" * 3000 if damage == "nonsense" else content[:size])
+    forget(source)
+    before = native.stats.compiled
+    assert result(native.load([source])[source.key]) == 11
+    assert native.stats.compiled == before + 1
+    forget(source)
+    native.load([source])
+    assert native.stats.compiled == before + 1  # the file has been repaired
+
+
+def test_checked_but_unloadable_object_is_compiled_again(cache: Path) -> None:
+    source = constant(12)
+    objects.default_store().put(native.object_key(source), b"not an object file")
+    assert result(native.load([source])[source.key]) == 12
+
+
+def test_unwritable_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for folder in (str(tmp_path / "file" / "below"), ""):
+        monkeypatch.setenv("TREADLE_CACHE_DIR", folder)
+        source = constant(13)
+        assert result(native.load([source])[source.key]) == 13
+
+
+def test_default_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TREADLE_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert objects.default_store().folder == tmp_path / "treadle"
+
+
+def test_nothing_is_written_where_no_home_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TREADLE_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    monkeypatch.chdir(tmp_path)
+    objects.default_store().put("key", b"code")
+    assert os.listdir(tmp_path) == []
+
+
+def test_pruning_drops_the_least_recently_used(tmp_path: Path) -> None:
+    store = objects.ObjectStore(tmp_path, limit_bytes=10_000)
+    for i in range(12):
+        store.put(f"k{i}", bytes(1000))
+        os.utime(tmp_path / f"k{i}.o", (i * objects.DAY, i * objects.DAY))
+    assert store.get("k0") is not None  # a use after a day makes it recent
+    store.prune()
+    kept = {path.stem for path in tmp_path.glob("*.o")}
+    assert kept == {"k0", "k6", "k7", "k8", "k9", "k10", "k11"}
+
+
+def test_registered_symbol(cache: Path) -> None:
+    square = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: x * x)
+    address = ctypes.cast(square, ctypes.c_void_p).value
+    assert address is not None
+    native.register_symbol("test_square", address)
+    text = (
+        "declare i64 @test_square(i64)\n"
+        "define i64 @f() {\n  %r = call i64 @test_square(i64 9)\n  ret i64 %r\n}\n"
+    )
+    source = Source("test/registered", "f", lambda: text)
+    assert result(native.load([source])[source.key]) == 81
+
+
+def test_inlines_what_is_marked(cache: Path) -> None:
+    text = (
+        "define internal i64 @g(i64 %x) alwaysinline {\n  ret i64 %x\n}\n"
+        "define i64 @f() {\n  %r = call i64 @g(i64 5)\n  ret i64 %r\n}\n"
+    )
+    source = Source("test/inline", "f", lambda: text)
+    assert result(native.load([source])[source.key]) == 5
+
+
+def test_table_of_functions(cache: Path) -> None:
+    text = (
+        "@t = constant [2 x ptr] [ptr @a, ptr @b]\n"
+        "define internal i64 @a() {\n  ret i64 1\n}\n"
+        "define internal i64 @b() {\n  ret i64 2\n}\n"
+    )
+    table = native.load_table("t", "test/table", lambda: text, ("a", "b"))
+    assert {name: result(address) for name, address in table.items()} == dict(a=1, b=2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "this is no IR",
+        "define i64 @f() {\n  ret i32 0\n}\n",
+        "define i64 @f(i64 %x) {\na:\n  br label %b\nb:\n  %p = phi i64 [1, %b]\n"
+        "  ret i64 %p\n}\n",
+        "declare i64 @nowhere_to_be_found()\n"
+        "define i64 @f() {\n  %r = call i64 @nowhere_to_be_found()\n  ret i64 %r\n}\n",
+    ],
+    ids=["syntax", "type", "verifier", "undefined"],
+)
+@pytest.mark.parametrize("unlocked", [True, False])
+def test_bad_code_is_an_error(
+    cache: Path, text: str, unlocked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not unlocked:
+        monkeypatch.setattr(native, "_unlocked_available", lambda: False)
+    with pytest.raises(NativeError, match=r"\bf\b"):
+        native.load([Source(f"test/bad/{text}", "f", lambda: text)])
+
+
+def test_public_interface_suffices(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "_unlocked_available", lambda: False)
+    sources = [constant(i) for i in range(4)]
+    addresses = native.load(sources)
+    assert [result(addresses[s.key]) for s in sources] == [0, 1, 2, 3]
+
+
+def test_emitters_error_comes_through(cache: Path) -> None:
+    def emit() -> str:
+        raise ZeroDivisionError("in the emitter")
+
+    with pytest.raises(ZeroDivisionError, match="in the emitter"):
+        native.load([constant(1), Source("test/raises", "f", emit)])
+
+
+def test_threads_load_at_once(cache: Path) -> None:
+    sources = [constant(i) for i in range(12)]
+    found: list[dict[str, int]] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(native.load(sources)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    for addresses in found:
+        assert [result(addresses[s.key]) for s in sources] == list(range(12))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_child_compiles_though_a_thread_did_during_the_fork(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TREADLE_CACHE_DIR", "")
+    finished = threading.Event()
+
+    def work() -> None:
+        while not finished.is_set():
+            native.load([constant(i) for i in range(4)])
+
+    busy = threading.Thread(target=work)
+    busy.start()
+    try:
+        for _ in range(12):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(10)
+                native.load([constant(i) for i in range(2)])
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        finished.set()
+        busy.join()
+
+
+def test_dump(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = constant(21)
+    native.load([source])
+    forget(source)
+    monkeypatch.setenv("TREADLE_DEBUG_IR", str(tmp_path / "dump"))
+    native.load([source])  # emits although the disk cache has it
+    (path,) = (tmp_path / "dump").iterdir()
+    assert source.emit() in path.read_text()
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_dump_to_what_is_no_folder(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    (tmp_path / "file").touch()
+    folder = str(tmp_path / place)
+    monkeypatch.setenv("TREADLE_DEBUG_IR", folder)
+    with pytest.raises(ValueError, match="TREADLE_DEBUG_IR must be a folder") as caught:
+        native.load([constant(22)])
+    assert folder in str(caught.value)
+
+
+def test_second_process_compiles_nothing(cache: Path) -> None:
+    program = (
+        "from treadle.backends.cpu.run import native\n"
+        "text = 'define i64 @f() { ret i64 5 }'\n"
+        "native.load([native.Source('process', 'f', lambda: text)])\n"
+        "print(native.stats.compiled, native.stats.from_disk)\n"
+    )
+
+    def run() -> str:
+        command = [sys.executable, "-c", program]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert run() == "1 0\n"
+    assert run() == "0 1\n"
+
+
+@pytest.mark.parametrize(
+    ("arch", "flags", "expected"),
+    [
+        ("x86_64", {"avx2", "avx512f", "avx512vl", "amx-bf16"}, ("sapphirerapids", 64)),
+        ("x86_64", {"avx2", "avx512f", "avx512vl"}, ("skylake-avx512", 64)),
+        ("x86_64", {"avx2", "fma"}, ("znver2", 32)),
+        ("x86_64", set(), ("znver2", 16)),
+        ("aarch64", {"neon"}, ("znver2", 16)),
+    ],
+)
+def test_cpu_is_chosen_by_its_features(
+    arch: str, flags: set[str], expected: tuple[str, int]
+) -> None:
+    assert target._choose(arch, frozenset(flags), "znver2") == expected
+
+
+def test_host() -> None:
+    host = target.host()
+    assert host is target.host()
+    assert host.triple.startswith(("x86_64", "aarch64", "arm64", "amd64"))
+    assert host.vector_bytes in (16, 32, 64)
+
+
+def test_llvm_loads_on_first_use() -> None:
+    program = (
+        "import sys\n"
+        "from treadle.backends.cpu.run import executor, memory, native, threads\n"
+        "from treadle.backends.cpu import target\n"
+        "print('llvmlite' in sys.modules)\n"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
