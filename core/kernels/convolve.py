@@ -1,91 +1,25 @@
-"""Two-dimensional convolutions as data, and the arguments of their native kernels.
+"""Two-dimensional convolutions as data, whatever device runs them and however.
 
 With channels last and ``P`` the zero-padded, dilated input::
 
-    out[b, y, x, g*F + f]  (+)=  sum over dy, dx, c of
+    out[b, y, x, g*F + f]  =  sum over dy, dx, c of
         P[b, y*sy + dy*ry - py, x*sx + dx*rx - px, g*C + c] * w[dy, dx, c, g*F + f]
 
-`plan_convolution` writes the arguments of ``contract`` (see `treadle.kernels.contract`)
-for it, `plan_filter_gradient` those for the derivative by the filter. The derivative by
-the input is a convolution again, of the dilated output with the flipped filter.
+The derivative by the input is a convolution again, of the dilated output with the
+flipped filter. That by the filter is described by the same record, with the strides of
+the result as its filter's and those of the derivative by the output as its output's::
 
-The product runs over k = (dy, dx, c) without gathering: an image is copied into a
-zero-padded scratch (or read in place, if nothing needs padding), in which k is a few
-contiguous *segments* at fixed offsets from a pixel, and pixels of a row are at a fixed
-step. Slots: A is the input (strides b, y, x, c), B the filter (dy, dx, c, f), C the
-output (b, unused, pixel, 1), where pixel counts y*width + x. Blocks that hooks see:
-
-- epilogue: b0 is the image, b1 is 0, rows are pixels, columns are features;
-- a producer of the input: b0 is the image, b1 is y, rows are x, columns are channels;
-- a producer of the filter: b0 is dy, b1 is dx, rows are c, columns are features.
+    dw[dy, dx, c, g*F + f]  =  sum over b, y, x of
+        P[b, y*sy + dy*ry - py, x*sx + dx*rx - px, g*C + c] * dout[b, y, x, g*F + f]
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
-from enum import IntEnum
-from functools import lru_cache
+from dataclasses import dataclass
 
 import numpy as np
 
-from treadle.kernels.contract import (
-    BUILT_IN,
-    FIRST,
-    Kind,
-    Launch,
-    Slot,
-    Strides,
-    Tile,
-)
-
-
-class ConvWord(IntEnum):
-    """The words of Kind.CONVOLUTION and Kind.FILTER_GRADIENT."""
-
-    IMAGES = FIRST
-    OUT_Y = FIRST + 1
-    OUT_X = FIRST + 2
-    IN_Y = FIRST + 3
-    CHANNELS = FIRST + 4  # of the input, all groups
-    GROUP_CHANNELS = FIRST + 5
-    GROUP_FEATURES = FIRST + 6
-    GROUP_PANELS = FIRST + 7  # panels of features in a group
-    PANELS = FIRST + 8  # and in all
-    TAPS_Y = FIRST + 9
-    TAPS_X = FIRST + 10
-    STRIDE_Y = FIRST + 11
-    STRIDE_X = FIRST + 12
-    DILATION_Y = FIRST + 13
-    DILATION_X = FIRST + 14
-    PAD_Y = FIRST + 15
-    IN_DILATION_Y = FIRST + 16
-    IN_DILATION_X = FIRST + 17
-    X_FIRST = FIRST + 18  # input columns that the padded image holds
-    X_STOP = FIRST + 19
-    ROW_START = FIRST + 20  # elements of zeros before them in each row
-    ROW_END = FIRST + 21  # and elements before the zeros behind them
-    ROW_RUN = FIRST + 22  # 1 if these columns with their channels are contiguous
-    PADDED_X = FIRST + 23
-    PIXEL = FIRST + 24  # elements between pixels of the padded (or the given) image
-    LINE = FIRST + 25  # and between its rows
-    IN_PLACE = FIRST + 26
-    PLACE_OFFSET = FIRST + 27  # elements from the image to the first pixel, in place
-    SLAB_ROWS = FIRST + 28  # output rows per padded copy
-    SLABS = FIRST + 29  # such slabs in an image
-    TILES = FIRST + 30  # a row of pixels is cut into tiles, as in a product
-    TILE_LOW = FIRST + 31
-    TILE_EXTRA = FIRST + 32
-    K = FIRST + 33
-    CHUNK_PANELS = FIRST + 34  # panels of the filter that are packed at once
-    EPILOGUE_ROWS = FIRST + 35
-    GRID_UNITS = FIRST + 36
-    GRID_PANELS = FIRST + 37
-    ACCUMULATE = FIRST + 38
-    FILTER_OFFSET = FIRST + 39  # bytes from a task's scratch to the packed filter
-    RUN = FIRST + 40  # elements of a segment
-    SEGMENTS = FIRST + 41  # their number; the offsets (in bytes) follow
-    OFFSETS = FIRST + 42
+from treadle.kernels.contract import Strides
 
 
 @dataclass(frozen=True)
@@ -123,7 +57,7 @@ class ConvSpec:
     channels, features: of input and output, all groups together.
     input: strides b, y, x, c. filter: strides dy, dx, c, f (negative ones flip it).
     output: strides b, (unused), pixel, 1.
-    fused_input: the input comes from a producer.
+    fused_input: the input comes from a producer (see `Contraction`).
     """
 
     dtype: np.dtype
@@ -136,7 +70,6 @@ class ConvSpec:
     filter: Strides
     output: Strides
     groups: int = 1
-    accumulate: bool = False
     fused_input: bool = False
 
     def __post_init__(self) -> None:
@@ -163,177 +96,3 @@ class ConvSpec:
         """The sizes for people: images x pixels, taps x channels, features."""
         taps = f"{self.y.taps}x{self.x.taps}x{self.channels // self.groups}"
         return f"({self.images} x {self.y.out}x{self.x.out}, {taps}, {self.features})"
-
-
-# Planning
-
-_SERIAL_CYCLES = 16_000
-_TASK_CYCLES = 400_000
-_MAX_TASKS_PER_THREAD = 4
-_FILTER_BYTES = 1 << 20  # of packed filter, to stay in the L2 cache
-_SLAB_BYTES = 1 << 18  # of padded image
-_EPILOGUE_WORK = 4096  # pixels * k between two calls of the epilogue
-
-
-@lru_cache(maxsize=1024)
-def plan_convolution(spec: ConvSpec, tile: Tile, threads: int) -> Launch:
-    """Chooses blocks and tasks, and writes the kernel's arguments."""
-    itemsize = spec.dtype.itemsize
-    in_place = _in_place(spec)
-    words = common_words(spec, tile, in_place)
-    panels, k = words[ConvWord.PANELS], spec.k
-    work = spec.images * spec.y.out * spec.x.out * k * panels * tile.vectors // 2
-    tasks = task_count(work, threads)
-    slabs = slab_count(spec, words, tasks, in_place)
-    slab_rows = -(-spec.y.out // slabs)
-    slabs = -(-spec.y.out // slab_rows)
-    units = spec.images * slabs
-    grid_units = min(units, tasks)
-    grid_panels = min(panels, max(1, tasks // grid_units))
-    panel_bytes = k * tile.columns * itemsize
-    group_panels = -(-panels // grid_panels)
-    chunk = min(group_panels, max(1, _FILTER_BYTES // panel_bytes))
-    image = 0 if in_place else padded_bytes(spec, words, slab_rows, tile)
-    slack = tile.lanes * tile.columns * itemsize
-    scratch = image + round_up(chunk * panel_bytes + slack, 64)
-    tasks = grid_units * grid_panels
-    words[Slot.TASKS] = tasks
-    words[Slot.KIND] = Kind.CONVOLUTION
-    words[Slot.SCRATCH_STRIDE] = scratch
-    words[ConvWord.SLAB_ROWS], words[ConvWord.SLABS] = slab_rows, slabs
-    tiles = -(-spec.x.out // tile.rows)
-    words[ConvWord.TILES] = tiles
-    words[ConvWord.TILE_LOW], words[ConvWord.TILE_EXTRA] = divmod(spec.x.out, tiles)
-    words[ConvWord.CHUNK_PANELS] = chunk
-    words[ConvWord.EPILOGUE_ROWS] = max(1, _EPILOGUE_WORK // (k * spec.x.out))
-    words[ConvWord.GRID_UNITS], words[ConvWord.GRID_PANELS] = grid_units, grid_panels
-    words[ConvWord.ACCUMULATE] = int(spec.accumulate)
-    words[ConvWord.FILTER_OFFSET] = image
-    words += _segments(spec, words)
-    return Launch(tuple(map(int, words)), tasks, scratch * tasks)
-
-
-def common_words(spec: ConvSpec, tile: Tile, in_place: bool) -> list[int]:
-    """What follows from the geometry alone."""
-    y, x = spec.y, spec.x
-    words = [0] * ConvWord.RUN
-    words[Slot.PACK_A] = words[Slot.PACK_B] = BUILT_IN
-    for slot, strides in (
-        (Slot.A, spec.input),
-        (Slot.B, spec.filter),
-        (Slot.C, spec.output),
-    ):
-        given = (strides.b0, strides.b1, strides.row, strides.column)
-        words[slot + 1 : slot + 5] = given
-    group_features = spec.features // spec.groups
-    group_panels = -(-group_features // tile.columns)
-    first, stop = _columns(x)
-    # A producer may write a vector too much: then pixels keep that distance.
-    exact = spec.input.column == 1 and not spec.fused_input
-    pixel = spec.channels if exact else round_up(spec.channels, tile.lanes)
-    row_run = exact and spec.input.row == spec.channels and x.in_dilation == 1
-    line = x.padded * pixel
-    target = first * x.in_dilation + x.padding if stop > first else 0
-    end = (stop - 1) * x.in_dilation + x.padding + 1 if stop > first else 0
-    row_start, row_end = target * pixel, end * pixel
-    if in_place:
-        pixel, line = spec.input.row, spec.input.b1
-    values = {
-        ConvWord.IMAGES: spec.images,
-        ConvWord.OUT_Y: y.out,
-        ConvWord.OUT_X: x.out,
-        ConvWord.IN_Y: y.size,
-        ConvWord.CHANNELS: spec.channels,
-        ConvWord.GROUP_CHANNELS: spec.channels // spec.groups,
-        ConvWord.GROUP_FEATURES: group_features,
-        ConvWord.GROUP_PANELS: group_panels,
-        ConvWord.PANELS: group_panels * spec.groups,
-        ConvWord.TAPS_Y: y.taps,
-        ConvWord.TAPS_X: x.taps,
-        ConvWord.STRIDE_Y: y.stride,
-        ConvWord.STRIDE_X: x.stride,
-        ConvWord.DILATION_Y: y.dilation,
-        ConvWord.DILATION_X: x.dilation,
-        ConvWord.PAD_Y: y.padding,
-        ConvWord.IN_DILATION_Y: y.in_dilation,
-        ConvWord.IN_DILATION_X: x.in_dilation,
-        ConvWord.X_FIRST: first,
-        ConvWord.X_STOP: stop,
-        ConvWord.ROW_START: row_start,
-        ConvWord.ROW_END: row_end,
-        ConvWord.ROW_RUN: int(row_run),
-        ConvWord.PADDED_X: x.padded,
-        ConvWord.PIXEL: pixel,
-        ConvWord.LINE: line,
-        ConvWord.IN_PLACE: int(in_place),
-        ConvWord.PLACE_OFFSET: -y.padding * spec.input.b1 - x.padding * spec.input.row,
-        ConvWord.K: spec.k,
-    }
-    for word, value in values.items():
-        words[word] = value
-    return words
-
-
-def _columns(x: Axis) -> tuple[int, int]:
-    """The input columns that fall into the padded image."""
-    step = x.in_dilation
-    first = max(0, -(x.padding // step))
-    return first, max(first, min(x.size, (x.padded - 1 - x.padding) // step + 1))
-
-
-def _in_place(spec: ConvSpec) -> bool:
-    """Whether no position that the filter visits needs a zero."""
-    return (
-        not spec.fused_input
-        and spec.input.column == 1
-        and all(
-            axis.in_dilation == 1
-            and axis.padding <= 0
-            and axis.padded - axis.padding <= axis.size
-            for axis in (spec.y, spec.x)
-        )
-    )
-
-
-def _segments(spec: ConvSpec, words: list[int]) -> list[int]:
-    """Run length, number and byte offsets of the segments of k."""
-    pixel, line = words[ConvWord.PIXEL], words[ConvWord.LINE]
-    size = spec.dtype.itemsize
-    channels = spec.channels // spec.groups
-    ys = [dy * spec.y.dilation * line for dy in range(spec.y.taps)]
-    if channels == pixel and spec.x.dilation == 1:
-        return [spec.x.taps * channels, len(ys), *(size * y for y in ys)]
-    xs = [dx * spec.x.dilation * pixel for dx in range(spec.x.taps)]
-    offsets = [size * (y + x) for y in ys for x in xs]
-    return [channels, len(offsets), *offsets]
-
-
-def task_count(cycles: float, threads: int) -> int:
-    if threads == 1 or cycles < _SERIAL_CYCLES:
-        return 1
-    per_thread = int(cycles / _TASK_CYCLES / threads)
-    return threads * min(_MAX_TASKS_PER_THREAD, max(1, per_thread))
-
-
-def slab_count(spec: ConvSpec, words: list[int], tasks: int, in_place: bool) -> int:
-    """Into how many parts an image is cut, to fit the cache and to feed the tasks."""
-    wanted = -(-tasks // spec.images)
-    if not in_place:
-        line = words[ConvWord.LINE] * spec.dtype.itemsize
-        reach = (spec.y.taps - 1) * spec.y.dilation + 1
-        rows = max(4, (_SLAB_BYTES // line - reach) // spec.y.stride)
-        wanted = max(wanted, -(-spec.y.out // rows))
-    return min(wanted, spec.y.out)
-
-
-def padded_bytes(spec: ConvSpec, words: list[int], slab_rows: int, tile: Tile) -> int:
-    rows = replace(spec.y, out=slab_rows).padded
-    pixel = words[ConvWord.PIXEL]
-    # Producers may write one vector of rows and one of columns too much.
-    slack = tile.lanes * (pixel * spec.x.in_dilation + 1)
-    elements = rows * spec.x.padded * pixel + slack
-    return round_up(elements * spec.dtype.itemsize, 64)
-
-
-def round_up(value: int, multiple: int) -> int:
-    return math.ceil(value / multiple) * multiple

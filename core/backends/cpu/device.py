@@ -12,10 +12,15 @@ from typing import Any
 import numpy as np
 
 from treadle.backends.capable import lowering_of
+from treadle.backends.cpu.conv import filter_schedule
+from treadle.backends.cpu.conv import schedule as conv_schedule
 from treadle.backends.cpu.cost import nest_tasks
 from treadle.backends.cpu.emit.nest import emit, supported
 from treadle.backends.cpu.gemm import kernel as gemm
+from treadle.backends.cpu.gemm import schedule as gemm_schedule
+from treadle.backends.cpu.gemm.arguments import Scheduled, Word
 from treadle.backends.cpu.order import kernel as ordering
+from treadle.backends.cpu.order.schedule import order_scratch, order_tasks
 from treadle.backends.cpu.run import callpath, native, threads
 from treadle.backends.cpu.run.executor import (
     Call,
@@ -30,14 +35,8 @@ from treadle.errors import InternalError
 from treadle.fuse.nests import Launch, Product
 from treadle.ir.graph import Equation
 from treadle.kernels.contract import Contraction
-from treadle.kernels.contract import Launch as ContractLaunch
-from treadle.kernels.contract import Slot as Word
-from treadle.kernels.contract import plan as plan_contraction
-from treadle.kernels.convolve import plan_convolution
-from treadle.kernels.filter_gradient import plan_filter_gradient
 from treadle.kernels.lower import scratch_bytes, scratch_rows
 from treadle.kernels.nest import Nest
-from treadle.kernels.order import order_scratch, order_tasks
 from treadle.plan.calls import Path, Run, Signature
 from treadle.plan.steps import (
     Branch,
@@ -79,15 +78,15 @@ class CPUTarget:
         tasks = order_tasks(rows, length, threads.num_threads())
         return Work(tasks, tasks * order_scratch(length, itemsize))
 
-    def contraction(self, product: Product) -> Sequence[ContractLaunch]:
+    def contraction(self, product: Product) -> Sequence[Scheduled]:
         """Chooses blocks and tasks."""
         what = product.contraction
         tile, count = gemm.tile(what.dtype), threads.num_threads()
         if isinstance(what, Contraction):
-            return [plan_contraction(what, tile, count)]
+            return [gemm_schedule.schedule(what, tile, count)]
         if product.filter_gradient:
-            return plan_filter_gradient(what, tile, count)
-        return [plan_convolution(what, tile, count)]
+            return filter_schedule.schedule(what, tile, count)
+        return [conv_schedule.schedule(what, tile, count)]
 
     def link(self, plan: Plan) -> Linked:
         return Linked(plan)

@@ -35,8 +35,7 @@ def _contract(what: Contraction, a: Where, b: Where, c: Where) -> None:
     out = c.view(dtype, (*batch, what.m, what.n), _steps(what.c))
     apart(out, x, y)
     for i in np.ndindex(batch):
-        result = _einsum("mk,kn->mn", x[i], y[i])
-        out[i] = result + out[i] if what.accumulate else result
+        out[i] = _einsum("mk,kn->mn", x[i], y[i])
 
 
 def _convolve(spec: ConvSpec, a: Where, b: Where, c: Where, gradient: bool) -> None:
@@ -52,7 +51,7 @@ def _convolve(spec: ConvSpec, a: Where, b: Where, c: Where, gradient: bool) -> N
     y = pixels.view(spec.dtype, lines, (out.b0, out.row, out.column))
     result, other = (w, y) if gradient else (y, w)
     apart(result, x, other)
-    total = result.astype(np.float64) if spec.accumulate else np.zeros(result.shape)
+    total = np.zeros(result.shape)
     text = "npc,npf->cf" if gradient else "npc,cf->npf"
     for tap, seen in _seen(spec, x):
         arrays = (total[tap], seen, y) if gradient else (total, seen, w[tap])

@@ -1,7 +1,7 @@
 """The kernels that differentiate a convolution by its filter.
 
-Their work is described in `treadle.kernels.filter_gradient`. A task owns some partial
-sums and some panels of features::
+Their work is described in `filter_schedule`. A task owns some partial sums and some
+panels of features::
 
     for each partial sum, for a few of its images at once, for each slab of rows
         pad the slabs, and transpose them into planes
@@ -13,7 +13,9 @@ A second kernel adds the partial sums.
 
 from __future__ import annotations
 
+from treadle.backends.cpu.conv.arguments import ConvWord, FilterWord
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.arguments import Word
 from treadle.backends.cpu.gemm.parts import (
     COLD,
     Args,
@@ -31,9 +33,6 @@ from treadle.backends.cpu.gemm.tile import (
     masked_load,
     masked_store,
 )
-from treadle.kernels.contract import Slot
-from treadle.kernels.convolve import ConvWord
-from treadle.kernels.filter_gradient import FilterWord
 
 
 def emit_filter_gradient(b: Builder, machine: Machine) -> None:
@@ -51,8 +50,8 @@ def emit_filter_gradient(b: Builder, machine: Machine) -> None:
         row = b.op(f"udiv i64 %task, {groups}")
         p0, p1 = share(b, column, args(ConvWord.PANELS), groups)
         partials, images = args(FilterWord.PARTIALS), args(ConvWord.IMAGES)
-        base = args(Slot.SCRATCH, "ptr")
-        used = b.op(f"mul i64 %task, {args(Slot.SCRATCH_STRIDE)}")
+        base = args(Word.SCRATCH, "ptr")
+        used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
         used = b.op(f"add i64 {used}, {args(FilterWord.TASK_OFFSET)}")
         own = b.op(f"getelementptr i8, ptr {base}, i64 {used}")
         size = b.op(f"mul i64 {args(ConvWord.K)}, {args(FilterWord.FEATURES)}")
@@ -166,7 +165,7 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
         packed = b.op(f"getelementptr i8, ptr %own, i64 {skip}")
         # Partial panels are packed, so that the micro-kernel may read whole ones.
         partial = b.op(f"icmp ne i64 {columns}, {width}")
-        fused = b.op(f"icmp ne i64 {args(Slot.PACK_B)}, 0")
+        fused = b.op(f"icmp ne i64 {args(Word.PACK_B)}, 0")
         packs = b.op(f"or i1 {partial}, {fused}")
         pixels = b.op(f"sub i64 {r1}, {r0}")
         size_of_image = b.op(f"mul i64 {pixels}, {width}")
@@ -176,12 +175,12 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
             place = offset(b, machine, packed, number, size_of_image)
             where = f"i64 {image}, i64 0, i64 {r0}, i64 {r1}, i64 {f0}, i64 {f1}"
             block = f"ptr {place}, i64 {width}"
-            call_pack(b, args, Slot.PACK_B, Slot.B, where, block)
-        given = args(Slot.B, "ptr")
+            call_pack(b, args, Word.PACK_B, Word.B, where, block)
+        given = args(Word.B, "ptr")
         for index, word in (("%i0", 1), (r0, 3), (f0, 4)):
-            given = offset(b, machine, given, index, args(Slot.B + word))
+            given = offset(b, machine, given, index, args(Word.B + word))
         source = b.op(f"select i1 {packs}, ptr {packed}, ptr {given}")
-        b_row = b.op(f"select i1 {packs}, i64 {width}, i64 {args(Slot.B + 3)}")
+        b_row = b.op(f"select i1 {packs}, i64 {width}, i64 {args(Word.B + 3)}")
         b_row = b.op(f"mul i64 {b_row}, {size}")
         channels = b.op(f"mul i64 {group}, {args(ConvWord.GROUP_CHANNELS)}")
         planes = offset(b, machine, "%planes", channels, args(FilterWord.PLANE))
@@ -220,15 +219,15 @@ def _emit_sum(b: Builder, machine: Machine) -> None:
         features, rows = args(FilterWord.FEATURES), args(ConvWord.K)
         channels, taps_x = args(ConvWord.GROUP_CHANNELS), args(ConvWord.TAPS_X)
         size = b.op(f"mul i64 {rows}, {features}")
-        base = args(Slot.SCRATCH, "ptr")
-        with b.loop(*share(b, "%task", rows, args(Slot.TASKS))) as row:
+        base = args(Word.SCRATCH, "ptr")
+        with b.loop(*share(b, "%task", rows, args(Word.TASKS))) as row:
             tap = b.op(f"udiv i64 {row}, {channels}")
             c = b.op(f"urem i64 {row}, {channels}")
             dy = b.op(f"udiv i64 {tap}, {taps_x}")
             dx = b.op(f"urem i64 {tap}, {taps_x}")
-            target = args(Slot.C, "ptr")
+            target = args(Word.C, "ptr")
             for i, index in enumerate((dy, dx, c), start=1):
-                target = offset(b, machine, target, index, args(Slot.C + i))
+                target = offset(b, machine, target, index, args(Word.C + i))
             source = offset(b, machine, base, row, features)
             with b.loop("0", features, str(lanes)) as f:
                 mask = lane_mask(b, machine, b.op(f"sub i64 {features}, {f}"))
@@ -258,12 +257,8 @@ def _emit_sum_vector(
 ) -> None:
     """Adds one vector of every partial sum, in their order."""
     vector = machine.vector
-    keep = b.op(f"icmp ne i64 {args(ConvWord.ACCUMULATE)}, 0")
-    lanes = machine.mask
-    none = f"{lanes} zeroinitializer"
-    old = b.op(f"select i1 {keep}, {lanes} {mask}, {none}")
-    first = masked_load(b, machine, target, old)
-    with b.carrying("0", args(FilterWord.PARTIALS), "1", [(vector, first)]) as turn:
+    sums = [(vector, "zeroinitializer")]
+    with b.carrying("0", args(FilterWord.PARTIALS), "1", sums) as turn:
         place = offset(b, machine, source, turn.index, size)
         value = masked_load(b, machine, place, mask)
         turn.next = [b.op(f"fadd {vector} {turn.values[0]}, {value}")]

@@ -1,7 +1,7 @@
 """The convolution kernel: the micro-kernel on zero-padded images.
 
-Its work is described in `treadle.kernels.convolve`. A task owns some *units* (an image,
-or a slab of its rows) and some panels of features::
+It computes a `ConvSpec` as `schedule` says. A task owns some *units* (an image, or a
+slab of its rows) and some panels of features::
 
     for each chunk of panels whose packed filter fits the L2 cache
         pack the filter
@@ -14,8 +14,10 @@ or a slab of its rows) and some panels of features::
 
 from __future__ import annotations
 
+from treadle.backends.cpu.conv.arguments import ConvWord
 from treadle.backends.cpu.conv.pad import emit_pad
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.arguments import Word
 from treadle.backends.cpu.gemm.parts import (
     COLD,
     Args,
@@ -28,8 +30,6 @@ from treadle.backends.cpu.gemm.parts import (
 )
 from treadle.backends.cpu.gemm.sweep import Sweep
 from treadle.backends.cpu.gemm.tile import Machine
-from treadle.kernels.contract import Slot
-from treadle.kernels.convolve import ConvWord
 
 
 def emit_convolution(b: Builder, machine: Machine) -> None:
@@ -46,8 +46,8 @@ def emit_convolution(b: Builder, machine: Machine) -> None:
         slabs = args(ConvWord.SLABS)
         units = b.op(f"mul i64 {args(ConvWord.IMAGES)}, {slabs}")
         units_bounds = share(b, row, units, args(ConvWord.GRID_UNITS))
-        used = b.op(f"mul i64 %task, {args(Slot.SCRATCH_STRIDE)}")
-        base = args(Slot.SCRATCH, "ptr")
+        used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
+        base = args(Word.SCRATCH, "ptr")
         padded = b.op(f"getelementptr i8, ptr {base}, i64 {used}")
         skip = args(ConvWord.FILTER_OFFSET)
         packed = b.op(f"getelementptr i8, ptr {padded}, i64 {skip}")
@@ -79,7 +79,7 @@ def _emit_unit(
             f"call void @conv_pad(ptr %args, i64 {image}, i64 {y0}, i64 {y1}, "
             f"ptr {scratch[0]})"
         )
-    given = offset(b, machine, args(Slot.A, "ptr"), image, args(Slot.A + 1))
+    given = offset(b, machine, args(Word.A, "ptr"), image, args(Word.A + 1))
     given = offset(b, machine, given, "1", args(ConvWord.PLACE_OFFSET))
     line = b.op(f"mul i64 {args(ConvWord.STRIDE_Y)}, {args(ConvWord.LINE)}")
     given = offset(b, machine, given, y0, line)
@@ -120,7 +120,7 @@ def _emit_filter(b: Builder, machine: Machine) -> None:
                 target = offset(b, machine, "%packed", at, step)
                 where = f"i64 {dy}, i64 {dx}, i64 0, i64 {channels}, i64 {f0}, i64 {f1}"
                 block = f"ptr {target}, i64 {_width(machine)}"
-                call_pack(b, args, Slot.PACK_B, Slot.B, where, block)
+                call_pack(b, args, Word.PACK_B, Word.B, where, block)
         b("ret void")
 
 
@@ -140,10 +140,10 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
         line = b.op(f"mul i64 {args(ConvWord.STRIDE_Y)}, {args(ConvWord.LINE)}")
         segments, count = args.at(ConvWord.OFFSETS), args(ConvWord.SEGMENTS)
         low, extra = args(ConvWord.TILE_LOW), args(ConvWord.TILE_EXTRA)
-        length, accumulate = args(ConvWord.RUN), args(ConvWord.ACCUMULATE)
-        pixel = args(Slot.C + 3)
+        length = args(ConvWord.RUN)
+        pixel = args(Word.C + 3)
         c_row = b.op(f"mul i64 {pixel}, {size}")
-        target = offset(b, machine, args(Slot.C, "ptr"), "%image", args(Slot.C + 1))
+        target = offset(b, machine, args(Word.C, "ptr"), "%image", args(Word.C + 1))
         target = offset(b, machine, target, f0, "1")
         out_x, step = args(ConvWord.OUT_X), args(ConvWord.EPILOGUE_ROWS)
         with b.loop("%y0", "%y1", step) as first:
@@ -159,7 +159,7 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
                     panel=("%weights", str(_width(machine) * size)),
                     c=(offset(b, machine, target, at, pixel), c_row),
                     columns=columns,
-                    accumulate=accumulate,
+                    accumulate="0",
                 ).call(b)
             r0, r1 = (b.op(f"mul i64 {y}, {out_x}") for y in (first, stop))
             call_epilogue(b, args, "true", ("%image", "0", r0, r1, f0, f1))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from treadle.backends.cpu.conv.arguments import ConvWord
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.arguments import Word
 from treadle.backends.cpu.gemm.parts import COLD, Args, call_pack, offset
 from treadle.backends.cpu.gemm.tile import Machine
-from treadle.kernels.contract import Slot
-from treadle.kernels.convolve import ConvWord
 
 
 def emit_pad(b: Builder, machine: Machine) -> None:
@@ -75,9 +75,9 @@ def _emit_row(b: Builder, machine: Machine) -> None:
         channels = args(ConvWord.CHANNELS)
         run = b.op(f"icmp ne i64 {args(ConvWord.ROW_RUN)}, 0")
         with b.when(run):
-            source = args(Slot.A, "ptr")
+            source = args(Word.A, "ptr")
             for i, index in enumerate(("%image", "%y", first), start=1):
-                source = offset(b, machine, source, index, args(Slot.A + i))
+                source = offset(b, machine, source, index, args(Word.A + i))
             elements = b.op(f"mul i64 {count}, {channels}")
             b(
                 f"call void @pack_copy(ptr {source}, i64 0, i64 1, i64 {elements}, "
@@ -88,7 +88,7 @@ def _emit_row(b: Builder, machine: Machine) -> None:
                 f"i64 %image, i64 %y, i64 {first}, i64 {stop}, i64 0, i64 {channels}"
             )
             block = f"ptr {target}, i64 {spacing}"
-            call_pack(b, args, Slot.PACK_A, Slot.A, where, block)
+            call_pack(b, args, Word.PACK_A, Word.A, where, block)
         _zero(b, machine, "%row", left)
         rest = b.op(f"sub i64 {line}, {end}")
         _zero(b, machine, offset(b, machine, "%row", end, "1"), rest)

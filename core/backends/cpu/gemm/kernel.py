@@ -1,8 +1,8 @@
 """The matrix product kernel: blocks, packing and hooks around the micro-kernel.
 
-Its work is described in `treadle.kernels.contract`. A task owns some batch elements,
-some row tiles and some column panels, and packs what it needs for itself, so that
-tasks never wait for each other::
+It computes a `Contraction` as `schedule` says. A task owns some batch elements, some
+row tiles and some column panels, and packs what it needs for itself, so that tasks
+never wait for each other::
 
     for each batch element
         for each group of row tiles whose packed part of A fits the L2 cache, or all
@@ -27,6 +27,14 @@ import numpy as np
 from treadle.backends.cpu.conv.filter_kernel import emit_filter_gradient
 from treadle.backends.cpu.conv.kernel import emit_convolution
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.arguments import (
+    BUILT_IN,
+    IN_PLACE,
+    Kind,
+    ProductWord,
+    Tile,
+    Word,
+)
 from treadle.backends.cpu.gemm.pack import emit_pack, emit_pack_panels
 from treadle.backends.cpu.gemm.parts import (
     COLD,
@@ -46,7 +54,6 @@ from treadle.backends.cpu.gemm.sweep import (
 from treadle.backends.cpu.gemm.tile import Machine, wide_rows
 from treadle.backends.cpu.run.native import Source
 from treadle.backends.cpu.target import Target, host, llvm
-from treadle.kernels.contract import BUILT_IN, IN_PLACE, Kind, Slot, Tile, Word
 
 
 def tile(dtype: np.dtype, target: Target | None = None) -> Tile:
@@ -118,7 +125,7 @@ def _emit_contract(b: Builder) -> None:
         Kind.SUM_PARTIALS: "sum_partials",
     }
     with b.function("define void @contract(ptr %args, i64 %task) " + COLD):
-        kind = Args(b)(Slot.KIND)
+        kind = Args(b)(Word.KIND)
         for number, name in kinds.items():
             with b.when(b.op(f"icmp eq i64 {kind}, {int(number)}")):
                 b(f"call void @{name}(ptr %args, i64 %task)")
@@ -129,32 +136,34 @@ def _emit_product(b: Builder, machine: Machine) -> None:
     """``product``: one task. Finds out what the task owns."""
     with b.function("define internal void @product(ptr %args, i64 %task) " + COLD):
         args = Args(b)
-        columns, rows = args(Word.GRID_COLUMNS), args(Word.GRID_ROWS)
+        columns, rows = args(ProductWord.GRID_COLUMNS), args(ProductWord.GRID_ROWS)
         column = b.op(f"urem i64 %task, {columns}")
         rest = b.op(f"udiv i64 %task, {columns}")
         row = b.op(f"urem i64 {rest}, {rows}")
         group = b.op(f"udiv i64 {rest}, {rows}")
         width = machine.tile.columns
         panels = b.op(
-            f"udiv i64 {b.op(f'add i64 {args(Word.N)}, {width - 1}')}, {width}"
+            f"udiv i64 {b.op(f'add i64 {args(ProductWord.N)}, {width - 1}')}, {width}"
         )
         panel_bounds = share(b, column, panels, columns)
         first, last = (b.op(f"mul i64 {p}, {width}") for p in panel_bounds)
-        last = minimum(b, last, args(Word.N))
-        tiles = share(b, row, args(Word.TILES), rows)
-        batches = share(b, group, args(Word.BATCHES), args(Word.GRID_BATCHES))
-        used = b.op(f"mul i64 %task, {args(Slot.SCRATCH_STRIDE)}")
-        scratch = b.op(f"getelementptr i8, ptr {args(Slot.SCRATCH, 'ptr')}, i64 {used}")
-        k = args(Word.K)
+        last = minimum(b, last, args(ProductWord.N))
+        tiles = share(b, row, args(ProductWord.TILES), rows)
+        groups = args(ProductWord.GRID_BATCHES)
+        batches = share(b, group, args(ProductWord.BATCHES), groups)
+        used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
+        scratch = b.op(f"getelementptr i8, ptr {args(Word.SCRATCH, 'ptr')}, i64 {used}")
+        k = args(ProductWord.K)
         with (
             b.loop(*batches) as batch,
-            b.loop(*tiles, args(Word.A_TILES)) as t0,
-            b.loop("0", k, args(Word.K_PIECE)) as k0,
+            b.loop(*tiles, args(ProductWord.A_TILES)) as t0,
+            b.loop("0", k, args(ProductWord.K_PIECE)) as k0,
         ):
-            b0 = b.op(f"udiv i64 {batch}, {args(Word.BATCH1)}")
-            b1 = b.op(f"urem i64 {batch}, {args(Word.BATCH1)}")
-            t1 = minimum(b, b.op(f"add i64 {t0}, {args(Word.A_TILES)}"), tiles[1])
-            k1 = minimum(b, b.op(f"add i64 {k0}, {args(Word.K_PIECE)}"), k)
+            b0 = b.op(f"udiv i64 {batch}, {args(ProductWord.BATCH1)}")
+            b1 = b.op(f"urem i64 {batch}, {args(ProductWord.BATCH1)}")
+            t1 = b.op(f"add i64 {t0}, {args(ProductWord.A_TILES)}")
+            t1 = minimum(b, t1, tiles[1])
+            k1 = minimum(b, b.op(f"add i64 {k0}, {args(ProductWord.K_PIECE)}"), k)
             where = f"i64 {b0}, i64 {b1}, i64 {k0}, i64 {k1}, i64 {t0}, i64 {t1}"
             b(
                 f"call void @rows(ptr %args, ptr {scratch}, {where}, i64 {first}, "
@@ -170,26 +179,27 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
         "i64 %k0, i64 %k1, i64 %t0, i64 %t1, i64 %first, i64 %last) " + COLD
     ):
         args = Args(b)
-        r0 = first_row(b, args, Word.TILE_LOW, "%t0")
-        r1 = first_row(b, args, Word.TILE_LOW, "%t1")
-        given = operand_at(b, machine, args, Slot.A, r0, "%k0")
-        in_place = b.op(f"icmp eq i64 {args(Slot.PACK_A)}, 0")
-        packed = b.op(f"getelementptr i8, ptr %scratch, i64 {args(Word.A_OFFSET)}")
-        step = args(Word.A_STRIDE)
+        r0 = first_row(b, args, ProductWord.TILE_LOW, "%t0")
+        r1 = first_row(b, args, ProductWord.TILE_LOW, "%t1")
+        given = operand_at(b, machine, args, Word.A, r0, "%k0")
+        in_place = b.op(f"icmp eq i64 {args(Word.PACK_A)}, 0")
+        skipped = args(ProductWord.A_OFFSET)
+        packed = b.op(f"getelementptr i8, ptr %scratch, i64 {skipped}")
+        step = args(ProductWord.A_STRIDE)
         with b.when(b.op(f"xor i1 {in_place}, true")):
             where = f"i64 %b0, i64 %b1, i64 {r0}, i64 {r1}, i64 %k0, i64 %k1"
-            call_pack(b, args, Slot.PACK_A, Slot.A, where, f"ptr {packed}, i64 {step}")
+            call_pack(b, args, Word.PACK_A, Word.A, where, f"ptr {packed}, i64 {step}")
         a = b.op(f"select i1 {in_place}, ptr {given}, ptr {packed}")
-        step = b.op(f"select i1 {in_place}, i64 {args(Slot.A + 3)}, i64 {step}")
+        step = b.op(f"select i1 {in_place}, i64 {args(Word.A + 3)}, i64 {step}")
         a_row = b.op(f"mul i64 {step}, {machine.itemsize}")
-        chunk, block = args(Word.CHUNK), args(Word.BLOCK_TILES)
+        chunk, block = args(ProductWord.CHUNK), args(ProductWord.BLOCK_TILES)
         with b.loop("%first", "%last", chunk) as n0:
             n1 = minimum(b, b.op(f"add i64 {n0}, {chunk}"), "%last")
             where = f"i64 %b0, i64 %b1, i64 %k0, i64 %k1, i64 {n0}, i64 {n1}"
             b(f"call void @pack_chunk(ptr %args, ptr %scratch, {where})")
             with b.loop("%t0", "%t1", block) as t:
                 stop = minimum(b, b.op(f"add i64 {t}, {block}"), "%t1")
-                row = first_row(b, args, Word.TILE_LOW, t)
+                row = first_row(b, args, ProductWord.TILE_LOW, t)
                 skipped = b.op(f"mul i64 {b.op(f'sub i64 {row}, {r0}')}, {a_row}")
                 lines = b.op(f"getelementptr i8, ptr {a}, i64 {skipped}")
                 b(
@@ -210,19 +220,19 @@ def _emit_chunk(b: Builder, machine: Machine) -> None:
     ):
         args = Args(b)
         width = machine.tile.columns
-        in_place = b.op(f"icmp eq i64 {args(Slot.PACK_B)}, {IN_PLACE}")
-        built_in = b.op(f"icmp eq i64 {args(Slot.PACK_B)}, {BUILT_IN}")
-        contiguous = b.op(f"icmp eq i64 {args(Slot.B + 4)}, 1")
+        in_place = b.op(f"icmp eq i64 {args(Word.PACK_B)}, {IN_PLACE}")
+        built_in = b.op(f"icmp eq i64 {args(Word.PACK_B)}, {BUILT_IN}")
+        contiguous = b.op(f"icmp eq i64 {args(Word.B + 4)}, 1")
         copies = b.op(f"and i1 {built_in}, {contiguous}")
         columns = b.op("sub i64 %n1, %n0")
         whole = b.op(f"and i64 {columns}, {-width}")
         whole = b.op(f"select i1 {copies}, i64 {whole}, i64 0")
         with b.when(copies):
-            source = operand_at(b, machine, args, Slot.B, "%k0", "%n0")
+            source = operand_at(b, machine, args, Word.B, "%k0", "%n0")
             b(
-                f"call void @pack_panels(ptr {source}, i64 {args(Slot.B + 3)}, "
+                f"call void @pack_panels(ptr {source}, i64 {args(Word.B + 3)}, "
                 f"i64 {b.op('sub i64 %k1, %k0')}, i64 {whole}, ptr %scratch, "
-                f"i64 {args(Word.K_PIECE)})"
+                f"i64 {args(ProductWord.K_PIECE)})"
             )
         start = b.op(f"add i64 %n0, {whole}")
         stop = b.op(f"select i1 {in_place}, i64 {start}, i64 %n1")
@@ -238,14 +248,14 @@ def _emit_pack_panel(
     where = f"i64 %b0, i64 %b1, i64 %k0, i64 %k1, i64 {start}, i64 {stop}"
     panel = _panel_at(b, machine, args, start)
     block = f"ptr {panel}, i64 {machine.tile.columns}"
-    call_pack(b, args, Slot.PACK_B, Slot.B, where, block)
+    call_pack(b, args, Word.PACK_B, Word.B, where, block)
 
 
 def _panel_at(b: Builder, machine: Machine, args: Args, column: str) -> str:
     """Where a panel is, or would be, once packed."""
     within = b.op(f"sub i64 {column}, %n0")
     number = b.op(f"udiv i64 {within}, {machine.tile.columns}")
-    skipped = b.op(f"mul i64 {number}, {args(Word.PANEL_STRIDE)}")
+    skipped = b.op(f"mul i64 {number}, {args(ProductWord.PANEL_STRIDE)}")
     return b.op(f"getelementptr i8, ptr %scratch, i64 {skipped}")
 
 
@@ -256,10 +266,10 @@ def _emit_block(b: Builder, machine: Machine) -> None:
         "i64 %t0, i64 %t1, ptr %a, i64 %a_row)"
     ):
         args = Args(b)
-        r0 = first_row(b, args, Word.TILE_LOW, "%t0")
-        r1 = first_row(b, args, Word.TILE_LOW, "%t1")
+        r0 = first_row(b, args, ProductWord.TILE_LOW, "%t0")
+        r1 = first_row(b, args, ProductWord.TILE_LOW, "%t1")
         _emit_panels(b, machine, args, (r0, r1))
-        finished = b.op(f"icmp eq i64 %k1, {args(Word.K)}")
+        finished = b.op(f"icmp eq i64 %k1, {args(ProductWord.K)}")
         call_epilogue(b, args, finished, ("%b0", "%b1", r0, r1, "%n0", "%n1"))
         b("ret void")
 
@@ -269,14 +279,14 @@ def _emit_panels(
 ) -> None:
     """The loop over the columns of a block."""
     width, size = machine.tile.columns, machine.itemsize
-    in_place_b = b.op(f"icmp eq i64 {args(Slot.PACK_B)}, 0")
+    in_place_b = b.op(f"icmp eq i64 {args(Word.PACK_B)}, 0")
     height = b.op(f"sub i64 {rows[1]}, {rows[0]}")
     few = b.op(f"icmp ule i64 {height}, {wide_rows(machine)}")
     may_widen = b.op(f"and i1 {few}, {in_place_b}")
     later = b.op("zext i1 " + b.op("icmp ne i64 %k0, 0") + " to i64")
-    accumulate = b.op(f"or i64 {later}, {args(Word.ACCUMULATE)}")
     length = b.op("sub i64 %k1, %k0")
-    c_row = b.op(f"mul i64 {args(Slot.C + 3)}, {size}")
+    low, extra = args(ProductWord.TILE_LOW), args(ProductWord.TILE_EXTRA)
+    c_row = b.op(f"mul i64 {args(Word.C + 3)}, {size}")
     with b.carrying("%n0", "%n1", "", []) as turn:
         n = turn.index
         left = b.op(f"sub i64 %n1, {n}")
@@ -290,16 +300,16 @@ def _emit_panels(
         missing = b.op(f"xor i1 {full}, true")
         with b.when(b.op(f"and i1 {missing}, {in_place_b}")):
             _emit_pack_panel(b, machine, args, n, "%n1")
-        given = operand_at(b, machine, args, Slot.B, "%k0", n)
+        given = operand_at(b, machine, args, Word.B, "%k0", n)
         packed = _panel_at(b, machine, args, n)
         panel = b.op(f"select i1 {in_place}, ptr {given}, ptr {packed}")
-        step = b.op(f"select i1 {in_place}, i64 {args(Slot.B + 3)}, i64 {width}")
+        step = b.op(f"select i1 {in_place}, i64 {args(Word.B + 3)}, i64 {width}")
         Sweep(
-            tiles=(args(Word.TILE_LOW), args(Word.TILE_EXTRA), "%t0", "%t1"),
+            tiles=(low, extra, "%t0", "%t1"),
             a=("%a", "%a_row"),
             k=("@one_segment", "1", length),
             panel=(panel, b.op(f"mul i64 {step}, {size}")),
-            c=(operand_at(b, machine, args, Slot.C, rows[0], n), c_row),
+            c=(operand_at(b, machine, args, Word.C, rows[0], n), c_row),
             columns=columns,
-            accumulate=accumulate,
+            accumulate=later,
         ).call(b)

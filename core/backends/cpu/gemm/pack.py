@@ -1,7 +1,7 @@
 """The built-in producer: copies a block of a strided operand into row-major order.
 
-It has a producer's signature (`treadle.kernels.contract`); its arguments are the five
-words of an operand: the address, then the strides b0, b1, row and column. Blocks whose
+It has a producer's signature (see `arguments`); its arguments are the five words of an
+operand: the address, then the strides b0, b1, row and column. Blocks whose
 columns are contiguous in memory are copied by vectors, blocks whose rows are by
 transposing lanes x lanes squares in registers, others element by element.
 """

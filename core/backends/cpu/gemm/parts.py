@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from treadle.backends.cpu.conv.arguments import ConvWord
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.arguments import BUILT_IN, Word
 from treadle.backends.cpu.gemm.pack import HOOK
 from treadle.backends.cpu.gemm.tile import Machine
-from treadle.kernels.contract import BUILT_IN, Slot
-from treadle.kernels.convolve import ConvWord
 
 COLD = "noinline optnone"
 """For functions that run once per task or per image: LLVM compiles them in half the
@@ -50,7 +50,7 @@ def offset(b: Builder, machine: Machine, base: str, index: str, step: str) -> st
 
 
 def call_pack(
-    b: Builder, args: Args, slot: Slot, operand: Slot, coordinates: str, block: str
+    b: Builder, args: Args, slot: Word, operand: Word, coordinates: str, block: str
 ) -> None:
     """Calls the producer of an operand, or packs it."""
     producer = args(slot)
@@ -63,7 +63,7 @@ def call_pack(
 
 
 def operand_at(
-    b: Builder, machine: Machine, args: Args, slot: Slot, row: str, column: str
+    b: Builder, machine: Machine, args: Args, slot: Word, row: str, column: str
 ) -> str:
     """Address of an element of batch element (b0, b1)."""
     address = args(slot, "ptr")
@@ -79,10 +79,10 @@ def call_epilogue(
 
     block: b0, b1, first row, row after the last, first column, column after the last.
     """
-    function = args(Slot.EPILOGUE, "ptr")
+    function = args(Word.EPILOGUE, "ptr")
     wanted = b.op(f"icmp ne ptr {function}, null")
     with b.when(b.op(f"and i1 {wanted}, {finished}")):
-        place = args(Slot.EPILOGUE_ARGS)
+        place = args(Word.EPILOGUE_ARGS)
         values = b.op(f"getelementptr i64, ptr %args, i64 {place}")
         where = ", ".join(f"i64 {index}" for index in block)
         b(f"call void ({EPILOGUE}) {function}(ptr {values}, {where})")

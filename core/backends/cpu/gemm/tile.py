@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.kernels.contract import Tile
+from treadle.backends.cpu.gemm.arguments import Tile
 
 _KERNEL_PARAMETERS = (
     "ptr noalias readonly %a, i64 %a_row, ptr readonly %segments, i64 %count, "

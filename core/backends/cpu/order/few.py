@@ -8,7 +8,7 @@ collected, with the first of those that are equal to it; that little is ordered.
 from __future__ import annotations
 
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.kernels.order import SHORT_ROW
+from treadle.backends.cpu.order.schedule import SHORT_ROW
 
 DIGIT = 256
 """Values of a byte."""

@@ -1,4 +1,4 @@
-"""The kernel that orders rows of unsigned integers (`treadle.kernels.order`).
+"""The kernel that orders rows of unsigned integers, as `schedule` says.
 
 Short rows: the place of a key is the number of keys before it, counted a vector at a
 time. Long rows: a radix sort, byte by byte from the lowest, of keys with their places;
@@ -30,8 +30,8 @@ from treadle.backends.cpu.order.few import (
     put,
     tally,
 )
+from treadle.backends.cpu.order.schedule import FEW, SHORT_ROW
 from treadle.backends.cpu.run.native import Source
-from treadle.kernels.order import FEW, SHORT_ROW
 
 _INDEX = np.dtype(np.int32)
 _DTYPES: dict[str, np.dtype] = {"i32": np.dtype(np.uint32), "i64": np.dtype(np.uint64)}

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from treadle.backends.cpu.conv import filter_schedule
+from treadle.backends.cpu.conv import schedule as conv_schedule
 from treadle.backends.cpu.gemm import kernel as gemm
+from treadle.backends.cpu.gemm.arguments import Scheduled, Tile, Word
+from treadle.backends.cpu.gemm.schedule import schedule
 from treadle.backends.cpu.run import native, threads
-from treadle.kernels.contract import Contraction, Launch, Slot, Strides, Tile, plan
-from treadle.kernels.convolve import Axis, ConvSpec, plan_convolution
-from treadle.kernels.filter_gradient import plan_filter_gradient
+from treadle.kernels.contract import Contraction, Strides
+from treadle.kernels.convolve import Axis, ConvSpec
 
 KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 _INDICES = [ctypes.c_int64] * 6
@@ -34,15 +37,15 @@ def kernel(dtype: np.dtype) -> int:
 
 
 class Call:
-    """Launches with their arguments filled in. `hooks` are words to set, by slot."""
+    """Launches with their arguments filled in. `hooks` are words to set, by word."""
 
     def __init__(
         self,
-        launches: tuple[Launch, ...],
-        pointers: dict[Slot, np.ndarray],
-        hooks: dict[Slot, int] | None = None,
+        launches: tuple[Scheduled, ...],
+        pointers: dict[Word, np.ndarray],
+        hooks: dict[Word, int] | None = None,
         address: int | None = None,
-        offsets: dict[Slot, int] | None = None,
+        offsets: dict[Word, int] | None = None,
     ) -> None:
         dtype = next(iter(pointers.values())).dtype
         self.launches = launches
@@ -57,7 +60,7 @@ class Call:
             for slot, array in pointers.items():
                 offset = (offsets or {}).get(slot, 0)
                 words[slot] = array.ctypes.data + offset * array.itemsize
-            words[Slot.SCRATCH] = -(-self._scratch.ctypes.data // 64) * 64
+            words[Word.SCRATCH] = -(-self._scratch.ctypes.data // 64) * 64
             for slot, value in (hooks or {}).items():
                 words[slot] = value
             self.words.append(words)
@@ -91,7 +94,7 @@ def product(
     b: np.ndarray,
     *,
     num_threads: int = 1,
-    hooks: dict[Slot, int] | None = None,
+    hooks: dict[Word, int] | None = None,
     address: int | None = None,
     tile: Tile | None = None,
     **options: Any,
@@ -104,8 +107,8 @@ def product(
     contraction = Contraction(
         c.dtype, m, n, k, strides(a), strides(b), strides(c), b0, b1, **options
     )
-    launch = plan(contraction, tile or gemm.tile(c.dtype), num_threads)
-    pointers = {Slot.A: a, Slot.B: b, Slot.C: c}
+    launch = schedule(contraction, tile or gemm.tile(c.dtype), num_threads)
+    pointers = {Word.A: a, Word.B: b, Word.C: c}
     return Call((launch,), pointers, hooks, address)
 
 
@@ -143,12 +146,12 @@ def convolution(
     weights: np.ndarray,
     *,
     num_threads: int = 1,
-    hooks: dict[Slot, int] | None = None,
+    hooks: dict[Word, int] | None = None,
     filter_offset: int = 0,
 ) -> Call:
-    launch = plan_convolution(spec, gemm.tile(spec.dtype), num_threads)
-    pointers = {Slot.A: image, Slot.B: weights, Slot.C: output}
-    return Call((launch,), pointers, hooks, offsets={Slot.B: filter_offset})
+    launch = conv_schedule.schedule(spec, gemm.tile(spec.dtype), num_threads)
+    pointers = {Word.A: image, Word.B: weights, Word.C: output}
+    return Call((launch,), pointers, hooks, offsets={Word.B: filter_offset})
 
 
 def filter_gradient(
@@ -158,10 +161,10 @@ def filter_gradient(
     gradient: np.ndarray,
     *,
     num_threads: int = 1,
-    hooks: dict[Slot, int] | None = None,
+    hooks: dict[Word, int] | None = None,
 ) -> Call:
-    launches = plan_filter_gradient(spec, gemm.tile(spec.dtype), num_threads)
-    pointers = {Slot.A: image, Slot.B: gradient, Slot.C: result}
+    launches = filter_schedule.schedule(spec, gemm.tile(spec.dtype), num_threads)
+    pointers = {Word.A: image, Word.B: gradient, Word.C: result}
     return Call(launches, pointers, hooks)
 
 
@@ -198,7 +201,6 @@ def input_gradient(
         input=gradient,
         filter=Strides(-w.b0, -w.b1, w.column, w.row),
         output=target,
-        accumulate=False,
         fused_input=False,
     )
     return backward, (spec.y.taps - 1) * w.b0 + (spec.x.taps - 1) * w.b1

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.core.backends.cpu import contract_call as calls
-from treadle.kernels.contract import Slot, Strides
+from treadle.backends.cpu.gemm.arguments import Word
+from treadle.kernels.contract import Strides
 
 CHANNELS = [(1, 32), (3, 5), (20, 33), (32, 64)]
 GEOMETRIES = {
@@ -224,10 +225,9 @@ def test_filter_outside_of_the_image():
     assert (result == 0).all()
 
 
-def test_accumulate_and_epilogue():
+def test_epilogue():
     image, weights, output, spec = problem(16, 40, GEOMETRIES["same"])
-    spec = calls.replace(spec, accumulate=True)
-    expected = np.maximum(output + forward(image, weights, spec), 0)
+    expected = np.maximum(forward(image, weights, spec), 0)
     seen = np.zeros(output.shape, int)
     pixels = output.reshape(len(output), -1, 40)
 
@@ -240,7 +240,7 @@ def test_accumulate_and_epilogue():
     hook = calls.EPILOGUE(clip)
     address = calls.ctypes.cast(hook, calls.ctypes.c_void_p).value
     calls.convolution(
-        spec, output, image, weights, num_threads=4, hooks={Slot.EPILOGUE: address}
+        spec, output, image, weights, num_threads=4, hooks={Word.EPILOGUE: address}
     ).serial()
     assert (seen == 1).all()
     close(output, expected, spec.k)

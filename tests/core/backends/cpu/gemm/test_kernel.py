@@ -7,10 +7,12 @@ import pytest
 
 from tests.core.backends.cpu import contract_call as calls
 from treadle.backends.cpu.gemm import kernel as gemm
+from treadle.backends.cpu.gemm.arguments import Tile, Word
+from treadle.backends.cpu.gemm.schedule import schedule
 from treadle.backends.cpu.gemm.tile import Machine
 from treadle.backends.cpu.run import native
 from treadle.backends.cpu.target import host, llvm
-from treadle.kernels.contract import Contraction, Slot, Strides, Tile, plan
+from treadle.kernels.contract import Contraction, Strides
 
 FLOATS = ("float32", "float64")
 SIZES = [
@@ -60,13 +62,12 @@ def padded(rng, shape, dtype):
 LAYOUTS = (rows, columns, sparse, backwards, shared, padded)
 
 
-def check(c, a, b, before=None):
-    """c is the product, within rounding; `before` is what it was added to."""
+def check(c, a, b):
+    """c is the product, within rounding."""
     a, b = a.astype(np.float64), b.astype(np.float64)
-    expected = a @ b + (0 if before is None else before)
     scale = np.abs(a) @ np.abs(b) + 1
     epsilon = np.finfo(c.dtype).eps
-    assert (np.abs(c - expected) / scale).max() < 16 * epsilon
+    assert (np.abs(c - a @ b) / scale).max() < 16 * epsilon
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -74,17 +75,15 @@ def check(c, a, b, before=None):
 def test_sizes_and_layouts(size, dtype):
     rng = np.random.default_rng(0)
     m, n, k = size
-    for i, layout_a in enumerate(LAYOUTS):
+    for layout_a in LAYOUTS:
         for j, layout_b in enumerate(LAYOUTS):
             a = layout_a(rng, (1, 1, m, k), dtype)
             b = layout_b(rng, (1, 1, k, n), dtype)
             around = rows(rng, (1, 1, m + 1, n + 7), dtype)
             kept = around.copy()
             c = around[:, :, :m, :n]
-            accumulate = (i + j) % 2 == 1
-            call = calls.product(c, a, b, num_threads=1 + j, accumulate=accumulate)
-            call.serial()
-            check(c, a, b, kept[:, :, :m, :n] if accumulate else None)
+            calls.product(c, a, b, num_threads=1 + j).serial()
+            check(c, a, b)
             kept[:, :, :m, :n] = c
             np.testing.assert_array_equal(around, kept, "wrote outside of C")
 
@@ -146,7 +145,7 @@ def test_epilogue_sees_finished_blocks_once(size):
 
     hook = calls.EPILOGUE(add_bias_and_clip)
     address = calls.ctypes.cast(hook, calls.ctypes.c_void_p).value
-    calls.product(c, a, b, num_threads=4, hooks={Slot.EPILOGUE: address}).serial()
+    calls.product(c, a, b, num_threads=4, hooks={Word.EPILOGUE: address}).serial()
     assert (seen == 1).all()
     expected = np.maximum(a.astype(np.float64) @ b + bias, 0)
     np.testing.assert_allclose(c, expected, rtol=1e-4, atol=1e-3)
@@ -175,7 +174,7 @@ def test_producers_replace_operands():
     c = np.empty((2, 1, 40, 50), "float32")
     hooks = {}
     kept = [producer(a), producer(b)]
-    for slot, hook in zip((Slot.PACK_A, Slot.PACK_B), kept, strict=True):
+    for slot, hook in zip((Word.PACK_A, Word.PACK_B), kept, strict=True):
         hooks[slot] = calls.ctypes.cast(hook, calls.ctypes.c_void_p).value
     nothing = np.zeros((1, 1, 1, 1), "float32")
     call = calls.product(
@@ -216,8 +215,6 @@ def test_kernels_of_other_machines(machine):
             options = {"address": address, "tile": machine.tile}
             calls.product(c, a, b, **options).serial()
             check(c, a, b)
-            calls.product(c, a, b, accumulate=True, **options).serial()
-            check(c, 2 * a, b)
             kept[:, :, :m, :n] = c
             np.testing.assert_array_equal(around, kept, "wrote outside of C")
 
@@ -229,7 +226,7 @@ def contraction(**options):
 
 
 def test_small_products_are_one_task():
-    launch = plan(contraction(), gemm.tile(np.dtype("float32")), 8)
+    launch = schedule(contraction(), gemm.tile(np.dtype("float32")), 8)
     assert launch.tasks == 1
 
 

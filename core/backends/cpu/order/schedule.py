@@ -1,4 +1,4 @@
-"""The order of rows of unsigned integers as a kernel: its arguments and its tasks.
+"""How a CPU finds the order of rows of unsigned integers: arguments and tasks.
 
 ``void order(ptr args, i64 task)``, with 64-bit words: tasks, rows, the length of a row,
 how many places of each row are wanted, the keys, the places (int32), scratch, and bytes

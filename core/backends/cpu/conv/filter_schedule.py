@@ -1,9 +1,4 @@
-"""The derivative of a convolution by its filter: arguments of the native kernels.
-
-With P the padded input of the convolution (`treadle.kernels.convolve`)::
-
-    dw[dy, dx, c, g*F + f]  (+)=  sum over b, y, x of
-        P[b, y*sy + dy*ry - py, x*sx + dx*rx - px, g*C + c] * dout[b, y, x, g*F + f]
+"""How a CPU runs the derivative of a convolution by its filter.
 
 The sum runs over pixels, so each padded image is transposed to *planes*: one per
 channel, in which the pixels that a tap visits in a row are contiguous (strided
@@ -11,7 +6,7 @@ convolutions keep every phase of x apart). A row of output pixels is then a segm
 the micro-kernel.
 
 Images are divided among a number of partial sums that depends on the shape alone, and a
-second launch adds those up: no bit depends on the number of threads. Slots: A is the
+second launch adds those up: no bit depends on the number of threads. Words: A is the
 input, B the derivative by the output (strides b, (unused), pixel, 1; a producer sees
 images, 0, pixels and features), C the result (dy, dx, c, 1). The epilogue, given to the
 second launch, sees dy, dx, channels and features.
@@ -20,40 +15,17 @@ second launch, sees dy, dx, channels and features.
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import IntEnum
 from functools import lru_cache
 
-from treadle.kernels.contract import IN_PLACE, Kind, Launch, Slot, Tile
-from treadle.kernels.convolve import (
-    ConvSpec,
-    ConvWord,
+from treadle.backends.cpu.conv.arguments import ConvWord, FilterWord
+from treadle.backends.cpu.conv.schedule import (
     common_words,
     padded_bytes,
-    round_up,
     slab_count,
-    task_count,
 )
-
-
-class FilterWord(IntEnum):
-    """Words of Kind.FILTER_GRADIENT and Kind.SUM_PARTIALS beside those of ConvWord."""
-
-    PARTIALS = ConvWord.RUN  # number of partial sums; they lie at the scratch's start
-    FEATURES = ConvWord.RUN + 1
-    TASK_OFFSET = ConvWord.RUN + 2  # bytes from there to the tasks' own scratch
-    PLANES_OFFSET = ConvWord.RUN + 3  # bytes from a task's scratch to its planes
-    PANEL_OFFSET = ConvWord.RUN + 4  # ... and to its packed panel of B
-    PLANAR = ConvWord.RUN + 5  # 1 if the padded image is a plane already
-    PLANE = ConvWord.RUN + 6  # elements of a plane
-    PHASE = ConvWord.RUN + 7  # elements of one phase of a row
-    A_STEP = ConvWord.RUN + 8  # elements between a tile's rows of A
-    C_STEP = ConvWord.RUN + 9  # and between its rows of a partial sum
-    STEPS = ConvWord.RUN + 10  # how many row groups follow, ...
-    STEPS_AT = ConvWord.RUN + 11  # ... each with its element offsets in A and C, ...
-    AT_ONCE = ConvWord.RUN + 12  # images that the micro-kernel sums over in one go
-    IMAGE = ConvWord.RUN + 13  # elements of a plane that belong to one image
-    TABLES = ConvWord.RUN + 14  # from here on; before them the segments' byte offsets
-
+from treadle.backends.cpu.gemm.arguments import IN_PLACE, Kind, Scheduled, Tile, Word
+from treadle.backends.cpu.gemm.schedule import round_up, task_count
+from treadle.kernels.convolve import ConvSpec
 
 _PARTIAL_BYTES = 1 << 21  # of all partial sums together
 _MAX_PARTIALS = 16
@@ -63,9 +35,7 @@ _PLANES_BYTES = 1 << 18
 
 
 @lru_cache(maxsize=1024)
-def plan_filter_gradient(
-    spec: ConvSpec, tile: Tile, threads: int
-) -> tuple[Launch, Launch]:
+def schedule(spec: ConvSpec, tile: Tile, threads: int) -> tuple[Scheduled, Scheduled]:
     """Two launches, to be run one after the other on the same scratch.
 
     spec: the convolution, with the strides of the result as its filter's and those of
@@ -93,16 +63,15 @@ def plan_filter_gradient(
     panel *= tile.columns * itemsize
     scratch = padded + planes + round_up(panel, 64)
     start = round_up(partials * rows * spec.features * itemsize, 64)
-    words[Slot.TASKS] = tasks
-    words[Slot.KIND] = Kind.FILTER_GRADIENT
-    words[Slot.SCRATCH_STRIDE] = scratch
-    words[Slot.PACK_B] = IN_PLACE
+    words[Word.TASKS] = tasks
+    words[Word.KIND] = Kind.FILTER_GRADIENT
+    words[Word.SCRATCH_STRIDE] = scratch
+    words[Word.PACK_B] = IN_PLACE
     # Here the output's derivative is an operand and the filter the result.
-    b, c = slice(Slot.B, Slot.B + 5), slice(Slot.C, Slot.C + 5)
+    b, c = slice(Word.B, Word.B + 5), slice(Word.C, Word.C + 5)
     words[b], words[c] = words[c], words[b]
     words[ConvWord.SLAB_ROWS], words[ConvWord.SLABS] = slab_rows, slabs
     words[ConvWord.GRID_UNITS], words[ConvWord.GRID_PANELS] = grid_units, grid_panels
-    words[ConvWord.ACCUMULATE] = int(spec.accumulate)
     words[FilterWord.PARTIALS] = partials
     words[FilterWord.FEATURES] = spec.features
     words[FilterWord.TASK_OFFSET] = start
@@ -117,11 +86,11 @@ def plan_filter_gradient(
     words[FilterWord.STEPS_AT] = FilterWord.TABLES + len(segments)
     words += segments + steps
     total = start + scratch * tasks
-    first = Launch(tuple(map(int, words)), tasks, total)
+    first = Scheduled(tuple(map(int, words)), tasks, total)
     sums = max(1, min(threads, rows * spec.features * partials // _SUM_ELEMENTS))
-    words[Slot.TASKS] = sums
-    words[Slot.KIND] = Kind.SUM_PARTIALS
-    return first, Launch(tuple(map(int, words)), sums, total)
+    words[Word.TASKS] = sums
+    words[Word.KIND] = Kind.SUM_PARTIALS
+    return first, Scheduled(tuple(map(int, words)), sums, total)
 
 
 def _partials(spec: ConvSpec, filter_bytes: int) -> int:

@@ -1,0 +1,75 @@
+"""The words of the convolution kernels' arguments, beside those that every kind has
+(`treadle.backends.cpu.gemm.arguments`)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from treadle.backends.cpu.gemm.arguments import FIRST
+
+
+class ConvWord(IntEnum):
+    """The words of Kind.CONVOLUTION and Kind.FILTER_GRADIENT."""
+
+    IMAGES = FIRST
+    OUT_Y = FIRST + 1
+    OUT_X = FIRST + 2
+    IN_Y = FIRST + 3
+    CHANNELS = FIRST + 4  # of the input, all groups
+    GROUP_CHANNELS = FIRST + 5
+    GROUP_FEATURES = FIRST + 6
+    GROUP_PANELS = FIRST + 7  # panels of features in a group
+    PANELS = FIRST + 8  # and in all
+    TAPS_Y = FIRST + 9
+    TAPS_X = FIRST + 10
+    STRIDE_Y = FIRST + 11
+    STRIDE_X = FIRST + 12
+    DILATION_Y = FIRST + 13
+    DILATION_X = FIRST + 14
+    PAD_Y = FIRST + 15
+    IN_DILATION_Y = FIRST + 16
+    IN_DILATION_X = FIRST + 17
+    X_FIRST = FIRST + 18  # input columns that the padded image holds
+    X_STOP = FIRST + 19
+    ROW_START = FIRST + 20  # elements of zeros before them in each row
+    ROW_END = FIRST + 21  # and elements before the zeros behind them
+    ROW_RUN = FIRST + 22  # 1 if these columns with their channels are contiguous
+    PADDED_X = FIRST + 23
+    PIXEL = FIRST + 24  # elements between pixels of the padded (or the given) image
+    LINE = FIRST + 25  # and between its rows
+    IN_PLACE = FIRST + 26
+    PLACE_OFFSET = FIRST + 27  # elements from the image to the first pixel, in place
+    SLAB_ROWS = FIRST + 28  # output rows per padded copy
+    SLABS = FIRST + 29  # such slabs in an image
+    TILES = FIRST + 30  # a row of pixels is cut into tiles, as in a product
+    TILE_LOW = FIRST + 31
+    TILE_EXTRA = FIRST + 32
+    K = FIRST + 33
+    CHUNK_PANELS = FIRST + 34  # panels of the filter that are packed at once
+    EPILOGUE_ROWS = FIRST + 35
+    GRID_UNITS = FIRST + 36
+    GRID_PANELS = FIRST + 37
+    FILTER_OFFSET = FIRST + 38  # bytes from a task's scratch to the packed filter
+    RUN = FIRST + 39  # elements of a segment
+    SEGMENTS = FIRST + 40  # their number; the offsets (in bytes) follow
+    OFFSETS = FIRST + 41
+
+
+class FilterWord(IntEnum):
+    """Words of Kind.FILTER_GRADIENT and Kind.SUM_PARTIALS beside those of ConvWord."""
+
+    PARTIALS = ConvWord.RUN  # number of partial sums; they lie at the scratch's start
+    FEATURES = ConvWord.RUN + 1
+    TASK_OFFSET = ConvWord.RUN + 2  # bytes from there to the tasks' own scratch
+    PLANES_OFFSET = ConvWord.RUN + 3  # bytes from a task's scratch to its planes
+    PANEL_OFFSET = ConvWord.RUN + 4  # ... and to its packed panel of B
+    PLANAR = ConvWord.RUN + 5  # 1 if the padded image is a plane already
+    PLANE = ConvWord.RUN + 6  # elements of a plane
+    PHASE = ConvWord.RUN + 7  # elements of one phase of a row
+    A_STEP = ConvWord.RUN + 8  # elements between a tile's rows of A
+    C_STEP = ConvWord.RUN + 9  # and between its rows of a partial sum
+    STEPS = ConvWord.RUN + 10  # how many row groups follow, ...
+    STEPS_AT = ConvWord.RUN + 11  # ... each with its element offsets in A and C, ...
+    AT_ONCE = ConvWord.RUN + 12  # images that the micro-kernel sums over in one go
+    IMAGE = ConvWord.RUN + 13  # elements of a plane that belong to one image
+    TABLES = ConvWord.RUN + 14  # from here on; before them the segments' byte offsets

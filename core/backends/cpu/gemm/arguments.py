@@ -1,0 +1,122 @@
+"""The arguments of the native kernels of products and convolutions.
+
+One function per dtype, ``void contract(ptr args, i64 task)``, computes every matrix
+product (`treadle.kernels.contract`) and every convolution (`treadle.kernels.convolve`),
+whatever its sizes and strides, and whatever is fused before or behind it. It is run for
+every task in 0..tasks-1, in any order and on any thread; no bit of the result depends
+on how many tasks there are. `args` points to 64-bit words. A schedule writes them, but
+for those of pointers::
+
+    scheduled = schedule(Contraction(np.dtype("float32"), m, n, k, a=..., b=..., c=...),
+                         tile, threads)
+    words = list(scheduled.words)
+    words[Word.A] = address of A[0, 0, 0, 0]   # likewise B, C
+    words[Word.SCRATCH] = address of scheduled.scratch_bytes bytes, 64-byte aligned
+    words[Word.EPILOGUE] = address of a block function
+    words[Word.EPILOGUE_ARGS] = index of the word of `args` where its arguments begin
+
+**Hooks** are addresses of *block functions*; 0 leaves the epilogue out. The epilogue
+runs once on every finished block of C, while the block is in cache::
+
+    void epilogue(ptr eargs, i64 b0, i64 b1, i64 r0, i64 r1, i64 c0, i64 c1)
+
+It reads and writes memory itself (C, a bias, a residual, ...), for rows r0..r1-1 and
+columns c0..c1-1 of batch element (b0, b1). Blocks are disjoint and cover C; which
+blocks there are may differ between calls, so results may not depend on it.
+
+A *producer* computes an operand that never exists in memory (a mask applied, a cast).
+Say so with ``fused_a`` or ``fused_b``, and put its address into Word.PACK_A or
+Word.PACK_B and its arguments beside it::
+
+    void pack(ptr pargs, i64 b0, i64 b1, i64 i0, i64 i1, i64 j0, i64 j1,
+              ptr block, i64 stride)
+
+It writes element [b0, b1, i, j] of the operand (for A, i counts m and j counts k; for
+B, i counts k and j counts n) to ``block[(i - i0) * stride + (j - j0)]``, in elements.
+It may write up to a vector too much in both directions: at most to the next multiple
+of `Tile.lanes`. Producers run more than once per element if A and B meet in several
+blocks (A once per column group of the grid, B once per block of rows).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Kind(IntEnum):
+    """What Word.KIND says."""
+
+    PRODUCT = 0
+    CONVOLUTION = 1
+    FILTER_GRADIENT = 2
+    SUM_PARTIALS = 3
+
+
+class Word(IntEnum):
+    """Words that every kind has. Those of pointers are 0 in `Scheduled.words`."""
+
+    TASKS = 0
+    KIND = 1
+    SCRATCH = 2
+    SCRATCH_STRIDE = 3  # bytes per task
+    EPILOGUE = 4
+    EPILOGUE_ARGS = 5
+    PACK_A = 6  # IN_PLACE, BUILT_IN or the address of a producer
+    PACK_A_ARGS = 7
+    PACK_B = 8
+    PACK_B_ARGS = 9
+    A = 10  # pointer, then strides b0, b1, row, column
+    B = 15
+    C = 20
+
+
+FIRST = 25
+"""The first word that only one kind uses."""
+
+IN_PLACE, BUILT_IN = 0, 1
+"""Values of Word.PACK_A and Word.PACK_B that are no addresses."""
+
+
+class ProductWord(IntEnum):
+    """The words of Kind.PRODUCT."""
+
+    BATCH1 = FIRST  # size of b1
+    BATCHES = FIRST + 1  # b0 * b1
+    N = FIRST + 2
+    K = FIRST + 3
+    K_PIECE = FIRST + 4
+    TILES = FIRST + 5  # M is cut into so many tiles, ...
+    TILE_LOW = FIRST + 6  # ... of this height, ...
+    TILE_EXTRA = FIRST + 7  # ... the first few of them one row higher
+    BLOCK_TILES = FIRST + 8  # tiles in a block of rows ...
+    GRID_BATCHES = FIRST + 9
+    GRID_ROWS = FIRST + 10
+    GRID_COLUMNS = FIRST + 11
+    A_STRIDE = FIRST + 12  # row stride of a packed A, in elements
+    A_OFFSET = FIRST + 13  # bytes from a task's scratch to its packed A
+    PANEL_STRIDE = FIRST + 14  # bytes between packed panels; 0 if B is read in place
+    CHUNK = FIRST + 15  # columns whose packed panels stay in the L2 cache
+    A_TILES = FIRST + 16  # and tiles whose packed rows of A do
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The block of C that is held in registers: rows x (vectors * lanes) elements."""
+
+    lanes: int
+    rows: int
+    vectors: int = 2
+
+    @property
+    def columns(self) -> int:
+        return self.lanes * self.vectors
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """The arguments of one kernel call, 0 where a pointer is to be filled in."""
+
+    words: tuple[int, ...]
+    tasks: int
+    scratch_bytes: int
