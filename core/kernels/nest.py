@@ -9,7 +9,7 @@ Two loop structures cover everything that is not a contraction:
 
 ``axis="inner"``  (row nest) ::
 
-    for o in outer...:            # parallel; collapsed and cut into tasks
+    for o in outer...:            # parallel
         row-level instructions    # once per row: scalars
         for i in inner:           # vectorised; one loop per phase
             elem-level instructions; reductions over i give row-level values
@@ -28,26 +28,6 @@ Levels. A value is *row*-level if it is the same for all of ``inner`` (constants
 of row operands, and arithmetic on those), otherwise *elem*-level. In a row nest a
 reduction turns an elem-level value into a row-level one. In a column nest, values that
 depend on ``mid`` are called *mid*-level; a reduction turns them elem-level.
-
-Tasks divide rows (or blocks of columns, or inner): `kernels.lower.split_axis` tells.
-Elementwise nests with three outer dimensions can also be emitted with entry "tile",
-``void k(ptr args, i64 b0, i64 b1, i64 r0, i64 r1, i64 c0, i64 c1)``, which runs one
-tile of rows and columns (of inner) at outer indices b0 and b1.
-
-Argument block (an array of 64-bit words; signature ``void k(ptr args, i64 task)``)::
-
-    [0]              number of tasks
-    outer sizes      nest.outer words, slowest first
-    mid sizes        nest.mid words
-    inner size       1 word
-    scratch pointer  1 word, then bytes per task 1 word (only if lower.scratch_rows > 0;
-                     lower.scratch_bytes gives the number)
-    per operand:     pointer (or, for kind "index", the start value), then strides:
-                     one word per outer dim, per mid dim, then the inner stride if the
-                     operand's inner class is STRIDED, then one per gather index.
-
-Strides count elements, may be zero or negative; for "index" they are increments of the
-index value.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from treadle.backends.cpu.conv import filter_schedule
 from treadle.backends.cpu.conv import schedule as conv_schedule
 from treadle.backends.cpu.cost import nest_tasks
 from treadle.backends.cpu.emit.nest import emit, supported
+from treadle.backends.cpu.emit.tasks import scratch_bytes, scratch_rows
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm import schedule as gemm_schedule
 from treadle.backends.cpu.gemm.arguments import Scheduled, Word
@@ -35,7 +36,6 @@ from treadle.errors import InternalError
 from treadle.fuse.nests import Launch, Product
 from treadle.ir.graph import Equation
 from treadle.kernels.contract import Contraction
-from treadle.kernels.lower import scratch_bytes, scratch_rows
 from treadle.kernels.nest import Nest
 from treadle.plan.calls import Path, Run, Signature
 from treadle.plan.steps import (

@@ -15,9 +15,10 @@ import numpy as np
 import scipy.special as special
 
 from treadle.backends.cpu.emit.nest import emit
+from treadle.backends.cpu.emit.tasks import scratch_bytes, scratch_rows
 from treadle.backends.cpu.run import native
 from treadle.kernels.check import check
-from treadle.kernels.lower import is_store, scratch_bytes, scratch_rows
+from treadle.kernels.lower import is_store
 from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Instr, Nest, Operand
 
 _numbers = itertools.count()
@@ -127,6 +128,15 @@ class Maker:
     def interpret(self) -> dict[int, np.ndarray]:
         """What the stores write, by operand, computed in float64."""
         return _interpret(self)
+
+
+def softmax() -> Maker:
+    """Of four rows of 20: three sweeps, and the exponentials are kept."""
+    m = Maker((4,), 20)
+    x = m.load(np.zeros((4, 20), np.float32))
+    e = m.op("exp", m.op("sub", x, m.op("reduce_max", x)))
+    m.store(np.zeros((4, 20), np.float32), m.op("div", e, m.op("reduce_sum", e)))
+    return m
 
 
 def _steps(view: np.ndarray) -> list[int]:

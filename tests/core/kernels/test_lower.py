@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.core.kernels.nests import Maker
+from tests.core.kernels.nests import Maker, softmax
 from treadle.errors import InternalError
 from treadle.kernels import lower
 from treadle.kernels.check import check
@@ -16,22 +16,11 @@ from treadle.kernels.lower import (
     Level,
     in_place,
     schedule,
-    scratch_bytes,
-    scratch_rows,
     show,
-    split_axis,
 )
 from treadle.kernels.nest import Instr, Nest
 
 F = np.float32
-
-
-def softmax() -> Maker:
-    m = Maker((4,), 20)
-    x = m.load(np.zeros((4, 20), F))
-    e = m.op("exp", m.op("sub", x, m.op("reduce_max", x)))
-    m.store(np.zeros((4, 20), F), m.op("div", e, m.op("reduce_sum", e)))
-    return m
 
 
 def test_softmax_keeps_the_exponentials_only() -> None:
@@ -45,24 +34,6 @@ def test_softmax_keeps_the_exponentials_only() -> None:
         ["load", "sub", "exp"],
         ["div", "store"],
     ]
-    assert scratch_rows(nest) == 1
-    assert scratch_bytes(nest, 20) == 32 * 4
-
-
-def test_scratch_of_several_types() -> None:
-    m = Maker((2,), 5)
-    x = m.load(np.zeros((2, 5), np.float16))
-    wide = m.op("exp", m.op("convert", x, dtype=np.float64))
-    half = m.op("exp", x)
-    total = m.op("reduce_sum", wide)
-    other = m.op("convert", m.op("reduce_sum", half), dtype=np.float64)
-    scaled = m.op("div", wide, m.op("mul", total, other))
-    m.store(np.zeros((2, 5)), scaled)
-    m.store(np.zeros((2, 5), np.float16), m.op("div", half, m.op("reduce_max", half)))
-    nest = m.nest()
-    assert scratch_rows(nest) == 2
-    assert scratch_bytes(nest, 5) == 16 * (8 + 4)
-    assert scratch_bytes(nest, 17) % 64 == 0
 
 
 def test_levels_of_a_column_nest() -> None:
@@ -81,26 +52,6 @@ def test_levels_of_a_column_nest() -> None:
     assert plan.varying[total]
     assert len(plan.sweeps) == 1 and bias in plan.held[0]
     assert result in plan.held[1]
-
-
-def test_what_tasks_divide() -> None:
-    assert split_axis(softmax().nest()) == "rows"
-    m = Maker((), 9)
-    m.store(np.zeros(9, F), m.load(np.zeros(9, F)))
-    assert split_axis(m.nest()) == "inner"
-    wide = Maker((2,), 9)
-    wide.store(np.zeros((2, 9), F), wide.load(np.zeros((2, 9), F)))
-    assert split_axis(wide.nest()) == "either"
-    m.op("reduce_sum", 0)
-    assert split_axis(m.nest()) == "none"
-    m = Maker((), 9, (3,), "mid")
-    m.store(np.broadcast_to(np.zeros(9, F), (3, 9)), m.const(0.0, F))
-    assert split_axis(m.nest()) == "blocks"
-    m = Maker((), 9, serial=True)
-    index = m.load(np.zeros(9, np.int32))
-    table = np.broadcast_to(np.zeros(4, F), (9, 4))
-    m.store(table, m.const(1.0, F), index, how="add")
-    assert split_axis(m.nest()) == "none"
 
 
 def test_in_place() -> None:

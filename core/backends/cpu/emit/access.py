@@ -1,4 +1,20 @@
-"""Reads the argument block and moves data between memory and registers."""
+"""Reads the argument block and moves data between memory and registers.
+
+Argument block (an array of 64-bit words; signature ``void k(ptr args, i64 task)``)::
+
+    [0]              number of tasks
+    outer sizes      nest.outer words, slowest first
+    mid sizes        nest.mid words
+    inner size       1 word
+    scratch pointer  1 word, then bytes per task 1 word (only if tasks.scratch_rows > 0;
+                     tasks.scratch_bytes gives the number)
+    per operand:     pointer (or, for kind "index", the start value), then strides:
+                     one word per outer dim, per mid dim, then the inner stride if the
+                     operand's inner class is STRIDED, then one per gather index.
+
+Strides count elements, may be zero or negative; for "index" they are increments of the
+index value.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +35,7 @@ from treadle.backends.cpu.emit.lanes import (
     register_kind,
     type_name,
 )
-from treadle.kernels.lower import scratch_rows
+from treadle.backends.cpu.emit.tasks import scratch_rows
 from treadle.kernels.nest import BROADCAST, CONTIGUOUS, Nest, Operand
 
 
@@ -59,7 +75,7 @@ class Arguments:
 
 
 def read_arguments(b: Builder, nest: Nest) -> Arguments:
-    """Loads the argument block of `kernels.nest` from %args."""
+    """Loads the argument block from %args."""
     cursor = iter(range(1 << 16))
 
     def word(kind: str = "i64") -> str:

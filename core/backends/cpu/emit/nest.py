@@ -19,7 +19,8 @@ from treadle.backends.cpu.emit.column import ColumnSweeps
 from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.emit.ops import supported
 from treadle.backends.cpu.emit.row import RowSweeps
-from treadle.kernels.lower import is_running, is_store, schedule, split_axis
+from treadle.backends.cpu.emit.tasks import split_axis
+from treadle.kernels.lower import is_running, is_store, schedule
 from treadle.kernels.nest import STRIDED, Nest
 
 __all__ = ["emit", "supported"]

@@ -23,14 +23,8 @@ from treadle.backends.cpu.emit.running import (
     rounds,
     settled,
 )
-from treadle.kernels.lower import (
-    SCRATCH_LANES,
-    Schedule,
-    Sweep,
-    cost,
-    is_running,
-    scratch_sizes,
-)
+from treadle.backends.cpu.emit.tasks import SCRATCH_LANES, scratch_sizes
+from treadle.kernels.lower import Schedule, Sweep, cost, is_running
 
 
 class RowSweeps:
