@@ -8,7 +8,7 @@ from treadle import tree
 from treadle.api.boundary import boundary
 from treadle.errors import TracerError, at, user_source
 from treadle.run.array import Placed, as_numpy
-from treadle.run.device import DEVICES, Device, named
+from treadle.run.device import Device, known, named
 from treadle.trace.value import Tracer
 
 
@@ -19,7 +19,7 @@ def devices() -> tuple[Device, ...]:
     >>> devices()
     (Device('cpu'), Device('reference'))
     """
-    return DEVICES
+    return known()
 
 
 @boundary

@@ -1,11 +1,14 @@
-"""What compiles for each device."""
+"""The devices that there are, the default first, and what compiles for each."""
 
 from __future__ import annotations
 
 from treadle.backends.cpu.device import CPUTarget
 from treadle.backends.reference.program import ReferenceTarget
 from treadle.plan.target import Target
+from treadle.run.device import register
 
 _CPU: Target = CPUTarget()
 _REFERENCE: Target = ReferenceTarget()
 TARGETS = {target.name: target for target in (_CPU, _REFERENCE)}
+for _name in TARGETS:
+    register(_name)

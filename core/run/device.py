@@ -29,8 +29,19 @@ class Device:
         return f"Device({self.name!r})"
 
 
-DEVICES = (Device("cpu"), Device("reference"))
+_known: dict[str, Device] = {}
 _running: ContextVar[Device | None] = ContextVar("running", default=None)
+
+
+def register(name: str) -> None:
+    """Makes a device known. The first one is the default (`treadle.backends.devices`
+    has them all)."""
+    _known[name] = Device(name)
+
+
+def known() -> tuple[Device, ...]:
+    """The devices that there are."""
+    return tuple(_known.values())
 
 
 def named(device: Device | str) -> Device:
@@ -39,10 +50,10 @@ def named(device: Device | str) -> Device:
     Raises:
       ValueError: if there is no such device.
     """
-    found = {d.name: d for d in DEVICES}.get(getattr(device, "name", device))  # type: ignore[arg-type]
+    found = _known.get(device.name if isinstance(device, Device) else device)
     if found is None:
-        known = " or ".join(repr(d.name) for d in DEVICES)
-        raise ValueError(f"there is no device {device!r}: take {known}")
+        names = " or ".join(map(repr, _known))
+        raise ValueError(f"there is no device {device!r}: take {names}")
     return found
 
 
@@ -53,9 +64,8 @@ def default() -> Device:
     Raises:
       ValueError: if TREADLE_DEVICE names none.
     """
-    name = os.environ.get("TREADLE_DEVICE") or "cpu"
     try:
-        return named(name)
+        return named(os.environ.get("TREADLE_DEVICE") or next(iter(_known)))
     except ValueError as error:
         raise ValueError(f"TREADLE_DEVICE: {error}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -18,7 +19,9 @@ from tests.style.sources import (
     late_imports,
     module,
     name,
+    nodes,
 )
+from treadle.backends.devices import TARGETS
 
 # Data flows from left to right, and an import points to the left. Rooms in one group
 # may use each other.
@@ -97,16 +100,29 @@ def test_imports_point_down(path: Path) -> None:
     )
 
 
-def test_one_file_above_a_backend_names_it() -> None:
+def test_one_file_outside_a_backend_imports_it() -> None:
     """The compiler is given its target; only the list of devices knows all."""
     wrong = [
         f"{name(path)}:{line}: {target}"
         for path in LIBRARY
-        if not name(path).startswith("core/backends/")
+        if name(path) != "core/backends/devices.py"
         for line, target in imports(path)
-        if target.startswith(("treadle.backends.cpu", "treadle.backends.reference"))
+        for backend in TARGETS
+        if target.startswith(f"treadle.backends.{backend}")
+        and not module(path).startswith(f"treadle.backends.{backend}")
     ]
     assert not wrong, "ask the target:\n" + "\n".join(wrong)
+
+
+def test_no_file_outside_a_backend_names_a_device() -> None:
+    wrong = [
+        f"{name(path)}:{node.lineno}: {node.value!r}"
+        for path in LIBRARY
+        if not name(path).startswith("core/backends/")
+        for node in nodes(path)
+        if isinstance(node, ast.Constant) and node.value in TARGETS
+    ]
+    assert not wrong, "ask the list of devices:\n" + "\n".join(wrong)
 
 
 def test_every_room_has_a_stage() -> None:

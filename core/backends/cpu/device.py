@@ -31,7 +31,7 @@ from treadle.backends.cpu.run.executor import (
     Scaled,
     Slot,
 )
-from treadle.backends.cpu.run.memory import SizeClass, size_class
+from treadle.backends.memory import SizeClass, size_class
 from treadle.errors import InternalError
 from treadle.fuse.nests import Launch, Product
 from treadle.ir.graph import Equation

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from treadle.backends.capable import lowering_of
-from treadle.backends.cpu.run.memory import SizeClass, size_class
+from treadle.backends.memory import SizeClass, size_class
 from treadle.backends.reference import nests, products
 from treadle.backends.reference.memory import Memory, apart, declared
 from treadle.fuse.nests import Launch, Product

@@ -11,8 +11,9 @@ from unittest import mock
 import numpy as np
 
 import treadle as td
+from treadle.backends import memory
 from treadle.backends.cpu import cost
-from treadle.backends.cpu.run import callpath, memory
+from treadle.backends.cpu.run import callpath
 
 TOLERANCE = {"float64": 1e-9, "float32": 5e-4, "float16": 3e-2, "bfloat16": 0.25}
 

@@ -25,7 +25,7 @@ import numpy as np
 from treadle.backends.cpu.run import native
 from treadle.backends.cpu.run.callpath_ir import HEADER, callpath_ir
 from treadle.backends.cpu.run.executor import ProgramBuilder
-from treadle.backends.cpu.run.memory import Buffer, SizeClass, size_class
+from treadle.backends.memory import Buffer, SizeClass, size_class
 from treadle.plan.calls import Path, Run, Signature
 from treadle.reading import (
     Entries,

@@ -313,7 +313,8 @@ def test_host() -> None:
 def test_llvm_loads_on_first_use() -> None:
     program = (
         "import sys\n"
-        "from treadle.backends.cpu.run import executor, memory, native, threads\n"
+        "from treadle.backends import memory\n"
+        "from treadle.backends.cpu.run import executor, native, threads\n"
         "from treadle.backends.cpu import target\n"
         "print('llvmlite' in sys.modules)\n"
     )

@@ -13,8 +13,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from treadle.backends.cpu.run import memory
-from treadle.backends.cpu.run.memory import Buffer, MemoryPool
+from treadle.backends import memory
+from treadle.backends.memory import Buffer, MemoryPool
 
 SIZES = [1, 64, 4096, 100_000, 1 << 20, (3 << 20) + 5]
 
