@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from treadle.fuse.launches import Product
 from treadle.fuse.layout import operand_strides, stored_strides
-from treadle.fuse.nests import Access, Body, Product, assemble, coalesce, extent
+from treadle.fuse.nests import Access, Body, assemble, coalesce, extent
 from treadle.fuse.program import Program
 from treadle.ir.graph import Equation
 from treadle.ir.maps import Map

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from treadle.fuse.launches import Product
 from treadle.fuse.layout import operand_strides, stored_strides
-from treadle.fuse.nests import Access, Body, Product, assemble, coalesce
+from treadle.fuse.nests import Access, Body, assemble, coalesce
 from treadle.fuse.program import Program
 from treadle.ir.graph import Atom, Equation
 from treadle.ir.maps import Map

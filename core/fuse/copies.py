@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treadle.fuse.cluster import addressing, operand_fits
+from treadle.fuse.launches import Launch
 from treadle.fuse.layout import row_major
 from treadle.fuse.maps import Space
-from treadle.fuse.nests import Access, Body, Launch, finish, ranking, window_map
+from treadle.fuse.nests import Access, Body, finish, ranking, window_map
 from treadle.fuse.program import Program
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Var

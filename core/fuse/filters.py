@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from treadle import dtypes
+from treadle.fuse.launches import Launch
 from treadle.fuse.layout import operand_strides, stored_strides
 from treadle.fuse.maps import Space
-from treadle.fuse.nests import Access, Body, Launch, finish
+from treadle.fuse.nests import Access, Body, finish
 from treadle.fuse.program import Program
 from treadle.ir import scalar
 from treadle.ir.graph import Equation

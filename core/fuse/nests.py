@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from treadle import dtypes
 from treadle.fuse.cluster import Cluster, addressing, operand_key
+from treadle.fuse.launches import Binding, Launch
 from treadle.fuse.layout import axis_strides, stored_strides
 from treadle.fuse.maps import Space
 from treadle.fuse.program import Program
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.ir.maps import ZERO, Affine, Map, address
-from treadle.kernels.contract import Contraction
-from treadle.kernels.convolve import ConvSpec
 from treadle.kernels.nest import (
     BROADCAST,
     CONTIGUOUS,
@@ -60,38 +59,6 @@ class Access(NamedTuple):
     strides: tuple[tuple[int, int], ...]
     store: bool = False
     gathers: tuple[int, ...] = ()
-
-
-class Binding(NamedTuple):
-    """An operand's run-time words: pointer (or start), then strides as `Nest` says."""
-
-    atom: Atom | None
-    offset: int
-    strides: tuple[int, ...]
-    store: bool
-
-
-class Launch(NamedTuple):
-    """A nest with the sizes and operands of one use."""
-
-    nest: Nest
-    outer: tuple[int, ...]
-    mid: tuple[int, ...]
-    inner: int
-    bindings: tuple[Binding, ...]
-
-
-@dataclass
-class Product:
-    """A contraction or convolution c = a · b, its operands (stored values and offsets
-    in elements), and the nest fused into its epilogue."""
-
-    contraction: Contraction | ConvSpec
-    a: tuple[Atom, int]
-    b: tuple[Atom, int]
-    c: Var
-    epilogue: Launch | None = None
-    filter_gradient: bool = False
 
 
 class Body:

@@ -7,8 +7,9 @@ import math
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.contractions import contraction
 from treadle.fuse.convolutions import convolution
+from treadle.fuse.launches import Product
 from treadle.fuse.maps import Space
-from treadle.fuse.nests import Access, Body, Product
+from treadle.fuse.nests import Access, Body
 from treadle.fuse.program import Program
 from treadle.ir.graph import Equation, Var
 from treadle.ir.maps import Map

@@ -9,7 +9,8 @@ from is not in memory itself (the result of a contraction in registers).
 from __future__ import annotations
 
 from treadle.fuse.cluster import Cluster, members_fit
-from treadle.fuse.nests import Launch, Product, build
+from treadle.fuse.launches import Launch, Product
+from treadle.fuse.nests import build
 from treadle.fuse.partition import Partition
 from treadle.fuse.products import product_with_epilogue
 from treadle.fuse.roles import is_fused, is_stored, stored_members

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from treadle.fuse.launches import Launch
 from treadle.fuse.layout import operand_strides, stored_strides
 from treadle.fuse.maps import Space
-from treadle.fuse.nests import Access, Body, Launch, coalesce, finish, innermost
+from treadle.fuse.nests import Access, Body, coalesce, finish, innermost
 from treadle.fuse.program import Program
 from treadle.ir.graph import Equation
 from treadle.ir.maps import Affine, address

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
+from treadle.fuse.launches import Launch
 from treadle.fuse.layout import Strided, operand_strides, row_major, stored_strides
 from treadle.fuse.maps import Space
-from treadle.fuse.nests import Access, Body, Launch, finish, innermost
+from treadle.fuse.nests import Access, Body, finish, innermost
 from treadle.fuse.program import Program
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from treadle.fuse.nests import Launch
+from treadle.fuse.launches import Launch
 
 
 def points(launch: Launch) -> int:

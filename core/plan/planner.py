@@ -9,8 +9,8 @@ import numpy as np
 
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.copies import copy_launch, scatter_launch
+from treadle.fuse.launches import Launch
 from treadle.fuse.layout import joined, row_major, stored_strides
-from treadle.fuse.nests import Launch
 from treadle.fuse.order import Node
 from treadle.fuse.partition import Partition, partition
 from treadle.fuse.products import product

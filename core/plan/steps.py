@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.fuse.nests import Launch, Product
+from treadle.fuse.launches import Launch, Product
 from treadle.ir.graph import Atom, Equation
 
 

@@ -13,7 +13,7 @@ import treadle.numpy as tnp
 from tests.core.fuse.graphs import array, equation, program_of, traced
 from tests.core.ir.following import numbered
 from treadle.fuse.copies import copy_launch, scatter_launch
-from treadle.fuse.nests import Binding, Launch
+from treadle.fuse.launches import Binding, Launch
 from treadle.ir.graph import Var
 from treadle.kernels.nest import BROADCAST, CONTIGUOUS
 

@@ -1,0 +1,169 @@
+"""The kernels of a graph: what runs, on which values, in which order.
+
+Nothing here says where a value lies, nor how a device runs a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from treadle.arraytype import ArrayType
+from treadle.ir.graph import Atom, Var
+from treadle.kernels.contract import Contraction
+from treadle.kernels.convolve import ConvSpec
+from treadle.kernels.nest import Nest
+from treadle.trace.op import Op
+
+
+class Binding(NamedTuple):
+    """An operand's run-time words: pointer (or start), then strides as `Nest` says."""
+
+    atom: Atom | None
+    offset: int
+    strides: tuple[int, ...]
+    store: bool
+
+
+class Launch(NamedTuple):
+    """A nest with the sizes and operands of one use."""
+
+    nest: Nest
+    outer: tuple[int, ...]
+    mid: tuple[int, ...]
+    inner: int
+    bindings: tuple[Binding, ...]
+
+
+@dataclass
+class Product:
+    """A contraction or convolution c = a · b, its operands (stored values and offsets
+    in elements), and the nest fused into its epilogue."""
+
+    contraction: Contraction | ConvSpec
+    a: tuple[Atom, int]
+    b: tuple[Atom, int]
+    c: Var
+    epilogue: Launch | None = None
+    filter_gradient: bool = False
+
+
+class Sort(NamedTuple):
+    """The first places, as many as the rows of `out` are long, of the order of each row
+    of unsigned integers."""
+
+    keys: Atom
+    out: Var
+
+
+class HostCall(NamedTuple):
+    """The reference meaning of an operation, on the host.
+
+    types: of the operands and of the results. reason: why there is nothing better.
+    """
+
+    op: Op
+    params: dict[str, Any]
+    operands: tuple[Atom, ...]
+    results: tuple[Var, ...]
+    reason: str
+
+    @property
+    def types(self) -> tuple[list[ArrayType], list[ArrayType]]:
+        return [a.type for a in self.operands], [v.type for v in self.results]
+
+
+class Copy(NamedTuple):
+    """A value's bytes, or zeros if there is no source."""
+
+    source: Atom | None
+    target: Var
+
+
+class Carries(NamedTuple):
+    """The values that a loop carries.
+
+    init: what they begin as; a `Lit` without axes is repeated. in_place: whether an
+    iteration only writes into one, so that it needs no second memory.
+    """
+
+    init: tuple[Atom, ...]
+    in_place: tuple[bool, ...]
+    results: tuple[Var, ...]
+
+
+class Repeat(NamedTuple):
+    """A body that runs for each row of `rows`, in reverse order if it says so.
+
+    body: from consts, carries and rows to carries and new rows.
+    """
+
+    body: Kernels
+    length: int
+    reverse: bool
+    consts: tuple[Atom, ...]
+    carries: Carries
+    rows: tuple[Atom, ...]
+    new_rows: tuple[Var, ...]
+
+
+class RepeatWhile(NamedTuple):
+    """A body that runs while a test holds.
+
+    test: from its consts and the carries to a bool; body: from its and the carries to
+    carries.
+    """
+
+    test: Kernels
+    body: Kernels
+    test_consts: tuple[Atom, ...]
+    body_consts: tuple[Atom, ...]
+    carries: Carries
+
+
+class Choose(NamedTuple):
+    """The branch whose number is `index`, on `operands`."""
+
+    index: Atom
+    branches: tuple[Kernels, ...]
+    operands: tuple[Atom, ...]
+    results: tuple[Var, ...]
+
+
+Kernel = Launch | Product | Sort | HostCall | Copy | Repeat | RepeatWhile | Choose
+
+
+class Entry(NamedTuple):
+    """One kernel of a program.
+
+    names: of the operations that it does. alone: whether it never shares a parallel
+    region with its neighbours. begins: the value that it copies to its result; there is
+    nothing to do if both are in one place.
+    """
+
+    kernel: Kernel
+    names: tuple[str, ...] = ()
+    alone: bool = False
+    begins: Atom | None = None
+
+
+class Within(NamedTuple):
+    """Bytes of another value, from an offset on."""
+
+    atom: Atom
+    offset: int = 0
+
+
+class Kernels(NamedTuple):
+    """A program as kernels, in an order in which they can run. All values are in
+    row-major order, but for those that only kernels read, which know how they lie.
+
+    results: the values that the program gives. within: those that are part of others'
+    memory, or all of it.
+    """
+
+    inputs: tuple[Var, ...]
+    results: tuple[Atom, ...]
+    entries: tuple[Entry, ...]
+    within: Mapping[Var, Within]
