@@ -6,28 +6,55 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import NamedTuple
 
 from treadle.backends.devices import TARGETS
+from treadle.fuse.groups import Groups, group
+from treadle.fuse.launches import Kernels
+from treadle.fuse.lower import lower
 from treadle.ir.graph import Graph
 from treadle.passes.pipeline import optimise
-from treadle.plan.plan import plan_graph
+from treadle.plan.plan import place
+from treadle.plan.schedule import Schedule, schedule
+from treadle.plan.steps import Plan
 from treadle.plan.target import Target
 from treadle.run.device import default
 from treadle.run.execute import Executable
 
 
-def build(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Executable:
-    """Compiles a graph for a device.
+class Stages(NamedTuple):
+    """A program on its way: what each stage makes of what the one before made.
 
-    1. optimise: inline, simplify, merge equal equations, drop dead ones
-    2. plan: equations to nodes (`fuse`), which become loop nests and contractions;
-       nodes to steps; liveness; one arena
-    3. link: kernels (compiled, or from the cache) and a command buffer
+    graph: an equivalent, cheaper one (`optimise`).
+    groups: which equations run together, and which values are stored (`group`).
+    kernels: loop nests and contractions on values, in order (`lower`).
+    schedule: how the device runs each (`schedule`).
+    plan: steps, and where values lie, in one arena (`place`).
     """
+
+    graph: Graph
+    groups: Groups
+    kernels: Kernels
+    schedule: Schedule
+    plan: Plan
+
+
+def stages(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Stages:
+    """Plans a graph for a device."""
+    graph = optimise(graph, target)
+    groups = group(graph, target.lowering)
+    kernels = lower(groups)
+    scheduled = schedule(kernels, target)
+    plan = place(scheduled, graph, donated)
+    return Stages(graph, groups, kernels, scheduled, plan)
+
+
+def build(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Executable:
+    """Compiles a graph for a device: plans it, then links machine code (compiled, or
+    from the cache) and commands."""
     with _no_collection():
-        graph = optimise(graph, target)
-        plan = plan_graph(graph, target, donated)
-        return Executable(graph, plan, target, donated)
+        made = stages(graph, target, donated)
+        return Executable(made.graph, made.plan, target, donated)
 
 
 @contextmanager

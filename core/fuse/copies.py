@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treadle.fuse.cluster import addressing, operand_fits
-from treadle.fuse.launches import Launch
+from treadle.fuse.launches import Copy, Launch
 from treadle.fuse.layout import row_major
 from treadle.fuse.maps import Space
 from treadle.fuse.nests import Access, Body, finish, ranking, window_map
 from treadle.fuse.program import Program
 from treadle.ir import scalar
-from treadle.ir.graph import Atom, Equation, Var
+from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.ir.maps import address
+from treadle.ops.movement import broadcast_in_dim
 from treadle.trace.lowering import Scatter
 
 
@@ -34,6 +35,32 @@ def copy_launch(
     body.instr("store", (value,), a.type.dtype, k)
     dims = sorted(space.sizes, key=ranking(body.accesses, space.sizes))
     return finish(body, space.sizes, dims, [], None, "inner")
+
+
+def is_zero(a: Atom) -> bool:
+    """Whether an atom is a number all of whose bits are zero."""
+    return isinstance(a, Lit) and not a.type.ndim and not any(a.value.tobytes())
+
+
+def filled(value: Atom, whole: Var, program: Program) -> Launch | Copy:
+    """Writes one number everywhere."""
+    if is_zero(value):
+        return Copy(None, whole)
+    spread = Var(whole.type)
+    params = {"shape": whole.type.shape, "dims": ()}
+    program.add(Equation(broadcast_in_dim, [value], params, [spread]))
+    launch = copy_launch(spread, whole, 0, row_major(whole.type.shape), program)
+    assert launch is not None
+    return launch
+
+
+def begun(x: Atom, out: Var, program: Program) -> Launch | Copy | None:
+    """Makes a value a copy of another one, seen through its views; None if a view must
+    be made in memory first."""
+    source, _ = program.resolve(x)
+    if isinstance(source, Lit) and not source.type.ndim:
+        return filled(source, out, program)
+    return copy_launch(x, out, 0, row_major(out.type.shape), program)
 
 
 def scatter_launch(eq: Equation, program: Program) -> Launch | None:

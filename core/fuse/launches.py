@@ -55,6 +55,15 @@ class Sort(NamedTuple):
 
     keys: Atom
     out: Var
+    length: int
+
+    @property
+    def count(self) -> int:
+        return self.out.type.shape[-1]
+
+    @property
+    def rows(self) -> int:
+        return self.out.type.size // self.count
 
 
 class HostCall(NamedTuple):
@@ -67,11 +76,8 @@ class HostCall(NamedTuple):
     params: dict[str, Any]
     operands: tuple[Atom, ...]
     results: tuple[Var, ...]
+    types: tuple[list[ArrayType], list[ArrayType]]
     reason: str
-
-    @property
-    def types(self) -> tuple[list[ArrayType], list[ArrayType]]:
-        return [a.type for a in self.operands], [v.type for v in self.results]
 
 
 class Copy(NamedTuple):

@@ -43,7 +43,12 @@ def stored_strides(v: Atom, program: Program) -> tuple[int, ...]:
 
 
 def _wanted_order(v: Var, program: Program) -> tuple[int, ...] | None:
-    if v in program.row_major:
+    maker = program.maker.get(v)
+    if (
+        v in program.row_major
+        or maker is None
+        or not isinstance(maker.op.lowering, Product)
+    ):
         return None
     # Decided once: fusion exchanges readers, but a layout that was relied on must stay.
     if v not in program.orders:
@@ -52,16 +57,11 @@ def _wanted_order(v: Var, program: Program) -> tuple[int, ...] | None:
 
 
 def _readers_order(v: Var, program: Program) -> tuple[int, ...] | None:
-    maker = program.maker.get(v)
-    if (
-        maker is None
-        or not isinstance(maker.op.lowering, Product)
-        or v in program.returned
-    ):
+    if v in program.returned:
         return None
-    readers = program.readers[v]
     orders = {
-        eq.params["permutation"] if eq.op is transpose else None for eq in readers
+        eq.params["permutation"] if eq.op is transpose else None
+        for eq in program.readers[v]
     }
     return orders.pop() if len(orders) == 1 else None
 

@@ -5,40 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from treadle.fuse.cluster import (
-    MAX_MEMBERS,
-    Cluster,
-    join,
-    members_fit,
-    operands_fit,
-    start,
-)
+import numpy as np
+
+from treadle.fuse.cluster import Cluster
+from treadle.fuse.copies import begun, copy_launch, filled, scatter_launch
+from treadle.fuse.filters import filter_launch
+from treadle.fuse.growth import Growth
+from treadle.fuse.launches import Copy, Launch
 from treadle.fuse.layout import joined, row_major
-from treadle.fuse.matching import extend, matching
-from treadle.fuse.order import Node, Order
+from treadle.fuse.loops import zero_inits
+from treadle.fuse.order import Node
 from treadle.fuse.products import product, product_with_epilogue
 from treadle.fuse.program import Program
 from treadle.fuse.roles import stored_members
-from treadle.ir.graph import Equation, Graph, Var
-from treadle.ir.walk import effectful
+from treadle.fuse.running import running_launch
+from treadle.fuse.windows import window_launch
+from treadle.ir.graph import Equation, Graph, Lit, Var
 from treadle.ops.dot import free_axes
 from treadle.trace.lowering import (
-    FUSABLE,
     Contraction,
-    Gather,
+    FilterTaps,
     Join,
     Lowering,
-    Product,
     Reduction,
-    Reshape,
+    Running,
+    Scatter,
     View,
+    Window,
 )
 
 
 class Partition(NamedTuple):
     """The nodes of a graph, in an order in which they can run.
 
-    built: what has become of clusters and products already.
+    built: what has become of clusters and equations already.
     """
 
     program: Program
@@ -47,117 +47,43 @@ class Partition(NamedTuple):
     built: dict[Node | Equation, Any]
 
 
-class _Partitioner:
-    def __init__(self, graph: Graph, lowering: Callable[[Equation], Lowering]) -> None:
-        self.program = Program(graph, lowering)
-        self.position = {id(eq): i for i, eq in enumerate(graph.equations)}
-        self.order = Order()
-        self.owner: dict[Var, Node] = {}
-        self.built: dict[Node | Equation, Any] = {}
-        self.count = 0
-        self.copies: dict[Var, Var] = {}
-        self.last_effect: Node | None = None
+class Joined(NamedTuple):
+    """How an array is put together: what fills it first, then the pieces that are not
+    made in their places."""
 
+    fill: Launch | Copy | None
+    moves: list[Launch]
+
+
+class Scattered(NamedTuple):
+    """How a scatter runs: its result begins as its operand."""
+
+    begin: Launch | Copy
+    launch: Launch
+
+
+class _Partitioner(Growth):
     def run(self) -> Partition:
         for eq in self.program.graph.equations:
             if isinstance(eq.op.lowering, View):
                 continue
             if eq.outputs and eq.outputs[0] in self.program.inline:
-                if self._wanted_in_memory(eq):
-                    self.program.kept.add(eq.outputs[0])
-                    self._start(eq)
-            elif self._computes(eq):
-                if not self._join_one(eq):
-                    self._start(eq)
-            elif self._is_product(eq):
+                if self.wanted_in_memory(eq):
+                    self.keep(eq)
+            elif self.computes(eq):
+                if not self.join_one(eq):
+                    self.begin(eq)
+            elif self.is_product(eq):
                 self._product(eq)
             else:
-                # What the host writes is in row-major order.
+                # What others than kernels write is in row-major order.
                 self.program.row_major.update(eq.outputs)
-                self._alone(eq)
-                self._place_parts(eq)
+                how = type(self.program.lowering(eq))
+                _OTHERS.get(how, _Partitioner._whole)(self, eq)
         self._copy_returned_views()
         self._attach_epilogues()
         nodes = self.order.topological()
         return Partition(self.program, nodes, self.owner, self.built)
-
-    def _wanted_in_memory(self, eq: Equation) -> bool:
-        """Whether an inline value is also returned, or read by other than kernels."""
-        program, v = self.program, eq.outputs[0]
-        return program.is_returned(v) or self._read_whole(v)
-
-    def _read_whole(self, v: Var) -> bool:
-        """Whether anything but a kernel reads a value or a view of it."""
-        return any(
-            self._read_whole(reader.outputs[0])
-            if isinstance(reader.op.lowering, View)
-            else not self._computes(reader)
-            or (isinstance(reader.op.lowering, Gather) and reader.inputs[0] is v)
-            for reader in self.program.readers[v]
-        )
-
-    def _computes(self, eq: Equation) -> bool:
-        """Whether an equation is part of a kernel, which computes inline values."""
-        return isinstance(self.program.lowering(eq), FUSABLE)
-
-    def _is_product(self, eq: Equation) -> bool:
-        return isinstance(self.program.lowering(eq), Product)
-
-    # Nodes and their order
-
-    def _add(self, node: Node, eq: Equation) -> None:
-        self.order.add(node)
-        self._own(node, eq)
-
-    def _own(self, node: Node, eq: Equation) -> None:
-        for v in eq.outputs:
-            self._give(node, v)
-        self._depend(node, self._needs(eq))
-
-    def _depend(self, node: Node, others: list[Node]) -> None:
-        done = self.order.depend(node, others)
-        assert done, "a node runs before what it needs"
-
-    def _give(self, node: Node, v: Var) -> None:
-        self.owner[v] = node
-        node.values.append(v)
-
-    def _needs(self, eq: Equation) -> list[Node]:
-        """The nodes that make what an equation reads."""
-        program, nodes = self.program, []
-        reads_whole = len(eq.inputs)
-        if self._computes(eq):
-            reads_whole = int(isinstance(eq.op.lowering, Gather))
-        for i, a in enumerate(eq.inputs):
-            source, _ = program.resolve(a)
-            found: set[Any] = {source}
-            kept = i < reads_whole and source in program.kept
-            if source in program.inline and not kept:
-                found = program.sources(source)
-            nodes += [self.owner[v] for v in found if v in self.owner]
-        return nodes
-
-    def _contract(self, node: Node, other: Node) -> bool:
-        """Makes one node of two, if the order lets them run together."""
-        done = self.order.contract(node, other)
-        if done:
-            self.owner.update(dict.fromkeys(other.values, node))
-        return done
-
-    def _cluster(self) -> Cluster:
-        self.count += 1
-        return Cluster(self.count, self.program)
-
-    def _alone(self, eq: Equation) -> None:
-        self.count += 1
-        node = Node(self.count)
-        node.equations.append(eq)
-        self._add(node, eq)
-        if effectful(eq):
-            # Effects happen in the order of the program.
-            if self.last_effect is not None:
-                self._depend(node, [self.last_effect])
-            self.last_effect = node
 
     # Contractions
 
@@ -167,7 +93,7 @@ class _Partitioner:
             self.program.row_major.add(eq.outputs[0])
             if not self._loops_fit(eq):
                 eq = self._with_copied_operands(eq)
-        self._alone(eq)
+        self.alone(eq)
 
     def _loops_fit(self, eq: Equation) -> bool:
         found = product(eq, self.program)
@@ -180,10 +106,14 @@ class _Partitioner:
         """The equation with views among its operands copied, as few as will do."""
         for a in eq.inputs:
             if isinstance(a, Var) and self.program.is_view(a):
-                eq = self._substitute(eq, a, self.copy_view(a))
+                eq = self.substitute(eq, a, self.copied(a))
                 if self._loops_fit(eq):
                     return eq
-        return self._with_ordered_operands(eq) if _pairs_axes(eq) else eq
+        if _pairs_axes(eq):
+            eq = self._with_ordered_operands(eq)
+            fits = self._loops_fit(eq)
+            assert fits, f"{eq.op.name} has no loops"
+        return eq
 
     def _with_ordered_operands(self, eq: Equation) -> Equation:
         """The contraction with its operands copied: batch, free, contracted axes."""
@@ -193,20 +123,18 @@ class _Partitioner:
         ):
             free = free_axes(a.type.ndim, contract, batch)
             ordered = program.ordered(a, (*batch, *free, *contract))
-            inputs.append(self.copy_view(ordered))
+            inputs.append(self.copied(ordered))
             n = a.type.ndim
             contracts.append(tuple(range(n - len(contract), n)))
             batches.append(tuple(range(len(batch))))
         params = {"contract": tuple(contracts), "batch": tuple(batches)}
         new = Equation(eq.op, inputs, params, eq.outputs, eq.source)
-        program.replace(eq, new)
-        self.position[id(new)] = self.position[id(eq)]
-        return new
+        return self.replace(eq, new)
 
     def _attach_epilogues(self) -> None:
         """Lets elementwise clusters work on a contraction's result while it is hot."""
         for node in self.order.nodes:
-            if type(node) is Node and self._is_product(node.equations[0]):
+            if type(node) is Node and self.is_product(node.equations[0]):
                 self._attach(node)
 
     def _attach(self, node: Node) -> None:
@@ -223,32 +151,106 @@ class _Partitioner:
             fused = product_with_epilogue(
                 eq, self.program, cluster, stored_members(cluster, self)
             )
-            if fused is not None and self._contract(cluster, node):
+            if fused is not None and self.contract(cluster, node):
                 cluster.product = fused
                 cluster.equations.insert(0, eq)
                 return
 
+    # What is no part of any kernel, or a kernel of its own
+
+    def _whole(self, eq: Equation) -> None:
+        """What reads its operands in row-major order, but for zeros."""
+        zeros = zero_inits(eq, self.program)
+        for i, a in enumerate(eq.inputs):
+            if i not in zeros and isinstance(a, Var) and not self.is_contiguous(a):
+                eq = self.substitute(eq, a, self.copied(a))
+        self.alone(eq)
+
+    def _nest(self, eq: Equation) -> None:
+        """What has a nest that fuses with nothing; operands whose views have no such
+        loops are copied first."""
+        (out,) = eq.outputs
+        if out.type.size and not all(a.type.size for a in eq.inputs):
+            self.built[eq] = filled(_of_nothing(eq), out, self.program)
+        elif out.type.size:
+            launch = _NESTS[type(self.program.lowering(eq))]
+            found = launch(eq, self.program)
+            if found is None:
+                eq = self.with_plain_operands(eq)
+                found = launch(eq, self.program)
+                assert found is not None, f"{eq.op.name} has no loops"
+            self.built[eq] = found
+        self.alone(eq)
+
+    def _scatter(self, eq: Equation) -> None:
+        """Writes at data-dependent places of a copy of the first operand."""
+        launch = scatter_launch(eq, self.program)
+        if launch is None:
+            eq = self.with_plain_operands(eq, 1)
+            launch = scatter_launch(eq, self.program)
+            assert launch is not None, f"{eq.op.name} has no loops"
+        x, out = eq.inputs[0], eq.outputs[0]
+        begin = begun(x, out, self.program)
+        if begin is None:
+            new = self.contiguous(x)
+            assert isinstance(x, Var) and isinstance(new, Var)
+            eq = self.substitute(eq, x, new)
+            begin = Copy(new, out)
+        self.built[eq] = Scattered(begin, launch)
+        self.alone(eq)
+
     # Values that are parts of others
 
-    def _place_parts(self, eq: Equation) -> None:
-        """Lets the pieces of a concatenation be made where they belong."""
+    def _join(self, eq: Equation) -> None:
+        """A concatenation or padded array; its pieces are made where they belong, or
+        moved there."""
         how = eq.op.lowering
-        if not isinstance(how, Join):
-            return
+        assert isinstance(how, Join)
+        whole, parts = eq.outputs[0], self.program.parts
+        steps = row_major(whole.type.shape)
+        self._place_parts(eq, how)
+        moves, number = [], len(eq.inputs) - how.filled
+        for i in range(number):
+            a = eq.inputs[i]
+            if isinstance(a, Var) and a in parts:
+                continue
+            _, (offset, strides) = list(joined(eq, how, steps))[i]
+            launch = copy_launch(a, whole, offset, strides, self.program)
+            if launch is None:
+                new = self.plain(a)
+                assert isinstance(a, Var) and isinstance(new, Var)
+                eq = self.substitute(eq, a, new)
+                launch = copy_launch(new, whole, offset, strides, self.program)
+                assert launch is not None, f"{eq.op.name} has a piece without loops"
+            moves.append(launch)
+        fill = filled(eq.inputs[-1], whole, self.program) if how.filled else None
+        self.built[eq] = Joined(fill, moves)
+        self.alone(eq)
+
+    def _place_parts(self, eq: Equation, how: Join) -> None:
+        """Lets the pieces of a concatenation be made where they belong."""
         whole = eq.outputs[0]
+        first = self.makers(eq.inputs[-1], True) if how.filled else []
         steps = row_major(whole.type.shape)
         for a, (offset, strides) in joined(eq, how, steps):
-            if isinstance(a, Var) and self._can_be_part(a, eq):
-                self.program.parts[a] = (whole, offset, strides)
-                maker = self.program.maker[a]
-                if self._is_product(maker) and not self._loops_fit(maker):
-                    del self.program.parts[a]
+            if not isinstance(a, Var) or not self._can_be_part(a, eq):
+                continue
+            # What fills the array is written before the piece is made.
+            if not self.order.can_depend(self.owner[a], first):
+                continue
+            self.program.parts[a] = (whole, offset, strides)
+            maker = self.program.maker[a]
+            if self.is_product(maker) and not self._loops_fit(maker):
+                del self.program.parts[a]
+                self._loops_fit(maker)
+            else:
+                self.depend(self.owner[a], first)
 
     def _can_be_part(self, a: Var, eq: Equation) -> bool:
         program = self.program
         node = self.owner.get(a)
         made = isinstance(node, Cluster) or (
-            node is not None and self._is_product(node.equations[0])
+            node is not None and self.is_product(node.equations[0])
         )
         return (
             made
@@ -259,139 +261,6 @@ class _Partitioner:
             and eq.inputs.count(a) == 1
         )
 
-    # Growing clusters
-
-    def _start(self, eq: Equation) -> None:
-        cluster = self._cluster()
-        while not start(cluster, eq, self.program):
-            eq = self._with_copied_view(eq)
-            cluster = self._cluster()
-        self._add(cluster, eq)
-        self._absorb_operands(cluster, eq)
-
-    def _with_copied_view(self, eq: Equation) -> Equation:
-        """Some view among the operands has no index map: it is made in memory."""
-        for a in eq.inputs:
-            if isinstance(a, Var) and self.program.is_view(a):
-                return self._substitute(eq, a, self.copy_view(a))
-        raise AssertionError(f"{eq.op.name} has an operand without an index map")
-
-    def _substitute(self, eq: Equation, old: Var, new: Var) -> Equation:
-        """An equation that reads `new` in place of `old`."""
-        inputs = [new if a is old else a for a in eq.inputs]
-        result = Equation(eq.op, inputs, eq.params, eq.outputs, eq.source)
-        self.program.replace(eq, result)
-        self.position[id(result)] = self.position[id(eq)]
-        return result
-
-    def copy_view(self, v: Var) -> Var:
-        """A stored value equal to a view's result."""
-        if v in self.copies:
-            return self.copies[v]
-        program, old = self.program, self.program.maker[v]
-        new = self.copies[v] = Var(v.type)
-        eq = Equation(old.op, old.inputs, old.params, [new], old.source)
-        program.add(eq, copied=True)
-        self.position[id(eq)] = self.position.get(id(old), -1)
-        if isinstance(eq.op.lowering, Reshape):
-            self._alias(new, eq)
-            return new
-        cluster = self._cluster()
-        space = cluster.space
-        space.maps[new] = space.index(new)
-        if not operands_fit(space, eq, program):
-            inner: Var = eq.inputs[0]  # type: ignore[assignment]
-            eq = self._substitute(eq, inner, self.copy_view(inner))
-            operands_fit(space, eq, program)
-        cluster.equations.append(eq)
-        self._add(cluster, eq)
-        return new
-
-    def _alias(self, v: Var, eq: Equation) -> None:
-        """A reshape of a contiguous value is that value, whatever the shapes are."""
-        inner = eq.inputs[0]
-        if isinstance(inner, Var):
-            if self.program.is_view(inner):
-                new = self.copy_view(inner)
-                self._substitute(eq, inner, new)
-                inner = new
-            elif inner in self.program.inline and inner not in self.program.kept:
-                self.program.kept.add(inner)
-                self._start(self.program.maker[inner])
-            if inner in self.owner:
-                self._give(self.owner[inner], v)
-        self.program.aliases[v] = inner
-
-    def _join_one(self, eq: Equation) -> bool:
-        needs = self._needs(eq)
-        for cluster in self._candidates(eq):
-            fits = self.order.can_depend(cluster, needs)
-            if fits and join(cluster, eq, self.program):
-                self._own(cluster, eq)
-                self._absorb_operands(cluster, eq)
-                return True
-        return False
-
-    def _candidates(self, eq: Equation) -> list[Cluster]:
-        found: dict[int, Cluster] = {}
-        for a in eq.inputs:
-            source, _ = self.program.resolve(a)
-            node = self.owner.get(source) if isinstance(source, Var) else None
-            if isinstance(node, Cluster) and source not in self.program.inline:
-                found[node.number] = node
-        return sorted(found.values(), key=lambda c: -c.number)
-
-    def _absorb_operands(self, cluster: Cluster, eq: Equation) -> None:
-        """Merges other clusters that made the equation's operands, point for point."""
-        if isinstance(eq.op.lowering, Reduction | Gather):
-            return
-        for a in eq.inputs:
-            if a.type.shape != eq.outputs[0].type.shape:
-                continue
-            source, chain = self.program.resolve(a)
-            other = self.owner.get(source) if isinstance(source, Var) else None
-            if (
-                isinstance(source, Var)
-                and isinstance(other, Cluster)
-                and other is not cluster
-                and other.is_member(source)
-                and source not in self.program.inline
-                and self.order.can_contract(cluster, other)
-            ):
-                self._merge(cluster, other, eq, source, chain)
-
-    def _merge(
-        self, cluster: Cluster, other: Cluster, eq: Equation, source: Var, chain: tuple
-    ) -> None:
-        if cluster.form == "mid" or other.form == "mid":
-            return
-        if len(cluster.equations) + len(other.equations) > MAX_MEMBERS:
-            return
-        space = cluster.space.copy()
-        out = eq.outputs[0]
-        wanted = space.settled(lambda: space.seen(space.maps[out], source, chain))
-        if wanted is None:
-            return
-        names = matching(wanted, other.space.maps[source])
-        if names is None or not extend(names, cluster, other):
-            return
-        for v, entries in other.space.maps.items():
-            space.maps[v] = tuple(
-                type(a)(a.offset, tuple((names[d], c) for d, c in a.terms))
-                for a in entries
-            )
-        reduced = cluster.reduced | {names[d] for d in other.reduced}
-        space.frozen |= reduced
-        if not members_fit(space, cluster, self.program):
-            return
-        if not self._contract(cluster, other):
-            return
-        cluster.space, cluster.reduced = space, reduced
-        cluster.form = other.form or cluster.form
-        cluster.equations = sorted(
-            cluster.equations + other.equations, key=lambda e: self.position[id(e)]
-        )
-
     def _copy_returned_views(self) -> None:
         """A result that is a view is made in memory, if its storage differs."""
         program = self.program
@@ -399,7 +268,7 @@ class _Partitioner:
             if isinstance(a, Var) and program.is_view(a):
                 source = program.memory(a)
                 if source not in self.owner or source in program.inline:
-                    new = program.results[i] = self.copy_view(a)
+                    new = program.results[i] = self.copied(a)
                     program.returned.add(new)
 
 
@@ -408,9 +277,30 @@ def _pairs_axes(eq: Equation) -> bool:
     return isinstance(eq.op.lowering, Contraction)
 
 
+def _of_nothing(eq: Equation) -> Lit:
+    """What every element of a result is that has no data to depend on."""
+    nothing = [np.zeros(a.type.shape, a.type.dtype) for a in eq.inputs]
+    value = eq.op.run(*nothing, **eq.params).reshape(-1)[0]
+    return Lit(value, type(eq.outputs[0].type)((), value.dtype))
+
+
 def _finds_place(eq: Equation) -> bool:
     how = eq.op.lowering
     return isinstance(how, Reduction) and how.finds_place
+
+
+_NESTS: dict[type[Lowering], Callable[[Equation, Program], Launch | None]] = {
+    Window: window_launch,
+    Running: running_launch,
+    FilterTaps: filter_launch,
+}
+"""What writes the nest of work that fuses with nothing."""
+
+_OTHERS: dict[type[Lowering], Callable[[_Partitioner, Equation], None]] = {
+    Join: _Partitioner._join,
+    Scatter: _Partitioner._scatter,
+    **dict.fromkeys(_NESTS, _Partitioner._nest),
+}
 
 
 def partition(graph: Graph, lowering: Callable[[Equation], Lowering]) -> Partition:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from types import MappingProxyType
 
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.scalar import SCALARS
@@ -47,7 +48,7 @@ class Program:
         self._views: dict[Atom, tuple[Atom, tuple[Equation, ...]]] = {}
         self.maker: dict[Var, Equation] = {}
         self.readers: dict[Var, list[Equation]] = {v: [] for v in graph.inputs}
-        self.results = list(graph.outputs)
+        self.results: Sequence[Atom] = list(graph.outputs)
         self.returned = {a for a in graph.outputs if isinstance(a, Var)}
         self.row_major: set[Var] = set()
         self.orders: dict[Var, tuple[int, ...] | None] = {}
@@ -64,6 +65,15 @@ class Program:
         self._viewed_by_caller = {
             view.inputs[0] for a in self.returned for view in self.resolve(a)[1]
         }
+
+    def settle(self) -> None:
+        """Nothing changes from here on: what would is an error."""
+        for name, table in vars(self).items():
+            if type(table) is dict:
+                setattr(self, name, MappingProxyType(table))
+            elif type(table) is set:
+                setattr(self, name, frozenset(table))
+        self.results = tuple(self.results)
 
     def _consider_inline(self, eq: Equation, costs: dict[Var, int]) -> None:
         """Indices, and cheap scalars made of scalars, are computed where they are

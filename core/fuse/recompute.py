@@ -8,16 +8,35 @@ from is not in memory itself (the result of a contraction in registers).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Protocol
+
 from treadle.fuse.cluster import Cluster, members_fit
 from treadle.fuse.launches import Launch, Product
 from treadle.fuse.nests import build
+from treadle.fuse.order import Node
 from treadle.fuse.partition import Partition
 from treadle.fuse.products import product_with_epilogue
+from treadle.fuse.program import Program
 from treadle.fuse.roles import is_fused, is_stored, stored_members
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.kernels.lower import cost
 from treadle.kernels.nest import Instr
 from treadle.trace.lowering import Elementwise, Index, written
+
+
+class Settled(Protocol):
+    """What `built` asks of nodes."""
+
+    @property
+    def program(self) -> Program: ...
+
+    @property
+    def owner(self) -> Mapping[Var, Node]: ...
+
+    @property
+    def built(self) -> Mapping[Node | Equation, Any]: ...
+
 
 _MAX_COST = 60
 _TOGETHER = 256
@@ -143,14 +162,14 @@ def _builds(cluster: Cluster, part: Partition) -> bool:
     return True
 
 
-def built(cluster: Cluster, part: Partition) -> Launch | Product:
+def built(cluster: Cluster, part: Settled) -> Launch | Product:
     """The nest of a cluster, or the product whose epilogue it is."""
-    found = part.built.pop(cluster, None) or _lowered(cluster, part)
+    found = part.built.get(cluster) or _lowered(cluster, part)
     assert found is not None
     return found
 
 
-def _lowered(cluster: Cluster, part: Partition) -> Launch | Product | None:
+def _lowered(cluster: Cluster, part: Settled) -> Launch | Product | None:
     stored = stored_members(cluster, part)
     if cluster.product is None:
         return build(cluster, part.program, stored)

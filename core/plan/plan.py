@@ -1,4 +1,4 @@
-"""Graph to Plan."""
+"""Schedule to Plan: steps in order, places in memory, one arena."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Iterable
 from treadle.ir.graph import Graph
 from treadle.plan.control import CONTROL
 from treadle.plan.donation import shared_memory
-from treadle.plan.lowerings import NESTS
 from treadle.plan.memory import assign
 from treadle.plan.planner import HANDLERS, GraphPlanner, Planner
+from treadle.plan.schedule import Schedule
 from treadle.plan.steps import Buffer, Place, Plan
-from treadle.plan.target import Target
 
 
-def plan_graph(graph: Graph, target: Target, donated: Iterable[int] = ()) -> Plan:
-    """Plans a whole program; arguments numbered in `donated` may be overwritten."""
-    planner = Planner(target, HANDLERS | NESTS | CONTROL)
+def place(schedule: Schedule, graph: Graph, donated: Iterable[int] = ()) -> Plan:
+    """Plans a whole program with the inputs and results of a graph; arguments numbered
+    in `donated` may be overwritten."""
+    planner = Planner(HANDLERS | CONTROL)
     plan = planner.plan
     plan.inputs = [Buffer(t.nbytes, "input", i) for i, t in enumerate(graph.in_types)]
     plan.outputs = [
         Buffer(t.nbytes, "output", i) for i, t in enumerate(graph.out_types)
     ]
-    inner = GraphPlanner(planner, graph)
+    inner = GraphPlanner(planner, schedule)
     plan.steps = inner.run(
         list(map(Place, plan.inputs)), list(map(Place, plan.outputs))
     )

@@ -1,52 +1,37 @@
-"""Nodes to steps: every stored value gets a place, every node its commands."""
+"""Schedule to steps: every stored value gets a place, every kernel its commands."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from treadle.fuse.cluster import Cluster
-from treadle.fuse.copies import copy_launch, scatter_launch
-from treadle.fuse.launches import Launch
-from treadle.fuse.layout import joined, row_major, stored_strides
-from treadle.fuse.order import Node
-from treadle.fuse.partition import Partition, partition
-from treadle.fuse.products import product
-from treadle.fuse.recompute import built, choose
-from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
-from treadle.ops.movement import broadcast_in_dim
+from treadle.fuse.launches import Copy, Entry, HostCall, Launch, Product, Sort
+from treadle.ir.graph import Atom, Lit, Var
 from treadle.plan.region import Region
+from treadle.plan.schedule import Schedule
 from treadle.plan.steps import (
     Buffer,
     CopyStep,
     HostStep,
     Loop,
     NestStep,
+    OrderStep,
     Place,
     Plan,
     ProductStep,
     Step,
     literal_of,
 )
-from treadle.plan.target import Target
-from treadle.trace.lowering import (
-    Host,
-    Join,
-    Lowering,
-    Product,
-    Reshape,
-    Same,
-    Scatter,
-)
 
 
 class Planner:
-    """Collects the steps of one program. `position` counts them as they will run."""
+    """Collects the steps of one program. `position` counts them as they will run.
 
-    def __init__(self, target: Target, handlers: dict[type[Lowering], Handler]) -> None:
-        self.target, self.handlers = target, handlers
+    handlers: what plans each type of kernel.
+    """
+
+    def __init__(self, handlers: dict[type, Handler]) -> None:
+        self.handlers = handlers
         self.plan = Plan([], [], [], [], 0)
         self.order: list[Step] = []
         self.position = 0
@@ -110,121 +95,58 @@ class Planner:
 
 
 class GraphPlanner:
-    """Plans one graph: the program, or the body of a loop or branch of it."""
+    """Plans one schedule: the program, or the body of a loop or branch of it."""
 
-    def __init__(self, planner: Planner, graph: Graph) -> None:
-        self.planner = planner
-        self.part: Partition = partition(graph, planner.target.lowering)
-        choose(self.part)
-        self.program = self.part.program
+    def __init__(self, planner: Planner, schedule: Schedule) -> None:
+        self.planner, self.schedule = planner, schedule
+        self.within = schedule.kernels.within
         self.env: dict[Var, Place] = {}
         self.steps: list[Step] = []
-        self.filled: set[Var] = set()
 
     def run(self, inputs: Sequence[Place], outputs: Sequence[Place]) -> list[Step]:
         """The steps that compute the results into `outputs`."""
-        graph = self.program.graph
-        self.env.update(zip(graph.inputs, inputs, strict=True))
+        kernels, how = self.schedule
+        self.env.update(zip(kernels.inputs, inputs, strict=True))
         copies = self._claim(outputs)
-        for node in self.part.nodes:
-            self.node(node)
+        for entry, chosen in zip(kernels.entries, how, strict=True):
+            handler = self.planner.handlers[type(entry.kernel)]
+            handler(self, entry, chosen)
         for a, place in copies:
-            self._deliver(a, place)
+            self.copy(self.place(a), place, a.type.nbytes)
         return self.steps
 
     def _claim(self, outputs: Sequence[Place]) -> list[tuple[Atom, Place]]:
         """Lets results be made in place where possible; gives those to be copied."""
         copies = []
-        for a, place in zip(self.program.results, outputs, strict=True):
-            source = self.program.memory(a)
-            if (
-                isinstance(source, Var)
-                and source in self.part.owner
-                and source not in self.env
-                and source not in self.program.parts
-                and stored_strides(source, self.program) == row_major(source.type.shape)
-            ):
+        for a, place in zip(self.schedule.kernels.results, outputs, strict=True):
+            source = self._whole(a)
+            if isinstance(source, Var) and source not in self.env:
                 self.env[source] = place
             else:
                 copies.append((a, place))
         return copies
 
-    def _deliver(self, a: Atom, place: Place) -> None:
-        source = self.contiguous(a)
-        self.copy(source, place, a.type.nbytes)
-
-    # Places
+    def _whole(self, a: Atom) -> Atom:
+        """The value whose memory, all of it, a value has."""
+        while isinstance(a, Var) and a in self.within:
+            a, offset = self.within[a]
+            assert not offset, "a result is a part of another value"
+        return a
 
     def place(self, v: Atom) -> Place:
         """Where a stored value is, made up if it has not been placed."""
         if isinstance(v, Lit):
             return self.planner.constant(v)
         if v not in self.env:
-            if v in self.program.aliases:
-                self.env[v] = self.contiguous(self.program.aliases[v])
-            elif v in self.program.parts:
-                whole, offset, _ = self.program.parts[v]
-                self._prepare(whole)
-                self.env[v] = self.place(whole).shifted(offset * v.type.dtype.itemsize)
+            if v in self.within:
+                whole, offset = self.within[v]
+                self.env[v] = self.place(whole).shifted(offset)
             else:
                 self.env[v] = Place(self.planner.buffer(v.type.nbytes))
         return self.env[v]
 
-    def _prepare(self, whole: Var) -> None:
-        """Fills a padded array before its inside is written."""
-        eq = self.program.maker[whole]
-        how = eq.op.lowering
-        if isinstance(how, Join) and how.filled and whole not in self.filled:
-            self.filled.add(whole)
-            self.fill(eq.inputs[-1], whole, eq)
-
-    def contiguous(self, a: Atom) -> Place:
-        """Where a value lies in row-major order, copied there if need be."""
-        source, chain = self.program.resolve(a)
-        plain = all(isinstance(eq.op.lowering, Reshape) for eq in chain)
-        strides = stored_strides(source, self.program)
-        if plain and strides == row_major(source.type.shape):
-            return self.place(source)
-        if isinstance(source, Lit) and a.type.dtype.kind == "c":
-            return self.planner.constant(_spread_literal(source, a))
-        if chain and isinstance(chain[0].op.lowering, Reshape):
-            return self.contiguous(chain[0].inputs[0])
-        v = Var(a.type)
-        self.env[v] = Place(self.planner.buffer(a.type.nbytes))
-        steps = row_major(a.type.shape)
-        if not self.move(a, v, 0, steps, []):
-            self.move(self._viewed(chain[0]), v, 0, steps, [])
-        return self.env[v]
-
-    def _viewed(self, eq: Equation) -> Var:
-        """A view's result, seen through that one view of what is made in memory."""
-        inner, v = Var(eq.inputs[0].type), Var(eq.outputs[0].type)
-        self.env[inner] = self.contiguous(eq.inputs[0])
-        self.program.readers[inner] = []
-        self.program.add(Equation(eq.op, [inner], eq.params, [v], eq.source))
-        return v
-
-    # Steps
-
-    def nest(self, launch: Launch, equations: list[Equation], together: bool) -> None:
-        """Appends a nest."""
-        stores = [b.atom for b in launch.bindings if b.store]
-        if all(a is not None and a.type.size == 0 for a in stores):
-            return
-        places = self._bind(launch)
-        work = self.planner.target.nest(launch)
-        step = NestStep(
-            equations,
-            *_traffic(launch, places),
-            launch=launch,
-            places=places,
-            tasks=work.tasks,
-        )
-        if work.scratch_bytes:
-            step.scratch = Place(self.planner.buffer(work.scratch_bytes))
-        self.planner.add(step, self.steps, alone=not together)
-
-    def _bind(self, launch: Launch) -> list[Place | None]:
+    def bind(self, launch: Launch) -> list[Place | None]:
+        """The places of a nest's operands; None for computed indices."""
         return [
             None
             if b.atom is None
@@ -232,149 +154,34 @@ class GraphPlanner:
             for b, op in zip(launch.bindings, launch.nest.operands, strict=True)
         ]
 
-    def copy(self, source: Place | None, to: Place, nbytes: int) -> None:
+    def scratch(self, nbytes: int) -> Place | None:
+        return Place(self.planner.buffer(nbytes)) if nbytes else None
+
+    def copy(
+        self, source: Place | None, to: Place, nbytes: int, names: tuple[str, ...] = ()
+    ) -> None:
         """Appends a copy of bytes, or zeros if there is no source."""
         if nbytes and source != to:
             reads = [] if source is None else [source]
-            self.planner.add(CopyStep([], reads, [to], nbytes=nbytes), self.steps)
+            self.planner.add(CopyStep(names, reads, [to], nbytes=nbytes), self.steps)
 
-    def move(
-        self, a: Atom, to: Var, offset: int, strides: Sequence[int], eqs: list[Equation]
-    ) -> bool:
-        """Appends a nest that copies a value to strided places of another; False if
-        there is none for all of its views at once."""
-        launch = copy_launch(a, to, offset, strides, self.program)
-        if launch is not None:
-            self.nest(launch, eqs, True)
-        return launch is not None
 
-    def fill(self, value: Atom, whole: Var, eq: Equation) -> None:
-        """Writes one number everywhere."""
-        if isinstance(value, Lit) and not any(value.value.tobytes()):
-            self.copy(None, self.place(whole), whole.type.nbytes)
-            return
-        t = type(whole.type)((whole.type.size,), whole.type.dtype)
-        flat, spread = Var(t), Var(t)
-        self.env[flat] = self.place(whole)
-        params = {"shape": t.shape, "dims": ()}
-        self.program.add(Equation(broadcast_in_dim, [value], params, [spread]))
-        launch = copy_launch(spread, flat, 0, (1,), self.program)
-        assert launch is not None
-        self.nest(launch, [eq], False)
-
-    # Nodes
-
-    def node(self, node: Node) -> None:
-        """Appends the steps of a node."""
-        if isinstance(node, Cluster):
-            found = built(node, self.part)
-            if isinstance(found, Launch):
-                self.nest(found, node.equations, True)
-            else:
-                self.product(found, node.equations)
-            return
-        eq = node.equations[0]
-        how = self.program.lowering(eq)
-        if isinstance(how, Product):
-            known = self.part.built.pop(eq, None)
-            self.product(known or product(eq, self.program), [eq])
-        elif isinstance(how, Host):
-            self.host(eq, how)
-        else:
-            self.planner.handlers[type(how)](self, eq)
-
-    def product(self, p: Any, equations: list[Equation]) -> None:
-        """Appends a contraction."""
-        c = self._product_result(p)
-        a, b = (
-            self.place(atom).shifted(offset * atom.type.dtype.itemsize)
-            for atom, offset in (p.a, p.b)
-        )
-        reads, writes, places = [a, b], [c], []
-        if p.epilogue is not None:
-            places = self._bind(p.epilogue)
-            more_reads, more_writes = _traffic(p.epilogue, places)
-            reads += [r for r in more_reads if r.buffer is not c.buffer]
-            writes += more_writes
-        launches = self.planner.target.contraction(p)
-        nbytes = max(words.scratch_bytes for words in launches)
-        scratch = Place(self.planner.buffer(nbytes)) if nbytes else None
-        for words in launches:
-            step = ProductStep(
-                equations,
-                reads,
-                writes,
-                product=p,
-                a=a,
-                b=b,
-                c=c,
-                words=words,
-                scratch=scratch,
-                places=places,
-            )
-            self.planner.add(step, self.steps)
-
-    def _product_result(self, p: Any) -> Place:
-        """Where the product itself goes: into the epilogue's result, if nobody else
-        reads it and that has the same layout."""
-        if (
-            p.epilogue is not None
-            and p.c not in self.env
-            and p.c not in self.program.parts
-        ):
-            stores = [
-                b
-                for b, op in zip(
-                    p.epilogue.bindings, p.epilogue.nest.operands, strict=True
-                )
-                if b.store and op.dtype == p.contraction.dtype
-            ]
-            loads = [b for b in p.epilogue.bindings if b.atom is p.c]
-            for s in stores:
-                same = all(
-                    (b.offset, b.strides) == (s.offset, s.strides) for b in loads
-                )
-                alone = len(self._outside_readers(p)) == 0
-                if same and alone and s.atom.type.size == p.c.type.size:
-                    self.env[p.c] = self.place(s.atom)
-                    break
-        return self.place(p.c)
-
-    def _outside_readers(self, p: Any) -> list[Equation]:
-        node = self.part.owner[p.c]
-        if self.program.is_returned(p.c):
-            return [self.program.maker[p.c]]
-        return [
-            r
-            for r in self.program.final_readers(p.c)
-            if not r.outputs
-            or self.part.owner[r.outputs[0]] is not node
-            or r.outputs[0] in self.program.aliases
-        ]
-
-    def stored(self, a: Atom) -> Var:
-        """A value of its own in memory that is equal to `a`."""
-        v = Var(a.type)
-        self.env[v] = self.contiguous(a)
-        return v
-
-    def assign_copy(self, x: Atom, out: Var, eq: Equation) -> None:
-        """Makes `out` begin as a copy of x, unless it is written over x."""
-        if isinstance(x, Var) and self.env.get(x) == self.place(out):
-            return
-        source, _ = self.program.resolve(x)
-        if isinstance(source, Lit) and source.type.ndim == 0:
-            self.fill(source, out, eq)
-        elif not self.move(x, out, 0, row_major(out.type.shape), [eq]):
-            self.copy(self.contiguous(x), self.place(out), out.type.nbytes)
-
-    def host(self, eq: Equation, how: Host) -> None:
-        """Appends a call of the reference implementation."""
-        reads = [self.contiguous(a) for a in eq.inputs]
-        writes = [self.place(v) for v in eq.outputs]
-        types = [a.type for a in eq.inputs], [v.type for v in eq.outputs]
-        step = HostStep([eq], reads, writes, types=types, reason=how.reason)
-        self.planner.add(step, self.steps)
+def _nest(g: GraphPlanner, entry: Entry, how: Any) -> None:
+    launch = entry.kernel
+    places = g.bind(launch)
+    reads, writes = _traffic(launch, places)
+    if entry.begins is not None and g.place(entry.begins) == writes[0]:
+        return
+    step = NestStep(
+        entry.names,
+        reads,
+        writes,
+        launch=launch,
+        places=places,
+        tasks=how.tasks,
+        scratch=g.scratch(how.scratch_bytes),
+    )
+    g.planner.add(step, g.steps, entry.alone)
 
 
 def _traffic(launch: Launch, places: list) -> tuple[list[Place], list[Place]]:
@@ -386,52 +193,77 @@ def _traffic(launch: Launch, places: list) -> tuple[list[Place], list[Place]]:
     return reads, writes
 
 
-def _spread_literal(source: Lit, a: Atom) -> Lit:
-    """A scalar literal repeated to the type of a view of it."""
-    return Lit(np.full(a.type.shape, source.value), a.type)
+def _product(g: GraphPlanner, entry: Entry, how: Any) -> None:
+    p = entry.kernel
+    c = g.place(p.c)
+    a, b = (
+        g.place(atom).shifted(offset * atom.type.dtype.itemsize)
+        for atom, offset in (p.a, p.b)
+    )
+    reads, writes, places = [a, b], [c], []
+    if p.epilogue is not None:
+        places = g.bind(p.epilogue)
+        more_reads, more_writes = _traffic(p.epilogue, places)
+        reads += [r for r in more_reads if r.buffer is not c.buffer]
+        writes += more_writes
+    scratch = g.scratch(max(launched.scratch_bytes for launched in how))
+    for words in how:
+        step = ProductStep(
+            entry.names,
+            reads,
+            writes,
+            product=p,
+            a=a,
+            b=b,
+            c=c,
+            words=words,
+            scratch=scratch,
+            places=places,
+        )
+        g.planner.add(step, g.steps)
 
 
-def _join(g: GraphPlanner, eq: Equation) -> None:
-    """Concatenations and paddings: pieces that are not made in place are copied."""
-    whole = eq.outputs[0]
-    g._prepare(whole)
-    how, steps = eq.op.lowering, row_major(whole.type.shape)
-    assert isinstance(how, Join)
-    for a, (offset, strides) in joined(eq, how, steps):
-        if isinstance(a, Var) and a in g.program.parts:
-            continue
-        if not g.move(a, whole, offset, strides, [eq]):
-            g.move(g.stored(a), whole, offset, strides, [eq])
+def _order(g: GraphPlanner, entry: Entry, how: Any) -> None:
+    sort = entry.kernel
+    step = OrderStep(
+        entry.names,
+        [g.place(sort.keys)],
+        [g.place(sort.out)],
+        rows=sort.rows,
+        length=sort.length,
+        count=sort.count,
+        itemsize=sort.keys.type.dtype.itemsize,
+        tasks=how.tasks,
+        scratch=Place(g.planner.buffer(how.scratch_bytes)),
+    )
+    g.planner.add(step, g.steps)
 
 
-def _scatter(g: GraphPlanner, eq: Equation) -> None:
-    """Writes at data-dependent places of a copy of the first operand."""
-    x, *rest = eq.inputs
-    out = eq.outputs[0]
-    launch = scatter_launch(eq, g.program)
-    if launch is None:
-        inputs = [x, *map(g.stored, rest)]
-        copied = Equation(eq.op, inputs, eq.params, eq.outputs, eq.source)
-        launch = scatter_launch(copied, g.program)
-        assert launch is not None
-    g.assign_copy(x, out, eq)
-    g.nest(launch, [eq], False)
+def _host(g: GraphPlanner, entry: Entry, how: Any) -> None:
+    call = entry.kernel
+    step = HostStep(
+        entry.names,
+        [g.place(a) for a in call.operands],
+        [g.place(v) for v in call.results],
+        call=call,
+    )
+    g.planner.add(step, g.steps)
 
 
-def _alias(g: GraphPlanner, eq: Equation) -> None:
-    """Identities that only passes must not see through."""
-    for a, v in zip(eq.inputs, eq.outputs, strict=True):
-        place = g.contiguous(a)
-        if v in g.env:
-            g.copy(place, g.env[v], v.type.nbytes)
-        else:
-            g.env[v] = place
+def _copy(g: GraphPlanner, entry: Entry, how: Any) -> None:
+    source, target = entry.kernel
+    place = None if source is None else g.place(source)
+    if entry.begins is not None and g.place(entry.begins) == g.place(target):
+        return
+    g.copy(place, g.place(target), target.type.nbytes, entry.names)
 
 
-Handler = Callable[[GraphPlanner, Equation], None]
-HANDLERS: dict[type[Lowering], Handler] = {
-    Join: _join,
-    Same: _alias,
-    Scatter: _scatter,
+Handler = Callable[[GraphPlanner, Entry, Any], None]
+HANDLERS: dict[type, Handler] = {
+    Launch: _nest,
+    Product: _product,
+    Sort: _order,
+    HostCall: _host,
+    Copy: _copy,
 }
-"""How lowerings that are no kernels of their own are planned."""
+"""What plans each type of kernel that runs no other ones."""

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.fuse.launches import Launch, Product
-from treadle.ir.graph import Atom, Equation
+from treadle.fuse.launches import HostCall, Launch, Product
+from treadle.ir.graph import Atom
 
 
 class Buffer:
@@ -42,9 +42,10 @@ class Place(NamedTuple):
 
 @dataclass(eq=False)
 class Step:
-    """Something that runs. `equations` say what it computes; `position` orders it."""
+    """Something that runs. `names` are of the operations that it does; `position`
+    orders it."""
 
-    equations: list[Equation]
+    names: tuple[str, ...]
     reads: list[Place]
     writes: list[Place]
     position: int = -1
@@ -77,8 +78,7 @@ class ProductStep(Step):
 class HostStep(Step):
     """The reference implementation, called back: there is no native lowering."""
 
-    types: Any = None
-    reason: str = ""
+    call: HostCall = None  # type: ignore[assignment]
 
 
 @dataclass(eq=False)

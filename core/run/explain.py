@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from treadle.ir.graph import Equation, Graph
+from treadle.ir.graph import Graph
 from treadle.kernels.lower import cost
 from treadle.plan.cost import points, traffic_bytes
 from treadle.plan.steps import (
@@ -57,7 +57,7 @@ def explain(graph: Graph, plan: Plan) -> str:
     ]
     if hosts:
         lines.append("host callbacks:")
-        counts = Counter((s.equations[0].op.name, s.reason) for s in hosts)
+        counts = Counter((s.call.op.name, s.call.reason) for s in hosts)
         lines += [f"  {n} x {name}: {why}" for (name, why), n in counts.items()]
     return "\n".join(lines)
 
@@ -70,7 +70,7 @@ def _row(depth: int, step: Step) -> str:
 
 
 def _describe(step: Step) -> tuple[str, str, float, float, int]:
-    fused = _names(step.equations)
+    fused = _names(step.names)
     if isinstance(step, NestStep):
         flops = points(step.launch) * sum(cost(i) for i in step.launch.nest.body)
         kind = "row" if step.launch.nest.axis == "inner" else "column"
@@ -94,8 +94,7 @@ def _describe(step: Step) -> tuple[str, str, float, float, int]:
     return "branch", fused, 0, 0, 1
 
 
-def _names(equations: Sequence[Equation]) -> str:
-    names = [eq.op.name for eq in equations]
+def _names(names: Sequence[str]) -> str:
     text = ", ".join(names[:8])
     return text + (f", … ({len(names)})" if len(names) > 8 else "")
 

@@ -242,7 +242,7 @@ class Linked:
         address = ctypes.cast(call, ctypes.c_void_p).value
         assert address is not None
         places = [self.at(p) for p in (*step.reads, *step.writes)]
-        self.builder.host(address, places, step.equations[0].op.name)
+        self.builder.host(address, places, step.call.op.name)
 
     def _loop(self, step: Loop) -> None:
         for b, place in step.slots:
@@ -315,8 +315,8 @@ _Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_int64))
 
 def _host_call(step: HostStep, failures: dict[int, BaseException]) -> Any:
     """A C function that runs an equation's reference implementation on raw memory."""
-    (eq,) = step.equations
-    in_types, out_types = step.types
+    op, params = step.call.op, step.call.params
+    in_types, out_types = step.call.types
     n = len(in_types)
 
     def call(words: Any) -> int:
@@ -324,7 +324,7 @@ def _host_call(step: HostStep, failures: dict[int, BaseException]) -> Any:
             arrays = [
                 view_memory(words[i], t) for i, t in enumerate((*in_types, *out_types))
             ]
-            results = run(eq.op, arrays[:n], eq.params)
+            results = run(op, arrays[:n], params)
             for target, result in zip(arrays[n:], results, strict=True):
                 np.copyto(target, result, casting="unsafe")
         except BaseException as error:

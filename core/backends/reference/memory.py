@@ -104,5 +104,5 @@ def _kept(a: np.ndarray) -> np.ndarray:
 
 
 def _name(step: Step) -> str:
-    ops = ", ".join(eq.op.name for eq in step.equations)
+    ops = ", ".join(step.names)
     return f"{type(step).__name__} {step.position} ({ops})"

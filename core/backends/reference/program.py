@@ -89,12 +89,14 @@ def _order(step: kinds.OrderStep, memory: Memory) -> None:
 
 
 def _host(step: kinds.HostStep, memory: Memory) -> None:
-    (eq,) = step.equations
-    places, types = [*step.reads, *step.writes], [*step.types[0], *step.types[1]]
+    call = step.call
+    places, types = [*step.reads, *step.writes], [*call.types[0], *call.types[1]]
     pairs = zip(map(memory.at, places), types, strict=True)
     views = [place.view(t.dtype, t.shape) for place, t in pairs]
     operands, results = views[: len(step.reads)], views[len(step.reads) :]
-    for target, found in zip(results, run_op(eq.op, operands, eq.params), strict=True):
+    for target, found in zip(
+        results, run_op(call.op, operands, call.params), strict=True
+    ):
         apart(target, *operands)
         np.copyto(target, found, casting="unsafe")
 

@@ -23,9 +23,7 @@ def runs_natively(function: Callable[..., Any], *args: Any) -> None:
     """Asserts that a function is compiled throughout, and equal to eager code; and that
     no bit of its results depends on the number of tasks."""
     hosts = [
-        s.equations[0].op.name
-        for s in steps_of(function, *args)
-        if isinstance(s, HostStep)
+        s.call.op.name for s in steps_of(function, *args) if isinstance(s, HostStep)
     ]
     assert not hosts, f"no native lowering for {', '.join(hosts)}"
     agrees(function, args)

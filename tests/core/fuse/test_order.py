@@ -18,10 +18,9 @@ import treadle.numpy as tnp
 from tests.core.fuse import densities
 from treadle.arraytype import ArrayType
 from treadle.backends.cpu.device import CPUTarget
+from treadle.compile import stages
 from treadle.fuse.order import Node, Order
 from treadle.ir.graph import Graph, Var
-from treadle.passes.pipeline import optimise
-from treadle.plan.plan import plan_graph
 
 
 class Edges:
@@ -208,7 +207,7 @@ def test_gradients_of_densities_have_an_order(seed: int) -> None:
 
 
 def plan(graph: Graph) -> None:
-    plan_graph(optimise(graph, CPUTarget()), CPUTarget())
+    stages(graph, CPUTarget())
 
 
 def unrolled(length: int) -> Graph:

@@ -11,9 +11,8 @@ from tests.core.ops.test_ops import CASES
 from treadle import dtypes
 from treadle.backends.cpu.device import CPUTarget
 from treadle.backends.cpu.emit.ops import RULES
+from treadle.compile import stages
 from treadle.ir.scalar import SCALARS
-from treadle.passes.pipeline import optimise
-from treadle.plan.plan import plan_graph
 from treadle.plan.steps import HostStep
 from treadle.run.explain import walk
 from treadle.trace.lowering import Element, Elementwise, Host
@@ -23,7 +22,7 @@ from treadle.trace.op import registry
 def host_steps(case: Case, *args: np.ndarray) -> list[HostStep]:
     """The callbacks in the plan of a case."""
     graph = td.trace(case.function)(*args)
-    plan = plan_graph(optimise(graph, CPUTarget()), CPUTarget())
+    plan = stages(graph, CPUTarget()).plan
     return [s for _, s in walk(plan.steps) if isinstance(s, HostStep)]
 
 
@@ -44,7 +43,7 @@ def test_an_op_is_native_or_says_why_not(name: str) -> None:
         assert op.multiple, f"{name} has no row of real numbers in the table"
     for case in cases:
         hosts = host_steps(case, *case.draw())
-        reasons = {step.reason for step in hosts}
+        reasons = {step.call.reason for step in hosts}
         assert not hosts or _volume(case), f"{case.name} runs on the host: {reasons}"
 
 

@@ -72,7 +72,7 @@ class Memory:
 
 
 def names(step: Step) -> str:
-    return f"{type(step).__name__}({', '.join(e.op.name for e in step.equations)})"
+    return f"{type(step).__name__}({', '.join(step.names)})"
 
 
 def check_plan(plan: Plan) -> None:

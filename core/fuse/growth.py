@@ -1,0 +1,197 @@
+"""How clusters grow, and how views are made in memory where something needs them so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from treadle.fuse.cluster import (
+    MAX_MEMBERS,
+    Cluster,
+    join,
+    members_fit,
+    operands_fit,
+    start,
+)
+from treadle.fuse.layout import row_major, stored_strides
+from treadle.fuse.matching import extend, matching
+from treadle.fuse.nodes import Nodes
+from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.trace.lowering import Gather, Lowering, Reduction, Reshape
+
+
+class Growth(Nodes):
+    """Nodes, with the ways in which they are begun and extended.
+
+    copies: the values in memory that are equal to views.
+    """
+
+    def __init__(self, graph: Graph, lowering: Callable[[Equation], Lowering]) -> None:
+        super().__init__(graph, lowering)
+        self.copies: dict[Var, Var] = {}
+
+    def begin(self, eq: Equation) -> None:
+        """Makes a cluster of an equation."""
+        cluster = self.cluster()
+        while not start(cluster, eq, self.program):
+            eq = self._with_copied_view(eq)
+            cluster = self.cluster()
+        self.add(cluster, eq)
+        self._absorb_operands(cluster, eq)
+
+    def join_one(self, eq: Equation) -> bool:
+        """Lets a cluster whose values an equation reads take it in, if one can."""
+        needs = self.needs(eq)
+        for cluster in self._candidates(eq):
+            fits = self.order.can_depend(cluster, needs)
+            if fits and join(cluster, eq, self.program):
+                self.own(cluster, eq)
+                self._absorb_operands(cluster, eq)
+                return True
+        return False
+
+    def _candidates(self, eq: Equation) -> list[Cluster]:
+        found: dict[int, Cluster] = {}
+        for a in eq.inputs:
+            source, _ = self.program.resolve(a)
+            node = self.owner.get(source) if isinstance(source, Var) else None
+            if isinstance(node, Cluster) and source not in self.program.inline:
+                found[node.number] = node
+        return sorted(found.values(), key=lambda c: -c.number)
+
+    def _absorb_operands(self, cluster: Cluster, eq: Equation) -> None:
+        """Merges other clusters that made the equation's operands, point for point."""
+        if isinstance(eq.op.lowering, Reduction | Gather):
+            return
+        for a in eq.inputs:
+            if a.type.shape != eq.outputs[0].type.shape:
+                continue
+            source, chain = self.program.resolve(a)
+            other = self.owner.get(source) if isinstance(source, Var) else None
+            if (
+                isinstance(source, Var)
+                and isinstance(other, Cluster)
+                and other is not cluster
+                and other.is_member(source)
+                and source not in self.program.inline
+                and self.order.can_contract(cluster, other)
+            ):
+                self._merge(cluster, other, eq, source, chain)
+
+    def _merge(
+        self, cluster: Cluster, other: Cluster, eq: Equation, source: Var, chain: tuple
+    ) -> None:
+        if cluster.form == "mid" or other.form == "mid":
+            return
+        if len(cluster.equations) + len(other.equations) > MAX_MEMBERS:
+            return
+        space = cluster.space.copy()
+        out = eq.outputs[0]
+        wanted = space.settled(lambda: space.seen(space.maps[out], source, chain))
+        if wanted is None:
+            return
+        names = matching(wanted, other.space.maps[source])
+        if names is None or not extend(names, cluster, other):
+            return
+        for v, entries in other.space.maps.items():
+            space.maps[v] = tuple(
+                type(a)(a.offset, tuple((names[d], c) for d, c in a.terms))
+                for a in entries
+            )
+        reduced = cluster.reduced | {names[d] for d in other.reduced}
+        space.frozen |= reduced
+        if not members_fit(space, cluster, self.program):
+            return
+        if not self.contract(cluster, other):
+            return
+        cluster.space, cluster.reduced = space, reduced
+        cluster.form = other.form or cluster.form
+        cluster.equations = sorted(
+            cluster.equations + other.equations, key=lambda e: self.position[id(e)]
+        )
+
+    # Views in memory
+
+    def is_contiguous(self, a: Atom) -> bool:
+        """Whether a value's elements lie in memory in row-major order."""
+        source, chain = self.program.resolve(a)
+        plain = all(isinstance(eq.op.lowering, Reshape) for eq in chain)
+        return plain and (
+            isinstance(source, Lit)
+            or stored_strides(source, self.program) == row_major(source.type.shape)
+        )
+
+    def contiguous(self, a: Atom) -> Atom:
+        """A value equal to `a` that lies in memory in row-major order."""
+        if self.is_contiguous(a):
+            return a
+        assert isinstance(a, Var)
+        return self.copied(a)
+
+    def plain(self, a: Atom) -> Atom:
+        """A value equal to `a` that is no view, and lies in row-major order."""
+        view = isinstance(a, Var) and self.program.is_view(a)
+        if not view and self.is_contiguous(a):
+            return a
+        assert isinstance(a, Var)
+        return self.copied(a)
+
+    def with_plain_operands(self, eq: Equation, first: int = 0) -> Equation:
+        """An equation none of whose operands, from one on, is a view."""
+        for a in eq.inputs[first:]:
+            new = self.plain(a)
+            if isinstance(a, Var) and isinstance(new, Var) and new is not a:
+                eq = self.substitute(eq, a, new)
+        return eq
+
+    def copied(self, v: Var) -> Var:
+        """A stored value, in row-major order, that is equal to another one."""
+        if v not in self.copies:
+            self.copies[v] = self._copied(v)
+        return self.copies[v]
+
+    def _copied(self, v: Var) -> Var:
+        program = self.program
+        if not program.is_view(v):
+            # It is stored in another order, as its readers see it.
+            v = program.ordered(v, tuple(range(v.type.ndim)))
+        new, old = Var(v.type), program.maker[v]
+        eq = Equation(old.op, old.inputs, old.params, [new], old.source)
+        program.add(eq, copied=True)
+        self.position[id(eq)] = self.position.get(id(old), -1)
+        if isinstance(eq.op.lowering, Reshape):
+            self._alias(new, eq)
+            return new
+        cluster = self.cluster()
+        space = cluster.space
+        space.maps[new] = space.index(new)
+        if not operands_fit(space, eq, program):
+            inner: Var = eq.inputs[0]  # type: ignore[assignment]
+            eq = self.substitute(eq, inner, self.copied(inner))
+            operands_fit(space, eq, program)
+        cluster.equations.append(eq)
+        self.add(cluster, eq)
+        return new
+
+    def _alias(self, v: Var, eq: Equation) -> None:
+        """A reshape of a contiguous value is that value, whatever the shapes are."""
+        program, inner = self.program, self.contiguous(eq.inputs[0])
+        if isinstance(inner, Var) and inner is not eq.inputs[0]:
+            self.substitute(eq, eq.inputs[0], inner)  # type: ignore[arg-type]
+        memory = program.memory(inner)
+        if memory in program.inline and memory not in program.kept:
+            self.keep(program.maker[memory])  # type: ignore[index]
+        if memory in self.owner:
+            self.give(self.owner[memory], v)  # type: ignore[index]
+        program.aliases[v] = inner
+
+    def keep(self, eq: Equation) -> None:
+        """Makes an inline value in memory as well."""
+        self.program.kept.add(eq.outputs[0])
+        self.begin(eq)
+
+    def _with_copied_view(self, eq: Equation) -> Equation:
+        """Some view among the operands has no index map: it is made in memory."""
+        for a in eq.inputs:
+            if isinstance(a, Var) and self.program.is_view(a):
+                return self.substitute(eq, a, self.copied(a))
+        raise AssertionError(f"{eq.op.name} has an operand without an index map")

@@ -1,0 +1,195 @@
+"""Loops and branches: which graphs they run, and what these work on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from treadle.fuse.copies import is_zero
+from treadle.fuse.launches import Carries, Choose, Kernels, Repeat, RepeatWhile, Within
+from treadle.fuse.program import Program
+from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.ops.dynamic import dynamic_slice, dynamic_update_slice
+from treadle.trace.lowering import Branch, Elementwise, Scan, Scatter, While
+
+
+class _Scan(NamedTuple):
+    """A scan's equation by role. Carries that the body returns as they came are
+    constants.
+
+    fixed: these carries' numbers. moved: those of the others.
+    """
+
+    graph: Graph
+    consts: list[Atom]
+    init: list[Atom]
+    rows: list[Atom]
+    fixed: list[int]
+    moved: list[int]
+
+    def body(self) -> Graph:
+        """From constants, moved carries and rows to moved carries and new rows."""
+        inputs, outputs, n = self.graph.inputs, self.graph.outputs, len(self.consts)
+        carried, count = inputs[n : n + len(self.init)], len(self.init)
+        return Graph(
+            [
+                *inputs[:n],
+                *[carried[i] for i in self.fixed],
+                *[carried[i] for i in self.moved],
+                *inputs[n + count :],
+            ],
+            self.graph.equations,
+            [*[outputs[i] for i in self.moved], *outputs[count:]],
+            self.graph.name,
+        )
+
+
+def _scan(eq: Equation) -> _Scan:
+    graph, n, count = (eq.params[k] for k in ("graph", "n_consts", "n_carry"))
+    carried = graph.inputs[n : n + count]
+    same = [a is b for a, b in zip(carried, graph.outputs[:count], strict=True)]
+    return _Scan(
+        graph,
+        eq.inputs[:n],
+        eq.inputs[n : n + count],
+        eq.inputs[n + count :],
+        [i for i in range(count) if same[i]],
+        [i for i in range(count) if not same[i]],
+    )
+
+
+def bodies(eq: Equation) -> list[Graph]:
+    """The graphs that an equation runs."""
+    how = eq.op.lowering
+    if isinstance(how, Scan):
+        return [_scan(eq).body()] if eq.params["length"] else []
+    if isinstance(how, While):
+        return [eq.params["test"], eq.params["body"]]
+    return list(eq.params["branches"]) if isinstance(how, Branch) else []
+
+
+def zero_inits(eq: Equation, program: Program) -> set[int]:
+    """The numbers of operands that are zeros, which a loop begins with: they need not
+    be in memory."""
+    how, params = eq.op.lowering, eq.params
+    if isinstance(how, Scan):
+        scan = _scan(eq)
+        # What no iteration changes is read as it is.
+        numbers = scan.moved if params["length"] else range(len(scan.init))
+        places = [params["n_consts"] + i for i in numbers]
+    elif isinstance(how, While):
+        first = params["n_test_consts"] + params["n_body_consts"]
+        places = list(range(first, len(eq.inputs)))
+    else:
+        return set()
+    return {i for i in places if is_zero(program.resolve(eq.inputs[i])[0])}
+
+
+def begin(a: Atom, program: Program) -> Atom:
+    """What a carry begins as: a value in memory, or zero for zeros."""
+    source, _ = program.resolve(a)
+    return source if is_zero(source) else stored(a, program)
+
+
+def stored(a: Atom, program: Program) -> Atom:
+    """The value whose memory, in row-major order, is that of `a`."""
+    found = program.memory(a)
+    assert found is not None, "an operand is not in memory"
+    return found
+
+
+def repeat(
+    eq: Equation, body: Kernels, program: Program
+) -> tuple[Repeat, dict[Var, Within]]:
+    """A scan as a kernel, and the results that are its operands."""
+    scan = _scan(eq)
+    graph, count = scan.body(), len(scan.moved)
+    fixed = [stored(scan.init[i], program) for i in scan.fixed]
+    n = len(scan.consts) + len(fixed)
+    in_place = _in_place(graph, graph.inputs[n : n + count], graph.outputs[:count])
+    carries = Carries(
+        tuple([begin(scan.init[i], program) for i in scan.moved]),
+        tuple(in_place),
+        tuple([eq.outputs[i] for i in scan.moved]),
+    )
+    found = Repeat(
+        body,
+        eq.params["length"],
+        eq.params["reverse"],
+        (*[stored(a, program) for a in scan.consts], *fixed),
+        carries,
+        tuple([stored(a, program) for a in scan.rows]),
+        tuple(eq.outputs[len(scan.init) :]),
+    )
+    same = zip(scan.fixed, fixed, strict=True)
+    return found, {eq.outputs[i]: Within(a) for i, a in same}
+
+
+def repeat_while(
+    eq: Equation, test: Kernels, body: Kernels, program: Program
+) -> RepeatWhile:
+    """A while loop as a kernel."""
+    n, graph = eq.params["n_test_consts"], eq.params["body"]
+    first = n + eq.params["n_body_consts"]
+    in_place = _in_place(graph, graph.inputs[first - n :], graph.outputs)
+    init = tuple([begin(a, program) for a in eq.inputs[first:]])
+    consts = [stored(a, program) for a in eq.inputs[:first]]
+    return RepeatWhile(
+        test,
+        body,
+        tuple(consts[:n]),
+        tuple(consts[n:]),
+        Carries(init, tuple(in_place), tuple(eq.outputs)),
+    )
+
+
+def choose(eq: Equation, branches: Sequence[Kernels], program: Program) -> Choose:
+    """A branch as a kernel."""
+    index, *operands = [stored(a, program) for a in eq.inputs]
+    return Choose(index, tuple(branches), tuple(operands), tuple(eq.outputs))
+
+
+def _in_place(graph: Graph, carried: Sequence[Var], outs: Sequence[Atom]) -> list[bool]:
+    """Which carries an iteration only writes into: nothing else in it needs the value
+    from before, so that it need not be kept, nor copied."""
+    makers = {v: eq for eq in graph.equations for v in eq.outputs}
+    result = []
+    for v, out in zip(carried, outs, strict=True):
+        eq = makers.get(out) if isinstance(out, Var) else None
+        if eq is None or not isinstance(eq.op.lowering, Scatter):
+            result.append(False)
+            continue
+        alone = eq.inputs[0] is v and v.type.dtype.kind != "c"
+        result.append(alone and _is_read_for(eq, v, graph))
+    return result
+
+
+def _is_read_for(write: Equation, v: Var, graph: Graph) -> bool:
+    """Whether a value is read only to make what is written over it, element by element
+    at the same places: what `x.at[i].add(y)` adds to."""
+    if sum(a is v for a in (*write.inputs, *graph.outputs)) != 1:
+        return False
+    made: set[Var] = set()
+    for eq in graph.equations:
+        if eq is write:
+            continue
+        if v in eq.inputs:
+            same = eq.op is dynamic_slice and len(eq.inputs) == len(write.inputs) - 1
+            if not same or write.op is not dynamic_update_slice:
+                return False
+            if eq.outputs[0].type.shape != write.inputs[1].type.shape:
+                return False
+            for a, b in zip(eq.inputs[1:], write.inputs[2:], strict=True):
+                if a is not b and not _equal(a, b):
+                    return False
+            made.update(eq.outputs)
+        elif any(isinstance(a, Var) and a in made for a in eq.inputs):
+            if not isinstance(eq.op.lowering, Elementwise):
+                return False
+            made.update(eq.outputs)
+    return not any(isinstance(a, Var) and a in made for a in graph.outputs)
+
+
+def _equal(a: Atom, b: Atom) -> bool:
+    """Whether two indices are the same constant."""
+    return isinstance(a, Lit) and isinstance(b, Lit) and bool(a.value == b.value)

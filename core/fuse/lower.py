@@ -1,0 +1,217 @@
+"""Groups to kernels: what each node runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from treadle.fuse import loops
+from treadle.fuse.cluster import Cluster
+from treadle.fuse.copies import is_zero
+from treadle.fuse.groups import Groups
+from treadle.fuse.launches import (
+    Copy,
+    Entry,
+    HostCall,
+    Kernel,
+    Kernels,
+    Launch,
+    Product,
+    Sort,
+    Within,
+)
+from treadle.fuse.order import Node
+from treadle.fuse.recompute import built
+from treadle.ir.graph import Atom, Equation, Var
+from treadle.trace import lowering
+from treadle.trace.lowering import Host, Lowering
+
+
+def lower(groups: Groups) -> Kernels:
+    """The kernels of a program, in order, and whose memory its values are in."""
+    return _Lowering(groups).run()
+
+
+class _Lowering:
+    def __init__(self, groups: Groups) -> None:
+        self.groups, self.program = groups, groups.program
+        self.entries: list[Entry] = []
+        self.within: dict[Var, Within] = {}
+        self.filled: set[Var] = set()
+
+    def run(self) -> Kernels:
+        program, within = self.program, self.within
+        for v, a in program.aliases.items():
+            within[v] = Within(self.memory(a))
+        for v, (whole, offset, _) in program.parts.items():
+            within[v] = Within(whole, offset * v.type.dtype.itemsize)
+        for node in self.groups.nodes:
+            self._node(node)
+        results = tuple([self.memory(a) for a in program.results])
+        inputs = tuple(program.graph.inputs)
+        return Kernels(inputs, results, tuple(self.entries), within)
+
+    def memory(self, a: Atom) -> Atom:
+        return loops.stored(a, self.program)
+
+    def add(
+        self,
+        kernel: Kernel,
+        equations: Sequence[Equation],
+        alone: bool = False,
+        begins: Atom | None = None,
+    ) -> None:
+        """Appends a kernel, unless it has nothing to do."""
+        if isinstance(kernel, Launch) and _stores_nothing(kernel):
+            return
+        names = tuple([eq.op.name for eq in equations])
+        self.entries.append(Entry(kernel, names, alone, begins))
+
+    def _node(self, node: Node) -> None:
+        if isinstance(node, Cluster):
+            found = built(node, self.groups)
+            for v in _written(found):
+                self._fill(v)
+            if isinstance(found, Product):
+                self._share_result(found)
+            self.add(found, node.equations)
+            return
+        (eq,) = node.equations
+        how = self.program.lowering(eq)
+        if isinstance(how, Host):
+            self._host(eq, how)
+        else:
+            _HANDLERS[type(how)](self, eq)
+
+    def _fill(self, v: Var) -> None:
+        """Fills a padded array before the first of its pieces is made."""
+        part = self.program.parts.get(v)
+        if part is None or part[0] in self.filled:
+            return
+        whole = part[0]
+        self.filled.add(whole)
+        eq = self.program.maker[whole]
+        fill = self.groups.built[eq].fill
+        if fill is not None:
+            self.add(fill, [eq], alone=True)
+
+    def _share_result(self, p: Product) -> None:
+        """Lets a product itself go into its epilogue's result, if nobody else reads it
+        and that has the same layout."""
+        assert p.epilogue is not None
+        if p.c in self.within or self._read_outside(p):
+            return
+        bindings = p.epilogue.bindings
+        loads = [b for b in bindings if b.atom is p.c]
+        for b, op in zip(bindings, p.epilogue.nest.operands, strict=True):
+            if not b.store or op.dtype != p.contraction.dtype:
+                continue
+            assert isinstance(b.atom, Var)
+            same = all((x.offset, x.strides) == (b.offset, b.strides) for x in loads)
+            if same and b.atom.type.size == p.c.type.size:
+                self.within[p.c] = Within(b.atom)
+                return
+
+    def _read_outside(self, p: Product) -> bool:
+        """Whether others than the epilogue need the product itself."""
+        program, owner = self.program, self.groups.owner
+        return program.is_returned(p.c) or any(
+            not r.outputs
+            or owner[r.outputs[0]] is not owner[p.c]
+            or r.outputs[0] in program.aliases
+            for r in program.final_readers(p.c)
+        )
+
+    def _host(self, eq: Equation, how: Host) -> None:
+        """The reference implementation."""
+        operands = tuple([self.memory(a) for a in eq.inputs])
+        types = [a.type for a in eq.inputs], [v.type for v in eq.outputs]
+        call = HostCall(eq.op, eq.params, operands, eq.outputs, types, how.reason)
+        self.add(call, [eq])
+
+    # One for each lowering
+
+    def _product(self, eq: Equation) -> None:
+        product = self.groups.built[eq]
+        self._fill(product.c)
+        self.add(product, [eq])
+
+    def _join(self, eq: Equation) -> None:
+        fill, moves = self.groups.built[eq]
+        whole = eq.outputs[0]
+        if fill is not None and whole not in self.filled:
+            self.add(fill, [eq], alone=True)
+        for launch in moves:
+            self.add(launch, [eq])
+
+    def _same(self, eq: Equation) -> None:
+        for a, v in zip(eq.inputs, eq.outputs, strict=True):
+            self.within[v] = Within(self.memory(a))
+
+    def _scatter(self, eq: Equation) -> None:
+        begin, launch = self.groups.built[eq]
+        self.add(begin, [eq], begins=self.program.memory(eq.inputs[0]))
+        self.add(launch, [eq], alone=True)
+
+    def _nest(self, eq: Equation) -> None:
+        found = self.groups.built.get(eq)
+        if found is not None:
+            self.add(found, [eq], alone=True)
+
+    def _order(self, eq: Equation) -> None:
+        (keys,), (out,) = eq.inputs, eq.outputs
+        if out.type.size:
+            self.add(Sort(self.memory(keys), out, keys.type.shape[-1]), [eq])
+
+    def _scan(self, eq: Equation) -> None:
+        if not eq.params["length"]:
+            init = eq.inputs[eq.params["n_consts"] :]
+            for a, v in zip(init, eq.outputs, strict=False):
+                begin = loops.begin(a, self.program)
+                self.add(Copy(None if is_zero(begin) else begin, v), [eq])
+            return
+        (body,) = self._inner(eq)
+        found, same = loops.repeat(eq, body, self.program)
+        self.within |= same
+        self.add(found, [eq])
+
+    def _while(self, eq: Equation) -> None:
+        self.add(loops.repeat_while(eq, *self._inner(eq), self.program), [eq])
+
+    def _branch(self, eq: Equation) -> None:
+        self.add(loops.choose(eq, self._inner(eq), self.program), [eq])
+
+    def _inner(self, eq: Equation) -> list[Kernels]:
+        return [lower(g) for g in self.groups.inner[eq]]
+
+
+def _stores(kernel: Launch) -> list[Var]:
+    return [b.atom for b in kernel.bindings if b.store]  # type: ignore[misc]
+
+
+def _stores_nothing(kernel: Launch) -> bool:
+    return not any(v.type.size for v in _stores(kernel))
+
+
+def _written(kernel: Launch | Product) -> list[Var]:
+    """The values that a cluster's kernel puts into memory."""
+    if isinstance(kernel, Launch):
+        return _stores(kernel)
+    assert kernel.epilogue is not None
+    return [kernel.c, *_stores(kernel.epilogue)]
+
+
+_HANDLERS: dict[type[Lowering], Callable[[_Lowering, Equation], None]] = {
+    lowering.Contraction: _Lowering._product,
+    lowering.Convolution: _Lowering._product,
+    lowering.Join: _Lowering._join,
+    lowering.Same: _Lowering._same,
+    lowering.Scatter: _Lowering._scatter,
+    lowering.Window: _Lowering._nest,
+    lowering.Running: _Lowering._nest,
+    lowering.FilterTaps: _Lowering._nest,
+    lowering.Order: _Lowering._order,
+    lowering.Scan: _Lowering._scan,
+    lowering.While: _Lowering._while,
+    lowering.Branch: _Lowering._branch,
+}
+"""What a node that is no cluster becomes."""

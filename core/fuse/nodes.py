@@ -1,0 +1,128 @@
+"""Equations becoming nodes: what each holds, what it owns, what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from treadle.fuse.cluster import Cluster
+from treadle.fuse.order import Node, Order
+from treadle.fuse.program import Program
+from treadle.ir.graph import Atom, Equation, Graph, Var
+from treadle.ir.walk import effectful
+from treadle.trace.lowering import FUSABLE, Gather, Lowering, Product, View
+
+
+class Nodes:
+    """The nodes of a graph under construction.
+
+    built: the kernels of clusters and equations that have been written already, to see
+      whether there are any.
+    """
+
+    def __init__(self, graph: Graph, lowering: Callable[[Equation], Lowering]) -> None:
+        self.program = Program(graph, lowering)
+        self.position = {id(eq): i for i, eq in enumerate(graph.equations)}
+        self.order = Order()
+        self.owner: dict[Var, Node] = {}
+        self.built: dict[Node | Equation, Any] = {}
+        self.count = 0
+        self._last_effect: Node | None = None
+
+    def computes(self, eq: Equation) -> bool:
+        """Whether an equation is part of a kernel, which computes inline values."""
+        return isinstance(self.program.lowering(eq), FUSABLE)
+
+    def is_product(self, eq: Equation) -> bool:
+        return isinstance(self.program.lowering(eq), Product)
+
+    def wanted_in_memory(self, eq: Equation) -> bool:
+        """Whether an inline value is also returned, or read by other than kernels."""
+        program, v = self.program, eq.outputs[0]
+        return program.is_returned(v) or self._read_whole(v)
+
+    def _read_whole(self, v: Var) -> bool:
+        """Whether anything but a kernel reads a value or a view of it."""
+        return any(
+            self._read_whole(reader.outputs[0])
+            if isinstance(reader.op.lowering, View)
+            else not self.computes(reader)
+            or (isinstance(reader.op.lowering, Gather) and reader.inputs[0] is v)
+            for reader in self.program.readers[v]
+        )
+
+    def cluster(self) -> Cluster:
+        """A new cluster, not in the order yet."""
+        self.count += 1
+        return Cluster(self.count, self.program)
+
+    def alone(self, eq: Equation) -> None:
+        """Makes a node of an equation that runs with no other."""
+        self.count += 1
+        node = Node(self.count)
+        node.equations.append(eq)
+        self.add(node, eq)
+        if effectful(eq):
+            # Effects happen in the order of the program.
+            if self._last_effect is not None:
+                self.depend(node, [self._last_effect])
+            self._last_effect = node
+
+    def add(self, node: Node, eq: Equation) -> None:
+        """Takes in a node that makes an equation's results."""
+        self.order.add(node)
+        self.own(node, eq)
+
+    def own(self, node: Node, eq: Equation) -> None:
+        """Makes a node that of an equation's results, after what they need."""
+        for v in eq.outputs:
+            self.give(node, v)
+        self.depend(node, self.needs(eq))
+
+    def give(self, node: Node, v: Var) -> None:
+        self.owner[v] = node
+        node.values.append(v)
+
+    def depend(self, node: Node, others: list[Node]) -> None:
+        done = self.order.depend(node, others)
+        assert done, "a node runs before what it needs"
+
+    def needs(self, eq: Equation) -> list[Node]:
+        """The nodes that make what an equation reads."""
+        reads_whole = len(eq.inputs)
+        if self.computes(eq):
+            reads_whole = int(isinstance(eq.op.lowering, Gather))
+        nodes = []
+        for i, a in enumerate(eq.inputs):
+            nodes += self.makers(a, i < reads_whole)
+        return nodes
+
+    def makers(self, a: Atom, whole: bool) -> list[Node]:
+        """The nodes that make what a value is read from: where an inline one is stored
+        as well, that memory if it is read as a `whole`, else what it is made of."""
+        program = self.program
+        source, _ = program.resolve(a)
+        found: set[Any] = {source}
+        if source in program.inline and not (whole and source in program.kept):
+            found = program.sources(source)
+        return [self.owner[v] for v in found if v in self.owner]
+
+    def contract(self, node: Node, other: Node) -> bool:
+        """Makes one node of two, if the order lets them run together."""
+        done = self.order.contract(node, other)
+        if done:
+            self.owner.update(dict.fromkeys(other.values, node))
+        return done
+
+    def replace(self, old: Equation, new: Equation) -> Equation:
+        """Puts another equation for the same results in the place of one."""
+        self.program.replace(old, new)
+        self.position[id(new)] = self.position[id(old)]
+        return new
+
+    def substitute(self, eq: Equation, old: Var, new: Var) -> Equation:
+        """An equation that reads `new` in place of `old`."""
+        inputs = [new if a is old else a for a in eq.inputs]
+        return self.replace(
+            eq, Equation(eq.op, inputs, eq.params, eq.outputs, eq.source)
+        )

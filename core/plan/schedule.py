@@ -1,0 +1,52 @@
+"""Kernels to a schedule: how a device runs each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from treadle.fuse.launches import (
+    Choose,
+    Kernel,
+    Kernels,
+    Launch,
+    Product,
+    Repeat,
+    RepeatWhile,
+    Sort,
+)
+from treadle.plan.target import Target
+
+
+class Schedule(NamedTuple):
+    """Kernels, and for each entry how it runs: `Work` for a nest or an order, launches
+    for a product, a schedule for each of the programs in it."""
+
+    kernels: Kernels
+    how: tuple[Any, ...]
+
+
+def schedule(kernels: Kernels, target: Target) -> Schedule:
+    """Asks a device how it runs each kernel of a program."""
+    how = tuple([_how(entry.kernel, target) for entry in kernels.entries])
+    return Schedule(kernels, how)
+
+
+def _how(kernel: Kernel, target: Target) -> Any:
+    if isinstance(kernel, Launch):
+        return target.nest(kernel)
+    if isinstance(kernel, Product):
+        return target.contraction(kernel)
+    if isinstance(kernel, Sort):
+        itemsize = kernel.keys.type.dtype.itemsize
+        return target.order(kernel.rows, kernel.length, itemsize)
+    return [schedule(inner, target) for inner in programs(kernel)]
+
+
+def programs(kernel: Kernel) -> Sequence[Kernels]:
+    """The programs that a kernel runs."""
+    if isinstance(kernel, Repeat):
+        return [kernel.body]
+    if isinstance(kernel, RepeatWhile):
+        return [kernel.test, kernel.body]
+    return kernel.branches if isinstance(kernel, Choose) else []
