@@ -9,9 +9,10 @@ from functools import partial
 from typing import NamedTuple
 
 from treadle.backends.devices import TARGETS
-from treadle.fuse.groups import Groups, group
-from treadle.fuse.launches import Kernels
-from treadle.fuse.lower import lower
+from treadle.fuse.grouping.group import group
+from treadle.fuse.groups import Groups
+from treadle.fuse.lowering.launches import Kernels
+from treadle.fuse.lowering.lower import lower
 from treadle.ir.graph import Graph
 from treadle.passes.pipeline import optimise
 from treadle.plan.plan import place

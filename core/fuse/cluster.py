@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import axis_strides
 from treadle.fuse.maps import Space
 from treadle.fuse.order import Node
-from treadle.fuse.program import Program
 from treadle.ir.graph import Atom, Equation, Var
 from treadle.ir.maps import ZERO, Affine, Map, Split
 from treadle.passes.units import last_axis
@@ -32,9 +32,9 @@ class Cluster(Node):
     product: the contraction whose epilogue the cluster is, once it has become one.
     """
 
-    def __init__(self, number: int, program: Program) -> None:
+    def __init__(self, number: int, flow: Dataflow) -> None:
         super().__init__(number)
-        self.space = Space(program.units)
+        self.space = Space(flow.units)
         self.form: str | None = None
         self.reduced: frozenset[int] = frozenset()
         self.after: set[Var] = set()
@@ -44,7 +44,7 @@ class Cluster(Node):
         return a in self.space.maps
 
 
-def start(cluster: Cluster, eq: Equation, program: Program) -> bool:
+def start(cluster: Cluster, eq: Equation, flow: Dataflow) -> bool:
     """Puts the first equation in, if its operands have index maps over its space."""
     space, out = cluster.space, eq.outputs[0]
     if not isinstance(eq.op.lowering, Reduction):
@@ -59,16 +59,16 @@ def start(cluster: Cluster, eq: Equation, program: Program) -> bool:
         if loops.form == "mid":
             cluster.after.add(out)
     cluster.equations.append(eq)
-    return operands_fit(space, eq, program)
+    return operands_fit(space, eq, flow)
 
 
-def join(cluster: Cluster, eq: Equation, program: Program) -> bool:
+def join(cluster: Cluster, eq: Equation, flow: Dataflow) -> bool:
     """Adds an equation that reads members, if the index maps line up."""
     if len(cluster.equations) >= MAX_MEMBERS:
         return False
     trial = _Trial(cluster)
     reduces = isinstance(eq.op.lowering, Reduction)
-    fits = (trial.reduction if reduces else trial.elementwise)(eq, program)
+    fits = (trial.reduction if reduces else trial.elementwise)(eq, flow)
     if fits:
         cluster.space, cluster.form = trial.space, trial.form
         cluster.reduced, cluster.after = trial.reduced, trial.after
@@ -84,12 +84,12 @@ class _Trial:
         self.form, self.reduced = cluster.form, cluster.reduced
         self.after = set(cluster.after)
 
-    def elementwise(self, eq: Equation, program: Program) -> bool:
+    def elementwise(self, eq: Equation, flow: Dataflow) -> bool:
         out = eq.outputs[0]
         if isinstance(eq.op.lowering, Gather):
             return False
         for a in eq.inputs:
-            source, chain = program.resolve(a)
+            source, chain = flow.resolve(a)
             if self.cluster.is_member(source) and a.type.shape == out.type.shape:
                 break
         else:
@@ -98,10 +98,10 @@ class _Trial:
         if entries is None or not self._names_units(out, entries):
             return False
         self.space.maps[out] = entries
-        if not self._covers(entries) or not operands_fit(self.space, eq, program):
+        if not self._covers(entries) or not operands_fit(self.space, eq, flow):
             return False
         if self.form == "mid":
-            late = any(program.resolve(a)[0] in self.after for a in eq.inputs)
+            late = any(flow.resolve(a)[0] in self.after for a in eq.inputs)
             full = self._dims(self.space.maps[out]) & self.reduced
             if late and full:
                 return False
@@ -109,8 +109,8 @@ class _Trial:
                 self.after.add(out)
         return True
 
-    def reduction(self, eq: Equation, program: Program) -> bool:
-        source, chain = program.resolve(eq.inputs[0])
+    def reduction(self, eq: Equation, flow: Dataflow) -> bool:
+        source, chain = flow.resolve(eq.inputs[0])
         if not self.cluster.is_member(source):
             return False
         entries = self._derived(source, chain)
@@ -123,7 +123,7 @@ class _Trial:
             return False
         if self.form is None:
             # Values of every point can't be stored from inside the loop over `mid`.
-            if loops.form == "mid" and not _feeds_only(self.cluster, eq, program):
+            if loops.form == "mid" and not _feeds_only(self.cluster, eq, flow):
                 return False
         elif loops != (self.form, self.reduced):
             return False
@@ -221,11 +221,11 @@ def _keep(space: Space, eq: Equation, entries: Map, loops: _Loops) -> None:
     space.frozen |= loops.reduced
 
 
-def _feeds_only(cluster: Cluster, eq: Equation, program: Program) -> bool:
+def _feeds_only(cluster: Cluster, eq: Equation, flow: Dataflow) -> bool:
     members = {id(e) for e in cluster.equations} | {id(eq)}
     return all(
-        not program.is_returned(v)
-        and all(id(reader) in members for reader in program.final_readers(v))
+        not flow.is_returned(v)
+        and all(id(reader) in members for reader in flow.final_readers(v))
         for e in cluster.equations
         for v in e.outputs
     )
@@ -234,37 +234,37 @@ def _feeds_only(cluster: Cluster, eq: Equation, program: Program) -> bool:
 # What can be read where ---------------------------------------------------------------
 
 
-def members_fit(space: Space, cluster: Cluster, program: Program) -> bool:
+def members_fit(space: Space, cluster: Cluster, flow: Dataflow) -> bool:
     """Whether all members can read what they read at their maps in a space."""
     return all(
-        operands_fit(space, eq, program)
+        operands_fit(space, eq, flow)
         for eq in cluster.equations
         if cluster.is_member(eq.outputs[0])
     )
 
 
-def operands_fit(space: Space, eq: Equation, program: Program) -> bool:
+def operands_fit(space: Space, eq: Equation, flow: Dataflow) -> bool:
     """Whether every operand has an index map, and members the one that they have.
     Splits dimensions of the space where the operands' views need it."""
     how = eq.op.lowering
     if isinstance(how, Gather):
-        return _gather_fits(space, eq, program)
+        return _gather_fits(space, eq, flow)
     key: Any = operand_key(eq) if isinstance(how, Reduction) else eq.outputs[0]
     copied = [eq] if isinstance(how, View) else []
-    return all(operand_fits(space, key, a, program, copied) for a in eq.inputs)
+    return all(operand_fits(space, key, a, flow, copied) for a in eq.inputs)
 
 
-def _gather_fits(space: Space, eq: Equation, program: Program) -> bool:
+def _gather_fits(space: Space, eq: Equation, flow: Dataflow) -> bool:
     x, *indices = eq.inputs
-    source, _ = program.resolve(x)
-    if source in space.maps or program.memory(source) in space.maps:
+    source, _ = flow.resolve(x)
+    if source in space.maps or flow.memory(source) in space.maps:
         # Not before all of its points are done.
         return False
-    if source in program.inline and source not in program.kept:
+    if source in flow.inline and source not in flow.kept:
         return False
-    if axis_strides(x, program) is None:
+    if axis_strides(x, flow) is None:
         return False
-    return all(operand_fits(space, eq.outputs[0], a, program) for a in indices)
+    return all(operand_fits(space, eq.outputs[0], a, flow) for a in indices)
 
 
 def addressing(eq: Equation) -> Addressing:
@@ -278,19 +278,19 @@ def operand_fits(
     space: Space,
     key: Any,
     a: Atom,
-    program: Program,
+    flow: Dataflow,
     copied: Sequence[Equation] = (),
 ) -> bool:
     """Whether an operand of the value at ``maps[key]`` can be read there, seen through
     the views in `copied` as well. Splits dimensions as `operands_fit` does."""
-    return space.settled(lambda: _readable(space, space.maps[key], a, program, copied))
+    return space.settled(lambda: _readable(space, space.maps[key], a, flow, copied))
 
 
 def _readable(
     space: Space,
     entries: Map,
     a: Atom,
-    program: Program,
+    flow: Dataflow,
     copied: Sequence[Equation] = (),
 ) -> bool | Split:
     if not isinstance(a, Var):
@@ -298,7 +298,7 @@ def _readable(
     if not copied:
         # Indices have the first axes only; scalars stand beside arrays of any shape.
         entries = entries[: a.type.ndim]
-    source, chain = program.resolve(a)
+    source, chain = flow.resolve(a)
     found = space.seen(entries, source, [*copied, *chain])
     if isinstance(found, Split):
         return found
@@ -306,11 +306,11 @@ def _readable(
         return False
     if source in space.maps:
         return found == space.maps[source]
-    if source in program.inline or source in program.recomputed:
-        for x in program.maker[source].inputs:  # type: ignore[index]
-            fits = _readable(space, found, x, program)
+    if source in flow.inline or source in flow.recomputed:
+        for x in flow.maker[source].inputs:  # type: ignore[index]
+            fits = _readable(space, found, x, flow)
             if fits is not True:
                 return fits
         return True
     # A member's own memory is not written before all of its points are done.
-    return program.memory(source) not in space.maps
+    return flow.memory(source) not in space.maps

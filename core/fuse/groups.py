@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from treadle.fuse.layout import stored_strides
-from treadle.fuse.loops import bodies
+from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.order import Node
-from treadle.fuse.partition import partition
-from treadle.fuse.program import Program
-from treadle.fuse.recompute import choose
-from treadle.ir.graph import Equation, Graph, Var
-from treadle.trace.lowering import Lowering, Product
+from treadle.ir.graph import Equation, Var
 
 
 class Groups(NamedTuple):
@@ -23,29 +18,8 @@ class Groups(NamedTuple):
     there are any. inner: the groups of the graphs that an equation runs.
     """
 
-    program: Program
+    flow: Dataflow
     nodes: tuple[Node, ...]
     owner: Mapping[Var, Node]
     built: Mapping[Node | Equation, Any]
     inner: Mapping[Equation, tuple[Groups, ...]]
-
-
-def group(graph: Graph, lowering: Callable[[Equation], Lowering]) -> Groups:
-    """Decides which equations of a graph run together, and which values are stored.
-
-    Args:
-      lowering: what the target makes of an equation.
-    """
-    part = partition(graph, lowering)
-    choose(part)
-    program, inner = part.program, {}
-    for node in part.nodes:
-        for eq in node.equations:
-            if isinstance(program.lowering(eq), Product):
-                # Decided here, if nobody has asked yet.
-                stored_strides(eq.outputs[0], program)
-            graphs = bodies(eq)
-            if graphs:
-                inner[eq] = tuple([group(g, lowering) for g in graphs])
-    program.settle()
-    return Groups(program, tuple(part.nodes), part.owner, part.built, inner)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.maps import Space
-from treadle.fuse.program import Program
 from treadle.ir.graph import Atom, Equation, Var
 from treadle.ir.maps import address
 from treadle.ops.movement import transpose
@@ -24,15 +24,15 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def stored_strides(v: Atom, program: Program) -> tuple[int, ...]:
+def stored_strides(v: Atom, flow: Dataflow) -> tuple[int, ...]:
     """The strides of a stored value.
 
     Row-major, except where all readers see it through one and the same transposition:
     then it is stored the way they see it.
     """
-    if v in program.parts:
-        return program.parts[v][2]  # type: ignore[index]
-    order = _wanted_order(v, program) if isinstance(v, Var) else None
+    if v in flow.parts:
+        return flow.parts[v][2]  # type: ignore[index]
+    order = _wanted_order(v, flow) if isinstance(v, Var) else None
     if order is None:
         return row_major(v.type.shape)
     seen = row_major(tuple([v.type.shape[p] for p in order]))
@@ -42,26 +42,26 @@ def stored_strides(v: Atom, program: Program) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def _wanted_order(v: Var, program: Program) -> tuple[int, ...] | None:
-    maker = program.maker.get(v)
+def _wanted_order(v: Var, flow: Dataflow) -> tuple[int, ...] | None:
+    maker = flow.maker.get(v)
     if (
-        v in program.row_major
+        v in flow.row_major
         or maker is None
         or not isinstance(maker.op.lowering, Product)
     ):
         return None
     # Decided once: fusion exchanges readers, but a layout that was relied on must stay.
-    if v not in program.orders:
-        program.orders[v] = _readers_order(v, program)
-    return program.orders[v]
+    if v not in flow.orders:
+        flow.orders[v] = _readers_order(v, flow)
+    return flow.orders[v]
 
 
-def _readers_order(v: Var, program: Program) -> tuple[int, ...] | None:
-    if v in program.returned:
+def _readers_order(v: Var, flow: Dataflow) -> tuple[int, ...] | None:
+    if v in flow.returned:
         return None
     orders = {
         eq.params["permutation"] if eq.op is transpose else None
-        for eq in program.readers[v]
+        for eq in flow.readers[v]
     }
     return orders.pop() if len(orders) == 1 else None
 
@@ -74,25 +74,25 @@ class Strided(NamedTuple):
     steps: tuple[int, ...]
 
 
-def axis_strides(a: Atom, program: Program) -> Strided | None:
+def axis_strides(a: Atom, flow: Dataflow) -> Strided | None:
     """The stored value behind an atom, and its steps; None if the views have none."""
-    space = Space(program.units)
+    space = Space(flow.units)
     entries = space.index(a)
-    source, chain = program.resolve(a)
+    source, chain = flow.resolve(a)
     seen = space.seen(entries, source, chain)
     if not isinstance(seen, tuple):
         # Nor is an axis split: it has one stride.
         return None
-    offset, strides = address(seen, stored_strides(source, program))
+    offset, strides = address(seen, stored_strides(source, flow))
     steps = tuple(strides.get(e.terms[0][0], 0) if e.terms else 0 for e in entries)
     return Strided(source, offset, steps)
 
 
-def operand_strides(eq: Equation, program: Program) -> list[Strided] | None:
+def operand_strides(eq: Equation, flow: Dataflow) -> list[Strided] | None:
     """The operands of an equation as arrays; None if one must be copied first."""
     found = []
     for a in eq.inputs:
-        strided = axis_strides(a, program)
+        strided = axis_strides(a, flow)
         if strided is None:
             return None
         found.append(strided)

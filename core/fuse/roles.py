@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.order import Node
-from treadle.fuse.program import Program
 from treadle.ir.graph import Equation, Var
 from treadle.trace.lowering import Elementwise, Gather, Index, Reduction, View
 
 
-def is_fused(eq: Equation, v: Var, program: Program) -> bool:
+def is_fused(eq: Equation, v: Var, flow: Dataflow) -> bool:
     """Whether a kernel that reads `v` in this equation could compute it there."""
     how = eq.op.lowering
     if isinstance(how, Gather):
-        return program.resolve(eq.inputs[0])[0] is not v
-    if eq.outputs[0] in program.aliases:
+        return flow.resolve(eq.inputs[0])[0] is not v
+    if eq.outputs[0] in flow.aliases:
         return False
     return isinstance(how, Elementwise | Index | Reduction | View)
 
@@ -29,16 +29,16 @@ def stored_members(node: Node, partition: Any) -> set[Var]:
 
 def is_stored(v: Var, node: Node, partition: Any) -> bool:
     """Whether others need the result of one of a node's equations in memory."""
-    program, owner = partition.program, partition.owner
-    if v in program.recomputed:
+    flow, owner = partition.flow, partition.owner
+    if v in flow.recomputed:
         return False
     return (
-        v in program.inline
-        or program.is_returned(v)
+        v in flow.inline
+        or flow.is_returned(v)
         or any(
             not r.outputs
             or owner.get(r.outputs[0]) is not node
-            or r.outputs[0] in program.aliases
-            for r in program.final_readers(v)
+            or r.outputs[0] in flow.aliases
+            for r in flow.final_readers(v)
         )
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from treadle.fuse.launches import Carries, Choose, Entry, Repeat, RepeatWhile
+from treadle.fuse.lowering.launches import Carries, Choose, Entry, Repeat, RepeatWhile
 from treadle.ir.graph import Atom, Lit, Var
 from treadle.plan.planner import GraphPlanner, Handler
 from treadle.plan.schedule import Schedule
@@ -53,8 +53,8 @@ def _begin(g: GraphPlanner, a: Atom, place: Place, v: Var) -> None:
     g.copy(None if zeros else g.place(a), place, v.type.nbytes)
 
 
-def _scan(g: GraphPlanner, entry: Entry, how: Any) -> None:
-    repeat, (body,) = entry.kernel, how
+def _scan(g: GraphPlanner, repeat: Repeat, entry: Entry, how: Any) -> None:
+    (body,) = how
     consts = [g.place(a) for a in repeat.consts]
     xs = [g.place(a) for a in repeat.rows]
     carries = _Buffers(g, repeat.carries)
@@ -116,8 +116,8 @@ def _finish(g: GraphPlanner, v: Var, final: Place) -> None:
         g.env[v] = final
 
 
-def _while(g: GraphPlanner, entry: Entry, how: Any) -> None:
-    repeat, (test, body) = entry.kernel, how
+def _while(g: GraphPlanner, repeat: RepeatWhile, entry: Entry, how: Any) -> None:
+    test, body = how
     for_test = [g.place(a) for a in repeat.test_consts]
     for_body = [g.place(a) for a in repeat.body_consts]
     carries = _Buffers(g, repeat.carries)
@@ -143,12 +143,11 @@ def _while(g: GraphPlanner, entry: Entry, how: Any) -> None:
         g.planner.use(b, g.planner.position)
 
 
-def _cond(g: GraphPlanner, entry: Entry, how: Any) -> None:
-    choose = entry.kernel
-    index = g.place(choose.index)
+def _cond(g: GraphPlanner, choose: Choose, entry: Entry, how: Any) -> None:
+    index = g.place(choose.which)
     places = [g.place(a) for a in choose.operands]
     outs = [g.place(v) for v in choose.results]
-    dtype = choose.index.type.dtype
+    dtype = choose.which.type.dtype
     step = Branch(entry.names, [index, *places], outs, index=index, dtype=dtype)
     g.planner.add(step, g.steps)
     for branch in how:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from treadle.fuse.launches import Launch
+from treadle.fuse.lowering.launches import Launch
 
 
 def points(launch: Launch) -> int:

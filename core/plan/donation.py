@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from treadle.fuse.launches import Launch
+from treadle.fuse.lowering.launches import Launch
 from treadle.kernels.lower import in_place
 from treadle.plan.steps import (
     Buffer,

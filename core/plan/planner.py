@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from treadle.fuse.launches import Copy, Entry, HostCall, Launch, Product, Sort
+from treadle.fuse.lowering.launches import Copy, Entry, HostCall, Launch, Product, Sort
 from treadle.ir.graph import Atom, Lit, Var
 from treadle.plan.region import Region
 from treadle.plan.schedule import Schedule
@@ -110,7 +110,7 @@ class GraphPlanner:
         copies = self._claim(outputs)
         for entry, chosen in zip(kernels.entries, how, strict=True):
             handler = self.planner.handlers[type(entry.kernel)]
-            handler(self, entry, chosen)
+            handler(self, entry.kernel, entry, chosen)
         for a, place in copies:
             self.copy(self.place(a), place, a.type.nbytes)
         return self.steps
@@ -166,8 +166,7 @@ class GraphPlanner:
             self.planner.add(CopyStep(names, reads, [to], nbytes=nbytes), self.steps)
 
 
-def _nest(g: GraphPlanner, entry: Entry, how: Any) -> None:
-    launch = entry.kernel
+def _nest(g: GraphPlanner, launch: Launch, entry: Entry, how: Any) -> None:
     places = g.bind(launch)
     reads, writes = _traffic(launch, places)
     if entry.begins is not None and g.place(entry.begins) == writes[0]:
@@ -193,8 +192,7 @@ def _traffic(launch: Launch, places: list) -> tuple[list[Place], list[Place]]:
     return reads, writes
 
 
-def _product(g: GraphPlanner, entry: Entry, how: Any) -> None:
-    p = entry.kernel
+def _product(g: GraphPlanner, p: Product, entry: Entry, how: Any) -> None:
     c = g.place(p.c)
     a, b = (
         g.place(atom).shifted(offset * atom.type.dtype.itemsize)
@@ -223,15 +221,14 @@ def _product(g: GraphPlanner, entry: Entry, how: Any) -> None:
         g.planner.add(step, g.steps)
 
 
-def _order(g: GraphPlanner, entry: Entry, how: Any) -> None:
-    sort = entry.kernel
+def _order(g: GraphPlanner, sort: Sort, entry: Entry, how: Any) -> None:
     step = OrderStep(
         entry.names,
         [g.place(sort.keys)],
         [g.place(sort.out)],
         rows=sort.rows,
         length=sort.length,
-        count=sort.count,
+        count=sort.places,
         itemsize=sort.keys.type.dtype.itemsize,
         tasks=how.tasks,
         scratch=Place(g.planner.buffer(how.scratch_bytes)),
@@ -239,8 +236,7 @@ def _order(g: GraphPlanner, entry: Entry, how: Any) -> None:
     g.planner.add(step, g.steps)
 
 
-def _host(g: GraphPlanner, entry: Entry, how: Any) -> None:
-    call = entry.kernel
+def _host(g: GraphPlanner, call: HostCall, entry: Entry, how: Any) -> None:
     step = HostStep(
         entry.names,
         [g.place(a) for a in call.operands],
@@ -250,15 +246,15 @@ def _host(g: GraphPlanner, entry: Entry, how: Any) -> None:
     g.planner.add(step, g.steps)
 
 
-def _copy(g: GraphPlanner, entry: Entry, how: Any) -> None:
-    source, target = entry.kernel
+def _copy(g: GraphPlanner, copy: Copy, entry: Entry, how: Any) -> None:
+    source, target = copy
     place = None if source is None else g.place(source)
     if entry.begins is not None and g.place(entry.begins) == g.place(target):
         return
     g.copy(place, g.place(target), target.type.nbytes, entry.names)
 
 
-Handler = Callable[[GraphPlanner, Entry, Any], None]
+Handler = Callable[[GraphPlanner, Any, Entry, Any], None]
 HANDLERS: dict[type, Handler] = {
     Launch: _nest,
     Product: _product,

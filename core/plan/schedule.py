@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from treadle.fuse.launches import (
+from treadle.fuse.lowering.launches import (
     Choose,
     Kernel,
     Kernels,

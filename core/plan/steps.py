@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from treadle.fuse.launches import HostCall, Launch, Product
+from treadle.fuse.lowering.launches import HostCall, Launch, Product
 from treadle.ir.graph import Atom
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from treadle.fuse.launches import Launch, Product
+from treadle.fuse.lowering.launches import Launch, Product
 from treadle.ir.graph import Equation
 from treadle.passes.pipeline import Arithmetic
 from treadle.plan.calls import Path, Run, Runnable, Signature

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treadle.fuse.launches import Launch
+from treadle.fuse.lowering.launches import Launch
 from treadle.kernels.lower import cost
 from treadle.plan.cost import points, traffic_bytes
 

@@ -33,7 +33,7 @@ from treadle.backends.cpu.run.executor import (
 )
 from treadle.backends.memory import SizeClass, size_class
 from treadle.errors import InternalError
-from treadle.fuse.launches import Launch, Product
+from treadle.fuse.lowering.launches import Launch, Product
 from treadle.ir.graph import Equation
 from treadle.kernels.contract import Contraction
 from treadle.kernels.nest import Nest

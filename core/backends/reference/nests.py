@@ -19,7 +19,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.backends.reference.memory import Where
 from treadle.errors import InternalError
-from treadle.fuse.launches import Launch
+from treadle.fuse.lowering.launches import Launch
 from treadle.ir.scalar import SCALARS
 from treadle.kernels.nest import STRIDED, Instr, Nest
 from treadle.trace.lowering import Elementwise

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from treadle.backends.reference.memory import Where, apart
-from treadle.fuse.launches import Product
+from treadle.fuse.lowering.launches import Product
 from treadle.kernels.contract import Contraction, Strides
 from treadle.kernels.convolve import Axis, ConvSpec
 

@@ -20,7 +20,7 @@ from treadle.backends.capable import lowering_of
 from treadle.backends.memory import SizeClass, size_class
 from treadle.backends.reference import nests, products
 from treadle.backends.reference.memory import Memory, apart, declared
-from treadle.fuse.launches import Launch, Product
+from treadle.fuse.lowering.launches import Launch, Product
 from treadle.ir.graph import Equation
 from treadle.plan import steps as kinds
 from treadle.plan.steps import Plan, Step

@@ -9,8 +9,8 @@ import numpy as np
 
 import treadle as td
 from treadle.backends.cpu.device import CPUTarget
-from treadle.fuse.partition import Partition, partition
-from treadle.fuse.program import Program
+from treadle.fuse.dataflow import Dataflow
+from treadle.fuse.grouping.partition import Partition, partition
 from treadle.ir.graph import Equation, Graph
 
 
@@ -23,8 +23,8 @@ def traced(function: Callable[..., Any], *args: np.ndarray) -> Graph:
     return td.jit(function).graph(*args)
 
 
-def program_of(graph: Graph) -> Program:
-    return Program(graph, CPUTarget().lowering)
+def program_of(graph: Graph) -> Dataflow:
+    return Dataflow(graph, CPUTarget().lowering)
 
 
 def grouped(function: Callable[..., Any], *args: np.ndarray) -> Partition:

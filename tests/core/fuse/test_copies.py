@@ -12,8 +12,8 @@ from numpy.lib.stride_tricks import as_strided
 import treadle.numpy as tnp
 from tests.core.fuse.graphs import array, equation, program_of, traced
 from tests.core.ir.following import numbered
-from treadle.fuse.copies import copy_launch, scatter_launch
-from treadle.fuse.launches import Binding, Launch
+from treadle.fuse.lowering.copies import copy_launch, scatter_launch
+from treadle.fuse.lowering.launches import Binding, Launch
 from treadle.ir.graph import Var
 from treadle.kernels.nest import BROADCAST, CONTIGUOUS
 

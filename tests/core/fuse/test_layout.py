@@ -49,10 +49,10 @@ def test_axes_that_are_no_single_steps_have_none() -> None:
         return tnp.reshape(tnp.transpose(x), (6,)) @ y
 
     graph = traced(turned, array(2, 3), array(6))
-    program, product = program_of(graph), equation(graph, "dot_general")
-    assert axis_strides(product.inputs[0], program) is None
-    assert axis_strides(product.inputs[1], program) == (graph.inputs[1], 0, (1,))
-    assert operand_strides(product, program) is None
+    flow, product = program_of(graph), equation(graph, "dot_general")
+    assert axis_strides(product.inputs[0], flow) is None
+    assert axis_strides(product.inputs[1], flow) == (graph.inputs[1], 0, (1,))
+    assert operand_strides(product, flow) is None
 
 
 def test_operands_come_in_their_order() -> None:
@@ -111,19 +111,19 @@ def test_only_products_are_stored_otherwise() -> None:
 
 def test_a_layout_that_was_relied_on_stays() -> None:
     graph = traced(lambda x, y: tnp.transpose(x @ y) + 1, array(4, 3), array(3, 5))
-    program, product = program_of(graph), equation(graph, "dot_general").outputs[0]
-    assert stored_strides(product, program) == (1, 4)
-    program.readers[product].clear()
-    assert stored_strides(product, program) == (1, 4)
-    program.row_major.add(product)
-    assert stored_strides(product, program) == (5, 1)
+    flow, product = program_of(graph), equation(graph, "dot_general").outputs[0]
+    assert stored_strides(product, flow) == (1, 4)
+    flow.readers[product].clear()
+    assert stored_strides(product, flow) == (1, 4)
+    flow.row_major.add(product)
+    assert stored_strides(product, flow) == (5, 1)
 
 
 def test_a_part_lies_where_its_whole_has_it() -> None:
     graph = traced(lambda x: tnp.tanh(x) + 1, array(4, 5))
-    program, part = program_of(graph), equation(graph, "tanh").outputs[0]
-    program.parts[part] = (graph.inputs[0], 7, (10, 1))
-    assert stored_strides(part, program) == (10, 1)
+    flow, part = program_of(graph), equation(graph, "tanh").outputs[0]
+    flow.parts[part] = (graph.inputs[0], 7, (10, 1))
+    assert stored_strides(part, flow) == (10, 1)
 
 
 def test_pieces_of_a_concatenation_lie_side_by_side() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.core.fuse.graphs import array, program_of, traced
 from tests.core.ir.following import dimension
 from treadle.fuse.cluster import Cluster
-from treadle.fuse.matching import extend, matching
+from treadle.fuse.grouping.matching import extend, matching
 from treadle.ir.maps import ZERO, Affine, Map, shifted
 
 a, b, c = map(dimension, range(3))

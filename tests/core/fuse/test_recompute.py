@@ -9,7 +9,7 @@ import pytest
 
 import treadle.numpy as tnp
 from tests.core.fuse.graphs import array, grouped
-from treadle.fuse.recompute import choose
+from treadle.fuse.grouping.recompute import choose
 
 X, W = array(8, 8), array(8, 8)
 
@@ -18,7 +18,7 @@ def recomputed(function: Callable[..., Any], *args: Any) -> list[str]:
     """The names of the ops whose results nobody stores."""
     part = grouped(function, *args)
     choose(part)
-    return sorted(part.program.maker[v].op.name for v in part.program.recomputed)
+    return sorted(part.flow.maker[v].op.name for v in part.flow.recomputed)
 
 
 def apart(value: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -50,9 +50,9 @@ def test_what_its_readers_can_make_is_not_stored() -> None:
 def test_what_is_dear_or_no_element_s_work_is_stored(value: Any) -> None:
     before = grouped(apart(value), X, W)
     choose(before)
-    made = before.program.graph.equations
+    made = before.flow.graph.equations
     last = [eq for eq in made if eq.op.name in ("log1p", "cumsum")][-1]
-    assert last.outputs[0] not in before.program.recomputed
+    assert last.outputs[0] not in before.flow.recomputed
 
 
 def test_results_are_stored() -> None:

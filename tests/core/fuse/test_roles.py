@@ -42,25 +42,25 @@ def test_an_index_can_be_computed_where_it_is_used() -> None:
     value = gather.inputs[1]
     assert value not in graph.inputs  # where it is negative, it counts from the end
     assert isinstance(value, Var)
-    program = program_of(graph)
-    assert is_fused(gather, value, program)
-    assert not is_fused(gather, graph.inputs[0], program)
+    flow = program_of(graph)
+    assert is_fused(gather, value, flow)
+    assert not is_fused(gather, graph.inputs[0], flow)
 
 
 def test_memory_under_another_name_is_read_whole() -> None:
     graph = traced(lambda x: tnp.reshape(tnp.tanh(x), (20,)), X)
-    program, seen = program_of(graph), equation(graph, "reshape")
+    flow, seen = program_of(graph), equation(graph, "reshape")
     value = equation(graph, "tanh").outputs[0]
-    assert is_fused(seen, value, program)
-    program.aliases[seen.outputs[0]] = value
-    assert not is_fused(seen, value, program)
+    assert is_fused(seen, value, flow)
+    flow.aliases[seen.outputs[0]] = value
+    assert not is_fused(seen, value, flow)
 
 
 def stored(function: Callable[..., Any], *args: Any) -> set[str]:
     """The names of what clusters store."""
     part = grouped(function, *args)
     return {
-        part.program.maker[v].op.name
+        part.flow.maker[v].op.name
         for node in part.nodes
         if isinstance(node, Cluster)
         for v in stored_members(node, part)
@@ -102,7 +102,7 @@ def test_what_is_computed_again_is_not_stored() -> None:
     (value,) = node.equations[0].outputs
     assert isinstance(value, Var)
     assert stored_members(node, part) == {value}
-    part.program.recomputed.add(value)
+    part.flow.recomputed.add(value)
     assert stored_members(node, part) == set()
 
 
@@ -111,7 +111,7 @@ def test_an_alias_is_read_by_others_whoever_owns_it() -> None:
     (node,) = part.nodes
     first, second = (eq.outputs[0] for eq in node.equations)
     assert stored_members(node, part) == {second}
-    part.program.aliases[second] = first
+    part.flow.aliases[second] = first
     assert stored_members(node, part) == {first, second}
 
 
@@ -119,7 +119,7 @@ def test_what_is_inline_is_in_memory_for_others() -> None:
     part = grouped(lambda x: tnp.tanh(x) + 1.0, X)
     (node,) = part.nodes
     first, second = (eq.outputs[0] for eq in node.equations)
-    part.program.inline.add(first)
+    part.flow.inline.add(first)
     assert stored_members(node, part) == {first, second}
 
 
@@ -128,5 +128,5 @@ def test_what_an_effect_reads_is_stored() -> None:
     (node,) = part.nodes
     first, second = (eq.outputs[0] for eq in node.equations)
     effect = Equation(node.equations[0].op, [first], {}, [])
-    part.program.readers[first].append(effect)
+    part.flow.readers[first].append(effect)
     assert stored_members(node, part) == {first, second}

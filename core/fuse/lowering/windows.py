@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
-from treadle.fuse.launches import Launch
+from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import Strided, operand_strides, row_major, stored_strides
+from treadle.fuse.lowering.launches import Launch
+from treadle.fuse.lowering.nests import Access, Body, finish, innermost
 from treadle.fuse.maps import Space
-from treadle.fuse.nests import Access, Body, finish, innermost
-from treadle.fuse.program import Program
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation
 from treadle.ir.maps import ZERO, Affine, address, linear, plus, scaled, shifted
@@ -29,16 +29,16 @@ from treadle.trace.lowering import Window
 _INDEX = np.dtype(np.int64)
 
 
-def window_launch(eq: Equation, program: Program) -> Launch | None:
+def window_launch(eq: Equation, flow: Dataflow) -> Launch | None:
     """The nest of an op of `treadle.ops.window`; None if an operand must be copied
     first."""
     how = eq.op.lowering
     assert isinstance(how, Window)
-    operands = operand_strides(eq, program)
+    operands = operand_strides(eq, flow)
     if operands is None:
         return None
     strided = dict(zip(eq.inputs, operands, strict=True))
-    return _LAUNCHES[how.what](_Windows(eq, program, how.what, strided))
+    return _LAUNCHES[how.what](_Windows(eq, flow, how.what, strided))
 
 
 @dataclass
@@ -57,7 +57,7 @@ class _Windows:
     """The loops over a result of shape (N, *spatial, C), and its windows' elements."""
 
     eq: Equation
-    program: Program
+    flow: Dataflow
     what: str
     operands: dict[Atom, Strided]
     space: Space = field(init=False)
@@ -67,7 +67,7 @@ class _Windows:
         self.sizes, self.strides = params["window"], params["strides"]
         self.padding = params["padding"]
         self.out = self.eq.outputs[0]
-        self.space = Space(self.program.units)
+        self.space = Space(self.flow.units)
         self.entries = self.space.index(self.out)
         self.mid: list[int] = []
 
@@ -75,7 +75,7 @@ class _Windows:
         """Begins to write, with one dimension per spatial axis of `steps` elements."""
         self.steps = [ZERO if n == 1 else self.space.dimension(n) for n in steps]
         self.mid = [d for a in self.steps for d, _ in a.terms]
-        self.written = Body(self.space, self.program)
+        self.written = Body(self.space, self.flow)
         return self.written
 
     def read(self, a: Atom, axes: Sequence[_Axis]) -> int:
@@ -178,7 +178,7 @@ class _Windows:
     def launch(self, value: int) -> Launch:
         """The finished nest, which stores `value`."""
         body, sizes = self.written, self.space.sizes
-        strides = stored_strides(self.out, self.program)
+        strides = stored_strides(self.out, self.flow)
         offset, pairs = address(self.entries, strides)
         where = tuple(sorted(pairs.items()))
         k = body.access(Access(self.out, self.out.type.dtype, offset, where, True))

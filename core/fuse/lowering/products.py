@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from treadle.fuse.cluster import Cluster
-from treadle.fuse.contractions import contraction
-from treadle.fuse.convolutions import convolution
-from treadle.fuse.launches import Product
+from treadle.fuse.dataflow import Dataflow
+from treadle.fuse.lowering.contractions import contraction
+from treadle.fuse.lowering.convolutions import convolution
+from treadle.fuse.lowering.launches import Product
+from treadle.fuse.lowering.nests import Access, Body
 from treadle.fuse.maps import Space
-from treadle.fuse.nests import Access, Body
-from treadle.fuse.program import Program
 from treadle.ir.graph import Equation, Var
 from treadle.ir.maps import Map
 from treadle.kernels.lower import cost
@@ -19,26 +19,26 @@ from treadle.trace.lowering import Contraction, Gather, View
 
 def _lower(
     eq: Equation,
-    program: Program,
+    flow: Dataflow,
     sizes: dict[int, int],
     entries: Map,
     accesses: list[Access],
     body: Body | None,
 ) -> Product | None:
     lower = contraction if isinstance(eq.op.lowering, Contraction) else convolution
-    return lower(eq, program, sizes, entries, accesses, body)
+    return lower(eq, flow, sizes, entries, accesses, body)
 
 
-def product(eq: Equation, program: Program) -> Product | None:
+def product(eq: Equation, flow: Dataflow) -> Product | None:
     """A contraction or convolution on its own; None if operands must be copied
     first."""
-    space = Space(program.units)
+    space = Space(flow.units)
     entries = space.index(eq.outputs[0])
-    return _lower(eq, program, space.sizes, entries, [], None)
+    return _lower(eq, flow, space.sizes, entries, [], None)
 
 
 def product_with_epilogue(
-    eq: Equation, program: Program, cluster: Cluster, stored: set[Var]
+    eq: Equation, flow: Dataflow, cluster: Cluster, stored: set[Var]
 ) -> Product | None:
     """A product whose result an elementwise cluster works on while it is hot; None if
     the cluster does not fit the loops of the product."""
@@ -46,10 +46,10 @@ def product_with_epilogue(
         # Reductions and reads at computed places need more than a block.
         return None
     c, sizes = eq.outputs[0], cluster.space.sizes
-    entries = _read_map(cluster, c, program)
+    entries = _read_map(cluster, c, flow)
     if entries is None or not _is_whole(entries, sizes, c):
         return None
-    body = Body(cluster.space, program)
+    body = Body(cluster.space, flow)
     members = [e for e in cluster.equations if e is not eq]
     for member in members:
         body.equation(member)
@@ -58,12 +58,12 @@ def product_with_epilogue(
             if v in stored:
                 body.store(v, cluster.space.maps[v], body.known[v])
     atoms = [a.atom for a in body.accesses if a.atom is not None]
-    if any(a is not c and program.memory(a) is c for a in atoms):
+    if any(a is not c and flow.memory(a) is c for a in atoms):
         # The same memory seen in another shape is complete only after all blocks.
         return None
     if not _is_light(body):
         return None
-    return _lower(eq, program, sizes, entries, body.accesses, body)
+    return _lower(eq, flow, sizes, entries, body.accesses, body)
 
 
 def _is_whole(entries: Map, sizes: dict[int, int], c: Var) -> bool:
@@ -93,12 +93,12 @@ def _is_light(body: Body) -> bool:
     return streams <= _MAX_STREAMS and sum(map(cost, body.instrs)) <= _MAX_COST
 
 
-def _read_map(cluster: Cluster, c: Var, program: Program) -> Map | None:
+def _read_map(cluster: Cluster, c: Var, flow: Dataflow) -> Map | None:
     """The one index map at which a cluster reads a value, if it is one."""
     found: set[Map] = set()
     for eq in cluster.equations:
         for a in eq.inputs:
-            source, chain = program.resolve(a)
+            source, chain = flow.resolve(a)
             if source is not c:
                 continue
             copied = [eq] if isinstance(eq.op.lowering, View) else []

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from treadle.fuse.cluster import Cluster
+from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.order import Node, Order
-from treadle.fuse.program import Program
 from treadle.ir.graph import Atom, Equation, Graph, Var
 from treadle.ir.walk import effectful
 from treadle.trace.lowering import FUSABLE, Gather, Lowering, Product, View
@@ -21,7 +21,7 @@ class Nodes:
     """
 
     def __init__(self, graph: Graph, lowering: Callable[[Equation], Lowering]) -> None:
-        self.program = Program(graph, lowering)
+        self.flow = Dataflow(graph, lowering)
         self.position = {id(eq): i for i, eq in enumerate(graph.equations)}
         self.order = Order()
         self.owner: dict[Var, Node] = {}
@@ -31,15 +31,15 @@ class Nodes:
 
     def computes(self, eq: Equation) -> bool:
         """Whether an equation is part of a kernel, which computes inline values."""
-        return isinstance(self.program.lowering(eq), FUSABLE)
+        return isinstance(self.flow.lowering(eq), FUSABLE)
 
     def is_product(self, eq: Equation) -> bool:
-        return isinstance(self.program.lowering(eq), Product)
+        return isinstance(self.flow.lowering(eq), Product)
 
     def wanted_in_memory(self, eq: Equation) -> bool:
         """Whether an inline value is also returned, or read by other than kernels."""
-        program, v = self.program, eq.outputs[0]
-        return program.is_returned(v) or self._read_whole(v)
+        flow, v = self.flow, eq.outputs[0]
+        return flow.is_returned(v) or self._read_whole(v)
 
     def _read_whole(self, v: Var) -> bool:
         """Whether anything but a kernel reads a value or a view of it."""
@@ -48,13 +48,13 @@ class Nodes:
             if isinstance(reader.op.lowering, View)
             else not self.computes(reader)
             or (isinstance(reader.op.lowering, Gather) and reader.inputs[0] is v)
-            for reader in self.program.readers[v]
+            for reader in self.flow.readers[v]
         )
 
     def cluster(self) -> Cluster:
         """A new cluster, not in the order yet."""
         self.count += 1
-        return Cluster(self.count, self.program)
+        return Cluster(self.count, self.flow)
 
     def alone(self, eq: Equation) -> None:
         """Makes a node of an equation that runs with no other."""
@@ -100,11 +100,11 @@ class Nodes:
     def makers(self, a: Atom, whole: bool) -> list[Node]:
         """The nodes that make what a value is read from: where an inline one is stored
         as well, that memory if it is read as a `whole`, else what it is made of."""
-        program = self.program
-        source, _ = program.resolve(a)
+        flow = self.flow
+        source, _ = flow.resolve(a)
         found: set[Any] = {source}
-        if source in program.inline and not (whole and source in program.kept):
-            found = program.sources(source)
+        if source in flow.inline and not (whole and source in flow.kept):
+            found = flow.sources(source)
         return [self.owner[v] for v in found if v in self.owner]
 
     def contract(self, node: Node, other: Node) -> bool:
@@ -116,7 +116,7 @@ class Nodes:
 
     def replace(self, old: Equation, new: Equation) -> Equation:
         """Puts another equation for the same results in the place of one."""
-        self.program.replace(old, new)
+        self.flow.replace(old, new)
         self.position[id(new)] = self.position[id(old)]
         return new
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from treadle.fuse.launches import Product
+from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import operand_strides, stored_strides
-from treadle.fuse.nests import Access, Body, assemble, coalesce
-from treadle.fuse.program import Program
+from treadle.fuse.lowering.launches import Product
+from treadle.fuse.lowering.nests import Access, Body, assemble, coalesce
 from treadle.ir.graph import Atom, Equation
 from treadle.ir.maps import Map
 from treadle.kernels.contract import Strides
@@ -15,24 +15,24 @@ from treadle.trace.lowering import Convolution
 
 def convolution(
     eq: Equation,
-    program: Program,
+    flow: Dataflow,
     sizes: dict[int, int],
     entries: Map,
     accesses: list[Access],
     body: Body | None,
 ) -> Product | None:
     """The convolution (or filter gradient) of an equation; `entries`, `accesses` and
-    `body` describe its epilogue as in `treadle.fuse.contractions`. None if an operand
-    must be copied first, or the epilogue does not fit."""
+    `body` describe its epilogue as for a contraction. None if an operand must be
+    copied first, or the epilogue does not fit."""
     out, how = eq.outputs[0], eq.op.lowering
     assert isinstance(how, Convolution)
     if how.filter_gradient and body is not None:
         return None
-    operands = operand_strides(eq, program)
+    operands = operand_strides(eq, flow)
     if operands is None:
         return None
     (x, y), other = operands, eq.inputs[1].type.shape
-    steps = stored_strides(out, program)
+    steps = stored_strides(out, flow)
     if how.filter_gradient:
         spec = _spec(eq, eq.params["kernel"], other, x.steps, steps, y.steps)
     else:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from treadle.fuse.cluster import addressing, operand_fits
-from treadle.fuse.launches import Copy, Launch
+from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import row_major
+from treadle.fuse.lowering.launches import Copy, Launch
+from treadle.fuse.lowering.nests import Access, Body, finish, ranking, window_map
 from treadle.fuse.maps import Space
-from treadle.fuse.nests import Access, Body, finish, ranking, window_map
-from treadle.fuse.program import Program
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.ir.maps import address
@@ -18,16 +18,16 @@ from treadle.trace.lowering import Scatter
 
 
 def copy_launch(
-    a: Atom, target: Var, offset: int, strides: Sequence[int], program: Program
+    a: Atom, target: Var, offset: int, strides: Sequence[int], flow: Dataflow
 ) -> Launch | None:
     """Copies a value, seen through its views, to strided elements of `target`; None if
     a view must be made in memory first."""
-    space, written = Space(program.units), Var(a.type)
+    space, written = Space(flow.units), Var(a.type)
     space.maps[written] = space.index(a)
-    if not operand_fits(space, written, a, program):
+    if not operand_fits(space, written, a, flow):
         return None
     entries = space.maps[written]
-    body = Body(space, program)
+    body = Body(space, flow)
     value = body.value(a, entries)
     start, steps = address(entries, strides)
     pairs = tuple(sorted(steps.items()))
@@ -42,28 +42,28 @@ def is_zero(a: Atom) -> bool:
     return isinstance(a, Lit) and not a.type.ndim and not any(a.value.tobytes())
 
 
-def filled(value: Atom, whole: Var, program: Program) -> Launch | Copy:
+def filled(value: Atom, whole: Var, flow: Dataflow) -> Launch | Copy:
     """Writes one number everywhere."""
     if is_zero(value):
         return Copy(None, whole)
     spread = Var(whole.type)
     params = {"shape": whole.type.shape, "dims": ()}
-    program.add(Equation(broadcast_in_dim, [value], params, [spread]))
-    launch = copy_launch(spread, whole, 0, row_major(whole.type.shape), program)
+    flow.add(Equation(broadcast_in_dim, [value], params, [spread]))
+    launch = copy_launch(spread, whole, 0, row_major(whole.type.shape), flow)
     assert launch is not None
     return launch
 
 
-def begun(x: Atom, out: Var, program: Program) -> Launch | Copy | None:
+def begun(x: Atom, out: Var, flow: Dataflow) -> Launch | Copy | None:
     """Makes a value a copy of another one, seen through its views; None if a view must
     be made in memory first."""
-    source, _ = program.resolve(x)
+    source, _ = flow.resolve(x)
     if isinstance(source, Lit) and not source.type.ndim:
-        return filled(source, out, program)
-    return copy_launch(x, out, 0, row_major(out.type.shape), program)
+        return filled(source, out, flow)
+    return copy_launch(x, out, 0, row_major(out.type.shape), flow)
 
 
-def scatter_launch(eq: Equation, program: Program) -> Launch | None:
+def scatter_launch(eq: Equation, flow: Dataflow) -> Launch | None:
     """Puts the updates of a scatter into its result, which holds the operand already;
     None if a view must be made in memory first.
 
@@ -72,14 +72,14 @@ def scatter_launch(eq: Equation, program: Program) -> Launch | None:
     """
     updates, *indices = eq.inputs[1:]
     out = eq.outputs[0]
-    space, written = Space(program.units), Var(updates.type)
+    space, written = Space(flow.units), Var(updates.type)
     space.maps[written] = space.index(updates)
-    if not all(operand_fits(space, written, a, program) for a in eq.inputs[1:]):
+    if not all(operand_fits(space, written, a, flow) for a in eq.inputs[1:]):
         return None
     how, where = eq.op.lowering, addressing(eq)
     assert isinstance(how, Scatter)
     rank, entries = where.rank, space.maps[written]
-    body = Body(space, program)
+    body = Body(space, flow)
     dtype = out.type.dtype
     steps = row_major(out.type.shape)
     places, valid = [], None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from types import MappingProxyType
 
@@ -25,10 +25,10 @@ instructions cost about the same, but very dear ones."""
 _DEAR = 10
 
 
-class Program:
+class Dataflow:
     """An index over a graph's equations.
 
-    results: the graph's outputs, or what has been put in their places.
+    results: the graph's outputs by number, or what has been put in their places.
     orders: in which order of axes values are stored (None: their own).
     row_major: contractions whose results can't be stored as their readers see them.
     aliases: those among them (reshapes) that are the operand's memory itself.
@@ -48,7 +48,7 @@ class Program:
         self._views: dict[Atom, tuple[Atom, tuple[Equation, ...]]] = {}
         self.maker: dict[Var, Equation] = {}
         self.readers: dict[Var, list[Equation]] = {v: [] for v in graph.inputs}
-        self.results: Sequence[Atom] = list(graph.outputs)
+        self.results = dict(enumerate(graph.outputs))
         self.returned = {a for a in graph.outputs if isinstance(a, Var)}
         self.row_major: set[Var] = set()
         self.orders: dict[Var, tuple[int, ...] | None] = {}
@@ -73,7 +73,6 @@ class Program:
                 setattr(self, name, MappingProxyType(table))
             elif type(table) is set:
                 setattr(self, name, frozenset(table))
-        self.results = tuple(self.results)
 
     def _consider_inline(self, eq: Equation, costs: dict[Var, int]) -> None:
         """Indices, and cheap scalars made of scalars, are computed where they are

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from treadle.fuse.launches import Product
+from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import operand_strides, stored_strides
-from treadle.fuse.nests import Access, Body, assemble, coalesce, extent
-from treadle.fuse.program import Program
+from treadle.fuse.lowering.launches import Product
+from treadle.fuse.lowering.nests import Access, Body, assemble, coalesce, extent
 from treadle.ir.graph import Equation
 from treadle.ir.maps import Map
 from treadle.kernels.contract import Contraction, Strides
@@ -62,7 +62,7 @@ class _Sides:
 
 def contraction(
     eq: Equation,
-    program: Program,
+    flow: Dataflow,
     sizes: dict[int, int],
     entries: Map,
     accesses: list[Access],
@@ -72,11 +72,11 @@ def contraction(
     dimensions of the given sizes; `body` is what its epilogue does, with `accesses`.
     None if the loops don't fit the kernel's."""
     out = eq.outputs[0]
-    operands = operand_strides(eq, program)
+    operands = operand_strides(eq, flow)
     if operands is None:
         return None
     x, y = operands
-    sides = _sides(eq, sizes, entries, (x.steps, y.steps, stored_strides(out, program)))
+    sides = _sides(eq, sizes, entries, (x.steps, y.steps, stored_strides(out, flow)))
     swapped = not _is_column(sides.y_free, accesses, sizes)
     if swapped:
         if not _is_column(sides.x_free, accesses, sizes):

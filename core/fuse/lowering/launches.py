@@ -58,12 +58,12 @@ class Sort(NamedTuple):
     length: int
 
     @property
-    def count(self) -> int:
+    def places(self) -> int:
         return self.out.type.shape[-1]
 
     @property
     def rows(self) -> int:
-        return self.out.type.size // self.count
+        return self.out.type.size // self.places
 
 
 class HostCall(NamedTuple):
@@ -129,9 +129,9 @@ class RepeatWhile(NamedTuple):
 
 
 class Choose(NamedTuple):
-    """The branch whose number is `index`, on `operands`."""
+    """The branch whose number is in `which`, on `operands`."""
 
-    index: Atom
+    which: Atom
     branches: tuple[Kernels, ...]
     operands: tuple[Atom, ...]
     results: tuple[Var, ...]

@@ -12,9 +12,9 @@ from treadle.fuse.cluster import (
     operands_fit,
     start,
 )
+from treadle.fuse.grouping.matching import extend, matching
+from treadle.fuse.grouping.nodes import Nodes
 from treadle.fuse.layout import row_major, stored_strides
-from treadle.fuse.matching import extend, matching
-from treadle.fuse.nodes import Nodes
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.trace.lowering import Gather, Lowering, Reduction, Reshape
 
@@ -32,7 +32,7 @@ class Growth(Nodes):
     def begin(self, eq: Equation) -> None:
         """Makes a cluster of an equation."""
         cluster = self.cluster()
-        while not start(cluster, eq, self.program):
+        while not start(cluster, eq, self.flow):
             eq = self._with_copied_view(eq)
             cluster = self.cluster()
         self.add(cluster, eq)
@@ -43,7 +43,7 @@ class Growth(Nodes):
         needs = self.needs(eq)
         for cluster in self._candidates(eq):
             fits = self.order.can_depend(cluster, needs)
-            if fits and join(cluster, eq, self.program):
+            if fits and join(cluster, eq, self.flow):
                 self.own(cluster, eq)
                 self._absorb_operands(cluster, eq)
                 return True
@@ -52,9 +52,9 @@ class Growth(Nodes):
     def _candidates(self, eq: Equation) -> list[Cluster]:
         found: dict[int, Cluster] = {}
         for a in eq.inputs:
-            source, _ = self.program.resolve(a)
+            source, _ = self.flow.resolve(a)
             node = self.owner.get(source) if isinstance(source, Var) else None
-            if isinstance(node, Cluster) and source not in self.program.inline:
+            if isinstance(node, Cluster) and source not in self.flow.inline:
                 found[node.number] = node
         return sorted(found.values(), key=lambda c: -c.number)
 
@@ -65,14 +65,14 @@ class Growth(Nodes):
         for a in eq.inputs:
             if a.type.shape != eq.outputs[0].type.shape:
                 continue
-            source, chain = self.program.resolve(a)
+            source, chain = self.flow.resolve(a)
             other = self.owner.get(source) if isinstance(source, Var) else None
             if (
                 isinstance(source, Var)
                 and isinstance(other, Cluster)
                 and other is not cluster
                 and other.is_member(source)
-                and source not in self.program.inline
+                and source not in self.flow.inline
                 and self.order.can_contract(cluster, other)
             ):
                 self._merge(cluster, other, eq, source, chain)
@@ -99,7 +99,7 @@ class Growth(Nodes):
             )
         reduced = cluster.reduced | {names[d] for d in other.reduced}
         space.frozen |= reduced
-        if not members_fit(space, cluster, self.program):
+        if not members_fit(space, cluster, self.flow):
             return
         if not self.contract(cluster, other):
             return
@@ -113,11 +113,11 @@ class Growth(Nodes):
 
     def is_contiguous(self, a: Atom) -> bool:
         """Whether a value's elements lie in memory in row-major order."""
-        source, chain = self.program.resolve(a)
+        source, chain = self.flow.resolve(a)
         plain = all(isinstance(eq.op.lowering, Reshape) for eq in chain)
         return plain and (
             isinstance(source, Lit)
-            or stored_strides(source, self.program) == row_major(source.type.shape)
+            or stored_strides(source, self.flow) == row_major(source.type.shape)
         )
 
     def contiguous(self, a: Atom) -> Atom:
@@ -129,7 +129,7 @@ class Growth(Nodes):
 
     def plain(self, a: Atom) -> Atom:
         """A value equal to `a` that is no view, and lies in row-major order."""
-        view = isinstance(a, Var) and self.program.is_view(a)
+        view = isinstance(a, Var) and self.flow.is_view(a)
         if not view and self.is_contiguous(a):
             return a
         assert isinstance(a, Var)
@@ -150,13 +150,13 @@ class Growth(Nodes):
         return self.copies[v]
 
     def _copied(self, v: Var) -> Var:
-        program = self.program
-        if not program.is_view(v):
+        flow = self.flow
+        if not flow.is_view(v):
             # It is stored in another order, as its readers see it.
-            v = program.ordered(v, tuple(range(v.type.ndim)))
-        new, old = Var(v.type), program.maker[v]
+            v = flow.ordered(v, tuple(range(v.type.ndim)))
+        new, old = Var(v.type), flow.maker[v]
         eq = Equation(old.op, old.inputs, old.params, [new], old.source)
-        program.add(eq, copied=True)
+        flow.add(eq, copied=True)
         self.position[id(eq)] = self.position.get(id(old), -1)
         if isinstance(eq.op.lowering, Reshape):
             self._alias(new, eq)
@@ -164,34 +164,34 @@ class Growth(Nodes):
         cluster = self.cluster()
         space = cluster.space
         space.maps[new] = space.index(new)
-        if not operands_fit(space, eq, program):
+        if not operands_fit(space, eq, flow):
             inner: Var = eq.inputs[0]  # type: ignore[assignment]
             eq = self.substitute(eq, inner, self.copied(inner))
-            operands_fit(space, eq, program)
+            operands_fit(space, eq, flow)
         cluster.equations.append(eq)
         self.add(cluster, eq)
         return new
 
     def _alias(self, v: Var, eq: Equation) -> None:
         """A reshape of a contiguous value is that value, whatever the shapes are."""
-        program, inner = self.program, self.contiguous(eq.inputs[0])
+        flow, inner = self.flow, self.contiguous(eq.inputs[0])
         if isinstance(inner, Var) and inner is not eq.inputs[0]:
             self.substitute(eq, eq.inputs[0], inner)  # type: ignore[arg-type]
-        memory = program.memory(inner)
-        if memory in program.inline and memory not in program.kept:
-            self.keep(program.maker[memory])  # type: ignore[index]
+        memory = flow.memory(inner)
+        if memory in flow.inline and memory not in flow.kept:
+            self.keep(flow.maker[memory])  # type: ignore[index]
         if memory in self.owner:
             self.give(self.owner[memory], v)  # type: ignore[index]
-        program.aliases[v] = inner
+        flow.aliases[v] = inner
 
     def keep(self, eq: Equation) -> None:
         """Makes an inline value in memory as well."""
-        self.program.kept.add(eq.outputs[0])
+        self.flow.kept.add(eq.outputs[0])
         self.begin(eq)
 
     def _with_copied_view(self, eq: Equation) -> Equation:
         """Some view among the operands has no index map: it is made in memory."""
         for a in eq.inputs:
-            if isinstance(a, Var) and self.program.is_view(a):
+            if isinstance(a, Var) and self.flow.is_view(a):
                 return self.substitute(eq, a, self.copied(a))
         raise AssertionError(f"{eq.op.name} has an operand without an index map")

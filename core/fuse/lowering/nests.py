@@ -11,10 +11,10 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.fuse.cluster import Cluster, addressing, operand_key
-from treadle.fuse.launches import Binding, Launch
+from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import axis_strides, stored_strides
+from treadle.fuse.lowering.launches import Binding, Launch
 from treadle.fuse.maps import Space
-from treadle.fuse.program import Program
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.ir.maps import ZERO, Affine, Map, address
@@ -64,8 +64,8 @@ class Access(NamedTuple):
 class Body:
     """Writes the instructions of a cluster, whose operands fit its space."""
 
-    def __init__(self, space: Space, program: Program) -> None:
-        self.space, self.program = space, program
+    def __init__(self, space: Space, flow: Dataflow) -> None:
+        self.space, self.flow = space, flow
         space.freeze()
         self.instrs: list[Instr] = []
         self.accesses: list[Access] = []
@@ -156,7 +156,7 @@ class Body:
 
     def value(self, a: Atom, entries: Map) -> int:
         """The instruction that gives an operand at an index map."""
-        source, chain = self.program.resolve(a)
+        source, chain = self.flow.resolve(a)
         if not a.type.shape:
             entries = ()
         found = self._seen(entries, source, chain)
@@ -170,13 +170,13 @@ class Body:
             found = ()
         if source in self.known:
             return self.known[source]
-        if source in self.program.inline or source in self.program.recomputed:
+        if source in self.flow.inline or source in self.flow.recomputed:
             key = (source, found)
             if key not in self.known:
-                maker = self.program.maker[source]  # type: ignore[index]
+                maker = self.flow.maker[source]  # type: ignore[index]
                 self.known[key] = self._compute(maker, found)
             return self.known[key]
-        offset, strides = address(found, stored_strides(source, self.program))
+        offset, strides = address(found, stored_strides(source, self.flow))
         return self.load(source, offset, strides)
 
     def load(
@@ -208,7 +208,7 @@ class Body:
 
     def _gather(self, eq: Equation, entries: Map) -> int:
         x = eq.inputs[0]
-        found = axis_strides(x, self.program)
+        found = axis_strides(x, self.flow)
         assert found is not None
         source, offset, steps = found
         where = addressing(eq)
@@ -254,7 +254,7 @@ class Body:
 
     def store(self, v: Var, entries: Map, value: int, name: str = "store") -> None:
         """Writes a value to its place in memory."""
-        offset, strides = address(entries, stored_strides(v, self.program))
+        offset, strides = address(entries, stored_strides(v, self.flow))
         pairs = tuple(sorted(strides.items()))
         k = self.access(Access(v, v.type.dtype, offset, pairs, True))
         self.instr(name, (value,), v.type.dtype, k)
@@ -269,9 +269,9 @@ def window_map(where: Addressing, entries: Map) -> Map:
 # The order of the loops ---------------------------------------------------------------
 
 
-def build(cluster: Cluster, program: Program, stored: set[Var]) -> Launch:
+def build(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Launch:
     """The nest of a cluster that stores the members in `stored`."""
-    body = Body(cluster.space, program)
+    body = Body(cluster.space, flow)
     for eq in cluster.equations:
         body.equation(eq)
     for eq in cluster.equations:

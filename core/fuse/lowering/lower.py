@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from treadle.fuse import loops
 from treadle.fuse.cluster import Cluster
-from treadle.fuse.copies import is_zero
 from treadle.fuse.groups import Groups
-from treadle.fuse.launches import (
+from treadle.fuse.lowering import loops
+from treadle.fuse.lowering.clusters import kernel_of
+from treadle.fuse.lowering.copies import is_zero
+from treadle.fuse.lowering.launches import (
     Copy,
     Entry,
     HostCall,
@@ -20,7 +21,6 @@ from treadle.fuse.launches import (
     Within,
 )
 from treadle.fuse.order import Node
-from treadle.fuse.recompute import built
 from treadle.ir.graph import Atom, Equation, Var
 from treadle.trace import lowering
 from treadle.trace.lowering import Host, Lowering
@@ -33,25 +33,25 @@ def lower(groups: Groups) -> Kernels:
 
 class _Lowering:
     def __init__(self, groups: Groups) -> None:
-        self.groups, self.program = groups, groups.program
+        self.groups, self.flow = groups, groups.flow
         self.entries: list[Entry] = []
         self.within: dict[Var, Within] = {}
         self.filled: set[Var] = set()
 
     def run(self) -> Kernels:
-        program, within = self.program, self.within
-        for v, a in program.aliases.items():
+        flow, within = self.flow, self.within
+        for v, a in flow.aliases.items():
             within[v] = Within(self.memory(a))
-        for v, (whole, offset, _) in program.parts.items():
+        for v, (whole, offset, _) in flow.parts.items():
             within[v] = Within(whole, offset * v.type.dtype.itemsize)
         for node in self.groups.nodes:
             self._node(node)
-        results = tuple([self.memory(a) for a in program.results])
-        inputs = tuple(program.graph.inputs)
+        results = tuple([self.memory(a) for a in flow.results.values()])
+        inputs = tuple(flow.graph.inputs)
         return Kernels(inputs, results, tuple(self.entries), within)
 
     def memory(self, a: Atom) -> Atom:
-        return loops.stored(a, self.program)
+        return loops.stored(a, self.flow)
 
     def add(
         self,
@@ -68,7 +68,8 @@ class _Lowering:
 
     def _node(self, node: Node) -> None:
         if isinstance(node, Cluster):
-            found = built(node, self.groups)
+            found = self.groups.built.get(node) or kernel_of(node, self.groups)
+            assert found is not None, "a cluster has no kernel"
             for v in _written(found):
                 self._fill(v)
             if isinstance(found, Product):
@@ -76,7 +77,7 @@ class _Lowering:
             self.add(found, node.equations)
             return
         (eq,) = node.equations
-        how = self.program.lowering(eq)
+        how = self.flow.lowering(eq)
         if isinstance(how, Host):
             self._host(eq, how)
         else:
@@ -84,12 +85,12 @@ class _Lowering:
 
     def _fill(self, v: Var) -> None:
         """Fills a padded array before the first of its pieces is made."""
-        part = self.program.parts.get(v)
+        part = self.flow.parts.get(v)
         if part is None or part[0] in self.filled:
             return
         whole = part[0]
         self.filled.add(whole)
-        eq = self.program.maker[whole]
+        eq = self.flow.maker[whole]
         fill = self.groups.built[eq].fill
         if fill is not None:
             self.add(fill, [eq], alone=True)
@@ -113,12 +114,12 @@ class _Lowering:
 
     def _read_outside(self, p: Product) -> bool:
         """Whether others than the epilogue need the product itself."""
-        program, owner = self.program, self.groups.owner
-        return program.is_returned(p.c) or any(
+        flow, owner = self.flow, self.groups.owner
+        return flow.is_returned(p.c) or any(
             not r.outputs
             or owner[r.outputs[0]] is not owner[p.c]
-            or r.outputs[0] in program.aliases
-            for r in program.final_readers(p.c)
+            or r.outputs[0] in flow.aliases
+            for r in flow.final_readers(p.c)
         )
 
     def _host(self, eq: Equation, how: Host) -> None:
@@ -149,7 +150,7 @@ class _Lowering:
 
     def _scatter(self, eq: Equation) -> None:
         begin, launch = self.groups.built[eq]
-        self.add(begin, [eq], begins=self.program.memory(eq.inputs[0]))
+        self.add(begin, [eq], begins=self.flow.memory(eq.inputs[0]))
         self.add(launch, [eq], alone=True)
 
     def _nest(self, eq: Equation) -> None:
@@ -166,19 +167,20 @@ class _Lowering:
         if not eq.params["length"]:
             init = eq.inputs[eq.params["n_consts"] :]
             for a, v in zip(init, eq.outputs, strict=False):
-                begin = loops.begin(a, self.program)
+                begin = loops.begin(a, self.flow)
                 self.add(Copy(None if is_zero(begin) else begin, v), [eq])
             return
         (body,) = self._inner(eq)
-        found, same = loops.repeat(eq, body, self.program)
+        found, same = loops.repeat(eq, body, self.flow)
         self.within |= same
         self.add(found, [eq])
 
     def _while(self, eq: Equation) -> None:
-        self.add(loops.repeat_while(eq, *self._inner(eq), self.program), [eq])
+        test, body = self._inner(eq)
+        self.add(loops.repeat_while(eq, test, body, self.flow), [eq])
 
     def _branch(self, eq: Equation) -> None:
-        self.add(loops.choose(eq, self._inner(eq), self.program), [eq])
+        self.add(loops.choose(eq, self._inner(eq), self.flow), [eq])
 
     def _inner(self, eq: Equation) -> list[Kernels]:
         return [lower(g) for g in self.groups.inner[eq]]

@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle.fuse.cluster import Cluster
-from treadle.fuse.copies import begun, copy_launch, filled, scatter_launch
-from treadle.fuse.filters import filter_launch
-from treadle.fuse.growth import Growth
-from treadle.fuse.launches import Copy, Launch
+from treadle.fuse.dataflow import Dataflow
+from treadle.fuse.grouping.growth import Growth
 from treadle.fuse.layout import joined, row_major
-from treadle.fuse.loops import zero_inits
+from treadle.fuse.lowering.copies import begun, copy_launch, filled, scatter_launch
+from treadle.fuse.lowering.filters import filter_launch
+from treadle.fuse.lowering.launches import Copy, Launch
+from treadle.fuse.lowering.loops import zero_inits
+from treadle.fuse.lowering.products import product, product_with_epilogue
+from treadle.fuse.lowering.running import running_launch
+from treadle.fuse.lowering.windows import window_launch
 from treadle.fuse.order import Node
-from treadle.fuse.products import product, product_with_epilogue
-from treadle.fuse.program import Program
 from treadle.fuse.roles import stored_members
-from treadle.fuse.running import running_launch
-from treadle.fuse.windows import window_launch
 from treadle.ir.graph import Equation, Graph, Lit, Var
 from treadle.ops.dot import free_axes
 from treadle.trace.lowering import (
@@ -41,7 +41,7 @@ class Partition(NamedTuple):
     built: what has become of clusters and equations already.
     """
 
-    program: Program
+    flow: Dataflow
     nodes: list[Node]
     owner: dict[Var, Node]
     built: dict[Node | Equation, Any]
@@ -64,10 +64,10 @@ class Scattered(NamedTuple):
 
 class _Partitioner(Growth):
     def run(self) -> Partition:
-        for eq in self.program.graph.equations:
+        for eq in self.flow.graph.equations:
             if isinstance(eq.op.lowering, View):
                 continue
-            if eq.outputs and eq.outputs[0] in self.program.inline:
+            if eq.outputs and eq.outputs[0] in self.flow.inline:
                 if self.wanted_in_memory(eq):
                     self.keep(eq)
             elif self.computes(eq):
@@ -77,26 +77,26 @@ class _Partitioner(Growth):
                 self._product(eq)
             else:
                 # What others than kernels write is in row-major order.
-                self.program.row_major.update(eq.outputs)
-                how = type(self.program.lowering(eq))
+                self.flow.row_major.update(eq.outputs)
+                how = type(self.flow.lowering(eq))
                 _OTHERS.get(how, _Partitioner._whole)(self, eq)
         self._copy_returned_views()
         self._attach_epilogues()
         nodes = self.order.topological()
-        return Partition(self.program, nodes, self.owner, self.built)
+        return Partition(self.flow, nodes, self.owner, self.built)
 
     # Contractions
 
     def _product(self, eq: Equation) -> None:
         """A contraction; operands that its loops can't step over are copied."""
         if not self._loops_fit(eq):
-            self.program.row_major.add(eq.outputs[0])
+            self.flow.row_major.add(eq.outputs[0])
             if not self._loops_fit(eq):
                 eq = self._with_copied_operands(eq)
         self.alone(eq)
 
     def _loops_fit(self, eq: Equation) -> bool:
-        found = product(eq, self.program)
+        found = product(eq, self.flow)
         self.built.pop(eq, None)
         if found is not None:
             self.built[eq] = found
@@ -105,7 +105,7 @@ class _Partitioner(Growth):
     def _with_copied_operands(self, eq: Equation) -> Equation:
         """The equation with views among its operands copied, as few as will do."""
         for a in eq.inputs:
-            if isinstance(a, Var) and self.program.is_view(a):
+            if isinstance(a, Var) and self.flow.is_view(a):
                 eq = self.substitute(eq, a, self.copied(a))
                 if self._loops_fit(eq):
                     return eq
@@ -117,12 +117,12 @@ class _Partitioner(Growth):
 
     def _with_ordered_operands(self, eq: Equation) -> Equation:
         """The contraction with its operands copied: batch, free, contracted axes."""
-        program, inputs, contracts, batches = self.program, [], [], []
+        flow, inputs, contracts, batches = self.flow, [], [], []
         for a, contract, batch in zip(
             eq.inputs, eq.params["contract"], eq.params["batch"], strict=True
         ):
             free = free_axes(a.type.ndim, contract, batch)
-            ordered = program.ordered(a, (*batch, *free, *contract))
+            ordered = flow.ordered(a, (*batch, *free, *contract))
             inputs.append(self.copied(ordered))
             n = a.type.ndim
             contracts.append(tuple(range(n - len(contract), n)))
@@ -142,14 +142,14 @@ class _Partitioner(Growth):
         c = eq.outputs[0]
         readers = {
             id(n): n
-            for r in self.program.final_readers(c)
+            for r in self.flow.final_readers(c)
             if r.outputs and isinstance(n := self.owner[r.outputs[0]], Cluster)
         }
         for cluster in readers.values():
             if cluster.product or not self.order.can_contract(cluster, node):
                 continue
             fused = product_with_epilogue(
-                eq, self.program, cluster, stored_members(cluster, self)
+                eq, self.flow, cluster, stored_members(cluster, self)
             )
             if fused is not None and self.contract(cluster, node):
                 cluster.product = fused
@@ -160,7 +160,7 @@ class _Partitioner(Growth):
 
     def _whole(self, eq: Equation) -> None:
         """What reads its operands in row-major order, but for zeros."""
-        zeros = zero_inits(eq, self.program)
+        zeros = zero_inits(eq, self.flow)
         for i, a in enumerate(eq.inputs):
             if i not in zeros and isinstance(a, Var) and not self.is_contiguous(a):
                 eq = self.substitute(eq, a, self.copied(a))
@@ -171,26 +171,26 @@ class _Partitioner(Growth):
         loops are copied first."""
         (out,) = eq.outputs
         if out.type.size and not all(a.type.size for a in eq.inputs):
-            self.built[eq] = filled(_of_nothing(eq), out, self.program)
+            self.built[eq] = filled(_of_nothing(eq), out, self.flow)
         elif out.type.size:
-            launch = _NESTS[type(self.program.lowering(eq))]
-            found = launch(eq, self.program)
+            launch = _NESTS[type(self.flow.lowering(eq))]
+            found = launch(eq, self.flow)
             if found is None:
                 eq = self.with_plain_operands(eq)
-                found = launch(eq, self.program)
+                found = launch(eq, self.flow)
                 assert found is not None, f"{eq.op.name} has no loops"
             self.built[eq] = found
         self.alone(eq)
 
     def _scatter(self, eq: Equation) -> None:
         """Writes at data-dependent places of a copy of the first operand."""
-        launch = scatter_launch(eq, self.program)
+        launch = scatter_launch(eq, self.flow)
         if launch is None:
             eq = self.with_plain_operands(eq, 1)
-            launch = scatter_launch(eq, self.program)
+            launch = scatter_launch(eq, self.flow)
             assert launch is not None, f"{eq.op.name} has no loops"
         x, out = eq.inputs[0], eq.outputs[0]
-        begin = begun(x, out, self.program)
+        begin = begun(x, out, self.flow)
         if begin is None:
             new = self.contiguous(x)
             assert isinstance(x, Var) and isinstance(new, Var)
@@ -206,7 +206,7 @@ class _Partitioner(Growth):
         moved there."""
         how = eq.op.lowering
         assert isinstance(how, Join)
-        whole, parts = eq.outputs[0], self.program.parts
+        whole, parts = eq.outputs[0], self.flow.parts
         steps = row_major(whole.type.shape)
         self._place_parts(eq, how)
         moves, number = [], len(eq.inputs) - how.filled
@@ -215,15 +215,15 @@ class _Partitioner(Growth):
             if isinstance(a, Var) and a in parts:
                 continue
             _, (offset, strides) = list(joined(eq, how, steps))[i]
-            launch = copy_launch(a, whole, offset, strides, self.program)
+            launch = copy_launch(a, whole, offset, strides, self.flow)
             if launch is None:
                 new = self.plain(a)
                 assert isinstance(a, Var) and isinstance(new, Var)
                 eq = self.substitute(eq, a, new)
-                launch = copy_launch(new, whole, offset, strides, self.program)
+                launch = copy_launch(new, whole, offset, strides, self.flow)
                 assert launch is not None, f"{eq.op.name} has a piece without loops"
             moves.append(launch)
-        fill = filled(eq.inputs[-1], whole, self.program) if how.filled else None
+        fill = filled(eq.inputs[-1], whole, self.flow) if how.filled else None
         self.built[eq] = Joined(fill, moves)
         self.alone(eq)
 
@@ -238,38 +238,38 @@ class _Partitioner(Growth):
             # What fills the array is written before the piece is made.
             if not self.order.can_depend(self.owner[a], first):
                 continue
-            self.program.parts[a] = (whole, offset, strides)
-            maker = self.program.maker[a]
+            self.flow.parts[a] = (whole, offset, strides)
+            maker = self.flow.maker[a]
             if self.is_product(maker) and not self._loops_fit(maker):
-                del self.program.parts[a]
+                del self.flow.parts[a]
                 self._loops_fit(maker)
             else:
                 self.depend(self.owner[a], first)
 
     def _can_be_part(self, a: Var, eq: Equation) -> bool:
-        program = self.program
+        flow = self.flow
         node = self.owner.get(a)
         made = isinstance(node, Cluster) or (
             node is not None and self.is_product(node.equations[0])
         )
         return (
             made
-            and a not in program.inline
-            and not program.is_returned(a)
-            and program.readers[a] == [eq]
-            and not _finds_place(program.maker[a])
+            and a not in flow.inline
+            and not flow.is_returned(a)
+            and flow.readers[a] == [eq]
+            and not _finds_place(flow.maker[a])
             and eq.inputs.count(a) == 1
         )
 
     def _copy_returned_views(self) -> None:
         """A result that is a view is made in memory, if its storage differs."""
-        program = self.program
-        for i, a in enumerate(program.results):
-            if isinstance(a, Var) and program.is_view(a):
-                source = program.memory(a)
-                if source not in self.owner or source in program.inline:
-                    new = program.results[i] = self.copied(a)
-                    program.returned.add(new)
+        flow = self.flow
+        for i, a in list(flow.results.items()):
+            if isinstance(a, Var) and flow.is_view(a):
+                source = flow.memory(a)
+                if source not in self.owner or source in flow.inline:
+                    new = flow.results[i] = self.copied(a)
+                    flow.returned.add(new)
 
 
 def _pairs_axes(eq: Equation) -> bool:
@@ -289,7 +289,7 @@ def _finds_place(eq: Equation) -> bool:
     return isinstance(how, Reduction) and how.finds_place
 
 
-_NESTS: dict[type[Lowering], Callable[[Equation, Program], Launch | None]] = {
+_NESTS: dict[type[Lowering], Callable[[Equation, Dataflow], Launch | None]] = {
     Window: window_launch,
     Running: running_launch,
     FilterTaps: filter_launch,

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from treadle import dtypes
-from treadle.fuse.launches import Launch
+from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import operand_strides, stored_strides
+from treadle.fuse.lowering.launches import Launch
+from treadle.fuse.lowering.nests import Access, Body, finish
 from treadle.fuse.maps import Space
-from treadle.fuse.nests import Access, Body, finish
-from treadle.fuse.program import Program
 from treadle.ir import scalar
 from treadle.ir.graph import Equation
 from treadle.ir.maps import ZERO, Affine, address, plus, scaled, shifted
@@ -21,23 +21,23 @@ from treadle.ir.maps import ZERO, Affine, address, plus, scaled, shifted
 _INDEX = np.dtype(np.int64)
 
 
-def filter_launch(eq: Equation, program: Program) -> Launch | None:
+def filter_launch(eq: Equation, flow: Dataflow) -> Launch | None:
     """The gradient of shape (*kernel, C / groups, F), of x and the result's cotangent;
     None if an operand must be copied first."""
-    operands = operand_strides(eq, program)
+    operands = operand_strides(eq, flow)
     if operands is None:
         return None
     x, ct = eq.inputs
     out, params = eq.outputs[0], eq.params
     groups = params["feature_groups"]
     per_group, features = out.type.shape[-2], out.type.shape[-1] // groups
-    space = Space(program.units)
+    space = Space(flow.units)
     taps = [space.dimension(n) for n in params["kernel"]]
     channel, group = space.dimension(per_group), space.dimension(groups)
     feature = space.dimension(features)
     pixels = [space.dimension(n) for n in ct.type.shape[:-1]]
     last = plus(scaled(group, features), feature)
-    body = Body(space, program)
+    body = Body(space, flow)
     entries, numbers, inside = [pixels[0]], [], None
     for i, (tap, pixel) in enumerate(zip(taps, pixels[1:], strict=True)):
         position = plus(
@@ -64,7 +64,7 @@ def filter_launch(eq: Equation, program: Program) -> Launch | None:
     value = body.instr(scalar.MUL, (value, other), dtype)
     mid = [d for a in pixels for d, _ in a.terms]
     value = body.reduce("sum", value, dtype)
-    offset, strides = address((*taps, channel, last), stored_strides(out, program))
+    offset, strides = address((*taps, channel, last), stored_strides(out, flow))
     pairs = tuple(sorted(strides.items()))
     k = body.access(Access(out, dtype, offset, pairs, True))
     body.instr("store", (value,), dtype, k)

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from treadle.fuse.launches import Launch
+from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import operand_strides, stored_strides
+from treadle.fuse.lowering.launches import Launch
+from treadle.fuse.lowering.nests import Access, Body, coalesce, finish, innermost
 from treadle.fuse.maps import Space
-from treadle.fuse.nests import Access, Body, coalesce, finish, innermost
-from treadle.fuse.program import Program
 from treadle.ir.graph import Equation
 from treadle.ir.maps import Affine, address
 from treadle.trace.lowering import Running
 
 
-def running_launch(eq: Equation, program: Program) -> Launch | None:
+def running_launch(eq: Equation, flow: Dataflow) -> Launch | None:
     """Runs along the rows of a row nest, or down the columns of a column nest; None if
     an operand must be copied first."""
-    operands = operand_strides(eq, program)
+    operands = operand_strides(eq, flow)
     if operands is None:
         return None
     (out,), axis, how = eq.outputs, eq.params["axis"], eq.op.lowering
     assert isinstance(how, Running)
-    space = Space(program.units)
+    space = Space(flow.units)
     entries = list(space.index(out))
     along = [d for d, _ in entries[axis].terms]
     if eq.params["reverse"]:
         last = out.type.shape[axis] - 1
         entries[axis] = Affine(last, tuple((d, -1) for d in along))
     place = tuple(entries)
-    body = Body(space, program)
+    body = Body(space, flow)
     values = []
     for source, offset, steps in operands:
         extra, strides = address(place, steps)
@@ -35,7 +35,7 @@ def running_launch(eq: Equation, program: Program) -> Launch | None:
     value = values[-1]
     if along:
         value = body.instr(f"running_{how.combine}", tuple(values), out.type.dtype)
-    offset, strides = address(place, stored_strides(out, program))
+    offset, strides = address(place, stored_strides(out, flow))
     pairs = tuple(sorted(strides.items()))
     k = body.access(Access(out, out.type.dtype, offset, pairs, True))
     body.instr("store", (value,), out.type.dtype, k)

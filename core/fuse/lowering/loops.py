@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from treadle.fuse.copies import is_zero
-from treadle.fuse.launches import Carries, Choose, Kernels, Repeat, RepeatWhile, Within
-from treadle.fuse.program import Program
+from treadle.fuse.dataflow import Dataflow
+from treadle.fuse.lowering.copies import is_zero
+from treadle.fuse.lowering.launches import (
+    Carries,
+    Choose,
+    Kernels,
+    Repeat,
+    RepeatWhile,
+    Within,
+)
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ops.dynamic import dynamic_slice, dynamic_update_slice
 from treadle.trace.lowering import Branch, Elementwise, Scan, Scatter, While
@@ -21,9 +28,9 @@ class _Scan(NamedTuple):
     """
 
     graph: Graph
-    consts: list[Atom]
-    init: list[Atom]
-    rows: list[Atom]
+    consts: tuple[Atom, ...]
+    init: tuple[Atom, ...]
+    rows: tuple[Atom, ...]
     fixed: list[int]
     moved: list[int]
 
@@ -68,7 +75,7 @@ def bodies(eq: Equation) -> list[Graph]:
     return list(eq.params["branches"]) if isinstance(how, Branch) else []
 
 
-def zero_inits(eq: Equation, program: Program) -> set[int]:
+def zero_inits(eq: Equation, flow: Dataflow) -> set[int]:
     """The numbers of operands that are zeros, which a loop begins with: they need not
     be in memory."""
     how, params = eq.op.lowering, eq.params
@@ -82,33 +89,33 @@ def zero_inits(eq: Equation, program: Program) -> set[int]:
         places = list(range(first, len(eq.inputs)))
     else:
         return set()
-    return {i for i in places if is_zero(program.resolve(eq.inputs[i])[0])}
+    return {i for i in places if is_zero(flow.resolve(eq.inputs[i])[0])}
 
 
-def begin(a: Atom, program: Program) -> Atom:
+def begin(a: Atom, flow: Dataflow) -> Atom:
     """What a carry begins as: a value in memory, or zero for zeros."""
-    source, _ = program.resolve(a)
-    return source if is_zero(source) else stored(a, program)
+    source, _ = flow.resolve(a)
+    return source if is_zero(source) else stored(a, flow)
 
 
-def stored(a: Atom, program: Program) -> Atom:
+def stored(a: Atom, flow: Dataflow) -> Atom:
     """The value whose memory, in row-major order, is that of `a`."""
-    found = program.memory(a)
+    found = flow.memory(a)
     assert found is not None, "an operand is not in memory"
     return found
 
 
 def repeat(
-    eq: Equation, body: Kernels, program: Program
+    eq: Equation, body: Kernels, flow: Dataflow
 ) -> tuple[Repeat, dict[Var, Within]]:
     """A scan as a kernel, and the results that are its operands."""
     scan = _scan(eq)
     graph, count = scan.body(), len(scan.moved)
-    fixed = [stored(scan.init[i], program) for i in scan.fixed]
+    fixed = [stored(scan.init[i], flow) for i in scan.fixed]
     n = len(scan.consts) + len(fixed)
     in_place = _in_place(graph, graph.inputs[n : n + count], graph.outputs[:count])
     carries = Carries(
-        tuple([begin(scan.init[i], program) for i in scan.moved]),
+        tuple([begin(scan.init[i], flow) for i in scan.moved]),
         tuple(in_place),
         tuple([eq.outputs[i] for i in scan.moved]),
     )
@@ -116,9 +123,9 @@ def repeat(
         body,
         eq.params["length"],
         eq.params["reverse"],
-        (*[stored(a, program) for a in scan.consts], *fixed),
+        (*[stored(a, flow) for a in scan.consts], *fixed),
         carries,
-        tuple([stored(a, program) for a in scan.rows]),
+        tuple([stored(a, flow) for a in scan.rows]),
         tuple(eq.outputs[len(scan.init) :]),
     )
     same = zip(scan.fixed, fixed, strict=True)
@@ -126,14 +133,14 @@ def repeat(
 
 
 def repeat_while(
-    eq: Equation, test: Kernels, body: Kernels, program: Program
+    eq: Equation, test: Kernels, body: Kernels, flow: Dataflow
 ) -> RepeatWhile:
     """A while loop as a kernel."""
     n, graph = eq.params["n_test_consts"], eq.params["body"]
     first = n + eq.params["n_body_consts"]
     in_place = _in_place(graph, graph.inputs[first - n :], graph.outputs)
-    init = tuple([begin(a, program) for a in eq.inputs[first:]])
-    consts = [stored(a, program) for a in eq.inputs[:first]]
+    init = tuple([begin(a, flow) for a in eq.inputs[first:]])
+    consts = [stored(a, flow) for a in eq.inputs[:first]]
     return RepeatWhile(
         test,
         body,
@@ -143,9 +150,9 @@ def repeat_while(
     )
 
 
-def choose(eq: Equation, branches: Sequence[Kernels], program: Program) -> Choose:
+def choose(eq: Equation, branches: Sequence[Kernels], flow: Dataflow) -> Choose:
     """A branch as a kernel."""
-    index, *operands = [stored(a, program) for a in eq.inputs]
+    index, *operands = [stored(a, flow) for a in eq.inputs]
     return Choose(index, tuple(branches), tuple(operands), tuple(eq.outputs))
 
 

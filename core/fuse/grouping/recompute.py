@@ -8,35 +8,14 @@ from is not in memory itself (the result of a contraction in registers).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
-
 from treadle.fuse.cluster import Cluster, members_fit
-from treadle.fuse.launches import Launch, Product
-from treadle.fuse.nests import build
-from treadle.fuse.order import Node
-from treadle.fuse.partition import Partition
-from treadle.fuse.products import product_with_epilogue
-from treadle.fuse.program import Program
-from treadle.fuse.roles import is_fused, is_stored, stored_members
+from treadle.fuse.grouping.partition import Partition
+from treadle.fuse.lowering.clusters import kernel_of
+from treadle.fuse.roles import is_fused, is_stored
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.kernels.lower import cost
 from treadle.kernels.nest import Instr
 from treadle.trace.lowering import Elementwise, Index, written
-
-
-class Settled(Protocol):
-    """What `built` asks of nodes."""
-
-    @property
-    def program(self) -> Program: ...
-
-    @property
-    def owner(self) -> Mapping[Var, Node]: ...
-
-    @property
-    def built(self) -> Mapping[Node | Equation, Any]: ...
-
 
 _MAX_COST = 60
 _TOGETHER = 256
@@ -69,7 +48,7 @@ def _settle(candidates: list[tuple[Equation, Cluster]], part: Partition) -> None
             changed |= dict.fromkeys((*readers, node))
     if all(_builds(cluster, part) for cluster in changed):
         return
-    part.program.recomputed.difference_update(marked)
+    part.flow.recomputed.difference_update(marked)
     for cluster in changed:
         part.built.pop(cluster, None)
     if len(candidates) > 1:
@@ -80,8 +59,8 @@ def _settle(candidates: list[tuple[Equation, Cluster]], part: Partition) -> None
 
 def _consider(eq: Equation, node: Cluster, part: Partition) -> list[Cluster]:
     """Marks a value if it is worth it; gives the clusters that compute it then."""
-    program, v = part.program, eq.outputs[0]
-    if v in program.inline or v in program.parts or program.is_returned(v):
+    flow, v = part.flow, eq.outputs[0]
+    if v in flow.inline or v in flow.parts or flow.is_returned(v):
         return []
     readers = _readers(v, node, part)
     if not readers:
@@ -95,18 +74,18 @@ def _consider(eq: Equation, node: Cluster, part: Partition) -> list[Cluster]:
     loads = sum(u.type.ndim >= v.type.ndim for u in leaves)
     if loads * len(readers) > 1 + len(readers):
         return []
-    program.recomputed.add(v)
+    flow.recomputed.add(v)
     return readers
 
 
 def _readers(v: Var, node: Cluster, part: Partition) -> list[Cluster]:
     """The other clusters that read a value; none if someone needs it in memory."""
     found: dict[int, Cluster] = {}
-    for r in part.program.final_readers(v):
+    for r in part.flow.final_readers(v):
         owner = part.owner.get(r.outputs[0]) if r.outputs else None
-        if owner is node and r.outputs[0] not in part.program.aliases:
+        if owner is node and r.outputs[0] not in part.flow.aliases:
             continue
-        if not isinstance(owner, Cluster) or not is_fused(r, v, part.program):
+        if not isinstance(owner, Cluster) or not is_fused(r, v, part.flow):
             return []
         found[owner.number] = owner
     return list(found.values())
@@ -114,8 +93,8 @@ def _readers(v: Var, node: Cluster, part: Partition) -> list[Cluster]:
 
 def _walk(v: Var, node: Cluster, part: Partition, leaves: set[Var], spent: int) -> int:
     """Collects the stored values that a member is made from; gives the cost."""
-    program = part.program
-    eq = program.maker[v]
+    flow = part.flow
+    eq = flow.maker[v]
     if isinstance(eq.op.lowering, Elementwise):
         spent += sum(cost(Instr(i.name, (), i.dtype)) for i in written(eq))
     for a in eq.inputs:
@@ -126,16 +105,16 @@ def _walk(v: Var, node: Cluster, part: Partition, leaves: set[Var], spent: int) 
 
 
 def _leaf(a: Atom, node: Cluster, part: Partition, leaves: set[Var], spent: int) -> int:
-    program = part.program
-    source, _ = program.resolve(a)
+    flow = part.flow
+    source, _ = flow.resolve(a)
     if isinstance(source, Lit):
         return spent
-    if source in program.inline or source in program.recomputed:
+    if source in flow.inline or source in flow.recomputed:
         return _walk(source, node, part, leaves, spent)
-    if program.maker.get(source) is None or part.owner.get(source) is not node:
+    if flow.maker.get(source) is None or part.owner.get(source) is not node:
         leaves.add(source)
         return spent
-    maker = program.maker[source]
+    maker = flow.maker[source]
     if node.product is not None and source is node.product.c:
         # The contraction's own result is in registers, not in memory.
         return _MAX_COST + 1
@@ -153,25 +132,10 @@ def _builds(cluster: Cluster, part: Partition) -> bool:
     part.built.pop(cluster, None)
     space = cluster.space.copy()
     space.freeze()
-    if not members_fit(space, cluster, part.program):
+    if not members_fit(space, cluster, part.flow):
         return False
-    found = _lowered(cluster, part)
+    found = kernel_of(cluster, part)
     if found is None:
         return False
     part.built[cluster] = found
     return True
-
-
-def built(cluster: Cluster, part: Settled) -> Launch | Product:
-    """The nest of a cluster, or the product whose epilogue it is."""
-    found = part.built.get(cluster) or _lowered(cluster, part)
-    assert found is not None
-    return found
-
-
-def _lowered(cluster: Cluster, part: Settled) -> Launch | Product | None:
-    stored = stored_members(cluster, part)
-    if cluster.product is None:
-        return build(cluster, part.program, stored)
-    maker = part.program.maker[cluster.product.c]
-    return product_with_epilogue(maker, part.program, cluster, stored)

@@ -1,0 +1,34 @@
+"""Graph to groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from treadle.fuse.grouping.partition import partition
+from treadle.fuse.grouping.recompute import choose
+from treadle.fuse.groups import Groups
+from treadle.fuse.layout import stored_strides
+from treadle.fuse.lowering.loops import bodies
+from treadle.ir.graph import Equation, Graph
+from treadle.trace.lowering import Lowering, Product
+
+
+def group(graph: Graph, lowering: Callable[[Equation], Lowering]) -> Groups:
+    """Decides which equations of a graph run together, and which values are stored.
+
+    Args:
+      lowering: what the target makes of an equation.
+    """
+    part = partition(graph, lowering)
+    choose(part)
+    flow, inner = part.flow, {}
+    for node in part.nodes:
+        for eq in node.equations:
+            if isinstance(flow.lowering(eq), Product):
+                # Decided here, if nobody has asked yet.
+                stored_strides(eq.outputs[0], flow)
+            graphs = bodies(eq)
+            if graphs:
+                inner[eq] = tuple([group(g, lowering) for g in graphs])
+    flow.settle()
+    return Groups(flow, tuple(part.nodes), part.owner, part.built, inner)
