@@ -234,3 +234,12 @@ def test_structure_changes(wrap: Any) -> None:
 def test_condition_is_not_a_bool() -> None:
     with pytest.raises(TypeError, match="must return a bool scalar"):
         td.while_loop(lambda x: x, lambda x: x, 1.0)
+
+
+def test_a_carry_may_begin_as_negative_zeros() -> None:
+    def run(x: Any) -> Any:
+        state = (0, tnp.full((3,), -0.0))
+        return td.while_loop(lambda c: c[0] < x, lambda c: (c[0] + 1, c[1] * 1), state)
+
+    _, found = td.jit(run)(3)
+    assert np.signbit(np.asarray(found)).all()
