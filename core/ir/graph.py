@@ -29,15 +29,20 @@ class Lit:
       must not be made for this one.
     """
 
-    __slots__ = ("type", "value", "varies")
+    __slots__ = ("size", "type", "value", "varies")
 
     def __init__(
-        self, value: np.ndarray | np.generic, type: ArrayType, varies: bool = False
+        self,
+        value: np.ndarray | np.generic,
+        type: ArrayType,
+        varies: bool = False,
+        size: Any = None,
     ) -> None:
-        self.value, self.type, self.varies = value, type, varies
+        self.value, self.type, self.varies, self.size = value, type, varies, size
 
     def key(self) -> tuple:
-        return (self.value.tobytes(), self.type, self.varies)
+        size = self.size and self.size.key()
+        return (self.value.tobytes(), self.type, self.varies, size)
 
 
 Atom = Var | Lit
@@ -123,7 +128,11 @@ def _structural_key(graph: Graph) -> tuple:
 
 def params_key(params: dict[str, Any]) -> tuple:
     """The params of an equation as a hashable."""
-    return tuple(sorted(params.items())) if params else ()
+    return tuple(sorted(params.items(), key=_first)) if params else ()
+
+
+def _first(item: tuple) -> str:
+    return item[0]
 
 
 def nested_graphs(params: dict[str, Any]) -> list[Graph]:

@@ -159,7 +159,7 @@ class Contraction:
 
     def __post_init__(self) -> None:
         sizes = (self.b0, self.b1, self.m, self.n, self.k)
-        if min(sizes) < 1:
+        if any([n < 1 for n in sizes]):
             raise ValueError(
                 f"a contraction's sizes must be at least 1, not {sizes}: write zeros "
                 "(or nothing) where a size is 0"
@@ -318,36 +318,55 @@ def _grid(
     product: Contraction, tile: Tile, threads: int, pack_a: bool, pack_b: bool
 ) -> tuple[int, int, int]:
     """How many groups of batch elements, of row tiles and of column panels."""
-    sizes = (
-        product.b0 * product.b1,
-        -(-product.m // tile.rows),
-        -(-product.n // tile.columns),
-    )
+    m, lanes, tile_rows, tile_vectors = product.m, tile.lanes, tile.rows, tile.vectors
+    tile_columns, n, k = tile.columns, product.n, product.k
+    all_batches = product.b0 * product.b1
+    all_tiles, all_panels = -(-m // tile_rows), -(-n // tile_columns)
+    height = -(-m // all_tiles)
+    per_row = 0.55 if pack_a else 0.15
+    per_column = 0.0
+    if pack_b:
+        per_column = 0.3 if product.b.column == 1 else 0.5
 
-    def cost(grid: tuple[int, int, int]) -> float:
-        """Of the largest task, in cycles."""
-        batches, tiles, panels = (
-            -(-size // groups) for size, groups in zip(sizes, grid, strict=True)
-        )
-        rows = min(product.m, tiles * -(-product.m // sizes[1]))
-        columns = min(product.n, panels * tile.columns)
-        cycles = _cycles(product, tile, rows, columns, pack_a, pack_b)
-        if grid != (1, 1, 1):
-            cycles += 0.4 * rows * columns  # C may be in another core's cache
-        return batches * cycles
+    def side(rows: int, columns: int) -> float:
+        """`_cycles`, written out: it is asked for many grids of many products."""
+        vectors = -(-columns // lanes)
+        panels, tiles = -(-vectors // tile_vectors), -(-rows // tile_rows)
+        arithmetic = rows * vectors / 2
+        other = panels * 4
+        if other > arithmetic:
+            arithmetic = other
+        other = (rows * panels + vectors) / 2
+        if other > arithmetic:
+            arithmetic = other
+        cycles = k * arithmetic + panels * tiles * 40 + rows * vectors
+        cycles += k * (rows * per_row + columns * 0.15)
+        if pack_b:
+            cycles += k * columns * per_column
+        return cycles
 
-    best, whole = (1, 1, 1), cost((1, 1, 1))
+    best = (1, 1, 1)
+    rows = min(m, all_tiles * height)
+    whole = all_batches * side(rows, min(n, all_panels * tile_columns))
     if threads == 1 or whole < _SERIAL_CYCLES:
         return best
     per_thread = min(_MAX_TASKS_PER_THREAD, max(1, int(whole / _TASK_CYCLES / threads)))
+    most = threads * per_thread
     best_makespan = whole
-    for grid in _candidates(sizes, threads * per_thread):
-        tasks = grid[0] * grid[1] * grid[2]
-        task = cost(grid) + _TASK_OVERHEAD
-        # Smaller tasks lose less when another program takes a core for a while.
-        makespan = (-(-tasks // threads) + _DISTURBANCE) * task
-        if makespan < 0.99 * best_makespan:
-            best, best_makespan = grid, makespan
+    for g2 in range(1, min(all_panels, most) + 1):
+        columns = min(n, -(-all_panels // g2) * tile_columns)
+        for g1 in range(1, min(all_tiles, most // g2) + 1):
+            rows = min(m, -(-all_tiles // g1) * height)
+            cycles = side(rows, columns)
+            shared = cycles + 0.4 * rows * columns  # C may be in another core's cache
+            for g0 in range(1, min(all_batches, most // (g2 * g1)) + 1):
+                task = (
+                    -(-all_batches // g0) * (cycles if g0 == g1 == g2 == 1 else shared)
+                    + _TASK_OVERHEAD
+                )
+                makespan = (-(-(g0 * g1 * g2) // threads) + _DISTURBANCE) * task
+                if makespan < 0.99 * best_makespan:
+                    best, best_makespan = (g0, g1, g2), makespan
     return best
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.late import Size
 from treadle.ops.arithmetic import add, div, mul, neg, sub
 from treadle.ops.cast import convert
 from treadle.ops.conv import conv_filter_grad, conv_general
@@ -21,7 +22,7 @@ from treadle.ops.shape import concatenate, pad, slice_
 from treadle.passes.rewrite import Rewriter, same_type
 from treadle.run.eager import run
 from treadle.trace.lowering import Elementwise
-from treadle.trace.op import Op
+from treadle.trace.op import Op, size_op
 
 Rule = Callable[["_Simplify", Equation, list[Atom]], Atom | None]
 
@@ -82,7 +83,7 @@ def _count(a: Atom) -> Atom:
     """A divisor: if it is a number, it is likely a count (of a mean, say) and another
     one for the next batch."""
     if isinstance(a, Lit) and a.type.ndim == 0:
-        return Lit(a.value, a.type, varies=True)
+        return Lit(a.value, a.type, varies=True, size=a.size)
     return a
 
 
@@ -105,7 +106,13 @@ def _fold(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     literals = [a for a in inputs if isinstance(a, Lit)]
     out = np.asarray(run(eq.op, [a.value for a in literals], eq.params)[0])
     varies = any(a.varies for a in literals)
-    return Lit(out.astype(eq.outputs[0].type.dtype)[()], eq.outputs[0].type, varies)
+    size = None
+    if any(a.size for a in literals):
+        parts = [a.size or a.value for a in literals]
+        dtype = eq.outputs[0].type.dtype
+        size = Size(("op", run, eq.op, eq.params, parts), dtype)
+    value = out.astype(eq.outputs[0].type.dtype)[()]
+    return Lit(value, eq.outputs[0].type, varies, size)
 
 
 def _plus_zero(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
@@ -275,7 +282,15 @@ def _cropped(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     return s.emit(slice_, [wide], params, eq.source)[0]
 
 
+def _size(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    """A size is a literal, of which only the value for the hint is known."""
+    dim, dtype = eq.params["dim"], eq.params["dtype"]
+    size = Size(("dim", dim), dtype)
+    return Lit(dtype.type(dim.hint), eq.outputs[0].type, varies=True, size=size)
+
+
 _RULES: dict[Op, tuple[Rule, ...]] = {
+    size_op: (_size,),
     add: (_plus_zero, _sum_of_pads),
     sub: (_minus_zero,),
     mul: (_times_one, _times_minus_one),

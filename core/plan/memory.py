@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect, insort
 
+from treadle.dims import hint, is_dim
 from treadle.kernels.lower import in_place
 from treadle.plan.steps import Buffer, NestStep, Plan, Step
 
@@ -29,6 +30,7 @@ def assign(plan: Plan, order: list[Step]) -> None:
     for s in order:
         steps.setdefault(s.position, []).append(s)
     arena = _Arena()
+    blocks: dict[Buffer, _Block] = {}
     for position in sorted(born.keys() | dying.keys()):
         taken: set[Buffer] = set()
         waiting = born.get(position, [])
@@ -37,16 +39,76 @@ def assign(plan: Plan, order: list[Step]) -> None:
             if old is not None:
                 b.offset = old.offset
                 taken.add(old)
+                blocks[b] = blocks[old]
+                blocks[b].last = b.last
             else:
-                b.offset = arena.take(_rounded(b.nbytes))
+                b.offset = arena.take(hint(_rounded(b.nbytes)))
+                blocks[b] = _Block(b)
+
         for b in dying.get(position, []):
             if b not in taken:
-                arena.give(b.offset, _rounded(b.nbytes))
+                arena.give(b.offset, hint(_rounded(b.nbytes)))
     plan.arena = arena.size
+    _for_all_sizes(plan, blocks)
+
+
+class _Block:
+    """Memory of one buffer, or of several one after the other."""
+
+    def __init__(self, b: Buffer) -> None:
+        self.nbytes, self.offset = _rounded(b.nbytes), b.offset
+        self.first, self.last = b.first, b.last
+
+
+def _for_all_sizes(plan: Plan, blocks: dict[Buffer, _Block]) -> None:
+    """Lets blocks that are alive together lie above each other in the order that they
+    have for the hint, whatever their sizes are."""
+    sized = [b for b in blocks.values() if is_dim(b.nbytes)]
+    if not sized:
+        return
+    order = sorted(set(blocks.values()), key=lambda b: (b.offset, b.first))
+    number = {b: i for i, b in enumerate(order)}
+    below: list[list[int]] = []
+    reach: list[set[int]] = []
+    for i, b in enumerate(order):
+        under = [
+            j for j in range(i) if order[j].first <= b.last and b.first <= order[j].last
+        ]
+        hidden: set[int] = set()
+        for j in under:
+            hidden |= reach[j]
+        below.append([j for j in under if j not in hidden])
+        reach.append(set(under) | hidden)
+
+    def offsets(*sizes: int) -> list[int]:
+        tops: list[int] = []
+        starts: list[int] = []
+        for n, under in zip(sizes, below, strict=True):
+            start = 0
+            for j in under:
+                if tops[j] > start:
+                    start = tops[j]
+            starts.append(start)
+            tops.append(start + n)
+        starts.append(max(tops))
+        return starts
+
+    sizes = tuple(b.nbytes for b in order)
+    hints = offsets(*[hint(n) for n in sizes])
+    parts = sized[0].nbytes.scope.vector("arena", offsets, sizes, hints)
+    for b, block in blocks.items():
+        b.offset = parts[number[block]]
+    plan.arena = parts[-1]
 
 
 def _rounded(nbytes: int) -> int:
-    return max(_ALIGN, -(-nbytes // _ALIGN) * _ALIGN)
+    rounded = -(-nbytes // _ALIGN) * _ALIGN
+    if is_dim(rounded):
+        low = rounded.range()[0]
+        if low is not None and low >= _ALIGN:
+            return rounded
+        return rounded + _ALIGN  # at least so much, also for sizes that are 0
+    return max(_ALIGN, rounded)
 
 
 def _predecessor(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.dims import is_dim
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.copies import copy_launch, scatter_launch
 from treadle.fuse.layout import joined, row_major, stored_strides
@@ -67,6 +68,7 @@ class Planner:
         if key not in self.constants:
             b = Buffer(a.type.nbytes, "constant", len(self.plan.constants))
             self.plan.constants.append(literal_of(a))
+            self.plan.sizes.append(a.size)
             self.constants[key] = b
         return Place(self.constants[key])
 
@@ -297,7 +299,9 @@ class GraphPlanner:
             reads += [r for r in more_reads if r.buffer is not c.buffer]
             writes += more_writes
         launches = self.planner.target.contraction(p)
-        nbytes = max(words.scratch_bytes for words in launches)
+        nbytes = launches[0].scratch_bytes
+        if not is_dim(nbytes):
+            nbytes = max(words.scratch_bytes for words in launches)
         scratch = Place(self.planner.buffer(nbytes)) if nbytes else None
         for words in launches:
             step = ProductStep(

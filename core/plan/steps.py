@@ -145,6 +145,7 @@ class Plan:
     arena: int = 0
     buffers: list[Buffer] = field(default_factory=list)
     shares: dict[int, int] = field(default_factory=dict)
+    sizes: list[Any] = field(default_factory=list)
 
 
 def literal_of(a: Atom) -> np.ndarray:

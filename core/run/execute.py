@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import hint
 from treadle.errors import InternalError
 from treadle.ir.graph import Graph
 from treadle.plan.calls import Path, Run, Signature
@@ -37,11 +38,11 @@ class Executable:
         self._donated, self._shares = donated, plan.shares
         self._in_dtypes = [t.dtype for t in graph.in_types]
         self._outs = [
-            (t.strong(), t.nbytes, size_class(max(t.nbytes, 1)))
+            (t.strong(), t.nbytes, size_class(max(hint(t.nbytes), 1)))
             for t in graph.out_types
         ]
         # The slots lie behind the temporaries, in one block.
-        self._slots = max(plan.arena, 64)
+        self._slots = max(hint(plan.arena), 64)
         self._block = size_class(self._slots + 8 * linked.program.slot_count)
         count = 1 + len(graph.in_types) + len(self._outs) + len(linked.constants)
         self._words = Struct(f"{count}q")

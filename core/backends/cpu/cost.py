@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from treadle.dims import hint, is_dim
 from treadle.fuse.nests import Launch
 from treadle.kernels.lower import cost
 from treadle.plan.cost import points, traffic_bytes
@@ -27,3 +30,30 @@ def nest_tasks(launch: Launch, threads: int) -> int:
         return 1
     per_thread = min(4, max(1, int(time / threads / _TASK_NS)))
     return threads * per_thread
+
+
+def sized_nest_tasks(launch: Launch, threads: int) -> Any:
+    """`nest_tasks`, to be found for each size if sizes are not fixed."""
+    count = points(launch)
+    pairs = zip(launch.bindings, launch.nest.operands, strict=True)
+    operands = [
+        (b.atom.type.size, op.dtype.itemsize) for b, op in pairs if b.atom is not None
+    ]
+    if not any(map(is_dim, (count, *[n for n, _ in operands]))):
+        return nest_tasks(launch, threads)
+    work = sum(max(1, cost(i)) for i in launch.nest.body) * _NS_PER_INSTRUCTION
+    widths = tuple(w for _, w in operands)
+
+    def tasks(count: int, *sizes: int) -> int:
+        total = 0
+        for n, w in zip(sizes, widths, strict=True):
+            total += (n if n < count else count) * w
+        time = max(count * work, total * _NS_PER_BYTE)
+        if threads == 1 or time < _WORTH_SPLITTING_NS:
+            return 1
+        return threads * min(4, max(1, int(time / threads / _TASK_NS)))
+
+    args = (count, *[n for n, _ in operands])
+    scope = next(a for a in args if is_dim(a)).scope
+    name = ("tasks", work, widths, threads)
+    return scope.derived(name, tasks, args, tasks(*map(hint, args)), 1)

@@ -13,7 +13,7 @@ import numpy as np
 
 from treadle.backends.capable import lowering_of
 from treadle.backends.cpu import callpath, gemm, native, ordering, threads
-from treadle.backends.cpu.cost import nest_tasks
+from treadle.backends.cpu.cost import sized_nest_tasks
 from treadle.backends.cpu.emit import emit, supported
 from treadle.backends.cpu.executor import (
     Call,
@@ -36,6 +36,7 @@ from treadle.kernels.filter_gradient import plan_filter_gradient
 from treadle.kernels.lower import scratch_bytes, scratch_rows
 from treadle.kernels.nest import Nest
 from treadle.kernels.order import order_scratch, order_tasks
+from treadle.late import dims_in, late
 from treadle.plan.calls import Path, Run, Signature
 from treadle.plan.steps import (
     Branch,
@@ -68,7 +69,7 @@ class CPUTarget:
         return lowering_of(eq, _supported)
 
     def nest(self, launch: Launch) -> Work:
-        tasks = nest_tasks(launch, threads.num_threads())
+        tasks = sized_nest_tasks(launch, threads.num_threads())
         if not scratch_rows(launch.nest):
             return Work(tasks)
         return Work(tasks, tasks * scratch_bytes(launch.nest, launch.inner))
@@ -81,11 +82,18 @@ class CPUTarget:
         """Chooses blocks and tasks."""
         what = product.contraction
         tile, count = gemm.tile(what.dtype), threads.num_threads()
-        if isinstance(what, Contraction):
-            return [plan_contraction(what, tile, count)]
-        if product.filter_gradient:
-            return plan_filter_gradient(what, tile, count)
-        return [plan_convolution(what, tile, count)]
+
+        def plan(what: Any) -> Sequence[ContractLaunch]:
+            if isinstance(what, Contraction):
+                return [plan_contraction(what, tile, count)]
+            if product.filter_gradient:
+                return plan_filter_gradient(what, tile, count)
+            return [plan_convolution(what, tile, count)]
+
+        if not dims_in(what):
+            return plan(what)
+        spare = 64 if product.filter_gradient else 0
+        return late(("product", product.filter_gradient), plan, what, spare)
 
     def link(self, plan: Plan) -> Linked:
         return Linked(plan)

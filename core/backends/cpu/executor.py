@@ -33,6 +33,7 @@ from treadle.backends.cpu.executor_ir import (
     PROGRAM_WORDS,
     executor_ir,
 )
+from treadle.dims import hint, is_dim
 
 GROUP_WORDS = 6144
 """A longer group is split: its block lives on the stack."""
@@ -258,12 +259,16 @@ class ProgramBuilder:
         pool = threads.pool()
         header = [_signed(pool.address), _signed(pool.fork_join), self._block_words]
         try:
-            words = np.array(header + self._words, np.int64)
+            self._words = header + self._words
+            sized = [(i, w) for i, w in enumerate(self._words) if is_dim(w)]
+            words = np.array([hint(w) for w in self._words], np.int64)
         except OverflowError:
             raise MemoryError(
                 "an array has more bytes than 64 bits can count"
             ) from None
-        return Program(words, self.slot_count, self._commands, self._keep, pool)
+        program = Program(words, self.slot_count, self._commands, self._keep, pool)
+        program.sized = sized
+        return program
 
 
 class Program:
@@ -321,11 +326,17 @@ def _entry_points() -> tuple[Any, Any]:
 
 
 def _tasks_for(nbytes: Operand) -> int:
-    if not isinstance(nbytes, int) or nbytes < PARALLEL_BYTES:
+    if not isinstance(nbytes, int):
         return 1
-    return min(8, nbytes * 2 // PARALLEL_BYTES)
+    if is_dim(nbytes):
+        return nbytes.scope.derived(
+            "copy", _tasks_for, (nbytes,), _tasks_for(nbytes.hint)
+        )
+    return 1 if nbytes < PARALLEL_BYTES else min(8, nbytes * 2 // PARALLEL_BYTES)
 
 
 def _signed(word: int) -> int:
     """A 64-bit word as NumPy's int64 takes it."""
+    if is_dim(word):
+        return word
     return word - (1 << 64) if word >= 1 << 63 else word
