@@ -87,8 +87,8 @@ class StageInterpreter(Interpreter):
         concrete = isinstance(x, np.ndarray) or (
             isinstance(x, Value) and not isinstance(x, Tracer)
         )
-        small = t.nbytes <= _SMALL and not getattr(x, "placed", False)
-        if concrete and (self.closed or small):
+        small = concrete and t.nbytes <= _SMALL and not getattr(x, "placed", False)
+        if small or (concrete and self.closed):
             atom: Atom = Lit(np.array(x), t)  # a copy: NumPy's arrays may change
         else:
             atom = Var(t)
