@@ -8,7 +8,7 @@ With P the padded input of the convolution (`treadle.kernels.convolve`)::
 The sum runs over pixels, so each padded image is transposed to *planes*: one per
 channel, in which the pixels that a tap visits in a row are contiguous (strided
 convolutions keep every phase of x apart). A row of output pixels is then a segment of
-the micro-kernel.
+the micro-kernel; their number depends on sizes, so that a task makes their table itself.
 
 Images are divided among a number of partial sums that depends on the shape alone, and a
 second launch adds those up: no bit depends on the number of threads. Slots: A is the
@@ -48,11 +48,11 @@ class FilterWord(IntEnum):
     PHASE = ConvWord.RUN + 7  # elements of one phase of a row
     A_STEP = ConvWord.RUN + 8  # elements between a tile's rows of A
     C_STEP = ConvWord.RUN + 9  # and between its rows of a partial sum
-    STEPS = ConvWord.RUN + 10  # how many row groups follow, ...
-    STEPS_AT = ConvWord.RUN + 11  # ... each with its element offsets in A and C, ...
+    STEPS = ConvWord.RUN + 10  # how many row groups there are
+    SEGMENTS_OFFSET = ConvWord.RUN + 11  # bytes to the table of segments that it makes
     AT_ONCE = ConvWord.RUN + 12  # images that the micro-kernel sums over in one go
     IMAGE = ConvWord.RUN + 13  # elements of a plane that belong to one image
-    TABLES = ConvWord.RUN + 14  # from here on; before them the segments' byte offsets
+    TABLE = ConvWord.RUN + 14  # of row groups: the element offsets of each in A and C
 
 
 _PARTIAL_BYTES = 1 << 21  # of all partial sums together
@@ -91,7 +91,8 @@ def plan_filter_gradient(
     planes = round_up(planes, 64)
     panel = at_once * slab_rows * spec.x.out + tile.lanes
     panel *= tile.columns * itemsize
-    scratch = padded + planes + round_up(panel, 64)
+    segments = padded + planes + round_up(panel, 64)
+    scratch = segments + round_up(8 * at_once * slab_rows, 64)
     start = round_up(partials * rows * spec.features * itemsize, 64)
     words[Slot.TASKS] = tasks
     words[Slot.KIND] = Kind.FILTER_GRADIENT
@@ -108,14 +109,8 @@ def plan_filter_gradient(
     words[FilterWord.TASK_OFFSET] = start
     words[FilterWord.PLANES_OFFSET] = padded
     words[FilterWord.PANEL_OFFSET] = padded + planes
-    line = words[FilterWord.PHASE] * spec.x.stride
-    segments = [
-        (image * words[FilterWord.IMAGE] + y * spec_y.stride * line) * itemsize
-        for image in range(at_once)
-        for y in range(slab_rows)
-    ]
-    words[FilterWord.STEPS_AT] = FilterWord.TABLES + len(segments)
-    words += segments + steps
+    words[FilterWord.SEGMENTS_OFFSET] = segments
+    words += steps
     total = start + scratch * tasks
     first = Launch(tuple(map(int, words)), tasks, total)
     sums = max(1, min(threads, rows * spec.features * partials // _SUM_ELEMENTS))
@@ -149,7 +144,7 @@ def _planes(
     rows are channels, or, if those are few, the taps of one filter row.
     """
     at_once, slab_rows = sizes
-    words += [0] * (FilterWord.TABLES - len(words))
+    words += [0] * (FilterWord.TABLE - len(words))
     y, x, channels = spec.y, spec.x, spec.channels // spec.groups
     phase = -(-x.padded // x.stride)
     line = phase * x.stride
