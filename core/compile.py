@@ -8,12 +8,16 @@ from contextlib import contextmanager
 from functools import partial
 
 from treadle.backends.devices import TARGETS
+from treadle.dims import Scope
+from treadle.ir.filled import filled
 from treadle.ir.graph import Graph
+from treadle.late import Value
 from treadle.passes.pipeline import optimise
 from treadle.plan.plan import plan_graph
 from treadle.plan.target import Target
 from treadle.run.device import default
 from treadle.run.execute import Executable
+from treadle.run.sized import SizedProgram
 
 
 def build(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Executable:
@@ -28,6 +32,16 @@ def build(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Execut
         graph = optimise(graph, target)
         plan = plan_graph(graph, target, donated)
         return Executable(graph, plan, target, donated)
+
+
+def build_sized(
+    graph: Graph, scope: Scope, target: Target, donated: tuple[int, ...] = ()
+) -> SizedProgram:
+    """The same for a graph whose sizes are open: they are the dimensions of a scope."""
+    with _no_collection(), scope.compiling():
+        graph = optimise(graph, target)
+        plan = plan_graph(graph, target, donated)
+        return SizedProgram(scope, graph, plan, target, donated)
 
 
 @contextmanager
@@ -56,3 +70,17 @@ def executable_of(
         found = graph.cache[key] = build(graph, target, donated)
         found.program_for = partial(executable_of, graph, donated)
     return found
+
+
+def sized_program_of(
+    graph: Graph, scope: Scope, donated: tuple[int, ...] = ()
+) -> SizedProgram:
+    """The compiled program of a graph whose sizes are open, for the default device; for
+    others the program for given sizes is compiled once more."""
+
+    def elsewhere(value_of: Value, device: str) -> Executable:
+        return executable_of(filled(graph, value_of), donated, device)
+
+    program = build_sized(graph, scope, TARGETS[default().name], donated)
+    program.elsewhere = elsewhere
+    return program

@@ -1,117 +1,137 @@
-"""Numbers of a plan that are found anew for each size."""
+"""Numbers of a program that are found anew for each size.
+
+A plan of a program whose sizes are not fixed holds `Dim`s where a plan of fixed sizes
+holds numbers: lengths, strides, bytes. What is *chosen* by size (into how many tasks a
+kernel is cut, its blocks, where buffers lie) is written as a function here, and called
+for each size. If no size is open, it is called at once.
+
+A name stands for a function and whatever it closes over: equal names and arguments are
+one number, computed once.
+"""
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from treadle.dims import Dim
+from treadle.dims import Dim, hint
+from treadle.errors import InternalError
+
+Value = Callable[[Any], int]
+"""From a size to its number."""
 
 
-def dims_in(x, found=None):
-    """The sizes in a record (a dataclass of numbers), once each."""
-    found = [] if found is None else found
-    if type(x) is Dim:
-        if x not in found:
-            found.append(x)
-    elif is_dataclass(x):
-        for f in fields(x):
-            dims_in(getattr(x, f.name), found)
-    elif type(x) is tuple:
-        for y in x:
-            dims_in(y, found)
+def number(
+    name: Hashable, fn: Callable[..., int], args: Sequence[Any], low: int = 0
+) -> int:
+    """``fn(*args)``, a number that is at least `low`, for all sizes."""
+    scope = _scope(args)
+    if scope is None:
+        return fn(*args)
+    return scope.derived(name, fn, tuple(args), fn(*map(hint, args)), low)
+
+
+def numbers(
+    name: Hashable, fn: Callable[..., Sequence[int]], args: Sequence[Any]
+) -> Sequence[int]:
+    """``fn(*args)``, as many numbers for every size, each at least 0."""
+    scope = _scope(args)
+    if scope is None:
+        return fn(*args)
+    key = (name, *args)
+    found = scope.known.get(key)
+    if found is None:
+        hints = fn(*map(hint, args))
+        found = scope.known[key] = scope.vector(name, fn, tuple(args), hints)
     return found
 
 
-def maker(x):
-    """The sizes in a record, and a function of their values that makes it."""
-    dims = dims_in(x)
-    names, space = {d.key: f"n{i}" for i, d in enumerate(dims)}, {}
-
-    def text(y):
-        if type(y) is Dim:
-            return names[y.key]
-        if is_dataclass(y) and dims_in(y):
-            space[f"C{len(space)}"] = type(y)
-            head = f"C{len(space) - 1}"
-            return f"{head}({', '.join(text(getattr(y, f.name)) for f in fields(y))})"
-        if type(y) is tuple and dims_in(y):
-            return "(" + "".join(text(z) + "," for z in y) + ")"
-        space[f"c{len(space)}"] = y
-        return f"c{len(space) - 1}"
-
-    body = text(x)
-    return dims, eval(f"lambda {', '.join(names.values())}: {body}", space)
+def settled(name: Hashable, fn: Callable[..., int], args: Sequence[Any]) -> int:
+    """``fn(*args)`` as one number: sizes that give another need another program."""
+    found = number(name, fn, args)
+    value = hint(found)
+    # The answer of a comparison is remembered, as what must hold for the program.
+    if found != value:
+        raise InternalError(f"{name} is {found} for the sizes that give {value}")
+    return value
 
 
-def _roomy(launch, spare):
-    return replace(launch, words=(*launch.words, *(0,) * spare))
+def _scope(args: Sequence[Any]) -> Any:
+    for a in args:
+        if type(a) is Dim:
+            return a.scope
+    return None
 
 
-def late(name, plan, record, spare=0):
-    """``plan(record)``, launches with words, tasks and scratch bytes, for sizes that
-    are not fixed: every number of it is one that is found for each size."""
-    dims, make = maker(record)
-    scope = dims[0].scope
-    first = [_roomy(launch, spare) for launch in plan(make(*[d.hint for d in dims]))]
-    key = (name, record)
-    found = scope.known.get(key)
-    if found is not None:
-        return found
-    flat = [
-        n
-        for launch in first
-        for n in (launch.tasks, launch.scratch_bytes, *launch.words)
-    ]
-    count = len(flat)
-    lengths = [len(launch.words) for launch in first]
+@dataclass(frozen=True)
+class SizeOf:
+    """A size as a number of a dtype."""
 
-    def fn(*values):
-        out = []
-        for launch in plan(make(*values)):
-            out.append(launch.tasks)
-            out.append(launch.scratch_bytes)
-            out += launch.words
-            if spare:
-                out += (0,) * (lengths[len(out) > lengths[0] + 2] - len(launch.words))
-        if len(out) != count:
-            raise LookupError("another number of words")
-        return out
+    size: Any
+    dtype: np.dtype
 
-    parts = scope.vector(name, fn, tuple(dims), flat)
-    made, at = [], 0
-    for launch in first:
-        n = len(launch.words)
-        made.append(
-            replace(
-                launch,
-                words=tuple(parts[at + 2 : at + 2 + n]),
-                tasks=parts[at],
-                scratch_bytes=parts[at + 1],
-            )
-        )
-        at += n + 2
-    scope.known[key] = made
-    return made
+    @property
+    def sizes(self) -> tuple[Any, ...]:
+        return (self.size,)
+
+    def at(self, value_of: Value) -> Any:
+        """The number for given sizes."""
+        return self.dtype.type(value_of(self.size))
+
+    def key(self) -> Hashable:
+        return self.size.key, self.dtype
 
 
-class Size:
-    """A number of a dtype that depends on sizes: what a `Lit` holds besides its value
-    for the hint. `tree` is ("dim", d), or ("op", op, params, children, dtype)."""
+@dataclass(frozen=True)
+class Computed:
+    """What an operation makes of sizes and other numbers.
 
-    __slots__ = ("dtype", "tree")
+    run: the operation, of the list of its operands. name: of the operation and its
+      parameters.
+    """
 
-    def __init__(self, tree, dtype):
-        self.tree, self.dtype = tree, dtype
+    run: Callable[[Sequence[Any]], Any]
+    name: Hashable
+    parts: tuple[Any, ...]
+    dtype: np.dtype
 
-    def key(self):
-        return repr(self.tree)
+    @property
+    def sizes(self) -> tuple[Any, ...]:
+        nested = [p.sizes for p in self.parts if isinstance(p, SizeOf | Computed)]
+        return tuple([size for sizes in nested for size in sizes])
 
-    def at(self, value_of):
-        kind = self.tree[0]
-        if kind == "dim":
-            return self.dtype.type(value_of(self.tree[1]))
-        _, run, op, params, children = self.tree
-        args = [c.at(value_of) if type(c) is Size else c for c in children]
-        return np.asarray(run(op, args, params)[0]).astype(self.dtype)[()]
+    def at(self, value_of: Value) -> Any:
+        """The number for given sizes."""
+        operands = [
+            p.at(value_of) if isinstance(p, SizeOf | Computed) else p
+            for p in self.parts
+        ]
+        return np.asarray(self.run(operands)).astype(self.dtype)[()]
+
+    def key(self) -> Hashable:
+        parts = [
+            p.key() if isinstance(p, SizeOf | Computed) else (p.dtype, p.tobytes())
+            for p in self.parts
+        ]
+        return self.name, tuple(parts), self.dtype
+
+
+Number = SizeOf | Computed
+"""What a literal is that depends on sizes."""
+
+
+def word(x: Number) -> int:
+    """An integer literal that depends on sizes, as a number of a plan."""
+    if isinstance(x, SizeOf):
+        return x.size
+
+    def value(*sizes: int) -> int:
+        given = dict(zip(keys, sizes, strict=True))
+        return int(x.at(lambda size: given[size.key]))
+
+    sizes = tuple({size.key: size for size in x.sizes}.values())
+    keys = [size.key for size in sizes]
+    return number(("literal", x.key()), value, sizes, low=-(1 << 63))

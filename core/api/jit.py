@@ -93,11 +93,10 @@ class _Dynamic:
 
     def program(self) -> Any:
         if self._program is None:
+            graph, donated = self.entry.graph, self.entry.donated
+            self._program = _compiler().sized_program_of(graph, self.scope, donated)
             sized = importlib.import_module("treadle.run.sized")
-            with self.scope.compiling():
-                base = self.entry.program
-                self._program = sized.SizedProgram(self.scope, base)
-                self._guards = sized.guards(self.scope)
+            self._guards = sized.guards(self.scope)
         return self._program
 
     def admits(self, sizes: tuple) -> bool:

@@ -27,6 +27,8 @@ class Lit:
 
     varies: the same program for other sizes may have another number here, so kernels
       must not be made for this one.
+    size: what the number is for other sizes, if these are open (`treadle.late`): then
+      `value` is that for the sizes that were traced.
     """
 
     __slots__ = ("size", "type", "value", "varies")

@@ -23,12 +23,16 @@ output (b, unused, pixel, 1), where pixel counts y*width + x. Blocks that hooks 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import islice
 
 import numpy as np
 
+from treadle.dims import hint
+from treadle.ir.filled import filled, sizes_in
 from treadle.kernels.contract import (
     BUILT_IN,
     FIRST,
@@ -38,6 +42,7 @@ from treadle.kernels.contract import (
     Strides,
     Tile,
 )
+from treadle.late import numbers
 
 
 class ConvWord(IntEnum):
@@ -175,11 +180,48 @@ _SLAB_BYTES = 1 << 18  # of padded image
 _EPILOGUE_WORK = 4096  # pixels * k between two calls of the epilogue
 
 
-@lru_cache(maxsize=1024)
 def plan_convolution(spec: ConvSpec, tile: Tile, threads: int) -> Launch:
     """Chooses blocks and tasks, and writes the kernel's arguments."""
+    how = tile, threads, _in_place(spec)
+    (launch,) = launched(("convolution", how), partial(_planned, *how), spec)
+    return launch
+
+
+def launched(
+    name: Hashable, plan: Callable[[ConvSpec], Sequence[Launch]], spec: ConvSpec
+) -> list[Launch]:
+    """The launches of a convolution, for all sizes: as many, of as many words, of which
+    each is a number of its own."""
+    sizes = sizes_in(spec)
+    if not sizes:
+        return list(plan(spec))
+    keys = [size.key for size in sizes]
+
+    def at(values: Iterable[int]) -> Sequence[Launch]:
+        given = dict(zip(keys, values, strict=True))
+        return plan(filled(spec, lambda size: given[size.key]))
+
+    def flat(*values: int) -> list[int]:
+        return [
+            n
+            for launch in at(values)
+            for n in (launch.tasks, launch.scratch_bytes, *launch.words)
+        ]
+
+    rest = iter(numbers((name, spec), flat, sizes))
+    return [
+        Launch(
+            tasks=next(rest),
+            scratch_bytes=next(rest),
+            words=tuple(islice(rest, len(launch.words))),
+        )
+        for launch in at(map(hint, sizes))
+    ]
+
+
+@lru_cache(maxsize=1024)
+def _planned(tile: Tile, threads: int, in_place: bool, spec: ConvSpec) -> list[Launch]:
     itemsize = spec.dtype.itemsize
-    in_place = _in_place(spec)
     words = common_words(spec, tile, in_place)
     panels, k = words[ConvWord.PANELS], spec.k
     work = spec.images * spec.y.out * spec.x.out * k * panels * tile.vectors // 2
@@ -210,7 +252,7 @@ def plan_convolution(spec: ConvSpec, tile: Tile, threads: int) -> Launch:
     words[ConvWord.ACCUMULATE] = int(spec.accumulate)
     words[ConvWord.FILTER_OFFSET] = image
     words += _segments(spec, words)
-    return Launch(tuple(map(int, words)), tasks, scratch * tasks)
+    return [Launch(tuple(map(int, words)), tasks, scratch * tasks)]
 
 
 def common_words(spec: ConvSpec, tile: Tile, in_place: bool) -> list[int]:
@@ -282,7 +324,8 @@ def _columns(x: Axis) -> tuple[int, int]:
 
 
 def _in_place(spec: ConvSpec) -> bool:
-    """Whether no position that the filter visits needs a zero."""
+    """Whether no position that the filter visits needs a zero. The kernel has other
+    arguments then: for sizes that are not fixed it is a question like one of a user."""
     return (
         not spec.fused_input
         and spec.input.column == 1

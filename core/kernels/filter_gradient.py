@@ -21,13 +21,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import IntEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from treadle.kernels.contract import IN_PLACE, Kind, Launch, Slot, Tile
 from treadle.kernels.convolve import (
     ConvSpec,
     ConvWord,
     common_words,
+    launched,
     padded_bytes,
     round_up,
     slab_count,
@@ -62,15 +63,18 @@ _PIXELS = 512  # that the micro-kernel should sum over, before it adds to memory
 _PLANES_BYTES = 1 << 18
 
 
-@lru_cache(maxsize=1024)
-def plan_filter_gradient(
-    spec: ConvSpec, tile: Tile, threads: int
-) -> tuple[Launch, Launch]:
+def plan_filter_gradient(spec: ConvSpec, tile: Tile, threads: int) -> list[Launch]:
     """Two launches, to be run one after the other on the same scratch.
 
     spec: the convolution, with the strides of the result as its filter's and those of
     the derivative by the output as its output's.
     """
+    how = tile, threads
+    return launched(("filter gradient", how), partial(_planned, *how), spec)
+
+
+@lru_cache(maxsize=1024)
+def _planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Launch]:
     itemsize = spec.dtype.itemsize
     spec_y = spec.y
     words = common_words(spec, tile, in_place=False)
@@ -116,7 +120,7 @@ def plan_filter_gradient(
     sums = max(1, min(threads, rows * spec.features * partials // _SUM_ELEMENTS))
     words[Slot.TASKS] = sums
     words[Slot.KIND] = Kind.SUM_PARTIALS
-    return first, Launch(tuple(map(int, words)), sums, total)
+    return [first, Launch(tuple(map(int, words)), sums, total)]
 
 
 def _partials(spec: ConvSpec, filter_bytes: int) -> int:

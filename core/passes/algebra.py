@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
-from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
-from treadle.late import Size
+from treadle.dims import hint
+from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, params_key
+from treadle.late import Computed, SizeOf
 from treadle.ops.arithmetic import add, div, mul, neg, sub
 from treadle.ops.cast import convert
 from treadle.ops.conv import conv_filter_grad, conv_general
@@ -106,13 +107,12 @@ def _fold(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     literals = [a for a in inputs if isinstance(a, Lit)]
     out = np.asarray(run(eq.op, [a.value for a in literals], eq.params)[0])
     varies = any(a.varies for a in literals)
-    size = None
+    t, size = eq.outputs[0].type, None
     if any(a.size for a in literals):
-        parts = [a.size or a.value for a in literals]
-        dtype = eq.outputs[0].type.dtype
-        size = Size(("op", run, eq.op, eq.params, parts), dtype)
-    value = out.astype(eq.outputs[0].type.dtype)[()]
-    return Lit(value, eq.outputs[0].type, varies, size)
+        name = eq.op, params_key(eq.params)
+        parts = tuple([a.size or a.value for a in literals])
+        size = Computed(lambda args: run(eq.op, args, eq.params)[0], name, parts, t.dtype)
+    return Lit(out.astype(t.dtype)[()], t, varies, size)
 
 
 def _plus_zero(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
@@ -283,10 +283,9 @@ def _cropped(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
 
 
 def _size(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
-    """A size is a literal, of which only the value for the hint is known."""
-    dim, dtype = eq.params["dim"], eq.params["dtype"]
-    size = Size(("dim", dim), dtype)
-    return Lit(dtype.type(dim.hint), eq.outputs[0].type, varies=True, size=size)
+    """A size is a literal: its value here is that of the sizes that were traced."""
+    size = SizeOf(eq.params["dim"], eq.params["dtype"])
+    return Lit(size.at(hint), eq.outputs[0].type, varies=True, size=size)
 
 
 _RULES: dict[Op, tuple[Rule, ...]] = {

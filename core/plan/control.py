@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from treadle.dims import is_dim
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ops.dynamic import dynamic_slice, dynamic_update_slice
-from treadle.plan.planner import GraphPlanner, Handler
+from treadle.plan.planner import GraphPlanner, Handler, is_zero
 from treadle.plan.steps import Branch, Buffer, Loop, Place, Step, While
 from treadle.trace import lowering
 from treadle.trace.lowering import Elementwise, Lowering, Scatter
@@ -41,6 +42,15 @@ class _Carries:
             self.old.append(Place(old))
             self.new.append(Place(new))
             self.writes += [Place(first), Place(second)]
+
+    def finish(self, number: int, v: Var) -> None:
+        """Copies a value that the loop ended with: the pointers know where it is."""
+        self.g.copy(self.old[number], self.g.place(v), v.type.nbytes)
+
+    def keep(self) -> None:
+        """Keeps the buffers until here."""
+        for b in (b for pair in self.buffers for b in pair):
+            self.g.planner.use(b, self.g.planner.position)
 
     def hold(self, loop: Loop) -> None:
         """Keeps the buffers, which the body sees only as pointers, till the end."""
@@ -90,14 +100,15 @@ def _is_read_for(write: Equation, v: Var, graph: Graph) -> bool:
 
 def _equal(a: Atom, b: Atom) -> bool:
     """Whether two indices are the same constant."""
-    return isinstance(a, Lit) and isinstance(b, Lit) and bool(a.value == b.value)
+    if not (isinstance(a, Lit) and isinstance(b, Lit)) or a.size or b.size:
+        return False
+    return bool(a.value == b.value)
 
 
 def start(g: GraphPlanner, a: Atom, place: Place) -> None:
     """Writes a loop's initial value."""
     source, _ = g.program.resolve(a)
-    zero = isinstance(source, Lit) and source.type.ndim == 0 and not source.value.any()
-    g.copy(None if zero else g.contiguous(a), place, a.type.nbytes)
+    g.copy(None if is_zero(source) else g.contiguous(a), place, a.type.nbytes)
 
 
 def _scan(g: GraphPlanner, eq: Equation) -> None:
@@ -154,15 +165,16 @@ def _scan(g: GraphPlanner, eq: Equation) -> None:
     )
     carries.hold(loop)
     g.planner.close(loop)
-    moving = 0
     for i, v in enumerate(eq.outputs[:n_carry]):
         if fixed[i]:
-            final = stays[i]
+            _finish(g, v, stays[i])
+        elif is_dim(length):
+            carries.finish(moved.index(i), v)
         else:
             # Which of the two buffers holds the last value is known: by parity.
-            final = Place(carries.buffers[moving][length % 2])
-            moving += 1
-        _finish(g, v, final)
+            _finish(g, v, Place(carries.buffers[moved.index(i)][length % 2]))
+    if is_dim(length):
+        carries.keep()
 
 
 def _without_fixed(graph: Graph, fixed: list[bool]) -> Graph:
@@ -215,10 +227,9 @@ def _while(g: GraphPlanner, eq: Equation) -> None:
     carries.hold(loop)
     loop.touched |= {p.buffer for p in (*places, flag)}
     g.planner.close(loop)
-    for v, old in zip(eq.outputs, carries.old, strict=True):
-        g.copy(old, g.place(v), v.type.nbytes)
-    for b in (b for pair in carries.buffers for b in pair):
-        g.planner.use(b, g.planner.position)
+    for i, v in enumerate(eq.outputs):
+        carries.finish(i, v)
+    carries.keep()
 
 
 def _cond(g: GraphPlanner, eq: Equation) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from treadle.dims import is_dim
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.copies import copy_launch, scatter_launch
 from treadle.fuse.layout import joined, row_major, stored_strides
@@ -68,7 +67,7 @@ class Planner:
         if key not in self.constants:
             b = Buffer(a.type.nbytes, "constant", len(self.plan.constants))
             self.plan.constants.append(literal_of(a))
-            self.plan.sizes.append(a.size)
+            self.plan.numbers.append(a.size)
             self.constants[key] = b
         return Place(self.constants[key])
 
@@ -252,7 +251,7 @@ class GraphPlanner:
 
     def fill(self, value: Atom, whole: Var, eq: Equation) -> None:
         """Writes one number everywhere."""
-        if isinstance(value, Lit) and not any(value.value.tobytes()):
+        if is_zero(value):
             self.copy(None, self.place(whole), whole.type.nbytes)
             return
         t = type(whole.type)((whole.type.size,), whole.type.dtype)
@@ -300,8 +299,6 @@ class GraphPlanner:
             writes += more_writes
         launches = self.planner.target.contraction(p)
         nbytes = launches[0].scratch_bytes
-        if not is_dim(nbytes):
-            nbytes = max(words.scratch_bytes for words in launches)
         scratch = Place(self.planner.buffer(nbytes)) if nbytes else None
         for words in launches:
             step = ProductStep(
@@ -388,6 +385,12 @@ def _traffic(launch: Launch, places: list) -> tuple[list[Place], list[Place]]:
         if place is not None:
             (writes if b.store else reads).append(place)
     return reads, writes
+
+
+def is_zero(a: Atom) -> bool:
+    """Whether a value is a number whose bytes are 0, whatever the sizes are."""
+    number = isinstance(a, Lit) and a.type.ndim == 0 and a.size is None
+    return number and not any(a.value.tobytes())  # type: ignore[union-attr]
 
 
 def _spread_literal(source: Lit, a: Atom) -> Lit:

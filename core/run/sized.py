@@ -1,160 +1,192 @@
-"""Programs for sizes that are not fixed: what is found anew for each size."""
+"""Programs whose sizes are open: what is found anew for each size.
+
+`bind` gives a program for given sizes. Nothing is traced, planned or compiled for it:
+one generated function computes all numbers of the plan, which then stand among the
+words of a program like any other.
+"""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from treadle.arraytype import ArrayType
-from treadle.backends.cpu.executor import Program
-from treadle.backends.cpu.memory import size_class
-from treadle.dims import Dim, Part, Scope, is_dim
-from treadle.run.execute import Executable
+from treadle.dims import Dim, Part, Scope
+from treadle.ir.filled import sizes_in
+from treadle.ir.graph import Graph
+from treadle.plan.steps import Plan
+from treadle.plan.target import Target
+from treadle.run.execute import Bound, Executable
 
 
 class Code:
-    """Python source that computes Dims from the dimensions."""
+    """Python source that computes numbers from the sizes of a scope's dimensions.
+
+    A dimension is called ``d0``, a number that a function finds ``v7``, the function
+    ``f7``: after the atom. If it finds several, ``v7`` is the sequence of them.
+    """
 
     def __init__(self, scope: Scope) -> None:
-        self.scope = scope
-        self.lines: list[str] = []
-        self.names: dict[int, str] = {}
-        self.space: dict[str, Any] = {"np": np}
-        self.symbols = []
-        for a in scope.atoms:
-            if a.fn is None:
-                self.names[a.number] = f"d{a.number}"
-                self.symbols.append(f"d{a.number}")
+        self._atoms = scope.atoms
+        self._lines: list[str] = []
+        self._functions: dict[str, Any] = {}
+        self._names = {a.number: f"d{a.number}" for a in scope.atoms if a.fn is None}
+        self._parameters = list(self._names.values())
 
-    def atom(self, a: Any) -> str:
-        if a.number not in self.names:
-            first = a
-            while first.fn is Part:
-                first = self.scope.atoms[first.number - 1]
-            n = first.number
-            name = f"v{n}"
-            if n not in self.names:
-                args = ", ".join([self.text(x) for x in first.args])
-                self.space[f"f{n}"] = first.fn
-                self.lines.append(f"{name} = f{n}({args})")
-                many = (
-                    n + 1 < len(self.scope.atoms) and self.scope.atoms[n + 1].fn is Part
-                )
-                self.names[n] = f"{name}[0]" if many else name
-            if a is not first:
-                self.names[a.number] = f"{name}[{a.number - n}]"
-        return self.names[a.number]
-
-    def text(self, x: Any) -> str:
+    def of(self, x: Any) -> str:
+        """An expression for a number."""
         if type(x) is not Dim:
             return repr(int(x))
-        parts = []
-        for m, c in x.terms.items():
-            factors = [self.atom(a) for a in m]
-            if c != 1 or not m:
-                factors.insert(0, str(c))
-            parts.append("*".join(factors))
-        return "+".join(parts)
+        terms = []
+        for atoms, factor in x.terms.items():
+            factors = [self._name(a) for a in atoms]
+            if factor != 1 or not atoms:
+                factors.insert(0, str(factor))
+            terms.append("*".join(factors))
+        return "+".join(terms)
 
-    def function(self, result: str) -> Any:
-        body = "".join(f"    {line}\n" for line in self.lines)
-        source = f"def fn({', '.join(self.symbols)}):\n{body}    return {result}\n"
-        exec(compile(source, "<sizes>", "exec"), self.space)
-        return self.space["fn"]
+    def sequence(self, xs: Sequence[Any]) -> str:
+        """An expression for a tuple of numbers."""
+        return "(" + "".join([self.of(x) + "," for x in xs]) + ")"
+
+    def _name(self, atom: Any) -> str:
+        if atom.number not in self._names:
+            first = atom.number
+            while self._atoms[first].fn is Part:
+                first -= 1
+            self._call(self._atoms[first])
+        return self._names[atom.number]
+
+    def _call(self, atom: Any) -> None:
+        n = atom.number
+        arguments = ", ".join([self.of(x) for x in atom.args])
+        self._functions[f"f{n}"] = atom.fn
+        self._lines.append(f"v{n} = f{n}({arguments})")
+        stop = n + 1
+        while stop < len(self._atoms) and self._atoms[stop].fn is Part:
+            stop += 1
+        several = stop > n + 1
+        for i in range(n, stop):
+            self._names[i] = f"v{n}[{i - n}]" if several else f"v{n}"
+
+    def function(self, result: str) -> Callable[..., Any]:
+        """A function of the dimensions' sizes that gives what `result` says."""
+        body = "".join([f"    {line}\n" for line in self._lines])
+        source = f"def at({', '.join(self._parameters)}):\n{body}    return {result}\n"
+        exec(compile(source, "<sizes>", "exec"), self._functions)
+        return self._functions["at"]
 
 
-def guards(scope: Scope) -> Any:
-    """Whether the guards of a trace hold."""
+def guards(scope: Scope) -> Callable[..., bool]:
+    """Whether sizes of the dimensions answer what the trace asked as those did for
+    which it was made."""
     code = Code(scope)
-    tests = []
-    for d, op, result, _, _ in scope.guards.values():
-        tests.append(f"(({code.text(d)}) {op} 0) is {result}")
+    tests = [
+        f"(({code.of(d)}) {op} 0) is {result}"
+        for d, op, result, *_ in scope.guards.values()
+    ]
     return code.function(" and ".join(tests) or "True")
 
 
 class SizedProgram:
-    """A program with sizes that are not fixed; `bind` gives one for given sizes."""
+    """A program whose sizes are open. `bind` gives that for given sizes.
 
-    def __init__(self, scope: Scope, base: Executable) -> None:
-        self.scope, self.base, self.largest = scope, base, 0
-        program, plan = base.linked.program, base.plan
-        code = Code(scope)
-        unique: dict[Any, int] = {}
+    elsewhere: the program for another device, from numbers for sizes and its name.
+    """
 
-        def number(x: Any) -> int:
-            return unique.setdefault(x.key, len(unique))
-
-        dims = {}
-        at, which = [], []
-        for i, w in program.sized:
-            dims[w.key] = w
-            at.append(i)
-            which.append(number(w))
-        self.at, self.which = np.array(at, np.intp), np.array(which, np.intp)
-        texts = [code.text(dims[k]) for k in unique]
-        self.outs = [
-            (i, t)
-            for i, t in enumerate(base.graph.out_types)
-            if any(map(is_dim, t.shape))
+    def __init__(
+        self,
+        scope: Scope,
+        graph: Graph,
+        plan: Plan,
+        target: Target,
+        donated: Sequence[int] = (),
+    ) -> None:
+        self.elsewhere: Callable[..., Executable] | None = None
+        self._compiled = graph, plan, target, donated
+        self._linked = target.link(plan)
+        self._scope = scope
+        self._numbers = [
+            (i, x, [size.key for size in x.sizes])
+            for i, x in enumerate(plan.numbers)
+            if x is not None
         ]
-        self.arena = plan.arena
-        shapes = ",".join(
-            "(" + "".join(code.text(n) + "," for n in t.shape) + ")"
-            for _, t in self.outs
-        )
-        self.consts = [(i, s) for i, s in enumerate(plan.sizes) if s is not None]
-        const_dims: list[Any] = []
+        self._evaluate = self._evaluator(scope, graph, plan)
+        self._largest = 0
 
-        def collect(s: Any) -> None:
-            if s.tree[0] == "dim":
-                const_dims.append(s.tree[1])
-            else:
-                for c in s.tree[4]:
-                    if hasattr(c, "tree"):
-                        collect(c)
-
-        for _, s in self.consts:
-            collect(s)
-        self.const_keys = [d.key for d in const_dims]
-        consts = ",".join(code.text(d) for d in const_dims)
-        arena = code.text(self.arena)
-        self.evaluate = code.function(
-            f"([{','.join(texts)}], {arena}, [{shapes}], [{consts}])"
+    def _evaluator(
+        self, scope: Scope, graph: Graph, plan: Plan
+    ) -> Callable[..., tuple[Sequence[int], int, Sequence[Any], Sequence[Any]]]:
+        """From sizes to the linked program's numbers, the bytes of temporaries, the
+        shapes of arguments and results, and the sizes of each number that varies."""
+        code = Code(scope)
+        shapes = [t.shape for t in (*graph.in_types, *graph.out_types)]
+        parts = (
+            code.sequence(self._linked.sizes),
+            code.of(plan.arena),
+            "(" + "".join([code.sequence(s) + "," for s in shapes]) + ")",
+            "(" + "".join([code.sequence(x.sizes) + "," for _, x, _ in self._numbers]) + ")",
         )
+        return code.function("(" + ", ".join(parts) + ")")
 
     def bind(self, *sizes: int) -> Executable:
-        base = self.base
-        values, arena, shapes, consts = self.evaluate(*sizes)
-        old = base.linked.program
-        words = old.words.copy()
-        words[self.at] = np.array(values, np.int64)[self.which]
-        made = object.__new__(Executable)
-        made.graph, made.plan = base.graph, base.plan
-        made._donated, made._shares = base._donated, base._shares
-        made._in_dtypes = base._in_dtypes
-        outs = list(base._outs)
-        for (i, t), shape in zip(self.outs, shapes, strict=True):
-            t = ArrayType(shape, t.dtype)
-            outs[i] = (t, t.nbytes, size_class(max(t.nbytes, 1)))
-        made._outs = outs
-        made._slots = max(arena, 64)
+        """The program for given sizes of the dimensions, in their order."""
+        graph, plan, target, donated = self._compiled
+        values, arena, shapes, numbers = self._evaluate(*sizes)
+        types = [
+            ArrayType(shape, t.dtype, t.weak)
+            for shape, t in zip(shapes, (*graph.in_types, *graph.out_types), strict=True)
+        ]
+        constants = list(plan.constants)
+        for (i, x, keys), given in zip(self._numbers, numbers, strict=True):
+            value_of = dict(zip(keys, given, strict=True))
+            constants[i] = np.ascontiguousarray(x.at(lambda size: value_of[size.key]))
+        linked = self._linked.bind(values, constants)
         # Sizes up to the largest so far share its memory: fresh pages cost more.
-        self.largest = max(self.largest, made._slots + 8 * old.slot_count)
-        made._block = size_class(self.largest)
-        made._words = base._words
-        addresses = list(base.linked.constants)
-        table = dict(zip(self.const_keys, consts, strict=True))
-        keep = []
-        for i, s in self.consts:
-            value = np.ascontiguousarray(s.at(lambda d: table[d.key]))
-            keep.append(value)
-            addresses[i] = value.ctypes.data
-        program = Program(
-            words, old.slot_count, old.commands, [keep, old._keep], old._pool
+        count = len(graph.inputs)
+        self._largest = max(self._largest, arena + 8 * linked.program.slot_count)
+        bound = Bound(
+            linked,
+            types[:count],
+            types[count:],
+            arena,
+            self._largest,
+            _Values(self._scope, sizes),
         )
-        made.linked = SimpleNamespace(
-            program=program, constants=addresses, failures=base.linked.failures
-        )
+        made = Executable(graph, plan, target, donated, bound)
+        if self.elsewhere is not None:
+            made.program_for = partial(self.elsewhere, bound.value_of)
         return made
+
+
+class _Values:
+    """From a size to its number, for given sizes of the dimensions: for questions that
+    are asked seldom."""
+
+    def __init__(self, scope: Scope, sizes: Sequence[int]) -> None:
+        self._atoms = scope.atoms
+        dimensions = [a.number for a in scope.atoms if a.fn is None]
+        self._found = dict(zip(dimensions, sizes, strict=True))
+
+    def __call__(self, size: Any) -> int:
+        if type(size) is not Dim:
+            return int(size)
+        return sum(
+            factor * math.prod([self._atom(a.number) for a in atoms])
+            for atoms, factor in size.terms.items()
+        )
+
+    def _atom(self, n: int) -> int:
+        if n not in self._found:
+            first = n
+            while self._atoms[first].fn is Part:
+                first -= 1
+            atom = self._atoms[first]
+            values = atom.fn(*map(self, atom.args))
+            several = values if isinstance(values, Sequence) else [values]
+            self._found.update(enumerate(several, first))
+        return self._found[n]

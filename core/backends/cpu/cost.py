@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
-from treadle.dims import hint, is_dim
 from treadle.fuse.nests import Launch
 from treadle.kernels.lower import cost
-from treadle.plan.cost import points, traffic_bytes
+from treadle.late import number
+from treadle.plan.cost import points
 
 _NS_PER_INSTRUCTION = 0.035
 """Per element: an instruction on a vector of 16 takes about half a nanosecond."""
@@ -16,44 +16,32 @@ _WORTH_SPLITTING_NS = 12_000
 _TASK_NS = 150_000
 
 
-def nanoseconds(launch: Launch) -> float:
-    """The estimated time on one thread."""
-    work = sum(max(1, cost(i)) for i in launch.nest.body)
-    arithmetic = points(launch) * work * _NS_PER_INSTRUCTION
-    return max(arithmetic, traffic_bytes(launch) * _NS_PER_BYTE)
-
-
 def nest_tasks(launch: Launch, threads: int) -> int:
     """The number of tasks: one if small, else a few per thread."""
-    time = nanoseconds(launch)
+    work = sum(max(1, cost(i)) for i in launch.nest.body)
+    operands = [
+        (b.atom.type.size, op.dtype.itemsize)
+        for b, op in zip(launch.bindings, launch.nest.operands, strict=True)
+        if b.atom is not None
+    ]
+    how = work, tuple([width for _, width in operands]), threads
+    sizes = points(launch), *[n for n, _ in operands]
+    return number(("nest tasks", how), partial(_tasks, *how), sizes, low=1)
+
+
+def _tasks(
+    work: int, widths: tuple[int, ...], threads: int, count: int, *lengths: int
+) -> int:
+    """As many as the estimated time on one thread is worth.
+
+    work: instructions at each of `count` points. widths, lengths: of operands.
+    """
+    nbytes = 0
+    for n, width in zip(lengths, widths, strict=True):
+        # Broadcasts count once per row.
+        nbytes += (n if n < count else count) * width
+    time = max(count * work * _NS_PER_INSTRUCTION, nbytes * _NS_PER_BYTE)
     if threads == 1 or time < _WORTH_SPLITTING_NS:
         return 1
     per_thread = min(4, max(1, int(time / threads / _TASK_NS)))
     return threads * per_thread
-
-
-def sized_nest_tasks(launch: Launch, threads: int) -> Any:
-    """`nest_tasks`, to be found for each size if sizes are not fixed."""
-    count = points(launch)
-    pairs = zip(launch.bindings, launch.nest.operands, strict=True)
-    operands = [
-        (b.atom.type.size, op.dtype.itemsize) for b, op in pairs if b.atom is not None
-    ]
-    if not any(map(is_dim, (count, *[n for n, _ in operands]))):
-        return nest_tasks(launch, threads)
-    work = sum(max(1, cost(i)) for i in launch.nest.body) * _NS_PER_INSTRUCTION
-    widths = tuple(w for _, w in operands)
-
-    def tasks(count: int, *sizes: int) -> int:
-        total = 0
-        for n, w in zip(sizes, widths, strict=True):
-            total += (n if n < count else count) * w
-        time = max(count * work, total * _NS_PER_BYTE)
-        if threads == 1 or time < _WORTH_SPLITTING_NS:
-            return 1
-        return threads * min(4, max(1, int(time / threads / _TASK_NS)))
-
-    args = (count, *[n for n, _ in operands])
-    scope = next(a for a in args if is_dim(a)).scope
-    name = ("tasks", work, widths, threads)
-    return scope.derived(name, tasks, args, tasks(*map(hint, args)), 1)
