@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import plain
 from treadle.errors import at, user_source
 
 _SHORT = {"bool": "bool", "float": "f", "int": "i", "uint": "u", "complex": "c"}
@@ -42,7 +43,11 @@ class ArrayType:
         if found is None:
             made = object.__new__(cls)
             # Sizes may come as NumPy's integers, which are equal but print differently.
-            made.shape, made.dtype, made.weak = tuple(map(int, shape)), dtype, weak
+            made.shape, made.dtype, made.weak = (
+                tuple([plain(n) for n in shape]),
+                dtype,
+                weak,
+            )
             made.size = math.prod(made.shape)
             made.nbytes = made.size * dtype.itemsize
             found = _known.setdefault(key, made)

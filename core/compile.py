@@ -9,11 +9,14 @@ from functools import partial
 from typing import NamedTuple
 
 from treadle.backends.devices import TARGETS
+from treadle.dims import Scope
 from treadle.fuse.grouping.group import group
 from treadle.fuse.groups import Groups
 from treadle.fuse.lowering.launches import Kernels
 from treadle.fuse.lowering.lower import lower
+from treadle.ir.filled import filled
 from treadle.ir.graph import Graph
+from treadle.late import Value
 from treadle.passes.pipeline import optimise
 from treadle.plan.plan import place
 from treadle.plan.schedule import Schedule, schedule
@@ -21,6 +24,7 @@ from treadle.plan.steps import Plan
 from treadle.plan.target import Target
 from treadle.run.device import default
 from treadle.run.execute import Executable
+from treadle.run.sized import SizedProgram
 
 
 class Stages(NamedTuple):
@@ -58,6 +62,15 @@ def build(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Execut
         return Executable(made.graph, made.plan, target, donated)
 
 
+def build_sized(
+    graph: Graph, scope: Scope, target: Target, donated: tuple[int, ...] = ()
+) -> SizedProgram:
+    """The same for a graph whose sizes are open: they are the dimensions of a scope."""
+    with _no_collection(), scope.compiling():
+        made = stages(graph, target, donated)
+        return SizedProgram(scope, made.graph, made.plan, target, donated)
+
+
 @contextmanager
 def _no_collection() -> Iterator[None]:
     """Holds Python's garbage collector off: everything that is made here is alive until
@@ -84,3 +97,17 @@ def executable_of(
         found = graph.cache[key] = build(graph, target, donated)
         found.program_for = partial(executable_of, graph, donated)
     return found
+
+
+def sized_program_of(
+    graph: Graph, scope: Scope, donated: tuple[int, ...] = ()
+) -> SizedProgram:
+    """The compiled program of a graph whose sizes are open, for the default device; for
+    others the program for given sizes is compiled once more."""
+
+    def elsewhere(value_of: Value, device: str) -> Executable:
+        return executable_of(filled(graph, value_of), donated, device)
+
+    program = build_sized(graph, scope, TARGETS[default().name], donated)
+    program.elsewhere = elsewhere
+    return program

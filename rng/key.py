@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from inspect import signature
@@ -12,6 +13,7 @@ import numpy as np
 
 import treadle.numpy as tnp
 from treadle import Array, dtypes, is_array, is_traced, jit, tree, typeof
+from treadle.dims import is_dim
 from treadle.errors import TracerError, at, user_source
 from treadle.np.bits import threefry2x32
 
@@ -211,13 +213,13 @@ def as_shape(name: str, shape: Any) -> tuple[int, ...]:
     """
     if isinstance(shape, tuple | list):
         try:
-            lengths = tuple([index(n) for n in shape])
+            lengths = tuple([n if is_dim(n) else index(n) for n in shape])
         except TracerError:
             raise
         except TypeError:
             pass
         else:
-            if min(lengths, default=0) < 0:
+            if any(n < 0 for n in lengths):
                 raise ValueError(
                     f"{name}: shape {lengths} has a negative length{at(user_source())}"
                 )
@@ -294,7 +296,7 @@ def _fold_in(key: Key, data: Any) -> Key:
 
 def _counter(name: str, shape: tuple[int, ...]) -> Any:
     """The numbers 0, 1, 2… of the elements of a shape, as one axis."""
-    n = int(np.prod(shape, dtype=object))
+    n = math.prod(shape)
     if n >= 2**32:
         raise ValueError(
             f"{name}: {shape} has 2**32 elements or more: draw parts from several keys "

@@ -117,7 +117,7 @@ def treadle_step(weights: initial.Weights, batch):
         def __call__(self, x):
             x = nn.max_pool(nn.relu(self.conv1(x)), 2)
             x = nn.max_pool(nn.relu(self.conv2(x)), 2)
-            return self.out(nn.relu(self.hidden(x.reshape(len(x), -1))))
+            return self.out(nn.relu(self.hidden(x.reshape(x.shape[0], -1))))
 
     class Step(treadle_peer.TrainStep):
         def feed(self, batch):

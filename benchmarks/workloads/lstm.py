@@ -111,7 +111,7 @@ def treadle_step(weights: initial.Weights, batch):
             def advance(carry, frame):
                 return self.cell(frame, carry), None
 
-            zeros = tnp.zeros((len(x), HIDDEN))
+            zeros = tnp.zeros((x.shape[0], HIDDEN))
             (hidden, _), _ = td.scan(advance, (zeros, zeros), tnp.swapaxes(x, 0, 1))
             return self.out(hidden)
 

@@ -18,11 +18,13 @@ from treadle.api.args import (
     check_results,
     name_of,
     positions,
+    signature_of,
 )
 from treadle.api.boundary import boundary, tidy
 from treadle.api.purity import call_pure
 from treadle.arraytype import ArrayType
 from treadle.control.call import call, runners
+from treadle.dims import Scope, is_dim
 from treadle.errors import at, user_source
 from treadle.ir.graph import Graph
 from treadle.reading import Entries, Items, Reading, Static, Unreadable, reading
@@ -81,12 +83,66 @@ class _Entry:
         return _compiler().executable_of(self.graph, self.donated)
 
 
+class _Dynamic:
+    """What a trace with sizes that are not fixed gave, and where its guards hold."""
+
+    def __init__(self, scope: Scope, entry: _Entry) -> None:
+        self.scope, self.entry = scope, entry
+        self._guards: Any = None
+        self._program: Any = None
+
+    def program(self) -> Any:
+        if self._program is None:
+            graph, donated = self.entry.graph, self.entry.donated
+            self._program = _compiler().sized_program_of(graph, self.scope, donated)
+            sized = importlib.import_module("treadle.run.sized")
+            self._guards = sized.guards(self.scope)
+        return self._program
+
+    def admits(self, sizes: tuple) -> bool:
+        self.program()
+        return self._guards(*sizes)
+
+    def bind(self, sizes: tuple) -> Any:
+        entry = object.__new__(_Entry)
+        entry.__dict__.update(self.entry.__dict__)
+        entry.program = self.program().bind(*sizes)
+        return entry
+
+
+def _to_fix(scope: Scope, fixed: dict[str, Any]) -> dict[str, Any]:
+    """Dimensions that a trace needed to be of one size, or equal to another."""
+    for d, op, result, _, _ in list(scope.guards.values()):
+        if op == "==" and result:
+            solved = d.solved()
+            if solved and solved[0].name not in fixed:
+                atom, value = solved
+                if not is_dim(value):
+                    return {atom.name: int(value)}
+                if (
+                    len(value.terms) == 1
+                    and len(value.key[0][0]) == 1
+                    and value.key[0][1] == 1
+                ):
+                    ((other,),) = value.terms
+                    return {atom.name: other.name}
+                return {atom.name: atom.hint}
+    return {}
+
+
 class Jitted:
     """A function that `jit` compiles at its first call for each set of types."""
 
     def __init__(
-        self, function: Callable[..., Any], static: Which, donate: Which
+        self,
+        function: Callable[..., Any],
+        static: Which,
+        donate: Which,
+        dynamic: Any = None,
     ) -> None:
+        self._dynamic = dynamic or {}
+        self._traces: dict[Any, list[_Dynamic]] = {}
+        self._seen: dict[Any, list] = {}
         self.function = function
         self._static = positions(function, static, "static")
         self._donate = positions(function, donate, "donate")
@@ -208,11 +264,115 @@ class Jitted:
         except TypeError:
             raise TypeError(self._unhashable(statics)) from None
         if entry is None:
-            entry = self._trace(form, types, statics)
+            entry = self._for_sizes(form, types, statics) or self._trace(
+                form, types, statics
+            )
             # A captured tracer belongs to this call alone.
             if not any(isinstance(c, Tracer) for c in entry.captured):
                 self._entries[key] = entry
         return entry, leaves
+
+    def _moving(self, form: Any, types: Any, statics: tuple) -> dict[int, tuple]:
+        """The axes that had several sizes so far; those that had the same sizes in
+        every call have one name."""
+        ranks = tuple([(t.dtype, t.weak, t.ndim) for t in types])
+        key = (form, ranks, statics, tree.kind_of(statics))
+        seen = self._seen.setdefault(key, [])
+        if len(seen) < 4:
+            seen.append([t.shape for t in types])
+        axes, numbers = {}, {}  # type: ignore[var-annotated]
+        for i, t in enumerate(types):
+            history = [tuple(s[i][k] for s in seen) for k in range(t.ndim)]
+            names = tuple(
+                [
+                    f"s{numbers.setdefault(h, len(numbers))}"
+                    if len(set(h)) > 1
+                    else None
+                    for h in history
+                ]
+            )
+            if any(names):
+                axes[i] = names
+        return axes
+
+    def _for_sizes(self, form: Any, types: Any, statics: tuple) -> Any:
+        """The entry for types some of whose axes are named."""
+        if not self._dynamic:
+            return None
+        sizes: dict[str, int] = {}
+        axes: dict[int, tuple] = {}
+        if self._dynamic == "auto":
+            axes = self._moving(form, types, statics)
+            for i, wanted in axes.items():
+                for n, axis in zip(types[i].shape, wanted, strict=True):
+                    if axis is not None and sizes.setdefault(axis, n) != n:
+                        return None
+            if not sizes:
+                return None
+        names = [] if axes else list(signature_of(self.function).parameters)
+        for i, path in enumerate(tree.paths(form)):
+            if not names:
+                break
+            name = names[path[1]] if path[0] == 0 else path[1]
+            wanted = self._dynamic.get(name)
+            if wanted is not None and len(wanted) == types[i].ndim:
+                axes[i] = wanted
+                for n, axis in zip(types[i].shape, wanted, strict=True):
+                    if axis is not None and sizes.setdefault(axis, n) != n:
+                        raise ValueError(
+                            f"axis {axis!r} has lengths {sizes[axis]} and {n}"
+                        )
+        if 0 in sizes.values() or any(is_dim(n) for n in sizes.values()):
+            return None
+        shapes = tuple(
+            (
+                t.dtype,
+                t.weak,
+                tuple(a or n for a, n in zip(axes[i], t.shape, strict=True)),
+            )
+            if i in axes
+            else t
+            for i, t in enumerate(types)
+        )
+        key = (form, shapes, statics, tree.kind_of(statics))
+        given = tuple(sizes.values())
+        traces = self._traces.setdefault(key, [])
+        for trace in traces:
+            if trace.admits(given):
+                return trace.bind(given)
+        if 1 in given:
+            # Not a general size: what is equal for it need not be for others.
+            return None
+        fixed: dict[str, Any] = {}
+        while True:
+            scope = Scope()
+            symbols = {name: scope.symbol(name, n) for name, n in sizes.items()}
+            for name, value in fixed.items():
+                # What an earlier trace needed to be equal is one size in this one.
+                other = value if isinstance(value, int) else symbols[value]
+                scope.guard(symbols[name] - other, "==", True)
+                symbols[name] = other
+            sized = [
+                ArrayType(
+                    tuple(
+                        symbols.get(a, n) for a, n in zip(axes[i], t.shape, strict=True)
+                    ),
+                    t.dtype,
+                    t.weak,
+                )
+                if i in axes
+                else t
+                for i, t in enumerate(types)
+            ]
+            trace = _Dynamic(scope, self._trace(form, sized, statics))
+            found = _to_fix(scope, fixed)
+            if not found:
+                break
+            fixed |= found
+        assert not any(isinstance(c, Tracer) for c in trace.entry.captured)
+        traces.append(trace)
+        assert trace.admits(given)
+        return trace.bind(given)
 
     def _split(self, args: tuple, kwargs: dict) -> tuple[tuple, tuple, dict]:
         """The static values, and what is traced (statics replaced by None)."""
@@ -316,6 +476,7 @@ def jit(
     *,
     static: Which = (),
     donate: Which = (),
+    dynamic: Any = None,
 ) -> Any:
     """Compiles a pure function of pytrees of arrays.
 
@@ -345,6 +506,6 @@ def jit(
     Array(14., dtype=float32)
     """
     if function is None:
-        return lambda f: Jitted(f, static, donate)
+        return lambda f: Jitted(f, static, donate, dynamic)
     check_function("jit", function)
-    return Jitted(function, static, donate)
+    return Jitted(function, static, donate, dynamic)

@@ -27,20 +27,33 @@ class Lit:
 
     varies: the same program for other sizes may have another number here, so kernels
       must not be made for this one.
+    size: what the number is for other sizes, if these are open (`treadle.late`): then
+      `value` is that for the sizes that were traced.
     """
 
-    __slots__ = ("type", "value", "varies")
+    __slots__ = ("size", "type", "value", "varies")
 
     def __init__(
-        self, value: np.ndarray | np.generic, type: ArrayType, varies: bool = False
+        self,
+        value: np.ndarray | np.generic,
+        type: ArrayType,
+        varies: bool = False,
+        size: Any = None,
     ) -> None:
-        self.value, self.type, self.varies = value, type, varies
+        self.value, self.type, self.varies, self.size = value, type, varies, size
 
     def key(self) -> tuple:
-        return (self.value.tobytes(), self.type, self.varies)
+        size = self.size and self.size.key()
+        return (self.value.tobytes(), self.type, self.varies, size)
 
 
 Atom = Var | Lit
+
+
+def is_zero(a: Atom) -> bool:
+    """Whether a value is a number whose bytes are 0, whatever the sizes are."""
+    number = isinstance(a, Lit) and not a.type.ndim and a.size is None
+    return number and not any(a.value.tobytes())  # type: ignore[union-attr]
 
 
 class Equation:
@@ -123,7 +136,11 @@ def _structural_key(graph: Graph) -> tuple:
 
 def params_key(params: dict[str, Any]) -> tuple:
     """The params of an equation as a hashable."""
-    return tuple(sorted(params.items())) if params else ()
+    return tuple(sorted(params.items(), key=_first)) if params else ()
+
+
+def _first(item: tuple) -> str:
+    return item[0]
 
 
 def nested_graphs(params: dict[str, Any]) -> list[Graph]:

@@ -48,7 +48,7 @@ class Contraction:
 
     def __post_init__(self) -> None:
         sizes = (self.b0, self.b1, self.m, self.n, self.k)
-        if min(sizes) < 1:
+        if any([n < 1 for n in sizes]):
             raise ValueError(
                 f"a contraction's sizes must be at least 1, not {sizes}: write zeros "
                 "(or nothing) where a size is 0"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import is_dim
 from treadle.errors import TracerError, at, user_source
 from treadle.np.binary import power
 from treadle.np.elementwise import floor
@@ -215,7 +216,13 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
         raise ValueError(f"arange: step is 0{at(user_source())}")
     whole = all(isinstance(v, int) for v in (first, last, by))
     # The quotient of long integers as a float may be rounded down.
-    n = max(-((first - last) // by) if whole else math.ceil((last - first) / by), 0)
+    n = (
+        last - first
+        if by == 1 and is_dim(last - first)
+        else max(
+            -((first - last) // by) if whole else math.ceil((last - first) / by), 0
+        )
+    )
     if want == dtypes.bool_ or dtypes.is_complex(want):
         return array(np.arange(first, last, by), want)
     working = _working(want)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import one
 from treadle.errors import at, user_source
 from treadle.np.contract import factors
 from treadle.np.operands import ArrayLike, Shape
@@ -141,9 +142,9 @@ def _sizes(
                     f"{own[label]} and {n}, of an operand of shape {shape}"
                     f"{at(user_source())}"
                 )
-            if sizes.setdefault(label, n) == 1:
+            if one(sizes.setdefault(label, n)):
                 sizes[label] = n
-            elif n not in (1, sizes[label]):
+            elif not one(n) and n != sizes[label]:
                 raise ValueError(
                     f"einsum: axis {label!r} of {formula!r} has lengths "
                     f"{sizes[label]} and {n}: shapes {' and '.join(map(str, shapes))}"

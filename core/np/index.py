@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import is_dim, span
 from treadle.errors import TracerError, at, user_source
 from treadle.np.operands import Shape, broadcast_to_shape, cast, common_shape
 from treadle.ops.arithmetic import add
@@ -186,6 +187,8 @@ def _mask(item: Any) -> list[_MaskAxis]:
 
 
 def _span(item: slice, n: int) -> Span:
+    if is_dim(n) or is_dim(item.start) or is_dim(item.stop):
+        return Span(*span(item, n))
     try:
         start, stop, step = item.indices(n)
     except TracerError as error:

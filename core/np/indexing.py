@@ -8,6 +8,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
+from treadle.dims import is_dim, same_shape
 from treadle.errors import at, user_source
 from treadle.np.index import (
     GROUP,
@@ -55,7 +56,8 @@ def getitem(x: Any, expression: Any, fill: Any = None) -> Any:
         x = _read_group(x, selection)
     else:
         x = _read_scalars(x, selection)
-    x = reshape(x, shape=wanted) if typeof(x).shape != wanted else as_array(x)
+    same = same_shape(typeof(x).shape, wanted)
+    x = as_array(x) if same else reshape(x, shape=wanted)
     if inside is None:
         return x
     rank = typeof(inside).ndim
@@ -142,11 +144,11 @@ def read_spans(x: Any, axes: tuple[Any, ...]) -> Any:
         if step < 0:
             flipped.append(i)
             start, step = start + (length - 1) * step, -step
-        if length == 0:
+        if not is_dim(length) and length == 0:
             start = 0
         starts.append(start)
         limits.append(start + (length - 1) * step + 1 if length else start)
-        steps.append(step if length > 1 else 1)
+        steps.append(1 if step == 1 or not length > 1 else step)
     if tuple(limits) != shape or any(starts) or any(s != 1 for s in steps):
         x = slice_(x, starts=tuple(starts), limits=tuple(limits), steps=tuple(steps))
     return reverse(x, axes=tuple(flipped)) if flipped else x

@@ -14,6 +14,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
+from treadle.dims import is_dim, one, same_shape
 from treadle.errors import FOREIGN, TracerError, at, foreign, user_source
 from treadle.ops.cast import convert
 from treadle.ops.compare import ne
@@ -40,7 +41,7 @@ def operand(name: str, x: Any) -> Any:
     if isinstance(x, Value | np.ndarray):
         return x
     kind = type(x)
-    if kind in PYTHON_SCALARS:
+    if kind in PYTHON_SCALARS or is_dim(x):
         return x
     if kind in dtypes.PYTHON_OF:
         return dtypes.PYTHON_OF[kind](x)
@@ -157,7 +158,7 @@ def broadcast(name: str, xs: Sequence[Any]) -> list[Any]:
     shape: Shape = ()
     same = True
     for t in types:
-        if t.shape and t.shape != shape:
+        if t.shape and not same_shape(t.shape, shape):
             same = same and not shape
             shape = t.shape
     if same:
@@ -175,11 +176,12 @@ def common_shape(name: str, shapes: Sequence[Shape]) -> Shape:
     result = [1] * rank
     for shape in shapes:
         for i, n in enumerate(shape, rank - len(shape)):
-            if n == 1 or n == result[i]:
+            if one(n):
                 continue
-            if result[i] != 1:
+            if one(result[i]):
+                result[i] = n
+            elif n != result[i]:
                 raise ValueError(_no_broadcast(name, shapes, i - rank))
-            result[i] = n
     return tuple(result)
 
 
@@ -196,7 +198,7 @@ def _no_broadcast(name: str, shapes: Sequence[Shape], axis: int) -> str:
 def broadcast_to_shape(x: Any, shape: Shape) -> Any:
     """The array with a shape that it broadcasts to."""
     have = typeof(x).shape
-    if have == shape:
+    if same_shape(have, shape):
         return x
     dims = tuple(range(len(shape) - len(have), len(shape)))
     return broadcast_in_dim(x, shape=shape, dims=dims)
@@ -214,7 +216,7 @@ def pair(name: str, x: Any, y: Any) -> tuple[Any, Any]:
         if isinstance(y, Value):
             ty = y.type
             if tx.dtype == ty.dtype:
-                if tx.shape == ty.shape or not tx.shape or not ty.shape:
+                if same_shape(tx.shape, ty.shape) or not tx.shape or not ty.shape:
                     return x, y
                 shape = common_shape(name, (tx.shape, ty.shape))
                 return broadcast_to_shape(x, shape), broadcast_to_shape(y, shape)
@@ -291,7 +293,7 @@ def as_shape(name: str, shape: Any) -> Shape:
             return shape
     lengths = shape if isinstance(shape, Sequence | np.ndarray) else (shape,)
     try:
-        result = tuple([index(n) for n in lengths])
+        result = tuple([n if is_dim(n) else index(n) for n in lengths])
     except TracerError:
         raise
     except TypeError:

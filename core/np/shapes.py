@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from operator import index
 from typing import Any
 
+from treadle.dims import is_dim
 from treadle.errors import TracerError, at, user_source
 from treadle.np.operands import (
     ArrayLike,
@@ -39,7 +40,7 @@ def reshape(x: ArrayLike, shape: int | Sequence[int]) -> Array:
         lengths = _fill_in(t.shape, lengths)
     if lengths == t.shape:
         return as_array(x)
-    if min(lengths, default=0) < 0:
+    if any([n < 0 for n in lengths]):
         raise ValueError(f"reshape to {lengths}: negative length{at(user_source())}")
     return movement.reshape(x, shape=lengths)
 
@@ -47,7 +48,7 @@ def reshape(x: ArrayLike, shape: int | Sequence[int]) -> Array:
 def _lengths(shape: Any) -> Shape:
     lengths = shape if isinstance(shape, Sequence) else (shape,)
     try:
-        return tuple([index(n) for n in lengths])
+        return tuple([n if is_dim(n) else index(n) for n in lengths])
     except TracerError:
         raise
     except TypeError:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import is_dim
 from treadle.errors import at, user_source
 from treadle.np import reductions
 from treadle.np.binary import maximum, multiply, select_where
@@ -46,6 +47,10 @@ def _working(name: str, x: Any, dtype: Any) -> tuple[Any, np.dtype]:
     return cast(x, wide) if typeof(x).dtype != wide else x, result
 
 
+def _number(n: int) -> Any:
+    return n if is_dim(n) else float(n)
+
+
 def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
     return math.prod([shape[a] for a in axes])
 
@@ -63,7 +68,7 @@ def mean(
     total = reductions.sum(x, axis, None, keepdims, where)
     if where is None:
         axes = all_axes("mean", axis, t.ndim)
-        out = div(total, float(_count(t.shape, axes)))
+        out = div(total, _number(_count(t.shape, axes)))
     else:
         chosen = select_where(where, np.ones(t.shape, t.dtype), t.dtype.type(0))
         out = div(total, reductions.sum(chosen, axis, None, keepdims))
@@ -106,11 +111,12 @@ def _variance(name: str, x: Any, axis: Axis, ddof: float, keepdims: bool) -> Any
     axes = all_axes(name, axis, t.ndim)
     n = _count(t.shape, axes)
     # Two passes: subtracting the squared mean from the mean square loses digits.
-    centre = div(reductions.sum(x, axes), float(n))
+    centre = div(reductions.sum(x, axes), _number(n))
     centred = sub(x, restore_axes(centre, t.shape, axes) if axes else centre)
     distances = square(abs_(centred)) if dtypes.is_complex(t.dtype) else square(centred)
     total = reductions.sum(distances, axes, None, keepdims)
-    return div(total, float(max(n - ddof, 0)))
+    left = n - ddof
+    return div(total, left if is_dim(left) and left > 0 else float(max(left, 0)))
 
 
 def average(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from treadle.arraytype import ArrayType
+from treadle.dims import one, same_shape
 from treadle.ir.maps import ZERO, Affine, Map, scaled, shifted
 from treadle.trace.lowering import Mapped, Reshape, Shape
 from treadle.trace.op import Linear, Op, Zero, registry
@@ -37,7 +38,7 @@ def _broadcast_type(
     x: ArrayType, *, shape: tuple[int, ...], dims: tuple[int, ...]
 ) -> ArrayType:
     if len(dims) != x.ndim or any(
-        x.shape[i] not in (1, shape[d]) for i, d in enumerate(dims)
+        not (one(x.shape[i]) or x.shape[i] == shape[d]) for i, d in enumerate(dims)
     ):
         raise ValueError(f"can't broadcast {x} to {list(shape)} along axes {dims}")
     return ArrayType(shape, x.dtype, x.weak)
@@ -53,10 +54,12 @@ def _broadcast_run(x: Any, *, shape: tuple[int, ...], dims: tuple[int, ...]) -> 
 def _broadcast_transpose(
     ct: Any, x: Linear, *, shape: tuple[int, ...], dims: tuple[int, ...]
 ) -> list[Any]:
-    from_one = {d for i, d in enumerate(dims) if x.shape[i] == 1 != shape[d]}
+    from_one = {d for i, d in enumerate(dims) if one(x.shape[i]) and not one(shape[d])}
     new = tuple(d for d in range(len(shape)) if d not in dims or d in from_one)
     out = registry["reduce_sum"](ct, axes=new) if new else ct
-    return [reshape(out, shape=x.shape) if typeof(out).shape != x.shape else out]
+    return [
+        out if same_shape(typeof(out).shape, x.shape) else reshape(out, shape=x.shape)
+    ]
 
 
 def _broadcast_batch(

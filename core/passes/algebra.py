@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
-from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.dims import hint
+from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, params_key
+from treadle.late import Computed, SizeOf
 from treadle.ops.arithmetic import add, div, mul, neg, sub
 from treadle.ops.cast import convert
 from treadle.ops.conv import conv_filter_grad, conv_general
@@ -21,7 +23,7 @@ from treadle.ops.shape import concatenate, pad, slice_
 from treadle.passes.rewrite import Rewriter, same_type
 from treadle.run.eager import run
 from treadle.trace.lowering import Elementwise
-from treadle.trace.op import Op
+from treadle.trace.op import Op, size_op
 
 Rule = Callable[["_Simplify", Equation, list[Atom]], Atom | None]
 
@@ -82,7 +84,7 @@ def _count(a: Atom) -> Atom:
     """A divisor: if it is a number, it is likely a count (of a mean, say) and another
     one for the next batch."""
     if isinstance(a, Lit) and a.type.ndim == 0:
-        return Lit(a.value, a.type, varies=True)
+        return Lit(a.value, a.type, varies=True, size=a.size)
     return a
 
 
@@ -105,7 +107,12 @@ def _fold(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     literals = [a for a in inputs if isinstance(a, Lit)]
     out = np.asarray(run(eq.op, [a.value for a in literals], eq.params)[0])
     varies = any(a.varies for a in literals)
-    return Lit(out.astype(eq.outputs[0].type.dtype)[()], eq.outputs[0].type, varies)
+    t, size = eq.outputs[0].type, None
+    if any(a.size for a in literals):
+        name = eq.op, params_key(eq.params)
+        parts = tuple([a.size or a.value for a in literals])
+        size = Computed(lambda args: run(eq.op, args, eq.params)[0], name, parts, t.dtype)
+    return Lit(out.astype(t.dtype)[()], t, varies, size)
 
 
 def _plus_zero(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
@@ -275,7 +282,14 @@ def _cropped(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     return s.emit(slice_, [wide], params, eq.source)[0]
 
 
+def _size(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    """A size is a literal: its value here is that of the sizes that were traced."""
+    size = SizeOf(eq.params["dim"], eq.params["dtype"])
+    return Lit(size.at(hint), eq.outputs[0].type, varies=True, size=size)
+
+
 _RULES: dict[Op, tuple[Rule, ...]] = {
+    size_op: (_size,),
     add: (_plus_zero, _sum_of_pads),
     sub: (_minus_zero,),
     mul: (_times_one, _times_minus_one),

@@ -20,8 +20,10 @@ from collections.abc import Sequence
 
 from treadle.arraytype import ArrayType
 from treadle.control.scan import scan
+from treadle.dims import hint
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.walk import effectful
+from treadle.late import settled
 from treadle.ops.arithmetic import add
 from treadle.ops.dot import dot_general
 from treadle.ops.movement import broadcast_in_dim, transpose
@@ -47,7 +49,8 @@ def hoist_from_scans(graph: Graph) -> Graph:
 
 class _Hoist(Rewriter):
     def equation(self, eq: Equation) -> None:
-        if eq.op is not scan or eq.params["length"] < 2:
+        # A scan of open length is worth it, and right for any length.
+        if eq.op is not scan or hint(eq.params["length"]) < 2:
             self.keep(eq)
             return
         body = _Hoist.apply(eq.params["graph"])
@@ -187,9 +190,9 @@ class _Scan:
             for a in dict.fromkeys(eq.inputs)
             if isinstance(a, Var) and a not in known and a not in self.ys
         )
-        if each * self.length <= _LITTLE_BYTES:
-            return True
-        return each * self.length <= _MAX_STACKED_BYTES and each <= _GROWTH * out.nbytes
+        # The order of a sum depends on it: two sizes of one program must agree.
+        args = (each, each * self.length, out.nbytes)
+        return bool(settled("worth stacking", _worth_stacking, args))
 
     def _stack_operands(self, eq: Equation) -> None:
         known = self._outer()
@@ -228,7 +231,7 @@ class _Scan:
     def turn(self) -> None:
         """Right operands that products would have to transpose: constants whose last
         axis is contracted."""
-        if self.length < _WORTH_TURNING:
+        if hint(self.length) < _WORTH_TURNING:
             return
         values = dict(self.consts)
         makers = {v: e for e in self.equations for v in e.outputs}
@@ -344,6 +347,12 @@ class _Scan:
                 needed |= {a for a in e.inputs if isinstance(a, Var)}
         self.equations = kept[::-1]
         self.xs = [(v, a) for v, a in self.xs if v in needed]
+
+
+def _worth_stacking(each: int, stacked: int, result: int) -> int:
+    if stacked <= _LITTLE_BYTES:
+        return 1
+    return int(stacked <= _MAX_STACKED_BYTES and each <= _GROWTH * result)
 
 
 def _up(axes: Sequence[int]) -> tuple[int, ...]:

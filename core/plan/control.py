@@ -3,10 +3,12 @@ same arena, and become commands of the same buffer."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from treadle.dims import is_dim
 from treadle.fuse.lowering.launches import Carries, Choose, Entry, Repeat, RepeatWhile
-from treadle.ir.graph import Atom, Lit, Var
+from treadle.ir.graph import Atom, Var, is_zero
 from treadle.plan.planner import GraphPlanner, Handler
 from treadle.plan.schedule import Schedule
 from treadle.plan.steps import Branch, Buffer, Loop, Place, Step, While
@@ -18,7 +20,7 @@ class _Buffers:
     has one buffer."""
 
     def __init__(self, g: GraphPlanner, carries: Carries) -> None:
-        planner = g.planner
+        self.g, planner = g, g.planner
         self.old, self.new, self.slots, self.swaps = [], [], [], []
         self.pairs: list[tuple[Buffer, Buffer]] = []
         self.writes: list[Place] = []
@@ -42,6 +44,14 @@ class _Buffers:
             self.new.append(Place(new))
             self.writes += [Place(first), Place(second)]
 
+    def finish(self, results: Sequence[Var]) -> None:
+        """Copies what the loop ended with: the pointers know where it is."""
+        g = self.g
+        for v, old in zip(results, self.old, strict=True):
+            g.copy(old, g.place(v), v.type.nbytes)
+        for b in (b for pair in self.pairs for b in pair):
+            g.planner.use(b, g.planner.position)
+
     def hold(self, loop: Loop) -> None:
         """Keeps the buffers, which the body sees only as pointers, till the end."""
         loop.touched |= {b for pair in self.pairs for b in pair}
@@ -49,8 +59,7 @@ class _Buffers:
 
 def _begin(g: GraphPlanner, a: Atom, place: Place, v: Var) -> None:
     """Writes what a carry begins as: one number stands for zeros."""
-    zeros = isinstance(a, Lit) and not a.type.ndim and not any(a.value.tobytes())
-    g.copy(None if zeros else g.place(a), place, v.type.nbytes)
+    g.copy(None if is_zero(a) else g.place(a), place, v.type.nbytes)
 
 
 def _scan(g: GraphPlanner, repeat: Repeat, entry: Entry, how: Any) -> None:
@@ -87,6 +96,9 @@ def _scan(g: GraphPlanner, repeat: Repeat, entry: Entry, how: Any) -> None:
     )
     carries.hold(loop)
     g.planner.close(loop)
+    if is_dim(repeat.length):
+        carries.finish(repeat.carries.results)
+        return
     for v, pair in zip(repeat.carries.results, carries.pairs, strict=True):
         # Which of the two buffers holds the last value is known: by parity.
         _finish(g, v, Place(pair[repeat.length % 2]))
@@ -137,10 +149,7 @@ def _while(g: GraphPlanner, repeat: RepeatWhile, entry: Entry, how: Any) -> None
     carries.hold(loop)
     loop.touched |= {p.buffer for p in (*places, flag)}
     g.planner.close(loop)
-    for v, old in zip(repeat.carries.results, carries.old, strict=True):
-        g.copy(old, g.place(v), v.type.nbytes)
-    for b in (b for pair in carries.pairs for b in pair):
-        g.planner.use(b, g.planner.position)
+    carries.finish(repeat.carries.results)
 
 
 def _cond(g: GraphPlanner, choose: Choose, entry: Entry, how: Any) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from treadle.dims import hint, is_dim, same_shape
 from treadle.kernels.lower import in_place
+from treadle.late import number, numbers
 from treadle.plan.steps import Buffer, NestStep, Plan, Step
 
 _ALIGN = 64
@@ -13,40 +17,123 @@ _ALIGN = 64
 def assign(plan: Plan, order: list[Step]) -> None:
     """Gives every arena buffer its offset, and the plan its arena's size.
 
-    Buffers are placed as they are born, in the best-fitting hole that dead ones left;
-    an elementwise result takes over the memory of an operand that dies with it.
+    An elementwise result takes over the memory of an operand that dies with it. If
+    sizes are open, offsets are found for each, and what is good for those that were
+    traced decides which buffer lies above which.
 
     Args:
       order: all steps, those in loops too, by position.
     """
     born: dict[int, list[Buffer]] = {}
-    dying: dict[int, list[Buffer]] = {}
     for b in plan.buffers:
         if b.home == "arena" and b.first >= 0:
             born.setdefault(b.first, []).append(b)
-            dying.setdefault(b.last, []).append(b)
     steps: dict[int, list[Step]] = {}
     for s in order:
         steps.setdefault(s.position, []).append(s)
-    arena = _Arena()
-    for position in sorted(born.keys() | dying.keys()):
+    blocks: dict[Buffer, _Block] = {}
+    for position in sorted(born):
         taken: set[Buffer] = set()
-        waiting = born.get(position, [])
-        for b in waiting:
+        for b in born[position]:
             old = _predecessor(b, steps.get(position, []), position, taken)
             if old is not None:
-                b.offset = old.offset
                 taken.add(old)
+                blocks[b] = blocks[old]
+                blocks[b].last = b.last
             else:
-                b.offset = arena.take(_rounded(b.nbytes))
-        for b in dying.get(position, []):
-            if b not in taken:
-                arena.give(b.offset, _rounded(b.nbytes))
-    plan.arena = arena.size
+                blocks[b] = _Block(_rounded(b.nbytes), b.first, b.last)
+    different = list(dict.fromkeys(blocks.values()))
+    sizes = [block.nbytes for block in different]
+    packing = Packing([(block.first, block.last) for block in different])
+    starts = packing.anew(*map(hint, sizes))
+    if any(map(is_dim, sizes)):
+        packing.order(starts)
+        starts = numbers(("arena", packing), packing, sizes)
+    *starts, plan.arena = starts
+    start_of = dict(zip(different, starts, strict=True))
+    for b, block in blocks.items():
+        b.offset = start_of[block]
+
+
+@dataclass(eq=False)
+class _Block:
+    """Memory of one buffer, or of several one after the other."""
+
+    nbytes: int
+    first: int
+    last: int
+
+
+class Packing:
+    """Where blocks of memory lie that are alive from one position to another.
+
+    `anew` finds good places for given sizes. A call is much quicker: it lets blocks
+    that are alive together lie above each other in the order that was given.
+    """
+
+    def __init__(self, lives: Sequence[tuple[int, int]]) -> None:
+        self._lives = lives
+        self._events: dict[int, tuple[list[int], list[int]]] = {}
+        for i, (first, last) in enumerate(lives):
+            self._events.setdefault(first, ([], []))[0].append(i)
+            self._events.setdefault(last, ([], []))[1].append(i)
+
+    def anew(self, *sizes: int) -> list[int]:
+        """The blocks' places, and the bytes that all of them take: each is placed as it
+        is born, in the best-fitting hole that dead ones left."""
+        arena = _Arena()
+        starts = [0] * len(sizes)
+        for position in sorted(self._events):
+            born, dying = self._events[position]
+            for i in born:
+                starts[i] = arena.take(sizes[i])
+            for i in dying:
+                arena.give(starts[i], sizes[i])
+        return [*starts, arena.size]
+
+    def order(self, starts: Sequence[int]) -> None:
+        """Takes the order that blocks have at these places."""
+        lives = self._lives
+        ranked = sorted(range(len(lives)), key=lambda i: (starts[i], lives[i]))
+        # Of what lies below a block, that matters on which nothing else below it lies.
+        self._below: list[tuple[int, list[int]]] = []
+        reach: dict[int, set[int]] = {}
+        alive: list[int] = []
+        for i in ranked:
+            first, last = lives[i]
+            under = [j for j in alive if lives[j][0] <= last and first <= lives[j][1]]
+            hidden: set[int] = set().union(*[reach[j] for j in under])
+            self._below.append((i, [j for j in under if j not in hidden]))
+            reach[i] = hidden.union(under)
+            alive.append(i)
+
+    def __call__(self, *sizes: int) -> list[int]:
+        starts, tops = [0] * len(sizes), [0] * len(sizes)
+        for i, under in self._below:
+            start = 0
+            for j in under:
+                if tops[j] > start:
+                    start = tops[j]
+            starts[i] = start
+            tops[i] = start + sizes[i]
+        return [*starts, max(tops)]
 
 
 def _rounded(nbytes: int) -> int:
+    if is_dim(nbytes) and not is_dim(nbytes % _ALIGN):
+        return nbytes  # divisible, for all sizes
+    return number("rounded", _round_up, (nbytes,), low=_ALIGN)
+
+
+def _round_up(nbytes: int) -> int:
     return max(_ALIGN, -(-nbytes // _ALIGN) * _ALIGN)
+
+
+def _as_large(old: int, new: int) -> bool:
+    """Whether two buffers take equally much memory, for all sizes."""
+    if is_dim(old) or is_dim(new):
+        return same_shape((old,), (new,))
+    return _rounded(old) == _rounded(new)
 
 
 def _predecessor(
@@ -65,7 +152,7 @@ def _predecessor(
     for old in dict.fromkeys(p.buffer for p in step.reads):
         if old in taken or old.home != "arena" or old.last != position:
             continue
-        if old.first == position or _rounded(old.nbytes) != _rounded(b.nbytes):
+        if old.first == position or not _as_large(old.nbytes, b.nbytes):
             continue
         loads = [i for i, p in enumerate(step.places) if p and p.buffer is old]
         if loads and all(

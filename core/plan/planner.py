@@ -52,6 +52,7 @@ class Planner:
         if key not in self.constants:
             b = Buffer(a.type.nbytes, "constant", len(self.plan.constants))
             self.plan.constants.append(literal_of(a))
+            self.plan.numbers.append(a.size)
             self.constants[key] = b
         return Place(self.constants[key])
 
@@ -204,7 +205,7 @@ def _product(g: GraphPlanner, p: Product, entry: Entry, how: Any) -> None:
         more_reads, more_writes = _traffic(p.epilogue, places)
         reads += [r for r in more_reads if r.buffer is not c.buffer]
         writes += more_writes
-    scratch = g.scratch(max(launched.scratch_bytes for launched in how))
+    scratch = g.scratch(how[0].scratch_bytes)
     for words in how:
         step = ProductStep(
             entry.names,

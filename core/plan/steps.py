@@ -9,8 +9,10 @@ import numpy as np
 
 from treadle.fuse.lowering.launches import HostCall, Launch, Product
 from treadle.ir.graph import Atom
+from treadle.late import Number
 
 
+@dataclass(eq=False, slots=True)
 class Buffer:
     """A block of memory.
 
@@ -20,13 +22,13 @@ class Buffer:
     first, last: the positions of the steps between which it holds a value.
     """
 
-    __slots__ = ("first", "home", "index", "last", "loops", "nbytes", "offset")
-
-    def __init__(self, nbytes: int, home: str = "arena", index: int = 0) -> None:
-        self.nbytes, self.home, self.index = nbytes, home, index
-        self.offset = 0
-        self.first, self.last = -1, -1
-        self.loops: tuple[Any, ...] = ()
+    nbytes: int
+    home: str = "arena"
+    index: int = 0
+    offset: int = 0
+    first: int = -1
+    last: int = -1
+    loops: tuple[Any, ...] = ()
 
 
 class Place(NamedTuple):
@@ -135,6 +137,7 @@ class Plan:
     """A whole program: steps, and what the buffers need.
 
     shares: for results, the donated argument whose memory they may be written to.
+    numbers: for constants, what they are for other sizes, if these are open; else None.
     """
 
     steps: list[Step]
@@ -145,6 +148,7 @@ class Plan:
     arena: int = 0
     buffers: list[Buffer] = field(default_factory=list)
     shares: dict[int, int] = field(default_factory=dict)
+    numbers: list[Number | None] = field(default_factory=list)
 
 
 def literal_of(a: Atom) -> np.ndarray:

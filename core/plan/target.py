@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from treadle.fuse.lowering.launches import Launch, Product
 from treadle.ir.graph import Equation
 from treadle.passes.pipeline import Arithmetic
@@ -41,13 +43,20 @@ class Linked(Protocol):
 
     constants: the addresses of the plan's.
     failures: why calls of host functions failed, by thread.
+    sizes: what it holds that is found for each size; none if sizes are not open.
     """
 
     @property
     def program(self) -> Runnable: ...
 
+    @property
+    def sizes(self) -> Sequence[Any]: ...
+
     constants: list[int]
     failures: dict[int, BaseException]
+
+    def bind(self, values: Sequence[int], constants: Sequence[np.ndarray]) -> Linked:
+        """The same program with numbers for `sizes`, and with other constants."""
 
 
 class Target(Arithmetic, Protocol):
@@ -66,7 +75,8 @@ class Target(Arithmetic, Protocol):
         """How the order of rows of unsigned integers is found."""
 
     def contraction(self, product: Product) -> Sequence[Launched]:
-        """How a product runs: launches, one after the other, on the same scratch."""
+        """How a product runs: launches, one after the other, on the same scratch, of
+        which each says how much all of them need."""
 
     def link(self, plan: Plan) -> Linked:
         """Makes a plan executable."""

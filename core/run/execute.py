@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from struct import Struct
 from threading import get_ident
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from treadle import dtypes
+from treadle.arraytype import ArrayType
 from treadle.errors import InternalError
+from treadle.ir.filled import filled
 from treadle.ir.graph import Graph
+from treadle.late import Value
 from treadle.plan.calls import Path, Run, Signature
 from treadle.plan.steps import Plan
-from treadle.plan.target import Target
+from treadle.plan.target import Linked, Target
 from treadle.reading import Reading, reader
 from treadle.run.array import Array, Placed, address_of, given_up
 from treadle.run.device import common
@@ -24,27 +28,65 @@ from treadle.structure import Structure
 from treadle.trace.value import NUMBERS, typeof
 
 
+class Bound(NamedTuple):
+    """A program whose sizes are open, for given ones.
+
+    arena: bytes of its temporaries; block: of what they are allocated in, at least.
+    """
+
+    linked: Linked
+    in_types: Sequence[ArrayType]
+    out_types: Sequence[ArrayType]
+    arena: int
+    block: int
+    value_of: Value
+
+
 class Executable:
-    """A compiled program. Calls from several threads may overlap."""
+    """A compiled program. Calls from several threads may overlap.
+
+    bound: for a graph and a plan whose sizes are open, what they are for given ones.
+    """
 
     def __init__(
-        self, graph: Graph, plan: Plan, target: Target, donated: Sequence[int] = ()
+        self,
+        graph: Graph,
+        plan: Plan,
+        target: Target,
+        donated: Sequence[int] = (),
+        bound: Bound | None = None,
     ) -> None:
-        self.graph, self.plan, self.target = graph, plan, target
+        self._graph, self._plan, self.target, self.name = graph, plan, target, graph.name
         self.program_for: Callable[[str], Executable] = lambda name: self
-        self.linked = linked = target.link(plan)
+        self._value_of = bound and bound.value_of
+        if bound is None:
+            linked, types = target.link(plan), (graph.in_types, graph.out_types)
+            bound = Bound(linked, *types, plan.arena, 0, int)
+        self.linked, self.in_types = bound.linked, bound.in_types
         size_class = target.size_class
         self._donated, self._shares = donated, plan.shares
-        self._in_dtypes = [t.dtype for t in graph.in_types]
+        self._in_dtypes = [t.dtype for t in bound.in_types]
         self._outs = [
             (t.strong(), t.nbytes, size_class(max(t.nbytes, 1)))
-            for t in graph.out_types
+            for t in bound.out_types
         ]
         # The slots lie behind the temporaries, in one block.
-        self._slots = max(plan.arena, 64)
-        self._block = size_class(self._slots + 8 * linked.program.slot_count)
-        count = 1 + len(graph.in_types) + len(self._outs) + len(linked.constants)
+        self._slots = max(bound.arena, 64)
+        nbytes = self._slots + 8 * self.linked.program.slot_count
+        self._block = size_class(max(nbytes, bound.block))
+        constants = self.linked.constants
+        count = 1 + len(self._in_dtypes) + len(self._outs) + len(constants)
         self._words = Struct(f"{count}q")
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The optimised program."""
+        return filled(self._graph, self._value_of) if self._value_of else self._graph
+
+    @cached_property
+    def plan(self) -> Plan:
+        """How it runs."""
+        return filled(self._plan, self._value_of) if self._value_of else self._plan
 
     def __call__(self, args: Sequence[Any]) -> list[Array]:
         """The results for arguments of the traced types."""
@@ -92,7 +134,7 @@ class Executable:
           args, kwargs: how to read the arguments.
           form: the structure of the result.
         """
-        types = self.graph.in_types
+        types = self.in_types
         signature = Signature(tuple(captured), args, kwargs, types, as_array)
         run = Run(
             self.linked.program,
@@ -101,7 +143,7 @@ class Executable:
             [(t, p, self._shares.get(i, -1)) for i, (t, _, p) in enumerate(self._outs)],
             self.linked.constants,
             self._donated,
-            given_up(self.graph.name),
+            given_up(self.name),
             self._fail,
             form,
         )
@@ -130,12 +172,12 @@ class Executable:
     def _where_placed(self, args: Sequence[Any]) -> list[Array]:
         """The results of the program for the device of the arguments."""
         placed = [a for a in args if type(a) is Placed]
-        device = common(self.graph.name, [a.device for a in placed])
+        device = common(self.name, [a.device for a in placed])
         plain = [a.unplaced() if type(a) is Placed else a for a in args]
         results = self.program_for(device.name)(plain)
         for i in self._donated:
             if type(args[i]) is Placed:
-                args[i].donate(self.graph.name)
+                args[i].donate(self.name)
         return [Placed.on(device, x) for x in results]
 
     def _taken(self, args: Sequence[Any]) -> dict[int, Any]:
@@ -156,7 +198,7 @@ class Executable:
         given = [args[i] for i in self._donated if type(args[i]) is Array]
         memory = [a.memory for a in given]
         for a in given:
-            a.donate(self.graph.name)
+            a.donate(self.name)
         return memory
 
     def _fail(self) -> None:

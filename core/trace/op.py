@@ -9,8 +9,9 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
+from treadle.dims import Dim
 from treadle.trace.interpreter import state
-from treadle.trace.lowering import Elementwise, Lowering
+from treadle.trace.lowering import Elementwise, Expanded, Lowering
 from treadle.trace.value import typeof
 
 Rule = Callable[..., Any]
@@ -113,6 +114,10 @@ class Op:
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         if self.takes_scalars:
+            for a in args:
+                if type(a) is Dim:
+                    args = _settle_sizes(args)
+                    break
             args = _settle_scalars(args)
         return state.interpreter.process(self, args, params)
 
@@ -156,6 +161,14 @@ def _settle_scalars(args: tuple) -> tuple:
     return tuple([dtype.type(a) if type(a) in _SCALARS else a for a in args])
 
 
+def _settle_sizes(args: tuple) -> tuple:
+    """Makes arrays of sizes among the operands of a map."""
+    types = [typeof(a) for a in args if type(a) not in (*_SCALARS, Dim)]
+    numbers = [t.dtype for t in types if t.dtype != dtypes.bool_]
+    dtype = numbers[0] if numbers else dtypes.int32
+    return tuple([size_op(dim=a, dtype=dtype) if type(a) is Dim else a for a in args])
+
+
 _PYTHON = {"b": bool, "i": int, "f": float, "c": complex}
 
 
@@ -164,3 +177,13 @@ def _weak(x: Any, dtype: np.dtype) -> Any:
     kind = _PYTHON.get(dtype.kind)
     plain = kind(x) if kind else x
     return plain if dtypes.of_scalar(plain) == dtype else dtype.type(x)
+
+
+size_op = Op(
+    "size",
+    lambda *, dim, dtype: ArrayType((), dtype),
+    lambda *, dim, dtype: dtype.type(dim.hint),
+    lowering=Expanded(),
+    differentiable=False,
+)
+"""A size that is not fixed, as a number."""

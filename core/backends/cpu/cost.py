@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from treadle.fuse.lowering.launches import Launch
 from treadle.kernels.lower import cost
-from treadle.plan.cost import points, traffic_bytes
+from treadle.late import number
+from treadle.plan.cost import points
 
 _NS_PER_INSTRUCTION = 0.035
 """Per element: an instruction on a vector of 16 takes about half a nanosecond."""
@@ -13,16 +16,31 @@ _WORTH_SPLITTING_NS = 12_000
 _TASK_NS = 150_000
 
 
-def nanoseconds(launch: Launch) -> float:
-    """The estimated time on one thread."""
-    work = sum(max(1, cost(i)) for i in launch.nest.body)
-    arithmetic = points(launch) * work * _NS_PER_INSTRUCTION
-    return max(arithmetic, traffic_bytes(launch) * _NS_PER_BYTE)
-
-
 def nest_tasks(launch: Launch, threads: int) -> int:
     """The number of tasks: one if small, else a few per thread."""
-    time = nanoseconds(launch)
+    work = sum(max(1, cost(i)) for i in launch.nest.body)
+    operands = [
+        (b.atom.type.size, op.dtype.itemsize)
+        for b, op in zip(launch.bindings, launch.nest.operands, strict=True)
+        if b.atom is not None
+    ]
+    how = work, tuple([width for _, width in operands]), threads
+    sizes = points(launch), *[n for n, _ in operands]
+    return number(("nest tasks", how), partial(_tasks, *how), sizes, low=1)
+
+
+def _tasks(
+    work: int, widths: tuple[int, ...], threads: int, count: int, *lengths: int
+) -> int:
+    """As many as the estimated time on one thread is worth.
+
+    work: instructions at each of `count` points. widths, lengths: of operands.
+    """
+    nbytes = 0
+    for n, width in zip(lengths, widths, strict=True):
+        # Broadcasts count once per row.
+        nbytes += (n if n < count else count) * width
+    time = max(count * work * _NS_PER_INSTRUCTION, nbytes * _NS_PER_BYTE)
     if threads == 1 or time < _WORTH_SPLITTING_NS:
         return 1
     per_thread = min(4, max(1, int(time / threads / _TASK_NS)))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.arraytype import ArrayType
 from treadle.backends.capable import lowering_of
 from treadle.backends.cpu.conv import filter_schedule
 from treadle.backends.cpu.conv import schedule as conv_schedule
@@ -34,9 +35,11 @@ from treadle.backends.cpu.run.executor import (
 from treadle.backends.memory import SizeClass, size_class
 from treadle.errors import InternalError
 from treadle.fuse.lowering.launches import Launch, Product
+from treadle.ir.filled import filled, sizes_in
 from treadle.ir.graph import Equation
 from treadle.kernels.contract import Contraction
 from treadle.kernels.nest import Nest
+from treadle.late import number
 from treadle.plan.calls import Path, Run, Signature
 from treadle.plan.steps import (
     Branch,
@@ -55,6 +58,7 @@ from treadle.plan.steps import (
 from treadle.plan.target import Work
 from treadle.run.eager import run
 from treadle.trace.lowering import Lowering
+from treadle.trace.op import Op
 
 _supported = functools.cache(supported)
 
@@ -75,8 +79,9 @@ class CPUTarget:
         return Work(tasks, tasks * scratch_bytes(launch.nest, launch.inner))
 
     def order(self, rows: int, length: int, itemsize: int) -> Work:
-        tasks = order_tasks(rows, length, threads.num_threads())
-        return Work(tasks, tasks * order_scratch(length, itemsize))
+        args = rows, length, threads.num_threads()
+        tasks = number("order tasks", order_tasks, args)
+        return Work(tasks, tasks * _order_scratch(length, itemsize))
 
     def contraction(self, product: Product) -> Sequence[Scheduled]:
         """Chooses blocks and tasks."""
@@ -98,6 +103,10 @@ class CPUTarget:
         return callpath.caller(signature, run)
 
 
+def _order_scratch(length: int, itemsize: int) -> int:
+    return number("order scratch", order_scratch, (length, itemsize))
+
+
 def _key(nest: Nest, entry: str) -> str:
     return f"nest {entry} " + hashlib.sha256(repr(nest).encode()).hexdigest()
 
@@ -114,6 +123,24 @@ def nest_source(nest: Nest, entry: str) -> native.Source:
         found = native.Source(key, symbol, lambda: emit(nest, symbol, entry))
         _symbols[nest, entry] = found
     return found
+
+
+class Bound:
+    """A linked plan whose sizes were open, for given ones (see `Linked.bind`)."""
+
+    sizes: Sequence[Any] = ()
+
+    def __init__(
+        self,
+        program: Program,
+        constants: Sequence[np.ndarray],
+        failures: dict[int, BaseException],
+    ) -> None:
+        self.program, self.failures, self._keep = program, failures, constants
+        self.constants = [c.ctypes.data for c in constants]
+
+    def bind(self, values: Sequence[int], constants: Sequence[np.ndarray]) -> Bound:
+        raise InternalError("a program for given sizes has no open ones")
 
 
 class Linked:
@@ -133,9 +160,26 @@ class Linked:
         n = 1 + len(plan.inputs) + len(plan.outputs) + len(plan.constants) + plan.slots
         self.builder = ProgramBuilder(slots=n)
         self.loops: dict[Loop, int] = {}
+        self._sized_hosts: dict[int, HostStep] = {}
         self._commands(plan.steps)
         self.program: Program = self.builder.build()
         self.constants = [c.ctypes.data for c in plan.constants]
+        hosts = sizes_in([_meaning(s) for s in self._sized_hosts.values()])
+        self.sizes = [*self.program.sizes, *hosts]
+
+    def bind(self, values: Sequence[int], constants: Sequence[np.ndarray]) -> Bound:
+        """The same program with numbers for `sizes`, and with other constants."""
+        keep, words = [], {}
+        if self._sized_hosts:
+            keys = [size.key for size in self.sizes]
+            given = dict(zip(keys, values, strict=True))
+            for at, step in self._sized_hosts.items():
+                what: Meaning = filled(_meaning(step), lambda size: given[size.key])
+                call = _host_call(*what, self.failures)
+                keep.append(call)
+                words[at] = _address(call)
+        own = values[: len(self.program.sizes)]
+        return Bound(self.program.bind(own, words, keep), constants, self.failures)
 
     def _base(self, home: str) -> int:
         plan = self.plan
@@ -232,17 +276,17 @@ class Linked:
     def _order_words(self, step: OrderStep) -> list[Any]:
         assert step.scratch is not None
         places = [step.reads[0], step.writes[0], step.scratch]
-        nbytes = order_scratch(step.length, step.itemsize)
+        nbytes = _order_scratch(step.length, step.itemsize)
         sizes = [step.rows, step.length, step.count]
         return [*sizes, *map(self.at, places), nbytes]
 
     def _host(self, step: HostStep) -> None:
-        call = _host_call(step, self.failures)
+        call = _host_call(*_meaning(step), self.failures)
         self._keep.append(call)
-        address = ctypes.cast(call, ctypes.c_void_p).value
-        assert address is not None
         places = [self.at(p) for p in (*step.reads, *step.writes)]
-        self.builder.host(address, places, step.call.op.name)
+        at = self.builder.host(_address(call), places, step.call.op.name)
+        if sizes_in(_meaning(step)):
+            self._sized_hosts[at] = step
 
     def _loop(self, step: Loop) -> None:
         for b, place in step.slots:
@@ -311,12 +355,29 @@ def _sources(steps: Sequence[Step]) -> Any:
 
 
 _Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_int64))
+Meaning = tuple[Op, dict[str, Any], Sequence[ArrayType], Sequence[ArrayType]]
 
 
-def _host_call(step: HostStep, failures: dict[int, BaseException]) -> Any:
-    """A C function that runs an equation's reference implementation on raw memory."""
-    op, params = step.call.op, step.call.params
-    in_types, out_types = step.call.types
+def _meaning(step: HostStep) -> Meaning:
+    """What a host step computes: its op and params, types of operands and results."""
+    call = step.call
+    return call.op, call.params, *call.types
+
+
+def _address(call: Any) -> int:
+    address = ctypes.cast(call, ctypes.c_void_p).value
+    assert address is not None
+    return address
+
+
+def _host_call(
+    op: Op,
+    params: dict[str, Any],
+    in_types: Sequence[ArrayType],
+    out_types: Sequence[ArrayType],
+    failures: dict[int, BaseException],
+) -> Any:
+    """A C function that runs an op's reference implementation on raw memory."""
     n = len(in_types)
 
     def call(words: Any) -> int:

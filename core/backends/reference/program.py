@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
 from itertools import count, groupby
 from operator import attrgetter
 from threading import get_ident
@@ -21,6 +23,7 @@ from treadle.backends.memory import SizeClass, size_class
 from treadle.backends.reference import nests, products
 from treadle.backends.reference.memory import Memory, apart, declared
 from treadle.fuse.lowering.launches import Launch, Product
+from treadle.ir.filled import filled, sizes_in
 from treadle.ir.graph import Equation
 from treadle.plan import steps as kinds
 from treadle.plan.steps import Plan, Step
@@ -163,6 +166,15 @@ class Linked:
         self.constants = [c.ctypes.data for c in plan.constants]
         self.failures: dict[int, BaseException] = {}
         self.slot_count = 1 + len(plan.inputs) + len(plan.outputs) + len(self.constants)
+
+    @cached_property
+    def sizes(self) -> Sequence[Any]:
+        return sizes_in(self.plan)
+
+    def bind(self, values: Sequence[int], constants: Sequence[np.ndarray]) -> Linked:
+        given = {size.key: n for size, n in zip(self.sizes, values, strict=True)}
+        plan = filled(self.plan, lambda size: given[size.key])
+        return Linked(replace(plan, constants=constants))
 
     def run(self, slots: int) -> int:
         words = (ctypes.c_int64 * self.slot_count).from_address(slots)

@@ -11,7 +11,7 @@ from treadle.fuse.lowering.launches import Copy, Launch
 from treadle.fuse.lowering.nests import Access, Body, finish, ranking, window_map
 from treadle.fuse.maps import Space
 from treadle.ir import scalar
-from treadle.ir.graph import Atom, Equation, Lit, Var
+from treadle.ir.graph import Atom, Equation, Lit, Var, is_zero
 from treadle.ir.maps import address
 from treadle.ops.movement import broadcast_in_dim
 from treadle.trace.lowering import Scatter
@@ -35,11 +35,6 @@ def copy_launch(
     body.instr("store", (value,), a.type.dtype, k)
     dims = sorted(space.sizes, key=ranking(body.accesses, space.sizes))
     return finish(body, space.sizes, dims, [], None, "inner")
-
-
-def is_zero(a: Atom) -> bool:
-    """Whether an atom is a number all of whose bits are zero."""
-    return isinstance(a, Lit) and not a.type.ndim and not any(a.value.tobytes())
 
 
 def filled(value: Atom, whole: Var, flow: Dataflow) -> Launch | Copy:

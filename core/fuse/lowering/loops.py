@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from treadle.fuse.dataflow import Dataflow
-from treadle.fuse.lowering.copies import is_zero
 from treadle.fuse.lowering.launches import (
     Carries,
     Choose,
@@ -15,7 +14,7 @@ from treadle.fuse.lowering.launches import (
     RepeatWhile,
     Within,
 )
-from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, is_zero
 from treadle.ops.dynamic import dynamic_slice, dynamic_update_slice
 from treadle.trace.lowering import Branch, Elementwise, Scan, Scatter, While
 
@@ -199,4 +198,6 @@ def _is_read_for(write: Equation, v: Var, graph: Graph) -> bool:
 
 def _equal(a: Atom, b: Atom) -> bool:
     """Whether two indices are the same constant."""
-    return isinstance(a, Lit) and isinstance(b, Lit) and bool(a.value == b.value)
+    if not (isinstance(a, Lit) and isinstance(b, Lit)) or a.size or b.size:
+        return False
+    return bool(a.value == b.value)

@@ -8,7 +8,6 @@ from treadle.fuse.cluster import Cluster
 from treadle.fuse.groups import Groups
 from treadle.fuse.lowering import loops
 from treadle.fuse.lowering.clusters import kernel_of
-from treadle.fuse.lowering.copies import is_zero
 from treadle.fuse.lowering.launches import (
     Copy,
     Entry,
@@ -21,7 +20,7 @@ from treadle.fuse.lowering.launches import (
     Within,
 )
 from treadle.fuse.order import Node
-from treadle.ir.graph import Atom, Equation, Var
+from treadle.ir.graph import Atom, Equation, Var, is_zero
 from treadle.trace import lowering
 from treadle.trace.lowering import Host, Lowering
 

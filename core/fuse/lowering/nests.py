@@ -27,6 +27,7 @@ from treadle.kernels.nest import (
     Operand,
     is_half,
 )
+from treadle.late import word
 from treadle.trace.lowering import (
     Addressing,
     Element,
@@ -166,7 +167,7 @@ class Body:
             if not source.varies and repr(value) in _STRUCTURAL:
                 return self.instr("const", (), dtype, value)
             if dtypes.is_integer(dtype):
-                return self.number(value, dtype)
+                return self.number(word(source.size) if source.size else value, dtype)
             found = ()
         if source in self.known:
             return self.known[source]

@@ -68,8 +68,8 @@ class FilterWord(IntEnum):
     PHASE = ConvWord.RUN + 7  # elements of one phase of a row
     A_STEP = ConvWord.RUN + 8  # elements between a tile's rows of A
     C_STEP = ConvWord.RUN + 9  # and between its rows of a partial sum
-    STEPS = ConvWord.RUN + 10  # how many row groups follow, ...
-    STEPS_AT = ConvWord.RUN + 11  # ... each with its element offsets in A and C, ...
+    STEPS = ConvWord.RUN + 10  # how many row groups there are
+    SEGMENTS_OFFSET = ConvWord.RUN + 11  # bytes to the table of segments that it makes
     AT_ONCE = ConvWord.RUN + 12  # images that the micro-kernel sums over in one go
     IMAGE = ConvWord.RUN + 13  # elements of a plane that belong to one image
-    TABLES = ConvWord.RUN + 14  # from here on; before them the segments' byte offsets
+    TABLE = ConvWord.RUN + 14  # of row groups: the element offsets of each in A and C

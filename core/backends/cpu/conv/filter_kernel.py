@@ -3,6 +3,7 @@
 Their work is described in `filter_schedule`. A task owns some partial sums and some
 panels of features::
 
+    make a table of where the rows of output pixels begin in a plane
     for each partial sum, for a few of its images at once, for each slab of rows
         pad the slabs, and transpose them into planes
         for each panel
@@ -54,6 +55,7 @@ def emit_filter_gradient(b: Builder, machine: Machine) -> None:
         used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
         used = b.op(f"add i64 {used}, {args(FilterWord.TASK_OFFSET)}")
         own = b.op(f"getelementptr i8, ptr {base}, i64 {used}")
+        _segments(b, machine, args, own)
         size = b.op(f"mul i64 {args(ConvWord.K)}, {args(FilterWord.FEATURES)}")
         with b.loop(*share(b, row, partials, args(ConvWord.GRID_UNITS))) as partial:
             sums = offset(b, machine, base, partial, size)
@@ -71,6 +73,26 @@ def emit_filter_gradient(b: Builder, machine: Machine) -> None:
                     f"i64 {again})"
                 )
         b("ret void")
+
+
+def _segments(b: Builder, machine: Machine, args: Args, own: str) -> None:
+    """Writes the byte offsets of the rows of output pixels in a plane."""
+    rows = args(ConvWord.SLAB_ROWS)
+    line = b.op(f"mul i64 {args(FilterWord.PHASE)}, {args(ConvWord.STRIDE_X)}")
+    line = b.op(f"mul i64 {line}, {args(ConvWord.STRIDE_Y)}")
+    table = _segment_table(b, args, own)
+    with b.loop("0", args(FilterWord.AT_ONCE)) as image, b.loop("0", rows) as y:
+        start = b.op(f"mul i64 {image}, {args(FilterWord.IMAGE)}")
+        start = b.op(f"add i64 {start}, {b.op(f'mul i64 {y}, {line}')}")
+        start = b.op(f"mul i64 {start}, {machine.itemsize}")
+        number = b.op(f"add i64 {b.op(f'mul i64 {image}, {rows}')}, {y}")
+        entry = b.op(f"getelementptr i64, ptr {table}, i64 {number}")
+        b(f"store i64 {start}, ptr {entry}, align 8")
+
+
+def _segment_table(b: Builder, args: Args, own: str) -> str:
+    skip = args(FilterWord.SEGMENTS_OFFSET)
+    return b.op(f"getelementptr i8, ptr {own}, i64 {skip}")
 
 
 def _emit_slab(b: Builder, machine: Machine) -> None:
@@ -192,8 +214,8 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
         images = b.op("sub i64 %i1, %i0")
         count = b.op(f"mul i64 {images}, {b.op('sub i64 %y1, %y0')}")
         target = offset(b, machine, "%sums", f0, "1")
-        table = args(FilterWord.STEPS_AT)
-        table = b.op(f"getelementptr i64, ptr %args, i64 {table}")
+        table = args.at(FilterWord.TABLE)
+        segments = _segment_table(b, args, "%own")
         with b.loop("0", args(FilterWord.STEPS)) as step:
             entry = b.op(f"getelementptr [2 x i64], ptr {table}, i64 {step}")
             a_start = b.op(f"load i64, ptr {entry}, align 8")
@@ -202,7 +224,7 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
             Sweep(
                 tiles=(low, extra, "0", args(ConvWord.TILES)),
                 a=(offset(b, machine, planes, a_start, "1"), a_row),
-                k=(args.at(FilterWord.TABLES), count, out_x),
+                k=(segments, count, out_x),
                 panel=(source, b_row),
                 c=(offset(b, machine, target, c_start, "1"), c_row),
                 columns=columns,

@@ -3,7 +3,7 @@
 The sum runs over pixels, so each padded image is transposed to *planes*: one per
 channel, in which the pixels that a tap visits in a row are contiguous (strided
 convolutions keep every phase of x apart). A row of output pixels is then a segment of
-the micro-kernel.
+the micro-kernel; their number depends on sizes, so that a task makes their table itself.
 
 Images are divided among a number of partial sums that depends on the shape alone, and a
 second launch adds those up: no bit depends on the number of threads. Words: A is the
@@ -15,11 +15,12 @@ second launch, sees dy, dx, channels and features.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from treadle.backends.cpu.conv.arguments import ConvWord, FilterWord
 from treadle.backends.cpu.conv.schedule import (
     common_words,
+    launched,
     padded_bytes,
     slab_count,
 )
@@ -34,13 +35,18 @@ _PIXELS = 512  # that the micro-kernel should sum over, before it adds to memory
 _PLANES_BYTES = 1 << 18
 
 
-@lru_cache(maxsize=1024)
-def schedule(spec: ConvSpec, tile: Tile, threads: int) -> tuple[Scheduled, Scheduled]:
+def schedule(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]:
     """Two launches, to be run one after the other on the same scratch.
 
     spec: the convolution, with the strides of the result as its filter's and those of
     the derivative by the output as its output's.
     """
+    how = tile, threads
+    return launched(("filter gradient", how), partial(_planned, *how), spec)
+
+
+@lru_cache(maxsize=1024)
+def _planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     itemsize = spec.dtype.itemsize
     spec_y = spec.y
     words = common_words(spec, tile, in_place=False)
@@ -61,7 +67,8 @@ def schedule(spec: ConvSpec, tile: Tile, threads: int) -> tuple[Scheduled, Sched
     planes = round_up(planes, 64)
     panel = at_once * slab_rows * spec.x.out + tile.lanes
     panel *= tile.columns * itemsize
-    scratch = padded + planes + round_up(panel, 64)
+    segments = padded + planes + round_up(panel, 64)
+    scratch = segments + round_up(8 * at_once * slab_rows, 64)
     start = round_up(partials * rows * spec.features * itemsize, 64)
     words[Word.TASKS] = tasks
     words[Word.KIND] = Kind.FILTER_GRADIENT
@@ -77,20 +84,14 @@ def schedule(spec: ConvSpec, tile: Tile, threads: int) -> tuple[Scheduled, Sched
     words[FilterWord.TASK_OFFSET] = start
     words[FilterWord.PLANES_OFFSET] = padded
     words[FilterWord.PANEL_OFFSET] = padded + planes
-    line = words[FilterWord.PHASE] * spec.x.stride
-    segments = [
-        (image * words[FilterWord.IMAGE] + y * spec_y.stride * line) * itemsize
-        for image in range(at_once)
-        for y in range(slab_rows)
-    ]
-    words[FilterWord.STEPS_AT] = FilterWord.TABLES + len(segments)
-    words += segments + steps
+    words[FilterWord.SEGMENTS_OFFSET] = segments
+    words += steps
     total = start + scratch * tasks
     first = Scheduled(tuple(map(int, words)), tasks, total)
     sums = max(1, min(threads, rows * spec.features * partials // _SUM_ELEMENTS))
     words[Word.TASKS] = sums
     words[Word.KIND] = Kind.SUM_PARTIALS
-    return first, Scheduled(tuple(map(int, words)), sums, total)
+    return [first, Scheduled(tuple(map(int, words)), sums, total)]
 
 
 def _partials(spec: ConvSpec, filter_bytes: int) -> int:
@@ -118,7 +119,7 @@ def _planes(
     rows are channels, or, if those are few, the taps of one filter row.
     """
     at_once, slab_rows = sizes
-    words += [0] * (FilterWord.TABLES - len(words))
+    words += [0] * (FilterWord.TABLE - len(words))
     y, x, channels = spec.y, spec.x, spec.channels // spec.groups
     phase = -(-x.padded // x.stride)
     line = phase * x.stride

@@ -13,24 +13,68 @@ output (b, unused, pixel, 1), where pixel counts y*width + x. Blocks that hooks 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import islice
 
 from treadle.backends.cpu.conv.arguments import ConvWord
 from treadle.backends.cpu.gemm.arguments import BUILT_IN, Kind, Scheduled, Tile, Word
 from treadle.backends.cpu.gemm.schedule import round_up, task_count
+from treadle.dims import hint
+from treadle.ir.filled import filled, sizes_in
 from treadle.kernels.convolve import Axis, ConvSpec
+from treadle.late import numbers
 
 _FILTER_BYTES = 1 << 20  # of packed filter, to stay in the L2 cache
 _SLAB_BYTES = 1 << 18  # of padded image
 _EPILOGUE_WORK = 4096  # pixels * k between two calls of the epilogue
 
 
-@lru_cache(maxsize=1024)
 def schedule(spec: ConvSpec, tile: Tile, threads: int) -> Scheduled:
     """Chooses blocks and tasks, and writes the kernel's arguments."""
+    how = tile, threads, _in_place(spec)
+    (launch,) = launched(("convolution", how), partial(_planned, *how), spec)
+    return launch
+
+
+def launched(
+    name: Hashable, plan: Callable[[ConvSpec], Sequence[Scheduled]], spec: ConvSpec
+) -> list[Scheduled]:
+    """The launches of a convolution, for all sizes: as many, of as many words, of which
+    each is a number of its own."""
+    sizes = sizes_in(spec)
+    if not sizes:
+        return list(plan(spec))
+    keys = [size.key for size in sizes]
+
+    def at(values: Iterable[int]) -> Sequence[Scheduled]:
+        given = dict(zip(keys, values, strict=True))
+        return plan(filled(spec, lambda size: given[size.key]))
+
+    def flat(*values: int) -> list[int]:
+        return [
+            n
+            for launch in at(values)
+            for n in (launch.tasks, launch.scratch_bytes, *launch.words)
+        ]
+
+    rest = iter(numbers((name, spec), flat, sizes))
+    return [
+        Scheduled(
+            tasks=next(rest),
+            scratch_bytes=next(rest),
+            words=tuple(islice(rest, len(launch.words))),
+        )
+        for launch in at(map(hint, sizes))
+    ]
+
+
+@lru_cache(maxsize=1024)
+def _planned(
+    tile: Tile, threads: int, in_place: bool, spec: ConvSpec
+) -> list[Scheduled]:
     itemsize = spec.dtype.itemsize
-    in_place = _in_place(spec)
     words = common_words(spec, tile, in_place)
     panels, k = words[ConvWord.PANELS], spec.k
     work = spec.images * spec.y.out * spec.x.out * k * panels * tile.vectors // 2
@@ -60,7 +104,7 @@ def schedule(spec: ConvSpec, tile: Tile, threads: int) -> Scheduled:
     words[ConvWord.GRID_UNITS], words[ConvWord.GRID_PANELS] = grid_units, grid_panels
     words[ConvWord.FILTER_OFFSET] = image
     words += _segments(spec, words)
-    return Scheduled(tuple(map(int, words)), tasks, scratch * tasks)
+    return [Scheduled(tuple(map(int, words)), tasks, scratch * tasks)]
 
 
 def common_words(spec: ConvSpec, tile: Tile, in_place: bool) -> list[int]:
@@ -132,7 +176,8 @@ def _columns(x: Axis) -> tuple[int, int]:
 
 
 def _in_place(spec: ConvSpec) -> bool:
-    """Whether no position that the filter visits needs a zero."""
+    """Whether no position that the filter visits needs a zero. The kernel has other
+    arguments then: for sizes that are not fixed it is a question like one of a user."""
     return (
         not spec.fused_input
         and spec.input.column == 1

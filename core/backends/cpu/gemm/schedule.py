@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from treadle.backends.cpu.gemm.arguments import (
-    BUILT_IN,
     FIRST,
-    IN_PLACE,
     Kind,
     ProductWord,
     Scheduled,
@@ -17,6 +13,7 @@ from treadle.backends.cpu.gemm.arguments import (
     Word,
 )
 from treadle.kernels.contract import Contraction
+from treadle.late import numbers
 
 _SERIAL_CYCLES = 16_000  # about 6 us: less is not worth sharing
 _TASK_OVERHEAD = 1_000
@@ -33,20 +30,99 @@ _LARGE_B_ROWS = 24  # ... or larger than ...
 _LARGE_BYTES = 1 << 20  # ... this
 
 
-@lru_cache(maxsize=4096)
 def schedule(product: Contraction, tile: Tile, threads: int) -> Scheduled:
     """Chooses packing, blocks and tasks, and writes the kernel's arguments."""
-    product = _canonical(product)
-    itemsize = product.dtype.itemsize
-    pack_a, pack_b = _packs_a(product), _packs_b(product)
-    packs = pack_a or pack_b or product.n % tile.columns != 0
-    pieces = _groups(product.k, _MAX_K_PIECE) if packs else 1
-    k_piece = round_up(_groups(product.k, pieces), tile.lanes)
-    tiles = _groups(product.m, tile.rows)
-    grid = _grid(product, tile, threads, pack_a, pack_b)
-    panels = _groups(_groups(product.n, tile.columns), grid[2])
+    fused = product.fused_a, product.fused_b
+    machine = product.dtype.itemsize, fused, tile, threads
+    batches = product.b0 * product.b1
+    a, b = product.a, product.b
+    blocks = numbers(
+        ("blocks", machine),
+        partial(_blocks, *machine),
+        (batches, product.m, product.n, product.k, a.row, a.column, b.column),
+    )
+    words: list[int] = [0] * (FIRST + len(ProductWord))
+    for word, value in zip(_CHOSEN, blocks, strict=True):
+        words[word] = value
+    words[Word.KIND] = Kind.PRODUCT
+    words[Word.A + 1 : Word.A + 4] = a.b0, a.b1, a.row
+    words[Word.B + 1 : Word.B + 4] = b.b0, b.b1, b.row
+    c = product.c
+    words[Word.C + 1 : Word.C + 5] = c.b0, c.b1, c.row, c.column
+    words[ProductWord.BATCH1] = product.b1
+    words[ProductWord.BATCHES] = batches
+    words[ProductWord.N] = product.n
+    words[ProductWord.K] = product.k
+    tasks = words[Word.TASKS]
+    return Scheduled(tuple(words), tasks, blocks[-1] * tasks)
+
+
+_CHOSEN = (
+    *(
+        Word.TASKS,
+        Word.PACK_A,
+        Word.PACK_B,
+        Word.A + 4,
+        Word.B + 4,
+        ProductWord.K_PIECE,
+    ),
+    *(
+        ProductWord.TILES,
+        ProductWord.TILE_LOW,
+        ProductWord.TILE_EXTRA,
+        ProductWord.BLOCK_TILES,
+    ),
+    *(
+        ProductWord.GRID_BATCHES,
+        ProductWord.GRID_ROWS,
+        ProductWord.GRID_COLUMNS,
+        ProductWord.A_STRIDE,
+    ),
+    *(
+        ProductWord.A_OFFSET,
+        ProductWord.PANEL_STRIDE,
+        ProductWord.CHUNK,
+        ProductWord.A_TILES,
+        Word.SCRATCH_STRIDE,
+    ),
+)
+"""The words that `_blocks` gives."""
+
+
+@lru_cache(maxsize=1 << 14)
+def _blocks(
+    itemsize: int,
+    fused: tuple[bool, bool],
+    tile: Tile,
+    threads: int,
+    *sizes: int,
+) -> tuple[int, ...]:
+    """What is chosen by size: packing, blocks and tasks.
+
+    sizes: batch elements, m, n, k, and the steps between rows and columns of A and
+      between columns of B.
+    """
+    batches, m, n, k, a_row, a_column, b_column = sizes
+    # Strides of dimensions of size 1 do not matter: those that allow most.
+    a_column = 1 if k == 1 else a_column
+    b_column = 1 if n == 1 else b_column
+    pack_a = fused[0] or _packs_a(n, k, a_row * itemsize, a_column)
+    pack_b = fused[1] or _packs_b(m, n * k * itemsize, b_column)
+    packs = pack_a or pack_b or n % tile.columns != 0
+    pieces = _groups(k, _MAX_K_PIECE) if packs else 1
+    k_piece = round_up(_groups(k, pieces), tile.lanes)
+    tiles = _groups(m, tile.rows)
+    per_column = (0.3 if b_column == 1 else 0.5) if pack_b else 0.0
+    cycles = k * (0.55 if pack_a else 0.15), k * (0.15 + per_column)
+    grid = _grid((batches, m, n, k), tile, threads, cycles)
+    panels = _groups(_groups(n, tile.columns), grid[2])
     panel = round_up(k_piece * tile.columns * itemsize, 64)
-    chunk, block_tiles = _block(product, tile, pack_b, panels, panel)
+    if pack_b:
+        chunk = max(1, min(panels, _CHUNK_BYTES // panel))
+        block_tiles = max(1, _BLOCK_COLUMNS // (chunk * tile.columns))
+    else:
+        chunk = _BLOCK_BYTES // (m * tile.columns * itemsize)
+        chunk, block_tiles = max(1, min(panels, chunk)), tiles
     # One vector more than needed, so that rows do not all fall into one L1 cache set.
     a_stride = k_piece + tile.lanes
     a_tiles = _groups(tiles, grid[1])
@@ -56,82 +132,24 @@ def schedule(product: Contraction, tile: Tile, threads: int) -> Scheduled:
     a_rows = a_tiles * tile.rows + tile.lanes
     a_offset = panel * (chunk if pack_b else 1)
     a_bytes = round_up(a_rows * a_stride * itemsize, 64) if pack_a else 0
-    scratch = a_offset + a_bytes
-    tasks = grid[0] * grid[1] * grid[2]
-    words = [0] * (FIRST + len(ProductWord))
-    words[Word.TASKS] = tasks
-    words[Word.KIND] = Kind.PRODUCT
-    words[Word.SCRATCH_STRIDE] = scratch
-    words[Word.PACK_A] = BUILT_IN if pack_a else IN_PLACE
-    words[Word.PACK_B] = BUILT_IN if pack_b else IN_PLACE
-    for slot, strides in (
-        (Word.A, product.a),
-        (Word.B, product.b),
-        (Word.C, product.c),
-    ):
-        words[slot + 1 : slot + 5] = [
-            strides.b0,
-            strides.b1,
-            strides.row,
-            strides.column,
-        ]
-    words[ProductWord.BATCH1] = product.b1
-    words[ProductWord.BATCHES] = product.b0 * product.b1
-    words[ProductWord.N] = product.n
-    words[ProductWord.K] = product.k
-    words[ProductWord.K_PIECE] = k_piece
-    words[ProductWord.TILES] = tiles
-    low, extra = divmod(product.m, tiles)
-    words[ProductWord.TILE_LOW], words[ProductWord.TILE_EXTRA] = low, extra
-    words[ProductWord.BLOCK_TILES] = block_tiles
-    words[ProductWord.GRID_BATCHES : ProductWord.GRID_COLUMNS + 1] = grid
-    words[ProductWord.A_STRIDE] = a_stride
-    words[ProductWord.A_OFFSET] = a_offset
-    words[ProductWord.PANEL_STRIDE] = panel if pack_b else 0
-    words[ProductWord.CHUNK] = chunk * tile.columns
-    words[ProductWord.A_TILES] = a_tiles
-    return Scheduled(tuple(map(int, words)), tasks, scratch * tasks)
+    return (
+        *(grid[0] * grid[1] * grid[2], int(pack_a), int(pack_b), a_column, b_column),
+        *(k_piece, tiles, *divmod(m, tiles), block_tiles, *grid, a_stride, a_offset),
+        *(panel if pack_b else 0, chunk * tile.columns, a_tiles, a_offset + a_bytes),
+    )
 
 
-def _canonical(product: Contraction) -> Contraction:
-    """Strides of dimensions of size 1 do not matter: those that allow most."""
-    a, b = product.a, product.b
-    if product.k == 1:
-        a = replace(a, column=1)
-    if product.n == 1:
-        b = replace(b, column=1)
-    return replace(product, a=a, b=b)
-
-
-def _packs_a(product: Contraction) -> bool:
+def _packs_a(n: int, k: int, row_bytes: int, column: int) -> bool:
     """In place a tile's rows must be contiguous along k and not collide in L1."""
-    if product.fused_a or product.a.column != 1:
-        return True
-    row_bytes = product.a.row * product.dtype.itemsize
-    return row_bytes % 4096 == 0 and product.k >= 512 and product.n >= 256
+    return column != 1 or (row_bytes % 4096 == 0 and k >= 512 and n >= 256)
 
 
-def _packs_b(product: Contraction) -> bool:
+def _packs_b(m: int, nbytes: int, column: int) -> bool:
     """Whether enough tiles share a panel of B to pay for it, or it is necessary."""
-    if product.fused_b or product.b.column != 1:
-        return True
     # What is not in the cache yet is read faster by packing than by the micro-kernel.
-    large = product.k * product.n * product.dtype.itemsize > _LARGE_BYTES
-    return product.m >= (_LARGE_B_ROWS if large else _SMALL_B_ROWS)
-
-
-def _block(
-    product: Contraction, tile: Tile, pack_b: bool, panels: int, panel_bytes: int
-) -> tuple[int, int]:
-    """Panels in a chunk and row tiles in a block."""
-    if pack_b:
-        chunk = _CHUNK_BYTES // panel_bytes
-    else:
-        chunk = _BLOCK_BYTES // (product.m * tile.columns * product.dtype.itemsize)
-    chunk = max(1, min(panels, chunk))
-    if pack_b:
-        return chunk, max(1, _BLOCK_COLUMNS // (chunk * tile.columns))
-    return chunk, _groups(product.m, tile.rows)
+    return column != 1 or m >= (
+        _LARGE_B_ROWS if nbytes > _LARGE_BYTES else _SMALL_B_ROWS
+    )
 
 
 def _groups(size: int, each: int) -> int:
@@ -153,70 +171,55 @@ def task_count(cycles: float, threads: int) -> int:
 
 
 def _grid(
-    product: Contraction, tile: Tile, threads: int, pack_a: bool, pack_b: bool
+    sizes: tuple[int, int, int, int],
+    tile: Tile,
+    threads: int,
+    read: tuple[float, float],
 ) -> tuple[int, int, int]:
-    """How many groups of batch elements, of row tiles and of column panels."""
-    sizes = (
-        product.b0 * product.b1,
-        -(-product.m // tile.rows),
-        -(-product.n // tile.columns),
-    )
+    """How many groups of batch elements, of row tiles and of column panels.
 
-    def cost(grid: tuple[int, int, int]) -> float:
-        """Of the largest task, in cycles."""
-        batches, tiles, panels = (
-            -(-size // groups) for size, groups in zip(sizes, grid, strict=True)
-        )
-        rows = min(product.m, tiles * -(-product.m // sizes[1]))
-        columns = min(product.n, panels * tile.columns)
-        cycles = _cycles(product, tile, rows, columns, pack_a, pack_b)
-        if grid != (1, 1, 1):
-            cycles += 0.4 * rows * columns  # C may be in another core's cache
-        return batches * cycles
+    read: the cycles that a row of A and a column of B cost beside the arithmetic.
+    """
+    batches, m, n, k = sizes
+    lanes, tile_rows, tile_columns = tile.lanes, tile.rows, tile.columns
+    tiles, panels = _groups(m, tile_rows), _groups(n, tile_columns)
+    per_row, per_column = read
 
-    best, whole = (1, 1, 1), cost((1, 1, 1))
-    most = task_count(whole, threads)
+    def cycles(rows: int, columns: int) -> float:
+        """The estimated cost of rows x columns of one batch element. This is asked for
+        many grids of many products."""
+        vectors = -(-columns // lanes)
+        across, down = -(-columns // tile_columns), -(-rows // tile_rows)
+        # Two products a cycle, if there are eight independent sums, and two loads.
+        arithmetic = rows * vectors / 2
+        if across * 4 > arithmetic:
+            arithmetic = across * 4
+        loads = (rows * across + vectors) / 2
+        if loads > arithmetic:
+            arithmetic = loads
+        own = k * arithmetic + across * down * 40 + rows * vectors
+        # Whatever is read comes from beyond the L2 cache once.
+        return own + rows * per_row + columns * per_column
+
+    best, best_makespan = (1, 1, 1), batches * cycles(m, n)
+    most = task_count(best_makespan, threads)
     if most == 1:
         return best
-    best_makespan = whole
-    for grid in _candidates(sizes, most):
-        tasks = grid[0] * grid[1] * grid[2]
-        task = cost(grid) + _TASK_OVERHEAD
-        # Smaller tasks lose less when another program takes a core for a while.
-        makespan = (-(-tasks // threads) + _DISTURBANCE) * task
-        if makespan < 0.99 * best_makespan:
-            best, best_makespan = grid, makespan
+    height = -(-m // tiles)
+    # Grids that split the batch, then M, come first.
+    for g2 in range(1, min(panels, most) + 1):
+        columns = min(n, -(-panels // g2) * tile_columns)
+        for g1 in range(1, min(tiles, most // g2) + 1):
+            rows = min(m, -(-tiles // g1) * height)
+            # C may be in another core's cache.
+            element = cycles(rows, columns) + 0.4 * rows * columns
+            for g0 in range(1, min(batches, most // (g2 * g1)) + 1):
+                tasks = g0 * g1 * g2
+                if tasks == 1:
+                    continue
+                task = -(-batches // g0) * element + _TASK_OVERHEAD
+                # Smaller tasks lose less when another program takes a core for a while.
+                makespan = (-(-tasks // threads) + _DISTURBANCE) * task
+                if makespan < 0.99 * best_makespan:
+                    best, best_makespan = (g0, g1, g2), makespan
     return best
-
-
-def _candidates(
-    sizes: tuple[int, int, int], most: int
-) -> Iterator[tuple[int, int, int]]:
-    """Grids of at most `most` tasks; those that split the batch, then M, come first."""
-    batches, tiles, panels = sizes
-    for columns in range(1, min(panels, most) + 1):
-        for rows in range(1, min(tiles, most // columns) + 1):
-            for batch in range(1, min(batches, most // (columns * rows)) + 1):
-                yield batch, rows, columns
-
-
-def _cycles(
-    product: Contraction,
-    tile: Tile,
-    rows: int,
-    columns: int,
-    pack_a: bool,
-    pack_b: bool,
-) -> float:
-    """Estimated cost of rows x columns of one batch element."""
-    k = product.k
-    vectors = -(-columns // tile.lanes)
-    panels, tiles = -(-vectors // tile.vectors), -(-rows // tile.rows)
-    # Two products a cycle, if there are eight independent sums, and two loads.
-    arithmetic = max(rows * vectors / 2, panels * 4, (rows * panels + vectors) / 2)
-    cycles = k * arithmetic + panels * tiles * 40 + rows * vectors
-    # Whatever is read comes from beyond the L2 cache once.
-    cycles += k * (rows * (0.55 if pack_a else 0.15) + columns * 0.15)
-    if pack_b:
-        cycles += k * columns * (0.3 if product.b.column == 1 else 0.5)
-    return cycles

@@ -33,6 +33,8 @@ from treadle.backends.cpu.run.executor_ir import (
     PROGRAM_WORDS,
     executor_ir,
 )
+from treadle.dims import hint, is_dim
+from treadle.late import number
 
 GROUP_WORDS = 6144
 """A longer group is split: its block lives on the stack."""
@@ -149,9 +151,11 @@ class ProgramBuilder:
 
     def host(
         self, callback: int, arguments: Sequence[Operand] = (), note: str = ""
-    ) -> None:
-        """Calls ``i32 callback(ptr arguments)``; not 0 ends the program with that."""
+    ) -> int:
+        """Calls ``i32 callback(ptr arguments)``; not 0 ends the program with that.
+        Gives the place of the callback's address among the program's words."""
         self._command("host", [callback, *arguments], note)
+        return self._commands[-1].start + HEADER_WORDS
 
     def copy(self, to: Operand, source: Operand, nbytes: Operand) -> None:
         """Copies memory. The two ranges must not overlap, unless they are the same."""
@@ -257,17 +261,30 @@ class ProgramBuilder:
             self._words[position] = label.offset
         pool = threads.pool()
         header = [_signed(pool.address), _signed(pool.fork_join), self._block_words]
-        try:
-            words = np.array(header + self._words, np.int64)
-        except OverflowError:
-            raise MemoryError(
-                "an array has more bytes than 64 bits can count"
-            ) from None
-        return Program(words, self.slot_count, self._commands, self._keep, pool)
+        words = header + self._words
+        return Program(
+            _integers([hint(w) for w in words]),
+            self.slot_count,
+            self._commands,
+            self._keep,
+            pool,
+            [(i, w) for i, w in enumerate(words) if is_dim(w)],
+        )
+
+
+def _integers(words: Sequence[int]) -> np.ndarray:
+    try:
+        return np.array(words, np.int64)
+    except OverflowError:
+        raise MemoryError("an array has more bytes than 64 bits can count") from None
 
 
 class Program:
-    """A command buffer ready to run. Any number of threads may run it at once."""
+    """A command buffer ready to run. Any number of threads may run it at once.
+
+    sizes: the words that depend on sizes which are open, with their places: such a
+      program is not for running, but for `bind`.
+    """
 
     def __init__(
         self,
@@ -276,6 +293,7 @@ class Program:
         commands: list[Command],
         keep: list[Any],
         pool: threads.Pool,
+        sizes: list[tuple[int, Any]] | None = None,
     ) -> None:
         self.words = words
         self.slot_count = slot_count
@@ -284,6 +302,23 @@ class Program:
         self._pool = pool
         self._address = words.ctypes.data
         self._execute, self._execute_profiled = _entry_points()
+        unique = {size.key: size for _, size in sizes or ()}
+        self.sizes = list(unique.values())
+        numbers = {key: i for i, key in enumerate(unique)}
+        self._sized = np.array([at for at, _ in sizes or ()], np.intp)
+        self._number = np.array([numbers[s.key] for _, s in sizes or ()], np.intp)
+
+    def bind(self, values: Sequence[int], words: dict[int, int], keep: Any) -> Program:
+        """The program with numbers for `sizes`, and some other words at their places.
+
+        keep: what must live as long as the program.
+        """
+        made = self.words.copy()
+        made[self._sized] = _integers(values)[self._number]
+        for at, word in words.items():
+            made[at] = word
+        kept = [keep, self._keep]
+        return Program(made, self.slot_count, self.commands, kept, self._pool)
 
     def run(self, slots: int) -> int:
         """Runs on the slots at address `slots`; gives 0 or a host function's status."""
@@ -321,11 +356,17 @@ def _entry_points() -> tuple[Any, Any]:
 
 
 def _tasks_for(nbytes: Operand) -> int:
-    if not isinstance(nbytes, int) or nbytes < PARALLEL_BYTES:
+    if not isinstance(nbytes, int):
         return 1
-    return min(8, nbytes * 2 // PARALLEL_BYTES)
+    return number("copy tasks", _copy_tasks, (nbytes,), low=1)
+
+
+def _copy_tasks(nbytes: int) -> int:
+    return 1 if nbytes < PARALLEL_BYTES else min(8, nbytes * 2 // PARALLEL_BYTES)
 
 
 def _signed(word: int) -> int:
     """A 64-bit word as NumPy's int64 takes it."""
+    if is_dim(word):
+        return word
     return word - (1 << 64) if word >= 1 << 63 else word

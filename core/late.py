@@ -1,0 +1,137 @@
+"""Numbers of a program that are found anew for each size.
+
+A plan of a program whose sizes are not fixed holds `Dim`s where a plan of fixed sizes
+holds numbers: lengths, strides, bytes. What is *chosen* by size (into how many tasks a
+kernel is cut, its blocks, where buffers lie) is written as a function here, and called
+for each size. If no size is open, it is called at once.
+
+A name stands for a function and whatever it closes over: equal names and arguments are
+one number, computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from treadle.dims import Dim, hint
+from treadle.errors import InternalError
+
+Value = Callable[[Any], int]
+"""From a size to its number."""
+
+
+def number(
+    name: Hashable, fn: Callable[..., int], args: Sequence[Any], low: int = 0
+) -> int:
+    """``fn(*args)``, a number that is at least `low`, for all sizes."""
+    scope = _scope(args)
+    if scope is None:
+        return fn(*args)
+    return scope.derived(name, fn, tuple(args), fn(*map(hint, args)), low)
+
+
+def numbers(
+    name: Hashable, fn: Callable[..., Sequence[int]], args: Sequence[Any]
+) -> Sequence[int]:
+    """``fn(*args)``, as many numbers for every size, each at least 0."""
+    scope = _scope(args)
+    if scope is None:
+        return fn(*args)
+    key = (name, *args)
+    found = scope.known.get(key)
+    if found is None:
+        hints = fn(*map(hint, args))
+        found = scope.known[key] = scope.vector(name, fn, tuple(args), hints)
+    return found
+
+
+def settled(name: Hashable, fn: Callable[..., int], args: Sequence[Any]) -> int:
+    """``fn(*args)`` as one number: sizes that give another need another program."""
+    found = number(name, fn, args)
+    value = hint(found)
+    # The answer of a comparison is remembered, as what must hold for the program.
+    if found != value:
+        raise InternalError(f"{name} is {found} for the sizes that give {value}")
+    return value
+
+
+def _scope(args: Sequence[Any]) -> Any:
+    for a in args:
+        if type(a) is Dim:
+            return a.scope
+    return None
+
+
+@dataclass(frozen=True)
+class SizeOf:
+    """A size as a number of a dtype."""
+
+    size: Any
+    dtype: np.dtype
+
+    @property
+    def sizes(self) -> tuple[Any, ...]:
+        return (self.size,)
+
+    def at(self, value_of: Value) -> Any:
+        """The number for given sizes."""
+        return self.dtype.type(value_of(self.size))
+
+    def key(self) -> Hashable:
+        return self.size.key, self.dtype
+
+
+@dataclass(frozen=True)
+class Computed:
+    """What an operation makes of sizes and other numbers.
+
+    run: the operation, of the list of its operands. name: of the operation and its
+      parameters.
+    """
+
+    run: Callable[[Sequence[Any]], Any]
+    name: Hashable
+    parts: tuple[Any, ...]
+    dtype: np.dtype
+
+    @property
+    def sizes(self) -> tuple[Any, ...]:
+        nested = [p.sizes for p in self.parts if isinstance(p, SizeOf | Computed)]
+        return tuple([size for sizes in nested for size in sizes])
+
+    def at(self, value_of: Value) -> Any:
+        """The number for given sizes."""
+        operands = [
+            p.at(value_of) if isinstance(p, SizeOf | Computed) else p
+            for p in self.parts
+        ]
+        return np.asarray(self.run(operands)).astype(self.dtype)[()]
+
+    def key(self) -> Hashable:
+        parts = [
+            p.key() if isinstance(p, SizeOf | Computed) else (p.dtype, p.tobytes())
+            for p in self.parts
+        ]
+        return self.name, tuple(parts), self.dtype
+
+
+Number = SizeOf | Computed
+"""What a literal is that depends on sizes."""
+
+
+def word(x: Number) -> int:
+    """An integer literal that depends on sizes, as a number of a plan."""
+    if isinstance(x, SizeOf):
+        return x.size
+
+    def value(*sizes: int) -> int:
+        given = dict(zip(keys, sizes, strict=True))
+        return int(x.at(lambda size: given[size.key]))
+
+    sizes = tuple({size.key: size for size in x.sizes}.values())
+    keys = [size.key for size in sizes]
+    return number(("literal", x.key()), value, sizes, low=-(1 << 63))

@@ -1,0 +1,191 @@
+"""Programs whose sizes are open: what is found anew for each size.
+
+`bind` gives a program for given sizes. Nothing is traced, planned or compiled for it:
+one generated function computes all numbers of the plan, which then stand among the
+words of a program like any other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from treadle.arraytype import ArrayType
+from treadle.dims import Dim, Part, Scope
+from treadle.ir.graph import Graph
+from treadle.plan.steps import Plan
+from treadle.plan.target import Target
+from treadle.run.execute import Bound, Executable
+
+
+class Code:
+    """Python source that computes numbers from the sizes of a scope's dimensions.
+
+    A dimension is called ``d0``, a number that a function finds ``v7``, the function
+    ``f7``: after the atom. If it finds several, ``v7`` is the sequence of them.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self._atoms = scope.atoms
+        self._lines: list[str] = []
+        self._functions: dict[str, Any] = {}
+        self._names = {a.number: f"d{a.number}" for a in scope.atoms if a.fn is None}
+        self._parameters = list(self._names.values())
+
+    def of(self, x: Any) -> str:
+        """An expression for a number."""
+        if type(x) is not Dim:
+            return repr(int(x))
+        terms = []
+        for atoms, factor in x.terms.items():
+            factors = [self._name(a) for a in atoms]
+            if factor != 1 or not atoms:
+                factors.insert(0, str(factor))
+            terms.append("*".join(factors))
+        return "+".join(terms)
+
+    def sequence(self, xs: Sequence[Any]) -> str:
+        """An expression for a tuple of numbers."""
+        return "(" + "".join([self.of(x) + "," for x in xs]) + ")"
+
+    def _name(self, atom: Any) -> str:
+        if atom.number not in self._names:
+            first = atom.number
+            while self._atoms[first].fn is Part:
+                first -= 1
+            self._call(self._atoms[first])
+        return self._names[atom.number]
+
+    def _call(self, atom: Any) -> None:
+        n = atom.number
+        arguments = ", ".join([self.of(x) for x in atom.args])
+        self._functions[f"f{n}"] = atom.fn
+        self._lines.append(f"v{n} = f{n}({arguments})")
+        stop = n + 1
+        while stop < len(self._atoms) and self._atoms[stop].fn is Part:
+            stop += 1
+        several = stop > n + 1
+        for i in range(n, stop):
+            self._names[i] = f"v{n}[{i - n}]" if several else f"v{n}"
+
+    def function(self, result: str) -> Callable[..., Any]:
+        """A function of the dimensions' sizes that gives what `result` says."""
+        body = "".join([f"    {line}\n" for line in self._lines])
+        source = f"def at({', '.join(self._parameters)}):\n{body}    return {result}\n"
+        exec(compile(source, "<sizes>", "exec"), self._functions)
+        return self._functions["at"]
+
+
+def guards(scope: Scope) -> Callable[..., bool]:
+    """Whether sizes of the dimensions answer what the trace asked as those did for
+    which it was made."""
+    code = Code(scope)
+    tests = [
+        f"(({code.of(d)}) {op} 0) is {result}"
+        for d, op, result, *_ in scope.guards.values()
+    ]
+    return code.function(" and ".join(tests) or "True")
+
+
+class SizedProgram:
+    """A program whose sizes are open. `bind` gives that for given sizes.
+
+    elsewhere: the program for another device, from numbers for sizes and its name.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        graph: Graph,
+        plan: Plan,
+        target: Target,
+        donated: Sequence[int] = (),
+    ) -> None:
+        self.elsewhere: Callable[..., Executable] | None = None
+        self._compiled = graph, plan, target, donated
+        self._linked = target.link(plan)
+        self._scope = scope
+        self._numbers = [
+            (i, x, [size.key for size in x.sizes])
+            for i, x in enumerate(plan.numbers)
+            if x is not None
+        ]
+        self._evaluate = self._evaluator(scope, graph, plan)
+        self._largest = 0
+
+    def _evaluator(
+        self, scope: Scope, graph: Graph, plan: Plan
+    ) -> Callable[..., tuple[Sequence[int], int, Sequence[Any], Sequence[Any]]]:
+        """From sizes to the linked program's numbers, the bytes of temporaries, the
+        shapes of arguments and results, and the sizes of each number that varies."""
+        code = Code(scope)
+        shapes = [t.shape for t in (*graph.in_types, *graph.out_types)]
+        parts = (
+            code.sequence(self._linked.sizes),
+            code.of(plan.arena),
+            "(" + "".join([code.sequence(s) + "," for s in shapes]) + ")",
+            "(" + "".join([code.sequence(x.sizes) + "," for _, x, _ in self._numbers]) + ")",
+        )
+        return code.function("(" + ", ".join(parts) + ")")
+
+    def bind(self, *sizes: int) -> Executable:
+        """The program for given sizes of the dimensions, in their order."""
+        graph, plan, target, donated = self._compiled
+        values, arena, shapes, numbers = self._evaluate(*sizes)
+        types = [
+            ArrayType(shape, t.dtype, t.weak)
+            for shape, t in zip(shapes, (*graph.in_types, *graph.out_types), strict=True)
+        ]
+        constants = list(plan.constants)
+        for (i, x, keys), given in zip(self._numbers, numbers, strict=True):
+            value_of = dict(zip(keys, given, strict=True))
+            constants[i] = np.ascontiguousarray(x.at(lambda size: value_of[size.key]))
+        linked = self._linked.bind(values, constants)
+        # Sizes up to the largest so far share its memory: fresh pages cost more.
+        count = len(graph.inputs)
+        self._largest = max(self._largest, arena + 8 * linked.program.slot_count)
+        bound = Bound(
+            linked,
+            types[:count],
+            types[count:],
+            arena,
+            self._largest,
+            _Values(self._scope, sizes),
+        )
+        made = Executable(graph, plan, target, donated, bound)
+        if self.elsewhere is not None:
+            made.program_for = partial(self.elsewhere, bound.value_of)
+        return made
+
+
+class _Values:
+    """From a size to its number, for given sizes of the dimensions: for questions that
+    are asked seldom."""
+
+    def __init__(self, scope: Scope, sizes: Sequence[int]) -> None:
+        self._atoms = scope.atoms
+        dimensions = [a.number for a in scope.atoms if a.fn is None]
+        self._found = dict(zip(dimensions, sizes, strict=True))
+
+    def __call__(self, size: Any) -> int:
+        if type(size) is not Dim:
+            return int(size)
+        return sum(
+            factor * math.prod([self._atom(a.number) for a in atoms])
+            for atoms, factor in size.terms.items()
+        )
+
+    def _atom(self, n: int) -> int:
+        if n not in self._found:
+            first = n
+            while self._atoms[first].fn is Part:
+                first -= 1
+            atom = self._atoms[first]
+            values = atom.fn(*map(self, atom.args))
+            several = values if isinstance(values, Sequence) else [values]
+            self._found.update(enumerate(several, first))
+        return self._found[n]
