@@ -6,6 +6,7 @@ from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
 
+from treadle.arraytype import ArrayType
 from treadle.dims import Dim
 
 
@@ -13,15 +14,23 @@ def dims_in(x, found=None):
     """The sizes in a record (a dataclass of numbers), once each."""
     found = [] if found is None else found
     if type(x) is Dim:
-        if x not in found:
+        if not any([x.key == d.key for d in found]):
             found.append(x)
-    elif is_dataclass(x):
-        for f in fields(x):
-            dims_in(getattr(x, f.name), found)
-    elif type(x) is tuple:
-        for y in x:
+    else:
+        for y in _parts(x):
             dims_in(y, found)
     return found
+
+
+def _parts(x):
+    """What a record is made of."""
+    if type(x) is ArrayType:
+        return x.__reduce__()[1]
+    if is_dataclass(x):
+        return [getattr(x, f.name) for f in fields(x)]
+    if type(x) is dict:
+        return x.values()
+    return x if type(x) is tuple else ()
 
 
 def maker(x):
@@ -32,12 +41,15 @@ def maker(x):
     def text(y):
         if type(y) is Dim:
             return names[y.key]
-        if is_dataclass(y) and dims_in(y):
+        if dims_in(y):
+            parts = [text(z) + "," for z in _parts(y)]
+            if type(y) is tuple:
+                return f"({''.join(parts)})"
+            if type(y) is dict:
+                pairs = zip(y, parts, strict=True)
+                return "{" + "".join(f"{k!r}: {part}" for k, part in pairs) + "}"
             space[f"C{len(space)}"] = type(y)
-            head = f"C{len(space) - 1}"
-            return f"{head}({', '.join(text(getattr(y, f.name)) for f in fields(y))})"
-        if type(y) is tuple and dims_in(y):
-            return "(" + "".join(text(z) + "," for z in y) + ")"
+            return f"C{len(space) - 1}({''.join(parts)})"
         space[f"c{len(space)}"] = y
         return f"c{len(space) - 1}"
 

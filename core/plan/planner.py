@@ -376,8 +376,8 @@ class GraphPlanner:
         """Appends a call of the reference implementation."""
         reads = [self.contiguous(a) for a in eq.inputs]
         writes = [self.place(v) for v in eq.outputs]
-        types = [a.type for a in eq.inputs], [v.type for v in eq.outputs]
-        step = HostStep([eq], reads, writes, types=types, reason=how.reason)
+        types = [tuple([a.type for a in side]) for side in (eq.inputs, eq.outputs)]
+        step = HostStep([eq], reads, writes, types=tuple(types), reason=how.reason)
         self.planner.add(step, self.steps)
 
 

@@ -36,7 +36,7 @@ from treadle.kernels.filter_gradient import plan_filter_gradient
 from treadle.kernels.lower import scratch_bytes, scratch_rows
 from treadle.kernels.nest import Nest
 from treadle.kernels.order import order_scratch, order_tasks
-from treadle.late import dims_in, late
+from treadle.late import dims_in, late, maker
 from treadle.plan.calls import Path, Run, Signature
 from treadle.plan.steps import (
     Branch,
@@ -249,7 +249,8 @@ class Linked:
         address = ctypes.cast(call, ctypes.c_void_p).value
         assert address is not None
         places = [self.at(p) for p in (*step.reads, *step.writes)]
-        self.builder.host(address, places, step.equations[0].op.name)
+        sizes = dims_in((*step.types, step.equations[0].params))
+        self.builder.host(address, [*places, *sizes], step.equations[0].op.name)
 
     def _loop(self, step: Loop) -> None:
         for b, place in step.slots:
@@ -321,17 +322,20 @@ _Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_int64))
 
 
 def _host_call(step: HostStep, failures: dict[int, BaseException]) -> Any:
-    """A C function that runs an equation's reference implementation on raw memory."""
+    """A C function that runs an equation's reference implementation on raw memory. Its
+    words are addresses, then the sizes that are not fixed."""
     (eq,) = step.equations
-    in_types, out_types = step.types
-    n = len(in_types)
+    n, count = len(step.types[0]), sum(map(len, step.types))
+    dims, made_for = maker((*step.types, eq.params))
 
     def call(words: Any) -> int:
         try:
+            sizes = [words[count + i] for i in range(len(dims))]
+            in_types, out_types, params = made_for(*sizes)
             arrays = [
                 view_memory(words[i], t) for i, t in enumerate((*in_types, *out_types))
             ]
-            results = run(eq.op, arrays[:n], eq.params)
+            results = run(eq.op, arrays[:n], params)
             for target, result in zip(arrays[n:], results, strict=True):
                 np.copyto(target, result, casting="unsafe")
         except BaseException as error:
