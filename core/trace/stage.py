@@ -87,7 +87,8 @@ class StageInterpreter(Interpreter):
         concrete = isinstance(x, np.ndarray) or (
             isinstance(x, Value) and not isinstance(x, Tracer)
         )
-        small = t.nbytes <= _SMALL and not getattr(x, "placed", False)
+        # The size is asked of what has values only: that of a tracer may not be fixed.
+        small = concrete and t.nbytes <= _SMALL and not getattr(x, "placed", False)
         if concrete and (self.closed or small):
             atom: Atom = Lit(np.array(x), t)  # a copy: NumPy's arrays may change
         else:
