@@ -207,8 +207,12 @@ class Dim:
         q = self._quotient(other)
         if q is not None:
             return q
-        low = self.range()[0]
-        low = 0 if low is None or type(other) is Dim else low // other
+        low, high = self.range()
+        if type(other) is not Dim and high is not None and high <= 0 < other:
+            # Rounded up, of a number that is not negative: its bounds are known.
+            return -((other - 1 - self) // other)
+        if low is not None:
+            low = low // other if type(other) is not Dim else (0 if low >= 0 else None)
         made = self.scope.derived(
             "//", lambda a, b: a // b, (self, other), self.hint // hint(other), low
         )
@@ -256,6 +260,8 @@ class Dim:
 
     def range(self):
         """Bounds that hold for all sizes (None: not known)."""
+        if any([a.low is None for m in self.terms for a in m]):
+            return None, None
         if self._range is None:
             shifted = {}
             for m, c in self.terms.items():
