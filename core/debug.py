@@ -24,7 +24,7 @@ from treadle.api.boundary import boundary
 from treadle.api.callbacks import effect_on_host
 from treadle.dims import hint
 from treadle.errors import at, user_source
-from treadle.trace.value import is_array, typeof
+from treadle.trace.value import is_array
 
 
 @boundary

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -13,7 +11,6 @@ from tests.core.ops import elementwise_cases
 from tests.core.ops.cases import Case
 from tests.core.ops.dynamic_rows import ROWS, Row
 from tests.core.ops.test_ops import CASES, single
-from treadle.trace.op import registry
 
 
 def _examples(case: Case, i: int, count: int) -> np.ndarray:
