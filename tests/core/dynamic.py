@@ -52,6 +52,29 @@ def bools(axes: str) -> Arg:
     return Arg(axes, lambda rng, shape: rng.random(shape) < 0.5)
 
 
+def stacked(
+    args: Sequence[Arg], sizes: Sequence[tuple[int, ...]] | None = None
+) -> tuple[list[Arg], list[tuple[int, ...]]]:
+    """The arguments with a first axis of any size more, and sizes to try."""
+
+    def stack(a: Arg) -> Arg:
+        def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+            return np.stack([a.draw(rng, shape[1:]) for _ in range(shape[0])])
+
+        return Arg(f"batch {a.axes}", draw)
+
+    count = len(_names(args))
+    return [stack(a) for a in args], [
+        (batch, *chosen)
+        for batch, chosen in zip((2, 1, 3, 2, 8, 17), sizes or BY_COUNT[count])
+    ]
+
+
+def _names(args: Sequence[Arg]) -> list[str]:
+    """The names of dynamic axes, in the order in which they appear."""
+    return list(dict.fromkeys(n for a in args for n in a.names if n))
+
+
 class Counted:
     """A function, and how many times it was called: once for each trace."""
 
@@ -100,7 +123,7 @@ def agree(
 
     sizes: of the names of axes, in the order in which they appear.
     """
-    names = list(dict.fromkeys(n for a in args for n in a.names if n))
+    names = _names(args)
     counted = Counted(function)
     dynamic = {f"a{i}": a.names for i, a in enumerate(args) if any(a.names)}
     compiled = td.jit(_with_names(counted, len(args)), dynamic=dynamic)
