@@ -207,6 +207,8 @@ class Dim:
         q = self._quotient(other)
         if q is not None:
             return q
+        if type(other) is not Dim and other < 0:
+            return -self // -other
         low, high = self.range()
         if type(other) is not Dim and high is not None and high <= 0 < other:
             # Rounded up, of a number that is not negative: its bounds are known.
@@ -407,27 +409,41 @@ def _same(m, n):
     return m == n
 
 
+def equal_shapes(a, b):
+    """Whether two shapes are equal: a guard, where that depends on sizes."""
+    return len(a) == len(b) and all([m == n for m, n in zip(a, b, strict=True)])
+
+
 def span(item, n):
     """Start, step and length of a slice of an axis of length n."""
     step = 1 if item.step is None else item.step
-    if step == -1 and item.start is None and item.stop is None:
-        return n - 1, -1, n
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    lowest, highest = (0, n) if step > 0 else (-1, n - 1)
 
     def bound(x, default):
         if x is None:
             return default
         if x < 0:
             x = x + n
-            return x if x >= 0 else 0
-        return x if x <= n else n
+            return x if x >= lowest else lowest
+        return x if x <= highest else highest
 
-    start, stop = bound(item.start, 0), bound(item.stop, n)
-    if step < 1:
-        raise TypeError("a slice of a dynamic axis has a positive step")
-    length = stop - start
-    if not length > 0:
-        return start, step, 0
-    return start, step, -(-length // step)
+    ends = (lowest, highest) if step > 0 else (highest, lowest)
+    start, stop = bound(item.start, ends[0]), bound(item.stop, ends[1])
+    length = stop - start if step > 0 else start - stop
+    # A length that may be 0 for some sizes is no case of its own.
+    return (start, step, 0) if length < 0 else (start, step, -(-length // abs(step)))
+
+
+def settled(name, fn, args):
+    """``fn(*args)``, a number: sizes for which it is another need another program."""
+    scope = next((a.scope for a in args if type(a) is Dim), None)
+    value = fn(*map(hint, args))
+    if scope is not None:
+        # The answer of a comparison is remembered as a guard.
+        assert scope.derived(name, fn, tuple(args), value) == value
+    return value
 
 
 def hint(x):

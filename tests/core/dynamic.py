@@ -88,14 +88,8 @@ class Counted:
 
 def _with_names(function: Function, count: int) -> Function:
     """The function with parameters that have names: a0, a1…"""
-    return (
-        lambda: function(),
-        lambda a0: function(a0),
-        lambda a0, a1: function(a0, a1),
-        lambda a0, a1, a2: function(a0, a1, a2),
-        lambda a0, a1, a2, a3: function(a0, a1, a2, a3),
-        lambda a0, a1, a2, a3, a4: function(a0, a1, a2, a3, a4),
-    )[count]
+    names = ", ".join([f"a{i}" for i in range(count)])
+    return eval(f"lambda {names}: function({names})", {"function": function})
 
 
 def same_bytes(found: Any, wanted: Any) -> str:

@@ -75,7 +75,9 @@ def _seen(x: Any) -> Any:
 CONTROL = [
     _row("call", "", lambda x: td.jit(lambda x: tnp.tanh(x) * x)(x) + 1, ROWS_OF_X),
     _row("call", "size", lambda x: td.jit(lambda x: x / x.shape[0])(x), ROWS_OF_X),
-    _row("scan", "batch", lambda x, c: td.scan(_step, c, x), floats("3 n m"), ROWS_OF_X),
+    _row(
+        "scan", "batch", lambda x, c: td.scan(_step, c, x), floats("3 n m"), ROWS_OF_X
+    ),
     _row("scan", "length", lambda x, c: td.scan(_step, c, x), X, VECTOR),
     _row(
         "scan",
@@ -84,7 +86,12 @@ CONTROL = [
         floats("n m 4"),
         floats("m 4"),
     ),
-    _row("scan", "numbers", lambda x: td.fori_loop(0, 3, lambda i, c: c * 0.5 + x, x), ROWS_OF_X),
+    _row(
+        "scan",
+        "numbers",
+        lambda x: td.fori_loop(0, 3, lambda i, c: c * 0.5 + x, x),
+        ROWS_OF_X,
+    ),
     _row("while_loop", "", lambda x: _halved(td.stop_gradient(x)), ROWS_OF_X),
     _row(
         "while_loop",
@@ -113,9 +120,13 @@ CONTROL = [
     _row("remat", "", td.remat(lambda x: tnp.tanh(tnp.sin(x) @ x.T)), X),
     _row("remat", "scan", lambda x: td.scan(td.remat(_step), x[0], x), floats("3 n m")),
     _row("pure_callback", "", lambda x: _on_host(td.stop_gradient(x)), ROWS_OF_X),
-    _row("pure_callback", "sum", lambda x: _sum_on_host(td.stop_gradient(x)), ROWS_OF_X),
+    _row(
+        "pure_callback", "sum", lambda x: _sum_on_host(td.stop_gradient(x)), ROWS_OF_X
+    ),
     _row("io_callback", "", lambda x: _seen(td.stop_gradient(x)), ROWS_OF_X),
     _row("debug_callback", "", lambda x: _seen(td.stop_gradient(x)), ROWS_OF_X),
     _row("size", "int", lambda x: x + x.shape[0] * x.shape[1], ROWS_OF_X),
-    _row("size", "float", lambda x: x * (1 / x.shape[0]) + x.shape[1] ** -0.5, ROWS_OF_X),
+    _row(
+        "size", "float", lambda x: x * (1 / x.shape[0]) + x.shape[1] ** -0.5, ROWS_OF_X
+    ),
 ]
