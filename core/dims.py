@@ -203,12 +203,29 @@ class Dim:
             out[tuple(rest)] = c // d
         return self.scope.dim(out)
 
+    def _split(self, k):
+        """What is a multiple of k for all sizes, divided by it; and the rest."""
+        whole, rest = {}, {}
+        for m, c in self.terms.items():
+            if c % k == 0:
+                whole[m] = c // k
+            elif not m:
+                whole[m], rest[m] = c // k, c % k
+            else:
+                rest[m] = c
+        return self.scope.dim(whole), self.scope.dim(rest)
+
     def __floordiv__(self, other):
         q = self._quotient(other)
         if q is not None:
             return q
         if type(other) is not Dim and other < 0:
             return -self // -other
+        if type(other) is not Dim:
+            # (k a + b) // k is a + b // k.
+            whole, rest = self._split(other)
+            if type(whole) is Dim or whole:
+                return whole + rest // other
         low, high = self.range()
         if type(other) is not Dim and high is not None and high <= 0 < other:
             # Rounded up, of a number that is not negative: its bounds are known.
@@ -234,6 +251,10 @@ class Dim:
     def __mod__(self, other):
         if self._quotient(other) is not None:
             return 0
+        if type(other) is not Dim and other > 0:
+            whole, rest = self._split(other)
+            if type(whole) is Dim or whole:
+                return rest % other
         return self.scope.derived(
             "%", lambda a, b: a % b, (self, other), self.hint % hint(other)
         )
@@ -265,23 +286,66 @@ class Dim:
         if any([a.low is None for m in self.terms for a in m]):
             return None, None
         if self._range is None:
-            shifted = {}
-            for m, c in self.terms.items():
-                parts = [((), c)]
-                for a in m:
-                    parts = [
-                        q
-                        for n, k in parts
-                        for q in (((*n, a), k), (n, k * a.low))
-                        if q[1]
-                    ]
-                for n, k in parts:
-                    shifted[n] = shifted.get(n, 0) + k
+            shifted = self._shifted()
             base = shifted.pop((), 0)
             low = base if all(c >= 0 for c in shifted.values()) else None
             high = base if all(c <= 0 for c in shifted.values()) else None
+            if low is None and self._least() >= 0:
+                low = 0
+            if high is None and (-self)._least() >= 0:
+                high = 0
             self._range = low, high
         return self._range
+
+    def _shifted(self):
+        """The coefficients, counted from the least values of the atoms."""
+        shifted = {}
+        for m, c in self.terms.items():
+            parts = [((), c)]
+            for a in m:
+                parts = [
+                    q for n, k in parts for q in (((*n, a), k), (n, k * a.low)) if q[1]
+                ]
+            for n, k in parts:
+                shifted[n] = shifted.get(n, 0) + k
+        return shifted
+
+    def _least(self):
+        """A number that this is not below for any size, quotients being what they are;
+        -1 if none is found."""
+        found = self
+        while type(found) is Dim:
+            quotient = next(
+                (
+                    a
+                    for m in found.terms
+                    for a in m
+                    if a.name == "//" and type(a.args[1]) is int
+                ),
+                None,
+            )
+            if quotient is None:
+                shifted = found._shifted()
+                base = shifted.pop((), 0)
+                return base if all([c >= 0 for c in shifted.values()]) else -1
+            p, k = quotient.args
+            total = 0
+            for m, c in found.terms.items():
+                term = found.scope.dim({m: c})
+                if quotient in m:
+                    rest = list(m)
+                    rest.remove(quotient)
+                    if quotient in rest or any(
+                        [a.low is None or a.low < 0 for a in rest]
+                    ):
+                        return -1
+                    # k q lies between p - k + 1 and p.
+                    edge = p - k + 1 if c > 0 else p
+                    total = total + found.scope.dim({tuple(rest): c}) * edge
+                else:
+                    total = total + term * k
+            found = total
+        return found
 
     def _free(self):
         return all(a.fn is None for m in self.terms for a in m)

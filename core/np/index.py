@@ -239,12 +239,14 @@ def position(item: Any, axis: int, shape: Shape) -> Any:
 
 
 def _checked(i: np.ndarray, n: int, axis: int, shape: Shape) -> np.ndarray:
-    if i.size and not (-n <= i.min() and i.max() < n):
-        worst = i.min() if i.min() < -n else i.max()
+    # As Python's own integers: NumPy's would make numbers of sizes that are not fixed.
+    low, high = int(i.min(initial=0)), int(i.max(initial=-1))
+    if not (-n <= low and high < n):
+        worst = low if low < -n else high
         raise IndexError(_outside(worst, n, axis, shape))
     # Small integers can't count to the length of a long axis.
     i = i.astype(np.int64)
-    if is_dim(n) and i.min(initial=0) < 0:
+    if is_dim(n) and low < 0:
         return _from_start(Array(i.astype(dtypes.of_index(n))), n)
     return (np.where(i < 0, i + n, i) if not is_dim(n) else i).astype(
         dtypes.of_index(n)

@@ -137,7 +137,7 @@ def array_split(x: ArrayLike, sections: int | Sequence[int], axis: int = 0) -> l
         small, larger = divmod(n, parts)
         lengths = [small + (i < larger) for i in range(parts)]
         cuts = [0, *accumulate(lengths)]
-    return [ops.slice_axis(x, number, a, max(a, b)) for a, b in pairwise(cuts)]
+    return [ops.slice_axis(x, number, a, max(b, a)) for a, b in pairwise(cuts)]
 
 
 def _cut(i: int, n: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.dims import is_dim
+from treadle.dims import is_dim, same_shape
 from treadle.errors import at, user_source
 from treadle.np.indexing import take
 from treadle.np.operands import ArrayLike, as_array, cast, one_axis, operand
@@ -79,7 +79,7 @@ def roll(x: ArrayLike, shift: Any, axis: Any = None) -> Array:
 def _rolled(x: Any, axis: int, n: int, by: int) -> Any:
     # A remainder of sizes is a number of its own: most shifts need none.
     by = by % n if not -n <= by <= n else by + n if by < 0 else by
-    if not is_dim(by) and by in (0, n):
+    if same_shape((by,), (0,)) or same_shape((by,), (n,)):
         return x
     tail, head = ops.slice_axis(x, axis, n - by, n), ops.slice_axis(x, axis, 0, n - by)
     return ops.concatenate(tail, head, axis=axis)
