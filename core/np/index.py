@@ -240,7 +240,7 @@ def position(item: Any, axis: int, shape: Shape) -> Any:
 
 def _checked(i: np.ndarray, n: int, axis: int, shape: Shape) -> np.ndarray:
     # As Python's own integers: NumPy's would make numbers of sizes that are not fixed.
-    low, high = int(i.min(initial=0)), int(i.max(initial=-1))
+    low, high = (int(i.min()), int(i.max())) if i.size else (0, -1)
     if not (-n <= low and high < n):
         worst = low if low < -n else high
         raise IndexError(_outside(worst, n, axis, shape))
