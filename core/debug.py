@@ -22,8 +22,9 @@ import numpy as np
 from treadle import tree
 from treadle.api.boundary import boundary
 from treadle.api.callbacks import effect_on_host
+from treadle.dims import hint
 from treadle.errors import at, user_source
-from treadle.trace.value import is_array, typeof
+from treadle.trace.value import is_array
 
 
 @boundary
@@ -92,7 +93,8 @@ def print(format: str, *args: Any, **kwargs: Any) -> None:
     printer = _Printer(format, form, fixed)
     arrays = [x for x, t in zip(leaves, traced, strict=True) if t]
     try:
-        printer.text([np.zeros(typeof(x).shape, typeof(x).dtype) for x in arrays])
+        trial = _Printer(format, form, tuple([(i, hint(x)) for i, x in fixed]))
+        trial.text([np.zeros([*map(hint, x.shape)], x.dtype) for x in arrays])
     except (IndexError, KeyError, ValueError, TypeError) as error:
         raise type(error)(
             f"debug.print({format!r}): the format does not fit its arguments: {error}"

@@ -203,12 +203,35 @@ class Dim:
             out[tuple(rest)] = c // d
         return self.scope.dim(out)
 
+    def _split(self, k):
+        """What is a multiple of k for all sizes, divided by it; and the rest."""
+        whole, rest = {}, {}
+        for m, c in self.terms.items():
+            if c % k == 0:
+                whole[m] = c // k
+            elif not m:
+                whole[m], rest[m] = c // k, c % k
+            else:
+                rest[m] = c
+        return self.scope.dim(whole), self.scope.dim(rest)
+
     def __floordiv__(self, other):
         q = self._quotient(other)
         if q is not None:
             return q
-        low = self.range()[0]
-        low = 0 if low is None or type(other) is Dim else low // other
+        if type(other) is not Dim and other < 0:
+            return -self // -other
+        if type(other) is not Dim:
+            # (k a + b) // k is a + b // k.
+            whole, rest = self._split(other)
+            if type(whole) is Dim or whole:
+                return whole + rest // other
+        low, high = self.range()
+        if type(other) is not Dim and high is not None and high <= 0 < other:
+            # Rounded up, of a number that is not negative: its bounds are known.
+            return -((other - 1 - self) // other)
+        if low is not None:
+            low = low // other if type(other) is not Dim else (0 if low >= 0 else None)
         made = self.scope.derived(
             "//", lambda a, b: a // b, (self, other), self.hint // hint(other), low
         )
@@ -228,6 +251,10 @@ class Dim:
     def __mod__(self, other):
         if self._quotient(other) is not None:
             return 0
+        if type(other) is not Dim and other > 0:
+            whole, rest = self._split(other)
+            if type(whole) is Dim or whole:
+                return rest % other
         return self.scope.derived(
             "%", lambda a, b: a % b, (self, other), self.hint % hint(other)
         )
@@ -256,24 +283,69 @@ class Dim:
 
     def range(self):
         """Bounds that hold for all sizes (None: not known)."""
+        if any([a.low is None for m in self.terms for a in m]):
+            return None, None
         if self._range is None:
-            shifted = {}
-            for m, c in self.terms.items():
-                parts = [((), c)]
-                for a in m:
-                    parts = [
-                        q
-                        for n, k in parts
-                        for q in (((*n, a), k), (n, k * a.low))
-                        if q[1]
-                    ]
-                for n, k in parts:
-                    shifted[n] = shifted.get(n, 0) + k
+            shifted = self._shifted()
             base = shifted.pop((), 0)
             low = base if all(c >= 0 for c in shifted.values()) else None
             high = base if all(c <= 0 for c in shifted.values()) else None
+            if low is None and self._least() >= 0:
+                low = 0
+            if high is None and (-self)._least() >= 0:
+                high = 0
             self._range = low, high
         return self._range
+
+    def _shifted(self):
+        """The coefficients, counted from the least values of the atoms."""
+        shifted = {}
+        for m, c in self.terms.items():
+            parts = [((), c)]
+            for a in m:
+                parts = [
+                    q for n, k in parts for q in (((*n, a), k), (n, k * a.low)) if q[1]
+                ]
+            for n, k in parts:
+                shifted[n] = shifted.get(n, 0) + k
+        return shifted
+
+    def _least(self):
+        """A number that this is not below for any size, quotients being what they are;
+        -1 if none is found."""
+        found = self
+        while type(found) is Dim:
+            quotient = next(
+                (
+                    a
+                    for m in found.terms
+                    for a in m
+                    if a.name == "//" and type(a.args[1]) is int
+                ),
+                None,
+            )
+            if quotient is None:
+                shifted = found._shifted()
+                base = shifted.pop((), 0)
+                return base if all([c >= 0 for c in shifted.values()]) else -1
+            p, k = quotient.args
+            total = 0
+            for m, c in found.terms.items():
+                term = found.scope.dim({m: c})
+                if quotient in m:
+                    rest = list(m)
+                    rest.remove(quotient)
+                    if quotient in rest or any(
+                        [a.low is None or a.low < 0 for a in rest]
+                    ):
+                        return -1
+                    # k q lies between p - k + 1 and p.
+                    edge = p - k + 1 if c > 0 else p
+                    total = total + found.scope.dim({tuple(rest): c}) * edge
+                else:
+                    total = total + term * k
+            found = total
+        return found
 
     def _free(self):
         return all(a.fn is None for m in self.terms for a in m)
@@ -401,27 +473,41 @@ def _same(m, n):
     return m == n
 
 
+def equal_shapes(a, b):
+    """Whether two shapes are equal: a guard, where that depends on sizes."""
+    return len(a) == len(b) and all([m == n for m, n in zip(a, b, strict=True)])
+
+
 def span(item, n):
     """Start, step and length of a slice of an axis of length n."""
     step = 1 if item.step is None else item.step
-    if step == -1 and item.start is None and item.stop is None:
-        return n - 1, -1, n
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    lowest, highest = (0, n) if step > 0 else (-1, n - 1)
 
     def bound(x, default):
         if x is None:
             return default
         if x < 0:
             x = x + n
-            return x if x >= 0 else 0
-        return x if x <= n else n
+            return x if x >= lowest else lowest
+        return x if x <= highest else highest
 
-    start, stop = bound(item.start, 0), bound(item.stop, n)
-    if step < 1:
-        raise TypeError("a slice of a dynamic axis has a positive step")
-    length = stop - start
-    if not length > 0:
-        return start, step, 0
-    return start, step, -(-length // step)
+    ends = (lowest, highest) if step > 0 else (highest, lowest)
+    start, stop = bound(item.start, ends[0]), bound(item.stop, ends[1])
+    length = stop - start if step > 0 else start - stop
+    # A length that may be 0 for some sizes is no case of its own.
+    return (start, step, 0) if length < 0 else (start, step, -(-length // abs(step)))
+
+
+def settled(name, fn, args):
+    """``fn(*args)``, a number: sizes for which it is another need another program."""
+    scope = next((a.scope for a in args if type(a) is Dim), None)
+    value = fn(*map(hint, args))
+    if scope is not None:
+        # The answer of a comparison is remembered as a guard.
+        assert scope.derived(name, fn, tuple(args), value) == value
+    return value
 
 
 def hint(x):

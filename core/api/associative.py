@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from treadle import tree
@@ -68,7 +69,7 @@ def _check(leaves: list[Any], form: tree.Structure, axis: int, name: str) -> lis
             )
         axes.append(axis % t.ndim)
         lengths[place] = t.shape[axis]
-    if len(set(lengths.values())) > 1:
+    if any([n != m for n, m in pairwise(lengths.values())]):
         listing = ", ".join(f"{k}: {n}" for k, n in lengths.items())
         raise ValueError(
             f"associative_scan of {name}: the lengths along axis {axis} differ: "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from treadle import tree
@@ -15,29 +16,22 @@ from treadle.control import callback as ops
 from treadle.trace.op import Op
 
 
+@dataclass(frozen=True)
 class _Host:
     """A function of pytrees, as one of flat NumPy arrays. Equal for the same function
     and structures, so that programs that hold it can be compared."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        form: tree.Structure,
-        out_form: tree.Structure,
-    ) -> None:
-        self._key = (function, form, out_form)
-        self.__name__ = name_of(function)
+    function: Callable[..., Any]
+    form: tree.Structure
+    out_form: tree.Structure
+
+    @property
+    def __name__(self) -> str:
+        return name_of(self.function)
 
     def __call__(self, *leaves: Any) -> list[Any]:
-        function, form, out_form = self._key
-        args, kwargs = form.unflatten(leaves)
-        return tree.flatten_up_to(out_form, function(*args, **kwargs))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Host) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
+        args, kwargs = self.form.unflatten(leaves)
+        return tree.flatten_up_to(self.out_form, self.function(*args, **kwargs))
 
 
 def _bind(

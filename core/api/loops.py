@@ -23,6 +23,7 @@ from treadle.api.vmap import vmap
 from treadle.arraytype import ArrayType
 from treadle.control import while_loop as while_op
 from treadle.control.unroll import unrolled_scan
+from treadle.dims import is_dim, plain
 from treadle.errors import at, user_source
 from treadle.ir.graph import Graph
 from treadle.ir.walk import has_effects
@@ -134,17 +135,18 @@ def _length_of(
             f"scan of {name}: nothing says how many iterations{at(user_source())}\n"
             "Give `xs` or `length`."
         )
-    if len(set(lengths.values())) > 1:
+    count = next(iter(lengths.values()))
+    if any([n != count for n in lengths.values()]):
         listing = ", ".join(f"{k}: {n}" for k, n in lengths.items())
         raise ValueError(
             f"scan of {name}: the lengths differ: {listing}{at(user_source())}"
         )
-    return next(iter(lengths.values()))
+    return count
 
 
 def _count(length: Any, name: str) -> int:
     try:
-        n = index(length)
+        n = length if is_dim(length) else index(length)
     except TypeError:
         n = -1
     if n < 0:
@@ -384,9 +386,10 @@ def fori_loop(
     dtype = _counter_dtype(lower, upper)
     first, last = known_value(lower), known_value(upper)
     if first is not None and last is not None:
-        first, last = int(first), int(last)
+        first, last = plain(first), plain(last)
         n = max(last - first, 0)
-        numbers = add(iota(shape=(n,), axis=0, dtype=dtype), dtype.type(first))
+        numbers = iota(shape=(n,), axis=0, dtype=dtype)
+        numbers = add(numbers, first if is_dim(first) else dtype.type(first))
         return scan(
             lambda carry, i: (body_fun(i, carry), None), init, numbers, length=n
         )[0]

@@ -12,6 +12,7 @@ from treadle.api.ambient import Surroundings
 from treadle.api.args import argument, check_leaf, check_results, name_of
 from treadle.api.boundary import boundary
 from treadle.arraytype import ArrayType
+from treadle.dims import plain
 from treadle.ir.graph import Graph
 from treadle.trace.interpreter import state
 from treadle.trace.stage import stage
@@ -25,7 +26,7 @@ def ShapeDtype(shape: Sequence[int], dtype: Any = float) -> ArrayType:
     >>> td.ShapeDtype((2, 3), "bfloat16")
     bf16[2,3]
     """
-    return ArrayType(tuple(int(n) for n in shape), dtypes.canonical(dtype))
+    return ArrayType(tuple([plain(n) for n in shape]), dtypes.canonical(dtype))
 
 
 def type_of_leaf(leaf: Any, where: str) -> ArrayType:

@@ -165,7 +165,8 @@ def _size(function: Any, leaves: list, axes: list, form: tree.Structure) -> int:
             f"vmap of {name_of(function)} maps no argument: every in_axes is None"
             f"{at(user_source())}"
         )
-    if len(set(sizes.values())) > 1:
+    size = next(iter(sizes.values()))
+    if any([n != size for n in sizes.values()]):
         paths = tree.paths(form)
         listing = "\n".join(
             f"  axis {a} of {argument(function, paths[i][1:])}: {sizes[i]}"
@@ -176,4 +177,4 @@ def _size(function: Any, leaves: list, axes: list, form: tree.Structure) -> int:
             f"{at(user_source())}\n"
             "For an argument that is the same for all examples, say None in `in_axes`."
         )
-    return next(iter(sizes.values()))
+    return size

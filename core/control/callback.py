@@ -15,6 +15,7 @@ other; a guard keeps out those that take another branch or have left the loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -75,20 +76,18 @@ def _holds(dtype: np.dtype, numbers: np.ndarray) -> bool:
     return np.can_cast(numbers.dtype, dtype, "same_kind")
 
 
+@dataclass(frozen=True)
 class _OneByOne:
     """The function of a whole batch that calls a function of one example."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        types: Types,
-        size: int,
-        axes: Sequence[int | None],
-    ) -> None:
-        self.function, self.types = function, types
-        self.size, self.axes = size, tuple(axes)
-        self._key = (function, types, size, self.axes)
-        self.__name__ = getattr(function, "__name__", "")
+    function: Callable[..., Any]
+    types: Types
+    size: int
+    axes: tuple[int | None, ...]
+
+    @property
+    def __name__(self) -> str:
+        return getattr(self.function, "__name__", "")
 
     def __call__(self, *arrays: np.ndarray) -> list[Any]:
         rows = [
@@ -107,32 +106,23 @@ class _OneByOne:
         places = zip(arrays, self.axes, strict=True)
         return self.function(*[x if a is None else np.take(x, i, a) for x, a in places])
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _OneByOne) and self._key == other._key
 
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-
+@dataclass(frozen=True)
 class _Guarded:
     """A function with one more argument, the first: it is called only where that is
     True, and zeros stand for its results elsewhere."""
 
-    def __init__(self, function: Callable[..., Any], types: Types) -> None:
-        self._key = (function, types)
-        self.__name__ = getattr(function, "__name__", "")
+    function: Callable[..., Any]
+    types: Types
+
+    @property
+    def __name__(self) -> str:
+        return getattr(self.function, "__name__", "")
 
     def __call__(self, active: np.ndarray, *arrays: np.ndarray) -> Sequence[Any]:
-        function, types = self._key
         if active:
-            return function(*arrays)
-        return [np.zeros(t.shape, t.dtype) for t in types]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Guarded) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
+            return self.function(*arrays)
+        return [np.zeros(t.shape, t.dtype) for t in self.types]
 
 
 def _callback(name: str, effect: bool, differentiable: bool) -> Op:
@@ -155,7 +145,7 @@ def _callback(name: str, effect: bool, differentiable: bool) -> Op:
                 for x, a in zip(args, axes, strict=True)
             ]
         else:
-            function = _OneByOne(function, types, size, axes)
+            function = _OneByOne(function, types, size, tuple(axes))
         outs = op(*args, function=function, types=wide, vectorized=vectorized)
         return outs, [0] * len(outs)
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from treadle import dtypes
+from treadle.dims import is_dim, same_shape
 from treadle.errors import at as at_line
 from treadle.errors import user_source
 from treadle.np import binary
-from treadle.np.index import GROUP, Selection, Span, parse, together, within
+from treadle.np.index import GROUP, KNOWN, Selection, Span, parse, together, within
 from treadle.np.indexing import getitem, missing, place_group, without_truths
 from treadle.np.operands import (
     ArrayLike,
     Shape,
     broadcast_to_shape,
+    broadcasts,
     cast,
     operand,
 )
@@ -30,6 +30,7 @@ from treadle.ops.scatter import (
     scatter_mul,
     scatter_set,
 )
+from treadle.ops.shape import iota
 from treadle.run.array import Array
 from treadle.trace.op import Op
 from treadle.trace.value import typeof
@@ -185,8 +186,7 @@ def _update_opened(x: Any, expression: Any, value: Any, how: _Combine) -> Any:
 def _fitted(value: Any, shape: Shape) -> Any:
     """The value with the shape of the elements that it meets."""
     have = typeof(value).shape
-    lined = zip(reversed(have), reversed(shape), strict=False)
-    if len(have) > len(shape) or any(m not in (1, n) for m, n in lined):
+    if not broadcasts(have, shape):
         raise ValueError(
             f"x.at[...]: a value of shape {have} does not broadcast to the shape "
             f"{shape} of x[...]{at_line(user_source())}"
@@ -205,7 +205,7 @@ def _update_region(x: Any, selection: Selection, value: Any, how: _Combine) -> A
     if flipped:
         value = reverse(value, axes=flipped)
     starts = [_start(a) for a in selection.axes]
-    if 0 in lengths or 0 in shape:
+    if any([not is_dim(n) and n == 0 for n in (*lengths, *shape)]):
         return x
     known = how is _SET and not selection.dynamic
     if not known:
@@ -220,7 +220,7 @@ def _start(a: Any) -> Any:
     """Where an index begins, as a typed scalar."""
     if type(a) is Span:
         a = a.start if a.step > 0 else a.start + (a.length - 1) * a.step
-    return dtypes.of_scalar(a).type(a) if type(a) is int else a
+    return cast(a, dtypes.of_scalar(a)) if type(a) in KNOWN else a
 
 
 def _update_group(x: Any, selection: Selection, value: Any, how: _Combine) -> Any:
@@ -238,15 +238,15 @@ def _update_group(x: Any, selection: Selection, value: Any, how: _Combine) -> An
             continue
         if a.step < 0:
             flipped.append(i)
-        if a.length != shape[i]:
+        if not same_shape((a.length,), (shape[i],)):
             indexed.append(i)
             sizes.append(a.length)
-            positions.append(int(_start(a)) if a.length else 0)
+            positions.append(_start(a) if is_dim(a.length) or a.length else 0)
     indices = together(positions)
     lead = selection.lead
     value = _fitted(value, selection.shape())
     value = reshape(value, shape=selection.shape(new=False))
-    if not typeof(value).size or 0 in shape:
+    if any([not is_dim(n) and n == 0 for n in (typeof(value).size, *shape)]):
         return x
     value = place_group(value, len(lead), selection.order, back=True)
     if flipped:
@@ -267,11 +267,11 @@ def _update_flat(x: Any, expression: Any, value: Any, how: _Combine) -> Any:
     """Any index at all: each element of x by its number."""
     t = typeof(x)
     dtype = dtypes.of_index(t.size)
-    numbers = np.arange(t.size, dtype=dtype).reshape(t.shape)
-    places = getitem(Array(numbers), expression, dtype.type(-1))
+    numbers = reshape(iota(shape=(t.size,), axis=0, dtype=dtype), shape=t.shape)
+    places = getitem(numbers, expression, dtype.type(-1))
     value = _fitted(value, typeof(places).shape)
     n = typeof(places).size
-    if not n or not t.size:
+    if any([not is_dim(k) and k == 0 for k in (n, t.size)]):
         return x
     out = how.scatter(
         reshape(x, shape=(t.size,)),

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from operator import index
 from typing import Any
 
-import numpy as np
-
 from treadle import dtypes
+from treadle.dims import one, same_shape
 from treadle.errors import at, user_source
 from treadle.np.binary import multiply
 from treadle.np.complex_parts import conj
+from treadle.np.index import counted
 from treadle.np.join import stack
 from treadle.np.operands import ArrayLike, cast, common_shape, one_axis, promoted
 from treadle.np.shapes import (
@@ -73,7 +73,7 @@ def matmul(x: ArrayLike, y: ArrayLike, /) -> Array:
         return move_axis(
             dot_general(x, y, contract=contract, batch=_NONE), 0, len(b) - 2
         )
-    if a[:-2] == b[:-2]:
+    if same_shape(a[:-2], b[:-2]):
         rows = tuple(range(len(a) - 2))
         return dot_general(x, y, contract=contract, batch=(rows, rows))
     return _broadcast_matmul(x, y)
@@ -88,13 +88,15 @@ def _broadcast_matmul(x: Any, y: Any) -> Any:
     lead_b = (1,) * (rank + 2 - len(b)) + b[:-2]
     both, only_a, only_b = [], [], []
     for i, (m, n) in enumerate(zip(lead_a, lead_b, strict=True)):
-        if m == n != 1:
-            both.append(i)
-        elif n == 1 != m:
+        if one(m) and one(n):
+            continue
+        if one(n):
             only_a.append(i)
-        elif m == 1 != n:
+        elif one(m):
             only_b.append(i)
-        elif m != n:
+        elif m == n:
+            both.append(i)
+        else:
             raise ValueError(
                 f"matmul: the leading axes of shapes {a} and {b} don't broadcast"
                 f"{at(user_source())}"
@@ -271,20 +273,20 @@ def _slid(name: str, x: Any, y: Any, mode: str) -> Any:
             f"{name} takes two vectors with elements, got shapes {typeof(x).shape} and "
             f"{typeof(y).shape}{at(user_source())}"
         )
-    short = min(n, k)
-    pads = {"full": k - 1, "valid": k - short, "same": k - 1}
-    if mode not in pads:
+    if mode not in ("full", "same", "valid"):
         raise ValueError(
             f"{name}: mode is 'full', 'same' or 'valid', got {mode!r}"
             f"{at(user_source())}"
         )
     zero = typeof(x).dtype.type(0)
-    x = pad(x, zero, padding=((pads[mode], pads[mode], 0),))
-    places = np.arange(typeof(x).size - k + 1)[:, None] + np.arange(k)
+    beyond = k - min(n, k) if mode == "valid" else k - 1
+    x = pad(x, zero, padding=((beyond, beyond, 0),))
+    places = counted(typeof(x).size - k + 1)[:, None] + counted(k)
     out = matmul(x[places], y)
     if mode != "same":
         return out
-    longest, start = max(n, k), (short - 1) // 2
+    short, longest = min(n, k), max(n, k)
+    start = (short - 1) // 2
     if name == "correlate" and k > n:
         start = short // 2
     return out[start : start + longest]

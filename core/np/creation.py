@@ -25,6 +25,7 @@ from treadle.np.operands import (
 )
 from treadle.ops import compare
 from treadle.ops.arithmetic import add, div, mul, sub
+from treadle.ops.binary import maximum
 from treadle.ops.movement import broadcast_in_dim
 from treadle.ops.movement import full as full_of
 from treadle.ops.shape import iota
@@ -216,20 +217,16 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
         raise ValueError(f"arange: step is 0{at(user_source())}")
     whole = all(isinstance(v, int) for v in (first, last, by))
     # The quotient of long integers as a float may be rounded down.
-    n = (
-        last - first
-        if by == 1 and is_dim(last - first)
-        else max(
-            -((first - last) // by) if whole else math.ceil((last - first) / by), 0
-        )
-    )
+    n = max(-((first - last) // by) if whole else math.ceil((last - first) / by), 0)
     if want == dtypes.bool_ or dtypes.is_complex(want):
         return array(np.arange(first, last, by), want)
     working = _working(want)
     out = iota(shape=(n,), axis=0, dtype=working)
-    if by != 1:
-        out = mul(out, working.type(by))
-    return cast(add(out, working.type(first)) if first else out, want)
+    if is_dim(by) or by != 1:
+        out = mul(out, cast(by, working))
+    if is_dim(first) or first:
+        out = add(out, cast(first, working))
+    return cast(out, want)
 
 
 def _working(dtype: np.dtype) -> np.dtype:
@@ -274,15 +271,17 @@ def _evenly_spaced(
     first: Any, last: Any, num: int, endpoint: bool, dtype: np.dtype
 ) -> Any:
     steps = num - 1 if endpoint else num
-    if steps <= 0:
+    if not is_dim(steps) and steps <= 0:
         return broadcast_in_dim(first, shape=(num,), dims=())
-    part = div(iota(shape=(num,), axis=0, dtype=dtype), dtype.type(steps))
+    # A single number is the first one.
+    last_place = maximum(cast(steps, dtypes.of_index(num)), 1)
+    part = div(iota(shape=(num,), axis=0, dtype=dtype), cast(last_place, dtype))
     # The two weights are exact at both ends, and neither product can overflow.
     out = add(mul(first, sub(1.0, part)), mul(last, part))
     if not endpoint:
         return out
     place = iota(shape=(num,), axis=0, dtype=dtypes.of_index(num))
-    return compare.select(compare.eq(place, num - 1), last, out)
+    return compare.select(compare.eq(place, last_place), last, out)
 
 
 def logspace(

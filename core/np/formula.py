@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle import dtypes
-from treadle.dims import one
+from treadle.dims import is_dim, one, settled
 from treadle.errors import at, user_source
 from treadle.np.contract import factors
 from treadle.np.operands import ArrayLike, Shape
@@ -58,7 +58,10 @@ def einsum(formula: str, /, *operands: ArrayLike) -> Array:
             f"{at(user_source())}\nWrite it like `tnp.einsum('ij,jk->ik', x, y)`."
         )
     xs = factors("einsum", *operands) if operands else []
-    plan = _plan(formula, tuple([typeof(x).shape for x in xs]))
+    shapes = tuple([typeof(x).shape for x in xs])
+    # What is kept must not keep a trace's sizes.
+    open_sizes = any([is_dim(n) for shape in shapes for n in shape])
+    plan = (_plan.__wrapped__ if open_sizes else _plan)(formula, shapes)
     terms = [
         _simplified(x, labels, plan.sizes)
         for x, labels in zip(xs, plan.labels, strict=True)
@@ -163,18 +166,29 @@ def _steps(
     letters = dict(zip(sizes, map(chr, range(ord("a"), ord("a") + 400)), strict=False))
     parts = ["".join(letters[x] for x in dict.fromkeys(part)) for part in labels]
     formula = f"{','.join(parts)}->{''.join(letters[x] for x in out)}"
-    stand_ins = [
-        np.broadcast_to(np.float32(0), [sizes[x] for x in dict.fromkeys(part)])
-        for part in labels
-    ]
-    path = np.einsum_path(formula, *stand_ins, optimize="greedy")[0][1:]
-    return tuple([tuple(sorted(step)) for step in path])
+    paths: list[Any] = []
+
+    def number(*lengths: int) -> int:
+        """Of the path for these sizes, among those that were found so far."""
+        length = dict(zip(letters.values(), lengths, strict=False))
+        stand_ins = [
+            np.broadcast_to(np.float32(0), [length[x] for x in part]) for part in parts
+        ]
+        path = np.einsum_path(formula, *stand_ins, optimize="greedy")[0][1:]
+        if path not in paths:
+            paths.append(path)
+        return paths.index(path)
+
+    chosen = paths[settled(("einsum", formula), number, tuple(sizes.values()))]
+    return tuple([tuple(sorted(step)) for step in chosen])
 
 
 def _simplified(x: Any, labels: Labels, sizes: dict[str, int]) -> tuple[Any, Labels]:
     """An operand without axes of length 1 that broadcast, and without repeats."""
     shape = typeof(x).shape
-    kept = [i for i, label in enumerate(labels) if shape[i] == sizes[label]]
+    kept = [
+        i for i, label in enumerate(labels) if not one(shape[i]) or one(sizes[label])
+    ]
     if len(kept) < len(labels):
         x = reshape(x, shape=tuple([shape[i] for i in kept]))
         labels = tuple([labels[i] for i in kept])
@@ -182,7 +196,7 @@ def _simplified(x: Any, labels: Labels, sizes: dict[str, int]) -> tuple[Any, Lab
         second = next(i for i, label in enumerate(labels) if label in labels[:i])
         first = labels.index(labels[second])
         shape = typeof(x).shape
-        dtype = dtypes.of_index(max(shape[first], shape[second]))
+        dtype = dtypes.of_index(shape[first])
         rows, columns = (
             iota(shape=shape, axis=a, dtype=dtype) for a in (first, second)
         )

@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle import dtypes
-from treadle.dims import is_dim, span
+from treadle.dims import Dim, is_dim, span
 from treadle.errors import TracerError, at, user_source
 from treadle.np.operands import Shape, broadcast_to_shape, cast, common_shape
 from treadle.ops.arithmetic import add
 from treadle.ops.binary import minimum
 from treadle.ops.compare import bitwise_and, ge, lt, select
+from treadle.ops.shape import iota
 from treadle.run.array import Array
 from treadle.trace.value import Value, typeof
 
@@ -50,7 +51,8 @@ class Selection(NamedTuple):
     @property
     def dynamic(self) -> tuple[int, ...]:
         """The axes whose index is a scalar that may be traced, or an array."""
-        return tuple([i for i, a in enumerate(self.axes) if type(a) not in (Span, int)])
+        known = (Span, *KNOWN)
+        return tuple([i for i, a in enumerate(self.axes) if type(a) not in known])
 
     @property
     def lead(self) -> Shape:
@@ -90,6 +92,8 @@ class _MaskAxis(NamedTuple):
 
 
 GROUP = "group"
+KNOWN = (int, Dim)
+"""What an integer index that is known while tracing is."""
 
 
 def parse(shape: Shape, expression: Any) -> Selection:
@@ -137,7 +141,7 @@ def _ordered(order: list[Any], grouped: list[int], axes: list[Any]) -> tuple[Any
 
 
 def _rank(position: Any) -> int:
-    return 0 if type(position) in (Span, int) else len(position.shape)
+    return 0 if type(position) in (Span, *KNOWN) else len(position.shape)
 
 
 def _expanded(shape: Shape, expression: Any) -> list[Any]:
@@ -219,11 +223,11 @@ def position(item: Any, axis: int, shape: Shape) -> Any:
                 "Convert it: `index.astype(int)`."
             )
         if isinstance(item, Value):
-            return _counted(item, n)
+            return _from_start(item, n)
         if item.ndim:
             return _checked(np.asarray(item), n, axis, shape)
     try:
-        i = as_index(item)
+        i = item if is_dim(item) else as_index(item)
     except TypeError:
         raise TypeError(
             f"an index must be an integer, a slice, or an array, got "
@@ -235,12 +239,25 @@ def position(item: Any, axis: int, shape: Shape) -> Any:
 
 
 def _checked(i: np.ndarray, n: int, axis: int, shape: Shape) -> np.ndarray:
-    if i.size and not (-n <= i.min() and i.max() < n):
-        worst = i.min() if i.min() < -n else i.max()
+    # As Python's own integers: NumPy's would make numbers of sizes that are not fixed.
+    low, high = (int(i.min()), int(i.max())) if i.size else (0, -1)
+    if not (-n <= low and high < n):
+        worst = low if low < -n else high
         raise IndexError(_outside(worst, n, axis, shape))
     # Small integers can't count to the length of a long axis.
     i = i.astype(np.int64)
-    return np.where(i < 0, i + n, i).astype(dtypes.of_index(n))
+    if is_dim(n) and low < 0:
+        return _from_start(Array(i.astype(dtypes.of_index(n))), n)
+    return (np.where(i < 0, i + n, i) if not is_dim(n) else i).astype(
+        dtypes.of_index(n)
+    )
+
+
+def counted(n: int) -> Any:
+    """The places of an axis of length n, known if n is."""
+    if is_dim(n):
+        return iota(shape=(n,), axis=0, dtype=dtypes.of_index(n))
+    return np.arange(n)
 
 
 def _outside(i: Any, n: int, axis: int, shape: Shape) -> str:
@@ -250,13 +267,13 @@ def _outside(i: Any, n: int, axis: int, shape: Shape) -> str:
     )
 
 
-def _counted(i: Any, n: int) -> Any:
+def _from_start(i: Any, n: int) -> Any:
     """An index value with negative elements counted from the end, of a dtype that can
     hold every place. What is out of range stays so."""
     dtype, wanted = typeof(i).dtype, dtypes.of_index(n)
     if dtypes.is_unsigned(dtype):
         if dtype.itemsize >= wanted.itemsize:
-            i = minimum(i, dtype.type(n))
+            i = minimum(i, n)
         return cast(i, wanted)
     if dtype.itemsize < wanted.itemsize:
         i = cast(i, wanted)
@@ -272,7 +289,9 @@ def together(positions: Sequence[Any]) -> list[Any]:
     """Index arrays and integers, broadcast to one shape and of one dtype."""
     dtype = dtypes.int32
     for p in positions:
-        if (dtypes.of_index(p) if type(p) is int else typeof(p).dtype) == dtypes.int64:
+        if (
+            dtypes.of_index(p) if type(p) in KNOWN else typeof(p).dtype
+        ) == dtypes.int64:
             dtype = dtypes.int64
     arrays = [cast(p, dtype) for p in positions]
     if len(arrays) == 1:

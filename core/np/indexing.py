@@ -12,6 +12,7 @@ from treadle.dims import is_dim, same_shape
 from treadle.errors import at, user_source
 from treadle.np.index import (
     GROUP,
+    KNOWN,
     Selection,
     Span,
     parse,
@@ -47,7 +48,7 @@ def getitem(x: Any, expression: Any, fill: Any = None) -> Any:
     shape = typeof(x).shape
     selection = parse(shape, expression)
     wanted = selection.shape()
-    if any(shape[i] == 0 for i in selection.dynamic):
+    if any([shape[i] == 0 for i in selection.dynamic]):
         return _read_nothing(typeof(x), selection, fill)
     inside = None if fill is None else selection.inside(shape)
     if not selection.dynamic:
@@ -135,7 +136,7 @@ def read_spans(x: Any, axes: tuple[Any, ...]) -> Any:
     shape = typeof(x).shape
     starts, limits, steps, flipped = [], [], [], []
     for i, (a, n) in enumerate(zip(axes, shape, strict=True)):
-        if type(a) is int:
+        if type(a) in KNOWN:
             start, step, length = a, 1, 1
         elif type(a) is Span:
             start, step, length = a
@@ -144,12 +145,12 @@ def read_spans(x: Any, axes: tuple[Any, ...]) -> Any:
         if step < 0:
             flipped.append(i)
             start, step = start + (length - 1) * step, -step
-        if not is_dim(length) and length == 0:
-            start = 0
-        starts.append(start)
-        limits.append(start + (length - 1) * step + 1 if length else start)
-        steps.append(1 if step == 1 or not length > 1 else step)
-    if tuple(limits) != shape or any(starts) or any(s != 1 for s in steps):
+        empty = not is_dim(length) and length == 0
+        starts.append(0 if empty else start)
+        limits.append(0 if empty else start + (length - 1) * step + 1)
+        steps.append(step if is_dim(length) or length > 1 else 1)
+    whole = (0,) * len(shape), shape, (1,) * len(shape)
+    if not all(map(same_shape, (starts, limits, steps), whole)):
         x = slice_(x, starts=tuple(starts), limits=tuple(limits), steps=tuple(steps))
     return reverse(x, axes=tuple(flipped)) if flipped else x
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import index
 from typing import Any
 
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import equal_shapes, is_dim
 from treadle.errors import at, user_source
 from treadle.np.operands import (
     ArrayLike,
@@ -91,7 +92,7 @@ def stack(arrays: Arrays, axis: int = 0) -> Array:
     """Joins arrays of one shape along a new axis."""
     parts = _members("stack", arrays)
     shapes = [typeof(x).shape for x in parts]
-    if len(set(shapes)) > 1:
+    if not all([equal_shapes(s, shapes[0]) for s in shapes]):
         raise ValueError(
             f"stack: shapes {' and '.join(map(str, shapes))} differ{at(user_source())}"
         )
@@ -128,15 +129,15 @@ def array_split(x: ArrayLike, sections: int | Sequence[int], axis: int = 0) -> l
     number = one_axis("array_split", axis, t.ndim)
     n = t.shape[number]
     if isinstance(sections, Sequence | np.ndarray):
-        cuts = [0, *[_cut(index(i), n) for i in sections], n]
+        cuts = [0, *[_cut(i if is_dim(i) else index(i), n) for i in sections], n]
     else:
         parts = index(sections)
         if parts <= 0:
             raise ValueError(f"can't split into {parts} parts{at(user_source())}")
         small, larger = divmod(n, parts)
         lengths = [small + (i < larger) for i in range(parts)]
-        cuts = [0, *np.cumsum(lengths).tolist()]
-    return [ops.slice_axis(x, number, a, max(a, b)) for a, b in pairwise(cuts)]
+        cuts = [0, *accumulate(lengths)]
+    return [ops.slice_axis(x, number, a, max(b, a)) for a, b in pairwise(cuts)]
 
 
 def _cut(i: int, n: int) -> int:

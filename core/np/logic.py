@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import equal_shapes
 from treadle.np.binary import (
     add,
     less_equal,
@@ -56,6 +57,6 @@ def allclose(
 def array_equal(x: ArrayLike, y: ArrayLike) -> Array:
     """Whether two arrays have the same shape and elements."""
     a, b = operand("array_equal", x), operand("array_equal", y)
-    if typeof(a).shape != typeof(b).shape:
+    if not equal_shapes(typeof(a).shape, typeof(b).shape):
         return Array(np.array(False))
     return all(eq(*matched("array_equal", a, b)))

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import is_dim
 from treadle.errors import at, user_source
+from treadle.np.index import counted
 from treadle.np.indexing import getitem
 from treadle.np.join import stack
 from treadle.np.operands import (
@@ -34,9 +36,10 @@ def _rows_and_columns(n: int, m: int, k: int) -> tuple[Any, Any]:
     """The row, counted from -k, and the column of each element of a matrix."""
     dtype = dtypes.of_index(n + m)
     rows, columns = (iota(shape=(n, m), axis=a, dtype=dtype) for a in (0, 1))
-    # Diagonals beyond the corners are all the same: empty.
-    k = min(max(k, -n), m)
-    return add(rows, dtype.type(k)) if k else rows, columns
+    if not is_dim(n) and not is_dim(m) and not is_dim(k):
+        # Diagonals beyond the corners are all the same: empty.
+        k = min(max(k, -n), m)
+    return rows if not is_dim(k) and k == 0 else add(rows, cast(k, dtype)), columns
 
 
 def _on_diagonal(n: int, m: int, k: int) -> Any:
@@ -114,7 +117,7 @@ def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     a, b = one_axis("diagonal", axis1, t.ndim), one_axis("diagonal", axis2, t.ndim)
     rows, columns = max(-offset, 0), max(offset, 0)
     n = max(min(t.shape[a] - rows, t.shape[b] - columns), 0)
-    i = np.arange(n)
+    i = counted(n)
     last = moveaxis(x, (a, b), (-2, -1))
     return getitem(last, (..., i + rows, i + columns))
 
@@ -169,7 +172,8 @@ def indices(dimensions: Sequence[int], dtype: Any = None) -> Array:
     int32 by default; int64 if an axis has 2³¹ elements or more.
     """
     shape = as_shape("indices", dimensions)
-    want = dtypes.canonical(dtype or dtypes.of_index(max(shape, default=0)))
+    wide = any([dtypes.of_index(n) == dtypes.int64 for n in shape])
+    want = dtypes.canonical(dtype or (dtypes.int64 if wide else dtypes.int32))
     return stack([iota(shape=shape, axis=i, dtype=want) for i in range(len(shape))])
 
 

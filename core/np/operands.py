@@ -20,6 +20,7 @@ from treadle.ops.cast import convert
 from treadle.ops.compare import ne
 from treadle.ops.movement import broadcast_in_dim
 from treadle.run.array import Array
+from treadle.trace.op import size_op
 from treadle.trace.value import Value, typeof
 
 ArrayLike = Array | np.ndarray | np.generic | bool | int | float | complex
@@ -81,6 +82,8 @@ def cast(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
             if dtypes.of_scalar(x) == dtype:
                 return x
         return dtype.type(x)
+    if is_dim(x):
+        return size_op(dim=x, dtype=dtype)
     t = typeof(x)
     if t.dtype == dtype:
         return x
@@ -193,6 +196,12 @@ def _no_broadcast(name: str, shapes: Sequence[Shape], axis: int) -> str:
         f"{axis} has lengths {different}{at(user_source())}\n"
         "Axes are lined up from the last; lengths must be equal or 1."
     )
+
+
+def broadcasts(have: Shape, shape: Shape) -> bool:
+    """Whether an array of one shape broadcasts to the other."""
+    lined = zip(reversed(have), reversed(shape), strict=False)
+    return len(have) <= len(shape) and all([one(m) or m == n for m, n in lined])
 
 
 def broadcast_to_shape(x: Any, shape: Shape) -> Any:

@@ -94,7 +94,7 @@ def quantile(
     if not n:
         raise ValueError(f"quantile of no elements{at(user_source())}")
     ordered = sort(x, number)
-    place = mul(cast(operand("quantile", q), t.dtype), float(n - 1))
+    place = mul(cast(operand("quantile", q), t.dtype), n - 1)
     before = (slice(None),) * number
     low, rank = floor(place), typeof(place).ndim
     share = sub(place, low)

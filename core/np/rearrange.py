@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.dims import is_dim, same_shape
 from treadle.errors import at, user_source
 from treadle.np.indexing import take
 from treadle.np.operands import ArrayLike, as_array, cast, one_axis, operand
@@ -42,7 +43,7 @@ def repeat(x: ArrayLike, repeats: int, axis: int | None = None) -> Array:
     t = typeof(x)
     number = one_axis("repeat", axis, t.ndim)
     try:
-        times = index(repeats)
+        times = repeats if is_dim(repeats) else index(repeats)
     except TypeError:
         return _repeat_each(x, repeats, number)
     wide = (*t.shape[: number + 1], times, *t.shape[number + 1 :])
@@ -71,12 +72,14 @@ def roll(x: ArrayLike, shift: Any, axis: Any = None) -> Array:
     for by, a in zip(shifts, axes, strict=True):
         number = one_axis("roll", a, t.ndim)
         n = t.shape[number]
-        x = _rolled(x, number, n, index(by) % n) if n else x
+        x = _rolled(x, number, n, by if is_dim(by) else index(by)) if n else x
     return as_array(x)
 
 
 def _rolled(x: Any, axis: int, n: int, by: int) -> Any:
-    if not by:
+    # A remainder of sizes is a number of its own: most shifts need none.
+    by = by % n if not -n <= by <= n else by + n if by < 0 else by
+    if same_shape((by,), (0,)) or same_shape((by,), (n,)):
         return x
     tail, head = ops.slice_axis(x, axis, n - by, n), ops.slice_axis(x, axis, 0, n - by)
     return ops.concatenate(tail, head, axis=axis)
@@ -113,20 +116,21 @@ def pad(
             f"{', '.join(map(repr, _SIDES))}{at(user_source())}"
         )
     for axis, (before, after) in enumerate(widths):
-        if before or after:
+        if any([is_dim(n) or n for n in (before, after)]):
             x = _padded(x, axis, before, after, mode)
     return as_array(x)
 
 
 def _widths(width: Any, ndim: int) -> list[tuple[int, int]]:
+    # Of objects: an array of numbers would not hold sizes that are not fixed.
     try:
-        given = np.broadcast_to(np.asarray(width), (ndim, 2))
+        given = np.broadcast_to(np.asarray(width, object), (ndim, 2))
     except ValueError:
         raise ValueError(
             f"pad: pad_width {width} for {ndim} axes: give (before, after) for each "
             f"axis{at(user_source())}"
         ) from None
-    widths = [(index(a), index(b)) for a, b in given]
+    widths = [tuple([n if is_dim(n) else index(n) for n in pair]) for pair in given]
     if any(a < 0 or b < 0 for a, b in widths):
         raise ValueError(f"pad: negative pad_width {width}{at(user_source())}")
     return widths
@@ -155,11 +159,19 @@ def _padded(x: Any, axis: int, before: int, after: int, mode: str) -> Any:
     else:
         period = x
     length = typeof(period).shape[axis]
-    ahead = -(-before // length)
-    copies = ahead + -(-(n + after) // length)
+    ahead = _periods(before, length)
+    copies = ahead + _periods(n + after, length)
     whole = ops.concatenate(*[period] * copies, axis=axis) if copies > 1 else period
     start = ahead * length - before
     return ops.slice_axis(whole, axis, start, start + before + n + after)
+
+
+def _periods(count: int, length: int) -> int:
+    """How many periods of a length hold so many elements."""
+    periods = 0
+    while periods * length < count:
+        periods += 1
+    return periods
 
 
 def _spread(x: Any, axis: int, times: int) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from operator import index
 from typing import Any
 
-from treadle.dims import is_dim
+from treadle.dims import is_dim, same_shape
 from treadle.errors import TracerError, at, user_source
 from treadle.np.operands import (
     ArrayLike,
@@ -17,6 +17,7 @@ from treadle.np.operands import (
     as_array,
     as_shape,
     broadcast_to_shape,
+    broadcasts,
     common_shape,
     one_axis,
     operand,
@@ -38,7 +39,7 @@ def reshape(x: ArrayLike, shape: int | Sequence[int]) -> Array:
     lengths = _lengths(shape)
     if -1 in lengths:
         lengths = _fill_in(t.shape, lengths)
-    if lengths == t.shape:
+    if same_shape(lengths, t.shape):
         return as_array(x)
     if any([n < 0 for n in lengths]):
         raise ValueError(f"reshape to {lengths}: negative length{at(user_source())}")
@@ -169,13 +170,12 @@ def broadcast_to(x: ArrayLike, shape: int | Shape) -> Array:
     x = operand("broadcast_to", x)
     shape = as_shape("broadcast_to", shape)
     have = typeof(x).shape
-    lined = zip(reversed(have), reversed(shape), strict=False)
-    if len(have) > len(shape) or any(m not in (1, n) for m, n in lined):
+    if not broadcasts(have, shape):
         raise ValueError(
             f"broadcast_to: shape {have} does not broadcast to {shape}"
             f"{at(user_source())}"
         )
-    return as_array(x) if have == shape else broadcast_to_shape(x, shape)
+    return as_array(broadcast_to_shape(x, shape))
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:

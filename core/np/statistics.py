@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
-from treadle.dims import is_dim
+from treadle.dims import equal_shapes, is_dim
 from treadle.errors import at, user_source
 from treadle.np import reductions
 from treadle.np.binary import maximum, multiply, select_where
@@ -29,7 +29,7 @@ from treadle.np.operands import (
 )
 from treadle.np.shapes import atleast_2d, squeeze, transpose
 from treadle.ops.arithmetic import div, sub
-from treadle.ops.movement import reshape, restore_axes
+from treadle.ops.movement import full, reshape, restore_axes
 from treadle.ops.unary import abs_, sqrt
 from treadle.run.array import Array
 from treadle.trace.value import typeof
@@ -47,7 +47,7 @@ def _working(name: str, x: Any, dtype: Any) -> tuple[Any, np.dtype]:
     return cast(x, wide) if typeof(x).dtype != wide else x, result
 
 
-def _number(n: int) -> Any:
+def _number(n: float) -> Any:
     return n if is_dim(n) else float(n)
 
 
@@ -70,7 +70,7 @@ def mean(
         axes = all_axes("mean", axis, t.ndim)
         out = div(total, _number(_count(t.shape, axes)))
     else:
-        chosen = select_where(where, np.ones(t.shape, t.dtype), t.dtype.type(0))
+        chosen = select_where(where, full(t.shape, 1, t.dtype), t.dtype.type(0))
         out = div(total, reductions.sum(chosen, axis, None, keepdims))
     return out if t.dtype == result else cast(out, result)
 
@@ -115,8 +115,7 @@ def _variance(name: str, x: Any, axis: Axis, ddof: float, keepdims: bool) -> Any
     centred = sub(x, restore_axes(centre, t.shape, axes) if axes else centre)
     distances = square(abs_(centred)) if dtypes.is_complex(t.dtype) else square(centred)
     total = reductions.sum(distances, axes, None, keepdims)
-    left = n - ddof
-    return div(total, left if is_dim(left) and left > 0 else float(max(left, 0)))
+    return div(total, _number(max(n - ddof, 0)))
 
 
 def average(
@@ -133,9 +132,9 @@ def average(
         return mean(x, axis, None, keepdims)
     x, weights = promoted("average", as_inexact("average", x), weights)
     t, w = typeof(x), typeof(weights)
-    if w.shape != t.shape:
+    if w.ndim != t.ndim or w.ndim == 1 or not equal_shapes(w.shape, t.shape):
         axes = all_axes("average", axis, t.ndim)
-        if len(axes) != 1 or w.shape != (t.shape[axes[0]],):
+        if len(axes) != 1 or not equal_shapes(w.shape, (t.shape[axes[0]],)):
             raise ValueError(
                 f"average: weights of shape {w.shape} for an array of shape {t.shape} "
                 f"over axis {axis}{at(user_source())}\n"
@@ -244,8 +243,8 @@ def cov(x: ArrayLike, *, rowvar: bool = True, ddof: int = 1) -> Array:
     return squeeze(div(matmul(centred, conj(transpose(centred))), _left(x, ddof)))
 
 
-def _left(x: Any, ddof: int) -> float:
-    return float(max(typeof(x).shape[1] - ddof, 0))
+def _left(x: Any, ddof: int) -> Any:
+    return _number(max(typeof(x).shape[1] - ddof, 0))
 
 
 def corrcoef(x: ArrayLike, *, rowvar: bool = True) -> Array:

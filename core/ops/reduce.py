@@ -10,11 +10,12 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.ops.arithmetic import add, div, mul
+from treadle.ops.arithmetic import div, mul
 from treadle.ops.cast import convert
 from treadle.ops.compare import eq
-from treadle.ops.movement import full, reshape, restore_axes
-from treadle.ops.shape import concatenate, slice_axis
+from treadle.ops.cumulative import cumprod
+from treadle.ops.movement import restore_axes
+from treadle.ops.shape import pad
 from treadle.trace.lowering import Reduction
 from treadle.trace.op import Linear, Op
 from treadle.trace.value import typeof
@@ -129,27 +130,17 @@ for _op in (reduce_max, reduce_min):
 
 
 def _prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Any) -> Any:
-    """Halving: (a b)' = a' b + a b', which is right at zeros too."""
+    """The partial in an element is the product of those before it and those behind it,
+    which is right at zeros too."""
     (x,), (dx,) = primals, tangents
     for axis in sorted(axes, reverse=True):
-        t = typeof(x)
-        rest = (*t.shape[:axis], *t.shape[axis + 1 :])
-        if t.shape[axis] == 0:
-            x, dx = full(rest, 1, t.dtype), full(rest, 0, t.dtype)
-            continue
-        while (n := typeof(x).shape[axis]) > 1:
-            half = n // 2
-            a, b = slice_axis(x, axis, 0, half), slice_axis(x, axis, half, 2 * half)
-            da, db = slice_axis(dx, axis, 0, half), slice_axis(dx, axis, half, 2 * half)
-            odd, dodd = (
-                slice_axis(x, axis, 2 * half, n),
-                slice_axis(dx, axis, 2 * half, n),
-            )
-            x, dx = mul(a, b), add(mul(da, b), mul(a, db))
-            if n % 2:
-                x = concatenate(x, odd, axis=axis)
-                dx = concatenate(dx, dodd, axis=axis)
-        x, dx = reshape(x, shape=rest), reshape(dx, shape=rest)
+        one = typeof(x).dtype.type(1)
+        before, behind = [(0, 0, 0)] * typeof(x).ndim, [(0, 0, 0)] * typeof(x).ndim
+        before[axis], behind[axis] = (1, -1, 0), (-1, 1, 0)
+        left = cumprod(pad(x, one, padding=tuple(before)), axis=axis, reverse=False)
+        right = cumprod(pad(x, one, padding=tuple(behind)), axis=axis, reverse=True)
+        dx = reduce_sum(mul(dx, mul(left, right)), axes=(axis,))
+        x = reduce_prod(x, axes=(axis,))
     return x, dx
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
+from treadle.dims import is_dim
 from treadle.ops.arithmetic import div, mul, sub
 from treadle.ops.cast import convert
 from treadle.ops.compare import eq, select, where_zero
@@ -169,7 +170,8 @@ def _stays(x: ArrayType, indices: Sequence[Any], at: Places) -> Any:
     then looks whether it is still there.
     """
     lead = typeof(indices[0]).shape if indices else ()
-    if math.prod(lead[at.batch_dims :]) <= 1:
+    count = math.prod(lead[at.batch_dims :])
+    if not is_dim(count) and count <= 1:
         return None
     ordered = sorted(at.axes)
     shape = (*x.shape[: at.batch_dims], *(x.shape[a] for a in ordered))

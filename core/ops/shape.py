@@ -107,7 +107,7 @@ def _pad_type(x: ArrayType, value: ArrayType, *, padding: Padding) -> ArrayType:
     if value.shape or value.dtype != x.dtype or len(padding) != x.ndim:
         raise ValueError(f"pad of {x} with {value} by {padding}")
     shape = [
-        low + high + n + max(n - 1, 0) * inner
+        low + high + n + (max(n - 1, 0) * inner if inner else 0)
         for n, (low, high, inner) in zip(x.shape, padding, strict=True)
     ]
     if any(n < 0 for n in shape):

@@ -87,8 +87,9 @@ class StageInterpreter(Interpreter):
         concrete = isinstance(x, np.ndarray) or (
             isinstance(x, Value) and not isinstance(x, Tracer)
         )
+        # The size is asked of what has values only: that of a tracer may not be fixed.
         small = concrete and t.nbytes <= _SMALL and not getattr(x, "placed", False)
-        if small or (concrete and self.closed):
+        if concrete and (self.closed or small):
             atom: Atom = Lit(np.array(x), t)  # a copy: NumPy's arrays may change
         else:
             atom = Var(t)

@@ -252,10 +252,10 @@ def test_narrow_floats_are_rounded_doubles(case: Case, dtype: str) -> None:
         )
 
 
-def single(case: Case) -> list[np.ndarray]:
+def single(case: Case, seed: int = 0) -> list[np.ndarray]:
     """The arguments with single precision, which the compiler knows best."""
     names = {"float64": "float32", "complex128": "complex64"}
-    return [a.astype(names.get(a.dtype.name, a.dtype)) for a in case.draw()]
+    return [a.astype(names.get(a.dtype.name, a.dtype)) for a in case.draw(seed)]
 
 
 @every_case

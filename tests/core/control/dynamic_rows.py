@@ -1,0 +1,132 @@
+"""Programs of the ops that hold a graph or a Python function, with axes of any size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.dynamic import floats, ints
+from tests.core.ops.dynamic_rows import Row
+from treadle.trace.op import registry
+
+X, ROWS_OF_X, VECTOR = floats("n 4"), floats("n m"), floats("4")
+
+
+def _row(op: str, label: str, function: Any, *args: Any, **options: Any) -> Row:
+    return Row(registry[op], label, function, args, **options)
+
+
+def _step(c: Any, x: Any) -> Any:
+    c = tnp.tanh(c * 0.5 + x)
+    return c, c * x
+
+
+def _halved(x: Any) -> Any:
+    """Halves until it is small."""
+    return td.while_loop(
+        lambda s: tnp.max(tnp.abs(s[1])) > 0.5,
+        lambda s: (s[0] + 1, s[1] * 0.5 - tnp.mean(s[1]) * 0.1),
+        (0, x),
+    )
+
+
+@td.custom_jvp
+def _cube(x: Any) -> Any:
+    return x * x * x
+
+
+@_cube.defjvp
+def _cube_jvp(primals: Any, tangents: Any) -> Any:
+    ((x,), (t,)) = primals, tangents
+    return _cube(x), 3 * x * x * t
+
+
+@td.custom_vjp
+def _square(x: Any) -> Any:
+    return x * x
+
+
+_square.defvjp(lambda x: (x * x, x), lambda x, ct: (2 * ct * x,))
+
+
+def _on_host(x: Any) -> Any:
+    return td.pure_callback(np.cbrt, x, x)
+
+
+def _sum_on_host(x: Any) -> Any:
+    out = td.ShapeDtype(x.shape[:1], x.dtype)
+    return td.pure_callback(lambda x: x.sum(1), out, x)
+
+
+def _seen(x: Any) -> Any:
+    """An effect that checks what it sees."""
+
+    def check(seen: Any, rows: Any) -> None:
+        assert seen.shape[0] == rows
+
+    td.io_callback(check, None, x, x.shape[0] + tnp.zeros((), tnp.int32))
+    td.debug.callback(check, x, x.shape[0] + tnp.zeros((), tnp.int32))
+    return x * 2
+
+
+CONTROL = [
+    _row("call", "", lambda x: td.jit(lambda x: tnp.tanh(x) * x)(x) + 1, ROWS_OF_X),
+    _row("call", "size", lambda x: td.jit(lambda x: x / x.shape[0])(x), ROWS_OF_X),
+    _row(
+        "scan", "batch", lambda x, c: td.scan(_step, c, x), floats("3 n m"), ROWS_OF_X
+    ),
+    _row("scan", "length", lambda x, c: td.scan(_step, c, x), X, VECTOR),
+    _row(
+        "scan",
+        "backwards",
+        lambda x, c: td.scan(_step, c, x, reverse=True)[0],
+        floats("n m 4"),
+        floats("m 4"),
+    ),
+    _row(
+        "scan",
+        "numbers",
+        lambda x: td.fori_loop(0, 3, lambda i, c: c * 0.5 + x, x),
+        ROWS_OF_X,
+    ),
+    _row("while_loop", "", lambda x: _halved(td.stop_gradient(x)), ROWS_OF_X),
+    _row(
+        "while_loop",
+        "size",
+        lambda x: td.fori_loop(
+            0, x.shape[0], lambda i, c: c + x[i], tnp.zeros(4, x.dtype)
+        ),
+        X,
+    ),
+    _row(
+        "cond",
+        "",
+        lambda x: td.cond(tnp.sum(x) > 0, tnp.sin, lambda x: x * tnp.mean(x), x),
+        ROWS_OF_X,
+    ),
+    _row(
+        "cond",
+        "switch",
+        lambda i, x: td.switch(i, [tnp.sin, tnp.cos, lambda x: x / x.shape[1]], x),
+        ints("", 0, 3),
+        ROWS_OF_X,
+    ),
+    _row("custom_jvp", "", lambda x: _cube(x) + 1, ROWS_OF_X),
+    _row("custom_vjp", "", lambda x: _square(x) + 1, ROWS_OF_X),
+    _row("custom_vjp_tangent", "", lambda x: _square(_square(x)), ROWS_OF_X),
+    _row("remat", "", td.remat(lambda x: tnp.tanh(tnp.sin(x) @ x.T)), X),
+    _row("remat", "scan", lambda x: td.scan(td.remat(_step), x[0], x), floats("3 n m")),
+    _row("pure_callback", "", lambda x: _on_host(td.stop_gradient(x)), ROWS_OF_X),
+    _row(
+        "pure_callback", "sum", lambda x: _sum_on_host(td.stop_gradient(x)), ROWS_OF_X
+    ),
+    _row("io_callback", "", lambda x: _seen(td.stop_gradient(x)), ROWS_OF_X),
+    _row("debug_callback", "", lambda x: _seen(td.stop_gradient(x)), ROWS_OF_X),
+    _row("size", "int", lambda x: x + x.shape[0] * x.shape[1], ROWS_OF_X),
+    _row(
+        "size", "float", lambda x: x * (1 / x.shape[0]) + x.shape[1] ** -0.5, ROWS_OF_X
+    ),
+]

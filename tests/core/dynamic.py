@@ -1,0 +1,146 @@
+"""Programs with axes of any size against programs traced for one size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import treadle as td
+from treadle import dtypes, tree
+from treadle.trace.op import Op
+
+Function = Callable[..., Any]
+
+# The first size is the one for which the program is planned.
+SIZES: tuple[tuple[int, ...], ...] = ((3,), (1,), (2,), (8,), (17,))
+PAIRS = ((3, 5), (1, 1), (2, 17), (8, 3), (5, 5), (17, 1))
+TRIPLES = ((3, 5, 2), (1, 1, 1), (2, 1, 17), (5, 8, 8))
+BY_COUNT = {1: SIZES, 2: PAIRS, 3: TRIPLES}
+
+
+class Arg(NamedTuple):
+    """An argument: its axes, by name where they are dynamic ("n 4 m"), and how its
+    elements are drawn from a generator for a shape."""
+
+    axes: str
+    draw: Callable[[np.random.Generator, tuple[int, ...]], Any]
+
+    @property
+    def names(self) -> tuple[str | None, ...]:
+        return tuple([None if a.isdigit() else a for a in self.axes.split()])
+
+    def array(self, rng: np.random.Generator, sizes: dict[str, int]) -> np.ndarray:
+        lengths = [int(a) if a.isdigit() else sizes[a] for a in self.axes.split()]
+        return np.asarray(self.draw(rng, tuple(lengths)))
+
+
+def floats(axes: str, dtype: str = "float32") -> Arg:
+    return Arg(axes, lambda rng, shape: rng.normal(size=shape).astype(dtype))
+
+
+def positive(axes: str, low: float = 0.3, high: float = 0.9) -> Arg:
+    return Arg(axes, lambda rng, s: rng.uniform(low, high, s).astype("float32"))
+
+
+def ints(axes: str, low: int = 0, high: int = 4, dtype: str = "int32") -> Arg:
+    return Arg(axes, lambda rng, s: rng.integers(low, high, s).astype(dtype))
+
+
+def bools(axes: str) -> Arg:
+    return Arg(axes, lambda rng, shape: rng.random(shape) < 0.5)
+
+
+def stacked(
+    args: Sequence[Arg], sizes: Sequence[tuple[int, ...]] | None = None
+) -> tuple[list[Arg], list[tuple[int, ...]]]:
+    """The arguments with a first axis of any size more, and sizes to try."""
+
+    def stack(a: Arg) -> Arg:
+        def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+            return np.stack([a.draw(rng, shape[1:]) for _ in range(shape[0])])
+
+        return Arg(f"batch {a.axes}", draw)
+
+    count = len(_names(args))
+    return [stack(a) for a in args], [
+        (batch, *chosen)
+        for batch, chosen in zip((2, 1, 3, 2, 8, 17), sizes or BY_COUNT[count])
+    ]
+
+
+def _names(args: Sequence[Arg]) -> list[str]:
+    """The names of dynamic axes, in the order in which they appear."""
+    return list(dict.fromkeys(n for a in args for n in a.names if n))
+
+
+class Counted:
+    """A function, and how many times it was called: once for each trace."""
+
+    def __init__(self, function: Function) -> None:
+        self.function, self.calls = function, 0
+
+    def __call__(self, *args: Any) -> Any:
+        self.calls += 1
+        return self.function(*args)
+
+
+def _with_names(function: Function, count: int) -> Function:
+    """The function with parameters that have names: a0, a1…"""
+    names = ", ".join([f"a{i}" for i in range(count)])
+    return eval(f"lambda {names}: function({names})", {"function": function})
+
+
+def same_bytes(found: Any, wanted: Any) -> str:
+    """What differs between two trees of arrays; "" if nothing does."""
+    found, wanted = tree.leaves(found), tree.leaves(wanted)
+    if len(found) != len(wanted):
+        return f"{len(found)} arrays for {len(wanted)}"
+    for i, (f, w) in enumerate(zip(found, wanted, strict=True)):
+        f, w = np.asarray(f), np.asarray(w)
+        if f.shape != w.shape or f.dtype != w.dtype:
+            return f"result {i} is {f.dtype}{f.shape} for {w.dtype}{w.shape}"
+        if f.tobytes() != w.tobytes():
+            return f"result {i}, {f.dtype}{f.shape}, differs"
+    return ""
+
+
+def agree(
+    function: Function,
+    args: Sequence[Arg],
+    sizes: Sequence[tuple[int, ...]] | None = None,
+    traces: int = 1,
+) -> None:
+    """Runs a function with dynamic axes, traced once at most `traces` times, at all
+    sizes: the results must be those of programs traced for each size.
+
+    sizes: of the names of axes, in the order in which they appear.
+    """
+    names = _names(args)
+    counted = Counted(function)
+    dynamic = {f"a{i}": a.names for i, a in enumerate(args) if any(a.names)}
+    compiled = td.jit(_with_names(counted, len(args)), dynamic=dynamic)
+    for chosen in sizes or BY_COUNT[len(names)]:
+        rng = np.random.default_rng(sum(chosen))
+        bound = dict(zip(names, chosen, strict=True))
+        arrays = [a.array(rng, bound) for a in args]
+        found = compiled(*arrays)
+        wanted = td.jit(lambda *xs: function(*xs))(*arrays)
+        assert not (why := same_bytes(found, wanted)), f"sizes {bound}: {why}"
+        assert counted.calls <= traces, f"sizes {bound}: trace {counted.calls}"
+
+
+def with_derivatives(op: Op, function: Function) -> Function:
+    """The results of a function that an op stands for and, if that is differentiable,
+    the cotangents of the arguments when those of the results are they themselves."""
+
+    def both(*args: Any) -> Any:
+        moving = [a for a in args if dtypes.is_differentiable(a.dtype)]
+        if not op.differentiable or not moving:
+            return function(*args)
+        outs, pullback = td.vjp(function, *args)
+        cts = tree.map(lambda o: o if dtypes.is_differentiable(o.dtype) else None, outs)
+        return outs, [c for c in pullback(cts) if c is not None]
+
+    return both
