@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from functools import partial
 
 from treadle.backends.devices import TARGETS
+from treadle.dims import Scope
 from treadle.ir.graph import Graph
 from treadle.passes.pipeline import optimise
 from treadle.plan.plan import plan_graph
 from treadle.plan.target import Target
 from treadle.run.device import default
 from treadle.run.execute import Executable
+from treadle.run.sized import SizedProgram
 
 
 def build(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Executable:
@@ -28,6 +30,14 @@ def build(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Execut
         graph = optimise(graph, target)
         plan = plan_graph(graph, target, donated)
         return Executable(graph, plan, target, donated)
+
+
+def sized_program_of(
+    graph: Graph, scope: Scope, donated: tuple[int, ...] = ()
+) -> SizedProgram:
+    """The compiled program of a graph whose sizes are open, for the default device."""
+    with scope.compiling():
+        return SizedProgram(scope, executable_of(graph, donated))
 
 
 @contextmanager

@@ -14,7 +14,9 @@ from treadle.dims.dim import Dim as Dim
 from treadle.dims.number import Real as Real
 from treadle.dims.polynomial import Atom as Atom
 from treadle.dims.polynomial import Part as Part
+from treadle.dims.scope import CLOSED as CLOSED
 from treadle.dims.scope import LONGEST as LONGEST
+from treadle.dims.scope import Fact as Fact
 from treadle.dims.scope import Guard as Guard
 from treadle.dims.scope import Restart as Restart
 from treadle.dims.scope import Scope as Scope

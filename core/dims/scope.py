@@ -7,7 +7,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from math import gcd
+from math import gcd, prod
 from operator import floordiv, mod
 from types import FrameType
 from typing import Any, NamedTuple
@@ -299,11 +299,11 @@ class Scope:
         Raises:
           TracerError: if the sizes were named by the user.
         """
-        self.check_alive()
+        if self.phase is CLOSED:
+            raise self.leak()
         if self.phase is TRACING and self.named:
             raise TracerError(_NEEDED.format(reason, d, at(user_source())))
-        if self.phase is not CLOSED:
-            self.fix(d, reason)
+        self.fix(d, reason)
         return d.hint
 
     def fix(self, d: Any, reason: str) -> None:
@@ -313,12 +313,14 @@ class Scope:
                 self.fix(self.dim({(a,): 1}), reason)
         self.guard(d - d.hint, "==", True, reason)
 
-    def assume(self, fact: Fact) -> Any:
+    def assume(self, fact: Fact, symbols: dict[str, Any]) -> Any:
         """Begins with what an earlier trace has found out of a dimension. Gives what is
-        to be used in its place."""
+        to be used in its place.
+
+        symbols: what stands for each dimension so far.
+        """
         replaced, value, guard = fact
-        symbols = {a.name: self.dim({(a,): 1}) for a in self.atoms}
-        new = 0
+        new: Any = 0
         for names, c in value:
             for name in names:
                 c = symbols[name] * c
@@ -348,8 +350,38 @@ class Scope:
           LeakError: if the user computes with a size after its trace.
         """
         if self.phase is CLOSED and asked_by_user():
-            names = ", ".join([str(a.name) for a in self.atoms if a.fn is None])
-            raise LeakError(_LEAKED.format(names, at(user_source())))
+            raise self.leak()
+
+    def leak(self) -> LeakError:
+        """The error of a size that is used after its trace."""
+        names = ", ".join([str(a.name) for a in self.atoms if a.fn is None])
+        return LeakError(_LEAKED.format(names, at(user_source())))
+
+    def failing(self, given: Sequence[int]) -> Iterator[Guard]:
+        """The guards that do not hold where the dimensions have given sizes."""
+        symbols = [a for a in self.atoms if a.fn is None]
+        known = {a.number: n for a, n in zip(symbols, given, strict=True)}
+
+        def of(x: Any) -> Any:
+            if type(x) is not sizes[0]:
+                return x
+            return sum([c * prod(map(atom, m)) for m, c in x.terms.items()])
+
+        def atom(a: Atom) -> Any:
+            if a.number not in known:
+                first = a.number
+                while self.atoms[first].fn is Part:
+                    first -= 1
+                made: Any = self.atoms[first]
+                found = made.fn(*map(of, made.args))
+                several = found if isinstance(found, Sequence) else [found]
+                known.update(enumerate(several, first))
+            return known[a.number]
+
+        for guard in self.guards.values():
+            value = of(guard.dim)
+            if (value == 0 if guard.op == "==" else value < 0) is not guard.holds:
+                yield guard
 
     def is_asked_by_user(self) -> bool:
         """Whether the user asks while his function is traced."""
@@ -432,9 +464,8 @@ _LIBRARY = __name__.partition(".")[0]
 
 _NEEDED = """\
 {} needs the size {} as a number, but it is dynamic{}
-Compute with `x.shape[i]` itself (arithmetic and comparisons keep it a symbol; so does
-`n ** 0.5`, where `math.sqrt(n)` can't), or leave the axis out of `td.jit(dynamic=...)`.\
-"""
+Compute with `x.shape[i]` itself: arithmetic and comparisons keep it a symbol, and so
+does `n ** 0.5`, where `math.sqrt(n)` can't. Or leave the axis out of `dynamic=`."""
 
 _LEAKED = """\
 a size from the trace of a jitted function (made of {}) is used after that trace{}

@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.dims import hint, is_symbolic
+from treadle.dims import CLOSED, hint, is_symbolic
 from treadle.trace.interpreter import state
 from treadle.trace.lowering import Elementwise, Expanded, Lowering
 from treadle.trace.value import typeof
@@ -174,7 +174,13 @@ def _settle_sizes(args: tuple) -> tuple:
 
 
 def as_size(number: Any, dtype: np.dtype, weak: bool = False) -> Any:
-    """An array of a number that depends on sizes."""
+    """An array of a number that depends on sizes.
+
+    Raises:
+      LeakError: if it is used after the trace of those sizes.
+    """
+    if number.scope.phase is CLOSED:
+        raise number.scope.leak()
     return size_op(dim=getattr(number, "value", number), dtype=dtype, weak=weak)
 
 

@@ -183,7 +183,7 @@ def test_equal_dimensions_become_one() -> None:
     symbols = {n: again.symbol(n, 6) for n in "bt"}
     (fact,) = scope.replaced
     assert fact[0] == "b"
-    assert again.assume(fact) is symbols["t"]
+    assert again.assume(fact, symbols) is symbols["t"]
     (guard,) = again.guards.values()
     assert str(guard) == "b == t" and not holds(guard, {"b": 3, "t": 4})
 
