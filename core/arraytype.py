@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
-from treadle.dims import plain
+from treadle.dims import Dim, Real, plain
 from treadle.errors import at, user_source
 
 _SHORT = {"bool": "bool", "float": "f", "int": "i", "uint": "u", "complex": "c"}
@@ -39,19 +39,26 @@ class ArrayType:
         cls, shape: tuple[int, ...], dtype: np.dtype, weak: bool = False
     ) -> ArrayType:
         key = shape, dtype, weak
-        found = _known.get(key)
+        known = _known
+        for n in shape:
+            if type(n) is Dim:
+                known = n.scope.types
+                break
+        found = known.get(key)
         if found is None:
             made = object.__new__(cls)
             # Sizes may come as NumPy's integers, which are equal but print differently.
-            made.shape, made.dtype, made.weak = (
-                tuple([plain(n) for n in shape]),
-                dtype,
-                weak,
-            )
+            made.shape = tuple([plain(n) for n in shape])
+            made.dtype, made.weak = dtype, weak
             made.size = math.prod(made.shape)
             made.nbytes = made.size * dtype.itemsize
-            found = _known.setdefault(key, made)
+            found = known.setdefault(key, made)
         return found
+
+    @property
+    def is_sized(self) -> bool:
+        """Whether some of its lengths are not fixed."""
+        return any([type(n) is Dim for n in self.shape])
 
     @property
     def ndim(self) -> int:
@@ -102,7 +109,7 @@ def of_numpy(array: np.ndarray | np.generic) -> ArrayType:
 
 def of_scalar(value: bool | int | float | complex) -> ArrayType:
     """The weak type of a Python scalar."""
-    dtype = dtypes.of_scalar(value)
+    dtype = dtypes.float32 if type(value) is Real else dtypes.of_scalar(value)
     found = _scalar_types.get(dtype)
     if found is None:
         found = _scalar_types[dtype] = ArrayType((), dtype, True)

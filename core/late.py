@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from treadle.dims import Dim, hint
-from treadle.errors import InternalError
 
 Value = Callable[[Any], int]
 """From a size to its number."""
@@ -47,16 +46,6 @@ def numbers(
         hints = fn(*map(hint, args))
         found = scope.known[key] = scope.vector(name, fn, tuple(args), hints)
     return found
-
-
-def settled(name: Hashable, fn: Callable[..., int], args: Sequence[Any]) -> int:
-    """``fn(*args)`` as one number: sizes that give another need another program."""
-    found = number(name, fn, args)
-    value = hint(found)
-    # The answer of a comparison is remembered, as what must hold for the program.
-    if found != value:
-        raise InternalError(f"{name} is {found} for the sizes that give {value}")
-    return value
 
 
 def _scope(args: Sequence[Any]) -> Any:

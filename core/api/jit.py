@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Sequence
-from functools import cache, cached_property, update_wrapper
+from collections.abc import Callable, Mapping, Sequence
+from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from treadle import dtypes, tree
 from treadle.api.args import (
@@ -15,40 +12,30 @@ from treadle.api.args import (
     argument,
     check_function,
     check_leaf,
-    check_results,
     name_of,
     positions,
-    signature_of,
 )
 from treadle.api.boundary import boundary, tidy
-from treadle.api.purity import call_pure
+from treadle.api.entry import Entry, compiler
+from treadle.api.programs import Programs
+from treadle.api.report import Program, Report
 from treadle.arraytype import ArrayType
 from treadle.control.call import call, runners
-from treadle.dims import Scope, is_dim
-from treadle.errors import at, user_source
 from treadle.ir.graph import Graph
 from treadle.reading import Entries, Items, Reading, Static, Unreadable, reading
 from treadle.run.array import Array
 from treadle.run.device import current
 from treadle.run.eager import EagerInterpreter
 from treadle.trace.interpreter import state
-from treadle.trace.stage import stage
-from treadle.trace.value import NUMBERS, Tracer, is_array, typeof
+from treadle.trace.value import NUMBERS, is_array, typeof
 
 if TYPE_CHECKING:
     from treadle.plan.calls import Path
     from treadle.run.execute import Executable
 
 
-@cache
-def _compiler() -> Any:
-    """`treadle.compile`, loaded when something is first compiled: everything behind it
-    is half of what importing the library would cost."""
-    return importlib.import_module("treadle.compile")
-
-
 def _run(graph: Graph, arrays: Sequence[Any]) -> Any:
-    return _compiler().executable_of(graph, (), current().name)(arrays)
+    return compiler().executable_of(graph, (), current().name)(arrays)
 
 
 runners.append(_run)
@@ -62,74 +49,6 @@ MOST_PATHS_MADE = 8
 such as static objects that are equal but made anew each time."""
 
 
-class _Entry:
-    """What a trace gave: valid for one structure, one set of types and statics."""
-
-    def __init__(
-        self,
-        graph: Graph,
-        captured: list[Any],
-        out_form: tree.Structure,
-        donated: Sequence[int],
-    ) -> None:
-        self.graph, self.captured, self.out_form = graph, captured, out_form
-        self.donated = tuple([len(captured) + i for i in donated])
-        self.slow_calls = 0
-        """How many calls took no path."""
-
-    @cached_property
-    def program(self) -> Executable:
-        """The compiled program of captures, then leaves."""
-        return _compiler().executable_of(self.graph, self.donated)
-
-
-class _Dynamic:
-    """What a trace with sizes that are not fixed gave, and where its guards hold."""
-
-    def __init__(self, scope: Scope, entry: _Entry) -> None:
-        self.scope, self.entry = scope, entry
-        self._guards: Any = None
-        self._program: Any = None
-
-    def program(self) -> Any:
-        if self._program is None:
-            graph, donated = self.entry.graph, self.entry.donated
-            self._program = _compiler().sized_program_of(graph, self.scope, donated)
-            sized = importlib.import_module("treadle.run.sized")
-            self._guards = sized.guards(self.scope)
-        return self._program
-
-    def admits(self, sizes: tuple) -> bool:
-        self.program()
-        return self._guards(*sizes)
-
-    def bind(self, sizes: tuple) -> Any:
-        entry = object.__new__(_Entry)
-        entry.__dict__.update(self.entry.__dict__)
-        entry.program = self.program().bind(*sizes)
-        return entry
-
-
-def _to_fix(scope: Scope, fixed: dict[str, Any]) -> dict[str, Any]:
-    """Dimensions that a trace needed to be of one size, or equal to another."""
-    for d, op, result, _, _ in list(scope.guards.values()):
-        if op == "==" and result:
-            solved = d.solved()
-            if solved and solved[0].name not in fixed:
-                atom, value = solved
-                if not is_dim(value):
-                    return {atom.name: int(value)}
-                if (
-                    len(value.terms) == 1
-                    and len(value.key[0][0]) == 1
-                    and value.key[0][1] == 1
-                ):
-                    ((other,),) = value.terms
-                    return {atom.name: other.name}
-                return {atom.name: atom.hint}
-    return {}
-
-
 class Jitted:
     """A function that `jit` compiles at its first call for each set of types."""
 
@@ -138,11 +57,9 @@ class Jitted:
         function: Callable[..., Any],
         static: Which,
         donate: Which,
-        dynamic: Any = None,
+        dynamic: Mapping[str, Any] | bool,
+        max_compiles: int | None,
     ) -> None:
-        self._dynamic = dynamic or {}
-        self._traces: dict[Any, list[_Dynamic]] = {}
-        self._seen: dict[Any, list] = {}
         self.function = function
         self._static = positions(function, static, "static")
         self._donate = positions(function, donate, "donate")
@@ -151,17 +68,18 @@ class Jitted:
         ):
             for both in chosen & given_up:
                 raise ValueError(f"argument {both!r} can't be static and donated")
-        self._entries: dict[Any, _Entry] = {}
-        self._paths: tuple[Path, ...] = ()
+        self._programs = Programs(function, self._donated_leaves, dynamic, max_compiles)
+        self._paths: tuple[tuple[Path, Program], ...] = ()
         update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # A `boundary` of its own: that would cost a tenth of a short call.
         try:
             if type(state.interpreter) is EagerInterpreter:
-                for path in () if state.staging_disabled else self._paths:
+                for path, row in () if state.staging_disabled else self._paths:
                     out = path(args, kwargs)
                     if out is not NotImplemented:
+                        row.calls += 1
                         return out
             return self._call(args, kwargs)
         except Exception as error:
@@ -173,6 +91,7 @@ class Jitted:
         if state.staging_disabled:
             return self.function(*args, **kwargs)
         entry, leaves = self._lookup(args, kwargs)
+        entry.row.calls += 1
         if type(state.interpreter) is EagerInterpreter:
             outs = entry.program([*entry.captured, *leaves])
             self._remember(entry, args, kwargs)
@@ -180,7 +99,7 @@ class Jitted:
             outs = call(*entry.captured, *leaves, graph=entry.graph)
         return entry.out_form.unflatten(outs)
 
-    def _remember(self, entry: _Entry, args: tuple, kwargs: dict) -> None:
+    def _remember(self, entry: Entry, args: tuple, kwargs: dict) -> None:
         """Makes a path for calls like this one, from an entry's second call on."""
         entry.slow_calls += 1
         if not 1 < entry.slow_calls <= MOST_PATHS_MADE:
@@ -189,9 +108,9 @@ class Jitted:
             path = self._path(entry, args, kwargs)
         except (Unreadable, RecursionError):
             return
-        self._paths = (path, *self._paths[: MOST_PATHS - 1])
+        self._paths = ((path, entry.row), *self._paths[: MOST_PATHS - 1])
 
-    def _path(self, entry: _Entry, args: tuple, kwargs: dict) -> Path:
+    def _path(self, entry: Entry, args: tuple, kwargs: dict) -> Path:
         numbers, names = self._static_places(args)
         positional = [(i, _argument(a, i in numbers)) for i, a in enumerate(args)]
         named = [(k, _argument(kwargs[k], k in names)) for k in sorted(kwargs)]
@@ -222,9 +141,22 @@ class Jitted:
         optimisation."""
         return self._lookup(args, kwargs, ArrayType)[0].graph
 
+    def report(self) -> Report:
+        """What was compiled so far: programs, why each was traced, for which sizes each
+        holds, milliseconds, calls. To be printed.
+
+        >>> import treadle as td, treadle.numpy as tnp
+        >>> f = td.jit(lambda x: x + 1)
+        >>> for n in (3, 4, 5):
+        ...     _ = f(tnp.ones(n))
+        >>> [p.signature for p in f.report().programs]
+        ['x: f32[3]', 'x: f32[x.shape[0]]']
+        """
+        return self._programs.report(name_of(self.function))
+
     def clear_cache(self) -> None:
         """Forgets all traces."""
-        self._entries.clear()
+        self._programs.clear()
         self._paths = ()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -237,7 +169,7 @@ class Jitted:
 
     def _lookup(
         self, args: tuple, kwargs: dict, stand_in: type | None = None
-    ) -> tuple[_Entry, list[Any]]:
+    ) -> tuple[Entry, list[Any]]:
         """What belongs to these arguments, and their leaves.
 
         stand_in: a kind of leaf that is taken for the array it describes.
@@ -258,121 +190,7 @@ class Jitted:
                     place = tree.paths(form)[i][1:]
                     check_leaf(leaf, argument(self.function, place))
                 types.append(typeof(leaf))
-        key = (form, tuple(types), statics, tree.kind_of(statics))
-        try:
-            entry = self._entries.get(key)
-        except TypeError:
-            raise TypeError(self._unhashable(statics)) from None
-        if entry is None:
-            entry = self._for_sizes(form, types, statics) or self._trace(
-                form, types, statics
-            )
-            # A captured tracer belongs to this call alone.
-            if not any(isinstance(c, Tracer) for c in entry.captured):
-                self._entries[key] = entry
-        return entry, leaves
-
-    def _moving(self, form: Any, types: Any, statics: tuple) -> dict[int, tuple]:
-        """The axes that had several sizes so far; those that had the same sizes in
-        every call have one name."""
-        ranks = tuple([(t.dtype, t.weak, t.ndim) for t in types])
-        key = (form, ranks, statics, tree.kind_of(statics))
-        seen = self._seen.setdefault(key, [])
-        if len(seen) < 4:
-            seen.append([t.shape for t in types])
-        axes, numbers = {}, {}  # type: ignore[var-annotated]
-        for i, t in enumerate(types):
-            history = [tuple(s[i][k] for s in seen) for k in range(t.ndim)]
-            names = tuple(
-                [
-                    f"s{numbers.setdefault(h, len(numbers))}"
-                    if len(set(h)) > 1
-                    else None
-                    for h in history
-                ]
-            )
-            if any(names):
-                axes[i] = names
-        return axes
-
-    def _for_sizes(self, form: Any, types: Any, statics: tuple) -> Any:
-        """The entry for types some of whose axes are named."""
-        if not self._dynamic:
-            return None
-        sizes: dict[str, int] = {}
-        axes: dict[int, tuple] = {}
-        if self._dynamic == "auto":
-            axes = self._moving(form, types, statics)
-            for i, wanted in axes.items():
-                for n, axis in zip(types[i].shape, wanted, strict=True):
-                    if axis is not None and sizes.setdefault(axis, n) != n:
-                        return None
-            if not sizes:
-                return None
-        names = [] if axes else list(signature_of(self.function).parameters)
-        for i, path in enumerate(tree.paths(form)):
-            if not names:
-                break
-            name = names[path[1]] if path[0] == 0 else path[1]
-            wanted = self._dynamic.get(name)
-            if wanted is not None and len(wanted) == types[i].ndim:
-                axes[i] = wanted
-                for n, axis in zip(types[i].shape, wanted, strict=True):
-                    if axis is not None and sizes.setdefault(axis, n) != n:
-                        raise ValueError(
-                            f"axis {axis!r} has lengths {sizes[axis]} and {n}"
-                        )
-        if 0 in sizes.values() or any(is_dim(n) for n in sizes.values()):
-            return None
-        shapes = tuple(
-            (
-                t.dtype,
-                t.weak,
-                tuple(a or n for a, n in zip(axes[i], t.shape, strict=True)),
-            )
-            if i in axes
-            else t
-            for i, t in enumerate(types)
-        )
-        key = (form, shapes, statics, tree.kind_of(statics))
-        given = tuple(sizes.values())
-        traces = self._traces.setdefault(key, [])
-        for trace in traces:
-            if trace.admits(given):
-                return trace.bind(given)
-        if 1 in given:
-            # Not a general size: what is equal for it need not be for others.
-            return None
-        fixed: dict[str, Any] = {}
-        while True:
-            scope = Scope()
-            symbols = {name: scope.symbol(name, n) for name, n in sizes.items()}
-            for name, value in fixed.items():
-                # What an earlier trace needed to be equal is one size in this one.
-                other = value if isinstance(value, int) else symbols[value]
-                scope.guard(symbols[name] - other, "==", True)
-                symbols[name] = other
-            sized = [
-                ArrayType(
-                    tuple(
-                        symbols.get(a, n) for a, n in zip(axes[i], t.shape, strict=True)
-                    ),
-                    t.dtype,
-                    t.weak,
-                )
-                if i in axes
-                else t
-                for i, t in enumerate(types)
-            ]
-            trace = _Dynamic(scope, self._trace(form, sized, statics))
-            found = _to_fix(scope, fixed)
-            if not found:
-                break
-            fixed |= found
-        assert not any(isinstance(c, Tracer) for c in trace.entry.captured)
-        traces.append(trace)
-        assert trace.admits(given)
-        return trace.bind(given)
+        return self._programs.find(form, types, statics), leaves
 
     def _split(self, args: tuple, kwargs: dict) -> tuple[tuple, tuple, dict]:
         """The static values, and what is traced (statics replaced by None)."""
@@ -387,50 +205,6 @@ class Jitted:
     def _static_places(self, args: tuple) -> tuple[set, set]:
         numbers, names = self._static
         return {n % len(args) if args and n < 0 else n for n in numbers}, names
-
-    def _unhashable(self, statics: tuple) -> str:
-        for place, value in statics:
-            try:
-                hash(value)
-            except TypeError:
-                where = argument(self.function, (place,))
-                return (
-                    f"static {where} is not hashable: {value!r:.60}"
-                    f"{at(user_source())}\n"
-                    "Use a tuple instead of a list, and a frozen dataclass "
-                    "instead of a dict; arrays can't be static."
-                )
-        return "a static value is not hashable"
-
-    def _trace(
-        self, form: tree.Structure, types: Sequence[Any], statics: tuple
-    ) -> _Entry:
-        out_form: Any = None
-
-        def arrange(given: Any) -> tuple[Sequence[Any], dict[str, Any]]:
-            moving, named = list(given[0]), dict(given[1])
-            for place, value in statics:
-                if isinstance(place, int):
-                    moving[place] = value
-                else:
-                    named[place] = value
-            return moving, named
-
-        def flat(*leaves: Any) -> list[Any]:
-            nonlocal out_form
-            out = call_pure(self.function, form, leaves, arrange)
-            outs, out_form = tree.flatten(out)
-            check_results(self.function, outs, out_form)
-            return outs
-
-        graph, captured = stage(flat, types, name=name_of(self.function))
-        # The program computes with what it was traced with, also if that is an array
-        # of NumPy's that changes later.
-        captured = [
-            Array(np.array(c, order="C")) if isinstance(c, np.ndarray) else c
-            for c in captured
-        ]
-        return _Entry(graph, captured, out_form, self._donated_leaves(form))
 
     def _donated_leaves(self, form: tree.Structure) -> tuple[int, ...]:
         numbers, names = self._donate
@@ -469,6 +243,9 @@ class _Method:
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
         return self._jitted.graph(self._instance, *args, **kwargs)
 
+    def report(self) -> Report:
+        return self._jitted.report()
+
 
 @boundary
 def jit(
@@ -476,15 +253,17 @@ def jit(
     *,
     static: Which = (),
     donate: Which = (),
-    dynamic: Any = None,
+    dynamic: Mapping[str, Any] | bool = True,
+    max_compiles: int | None = None,
 ) -> Any:
     """Compiles a pure function of pytrees of arrays.
 
-    The function is traced once for each structure and set of shapes and dtypes of its
-    arguments; kernels are shared between shapes, so a new shape rarely compiles
-    anything native: where it calls for another kernel (an axis that became short or
-    long, or is 1), that one. Python numbers are run-time inputs: a new value compiles
-    nothing at all.
+    The function is traced once for each structure, and set of ranks and dtypes, of its
+    arguments. Python numbers are run-time inputs: a new value compiles nothing at all.
+    Neither does a new size, from the second of an axis on: the function is then traced
+    with a symbol for it, and what is compiled serves all sizes for which the function
+    does the same. Where it asks (``if x.shape[0] > 3``), or needs the size as Python's
+    int, there is a program for each answer. `report` lists them.
 
     Args:
       function: the function, or None to make a decorator.
@@ -492,10 +271,19 @@ def jit(
         (hashable): flags, sizes, functions.
       donate: arguments, by name or position, that the caller gives up: their memory
         is reused for the results, and using them afterwards is an error.
+      dynamic: names for the axes whose sizes vary, by argument: ``{"x": ("batch",
+        None)}``; in a tree of them for an argument that is one, or one for all its
+        arrays; a `ShapeDtype` with names will do too. Axes of one name have one size.
+        They are symbols from the first call on, and it is an error if the function
+        needs one as an int. True: axes that are seen to vary; False: none, there is a
+        program for each shape.
+      max_compiles: a trace beyond so many is an error, which says what changed.
 
     Raises:
       TypeError: for arguments or results that are not arrays, unhashable statics.
       TracerError: if the function needs a traced value (``if x > 0``).
+      ValueError: if axes of one name differ in size.
+      RuntimeError: for more programs than `max_compiles`.
       MutationError: if the function changes a list, dict… among its arguments.
 
     >>> import treadle as td, treadle.numpy as tnp
@@ -506,6 +294,6 @@ def jit(
     Array(14., dtype=float32)
     """
     if function is None:
-        return lambda f: Jitted(f, static, donate, dynamic)
+        return lambda f: Jitted(f, static, donate, dynamic, max_compiles)
     check_function("jit", function)
-    return Jitted(function, static, donate, dynamic)
+    return Jitted(function, static, donate, dynamic, max_compiles)

@@ -14,7 +14,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.dims import is_dim, one, same_shape
+from treadle.dims import is_dim, is_symbolic, one, same_shape
 from treadle.errors import FOREIGN, TracerError, at, foreign, user_source
 from treadle.ops.cast import convert
 from treadle.ops.compare import ne
@@ -42,7 +42,7 @@ def operand(name: str, x: Any) -> Any:
     if isinstance(x, Value | np.ndarray):
         return x
     kind = type(x)
-    if kind in PYTHON_SCALARS or is_dim(x):
+    if kind in PYTHON_SCALARS or is_symbolic(x):
         return x
     if kind in dtypes.PYTHON_OF:
         return dtypes.PYTHON_OF[kind](x)

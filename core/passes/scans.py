@@ -20,10 +20,9 @@ from collections.abc import Sequence
 
 from treadle.arraytype import ArrayType
 from treadle.control.scan import scan
-from treadle.dims import hint
+from treadle.dims import hint, settled
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.walk import effectful
-from treadle.late import settled
 from treadle.ops.arithmetic import add
 from treadle.ops.dot import dot_general
 from treadle.ops.movement import broadcast_in_dim, transpose

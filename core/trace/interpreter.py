@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from treadle.dims import Scope
 from treadle.errors import user_source
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Interpreter:
 class _State(threading.local):
     interpreter: Interpreter
     source: str = ""
+    scope: Scope | None = None
     staging_disabled: bool = False
 
 
@@ -46,6 +48,18 @@ state = _State()
 def set_base(interpreter: Interpreter) -> None:
     """Declares what is current when no transform is running."""
     _State.interpreter = interpreter
+
+
+@contextmanager
+def sizes_of(scope: Scope) -> Iterator[Scope]:
+    """For the trace of a function whose sizes are not fixed. They are nothing outside
+    of it."""
+    previous, state.scope = state.scope, scope
+    try:
+        yield scope
+    finally:
+        state.scope = previous
+        scope.close()
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.dims import Dim
+from treadle.dims import CLOSED, hint, is_symbolic
 from treadle.trace.interpreter import state
 from treadle.trace.lowering import Elementwise, Expanded, Lowering
 from treadle.trace.value import typeof
@@ -115,7 +115,7 @@ class Op:
     def __call__(self, *args: Any, **params: Any) -> Any:
         if self.takes_scalars:
             for a in args:
-                if type(a) is Dim:
+                if is_symbolic(a):
                     args = _settle_sizes(args)
                     break
             args = _settle_scalars(args)
@@ -162,11 +162,26 @@ def _settle_scalars(args: tuple) -> tuple:
 
 
 def _settle_sizes(args: tuple) -> tuple:
-    """Makes arrays of sizes among the operands of a map."""
-    types = [typeof(a) for a in args if type(a) not in (*_SCALARS, Dim)]
-    numbers = [t.dtype for t in types if t.dtype != dtypes.bool_]
-    dtype = numbers[0] if numbers else dtypes.int32
-    return tuple([size_op(dim=a, dtype=dtype) if type(a) is Dim else a for a in args])
+    """Makes arrays of sizes among the operands of a map, of the dtype that Python's
+    numbers in their places would get."""
+    settled = _settle_scalars(tuple([hint(a) for a in args]))
+    return tuple(
+        [
+            as_size(a, typeof(b).dtype, typeof(b).weak) if is_symbolic(a) else b
+            for a, b in zip(args, settled, strict=True)
+        ]
+    )
+
+
+def as_size(number: Any, dtype: np.dtype, weak: bool = False) -> Any:
+    """An array of a number that depends on sizes.
+
+    Raises:
+      LeakError: if it is used after the trace of those sizes.
+    """
+    if number.scope.phase is CLOSED:
+        raise number.scope.leak()
+    return size_op(dim=getattr(number, "value", number), dtype=dtype, weak=weak)
 
 
 _PYTHON = {"b": bool, "i": int, "f": float, "c": complex}
@@ -181,9 +196,9 @@ def _weak(x: Any, dtype: np.dtype) -> Any:
 
 size_op = Op(
     "size",
-    lambda *, dim, dtype: ArrayType((), dtype),
-    lambda *, dim, dtype: dtype.type(dim.hint),
+    lambda *, dim, dtype, weak: ArrayType((), dtype, weak),
+    lambda *, dim, dtype, weak: dtype.type(dim.hint),
     lowering=Expanded(),
     differentiable=False,
 )
-"""A size that is not fixed, as a number."""
+"""A number that depends on sizes, which are not fixed."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle import arraytype
 from treadle.arraytype import ArrayType
-from treadle.dims import Dim
+from treadle.dims import is_symbolic
 from treadle.errors import at
 from treadle.ir import show as _show  # noqa: F401 - graphs can be printed
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
@@ -19,7 +19,7 @@ from treadle.trace.interpreter import (
     entering,
     state,
 )
-from treadle.trace.op import Op, size_op
+from treadle.trace.op import Op, as_size
 from treadle.trace.value import Tracer, Value, typeof
 
 _SMALL = 64
@@ -74,8 +74,9 @@ class StageInterpreter(Interpreter):
         if kind in (float, int, bool, complex):
             t = arraytype.of_scalar(x)
             return Lit(t.dtype.type(x), t)
-        if kind is Dim:
-            return self.process(size_op, (), {"dim": x, "dtype": typeof(x).dtype}).atom
+        if is_symbolic(x):
+            t = typeof(x)
+            return self.lift(as_size(x, t.dtype, t.weak))
         if isinstance(x, np.generic):
             return Lit(x, arraytype.of_numpy(x))
         if isinstance(x, Tracer):
@@ -87,7 +88,7 @@ class StageInterpreter(Interpreter):
         concrete = isinstance(x, np.ndarray) or (
             isinstance(x, Value) and not isinstance(x, Tracer)
         )
-        # The size is asked of what has values only: that of a tracer may not be fixed.
+        # Asked of concrete ones only: other sizes may not be fixed.
         small = concrete and t.nbytes <= _SMALL and not getattr(x, "placed", False)
         if concrete and (self.closed or small):
             atom: Atom = Lit(np.array(x), t)  # a copy: NumPy's arrays may change

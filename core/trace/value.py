@@ -11,6 +11,7 @@ import numpy as np
 
 from treadle import arraytype
 from treadle.arraytype import ArrayType
+from treadle.dims import is_dim
 from treadle.errors import LeakError, TracerError, at, user_frame, user_source
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ class Value(_Surface):
     def __len__(self) -> int:
         if not self.type.shape:
             raise TypeError("a 0-dimensional array has no len()")
-        return self.type.shape[0]
+        n = self.type.shape[0]
+        # Python demands an int of it.
+        return n.fixed("len(x) (not so `x.shape[0]`)") if is_dim(n) else n  # type: ignore[attr-defined]
 
     def __hash__(self) -> int:
         raise TypeError(

@@ -1,0 +1,207 @@
+"""Which axes of the arguments have sizes that vary: as named, or as seen in calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from treadle import tree
+from treadle.api.args import argument, name_of, signature_of
+from treadle.arraytype import ArrayType
+from treadle.dims import is_dim
+from treadle.errors import at, user_source
+
+Axes = tuple[str | None, ...]
+"""For each axis of an array the name of its dimension; None if its length is fixed."""
+
+_WRONG = """\
+dynamic={!r}: {}{}
+Give the names of axes by argument, such as `dynamic={{"x": ("batch", None)}}`: for \
+each axis a name, or None where its length is fixed; for an argument that is a tree, the \
+same in a tree like it, or one for all its arrays."""
+
+
+class Named:
+    """The axes that the user has named.
+
+    Raises:
+      ValueError: for names of arguments that the function does not have.
+      TypeError: for anything else than names of axes.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], dynamic: Mapping[str, Any]
+    ) -> None:
+        self._function, self._dynamic = function, dict(dynamic)
+        signature = signature_of(function)
+        parameters = signature.parameters if signature else {}
+        self._names = list(parameters)
+        more = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        for name, spec in self._dynamic.items():
+            if name not in parameters and not more and signature:
+                what = f"{name_of(function)} has no argument {name!r}"
+                raise ValueError(_WRONG.format(dynamic, what, at(user_source())))
+            self._check(spec)
+
+    def _check(self, spec: Any) -> None:
+        for leaf in tree.leaves(spec, is_leaf=_is_axes):
+            if not _is_axes(leaf):
+                what = f"{leaf!r} names no axes"
+                raise TypeError(_WRONG.format(self._dynamic, what, at(user_source())))
+
+    def of(self, form: tree.Structure, types: Sequence[ArrayType]) -> list[Axes]:
+        """The axes of each leaf of (args, kwargs)."""
+        found: list[Axes] = []
+        for place, part in _parts(form):
+            name = self._names[place] if isinstance(place, int) else place
+            spec = self._dynamic.get(name)
+            if spec is None:
+                found += [()] * part.count
+                continue
+            try:
+                found += _spread(part, spec)
+            except tree.StructureError as error:
+                what = f"of {name!r}, {error}"
+                message = _WRONG.format(self._dynamic, what, at(user_source()))
+                raise ValueError(message) from None
+        paths = tree.paths(form)
+        for i, (axes, t) in enumerate(zip(found, types, strict=True)):
+            found[i] = self._fitting(axes, t, paths[i])
+        return found
+
+    def _fitting(self, axes: Any, t: ArrayType, path: tree.Path) -> Axes:
+        if not axes:
+            return (None,) * t.ndim
+        lengths = axes.shape if isinstance(axes, ArrayType) else axes
+        given = isinstance(axes, ArrayType)
+        wrong = len(lengths) != t.ndim or (
+            given
+            and (
+                axes.dtype != t.dtype
+                or any(
+                    not is_dim(n) and n != m
+                    for n, m in zip(lengths, t.shape, strict=True)
+                )
+            )
+        )
+        if wrong:
+            raise ValueError(
+                f"{argument(self._function, path[1:])} is {t}, but dynamic= says "
+                f"{axes!r}{at(user_source())}"
+            )
+        return tuple([_name_of_axis(n) for n in lengths])
+
+    def sizes(
+        self, axes: Sequence[Axes], types: Sequence[ArrayType], form: tree.Structure
+    ) -> dict[str, int]:
+        """The size of each dimension.
+
+        Raises:
+          ValueError: if an axis has two, naming both arguments.
+        """
+        sizes: dict[str, int] = {}
+        first: dict[str, int] = {}
+        for i, (names, t) in enumerate(zip(axes, types, strict=True)):
+            for name, n in zip(names, t.shape, strict=True):
+                if name is None:
+                    continue
+                if sizes.setdefault(name, n) != n:
+                    x, y = [place(self._function, form, j) for j in (first[name], i)]
+                    raise ValueError(
+                        f"axis {name!r} is {sizes[name]} in {x} and {n} in {y}: a name "
+                        f"stands for one size{at(user_source())}"
+                    )
+                first.setdefault(name, i)
+        return sizes
+
+
+def place(function: Callable[..., Any], form: tree.Structure, leaf: int) -> str:
+    """How a leaf of (args, kwargs) is written in the function: ``params['w']``."""
+    return argument(function, tree.paths(form)[leaf][1:]).split("`")[1]
+
+
+def _parts(form: tree.Structure) -> list[tuple[int | str, tree.Structure]]:
+    """Each argument's position or name, and its structure."""
+    positional, named = form.children
+    return [
+        *enumerate(positional.children),
+        *zip(named.keys(), named.children, strict=True),
+    ]  # type: ignore[list-item]
+
+
+def _is_axes(spec: Any) -> bool:
+    if isinstance(spec, ArrayType) or spec is None:
+        return True
+    if type(spec) is not tuple or not spec:
+        return False
+    return all(n is None or type(n) is str for n in spec) and any(spec)
+
+
+def _spread(part: tree.Structure, spec: Any) -> list[Any]:
+    """The axes of each leaf of an argument, of which some trees may share one."""
+    if _is_axes(spec):
+        return [spec or ()] * part.count
+    outer = tree.structure(spec, is_leaf=_is_axes)
+    leaves = tree.leaves(spec, is_leaf=_is_axes)
+    inner = tree.flatten_up_to(outer, part.unflatten(range(part.count)))
+    found: list[Any] = []
+    for axes, below in zip(leaves, inner, strict=True):
+        found += [axes or ()] * len(tree.leaves(below))
+    return found
+
+
+def _name_of_axis(n: Any) -> str | None:
+    if is_dim(n):
+        return str(n)
+    return n if isinstance(n, str) else None
+
+
+class Seen:
+    """The axes that had several sizes so far. Those whose sizes were equal in every
+    call are one dimension."""
+
+    def __init__(self, types: Sequence[ArrayType]) -> None:
+        self._first = [n for t in types for n in t.shape]
+        self._class: list[Any] = list(self._first)
+        self._moving = [False] * len(self._first)
+
+    def see(self, types: Sequence[ArrayType]) -> None:
+        """Remembers the sizes of a call."""
+        given = [n for t in types for n in t.shape]
+        numbers: dict[tuple, int] = {}
+        for i, n in enumerate(given):
+            self._moving[i] = self._moving[i] or n != self._first[i]
+            self._class[i] = numbers.setdefault((self._class[i], n), len(numbers))
+
+    def of(
+        self,
+        types: Sequence[ArrayType],
+        name: Callable[[int, int], str],
+    ) -> list[Axes]:
+        """The axes of each leaf. name: of a dimension, from the first leaf and axis
+        that has it."""
+        names: dict[Any, str] = {}
+        found: list[Axes] = []
+        i = 0
+        for leaf, t in enumerate(types):
+            axes: list[str | None] = []
+            for axis in range(t.ndim):
+                k = self._class[i]
+                if self._moving[i] and k not in names:
+                    names[k] = name(leaf, axis)
+                axes.append(names[k] if self._moving[i] else None)
+                i += 1
+            found.append(tuple(axes))
+        return found
+
+    def sizes(
+        self, axes: Sequence[Axes], types: Sequence[ArrayType], form: tree.Structure
+    ) -> dict[str, int]:
+        """The size of each dimension."""
+        pairs = zip(axes, types, strict=True)
+        return {
+            a: n
+            for names, t in pairs
+            for a, n in zip(names, t.shape, strict=True)
+            if a is not None
+        }

@@ -1,0 +1,154 @@
+"""What tracing a function gives, and how many of such a jitted function keeps."""
+
+from __future__ import annotations
+
+import importlib
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from functools import cache, cached_property
+from threading import Lock
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from treadle import tree
+from treadle.api.args import check_results, name_of
+from treadle.api.purity import call_pure
+from treadle.arraytype import ArrayType
+from treadle.dims import is_dim
+from treadle.ir.graph import Graph
+from treadle.run.array import Array
+from treadle.trace.stage import stage
+
+
+@cache
+def compiler() -> Any:
+    """`treadle.compile`, loaded when something is first compiled: everything behind it
+    is half of what importing the library would cost."""
+    return importlib.import_module("treadle.compile")
+
+
+class Entry:
+    """What a trace gave: valid for one structure, one set of types and statics.
+
+    row: what the report says of it.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        captured: list[Any],
+        out_form: tree.Structure,
+        donated: Sequence[int],
+    ) -> None:
+        self.graph, self.captured, self.out_form = graph, captured, out_form
+        self.donated = tuple([len(captured) + i for i in donated])
+        self.row: Any = None
+        self.slow_calls = 0
+        """How many calls took no path."""
+
+    @cached_property
+    def program(self) -> Any:
+        """The compiled program of captures, then leaves."""
+        began = perf_counter()
+        made = compiler().executable_of(self.graph, self.donated)
+        if self.row is not None:
+            self.row.compile_seconds = perf_counter() - began
+        return made
+
+    def bound(self, program: Any) -> Entry:
+        """The entry for given sizes, of one for sizes that are open."""
+        made = object.__new__(Entry)
+        made.__dict__.update(self.__dict__, program=program, slow_calls=0)
+        return made
+
+
+def trace_entry(
+    function: Callable[..., Any],
+    form: tree.Structure,
+    types: Sequence[ArrayType],
+    statics: tuple,
+    donated: Sequence[int],
+) -> Entry:
+    """Traces a function of pytrees.
+
+    Args:
+      form: of (args, kwargs), with None where a static value belongs.
+      statics: pairs of a position or a name, and the value there.
+      donated: the leaves that are given up.
+    """
+    out_form: Any = None
+
+    def arrange(given: Any) -> tuple[Sequence[Any], dict[str, Any]]:
+        moving, named = list(given[0]), dict(given[1])
+        for place, value in statics:
+            if isinstance(place, int):
+                moving[place] = value
+            else:
+                named[place] = value
+        return moving, named
+
+    def flat(*leaves: Any) -> list[Any]:
+        nonlocal out_form
+        out = call_pure(function, form, leaves, arrange)
+        outs, out_form = tree.flatten(out)
+        check_results(function, outs, out_form)
+        _fix_static(out_form)
+        return outs
+
+    graph, captured = stage(flat, types, name=name_of(function))
+    # The program computes with what it was traced with, also if that is an array of
+    # NumPy's that changes later.
+    captured = [
+        Array(np.array(c, order="C")) if isinstance(c, np.ndarray) else c
+        for c in captured
+    ]
+    return Entry(graph, captured, out_form, donated)
+
+
+def _fix_static(form: tree.Structure) -> None:
+    """Fixes the sizes in static parts of a result, which are Python's values."""
+
+    def look(static: Any) -> None:
+        if is_dim(static):
+            static.fixed("a static part of the result")
+        elif isinstance(static, tuple):
+            for value in static:
+                look(value)
+
+    look(form.aux)
+    for child in form.children:
+        _fix_static(child)
+
+
+class Recent:
+    """The values that were last used, by key; at most `most`."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._items: OrderedDict[Hashable, Any] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Hashable) -> Any:
+        """What was put there; None if nothing was, or not lately."""
+        hash(key)  # Of what can't be hashed, the error is the caller's.
+        with self._lock:
+            found = self._items.get(key)
+            if found is not None:
+                self._items.move_to_end(key)
+            return found
+
+    def put(self, key: Hashable, value: Any) -> None:
+        with self._lock:
+            self._items[key] = value
+            self._items.move_to_end(key)
+            if len(self._items) > self.most:
+                self._items.popitem(last=False)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._items.clear()
+
+    def __len__(self) -> int:
+        return len(self._items)

@@ -1,0 +1,324 @@
+"""The programs of a jitted function: looked up, bound to sizes, or traced anew."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+from treadle import tree
+from treadle.api.args import argument, name_of
+from treadle.api.axes import Axes, Named, Seen, place
+from treadle.api.entry import Entry, Recent, trace_entry
+from treadle.api.report import MOST_ROWS, Program, Report, Signature
+from treadle.api.sizes import SizedTrace, can_vary, trace_sized
+from treadle.arraytype import ArrayType
+from treadle.errors import at, user_source
+from treadle.run.eager import EagerInterpreter
+from treadle.trace.interpreter import state
+from treadle.trace.value import Tracer
+
+MOST_ENTRIES = 256
+"""How many sets of types, with sizes, a function keeps programs for."""
+
+MOST_FAMILIES = 64
+"""How many sets of types without sizes it keeps in mind."""
+
+MOST_SIZED = 8
+"""A function whose sizes were left open that often, and which needs more programs
+still, is one that is made for each size."""
+
+_TOO_MANY = """\
+{} would be traced once more, but max_compiles={}{}
+{}
+Programs so far:
+{}
+Pass what changes as an array or a number; keep its shape, dtype and structure; or \
+allow more programs."""
+
+
+class _Family:
+    """What is known of calls that differ in sizes only.
+
+    traces: programs whose sizes are open, by which axes are.
+    static: why sizes are not left open, if they are not.
+    """
+
+    def __init__(self, axes: Named | Seen | None) -> None:
+        self.axes = axes
+        self.traces: dict[tuple, list[SizedTrace]] = {}
+        self.static = ""
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.traces.values()))
+
+
+class Programs:
+    """The programs of a function.
+
+    donated: from the structure of (args, kwargs) to the leaves that are given up.
+    dynamic: names of axes by argument; True to leave those sizes open that are seen to
+      vary; False for a program of each.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        donated: Callable[[tree.Structure], Sequence[int]],
+        dynamic: Mapping[str, Any] | bool,
+        max_compiles: int | None,
+    ) -> None:
+        self._function, self._donated = function, donated
+        self._named = None if isinstance(dynamic, bool) else Named(function, dynamic)
+        self._automatic = dynamic is True
+        self._most = max_compiles
+        self._entries = Recent(MOST_ENTRIES)
+        self._families = Recent(MOST_FAMILIES)
+        self._rows: deque[Program] = deque(maxlen=MOST_ROWS)
+        self._notes: list[str] = []
+        self._traces = 0
+        self._lock = threading.RLock()
+
+    def find(
+        self, form: tree.Structure, types: Sequence[ArrayType], statics: tuple
+    ) -> Entry:
+        """The entry for arguments of these types.
+
+        Raises:
+          TypeError: if a static value is not hashable.
+          RuntimeError: if it would be one more than are allowed.
+        """
+        key = (form, tuple(types), statics, tree.kind_of(statics))
+        try:
+            entry = self._entries.get(key)
+        except TypeError:
+            raise TypeError(self._unhashable(statics)) from None
+        if entry is not None:
+            return entry
+        if type(state.interpreter) is not EagerInterpreter:
+            return self._inside(key, form, types, statics)
+        # Of two threads that need the same, one makes it. (A trace calls none of those
+        # that wait here: what it calls is traced into it, by `_inside`.)
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                entry = self._made(form, types, statics)
+                # A captured tracer belongs to this call alone.
+                if not _captures_tracers(entry):
+                    self._entries.put(key, entry)
+        return entry
+
+    def clear(self) -> None:
+        """Forgets everything but the report."""
+        self._entries.clear()
+        self._families.clear()
+
+    def report(self, name: str) -> Report:
+        """What was compiled so far."""
+        return Report(name, tuple(self._rows), self._traces, tuple(self._notes))
+
+    def _inside(
+        self, key: tuple, form: tree.Structure, types: Sequence[ArrayType], statics: Any
+    ) -> Entry:
+        """The entry for a call inside of another transform: it is part of what is
+        traced there, with the sizes that are open there."""
+        scope = state.scope
+        kept = scope.staged.get((self, key)) if scope is not None else None
+        if kept is not None:
+            return kept
+        entry = trace_entry(self._function, form, types, statics, self._donated(form))
+        entry.row = Program("", "it was called inside of a transform")
+        if not _captures_tracers(entry):
+            # Sizes that are open belong to one trace, and so does what they are in.
+            if scope is not None:
+                scope.staged[self, key] = entry
+            else:
+                self._entries.put(key, entry)
+        return entry
+
+    def _made(
+        self, form: tree.Structure, types: Sequence[ArrayType], statics: tuple
+    ) -> Entry:
+        family = self._family(form, types, statics)
+        given = Signature(self._function, form, types, statics)
+        if isinstance(family.axes, Seen):
+            family.axes.see(types)
+        if family.axes is None:
+            return self._static(given, self._reason(given))
+        axes = self._axes(family, form, types)
+        sizes = family.axes.sizes(axes, types, form)
+        if not can_vary(sizes):
+            return self._static(given, self._reason(given))
+        pattern = tuple(
+            [
+                (tuple([a or n for a, n in zip(names, t.shape, strict=True)]))
+                for names, t in zip(axes, types, strict=True)
+            ]
+        )
+        known = family.traces.setdefault(pattern, [])
+        for trace in known:
+            if trace.admits(tuple(sizes.values())):
+                return self._bound(trace, sizes)
+        return self._sized(family, known, given, axes, sizes)
+
+    def _family(
+        self, form: tree.Structure, types: Sequence[ArrayType], statics: tuple
+    ) -> _Family:
+        ranks = tuple([(t.dtype, t.weak, t.ndim) for t in types])
+        key = (form, ranks, statics, tree.kind_of(statics))
+        family = self._families.get(key)
+        if family is None:
+            seen = Seen(types) if self._automatic else None
+            family = _Family(self._named or seen)
+            self._families.put(key, family)
+        return family
+
+    def _axes(
+        self, family: _Family, form: tree.Structure, types: Sequence[ArrayType]
+    ) -> list[Axes]:
+        if isinstance(family.axes, Named):
+            return family.axes.of(form, types)
+        assert family.axes is not None
+        return family.axes.of(
+            types, lambda leaf, i: f"{place(self._function, form, leaf)}.shape[{i}]"
+        )
+
+    # Traces
+
+    def _static(self, given: Signature, reason: str) -> Entry:
+        """A program for one set of sizes."""
+        self._check_count(given)
+        began = perf_counter()
+        entry = self._trace(given, given.types)
+        row = Program(str(given), reason, given=given)
+        row.trace_seconds = perf_counter() - began
+        return self._listed(entry, row)
+
+    def _sized(
+        self,
+        family: _Family,
+        known: list[SizedTrace],
+        given: Signature,
+        axes: Sequence[Axes],
+        sizes: dict[str, int],
+    ) -> Entry:
+        """A program whose sizes are open, or the reason why there is none."""
+        reason = self._reason(given)
+        if known:
+            guard = known[-1].failing(tuple(sizes.values()))
+            where = f" at {guard.source}" if guard and guard.source else ""
+            reason += f": it does not hold that {guard}{where}" if guard else ""
+        if self._automatic and not family.static and family.count >= MOST_SIZED:
+            family.static = (
+                f"{MOST_SIZED} programs were traced for sizes that vary, and more are "
+                f"needed ({reason}): from now on there is a program for each size"
+            )
+            self._notes.append(family.static)
+        if family.static:
+            return self._static(given, reason)
+        self._check_count(given)
+        began = perf_counter()
+        try:
+            trace = trace_sized(
+                lambda types: self._trace(given, types),
+                given.types,
+                axes,
+                sizes,
+                self._named is not None,
+            )
+        except Exception as error:
+            if self._named is not None:
+                raise
+            return self._refused(family, given, reason, error)
+        row = Program("", reason, symbolic=True)
+        row.signature = str(
+            Signature(given.function, given.form, _types(trace), given.statics)
+        )
+        row.given = given
+        row.guards = tuple(trace.scope.guards.values())
+        row.compile_seconds = trace.compile_seconds
+        row.trace_seconds = perf_counter() - began - trace.compile_seconds
+        self._listed(trace.entry, row)
+        known.append(trace)
+        return self._bound(trace, sizes)
+
+    def _refused(
+        self, family: _Family, given: Signature, reason: str, error: Exception
+    ) -> Entry:
+        """The program for one set of sizes, after one for all could not be made. If the
+        function is at fault, this raises the user's error, with numbers for sizes."""
+        entry = self._static(given, reason)
+        said = (str(error).splitlines() or [""])[0]
+        family.static = (
+            "sizes are not left open, since that failed with "
+            f"{type(error).__name__}: {said}"
+        )
+        self._notes.append(family.static)
+        return entry
+
+    def _bound(self, trace: SizedTrace, sizes: dict[str, int]) -> Entry:
+        row = trace.entry.row
+        began = perf_counter()
+        entry = trace.bind(tuple(sizes.values()))
+        row.bind_seconds += perf_counter() - began
+        row.sizes += 1
+        return entry
+
+    def _trace(self, given: Signature, types: Sequence[ArrayType]) -> Entry:
+        donated = self._donated(given.form)
+        return trace_entry(self._function, given.form, types, given.statics, donated)
+
+    def _listed(self, entry: Entry, row: Program) -> Entry:
+        entry.row = row
+        self._rows.append(row)
+        self._traces += 1
+        return entry
+
+    # Words
+
+    def _reason(self, given: Signature) -> str:
+        """Why something is traced that was not before."""
+        if not self._rows:
+            return "it is the first call"
+        alike = [r.given for r in self._rows if r.given and r.given.form == given.form]
+        before = (alike or [self._rows[-1].given])[-1]
+        return (before and given.change(before)) or "it was forgotten"
+
+    def _check_count(self, given: Signature) -> None:
+        if self._most is None or self._traces < self._most:
+            return
+        raise RuntimeError(
+            _TOO_MANY.format(
+                name_of(self._function),
+                self._most,
+                at(user_source()),
+                f"What changed: {self._reason(given)}",
+                "\n".join([f"  {r.signature}" for r in self._rows]),
+            )
+        )
+
+    def _unhashable(self, statics: tuple) -> str:
+        for name, value in statics:
+            try:
+                hash(value)
+            except TypeError:
+                where = argument(self._function, (name,))
+                return (
+                    f"static {where} is not hashable: {value!r:.60}"
+                    f"{at(user_source())}\n"
+                    "Use a tuple instead of a list, and a frozen dataclass "
+                    "instead of a dict; arrays can't be static."
+                )
+        return "a static value is not hashable"
+
+
+def _types(trace: SizedTrace) -> Sequence[ArrayType]:
+    """The types of a trace's arguments, without what it captured."""
+    return trace.entry.graph.in_types[len(trace.entry.captured) :]
+
+
+def _captures_tracers(entry: Entry) -> bool:
+    return any(isinstance(c, Tracer) for c in entry.captured)

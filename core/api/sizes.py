@@ -1,0 +1,138 @@
+"""One trace for many sizes: how it is made, and for which sizes it holds."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from time import perf_counter
+from typing import Any
+
+from treadle.api.axes import Axes
+from treadle.api.entry import Entry, compiler
+from treadle.arraytype import ArrayType
+from treadle.dims import LONGEST, Fact, Guard, Restart, Scope
+from treadle.errors import InternalError
+from treadle.trace.interpreter import sizes_of
+
+Trace = Callable[[Sequence[ArrayType]], Entry]
+
+MOST_RESTARTS = 100
+"""A trace begins again for each size that it finds to be fixed; there are few."""
+
+
+class SizedTrace:
+    """A program for all sizes for which its guards hold."""
+
+    def __init__(self, scope: Scope, entry: Entry) -> None:
+        self.scope, self.entry = scope, entry
+        began = perf_counter()
+        self._program = compiler().sized_program_of(entry.graph, scope, entry.donated)
+        self.compile_seconds = perf_counter() - began
+        # Loaded late for the same reason as the compiler.
+        self._holds = importlib.import_module("treadle.run.sized").guards(scope)
+
+    def admits(self, sizes: Sequence[int]) -> bool:
+        """Whether the program is right for these sizes of the dimensions."""
+        return self._holds(*sizes)
+
+    def bind(self, sizes: Sequence[int]) -> Entry:
+        """The program for these sizes."""
+        return self.entry.bound(self._program.bind(*sizes))
+
+    def failing(self, sizes: Sequence[int]) -> Guard | None:
+        """The first guard that does not hold for these sizes."""
+        return next(self.scope.failing(sizes), None)
+
+
+def can_vary(sizes: dict[str, int]) -> bool:
+    """Whether a program for such sizes can be one for others."""
+    return bool(sizes) and all(1 <= n <= LONGEST for n in sizes.values())
+
+
+def trace_sized(
+    trace: Trace,
+    types: Sequence[ArrayType],
+    axes: Sequence[Axes],
+    sizes: dict[str, int],
+    named: bool,
+) -> SizedTrace:
+    """Traces a function with sizes that are not fixed. The result holds for these.
+
+    A length of 1 says nothing of others: what is broadcast along it may look like what
+    is equal to it. So the trace is made for another length, and holds for 1 too if no
+    guard says otherwise; if one does, it is made for a length that is 1.
+
+    Raises:
+      TracerError: in named mode, if the program needs a size as a number.
+    """
+    given = tuple(sizes.values())
+    if 1 not in given:
+        return _restarted(trace, types, axes, sizes, [], named)
+    others = _others(sizes.values())
+    hints = {name: next(others) if n == 1 else n for name, n in sizes.items()}
+    # Nobody has asked for those lengths: what is wrong with them is no error.
+    with suppress(Exception):
+        found = _restarted(trace, types, axes, hints, [], named)
+        if found.admits(given):
+            return found
+    ones = [name for name, n in sizes.items() if n == 1]
+    scope = Scope()
+    facts: list[Fact] = [
+        (name, [([], 1)], Guard(scope.symbol(name, 1), "==", True, "is 1", ""))
+        for name in ones
+    ]
+    return _restarted(trace, types, axes, sizes, facts, named)
+
+
+def _others(sizes: Any) -> Iterator[int]:
+    """Lengths that are no other axis's."""
+    return (n for n in range(3, LONGEST, 2) if n not in sizes)
+
+
+def _restarted(
+    trace: Trace,
+    types: Sequence[ArrayType],
+    axes: Sequence[Axes],
+    hints: dict[str, int],
+    facts: list[Fact],
+    named: bool,
+) -> SizedTrace:
+    """Traces until no more sizes are found to be fixed or equal."""
+    for _ in range(MOST_RESTARTS):
+        scope = Scope(named)
+        symbols = _symbols(scope, hints, facts)
+        sized = [
+            _sized(t, names, symbols) for t, names in zip(types, axes, strict=True)
+        ]
+        try:
+            with sizes_of(scope):
+                entry = trace(sized)
+        except Restart:
+            pass
+        # (Code of the user's may have caught it.)
+        if not scope.replaced:
+            return SizedTrace(scope, entry)
+        known = {fact[0] for fact in facts}
+        for fact in scope.replaced:
+            if fact[0] not in known:
+                facts = [*facts, fact]
+                known.add(fact[0])
+    raise InternalError(f"a trace found {MOST_RESTARTS} sizes to be fixed")
+
+
+def _symbols(scope: Scope, hints: dict[str, int], facts: list[Fact]) -> dict[str, Any]:
+    """What stands for each dimension: itself, or what it was found to be."""
+    symbols = {name: scope.symbol(name, n) for name, n in hints.items()}
+    # What was found later may be of what earlier ones were found to be.
+    for fact in reversed(facts):
+        symbols[fact[0]] = scope.assume(fact, symbols)
+    return symbols
+
+
+def _sized(t: ArrayType, names: Axes, symbols: dict[str, Any]) -> ArrayType:
+    if not any(names):
+        return t
+    pairs = zip(names, t.shape, strict=True)
+    shape = tuple([n if a is None else symbols[a] for a, n in pairs])
+    return ArrayType(shape, t.dtype, t.weak)

@@ -1,0 +1,103 @@
+"""Sizes that are not fixed: polynomials over named dimensions, with a hint each.
+
+A `Dim` behaves like an integer while a program is traced and planned. Arithmetic gives
+other Dims; a question that only some sizes answer alike (``n > 3``) is answered for the
+hint, and remembered as a guard. It is not an int for C code: whatever asks for its
+`__index__` gets the hint, and the guard that the size is that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from treadle.dims.dim import Dim as Dim
+from treadle.dims.number import Real as Real
+from treadle.dims.polynomial import Atom as Atom
+from treadle.dims.polynomial import Part as Part
+from treadle.dims.scope import CLOSED as CLOSED
+from treadle.dims.scope import LONGEST as LONGEST
+from treadle.dims.scope import Fact as Fact
+from treadle.dims.scope import Guard as Guard
+from treadle.dims.scope import Restart as Restart
+from treadle.dims.scope import Scope as Scope
+from treadle.errors import InternalError
+
+
+def is_dim(x: Any) -> bool:
+    """Whether a number is a size that is not fixed."""
+    return type(x) is Dim
+
+
+def is_symbolic(x: Any) -> bool:
+    """Whether a number depends on sizes that are not fixed: a `Dim` or a `Real`."""
+    return type(x) is Dim or type(x) is Real
+
+
+def hint(x: Any) -> Any:
+    """The number for which decisions are made."""
+    return x.hint if is_symbolic(x) else x
+
+
+def plain(x: Any) -> Any:
+    """NumPy's integers as Python's; sizes as they are."""
+    return x if type(x) is Dim else int(x)
+
+
+def one(n: Any) -> bool:
+    """Whether a length is 1 by construction: that of a batch that may be is not."""
+    return type(n) is not Dim and n == 1
+
+
+def same_shape(a: tuple, b: tuple) -> bool:
+    """Whether two shapes are equal for all sizes. No guard: broadcasting asks next."""
+    return a is b or (
+        len(a) == len(b) and all([_same(m, n) for m, n in zip(a, b, strict=True)])
+    )
+
+
+def _same(m: Any, n: Any) -> bool:
+    if type(m) is Dim or type(n) is Dim:
+        difference = m - n
+        return type(difference) is int and difference == 0
+    return m == n
+
+
+def equal_shapes(a: tuple, b: tuple) -> bool:
+    """Whether two shapes are equal: a guard, where that depends on sizes."""
+    return len(a) == len(b) and all([m == n for m, n in zip(a, b, strict=True)])
+
+
+def settled(name: Hashable, fn: Callable[..., int], args: Sequence[Any]) -> int:
+    """``fn(*args)`` as a plain number: sizes that give another need another program."""
+    value = fn(*map(hint, args))
+    scope = next((a.scope for a in args if type(a) is Dim), None)
+    if scope is not None:
+        # The answer of a comparison is remembered, as what must hold for the program.
+        found = scope.derived(name, fn, tuple(args), value, low=-(2**63))
+        if found != value:
+            raise InternalError(f"{name} is not {value} for the sizes that give it")
+    return value
+
+
+def span(item: slice, n: Any) -> tuple[Any, Any, Any]:
+    """Start, step and length of a slice of an axis of length n."""
+    step = 1 if item.step is None else item.step
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+    first, last = (0, n) if step > 0 else (n - 1, -1)
+
+    def bound(x: Any, default: Any) -> Any:
+        if x is None:
+            return default
+        if x < 0:
+            x = x + n
+            low = 0 if step > 0 else -1
+            return x if x >= low else low
+        most = n if step > 0 else n - 1
+        return x if x <= most else most
+
+    start, stop = bound(item.start, first), bound(item.stop, last)
+    length = stop - start if step > 0 else start - stop
+    # A length that may be 0 for some sizes is no case of its own.
+    return (start, step, 0) if length < 0 else (start, step, -(-length // abs(step)))

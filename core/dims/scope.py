@@ -1,0 +1,473 @@
+"""One trace whose sizes are not fixed: its dimensions, and what was asked of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import gcd, prod
+from operator import floordiv, mod
+from types import FrameType
+from typing import Any, NamedTuple
+
+from treadle.dims import polynomial as poly
+from treadle.dims.polynomial import CONSTANT, Atom, Part, Terms
+from treadle.errors import LeakError, TracerError, at, user_source
+
+LONGEST = 2**31 - 1
+"""A longer axis is none whose size may vary: what indexes it is of another dtype."""
+
+_UNBOUNDED = 2**63
+
+TRACING, COMPILING, CLOSED = "tracing", "compiling", "closed"
+
+sizes: list[Any] = []
+"""Holds the class of sizes, `Dim`, which is above this module."""
+
+
+class Guard(NamedTuple):
+    """What a trace took for granted: that ``dim op 0`` is `holds`.
+
+    reason: what the program did; "compared" where it only asked.
+    source: the user's line, empty for what the compiler asked.
+    """
+
+    dim: Any
+    op: str
+    holds: bool
+    reason: str
+    source: str
+
+    def __str__(self) -> str:
+        if len(self.dim.terms) == 1:
+            ((atoms, c),) = self.dim.terms.items()
+            if c == 1 and len(atoms) == 1 and hasattr(atoms[0].fn, "compares"):
+                return f"not {atoms[0]}" if self.holds else str(atoms[0])
+        left = {m: c for m, c in self.dim.terms.items() if c > 0}
+        right = {m: -c for m, c in self.dim.terms.items() if c < 0}
+        op = {"==": ("!=", "=="), "<": (">=", "<")}[self.op][self.holds]
+        if not left or (tuple(left) == (CONSTANT,) and right):
+            left, right = right, left
+            op = {"<": ">", ">=": "<="}.get(op, op)
+        return f"{poly.text(left)} {op} {poly.text(right)}"
+
+
+Fact = tuple[str, list[tuple[list[str], int]], Guard]
+"""A dimension, the polynomial of others' names that it was found to be, and where."""
+
+
+class Restart(BaseException):
+    """A trace found out that a size is fixed, or equal to another: it starts again with
+    that. (No Exception, so that the user's code doesn't take it for an error.)"""
+
+
+class Scope:
+    """The dimensions of one trace, what was derived of them, and its guards.
+
+    named: a size that the program needs as a number is an error, not a restart.
+    """
+
+    def __init__(self, named: bool = False) -> None:
+        self.named = named
+        self.phase = TRACING
+        self.atoms: list[Atom] = []
+        self.guards: dict[tuple, Guard] = {}
+        self.known: dict[Any, Any] = {}
+        """What was made of sizes, by what it was made of."""
+        self.replaced: list[Fact] = []
+        """Dimensions that were found to be fixed, or equal to others."""
+        self.types: dict[Any, Any] = {}
+        """The types of arrays with its sizes: they live as long as it does."""
+        self.staged: dict[Any, Any] = {}
+        """What functions were traced to while this trace was made."""
+        self._interned: dict[tuple, Any] = {}
+        self._sums: dict[tuple, Any] = {}
+        self._quotients: dict[Atom, tuple[Any, Any]] = {}
+        self._facts: dict[Atom, int] = {}
+
+    @property
+    def generic(self) -> bool:
+        """Whether no guard is needed to tell sizes apart: see `Dim`."""
+        return self.phase is not TRACING
+
+    # Making sizes
+
+    def atom(
+        self,
+        name: Any,
+        hint: Any,
+        low: int = 0,
+        fn: Callable[..., Any] | type[Part] | None = None,
+        args: tuple = (),
+        high: int = _UNBOUNDED,
+    ) -> Atom:
+        made = Atom(len(self.atoms), name, hint, low, high, fn, args)
+        self.atoms.append(made)
+        return made
+
+    def symbol(self, name: str, hint: int) -> Any:
+        """A dimension of the user's: at least 1."""
+        return self.dim({(self.atom(name, hint, 1, high=LONGEST),): 1})
+
+    def dim(self, terms: Terms) -> Any:
+        """The size that is a polynomial; an int if that is constant."""
+        if self.phase is CLOSED:
+            self.check_alive()
+        if self._quotients or self._facts:
+            terms = self._normal(terms)
+        if not terms:
+            return 0
+        if len(terms) == 1 and CONSTANT in terms:
+            return terms[CONSTANT]
+        key = tuple(sorted([(tuple([a.number for a in m]), terms[m]) for m in terms]))
+        found = self._interned.get(key)
+        if found is None:
+            found = self._interned[key] = sizes[0](self, terms, key)
+        return found
+
+    def derived(
+        self,
+        name: Any,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        hint: Any,
+        low: int = 0,
+        high: int = _UNBOUNDED,
+    ) -> Any:
+        """A number that is ``fn(*args)``."""
+        key = (name, tuple(args))
+        found = self.known.get(key)
+        if found is None:
+            made = self.atom(name, hint, low, fn, tuple(args), high)
+            found = self.known[key] = self.dim({(made,): 1})
+        return found
+
+    def vector(
+        self,
+        name: Any,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        hints: Sequence[Any],
+        low: int = 0,
+    ) -> list[Any]:
+        """The numbers ``fn(*args)``, as many as hints."""
+        made = [
+            self.atom(name, h, low, Part if i else fn, () if i else tuple(args))
+            for i, h in enumerate(hints)
+        ]
+        return [self.dim({(a,): 1}) for a in made]
+
+    def plus(self, d: Any, other: Any, factor: int) -> Any:
+        """d + factor * other. Remembered: comparisons subtract."""
+        key = (id(d), id(other) if type(other) is sizes[0] else (other,), factor)
+        found = self._sums.get(key)
+        if found is None:
+            terms = poly.add(d.terms, terms_of(other), factor)
+            found = self._sums[key] = self.dim(terms)
+        return found
+
+    # Whole quotients
+
+    def quotient(self, p: Any, m: Any) -> Any:
+        """``p // m``, for numbers of which one is a size."""
+        if type(m) is int:
+            return self._by_number(p, m) if m > 0 else -self._ceil(p, -m)
+        if not m > 0:
+            if m == 0:
+                raise ZeroDivisionError(f"{p} // {m}: {m} is 0{at(user_source())}")
+            return self.quotient(-p, -m)
+        whole, rest = [self.dim(t) for t in poly.divide(terms_of(p), m.terms)]
+        if bounds_of(rest)[0] >= 0 and bounds_of(m - rest)[0] > 0:
+            return whole
+        return whole + self._atom_quotient(rest, m)
+
+    def remainder(self, p: Any, m: Any) -> Any:
+        """``p % m``, for numbers of which one is a size."""
+        return p - m * self.quotient(p, m)
+
+    def _ceil(self, p: Any, k: int) -> Any:
+        return self._by_number(p + (k - 1), k)
+
+    def _by_number(self, p: Any, k: int) -> Any:
+        constant = terms_of(p).get(CONSTANT, 0) // k
+        moving, left = poly.divide(
+            {m: c for m, c in terms_of(p).items() if m}, {CONSTANT: k}
+        )
+        whole = self.dim(poly.add(moving, {CONSTANT: constant} if constant else {}))
+        rest = self.dim(left) + terms_of(p).get(CONSTANT, 0) % k
+        if type(rest) is int:
+            return whole + rest // k
+        if rest.terms[poly.leading(rest.terms)] < 0:
+            # -(n // k) is that of the other sign, rounded up.
+            return whole - self._by_number(k - 1 - rest, k)
+        shared = gcd(poly.content(rest.terms), k)
+        if shared > 1:
+            # floor((shared * n + c) / k) does not need what c is modulo `shared`.
+            inner = _nonzero({m: c // shared for m, c in rest.terms.items()})
+            return whole + self._by_number(self.dim(inner), k // shared)
+        low, high = rest.range()
+        if low // k == high // k:
+            return whole + low // k
+        return whole + self._atom_quotient(rest, k)
+
+    def quotient_atom(self, p: Any, m: Any) -> Atom:
+        """The atom that stands for ``p // m``, which can't be simplified."""
+        ((atom,),) = self._atom_quotient(p, m).terms
+        return atom
+
+    def _atom_quotient(self, p: Any, m: Any) -> Any:
+        found = self.known.get(("//", (p, m)))
+        if found is None:
+            (low, high), (least, most) = bounds_of(p), bounds_of(m)
+            corners = [low // least, low // most, high // least, high // most]
+            hint = hint_of(p) // hint_of(m)
+            args = (p, m, hint, min(corners), max(corners))
+            found = self.derived("//", floordiv, args[:2], *args[2:])
+            ((atom,),) = found.terms
+            self._quotients[atom] = p, m
+        return found
+
+    def _normal(self, terms: Terms) -> Terms:
+        """Without products of a quotient by its divisor: ``m * (p // m)`` is
+        ``p - p % m``, and p where that is known to be 0. What is equal for that reason
+        would else be taken for different."""
+        for monomial, c in terms.items():
+            for a in monomial:
+                if a in self._facts:
+                    new = {poly.without(monomial, (a,)): c * self._facts[a]}
+                elif a in self._quotients:
+                    new = self._multiplied(a, monomial, c)
+                else:
+                    continue
+                if new is not None:
+                    old = {monomial: c}
+                    more = poly.add(poly.add(terms, old, -1), _nonzero(new))
+                    return self._normal(more)
+        return terms
+
+    def _multiplied(self, a: Atom, monomial: Any, c: int) -> Terms | None:
+        """What stands for a term with a quotient, if its divisor is a factor too."""
+        p, m = self._quotients[a]
+        divisor = terms_of(m)
+        lead = poly.leading(divisor)
+        rest = poly.without(monomial, (*lead, a))
+        count = poly.int_quotient(c, divisor[lead])
+        if rest is None or not count:
+            return None
+        product = self.multiple(p, m)
+        inside = {(a,): 1}
+        lower = {n: d for n, d in divisor.items() if n != lead}
+        product = poly.add(product, poly.multiply(lower, inside), -1)
+        out = poly.multiply({rest: count}, product)
+        return poly.add(out, _nonzero({monomial: c - count * divisor[lead]}))
+
+    def multiple(self, p: Any, m: Any) -> Terms:
+        """``m * (p // m)`` as ``p - p % m``."""
+        most = bounds_of(m)[1] - 1
+        left = self.derived("%", mod, (p, m), hint_of(p) % hint_of(m), 0, most)
+        return poly.add(terms_of(p), terms_of(left), -1)
+
+    # What was asked
+
+    def guard(
+        self,
+        d: Any,
+        op: str,
+        holds: bool,
+        reason: str = "compared",
+        settle: bool = True,
+    ) -> bool:
+        """Remembers an answer that other sizes don't share, and gives it.
+
+        settle: whether what is equal is one size from now on.
+        """
+        if self.phase is CLOSED:
+            return holds
+        key = (d.key, op)
+        if key not in self.guards:
+            source = user_source() if self.phase is TRACING else ""
+            self.guards[key] = Guard(d, op, holds, reason, source)
+        if settle and op == "==" and holds and self.phase is TRACING:
+            self._found_equal(d, self.guards[key])
+        return holds
+
+    def fixed(self, d: Any, reason: str) -> Any:
+        """The number itself, for those who need one. The trace is for this one then.
+
+        Raises:
+          TracerError: if the sizes were named by the user.
+        """
+        if self.phase is CLOSED:
+            raise self.leak()
+        if self.phase is TRACING and self.named:
+            raise TracerError(_NEEDED.format(reason, d, at(user_source())))
+        self.fix(d, reason)
+        return d.hint
+
+    def fix(self, d: Any, reason: str) -> None:
+        """Makes the trace one for sizes for which d is what it is for the hints."""
+        if self.phase is TRACING and not d.is_free:
+            for a in symbols_in(d.terms):
+                self.fix(self.dim({(a,): 1}), reason)
+        self.guard(d - d.hint, "==", True, reason)
+
+    def assume(self, fact: Fact, symbols: dict[str, Any]) -> Any:
+        """Begins with what an earlier trace has found out of a dimension. Gives what is
+        to be used in its place.
+
+        symbols: what stands for each dimension so far.
+        """
+        replaced, value, guard = fact
+        new: Any = 0
+        for names, c in value:
+            for name in names:
+                c = symbols[name] * c
+            new = new + c
+        d = symbols[replaced] - new
+        self.guards[d.key, "=="] = guard._replace(dim=d, op="==", holds=True)
+        return new
+
+    def _found_equal(self, d: Any, guard: Guard) -> None:
+        """What follows from ``d == 0``."""
+        moving = [m for m in d.terms if m]
+        if len(moving) == 1 and len(moving[0]) == 1 and moving[0][0].name == "%":
+            ((a,),) = moving
+            self._facts[a] = -d.terms.get(CONSTANT, 0) // d.terms[moving[0]]
+            self._sums.clear()
+            return
+        found = d.solved()
+        pairs = [found] if found else [(a, a.hint) for a in symbols_in(d.terms)]
+        for atom, value in pairs:
+            names = [([a.name for a in m], c) for m, c in terms_of(value).items()]
+            self.replaced.append((atom.name, names, guard))
+        raise Restart
+
+    def check_alive(self) -> None:
+        """
+        Raises:
+          LeakError: if the user computes with a size after its trace.
+        """
+        if self.phase is CLOSED and asked_by_user():
+            raise self.leak()
+
+    def leak(self) -> LeakError:
+        """The error of a size that is used after its trace."""
+        names = ", ".join([str(a.name) for a in self.atoms if a.fn is None])
+        return LeakError(_LEAKED.format(names, at(user_source())))
+
+    def failing(self, given: Sequence[int]) -> Iterator[Guard]:
+        """The guards that do not hold where the dimensions have given sizes."""
+        symbols = [a for a in self.atoms if a.fn is None]
+        known = {a.number: n for a, n in zip(symbols, given, strict=True)}
+
+        def of(x: Any) -> Any:
+            if type(x) is not sizes[0]:
+                return x
+            return sum([c * prod(map(atom, m)) for m, c in x.terms.items()])
+
+        def atom(a: Atom) -> Any:
+            if a.number not in known:
+                first = a.number
+                while self.atoms[first].fn is Part:
+                    first -= 1
+                made: Any = self.atoms[first]
+                found = made.fn(*map(of, made.args))
+                several = found if isinstance(found, Sequence) else [found]
+                known.update(enumerate(several, first))
+            return known[a.number]
+
+        for guard in self.guards.values():
+            value = of(guard.dim)
+            if (value == 0 if guard.op == "==" else value < 0) is not guard.holds:
+                yield guard
+
+    def is_asked_by_user(self) -> bool:
+        """Whether the user asks while his function is traced."""
+        return self.phase is TRACING and asked_by_user()
+
+    # Phases
+
+    def close(self) -> None:
+        """The function has been traced: its sizes are used by the compiler alone."""
+        self.phase = CLOSED
+
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Inside, == asks whether two sizes are equal whatever the dimensions are."""
+        before, self.phase = self.phase, COMPILING
+        try:
+            yield
+        finally:
+            self.phase = before
+
+
+def terms_of(x: Any) -> Terms:
+    """A number as a polynomial."""
+    if type(x) is sizes[0]:
+        return x.terms
+    return {CONSTANT: int(x)} if x else {}
+
+
+def bounds_of(x: Any) -> tuple[int, int]:
+    return x.range() if type(x) is sizes[0] else (x, x)
+
+
+def hint_of(x: Any) -> Any:
+    return x.hint if type(x) is sizes[0] else x
+
+
+def symbols_in(terms: Terms) -> set[Atom]:
+    """The user's dimensions in a polynomial, and in what its numbers are made of."""
+    found: set[Atom] = set()
+    for m in terms:
+        for a in m:
+            if a.fn is None:
+                found.add(a)
+            for arg in a.args:
+                found |= symbols_in(terms_of(arg)) if type(arg) is sizes[0] else set()
+    return found
+
+
+def _nonzero(terms: Any) -> Terms:
+    return {m: c for m, c in terms.items() if c}
+
+
+_PYTHON = (sysconfig.get_path("stdlib") + os.sep, "<frozen")
+
+
+def asked_by_user() -> bool:
+    """Whether what computes with a size is the user's code, not the library's. What
+    Python's own library and NumPy do, they do for whoever called them."""
+    frame: FrameType | None = sys._getframe(1)
+    inside = __name__.rpartition(".")[0]
+    while frame is not None and frame.f_globals["__name__"].startswith(inside):
+        frame = frame.f_back
+    return is_user(frame)
+
+
+def is_user(frame: FrameType | None) -> bool:
+    """Whether a frame of the stack is the user's, or works for one of his."""
+    while frame is not None:
+        # By its module, not its file: methods that dataclasses write have none.
+        package, _, rest = frame.f_globals.get("__name__", "").partition(".")
+        if package == _LIBRARY:
+            return rest.startswith("recipes")
+        if package != "numpy" and not frame.f_code.co_filename.startswith(_PYTHON):
+            return True
+        frame = frame.f_back
+    return False
+
+
+_LIBRARY = __name__.partition(".")[0]
+
+_NEEDED = """\
+{} needs the size {} as a number, but it is dynamic{}
+Compute with `x.shape[i]` itself: arithmetic and comparisons keep it a symbol, and so
+does `n ** 0.5`, where `math.sqrt(n)` can't. Or leave the axis out of `dynamic=`."""
+
+_LEAKED = """\
+a size from the trace of a jitted function (made of {}) is used after that trace{}
+It leaked through a global, an attribute or a closure. Use it inside of the function \
+only, or keep `int(x.shape[i])`, for which the program is one for that size."""
