@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
+from treadle.backends import plans
 from treadle.backends.devices import TARGETS
 from treadle.dims import Scope
 from treadle.fuse.grouping.group import group
@@ -55,20 +56,25 @@ def stages(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Stage
 
 
 def build(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Executable:
-    """Compiles a graph for a device: plans it, then links machine code (compiled, or
-    from the cache) and commands."""
+    """Compiles a graph for a device: plans it, or takes the plan that some process has
+    made of an equal one, then links machine code and commands."""
     with _no_collection():
-        made = stages(graph, target, donated)
-        return Executable(made.graph, made.plan, target, donated)
+        key = plans.key_of(graph, target, donated)
+        plan = plans.load(key) if key else None
+        if plan is None:
+            plan = stages(graph, target, donated).plan
+            if key:
+                plans.store(key, plan)
+        return Executable(plan, target, donated)
 
 
 def build_sized(
     graph: Graph, scope: Scope, target: Target, donated: tuple[int, ...] = ()
 ) -> SizedProgram:
-    """The same for a graph whose sizes are open: they are the dimensions of a scope."""
+    """Compiles a graph whose sizes are open: they are the dimensions of a scope."""
     with _no_collection(), scope.compiling():
-        made = stages(graph, target, donated)
-        return SizedProgram(scope, made.graph, made.plan, target, donated)
+        plan = stages(graph, target, donated).plan
+        return SizedProgram(scope, plan, target, donated)
 
 
 @contextmanager

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 # JAX is only the oracle here: it must not look for accelerators, nor take their memory.
@@ -16,3 +18,13 @@ os.environ.setdefault("TREADLE_CACHE_DIR", str(_CACHE))
 
 settings.register_profile("treadle", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("treadle")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def every_program_is_planned() -> Iterator[None]:
+    """Tests of the compiler must not find what it made in another session."""
+    from treadle.backends import plans
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plans, "WORTH_STORING", 10**9)
+        yield

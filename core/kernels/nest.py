@@ -32,6 +32,7 @@ depend on ``mid`` are called *mid*-level; a reduction turns them elem-level.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -107,6 +108,16 @@ class Nest:
         # Once: a nest is looked up again and again, and its body is long.
         loops = self.outer, self.mid, self.axis, self.serial
         return hash((loops, self.operands, self.body))
+
+    @cached_property
+    def digest(self) -> str:
+        """A name for the structure that is the same in every process."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.digest  # noqa: B018  another process need not find it again
+        # The hashes of texts differ from process to process.
+        return {k: v for k, v in vars(self).items() if k != "_hash"}
 
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)

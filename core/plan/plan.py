@@ -10,18 +10,14 @@ from treadle.plan.donation import shared_memory
 from treadle.plan.memory import assign
 from treadle.plan.planner import HANDLERS, GraphPlanner, Planner
 from treadle.plan.schedule import Schedule
-from treadle.plan.steps import Buffer, Place, Plan
+from treadle.plan.steps import Outline, Place, Plan
 
 
 def place(schedule: Schedule, graph: Graph, donated: Iterable[int] = ()) -> Plan:
     """Plans a whole program with the inputs and results of a graph; arguments numbered
     in `donated` may be overwritten."""
-    planner = Planner(HANDLERS | CONTROL)
+    planner = Planner(_outline(graph), HANDLERS | CONTROL)
     plan = planner.plan
-    plan.inputs = [Buffer(t.nbytes, "input", i) for i, t in enumerate(graph.in_types)]
-    plan.outputs = [
-        Buffer(t.nbytes, "output", i) for i, t in enumerate(graph.out_types)
-    ]
     inner = GraphPlanner(planner, schedule)
     plan.steps = inner.run(
         list(map(Place, plan.inputs)), list(map(Place, plan.outputs))
@@ -29,3 +25,14 @@ def place(schedule: Schedule, graph: Graph, donated: Iterable[int] = ()) -> Plan
     assign(plan, planner.order)
     plan.shares = shared_memory(plan, planner.order, donated)
     return plan
+
+
+def _outline(graph: Graph) -> Outline:
+    values = [v.type for eq in graph.equations for v in eq.outputs]
+    return Outline(
+        graph.name,
+        tuple(graph.in_types),
+        tuple(graph.out_types),
+        len(graph.equations),
+        sum([t.nbytes for t in values]),
+    )

@@ -16,6 +16,7 @@ from treadle.plan.steps import (
     Loop,
     NestStep,
     OrderStep,
+    Outline,
     Place,
     Plan,
     ProductStep,
@@ -30,9 +31,13 @@ class Planner:
     handlers: what plans each type of kernel.
     """
 
-    def __init__(self, handlers: dict[type, Handler]) -> None:
+    def __init__(self, outline: Outline, handlers: dict[type, Handler]) -> None:
         self.handlers = handlers
-        self.plan = Plan([], [], [], [], 0)
+        inputs = [Buffer(t.nbytes, "input", i) for i, t in enumerate(outline.in_types)]
+        outputs = [
+            Buffer(t.nbytes, "output", i) for i, t in enumerate(outline.out_types)
+        ]
+        self.plan = Plan(outline, [], inputs, outputs, [], 0)
         self.order: list[Step] = []
         self.position = 0
         self.loops: tuple[Loop, ...] = ()

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from treadle.arraytype import ArrayType
 from treadle.fuse.lowering.launches import HostCall, Launch, Product
 from treadle.ir.graph import Atom
 from treadle.late import Number
@@ -132,6 +133,17 @@ class Branch(Step):
     branches: list[list[Step]] = field(default_factory=list)
 
 
+class Outline(NamedTuple):
+    """What a program takes and gives; how many equations it has, and how many bytes all
+    their results."""
+
+    name: str
+    in_types: tuple[ArrayType, ...]
+    out_types: tuple[ArrayType, ...]
+    equations: int
+    nbytes: int
+
+
 @dataclass
 class Plan:
     """A whole program: steps, and what the buffers need.
@@ -140,6 +152,7 @@ class Plan:
     numbers: for constants, what they are for other sizes, if these are open; else None.
     """
 
+    outline: Outline
     steps: list[Step]
     inputs: list[Buffer]
     outputs: list[Buffer]

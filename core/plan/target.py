@@ -65,6 +65,10 @@ class Target(Arithmetic, Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def identity(self) -> str:
+        """What of the device plans depend on: equal ones may use each other's."""
+
     def lowering(self, eq: Equation) -> Lowering:
         """What becomes of an equation: what its op says, or `Host`."""
 

@@ -15,7 +15,6 @@ from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.errors import InternalError
 from treadle.ir.filled import filled
-from treadle.ir.graph import Graph
 from treadle.late import Value
 from treadle.plan.calls import Path, Run, Signature
 from treadle.plan.steps import Plan
@@ -45,22 +44,22 @@ class Bound(NamedTuple):
 class Executable:
     """A compiled program. Calls from several threads may overlap.
 
-    bound: for a graph and a plan whose sizes are open, what they are for given ones.
+    bound: for a plan whose sizes are open, what it is for given ones.
     """
 
     def __init__(
         self,
-        graph: Graph,
         plan: Plan,
         target: Target,
         donated: Sequence[int] = (),
         bound: Bound | None = None,
     ) -> None:
-        self._graph, self._plan, self.target, self.name = graph, plan, target, graph.name
+        outline = plan.outline
+        self._plan, self.target, self.name = plan, target, outline.name
         self.program_for: Callable[[str], Executable] = lambda name: self
         self._value_of = bound and bound.value_of
         if bound is None:
-            linked, types = target.link(plan), (graph.in_types, graph.out_types)
+            linked, types = target.link(plan), (outline.in_types, outline.out_types)
             bound = Bound(linked, *types, plan.arena, 0, int)
         self.linked, self.in_types = bound.linked, bound.in_types
         size_class = target.size_class
@@ -77,11 +76,6 @@ class Executable:
         constants = self.linked.constants
         count = 1 + len(self._in_dtypes) + len(self._outs) + len(constants)
         self._words = Struct(f"{count}q")
-
-    @cached_property
-    def graph(self) -> Graph:
-        """The optimised program."""
-        return filled(self._graph, self._value_of) if self._value_of else self._graph
 
     @cached_property
     def plan(self) -> Plan:
@@ -207,7 +201,7 @@ class Executable:
 
     def explain(self) -> str:
         """The program as a report: kernels, fusion, FLOPs, bytes, memory."""
-        return explain(self.graph, self.plan)
+        return explain(self.plan)
 
 
 def as_array(leaf: Any) -> Array | None:

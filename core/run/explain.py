@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from treadle.ir.graph import Graph
 from treadle.kernels.lower import cost
 from treadle.plan.cost import points, traffic_bytes
 from treadle.plan.steps import (
@@ -35,7 +34,7 @@ def walk(steps: Sequence[Step], depth: int = 0) -> Iterator[tuple[int, Step]]:
                 yield from walk(branch, depth + 1)
 
 
-def explain(graph: Graph, plan: Plan) -> str:
+def explain(plan: Plan) -> str:
     """Lists kernels, what was fused into each, FLOPs, bytes, and the memory plan."""
     rows = [_row(depth, step) for depth, step in walk(plan.steps)]
     steps = [s for _, s in walk(plan.steps)]
@@ -46,12 +45,12 @@ def explain(graph: Graph, plan: Plan) -> str:
         if isinstance(s, ProductStep) and s.product.epilogue
     }
     hosts = [s for s in steps if isinstance(s, HostStep)]
-    naive = sum(v.type.nbytes for eq in graph.equations for v in eq.outputs)
+    outline = plan.outline
     lines = [
-        f"{graph.name or 'program'}: {len(graph.equations)} equations in "
+        f"{outline.name or 'program'}: {outline.equations} equations in "
         f"{len(steps)} steps, {len(nests)} different kernels",
         *rows,
-        f"memory: arena {_size(plan.arena)} for temporaries of {_size(naive)}, "
+        f"memory: arena {_size(plan.arena)} for temporaries of {_size(outline.nbytes)}, "
         f"inputs {_size(sum(b.nbytes for b in plan.inputs))}, "
         f"outputs {_size(sum(b.nbytes for b in plan.outputs))}",
     ]

@@ -16,7 +16,6 @@ import numpy as np
 
 from treadle.arraytype import ArrayType
 from treadle.dims import Dim, Part, Scope
-from treadle.ir.graph import Graph
 from treadle.plan.steps import Plan
 from treadle.plan.target import Target
 from treadle.run.execute import Bound, Executable
@@ -100,13 +99,12 @@ class SizedProgram:
     def __init__(
         self,
         scope: Scope,
-        graph: Graph,
         plan: Plan,
         target: Target,
         donated: Sequence[int] = (),
     ) -> None:
         self.elsewhere: Callable[..., Executable] | None = None
-        self._compiled = graph, plan, target, donated
+        self._compiled = plan, target, donated
         self._linked = target.link(plan)
         self._scope = scope
         self._numbers = [
@@ -114,16 +112,16 @@ class SizedProgram:
             for i, x in enumerate(plan.numbers)
             if x is not None
         ]
-        self._evaluate = self._evaluator(scope, graph, plan)
+        self._evaluate = self._evaluator(scope, plan)
         self._largest = 0
 
     def _evaluator(
-        self, scope: Scope, graph: Graph, plan: Plan
+        self, scope: Scope, plan: Plan
     ) -> Callable[..., tuple[Sequence[int], int, Sequence[Any], Sequence[Any]]]:
         """From sizes to the linked program's numbers, the bytes of temporaries, the
         shapes of arguments and results, and the sizes of each number that varies."""
-        code = Code(scope)
-        shapes = [t.shape for t in (*graph.in_types, *graph.out_types)]
+        code, outline = Code(scope), plan.outline
+        shapes = [t.shape for t in (*outline.in_types, *outline.out_types)]
         parts = (
             code.sequence(self._linked.sizes),
             code.of(plan.arena),
@@ -134,11 +132,12 @@ class SizedProgram:
 
     def bind(self, *sizes: int) -> Executable:
         """The program for given sizes of the dimensions, in their order."""
-        graph, plan, target, donated = self._compiled
+        plan, target, donated = self._compiled
+        outline = plan.outline
         values, arena, shapes, numbers = self._evaluate(*sizes)
         types = [
             ArrayType(shape, t.dtype, t.weak)
-            for shape, t in zip(shapes, (*graph.in_types, *graph.out_types), strict=True)
+            for shape, t in zip(shapes, (*outline.in_types, *outline.out_types), strict=True)
         ]
         constants = list(plan.constants)
         for (i, x, keys), given in zip(self._numbers, numbers, strict=True):
@@ -146,7 +145,7 @@ class SizedProgram:
             constants[i] = np.ascontiguousarray(x.at(lambda size: value_of[size.key]))
         linked = self._linked.bind(values, constants)
         # Sizes up to the largest so far share its memory: fresh pages cost more.
-        count = len(graph.inputs)
+        count = len(outline.in_types)
         self._largest = max(self._largest, arena + 8 * linked.program.slot_count)
         bound = Bound(
             linked,
@@ -156,7 +155,7 @@ class SizedProgram:
             self._largest,
             _Values(self._scope, sizes),
         )
-        made = Executable(graph, plan, target, donated, bound)
+        made = Executable(plan, target, donated, bound)
         if self.elsewhere is not None:
             made.program_for = partial(self.elsewhere, bound.value_of)
         return made

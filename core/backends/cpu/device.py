@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -32,6 +31,7 @@ from treadle.backends.cpu.run.executor import (
     Scaled,
     Slot,
 )
+from treadle.backends.cpu.target import host
 from treadle.backends.memory import SizeClass, size_class
 from treadle.errors import InternalError
 from treadle.fuse.lowering.launches import Launch, Product
@@ -68,6 +68,12 @@ class CPUTarget:
 
     name = "cpu"
     widens_halves = True
+
+    @property
+    def identity(self) -> str:
+        machine = host()
+        parts = machine.triple, machine.cpu, machine.features, machine.vector_bytes
+        return repr((self.name, parts, threads.num_threads()))
 
     def lowering(self, eq: Equation) -> Lowering:
         return lowering_of(eq, _supported)
@@ -108,7 +114,7 @@ def _order_scratch(length: int, itemsize: int) -> int:
 
 
 def _key(nest: Nest, entry: str) -> str:
-    return f"nest {entry} " + hashlib.sha256(repr(nest).encode()).hexdigest()
+    return f"nest {entry} {nest.digest}"
 
 
 _symbols: dict[tuple[Nest, str], native.Source] = {}

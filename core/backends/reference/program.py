@@ -137,6 +137,7 @@ class ReferenceTarget(Target):
     """NumPy as a device (see `treadle.plan.target`): there is nothing to choose."""
 
     name = "reference"
+    identity = name
     widens_halves = True
 
     def lowering(self, eq: Equation) -> Lowering:

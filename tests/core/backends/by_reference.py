@@ -12,20 +12,19 @@ import numpy as np
 
 from tests.core.fuse.compare import same, tolerance_of
 from treadle.backends.reference import program
-from treadle.ir.graph import Graph
 from treadle.plan.steps import Plan
 from treadle.run.execute import Executable
 
 
-def run(graph: Graph, plan: Plan, args: Sequence[Any]) -> list[np.ndarray]:
-    """What the reference target gives for a planned graph."""
+def run(plan: Plan, args: Sequence[Any]) -> list[np.ndarray]:
+    """What the reference target gives for a plan."""
     given = [
         np.array(np.asarray(a), t.dtype, order="C")
-        for a, t in zip(args, graph.in_types, strict=True)
+        for a, t in zip(args, plan.outline.in_types, strict=True)
     ]
     outputs = [
         given[plan.shares[i]] if i in plan.shares else np.empty(t.shape, t.dtype)
-        for i, t in enumerate(graph.out_types)
+        for i, t in enumerate(plan.outline.out_types)
     ]
     found = [a.reshape(-1).view(np.uint8) for a in outputs]
     for i in set(range(len(found))) - plan.shares.keys():
@@ -33,22 +32,22 @@ def run(graph: Graph, plan: Plan, args: Sequence[Any]) -> list[np.ndarray]:
     program.run(plan, given, found)
     return [
         a.view(t.dtype).reshape(t.shape)
-        for a, t in zip(found, graph.out_types, strict=True)
+        for a, t in zip(found, plan.outline.out_types, strict=True)
     ]
 
 
 @contextmanager
-def checked() -> Iterator[list[Graph]]:
+def checked() -> Iterator[list[Plan]]:
     """Within it, compiled programs must agree with the reference target. Gives the
-    graphs that were run."""
+    plans that were run."""
     run_natively, seen = Executable.__call__, []
 
     def call(self: Executable, args: Sequence[Any]) -> list[Any]:
         given = [np.array(np.asarray(a)) for a in args]
-        wanted = run(self.graph, self.plan, args)
+        wanted = run(self.plan, args)
         found = run_natively(self, args)
         agree(wanted, [np.array(np.asarray(x)) for x in found], given)
-        seen.append(self.graph)
+        seen.append(self.plan)
         return found
 
     with mock.patch.object(Executable, "__call__", call):

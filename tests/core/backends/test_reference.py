@@ -58,7 +58,7 @@ def _train(recipe: Any, config: Any, steps: int) -> None:
         for _ in range(steps):
             batch, position = data.batches.take(position)
             state, _ = step(state, batch)
-    assert sum(graph.name == "step" for graph in seen) == steps
+    assert sum(plan.outline.name == "step" for plan in seen) == steps
 
 
 X = np.random.default_rng(0).normal(size=(6, 7, 8, 6)).astype(np.float32)
@@ -198,15 +198,15 @@ def test_a_wrong_plan_is_an_error(spoil: Callable[[Executable], None]) -> None:
     program = _planned()
     spoil(program)
     with pytest.raises((InternalError, ValueError)):
-        by_reference.run(program.graph, program.plan, ARGS)
+        by_reference.run(program.plan, ARGS)
 
 
 def test_memory_that_was_never_written_is_not_a_number() -> None:
     program = _planned()
-    wanted = by_reference.run(program.graph, program.plan, ARGS)
+    wanted = by_reference.run(program.plan, ARGS)
     assert all(np.isfinite(x).all() for x in wanted)
     del program.plan.steps[0]
-    found = by_reference.run(program.graph, program.plan, ARGS)
+    found = by_reference.run(program.plan, ARGS)
     assert all(np.isnan(x).any() for x in found[1:])
 
 
@@ -232,13 +232,13 @@ def test_what_an_iteration_left_is_not_there_in_the_next() -> None:
             original(*args)
 
     with mock.patch.object(by_reference.program.products, "run", once):
-        found = by_reference.run(program.graph, program.plan, args)
+        found = by_reference.run(program.plan, args)
     assert np.isnan(found[0]).all()
 
 
 def test_nothing_that_a_device_chose_is_read() -> None:
     program = _planned()
-    wanted = by_reference.run(program.graph, program.plan, ARGS)
+    wanted = by_reference.run(program.plan, ARGS)
     steps: list[Step] = []
     for step in program.plan.steps:
         steps.append(step)
@@ -250,6 +250,6 @@ def test_nothing_that_a_device_chose_is_read() -> None:
             step.tasks, step.scratch = 0, None
     program.plan.steps = steps
     with mock.patch.object(lower, "schedule", side_effect=AssertionError):
-        found = by_reference.run(program.graph, program.plan, ARGS)
+        found = by_reference.run(program.plan, ARGS)
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(a, b)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from treadle.backends.cpu.run import objects
+from treadle.backends import objects
 from treadle.backends.cpu.run.forkgate import ForkGate
 from treadle.backends.cpu.target import cpu_count, host, llvm, machine
 

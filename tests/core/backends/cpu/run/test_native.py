@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from treadle.backends import objects
 from treadle.backends.cpu import target
-from treadle.backends.cpu.run import native, objects
+from treadle.backends.cpu.run import native
 from treadle.backends.cpu.run.native import NativeError, Source
 
 

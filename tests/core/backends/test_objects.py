@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.backends.cpu.run import trusted
-from treadle.backends.cpu.run.objects import ObjectStore
+from treadle.backends import trusted
+from treadle.backends.objects import ObjectStore
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 STRANGER = 12345

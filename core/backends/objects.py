@@ -11,7 +11,7 @@ import time
 import warnings
 from pathlib import Path
 
-from treadle.backends.cpu.run import trusted
+from treadle.backends import trusted
 from treadle.errors import user_source
 
 LIMIT_BYTES = 512 << 20

@@ -1,0 +1,65 @@
+"""Plans on the disk: what one process has planned, another one links."""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+from treadle.backends.objects import default_store
+from treadle.ir.digest import digest
+from treadle.ir.graph import Graph
+from treadle.plan.saved import Unsaved, dumps, loads
+from treadle.plan.steps import Plan
+from treadle.plan.target import Target
+
+WORTH_STORING = 50
+"""Equations from which on a plan is looked for: less is planned sooner."""
+
+
+def key_of(graph: Graph, target: Target, donated: tuple[int, ...]) -> str:
+    """Names all that a plan depends on: the graph, the device, and the source of the
+    compiler. Empty if it can't be stored, or need not be."""
+    if _count(graph) < WORTH_STORING:
+        return ""
+    computed = digest(graph)
+    if computed is None:
+        return ""
+    parts = (computed, target.identity, repr(donated), _source_digest())
+    return "plan" + blake2b("\0".join(parts).encode(), digest_size=20).hexdigest()
+
+
+def load(key: str) -> Plan | None:
+    """The plan that was stored under a key, if there is one."""
+    content = default_store().get(key)
+    try:
+        return None if content is None else loads(content)
+    except Unsaved:
+        return None
+
+
+def store(key: str, plan: Plan) -> None:
+    """Keeps a plan for other processes, as long as there is space."""
+    try:
+        default_store().put(key, dumps(plan))
+    except Unsaved:
+        return
+
+
+def _count(graph: Graph) -> int:
+    return sum([1 + sum(map(_count, eq.graphs)) for eq in graph.equations])
+
+
+@cache
+def _source_digest() -> str:
+    """Of all that plans depend on: an edited compiler must not meet its old plans."""
+    root = Path(__file__).parents[1]
+    found = blake2b(digest_size=20)
+    folders = ("control", "dims", "fuse", "ir", "kernels", "ops", "passes", "plan")
+    files = [p for folder in folders for p in (root / folder).rglob("*.py")]
+    files += [*root.glob("*.py"), *(root / "backends").rglob("*.py")]
+    files += (root / "trace").glob("*.py")
+    for path in sorted(files):
+        found.update(path.relative_to(root).as_posix().encode() + b"\0")
+        found.update(path.read_bytes())
+    return found.hexdigest()
