@@ -3,8 +3,8 @@ inputs and outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
@@ -15,6 +15,7 @@ from treadle.trace.op import Zero
 from treadle.trace.value import typeof
 
 Flags = tuple[bool, ...]
+Answer = TypeVar("Answer")
 
 
 def nonzero(tangents: Sequence[Any]) -> Flags:
@@ -25,6 +26,24 @@ def nonzero(tangents: Sequence[Any]) -> Flags:
 def pick(items: Iterable[Any], flags: Iterable[bool]) -> list[Any]:
     """The items whose flag is set."""
     return [x for x, flag in zip(items, flags, strict=True) if flag]
+
+
+def reached(
+    first: Flags, step: Callable[[Flags], tuple[Answer, Flags]]
+) -> tuple[Answer, Flags]:
+    """Which carries a loop's iterations mark, if `first` are marked before it: one that
+    is not at first may be once it has met another. Gives what `step` gave for them.
+
+    step: from the carries marked before an iteration to an answer, and to those marked
+      after it.
+    """
+    marked = first
+    while True:
+        answer, found = step(marked)
+        grown = either(marked, found)
+        if grown == marked:
+            return answer, marked
+        marked = grown
 
 
 def either(a: Sequence[bool], b: Sequence[bool]) -> Flags:

@@ -25,10 +25,10 @@ from treadle.arraytype import ArrayType
 from treadle.control.call import spread_tangents
 from treadle.control.graphs import (
     Flags,
-    either,
     nonzero,
     numbered,
     pick,
+    reached,
     rewire,
     sections,
 )
@@ -122,13 +122,12 @@ def _jvp_body(
 ) -> tuple[Graph, Flags, Flags]:
     """The body with tangents; which carries, and which y's, have them."""
     consts, moving, xs = sections(given, n_consts, n_carry)
-    while True:
+
+    def step(moving: Flags) -> tuple[tuple[Graph, Flags], Flags]:
         both, kept = jvp_graph(graph, (*consts, *moving, *xs))
-        grown = either(moving, kept[:n_carry])
-        if grown == moving:
-            break
-        # A carry that was constant at first is not once it has met a tangent.
-        moving = grown
+        return (both, kept), kept[:n_carry]
+
+    (both, kept), moving = reached(moving, step)
     n_in, n_out = len(graph.inputs), len(graph.outputs)
     tangents = numbered((*consts, *moving, *xs), n_in)
     inputs: list[int] = []
@@ -165,14 +164,14 @@ def _batch(
     flags = tuple(a is not None for a in axes)
     consts, carried, xs = sections(flags, n_consts, n_carry)
     rest = (False,) * (len(graph.outputs) - n_carry)
-    while True:
+
+    def step(carried: Flags) -> tuple[tuple[Graph, Flags], Flags]:
         body, kept = batch_graph(
             graph, size, (*consts, *carried, *xs), (*carried, *rest)
         )
-        grown = kept[:n_carry]
-        if grown == carried:
-            break
-        carried = grown
+        return (body, kept), kept[:n_carry]
+
+    (body, kept), carried = reached(carried, step)
     moved = []
     for i, (x, axis) in enumerate(zip(args, axes, strict=True)):
         if n_consts <= i < n_consts + n_carry:

@@ -9,10 +9,10 @@ from treadle.control.call import spread_tangents, without_calls
 from treadle.control.graphs import (
     Flags,
     cut,
-    either,
     nonzero,
     pick,
     prune,
+    reached,
     sections,
 )
 from treadle.control.residuals import Residuals, plan_residuals
@@ -106,12 +106,12 @@ def _split_body(graph: Graph, n_consts: int, n_carry: int, given: Flags) -> _Spl
     key = ("scan_split", n_consts, n_carry, given)
     if key not in graph.cache:
         consts, moving, xs = sections(given, n_consts, n_carry)
-        while True:
+
+        def step(moving: Flags) -> tuple[LinearizedGraph, Flags]:
             split = linearize_graph(graph, (*consts, *moving, *xs))
-            grown = either(moving, split.nonzero_out[:n_carry])
-            if grown == moving:
-                break
-            moving = grown
+            return split, split.nonzero_out[:n_carry]
+
+        split, moving = reached(moving, step)
         flags = (*consts, *moving, *xs)
         graph.cache[key] = _lean(split, n_consts, n_carry, flags)
     return graph.cache[key]

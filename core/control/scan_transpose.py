@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from treadle import dtypes
-from treadle.control.graphs import Flags, either, nonzero, pick, sections
+from treadle.control.graphs import Flags, nonzero, pick, reached, sections
 from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
 from treadle.ops.arithmetic import add
@@ -87,14 +87,15 @@ def _backward_body(
     lin_consts, _, lin_xs = sections(linear, n_consts, n_carry)
     every = (*lin_consts, *(True,) * n_carry, *lin_xs)
     carries, ys = given[:n_carry], given[n_carry:]
-    while True:
+
+    def step(carries: Flags) -> tuple[tuple[Graph, tuple[Flags, ...]], Flags]:
         back, kept = transpose_graph(graph, every, (*carries, *ys))
         places = iter(kept)
         found = tuple(next(places) if lin else False for lin in every)
-        consts, flowing, xs = sections(found, n_consts, n_carry)
-        if either(carries, flowing) == carries:
-            break
-        carries = either(carries, flowing)
+        parts = sections(found, n_consts, n_carry)
+        return (back, parts), parts[1]
+
+    (back, (consts, flowing, xs)), carries = reached(carries, step)
     n_fixed, n_rows = lin_consts.count(False), lin_xs.count(False)
     body = _summing(back, sum(consts), flowing, carries, n_fixed, n_rows)
     graph.cache[key] = _Backward(body, consts, carries, xs)

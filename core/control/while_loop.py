@@ -22,10 +22,10 @@ from treadle.arraytype import ArrayType
 from treadle.control.call import spread_tangents
 from treadle.control.graphs import (
     Flags,
-    either,
     nonzero,
     numbered,
     pick,
+    reached,
     rewire,
     select_examples,
     silent,
@@ -164,12 +164,12 @@ def _jvp(
 def _jvp_body(body: Graph, n_consts: int, given: Flags) -> tuple[Graph, Flags]:
     """The body with tangents, and which carries have them."""
     consts, moving = given[:n_consts], given[n_consts:]
-    while True:
+
+    def step(moving: Flags) -> tuple[tuple[Graph, Flags], Flags]:
         both, kept = jvp_graph(body, (*consts, *moving))
-        grown = either(moving, kept)
-        if grown == moving:
-            break
-        moving = grown
+        return (both, kept), kept
+
+    (both, kept), moving = reached(moving, step)
     n_in, n_out = len(body.inputs), len(body.outputs)
     tangents = numbered((*consts, *moving), n_in)
     inputs = [
@@ -221,14 +221,15 @@ def _batch(
 ) -> Any:
     flags = tuple(a is not None for a in axes)
     in_test, in_body, carried = _sections(flags, n_test_consts, n_body_consts)
-    while True:
+
+    def step(carried: Flags) -> tuple[tuple[Graph, Graph, bool], Flags]:
         wide, kept = batch_graph(body, size, (*in_body, *carried), carried)
         wide_test, (diverging,) = batch_graph(test, size, (*in_test, *carried))
         # Where examples stop at different times, every carry is an example's own.
         grown = (True,) * len(carried) if diverging else kept
-        if grown == carried:
-            break
-        carried = grown
+        return (wide, wide_test, diverging), grown
+
+    (wide, wide_test, diverging), carried = reached(carried, step)
     wanted = (*in_test, *in_body, *carried)
     moved = [
         to_axis(x, a, 0, size) if w else x
