@@ -8,6 +8,7 @@ from treadle.fuse.nests import Access, Body, Launch, coalesce, finish, innermost
 from treadle.fuse.program import Program
 from treadle.ir.graph import Equation
 from treadle.ir.maps import Affine, address
+from treadle.late import is_one
 from treadle.trace.lowering import Running
 
 
@@ -42,7 +43,7 @@ def running_launch(eq: Equation, program: Program) -> Launch | None:
     others = [d for d in sizes if d not in along]
     if not along:
         return finish(body, sizes, others, [], None, "inner")
-    if all(d < along[0] or sizes[d] == 1 for d in others):
+    if all(d < along[0] or is_one(sizes[d]) for d in others):
         return finish(body, sizes, others, [], along, "inner")
     columns = innermost(coalesce(others, body.accesses, sizes), sizes)
     rows = [d for d in others if d not in columns]

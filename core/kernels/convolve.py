@@ -42,7 +42,7 @@ from treadle.kernels.contract import (
     Strides,
     Tile,
 )
-from treadle.late import numbers
+from treadle.late import numbers, settled
 
 
 class ConvWord(IntEnum):
@@ -208,6 +208,10 @@ def launched(
             for n in (launch.tasks, launch.scratch_bytes, *launch.words)
         ]
 
+    # Their table of steps has a row for each channel, if these are few.
+    counted = sizes_in((spec.channels, spec.groups, spec.y.taps, spec.x.taps))
+    if counted:
+        settled((name, spec, "words"), lambda *values: len(flat(*values)), sizes)
     rest = iter(numbers((name, spec), flat, sizes))
     return [
         Launch(

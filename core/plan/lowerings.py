@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -48,7 +49,7 @@ def _order(g: GraphPlanner, eq: Equation) -> None:
     length = keys.type.shape[-1]
     if not out.type.size:
         return
-    rows = keys.type.size // length
+    rows = math.prod(keys.type.shape[:-1])
     itemsize = keys.type.dtype.itemsize
     work = g.planner.target.order(rows, length, itemsize)
     step = OrderStep(

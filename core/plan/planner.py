@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.dims import is_dim
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.copies import copy_launch, scatter_launch
 from treadle.fuse.layout import joined, row_major, stored_strides
@@ -187,7 +188,7 @@ class GraphPlanner:
         if plain and strides == row_major(source.type.shape):
             return self.place(source)
         if isinstance(source, Lit) and a.type.dtype.kind == "c":
-            return self.planner.constant(_spread_literal(source, a))
+            return self._spread(source, a)
         if chain and isinstance(chain[0].op.lowering, Reshape):
             return self.contiguous(chain[0].inputs[0])
         v = Var(a.type)
@@ -195,6 +196,16 @@ class GraphPlanner:
         steps = row_major(a.type.shape)
         if not self.move(a, v, 0, steps, []):
             self.move(self._viewed(chain[0]), v, 0, steps, [])
+        return self.env[v]
+
+    def _spread(self, source: Lit, a: Atom) -> Place:
+        """A complex number repeated to the type of a view of it."""
+        if not any(map(is_dim, a.type.shape)):
+            value = np.full(a.type.shape, source.value)
+            return self.planner.constant(Lit(value, a.type))
+        v, params = Var(a.type), {"shape": a.type.shape, "dims": ()}
+        eq = Equation(broadcast_in_dim, [source], params, [v])
+        self.host(eq, Host("nests don't compute with complex numbers"))
         return self.env[v]
 
     def _viewed(self, eq: Equation) -> Var:
@@ -391,11 +402,6 @@ def is_zero(a: Atom) -> bool:
     """Whether a value is a number whose bytes are 0, whatever the sizes are."""
     number = isinstance(a, Lit) and a.type.ndim == 0 and a.size is None
     return number and not any(a.value.tobytes())  # type: ignore[union-attr]
-
-
-def _spread_literal(source: Lit, a: Atom) -> Lit:
-    """A scalar literal repeated to the type of a view of it."""
-    return Lit(np.full(a.type.shape, source.value), a.type)
 
 
 def _join(g: GraphPlanner, eq: Equation) -> None:
