@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
-from treadle.dims import plain
+from treadle.dims import Dim, plain
 from treadle.errors import at, user_source
 
 _SHORT = {"bool": "bool", "float": "f", "int": "i", "uint": "u", "complex": "c"}
@@ -52,6 +52,11 @@ class ArrayType:
             made.nbytes = made.size * dtype.itemsize
             found = _known.setdefault(key, made)
         return found
+
+    @property
+    def is_sized(self) -> bool:
+        """Whether some of its lengths are not fixed."""
+        return any([type(n) is Dim for n in self.shape])
 
     @property
     def ndim(self) -> int:

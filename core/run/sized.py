@@ -20,7 +20,7 @@ from treadle.ir.filled import sizes_in
 from treadle.ir.graph import Graph
 from treadle.plan.steps import Plan
 from treadle.plan.target import Target
-from treadle.run.execute import Bound, Executable
+from treadle.run.execute import Bound, Executable, result
 
 
 class Code:
@@ -39,6 +39,10 @@ class Code:
 
     def of(self, x: Any) -> str:
         """An expression for a number."""
+        if type(x) is float:
+            name = f"c{len(self._functions)}"
+            self._functions[name] = x
+            return name
         if type(x) is not Dim:
             return repr(int(x))
         terms = []
@@ -52,6 +56,10 @@ class Code:
     def sequence(self, xs: Sequence[Any]) -> str:
         """An expression for a tuple of numbers."""
         return "(" + "".join([self.of(x) + "," for x in xs]) + ")"
+
+    def sequences(self, many: Sequence[Sequence[Any]]) -> str:
+        """An expression for a tuple of tuples of numbers."""
+        return "(" + "".join([self.sequence(xs) + "," for xs in many]) + ")"
 
     def _name(self, atom: Any) -> str:
         if atom.number not in self._names:
@@ -110,57 +118,68 @@ class SizedProgram:
         self._compiled = graph, plan, target, donated
         self._linked = target.link(plan)
         self._scope = scope
+        self._in_types, self._out_types = graph.in_types, graph.out_types
+        self._results = [
+            None if t.is_sized else result(t, target) for t in self._out_types
+        ]
+        self._sized = [
+            [i for i, t in enumerate(types) if t.is_sized]
+            for types in (self._in_types, self._out_types)
+        ]
         self._numbers = [
             (i, x, [size.key for size in x.sizes])
             for i, x in enumerate(plan.numbers)
             if x is not None
         ]
-        self._evaluate = self._evaluator(scope, graph, plan)
+        self._evaluate = self._evaluator()
         self._largest = 0
 
-    def _evaluator(
-        self, scope: Scope, graph: Graph, plan: Plan
-    ) -> Callable[..., tuple[Sequence[int], int, Sequence[Any], Sequence[Any]]]:
+    def _evaluator(self) -> Callable[..., tuple[Any, int, Any, Any, Any]]:
         """From sizes to the linked program's numbers, the bytes of temporaries, the
-        shapes of arguments and results, and the sizes of each number that varies."""
-        code = Code(scope)
-        shapes = [t.shape for t in (*graph.in_types, *graph.out_types)]
+        shapes of arguments and of results that are not fixed, and the sizes that each
+        number needs."""
+        code = Code(self._scope)
+        _, plan, _, _ = self._compiled
+        ins, outs = self._sized
         parts = (
             code.sequence(self._linked.sizes),
             code.of(plan.arena),
-            "(" + "".join([code.sequence(s) + "," for s in shapes]) + ")",
-            "(" + "".join([code.sequence(x.sizes) + "," for _, x, _ in self._numbers]) + ")",
+            code.sequences([self._in_types[i].shape for i in ins]),
+            code.sequences([self._out_types[i].shape for i in outs]),
+            code.sequences([x.sizes for _, x, _ in self._numbers]),
         )
         return code.function("(" + ", ".join(parts) + ")")
 
     def bind(self, *sizes: int) -> Executable:
         """The program for given sizes of the dimensions, in their order."""
         graph, plan, target, donated = self._compiled
-        values, arena, shapes, numbers = self._evaluate(*sizes)
-        types = [
-            ArrayType(shape, t.dtype, t.weak)
-            for shape, t in zip(shapes, (*graph.in_types, *graph.out_types), strict=True)
-        ]
-        constants = list(plan.constants)
+        values, arena, ins, outs, numbers = self._evaluate(*sizes)
+        linked = self._linked.bind(values, self._constants(numbers))
+        in_types, results = list(self._in_types), list(self._results)
+        for i, shape in zip(self._sized[0], ins, strict=True):
+            in_types[i] = _with_shape(in_types[i], shape)
+        for i, shape in zip(self._sized[1], outs, strict=True):
+            results[i] = result(_with_shape(self._out_types[i], shape), target)
+        # Sizes up to the largest so far share its memory: fresh pages cost more.
+        block = arena + 8 * linked.program.slot_count
+        self._largest = block = max(self._largest, block)
+        value_of = _Values(self._scope, sizes)
+        bound = Bound(linked, in_types, results, arena, block, value_of)
+        made = Executable(graph, plan, target, donated, bound)
+        if self.elsewhere is not None:
+            made.program_for = partial(self.elsewhere, value_of)
+        return made
+
+    def _constants(self, numbers: Sequence[Sequence[int]]) -> list[np.ndarray]:
+        constants = list(self._compiled[1].constants)
         for (i, x, keys), given in zip(self._numbers, numbers, strict=True):
             value_of = dict(zip(keys, given, strict=True))
             constants[i] = np.ascontiguousarray(x.at(lambda size: value_of[size.key]))
-        linked = self._linked.bind(values, constants)
-        # Sizes up to the largest so far share its memory: fresh pages cost more.
-        count = len(graph.inputs)
-        self._largest = max(self._largest, arena + 8 * linked.program.slot_count)
-        bound = Bound(
-            linked,
-            types[:count],
-            types[count:],
-            arena,
-            self._largest,
-            _Values(self._scope, sizes),
-        )
-        made = Executable(graph, plan, target, donated, bound)
-        if self.elsewhere is not None:
-            made.program_for = partial(self.elsewhere, bound.value_of)
-        return made
+        return constants
+
+
+def _with_shape(t: ArrayType, shape: tuple[int, ...]) -> ArrayType:
+    return ArrayType(shape, t.dtype, t.weak)
 
 
 class _Values:
@@ -174,7 +193,7 @@ class _Values:
 
     def __call__(self, size: Any) -> int:
         if type(size) is not Dim:
-            return int(size)
+            return size
         return sum(
             factor * math.prod([self._atom(a.number) for a in atoms])
             for atoms, factor in size.terms.items()
