@@ -27,13 +27,15 @@ class Code:
     """Python source that computes numbers from the sizes of a scope's dimensions.
 
     A dimension is called ``d0``, a number that a function finds ``v7``, the function
-    ``f7``: after the atom. If it finds several, ``v7`` is the sequence of them.
+    ``f7``: after the atom. If it finds several, ``v7`` is the sequence of them. Sums are
+    computed once each, and called ``n3``.
     """
 
     def __init__(self, scope: Scope) -> None:
         self._atoms = scope.atoms
         self._lines: list[str] = []
         self._functions: dict[str, Any] = {}
+        self._sums: dict[Any, str] = {}
         self._names = {a.number: f"d{a.number}" for a in scope.atoms if a.fn is None}
         self._parameters = list(self._names.values())
 
@@ -45,13 +47,17 @@ class Code:
             return name
         if type(x) is not Dim:
             return repr(int(x))
-        terms = []
-        for atoms, factor in x.terms.items():
-            factors = [self._name(a) for a in atoms]
-            if factor != 1 or not atoms:
-                factors.insert(0, str(factor))
-            terms.append("*".join(factors))
-        return "+".join(terms)
+        if x.key not in self._sums:
+            text = "+".join([self._product(*term) for term in x.terms.items()])
+            if not text.isidentifier():
+                text, line = f"n{len(self._sums)}", text
+                self._lines.append(f"{text} = {line}")
+            self._sums[x.key] = text
+        return self._sums[x.key]
+
+    def _product(self, atoms: Sequence[Any], factor: int) -> str:
+        factors = [] if factor == 1 and atoms else [str(factor)]
+        return "*".join([*factors, *[self._name(a) for a in atoms]])
 
     def sequence(self, xs: Sequence[Any]) -> str:
         """An expression for a tuple of numbers."""
