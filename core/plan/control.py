@@ -36,21 +36,12 @@ class _Carries:
                 continue
             second = planner.buffer(a.type.nbytes)
             self.buffers.append((first, second))
-            old, new = planner.slot(), planner.slot()
+            old, new = planner.slot(first, second), planner.slot(first, second)
             self.slots += [(old, Place(first)), (new, Place(second))]
             self.swaps.append((old, new))
             self.old.append(Place(old))
             self.new.append(Place(new))
             self.writes += [Place(first), Place(second)]
-
-    def finish(self, number: int, v: Var) -> None:
-        """Copies a value that the loop ended with: the pointers know where it is."""
-        self.g.copy(self.old[number], self.g.place(v), v.type.nbytes)
-
-    def keep(self) -> None:
-        """Keeps the buffers until here."""
-        for b in (b for pair in self.buffers for b in pair):
-            self.g.planner.use(b, self.g.planner.position)
 
     def hold(self, loop: Loop) -> None:
         """Keeps the buffers, which the body sees only as pointers, till the end."""
@@ -169,12 +160,10 @@ def _scan(g: GraphPlanner, eq: Equation) -> None:
         if fixed[i]:
             _finish(g, v, stays[i])
         elif is_dim(length):
-            carries.finish(moved.index(i), v)
+            _finish(g, v, carries.old[moved.index(i)])
         else:
             # Which of the two buffers holds the last value is known: by parity.
             _finish(g, v, Place(carries.buffers[moved.index(i)][length % 2]))
-    if is_dim(length):
-        carries.keep()
 
 
 def _without_fixed(graph: Graph, fixed: list[bool]) -> Graph:
@@ -227,9 +216,8 @@ def _while(g: GraphPlanner, eq: Equation) -> None:
     carries.hold(loop)
     loop.touched |= {p.buffer for p in (*places, flag)}
     g.planner.close(loop)
-    for i, v in enumerate(eq.outputs):
-        carries.finish(i, v)
-    carries.keep()
+    for v, old in zip(eq.outputs, carries.old, strict=True):
+        _finish(g, v, old)
 
 
 def _cond(g: GraphPlanner, eq: Equation) -> None:

@@ -56,6 +56,7 @@ class Executable:
     """A compiled program. Calls from several threads may overlap.
 
     bound: for a graph and a plan whose sizes are open, what they are for given ones.
+    better: gives a program that is worth its making if there are many calls.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Executable:
     ) -> None:
         self._graph, self._plan, self.target, self.name = graph, plan, target, graph.name
         self.program_for: Callable[[str], Executable] = lambda name: self
+        self.better: Callable[[], Executable | None] = lambda: None
         if bound is None:
             results = [result(t, target) for t in graph.out_types]
             types = graph.in_types
@@ -141,6 +143,9 @@ class Executable:
           args, kwargs: how to read the arguments.
           form: the structure of the result.
         """
+        better = self.better()
+        if better is not None:
+            return better.path(captured, args, kwargs, form)
         types = self.in_types
         signature = Signature(tuple(captured), args, kwargs, types, as_array)
         run = Run(

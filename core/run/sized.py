@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,9 @@ def guards(scope: Scope) -> Callable[..., bool]:
     return code.function(" and ".join(tests) or "True")
 
 
+Numbers = tuple[Sequence[int], int, Sequence[Any], Sequence[Any], Sequence[Any]]
+
+
 class SizedProgram:
     """A program whose sizes are open. `bind` gives that for given sizes.
 
@@ -138,9 +142,10 @@ class SizedProgram:
             if x is not None
         ]
         self._evaluate = self._evaluator()
+        self._evaluate_better = _with_better(self._evaluate)
         self._largest = 0
 
-    def _evaluator(self) -> Callable[..., tuple[Any, int, Any, Any, Any]]:
+    def _evaluator(self) -> Callable[..., Numbers]:
         """From sizes to the linked program's numbers, the bytes of temporaries, the
         shapes of arguments and of results that are not fixed, and the sizes that each
         number needs."""
@@ -158,8 +163,19 @@ class SizedProgram:
 
     def bind(self, *sizes: int) -> Executable:
         """The program for given sizes of the dimensions, in their order."""
+        numbers = self._evaluate(*sizes)
+        made = self._bound(sizes, numbers)
+        made.better = partial(self._better, sizes, numbers[1])
+        return made
+
+    def _better(self, sizes: Sequence[int], arena: int) -> Executable | None:
+        """The program with what takes longer to find, if it takes less memory."""
+        numbers = self._evaluate_better(*sizes)
+        return self._bound(sizes, numbers) if numbers[1] < arena else None
+
+    def _bound(self, sizes: Sequence[int], found: Numbers) -> Executable:
         graph, plan, target, donated = self._compiled
-        values, arena, ins, outs, numbers = self._evaluate(*sizes)
+        values, arena, ins, outs, numbers = found
         linked = self._linked.bind(values, self._constants(numbers))
         in_types, results = list(self._in_types), list(self._results)
         for i, shape in zip(self._sized[0], ins, strict=True):
@@ -182,6 +198,12 @@ class SizedProgram:
             value_of = dict(zip(keys, given, strict=True))
             constants[i] = np.ascontiguousarray(x.at(lambda size: value_of[size.key]))
         return constants
+
+
+def _with_better(fn: Callable[..., Numbers]) -> Callable[..., Numbers]:
+    """A generated function that calls what is `better` than functions that it calls."""
+    names = {name: getattr(f, "better", f) for name, f in fn.__globals__.items()}
+    return FunctionType(fn.__code__, names)
 
 
 def _with_shape(t: ArrayType, shape: tuple[int, ...]) -> ArrayType:
