@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import hint
 from treadle.fuse.layout import operand_strides, stored_strides
 from treadle.fuse.maps import Space
 from treadle.fuse.nests import Access, Body, Launch, finish
@@ -68,7 +69,7 @@ def filter_launch(eq: Equation, program: Program) -> Launch | None:
     k = body.access(Access(out, dtype, offset, pairs, True))
     body.instr("store", (value,), dtype, k)
     # The longer of groups and features is along the lanes.
-    ends = [feature, group] if groups > features else [group, feature]
+    ends = [feature, group] if hint(groups) > hint(features) else [group, feature]
     kept = [d for a in (*taps, channel, *ends) for d, _ in a.terms]
     return finish(body, space.sizes, kept[:-1], mid, kept[-1:], "mid")
 

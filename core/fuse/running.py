@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from treadle.dims import one
 from treadle.fuse.layout import operand_strides, stored_strides
 from treadle.fuse.maps import Space
 from treadle.fuse.nests import Access, Body, Launch, coalesce, finish, innermost
@@ -43,7 +44,8 @@ def running_launch(eq: Equation, program: Program) -> Launch | None:
     others = [d for d in sizes if d not in along]
     if not along:
         return finish(body, sizes, others, [], None, "inner")
-    if all(d < along[0] or is_one(sizes[d]) for d in others):
+    single = one if how.combine in ("max", "min") else is_one
+    if all(d < along[0] or single(sizes[d]) for d in others):
         return finish(body, sizes, others, [], along, "inner")
     columns = innermost(coalesce(others, body.accesses, sizes), sizes)
     rows = [d for d in others if d not in columns]

@@ -31,6 +31,7 @@ from treadle.plan.steps import (
     Step,
     literal_of,
 )
+from treadle.plan.sums import settle_order
 from treadle.plan.target import Target
 from treadle.trace.lowering import (
     Host,
@@ -287,6 +288,7 @@ class GraphPlanner:
         if isinstance(node, Cluster):
             found = built(node, self.part)
             if isinstance(found, Launch):
+                settle_order(found, node.equations, self.program)
                 self.nest(found, node.equations, True)
             else:
                 self.product(found, node.equations)
