@@ -209,7 +209,7 @@ def launched(
         ]
 
     # Their table of steps has a row for each channel, if these are few.
-    counted = sizes_in((spec.channels // spec.groups, spec.y.taps, spec.x.taps))
+    counted = sizes_in((spec.channels, spec.groups, spec.y.taps, spec.x.taps))
     if counted:
         settled((name, spec, "words"), lambda *values: len(flat(*values)), sizes)
     rest = iter(numbers((name, spec), flat, sizes))
