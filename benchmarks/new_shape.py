@@ -36,12 +36,14 @@ class Case(NamedTuple):
     length: int | None = None
 
     def sizes(self, count: int) -> list[tuple[int, ...]]:
-        """Different sizes: of one, of two, and of the widths of layers first."""
-        most = [self.batch] if self.length is None else [self.batch, self.length]
+        """Different sizes: two that say what varies, some of one element, then any."""
+        if self.length is None:
+            most, first = [self.batch], _BATCHES
+        else:
+            most, first = [self.batch, self.length], _PAIRS
+            first = (*first, (1, self.length), (self.batch, 1))
         rng = np.random.default_rng(0)
-        found = dict.fromkeys([tuple([min(n, m) for m in most]) for n in _FIRST])
-        if self.length is not None:
-            found |= dict.fromkeys([(1, self.length), (self.batch, 1)])
+        found = dict.fromkeys(first)
         while len(found) < count:
             found[tuple([int(rng.integers(1, m + 1)) for m in most])] = None
         return list(found)[:count]
@@ -54,7 +56,8 @@ class Case(NamedTuple):
         return x[:, : size[1]], y[:, : size[1]] if y.ndim > 1 else y
 
 
-_FIRST = (3, 1, 2, 7, 10, 32)
+_BATCHES = ((3,), (7,), (1,), (2,), (10,), (32,))
+_PAIRS = ((3, 5), (2, 7), (1, 1), (7, 2), (10, 10))
 CASES = {
     "mlp": Case("mlp", 300),
     "cnn": Case("cnn", 100),
