@@ -107,6 +107,10 @@ def guards(scope: Scope) -> Callable[..., bool]:
     return code.function(" and ".join(tests) or "True")
 
 
+_MOST_SPARE = 1 << 28
+"""Programs for all sizes share the memory of the largest: fresh pages cost more than
+most steps. So there is some more than that needs, which costs nothing till it is used."""
+
 Numbers = tuple[Sequence[int], int, Sequence[Any], Sequence[Any], Sequence[Any]]
 
 
@@ -182,22 +186,23 @@ class SizedProgram:
             in_types[i] = _with_shape(in_types[i], shape)
         for i, shape in zip(self._sized[1], outs, strict=True):
             results[i] = result(_with_shape(self._out_types[i], shape), target)
-        # Sizes up to the largest so far share its memory: fresh pages cost more.
         block = arena + 8 * linked.program.slot_count
-        self._largest = block = max(self._largest, block)
+        if block > self._largest:
+            self._largest = block + min(block, _MOST_SPARE)
         value_of = _Values(self._scope, sizes)
-        bound = Bound(linked, in_types, results, arena, block, value_of)
+        bound = Bound(linked, in_types, results, arena, self._largest, value_of)
         made = Executable(graph, plan, target, donated, bound)
         if self.elsewhere is not None:
             made.program_for = partial(self.elsewhere, value_of)
         return made
 
-    def _constants(self, numbers: Sequence[Sequence[int]]) -> list[np.ndarray]:
-        constants = list(self._compiled[1].constants)
+    def _constants(self, numbers: Sequence[Sequence[int]]) -> dict[int, np.ndarray]:
+        """The constants that depend on sizes."""
+        found = {}
         for (i, x, keys), given in zip(self._numbers, numbers, strict=True):
             value_of = dict(zip(keys, given, strict=True))
-            constants[i] = np.ascontiguousarray(x.at(lambda size: value_of[size.key]))
-        return constants
+            found[i] = np.ascontiguousarray(x.at(lambda size: value_of[size.key]))
+        return found
 
 
 def _with_better(fn: Callable[..., Numbers]) -> Callable[..., Numbers]:
