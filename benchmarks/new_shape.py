@@ -1,63 +1,160 @@
-"""Calls with batch sizes never seen: `python benchmarks/new_shape.py`.
+"""Training steps at sizes never seen: `python benchmarks/new_shape.py`.
 
-Trains at one batch size, then at new ones, one example among them. Treadle may trace
-again, but its kernels take their sizes at run time: the number of natively compiled
-kernels must not grow.
-The script starts with an empty kernel cache and asserts this after every new size.
+Each workload trains at one size, then at 50 others, one example and sequences of one
+element among them. Treadle leaves a size open when it sees a second one: from then on
+it may not trace again nor compile a kernel, and each step must give the loss, and all of
+them the parameters, that programs traced for each size give, bit by bit. The script
+starts with an empty kernel cache and fails if that is not so.
+
+It prints what the first call at a size takes longer than the next ones: the median and
+the most of all sizes, in milliseconds. JAX compiles for each size; it is shown a few.
 """
 
 import argparse
 import os
+import statistics
 import tempfile
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import harness
+import numpy as np
 import workloads
 
-WORKLOADS = ("mlp", "cnn", "gpt-small", "lstm")
-SIZES = (1, 2, 7, 96, 130, 257)
-STEPS = 5
+COUNT = 50
+JAX_COUNT = 2
+REPEATS = 3
 
 
-def compiled_kernels(peer: str) -> int:
+class Case(NamedTuple):
+    """A workload, and how long its batches and its sequences may be."""
+
+    workload: str
+    batch: int
+    length: int | None = None
+
+    def sizes(self, count: int) -> list[tuple[int, ...]]:
+        """Different sizes: two that say what varies, some of one element, then any."""
+        if self.length is None:
+            most, first = [self.batch], _BATCHES
+        else:
+            most, first = [self.batch, self.length], _PAIRS
+            first = (*first, (1, self.length), (self.batch, 1))
+        rng = np.random.default_rng(0)
+        found = dict.fromkeys(first)
+        while len(found) < count:
+            found[tuple([int(rng.integers(1, m + 1)) for m in most])] = None
+        return list(found)[:count]
+
+    def batches(self, size: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """The inputs and labels of a step."""
+        x, y = workloads.load(self.workload).batch(0, size[0])
+        if self.length is None:
+            return x, y
+        return x[:, : size[1]], y[:, : size[1]] if y.ndim > 1 else y
+
+
+_BATCHES = ((3,), (7,), (1,), (2,), (10,), (32,))
+_PAIRS = ((3, 5), (2, 7), (1, 1), (7, 2), (10, 10))
+CASES = {
+    "mlp": Case("mlp", 300),
+    "cnn": Case("cnn", 100),
+    "gpt-small": Case("gpt-small", 20),
+    "gpt-small, length too": Case("gpt-small", 20, 128),
+    "lstm": Case("lstm", 100),
+    "lstm, length too": Case("lstm", 60, 64),
+    "attention, length too": Case("attention", 20, 200),
+}
+
+
+class Measured(NamedTuple):
+    """What a step took longer at its first call for a size, by size, and the losses."""
+
+    extra: list[float]
+    losses: list[float]
+
+
+def measure(step: harness.Step, case: Case, sizes: Sequence[tuple]) -> Measured:
+    """Trains a few steps at each size."""
+    extra, losses = [], []
+    for size in sizes:
+        step.feed(case.batches(size))
+        times = [harness.timed_step(step) for _ in range(REPEATS)]
+        extra.append(times[0] - min(times[1:]))
+        losses.append(float(step.step()))
+    return Measured(extra, losses)
+
+
+def compiled_kernels() -> int:
     """How many kernels Treadle has compiled natively in this process."""
-    if peer != "treadle":
-        return 0
     from treadle.backends.cpu.run import native
 
     return native.stats.compiled
 
 
-def measure(name: str, peer: str, sizes: list[int]) -> None:
-    """Print first-call and next-call times; fail if a size compiled a kernel."""
-    step = workloads.build(name, peer)
-    harness.losses(step, STEPS)
-    known = compiled_kernels(peer)
+def check(case: Case, count: int) -> Measured:
+    """Trains at sizes that are left open, and again with a program for each size.
+    Raises AssertionError if they differ, or for a trace or a kernel too many."""
+    first, second, *others = sizes = case.sizes(count)
+    step = workloads.build(case.workload, "treadle")
+    warm = measure(step, case, (first, second))
+    traces, kernels = step.traces, compiled_kernels()
+    rest = measure(step, case, others)
+    more, added = step.traces - traces, compiled_kernels() - kernels
+    assert not more, f"{case}: {more} traces after the second size"
+    assert not added, f"{case}: {added} kernels after the second size"
+    fixed = workloads.build(case.workload, "treadle")
+    losses = list(static_losses(fixed, case, sizes))
+    assert warm.losses + rest.losses == losses, f"{case}: other losses"
+    for a, b in zip(arrays(step), arrays(fixed), strict=True):
+        assert a.tobytes() == b.tobytes(), f"{case}: other parameters"
+    return rest
+
+
+def static_losses(step: harness.Step, case: Case, sizes: Sequence[tuple]) -> Iterator:
+    """The losses of programs that are traced for one size each."""
+    import treadle as td
+
     for size in sizes:
-        step.feed(workloads.load(name).batch(0, size))
-        first, following = harness.timed_step(step), harness.timed_step(step)
-        print(f"| {name} | {peer} | {size} | {first:.1f} | {following:.1f} |")
-        added = compiled_kernels(peer) - known
-        assert not added, f"{name}: batch size {size} compiled {added} kernels"
+        step.train = td.jit(step.function, donate=("model", "state"))
+        step.feed(case.batches(size))
+        for _ in range(REPEATS):
+            step.step()
+        yield float(step.step())
+
+
+def arrays(step: harness.Step) -> list[np.ndarray]:
+    """The parameters, and the optimizer's state."""
+    import treadle as td
+
+    return [np.asarray(a) for a in td.tree.leaves((step.model, step.state))]
 
 
 def main() -> None:
-    """Run the chosen workloads in the chosen peers."""
+    """Run the chosen cases in the chosen peers."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--workload", nargs="+", choices=WORKLOADS, default=WORKLOADS)
-    parser.add_argument("--sizes", nargs="+", type=int, default=SIZES)
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
+    parser.add_argument("--count", type=int, default=COUNT)
     parser.add_argument(
         "--peers", nargs="+", choices=("treadle", "jax"), default=("treadle", "jax")
     )
     options = parser.parse_args()
-    print("| workload | peer | batch | first call ms | next call ms |")
+    print("| workload | peer | new sizes | extra ms, median | extra ms, most |")
     print("| --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as cache:
         os.environ["TREADLE_CACHE_DIR"] = cache
-        for name in options.workload:
+        for name in options.cases:
+            case = CASES[name]
             for peer in options.peers:
-                measure(name, peer, options.sizes)
+                if peer == "treadle":
+                    extra = check(case, options.count).extra
+                else:
+                    step = workloads.build(case.workload, peer)
+                    extra = measure(step, case, case.sizes(JAX_COUNT)).extra
+                middle = f"{statistics.median(extra):.2f} | {max(extra):.2f}"
+                print(f"| {name} | {peer} | {len(extra)} | {middle} |", flush=True)
 
 
 if __name__ == "__main__":

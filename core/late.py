@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.dims import Dim, hint
+from treadle.dims import Dim, hint, settled
 
 Value = Callable[[Any], int]
 """From a size to its number."""
@@ -46,6 +46,15 @@ def numbers(
         hints = fn(*map(hint, args))
         found = scope.known[key] = scope.vector(name, fn, tuple(args), hints)
     return found
+
+
+def is_one(length: int) -> bool:
+    """Whether a length is 1, where sums are added up in another order if it is."""
+    return bool(settled("is one", _is_one, (length,)))
+
+
+def _is_one(length: int) -> int:
+    return int(length == 1)
 
 
 def _scope(args: Sequence[Any]) -> Any:

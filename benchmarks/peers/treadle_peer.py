@@ -36,16 +36,17 @@ def _channels_last(name: str, value: np.ndarray) -> np.ndarray:
 
 
 class TrainStep:
-    """One jitted, donated step."""
+    """One jitted, donated step. `traces` counts how often it was traced."""
 
     def __init__(self, model: nn.Module, batch):
-        self.model = model
+        self.model, self.traces = model, 0
         self.feed(batch)
         optimizer = optim.adamw(LEARNING_RATE, weight_decay=WEIGHT_DECAY)
         self.state = optimizer.init(model)
 
-        @td.jit(donate=("model", "state"))
         def train(model, state, x, y):
+            self.traces += 1
+
             def loss(model):
                 return nn.cross_entropy(model(x), y).mean()
 
@@ -53,7 +54,8 @@ class TrainStep:
             updates, state = optimizer.update(grads, state, model)
             return optim.apply_updates(model, updates), state, value
 
-        self.train = train
+        self.function = train
+        self.train = td.jit(train, donate=("model", "state"))
 
     def feed(self, batch) -> None:
         """Train on `batch` from now on; labels and tokens are 32-bit."""

@@ -11,7 +11,7 @@ Equinox share: linear (out, in), convolution (out, in, height, width).
 
 from types import ModuleType
 
-from workloads import cnn, lstm, mlp
+from workloads import attention, cnn, lstm, mlp
 from workloads.gpt import Workload
 
 WORKLOADS: dict[str, ModuleType | Workload] = {
@@ -22,14 +22,17 @@ WORKLOADS: dict[str, ModuleType | Workload] = {
     "lstm": lstm,
 }
 NAMES = tuple(WORKLOADS)
+OTHERS: dict[str, ModuleType | Workload] = {"attention": attention}
+"""Those that only some peers have, for benchmarks of their own."""
 PEERS = ("treadle", "jax", "torch")
 
 
 def load(name: str) -> ModuleType | Workload:
     """The workload `name`."""
-    if name not in NAMES:
-        raise ValueError(f"no workload {name!r}; choose from {', '.join(NAMES)}")
-    return WORKLOADS[name]
+    known = WORKLOADS | OTHERS
+    if name not in known:
+        raise ValueError(f"no workload {name!r}; choose from {', '.join(known)}")
+    return known[name]
 
 
 def build(name: str, peer: str, seed: int = 0):

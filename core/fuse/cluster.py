@@ -205,7 +205,10 @@ def _loops(space: Space, eq: Equation, entries: Map) -> _Loops | None:
     axes = _reduced_axes(eq)
     reduced = {d for i in axes for d, _ in entries[i].terms}
     kept = {d for i, a in enumerate(entries) if i not in axes for d, _ in a.terms}
-    inner = not reduced or last_axis(eq.inputs[0], space.units) in axes
+    how = eq.op.lowering
+    assert isinstance(how, Reduction)
+    alike = axes if how.sums else range(len(entries))
+    inner = not reduced or last_axis(eq.inputs[0], space.units, alike) in axes
     # A place along one axis is counted by one loop.
     one_loop = inner or "axis" in eq.params
     if reduced & kept or (one_loop and len(reduced) > 1):

@@ -34,10 +34,11 @@ class _Split(Rewriter):
         value = self.read(eq.inputs[0])
         out = eq.outputs[0]
         left = set(eq.params["axes"]) - self.units.absent(value)
+        every = range(value.type.ndim)
         if how.sums and len(left) > 1 and out.type.dtype.itemsize == 2:
             value = self._converted(value, _wider(out.type.dtype), eq)
         while left:
-            last = last_axis(value, self.units)
+            last = last_axis(value, self.units, left if how.sums else every)
             # Over the last axis first, then over the rest: rows run in parallel.
             step = (last,) if last in left else tuple(sorted(left))
             (value,) = self.emit(eq.op, [value], {"axes": step}, eq.source)

@@ -9,9 +9,11 @@ length next time; a broadcast, a reshape or a slice makes the same axis every ti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
+from treadle.dims import is_dim
 from treadle.ir.graph import Atom, Equation, Lit, Var
+from treadle.late import is_one
 from treadle.ops.dot import dot_general, free_axes
 from treadle.ops.dynamic import dynamic_slice
 from treadle.ops.gather import gather
@@ -117,9 +119,17 @@ def _of_product(eq: Equation, absent: Sequence[Axes]) -> Iterator[int]:
     return (j for j, (which, i) in enumerate(origins) if i in absent[which])
 
 
-def last_axis(a: Atom, units: Units) -> int:
+def last_axis(a: Atom, units: Units, reduced: Container[int]) -> int:
     """The last axis along which a value has several elements; if there is none, the
-    last that loops run along."""
+    last that loops run along.
+
+    reduced: axes of which it does not matter whether their length is 1, if that is not
+      fixed: of a sum over such an axis first, the rest is added up as if it were not
+      there.
+    """
     present = units.present(a)
-    longer = [i for i in present if a.type.shape[i] != 1]
-    return max(longer or present, default=-1)
+    for i in reversed(present):
+        n = a.type.shape[i]
+        if (is_dim(n) and i in reduced) or not is_one(n):
+            return i
+    return max(present, default=-1)

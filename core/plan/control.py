@@ -3,7 +3,6 @@ same arena, and become commands of the same buffer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from treadle.dims import is_dim
@@ -20,7 +19,7 @@ class _Buffers:
     has one buffer."""
 
     def __init__(self, g: GraphPlanner, carries: Carries) -> None:
-        self.g, planner = g, g.planner
+        planner = g.planner
         self.old, self.new, self.slots, self.swaps = [], [], [], []
         self.pairs: list[tuple[Buffer, Buffer]] = []
         self.writes: list[Place] = []
@@ -37,20 +36,12 @@ class _Buffers:
                 continue
             second = planner.buffer(v.type.nbytes)
             self.pairs.append((first, second))
-            old, new = planner.slot(), planner.slot()
+            old, new = planner.slot(first, second), planner.slot(first, second)
             self.slots += [(old, Place(first)), (new, Place(second))]
             self.swaps.append((old, new))
             self.old.append(Place(old))
             self.new.append(Place(new))
             self.writes += [Place(first), Place(second)]
-
-    def finish(self, results: Sequence[Var]) -> None:
-        """Copies what the loop ended with: the pointers know where it is."""
-        g = self.g
-        for v, old in zip(results, self.old, strict=True):
-            g.copy(old, g.place(v), v.type.nbytes)
-        for b in (b for pair in self.pairs for b in pair):
-            g.planner.use(b, g.planner.position)
 
     def hold(self, loop: Loop) -> None:
         """Keeps the buffers, which the body sees only as pointers, till the end."""
@@ -96,12 +87,12 @@ def _scan(g: GraphPlanner, repeat: Repeat, entry: Entry, how: Any) -> None:
     )
     carries.hold(loop)
     g.planner.close(loop)
-    if is_dim(repeat.length):
-        carries.finish(repeat.carries.results)
-        return
-    for v, pair in zip(repeat.carries.results, carries.pairs, strict=True):
+    ends = carries.old
+    if not is_dim(repeat.length):
         # Which of the two buffers holds the last value is known: by parity.
-        _finish(g, v, Place(pair[repeat.length % 2]))
+        ends = [Place(pair[repeat.length % 2]) for pair in carries.pairs]
+    for v, end in zip(repeat.carries.results, ends, strict=True):
+        _finish(g, v, end)
 
 
 def _plan_body(
@@ -149,7 +140,8 @@ def _while(g: GraphPlanner, repeat: RepeatWhile, entry: Entry, how: Any) -> None
     carries.hold(loop)
     loop.touched |= {p.buffer for p in (*places, flag)}
     g.planner.close(loop)
-    carries.finish(repeat.carries.results)
+    for v, old in zip(repeat.carries.results, carries.old, strict=True):
+        _finish(g, v, old)
 
 
 def _cond(g: GraphPlanner, choose: Choose, entry: Entry, how: Any) -> None:

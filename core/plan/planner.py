@@ -42,6 +42,7 @@ class Planner:
         self.position = 0
         self.loops: tuple[Loop, ...] = ()
         self.constants: dict[Any, Buffer] = {}
+        self.targets: dict[Buffer, Sequence[Buffer]] = {}
         self.region = Region([])
 
     def buffer(self, nbytes: int) -> Buffer:
@@ -61,13 +62,18 @@ class Planner:
             self.constants[key] = b
         return Place(self.constants[key])
 
-    def slot(self) -> Buffer:
-        """A pointer that a loop exchanges."""
+    def slot(self, *targets: Buffer) -> Buffer:
+        """A pointer that a loop exchanges, to one of some buffers."""
         self.plan.slots += 1
-        return Buffer(0, "slot", self.plan.slots - 1)
+        made = Buffer(0, "slot", self.plan.slots - 1)
+        made.loops = self.loops
+        self.targets[made] = targets
+        return made
 
     def use(self, b: Buffer, position: int) -> None:
         """Extends a buffer's life; inside a loop that began after it, to its end."""
+        for target in self.targets.get(b, ()):
+            self.use(target, position)
         if b.first < 0:
             b.first = position
         b.last = max(b.last, position)

@@ -3,7 +3,7 @@ knows of which."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -55,8 +55,8 @@ class Linked(Protocol):
     constants: list[int]
     failures: dict[int, BaseException]
 
-    def bind(self, values: Sequence[int], constants: Sequence[np.ndarray]) -> Linked:
-        """The same program with numbers for `sizes`, and with other constants."""
+    def bind(self, values: Sequence[int], constants: Mapping[int, np.ndarray]) -> Linked:
+        """The same program with numbers for `sizes`, and with some other constants."""
 
 
 class Target(Arithmetic, Protocol):

@@ -28,23 +28,34 @@ from treadle.trace.value import NUMBERS, typeof
 
 
 class Bound(NamedTuple):
-    """A program whose sizes are open, for given ones.
+    """What a call of a program needs: that of one whose sizes are open, for given ones.
 
     arena: bytes of its temporaries; block: of what they are allocated in, at least.
+    value_of: None if no size is open.
     """
 
     linked: Linked
     in_types: Sequence[ArrayType]
-    out_types: Sequence[ArrayType]
+    results: Sequence[Result]
     arena: int
     block: int
-    value_of: Value
+    value_of: Value | None
+
+
+Result = tuple[ArrayType, int, Any]
+"""Type, bytes, and what allocates them."""
+
+
+def result(t: ArrayType, target: Target) -> Result:
+    """What a result needs."""
+    return t.strong(), t.nbytes, target.size_class(max(t.nbytes, 1))
 
 
 class Executable:
     """A compiled program. Calls from several threads may overlap.
 
     bound: for a plan whose sizes are open, what it is for given ones.
+    better: gives a program that is worth its making if there are many calls.
     """
 
     def __init__(
@@ -57,22 +68,20 @@ class Executable:
         outline = plan.outline
         self._plan, self.target, self.name = plan, target, outline.name
         self.program_for: Callable[[str], Executable] = lambda name: self
-        self._value_of = bound and bound.value_of
+        self.better: Callable[[], Executable | None] = lambda: None
         if bound is None:
-            linked, types = target.link(plan), (outline.in_types, outline.out_types)
-            bound = Bound(linked, *types, plan.arena, 0, int)
+            results = [result(t, target) for t in outline.out_types]
+            types = outline.in_types
+            bound = Bound(target.link(plan), types, results, plan.arena, 0, None)
+        self._value_of = bound.value_of
         self.linked, self.in_types = bound.linked, bound.in_types
-        size_class = target.size_class
         self._donated, self._shares = donated, plan.shares
         self._in_dtypes = [t.dtype for t in bound.in_types]
-        self._outs = [
-            (t.strong(), t.nbytes, size_class(max(t.nbytes, 1)))
-            for t in bound.out_types
-        ]
+        self._outs = bound.results
         # The slots lie behind the temporaries, in one block.
         self._slots = max(bound.arena, 64)
         nbytes = self._slots + 8 * self.linked.program.slot_count
-        self._block = size_class(max(nbytes, bound.block))
+        self._block = target.size_class(max(nbytes, bound.block))
         constants = self.linked.constants
         count = 1 + len(self._in_dtypes) + len(self._outs) + len(constants)
         self._words = Struct(f"{count}q")
@@ -128,6 +137,9 @@ class Executable:
           args, kwargs: how to read the arguments.
           form: the structure of the result.
         """
+        better = self.better()
+        if better is not None:
+            return better.path(captured, args, kwargs, form)
         types = self.in_types
         signature = Signature(tuple(captured), args, kwargs, types, as_array)
         run = Run(

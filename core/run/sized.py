@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -18,38 +19,52 @@ from treadle.arraytype import ArrayType
 from treadle.dims import Dim, Part, Scope
 from treadle.plan.steps import Plan
 from treadle.plan.target import Target
-from treadle.run.execute import Bound, Executable
+from treadle.run.execute import Bound, Executable, result
 
 
 class Code:
     """Python source that computes numbers from the sizes of a scope's dimensions.
 
     A dimension is called ``d0``, a number that a function finds ``v7``, the function
-    ``f7``: after the atom. If it finds several, ``v7`` is the sequence of them.
+    ``f7``: after the atom. If it finds several, ``v7`` is the sequence of them. Sums are
+    computed once each, and called ``n3``.
     """
 
     def __init__(self, scope: Scope) -> None:
         self._atoms = scope.atoms
         self._lines: list[str] = []
         self._functions: dict[str, Any] = {}
+        self._sums: dict[Any, str] = {}
         self._names = {a.number: f"d{a.number}" for a in scope.atoms if a.fn is None}
         self._parameters = list(self._names.values())
 
     def of(self, x: Any) -> str:
         """An expression for a number."""
+        if type(x) is float:
+            name = f"c{len(self._functions)}"
+            self._functions[name] = x
+            return name
         if type(x) is not Dim:
             return repr(int(x))
-        terms = []
-        for atoms, factor in x.terms.items():
-            factors = [self._name(a) for a in atoms]
-            if factor != 1 or not atoms:
-                factors.insert(0, str(factor))
-            terms.append("*".join(factors))
-        return "+".join(terms)
+        if x.key not in self._sums:
+            text = "+".join([self._product(*term) for term in x.terms.items()])
+            if not text.isidentifier():
+                text, line = f"n{len(self._sums)}", text
+                self._lines.append(f"{text} = {line}")
+            self._sums[x.key] = text
+        return self._sums[x.key]
+
+    def _product(self, atoms: Sequence[Any], factor: int) -> str:
+        factors = [] if factor == 1 and atoms else [str(factor)]
+        return "*".join([*factors, *[self._name(a) for a in atoms]])
 
     def sequence(self, xs: Sequence[Any]) -> str:
         """An expression for a tuple of numbers."""
         return "(" + "".join([self.of(x) + "," for x in xs]) + ")"
+
+    def sequences(self, many: Sequence[Sequence[Any]]) -> str:
+        """An expression for a tuple of tuples of numbers."""
+        return "(" + "".join([self.sequence(xs) + "," for xs in many]) + ")"
 
     def _name(self, atom: Any) -> str:
         if atom.number not in self._names:
@@ -90,6 +105,13 @@ def guards(scope: Scope) -> Callable[..., bool]:
     return code.function(" and ".join(tests) or "True")
 
 
+_MOST_SPARE = 1 << 28
+"""Programs for all sizes share the memory of the largest: fresh pages cost more than
+most steps. So there is some more than that needs, which costs nothing till it is used."""
+
+Numbers = tuple[Sequence[int], int, Sequence[Any], Sequence[Any], Sequence[Any]]
+
+
 class SizedProgram:
     """A program whose sizes are open. `bind` gives that for given sizes.
 
@@ -107,58 +129,87 @@ class SizedProgram:
         self._compiled = plan, target, donated
         self._linked = target.link(plan)
         self._scope = scope
+        self._in_types, self._out_types = plan.outline.in_types, plan.outline.out_types
+        self._results = [
+            None if t.is_sized else result(t, target) for t in self._out_types
+        ]
+        self._sized = [
+            [i for i, t in enumerate(types) if t.is_sized]
+            for types in (self._in_types, self._out_types)
+        ]
         self._numbers = [
             (i, x, [size.key for size in x.sizes])
             for i, x in enumerate(plan.numbers)
             if x is not None
         ]
-        self._evaluate = self._evaluator(scope, plan)
+        self._evaluate = self._evaluator()
+        self._evaluate_better = _with_better(self._evaluate)
         self._largest = 0
 
-    def _evaluator(
-        self, scope: Scope, plan: Plan
-    ) -> Callable[..., tuple[Sequence[int], int, Sequence[Any], Sequence[Any]]]:
+    def _evaluator(self) -> Callable[..., Numbers]:
         """From sizes to the linked program's numbers, the bytes of temporaries, the
-        shapes of arguments and results, and the sizes of each number that varies."""
-        code, outline = Code(scope), plan.outline
-        shapes = [t.shape for t in (*outline.in_types, *outline.out_types)]
+        shapes of arguments and of results that are not fixed, and the sizes that each
+        number needs."""
+        code = Code(self._scope)
+        plan, _, _ = self._compiled
+        ins, outs = self._sized
         parts = (
             code.sequence(self._linked.sizes),
             code.of(plan.arena),
-            "(" + "".join([code.sequence(s) + "," for s in shapes]) + ")",
-            "(" + "".join([code.sequence(x.sizes) + "," for _, x, _ in self._numbers]) + ")",
+            code.sequences([self._in_types[i].shape for i in ins]),
+            code.sequences([self._out_types[i].shape for i in outs]),
+            code.sequences([x.sizes for _, x, _ in self._numbers]),
         )
         return code.function("(" + ", ".join(parts) + ")")
 
     def bind(self, *sizes: int) -> Executable:
         """The program for given sizes of the dimensions, in their order."""
+        numbers = self._evaluate(*sizes)
+        made = self._bound(sizes, numbers)
+        made.better = partial(self._better, sizes, numbers[1])
+        return made
+
+    def _better(self, sizes: Sequence[int], arena: int) -> Executable | None:
+        """The program with what takes longer to find, if it takes less memory."""
+        numbers = self._evaluate_better(*sizes)
+        return self._bound(sizes, numbers) if numbers[1] < arena else None
+
+    def _bound(self, sizes: Sequence[int], found: Numbers) -> Executable:
         plan, target, donated = self._compiled
-        outline = plan.outline
-        values, arena, shapes, numbers = self._evaluate(*sizes)
-        types = [
-            ArrayType(shape, t.dtype, t.weak)
-            for shape, t in zip(shapes, (*outline.in_types, *outline.out_types), strict=True)
-        ]
-        constants = list(plan.constants)
-        for (i, x, keys), given in zip(self._numbers, numbers, strict=True):
-            value_of = dict(zip(keys, given, strict=True))
-            constants[i] = np.ascontiguousarray(x.at(lambda size: value_of[size.key]))
-        linked = self._linked.bind(values, constants)
-        # Sizes up to the largest so far share its memory: fresh pages cost more.
-        count = len(outline.in_types)
-        self._largest = max(self._largest, arena + 8 * linked.program.slot_count)
-        bound = Bound(
-            linked,
-            types[:count],
-            types[count:],
-            arena,
-            self._largest,
-            _Values(self._scope, sizes),
-        )
+        values, arena, ins, outs, numbers = found
+        linked = self._linked.bind(values, self._constants(numbers))
+        in_types, results = list(self._in_types), list(self._results)
+        for i, shape in zip(self._sized[0], ins, strict=True):
+            in_types[i] = _with_shape(in_types[i], shape)
+        for i, shape in zip(self._sized[1], outs, strict=True):
+            results[i] = result(_with_shape(self._out_types[i], shape), target)
+        block = arena + 8 * linked.program.slot_count
+        if block > self._largest:
+            self._largest = block + min(block, _MOST_SPARE)
+        value_of = _Values(self._scope, sizes)
+        bound = Bound(linked, in_types, results, arena, self._largest, value_of)
         made = Executable(plan, target, donated, bound)
         if self.elsewhere is not None:
-            made.program_for = partial(self.elsewhere, bound.value_of)
+            made.program_for = partial(self.elsewhere, value_of)
         return made
+
+    def _constants(self, numbers: Sequence[Sequence[int]]) -> dict[int, np.ndarray]:
+        """The constants that depend on sizes."""
+        found = {}
+        for (i, x, keys), given in zip(self._numbers, numbers, strict=True):
+            value_of = dict(zip(keys, given, strict=True))
+            found[i] = np.ascontiguousarray(x.at(lambda size: value_of[size.key]))
+        return found
+
+
+def _with_better(fn: Callable[..., Numbers]) -> Callable[..., Numbers]:
+    """A generated function that calls what is `better` than functions that it calls."""
+    names = {name: getattr(f, "better", f) for name, f in fn.__globals__.items()}
+    return FunctionType(fn.__code__, names)
+
+
+def _with_shape(t: ArrayType, shape: tuple[int, ...]) -> ArrayType:
+    return ArrayType(shape, t.dtype, t.weak)
 
 
 class _Values:
@@ -172,7 +223,7 @@ class _Values:
 
     def __call__(self, size: Any) -> int:
         if type(size) is not Dim:
-            return int(size)
+            return size
         return sum(
             factor * math.prod([self._atom(a.number) for a in atoms])
             for atoms, factor in size.terms.items()

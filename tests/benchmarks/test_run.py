@@ -27,6 +27,12 @@ def run(script: str, *arguments: str) -> str:
     return child.stdout
 
 
+@pytest.mark.parametrize("case", ["mlp", "lstm, length too", "attention, length too"])
+def test_new_sizes_trace_nothing_and_train_alike(case):
+    out = run("new_shape.py", "--cases", case, "--count", "9", "--peers", "treadle")
+    assert f"| {case} | treadle | 7 |" in out
+
+
 @pytest.mark.slow
 def test_run_writes_a_row_for_a_workload(tmp_path):
     pytest.importorskip("torch")

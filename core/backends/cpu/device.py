@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -139,13 +139,12 @@ class Bound:
     def __init__(
         self,
         program: Program,
-        constants: Sequence[np.ndarray],
+        constants: list[int],
         failures: dict[int, BaseException],
     ) -> None:
-        self.program, self.failures, self._keep = program, failures, constants
-        self.constants = [c.ctypes.data for c in constants]
+        self.program, self.constants, self.failures = program, constants, failures
 
-    def bind(self, values: Sequence[int], constants: Sequence[np.ndarray]) -> Bound:
+    def bind(self, values: Sequence[int], constants: Mapping[int, np.ndarray]) -> Bound:
         raise InternalError("a program for given sizes has no open ones")
 
 
@@ -173,9 +172,10 @@ class Linked:
         hosts = sizes_in([_meaning(s) for s in self._sized_hosts.values()])
         self.sizes = [*self.program.sizes, *hosts]
 
-    def bind(self, values: Sequence[int], constants: Sequence[np.ndarray]) -> Bound:
-        """The same program with numbers for `sizes`, and with other constants."""
-        keep, words = [], {}
+    def bind(self, values: Sequence[int], constants: Mapping[int, np.ndarray]) -> Bound:
+        """The same program with numbers for `sizes`, and with some other constants."""
+        keep: list[Any] = [*constants.values()]
+        words = {}
         if self._sized_hosts:
             keys = [size.key for size in self.sizes]
             given = dict(zip(keys, values, strict=True))
@@ -185,7 +185,10 @@ class Linked:
                 keep.append(call)
                 words[at] = _address(call)
         own = values[: len(self.program.sizes)]
-        return Bound(self.program.bind(own, words, keep), constants, self.failures)
+        addresses = list(self.constants)
+        for i, value in constants.items():
+            addresses[i] = value.ctypes.data
+        return Bound(self.program.bind(own, words, keep), addresses, self.failures)
 
     def _base(self, home: str) -> int:
         plan = self.plan

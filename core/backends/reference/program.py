@@ -172,10 +172,11 @@ class Linked:
     def sizes(self) -> Sequence[Any]:
         return sizes_in(self.plan)
 
-    def bind(self, values: Sequence[int], constants: Sequence[np.ndarray]) -> Linked:
+    def bind(self, values: Sequence[int], constants: Any) -> Linked:
         given = {size.key: n for size, n in zip(self.sizes, values, strict=True)}
         plan = filled(self.plan, lambda size: given[size.key])
-        return Linked(replace(plan, constants=constants))
+        known = [constants.get(i, c) for i, c in enumerate(plan.constants)]
+        return Linked(replace(plan, constants=known))
 
     def run(self, slots: int) -> int:
         words = (ctypes.c_int64 * self.slot_count).from_address(slots)

@@ -69,7 +69,7 @@ def _spec(
     images, height, width, channels = x.type.shape
     _, out_y, out_x, features = out_shape
     pixel = out_steps[2] if out_x > 1 else out_steps[1]
-    if min(out_x, out_y) > 1 and out_steps[1] != pixel * out_x:
+    if out_x > 1 and out_y > 1 and out_steps[1] != pixel * out_x:
         return None
     if out_steps[3] != 1 and features > 1:
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import hint
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import operand_strides, stored_strides
 from treadle.fuse.lowering.launches import Launch
@@ -69,7 +70,7 @@ def filter_launch(eq: Equation, flow: Dataflow) -> Launch | None:
     k = body.access(Access(out, dtype, offset, pairs, True))
     body.instr("store", (value,), dtype, k)
     # The longer of groups and features is along the lanes.
-    ends = [feature, group] if groups > features else [group, feature]
+    ends = [feature, group] if hint(groups) > hint(features) else [group, feature]
     kept = [d for a in (*taps, channel, *ends) for d, _ in a.terms]
     return finish(body, space.sizes, kept[:-1], mid, kept[-1:], "mid")
 

@@ -5,6 +5,7 @@ Nothing here says where a value lies, nor how a device runs a kernel.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -63,7 +64,7 @@ class Sort(NamedTuple):
 
     @property
     def rows(self) -> int:
-        return self.out.type.size // self.places
+        return math.prod(self.out.type.shape[:-1])
 
 
 class HostCall(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import hint
 from treadle.fuse.cluster import Cluster, addressing, operand_key
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import axis_strides, stored_strides
@@ -305,7 +306,7 @@ def ranking(accesses: list[Access], sizes: dict[int, int]) -> Any:
     places: dict[int, int] = {}
     for a in ranked:
         for d, step in a.strides:
-            places.setdefault(d, abs(step))
+            places.setdefault(d, abs(hint(step)))
     return lambda d: -places.get(d, 0)
 
 

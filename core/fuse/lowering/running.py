@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from treadle.dims import one
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import operand_strides, stored_strides
 from treadle.fuse.lowering.launches import Launch
@@ -9,6 +10,7 @@ from treadle.fuse.lowering.nests import Access, Body, coalesce, finish, innermos
 from treadle.fuse.maps import Space
 from treadle.ir.graph import Equation
 from treadle.ir.maps import Affine, address
+from treadle.late import is_one
 from treadle.trace.lowering import Running
 
 
@@ -43,7 +45,8 @@ def running_launch(eq: Equation, flow: Dataflow) -> Launch | None:
     others = [d for d in sizes if d not in along]
     if not along:
         return finish(body, sizes, others, [], None, "inner")
-    if all(d < along[0] or sizes[d] == 1 for d in others):
+    single = one if how.combine in ("max", "min") else is_one
+    if all(d < along[0] or single(sizes[d]) for d in others):
         return finish(body, sizes, others, [], along, "inner")
     columns = innermost(coalesce(others, body.accesses, sizes), sizes)
     rows = [d for d in others if d not in columns]

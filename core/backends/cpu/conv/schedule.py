@@ -21,7 +21,7 @@ from itertools import islice
 from treadle.backends.cpu.conv.arguments import ConvWord
 from treadle.backends.cpu.gemm.arguments import BUILT_IN, Kind, Scheduled, Tile, Word
 from treadle.backends.cpu.gemm.schedule import round_up, task_count
-from treadle.dims import hint
+from treadle.dims import hint, settled
 from treadle.ir.filled import filled, sizes_in
 from treadle.kernels.convolve import Axis, ConvSpec
 from treadle.late import numbers
@@ -59,6 +59,10 @@ def launched(
             for n in (launch.tasks, launch.scratch_bytes, *launch.words)
         ]
 
+    # Their table of steps has a row for each channel, if these are few.
+    counted = sizes_in((spec.channels, spec.groups, spec.y.taps, spec.x.taps))
+    if counted:
+        settled((name, spec, "words"), lambda *values: len(flat(*values)), sizes)
     rest = iter(numbers((name, spec), flat, sizes))
     return [
         Scheduled(

@@ -181,45 +181,56 @@ def _grid(
     read: the cycles that a row of A and a column of B cost beside the arithmetic.
     """
     batches, m, n, k = sizes
-    lanes, tile_rows, tile_columns = tile.lanes, tile.rows, tile.columns
-    tiles, panels = _groups(m, tile_rows), _groups(n, tile_columns)
+    tiles, panels = -(-m // tile.rows), -(-n // tile.columns)
     per_row, per_column = read
-
-    def cycles(rows: int, columns: int) -> float:
-        """The estimated cost of rows x columns of one batch element. This is asked for
-        many grids of many products."""
-        vectors = -(-columns // lanes)
-        across, down = -(-columns // tile_columns), -(-rows // tile_rows)
-        # Two products a cycle, if there are eight independent sums, and two loads.
-        arithmetic = rows * vectors / 2
-        if across * 4 > arithmetic:
-            arithmetic = across * 4
-        loads = (rows * across + vectors) / 2
-        if loads > arithmetic:
-            arithmetic = loads
-        own = k * arithmetic + across * down * 40 + rows * vectors
-        # Whatever is read comes from beyond the L2 cache once.
-        return own + rows * per_row + columns * per_column
-
-    best, best_makespan = (1, 1, 1), batches * cycles(m, n)
+    best = (1, 1, 1)
+    whole = _cycles(m, n, k, tile) + m * per_row + n * per_column
+    best_makespan = batches * whole
     most = task_count(best_makespan, threads)
     if most == 1:
         return best
     height = -(-m // tiles)
     # Grids that split the batch, then M, come first.
-    for g2 in range(1, min(panels, most) + 1):
-        columns = min(n, -(-panels // g2) * tile_columns)
-        for g1 in range(1, min(tiles, most // g2) + 1):
-            rows = min(m, -(-tiles // g1) * height)
+    for g2, across in _divisions(panels, most):
+        columns = min(n, across * tile.columns)
+        for g1, down in _divisions(tiles, most // g2):
+            rows = min(m, down * height)
             # C may be in another core's cache.
-            element = cycles(rows, columns) + 0.4 * rows * columns
-            for g0 in range(1, min(batches, most // (g2 * g1)) + 1):
+            element = _cycles(rows, columns, k, tile) + 0.4 * rows * columns
+            element += rows * per_row + columns * per_column
+            if g1 * g2 * batches * element > threads * best_makespan:
+                continue  # Too much work, however it is divided.
+            for g0, each in _divisions(batches, most // (g2 * g1)):
                 tasks = g0 * g1 * g2
                 if tasks == 1:
                     continue
-                task = -(-batches // g0) * element + _TASK_OVERHEAD
                 # Smaller tasks lose less when another program takes a core for a while.
-                makespan = (-(-tasks // threads) + _DISTURBANCE) * task
+                turns = -(-tasks // threads) + _DISTURBANCE
+                makespan = turns * (each * element + _TASK_OVERHEAD)
                 if makespan < 0.99 * best_makespan:
                     best, best_makespan = (g0, g1, g2), makespan
     return best
+
+
+def _cycles(rows: int, columns: int, k: int, tile: Tile) -> float:
+    """The estimated cost of rows x columns of one batch element, without reading."""
+    vectors = -(-columns // tile.lanes)
+    across, down = -(-vectors // tile.vectors), -(-rows // tile.rows)
+    # Two products a cycle, if there are eight independent sums, and two loads.
+    arithmetic = rows * vectors / 2
+    if across * 4 > arithmetic:
+        arithmetic = across * 4
+    loads = (rows * across + vectors) / 2
+    if loads > arithmetic:
+        arithmetic = loads
+    return k * arithmetic + across * down * 40 + rows * vectors
+
+
+@lru_cache(maxsize=1 << 12)
+def _divisions(size: int, most: int) -> list[tuple[int, int]]:
+    """Numbers of groups, at most so many, and the largest group of each. Of those with
+    equal groups the fewest: more would only be more tasks."""
+    smallest: dict[int, int] = {}
+    for groups in range(1, min(size, most) + 1):
+        smallest.setdefault(-(-size // groups), groups)
+    return [(groups, each) for each, groups in smallest.items()]
