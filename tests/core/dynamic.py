@@ -41,6 +41,8 @@ LEFT = {
     "x[: x.shape[0] // 2]": "axes of length n // 2",
     "x.at[: x.shape[0] // 2]": "axes of length n // 2",
     "tnp.roll(x, 1)": "of the flat array",
+    "transformer": "axes of length n - 1",
+    "image": "how a convolution is done depends on its sizes",
 }
 """Rows for which the compiler still looks at a size, by a part of the name, and at
 which."""
