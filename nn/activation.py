@@ -8,6 +8,7 @@ from typing import Any
 
 import treadle as td
 import treadle.numpy as tnp
+from treadle.dims import is_dim
 from treadle.nn import check
 from treadle.numpy import special
 
@@ -254,7 +255,9 @@ def logsumexp(x: Array, axis: Axis = -1, keepdims: bool = False) -> Array:
 
 def top(x: Array, axis: Axis) -> Array:
     """The largest element, for results that don't depend on what is subtracted."""
-    nothing = None if x.size else -math.inf
+    # Of a size that is not fixed, the least that it may be.
+    least = x.size.range()[0] if is_dim(x.size) else x.size
+    nothing = None if least and least > 0 else -math.inf
     return tnp.max(td.stop_gradient(x), axis, keepdims=True, initial=nothing)
 
 

@@ -13,6 +13,7 @@ from treadle.nn import check
 from treadle.nn.activation import softmax
 from treadle.nn.linear import Linear
 from treadle.nn.module import Module
+from treadle.np.operands import broadcasts
 
 
 def attention(
@@ -82,9 +83,7 @@ def _check(query: Any, key: Any, value: Any, mask: Any) -> None:
         )
     scores = (*q[:-3], q[-2], q[-3], k[-3])
     found = () if mask is None else td.typeof(mask).shape
-    if len(found) > len(scores) or any(
-        n not in (1, m) for n, m in zip(found[::-1], scores[::-1], strict=False)
-    ):
+    if not broadcasts(found, scores):
         raise ValueError(
             f"attention: a mask {td.typeof(mask)} does not broadcast to (..., heads, "
             f"length, other length) = {scores}{at(user_source())}"

@@ -9,6 +9,7 @@ import numpy as np
 
 import treadle as td
 import treadle.numpy as tnp
+from treadle.dims import is_dim
 from treadle.errors import at, user_source
 from treadle.nn import check
 from treadle.nn.module import Module
@@ -93,11 +94,13 @@ def _pool(name: str, x: Any, window: Any, stride: Any, padding: Any) -> td.Array
 
 def _inside(size: Any, window: Any, stride: Any, pads: Any, dtype: Any) -> Any:
     """How many elements of each window are not padding: (height, width, 1)."""
+    # Constants, unless the sizes are not fixed.
+    lib: Any = tnp if any(map(is_dim, size)) else np
     counts = []
     for n, w, s, (low, high) in zip(size, window, stride, pads, strict=True):
-        start = np.arange((n + low + high - w) // s + 1) * s - low
-        counts.append(np.minimum(start + w, n) - np.maximum(start, 0))
-    return tnp.asarray(np.outer(*counts)[..., None], dtype)
+        start = lib.arange((n + low + high - w) // s + 1) * s - low
+        counts.append(lib.minimum(start + w, n) - lib.maximum(start, 0))
+    return tnp.asarray(lib.outer(*counts)[..., None], dtype)
 
 
 class MaxPool2d(Module):

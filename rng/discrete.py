@@ -8,6 +8,7 @@ from typing import Any
 
 import treadle.numpy as tnp
 from treadle import Array, dtypes, is_array, typeof
+from treadle.dims import plain
 from treadle.errors import at, user_source
 from treadle.rng.continuous import gumbel
 from treadle.rng.key import Key, as_shape, check_key
@@ -85,7 +86,7 @@ def choice(
     check_key("choice", key)
     shape = as_shape("choice", shape)
     whole = is_array(a) and typeof(a).ndim > 0
-    n = typeof(a).shape[axis] if whole else int(a)
+    n = typeof(a).shape[axis] if whole else plain(a)
     draws = math.prod(shape)
     if draws and (n <= 0 or (not replace and draws > n)):
         raise ValueError(

@@ -241,6 +241,9 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def run(key: Key, *args: Any, **kwargs: Any) -> Any:
         known = isinstance(key.data, Array) and not is_traced(key.data)
+        # A program is kept, which sizes that are not fixed must not be.
+        lengths = kwargs.get("shape", ())
+        known = known and not any(map(is_dim, lengths))
         return (program if known else function)(key, *args, **kwargs)
 
     return run

@@ -7,6 +7,7 @@ from typing import Any
 
 import treadle.numpy as tnp
 from treadle import Array, is_array, typeof
+from treadle.dims import settled
 from treadle.errors import at, user_source
 from treadle.rng.key import Key, bits, check_key, compiled, split
 
@@ -38,12 +39,15 @@ def permutation(key: Key, x: Any, axis: int = 0, independent: bool = False) -> A
     return tnp.take(x, _shuffled(key, tnp.arange(shape[axis]), axis=0), axis)
 
 
+def _rounds(size: int) -> int:
+    return math.ceil(3 * math.log(max(1, size)) / math.log(2**32 - 1))
+
+
 @compiled
 def _shuffled(key: Key, x: Any, *, axis: int) -> Any:
     """Sorts by random numbers, often enough that ties of 32-bit numbers don't matter:
     the numbers of all rounds together are distinct with high probability."""
-    rounds = math.ceil(3 * math.log(max(1, x.size)) / math.log(2**32 - 1))
-    for _ in range(rounds):
+    for _ in range(settled("rounds of a shuffle", _rounds, (x.size,))):
         key, used = split(key)
         order = tnp.argsort(bits(used, x.shape), axis)
         x = tnp.take_along_axis(x, order, axis)

@@ -44,7 +44,7 @@ def array(object: Any, dtype: Any = None) -> Array:
            [3, 4]], dtype=int32)
     """
     want = None if dtype is None else dtypes.canonical(dtype)
-    if isinstance(object, Value):
+    if isinstance(object, Value) or is_dim(object):
         return cast(object, typeof(object).dtype if want is None else want)
     if isinstance(object, list | tuple):
         if _holds_tracers(object):
@@ -91,7 +91,7 @@ def _holds_tracers(items: Sequence[Any]) -> bool:
         if isinstance(item, list | tuple):
             if _holds_tracers(item):
                 return True
-        elif isinstance(item, Value) and not isinstance(item, Array):
+        elif is_dim(item) or (isinstance(item, Value) and not isinstance(item, Array)):
             return True
     return False
 

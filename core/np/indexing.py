@@ -147,12 +147,19 @@ def read_spans(x: Any, axes: tuple[Any, ...]) -> Any:
             start, step = start + (length - 1) * step, -step
         empty = not is_dim(length) and length == 0
         starts.append(0 if empty else start)
-        limits.append(0 if empty else start + (length - 1) * step + 1)
+        limits.append(0 if empty else _limit(start, step, length, n))
         steps.append(step if is_dim(length) or length > 1 else 1)
     whole = (0,) * len(shape), shape, (1,) * len(shape)
     if not all(map(same_shape, (starts, limits, steps), whole)):
         x = slice_(x, starts=tuple(starts), limits=tuple(limits), steps=tuple(steps))
     return reverse(x, axes=tuple(flipped)) if flipped else x
+
+
+def _limit(start: int, step: int, length: int, n: int) -> int:
+    """Where a slice of so many elements ends: with the axis, if it may."""
+    if is_dim(length) and same_shape((-(-(n - start) // step),), (length,)):
+        return n
+    return start + (length - 1) * step + 1
 
 
 def _read_scalars(x: Any, selection: Selection) -> Any:

@@ -122,15 +122,24 @@ def pad(
 
 
 def _widths(width: Any, ndim: int) -> list[tuple[int, int]]:
-    # Of objects: an array of numbers would not hold sizes that are not fixed.
+    # Broadcast by their places: no array of NumPy's holds sizes that are not fixed.
+    numbers: list[Any] = []
+
+    def places(x: Any) -> Any:
+        if isinstance(x, Sequence | np.ndarray):
+            return [places(y) for y in x]
+        numbers.append(x)
+        return len(numbers) - 1
+
     try:
-        given = np.broadcast_to(np.asarray(width, object), (ndim, 2))
+        given = np.broadcast_to(places(width), (ndim, 2))
     except ValueError:
         raise ValueError(
             f"pad: pad_width {width} for {ndim} axes: give (before, after) for each "
             f"axis{at(user_source())}"
         ) from None
-    widths = [tuple([n if is_dim(n) else index(n) for n in pair]) for pair in given]
+    numbers = [n if is_dim(n) else index(n) for n in numbers]
+    widths = [(numbers[a], numbers[b]) for a, b in given]
     if any(a < 0 or b < 0 for a, b in widths):
         raise ValueError(f"pad: negative pad_width {width}{at(user_source())}")
     return widths

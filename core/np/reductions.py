@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
+from treadle.arraytype import ArrayType
+from treadle.dims import is_dim
 from treadle.errors import at, user_source
 from treadle.np.binary import select_where
 from treadle.np.elementwise import named
@@ -107,6 +109,14 @@ prod = _sum_like(
 )
 
 
+def _has_elements(t: ArrayType, axes: tuple[int, ...], initial: Any) -> bool:
+    """Whether an extreme is one of elements. If lengths that are not fixed may be 0,
+    that is asked of those only without which there is no result."""
+    if is_dim(t.size):
+        return initial is not None or math.prod([t.shape[a] for a in axes]) > 0
+    return t.size > 0
+
+
 def _extreme(op: Op, pairwise: Op, name: str, doc: str) -> Callable[..., Array]:
     def function(
         x: ArrayLike,
@@ -123,10 +133,10 @@ def _extreme(op: Op, pairwise: Op, name: str, doc: str) -> Callable[..., Array]:
                 x = select_where(where, x, initial)
         if where is not None and initial is None:
             raise ValueError(_NO_ELEMENTS.format(name, "`where`", at(user_source())))
-        if t.size:
+        axes = all_axes(name, axis, t.ndim)
+        if _has_elements(t, axes, initial):
             out = _reduced(op, name, x, axis, keepdims)
             return out if initial is None else pairwise(out, initial)
-        axes = all_axes(name, axis, t.ndim)
         kept = _kept(t.shape, axes)
         if initial is None and 0 not in kept:
             shown = f"shape {t.shape}"

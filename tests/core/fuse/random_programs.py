@@ -14,7 +14,7 @@ import treadle.numpy as tnp
 NAMES = {"td": td, "tnp": tnp, "np": np}
 DTYPES = ("float32",) * 6 + ("float64", "float16", "bfloat16")
 _LARGEST = 2500
-_REFUSED = (
+REFUSED = (
     TypeError,
     ValueError,
     ZeroDivisionError,
@@ -56,6 +56,19 @@ class Program(NamedTuple):
     def arguments(self) -> list[Any]:
         return [tnp.asarray(x) for x in self.inputs]
 
+    def length(self) -> int | None:
+        """The length that most axes of the inputs have, of those above 1."""
+        found = [n for x in self.inputs for n in x.shape if n > 1]
+        return max(found, key=found.count, default=None)
+
+    def resized(self, length: int, to: int) -> list[Any]:
+        """Arguments whose axes of a length are of another one."""
+        shapes = [[to if n == length else n for n in x.shape] for x in self.inputs]
+        return [
+            tnp.asarray(np.resize(x, shape))
+            for x, shape in zip(self.inputs, shapes, strict=True)
+        ]
+
     def watched(self, count: int) -> Program:
         """The program with a few of its floats for results, the last ones first."""
         floats = [
@@ -87,12 +100,14 @@ class Program(NamedTuple):
 
         return td.grad(loss, self.smooth())
 
-    def batched(self) -> tuple[Callable[..., Any], list[Any]]:
-        """The program over a batch of three, and its arguments."""
+    def batched(self, size: int = 3) -> tuple[Callable[..., Any], list[Any]]:
+        """The program over a batch, and its arguments."""
         moving = self.smooth()
         axes = tuple(0 if i in moving else None for i in range(len(self.inputs)))
         args = [
-            tnp.stack([x, x * -0.5, x + 1]) if i in moving else x
+            tnp.stack([(x, x * -0.5, x + 1)[k % 3] for k in range(size)])
+            if i in moving
+            else x
             for i, x in enumerate(self.arguments())
         ]
         return td.vmap(self.function(), in_axes=axes), args
@@ -160,7 +175,7 @@ class Generator:
         try:
             with td.disable_jit():
                 out = eval(step.expression(), names)
-        except _REFUSED:
+        except REFUSED:
             return False
         if not self.comparable(np.asarray(out)):
             return False

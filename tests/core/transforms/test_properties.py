@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import treadle as td
+from tests.core.dynamic import same_bytes
 from tests.core.transforms.programs import Program, matrices, programs
 from treadle.ops.arithmetic import mul
 
@@ -128,3 +129,18 @@ def test_jit_anywhere_changes_nothing(
     for name in plain:
         wanted = WRAPPERS[name](wanted)
     close(build(at)(x, y), wanted(x, y), 1e-8)
+
+
+@settings(max_examples=12)
+@given(programs, seeds)
+def test_batches_of_any_size_are_those_of_one(program: Program, seed: int) -> None:
+    def gradient_too(x: Any, y: Any) -> Any:
+        out, pullback = td.vjp(program, x, y)
+        return out, pullback(out)
+
+    batch = ("batch", None, None)
+    compiled = td.jit(td.vmap(gradient_too), dynamic={"x": batch, "y": batch})
+    for n in (3, 1, 2, 8):
+        x, y = matrices(seed, 2, n)
+        wanted = td.jit(td.vmap(gradient_too))(x, y)
+        assert not same_bytes(compiled(x, y), wanted)

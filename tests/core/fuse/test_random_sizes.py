@@ -1,0 +1,75 @@
+"""Random programs on arrays of several sizes: one trace serves them, or says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import treadle as td
+from tests.core.dynamic import same_bytes
+from tests.core.fuse.random_programs import REFUSED, Program
+from tests.core.fuse.random_rules import generate
+
+SMOOTH = ("float32", "float32", "float64")
+SIZES = (2, 1, 5, 9)
+SLOW = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(2030, 2400)]
+
+
+def outcome(function: Callable[..., Any], args: list[Any]) -> Any:
+    """What a function gives, or the kind of error that it raises."""
+    try:
+        return function(*args)
+    except REFUSED as error:
+        return type(error)
+
+
+def agree_at_sizes(program: Program, function: Callable[..., Any]) -> None:
+    """A compiled function that meets several sizes gives what one gives, compiled for
+    each, that has seen no other."""
+    print(program.source())
+    length = program.length()
+    if length is None:
+        pytest.skip("no axis to change")
+    compiled = td.jit(function)
+    for n in (length, *SIZES):
+        args = program.resized(length, n)
+        found, wanted = (
+            outcome(f, args) for f in (compiled, td.jit(lambda *xs: function(*xs)))
+        )
+        if isinstance(wanted, type):
+            assert found is wanted, f"of length {n}: {found}"
+        else:
+            why = "an error" if isinstance(found, type) else same_bytes(found, wanted)
+            assert not why, f"of length {n}: {why} {found if why == 'an error' else ''}"
+
+
+@pytest.mark.parametrize("seed", [*range(2000, 2030), *SLOW])
+def test_values(seed: int) -> None:
+    program = generate(seed, SMOOTH, 6)
+    agree_at_sizes(program, program.function())
+
+
+@pytest.mark.parametrize("seed", [*range(2000, 2012), *SLOW])
+def test_gradients(seed: int) -> None:
+    program = generate(seed, SMOOTH, 5)
+    if "while_loop" in program.source() or not program.smooth():
+        pytest.skip("nothing to differentiate in reverse")
+    agree_at_sizes(program, program.gradient())
+
+
+@pytest.mark.parametrize("seed", [*range(2000, 2020), *SLOW])
+def test_batches(seed: int) -> None:
+    """Nothing in the program depends on the size of the batch."""
+    program = generate(seed, SMOOTH, 6)
+    if not program.smooth():
+        pytest.skip("nothing to batch")
+    print(program.source())
+    function, _ = program.batched()
+    compiled = td.jit(function)
+    for n in (3, *SIZES):
+        args = program.batched(n)[1]
+        wanted = td.jit(lambda *xs: function(*xs))(*args)
+        why = same_bytes(compiled(*args), wanted)
+        assert not why, f"of {n} examples: {why}"
