@@ -17,8 +17,8 @@ Axes = tuple[str | None, ...]
 _WRONG = """\
 dynamic={!r}: {}{}
 Give the names of axes by argument, such as `dynamic={{"x": ("batch", None)}}`: for \
-each axis a name, or None where its length is fixed; for an argument that is a tree, the \
-same in a tree like it, or one for all its arrays."""
+each axis a name, or None where its length is fixed; for an argument that is a tree, \
+the same in a tree like it, or one for all its arrays."""
 
 
 class Named:

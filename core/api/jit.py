@@ -19,6 +19,7 @@ from treadle.api.boundary import boundary, tidy
 from treadle.api.entry import Entry, compiler
 from treadle.api.programs import Programs
 from treadle.api.report import Program, Report
+from treadle.api.staging import check_lengths
 from treadle.arraytype import ArrayType
 from treadle.control.call import call, runners
 from treadle.ir.graph import Graph
@@ -182,7 +183,8 @@ class Jitted:
             if kind is Array:
                 types.append(leaf.type)
             elif kind is stand_in:
-                types.append(leaf)
+                path = tree.paths(form)[i][1:]
+                types.append(check_lengths(leaf, argument(self.function, path)))
             else:
                 if kind in dtypes.PYTHON_OF:
                     leaf = leaves[i] = leaf.item()
