@@ -190,7 +190,7 @@ class Programs:
 
     def _static(self, given: Signature, reason: str) -> Entry:
         """A program for one set of sizes."""
-        self._check_count(given)
+        self._check_count(reason)
         began = perf_counter()
         entry = self._trace(given, given.types)
         row = Program(str(given), reason, given=given)
@@ -219,7 +219,7 @@ class Programs:
             self._notes.append(family.static)
         if family.static:
             return self._static(given, reason)
-        self._check_count(given)
+        self._check_count(reason)
         began = perf_counter()
         try:
             trace = trace_sized(
@@ -283,11 +283,10 @@ class Programs:
         """Why something is traced that was not before."""
         if not self._rows:
             return "it is the first call"
-        alike = [r.given for r in self._rows if r.given and r.given.form == given.form]
-        before = (alike or [self._rows[-1].given])[-1]
-        return (before and given.change(before)) or "it was forgotten"
+        earlier = [row.given for row in self._rows if row.given is not None]
+        return given.change(earlier) or "its program was forgotten"
 
-    def _check_count(self, given: Signature) -> None:
+    def _check_count(self, reason: str) -> None:
         if self._most is None or self._traces < self._most:
             return
         raise RuntimeError(
@@ -295,7 +294,7 @@ class Programs:
                 name_of(self._function),
                 self._most,
                 at(user_source()),
-                f"What changed: {self._reason(given)}",
+                f"What changed: {reason}",
                 "\n".join([f"  {r.signature}" for r in self._rows]),
             )
         )

@@ -31,6 +31,9 @@ def cached(n: int) -> float:
 class Key:
     size: int
 
+    def __hash__(self) -> int:
+        return hash(self.size)
+
 
 @td.tree.register_dataclass
 @dataclass
@@ -202,8 +205,9 @@ def test_axes_that_are_always_equal_are_one_dimension() -> None:
         "f32[x.shape[1],x.shape[1]]"
     )
     apart = td.jit(lambda x, y: (x.sum(), y.sum()))
+    static = td.jit(lambda x, y: (x.sum(), y.sum()), dynamic=False)
     for m, n in ((2, 2), (3, 3), (3, 4), (5, 6), (7, 7)):
-        same(apart(random(m), random(n)), (random(m).sum(), random(n).sum()))
+        same(apart(random(m), random(n)), static(random(m), random(n)))
     assert apart.report().traces == 3
     assert apart.report().programs[2].signature == (
         "x: f32[x.shape[0]], y: f32[y.shape[0]]"
@@ -355,7 +359,7 @@ def test_programs_are_kept_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) ->
     for rank in range(1, 6):
         f(np.ones((2,) * rank, np.float32))
     assert len(programs._entries) == 5 and len(programs._families) == 3
-    assert f.report().programs[1].sizes == 10
+    assert f.report().programs[1].sizes == 11  # 2, twice: it was forgotten
     same(f(random(2)), random(2) * 2)
 
 
