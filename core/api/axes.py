@@ -35,7 +35,7 @@ class Named:
         self._function, self._dynamic = function, dict(dynamic)
         signature = signature_of(function)
         parameters = signature.parameters if signature else {}
-        self._names = list(parameters)
+        self._names = [p.name for p in parameters.values() if p.kind < p.KEYWORD_ONLY]
         more = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         for name, spec in self._dynamic.items():
             if name not in parameters and not more and signature:
@@ -53,7 +53,12 @@ class Named:
         """The axes of each leaf of (args, kwargs)."""
         found: list[Axes] = []
         for place, part in _parts(form):
-            name = self._names[place] if isinstance(place, int) else place
+            # (What `*args` takes goes by its name.)
+            name = (
+                self._names[min(place, len(self._names) - 1)]
+                if isinstance(place, int)
+                else place
+            )
             spec = self._dynamic.get(name)
             if spec is None:
                 found += [()] * part.count

@@ -12,7 +12,7 @@ from treadle import tree
 from treadle.api.args import argument, name_of
 from treadle.api.axes import Axes, Named, Seen, place
 from treadle.api.entry import Entry, Recent, trace_entry
-from treadle.api.report import MOST_ROWS, Program, Report, Signature
+from treadle.api.report import MOST_ROWS, ProgramReport, Report, Arguments
 from treadle.api.sizes import SizedTrace, can_vary, trace_sized
 from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
@@ -77,7 +77,7 @@ class Programs:
         self._most = max_compiles
         self._entries = Recent(MOST_ENTRIES)
         self._families = Recent(MOST_FAMILIES)
-        self._rows: deque[Program] = deque(maxlen=MOST_ROWS)
+        self._rows: deque[ProgramReport] = deque(maxlen=MOST_ROWS)
         self._notes: list[str] = []
         self._traces = 0
         self._lock = threading.RLock()
@@ -130,7 +130,7 @@ class Programs:
         if kept is not None:
             return kept
         entry = trace_entry(self._function, form, types, statics, self._donated(form))
-        entry.row = Program("", "it was called inside of a transform")
+        entry.row = ProgramReport("", "it was called inside of a transform")
         if not _captures_tracers(entry):
             # Sizes that are open belong to one trace, and so does what they are in.
             if scope is not None:
@@ -143,7 +143,7 @@ class Programs:
         self, form: tree.Structure, types: Sequence[ArrayType], statics: tuple
     ) -> Entry:
         family = self._family(form, types, statics)
-        given = Signature(self._function, form, types, statics)
+        given = Arguments(self._function, form, types, statics)
         if isinstance(family.axes, Seen):
             family.axes.see(types)
         if family.axes is None:
@@ -188,12 +188,12 @@ class Programs:
 
     # Traces
 
-    def _static(self, given: Signature, reason: str) -> Entry:
+    def _static(self, given: Arguments, reason: str) -> Entry:
         """A program for one set of sizes."""
         self._check_count(reason)
         began = perf_counter()
         entry = self._trace(given, given.types)
-        row = Program(str(given), reason, given=given)
+        row = ProgramReport(str(given), reason, given=given)
         row.trace_seconds = perf_counter() - began
         return self._listed(entry, row)
 
@@ -201,7 +201,7 @@ class Programs:
         self,
         family: _Family,
         known: list[SizedTrace],
-        given: Signature,
+        given: Arguments,
         axes: Sequence[Axes],
         sizes: dict[str, int],
     ) -> Entry:
@@ -233,9 +233,9 @@ class Programs:
             if self._named is not None:
                 raise
             return self._refused(family, given, reason, error)
-        row = Program("", reason, symbolic=True)
+        row = ProgramReport("", reason, symbolic=True)
         row.signature = str(
-            Signature(given.function, given.form, _types(trace), given.statics)
+            Arguments(given.function, given.form, _types(trace), given.statics)
         )
         row.given = given
         row.guards = tuple(trace.scope.guards.values())
@@ -246,7 +246,7 @@ class Programs:
         return self._bound(trace, sizes)
 
     def _refused(
-        self, family: _Family, given: Signature, reason: str, error: Exception
+        self, family: _Family, given: Arguments, reason: str, error: Exception
     ) -> Entry:
         """The program for one set of sizes, after one for all could not be made. If the
         function is at fault, this raises the user's error, with numbers for sizes."""
@@ -267,11 +267,11 @@ class Programs:
         row.sizes += 1
         return entry
 
-    def _trace(self, given: Signature, types: Sequence[ArrayType]) -> Entry:
+    def _trace(self, given: Arguments, types: Sequence[ArrayType]) -> Entry:
         donated = self._donated(given.form)
         return trace_entry(self._function, given.form, types, given.statics, donated)
 
-    def _listed(self, entry: Entry, row: Program) -> Entry:
+    def _listed(self, entry: Entry, row: ProgramReport) -> Entry:
         entry.row = row
         self._rows.append(row)
         self._traces += 1
@@ -279,7 +279,7 @@ class Programs:
 
     # Words
 
-    def _reason(self, given: Signature) -> str:
+    def _reason(self, given: Arguments) -> str:
         """Why something is traced that was not before."""
         if not self._rows:
             return "it is the first call"

@@ -18,7 +18,7 @@ _SHOWN_LEAVES, _SHOWN_CHANGES = 6, 3
 
 
 @dataclass
-class Program:
+class ProgramReport:
     """A program of a jitted function.
 
     signature: the arguments' types, with names where sizes are open.
@@ -37,7 +37,7 @@ class Program:
     bind_seconds: float = 0.0
     sizes: int = 0
     calls: int = 0
-    given: Signature | None = field(default=None, repr=False)
+    given: Arguments | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         times = f"trace {_ms(self.trace_seconds)}, compile {_ms(self.compile_seconds)}"
@@ -61,7 +61,7 @@ def _ms(seconds: float) -> str:
 
 
 @dataclass(frozen=True)
-class Signature:
+class Arguments:
     """What a program was traced for."""
 
     function: Callable[..., Any]
@@ -79,7 +79,7 @@ class Signature:
         shown += [f"{name}={value!r:.40}" for name, value in self.statics]
         return ", ".join(shown) or "()"
 
-    def changes(self, before: Signature) -> list[str]:
+    def changes(self, before: Arguments) -> list[str]:
         """How it differs from an earlier one: each difference in words."""
         if self.form != before.form:
             where = tree.difference(before.form, self.form)
@@ -96,7 +96,7 @@ class Signature:
             if old is not new
         ]
 
-    def change(self, earlier: Sequence[Signature]) -> str:
+    def change(self, earlier: Sequence[Arguments]) -> str:
         """How it differs from that of earlier ones, in words, to which it is closest.
         Of equally close ones, that is the last."""
         each = [self.changes(before) for before in reversed(earlier)]
@@ -120,7 +120,7 @@ class Report:
     """
 
     name: str
-    programs: Sequence[Program]
+    programs: Sequence[ProgramReport]
     traces: int
     notes: Sequence[str]
 

@@ -72,6 +72,8 @@ class Dim:
 
     def _times(self, other: Any) -> Any:
         if type(other) is Dim:
+            if other.scope is not self.scope:
+                raise other.scope.leak()
             return self.scope.dim(poly.multiply(self.terms, other.terms))
         return self.scope.dim(poly.scale(self.terms, other)) if other else 0
 

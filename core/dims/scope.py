@@ -161,6 +161,8 @@ class Scope:
 
     def plus(self, d: Any, other: Any, factor: int) -> Any:
         """d + factor * other. Remembered: comparisons subtract."""
+        if type(other) is sizes[0] and other.scope is not self:
+            raise other.scope.leak()
         key = (id(d), id(other) if type(other) is sizes[0] else (other,), factor)
         found = self._sums.get(key)
         if found is None:

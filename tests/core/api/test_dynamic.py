@@ -99,6 +99,11 @@ SYMBOLIC = {
     "equal sizes of two arrays": lambda x: x + x * (x.shape == x.shape),
     "isinstance": lambda x: x if isinstance(x.shape[0], int) else 2 * x,
     "returned": lambda x: (x.sum(), x.shape[0], 2 / x.shape[0]),
+    "a function of a size": lambda x: x * tnp.sqrt(x.shape[0]) + tnp.array(x.shape[1]),
+    "filled with a size": lambda x: tnp.full(x.shape, 1 / x.shape[0]),
+    "chosen from sizes": lambda x: tnp.where(x > 0, x.shape[0], 1 / x.shape[0]),
+    "halves": lambda x: x.astype("bfloat16") * x.shape[0] ** -0.5 + x.shape[0],
+    "beside integers": lambda x: (x > 0) + tnp.arange(3) * x.shape[0],
     "a nested jit": lambda x: td.jit(lambda y, n: y * n)(x, x.shape[0]),
     "a static argument": lambda x: td.jit(lambda y, n: y * n, static="n")(
         x, n=x.shape[0]
@@ -279,7 +284,17 @@ def test_a_size_that_leaves_the_trace_is_an_error() -> None:
     for n in (3, 4):
         dynamic(random(n))
     size = kept[-1]
-    for use in (lambda: size + 1, lambda: range(size), lambda: tnp.ones(2) * size):
+    later = td.jit(lambda x: x + tnp.zeros((size, 2)).sum())
+    for use in (
+        lambda: size + 1,
+        lambda: range(size),
+        lambda: tnp.ones(2) * size,
+        lambda: tnp.zeros(size),
+        lambda: later(tnp.ones(2)),
+        lambda: td.jit(lambda x: x * (x.shape[0] + size), dynamic={"x": ("n",)})(
+            tnp.ones(2)
+        ),
+    ):
         with pytest.raises(LeakError, match=r"x\.shape\[0\].*after that trace"):
             use()
 
