@@ -53,26 +53,26 @@ class Named:
         """The axes of each leaf of (args, kwargs)."""
         found: list[Axes] = []
         for place, part in _parts(form):
-            # (What `*args` takes goes by its name.)
-            name = (
-                self._names[min(place, len(self._names) - 1)]
-                if isinstance(place, int)
-                else place
-            )
-            spec = self._dynamic.get(name)
+            spec = self._dynamic.get(self._name(place))
             if spec is None:
                 found += [()] * part.count
                 continue
             try:
                 found += _spread(part, spec)
             except tree.StructureError as error:
-                what = f"of {name!r}, {error}"
+                what = f"of {self._name(place)!r}, {error}"
                 message = _WRONG.format(self._dynamic, what, at(user_source()))
                 raise ValueError(message) from None
         paths = tree.paths(form)
         for i, (axes, t) in enumerate(zip(found, types, strict=True)):
             found[i] = self._fitting(axes, t, paths[i])
         return found
+
+    def _name(self, place: int | str) -> str:
+        """Of an argument. Those that `*args` takes go by its name."""
+        if isinstance(place, int) and self._names:
+            return self._names[min(place, len(self._names) - 1)]
+        return str(place)
 
     def _fitting(self, axes: Any, t: ArrayType, path: tree.Path) -> Axes:
         if not axes:

@@ -12,7 +12,7 @@ from treadle import tree
 from treadle.api.args import argument, name_of
 from treadle.api.axes import Axes, Named, Seen, place
 from treadle.api.entry import Entry, Recent, trace_entry
-from treadle.api.report import MOST_ROWS, ProgramReport, Report, Arguments
+from treadle.api.report import MOST_ROWS, Arguments, ProgramReport, Report
 from treadle.api.sizes import SizedTrace, can_vary, trace_sized
 from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source

@@ -92,6 +92,19 @@ def test_names_are_given_in_trees(name: str) -> None:
     assert "shift: f32[m]" in program.signature or "shift: f32[2]" in program.signature
 
 
+def test_further_arguments_go_by_one_name() -> None:
+    def f(*xs: Any, **named: Any) -> Any:
+        return sum([x.sum() for x in xs]) + named["y"].mean()
+
+    dynamic = td.jit(f, dynamic={"xs": ("n",), "y": ("m",)})
+    for n in (2, 3):
+        same(
+            dynamic(random(n), random(n), y=random(n + 1)),
+            td.jit(f, dynamic=False)(random(n), random(n), y=random(n + 1)),
+        )
+    assert dynamic.report().traces == 1
+
+
 WRONG = [
     ({"z": ("n",)}, ValueError, "no argument 'z'"),
     ({"x": "batch"}, TypeError, "names no axes"),
