@@ -125,13 +125,11 @@ def place(function: Callable[..., Any], form: tree.Structure, leaf: int) -> str:
     return argument(function, tree.paths(form)[leaf][1:]).split("`")[1]
 
 
-def _parts(form: tree.Structure) -> list[tuple[int | str, tree.Structure]]:
+def _parts(form: tree.Structure) -> list[tuple[Any, tree.Structure]]:
     """Each argument's position or name, and its structure."""
     positional, named = form.children
-    return [
-        *enumerate(positional.children),
-        *zip(named.keys(), named.children, strict=True),
-    ]  # type: ignore[list-item]
+    pairs: list[tuple[Any, tree.Structure]] = list(enumerate(positional.children))
+    return pairs + list(zip(named.keys(), named.children, strict=True))
 
 
 def _is_axes(spec: Any) -> bool:

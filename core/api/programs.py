@@ -30,6 +30,8 @@ MOST_SIZED = 8
 """A function whose sizes were left open that often, and which needs more programs
 still, is one that is made for each size."""
 
+MOST_NOTES = 8
+
 _TOO_MANY = """\
 {} would be traced once more, but max_compiles={}{}
 {}
@@ -78,7 +80,7 @@ class Programs:
         self._entries = Recent(MOST_ENTRIES)
         self._families = Recent(MOST_FAMILIES)
         self._rows: deque[ProgramReport] = deque(maxlen=MOST_ROWS)
-        self._notes: list[str] = []
+        self._notes: deque[str] = deque(maxlen=MOST_NOTES)
         self._traces = 0
         self._lock = threading.RLock()
 
@@ -205,18 +207,18 @@ class Programs:
         axes: Sequence[Axes],
         sizes: dict[str, int],
     ) -> Entry:
-        """A program whose sizes are open, or the reason why there is none."""
+        """A program whose sizes are open; for these sizes alone if that can't be."""
         reason = self._reason(given)
         if known:
             guard = known[-1].failing(tuple(sizes.values()))
             where = f" at {guard.source}" if guard and guard.source else ""
             reason += f": it does not hold that {guard}{where}" if guard else ""
         if self._automatic and not family.static and family.count >= MOST_SIZED:
-            family.static = (
+            self._give_up(
+                family,
                 f"{MOST_SIZED} programs were traced for sizes that vary, and more are "
-                f"needed ({reason}): from now on there is a program for each size"
+                f"needed ({reason}): from now on there is a program for each size",
             )
-            self._notes.append(family.static)
         if family.static:
             return self._static(given, reason)
         self._check_count(reason)
@@ -232,32 +234,37 @@ class Programs:
         except Exception as error:
             if self._named is not None:
                 raise
-            return self._refused(family, given, reason, error)
-        row = ProgramReport("", reason, symbolic=True)
-        row.signature = str(
-            Arguments(given.function, given.form, _types(trace), given.statics)
-        )
-        row.given = given
-        row.guards = tuple(trace.scope.guards.values())
-        row.compile_seconds = trace.compile_seconds
-        row.trace_seconds = perf_counter() - began - trace.compile_seconds
-        self._listed(trace.entry, row)
-        known.append(trace)
-        return self._bound(trace, sizes)
-
-    def _refused(
-        self, family: _Family, given: Arguments, reason: str, error: Exception
-    ) -> Entry:
-        """The program for one set of sizes, after one for all could not be made. If the
-        function is at fault, this raises the user's error, with numbers for sizes."""
+            said = (str(error).splitlines() or [""])[0]
+            refused = f"that failed with {type(error).__name__}: {said}"
+        else:
+            seconds = perf_counter() - began - trace.compile_seconds
+            self._list_sized(trace, given, reason, seconds)
+            known.append(trace)
+            return self._bound(trace, sizes)
+        # If the function is at fault, this raises its error, with numbers for sizes.
         entry = self._static(given, reason)
-        said = (str(error).splitlines() or [""])[0]
-        family.static = (
-            "sizes are not left open, since that failed with "
-            f"{type(error).__name__}: {said}"
-        )
-        self._notes.append(family.static)
+        self._give_up(family, f"sizes are not left open, since {refused}")
         return entry
+
+    def _give_up(self, family: _Family, why: str) -> None:
+        family.static = why
+        self._notes.append(why)
+
+    def _list_sized(
+        self, trace: SizedTrace, given: Arguments, reason: str, seconds: float
+    ) -> None:
+        captured = len(trace.entry.captured)
+        types = trace.entry.graph.in_types[captured:]
+        row = ProgramReport(
+            str(Arguments(given.function, given.form, types, given.statics)),
+            reason,
+            symbolic=True,
+            guards=tuple(trace.scope.guards.values()),
+            trace_seconds=seconds,
+            compile_seconds=trace.compile_seconds,
+            given=given,
+        )
+        self._listed(trace.entry, row)
 
     def _bound(self, trace: SizedTrace, sizes: dict[str, int]) -> Entry:
         row = trace.entry.row
@@ -312,11 +319,6 @@ class Programs:
                     "instead of a dict; arrays can't be static."
                 )
         return "a static value is not hashable"
-
-
-def _types(trace: SizedTrace) -> Sequence[ArrayType]:
-    """The types of a trace's arguments, without what it captured."""
-    return trace.entry.graph.in_types[len(trace.entry.captured) :]
 
 
 def _captures_tracers(entry: Entry) -> bool:

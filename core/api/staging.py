@@ -12,7 +12,7 @@ from treadle.api.ambient import Surroundings
 from treadle.api.args import argument, check_leaf, check_results, name_of
 from treadle.api.boundary import boundary
 from treadle.arraytype import ArrayType
-from treadle.dims import Scope, is_dim, plain
+from treadle.dims import Dim, Scope, plain
 from treadle.errors import at, user_source
 from treadle.ir.graph import Graph
 from treadle.trace.interpreter import state
@@ -47,7 +47,7 @@ def check_lengths(t: ArrayType, where: str) -> ArrayType:
       TypeError: for a `ShapeDtype` that has names for lengths.
     """
     # (Sizes that are open in a trace around this are as good as numbers.)
-    if any([is_dim(n) and n.scope is _names for n in t.shape]):
+    if any([type(n) is Dim and n.scope is _names for n in t.shape]):
         raise TypeError(
             f"{where} is a ShapeDtype with names, {t}{at(user_source())}\n"
             "Names are for `td.jit(dynamic=...)`: here each length is a number."

@@ -283,7 +283,7 @@ class Dim:
         return self.fixed("int()")
 
     def __float__(self) -> float:
-        return float(self.fixed("float() or a function of `math`"))
+        return float(self.fixed("float() or a function of `math` (not so `n ** 0.5`)"))
 
     def __complex__(self) -> complex:
         return complex(self.fixed("complex()"))
@@ -402,7 +402,7 @@ def _rewritten(scope: Scope, terms: Terms) -> list[tuple[Terms, int]]:
             others = poly.add(terms, {monomial: c}, -1)
             if a.name == "%":
                 p, m = a.args
-                quotient = {(scope.quotient_atom(p, m),): 1}
+                quotient: Terms = {(scope.quotient_atom(p, m),): 1}
                 inside = poly.multiply(terms_of(m), quotient)
                 inside = poly.add(terms_of(p), inside, -1)
                 out.append((poly.add(others, poly.multiply(rest, inside)), 1))

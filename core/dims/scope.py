@@ -238,7 +238,8 @@ class Scope:
         for monomial, c in terms.items():
             for a in monomial:
                 if a in self._facts:
-                    new = {poly.without(monomial, (a,)): c * self._facts[a]}
+                    rest = poly.without(monomial, (a,)) or ()
+                    new: Terms | None = {rest: c * self._facts[a]}
                 elif a in self._quotients:
                     new = self._multiplied(a, monomial, c)
                 else:
@@ -259,7 +260,7 @@ class Scope:
         if rest is None or not count:
             return None
         product = self.multiple(p, m)
-        inside = {(a,): 1}
+        inside: Terms = {(a,): 1}
         lower = {n: d for n, d in divisor.items() if n != lead}
         product = poly.add(product, poly.multiply(lower, inside), -1)
         out = poly.multiply({rest: count}, product)
