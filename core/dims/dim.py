@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from treadle.dims import polynomial as poly
+from treadle.dims.frames import is_user
 from treadle.dims.number import Real, array_function, ask, compute
 from treadle.dims.polynomial import Atom, Terms
-from treadle.dims.scope import COMPILING, TRACING, Scope, is_user, sizes, terms_of
+from treadle.dims.scope import COMPILING, TRACING, Scope, sizes, terms_of
 
 
 class Dim:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import math
+import statistics
 import threading
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -30,9 +31,6 @@ def cached(n: int) -> float:
 @dataclass(frozen=True)
 class Key:
     size: int
-
-    def __hash__(self) -> int:
-        return hash(self.size)
 
 
 @td.tree.register_dataclass
@@ -151,6 +149,9 @@ FIXED = {
     "np.prod": lambda x: x * float(np.prod(x.shape)),
     "lru_cache": lambda x: x * cached(x.shape[0]),
     "hash of a dataclass": lambda x: x * {Key(6): 2}.get(Key(x.shape[0]), 1),
+    "a function of the standard library": lambda x: (
+        x * float(statistics.mean([x.shape[0], 2]))
+    ),
     "match": matched,
     "a bare except": caught,
     "bit_length": lambda x: x * x.shape[0].bit_length(),
