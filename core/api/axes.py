@@ -32,6 +32,9 @@ class Named:
     def __init__(
         self, function: Callable[..., Any], dynamic: Mapping[str, Any]
     ) -> None:
+        if not isinstance(dynamic, Mapping):
+            what = "that is no dict of arguments' axes"
+            raise TypeError(_WRONG.format(dynamic, what, at(user_source())))
         self._function, self._dynamic = function, dict(dynamic)
         signature = signature_of(function)
         parameters = signature.parameters if signature else {}

@@ -76,6 +76,13 @@ class Programs:
         self._function, self._donated = function, donated
         self._named = None if isinstance(dynamic, bool) else Named(function, dynamic)
         self._automatic = dynamic is True
+        if max_compiles is not None and not (
+            isinstance(max_compiles, int) and max_compiles > 0
+        ):
+            raise ValueError(
+                f"max_compiles={max_compiles!r}: a number of programs, at least 1, or "
+                f"None for any number{at(user_source())}"
+            )
         self._most = max_compiles
         self._entries = Recent(MOST_ENTRIES)
         self._families = Recent(MOST_FAMILIES)

@@ -18,7 +18,7 @@ def asked_by_user() -> bool:
     Python's own library and NumPy do, they do for whoever called them."""
     frame: FrameType | None = sys._getframe(1)
     inside = __name__.rpartition(".")[0]
-    while frame is not None and frame.f_globals["__name__"].startswith(inside):
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(inside):
         frame = frame.f_back
     return is_user(frame)
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import treadle as td
 import treadle.numpy as tnp
@@ -186,6 +188,38 @@ def test_who_needs_the_number_gets_a_program_for_it(name: str) -> None:
     fixed = [g for p in report.programs for g in p.guards if g.reason != "is 1"]
     assert any(g.op == "==" and g.holds for g in fixed)
     assert all(g.source.startswith(__file__) for g in fixed)
+
+
+ROWS = {
+    "scaled": lambda x: x * x.shape[0] ** -0.5,
+    "centred": lambda x: x - x.sum(0) / x.shape[0],
+    "reversed": lambda x: x[::-1],
+    "shifted": lambda x: tnp.concatenate([x[1:], x[:1]]),
+    "halves": lambda x: tnp.concatenate([x[x.shape[0] // 2 :], x[: x.shape[0] // 2]]),
+    "flat and back": lambda x: x.reshape(-1).reshape(x.shape[0], -1),
+    "turned": lambda x: x.T.reshape(x.shape),
+    "parity": lambda x: x + 1 if x.shape[0] % 2 else x.reshape(-1, 6).reshape(-1, 3),
+    "clipped": lambda x: tnp.minimum(x, 1 / x.shape[0]),
+    "running": lambda x: tnp.cumsum(x, 0),
+    "numbered": lambda x: x + tnp.arange(x.shape[0])[:, None],
+    "product": lambda x: (x @ x.T) @ x,
+    "gradient": lambda x: td.grad(lambda y: (y * y.mean()).sum())(x),
+    "scanned": lambda x: td.scan(lambda c, r: (c + r, c * r), x[0], x)[1],
+    "each": lambda x: td.vmap(lambda r: r / (1 + x.shape[0]))(x),
+    "few": lambda x: x * 2 if x.shape[0] < 4 else tnp.tanh(x),
+}
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(st.lists(st.sampled_from(list(ROWS)), min_size=2, max_size=4))
+def test_any_of_them_in_a_row(names: list[str]) -> None:
+    def f(x: Any) -> Any:
+        for name in names:
+            x = ROWS[name](x)
+        return x
+
+    report = check(f, rows, sizes=(5, 8, 1, 3, 2, 6))
+    assert report.traces <= 6
 
 
 def test_the_report_says_what_fixed_a_size() -> None:

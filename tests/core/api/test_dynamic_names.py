@@ -110,6 +110,7 @@ WRONG = [
     ({"x": "batch"}, TypeError, "names no axes"),
     ({"x": 3}, TypeError, "names no axes"),
     ({"x": (3, "n")}, TypeError, "names no axes"),
+    ("batch", TypeError, "that is no dict"),
 ]
 
 
@@ -192,6 +193,12 @@ def test_more_programs_than_are_allowed_are_an_error() -> None:
         "What changed: x is i32[3], was f32[3]",
     )
     f(random(6))
+    for wrong in (0, -1, 1.5, "2"):
+        refused(
+            lambda wrong=wrong: td.jit(f, max_compiles=wrong),
+            ValueError,
+            f"max_compiles={wrong!r}",
+        )
 
     g = td.jit(lambda x: x * len(x), max_compiles=2)
     g(random(2))
