@@ -237,6 +237,7 @@ class Programs:
                 axes,
                 sizes,
                 self._named is not None,
+                known,
             )
         except Exception as error:
             if self._named is not None:

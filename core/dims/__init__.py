@@ -20,6 +20,7 @@ from treadle.dims.scope import Fact as Fact
 from treadle.dims.scope import Guard as Guard
 from treadle.dims.scope import Restart as Restart
 from treadle.dims.scope import Scope as Scope
+from treadle.dims.scope import symbols_in as symbols_in
 
 
 def is_dim(x: Any) -> bool:

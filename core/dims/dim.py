@@ -208,8 +208,12 @@ class Dim:
         low, high = self.range()
         if low > 0 or high < 0:
             return False
-        if self.scope.phase is not TRACING and (self.hint or self.is_free):
-            return False
+        if self.scope.phase is not TRACING:
+            # Of what functions have computed, only a comparison with a number is sure
+            # to be of different sizes: two expressions may be equal unseen.
+            alone = len(self.terms) - (poly.CONSTANT in self.terms) == 1
+            if self.hint or self.is_free or alone:
+                return False
         return self.scope.guard(self, "==", self.hint == 0)
 
     def _is_negative(self) -> bool:
