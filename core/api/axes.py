@@ -17,8 +17,8 @@ Axes = tuple[str | None, ...]
 _WRONG = """\
 dynamic={!r}: {}{}
 Give the names of axes by argument, such as `dynamic={{"x": ("batch", None)}}`: for \
-each axis a name, or None where its length is fixed; for an argument that is a tree, the \
-same in a tree like it, or one for all its arrays."""
+each axis a name, or None where its length is fixed; for an argument that is a tree, \
+the same in a tree like it, or one for all its arrays."""
 
 
 class Named:
@@ -32,10 +32,13 @@ class Named:
     def __init__(
         self, function: Callable[..., Any], dynamic: Mapping[str, Any]
     ) -> None:
+        if not isinstance(dynamic, Mapping):
+            what = "that is no dict of arguments' axes"
+            raise TypeError(_WRONG.format(dynamic, what, at(user_source())))
         self._function, self._dynamic = function, dict(dynamic)
         signature = signature_of(function)
         parameters = signature.parameters if signature else {}
-        self._names = list(parameters)
+        self._names = [p.name for p in parameters.values() if p.kind < p.KEYWORD_ONLY]
         more = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         for name, spec in self._dynamic.items():
             if name not in parameters and not more and signature:
@@ -53,21 +56,26 @@ class Named:
         """The axes of each leaf of (args, kwargs)."""
         found: list[Axes] = []
         for place, part in _parts(form):
-            name = self._names[place] if isinstance(place, int) else place
-            spec = self._dynamic.get(name)
+            spec = self._dynamic.get(self._name(place))
             if spec is None:
                 found += [()] * part.count
                 continue
             try:
                 found += _spread(part, spec)
             except tree.StructureError as error:
-                what = f"of {name!r}, {error}"
+                what = f"of {self._name(place)!r}, {error}"
                 message = _WRONG.format(self._dynamic, what, at(user_source()))
                 raise ValueError(message) from None
         paths = tree.paths(form)
         for i, (axes, t) in enumerate(zip(found, types, strict=True)):
             found[i] = self._fitting(axes, t, paths[i])
         return found
+
+    def _name(self, place: int | str) -> str:
+        """Of an argument. Those that `*args` takes go by its name."""
+        if isinstance(place, int) and self._names:
+            return self._names[min(place, len(self._names) - 1)]
+        return str(place)
 
     def _fitting(self, axes: Any, t: ArrayType, path: tree.Path) -> Axes:
         if not axes:
@@ -120,13 +128,11 @@ def place(function: Callable[..., Any], form: tree.Structure, leaf: int) -> str:
     return argument(function, tree.paths(form)[leaf][1:]).split("`")[1]
 
 
-def _parts(form: tree.Structure) -> list[tuple[int | str, tree.Structure]]:
+def _parts(form: tree.Structure) -> list[tuple[Any, tree.Structure]]:
     """Each argument's position or name, and its structure."""
     positional, named = form.children
-    return [
-        *enumerate(positional.children),
-        *zip(named.keys(), named.children, strict=True),
-    ]  # type: ignore[list-item]
+    pairs: list[tuple[Any, tree.Structure]] = list(enumerate(positional.children))
+    return pairs + list(zip(named.keys(), named.children, strict=True))
 
 
 def _is_axes(spec: Any) -> bool:

@@ -132,7 +132,6 @@ class Recent:
 
     def get(self, key: Hashable) -> Any:
         """What was put there; None if nothing was, or not lately."""
-        hash(key)  # Of what can't be hashed, the error is the caller's.
         with self._lock:
             found = self._items.get(key)
             if found is not None:

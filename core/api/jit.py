@@ -18,7 +18,8 @@ from treadle.api.args import (
 from treadle.api.boundary import boundary, tidy
 from treadle.api.entry import Entry, compiler
 from treadle.api.programs import Programs
-from treadle.api.report import Program, Report
+from treadle.api.report import ProgramReport, Report
+from treadle.api.staging import check_lengths
 from treadle.arraytype import ArrayType
 from treadle.control.call import call, runners
 from treadle.ir.graph import Graph
@@ -69,7 +70,7 @@ class Jitted:
             for both in chosen & given_up:
                 raise ValueError(f"argument {both!r} can't be static and donated")
         self._programs = Programs(function, self._donated_leaves, dynamic, max_compiles)
-        self._paths: tuple[tuple[Path, Program], ...] = ()
+        self._paths: tuple[tuple[Path, ProgramReport], ...] = ()
         update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -182,7 +183,8 @@ class Jitted:
             if kind is Array:
                 types.append(leaf.type)
             elif kind is stand_in:
-                types.append(leaf)
+                path = tree.paths(form)[i][1:]
+                types.append(check_lengths(leaf, argument(self.function, path)))
             else:
                 if kind in dtypes.PYTHON_OF:
                     leaf = leaves[i] = leaf.item()

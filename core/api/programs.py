@@ -12,7 +12,7 @@ from treadle import tree
 from treadle.api.args import argument, name_of
 from treadle.api.axes import Axes, Named, Seen, place
 from treadle.api.entry import Entry, Recent, trace_entry
-from treadle.api.report import MOST_ROWS, Program, Report, Signature
+from treadle.api.report import MOST_ROWS, Arguments, ProgramReport, Report
 from treadle.api.sizes import SizedTrace, can_vary, trace_sized
 from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
@@ -29,6 +29,8 @@ MOST_FAMILIES = 64
 MOST_SIZED = 8
 """A function whose sizes were left open that often, and which needs more programs
 still, is one that is made for each size."""
+
+MOST_NOTES = 8
 
 _TOO_MANY = """\
 {} would be traced once more, but max_compiles={}{}
@@ -74,11 +76,18 @@ class Programs:
         self._function, self._donated = function, donated
         self._named = None if isinstance(dynamic, bool) else Named(function, dynamic)
         self._automatic = dynamic is True
+        if max_compiles is not None and not (
+            isinstance(max_compiles, int) and max_compiles > 0
+        ):
+            raise ValueError(
+                f"max_compiles={max_compiles!r}: a number of programs, at least 1, or "
+                f"None for any number{at(user_source())}"
+            )
         self._most = max_compiles
         self._entries = Recent(MOST_ENTRIES)
         self._families = Recent(MOST_FAMILIES)
-        self._rows: deque[Program] = deque(maxlen=MOST_ROWS)
-        self._notes: list[str] = []
+        self._rows: deque[ProgramReport] = deque(maxlen=MOST_ROWS)
+        self._notes: deque[str] = deque(maxlen=MOST_NOTES)
         self._traces = 0
         self._lock = threading.RLock()
 
@@ -130,7 +139,7 @@ class Programs:
         if kept is not None:
             return kept
         entry = trace_entry(self._function, form, types, statics, self._donated(form))
-        entry.row = Program("", "it was called inside of a transform")
+        entry.row = ProgramReport("", "it was called inside of a transform")
         if not _captures_tracers(entry):
             # Sizes that are open belong to one trace, and so does what they are in.
             if scope is not None:
@@ -143,7 +152,7 @@ class Programs:
         self, form: tree.Structure, types: Sequence[ArrayType], statics: tuple
     ) -> Entry:
         family = self._family(form, types, statics)
-        given = Signature(self._function, form, types, statics)
+        given = Arguments(self._function, form, types, statics)
         if isinstance(family.axes, Seen):
             family.axes.see(types)
         if family.axes is None:
@@ -188,12 +197,12 @@ class Programs:
 
     # Traces
 
-    def _static(self, given: Signature, reason: str) -> Entry:
+    def _static(self, given: Arguments, reason: str) -> Entry:
         """A program for one set of sizes."""
-        self._check_count(given)
+        self._check_count(reason)
         began = perf_counter()
         entry = self._trace(given, given.types)
-        row = Program(str(given), reason, given=given)
+        row = ProgramReport(str(given), reason, given=given)
         row.trace_seconds = perf_counter() - began
         return self._listed(entry, row)
 
@@ -201,25 +210,25 @@ class Programs:
         self,
         family: _Family,
         known: list[SizedTrace],
-        given: Signature,
+        given: Arguments,
         axes: Sequence[Axes],
         sizes: dict[str, int],
     ) -> Entry:
-        """A program whose sizes are open, or the reason why there is none."""
+        """A program whose sizes are open; for these sizes alone if that can't be."""
         reason = self._reason(given)
         if known:
             guard = known[-1].failing(tuple(sizes.values()))
             where = f" at {guard.source}" if guard and guard.source else ""
             reason += f": it does not hold that {guard}{where}" if guard else ""
         if self._automatic and not family.static and family.count >= MOST_SIZED:
-            family.static = (
+            self._give_up(
+                family,
                 f"{MOST_SIZED} programs were traced for sizes that vary, and more are "
-                f"needed ({reason}): from now on there is a program for each size"
+                f"needed ({reason}): from now on there is a program for each size",
             )
-            self._notes.append(family.static)
         if family.static:
             return self._static(given, reason)
-        self._check_count(given)
+        self._check_count(reason)
         began = perf_counter()
         try:
             trace = trace_sized(
@@ -228,36 +237,42 @@ class Programs:
                 axes,
                 sizes,
                 self._named is not None,
+                known,
             )
         except Exception as error:
             if self._named is not None:
                 raise
-            return self._refused(family, given, reason, error)
-        row = Program("", reason, symbolic=True)
-        row.signature = str(
-            Signature(given.function, given.form, _types(trace), given.statics)
-        )
-        row.given = given
-        row.guards = tuple(trace.scope.guards.values())
-        row.compile_seconds = trace.compile_seconds
-        row.trace_seconds = perf_counter() - began - trace.compile_seconds
-        self._listed(trace.entry, row)
-        known.append(trace)
-        return self._bound(trace, sizes)
-
-    def _refused(
-        self, family: _Family, given: Signature, reason: str, error: Exception
-    ) -> Entry:
-        """The program for one set of sizes, after one for all could not be made. If the
-        function is at fault, this raises the user's error, with numbers for sizes."""
+            said = (str(error).splitlines() or [""])[0]
+            refused = f"that failed with {type(error).__name__}: {said}"
+        else:
+            seconds = perf_counter() - began - trace.compile_seconds
+            self._list_sized(trace, given, reason, seconds)
+            known.append(trace)
+            return self._bound(trace, sizes)
+        # If the function is at fault, this raises its error, with numbers for sizes.
         entry = self._static(given, reason)
-        said = (str(error).splitlines() or [""])[0]
-        family.static = (
-            "sizes are not left open, since that failed with "
-            f"{type(error).__name__}: {said}"
-        )
-        self._notes.append(family.static)
+        self._give_up(family, f"sizes are not left open, since {refused}")
         return entry
+
+    def _give_up(self, family: _Family, why: str) -> None:
+        family.static = why
+        self._notes.append(why)
+
+    def _list_sized(
+        self, trace: SizedTrace, given: Arguments, reason: str, seconds: float
+    ) -> None:
+        captured = len(trace.entry.captured)
+        types = trace.entry.graph.in_types[captured:]
+        row = ProgramReport(
+            str(Arguments(given.function, given.form, types, given.statics)),
+            reason,
+            symbolic=True,
+            guards=tuple(trace.scope.guards.values()),
+            trace_seconds=seconds,
+            compile_seconds=trace.compile_seconds,
+            given=given,
+        )
+        self._listed(trace.entry, row)
 
     def _bound(self, trace: SizedTrace, sizes: dict[str, int]) -> Entry:
         row = trace.entry.row
@@ -267,11 +282,11 @@ class Programs:
         row.sizes += 1
         return entry
 
-    def _trace(self, given: Signature, types: Sequence[ArrayType]) -> Entry:
+    def _trace(self, given: Arguments, types: Sequence[ArrayType]) -> Entry:
         donated = self._donated(given.form)
         return trace_entry(self._function, given.form, types, given.statics, donated)
 
-    def _listed(self, entry: Entry, row: Program) -> Entry:
+    def _listed(self, entry: Entry, row: ProgramReport) -> Entry:
         entry.row = row
         self._rows.append(row)
         self._traces += 1
@@ -279,15 +294,14 @@ class Programs:
 
     # Words
 
-    def _reason(self, given: Signature) -> str:
+    def _reason(self, given: Arguments) -> str:
         """Why something is traced that was not before."""
         if not self._rows:
             return "it is the first call"
-        alike = [r.given for r in self._rows if r.given and r.given.form == given.form]
-        before = (alike or [self._rows[-1].given])[-1]
-        return (before and given.change(before)) or "it was forgotten"
+        earlier = [row.given for row in self._rows if row.given is not None]
+        return given.change(earlier) or "its program was forgotten"
 
-    def _check_count(self, given: Signature) -> None:
+    def _check_count(self, reason: str) -> None:
         if self._most is None or self._traces < self._most:
             return
         raise RuntimeError(
@@ -295,7 +309,7 @@ class Programs:
                 name_of(self._function),
                 self._most,
                 at(user_source()),
-                f"What changed: {self._reason(given)}",
+                f"What changed: {reason}",
                 "\n".join([f"  {r.signature}" for r in self._rows]),
             )
         )
@@ -313,11 +327,6 @@ class Programs:
                     "instead of a dict; arrays can't be static."
                 )
         return "a static value is not hashable"
-
-
-def _types(trace: SizedTrace) -> Sequence[ArrayType]:
-    """The types of a trace's arguments, without what it captured."""
-    return trace.entry.graph.in_types[len(trace.entry.captured) :]
 
 
 def _captures_tracers(entry: Entry) -> bool:

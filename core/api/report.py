@@ -14,11 +14,11 @@ from treadle.dims import Guard
 MOST_ROWS = 64
 """A report keeps that many programs: the last ones."""
 
-_SHOWN_LEAVES = 6
+_SHOWN_LEAVES, _SHOWN_CHANGES = 6, 3
 
 
 @dataclass
-class Program:
+class ProgramReport:
     """A program of a jitted function.
 
     signature: the arguments' types, with names where sizes are open.
@@ -37,7 +37,7 @@ class Program:
     bind_seconds: float = 0.0
     sizes: int = 0
     calls: int = 0
-    given: Signature | None = field(default=None, repr=False)
+    given: Arguments | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         times = f"trace {_ms(self.trace_seconds)}, compile {_ms(self.compile_seconds)}"
@@ -61,7 +61,7 @@ def _ms(seconds: float) -> str:
 
 
 @dataclass(frozen=True)
-class Signature:
+class Arguments:
     """What a program was traced for."""
 
     function: Callable[..., Any]
@@ -79,22 +79,35 @@ class Signature:
         shown += [f"{name}={value!r:.40}" for name, value in self.statics]
         return ", ".join(shown) or "()"
 
-    def change(self, before: Signature) -> str:
-        """How it differs from an earlier one, in words."""
+    def changes(self, before: Arguments) -> list[str]:
+        """How it differs from an earlier one: each difference in words."""
         if self.form != before.form:
-            return "the arguments' structure is new: " + tree.difference(
-                before.form, self.form
-            )
-        for old, new in zip(before.statics, self.statics, strict=False):
-            if old != new or type(old[1]) is not type(new[1]):
-                return f"static {new[0]!r} is {new[1]!r:.40}, was {old[1]!r:.40}"
-        changes = [
+            where = tree.difference(before.form, self.form)
+            return [f"the structure of the arguments is another: {where}"]
+        old, new = dict(before.statics), dict(self.statics)
+        found = [
+            f"static {name!r} is {_shown(new, name)}, was {_shown(old, name)}"
+            for name in {**old, **new}
+            if _shown(new, name) != _shown(old, name) or new[name] != old[name]
+        ]
+        return found + [
             f"{place(self.function, self.form, i)} is {new}, was {old}"
             for i, (old, new) in enumerate(zip(before.types, self.types, strict=True))
             if old is not new
         ]
-        more = len(changes) - 3
-        return "; ".join(changes[:3]) + (f"; and {more} more" if more > 0 else "")
+
+    def change(self, earlier: Sequence[Arguments]) -> str:
+        """How it differs from that of earlier ones, in words, to which it is closest.
+        Of equally close ones, that is the last."""
+        each = [self.changes(before) for before in reversed(earlier)]
+        changes = min(each, key=len)
+        more = len(changes) - _SHOWN_CHANGES
+        shown = "; ".join(changes[:_SHOWN_CHANGES])
+        return shown + (f"; and {more} more" if more > 0 else "")
+
+
+def _shown(statics: dict, name: Any) -> str:
+    return f"{statics[name]!r:.60}" if name in statics else "not given"
 
 
 @dataclass(frozen=True)
@@ -107,7 +120,7 @@ class Report:
     """
 
     name: str
-    programs: Sequence[Program]
+    programs: Sequence[ProgramReport]
     traces: int
     notes: Sequence[str]
 

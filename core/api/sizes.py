@@ -11,7 +11,7 @@ from typing import Any
 from treadle.api.axes import Axes
 from treadle.api.entry import Entry, compiler
 from treadle.arraytype import ArrayType
-from treadle.dims import LONGEST, Fact, Guard, Restart, Scope
+from treadle.dims import LONGEST, Fact, Guard, Restart, Scope, symbols_in
 from treadle.errors import InternalError
 from treadle.trace.interpreter import sizes_of
 
@@ -44,6 +44,11 @@ class SizedTrace:
         """The first guard that does not hold for these sizes."""
         return next(self.scope.failing(sizes), None)
 
+    def concerned(self, sizes: Sequence[int]) -> set[str]:
+        """The dimensions in the guards that do not hold for these sizes."""
+        guards = self.scope.failing(sizes)
+        return {a.name for g in guards for a in symbols_in(g.dim.terms)}
+
 
 def can_vary(sizes: dict[str, int]) -> bool:
     """Whether a program for such sizes can be one for others."""
@@ -56,33 +61,53 @@ def trace_sized(
     axes: Sequence[Axes],
     sizes: dict[str, int],
     named: bool,
+    known: Sequence[SizedTrace] = (),
 ) -> SizedTrace:
     """Traces a function with sizes that are not fixed. The result holds for these.
 
     A length of 1 says nothing of others: what is broadcast along it may look like what
     is equal to it. So the trace is made for another length, and holds for 1 too if no
-    guard says otherwise; if one does, it is made for a length that is 1.
+    guard says otherwise; if one does, for a length that is 1.
+
+    Args:
+      known: programs that do not hold for these sizes.
 
     Raises:
       TracerError: in named mode, if the program needs a size as a number.
     """
     given = tuple(sizes.values())
-    if 1 not in given:
-        return _restarted(trace, types, axes, sizes, [], named)
+    ones = {name for name, n in sizes.items() if n == 1}
     others = _others(sizes.values())
     hints = {name: next(others) if n == 1 else n for name, n in sizes.items()}
-    # Nobody has asked for those lengths: what is wrong with them is no error.
-    with suppress(Exception):
-        found = _restarted(trace, types, axes, hints, [], named)
-        if found.admits(given):
-            return found
-    ones = [name for name, n in sizes.items() if n == 1]
+    refuses = _refusing(known, hints)
+    fixed: set[str] = set()
+    while ones - fixed:
+        if refuses is None:
+            # Nobody has asked for those lengths: what is wrong with them is no error.
+            with suppress(Exception):
+                found = _restarted(trace, types, axes, hints, _are_one(fixed), named)
+                if found.admits(given):
+                    return found
+                refuses = found
+        concerned = refuses.concerned(given) & (ones - fixed) if refuses else set()
+        fixed |= concerned or ones
+        hints |= dict.fromkeys(fixed, 1)
+        refuses = None
+    return _restarted(trace, types, axes, sizes, _are_one(fixed), named)
+
+
+def _refusing(known: Sequence[SizedTrace], hints: dict[str, int]) -> Any:
+    """The program that a trace for these lengths would give once more."""
+    return next((t for t in known if t.admits(tuple(hints.values()))), None)
+
+
+def _are_one(names: set[str]) -> list[Fact]:
+    """That dimensions are 1."""
     scope = Scope()
-    facts: list[Fact] = [
+    return [
         (name, [([], 1)], Guard(scope.symbol(name, 1), "==", True, "is 1", ""))
-        for name in ones
+        for name in sorted(names)
     ]
-    return _restarted(trace, types, axes, sizes, facts, named)
 
 
 def _others(sizes: Any) -> Iterator[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import cache, wraps
 from typing import Any
 
 from treadle import dtypes, tree
@@ -12,27 +12,53 @@ from treadle.api.ambient import Surroundings
 from treadle.api.args import argument, check_leaf, check_results, name_of
 from treadle.api.boundary import boundary
 from treadle.arraytype import ArrayType
-from treadle.dims import plain
+from treadle.dims import Dim, Scope, plain
+from treadle.errors import at, user_source
 from treadle.ir.graph import Graph
 from treadle.trace.interpreter import state
 from treadle.trace.stage import stage
 from treadle.trace.value import typeof
 
 
-def ShapeDtype(shape: Sequence[int], dtype: Any = float) -> ArrayType:
-    """What stands for an array of which only the shape and the dtype matter.
+def ShapeDtype(shape: Sequence[int | str], dtype: Any = float) -> ArrayType:
+    """What stands for an array of which only the shape and the dtype matter. For
+    `td.jit(dynamic=...)` it may have names for lengths.
 
     >>> import treadle as td
-    >>> td.ShapeDtype((2, 3), "bfloat16")
-    bf16[2,3]
+    >>> td.ShapeDtype((2, 3), "bfloat16"), td.ShapeDtype(("batch", 3))
+    (bf16[2,3], f32[batch,3])
     """
-    return ArrayType(tuple([plain(n) for n in shape]), dtypes.canonical(dtype))
+    lengths = [_named(n) if isinstance(n, str) else plain(n) for n in shape]
+    return ArrayType(tuple(lengths), dtypes.canonical(dtype))
+
+
+_names = Scope()
+_names.close()
+
+
+@cache
+def _named(name: str) -> Any:
+    return _names.symbol(name, 2)
+
+
+def check_lengths(t: ArrayType, where: str) -> ArrayType:
+    """
+    Raises:
+      TypeError: for a `ShapeDtype` that has names for lengths.
+    """
+    # (Sizes that are open in a trace around this are as good as numbers.)
+    if any([type(n) is Dim and n.scope is _names for n in t.shape]):
+        raise TypeError(
+            f"{where} is a ShapeDtype with names, {t}{at(user_source())}\n"
+            "Names are for `td.jit(dynamic=...)`: here each length is a number."
+        )
+    return t
 
 
 def type_of_leaf(leaf: Any, where: str) -> ArrayType:
     """The type of an array, a number, or of a type itself."""
     if isinstance(leaf, ArrayType):
-        return leaf
+        return check_lengths(leaf, where)
     return typeof(check_leaf(leaf, where))
 
 

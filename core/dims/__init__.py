@@ -21,6 +21,7 @@ from treadle.dims.scope import Fact as Fact
 from treadle.dims.scope import Guard as Guard
 from treadle.dims.scope import Restart as Restart
 from treadle.dims.scope import Scope as Scope
+from treadle.dims.scope import symbols_in as symbols_in
 from treadle.errors import InternalError
 
 

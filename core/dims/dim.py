@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from treadle.dims import polynomial as poly
+from treadle.dims.frames import is_user
 from treadle.dims.number import Real, array_function, ask, compute
 from treadle.dims.polynomial import Atom, Terms
-from treadle.dims.scope import COMPILING, TRACING, Scope, is_user, sizes, terms_of
+from treadle.dims.scope import COMPILING, TRACING, Scope, sizes, terms_of
 
 
 class Dim:
@@ -72,6 +73,8 @@ class Dim:
 
     def _times(self, other: Any) -> Any:
         if type(other) is Dim:
+            if other.scope is not self.scope:
+                raise other.scope.leak()
             return self.scope.dim(poly.multiply(self.terms, other.terms))
         return self.scope.dim(poly.scale(self.terms, other)) if other else 0
 
@@ -205,8 +208,12 @@ class Dim:
         low, high = self.range()
         if low > 0 or high < 0:
             return False
-        if self.scope.phase is not TRACING and (self.hint or self.is_free):
-            return False
+        if self.scope.phase is not TRACING:
+            # Of what functions have computed, only a comparison with a number is sure
+            # to be of different sizes: two expressions may be equal unseen.
+            alone = len(self.terms) - (poly.CONSTANT in self.terms) == 1
+            if self.hint or self.is_free or alone:
+                return False
         return self.scope.guard(self, "==", self.hint == 0)
 
     def _is_negative(self) -> bool:
@@ -281,7 +288,7 @@ class Dim:
         return self.fixed("int()")
 
     def __float__(self) -> float:
-        return float(self.fixed("float() or a function of `math`"))
+        return float(self.fixed("float() or a function of `math` (not so `n ** 0.5`)"))
 
     def __complex__(self) -> complex:
         return complex(self.fixed("complex()"))
@@ -400,7 +407,7 @@ def _rewritten(scope: Scope, terms: Terms) -> list[tuple[Terms, int]]:
             others = poly.add(terms, {monomial: c}, -1)
             if a.name == "%":
                 p, m = a.args
-                quotient = {(scope.quotient_atom(p, m),): 1}
+                quotient: Terms = {(scope.quotient_atom(p, m),): 1}
                 inside = poly.multiply(terms_of(m), quotient)
                 inside = poly.add(terms_of(p), inside, -1)
                 out.append((poly.add(others, poly.multiply(rest, inside)), 1))

@@ -90,7 +90,7 @@ class Real:
         return hash(self.fixed("hash"))
 
     def __float__(self) -> float:
-        return float(self.fixed("float() or a function of `math`"))
+        return float(self.fixed("float() or a function of `math` (not so `n ** 0.5`)"))
 
     def __int__(self) -> int:
         return int(self.fixed("int()"))

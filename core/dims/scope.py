@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import gcd, prod
 from operator import floordiv, mod
-from types import FrameType
 from typing import Any, NamedTuple
 
 from treadle.dims import polynomial as poly
+from treadle.dims.frames import asked_by_user, users_line
 from treadle.dims.polynomial import CONSTANT, Atom, Part, Terms
 from treadle.errors import LeakError, TracerError, at, user_source
 
@@ -161,6 +158,8 @@ class Scope:
 
     def plus(self, d: Any, other: Any, factor: int) -> Any:
         """d + factor * other. Remembered: comparisons subtract."""
+        if type(other) is sizes[0] and other.scope is not self:
+            raise other.scope.leak()
         key = (id(d), id(other) if type(other) is sizes[0] else (other,), factor)
         found = self._sums.get(key)
         if found is None:
@@ -191,12 +190,7 @@ class Scope:
         return self._by_number(p + (k - 1), k)
 
     def _by_number(self, p: Any, k: int) -> Any:
-        constant = terms_of(p).get(CONSTANT, 0) // k
-        moving, left = poly.divide(
-            {m: c for m, c in terms_of(p).items() if m}, {CONSTANT: k}
-        )
-        whole = self.dim(poly.add(moving, {CONSTANT: constant} if constant else {}))
-        rest = self.dim(left) + terms_of(p).get(CONSTANT, 0) % k
+        whole, rest = self._split(self._with_multiples(terms_of(p), k), k)
         if type(rest) is int:
             return whole + rest // k
         if rest.terms[poly.leading(rest.terms)] < 0:
@@ -211,6 +205,26 @@ class Scope:
         if low // k == high // k:
             return whole + low // k
         return whole + self._atom_quotient(rest, k)
+
+    def _split(self, terms: Terms, k: int) -> tuple[Any, Any]:
+        """``whole, rest`` where the polynomial is ``k * whole + rest``."""
+        constant = terms.get(CONSTANT, 0)
+        moving = {m: c for m, c in terms.items() if m}
+        whole, left = poly.divide(moving, {CONSTANT: k})
+        return self.dim(whole) + constant // k, self.dim(left) + constant % k
+
+    def _with_multiples(self, terms: Terms, k: int) -> Terms:
+        """The polynomial with ``p - k * (p // k)`` for ``p % k``: what was rounded to a
+        multiple of k is one."""
+        for monomial, c in terms.items():
+            if len(monomial) == 1 and monomial[0].name == "%":
+                p, m = monomial[0].args
+                if m == k:
+                    quotient: Terms = {(self.quotient_atom(p, k),): -k}
+                    inside = poly.add(terms_of(p), quotient)
+                    rest = poly.add(terms, {monomial: c}, -1)
+                    terms = poly.add(rest, inside, c)
+        return terms
 
     def quotient_atom(self, p: Any, m: Any) -> Atom:
         """The atom that stands for ``p // m``, which can't be simplified."""
@@ -236,7 +250,8 @@ class Scope:
         for monomial, c in terms.items():
             for a in monomial:
                 if a in self._facts:
-                    new = {poly.without(monomial, (a,)): c * self._facts[a]}
+                    rest = poly.without(monomial, (a,)) or ()
+                    new: Terms | None = {rest: c * self._facts[a]}
                 elif a in self._quotients:
                     new = self._multiplied(a, monomial, c)
                 else:
@@ -257,7 +272,7 @@ class Scope:
         if rest is None or not count:
             return None
         product = self.multiple(p, m)
-        inside = {(a,): 1}
+        inside: Terms = {(a,): 1}
         lower = {n: d for n, d in divisor.items() if n != lead}
         product = poly.add(product, poly.multiply(lower, inside), -1)
         out = poly.multiply({rest: count}, product)
@@ -287,7 +302,7 @@ class Scope:
             return holds
         key = (d.key, op)
         if key not in self.guards:
-            source = user_source() if self.phase is TRACING else ""
+            source = users_line() if self.phase is TRACING else ""
             self.guards[key] = Guard(d, op, holds, reason, source)
         if settle and op == "==" and holds and self.phase is TRACING:
             self._found_equal(d, self.guards[key])
@@ -433,34 +448,6 @@ def symbols_in(terms: Terms) -> set[Atom]:
 def _nonzero(terms: Any) -> Terms:
     return {m: c for m, c in terms.items() if c}
 
-
-_PYTHON = (sysconfig.get_path("stdlib") + os.sep, "<frozen")
-
-
-def asked_by_user() -> bool:
-    """Whether what computes with a size is the user's code, not the library's. What
-    Python's own library and NumPy do, they do for whoever called them."""
-    frame: FrameType | None = sys._getframe(1)
-    inside = __name__.rpartition(".")[0]
-    while frame is not None and frame.f_globals["__name__"].startswith(inside):
-        frame = frame.f_back
-    return is_user(frame)
-
-
-def is_user(frame: FrameType | None) -> bool:
-    """Whether a frame of the stack is the user's, or works for one of his."""
-    while frame is not None:
-        # By its module, not its file: methods that dataclasses write have none.
-        package, _, rest = frame.f_globals.get("__name__", "").partition(".")
-        if package == _LIBRARY:
-            return rest.startswith("recipes")
-        if package != "numpy" and not frame.f_code.co_filename.startswith(_PYTHON):
-            return True
-        frame = frame.f_back
-    return False
-
-
-_LIBRARY = __name__.partition(".")[0]
 
 _NEEDED = """\
 {} needs the size {} as a number, but it is dynamic{}

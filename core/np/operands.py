@@ -20,7 +20,7 @@ from treadle.ops.cast import convert
 from treadle.ops.compare import ne
 from treadle.ops.movement import broadcast_in_dim
 from treadle.run.array import Array
-from treadle.trace.op import size_op
+from treadle.trace.op import as_size
 from treadle.trace.value import Value, typeof
 
 ArrayLike = Array | np.ndarray | np.generic | bool | int | float | complex
@@ -82,8 +82,8 @@ def cast(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
             if dtypes.of_scalar(x) == dtype:
                 return x
         return dtype.type(x)
-    if is_dim(x):
-        return size_op(dim=x, dtype=dtype)
+    if is_symbolic(x):
+        return as_size(x, dtype, weak)
     t = typeof(x)
     if t.dtype == dtype:
         return x

@@ -46,7 +46,7 @@ class _Simplify(Rewriter):
         return eq if eq is not None and eq.op in ops else None
 
     def equation(self, eq: Equation) -> None:
-        if len(eq.outputs) != 1 or eq.op.effect:
+        if len(eq.outputs) != 1 or eq.op.effect or eq.graphs:
             self.keep(eq)
             return
         inputs = [self.read(a) for a in eq.inputs]

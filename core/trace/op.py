@@ -196,8 +196,8 @@ def _weak(x: Any, dtype: np.dtype) -> Any:
 
 size_op = Op(
     "size",
-    lambda *, dim, dtype, weak: ArrayType((), dtype, weak),
-    lambda *, dim, dtype, weak: dtype.type(dim.hint),
+    lambda *, dim, dtype, weak=False: ArrayType((), dtype, weak),
+    lambda *, dim, dtype, weak=False: dtype.type(dim.hint),
     lowering=Expanded(),
     differentiable=False,
 )

@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle import arraytype
 from treadle.arraytype import ArrayType
-from treadle.dims import is_symbolic
+from treadle.dims import CLOSED, Dim, is_symbolic
 from treadle.errors import at
 from treadle.ir import show as _show  # noqa: F401 - graphs can be printed
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
@@ -113,6 +113,10 @@ class StageInterpreter(Interpreter):
             if source and "\n  at " not in str(error):
                 raise type(error)(f"{error}{at(source)}") from None
             raise
+        for t in types:
+            for n in t.shape:
+                if type(n) is Dim and n.scope.phase is CLOSED:
+                    raise n.scope.leak()
         outputs = [Var(t) for t in types]
         self.equations.append(Equation(op, inputs, params, outputs, source))
         results = [StageTracer(self, v, source) for v in outputs]

@@ -26,7 +26,8 @@ from treadle.backends.devices import TARGETS
 # Data flows from left to right, and an import points to the left. Rooms in one group
 # may use each other.
 STAGES = (
-    ("errors", "names", "settings", "dims", "dtypes", "arraytype", "structure", "tree"),
+    ("errors", "names", "settings", "dims", "late"),
+    ("dtypes", "arraytype", "structure", "tree"),
     ("reading",),
     ("ir", "trace"),
     ("run.array", "run.device", "run.eager"),
@@ -56,6 +57,7 @@ PUBLIC = (
     "errors",
     "names",
     "settings",
+    "dims",
     "dtypes",
     "arraytype",
     "tree",

@@ -157,3 +157,14 @@ def test_sizes_are_told_apart_when_a_program_is_compiled() -> None:
         assert n["b"] != n["t"] and n["b"] != 6
         assert len({n["b"], n["t"], 6}) == 3
     assert not scope.guards
+
+
+def test_what_was_rounded_to_a_multiple_is_one() -> None:
+    scope, names = symbols({"b": 6})
+    b = names["b"]
+    for k in (2, 3, 8):
+        up = (b + k - 1) // k
+        assert (k * up) // k is up and (k * up) % k == 0
+        assert -(-(k * (up - 1) + 1) // k) is up
+        assert (k * (b // k) + b) // k is b // k + b // k
+    assert not scope.guards
