@@ -18,6 +18,12 @@ def filled(x: Any, value_of: Value) -> Any:
     return _Copy(value_of).of(x)
 
 
+def filled_with(x: Any, sizes: Sequence[Any], values: Sequence[int]) -> Any:
+    """The same, with these values of all sizes that are in it."""
+    given = {size.key: n for size, n in zip(sizes, values, strict=True)}
+    return filled(x, lambda size: given[size.key])
+
+
 def sizes_in(x: Any) -> list[Any]:
     """The sizes in graphs, plans, records, and collections of them, once each."""
     found: dict[Any, Any] = {}

@@ -70,13 +70,16 @@ class Target(Arithmetic, Protocol):
 
     def nest(self, launch: Launch) -> Work:
         """How a loop nest runs."""
+        return Work()
 
     def order(self, rows: int, length: int, itemsize: int) -> Work:
         """How the order of rows of unsigned integers is found."""
+        return Work()
 
     def contraction(self, product: Product) -> Sequence[Launched]:
         """How a product runs: launches, one after the other, on the same scratch, of
         which each says how much all of them need."""
+        return [Work()]
 
     def link(self, plan: Plan) -> Linked:
         """Makes a plan executable."""

@@ -27,7 +27,7 @@ from treadle.backends.cpu.memory import SizeClass, size_class
 from treadle.arraytype import ArrayType
 from treadle.errors import InternalError
 from treadle.fuse.nests import Launch, Product
-from treadle.ir.filled import filled, sizes_in
+from treadle.ir.filled import filled_with, sizes_in
 from treadle.ir.graph import Equation
 from treadle.kernels.contract import Contraction
 from treadle.kernels.contract import Launch as ContractLaunch
@@ -169,14 +169,11 @@ class Linked:
         """The same program with numbers for `sizes`, and with some other constants."""
         keep: list[Any] = [*constants.values()]
         words = {}
-        if self._sized_hosts:
-            keys = [size.key for size in self.sizes]
-            given = dict(zip(keys, values, strict=True))
-            for at, step in self._sized_hosts.items():
-                what = filled(_meaning(step), lambda size: given[size.key])
-                call = _host_call(*what, self.failures)
-                keep.append(call)
-                words[at] = _address(call)
+        for at, step in self._sized_hosts.items():
+            what = filled_with(_meaning(step), self.sizes, values)
+            call = _host_call(*what, self.failures)
+            keep.append(call)
+            words[at] = _address(call)
         own = values[: len(self.program.sizes)]
         addresses = list(self.constants)
         for i, value in constants.items():
