@@ -55,7 +55,9 @@ class Linked(Protocol):
     constants: list[int]
     failures: dict[int, BaseException]
 
-    def bind(self, values: Sequence[int], constants: Mapping[int, np.ndarray]) -> Linked:
+    def bind(
+        self, values: Sequence[int], constants: Mapping[int, np.ndarray]
+    ) -> Linked:
         """The same program with numbers for `sizes`, and with some other constants."""
 
 
