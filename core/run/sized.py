@@ -17,7 +17,6 @@ import numpy as np
 
 from treadle.arraytype import ArrayType
 from treadle.dims import Dim, Part, Scope
-from treadle.ir.filled import sizes_in
 from treadle.ir.graph import Graph
 from treadle.plan.steps import Plan
 from treadle.plan.target import Target
@@ -28,8 +27,8 @@ class Code:
     """Python source that computes numbers from the sizes of a scope's dimensions.
 
     A dimension is called ``d0``, a number that a function finds ``v7``, the function
-    ``f7``: after the atom. If it finds several, ``v7`` is the sequence of them. Sums are
-    computed once each, and called ``n3``.
+    ``f7``: after the atom. If it finds several, ``v7`` is the sequence of them. Sums
+    are computed once each, and called ``n3``.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -109,7 +108,7 @@ def guards(scope: Scope) -> Callable[..., bool]:
 
 _MOST_SPARE = 1 << 28
 """Programs for all sizes share the memory of the largest: fresh pages cost more than
-most steps. So there is some more than that needs, which costs nothing till it is used."""
+most steps. There is some more than that needs, which costs nothing till it is used."""
 
 Numbers = tuple[Sequence[int], int, Sequence[Any], Sequence[Any], Sequence[Any]]
 
@@ -200,9 +199,13 @@ class SizedProgram:
         """The constants that depend on sizes."""
         found = {}
         for (i, x, keys), given in zip(self._numbers, numbers, strict=True):
-            value_of = dict(zip(keys, given, strict=True))
-            found[i] = np.ascontiguousarray(x.at(lambda size: value_of[size.key]))
+            found[i] = np.ascontiguousarray(x.at(_lookup(keys, given)))
         return found
+
+
+def _lookup(keys: Sequence[Any], values: Sequence[int]) -> Callable[[Any], int]:
+    known = dict(zip(keys, values, strict=True))
+    return lambda size: known[size.key]
 
 
 def _with_better(fn: Callable[..., Numbers]) -> Callable[..., Numbers]:

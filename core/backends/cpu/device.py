@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.arraytype import ArrayType
 from treadle.backends.capable import lowering_of
 from treadle.backends.cpu import callpath, gemm, native, ordering, threads
 from treadle.backends.cpu.cost import nest_tasks
@@ -24,7 +25,6 @@ from treadle.backends.cpu.executor import (
     Slot,
 )
 from treadle.backends.cpu.memory import SizeClass, size_class
-from treadle.arraytype import ArrayType
 from treadle.errors import InternalError
 from treadle.fuse.nests import Launch, Product
 from treadle.ir.filled import filled_with, sizes_in

@@ -21,7 +21,7 @@ from treadle.backends.capable import lowering_of
 from treadle.backends.cpu.memory import SizeClass, size_class
 from treadle.backends.reference import nests, products
 from treadle.backends.reference.memory import Memory, apart, declared
-from treadle.fuse.nests import Launch, Product
+from treadle.fuse.nests import Launch
 from treadle.ir.filled import filled_with, sizes_in
 from treadle.ir.graph import Equation
 from treadle.plan import steps as kinds
