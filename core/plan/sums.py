@@ -13,6 +13,7 @@ from treadle.dims import is_dim
 from treadle.fuse.nests import Launch
 from treadle.fuse.program import Program
 from treadle.ir.graph import Equation
+from treadle.kernels.lower import is_reduction
 from treadle.late import is_one
 from treadle.trace.lowering import Reduction
 
@@ -23,8 +24,7 @@ def settle_order(
     """Asks whether rows have one element, if it matters to sums of them."""
     body = launch.nest.body
     if not is_dim(launch.inner) or not any(
-        i.name in ("reduce_sum", "reduce_prod") and body[i.args[0]].name != "load"
-        for i in body
+        is_reduction(i) and body[i.args[0]].name != "load" for i in body
     ):
         return
     sums = [eq for eq in equations if _sums(eq)]

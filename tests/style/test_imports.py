@@ -23,7 +23,8 @@ from tests.style.sources import (
 # Data flows from left to right, and an import points to the left. Rooms in one group
 # may use each other.
 STAGES = (
-    ("errors", "names", "settings", "dtypes", "arraytype", "structure", "tree"),
+    ("errors", "names", "settings", "dims", "late"),
+    ("dtypes", "arraytype", "structure", "tree"),
     ("reading",),
     ("ir", "trace"),
     ("run.array", "run.device", "run.eager"),
@@ -53,6 +54,7 @@ PUBLIC = (
     "errors",
     "names",
     "settings",
+    "dims",
     "dtypes",
     "arraytype",
     "tree",
