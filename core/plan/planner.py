@@ -19,6 +19,7 @@ from treadle.fuse.recompute import built, choose
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ops.movement import broadcast_in_dim
 from treadle.plan.region import Region
+from treadle.plan.rows import settle_rows
 from treadle.plan.steps import (
     Buffer,
     CopyStep,
@@ -31,7 +32,6 @@ from treadle.plan.steps import (
     Step,
     literal_of,
 )
-from treadle.plan.sums import settle_order
 from treadle.plan.target import Target
 from treadle.trace.lowering import (
     Host,
@@ -288,7 +288,7 @@ class GraphPlanner:
         if isinstance(node, Cluster):
             found = built(node, self.part)
             if isinstance(found, Launch):
-                settle_order(found, node.equations, self.program)
+                settle_rows(found, node.equations, self.program)
                 self.nest(found, node.equations, True)
             else:
                 self.product(found, node.equations)

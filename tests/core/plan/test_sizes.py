@@ -23,7 +23,7 @@ from treadle.ir.graph import Graph, Lit
 from treadle.plan.memory import Packing
 from treadle.plan.steps import HostStep, NestStep, ProductStep
 from treadle.run.explain import walk
-from treadle.run.sized import SizedProgram, _Values
+from treadle.run.sized import SizedProgram, _Values, guards
 from treadle.trace.stage import stage
 
 FLOAT, INT = np.dtype("float32"), np.dtype("int32")
@@ -206,6 +206,25 @@ def test_host_steps_see_the_sizes_of_the_call() -> None:
         (x,) = case.arrays(*size)
         (y,) = program.bind(*size)([x])
         np.testing.assert_array_equal(np.asarray(y), x / np.float32(size[0]))
+
+
+def test_very_many_rows_of_one_element_need_another_program() -> None:
+    case = Case(lambda x: nn.softmax(x), ("b", "t"))
+    scope, _, _ = case.sized()
+    holds = guards(scope)
+    assert holds(3, 5) and holds(1, 1) and holds(300, 1) and holds(1_000_000, 2)
+    assert not holds(1_000_000, 1)
+
+
+def test_a_sum_of_computed_terms_asks_whether_rows_have_one_element() -> None:
+    """How such a sum is rounded depends on the kernel that makes the terms."""
+    plain, computed = (
+        Case(f, ("b", "t")) for f in (tnp.sum, lambda x: tnp.sum(tnp.exp(x)))
+    )
+    for case, other in ((plain, True), (computed, False)):
+        scope, _, _ = case.sized()
+        assert guards(scope)(2, 3)
+        assert guards(scope)(40, 1) is other
 
 
 def test_sizes_up_to_the_largest_share_its_memory() -> None:
