@@ -132,7 +132,7 @@ class SizedProgram:
         self._linked = target.link(plan)
         self._scope = scope
         self._in_types, self._out_types = graph.in_types, graph.out_types
-        self._results = [
+        self._results: list[Any] = [
             None if t.is_sized else result(t, target) for t in self._out_types
         ]
         self._sized = [

@@ -171,7 +171,7 @@ class Linked:
         words = {}
         for at, step in self._sized_hosts.items():
             what = filled_with(_meaning(step), self.sizes, values)
-            call = _host_call(*what, self.failures)
+            call = _host_call(what, self.failures)
             keep.append(call)
             words[at] = _address(call)
         own = values[: len(self.program.sizes)]
@@ -280,7 +280,7 @@ class Linked:
         return [*sizes, *map(self.at, places), nbytes]
 
     def _host(self, step: HostStep) -> None:
-        call = _host_call(*_meaning(step), self.failures)
+        call = _host_call(_meaning(step), self.failures)
         self._keep.append(call)
         places = [self.at(p) for p in (*step.reads, *step.writes)]
         at = self.builder.host(_address(call), places, step.equations[0].op.name)
@@ -369,14 +369,9 @@ def _address(call: Any) -> int:
     return address
 
 
-def _host_call(
-    op: Op,
-    params: dict[str, Any],
-    in_types: Sequence[ArrayType],
-    out_types: Sequence[ArrayType],
-    failures: dict[int, BaseException],
-) -> Any:
+def _host_call(what: Meaning, failures: dict[int, BaseException]) -> Any:
     """A C function that runs an op's reference implementation on raw memory."""
+    op, params, in_types, out_types = what
     n = len(in_types)
 
     def call(words: Any) -> int:
