@@ -2,8 +2,8 @@
 
 Each workload trains at one size, then at 50 others, one example and sequences of one
 element among them. Treadle leaves a size open when it sees a second one: from then on
-it may not trace again nor compile a kernel, and each step must give the loss, and all of
-them the parameters, that programs traced for each size give, bit by bit. The script
+it may not trace again nor compile a kernel, and each step must give the loss, and all
+of them the parameters, that programs traced for each size give, bit by bit. The script
 starts with an empty kernel cache and fails if that is not so.
 
 It prints what the first call at a size takes longer than the next ones: the median and

@@ -64,6 +64,7 @@ def rows() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
     """What it is, the function in Treadle and in JAX, and its arguments."""
     image, ct = normal(8, 112, 112, 64), normal(8, 56, 56, 64)
     square, line = normal(1000, 1000), normal(1_000_000)
+    column = normal(1_000_000, 1)
     small = normal(16, 28, 28, 128)
     places = rng.integers(0, 10_000, 50_000, dtype="int32")
     base, updates = normal(10_000, 64), normal(50_000, 64)
@@ -104,6 +105,8 @@ def rows() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
             *running("cumlogsumexp", 1),
             (square,),
         ),
+        ("softmax of 1000000x1 along rows", nn.softmax, jax.nn.softmax, (column,)),
+        ("sum of 1000000x1", tnp.sum, jnp.sum, (column,)),
         ("product of int32, 512x512x512", tnp.matmul, jnp.matmul, (whole, whole)),
         ("product of bfloat16, 512x512x512", tnp.matmul, jnp.matmul, (half, half)),
         ("sort of 1000x1000", lambda x: tnp.sort(x), lambda x: jnp.sort(x), (square,)),

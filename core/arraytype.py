@@ -56,6 +56,11 @@ class ArrayType:
         return found
 
     @property
+    def is_sized(self) -> bool:
+        """Whether some of its lengths are not fixed."""
+        return any([type(n) is Dim for n in self.shape])
+
+    @property
     def ndim(self) -> int:
         return len(self.shape)
 

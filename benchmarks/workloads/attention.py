@@ -1,4 +1,4 @@
-"""Causal self-attention, 4 heads of width 128, and a linear layer, for up to 200 places."""
+"""Causal self-attention, 4 heads of width 128, and a linear layer; up to 200 places."""
 
 import numpy as np
 

@@ -18,6 +18,12 @@ def filled(x: Any, value_of: Value) -> Any:
     return _Copy(value_of).of(x)
 
 
+def filled_with(x: Any, sizes: Sequence[Any], values: Sequence[int]) -> Any:
+    """The same, with these values of all sizes that are in it."""
+    given = {size.key: n for size, n in zip(sizes, values, strict=True)}
+    return filled(x, lambda size: given[size.key])
+
+
 def sizes_in(x: Any) -> list[Any]:
     """The sizes in graphs, plans, records, and collections of them, once each."""
     found: dict[Any, Any] = {}
@@ -43,7 +49,8 @@ class _Copy:
         if id(x) in self._made:
             return self._made[id(x)]
         if kind is ArrayType:
-            made = ArrayType(tuple(map(self.of, x.shape)), x.dtype, x.weak)
+            shape = tuple(map(self.of, x.shape))
+            made: Any = ArrayType(shape, x.dtype, x.weak)
         elif isinstance(x, tuple):
             made = self._tuple(x)
         elif kind in (list, set, frozenset):
@@ -57,7 +64,10 @@ class _Copy:
         elif is_dataclass(x) and kind.__module__.startswith("treadle."):
             return self._record(x, [f.name for f in fields(x)])
         elif kind is Graph:
-            made = Graph(*map(self.of, (x.inputs, x.equations, x.outputs)), x.name)
+            inputs, equations, outputs = map(
+                self.of, (x.inputs, x.equations, x.outputs)
+            )
+            made = Graph(inputs, equations, outputs, x.name)
         else:
             return x
         return self._keep(x, made)

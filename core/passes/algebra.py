@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
-from treadle.dims import hint
+from treadle.dims import hint, is_dim
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, params_key
 from treadle.late import Computed, SizeOf
 from treadle.ops.arithmetic import add, div, mul, neg, sub
@@ -111,7 +111,9 @@ def _fold(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     if any(a.size for a in literals):
         name = eq.op, params_key(eq.params)
         parts = tuple([a.size or a.value for a in literals])
-        size = Computed(lambda args: run(eq.op, args, eq.params)[0], name, parts, t.dtype)
+        size = Computed(
+            lambda args: run(eq.op, args, eq.params)[0], name, parts, t.dtype
+        )
     return Lit(out.astype(t.dtype)[()], t, varies, size)
 
 
@@ -284,8 +286,10 @@ def _cropped(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
 
 def _size(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     """A size is a literal: its value here is that of the sizes that were traced."""
-    size = SizeOf(eq.params["dim"], eq.params["dtype"])
-    return Lit(size.at(hint), eq.outputs[0].type, varies=True, size=size)
+    size, t = SizeOf(eq.params["dim"], eq.params["dtype"]), eq.outputs[0].type
+    if not is_dim(size.size):
+        return Lit(size.at(hint), t)
+    return Lit(size.at(hint), t, varies=True, size=size)
 
 
 _RULES: dict[Op, tuple[Rule, ...]] = {

@@ -47,7 +47,7 @@ def assign(plan: Plan, order: list[Step]) -> None:
     different = list(dict.fromkeys(blocks.values()))
     sizes = [block.nbytes for block in different]
     packing = Packing([(block.first, block.last) for block in different])
-    starts = packing.anew(*map(hint, sizes))
+    starts: Sequence[int] = packing.anew(*map(hint, sizes))
     if any(map(is_dim, sizes)):
         packing.order(starts)
         starts = numbers(("arena", packing), packing, sizes)

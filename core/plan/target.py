@@ -55,7 +55,9 @@ class Linked(Protocol):
     constants: list[int]
     failures: dict[int, BaseException]
 
-    def bind(self, values: Sequence[int], constants: Mapping[int, np.ndarray]) -> Linked:
+    def bind(
+        self, values: Sequence[int], constants: Mapping[int, np.ndarray]
+    ) -> Linked:
         """The same program with numbers for `sizes`, and with some other constants."""
 
 
@@ -74,13 +76,16 @@ class Target(Arithmetic, Protocol):
 
     def nest(self, launch: Launch) -> Work:
         """How a loop nest runs."""
+        return Work()
 
     def order(self, rows: int, length: int, itemsize: int) -> Work:
         """How the order of rows of unsigned integers is found."""
+        return Work()
 
     def contraction(self, product: Product) -> Sequence[Launched]:
         """How a product runs: launches, one after the other, on the same scratch, of
         which each says how much all of them need."""
+        return [Work()]
 
     def link(self, plan: Plan) -> Linked:
         """Makes a plan executable."""

@@ -78,10 +78,11 @@ class Executable:
         self._donated, self._shares = donated, plan.shares
         self._in_dtypes = [t.dtype for t in bound.in_types]
         self._outs = bound.results
-        # The slots lie behind the temporaries, in one block.
-        self._slots = max(bound.arena, 64)
-        nbytes = self._slots + 8 * self.linked.program.slot_count
-        self._block = target.size_class(max(nbytes, bound.block))
+        # The slots lie behind the temporaries, in one block: at its end, which was
+        # touched before if programs for other sizes used it.
+        words = 8 * self.linked.program.slot_count
+        self._slots = max(bound.arena, 64, (bound.block - words) // 64 * 64)
+        self._block = target.size_class(self._slots + words)
         constants = self.linked.constants
         count = 1 + len(self._in_dtypes) + len(self._outs) + len(constants)
         self._words = Struct(f"{count}q")

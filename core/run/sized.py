@@ -26,8 +26,8 @@ class Code:
     """Python source that computes numbers from the sizes of a scope's dimensions.
 
     A dimension is called ``d0``, a number that a function finds ``v7``, the function
-    ``f7``: after the atom. If it finds several, ``v7`` is the sequence of them. Sums are
-    computed once each, and called ``n3``.
+    ``f7``: after the atom. If it finds several, ``v7`` is the sequence of them. Sums
+    are computed once each, and called ``n3``.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -107,7 +107,7 @@ def guards(scope: Scope) -> Callable[..., bool]:
 
 _MOST_SPARE = 1 << 28
 """Programs for all sizes share the memory of the largest: fresh pages cost more than
-most steps. So there is some more than that needs, which costs nothing till it is used."""
+most steps. There is some more than that needs, which costs nothing till it is used."""
 
 Numbers = tuple[Sequence[int], int, Sequence[Any], Sequence[Any], Sequence[Any]]
 
@@ -130,7 +130,7 @@ class SizedProgram:
         self._linked = target.link(plan)
         self._scope = scope
         self._in_types, self._out_types = plan.outline.in_types, plan.outline.out_types
-        self._results = [
+        self._results: list[Any] = [
             None if t.is_sized else result(t, target) for t in self._out_types
         ]
         self._sized = [
@@ -197,9 +197,13 @@ class SizedProgram:
         """The constants that depend on sizes."""
         found = {}
         for (i, x, keys), given in zip(self._numbers, numbers, strict=True):
-            value_of = dict(zip(keys, given, strict=True))
-            found[i] = np.ascontiguousarray(x.at(lambda size: value_of[size.key]))
+            found[i] = np.ascontiguousarray(x.at(_lookup(keys, given)))
         return found
+
+
+def _lookup(keys: Sequence[Any], values: Sequence[int]) -> Callable[[Any], int]:
+    known = dict(zip(keys, values, strict=True))
+    return lambda size: known[size.key]
 
 
 def _with_better(fn: Callable[..., Numbers]) -> Callable[..., Numbers]:

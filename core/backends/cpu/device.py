@@ -35,7 +35,7 @@ from treadle.backends.cpu.target import host
 from treadle.backends.memory import SizeClass, size_class
 from treadle.errors import InternalError
 from treadle.fuse.lowering.launches import Launch, Product
-from treadle.ir.filled import filled, sizes_in
+from treadle.ir.filled import filled_with, sizes_in
 from treadle.ir.graph import Equation
 from treadle.kernels.contract import Contraction
 from treadle.kernels.nest import Nest
@@ -176,14 +176,11 @@ class Linked:
         """The same program with numbers for `sizes`, and with some other constants."""
         keep: list[Any] = [*constants.values()]
         words = {}
-        if self._sized_hosts:
-            keys = [size.key for size in self.sizes]
-            given = dict(zip(keys, values, strict=True))
-            for at, step in self._sized_hosts.items():
-                what: Meaning = filled(_meaning(step), lambda size: given[size.key])
-                call = _host_call(*what, self.failures)
-                keep.append(call)
-                words[at] = _address(call)
+        for at, step in self._sized_hosts.items():
+            what = filled_with(_meaning(step), self.sizes, values)
+            call = _host_call(what, self.failures)
+            keep.append(call)
+            words[at] = _address(call)
         own = values[: len(self.program.sizes)]
         addresses = list(self.constants)
         for i, value in constants.items():
@@ -290,7 +287,7 @@ class Linked:
         return [*sizes, *map(self.at, places), nbytes]
 
     def _host(self, step: HostStep) -> None:
-        call = _host_call(*_meaning(step), self.failures)
+        call = _host_call(_meaning(step), self.failures)
         self._keep.append(call)
         places = [self.at(p) for p in (*step.reads, *step.writes)]
         at = self.builder.host(_address(call), places, step.call.op.name)
@@ -379,14 +376,9 @@ def _address(call: Any) -> int:
     return address
 
 
-def _host_call(
-    op: Op,
-    params: dict[str, Any],
-    in_types: Sequence[ArrayType],
-    out_types: Sequence[ArrayType],
-    failures: dict[int, BaseException],
-) -> Any:
+def _host_call(what: Meaning, failures: dict[int, BaseException]) -> Any:
     """A C function that runs an op's reference implementation on raw memory."""
+    op, params, in_types, out_types = what
     n = len(in_types)
 
     def call(words: Any) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from itertools import count, groupby
 from operator import attrgetter
 from threading import get_ident
@@ -22,12 +21,12 @@ from treadle.backends.capable import lowering_of
 from treadle.backends.memory import SizeClass, size_class
 from treadle.backends.reference import nests, products
 from treadle.backends.reference.memory import Memory, apart, declared
-from treadle.fuse.lowering.launches import Launch, Product
-from treadle.ir.filled import filled, sizes_in
+from treadle.fuse.lowering.launches import Launch
+from treadle.ir.filled import filled_with, sizes_in
 from treadle.ir.graph import Equation
 from treadle.plan import steps as kinds
 from treadle.plan.steps import Plan, Step
-from treadle.plan.target import Target, Work
+from treadle.plan.target import Target
 from treadle.run.eager import run as run_op
 from treadle.trace.lowering import Lowering
 
@@ -143,15 +142,6 @@ class ReferenceTarget(Target):
     def lowering(self, eq: Equation) -> Lowering:
         return lowering_of(eq, lambda name, dtype: True)
 
-    def nest(self, launch: Launch) -> Work:
-        return Work()
-
-    def order(self, rows: int, length: int, itemsize: int) -> Work:
-        return Work()
-
-    def contraction(self, product: Product) -> list[Work]:
-        return [Work()]
-
     def link(self, plan: Plan) -> Linked:
         return Linked(plan)
 
@@ -163,19 +153,14 @@ class Linked:
     """A plan that is run step by step, on the memory to which slots point."""
 
     def __init__(self, plan: Plan) -> None:
-        self.plan, self.program = plan, self
+        self.plan, self.program, self.sizes = plan, self, sizes_in(plan)
         self.constants = [c.ctypes.data for c in plan.constants]
         self.failures: dict[int, BaseException] = {}
         self.slot_count = 1 + len(plan.inputs) + len(plan.outputs) + len(self.constants)
 
-    @cached_property
-    def sizes(self) -> Sequence[Any]:
-        return sizes_in(self.plan)
-
     def bind(self, values: Sequence[int], constants: Any) -> Linked:
-        given = {size.key: n for size, n in zip(self.sizes, values, strict=True)}
-        plan = filled(self.plan, lambda size: given[size.key])
-        known = [constants.get(i, c) for i, c in enumerate(plan.constants)]
+        known = [constants.get(i, c) for i, c in enumerate(self.plan.constants)]
+        plan = filled_with(self.plan, self.sizes, values)
         return Linked(replace(plan, constants=known))
 
     def run(self, slots: int) -> int:

@@ -19,7 +19,7 @@ from treadle.fuse.lowering.launches import (
     Sort,
     Within,
 )
-from treadle.fuse.lowering.sums import settle_order
+from treadle.fuse.lowering.rows import settle_rows
 from treadle.fuse.order import Node
 from treadle.ir.graph import Atom, Equation, Var, is_zero
 from treadle.trace import lowering
@@ -75,7 +75,7 @@ class _Lowering:
             if isinstance(found, Product):
                 self._share_result(found)
             else:
-                settle_order(found, node.equations, self.flow)
+                settle_rows(found, node.equations, self.flow)
             self.add(found, node.equations)
             return
         (eq,) = node.equations

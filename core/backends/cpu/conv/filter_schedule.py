@@ -3,7 +3,7 @@
 The sum runs over pixels, so each padded image is transposed to *planes*: one per
 channel, in which the pixels that a tap visits in a row are contiguous (strided
 convolutions keep every phase of x apart). A row of output pixels is then a segment of
-the micro-kernel; their number depends on sizes, so that a task makes their table itself.
+the micro-kernel; their number depends on sizes, so a task makes their table itself.
 
 Images are divided among a number of partial sums that depends on the shape alone, and a
 second launch adds those up: no bit depends on the number of threads. Words: A is the
