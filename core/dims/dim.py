@@ -222,9 +222,13 @@ class Dim:
             return True
         if low >= 0:
             return False
-        if high == 0 and self.scope.phase is not TRACING:
-            # Equal only where some dimension is 1: the general case holds there too.
-            return True
+        if (
+            self.is_free
+            and self.scope.phase is not TRACING
+            and (high == 0 or low == -1)
+        ):
+            # Otherwise only where a dimension is 1: the general case holds there too.
+            return high == 0
         return self.scope.guard(self, "<", self.hint < 0)
 
     def __eq__(self, other: object) -> Any:
