@@ -22,7 +22,6 @@ from treadle.dims.scope import Guard as Guard
 from treadle.dims.scope import Restart as Restart
 from treadle.dims.scope import Scope as Scope
 from treadle.dims.scope import symbols_in as symbols_in
-from treadle.errors import InternalError
 
 
 def is_dim(x: Any) -> bool:
@@ -74,10 +73,8 @@ def settled(name: Hashable, fn: Callable[..., int], args: Sequence[Any]) -> int:
     value = fn(*map(hint, args))
     scope = next((a.scope for a in args if type(a) is Dim), None)
     if scope is not None:
-        # The answer of a comparison is remembered, as what must hold for the program.
         found = scope.derived(name, fn, tuple(args), value, low=-(2**63))
-        if found != value:
-            raise InternalError(f"{name} is not {value} for the sizes that give it")
+        scope.guard(found - value, "==", True, f"{name}", settle=False)
     return value
 
 
