@@ -27,12 +27,6 @@ LEFT = {
     "conv": "how a convolution is done depends on its sizes",
     "nn.max_pool(": "windows and convolutions of short images",
     "gather-complex": "a literal is spread out for the host",
-    "mul-scalar-first": "a sum leaves out an axis of length 1",
-    "x.sum(0)": "a sum leaves out an axis of length 1",
-    "x.var(0)": "a sum leaves out an axis of length 1",
-    "tnp.average(x, 0)": "a sum leaves out an axis of length 1",
-    "tnp.linalg.norm(x)": "a sum leaves out an axis of length 1",
-    "tnp.cumsum(x, 0)": "a running sum leaves out an axis of length 1",
     "sort": "sorts of one element, and of few",
     "slice-steps": "a copy of less than two elements",
     "tnp.diff(x)": "axes of length n - 1",
@@ -45,7 +39,11 @@ LEFT = {
     "image": "how a convolution is done depends on its sizes",
 }
 """Rows for which the compiler still looks at a size, by a part of the name, and at
-which."""
+which: they are traced more than once."""
+
+
+class Retraced(AssertionError):
+    """A function was traced more often than its row says."""
 
 
 def rows(items: Sequence[Any], name: Callable[[Any], str] = str) -> list[Any]:
@@ -53,7 +51,8 @@ def rows(items: Sequence[Any], name: Callable[[Any], str] = str) -> list[Any]:
     out = []
     for item in items:
         why = [reason for part, reason in LEFT.items() if part in name(item)]
-        marks = [pytest.mark.xfail(reason=why[0], strict=False)] if why else []
+        mark = pytest.mark.xfail(reason="".join(why[:1]), raises=Retraced, strict=False)
+        marks = [mark] if why else []
         out.append(pytest.param(item, id=name(item)[:70], marks=marks))
     return out
 
@@ -146,6 +145,11 @@ def same_bytes(found: Any, wanted: Any) -> str:
     return ""
 
 
+_ASKS_ABOUT_ONE = "is one("
+"""Where a size is 1, sums are added up in another order, so that there is another
+program: bits matter more than a trace."""
+
+
 def agree(
     function: Function,
     args: Sequence[Arg],
@@ -169,7 +173,9 @@ def agree(
         found = compiled(*arrays)
         wanted = td.jit(lambda *xs: function(*xs))(*arrays)
         assert not (why := same_bytes(found, wanted)), f"sizes {bound}: {why}"
-        assert guards or counted.calls == 1, f"sizes {bound}: {counted.calls} traces"
+        most = 4 if _ASKS_ABOUT_ONE in str(compiled.report()) else 1
+        if counted.calls > most and not guards:
+            raise Retraced(f"sizes {bound}: {counted.calls} traces")
 
 
 def written(

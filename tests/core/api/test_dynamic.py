@@ -178,7 +178,9 @@ def test_a_program_for_each_answer(name: str) -> None:
     report = check(GUARDED[name], rows)
     assert 3 <= report.traces <= 7, report
     assert any(p.sizes > 1 for p in report.programs)
-    asked = [g for p in report.programs for g in p.guards if g.reason != "is 1"]
+    # What the compiler asks has no line.
+    guards = [g for p in report.programs for g in p.guards if g.source]
+    asked = [g for g in guards if g.reason != "is 1"]
     assert all(g.source.startswith(__file__) for g in asked)
 
 

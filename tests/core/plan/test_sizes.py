@@ -140,7 +140,7 @@ def test_graphs_with_numbers_for_sizes_are_those_traced_for_them(case: Case) -> 
 
 def test_no_size_is_left_in_a_bound_program_nor_in_a_kernel(case: Case) -> None:
     _, _, program = case.sized()
-    plan = program._compiled[1]
+    plan = program._compiled[0]
     for _, step in walk(plan.steps):
         if isinstance(step, NestStep):
             assert not sizes_in(step.launch.nest)
@@ -149,7 +149,7 @@ def test_no_size_is_left_in_a_bound_program_nor_in_a_kernel(case: Case) -> None:
     assert program._linked.sizes, "nothing depends on sizes"
     for size in SIZES:
         bound = program.bind(*size)
-        assert not sizes_in((bound.plan, bound.graph))
+        assert not sizes_in(bound.plan)
         assert bound.linked.program.words.dtype == np.int64
         assert not any(map(is_dim, [bound._slots, *bound.linked.constants]))
 
@@ -200,7 +200,7 @@ def test_words_are_those_of_a_plan_for_the_size() -> None:
 def test_host_steps_see_the_sizes_of_the_call() -> None:
     case = CASES["complex"]
     _, _, program = case.sized()
-    plan = program._compiled[1]
+    plan = program._compiled[0]
     assert any(isinstance(step, HostStep) for _, step in walk(plan.steps))
     for size in SIZES:
         (x,) = case.arrays(*size)
@@ -260,7 +260,7 @@ def test_blocks_that_are_alive_together_never_overlap(seed: int) -> None:
 def test_a_literal_of_a_size_is_found_anew() -> None:
     case = Case(lambda x: x / x.shape[0] + (x.shape[1] * 2 - 7), ("b", "t"))
     _, graph, program = case.sized()
-    numbers = program._compiled[1].numbers
+    numbers = program._compiled[0].numbers
     assert any(numbers) or not any(isinstance(a, Lit) for a in graph.outputs)
     for size in SIZES:
         (x,) = case.arrays(*size)
