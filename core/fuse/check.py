@@ -118,7 +118,7 @@ class _Groups:
             if size <= _MOST:
                 mask = taken.setdefault(whole, np.zeros(size, np.bool_))
                 at = places(offset, loops)
-                if mask[at].any() or np.unique(at).size != at.size:
+                if mask[at].any() or np.unique(at).size != v.type.size:
                     raise InternalError(f"parts of a whole {whole.type} overlap")
                 mask[at] = True
 
