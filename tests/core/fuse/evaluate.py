@@ -1,5 +1,5 @@
-"""Runs nests, and whole Kernels, in NumPy: each value has memory of its own, and nothing
-of a Plan is there. Memory starts as NaN (bytes of ones)."""
+"""Runs nests, and whole Kernels, in NumPy: each value has memory of its own, and there
+is no Plan. Memory starts as NaN (bytes of ones)."""
 
 from __future__ import annotations
 
