@@ -98,6 +98,10 @@ JOIN: dict[str, tuple[Any, list[bool]]] = {
         [True, False],
     ),
     "columns of columns": (lambda x: tnp.sum(tnp.sum(x, 0) * 2.0, 0), [True, False]),
+    "columns of columns seen again": (
+        lambda x: tnp.sum(tnp.broadcast_to(tnp.sum(x, 0), (3, 4)), 0),
+        [False],
+    ),
     "fewer dimensions": (lambda x: tnp.exp(tnp.max(x, 1)) * 2.0, [True, True]),
     "broadcast anew": (lambda x: tnp.tanh(x[0])[None] + x, [False]),
     "broadcast along what was reduced": (lambda x: tnp.max(x, 1)[:, None] + x, [True]),

@@ -10,9 +10,9 @@ import numpy as np
 from tests.core.fuse.evaluate import Memory, meant
 from tests.core.fuse.graphs import program_of, traced
 from treadle.fuse.dataflow import Dataflow
-from treadle.fuse.lowering.launches import Launch, Product
+from treadle.fuse.lowering.check import check_kernels
+from treadle.fuse.lowering.launches import Entry, Kernels, Launch, Product
 from treadle.ir.graph import Equation, Graph
-from treadle.kernels.check import check as check_nest
 
 Lower = Callable[[Equation, Dataflow], Launch | Product | None]
 
@@ -41,8 +41,8 @@ def agrees(function: Any, lower: Lower, *args: Any, rtol: float = 1e-5) -> Any:
     if isinstance(found, Product):
         memory.product(found)
     else:
-        check_nest(found.nest)
         memory.launch(found)
+    check_kernels(Kernels(graph.inputs, graph.outputs, (Entry(found),), {}))
     (wanted,) = meant(graph, args)
     np.testing.assert_allclose(memory.get(graph.outputs[0]), wanted, rtol, 1e-5)
     return found
