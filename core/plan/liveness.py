@@ -116,8 +116,7 @@ def _simple(step: Step, memory: Memory) -> None:
     for place in step.reads:
         memory.read(place, step)
     _overwrites(step, memory)
-    scratch = getattr(step, "scratch", None)
-    if scratch is not None:
+    for scratch in _scratch(step):
         used = {p for w in (*step.reads, *step.writes) for p in _places(w, memory)}
         _must(not used & _places(scratch, memory), "scratch is in use")
         memory.write(scratch)
@@ -168,10 +167,14 @@ def _together(region: list[Step], memory: Memory) -> None:
         _simple(step, memory)
 
 
+def _scratch(step: Step) -> list[Place]:
+    found = getattr(step, "scratch", None)
+    return [] if found is None else [found]
+
+
 def _separate(writer: Step, other: Step, memory: Memory) -> None:
-    scratches = [s.scratch for s in (writer, other) if getattr(s, "scratch", None)]
-    for w in (*writer.writes, *scratches[:1]):
-        for place in (*other.reads, *other.writes, *scratches[1:]):
+    for w in (*writer.writes, *_scratch(writer)):
+        for place in (*other.reads, *other.writes, *_scratch(other)):
             same = memory.actual(w) is memory.actual(place)
             if same and place in other.writes and place != w:
                 continue  # two parts of one array
