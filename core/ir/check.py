@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
@@ -22,27 +23,27 @@ def check(graph: Graph) -> None:
     """
     defined: set[Var] = set()
 
-    def define(v: Var, where: str) -> None:
-        if v in defined:
-            raise InternalError(f"{where} defines a value twice")
-        defined.add(v)
+    def fail(n: int, what: str) -> NoReturn:
+        eq = graph.equations[n]
+        raise InternalError(f"equation {n} ({eq.op.name}) of\n{graph}\n {what}")
 
     for v in graph.inputs:
-        define(v, "the input list")
+        if v in defined:
+            raise InternalError("the input list defines a value twice")
+        defined.add(v)
     for n, eq in enumerate(graph.equations):
-        where = f"equation {n} ({eq.op.name}) of\n{graph}\n"
         for a in eq.inputs:
             if not isinstance(a, Lit) and a not in defined:
-                raise InternalError(f"{where} uses a value before its definition")
+                fail(n, "uses a value before its definition")
         expected = eq.op.infer(_types(eq, eq.inputs), eq.params)
         found = _types(eq, eq.outputs)
         plain = [(t.shape, t.dtype) for t in expected]
         if plain != [(t.shape, t.dtype) for t in found]:
-            raise InternalError(
-                f"{where} gives {expected}, but its outputs are {found}"
-            )
+            fail(n, f"gives {expected}, but its outputs are {found}")
         for v in eq.outputs:
-            define(v, where)
+            if v in defined:
+                fail(n, "defines a value twice")
+            defined.add(v)
         for value in eq.params.values():
             for inner in value if isinstance(value, tuple) else (value,):
                 if isinstance(inner, Graph):

@@ -22,7 +22,7 @@ def _lines(graph: Graph, sources: bool) -> list[str]:
     names: dict[Var, str] = {}
 
     def define(v: Var) -> str:
-        names[v] = _letters(len(names))
+        names[v] = letters(len(names))
         return f"{names[v]}:{v.type}"
 
     def use(a: Atom) -> str:
@@ -57,7 +57,8 @@ def _params(params: dict[str, Any]) -> str:
     return " ".join(f"{k}={text(v)}" for k, v in params.items())
 
 
-def _letters(n: int) -> str:
+def letters(n: int) -> str:
+    """The name of a graph's value number n, inputs first."""
     text = ""
     while True:
         n, digit = divmod(n, 26)

@@ -40,7 +40,7 @@ STAGES = (
     ("plan",),
     ("backends",),
     ("run",),
-    ("compile",),
+    ("compile", "check", "show"),
     ("api", "debug"),
     ("np", "numpy"),
     ("",),

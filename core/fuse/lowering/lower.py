@@ -167,8 +167,9 @@ class _Lowering:
 
     def _scan(self, eq: Equation) -> None:
         if not eq.params["length"]:
-            init = eq.inputs[eq.params["n_consts"] :]
-            for a, v in zip(init, eq.outputs, strict=False):
+            first, count = eq.params["n_consts"], eq.params["n_carry"]
+            init = eq.inputs[first : first + count]
+            for a, v in zip(init, eq.outputs[:count], strict=True):
                 begin = loops.begin(a, self.flow)
                 self.add(Copy(None if is_zero(begin) else begin, v), [eq])
             return

@@ -11,7 +11,9 @@ from unittest import mock
 import numpy as np
 
 from tests.core.fuse.compare import same, tolerance_of
+from treadle import compile as pipeline
 from treadle.backends.reference import program
+from treadle.check import check
 from treadle.plan.steps import Plan
 from treadle.run.execute import Executable
 
@@ -38,9 +40,15 @@ def run(plan: Plan, args: Sequence[Any]) -> list[np.ndarray]:
 
 @contextmanager
 def checked() -> Iterator[list[Plan]]:
-    """Within it, compiled programs must agree with the reference target. Gives the
-    plans that were run."""
+    """Within it, all stages of a compilation are checked, and compiled programs must
+    agree with the reference target. Gives the plans that were run."""
     run_natively, seen = Executable.__call__, []
+    compiled = pipeline.stages
+
+    def stages(*args: Any) -> pipeline.Stages:
+        made = compiled(*args)
+        check(made)
+        return made
 
     def call(self: Executable, args: Sequence[Any]) -> list[Any]:
         given = [np.array(np.asarray(a)) for a in args]
@@ -50,7 +58,10 @@ def checked() -> Iterator[list[Plan]]:
         seen.append(self.plan)
         return found
 
-    with mock.patch.object(Executable, "__call__", call):
+    with (
+        mock.patch.object(Executable, "__call__", call),
+        mock.patch.object(pipeline, "stages", stages),
+    ):
         yield seen
 
 

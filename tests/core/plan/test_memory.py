@@ -11,7 +11,7 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.fuse.random_rules import generate
-from tests.core.plan.liveness import check_plan
+from treadle.plan.liveness import check_plan
 from treadle.plan.steps import Plan
 
 

@@ -12,7 +12,7 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.fuse.compare import hard_conditions, same, values
-from tests.core.plan.liveness import check_plan
+from treadle.plan.liveness import check_plan
 
 pytestmark = pytest.mark.usefixtures("checked_by_reference")
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.core.plan.liveness import check_plan
 
 import treadle as td
 import treadle.numpy as tnp
-from tests.core.plan.liveness import check_plan
 from treadle import nn
 from treadle.arraytype import ArrayType
 from treadle.backends.devices import TARGETS

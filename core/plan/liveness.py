@@ -1,7 +1,8 @@
 """Runs a Plan in the abstract: who owns which bytes when a step reads them?
 
-It knows nothing of how memory was assigned. Each step's reads must find their buffer
-intact: written before, and not overwritten by another that shares its bytes.
+The checker of Plans. It knows nothing of how memory was assigned. Each step's reads
+must find their buffer intact: written before, and not overwritten by another that
+shares its bytes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+from treadle.errors import InternalError
 from treadle.plan.steps import (
     Branch,
     Buffer,
@@ -59,10 +61,11 @@ class Memory:
         b = self.actual(place)
         for piece in self.pieces(b):
             found = self.owner.get(piece)
-            assert found is b, (
+            how = "never written" if found is None else "overwritten"
+            _must(
+                found is b,
                 f"{names(step)} at {step.position} reads a buffer of {b.nbytes} bytes "
-                f"({b.home} {b.offset}) that was "
-                + ("never written" if found is None else "overwritten")
+                f"({b.home} {b.offset}) that was {how}",
             )
 
     def write(self, place: Place) -> None:
@@ -75,19 +78,29 @@ def names(step: Step) -> str:
     return f"{type(step).__name__}({', '.join(step.names)})"
 
 
+def _must(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise InternalError(otherwise)
+
+
 def check_plan(plan: Plan) -> None:
     """Verifies that no buffer is overwritten while its value is needed, and that what
-    runs in parallel touches separate memory."""
+    runs in parallel touches separate memory.
+
+    Raises:
+      InternalError: at the first violation.
+    """
     memory = Memory(plan)
     for b in plan.buffers:
         if b.home == "arena" and b.first >= 0:
-            assert b.offset % GRANULE == 0
-            assert b.offset + b.nbytes <= max(plan.arena, GRANULE)
+            _must(b.offset % GRANULE == 0, "a buffer is not aligned")
+            _must(b.offset + b.nbytes <= plan.arena, "a buffer leaves the arena")
     run(plan.steps, memory)
     for b in plan.outputs:
         if b.nbytes:
             for piece in memory.pieces(b):
-                assert memory.owner.get(piece) is b, "a result is not there at the end"
+                there = memory.owner.get(piece) is b
+                _must(there, "a result is not there at the end")
 
 
 def run(steps: Sequence[Step], memory: Memory) -> None:
@@ -103,10 +116,9 @@ def _simple(step: Step, memory: Memory) -> None:
     for place in step.reads:
         memory.read(place, step)
     _overwrites(step, memory)
-    scratch = getattr(step, "scratch", None)
-    if scratch is not None:
+    for scratch in _scratch(step):
         used = {p for w in (*step.reads, *step.writes) for p in _places(w, memory)}
-        assert not used & set(_places(scratch, memory)), "scratch is in use"
+        _must(not used & _places(scratch, memory), "scratch is in use")
         memory.write(scratch)
     for place in step.writes:
         memory.write(place)
@@ -124,7 +136,7 @@ def _overwrites(step: Step, memory: Memory) -> None:
             if mine is theirs or not _places(w, memory) & _places(r, memory):
                 continue
             if isinstance(step, CopyStep):
-                assert w.offset == r.offset, "a copy overlaps its source"
+                _must(w.offset == r.offset, "a copy overlaps its source")
                 continue
             launch, places = _nest_of(step)
             patterns = {
@@ -132,21 +144,22 @@ def _overwrites(step: Step, memory: Memory) -> None:
                 for b, p in zip(launch.bindings, places, strict=True)
                 if p is not None and memory.actual(p) in (mine, theirs)
             }
-            assert len(patterns) == 1, f"{names(step)} overwrites what it still reads"
+            _must(len(patterns) == 1, f"{names(step)} overwrites what it still reads")
 
 
 def _nest_of(step: Step) -> tuple[Any, Sequence[Any]]:
     """The nest that reads and writes element by element."""
     if isinstance(step, ProductStep):
-        assert step.product.epilogue, f"{names(step)} overwrites an operand"
+        _must(bool(step.product.epilogue), f"{names(step)} overwrites an operand")
         return step.product.epilogue, step.places
-    assert isinstance(step, NestStep), f"{names(step)} is no nest"
+    if not isinstance(step, NestStep):
+        raise InternalError(f"{names(step)} overwrites an operand")
     return step.launch, step.places
 
 
 def _together(region: list[Step], memory: Memory) -> None:
     for i, step in enumerate(region):
-        assert isinstance(step, NestStep)
+        _must(isinstance(step, NestStep), f"{names(step)} runs together with others")
         for other in region[i + 1 :]:
             _separate(step, other, memory)
             _separate(other, step, memory)
@@ -154,15 +167,20 @@ def _together(region: list[Step], memory: Memory) -> None:
         _simple(step, memory)
 
 
+def _scratch(step: Step) -> list[Place]:
+    found = getattr(step, "scratch", None)
+    return [] if found is None else [found]
+
+
 def _separate(writer: Step, other: Step, memory: Memory) -> None:
-    scratches = [s.scratch for s in (writer, other) if getattr(s, "scratch", None)]
-    for w in (*writer.writes, *scratches[:1]):
-        for place in (*other.reads, *other.writes, *scratches[1:]):
+    for w in (*writer.writes, *_scratch(writer)):
+        for place in (*other.reads, *other.writes, *_scratch(other)):
             same = memory.actual(w) is memory.actual(place)
             if same and place in other.writes and place != w:
                 continue  # two parts of one array
-            assert not _places(w, memory) & _places(place, memory), (
-                f"{names(writer)} and {names(other)} run together on the same memory"
+            _must(
+                not _places(w, memory) & _places(place, memory),
+                f"{names(writer)} and {names(other)} run together on the same memory",
             )
 
 

@@ -1,0 +1,135 @@
+"""Which equations share a node; what is copied, made in place, or attached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle.numpy as tnp
+from tests.core.fuse.graphs import array, traced
+from treadle.backends.devices import TARGETS
+from treadle.fuse.cluster import Cluster
+from treadle.fuse.grouping.partition import Joined, Partition, Scattered, partition
+from treadle.fuse.lowering.launches import Copy, Launch
+from treadle.passes.pipeline import optimise
+
+TARGET = TARGETS["reference"]
+X, W = array(3, 4), array(4, 5)
+
+
+def parted(function: Callable[..., Any], *args: Any) -> Partition:
+    return partition(optimise(traced(function, *args), TARGET), TARGET.lowering)
+
+
+def names(part: Partition) -> list[list[str]]:
+    return [[eq.op.name for eq in node.equations] for node in part.nodes]
+
+
+def products(part: Partition) -> list[bool]:
+    """For each cluster, whether it is the epilogue of a product."""
+    return [n.product is not None for n in part.nodes if isinstance(n, Cluster)]
+
+
+NODES: dict[str, tuple[Any, list[list[str]]]] = {
+    "elementwise": (lambda x, w: tnp.tanh(x) * 2.0, [["tanh", "mul"]]),
+    "an epilogue": (lambda x, w: x @ w + 1.0, [["dot_general", "add"]]),
+    "a dear one": (
+        lambda x, w: tnp.tanh(tnp.exp(tnp.sin(x @ w))),
+        [["dot_general"], ["sin", "exp", "tanh"]],
+    ),
+    "a copied operand": (
+        lambda x, w: tnp.reshape(x.T, (3, 4)) @ w,
+        [["transpose"], ["dot_general"]],
+    ),
+    "a returned view": (lambda x, w: tnp.exp(x).T, [["exp"], ["transpose"]]),
+    "a returned reshape": (lambda x, w: tnp.exp(x).reshape(12), [["exp"]]),
+    "a returned view of an input": (lambda x, w: x.T, [["transpose"]]),
+    "pieces": (
+        lambda x, w: tnp.concatenate([tnp.exp(x), tnp.sin(x)]),
+        [["exp"], ["sin"], ["concatenate"]],
+    ),
+    "a run of a view": (
+        lambda x, w: tnp.cumsum(x.T.reshape(12), 0),
+        [["transpose"], ["cumsum"]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_nodes(name: str) -> None:
+    function, wanted = NODES[name]
+    assert names(parted(function, X, W)) == wanted
+
+
+def test_a_product_has_one_epilogue() -> None:
+    part = parted(lambda x, w: (lambda y: (y + 1.0, tnp.sum(y, 1)))(x @ w), X, W)
+    assert sorted(products(part)) in ([False, True], [False])
+    both = parted(lambda x, w: (x @ w) + (x @ w * 2.0), X, W)
+    assert sum(products(both)) == 1
+
+
+def test_an_epilogue_of_two_products_belongs_to_one() -> None:
+    part = parted(lambda x, w, y: x @ w + y @ w, X, W, X)
+    assert products(part) == [True]
+    assert len(part.nodes) == 2
+
+
+def test_pieces_are_made_in_their_places() -> None:
+    part = parted(lambda x, w: tnp.concatenate([tnp.exp(x), x, tnp.sin(x)]), X, W)
+    (joined,) = [b for b in part.built.values() if isinstance(b, Joined)]
+    assert joined.fill is None
+    assert len(joined.moves) == 1
+    assert sorted(offset for _, offset, _ in part.flow.parts.values()) == [0, 24]
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        lambda x: (lambda y: (tnp.concatenate([y, x]), y))(tnp.exp(x)),  # returned
+        lambda x: (lambda y: tnp.concatenate([y, x]) * tnp.sum(y))(tnp.exp(x)),  # read
+        lambda x: (lambda y: tnp.concatenate([y, y]))(tnp.exp(x)),  # there twice
+        lambda x: tnp.concatenate([tnp.cumsum(x, 0), x]),  # no cluster's
+        lambda x: tnp.concatenate([x, x]),  # nobody's
+        lambda x: tnp.concatenate([tnp.argmax(x, 1), tnp.argmax(x, 0)]),  # places
+    ],
+)
+def test_pieces_that_are_moved(piece: Any) -> None:
+    assert not parted(piece, X).flow.parts
+
+
+def test_products_are_pieces_too() -> None:
+    part = parted(lambda x, w: tnp.concatenate([x @ w, tnp.ones((1, 5))]), X, W)
+    assert len(part.flow.parts) == 1
+
+
+def test_padded_arrays_are_filled() -> None:
+    def fill(value: float) -> Any:
+        part = parted(lambda x: tnp.pad(tnp.exp(x), 1, constant_values=value), X)
+        (joined,) = [b for b in part.built.values() if isinstance(b, Joined)]
+        assert joined.moves == []
+        return joined.fill
+
+    assert isinstance(fill(0.0), Copy)
+    assert isinstance(fill(2.0), Launch)
+
+
+def test_a_piece_comes_after_what_fills_its_whole() -> None:
+    def function(x: Any) -> Any:
+        return tnp.pad(tnp.exp(x), 1, constant_values=tnp.sum(tnp.cumsum(x, 0)))
+
+    part = parted(function, X)
+    order = [n for n, _ in enumerate(part.nodes)]
+    place = {eq.op.name: n for n in order for eq in part.nodes[n].equations}
+    assert place["reduce_sum"] < place["exp"] < place["pad"]
+
+
+def test_a_scatter_begins_as_a_copy_of_its_operand() -> None:
+    part = parted(lambda x: tnp.exp(x).T.at[np.array([0, 1])].add(1.0), X)
+    (scattered,) = [b for b in part.built.values() if isinstance(b, Scattered)]
+    assert isinstance(scattered.begin, Launch)
+    zeros = parted(lambda x: tnp.zeros((3, 4)).at[np.array([0, 1])].add(x[:2]), X)
+    (scattered,) = [b for b in zeros.built.values() if isinstance(b, Scattered)]
+    assert scattered.begin == Copy(None, scattered.launch.bindings[-1].atom)

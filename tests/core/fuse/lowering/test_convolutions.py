@@ -1,0 +1,81 @@
+"""Convolutions and their filter gradients on their own, against NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.core.fuse.evaluate import meant
+from tests.core.fuse.graphs import equation, program_of, traced
+from tests.core.fuse.lowering.alone import agrees, needs_copies, normal
+from tests.core.fuse.lowering.test_filters import DEFAULT, OPTIONS
+from treadle.fuse.lowering.products import product
+from treadle.ops.conv import conv_filter_grad, conv_general
+from treadle.ops.movement import reshape, transpose
+
+X, W = normal(2, 5, 6, 4), normal(3, 2, 4, 6)
+
+
+def conv(**options: Any) -> Any:
+    how = {**DEFAULT, "feature_groups": 1, **options}
+    return lambda x, w: conv_general(x, w, **how)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_values(name: str, groups: int) -> None:
+    w = W[:, :, : 4 // groups]
+    found = agrees(
+        conv(**OPTIONS[name], feature_groups=groups), product, X, w, rtol=1e-4
+    )
+    spec = found.contraction
+    assert (spec.groups, spec.channels, spec.features) == (groups, 4, 6)
+    assert not found.filter_gradient
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_gradients_of_filters(name: str) -> None:
+    how = {**DEFAULT, **OPTIONS[name], "feature_groups": 1}
+    (out,) = meant(traced(conv(**how), X, W), [X, W])
+
+    def gradient(x: Any, ct: Any) -> Any:
+        return conv_filter_grad(x, ct, kernel=(3, 2), **how)
+
+    assert agrees(gradient, product, X, np.sin(out), rtol=1e-4).filter_gradient
+
+
+@pytest.mark.parametrize("size", [(1, 6), (5, 1), (1, 1)])
+def test_lines_and_points(size: tuple[int, int]) -> None:
+    x = normal(2, *size, 4)
+    agrees(conv(), product, x, normal(1, 1, 4, 6), rtol=1e-4)
+    agrees(conv(), product, x, normal(*size, 4, 1), rtol=1e-4)
+
+
+def test_views_of_operands_are_strides() -> None:
+    def seen(x: Any, w: Any) -> Any:
+        return conv()(transpose(x, permutation=(0, 2, 1, 3)), w[::-1, ::-1])
+
+    spec = agrees(seen, product, X, W, rtol=1e-4).contraction
+    assert (spec.input.b1, spec.input.row) == (4, 24)
+    assert (spec.filter.b0, spec.filter.b1) == (-48, -24)
+
+
+def test_operands_without_steps_must_be_copied() -> None:
+    def broken(x: Any, w: Any) -> Any:
+        x = reshape(transpose(x, permutation=(3, 0, 1, 2)), shape=X.shape)
+        return conv()(x, w)
+
+    assert needs_copies(broken, product, X, W)
+
+
+@pytest.mark.parametrize(
+    ("order", "fits"),
+    [((0, 2, 1, 3), False), ((0, 3, 1, 2), False), ((1, 0, 2, 3), False)],
+)
+def test_pixels_that_are_no_one_loop_have_no_kernel(order: Any, fits: bool) -> None:
+    """The result is stored as its reader sees it: pixels, or features, elsewhere."""
+    graph = traced(lambda x, w: transpose(conv()(x, w), permutation=order) * 1.0, X, W)
+    found = product(equation(graph, "conv_general"), program_of(graph))
+    assert (found is not None) == fits

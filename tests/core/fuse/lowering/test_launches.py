@@ -1,0 +1,26 @@
+"""What kernels say of themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from treadle.arraytype import ArrayType
+from treadle.fuse.lowering.launches import Entry, Sort, Within
+from treadle.ir.graph import Var
+
+
+def var(*shape: int, dtype: str = "uint32") -> Var:
+    return Var(ArrayType(shape, np.dtype(dtype)))
+
+
+def test_a_sort_has_rows_and_places() -> None:
+    sort = Sort(var(2, 3, 7), var(2, 3, 4, dtype="int32"), 7)
+    assert (sort.rows, sort.places, sort.length) == (6, 4, 7)
+    assert Sort(var(5), var(5, dtype="int32"), 5).rows == 1
+
+
+def test_defaults() -> None:
+    v = var(2)
+    assert Within(v) == (v, 0)
+    entry = Entry(Sort(v, v, 2))
+    assert (entry.names, entry.alone, entry.begins) == ((), False, None)

@@ -1,0 +1,225 @@
+"""Loops and branches as kernels: what they run, on what, and what is in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.fuse.graphs import array, program_of, traced
+from treadle.backends.devices import TARGETS
+from treadle.fuse.lowering import loops
+from treadle.fuse.lowering.launches import Kernels
+from treadle.ir.graph import Equation, Graph, Lit
+from treadle.ops.dynamic import dynamic_slice, dynamic_update_slice
+from treadle.passes.pipeline import optimise
+from treadle.trace.lowering import Branch, Scan, While
+
+X = array(5, 4)
+NONE = Kernels((), (), (), {})
+
+
+def loop(graph: Graph) -> Equation:
+    (found,) = [
+        eq
+        for eq in graph.equations
+        if isinstance(eq.op.lowering, Scan | While | Branch)
+    ]
+    return found
+
+
+def repeated(
+    function: Callable[..., Any], *args: Any
+) -> tuple[Graph, Equation, Any, Any]:
+    graph = traced(function, *args)
+    eq = loop(graph)
+    return graph, eq, *loops.repeat(eq, NONE, program_of(graph))
+
+
+def scanned(x: Any, w: Any, first: Any) -> Any:
+    """With a constant, a carry that stays, two that move, rows in and out."""
+
+    def body(c: Any, r: Any) -> Any:
+        a, kept, b = c
+        return (a + r, kept, b * kept + w), a * 2.0
+
+    return td.scan(body, (first, w, w), x, reverse=True)
+
+
+def test_a_scan_by_role() -> None:
+    graph, eq, repeat, same = repeated(scanned, X, array(4), array(4))
+    n = eq.params["n_consts"]
+    assert (repeat.length, repeat.reverse) == (5, True)
+    assert repeat.consts == (*eq.inputs[:n], graph.inputs[1])
+    assert repeat.rows == (graph.inputs[0],)
+    assert repeat.carries.results == (eq.outputs[0], eq.outputs[2])
+    assert len(repeat.carries.init) == len(repeat.carries.in_place) == 2
+    assert repeat.new_rows == (eq.outputs[3],)
+    # What no iteration changes is the operand itself.
+    assert same == {eq.outputs[1]: (graph.inputs[1], 0)}
+
+
+def test_the_body_takes_constants_then_carries_then_rows() -> None:
+    graph = traced(scanned, X, array(4), array(4))
+    eq = loop(graph)
+    inner = eq.params["graph"]
+    (body,) = loops.bodies(eq)
+    n = eq.params["n_consts"]
+    first, kept, second = inner.inputs[n : n + 3]
+    assert body.inputs == (*inner.inputs[:n], kept, first, second, inner.inputs[-1])
+    outs = inner.outputs
+    assert body.outputs == (outs[0], outs[2], outs[3])
+    assert body.equations is inner.equations
+
+
+def test_what_an_equation_runs() -> None:
+    graph = traced(
+        lambda x: td.while_loop(lambda c: c.sum() < 9, lambda c: c + 1, x), X
+    )
+    eq = loop(graph)
+    assert loops.bodies(eq) == [eq.params["test"], eq.params["body"]]
+    graph = traced(lambda x: td.cond(x.sum() > 0, lambda a: a + 1, tnp.sin, x), X)
+    eq = loop(graph)
+    assert loops.bodies(eq) == list(eq.params["branches"])
+    assert loops.bodies(graph.equations[0]) == []
+    graph = traced(lambda x: td.scan(lambda c, r: (c + r, r), x[0], x[:0]), X)
+    assert loops.bodies(loop(graph)) == []
+
+
+def test_zeros_need_no_memory() -> None:
+    def function(x: Any) -> Any:
+        first = (tnp.zeros(4), tnp.ones(4), tnp.zeros(4), x[0])
+        step = lambda c, r: ((c[0] + r, c[1] + r, c[2], c[3] + c[2]), None)  # noqa: E731
+        return td.scan(step, first, x)
+
+    graph = traced(function, X)
+    eq, flow = loop(graph), program_of(graph)
+    n = eq.params["n_consts"]
+    # Nor what stays as it is: that is read.
+    assert loops.zero_inits(eq, flow) == {n}
+    graph = traced(
+        lambda x: td.while_loop(
+            lambda c: c[0].sum() < x.sum(),
+            lambda c: (c[0] + x, c[1]),
+            (tnp.zeros(4), x),
+        ),
+        array(4),
+    )
+    eq, flow = loop(graph), program_of(graph)
+    first = eq.params["n_test_consts"] + eq.params["n_body_consts"]
+    assert first == 2
+    assert loops.zero_inits(eq, flow) == {first}
+    assert isinstance(loops.begin(eq.inputs[first], flow), Lit)
+    assert loops.begin(eq.inputs[first + 1], flow) is graph.inputs[0]
+    (add, *_) = eq.params["body"].equations
+    assert loops.zero_inits(add, flow) == set()
+
+
+def test_an_empty_loop_begins_with_zeros_that_stay() -> None:
+    def function(x: Any) -> Any:
+        return td.scan(lambda c, r: (c, r), (tnp.zeros(4), x[0]), x[:0])
+
+    graph = traced(function, X)
+    eq = loop(graph)
+    assert loops.zero_inits(eq, program_of(graph)) == {eq.params["n_consts"]}
+
+
+def test_a_while_by_role() -> None:
+    def function(x: Any, y: Any, z: Any) -> Any:
+        test = lambda c: c[0].sum() < y.sum()  # noqa: E731
+        return td.while_loop(test, lambda c: (c[0] + z, c[1] * x), (x, y))
+
+    graph = traced(function, *[array(4)] * 3)
+    x, y, z = graph.inputs
+    found = loops.repeat_while(
+        loop(graph), NONE, NONE._replace(inputs=(x,)), program_of(graph)
+    )
+    assert found.test_consts == (y,)
+    assert set(found.body_consts) == {x, z}
+    assert found.carries.init == (x, y)
+    assert found.carries.results == loop(graph).outputs
+    assert (found.test.inputs, found.body.inputs) == ((), (x,))
+
+
+def test_a_choice_by_role() -> None:
+    graph = traced(lambda x, i: td.switch(i, [tnp.sin, tnp.cos], x), X, np.int32(1))
+    eq = loop(graph)
+    found = loops.choose(eq, [NONE, NONE], program_of(graph))
+    assert (found.which, *found.operands) == eq.inputs
+    assert found.results == eq.outputs
+    assert len(found.branches) == 2
+
+
+STEPS: dict[str, tuple[bool, Callable[[Any, Any, Any], Any]]] = {
+    "set": (True, lambda a, i, x: (a.at[i].set(x), x)),
+    "add": (True, lambda a, i, x: (a.at[i].add(x), x)),
+    "multiplied": (True, lambda a, i, x: (a.at[i].multiply(x), x)),
+    "not scattered": (False, lambda a, i, x: (a + x, x)),
+    "row read": (False, lambda a, i, x: (a.at[i].set(x), a[i])),
+    "all read": (False, lambda a, i, x: (a.at[i].set(x), a.sum(0))),
+    "another scattered": (False, lambda a, i, x: ((a * 2).at[i].set(x), x)),
+    "a row of it turned": (False, lambda a, i, x: (a.at[i].set(a[i, ::-1]), x)),
+    "put where it is read": (
+        True,
+        lambda a, i, x: (_put(a, x + _get(a, i, 0), i, 0), x),
+    ),
+    "put elsewhere": (False, lambda a, i, x: (_put(a, x + _get(a, i, 0), i + 1, 0), x)),
+    "put at another constant": (
+        False,
+        lambda a, i, x: (_put(a, _get(a, i, 1), i, 0), x),
+    ),
+    "put at an equal constant": (
+        True,
+        lambda a, i, x: (_put(a, x + _get(a, i, 1), i, 1), x),
+    ),
+    "smaller": (False, lambda a, i, x: (_put(a, (x + _get(a, i, 0))[:, :2], i, 0), x)),
+    "given back": (
+        False,
+        lambda a, i, x: (lambda r: (_put(a, r, i, 0), r))(_get(a, i, 0) + x),
+    ),
+    "not by element": (
+        False,
+        lambda a, i, x: (_put(a, tnp.cumsum(_get(a, i, 0), 1), i, 0), x),
+    ),
+}
+
+
+def _get(a: Any, i: Any, j: Any) -> Any:
+    return dynamic_slice(a, i, tnp.asarray(j, "int32"), sizes=(1, 4))
+
+
+def _put(a: Any, row: Any, i: Any, j: Any) -> Any:
+    return dynamic_update_slice(a, row, i, tnp.asarray(j, "int32"))
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_carries_that_are_only_written_into_are_in_place(name: str) -> None:
+    wanted, step = STEPS[name]
+
+    def function(x: Any) -> Any:
+        def body(c: Any, r: Any) -> Any:
+            a, i = c
+            a, y = step(a, i, r)
+            return (a, i + 1), y
+
+        return td.scan(body, (x, tnp.asarray(0, "int32")), x)
+
+    graph = optimise(traced(function, X), TARGETS["reference"])
+    eq = loop(graph)
+    found, _ = loops.repeat(eq, NONE, program_of(graph))
+    assert found.carries.in_place == (wanted, False)
+
+
+def test_complex_carries_have_two_buffers() -> None:
+    def function(x: Any) -> Any:
+        step = lambda c, r: ((c[0].at[c[1]].set(r), c[1] + 1), None)  # noqa: E731
+        return td.scan(step, (x, tnp.asarray(0, "int32")), x)
+
+    for dtype, in_place in (("complex64", False), ("float32", True)):
+        graph = traced(function, array(5, 4, dtype=dtype))
+        found, _ = loops.repeat(loop(graph), NONE, program_of(graph))
+        assert found.carries.in_place == (in_place, False)

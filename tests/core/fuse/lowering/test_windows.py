@@ -1,0 +1,142 @@
+"""Nests of windows on their own, against what their ops mean in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.core.fuse.evaluate import meant
+from tests.core.fuse.graphs import traced
+from tests.core.fuse.lowering.alone import (
+    agrees,
+    kernel,
+    needs_copies,
+    normal,
+    op_names,
+)
+from tests.core.fuse.test_windows import FORMS as ALL
+from treadle.fuse.lowering.windows import window_launch
+from treadle.ops import window
+from treadle.ops.movement import transpose
+
+# What reads an empty array is filled instead.
+FORMS = {name: form for name, form in ALL.items() if name != "nothing"}
+NAMES = ["sum", "max", "min", "argmax", "argmin"]
+SMALL = {
+    "inside": ((1, 4, 4, 2), (2, 2), (1, 1), ((0, 0), (0, 0))),
+    "before": ((1, 4, 4, 2), (2, 2), (1, 1), ((1, 0), (0, 0))),
+    "after": ((1, 4, 4, 2), (2, 2), (1, 1), ((0, 0), (0, 1))),
+    "padding only": ((1, 3, 3, 2), (2, 2), (2, 2), ((2, 0), (0, 3))),
+}
+
+
+def options(form: str) -> tuple[tuple[int, ...], dict[str, Any]]:
+    shape, size, strides, padding = (FORMS | SMALL)[form]
+    return shape, {"window": size, "strides": strides, "padding": padding}
+
+
+def reduction(name: str, form: str) -> tuple[Any, np.ndarray]:
+    shape, how = options(form)
+    # Few values: extremes are often there twice.
+    x = np.random.default_rng(0).integers(-3, 4, size=shape).astype(np.float32)
+    return lambda x: getattr(window, f"reduce_window_{name}")(x, **how), x
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("form", [*FORMS, *SMALL])
+def test_reductions(name: str, form: str) -> None:
+    agrees(*_with(reduction(name, form)))
+
+
+def _with(case: tuple[Any, np.ndarray]) -> tuple[Any, Any, np.ndarray]:
+    function, x = case
+    return function, window_launch, x
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_places_of_values_that_are_no_numbers(name: str) -> None:
+    function, x = reduction(name, "stem")
+    x[0, 1, 2], x[1, 3] = np.nan, -np.inf if name == "argmax" else np.inf
+    agrees(function, window_launch, x)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_padding_never_wins(name: str) -> None:
+    for sign in (-5, 5):
+        function, x = reduction(name, "padding only")
+        agrees(function, window_launch, x * 0 + np.float32(sign))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_numbers_put_back_into_an_array(form: str) -> None:
+    shape, how = options(form)
+    function, x = reduction("argmax", form)
+    graph, _ = kernel(function, window_launch, x)
+    ct = normal(*graph.outputs[0].type.shape)
+    spatial = shape[1:-1]
+    places = np.asarray(_meant(function, x))
+
+    def put(ct: Any, places: Any) -> Any:
+        return window.window_put(ct, places, spatial=spatial, **how)
+
+    agrees(put, window_launch, ct, places)
+    agrees(lambda ct: window.window_put(ct, spatial=spatial, **how), window_launch, ct)
+    # Places beyond the array are of elements that are padding.
+    agrees(put, window_launch, ct, np.full_like(places, -1))
+
+    def pick(x: Any, places: Any) -> Any:
+        return window.window_pick(x, places, **how)
+
+    agrees(pick, window_launch, x, places)
+    agrees(pick, window_launch, x, np.full_like(places, -1))
+
+
+def _meant(function: Any, x: np.ndarray) -> Any:
+    return meant(traced(function, x), [x])[0]
+
+
+def test_what_is_inside_is_read_without_a_look() -> None:
+    """Only windows that reach beyond the array compare indices."""
+    for form, looks in (
+        ("inside", 0),
+        ("before", 1),
+        ("after", 1),
+        ("padding only", 2),
+    ):
+        function, x = reduction("max", form)
+        found = op_names(agrees(function, window_launch, x))
+        assert found.count("maximum") == looks, form
+        # An extreme may see an element twice; a window without elements is padding.
+        assert ("select" in found) == (form == "padding only"), form
+    function, x = reduction("sum", "before")
+    assert op_names(agrees(function, window_launch, x)).count("select") == 1
+
+
+def test_a_window_of_one_element_is_no_loop() -> None:
+    shape, how = (1, 4, 4, 2), {"strides": (2, 2), "padding": ((0, 0), (0, 0))}
+    x = normal(*shape)
+    one = agrees(
+        lambda x: window.reduce_window_sum(x, window=(1, 1), **how), window_launch, x
+    )
+    assert (one.nest.mid, one.nest.axis) == (0, "inner")
+    wide = agrees(
+        lambda x: window.reduce_window_sum(x, window=(1, 2), **how), window_launch, x
+    )
+    assert (wide.nest.mid, wide.mid) == (1, (2,))
+
+
+def test_transposed_pixels_have_no_one_step() -> None:
+    _, how = options("inside")
+    x, at = normal(1, 4, 4, 2), np.zeros((1, 3, 3, 2), np.int32)
+
+    def turned(x: Any, places: Any) -> Any:
+        x = transpose(x, permutation=(0, 2, 1, 3))
+        return window.window_pick(x, places, **how)
+
+    assert needs_copies(turned, window_launch, x, at)
+    function = lambda x: window.reduce_window_sum(  # noqa: E731
+        transpose(x, permutation=(0, 2, 1, 3)), **how
+    )
+    agrees(function, window_launch, x)

@@ -1,0 +1,178 @@
+"""Plans of loops and branches: buffers, pointers and their lives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.fuse.graphs import array
+from tests.core.plan.build import plan_of
+from treadle.plan.liveness import check_plan
+from treadle.plan.steps import Branch, CopyStep, Loop, NestStep, Place, Plan, While
+
+X = array(5, 4)
+
+
+def one(plan: Plan, kind: type) -> Any:
+    (found,) = [s for s in plan.steps if type(s) is kind]
+    check_plan(plan)
+    return found
+
+
+def scan(x: Any, length: int = 5, reverse: bool = False) -> Any:
+    return td.scan(
+        lambda c, r: (c + r, c * 2.0), x[0] * 1.5, x[:length], reverse=reverse
+    )
+
+
+def test_a_carry_has_two_buffers_that_change() -> None:
+    loop = one(plan_of(scan, X), Loop)
+    (old, first), (new, second) = loop.slots
+    assert loop.swaps == [(old, new)]
+    assert first.buffer is not second.buffer
+    assert (old.home, new.home) == ("slot", "slot")
+    assert (old.index, new.index) == (0, 1)
+    assert loop.count == 5
+    used = {p.buffer for s in loop.body for p in (*s.reads, *s.writes)}
+    assert {old, new} <= used
+    assert not used & {first.buffer, second.buffer}
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4])
+def test_the_last_value_is_where_the_parity_says(length: int) -> None:
+    plan = plan_of(lambda x: scan(x, length)[0] * 3.0, X)
+    loop = one(plan, Loop)
+    (_, first), (_, second) = loop.slots
+    assert plan.steps[-1].reads[0] == (second if length % 2 else first)
+
+
+def test_rows_move_with_the_loop() -> None:
+    for reverse, start, step in ((False, 0, 16), (True, 64, -16)):
+        plan = plan_of(lambda x, r=reverse: scan(x, 5, r), X)
+        loop = one(plan, Loop)
+        rows = [p for s in loop.body for p in (*s.reads, *s.writes) if p.dynamic]
+        assert {p.buffer for p in rows} == {plan.inputs[0], plan.outputs[1]}
+        assert {(p.offset, p.dynamic) for p in rows} == {(start, ((loop, step),))}
+
+
+def test_inner_rows_move_with_both_loops() -> None:
+    def function(x: Any) -> Any:
+        inner = lambda c, r: (tnp.sin(c + r), None)  # noqa: E731
+        outer = lambda c, r: (td.scan(inner, c, r)[0], None)  # noqa: E731
+        return td.scan(outer, x[0, 0], x)[0]
+
+    plan = plan_of(function, array(2, 3, 4))
+    outer = one(plan, Loop)
+    (inner,) = [s for s in outer.body if isinstance(s, Loop)]
+    moving = [p for s in inner.body for p in s.reads if p.dynamic]
+    assert [p.dynamic for p in moving] == [((outer, 48), (inner, 16))]
+
+
+def test_zeros_are_written_not_copied() -> None:
+    plan = plan_of(lambda x: td.scan(lambda c, r: (c + r, None), tnp.zeros(4), x)[0], X)
+    copies = [s for s in plan.steps if isinstance(s, CopyStep)]
+    assert copies[0].reads == []
+    assert plan.constants == []
+
+
+def test_carried_buffers_live_until_the_loop_ends() -> None:
+    plan = plan_of(lambda x: scan(x)[0] * 3.0, X)
+    loop = one(plan, Loop)
+    last = max(s.position for s in loop.body)
+    for _, where in loop.slots:
+        assert where.buffer.last > last
+        assert where.buffer.first <= loop.position
+
+
+def test_what_a_body_reads_of_before_lives_until_the_loop_ends() -> None:
+    def function(x: Any) -> Any:
+        w = tnp.exp(x)
+        step = lambda c, r: (tnp.sin(c + w[1] + r), None)  # noqa: E731
+        return tnp.cumsum(td.scan(step, x[0], x)[0], 0)
+
+    plan = plan_of(function, X)
+    loop = one(plan, Loop)
+    last = max(s.position for s in loop.body)
+    read = {p.buffer for p in loop.reads if p.buffer.home == "arena"}
+    assert read
+    assert all(b.last > last for b in read)
+
+
+def test_a_while_runs_its_test_and_leaves_a_flag() -> None:
+    def function(x: Any) -> Any:
+        return td.while_loop(lambda c: c[1] < 9, lambda c: (c[0] + x, c[1] + 1), (x, 0))
+
+    plan = plan_of(function, X)
+    loop = one(plan, While)
+    assert loop.flag.buffer.nbytes == 1
+    assert any(loop.flag in s.writes for s in loop.test)
+    assert loop.test[-1].position < loop.body[0].position
+    last = max(s.position for s in loop.body)
+    assert loop.flag.buffer.last > last
+    # Results are copied from where the pointers point in the end.
+    copies = plan.steps[plan.steps.index(loop) + 1 :]
+    assert all(isinstance(s, CopyStep) for s in copies)
+    assert {s.reads[0].buffer.home for s in copies} == {"slot"}
+    for _, where in loop.slots:
+        assert where.buffer.last >= copies[-1].position
+
+
+def test_branches_do_not_run_together() -> None:
+    def function(x: Any, i: Any) -> Any:
+        return td.switch(i, [tnp.sin, tnp.cos, lambda x: x * 2.0], x)
+
+    plan = plan_of(function, X, np.int32(1))
+    step = one(plan, Branch)
+    assert step.dtype == np.int32
+    assert step.index == Place(plan.inputs[1])
+    assert len(step.branches) == 3
+    positions = [s.position for b in step.branches for s in b]
+    assert len(set(positions)) == len(positions) == 3
+    assert min(positions) > step.position
+    for branch in step.branches:
+        assert [type(s) for s in branch] == [NestStep]
+        assert branch[0].writes == [Place(plan.outputs[0])]
+
+
+def test_what_branches_work_on_lives_until_the_last_one_ends() -> None:
+    def function(x: Any, i: Any) -> Any:
+        y = tnp.cumsum(x, 1)
+        return tnp.cumsum(td.switch(i, [tnp.sin, tnp.cos], y), 0)
+
+    plan = plan_of(function, X, np.int32(1))
+    step = one(plan, Branch)
+    last = max(s.position for b in step.branches for s in b)
+    for place in (*step.reads[1:], *step.writes):
+        assert place.buffer.last > last
+
+
+def test_a_carry_in_place_has_one_buffer_and_no_pointer() -> None:
+    def function(x: Any) -> Any:
+        step = lambda c, r: ((c[0].at[c[1]].set(r), c[1] + 1), None)  # noqa: E731
+        return td.scan(step, (x, tnp.asarray(0, "int32")), x)[0]
+
+    loop = one(plan_of(function, X), Loop)
+    assert {where.buffer.nbytes for _, where in loop.slots} == {4}
+    assert {p.buffer.nbytes for p in loop.writes} == {4, 80}
+
+
+def test_results_of_a_loop_in_a_loop_end_in_their_places() -> None:
+    """An inner loop gives its carry to the buffer that the outer one exchanges."""
+
+    def function(x: Any) -> Any:
+        inner = lambda c, r: (tnp.sin(c + r), None)  # noqa: E731
+        outer = lambda c, r: (td.scan(inner, c, x)[0], c)  # noqa: E731
+        return td.scan(outer, x[0], x)
+
+    plan = plan_of(function, X)
+    outer = one(plan, Loop)
+    (inner,) = [s for s in outer.body if isinstance(s, Loop)]
+    after = outer.body[outer.body.index(inner) + 1 :]
+    assert any(
+        isinstance(s, CopyStep) and s.writes[0].buffer is outer.slots[1][0]
+        for s in after
+    )
