@@ -50,8 +50,8 @@ def explain(plan: Plan) -> str:
         f"{outline.name or 'program'}: {outline.equations} equations in "
         f"{len(steps)} steps, {len(nests)} different kernels",
         *rows,
-        f"memory: arena {_size(plan.arena)} for temporaries of {_size(outline.nbytes)}, "
-        f"inputs {_size(sum(b.nbytes for b in plan.inputs))}, "
+        f"memory: arena {_size(plan.arena)} for temporaries of "
+        f"{_size(outline.nbytes)}, inputs {_size(sum(b.nbytes for b in plan.inputs))}, "
         f"outputs {_size(sum(b.nbytes for b in plan.outputs))}",
     ]
     if hosts:

@@ -24,19 +24,12 @@ BY_COUNT = {1: SIZES, 2: PAIRS, 3: TRIPLES}
 
 
 LEFT = {
-    "conv": "how a convolution is done depends on its sizes",
-    "nn.max_pool(": "windows and convolutions of short images",
-    "gather-complex": "a literal is spread out for the host",
-    "sort": "sorts of one element, and of few",
-    "slice-steps": "a copy of less than two elements",
-    "tnp.diff(x)": "axes of length n - 1",
-    "x[1:]": "axes of length n - 1",
-    "x[::2]": "axes of length n // 2",
-    "x[: x.shape[0] // 2]": "axes of length n // 2",
-    "x.at[: x.shape[0] // 2]": "axes of length n // 2",
+    "conv_general-image-strided": "how a convolution is done depends on its sizes",
+    "conv_filter_grad-strided": "how a convolution is done depends on its sizes",
+    "conv(im), nn.relu(strided(im))": "how a convolution is done depends on its sizes",
+    "nn.max_pool(im, 3, 2, 1)": "windows of short images",
     "tnp.roll(x, 1)": "of the flat array",
     "transformer": "axes of length n - 1",
-    "image": "how a convolution is done depends on its sizes",
 }
 """Rows for which the compiler still looks at a size, by a part of the name, and at
 which: they are traced more than once."""

@@ -13,7 +13,7 @@ from tests.core.fuse.graphs import array
 from tests.core.plan.build import plan_of
 from treadle.plan.liveness import check_plan
 from treadle.plan.memory import _Arena, assign
-from treadle.plan.steps import Buffer, Plan
+from treadle.plan.steps import Buffer, Outline, Plan
 
 X = array(8, 8)
 
@@ -54,7 +54,7 @@ def _gaps(alive: list[tuple[int, int]], size: int) -> list[tuple[int, int]]:
 
 def buffers(*lives: tuple[int, int, int]) -> Plan:
     """A plan of buffers without steps: bytes, first, last."""
-    plan = Plan([], [], [], [], 0)
+    plan = Plan(Outline("", (), (), 0, 0), [], [], [], [], 0)
     for nbytes, first, last in lives:
         b = Buffer(nbytes)
         b.first, b.last = first, last

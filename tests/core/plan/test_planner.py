@@ -25,6 +25,7 @@ from treadle.plan.steps import (
     Loop,
     NestStep,
     OrderStep,
+    Outline,
     Place,
     ProductStep,
 )
@@ -32,6 +33,9 @@ from treadle.plan.target import Work
 
 X, W = array(3, 4), array(4, 5)
 F4 = np.dtype(np.float32)
+
+
+OUTLINE = Outline("", (), (), 0, 0)
 
 
 def kinds(steps: Any) -> list[type]:
@@ -64,7 +68,7 @@ def test_results_that_are_made_elsewhere_are_copied() -> None:
 def test_literals_are_constants_once() -> None:
     plan = plan_of(lambda x: (x + 2.5, tnp.cumsum(x, 1) * 2.5), X)
     assert [c.item() for c in plan.constants] == [2.5]
-    planner = Planner(HANDLERS)
+    planner = Planner(OUTLINE, HANDLERS)
     t = ArrayType((2,), F4)
     one, same, other = (
         planner.constant(Lit(np.array(v, F4), t)) for v in ([1, 2], [1, 2], [1, 3])
@@ -122,7 +126,7 @@ def test_lives_span_all_uses() -> None:
 
 
 def test_use_in_a_loop_lasts_to_its_end() -> None:
-    planner = Planner(HANDLERS)
+    planner = Planner(OUTLINE, HANDLERS)
     outside, loop = planner.buffer(64), Loop((), [], [])
     planner.loops = (loop,)
     inside = planner.buffer(64)
@@ -136,7 +140,7 @@ def test_use_in_a_loop_lasts_to_its_end() -> None:
 
 
 def test_of_nested_loops_the_outermost_keeps_what_is_older() -> None:
-    planner = Planner(HANDLERS)
+    planner = Planner(OUTLINE, HANDLERS)
     old = planner.buffer(64)
     outer, inner = (Loop((), [], []) for _ in range(2))
     planner.loops = (outer,)
@@ -166,13 +170,13 @@ def test_scratch_lives_while_its_step_runs() -> None:
 def test_launches_of_a_product_share_scratch() -> None:
     class Device(type(TARGETS["reference"])):  # type: ignore[misc]
         def contraction(self, product: Any) -> list[Work]:
-            return [Work(1, 64), Work(1, 640), Work(1, 0)]
+            return [Work(1, 640)] * 3
 
     graph, kernels = kernels_of(lambda x, w: x @ w + 1.0, X, W)
     plan = place(schedule(kernels, Device()), graph)
     steps: Any = plan.steps
     assert kinds(steps) == [ProductStep] * 3
-    assert [s.words.scratch_bytes for s in steps] == [64, 640, 0]
+    assert [s.words.scratch_bytes for s in steps] == [640] * 3
     (scratch,) = {s.scratch for s in steps}
     assert scratch.buffer.nbytes == 640
     assert [s.position for s in steps] == [1, 2, 3]
@@ -221,7 +225,7 @@ def test_places_are_made_up_once() -> None:
     v, whole = (Var(ArrayType((n,), F4)) for n in (2, 6))
     _, found = scheduled(lambda x: x, X)
     kernels = found.kernels._replace(within={v: (whole, 8)})
-    g = GraphPlanner(Planner(HANDLERS), Schedule(kernels, ()))
+    g = GraphPlanner(Planner(OUTLINE, HANDLERS), Schedule(kernels, ()))
     assert g.place(v) == g.place(whole).shifted(8)
     assert g.place(v) is g.place(v)
     assert g.place(whole).buffer.nbytes == 24
@@ -231,7 +235,7 @@ def test_places_are_made_up_once() -> None:
 
 def test_copies_of_nothing_are_left_out() -> None:
     _, found = scheduled(lambda x: x, X)
-    g = GraphPlanner(Planner(HANDLERS), found)
+    g = GraphPlanner(Planner(OUTLINE, HANDLERS), found)
     a, b = (Place(Buffer(8)) for _ in range(2))
     g.copy(a, b, 0)
     g.copy(a, a, 8)

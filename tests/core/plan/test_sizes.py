@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.core.plan.liveness import check_plan
 
 import treadle as td
 import treadle.numpy as tnp
@@ -20,6 +19,7 @@ from treadle.compile import build, build_sized
 from treadle.dims import Scope, is_dim
 from treadle.ir.filled import filled, sizes_in
 from treadle.ir.graph import Graph, Lit
+from treadle.plan.liveness import check_plan
 from treadle.plan.memory import Packing
 from treadle.plan.steps import HostStep, NestStep, ProductStep
 from treadle.run.explain import walk
