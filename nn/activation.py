@@ -256,7 +256,8 @@ def logsumexp(x: Array, axis: Axis = -1, keepdims: bool = False) -> Array:
 def top(x: Array, axis: Axis) -> Array:
     """The largest element, for results that don't depend on what is subtracted."""
     # Of a size that is not fixed, the least that it may be.
-    least = x.size.range()[0] if is_dim(x.size) else x.size
+    size: Any = x.size
+    least = size.range()[0] if is_dim(size) else size
     nothing = None if least and least > 0 else -math.inf
     return tnp.max(td.stop_gradient(x), axis, keepdims=True, initial=nothing)
 

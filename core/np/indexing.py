@@ -149,9 +149,10 @@ def read_spans(x: Any, axes: tuple[Any, ...]) -> Any:
         starts.append(0 if empty else start)
         limits.append(0 if empty else _limit(start, step, length, n))
         steps.append(step if is_dim(length) or length > 1 else 1)
+    part: list[tuple[Any, ...]] = [tuple(starts), tuple(limits), tuple(steps)]
     whole = (0,) * len(shape), shape, (1,) * len(shape)
-    if not all(map(same_shape, (starts, limits, steps), whole)):
-        x = slice_(x, starts=tuple(starts), limits=tuple(limits), steps=tuple(steps))
+    if not all(map(same_shape, part, whole)):
+        x = slice_(x, starts=part[0], limits=part[1], steps=part[2])
     return reverse(x, axes=tuple(flipped)) if flipped else x
 
 

@@ -238,8 +238,8 @@ class _Values:
             first = n
             while self._atoms[first].fn is Part:
                 first -= 1
-            atom = self._atoms[first]
-            values = atom.fn(*map(self, atom.args))
-            several = values if isinstance(values, Sequence) else [values]
+            atom: Any = self._atoms[first]
+            values: Any = atom.fn(*map(self, atom.args))
+            several: Any = values if isinstance(values, Sequence) else [values]
             self._found.update(enumerate(several, first))
         return self._found[n]
