@@ -45,6 +45,8 @@ class Entry:
         self.graph, self.captured, self.out_form = graph, captured, out_form
         self.donated = tuple([len(captured) + i for i in donated])
         self.row: Any = None
+        self.is_bound = False
+        """Whether the program is for given sizes, of a graph in which they are open."""
         self.slow_calls = 0
         """How many calls took no path."""
 
@@ -60,7 +62,9 @@ class Entry:
     def bound(self, program: Any) -> Entry:
         """The entry for given sizes, of one for sizes that are open."""
         made = object.__new__(Entry)
-        made.__dict__.update(self.__dict__, program=program, slow_calls=0)
+        made.__dict__.update(
+            self.__dict__, program=program, slow_calls=0, is_bound=True
+        )
         return made
 
 

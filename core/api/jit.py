@@ -22,6 +22,7 @@ from treadle.api.report import ProgramReport, Report
 from treadle.api.staging import check_lengths
 from treadle.arraytype import ArrayType
 from treadle.control.call import call, runners
+from treadle.ir.filled import filled
 from treadle.ir.graph import Graph
 from treadle.reading import Entries, Items, Reading, Static, Unreadable, reading
 from treadle.run.array import Array
@@ -140,7 +141,10 @@ class Jitted:
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
         """The traced program for these arguments (or `ShapeDtype`), before any
         optimisation."""
-        return self._lookup(args, kwargs, ArrayType)[0].graph
+        entry = self._lookup(args, kwargs, ArrayType)[0]
+        if entry.is_bound:
+            return filled(entry.graph, entry.program.value_of)
+        return entry.graph
 
     def report(self) -> Report:
         """What was compiled so far: programs, why each was traced, for which sizes each

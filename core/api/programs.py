@@ -105,9 +105,10 @@ class Programs:
             entry = self._entries.get(key)
         except TypeError:
             raise TypeError(self._unhashable(statics)) from None
-        if entry is not None:
+        inside = type(state.interpreter) is not EagerInterpreter
+        if entry is not None and not (inside and entry.is_bound):
             return entry
-        if type(state.interpreter) is not EagerInterpreter:
+        if inside:
             return self._inside(key, form, types, statics)
         # Of two threads that need the same, one makes it. (A trace calls none of those
         # that wait here: what it calls is traced into it, by `_inside`.)
@@ -136,6 +137,8 @@ class Programs:
         traced there, with the sizes that are open there."""
         scope = state.scope
         kept = scope.staged.get((self, key)) if scope is not None else None
+        # (A program for given sizes is of a graph in which they are open.)
+        kept = kept or self._entries.get((key, "inside"))
         if kept is not None:
             return kept
         entry = trace_entry(self._function, form, types, statics, self._donated(form))
@@ -145,7 +148,7 @@ class Programs:
             if scope is not None:
                 scope.staged[self, key] = entry
             else:
-                self._entries.put(key, entry)
+                self._entries.put((key, "inside"), entry)
         return entry
 
     def _made(

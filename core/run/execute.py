@@ -73,7 +73,7 @@ class Executable:
             results = [result(t, target) for t in outline.out_types]
             types = outline.in_types
             bound = Bound(target.link(plan), types, results, plan.arena, 0, None)
-        self._value_of = bound.value_of
+        self.value_of = bound.value_of
         self.linked, self.in_types = bound.linked, bound.in_types
         self._donated, self._shares = donated, plan.shares
         self._in_dtypes = [t.dtype for t in bound.in_types]
@@ -90,7 +90,7 @@ class Executable:
     @cached_property
     def plan(self) -> Plan:
         """How it runs."""
-        return filled(self._plan, self._value_of) if self._value_of else self._plan
+        return filled(self._plan, self.value_of) if self.value_of else self._plan
 
     def __call__(self, args: Sequence[Any]) -> list[Array]:
         """The results for arguments of the traced types."""

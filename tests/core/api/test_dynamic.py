@@ -433,3 +433,16 @@ def test_explain_and_lower_know_the_sizes_of_their_arguments() -> None:
     assert "kernel" in f.explain(td.ShapeDtype((7, 3)))
     (out,) = f.lower(random(7, 3))([tnp.array(random(7, 3))])
     assert out.shape == (7, 7) and tree.leaves(out)[0].shape[0] == 7
+
+
+def test_a_function_of_open_sizes_is_called_inside_of_others() -> None:
+    inner = td.jit(lambda x: tnp.sum(x * 2) / x.shape[0])
+    for n in (2, 3, 4):
+        inner(np.ones(n, np.float32))
+    assert inner.report().traces == 2
+    x = np.arange(3, dtype=np.float32)
+    assert td.jit(lambda x: inner(x) + 1)(x) == 3
+    np.testing.assert_allclose(td.grad(inner)(x), np.full(3, 2 / 3), rtol=1e-6)
+    np.testing.assert_allclose(td.vmap(inner)(np.stack([x, x + 1])), [2, 4])
+    assert str(inner.graph(x).in_types[0]) == "f32[3]"
+    assert inner(np.ones(5, np.float32)) == 2
