@@ -37,10 +37,10 @@ demo: $(VENV)/.base
 	$(BIN)/treadle train digits-mlp
 
 test: $(VENV)/.test lint
-	$(BIN)/pytest --numprocesses $(WORKERS)
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 test-all: $(VENV)/.test lint
-	$(BIN)/pytest --numprocesses $(WORKERS) -m 'slow or not slow'
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m 'slow or not slow'
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py

@@ -89,7 +89,7 @@ def test_reads_with_traced_indices(index: tuple[Any, ...]) -> None:
 
 
 @given(indices(), st.sampled_from(["set", "add", "multiply", "min", "max"]))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_updates_as_jax(index: tuple[Any, ...], how: str) -> None:
     if empty_dots(index):
         index = tuple(i for i in index if i is not Ellipsis)

@@ -36,7 +36,7 @@ def optimised(function: Any, *args: Any) -> list[str]:
 X = tnp.asarray(np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4))
 
 
-@pytest.mark.parametrize("seed", range(2000, 2080))
+@pytest.mark.parametrize("seed", range(2000, 2030))
 def test_each_pass_keeps_form_and_meaning(seed: int) -> None:
     program = generate(seed)
     args = program.arguments()
