@@ -11,6 +11,9 @@ from hypothesis import settings
 
 # JAX is only the oracle here: it must not look for accelerators, nor take their memory.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Its programs are small and run once: it should not optimise what it compiles.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 # Kernels of tests are not for the user's own cache.
 _CACHE = Path(__file__).parent.parent / "build" / "kernels"

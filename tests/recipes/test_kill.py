@@ -65,19 +65,21 @@ def until_it_steps(process: subprocess.Popen[str]) -> None:
             return
 
 
-def whole_run(folder: Path) -> float:
-    """Trains a run to its end, and says how many seconds its steps took."""
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
+    """A run that was trained to its end, and how many seconds its steps took."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
     process = start("train", "digits-mlp", *OPTIONS, "--run-dir", str(folder))
     until_it_steps(process)
     began = time.monotonic()
     output = finish(process)
     assert "test accuracy: " in output.splitlines()[-1]
-    return time.monotonic() - began
+    return folder, time.monotonic() - began
 
 
-def killed_and_resumed(folder: Path, kills: int) -> None:
-    whole, killed = folder / "whole", folder / "killed"
-    seconds = whole_run(whole)
+def killed_and_resumed(folder: Path, whole_run: tuple[Path, float], kills: int) -> None:
+    killed = folder / "killed"
+    whole, seconds = whole_run
     choose = random.Random(kills)
     process = start("train", "digits-mlp", *OPTIONS, "--run-dir", str(killed))
     for _ in range(kills):
@@ -87,22 +89,26 @@ def killed_and_resumed(folder: Path, kills: int) -> None:
     assert_same_run(killed, whole)
 
 
-def test_killed_and_resumed(tmp_path: Path) -> None:
-    killed_and_resumed(tmp_path, 3)
+def test_killed_and_resumed(tmp_path: Path, whole_run: tuple[Path, float]) -> None:
+    killed_and_resumed(tmp_path, whole_run, 3)
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_often(tmp_path: Path) -> None:
-    killed_and_resumed(tmp_path, 25)
+def test_killed_and_resumed_often(
+    tmp_path: Path, whole_run: tuple[Path, float]
+) -> None:
+    killed_and_resumed(tmp_path, whole_run, 25)
 
 
 ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
-def signalled_and_resumed(folder: Path, storms: int) -> None:
+def signalled_and_resumed(
+    folder: Path, whole_run: tuple[Path, float], storms: int
+) -> None:
     """Several signals in quick succession; a Ctrl-C among them may end it at once."""
-    whole, stormy = folder / "whole", folder / "stormy"
-    seconds = whole_run(whole)
+    stormy = folder / "stormy"
+    whole, seconds = whole_run
     choose = random.Random(storms)
     process = start("train", "digits-mlp", *OPTIONS, "--run-dir", str(stormy))
     latest = 0
@@ -129,13 +135,15 @@ def signalled_and_resumed(folder: Path, storms: int) -> None:
     assert all(path.name.isdecimal() for path in (stormy / "checkpoints").iterdir())
 
 
-def test_signalled_and_resumed(tmp_path: Path) -> None:
-    signalled_and_resumed(tmp_path, 3)
+def test_signalled_and_resumed(tmp_path: Path, whole_run: tuple[Path, float]) -> None:
+    signalled_and_resumed(tmp_path, whole_run, 3)
 
 
 @pytest.mark.slow
-def test_signalled_and_resumed_often(tmp_path: Path) -> None:
-    signalled_and_resumed(tmp_path, 40)
+def test_signalled_and_resumed_often(
+    tmp_path: Path, whole_run: tuple[Path, float]
+) -> None:
+    signalled_and_resumed(tmp_path, whole_run, 40)
 
 
 @pytest.mark.parametrize("number", ENDING)

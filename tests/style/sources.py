@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -46,17 +45,20 @@ def _for_type_checkers(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
 
 
-def nodes(path: Path) -> Iterator[ast.AST]:
+@cache
+def nodes(path: Path) -> list[ast.AST]:
     """All nodes, except what only a type checker sees."""
+    found: list[ast.AST] = []
     waiting: list[ast.AST] = [parse(path)]
     while waiting:
         node = waiting.pop()
-        yield node
+        found.append(node)
         waiting += [
             child
             for child in ast.iter_child_nodes(node)
             if not _for_type_checkers(child)
         ]
+    return found
 
 
 def _targets(node: ast.AST) -> list[str]:
@@ -78,6 +80,7 @@ def _modules() -> frozenset[str]:
     return frozenset(module(path) for path in LIBRARY)
 
 
+@cache
 def imports(path: Path) -> list[tuple[int, str]]:
     """(line, dotted module) of every import in a file."""
     found = [(getattr(n, "lineno", 0), t) for n in nodes(path) for t in _targets(n)]
