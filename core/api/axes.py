@@ -170,14 +170,18 @@ class Seen:
         self._first = [n for t in types for n in t.shape]
         self._class: list[Any] = list(self._first)
         self._moving = [False] * len(self._first)
+        self._found: list[Axes] | None = None
 
     def see(self, types: Sequence[ArrayType]) -> None:
         """Remembers the sizes of a call."""
         given = [n for t in types for n in t.shape]
+        triples = zip(self._moving, given, self._first, strict=True)
+        moving = [m or n != first for m, n, first in triples]
         numbers: dict[tuple, int] = {}
-        for i, n in enumerate(given):
-            self._moving[i] = self._moving[i] or n != self._first[i]
-            self._class[i] = numbers.setdefault((self._class[i], n), len(numbers))
+        pairs = zip(self._class, given, strict=True)
+        classes = [numbers.setdefault(pair, len(numbers)) for pair in pairs]
+        if (moving, classes) != (self._moving, self._class):
+            self._moving, self._class, self._found = moving, classes, None
 
     def of(
         self,
@@ -186,6 +190,8 @@ class Seen:
     ) -> list[Axes]:
         """The axes of each leaf. name: of a dimension, from the first leaf and axis
         that has it."""
+        if self._found is not None:
+            return self._found
         names: dict[Any, str] = {}
         found: list[Axes] = []
         i = 0
@@ -198,6 +204,7 @@ class Seen:
                 axes.append(names[k] if self._moving[i] else None)
                 i += 1
             found.append(tuple(axes))
+        self._found = found
         return found
 
     def sizes(
