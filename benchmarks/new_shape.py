@@ -11,6 +11,7 @@ the most of all sizes, in milliseconds. JAX compiles for each size; it is shown 
 """
 
 import argparse
+import math
 import os
 import statistics
 import tempfile
@@ -44,7 +45,7 @@ class Case(NamedTuple):
             first = (*first, (1, self.length), (self.batch, 1))
         rng = np.random.default_rng(0)
         found = dict.fromkeys(first)
-        while len(found) < count:
+        while len(found) < min(count, math.prod(most)):
             found[tuple([int(rng.integers(1, m + 1)) for m in most])] = None
         return list(found)[:count]
 
@@ -61,7 +62,7 @@ _PAIRS = ((3, 5), (2, 7), (1, 1), (7, 2), (10, 10))
 CASES = {
     "mlp": Case("mlp", 300),
     "cnn": Case("cnn", 100),
-    "gpt-small": Case("gpt-small", 20),
+    "gpt-small": Case("gpt-small", 56),
     "gpt-small, length too": Case("gpt-small", 20, 128),
     "lstm": Case("lstm", 100),
     "lstm, length too": Case("lstm", 60, 64),
