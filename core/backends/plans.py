@@ -13,6 +13,11 @@ from treadle.plan.saved import Unsaved, dumps, loads
 from treadle.plan.steps import Plan
 from treadle.plan.target import Target
 
+_COMPILER = (
+    *("backends", "control", "dims", "fuse", "ir", "kernels", "ops", "passes"),
+    *("plan", "run", "trace"),
+)
+
 WORTH_STORING = 50
 """Equations from which on a plan is looked for: less is planned sooner."""
 
@@ -55,10 +60,12 @@ def _source_digest() -> str:
     """Of all that plans depend on: an edited compiler must not meet its old plans."""
     root = Path(__file__).parents[1]
     found = blake2b(digest_size=20)
-    folders = ("control", "dims", "fuse", "ir", "kernels", "ops", "passes", "plan")
-    files = [p for folder in folders for p in (root / folder).rglob("*.py")]
-    files += [*root.glob("*.py"), *(root / "backends").rglob("*.py")]
-    files += (root / "trace").glob("*.py")
+    # Not what stands before a Graph: users' interfaces.
+    files = [
+        path
+        for path in root.rglob("*.py")
+        if path.relative_to(root).parts[0] in _COMPILER or path.parent == root
+    ]
     for path in sorted(files):
         found.update(path.relative_to(root).as_posix().encode() + b"\0")
         found.update(path.read_bytes())

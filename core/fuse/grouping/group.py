@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MappingProxyType
 
 from treadle.fuse.grouping.partition import partition
 from treadle.fuse.grouping.recompute import choose
@@ -31,4 +32,10 @@ def group(graph: Graph, lowering: Callable[[Equation], Lowering]) -> Groups:
             if graphs:
                 inner[eq] = tuple([group(g, lowering) for g in graphs])
     flow.settle()
-    return Groups(flow, tuple(part.nodes), part.owner, part.built, inner)
+    return Groups(
+        flow,
+        tuple(part.nodes),
+        MappingProxyType(part.owner),
+        MappingProxyType(part.built),
+        MappingProxyType(inner),
+    )

@@ -209,12 +209,12 @@ class _Partitioner(Growth):
         whole, parts = eq.outputs[0], self.flow.parts
         steps = row_major(whole.type.shape)
         self._place_parts(eq, how)
-        moves, number = [], len(eq.inputs) - how.filled
-        for i in range(number):
+        moves = []
+        for i, (_, (offset, strides)) in enumerate(joined(eq, how, steps)):
+            # A piece may have been copied for an earlier one.
             a = eq.inputs[i]
             if isinstance(a, Var) and a in parts:
                 continue
-            _, (offset, strides) = list(joined(eq, how, steps))[i]
             launch = copy_launch(a, whole, offset, strides, self.flow)
             if launch is None:
                 new = self.plain(a)
