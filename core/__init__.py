@@ -71,6 +71,7 @@ from treadle.names import suggest as _suggest
 from treadle.trace.value import is_array as is_array
 from treadle.trace.value import is_traced as is_traced
 from treadle.trace.value import typeof as typeof
+from treadle.trace.ways import disable_branches as disable_branches
 
 # To programs a tracer is an array too, with the methods that a concrete one has.
 if _typing.TYPE_CHECKING:

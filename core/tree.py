@@ -184,6 +184,11 @@ def all_leaves(values: Iterable[Any]) -> bool:
     return not any(is_container(type(v)) for v in values)
 
 
+def together(*forms: Structure) -> Structure:
+    """The structure of a tuple of pytrees."""
+    return Structure(tuple, None, forms)
+
+
 def constants(form: Structure) -> list[bool]:
     """For each leaf, whether it lies in a node that is registered as constant: such
     leaves (running statistics, caches) have no derivative."""

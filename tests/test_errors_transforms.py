@@ -62,11 +62,7 @@ def fill(x: Any) -> Any:
 
 
 VALUES: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "if": (lambda x: x if x.sum() > 0 else -x, "td.cond"),
     "while": (repeat, "td.cond"),
-    "and": (lambda x: x.sum() > 0 and x, "tnp.where"),
-    "in": (lambda x: x if 1.0 in x else -x, "tnp.where"),
-    "max": (lambda x: max(x[0], x[1]) * x, "tnp.where"),
     "float": (lambda x: x * float(x[0]), "return the array"),
     "math": (lambda x: x * math.sin(x[0]), "tnp.sin(x)"),
     "int": (lambda x: x * int(x[0]), "static"),

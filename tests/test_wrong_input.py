@@ -67,13 +67,13 @@ SCRIPTS: dict[str, tuple[str, tuple[str, ...]]] = {
 
         @td.jit
         def relu(x):
-            if x > 0:  # here
+            if x > 0:
                 return x
-            return 0.0
+            return "nothing"
 
         relu(1.0)
         """,
-        ("TracerError: `if`", "td.cond(predicate", "tnp.where(condition, a, b)"),
+        ("TypeError: the result of relu", "taken as False"),
     ),
     "a changed argument": (
         """

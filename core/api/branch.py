@@ -12,6 +12,7 @@ from treadle.api.boundary import boundary
 from treadle.api.carry import as_array, flatten_checked, of_types
 from treadle.arraytype import ArrayType
 from treadle.control import cond as cond_op
+from treadle.control.ways import explore
 from treadle.errors import StructureError, at, user_source
 from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
@@ -191,7 +192,10 @@ def _trace(
         changed = around.changed(ambient)
         return [*outs, *(ambient[i] for i in changed)]
 
-    graph, captured = stage(flat, types, name=name)
+    def whole() -> tree.Structure:
+        return tree.together(out_form, tree.structure([None] * len(changed)))
+
+    graph, captured = explore(flat, types, whole, name=name)
     return _Branch(graph, captured, out_form, name, ambient, changed)
 
 

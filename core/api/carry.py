@@ -11,11 +11,11 @@ from treadle import dtypes, tree
 from treadle.api.ambient import Surroundings
 from treadle.api.args import CLOSE_OVER, RETURN, check_leaf, name_of
 from treadle.arraytype import ArrayType
+from treadle.control.ways import explore
 from treadle.errors import StructureError, at, user_source
 from treadle.ir.graph import Graph
 from treadle.ops.cast import convert
 from treadle.run.array import Array
-from treadle.trace.stage import stage
 from treadle.trace.value import Tracer, is_array, typeof
 
 _STRUCTURE = (
@@ -35,6 +35,9 @@ _SHAPE_REMEDY = (
 _DTYPE_REMEDY = (
     "Convert what comes out (`.astype(...)`), or start from a carry of that dtype."
 )
+
+
+_NOTHING = tree.structure(())
 
 
 class Body(NamedTuple):
@@ -84,6 +87,7 @@ def trace_body(
     rest: Sequence[ArrayType],
     what: str,
     name: str,
+    rest_form: Callable[[], tree.Structure] = lambda: _NOTHING,
 ) -> Body:
     """Traces a body until its carry is of one type.
 
@@ -93,6 +97,7 @@ def trace_body(
       function: takes the leaves of the carry and of the rest; gives the new carry, a
         pytree, and a flat list of what else comes out.
       types: of the initial carry; `rest`: of the other inputs.
+      rest_form: the structure of what else came out of the last call.
     """
     types = list(types)
     outs: list[Any] = []
@@ -108,8 +113,12 @@ def trace_body(
         outs = _same_structure(carry, form, what, name)
         return [*_strengthen(outs, types), *ambient, *others]
 
+    def whole() -> tree.Structure:
+        return tree.together(form, around.form, rest_form())
+
     while True:
-        graph, captured = stage(flat, [*types, *hidden, *rest], name=name)
+        inputs = [*types, *hidden, *rest]
+        graph, captured = explore(flat, inputs, whole, name=name)
         found = graph.out_types[: len(types)]
         met = [_meet(a, b) for a, b in zip(types, found, strict=True)]
         new = [t for t in met if t is not None]

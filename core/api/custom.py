@@ -10,10 +10,11 @@ from treadle import dtypes, tree
 from treadle.api.args import as_results, name_of, signature_of
 from treadle.api.boundary import boundary
 from treadle.control import custom as ops
+from treadle.control.ways import explore
 from treadle.errors import StructureError, at, user_source
 from treadle.ops.arithmetic import add
 from treadle.ops.movement import zeros_like
-from treadle.trace.stage import is_staging, stage
+from treadle.trace.stage import is_staging
 from treadle.trace.value import is_array, typeof
 
 
@@ -56,7 +57,8 @@ class _Custom:
             outs = call.bind(call.run, [])
         else:
             types = [typeof(x) for x in call.leaves]
-            graph, captured = stage(call.run, types, name=name_of(self.function))
+            form, name = lambda: call.out_form, name_of(self.function)
+            graph, captured = explore(call.run, types, form, name=name)
             outs = call.bind(graph, captured)
         assert call.out_form is not None
         return call.out_form.unflatten(outs)

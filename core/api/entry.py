@@ -16,10 +16,11 @@ from treadle import tree
 from treadle.api.args import check_results, name_of
 from treadle.api.purity import call_pure
 from treadle.arraytype import ArrayType
+from treadle.control.ways import explore
 from treadle.dims import is_dim
 from treadle.ir.graph import Graph
 from treadle.run.array import Array
-from treadle.trace.stage import stage
+from treadle.trace.ways import Branches, noting
 
 
 @cache
@@ -45,6 +46,7 @@ class Entry:
         self.graph, self.captured, self.out_form = graph, captured, out_form
         self.donated = tuple([len(captured) + i for i in donated])
         self.row: Any = None
+        self.branches: Sequence[Branches] = ()
         self.is_bound = False
         """Whether the program is for given sizes, of a graph in which they are open."""
         self.slow_calls = 0
@@ -101,14 +103,17 @@ def trace_entry(
         _fix_static(out_form)
         return outs
 
-    graph, captured = stage(flat, types, name=name_of(function))
+    with noting() as branches:
+        graph, captured = explore(flat, types, lambda: out_form, name=name_of(function))
     # The program computes with what it was traced with, also if that is an array of
     # NumPy's that changes later.
     captured = [
         Array(np.array(c, order="C")) if isinstance(c, np.ndarray) else c
         for c in captured
     ]
-    return Entry(graph, captured, out_form, donated)
+    entry = Entry(graph, captured, out_form, donated)
+    entry.branches = tuple(branches)
+    return entry
 
 
 def _fix_static(form: tree.Structure) -> None:

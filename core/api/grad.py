@@ -22,6 +22,7 @@ from treadle.api.args import (
 from treadle.api.boundary import boundary
 from treadle.api.purity import call_pure
 from treadle.arraytype import ArrayType
+from treadle.control.ways import branching
 from treadle.errors import StructureError, at, user_source
 from treadle.ir.walk import call_graph
 from treadle.ops.cast import convert
@@ -94,6 +95,11 @@ class _Flat:
         self.count = len(leaves_out)
         return [*leaves_out, *aux_leaves]
 
+    def whole(self) -> tree.Structure:
+        """The structure of all that came out."""
+        assert self.out_form is not None
+        return tree.together(self.out_form, self.aux_form or tree.structure(()))
+
 
 @boundary
 def vjp(
@@ -121,7 +127,10 @@ def vjp(
     check_arguments(function, leaves, form, skip=0)
     nonzero = differentiable_leaves(leaves, form)
     flat = _Flat(function, form, has_aux)
-    split = linearize_flat(flat, leaves, nonzero, name_of(function))
+    name, types = name_of(function), [typeof(x) for x in leaves]
+    split = branching(
+        linearize_flat, flat, types, flat.whole, leaves, nonzero, name, name=name
+    )
     assert flat.out_form is not None
     out = flat.out_form.unflatten(as_results(split.outs[: flat.count]))
 
@@ -343,7 +352,10 @@ def jvp(
     check_arguments(function, leaves, form, skip=0)
     given = _tangents(form, leaves, tuple(tangents), name_of(function))
     flat = _Flat(function, form, False)
-    outs, out_tangents = jvp_flat(flat, leaves, given)
+    name, types = name_of(function), [typeof(x) for x in leaves]
+    outs, out_tangents = branching(
+        jvp_flat, flat, types, flat.whole, leaves, given, name=name
+    )
     assert flat.out_form is not None
     result = flat.out_form.unflatten(as_results(outs))
     return result, flat.out_form.unflatten(_results(out_tangents))
@@ -384,7 +396,10 @@ def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Any]:
     check_arguments(function, leaves, form, skip=0)
     nonzero = differentiable_leaves(leaves, form)
     flat = _Flat(function, form, False)
-    split = linearize_flat(flat, leaves, nonzero, name_of(function))
+    name, types = name_of(function), [typeof(x) for x in leaves]
+    split = branching(
+        linearize_flat, flat, types, flat.whole, leaves, nonzero, name, name=name
+    )
     assert flat.out_form is not None
     out_form = flat.out_form
 

@@ -287,7 +287,8 @@ def jit(
 
     Raises:
       TypeError: for arguments or results that are not arrays, unhashable statics.
-      TracerError: if the function needs a traced value (``if x > 0``).
+      TracerError: if the function needs a traced value (``float(x)``), or has too many
+        ways through it.
       ValueError: if axes of one name differ in size.
       RuntimeError: for more programs than `max_compiles`.
       MutationError: if the function changes a list, dict… among its arguments.

@@ -23,6 +23,7 @@ from treadle.api.vmap import vmap
 from treadle.arraytype import ArrayType
 from treadle.control import while_loop as while_op
 from treadle.control.unroll import unrolled_scan
+from treadle.control.ways import explore
 from treadle.dims import is_dim, plain
 from treadle.errors import at, user_source
 from treadle.ir.graph import Graph
@@ -32,7 +33,7 @@ from treadle.ops.compare import lt
 from treadle.ops.movement import reshape, spread, zeros_like
 from treadle.ops.shape import concatenate, iota, slice_axis
 from treadle.trace.interpreter import state
-from treadle.trace.stage import is_staging, known_value, stage
+from treadle.trace.stage import is_staging, known_value
 from treadle.trace.value import typeof
 
 
@@ -86,7 +87,7 @@ def scan(
 
     rows = [_row_type(typeof(x)) for x in x_leaves]
     types = [typeof(x) for x in leaves]
-    body = trace_body(flat, form, types, rows, "scan", name_of(f))
+    body = trace_body(flat, form, types, rows, "scan", name_of(f), lambda: y_form)
     outs = unrolled_scan(
         body.graph,
         body.captured,
@@ -203,7 +204,7 @@ def _empty_ys(f: Any, init: Any, leaves: Any, form: Any) -> Any:
         return y_leaves
 
     types = [typeof(x) for x in carry] + [_row_type(typeof(x)) for x in leaves]
-    graph, _ = stage(flat, types)
+    graph, _ = explore(flat, types, lambda: y_form)
     empty = [ArrayType((0, *t.shape), t.dtype) for t in graph.out_types]
     return y_form.unflatten([zeros_like(t) for t in empty])
 
@@ -345,7 +346,8 @@ def _trace_test(
             raise RuntimeError(_TEST_CHANGES.format(name_of(cond_fun), where))
         return [going]
 
-    return stage(flat, [*body.types, *ambient], name=name_of(cond_fun))
+    types = [*body.types, *ambient]
+    return explore(flat, types, lambda: tree.LEAF, name=name_of(cond_fun))
 
 
 def _counter_dtype(*limits: Any) -> Any:

@@ -291,6 +291,7 @@ class Programs:
 
     def _listed(self, entry: Entry, row: ProgramReport) -> Entry:
         entry.row = row
+        row.branches = entry.branches
         self._rows.append(row)
         self._traces += 1
         return entry

@@ -13,10 +13,10 @@ from treadle.api.boundary import boundary
 from treadle.api.purity import call_pure
 from treadle.arraytype import ArrayType
 from treadle.control import remat as op
+from treadle.control.ways import explore
 from treadle.trace.interpreter import state
 from treadle.trace.lowering import Product
 from treadle.trace.op import Op
-from treadle.trace.stage import stage
 from treadle.trace.value import Tracer, typeof
 
 
@@ -93,7 +93,8 @@ def remat(
 
         moving = [leaves[i] for i in traced]
         types = [typeof(x) for x in moving]
-        graph, captured = stage(flat, types, name=name_of(function))
+        name = name_of(function)
+        graph, captured = explore(flat, types, lambda: out_form, name=name)
         outs = op.remat(*captured, *moving, graph=graph, policy=policy)
         rest = iter(outs[out_form.count :])
         around.put([next(rest) if is_new(x) else x for x in ambient], ambient_form)

@@ -10,6 +10,7 @@ from treadle import tree
 from treadle.api.axes import place
 from treadle.arraytype import ArrayType
 from treadle.dims import Guard
+from treadle.trace.ways import Branches
 
 MOST_ROWS = 64
 """A report keeps that many programs: the last ones."""
@@ -26,6 +27,7 @@ class ProgramReport:
     guards: what its sizes must be like; empty for a program of one set of sizes.
     sizes: how many sets of sizes it was bound to; bind_seconds: for all of them.
     calls: how many it served, whether looked up or by a quick path.
+    branches: functions in it that branch on traced values, with the lines where.
     """
 
     signature: str
@@ -37,6 +39,7 @@ class ProgramReport:
     bind_seconds: float = 0.0
     sizes: int = 0
     calls: int = 0
+    branches: Sequence[Branches] = ()
     given: Arguments | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
@@ -49,6 +52,7 @@ class ProgramReport:
             f"  traced because {self.reason}",
             f"  {times}; {self.calls} calls",
         ]
+        lines += [f"  {branches}" for branches in self.branches]
         for guard in self.guards:
             where = f"at {guard.source}" if guard.source else "(the compiler's)"
             what = "" if guard.reason == "compared" else f", for {guard.reason}"

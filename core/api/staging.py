@@ -12,11 +12,11 @@ from treadle.api.ambient import Surroundings
 from treadle.api.args import argument, check_leaf, check_results, name_of
 from treadle.api.boundary import boundary
 from treadle.arraytype import ArrayType
+from treadle.control.ways import explore
 from treadle.dims import Dim, Scope, plain
 from treadle.errors import at, user_source
 from treadle.ir.graph import Graph
 from treadle.trace.interpreter import state
-from treadle.trace.stage import stage
 from treadle.trace.value import typeof
 
 
@@ -107,7 +107,7 @@ def stage_pytrees(
         check_results(function, outs, out_form)
         return outs
 
-    graph, _ = stage(flat, types, closed=True, name=name)
+    graph, _ = explore(flat, types, lambda: out_form, closed=True, name=name)
     return graph, form, out_form
 
 

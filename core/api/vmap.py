@@ -18,9 +18,10 @@ from treadle.api.args import (
 from treadle.api.boundary import boundary
 from treadle.api.purity import call_pure
 from treadle.arraytype import ArrayType
+from treadle.control.ways import branching
 from treadle.errors import at, user_source
 from treadle.trace.value import typeof
-from treadle.transforms.batch import batch_flat, to_axis
+from treadle.transforms.batch import batch_flat, example, to_axis
 
 
 @boundary
@@ -67,7 +68,16 @@ def vmap(
             check_results(function, out_leaves, out_form)
             return out_leaves
 
-        outs, found = batch_flat(flat, size, leaves, axes)
+        outs, found = branching(
+            batch_flat,
+            flat,
+            [example(typeof(x), a) for x, a in zip(leaves, axes, strict=True)],
+            lambda: out_form,
+            size,
+            leaves,
+            axes,
+            name=name_of(function),
+        )
         result = out_form.unflatten(outs)
         wanted = _spread(out_axes, result, "out_axes")
         placed = [

@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from treadle import dtypes
+from treadle import dtypes, tree
 from treadle.arraytype import ArrayType
 from treadle.control.graphs import rewire
+from treadle.control.ways import branching, explore
 from treadle.errors import TracerError, at
 from treadle.ir.graph import Graph
 from treadle.ops.movement import instantiate, zeros_like
@@ -28,9 +29,15 @@ from treadle.run.eager import EagerInterpreter, evaluate
 from treadle.trace.interpreter import current_source, state, using
 from treadle.trace.lowering import Host, Inline
 from treadle.trace.op import Linear, Op, Zero
-from treadle.trace.stage import StageInterpreter, stage
+from treadle.trace.stage import StageInterpreter
 from treadle.trace.value import typeof
-from treadle.transforms.batch import batch_flat, batch_graph, move_axis, to_axis
+from treadle.transforms.batch import (
+    batch_flat,
+    batch_graph,
+    example,
+    move_axis,
+    to_axis,
+)
 from treadle.transforms.guard import GuardInterpreter, guard_graph
 from treadle.transforms.jvp import zero_of
 
@@ -57,7 +64,7 @@ class _CustomOp(Op):
             return function(*args)
         if isinstance(current, StageInterpreter) and current.owns(args):
             # A rule was given tangents: those are staged though values are concrete.
-            graph, captured = stage(function, [typeof(a) for a in args])
+            graph, captured = explore(function, [typeof(a) for a in args], _no_form)
             params |= {"graph": graph, "n_consts": len(captured)}
             args = (*captured, *args)
         return super().__call__(*args, **params)
@@ -87,6 +94,11 @@ def _moving(tangents: Sequence[Any]) -> list[bool]:
     return [not isinstance(t, Zero) for t in tangents]
 
 
+def _no_form() -> tree.Structure:
+    """The functions here have checked the structure of what they give."""
+    return tree.LEAF
+
+
 # batch --------------------------------------------------------------------------------
 
 
@@ -97,7 +109,10 @@ def _wide(function: Any, size: int, axes: Sequence[int | None]) -> Any:
         return batch_graph(function, size, flags, True)[0]
 
     def wide(*values: Any) -> list[Any]:
-        outs, found = batch_flat(function, size, values, axes)
+        types = [example(typeof(x), a) for x, a in zip(values, axes, strict=True)]
+        outs, found = branching(
+            batch_flat, function, types, _no_form, size, values, axes
+        )
         return [to_axis(o, a, 0, size) for o, a in zip(outs, found, strict=True)]
 
     return wide

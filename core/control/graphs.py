@@ -88,16 +88,21 @@ def rewire(
     def output(place: int | ArrayType) -> Atom:
         if isinstance(place, int):
             return graph.outputs[place]
-        zero = Lit(place.dtype.type(0), ArrayType((), place.dtype))
-        if not place.shape:
-            return zero
-        var = Var(place)
-        params = {"shape": place.shape, "dims": ()}
-        equations.append(Equation(broadcast_in_dim, [zero], params, [var]))
-        return var
+        return add_zeros(equations, place)
 
     found = [output(p) for p in outputs]
     return Graph([graph.inputs[i] for i in inputs], equations, found, graph.name)
+
+
+def add_zeros(equations: list[Equation], t: ArrayType) -> Atom:
+    """Writes an array of zeros."""
+    zero = Lit(t.dtype.type(0), ArrayType((), t.dtype))
+    if not t.shape:
+        return zero
+    var = Var(t)
+    params = {"shape": t.shape, "dims": ()}
+    equations.append(Equation(broadcast_in_dim, [zero], params, [var]))
+    return var
 
 
 def cut(graph: Graph, given: Sequence[Var], wanted: Sequence[Atom]) -> Graph:

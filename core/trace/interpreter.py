@@ -33,12 +33,19 @@ class Interpreter:
         """The result of `op` (a list for ops with several results)."""
         raise NotImplementedError
 
+    def decide(self, x: Any) -> bool | None:
+        """What `bool` of a scalar bool says that has no value yet: one answer now, the
+        other when the function is run again. None if that can't be.
+        """
+        return None
+
 
 class _State(threading.local):
     interpreter: Interpreter
     source: str = ""
     scope: Scope | None = None
     staging_disabled: bool = False
+    branching: bool = True
 
 
 state = _State()

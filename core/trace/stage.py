@@ -100,6 +100,9 @@ class StageInterpreter(Interpreter):
         self._known[id(x)] = atom
         return atom
 
+    def decide(self, x: Any) -> bool | None:
+        return None if self.writes_all or self.owns([x]) else self.parent.decide(x)
+
     def captures(self) -> list[Any]:
         """The captured values that became inputs."""
         return [x for x in self.captured if isinstance(self._known[id(x)], Var)]

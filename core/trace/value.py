@@ -13,10 +13,10 @@ from treadle import arraytype
 from treadle.arraytype import ArrayType
 from treadle.dims import is_dim
 from treadle.errors import LeakError, TracerError, at, user_frame, user_source
+from treadle.trace.interpreter import Interpreter, state
 
 if TYPE_CHECKING:
     from treadle.np.methods import Methods as _Surface
-    from treadle.trace.interpreter import Interpreter
 else:
     _Surface = object
 
@@ -152,7 +152,25 @@ class Tracer(Value):
         return self._need_number(what, remedy) if value is None else value
 
     def __bool__(self) -> bool:
+        if self.concrete() is None and state.branching:
+            self.check_alive()
+            if _in_assignment():
+                self._need_number("bool()", "bool")
+            taken = state.interpreter.decide(self._truth())
+            if taken is not None:
+                return taken
         return bool(self._python("`if`, `while`, `and`, `or`, `not` or bool()", "bool"))
+
+    def _truth(self) -> Any:
+        """Whether it counts as true, as a scalar bool."""
+        if self.type.size != 1:
+            raise TracerError(
+                f"the truth of an array of type {self.type} is ambiguous"
+                f"{at(user_source())}\n"
+                "Say which elements count: `.all()` or `.any()`."
+            )
+        scalar = self.reshape(()) if self.ndim else self
+        return scalar if self.dtype == np.bool_ else scalar != self.dtype.type(0)
 
     def _number(self, what: str, remedy: str) -> Any:
         """The value, for one who asks for a number by name: NumPy, which asks so that

@@ -19,6 +19,14 @@ from treadle.trace.interpreter import (
 from treadle.trace.op import Op
 from treadle.trace.stage import stage
 from treadle.trace.value import Tracer, typeof
+from treadle.trace.ways import Restage
+
+
+def example(t: ArrayType, axis: int | None) -> ArrayType:
+    """The type of one example of an array whose examples are along `axis`."""
+    if axis is None:
+        return t
+    return ArrayType(t.shape[:axis] + t.shape[axis + 1 :], t.dtype, t.weak)
 
 
 class BatchTracer(Tracer):
@@ -29,9 +37,7 @@ class BatchTracer(Tracer):
 
     def __init__(self, interpreter: Interpreter, value: Any, axis: int) -> None:
         self.interpreter, self.value, self.axis = interpreter, value, axis
-        t = typeof(value)
-        shape = t.shape[:axis] + t.shape[axis + 1 :]
-        self.type = ArrayType(shape, t.dtype, t.weak)
+        self.type = example(typeof(value), axis)
 
     def made(self) -> str:
         return self.value.made() if isinstance(self.value, Tracer) else ""
@@ -40,8 +46,9 @@ class BatchTracer(Tracer):
 class BatchInterpreter(Interpreter):
     """Applies each op's batching rule, at the parent interpreter."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, restages: bool = False) -> None:
         self.parent, self.size = state.interpreter, size
+        self._restages = restages
 
     def unpack(self, x: Any) -> tuple[Any, int | None]:
         """The full value and the batch axis (None: the same for all examples)."""
@@ -53,6 +60,12 @@ class BatchInterpreter(Interpreter):
 
     def pack(self, value: Any, axis: int | None) -> Any:
         return value if axis is None else BatchTracer(self, value, axis)
+
+    def decide(self, x: Any) -> bool | None:
+        if self._restages:
+            raise Restage
+        value, axis = self.unpack(x)
+        return self.parent.decide(value) if axis is None else None
 
     def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
         pairs = [self.unpack(a) for a in args]
@@ -92,9 +105,14 @@ def batch_flat(
     size: int,
     values: Sequence[Any],
     axes: Sequence[int | None],
+    restages: bool = False,
 ) -> tuple[list[Any], list[int | None]]:
-    """Vectorises a function of flat values. Returns the results and their axes."""
-    interpreter = BatchInterpreter(size)
+    """Vectorises a function of flat values. Returns the results and their axes.
+
+    Raises:
+      Restage: if `restages`, and the function branches on a traced value.
+    """
+    interpreter = BatchInterpreter(size, restages)
     with entering(interpreter):
         arguments = [interpreter.pack(v, a) for v, a in zip(values, axes, strict=True)]
         pairs = [interpreter.unpack(r) for r in function(*arguments)]

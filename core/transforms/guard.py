@@ -37,6 +37,9 @@ class GuardInterpreter(Interpreter):
                 return op(*args, **params)
             return op.guard(self.active, args, **params)
 
+    def decide(self, x: Any) -> bool | None:
+        return self.parent.decide(x)
+
 
 def _may_act(op: Op, params: dict[str, Any]) -> bool:
     if op.effect or any(name in params for name in _RULES):

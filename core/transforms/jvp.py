@@ -12,6 +12,7 @@ from treadle.trace.interpreter import Interpreter, entering, state
 from treadle.trace.op import Op, Zero
 from treadle.trace.stage import stage
 from treadle.trace.value import Tracer, typeof
+from treadle.trace.ways import Restage
 
 
 class JVPTracer(Tracer):
@@ -40,8 +41,8 @@ def zero_of(x: Any) -> Zero:
 class JVPInterpreter(Interpreter):
     """Applies each op's JVP rule, at the parent interpreter."""
 
-    def __init__(self) -> None:
-        self.parent = state.interpreter
+    def __init__(self, restages: bool = False) -> None:
+        self.parent, self._restages = state.interpreter, restages
 
     def unpack(self, x: Any) -> tuple[Any, Any]:
         """The primal and tangent of any value."""
@@ -72,6 +73,11 @@ class JVPInterpreter(Interpreter):
             return [self.pack(p, t) for p, t in zip(out, tangent, strict=True)]
         return self.pack(out, tangent)
 
+    def decide(self, x: Any) -> bool | None:
+        if self._restages:
+            raise Restage
+        return self.parent.decide(self.unpack(x)[0])
+
     def rule(
         self, op: Op, primals: Sequence[Any], tangents: Sequence[Any], params: dict
     ) -> tuple[Any, Any]:
@@ -82,10 +88,17 @@ class JVPInterpreter(Interpreter):
 
 
 def jvp_flat(
-    function: Any, primals: Sequence[Any], tangents: Sequence[Any]
+    function: Any,
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    restages: bool = False,
 ) -> tuple[list[Any], list[Any]]:
-    """JVP of a function of flat values; tangents (in and out) may be Zero."""
-    interpreter = JVPInterpreter()
+    """JVP of a function of flat values; tangents (in and out) may be Zero.
+
+    Raises:
+      Restage: if `restages`, and the function branches on a traced value.
+    """
+    interpreter = JVPInterpreter(restages)
     with entering(interpreter):
         arguments = [
             interpreter.pack(p, t) for p, t in zip(primals, tangents, strict=True)

@@ -39,8 +39,8 @@ class _TangentStage(StageInterpreter):
 class LinearizeInterpreter(JVPInterpreter):
     """JVP whose tangents are tracers of a tangent stage."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, restages: bool = False) -> None:
+        super().__init__(restages)
         self.tangents = _TangentStage()
 
     def rule(
@@ -72,9 +72,14 @@ def linearize_flat(
     primals: Sequence[Any],
     nonzero: Sequence[bool],
     name: str = "",
+    restages: bool = False,
 ) -> Linearized:
-    """Linearizes a function of flat values in the inputs marked `nonzero`."""
-    interpreter = LinearizeInterpreter()
+    """Linearizes a function of flat values in the inputs marked `nonzero`.
+
+    Raises:
+      Restage: if `restages`, and the function branches on a traced value.
+    """
+    interpreter = LinearizeInterpreter(restages)
     writer = interpreter.tangents
     with entering(interpreter):
         inputs = [

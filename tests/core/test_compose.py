@@ -146,6 +146,6 @@ def test_branch_on_a_traced_value() -> None:
         return -x
 
     assert np.asarray(td.grad(lambda x: tnp.sum(f(x)))(tnp.ones(2))).tolist() == [1, 1]
-    with pytest.raises(td.errors.TracerError, match=r"td\.cond") as error:
-        td.jit(f)(tnp.ones(2))
-    assert "test_compose.py" in str(error.value)
+    assert np.asarray(td.jit(f)(-tnp.ones(2))).tolist() == [1, 1]
+    rows = td.vmap(f)(tnp.array([[1.0, 2.0], [-1.0, -2.0]]))
+    assert np.asarray(rows).tolist() == [[1, 2], [1, 2]]

@@ -147,12 +147,3 @@ def test_index_is_a_float() -> None:
         td.switch(1.5, [lambda: 1, lambda: 2])
     with pytest.raises(ValueError, match="at least one"):
         td.switch(1, [])
-
-
-def test_if_on_a_tracer_names_cond() -> None:
-    def f(x: Any) -> Any:
-        return x if x > 0 else -x
-
-    with pytest.raises(td.errors.TracerError, match=r"td\.cond") as error:
-        td.jit(f)(1.0)
-    assert "test_cond.py" in str(error.value)

@@ -76,14 +76,6 @@ def test_closed_over_arrays_are_shared() -> None:
     )
 
 
-def test_python_control_flow_is_refused() -> None:
-    def f(x: Any) -> Any:
-        return x if x > 0 else -x
-
-    with pytest.raises(td.errors.TracerError, match=r"(?s)`if`.*td.cond"):
-        td.vmap(f)(np.float32([1, -1]))
-
-
 def test_errors_say_what_does_not_fit() -> None:
     def f(*args: Any) -> Any:
         return args[0]

@@ -1,0 +1,184 @@
+"""What a function can reach besides its arguments, and whether it has changed that.
+
+A function that is run several times must find the same each time: a counter that it
+increases, or a list that it appends to, would give results that no single run gives.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Hashable, Iterator
+from functools import cache
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle.errors import MutationError, at, is_ours, user_source
+from treadle.trace.value import Value
+
+MOST_OBJECTS = 4000
+"""Objects that are looked at."""
+
+MOST_BYTES = 1 << 16
+"""Arrays of NumPy's are compared up to this size."""
+
+_INSTALLED = ("site-packages", "dist-packages")
+
+_ATOMS = (str, bytes, int, float, complex, type(None), type, np.generic, np.dtype)
+_NO_STATE = (ModuleType, BuiltinFunctionType, CodeType, Value, tuple, FunctionType)
+
+_MUTATED = """\
+{name} changed {what} while it was traced: it branches on a traced value, so each way \
+through it is traced, and a change in one is seen by the next{at}
+Return the new value instead; or make the choice with `td.cond` or `tnp.where`."""
+
+
+class _Global(NamedTuple):
+    """A variable of a module, as something that holds a value."""
+
+    module: dict[str, Any]
+    name: str
+
+
+class Outside:
+    """Containers that can be reached, each with a name and with what is in it."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, tuple[Any, str, Any]] = {}
+
+    @classmethod
+    def of(cls, function: Any, runner: CodeType) -> Outside:
+        """What the user's functions can reach at this moment that are running since
+        `function` was called by `runner`."""
+        made = cls()
+        todo = deque([("", function)])
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code is not runner:
+            if not is_ours(frame.f_code.co_filename):
+                todo += _named(frame.f_code, frame.f_globals)
+                todo += [(f"`{name}`", x) for name, x in frame.f_locals.items()]
+            frame = frame.f_back
+        seen: set[Hashable] = set()
+        while todo and len(seen) < MOST_OBJECTS:
+            name, x = todo.popleft()
+            key = (id(x.module), x.name) if type(x) is _Global else id(x)
+            if key in seen or isinstance(x, _ATOMS):
+                continue
+            seen.add(key)
+            contents = _contents(x)
+            if contents is not None:
+                made._found[key] = x, name, contents
+            todo += _inside(name, x, contents)
+        return made
+
+    def check(self, later: Outside, name: str) -> None:
+        """
+        Raises:
+          MutationError: if something has changed since, of what can be reached then,
+            too. (What can't be was made by the first run, for itself.)
+        """
+        for key in self._found.keys() & later._found.keys():
+            x, path, before = self._found[key]
+            if not _equal(before, _contents(x)):
+                where = at(user_source())
+                raise MutationError(_MUTATED.format(name=name, what=path, at=where))
+
+
+def _named(code: CodeType, known: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The globals that code uses."""
+    return (
+        (f"`{name}`", _Global(known, name)) for name in code.co_names if name in known
+    )
+
+
+def _contents(x: Any) -> Any:
+    """What is in a container now, to be compared; None if `x` is none."""
+    kind = type(x)
+    if kind is list or kind is set:
+        return list(x)
+    if kind is dict:
+        return dict(x)
+    if kind is _Global:
+        return [x.module[x.name]] if x.name in x.module else []
+    if kind is CellType:
+        try:
+            return [x.cell_contents]
+        except ValueError:
+            return []
+    if kind is np.ndarray:
+        return x.tobytes() if x.nbytes <= MOST_BYTES else None
+    if isinstance(x, _NO_STATE) or _is_foreign(kind.__module__):
+        return None
+    fields = getattr(x, "__dict__", None)
+    return dict(fields) if type(fields) is dict else None
+
+
+@cache
+def _is_foreign(module: str) -> bool:
+    """Whether what a module defines may change as it likes: the caches of libraries,
+    this one among them, loggers, locks."""
+    root = module.partition(".")[0]
+    if root == "treadle" or root in sys.stdlib_module_names:
+        return True
+    file = getattr(sys.modules.get(root), "__file__", None) or ""
+    return any(name in file for name in _INSTALLED)
+
+
+def _equal(before: Any, now: Any) -> bool:
+    if isinstance(before, bytes):
+        return before == now
+    if len(before) != len(now):
+        return False
+    if isinstance(before, dict):
+        return all(k in now and now[k] is v for k, v in before.items())
+    return all(a is b for a, b in zip(before, now, strict=True))
+
+
+def _inside(name: str, x: Any, contents: Any) -> Iterator[tuple[str, Any]]:
+    """What can be reached from an object, and by which name."""
+    if isinstance(x, FunctionType):
+        code = x.__code__
+        cells = list(zip(code.co_freevars, x.__closure__ or (), strict=True))
+        if is_ours(code.co_filename):
+            yield from ((name, f) for _, c in cells for f in _functions(c))
+        else:
+            yield from ((f"`{variable}`", cell) for variable, cell in cells)
+            if not _is_foreign(x.__module__ or ""):
+                yield from _named(code, x.__globals__)
+    elif isinstance(x, MethodType):
+        yield name, x.__self__
+        yield name, x.__func__
+    elif type(contents) is dict:
+        own = type(x) is not dict
+        for key, item in contents.items():
+            place = f"`{key}`" if own else f"[{key!r:.40}]"
+            yield f"{place} of {name}", item
+    elif type(contents) is list:
+        variable = type(x) in (CellType, _Global)
+        for item in contents:
+            yield name if variable else f"something in {name}", item
+    elif isinstance(x, tuple):
+        for item in x:
+            yield f"something in {name}", item
+    elif _is_foreign(type(x).__module__):
+        yield from (
+            (name, f) for f in getattr(x, "__dict__", {}).values() if callable(f)
+        )
+
+
+def _functions(cell: CellType) -> list[Any]:
+    """What the library's own functions close over that may be the user's."""
+    try:
+        return [cell.cell_contents] if callable(cell.cell_contents) else []
+    except ValueError:
+        return []
