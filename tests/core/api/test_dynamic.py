@@ -4,6 +4,7 @@ traced for them."""
 from __future__ import annotations
 
 import functools
+import gc
 import math
 import statistics
 import threading
@@ -20,7 +21,9 @@ import treadle as td
 import treadle.numpy as tnp
 from tests.core.api.sized import check, random, same
 from treadle import tree
+from treadle.dims import Scope
 from treadle.errors import DonatedError, LeakError
+from treadle.ir.graph import Graph
 
 NAMES = {4: "four", 6: "six", 8: "eight"}
 
@@ -413,6 +416,24 @@ def test_programs_are_kept_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) ->
     assert len(programs._entries) == 5 and len(programs._families) == 3
     assert f.report().programs[1].sizes == 11  # 2, twice: it was forgotten
     same(f(random(2)), random(2) * 2)
+
+
+def alive(kind: type) -> int:
+    gc.collect()
+    return sum(type(x) is kind for x in gc.get_objects())
+
+
+def test_sizes_and_what_was_made_of_them_go_with_their_function() -> None:
+    def called() -> None:
+        inner = td.jit(lambda x: tnp.sin(x) @ tnp.ones((4, 30)))
+        f = td.jit(lambda x: inner(x)[0, :4] + inner(x[::-1]).T @ x)
+        for n in (3, 5, 8):
+            f(random(n, 4))
+
+    called()
+    before = alive(Scope), alive(Graph)
+    called()
+    assert (alive(Scope), alive(Graph)) == before
 
 
 def test_a_captured_array_and_disable_jit() -> None:
