@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.api.sized import check, random, same
-from treadle import tree
+from treadle import rng, tree
 from treadle.dims import Scope
 from treadle.errors import DonatedError, LeakError
 from treadle.ir.graph import Graph
@@ -115,6 +115,22 @@ SYMBOLIC = {
     "grad": lambda x: td.grad(lambda y: (y * y).mean())(x),
     "first half": lambda x: x[: (x.shape[0] + 1) // 2],
     "all but none": lambda x: x[0:],
+    "a carry": lambda x: td.scan(lambda c, r: (c + 1, r * c), x.shape[0], x),
+    "a carry of while_loop": lambda x: td.while_loop(
+        lambda c: c[0] > 0, lambda c: (c[0] - 3, c[1] * 2), (x.shape[0], 1 / x.shape[0])
+    ),
+    "an operand of cond": lambda x: td.cond(
+        x.sum() > 0, lambda n: n * 2, lambda n: n + 1, x.shape[0]
+    ),
+    "tangents": lambda x: td.jvp(lambda s: x * s, (2 / x.shape[0],), (x.shape[0] / 2,)),
+    "among others": lambda x: tnp.array([x.shape[0], 2.5, 1 / x.shape[0]]),
+    "an array of a quotient": lambda x: tnp.asarray(1 / x.shape[0]),
+    "given to a callback": lambda x: td.pure_callback(
+        lambda n: np.float32(n) * 2, td.ShapeDtype((), np.float32), x.shape[0]
+    ),
+    "a seed": lambda x: rng.uniform(rng.key(x.shape[0]), (3,)),
+    "folded into a key": lambda x: rng.bits(rng.fold_in(rng.key(0), x.shape[0])),
+    "an integer power": lambda x: tnp.power(x.shape[0], 2) + x,
     "fori_loop": lambda x: td.fori_loop(0, x.shape[0], lambda i, c: c + x[i], x[0]),
 }
 GUARDED = {
