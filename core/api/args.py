@@ -166,12 +166,12 @@ def argument(function: Callable[..., Any], path: tree.Path) -> str:
     first: Any = path[0]
     signature = signature_of(function)
     if isinstance(first, int) and signature:
-        names = [
-            p.name
-            for p in signature.parameters.values()
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]
-        first = names[first] if first < len(names) else first
+        names, parameters = _parameters(signature)[0], signature.parameters.values()
+        more = [p.name for p in parameters if p.kind is _COUNTED]
+        if first < len(names):
+            first = names[first]
+        elif more:
+            first = f"{more[0]}[{first - len(names)}]"
     inside = tree.key_name(path[1:]) if path[1:] else ""
     return f"argument `{first}{inside}` of {name_of(function)}"
 
