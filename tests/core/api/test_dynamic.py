@@ -288,6 +288,16 @@ def test_sizes_that_must_be_equal_are_one_and_others_an_error() -> None:
     assert x.removeprefix("x: ") == y.removeprefix("y: ")
 
 
+def test_a_size_may_be_found_to_be_a_multiple_of_another_and_more() -> None:
+    f = td.jit(lambda x, y: y[1:].reshape(3, -1, 2).sum(0) + x)
+    for n in (8, 3, 5, 17, 2):
+        x, y = random(n, 2), random(3 * n + 1, 2)
+        same(f(x, y), y[1:].reshape(3, -1, 2).sum(0) + x)
+    assert f.report().traces == 2
+    guards = {str(g) for g in f.report().programs[1].guards}
+    assert "y.shape[0] == 3*x.shape[0] + 1" in guards
+
+
 def test_broadcasting_against_1_is_another_program() -> None:
     def arguments(n: int) -> Any:
         return random(17, 3), random(n, 3)
