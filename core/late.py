@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ def _scope(args: Sequence[Any]) -> Any:
     return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SizeOf:
     """A size as a number of a dtype."""
 
@@ -83,7 +84,7 @@ class SizeOf:
         return self.size.key, self.dtype
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Computed:
     """What an operation makes of sizes and other numbers.
 
@@ -96,29 +97,63 @@ class Computed:
     parts: tuple[Any, ...]
     dtype: np.dtype
 
+    def nodes(self) -> list[Number]:
+        """What it is computed of, and itself: each once, though it may be used often,
+        and after what it is made of."""
+        found: dict[Number, None] = {}
+        waiting: list[Number] = [self]
+        while waiting:
+            node = waiting[-1]
+            parts = node.parts if isinstance(node, Computed) else ()
+            missing = [p for p in parts if _is_open(p) and p not in found]
+            if missing:
+                waiting += missing
+            else:
+                found[waiting.pop()] = None
+        return list(found)
+
     @property
     def sizes(self) -> tuple[Any, ...]:
-        nested = [p.sizes for p in self.parts if isinstance(p, SizeOf | Computed)]
-        return tuple([size for sizes in nested for size in sizes])
+        return tuple([n.size for n in self.nodes() if isinstance(n, SizeOf)])
 
     def at(self, value_of: Value) -> Any:
         """The number for given sizes."""
-        operands = [
-            p.at(value_of) if isinstance(p, SizeOf | Computed) else p
-            for p in self.parts
-        ]
-        return np.asarray(self.run(operands)).astype(self.dtype)[()]
+        known: dict[Any, Any] = {}
+        for node in self.nodes():
+            if isinstance(node, SizeOf):
+                known[node] = node.at(value_of)
+            else:
+                operands = [known[p] if _is_open(p) else p for p in node.parts]
+                made = np.asarray(node.run(operands)).astype(node.dtype)
+                known[node] = made[()]
+        return known[self]
+
+    @cached_property
+    def _key(self) -> Hashable:
+        places: dict[Any, int] = {}
+        keys: dict[Hashable, int] = {}
+        for node in self.nodes():
+            if isinstance(node, SizeOf):
+                key: Hashable = node.key()
+            else:
+                parts = [
+                    places[p] if _is_open(p) else (p.dtype, p.tobytes())
+                    for p in node.parts
+                ]
+                key = node.name, tuple(parts), node.dtype
+            places[node] = keys.setdefault(key, len(keys))
+        return tuple(keys)
 
     def key(self) -> Hashable:
-        parts = [
-            p.key() if isinstance(p, SizeOf | Computed) else (p.dtype, p.tobytes())
-            for p in self.parts
-        ]
-        return self.name, tuple(parts), self.dtype
+        return self._key
 
 
 Number = SizeOf | Computed
 """What a literal is that depends on sizes."""
+
+
+def _is_open(part: Any) -> bool:
+    return isinstance(part, SizeOf | Computed)
 
 
 def word(x: Number) -> int:

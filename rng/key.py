@@ -13,7 +13,7 @@ import numpy as np
 
 import treadle.numpy as tnp
 from treadle import Array, dtypes, is_array, is_traced, jit, tree, typeof
-from treadle.dims import is_dim
+from treadle.dims import is_dim, is_symbolic
 from treadle.errors import TracerError, at, user_source
 from treadle.np.bits import threefry2x32
 
@@ -132,7 +132,7 @@ def key(seed: int | Array) -> Key:
     >>> rng.key(7)
     Key([0, 7])
     """
-    if is_array(seed):
+    if is_array(seed) or is_symbolic(seed):
         return Key(_words_of_array(seed))
     try:
         number = index(seed)  # type: ignore[arg-type]
@@ -275,7 +275,7 @@ def _split(key: Key, *, shape: tuple[int, ...]) -> Key:
 def fold_in(key: Key, data: int | Array) -> Key:
     """The key that belongs to a key and a number: of a step, a layer, a worker."""
     check_key("fold_in", key)
-    if is_array(data):
+    if is_array(data) or is_symbolic(data):
         t = typeof(data)
         if t.shape or not dtypes.is_integer(t.dtype):
             raise TypeError(

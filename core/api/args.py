@@ -11,8 +11,10 @@ import numpy as np
 
 from treadle import dtypes, tree
 from treadle.arraytype import ArrayType
+from treadle.dims import is_symbolic
 from treadle.errors import FOREIGN, at, foreign, user_source
 from treadle.run.array import Array
+from treadle.trace.op import as_size
 from treadle.trace.value import Value, is_array, typeof
 
 Which = int | str | Sequence[int | str]
@@ -164,12 +166,12 @@ def argument(function: Callable[..., Any], path: tree.Path) -> str:
     first: Any = path[0]
     signature = signature_of(function)
     if isinstance(first, int) and signature:
-        names = [
-            p.name
-            for p in signature.parameters.values()
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]
-        first = names[first] if first < len(names) else first
+        names, parameters = _parameters(signature)[0], signature.parameters.values()
+        more = [p.name for p in parameters if p.kind is _COUNTED]
+        if first < len(names):
+            first = names[first]
+        elif more:
+            first = f"{more[0]}[{first - len(names)}]"
     inside = tree.key_name(path[1:]) if path[1:] else ""
     return f"argument `{first}{inside}` of {name_of(function)}"
 
@@ -244,8 +246,19 @@ def as_results(leaves: Sequence[Any]) -> list[Any]:
     return [x if isinstance(x, Value) else _own_array(x) for x in leaves]
 
 
-def _own_array(x: Any) -> Array:
-    t = typeof(x)
+def _own_array(x: Any) -> Any:
+    return array_of(x, typeof(x))
+
+
+def number_of(x: Any, dtype: np.dtype) -> Any:
+    """A number of Python's as one of a dtype."""
+    return as_size(x, dtype) if is_symbolic(x) else dtype.type(x)
+
+
+def array_of(x: Any, t: ArrayType) -> Any:
+    """A number, or a copy of an array of NumPy's, as an array of a type."""
+    if is_symbolic(x):
+        return as_size(x, t.dtype, t.weak)
     return Array(np.array(x, t.dtype), t)
 
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from treadle import dtypes, tree
 from treadle.api.ambient import Surroundings
-from treadle.api.args import CLOSE_OVER, RETURN, check_leaf, name_of
+from treadle.api.args import (
+    CLOSE_OVER,
+    RETURN,
+    array_of,
+    check_leaf,
+    name_of,
+    number_of,
+)
 from treadle.arraytype import ArrayType
 from treadle.control.ways import explore
 from treadle.errors import StructureError, at, user_source
 from treadle.ir.graph import Graph
 from treadle.ops.cast import convert
-from treadle.run.array import Array
 from treadle.trace.value import Tracer, is_array, typeof
 
 _STRUCTURE = (
@@ -218,7 +222,7 @@ def of_types(leaves: Sequence[Any], types: Iterable[ArrayType]) -> list[Any]:
 
 def _of_type(x: Any, t: ArrayType) -> Any:
     if isinstance(x, bool | int | float | complex):
-        return t.dtype.type(x)
+        return number_of(x, t.dtype)
     return x if typeof(x).dtype == t.dtype else convert(x, dtype=t.dtype)
 
 
@@ -231,7 +235,7 @@ def restarted(leaves: Sequence[Any], types: Sequence[ArrayType]) -> list[Any]:
 def _retyped(x: Any, t: ArrayType) -> Any:
     if typeof(x).dtype == t.dtype:
         return x
-    return _of_type(x, t) if is_array(x) else Array(np.asarray(x, t.dtype), t)
+    return _of_type(x, t) if is_array(x) else array_of(x, t)
 
 
 class PythonCarry:
@@ -264,6 +268,5 @@ class PythonCarry:
 def as_array(x: Any) -> Any:
     """An array of a Python number; its dtype stays weak."""
     if isinstance(x, bool | int | float | complex):
-        t = typeof(x)
-        return Array(np.asarray(x, t.dtype), t)
+        return array_of(x, typeof(x))
     return x

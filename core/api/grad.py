@@ -18,6 +18,7 @@ from treadle.api.args import (
     check_results,
     described,
     name_of,
+    number_of,
 )
 from treadle.api.boundary import boundary
 from treadle.api.purity import call_pure
@@ -184,7 +185,7 @@ def _of_type(t: ArrayType, given: Any, clause: str) -> Any:
             f"Convert it: `.astype({t.dtype.name!r})`."
         )
     if not is_array(given):
-        return t.dtype.type(given)
+        return number_of(given, t.dtype)
     return given if found.dtype == t.dtype else convert(given, dtype=t.dtype)
 
 

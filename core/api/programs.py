@@ -244,6 +244,8 @@ class Programs:
             )
         except Exception as error:
             if self._named is not None:
+                given_sizes = [f"{name} = {n}" for name, n in sizes.items()]
+                error.add_note(f"In this call, {', '.join(given_sizes)}.")
                 raise
             said = (str(error).splitlines() or [""])[0]
             refused = f"that failed with {type(error).__name__}: {said}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from treadle import tree
+from treadle.api.args import argument
 from treadle.api.axes import place
 from treadle.arraytype import ArrayType
 from treadle.dims import Guard
@@ -80,8 +81,11 @@ class Arguments:
         ]
         more = len(self.types) - len(shown)
         shown += [f"{more} more"] * (more > 0)
-        shown += [f"{name}={value!r:.40}" for name, value in self.statics]
+        shown += [f"{self._name(n)}={value!r:.40}" for n, value in self.statics]
         return ", ".join(shown) or "()"
+
+    def _name(self, static: int | str) -> str:
+        return argument(self.function, (static,)).split("`")[1]
 
     def changes(self, before: Arguments) -> list[str]:
         """How it differs from an earlier one: each difference in words."""
@@ -90,7 +94,7 @@ class Arguments:
             return [f"the structure of the arguments is another: {where}"]
         old, new = dict(before.statics), dict(self.statics)
         found = [
-            f"static {name!r} is {_shown(new, name)}, was {_shown(old, name)}"
+            f"static {self._name(name)!r} is {_shown(new, name)}, was {_shown(old, name)}"
             for name in {**old, **new}
             if _shown(new, name) != _shown(old, name) or new[name] != old[name]
         ]

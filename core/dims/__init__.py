@@ -49,6 +49,11 @@ def one(n: Any) -> bool:
     return type(n) is not Dim and n == 1
 
 
+def likely_less(a: Any, b: Any) -> bool:
+    """Whether ``a < b``, where True is right for other sizes too: no guard then."""
+    return hint(a) < hint(b) or a < b
+
+
 def same_shape(a: tuple, b: tuple) -> bool:
     """Whether two shapes are equal for all sizes. No guard: broadcasting asks next."""
     return a is b or (

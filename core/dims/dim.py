@@ -193,6 +193,18 @@ class Dim:
 
     def solved(self) -> tuple[Atom, Any] | None:
         """If ``self == 0`` says what one dimension is: that one, and what it is."""
+        found = self._isolated()
+        if found is None and not self.is_free:
+            # Quotients known to leave no rest are none in a multiple of it.
+            multiples = [
+                self.scope.dim(t) for t, _ in _rewritten(self.scope, self.terms)
+            ]
+            solved = [d._isolated() for d in multiples if type(d) is Dim]
+            found = next((f for f in solved if f), None)
+        return found
+
+    def _isolated(self) -> tuple[Atom, Any] | None:
+        """One dimension that stands alone in it, and what it is where this is 0."""
         shared = poly.content(self.terms)
         for m, c in self.terms.items():
             if len(m) != 1 or abs(c) != shared or m[0].fn is not None:

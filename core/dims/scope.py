@@ -407,6 +407,7 @@ class Scope:
     def close(self) -> None:
         """The function has been traced: its sizes are used by the compiler alone."""
         self.phase = CLOSED
+        self.staged.clear()
 
     @contextmanager
     def compiling(self) -> Iterator[None]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from treadle.dims import is_dim
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.maps import Space
 from treadle.ir.graph import Atom, Equation, Var
@@ -14,9 +15,20 @@ from treadle.ops.movement import transpose
 from treadle.trace.lowering import Join, Product
 
 
-@lru_cache(maxsize=4096)
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides in elements of a contiguous array, last axis fastest."""
+    scope = next((n.scope for n in shape if is_dim(n)), None)  # type: ignore[attr-defined]
+    if scope is None:
+        return _row_major(shape)
+    # What is kept longer than a trace must not keep its sizes.
+    key = "row-major", shape
+    if key not in scope.known:
+        scope.known[key] = _row_major.__wrapped__(shape)
+    return scope.known[key]
+
+
+@lru_cache(maxsize=4096)
+def _row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     strides, step = [], 1
     for n in reversed(shape):
         strides.append(step)

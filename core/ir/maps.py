@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from treadle.dims import likely_less
+
 
 class Affine(NamedTuple):
     """``offset + sum(coefficient * dimension)``; terms are (dimension, coefficient)."""
@@ -174,7 +176,8 @@ def _digits(
         if j is None:
             return None
         step = c // strides[j]
-        if step * sizes[d] > lengths[j]:
+        # Cut where it need not be, it is right too.
+        if likely_less(lengths[j], step * sizes[d]):
             # The dimension runs over into the digit before: cut it there.
             inner, rest = divmod(lengths[j], step)
             return None if rest or sizes[d] % inner else Split(d, inner)
@@ -189,7 +192,7 @@ def _runs(
     shape: Sequence[int], new_shape: Sequence[int]
 ) -> list[tuple[list[int], list[int]]]:
     """The smallest runs of axes of two shapes that have equal products, without axes of
-    length 1."""
+    length 1. (Runs of more axes than must be are right too.)"""
     runs: list[tuple[list[int], list[int]]] = []
     old: list[int] = []
     new: list[int] = []
@@ -200,7 +203,7 @@ def _runs(
             continue
         old.append(i)
         size *= n
-        while new_size < size:
+        while likely_less(new_size, size):
             j, m = next(rest)
             new.append(j)
             new_size *= m

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
-from treadle.dims import is_dim
+from treadle.dims import is_dim, is_symbolic
 from treadle.errors import TracerError, at, user_source
 from treadle.np.binary import power
 from treadle.np.elementwise import floor
@@ -44,7 +44,7 @@ def array(object: Any, dtype: Any = None) -> Array:
            [3, 4]], dtype=int32)
     """
     want = None if dtype is None else dtypes.canonical(dtype)
-    if isinstance(object, Value) or is_dim(object):
+    if isinstance(object, Value) or is_symbolic(object):
         return cast(object, typeof(object).dtype if want is None else want)
     if isinstance(object, list | tuple):
         if _holds_tracers(object):
@@ -91,7 +91,9 @@ def _holds_tracers(items: Sequence[Any]) -> bool:
         if isinstance(item, list | tuple):
             if _holds_tracers(item):
                 return True
-        elif is_dim(item) or (isinstance(item, Value) and not isinstance(item, Array)):
+        elif (isinstance(item, Value) and not isinstance(item, Array)) or is_symbolic(
+            item
+        ):
             return True
     return False
 

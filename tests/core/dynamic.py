@@ -23,31 +23,9 @@ TRIPLES = ((3, 5, 2), (1, 1, 1), (2, 1, 17), (5, 8, 8))
 BY_COUNT = {1: SIZES, 2: PAIRS, 3: TRIPLES}
 
 
-LEFT = {
-    "conv_general-image-strided": "how a convolution is done depends on its sizes",
-    "conv_filter_grad-strided": "how a convolution is done depends on its sizes",
-    "conv(im), nn.relu(strided(im))": "how a convolution is done depends on its sizes",
-    "nn.max_pool(im, 3, 2, 1)": "windows of short images",
-    "tnp.roll(x, 1)": "of the flat array",
-    "transformer": "axes of length n - 1",
-}
-"""Rows for which the compiler still looks at a size, by a part of the name, and at
-which: they are traced more than once."""
-
-
-class Retraced(AssertionError):
-    """A function was traced more often than its row says."""
-
-
 def rows(items: Sequence[Any], name: Callable[[Any], str] = str) -> list[Any]:
-    """Parameters of a test, those in `LEFT` marked."""
-    out = []
-    for item in items:
-        why = [reason for part, reason in LEFT.items() if part in name(item)]
-        mark = pytest.mark.xfail(reason="".join(why[:1]), raises=Retraced, strict=False)
-        marks = [mark] if why else []
-        out.append(pytest.param(item, id=name(item)[:70], marks=marks))
-    return out
+    """Parameters of a test."""
+    return [pytest.param(item, id=name(item)[:70]) for item in items]
 
 
 class Arg(NamedTuple):
@@ -168,7 +146,7 @@ def agree(
         assert not (why := same_bytes(found, wanted)), f"sizes {bound}: {why}"
         most = 4 if _ASKS_ABOUT_ONE in str(compiled.report()) else 1
         if counted.calls > most and not guards:
-            raise Retraced(f"sizes {bound}: {counted.calls} traces")
+            pytest.fail(f"sizes {bound}: {compiled.report()}")
 
 
 def written(

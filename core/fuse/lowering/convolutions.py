@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from treadle.dims import one
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import operand_strides, stored_strides
 from treadle.fuse.lowering.launches import Product
@@ -68,8 +69,8 @@ def _spec(
     x: Atom = eq.inputs[0]
     images, height, width, channels = x.type.shape
     _, out_y, out_x, features = out_shape
-    pixel = out_steps[2] if out_x > 1 else out_steps[1]
-    if out_x > 1 and out_y > 1 and out_steps[1] != pixel * out_x:
+    pixel = out_steps[1] if one(out_x) else out_steps[2]
+    if not one(out_x) and not one(out_y) and out_steps[1] != pixel * out_x:
         return None
     if out_steps[3] != 1 and features > 1:
         return None

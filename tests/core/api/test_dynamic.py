@@ -4,6 +4,7 @@ traced for them."""
 from __future__ import annotations
 
 import functools
+import gc
 import math
 import statistics
 import threading
@@ -19,8 +20,10 @@ from hypothesis import strategies as st
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.api.sized import check, random, same
-from treadle import tree
+from treadle import rng, tree
+from treadle.dims import Scope
 from treadle.errors import DonatedError, LeakError
+from treadle.ir.graph import Graph
 
 NAMES = {4: "four", 6: "six", 8: "eight"}
 
@@ -112,6 +115,22 @@ SYMBOLIC = {
     "grad": lambda x: td.grad(lambda y: (y * y).mean())(x),
     "first half": lambda x: x[: (x.shape[0] + 1) // 2],
     "all but none": lambda x: x[0:],
+    "a carry": lambda x: td.scan(lambda c, r: (c + 1, r * c), x.shape[0], x),
+    "a carry of while_loop": lambda x: td.while_loop(
+        lambda c: c[0] > 0, lambda c: (c[0] - 3, c[1] * 2), (x.shape[0], 1 / x.shape[0])
+    ),
+    "an operand of cond": lambda x: td.cond(
+        x.sum() > 0, lambda n: n * 2, lambda n: n + 1, x.shape[0]
+    ),
+    "tangents": lambda x: td.jvp(lambda s: x * s, (2 / x.shape[0],), (x.shape[0] / 2,)),
+    "among others": lambda x: tnp.array([x.shape[0], 2.5, 1 / x.shape[0]]),
+    "an array of a quotient": lambda x: tnp.asarray(1 / x.shape[0]),
+    "given to a callback": lambda x: td.pure_callback(
+        lambda n: np.float32(n) * 2, td.ShapeDtype((), np.float32), x.shape[0]
+    ),
+    "a seed": lambda x: rng.uniform(rng.key(x.shape[0]), (3,)),
+    "folded into a key": lambda x: rng.bits(rng.fold_in(rng.key(0), x.shape[0])),
+    "an integer power": lambda x: tnp.power(x.shape[0], 2) + x,
     "fori_loop": lambda x: td.fori_loop(0, x.shape[0], lambda i, c: c + x[i], x[0]),
 }
 GUARDED = {
@@ -269,6 +288,16 @@ def test_sizes_that_must_be_equal_are_one_and_others_an_error() -> None:
     assert x.removeprefix("x: ") == y.removeprefix("y: ")
 
 
+def test_a_size_may_be_found_to_be_a_multiple_of_another_and_more() -> None:
+    f = td.jit(lambda x, y: y[1:].reshape(3, -1, 2).sum(0) + x)
+    for n in (8, 3, 5, 17, 2):
+        x, y = random(n, 2), random(3 * n + 1, 2)
+        same(f(x, y), y[1:].reshape(3, -1, 2).sum(0) + x)
+    assert f.report().traces == 2
+    guards = {str(g) for g in f.report().programs[1].guards}
+    assert "y.shape[0] == 3*x.shape[0] + 1" in guards
+
+
 def test_broadcasting_against_1_is_another_program() -> None:
     def arguments(n: int) -> Any:
         return random(17, 3), random(n, 3)
@@ -413,6 +442,24 @@ def test_programs_are_kept_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) ->
     assert len(programs._entries) == 5 and len(programs._families) == 3
     assert f.report().programs[1].sizes == 11  # 2, twice: it was forgotten
     same(f(random(2)), random(2) * 2)
+
+
+def alive(kind: type) -> int:
+    gc.collect()
+    return sum(type(x) is kind for x in gc.get_objects())
+
+
+def test_sizes_and_what_was_made_of_them_go_with_their_function() -> None:
+    def called() -> None:
+        inner = td.jit(lambda x: tnp.sin(x) @ tnp.ones((4, 30)))
+        f = td.jit(lambda x: inner(x)[0, :4] + inner(x[::-1]).T @ x)
+        for n in (3, 5, 8):
+            f(random(n, 4))
+
+    called()
+    before = alive(Scope), alive(Graph)
+    called()
+    assert (alive(Scope), alive(Graph)) == before
 
 
 def test_a_captured_array_and_disable_jit() -> None:

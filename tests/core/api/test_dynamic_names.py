@@ -103,6 +103,15 @@ def test_further_arguments_go_by_one_name() -> None:
             td.jit(f, dynamic=False)(random(n), random(n), y=random(n + 1)),
         )
     assert dynamic.report().traces == 1
+    with pytest.raises(ValueError, match=r"is 2 in xs\[0\] and 3 in xs\[1\]"):
+        dynamic(random(2), random(3), y=random(3))
+
+
+def test_an_error_says_which_sizes_were_given() -> None:
+    f = td.jit(lambda x, y: x + y, dynamic={"x": ("n",), "y": ("m",)})
+    with pytest.raises(ValueError, match=r"lengths n and m") as caught:
+        f(random(2), random(3))
+    assert caught.value.__notes__ == ["In this call, n = 2, m = 3."]
 
 
 WRONG = [
@@ -247,7 +256,7 @@ def test_methods_and_values_that_change_are_reported() -> None:
     for power in (2, 3):
         model.power(random(3), power)
     report = Model.power.report()
-    assert report.programs[1].reason == "static 2 is 3, was 2"
+    assert report.programs[1].reason == "static 'power' is 3, was 2"
     assert model.power.report().traces == 2
 
 

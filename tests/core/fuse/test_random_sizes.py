@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import treadle as td
+import treadle.numpy as tnp
 from tests.core.dynamic import same_bytes
 from tests.core.fuse.random_programs import REFUSED, Program
 from tests.core.fuse.random_rules import generate
@@ -73,3 +75,30 @@ def test_batches(seed: int) -> None:
         wanted = td.jit(lambda *xs: function(*xs))(*args)
         why = same_bytes(compiled(*args), wanted)
         assert not why, f"of {n} examples: {why}"
+
+
+OPERATIONS = (tnp.add, tnp.subtract, tnp.multiply, tnp.maximum, tnp.true_divide)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_numbers_of_sizes(seed: int) -> None:
+    """What is computed of sizes alone, each number used often."""
+
+    def function(x: Any) -> Any:
+        rng = np.random.default_rng(seed)
+        n, m = x.shape
+        numbers = [n, tnp.asarray(m), n / m, 1 / n, np.float32(0.5), tnp.power(m, 2)]
+        for _ in range(40):
+            apply = OPERATIONS[rng.integers(len(OPERATIONS))]
+            a, b = (numbers[-i] for i in rng.integers(1, 7, 2))
+            numbers.append(tnp.clip(apply(a, b), -n, 1e3))
+        carry = tuple(numbers[-int(i)] for i in rng.integers(1, 47, 2))
+        _, carried = td.scan(lambda c, r: (c, r * c[0] + c[1]), carry, x)
+        return x * numbers[-1], carried, numbers[-6:]
+
+    compiled = td.jit(function)
+    for n in (3, *SIZES):
+        x = np.random.default_rng(n).normal(size=(n, n + 2)).astype(np.float32)
+        why = same_bytes(compiled(x), td.jit(lambda x: function(x))(x))
+        assert not why, f"of length {n}: {why}"
+    assert compiled.report().traces == 2, compiled.report()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator
@@ -129,6 +130,27 @@ def test_threads_share_a_path(often_switched: None) -> None:
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(work, range(6)))
+
+
+FIRST_TOGETHER = """
+import gc
+import numpy as np, treadle as td
+from treadle.backends.cpu.run import callpath
+
+x, f = td.numpy.ones(3), td.jit(lambda x: x + 1)
+for _ in range(3):
+    f(x)
+# As if another thread had looked at the same time whether paths work, and after it.
+callpath._make.cache_clear()
+gc.collect()
+others = [callpath._Method() for _ in range(10_000)]
+np.testing.assert_array_equal(f(x), [2, 2, 2])
+"""
+
+
+def test_threads_may_be_the_first_together() -> None:
+    done = subprocess.run([sys.executable, "-c", FIRST_TOGETHER], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
 
 
 def test_the_first_call_after_the_workers_stopped_starts_them() -> None:

@@ -53,10 +53,12 @@ def caller(signature: Signature, run: Run) -> Path | None:
 
 
 def _function(signature: Signature, run: Run) -> Path:
+    make, definition = _make()
     words, keep = _Words(signature, run).packed()
-    # Both outlive every call of the function: the words as its `self`, the objects that
-    # they point to as its `__module__`.
-    return _make()(words, keep)
+    # All outlive every call of the function: the words as its `self`, the objects that
+    # they and itself point to as its `__module__`. (Of threads that were here first
+    # together, each has a definition, of which one is remembered.)
+    return make(definition, words, (keep, definition))
 
 
 class _Words:
@@ -262,8 +264,9 @@ _METH_FASTCALL = 0x80
 
 
 @functools.cache
-def _make() -> Callable[[bytes, Any], Path]:
-    """Makes the native function of Python's, from its words and what they point to."""
+def _make() -> tuple[Callable[[_Method, bytes, Any], Path], _Method]:
+    """Makes the native function of Python's, from its definition, its words and what
+    they point to; and its definition, which must live as long as it."""
     # Nearly all of its time goes to CPython's functions, and there is a lot of code.
     source = native.Source("callpath", "callpath", callpath_ir, level=0)
     address = native.load([source])[source.key]
@@ -271,7 +274,7 @@ def _make() -> Callable[[bytes, Any], Path]:
     make: Any = ctypes.pythonapi.PyCFunction_NewEx
     make.argtypes = [ctypes.POINTER(_Method), ctypes.py_object, ctypes.py_object]
     make.restype = ctypes.py_object
-    return functools.partial(make, definition)
+    return make, definition
 
 
 @functools.cache
