@@ -18,6 +18,8 @@ from treadle.late import numbers
 _SERIAL_CYCLES = 16_000  # about 6 us: less is not worth sharing
 _TASK_OVERHEAD = 1_000
 _DISTURBANCE = 0.1
+_WRITE = 0.4  # for an element of C, which may be in another core's cache
+_BETTER = 0.99  # than which a grid must be to be worth another one
 _TASK_CYCLES = 400_000  # about 150 us: smaller tasks cost more than they balance
 _MAX_TASKS_PER_THREAD = 4
 _CHUNK_BYTES = 1 << 18  # of packed B, to stay in the L2 cache with ...
@@ -183,23 +185,30 @@ def _grid(
     batches, m, n, k = sizes
     tiles, panels = -(-m // tile.rows), -(-n // tile.columns)
     per_row, per_column = read
+    rows_read, columns_read = m * per_row, n * per_column
     best = (1, 1, 1)
-    whole = _cycles(m, n, k, tile) + m * per_row + n * per_column
-    best_makespan = batches * whole
-    most = task_count(best_makespan, threads)
+    whole = _cycles(m, n, k, tile)
+    makespan = batches * (whole + rows_read + columns_read)
+    most = task_count(makespan, threads)
     if most == 1:
         return best
+    limit = _BETTER * makespan
     height = -(-m // tiles)
+    # All parts together take at least as long as the whole, and read as much.
+    share = batches * (1 / threads + _DISTURBANCE / most)
+    least = share * (whole + _WRITE * m * n)
+    rows_read, columns_read = share * rows_read, share * columns_read
     # Grids that split the batch, then M, come first.
     for g2, across in _divisions(panels, most):
+        if least + g2 * rows_read + columns_read > limit:
+            break
         columns = min(n, across * tile.columns)
         for g1, down in _divisions(tiles, most // g2):
+            if least + g2 * rows_read + g1 * columns_read > limit:
+                break
             rows = min(m, down * height)
-            # C may be in another core's cache.
-            element = _cycles(rows, columns, k, tile) + 0.4 * rows * columns
+            element = _cycles(rows, columns, k, tile) + _WRITE * rows * columns
             element += rows * per_row + columns * per_column
-            if g1 * g2 * batches * element > threads * best_makespan:
-                continue  # Too much work, however it is divided.
             for g0, each in _divisions(batches, most // (g2 * g1)):
                 tasks = g0 * g1 * g2
                 if tasks == 1:
@@ -207,8 +216,8 @@ def _grid(
                 # Smaller tasks lose less when another program takes a core for a while.
                 turns = -(-tasks // threads) + _DISTURBANCE
                 makespan = turns * (each * element + _TASK_OVERHEAD)
-                if makespan < 0.99 * best_makespan:
-                    best, best_makespan = (g0, g1, g2), makespan
+                if makespan < limit:
+                    best, limit = (g0, g1, g2), _BETTER * makespan
     return best
 
 
@@ -230,7 +239,9 @@ def _cycles(rows: int, columns: int, k: int, tile: Tile) -> float:
 def _divisions(size: int, most: int) -> list[tuple[int, int]]:
     """Numbers of groups, at most so many, and the largest group of each. Of those with
     equal groups the fewest: more would only be more tasks."""
-    smallest: dict[int, int] = {}
-    for groups in range(1, min(size, most) + 1):
-        smallest.setdefault(-(-size // groups), groups)
-    return [(groups, each) for each, groups in smallest.items()]
+    found = [(1, size)]
+    for groups in range(2, min(size, most) + 1):
+        each = -(-size // groups)
+        if each < found[-1][1]:
+            found.append((groups, each))
+    return found
