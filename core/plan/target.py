@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from treadle.arraytype import ArrayType
 from treadle.fuse.lowering.launches import Launch, Product
 from treadle.ir.graph import Equation
 from treadle.passes.pipeline import Arithmetic
@@ -96,4 +97,11 @@ class Target(Arithmetic, Protocol):
     def caller(self, signature: Signature, run: Run) -> Path | None:
         """A quick path for repeated calls; None if there is no quicker one than that
         of `Executable`."""
+        return None
+
+    def caller_like(
+        self, path: Path, types: Sequence[ArrayType], run: Run
+    ) -> Path | None:
+        """The same path for arguments and a program of other sizes; None if that is not
+        quicker than to make one."""
         return None

@@ -138,12 +138,19 @@ class Executable:
           args, kwargs: how to read the arguments.
           form: the structure of the result.
         """
-        better = self.better()
-        if better is not None:
-            return better.path(captured, args, kwargs, form)
         types = self.in_types
         signature = Signature(tuple(captured), args, kwargs, types, as_array)
-        run = Run(
+        placed = any(type(x) is Placed for x in captured)
+        quick = None if placed else self.target.caller(signature, self._run(form))
+        return quick or self._python_path(signature, form)
+
+    def path_like(self, path: Path, form: Structure) -> Path | None:
+        """The path of a program for other sizes, for this one's; None if that can't be
+        made quickly."""
+        return self.target.caller_like(path, self.in_types, self._run(form))
+
+    def _run(self, form: Structure) -> Run:
+        return Run(
             self.linked.program,
             self._block,
             self._slots,
@@ -154,9 +161,6 @@ class Executable:
             self._fail,
             form,
         )
-        placed = any(type(x) is Placed for x in captured)
-        quick = None if placed else self.target.caller(signature, run)
-        return quick or self._python_path(signature, form)
 
     def _python_path(self, signature: Signature, form: Structure) -> Path:
         """The same where no native code can read Python's objects."""

@@ -108,6 +108,11 @@ class CPUTarget:
     def caller(self, signature: Signature, run: Run) -> Path | None:
         return callpath.caller(signature, run)
 
+    def caller_like(
+        self, path: Path, types: Sequence[ArrayType], run: Run
+    ) -> Path | None:
+        return callpath.caller_like(path, types, run)
+
 
 def _order_scratch(length: int, itemsize: int) -> int:
     return number("order scratch", order_scratch, (length, itemsize))
