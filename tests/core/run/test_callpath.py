@@ -152,7 +152,7 @@ def test_a_new_size_takes_the_path_of_others(
     def call(n: int) -> None:
         x = np.arange(2 * n, dtype=np.float32).reshape(n, 2)
         out = f(wrap(Layer(array(1, 2))), array(1, n), tnp.asarray(x))
-        np.testing.assert_array_equal(out["sum"], x.sum(0) + [1, n])
+        np.testing.assert_array_equal(out["sum"], x.sum(0) + np.array([1, n]))
         np.testing.assert_array_equal(out["rows"], x * [2, 3])
         np.testing.assert_array_equal(out["first"], [1, n])
 

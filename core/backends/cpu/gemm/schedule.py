@@ -110,8 +110,9 @@ def _blocks(
     b_column = 1 if n == 1 else b_column
     pack_a = fused[0] or _packs_a(n, k, a_row * itemsize, a_column)
     pack_b = fused[1] or _packs_b(m, n * k * itemsize, b_column)
-    packs = pack_a or pack_b or n % tile.columns != 0
-    pieces = _groups(k, _MAX_K_PIECE) if packs else 1
+    # Each piece is a sum of its own: so that results do not depend on where operands
+    # lie, k is cut whether or not that helps.
+    pieces = _groups(k, _MAX_K_PIECE)
     k_piece = round_up(_groups(k, pieces), tile.lanes)
     tiles = _groups(m, tile.rows)
     per_column = (0.3 if b_column == 1 else 0.5) if pack_b else 0.0
