@@ -94,6 +94,10 @@ class Target(Arithmetic, Protocol):
     def size_class(self, nbytes: int) -> Any:
         """What allocates blocks of memory of this size on the device."""
 
+    def room(self, nbytes: int) -> Any:
+        """The same for programs that need this much for given sizes, and more or less
+        for others: they share the blocks, which have a `size`."""
+
     def caller(self, signature: Signature, run: Run) -> Path | None:
         """A quick path for repeated calls; None if there is no quicker one than that
         of `Executable`."""

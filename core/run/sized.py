@@ -105,9 +105,7 @@ def guards(scope: Scope) -> Callable[..., bool]:
     return code.function(" and ".join(tests) or "True")
 
 
-_MOST_SPARE = 1 << 28
-"""Programs for all sizes share the memory of the largest: fresh pages cost more than
-most steps. There is some more than that needs, which costs nothing till it is used."""
+_ALIGN = 64
 
 Numbers = tuple[Sequence[int], int, Sequence[Any], Sequence[Any], Sequence[Any]]
 
@@ -144,7 +142,6 @@ class SizedProgram:
         ]
         self._evaluate = self._evaluator()
         self._evaluate_better = _with_better(self._evaluate)
-        self._largest = 0
 
     def _evaluator(self) -> Callable[..., Numbers]:
         """From sizes to the linked program's numbers, the bytes of temporaries, the
@@ -183,11 +180,9 @@ class SizedProgram:
             in_types[i] = _with_shape(in_types[i], shape)
         for i, shape in zip(self._sized[1], outs, strict=True):
             results[i] = result(_with_shape(self._out_types[i], shape), target)
-        block = arena + 8 * linked.program.slot_count
-        if block > self._largest:
-            self._largest = block + min(block, _MOST_SPARE)
+        room = target.room(arena + 8 * linked.program.slot_count + _ALIGN)
         value_of = _Values(self._scope, sizes)
-        bound = Bound(linked, in_types, results, arena, self._largest, value_of)
+        bound = Bound(linked, in_types, results, arena, room, value_of)
         made = Executable(plan, target, donated, bound)
         if self.elsewhere is not None:
             made.program_for = partial(self.elsewhere, value_of)

@@ -32,7 +32,7 @@ from treadle.backends.cpu.run.executor import (
     Slot,
 )
 from treadle.backends.cpu.target import host
-from treadle.backends.memory import SizeClass, size_class
+from treadle.backends.memory import room, size_class
 from treadle.errors import InternalError
 from treadle.fuse.lowering.launches import Launch, Product
 from treadle.ir.filled import filled_with, sizes_in
@@ -102,8 +102,8 @@ class CPUTarget:
     def link(self, plan: Plan) -> Linked:
         return Linked(plan)
 
-    def size_class(self, nbytes: int) -> SizeClass:
-        return size_class(nbytes)
+    size_class = staticmethod(size_class)
+    room = staticmethod(room)
 
     def caller(self, signature: Signature, run: Run) -> Path | None:
         return callpath.caller(signature, run)
