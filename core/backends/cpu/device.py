@@ -94,7 +94,8 @@ class CPUTarget:
         what = product.contraction
         tile, count = gemm.tile(what.dtype), threads.num_threads()
         if isinstance(what, Contraction):
-            return [gemm_schedule.schedule(what, tile, count)]
+            hooked = product.epilogue is not None
+            return [gemm_schedule.schedule(what, tile, count, hooked)]
         if product.filter_gradient:
             return filter_schedule.schedule(what, tile, count)
         return [conv_schedule.schedule(what, tile, count)]

@@ -14,6 +14,7 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle import nn
 from treadle.arraytype import ArrayType
+from treadle.backends.cpu.gemm.arguments import ProductWord
 from treadle.backends.devices import TARGETS
 from treadle.compile import build, build_sized
 from treadle.dims import Scope, is_dim
@@ -269,3 +270,21 @@ def test_a_literal_of_a_size_is_found_anew() -> None:
         np.testing.assert_array_equal(
             np.asarray(y), x / np.float32(size[0]) + np.float32(size[1] * 2 - 7)
         )
+
+
+@pytest.mark.parametrize("shape", [(9, 1), (1, 9), (7, 3), (1, 1)])
+def test_batch_elements_of_one_row_are_rows_of_one_product(shape: Any) -> None:
+    f = td.jit(
+        lambda x, w: tnp.swapaxes(x, 0, 1) @ w,
+        dynamic={"x": ("batch", "length", None)},
+    )
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((20, 40)).astype(np.float32)
+    for given in ((3, 5), shape):
+        x = rng.standard_normal((*given, 20)).astype(np.float32)
+        np.testing.assert_allclose(f(x, w), np.einsum("btc,cd->tbd", x, w), 1e-5, 1e-5)
+    plan = f.lower(x, w).plan
+    (step,) = [s for _, s in walk(plan.steps) if isinstance(s, ProductStep)]
+    words = step.words.words
+    assert (words[ProductWord.BATCHES] == 1) is (1 in shape)
+    assert f.report().traces == 1

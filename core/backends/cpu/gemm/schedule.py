@@ -12,6 +12,7 @@ from treadle.backends.cpu.gemm.arguments import (
     Tile,
     Word,
 )
+from treadle.dims import is_dim
 from treadle.kernels.contract import Contraction
 from treadle.late import numbers
 
@@ -32,26 +33,34 @@ _LARGE_B_ROWS = 24  # ... or larger than ...
 _LARGE_BYTES = 1 << 20  # ... this
 
 
-def schedule(product: Contraction, tile: Tile, threads: int) -> Scheduled:
-    """Chooses packing, blocks and tasks, and writes the kernel's arguments."""
+def schedule(
+    product: Contraction, tile: Tile, threads: int, hooked: bool = False
+) -> Scheduled:
+    """Chooses packing, blocks and tasks, and writes the kernel's arguments.
+
+    hooked: whether an epilogue is called for blocks of it."""
     fused = product.fused_a, product.fused_b
     machine = product.dtype.itemsize, fused, tile, threads
-    batches = product.b0 * product.b1
-    a, b = product.a, product.b
+    a, b, c = product.a, product.b, product.c
+    b1, batches, m = product.b1, product.b0 * product.b1, product.m
+    a_row, c_row = a.row, c.row
+    shared = not (is_dim(b.b0) or is_dim(b.b1)) and b.b0 == b.b1 == 0
+    if is_dim(m) and shared and not (hooked or product.fused_a):
+        sizes = product.b0, b1, m, a.b0, a.b1, a_row, c.b0, c.b1, c_row
+        b1, batches, m, a_row, c_row = numbers("rows", _rows, sizes)
     blocks = numbers(
         ("blocks", machine),
         partial(_blocks, *machine),
-        (batches, product.m, product.n, product.k, a.row, a.column, b.column),
+        (batches, m, product.n, product.k, a_row, a.column, b.column),
     )
     words: list[int] = [0] * (FIRST + len(ProductWord))
     for word, value in zip(_CHOSEN, blocks, strict=True):
         words[word] = value
     words[Word.KIND] = Kind.PRODUCT
-    words[Word.A + 1 : Word.A + 4] = a.b0, a.b1, a.row
+    words[Word.A + 1 : Word.A + 4] = a.b0, a.b1, a_row
     words[Word.B + 1 : Word.B + 4] = b.b0, b.b1, b.row
-    c = product.c
-    words[Word.C + 1 : Word.C + 5] = c.b0, c.b1, c.row, c.column
-    words[ProductWord.BATCH1] = product.b1
+    words[Word.C + 1 : Word.C + 5] = c.b0, c.b1, c_row, c.column
+    words[ProductWord.BATCH1] = b1
     words[ProductWord.BATCHES] = batches
     words[ProductWord.N] = product.n
     words[ProductWord.K] = product.k
@@ -89,6 +98,20 @@ _CHOSEN = (
     ),
 )
 """The words that `_blocks` gives."""
+
+
+def _rows(b0: int, b1: int, m: int, *strides: int) -> tuple[int, ...]:
+    """Batch elements of one row are rows of one product, with a B that they share: size
+    of b1, batch elements, m, and the steps between rows of A and of C.
+
+    strides: of A and of C, along b0, b1 and m.
+    """
+    a, c = strides[:3], strides[3:]
+    if m == 1 and b0 == 1:
+        return 1, 1, b1, a[1], c[1]
+    if m == 1 and b1 == 1:
+        return 1, 1, b0, a[0], c[0]
+    return b1, b0 * b1, m, a[2], c[2]
 
 
 @lru_cache(maxsize=1 << 14)
