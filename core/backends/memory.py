@@ -14,7 +14,7 @@ import ctypes
 import functools
 import mmap
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from struct import Struct
 
 import numpy as np
@@ -228,7 +228,11 @@ def _default_limit() -> int:
 
 _pool = MemoryPool(_default_limit())
 allocate = _pool.allocate
-size_class: Callable[[int], SizeClass] = _pool.size_class
 room = _pool.room
 idle_bytes = _pool.idle_bytes
 trim = _pool.trim
+
+
+def size_class(nbytes: int) -> SizeClass:
+    """See `MemoryPool.size_class`."""
+    return _pool.size_class(nbytes)

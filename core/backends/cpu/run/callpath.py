@@ -59,8 +59,9 @@ def caller_like(path: Path, types: Sequence[ArrayType], run: Run) -> Path | None
     Much quicker than to read the arguments again."""
     if type(path) is not BuiltinFunctionType:
         return None
-    words = bytearray(path.__self__)
-    signature, before, leaves, objects, _ = path.__module__
+    made: Any = path
+    words = bytearray(made.__self__)
+    signature, before, leaves, objects, _ = made.__module__
     keep: list[Any] = []
 
     def put(at: int, *values: Any) -> None:
