@@ -1,6 +1,6 @@
 """Training steps at sizes never seen: `python benchmarks/new_shape.py`.
 
-Each workload trains at one size, then at 50 others, one example and sequences of one
+Each workload trains at two sizes, then at 50 others, one example and sequences of one
 element among them. Treadle leaves a size open when it sees a second one: from then on
 it may not trace again nor compile a kernel, and each step must give the loss, and all
 of them the parameters, that programs traced for each size give, bit by bit. The script
