@@ -91,19 +91,19 @@ def test_no_iteration_reads_the_columns_of_a_weight(name: str) -> None:
 def test_open_lengths_give_what_known_ones_do() -> None:
     """Products over more than one piece of k, inside of the loop and turned."""
     random = np.random.default_rng(0)
-    w = random.standard_normal((300, 1200)).astype(np.float32) / 20
+    w = random.standard_normal((320, 1280)).astype(np.float32) / 20
 
     def loss(w: Any, x: Any) -> Any:
         def step(h: Any, row: Any) -> Any:
             z = tnp.tanh(h @ w + row)
-            return z[:, :300] * z[:, 300:600] + z[:, 600:900] * z[:, 900:], h.sum()
+            return z[:, :320] * z[:, 320:640] + z[:, 640:960] * z[:, 960:], h.sum()
 
-        h, seen = td.scan(step, tnp.zeros((x.shape[1], 300)), x)
+        h, seen = td.scan(step, tnp.zeros((x.shape[1], 320)), x)
         return (h * h).sum() + seen.sum()
 
     f = td.jit(td.grad(loss, (0, 1)), dynamic={"x": ("length", "batch", None)})
     for shape in ((5, 3), (9, 3), (1, 3), (9, 1), (20, 7)):
-        x = random.standard_normal((*shape, 1200)).astype(np.float32)
+        x = random.standard_normal((*shape, 1280)).astype(np.float32)
         known = td.jit(td.grad(loss, (0, 1)), dynamic=False)
         for a, b in zip(f(w, x), known(w, x), strict=True):
             assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), shape
