@@ -1,6 +1,6 @@
 """Training steps at sizes never seen: `python benchmarks/new_shape.py`.
 
-Each workload trains at one size, then at 50 others, one example and sequences of one
+Each workload trains at two sizes, then at 50 others, one example and sequences of one
 element among them. Treadle leaves a size open when it sees a second one: from then on
 it may not trace again nor compile a kernel, and each step must give the loss, and all
 of them the parameters, that programs traced for each size give, bit by bit. The script
@@ -37,7 +37,8 @@ class Case(NamedTuple):
     length: int | None = None
 
     def sizes(self, count: int) -> list[tuple[int, ...]]:
-        """Different sizes: two that say what varies, some of one element, then any."""
+        """Different sizes: two that say what varies, then so many others: some of one
+        element, then any."""
         if self.length is None:
             most, first = [self.batch], _BATCHES
         else:
@@ -45,9 +46,9 @@ class Case(NamedTuple):
             first = (*first, (1, self.length), (self.batch, 1))
         rng = np.random.default_rng(0)
         found = dict.fromkeys(first)
-        while len(found) < min(count, math.prod(most)):
+        while len(found) < min(2 + count, math.prod(most)):
             found[tuple([int(rng.integers(1, m + 1)) for m in most])] = None
-        return list(found)[:count]
+        return list(found)[: 2 + count]
 
     def batches(self, size: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """The inputs and labels of a step."""
@@ -153,7 +154,7 @@ def main() -> None:
                     extra = check(case, options.count).extra
                 else:
                     step = workloads.build(case.workload, peer)
-                    extra = measure(step, case, case.sizes(JAX_COUNT)).extra
+                    extra = measure(step, case, case.sizes(JAX_COUNT)).extra[2:]
                 middle = f"{statistics.median(extra):.2f} | {max(extra):.2f}"
                 print(f"| {name} | {peer} | {len(extra)} | {middle} |", flush=True)
 

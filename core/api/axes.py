@@ -123,6 +123,34 @@ class Named:
         return sizes
 
 
+class Pattern:
+    """What arguments look like whose sizes are open."""
+
+    def __init__(self, axes: Sequence[Axes], types: Sequence[ArrayType]) -> None:
+        triples = zip(range(len(types)), types, axes, strict=True)
+        self._open = [(i, t, names) for i, t, names in triples if any(names)]
+        self._rest: list[ArrayType | None] = list(types)
+        for i, _, _ in self._open:
+            self._rest[i] = None
+
+    def sizes(self, types: Sequence[ArrayType]) -> dict[str, int] | None:
+        """The size of each dimension; None for types that differ in more than that."""
+        sizes: dict[str, int] = {}
+        rest: list[Any] = list(types)
+        if len(rest) != len(self._rest):
+            return None
+        for i, like, names in self._open:
+            t, rest[i] = rest[i], None
+            if (t.dtype, t.weak, t.ndim) != (like.dtype, like.weak, like.ndim):
+                return None
+            for name, n, length in zip(names, t.shape, like.shape, strict=True):
+                known = length if name is None else sizes.setdefault(name, n)
+                if known != n:
+                    return None
+        # (Equal types are one object.)
+        return sizes if rest == self._rest else None
+
+
 def place(function: Callable[..., Any], form: tree.Structure, leaf: int) -> str:
     """How a leaf of (args, kwargs) is written in the function: ``params['w']``."""
     return argument(function, tree.paths(form)[leaf][1:]).split("`")[1]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cache, cached_property
 from threading import Lock
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from treadle.dims import is_dim
 from treadle.ir.graph import Graph
 from treadle.run.array import Array
 from treadle.trace.ways import Branches, noting
+
+if TYPE_CHECKING:
+    from treadle.plan.calls import Path
 
 
 @cache
@@ -49,8 +52,12 @@ class Entry:
         self.branches: Sequence[Branches] = ()
         self.is_bound = False
         """Whether the program is for given sizes, of a graph in which they are open."""
-        self.slow_calls = 0
-        """How many calls took no path."""
+        self.lookups = 0
+        """How many calls found it by their types."""
+        self.path: Path | None = None
+        """A quick way to call it, from its second look-up on."""
+        self._like: list[Path] = []
+        """The last path that was made for any of the sizes of one trace."""
 
     @cached_property
     def program(self) -> Any:
@@ -65,9 +72,26 @@ class Entry:
         """The entry for given sizes, of one for sizes that are open."""
         made = object.__new__(Entry)
         made.__dict__.update(
-            self.__dict__, program=program, slow_calls=0, is_bound=True
+            self.__dict__, program=program, lookups=0, path=None, is_bound=True
         )
         return made
+
+    def looked_up(self) -> None:
+        """Counts a look-up. The second one tells that the program is used often."""
+        self.lookups += 1
+        if self.lookups == 2:
+            self.program = self.program.better() or self.program
+
+    def path_like(self) -> Path | None:
+        """A path that was made for other sizes, for these, if that is quick."""
+        if not self.is_bound or not self._like:
+            return None
+        return self.program.path_like(self._like[0], self.out_form)
+
+    def keep_path(self, path: Path) -> None:
+        """Keeps a path, for others to be made like it, too."""
+        self.path = path
+        self._like[:] = [path]
 
 
 def trace_entry(

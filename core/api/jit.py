@@ -95,22 +95,31 @@ class Jitted:
         entry, leaves = self._lookup(args, kwargs)
         entry.row.calls += 1
         if type(state.interpreter) is EagerInterpreter:
+            out = self._quickly(entry, args, kwargs)
+            if out is not NotImplemented:
+                return out
             outs = entry.program([*entry.captured, *leaves])
-            self._remember(entry, args, kwargs)
         else:
             outs = call(*entry.captured, *leaves, graph=entry.graph)
         return entry.out_form.unflatten(outs)
 
-    def _remember(self, entry: Entry, args: tuple, kwargs: dict) -> None:
-        """Makes a path for calls like this one, from an entry's second call on."""
-        entry.slow_calls += 1
-        if not 1 < entry.slow_calls <= MOST_PATHS_MADE:
-            return
-        try:
-            path = self._path(entry, args, kwargs)
-        except (Unreadable, RecursionError):
-            return
-        self._paths = ((path, entry.row), *self._paths[: MOST_PATHS - 1])
+    def _quickly(self, entry: Entry, args: tuple, kwargs: dict) -> Any:
+        """The result by a path; NotImplemented if there is none. One is made for calls
+        like this one at the second look-up of an entry, and for one of other sizes if
+        there was one for some."""
+        entry.looked_up()
+        path = entry.path or entry.path_like()
+        out = path(args, kwargs) if path else NotImplemented
+        if out is NotImplemented and 1 < entry.lookups <= MOST_PATHS_MADE:
+            try:
+                path = self._path(entry, args, kwargs)
+            except (Unreadable, RecursionError):
+                return out
+            out = path(args, kwargs)
+        if path and out is not NotImplemented and entry.lookups > 1:
+            entry.keep_path(path)
+            self._paths = ((path, entry.row), *self._paths[: MOST_PATHS - 1])
+        return out
 
     def _path(self, entry: Entry, args: tuple, kwargs: dict) -> Path:
         numbers, names = self._static_places(args)

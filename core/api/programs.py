@@ -10,7 +10,7 @@ from typing import Any
 
 from treadle import tree
 from treadle.api.args import argument, name_of
-from treadle.api.axes import Axes, Named, Seen, place
+from treadle.api.axes import Axes, Named, Pattern, Seen, place
 from treadle.api.entry import Entry, Recent, trace_entry
 from treadle.api.report import MOST_ROWS, Arguments, ProgramReport, Report
 from treadle.api.sizes import SizedTrace, can_vary, trace_sized
@@ -29,6 +29,9 @@ MOST_FAMILIES = 64
 MOST_SIZED = 8
 """A function whose sizes were left open that often, and which needs more programs
 still, is one that is made for each size."""
+
+MOST_PATTERNS = 4
+"""For how many of these, at arguments of one structure, sizes are found quickly."""
 
 MOST_NOTES = 8
 
@@ -86,6 +89,7 @@ class Programs:
         self._most = max_compiles
         self._entries = Recent(MOST_ENTRIES)
         self._families = Recent(MOST_FAMILIES)
+        self._patterns = Recent(MOST_FAMILIES)
         self._rows: deque[ProgramReport] = deque(maxlen=MOST_ROWS)
         self._notes: deque[str] = deque(maxlen=MOST_NOTES)
         self._traces = 0
@@ -115,7 +119,7 @@ class Programs:
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
-                entry = self._made(form, types, statics)
+                entry = self._again(key) or self._made(form, types, statics)
                 # A captured tracer belongs to this call alone.
                 if not _captures_tracers(entry):
                     self._entries.put(key, entry)
@@ -125,6 +129,7 @@ class Programs:
         """Forgets everything but the report."""
         self._entries.clear()
         self._families.clear()
+        self._patterns.clear()
 
     def report(self, name: str) -> Report:
         """What was compiled so far."""
@@ -151,6 +156,17 @@ class Programs:
                 self._entries.put((key, "inside"), entry)
         return entry
 
+    def _again(self, key: tuple) -> Entry | None:
+        """The entry for arguments that differ in open sizes alone from earlier ones."""
+        form, types, *statics = key
+        for pattern, known in self._patterns.get((form, *statics)) or ():
+            sizes = pattern.sizes(types)
+            if sizes and can_vary(sizes):
+                for trace in known:
+                    if trace.admits(tuple(sizes.values())):
+                        return self._bound(trace, sizes)
+        return None
+
     def _made(
         self, form: tree.Structure, types: Sequence[ArrayType], statics: tuple
     ) -> Entry:
@@ -171,6 +187,11 @@ class Programs:
             ]
         )
         known = family.traces.setdefault(pattern, [])
+        like = form, statics, tree.kind_of(statics)
+        patterns = self._patterns.get(like) or ()
+        if all(traces is not known for _, traces in patterns):
+            newest = Pattern(axes, types), known
+            self._patterns.put(like, (newest, *patterns[: MOST_PATTERNS - 1]))
         for trace in known:
             if trace.admits(tuple(sizes.values())):
                 return self._bound(trace, sizes)

@@ -28,6 +28,9 @@ HUGE_PAGE = 2 << 20
 SMALL_IDLE_BYTES = 4 << 20
 """How much one size class of small blocks may keep idle."""
 
+LEAST_ROOM = 1 << 28
+"""Address space for temporaries of any size should be more than that."""
+
 Block = tuple[int, bytearray | mmap.mmap, int]
 """Address, the object that owns the memory, and where in it the block begins."""
 
@@ -76,12 +79,15 @@ class _Owned(np.ndarray):
 
 
 class SizeClass:
-    """The blocks of one size."""
+    """The blocks of one size.
 
-    __slots__ = ("_keep", "_large", "_pool", "free", "size")
+    used: how much of each is ever touched.
+    """
+
+    __slots__ = ("_keep", "_large", "_pool", "free", "size", "used")
 
     def __init__(self, size: int, pool: MemoryPool) -> None:
-        self.size = size
+        self.size = self.used = size
         self.free: list[Block] = []
         self._pool = pool
         self._large = size >= LARGE
@@ -116,6 +122,35 @@ class MemoryPool:
         self._classes: dict[int, SizeClass] = {}
         self.size_class = functools.lru_cache(maxsize=4096)(self._size_class)
         """The class that serves a number of bytes; look it up once for a fixed size."""
+        self._room: SizeClass | None = None
+
+    def room(self, nbytes: int) -> SizeClass:
+        """A class of which a number of bytes are needed, now, and more another time.
+
+        Fresh pages cost more than most programs. Address space costs nothing: in a
+        large block, what is needed most is all that is ever touched.
+        """
+        if self._room is None:
+            self._room = self._make_room()
+        if nbytes > self._room.size:
+            return self.size_class(nbytes)
+        self._room.used = max(self._room.used, nbytes)
+        return self._room
+
+    def _make_room(self) -> SizeClass:
+        size = self.idle_limit
+        while hasattr(mmap, "MAP_PRIVATE"):  # elsewhere address space does cost
+            made = SizeClass(_rounded(size), self)
+            made.used = 0
+            try:
+                made.free.append(_new_block(made.size))
+            except (MemoryError, OSError):  # address space is limited here
+                size //= 2
+                if size < LEAST_ROOM:
+                    break
+            else:
+                return self._classes.setdefault(-made.size, made)
+        return self.size_class(1)
 
     def _size_class(self, nbytes: int) -> SizeClass:
         size = _rounded(nbytes)
@@ -127,7 +162,7 @@ class MemoryPool:
 
     def idle_bytes(self) -> int:
         """Bytes kept for reuse."""
-        return sum(c.size * len(c.free) for c in list(self._classes.values()))
+        return sum(c.used * len(c.free) for c in list(self._classes.values()))
 
     def trim(self) -> None:
         """Gives all idle memory back to the system."""
@@ -138,7 +173,7 @@ class MemoryPool:
         """Drops blocks of the size with the most idle memory until the limit holds."""
         while self.idle_bytes() > self.idle_limit:
             classes = list(self._classes.values())
-            richest = max(classes, key=lambda c: c.size * len(c.free))
+            richest = max(classes, key=lambda c: c.used * len(c.free))
             with contextlib.suppress(IndexError):  # another thread may be quicker
                 richest.free.pop(0)
 
@@ -193,6 +228,11 @@ def _default_limit() -> int:
 
 _pool = MemoryPool(_default_limit())
 allocate = _pool.allocate
-size_class = _pool.size_class
+room = _pool.room
 idle_bytes = _pool.idle_bytes
 trim = _pool.trim
+
+
+def size_class(nbytes: int) -> SizeClass:
+    """See `MemoryPool.size_class`."""
+    return _pool.size_class(nbytes)

@@ -37,8 +37,6 @@ _GROWTH = 8
 """How much larger than its result the operands may be that an iteration stores."""
 _MOVABLE = (Elementwise, Index, View, Product)
 """What can be done for all iterations at once."""
-_WORTH_TURNING = 8
-"""Iterations that share the copy of a constant that a product reads."""
 
 
 def hoist_from_scans(graph: Graph) -> Graph:
@@ -230,8 +228,6 @@ class _Scan:
     def turn(self) -> None:
         """Right operands that products would have to transpose: constants whose last
         axis is contracted."""
-        if hint(self.length) < _WORTH_TURNING:
-            return
         values = dict(self.consts)
         makers = {v: e for e in self.equations for v in e.outputs}
         turned: dict[tuple[Var, tuple[int, ...]], Var] = {}

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from treadle.arraytype import ArrayType
 from treadle.fuse.lowering.launches import Launch, Product
 from treadle.ir.graph import Equation
 from treadle.passes.pipeline import Arithmetic
@@ -93,7 +94,18 @@ class Target(Arithmetic, Protocol):
     def size_class(self, nbytes: int) -> Any:
         """What allocates blocks of memory of this size on the device."""
 
+    def room(self, nbytes: int) -> Any:
+        """The same for programs that need this much for given sizes, and more or less
+        for others: they share the blocks, which have a `size`."""
+
     def caller(self, signature: Signature, run: Run) -> Path | None:
         """A quick path for repeated calls; None if there is no quicker one than that
         of `Executable`."""
+        return None
+
+    def caller_like(
+        self, path: Path, types: Sequence[ArrayType], run: Run
+    ) -> Path | None:
+        """The same path for arguments and a program of other sizes; None if that is not
+        quicker than to make one."""
         return None

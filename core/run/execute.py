@@ -30,7 +30,8 @@ from treadle.trace.value import NUMBERS, typeof
 class Bound(NamedTuple):
     """What a call of a program needs: that of one whose sizes are open, for given ones.
 
-    arena: bytes of its temporaries; block: of what they are allocated in, at least.
+    arena: bytes of its temporaries.
+    room: allocates blocks in which there is room for them; None if nothing does.
     value_of: None if no size is open.
     """
 
@@ -38,7 +39,7 @@ class Bound(NamedTuple):
     in_types: Sequence[ArrayType]
     results: Sequence[Result]
     arena: int
-    block: int
+    room: Any
     value_of: Value | None
 
 
@@ -72,7 +73,7 @@ class Executable:
         if bound is None:
             results = [result(t, target) for t in outline.out_types]
             types = outline.in_types
-            bound = Bound(target.link(plan), types, results, plan.arena, 0, None)
+            bound = Bound(target.link(plan), types, results, plan.arena, None, None)
         self.value_of = bound.value_of
         self.linked, self.in_types = bound.linked, bound.in_types
         self._donated, self._shares = donated, plan.shares
@@ -81,8 +82,10 @@ class Executable:
         # The slots lie behind the temporaries, in one block: at its end, which was
         # touched before if programs for other sizes used it.
         words = 8 * self.linked.program.slot_count
-        self._slots = max(bound.arena, 64, (bound.block - words) // 64 * 64)
-        self._block = target.size_class(self._slots + words)
+        self._slots = max(bound.arena, 64)
+        self._block = bound.room or target.size_class(self._slots + words)
+        if bound.room:
+            self._slots = (self._block.size - words) // 64 * 64
         constants = self.linked.constants
         count = 1 + len(self._in_dtypes) + len(self._outs) + len(constants)
         self._words = Struct(f"{count}q")
@@ -138,12 +141,19 @@ class Executable:
           args, kwargs: how to read the arguments.
           form: the structure of the result.
         """
-        better = self.better()
-        if better is not None:
-            return better.path(captured, args, kwargs, form)
         types = self.in_types
         signature = Signature(tuple(captured), args, kwargs, types, as_array)
-        run = Run(
+        placed = any(type(x) is Placed for x in captured)
+        quick = None if placed else self.target.caller(signature, self._run(form))
+        return quick or self._python_path(signature, form)
+
+    def path_like(self, path: Path, form: Structure) -> Path | None:
+        """The path of a program for other sizes, for this one's; None if that can't be
+        made quickly."""
+        return self.target.caller_like(path, self.in_types, self._run(form))
+
+    def _run(self, form: Structure) -> Run:
+        return Run(
             self.linked.program,
             self._block,
             self._slots,
@@ -154,9 +164,6 @@ class Executable:
             self._fail,
             form,
         )
-        placed = any(type(x) is Placed for x in captured)
-        quick = None if placed else self.target.caller(signature, run)
-        return quick or self._python_path(signature, form)
 
     def _python_path(self, signature: Signature, form: Structure) -> Path:
         """The same where no native code can read Python's objects."""

@@ -105,9 +105,7 @@ def guards(scope: Scope) -> Callable[..., bool]:
     return code.function(" and ".join(tests) or "True")
 
 
-_MOST_SPARE = 1 << 28
-"""Programs for all sizes share the memory of the largest: fresh pages cost more than
-most steps. There is some more than that needs, which costs nothing till it is used."""
+_ALIGN = 64
 
 Numbers = tuple[Sequence[int], int, Sequence[Any], Sequence[Any], Sequence[Any]]
 
@@ -144,7 +142,6 @@ class SizedProgram:
         ]
         self._evaluate = self._evaluator()
         self._evaluate_better = _with_better(self._evaluate)
-        self._largest = 0
 
     def _evaluator(self) -> Callable[..., Numbers]:
         """From sizes to the linked program's numbers, the bytes of temporaries, the
@@ -165,16 +162,20 @@ class SizedProgram:
     def bind(self, *sizes: int) -> Executable:
         """The program for given sizes of the dimensions, in their order."""
         numbers = self._evaluate(*sizes)
-        made = self._bound(sizes, numbers)
+        made = self._bound(sizes, numbers, _Values(self._scope, sizes))
         made.better = partial(self._better, sizes, numbers[1])
         return made
 
     def _better(self, sizes: Sequence[int], arena: int) -> Executable | None:
         """The program with what takes longer to find, if it takes less memory."""
         numbers = self._evaluate_better(*sizes)
-        return self._bound(sizes, numbers) if numbers[1] < arena else None
+        if numbers[1] >= arena:
+            return None
+        return self._bound(sizes, numbers, _BetterValues(self._scope, sizes))
 
-    def _bound(self, sizes: Sequence[int], found: Numbers) -> Executable:
+    def _bound(
+        self, sizes: Sequence[int], found: Numbers, value_of: _Values
+    ) -> Executable:
         plan, target, donated = self._compiled
         values, arena, ins, outs, numbers = found
         linked = self._linked.bind(values, self._constants(numbers))
@@ -183,11 +184,8 @@ class SizedProgram:
             in_types[i] = _with_shape(in_types[i], shape)
         for i, shape in zip(self._sized[1], outs, strict=True):
             results[i] = result(_with_shape(self._out_types[i], shape), target)
-        block = arena + 8 * linked.program.slot_count
-        if block > self._largest:
-            self._largest = block + min(block, _MOST_SPARE)
-        value_of = _Values(self._scope, sizes)
-        bound = Bound(linked, in_types, results, arena, self._largest, value_of)
+        room = target.room(arena + 8 * linked.program.slot_count + _ALIGN)
+        bound = Bound(linked, in_types, results, arena, room, value_of)
         made = Executable(plan, target, donated, bound)
         if self.elsewhere is not None:
             made.program_for = partial(self.elsewhere, value_of)
@@ -208,8 +206,12 @@ def _lookup(keys: Sequence[Any], values: Sequence[int]) -> Callable[[Any], int]:
 
 def _with_better(fn: Callable[..., Numbers]) -> Callable[..., Numbers]:
     """A generated function that calls what is `better` than functions that it calls."""
-    names = {name: getattr(f, "better", f) for name, f in fn.__globals__.items()}
+    names = {name: _better(f) for name, f in fn.__globals__.items()}
     return FunctionType(fn.__code__, names)
+
+
+def _better(fn: Any) -> Any:
+    return getattr(fn, "better", fn)
 
 
 def _with_shape(t: ArrayType, shape: tuple[int, ...]) -> ArrayType:
@@ -239,7 +241,17 @@ class _Values:
             while self._atoms[first].fn is Part:
                 first -= 1
             atom: Any = self._atoms[first]
-            values: Any = atom.fn(*map(self, atom.args))
+            values: Any = self._called(atom.fn)(*map(self, atom.args))
             several: Any = values if isinstance(values, Sequence) else [values]
             self._found.update(enumerate(several, first))
         return self._found[n]
+
+    def _called(self, fn: Any) -> Any:
+        return fn
+
+
+class _BetterValues(_Values):
+    """The same, with what is `better` than functions."""
+
+    def _called(self, fn: Any) -> Any:
+        return _better(fn)

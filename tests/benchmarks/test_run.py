@@ -34,7 +34,7 @@ def run(script: str, *arguments: str) -> str:
 @pytest.mark.parametrize("case", ["mlp", "lstm, length too", "attention, length too"])
 def test_new_sizes_trace_nothing_and_train_alike(case):
     out = run("new_shape.py", "--cases", case, "--count", "9", "--peers", "treadle")
-    assert f"| {case} | treadle | 7 |" in out
+    assert f"| {case} | treadle | 9 |" in out
 
 
 @pytest.mark.slow
@@ -48,12 +48,6 @@ def test_run_writes_a_row_for_a_workload(tmp_path):
     assert row.keys() >= KEYS
     assert all(row[key] > 0 for key in KEYS - {"workload", "loss_difference"})
     assert "| mlp |" in out
-
-
-@pytest.mark.slow
-def test_a_new_batch_size_compiles_no_kernel():
-    out = run("new_shape.py", "--workload", "mlp", "--peers", "treadle")
-    assert out.count("| mlp | treadle |") == 6
 
 
 @pytest.mark.slow

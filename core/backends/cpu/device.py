@@ -32,7 +32,7 @@ from treadle.backends.cpu.run.executor import (
     Slot,
 )
 from treadle.backends.cpu.target import host
-from treadle.backends.memory import SizeClass, size_class
+from treadle.backends.memory import room, size_class
 from treadle.errors import InternalError
 from treadle.fuse.lowering.launches import Launch, Product
 from treadle.ir.filled import filled_with, sizes_in
@@ -94,7 +94,8 @@ class CPUTarget:
         what = product.contraction
         tile, count = gemm.tile(what.dtype), threads.num_threads()
         if isinstance(what, Contraction):
-            return [gemm_schedule.schedule(what, tile, count)]
+            hooked = product.epilogue is not None
+            return [gemm_schedule.schedule(what, tile, count, hooked)]
         if product.filter_gradient:
             return filter_schedule.schedule(what, tile, count)
         return [conv_schedule.schedule(what, tile, count)]
@@ -102,11 +103,16 @@ class CPUTarget:
     def link(self, plan: Plan) -> Linked:
         return Linked(plan)
 
-    def size_class(self, nbytes: int) -> SizeClass:
-        return size_class(nbytes)
+    size_class = staticmethod(size_class)
+    room = staticmethod(room)
 
     def caller(self, signature: Signature, run: Run) -> Path | None:
         return callpath.caller(signature, run)
+
+    def caller_like(
+        self, path: Path, types: Sequence[ArrayType], run: Run
+    ) -> Path | None:
+        return callpath.caller_like(path, types, run)
 
 
 def _order_scratch(length: int, itemsize: int) -> int:

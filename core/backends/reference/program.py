@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from treadle.backends.capable import lowering_of
-from treadle.backends.memory import SizeClass, size_class
+from treadle.backends.memory import room, size_class
 from treadle.backends.reference import nests, products
 from treadle.backends.reference.memory import Memory, apart, declared
 from treadle.fuse.lowering.launches import Launch
@@ -145,8 +145,8 @@ class ReferenceTarget(Target):
     def link(self, plan: Plan) -> Linked:
         return Linked(plan)
 
-    def size_class(self, nbytes: int) -> SizeClass:
-        return size_class(nbytes)
+    size_class = staticmethod(size_class)
+    room = staticmethod(room)
 
 
 class Linked:

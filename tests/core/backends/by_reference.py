@@ -12,6 +12,7 @@ import numpy as np
 
 from tests.core.fuse.compare import same, tolerance_of
 from treadle import compile as pipeline
+from treadle.backends.cpu.run import callpath
 from treadle.backends.reference import program
 from treadle.check import check
 from treadle.plan.steps import Plan
@@ -60,6 +61,7 @@ def checked() -> Iterator[list[Plan]]:
 
     with (
         mock.patch.object(Executable, "__call__", call),
+        mock.patch.object(callpath, "available", lambda: False),
         mock.patch.object(pipeline, "stages", stages),
     ):
         yield seen

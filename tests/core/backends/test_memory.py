@@ -51,6 +51,40 @@ def test_block_lives_as_long_as_a_view(pool: MemoryPool, nbytes: int) -> None:
     assert address in found
 
 
+def test_what_needs_room_shares_it(pool: MemoryPool) -> None:
+    room = pool.room(1000)
+    assert pool.room(5 << 20) is pool.room(1000) is room
+    assert pool.idle_bytes() == 5 << 20, "address space is not memory"
+    address = room.allocate(room.size).address
+    buffer = room.allocate(room.size)
+    buffer.view(np.uint8, (room.size,))[[0, -1]] = 1
+    assert buffer.address == address, "the block that was touched"
+    assert pool.room(room.size + 1).size > room.size
+    del buffer
+    pool.room(60 << 20)
+    pool.allocate(50 << 20)
+    assert pool.idle_bytes() <= 64 << 20
+    pool.trim()
+    assert pool.idle_bytes() == 0
+
+
+@pytest.mark.parametrize("available", [1 << 29, 1 << 20])
+def test_room_where_address_space_is_limited(
+    available: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def limited(size: int) -> Any:
+        if size > available:
+            raise OSError("too much")
+        return real(size)
+
+    real = memory._new_block
+    monkeypatch.setattr(memory, "_new_block", limited)
+    pool = MemoryPool(idle_limit=4 << 30)
+    room = pool.room(1000)
+    assert room.allocate(1000).nbytes <= room.size <= available
+    assert pool.room(1 << 30).size >= 1 << 30
+
+
 @pytest.mark.parametrize("nbytes", [0, *SIZES])
 def test_alignment_and_size(pool: MemoryPool, nbytes: int) -> None:
     buffers = [pool.allocate(nbytes) for _ in range(5)]

@@ -88,6 +88,28 @@ def test_no_iteration_reads_the_columns_of_a_weight(name: str) -> None:
         assert inside and set(inside) == {1}
 
 
+def test_open_lengths_give_what_known_ones_do() -> None:
+    """Products over more than one piece of k, inside of the loop and turned."""
+    random = np.random.default_rng(0)
+    w = random.standard_normal((320, 1280)).astype(np.float32) / 20
+
+    def loss(w: Any, x: Any) -> Any:
+        def step(h: Any, row: Any) -> Any:
+            z = tnp.tanh(h @ w + row)
+            return z[:, :320] * z[:, 320:640] + z[:, 640:960] * z[:, 960:], h.sum()
+
+        h, seen = td.scan(step, tnp.zeros((x.shape[1], 320)), x)
+        return (h * h).sum() + seen.sum()
+
+    f = td.jit(td.grad(loss, (0, 1)), dynamic={"x": ("length", "batch", None)})
+    for shape in ((5, 3), (9, 3), (1, 3), (9, 1), (20, 7)):
+        x = random.standard_normal((*shape, 1280)).astype(np.float32)
+        known = td.jit(td.grad(loss, (0, 1)), dynamic=False)
+        for a, b in zip(f(w, x), known(w, x), strict=True):
+            assert np.asarray(a).tobytes() == np.asarray(b).tobytes(), shape
+    assert f.report().traces <= 3
+
+
 def written(scan: Any, m: Any) -> Callable[..., Any]:
     """Attention over rows that are written one by one, as in decoding."""
 

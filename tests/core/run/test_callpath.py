@@ -31,6 +31,7 @@ from treadle import rng, tree
 from treadle.api.jit import MOST_PATHS, Jitted
 from treadle.backends.cpu.run import callpath
 from treadle.errors import DonatedError
+from treadle.run.execute import Executable
 
 GLOBAL_LOCK = not sysconfig.get_config_var("Py_GIL_DISABLED")
 
@@ -128,6 +129,56 @@ def test_other_arguments_take_their_own(first: Any, other: Any, native: bool) ->
             wanted = twice(given)
         same(f(given)[0], wanted)
         assert tree.structure(f(given)[1]) == tree.structure(given)
+
+
+@pytest.fixture
+def no_programs_called(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Forbids calls of programs from Python, from when it is called on."""
+
+    def slow(*args: Any) -> Any:
+        raise AssertionError("this call took no path")
+
+    return lambda: monkeypatch.setattr(Executable, "__call__", slow)
+
+
+@pytest.mark.parametrize("wrap", [HELD, HELD.function], ids=["held", "open"])
+def test_a_new_size_takes_the_path_of_others(
+    wrap: Callable[[Any], Any], no_programs_called: Callable[[], None]
+) -> None:
+    @td.jit(donate=("state",))
+    def f(layer: Any, state: Any, x: Any) -> Any:
+        return {"sum": state + x.sum(0), "rows": x * layer.weight, "first": state}
+
+    def call(n: int) -> None:
+        x = np.arange(2 * n, dtype=np.float32).reshape(n, 2)
+        out = f(wrap(Layer(array(1, 2))), array(1, n), tnp.asarray(x))
+        np.testing.assert_array_equal(out["sum"], x.sum(0) + np.array([1, n]))
+        np.testing.assert_array_equal(out["rows"], x * [2, 3])
+        np.testing.assert_array_equal(out["first"], [1, n])
+
+    for n in (5, 5, 7, 7):
+        call(n)
+    if callpath.available():
+        no_programs_called()
+    for n in [*range(2, 40), *range(39, 2, -1), *range(2, 40)]:
+        call(n)
+    assert f.report().traces == 2
+
+
+def test_a_path_of_other_sizes_is_not_for_other_arguments() -> None:
+    f = td.jit(twice)
+    for n in (2, 2, 3, 3):
+        same(f(Pair(array(*range(n)), 1.0)), twice(Pair(array(*range(n)), 1.0)))
+    for n in range(4, 12):
+        for given in (Pair(array(*range(n)), 2), [array(*range(n)), 1.0]):
+            with td.disable_jit():
+                wanted = twice(given)
+            same(f(given), wanted)
+    for n, wrap in ((4, HELD), (5, HELD), (6, HELD.function), (7, HELD)):
+        layer = wrap(Layer(array(*range(n))))
+        with td.disable_jit():
+            wanted = twice(layer)
+        same(f(layer), wanted)
 
 
 def test_named_and_static_arguments(

@@ -12,12 +12,15 @@ from treadle.backends.cpu.gemm.arguments import (
     Tile,
     Word,
 )
+from treadle.dims import is_dim
 from treadle.kernels.contract import Contraction
 from treadle.late import numbers
 
 _SERIAL_CYCLES = 16_000  # about 6 us: less is not worth sharing
 _TASK_OVERHEAD = 1_000
 _DISTURBANCE = 0.1
+_WRITE = 0.4  # for an element of C, which may be in another core's cache
+_BETTER = 0.99  # than which a grid must be to be worth another one
 _TASK_CYCLES = 400_000  # about 150 us: smaller tasks cost more than they balance
 _MAX_TASKS_PER_THREAD = 4
 _CHUNK_BYTES = 1 << 18  # of packed B, to stay in the L2 cache with ...
@@ -30,26 +33,34 @@ _LARGE_B_ROWS = 24  # ... or larger than ...
 _LARGE_BYTES = 1 << 20  # ... this
 
 
-def schedule(product: Contraction, tile: Tile, threads: int) -> Scheduled:
-    """Chooses packing, blocks and tasks, and writes the kernel's arguments."""
+def schedule(
+    product: Contraction, tile: Tile, threads: int, hooked: bool = False
+) -> Scheduled:
+    """Chooses packing, blocks and tasks, and writes the kernel's arguments.
+
+    hooked: whether an epilogue is called for blocks of it."""
     fused = product.fused_a, product.fused_b
     machine = product.dtype.itemsize, fused, tile, threads
-    batches = product.b0 * product.b1
-    a, b = product.a, product.b
+    a, b, c = product.a, product.b, product.c
+    b1, batches, m = product.b1, product.b0 * product.b1, product.m
+    a_row, c_row = a.row, c.row
+    shared = not (is_dim(b.b0) or is_dim(b.b1)) and b.b0 == b.b1 == 0
+    if is_dim(m) and shared and not (hooked or product.fused_a):
+        sizes = product.b0, b1, m, a.b0, a.b1, a_row, c.b0, c.b1, c_row
+        b1, batches, m, a_row, c_row = numbers("rows", _rows, sizes)
     blocks = numbers(
         ("blocks", machine),
         partial(_blocks, *machine),
-        (batches, product.m, product.n, product.k, a.row, a.column, b.column),
+        (batches, m, product.n, product.k, a_row, a.column, b.column),
     )
     words: list[int] = [0] * (FIRST + len(ProductWord))
     for word, value in zip(_CHOSEN, blocks, strict=True):
         words[word] = value
     words[Word.KIND] = Kind.PRODUCT
-    words[Word.A + 1 : Word.A + 4] = a.b0, a.b1, a.row
+    words[Word.A + 1 : Word.A + 4] = a.b0, a.b1, a_row
     words[Word.B + 1 : Word.B + 4] = b.b0, b.b1, b.row
-    c = product.c
-    words[Word.C + 1 : Word.C + 5] = c.b0, c.b1, c.row, c.column
-    words[ProductWord.BATCH1] = product.b1
+    words[Word.C + 1 : Word.C + 5] = c.b0, c.b1, c_row, c.column
+    words[ProductWord.BATCH1] = b1
     words[ProductWord.BATCHES] = batches
     words[ProductWord.N] = product.n
     words[ProductWord.K] = product.k
@@ -89,6 +100,20 @@ _CHOSEN = (
 """The words that `_blocks` gives."""
 
 
+def _rows(b0: int, b1: int, m: int, *strides: int) -> tuple[int, ...]:
+    """Batch elements of one row are rows of one product, with a B that they share: size
+    of b1, batch elements, m, and the steps between rows of A and of C.
+
+    strides: of A and of C, along b0, b1 and m.
+    """
+    a, c = strides[:3], strides[3:]
+    if m == 1 and b0 == 1:
+        return 1, 1, b1, a[1], c[1]
+    if m == 1 and b1 == 1:
+        return 1, 1, b0, a[0], c[0]
+    return b1, b0 * b1, m, a[2], c[2]
+
+
 @lru_cache(maxsize=1 << 14)
 def _blocks(
     itemsize: int,
@@ -108,8 +133,9 @@ def _blocks(
     b_column = 1 if n == 1 else b_column
     pack_a = fused[0] or _packs_a(n, k, a_row * itemsize, a_column)
     pack_b = fused[1] or _packs_b(m, n * k * itemsize, b_column)
-    packs = pack_a or pack_b or n % tile.columns != 0
-    pieces = _groups(k, _MAX_K_PIECE) if packs else 1
+    # Each piece is a sum of its own: so that results do not depend on where operands
+    # lie, k is cut whether or not that helps.
+    pieces = _groups(k, _MAX_K_PIECE)
     k_piece = round_up(_groups(k, pieces), tile.lanes)
     tiles = _groups(m, tile.rows)
     per_column = (0.3 if b_column == 1 else 0.5) if pack_b else 0.0
@@ -183,23 +209,30 @@ def _grid(
     batches, m, n, k = sizes
     tiles, panels = -(-m // tile.rows), -(-n // tile.columns)
     per_row, per_column = read
+    rows_read, columns_read = m * per_row, n * per_column
     best = (1, 1, 1)
-    whole = _cycles(m, n, k, tile) + m * per_row + n * per_column
-    best_makespan = batches * whole
-    most = task_count(best_makespan, threads)
+    whole = _cycles(m, n, k, tile)
+    makespan = batches * (whole + rows_read + columns_read)
+    most = task_count(makespan, threads)
     if most == 1:
         return best
+    limit = _BETTER * makespan
     height = -(-m // tiles)
+    # All parts together take at least as long as the whole, and read as much.
+    share = batches * (1 / threads + _DISTURBANCE / most)
+    least = share * (whole + _WRITE * m * n)
+    rows_read, columns_read = share * rows_read, share * columns_read
     # Grids that split the batch, then M, come first.
     for g2, across in _divisions(panels, most):
+        if least + g2 * rows_read + columns_read > limit:
+            break
         columns = min(n, across * tile.columns)
         for g1, down in _divisions(tiles, most // g2):
+            if least + g2 * rows_read + g1 * columns_read > limit:
+                break
             rows = min(m, down * height)
-            # C may be in another core's cache.
-            element = _cycles(rows, columns, k, tile) + 0.4 * rows * columns
+            element = _cycles(rows, columns, k, tile) + _WRITE * rows * columns
             element += rows * per_row + columns * per_column
-            if g1 * g2 * batches * element > threads * best_makespan:
-                continue  # Too much work, however it is divided.
             for g0, each in _divisions(batches, most // (g2 * g1)):
                 tasks = g0 * g1 * g2
                 if tasks == 1:
@@ -207,8 +240,8 @@ def _grid(
                 # Smaller tasks lose less when another program takes a core for a while.
                 turns = -(-tasks // threads) + _DISTURBANCE
                 makespan = turns * (each * element + _TASK_OVERHEAD)
-                if makespan < 0.99 * best_makespan:
-                    best, best_makespan = (g0, g1, g2), makespan
+                if makespan < limit:
+                    best, limit = (g0, g1, g2), _BETTER * makespan
     return best
 
 
@@ -230,7 +263,9 @@ def _cycles(rows: int, columns: int, k: int, tile: Tile) -> float:
 def _divisions(size: int, most: int) -> list[tuple[int, int]]:
     """Numbers of groups, at most so many, and the largest group of each. Of those with
     equal groups the fewest: more would only be more tasks."""
-    smallest: dict[int, int] = {}
-    for groups in range(1, min(size, most) + 1):
-        smallest.setdefault(-(-size // groups), groups)
-    return [(groups, each) for each, groups in smallest.items()]
+    found = [(1, size)]
+    for groups in range(2, min(size, most) + 1):
+        each = -(-size // groups)
+        if each < found[-1][1]:
+            found.append((groups, each))
+    return found

@@ -18,12 +18,14 @@ import struct
 import sys
 import sysconfig
 from collections.abc import Callable, Sequence
+from types import BuiltinFunctionType
 from typing import Any
 
 import numpy as np
 
+from treadle.arraytype import ArrayType
 from treadle.backends.cpu.run import native
-from treadle.backends.cpu.run.callpath_ir import HEADER, callpath_ir
+from treadle.backends.cpu.run.callpath_ir import HEADER, OUTPUT_WORDS, callpath_ir
 from treadle.backends.cpu.run.executor import ProgramBuilder
 from treadle.backends.memory import Buffer, SizeClass, size_class
 from treadle.plan.calls import Path, Run, Signature
@@ -52,21 +54,69 @@ def caller(signature: Signature, run: Run) -> Path | None:
     return _function(signature, run)
 
 
+def caller_like(path: Path, types: Sequence[ArrayType], run: Run) -> Path | None:
+    """The same function for a program of other sizes; None for one that is not native.
+    Much quicker than to read the arguments again."""
+    if type(path) is not BuiltinFunctionType:
+        return None
+    made: Any = path
+    words = bytearray(made.__self__)
+    signature, before, leaves, objects, *_ = made.__module__
+    keep: list[Any] = []
+
+    def put(at: int, *values: Any) -> None:
+        struct.pack_into(f"{len(values)}q", words, 8 * at, *values)
+
+    def header(name: str) -> int:
+        return struct.unpack_from("q", words, 8 * HEADER.index(name))[0]
+
+    for at, t, old in zip(leaves, types, signature.types, strict=True):
+        if t is not old:
+            put(at, id(t))
+    at = header("outputs")
+    for given, old in zip(run.outputs, before.outputs, strict=True):
+        if given != old:
+            t, blocks, _ = given
+            put(at, *map(id, _memory(blocks, t.nbytes, keep)), id(t))
+        at += OUTPUT_WORDS
+    put(header("arena"), *map(id, _memory(run.arena, run.arena.size, keep)))
+    put(header("constants"), *run.constants)
+    put(HEADER.index("slots"), run.slots)
+    put(HEADER.index("program"), run.program.native()[1])
+    like = signature._replace(types=types)
+    make, definition = _make()
+    return make(definition, bytes(words), (like, run, leaves, objects, keep, definition))
+
+
 def _function(signature: Signature, run: Run) -> Path:
     make, definition = _make()
-    words, keep = _Words(signature, run).packed()
+    made = _Words(signature, run)
+    words = struct.pack(f"{len(made.words)}q", *made.words)
     # All outlive every call of the function: the words as its `self`, the objects that
     # they and itself point to as its `__module__`. (Of threads that were here first
     # together, each has a definition, of which one is remembered.)
-    return make(definition, words, (keep, definition))
+    return make(
+        definition, words, (signature, run, made.leaves, made.keep, (), definition)
+    )
+
+
+def _memory(blocks: SizeClass, nbytes: int, keep: list[Any]) -> list[Any]:
+    """The objects with which a block is allocated. They are kept."""
+    found = [blocks.free, blocks.new_block, nbytes, blocks]
+    keep += found
+    return found
 
 
 class _Words:
-    """Writes what `callpath_ir` reads."""
+    """Writes what `callpath_ir` reads.
+
+    keep: objects to which the words point. leaves: the places of the leaves' types.
+    """
 
     def __init__(self, signature: Signature, run: Run) -> None:
         self.words: list[int] = [0] * len(HEADER)
-        self.keep: list[Any] = [signature, run]
+        self.keep: list[Any] = []
+        self.leaves: list[int] = []
         self._types = iter(signature.types)
         header = _measured() | {
             "prepare": self.object(signature.prepare),
@@ -82,10 +132,6 @@ class _Words:
         for name, value in header.items():
             self.words[HEADER.index(name)] = value
 
-    def packed(self) -> tuple[bytes, tuple[Any, ...]]:
-        """The words, and the objects to which they point."""
-        return struct.pack(f"{len(self.words)}q", *self.words), tuple(self.keep)
-
     def here(self) -> int:
         """The place of the next word."""
         return len(self.words)
@@ -99,6 +145,7 @@ class _Words:
         """Appends a reading."""
         match reading:
             case Leaf():
+                self.leaves.append(self.here() + 1)
                 self.words += [0, self.object(next(self._types))]
             case Same(value):
                 self.words += [1, self.object(value)]
@@ -133,11 +180,11 @@ class _Words:
 
     def _run(self, run: Run) -> dict[str, int]:
         places = {"arena": self.here()}
-        self._memory(run.arena, run.arena.size)
+        self.words += map(id, _memory(run.arena, run.arena.size, self.keep))
         places["outputs"] = self.here()
         given_up = {leaf: place for place, leaf in enumerate(run.donated)}
         for type_, blocks, taken in run.outputs:
-            self._memory(blocks, type_.nbytes)
+            self.words += map(id, _memory(blocks, type_.nbytes, self.keep))
             self.words += [self.object(type_), given_up.get(taken, -1)]
         places["donated"] = self.here()
         self.words += run.donated
@@ -159,9 +206,6 @@ class _Words:
             "marker": self.object(run.marker),
             "fail": self.object(run.fail),
         }
-
-    def _memory(self, blocks: SizeClass, nbytes: int) -> None:
-        self.words += map(self.object, (blocks.free, blocks.new_block, nbytes, blocks))
 
     def _result(self, form: Structure) -> None:
         """Appends how to build a pytree of Arrays, as `Structure.unflatten` does."""

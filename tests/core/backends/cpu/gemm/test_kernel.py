@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import treadle as td
 from tests.core.backends.cpu import contract_call as calls
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm.arguments import Tile, Word
@@ -237,3 +238,13 @@ def test_errors_name_the_value_and_the_fix():
         contraction(k=0)
     with pytest.raises(NotImplementedError, match="float16: convert"):
         gemm.source(np.dtype("float16"))
+
+
+@pytest.mark.parametrize("m", [1, 8, 40, 200])
+@pytest.mark.parametrize("k", [1025, 2048, 3000])
+def test_bits_do_not_depend_on_where_operands_lie(m: int, k: int) -> None:
+    rng = np.random.default_rng(0)
+    x, w = rows(rng, (m, k), np.float32), rows(rng, (k, 96), np.float32)
+    wanted = np.asarray(td.jit(lambda x, w: x @ w)(x, w))
+    turned = td.jit(lambda x, w: x.T @ w.T)(x.T.copy(), w.T.copy())
+    np.testing.assert_array_equal(turned, wanted)
