@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import gcd, prod
 from operator import floordiv, mod
+from types import BuiltinFunctionType
 from typing import Any, NamedTuple
 
 from treadle.dims import polynomial as poly
@@ -93,7 +94,7 @@ class Scope:
 
     def atom(
         self,
-        name: Any,
+        name: str,
         hint: Any,
         low: int = 0,
         fn: Callable[..., Any] | type[Part] | None = None,
@@ -126,35 +127,37 @@ class Scope:
 
     def derived(
         self,
-        name: Any,
         fn: Callable[..., Any],
         args: Sequence[Any],
         hint: Any,
         low: int = 0,
         high: int = _UNBOUNDED,
     ) -> Any:
-        """A number that is ``fn(*args)``."""
-        key = (name, tuple(args))
+        """A number that is ``fn(*args)``: one, for equal functions and arguments."""
+        key = fn, tuple(args)
         found = self.known.get(key)
         if found is None:
-            made = self.atom(name, hint, low, fn, tuple(args), high)
+            made = self.atom(called(fn), hint, low, fn, key[1], high)
             found = self.known[key] = self.dim({(made,): 1})
         return found
 
     def vector(
         self,
-        name: Any,
         fn: Callable[..., Any],
         args: Sequence[Any],
-        hints: Sequence[Any],
+        hints: Callable[[], Sequence[Any]],
         low: int = 0,
     ) -> list[Any]:
-        """The numbers ``fn(*args)``, as many as hints."""
-        made = [
-            self.atom(name, h, low, Part if i else fn, () if i else tuple(args))
-            for i, h in enumerate(hints)
-        ]
-        return [self.dim({(a,): 1}) for a in made]
+        """The numbers ``fn(*args)``, as many as hints, which are asked for once."""
+        key = fn, tuple(args)
+        found = self.known.get(key)
+        if found is None:
+            made = [
+                self.atom(called(fn), h, low, Part if i else fn, () if i else key[1])
+                for i, h in enumerate(hints())
+            ]
+            found = self.known[key] = [self.dim({(a,): 1}) for a in made]
+        return found
 
     def plus(self, d: Any, other: Any, factor: int) -> Any:
         """d + factor * other. Remembered: comparisons subtract."""
@@ -232,13 +235,13 @@ class Scope:
         return atom
 
     def _atom_quotient(self, p: Any, m: Any) -> Any:
-        found = self.known.get(("//", (p, m)))
+        found = self.known.get((floordiv, (p, m)))
         if found is None:
             (low, high), (least, most) = bounds_of(p), bounds_of(m)
             corners = [low // least, low // most, high // least, high // most]
             hint = hint_of(p) // hint_of(m)
             args = (p, m, hint, min(corners), max(corners))
-            found = self.derived("//", floordiv, args[:2], *args[2:])
+            found = self.derived(floordiv, args[:2], *args[2:])
             ((atom,),) = found.terms
             self._quotients[atom] = p, m
         return found
@@ -281,7 +284,7 @@ class Scope:
     def multiple(self, p: Any, m: Any) -> Terms:
         """``m * (p // m)`` as ``p - p % m``."""
         most = bounds_of(m)[1] - 1
-        left = self.derived("%", mod, (p, m), hint_of(p) % hint_of(m), 0, most)
+        left = self.derived(mod, (p, m), hint_of(p) % hint_of(m), 0, most)
         return poly.add(terms_of(p), terms_of(left), -1)
 
     # What was asked
@@ -416,6 +419,17 @@ class Scope:
             yield
         finally:
             self.phase = before
+
+
+_SIGNS = {floordiv: "//", mod: "%"}
+
+
+def called(fn: Callable[..., Any]) -> str:
+    """What a function is called for people."""
+    if type(fn) is BuiltinFunctionType and fn in _SIGNS:
+        return _SIGNS[fn]
+    name = getattr(fn, "__name__", type(fn).__name__)
+    return name.strip("_").replace("_", " ")
 
 
 def terms_of(x: Any) -> Terms:

@@ -86,7 +86,7 @@ class CPUTarget:
 
     def order(self, rows: int, length: int, itemsize: int) -> Work:
         args = rows, length, threads.num_threads()
-        tasks = number("order tasks", order_tasks, args)
+        tasks = number(order_tasks, args)
         return Work(tasks, tasks * _order_scratch(length, itemsize))
 
     def contraction(self, product: Product) -> Sequence[Scheduled]:
@@ -110,7 +110,7 @@ class CPUTarget:
 
 
 def _order_scratch(length: int, itemsize: int) -> int:
-    return number("order scratch", order_scratch, (length, itemsize))
+    return number(order_scratch, (length, itemsize))
 
 
 def _key(nest: Nest, entry: str) -> str:

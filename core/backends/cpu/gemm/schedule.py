@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from treadle.backends.cpu.gemm.arguments import (
     FIRST,
@@ -36,11 +36,8 @@ def schedule(product: Contraction, tile: Tile, threads: int) -> Scheduled:
     machine = product.dtype.itemsize, fused, tile, threads
     batches = product.b0 * product.b1
     a, b = product.a, product.b
-    blocks = numbers(
-        ("blocks", machine),
-        partial(_blocks, *machine),
-        (batches, product.m, product.n, product.k, a.row, a.column, b.column),
-    )
+    sizes = batches, product.m, product.n, product.k, a.row, a.column, b.column
+    blocks = numbers(_blocks, (*machine, *sizes))
     words: list[int] = [0] * (FIRST + len(ProductWord))
     for word, value in zip(_CHOSEN, blocks, strict=True):
         words[word] = value

@@ -358,7 +358,7 @@ def _entry_points() -> tuple[Any, Any]:
 def _tasks_for(nbytes: Operand) -> int:
     if not isinstance(nbytes, int):
         return 1
-    return number("copy tasks", _copy_tasks, (nbytes,), low=1)
+    return number(_copy_tasks, (nbytes,), low=1)
 
 
 def _copy_tasks(nbytes: int) -> int:
