@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
+from itertools import pairwise
 from math import gcd, prod
 from operator import floordiv, mod
 from types import BuiltinFunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 from treadle.dims import polynomial as poly
 from treadle.dims.frames import asked_by_user, users_line
+from treadle.dims.guard import Fact, Guard
 from treadle.dims.polynomial import CONSTANT, Atom, Part, Terms
 from treadle.errors import LeakError, TracerError, at, user_source
 
@@ -23,37 +26,6 @@ TRACING, COMPILING, CLOSED = "tracing", "compiling", "closed"
 
 sizes: list[Any] = []
 """Holds the class of sizes, `Dim`, which is above this module."""
-
-
-class Guard(NamedTuple):
-    """What a trace took for granted: that ``dim op 0`` is `holds`.
-
-    reason: what the program did; "compared" where it only asked.
-    source: the user's line, empty for what the compiler asked.
-    """
-
-    dim: Any
-    op: str
-    holds: bool
-    reason: str
-    source: str
-
-    def __str__(self) -> str:
-        if len(self.dim.terms) == 1:
-            ((atoms, c),) = self.dim.terms.items()
-            if c == 1 and len(atoms) == 1 and hasattr(atoms[0].fn, "compares"):
-                return f"not {atoms[0]}" if self.holds else str(atoms[0])
-        left = {m: c for m, c in self.dim.terms.items() if c > 0}
-        right = {m: -c for m, c in self.dim.terms.items() if c < 0}
-        op = {"==": ("!=", "=="), "<": (">=", "<")}[self.op][self.holds]
-        if not left or (tuple(left) == (CONSTANT,) and right):
-            left, right = right, left
-            op = {"<": ">", ">=": "<="}.get(op, op)
-        return f"{poly.text(left)} {op} {poly.text(right)}"
-
-
-Fact = tuple[str, list[tuple[list[str], int]], Guard]
-"""A dimension, the polynomial of others' names that it was found to be, and where."""
 
 
 class Restart(BaseException):
@@ -157,6 +129,15 @@ class Scope:
                 for i, h in enumerate(hints())
             ]
             found = self.known[key] = [self.dim({(a,): 1}) for a in made]
+        return found
+
+    def exact(self, key: tuple) -> Any:
+        """The size with this key, as it was written: what was found out of its parts
+        since then is not put in."""
+        found = self._interned.get(key)
+        if found is None:
+            terms = {tuple([self.atoms[n] for n in m]): c for m, c in key}
+            found = self._interned[key] = sizes[0](self, terms, key)
         return found
 
     def plus(self, d: Any, other: Any, factor: int) -> Any:
@@ -404,6 +385,43 @@ class Scope:
     def is_asked_by_user(self) -> bool:
         """Whether the user asks while his function is traced."""
         return self.phase is TRACING and asked_by_user()
+
+    # What another process has found
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """How many atoms and how many guards there are so far."""
+        return len(self.atoms), len(self.guards)
+
+    def assumed(self) -> tuple:
+        """What is taken for granted of the atoms: guards and facts, as plain data."""
+        guards = [(g.dim.key, g.op, g.holds) for g in self.guards.values()]
+        facts = sorted([(a.number, n) for a, n in self._facts.items()])
+        return tuple(guards), tuple(facts)
+
+    def recall(self, first: int, guards: Sequence[Guard]) -> None:
+        """Goes on as if the atoms from number `first` on, which were put here, had been
+        made here, and the guards had been asked for."""
+        added = self.atoms[first:]
+        starts = [a.number for a in added if a.fn is not Part]
+        for start, stop in pairwise([*starts, len(self.atoms)]):
+            atom = self.atoms[start]
+            found = [self.exact((((n,), 1),)) for n in range(start, stop)]
+            self.known[atom.fn, atom.args] = found if len(found) > 1 else found[0]
+            if atom.fn is floordiv:
+                self._quotients[atom] = atom.args  # type: ignore[assignment]
+        for guard in guards:
+            self.guards[guard.dim.key, guard.op] = guard
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """What is made inside is forgotten if it ends with an exception."""
+        before = {k: copy(v) for k, v in vars(self).items() if type(v) in (list, dict)}
+        try:
+            yield
+        except BaseException:
+            vars(self).update(before)
+            raise
 
     # Phases
 
