@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from hashlib import blake2b
-from pathlib import Path
 
 import numpy as np
 
@@ -70,15 +70,17 @@ def _count(graph: Graph) -> int:
 def _source_digest() -> str:
     """Of all that plans depend on: an edited compiler must not meet its old plans, nor
     another NumPy, which computes constants."""
-    root = Path(__file__).parents[1]
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     found = blake2b(np.__version__.encode(), digest_size=20)
-    # Not what stands before a Graph: users' interfaces.
-    files = [
-        path
-        for path in root.rglob("*.py")
-        if path.relative_to(root).parts[0] in _COMPILER or path.parent == root
-    ]
-    for path in sorted(files):
-        found.update(path.relative_to(root).as_posix().encode() + b"\0")
-        found.update(path.read_bytes())
+    # Not what stands before a Graph: users' interfaces. (No `Path`s: each new process
+    # does this before anything else.)
+    for folder, inside, names in os.walk(root):
+        kept = _COMPILER if folder == root else set(inside) - {"__pycache__"}
+        inside[:] = sorted(kept)
+        for name in sorted([n for n in names if n.endswith(".py")]):
+            path = os.path.join(folder, name)
+            with open(path, "rb", buffering=0) as file:
+                content = file.read()
+            found.update(f"{path[len(root) :]}\0{len(content)}\0".encode())
+            found.update(content)
     return found.hexdigest()

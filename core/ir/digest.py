@@ -13,7 +13,7 @@ import numpy as np
 
 from treadle.arraytype import ArrayType
 from treadle.dims import Dim, Scope
-from treadle.ir.graph import Atom, Graph, Lit, Var
+from treadle.ir.graph import Atom, Graph, Var
 from treadle.trace.lowering import Inline
 from treadle.trace.op import Op
 
@@ -39,7 +39,8 @@ def digest(graph: Graph, scope: Scope | None = None) -> str | None:
     return blake2b("\n".join(lines).encode(), digest_size=20).hexdigest()
 
 
-_PLAIN = (bool, int, float, complex, str, bytes)
+_PLAIN = {bool, int, float, complex, str, bytes}
+_INTEGERS = {int}
 
 
 class _Text:
@@ -51,17 +52,17 @@ class _Text:
         numbers: dict[Var, str] = {v: f"v{i}" for i, v in enumerate(graph.inputs)}
 
         def atom(a: Atom) -> str:
-            return self.literal(a) if isinstance(a, Lit) else numbers[a]
+            return numbers[a] if type(a) is Var else self.literal(a)
 
         yield " ".join([self.type(v.type) for v in graph.inputs])
         for eq in graph.equations:
             inputs = " ".join(map(atom, eq.inputs))
             for v in eq.outputs:
                 numbers[v] = f"v{len(numbers)}"
-            params = eq.params
+            params: dict[str, Any] | None = eq.params or None
             if isinstance(eq.op.lowering, Inline):
                 # The rest are rules of transforms, which have been applied.
-                params = {"graph": params["graph"]}
+                params = {"graph": eq.params["graph"]}
             types = " ".join([self.type(v.type) for v in eq.outputs])
             yield f"{eq.op.name} {inputs} {self.of(params)} {types}"
         yield " ".join(map(atom, graph.outputs))
@@ -72,7 +73,7 @@ class _Text:
                 yield f"size {self.of((a.fn, a.args, a.hint, a.low, a.high))}"
             yield f"assumed {self.of(self._scope.assumed())}"
 
-    def literal(self, a: Lit) -> str:
+    def literal(self, a: Any) -> str:
         size = "" if a.size is None else self.of(a.size)
         return f"{self.type(a.type)}{a.varies:d}:{a.value.tobytes().hex()}{size}"
 
@@ -96,7 +97,9 @@ class _Text:
             return f"op {x.name}"
         if kind is Graph:
             return "{" + "\n".join(self.graph(x)) + "}"
-        if kind in (tuple, list):
+        if kind is tuple and set(map(type, x)) == _INTEGERS:
+            return repr(x)
+        if kind is tuple or kind is list:
             return "(" + ",".join(map(self.of, x)) + ")"
         if kind is dict:
             return (

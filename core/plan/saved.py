@@ -15,6 +15,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from treadle.dims import Atom, Dim, Real, Scope
+from treadle.kernels.nest import Nest
 from treadle.plan.steps import Plan
 from treadle.trace.op import Op, registry
 
@@ -78,6 +79,12 @@ def _registered(name: str) -> Op:
     return registry[name]
 
 
+def _same(nest: Nest) -> Nest:
+    """Stands for an equal nest, of which there is one object among the bytes: kernels
+    are looked up by nests, and those are long."""
+    return nest
+
+
 def _size(key: tuple) -> Any:
     """Stands for `Scope.exact` among the bytes."""
     raise Unsaved(f"the size {key} is of no scope")
@@ -92,9 +99,13 @@ class _Pickler(pickle.Pickler):
     def __init__(self, file: io.BytesIO, scope: Scope | None) -> None:
         super().__init__(file, protocol=5)
         self._scope = scope
+        self._nests: dict[Nest, Nest] = {}
 
     def reducer_override(self, x: Any) -> Any:
         kind = type(x)
+        if kind is Nest:
+            first = self._nests.setdefault(x, x)
+            return NotImplemented if first is x else (_same, (first,))
         if kind is Op:
             return _registered, (x.name,)
         if kind is Dim and x.scope is self._scope:

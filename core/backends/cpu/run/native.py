@@ -97,9 +97,10 @@ def _load_missing(missing: list[Source]) -> None:
     store = objects.default_store()
     debug = os.environ.get("TREADLE_DEBUG_IR")
     uncached = []
-    for source in missing:
-        # Dumping IR needs the emitter to run, so it goes past the disk cache.
-        code = None if debug else store.get(object_key(source))
+    # Dumping IR needs the emitter to run, so it goes past the disk cache.
+    keys = [] if debug else list(map(object_key, missing))
+    found = store.get_all(keys) if keys else [None] * len(missing)
+    for source, code in zip(missing, found, strict=True):
         if code is None or not _link_cached(source, code):
             uncached.append(source)
     for source, code in zip(uncached, _compile_all(uncached), strict=True):
