@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from hashlib import blake2b
 
 import numpy as np
 
 from treadle.backends.objects import default_store
+from treadle.backends.sources import source_digest
 from treadle.dims import Scope
 from treadle.ir.digest import digest
 from treadle.ir.graph import Graph
@@ -70,17 +70,7 @@ def _count(graph: Graph) -> int:
 def _source_digest() -> str:
     """Of all that plans depend on: an edited compiler must not meet its old plans, nor
     another NumPy, which computes constants."""
-    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    found = blake2b(np.__version__.encode(), digest_size=20)
-    # Not what stands before a Graph: users' interfaces. (No `Path`s: each new process
-    # does this before anything else.)
-    for folder, inside, names in os.walk(root):
-        kept = _COMPILER if folder == root else set(inside) - {"__pycache__"}
-        inside[:] = sorted(kept)
-        for name in sorted([n for n in names if n.endswith(".py")]):
-            path = os.path.join(folder, name)
-            with open(path, "rb", buffering=0) as file:
-                content = file.read()
-            found.update(f"{path[len(root) :]}\0{len(content)}\0".encode())
-            found.update(content)
+    # Not what stands before a Graph: users' interfaces.
+    found = blake2b(source_digest("", *_COMPILER), digest_size=20)
+    found.update(np.__version__.encode())
     return found.hexdigest()

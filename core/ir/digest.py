@@ -59,12 +59,13 @@ class _Text:
             inputs = " ".join(map(atom, eq.inputs))
             for v in eq.outputs:
                 numbers[v] = f"v{len(numbers)}"
-            params: dict[str, Any] | None = eq.params or None
+            params = eq.params
             if isinstance(eq.op.lowering, Inline):
                 # The rest are rules of transforms, which have been applied.
-                params = {"graph": eq.params["graph"]}
+                params = {"graph": params["graph"]}
+            text = self.of(params) if params else ""
             types = " ".join([self.type(v.type) for v in eq.outputs])
-            yield f"{eq.op.name} {inputs} {self.of(params)} {types}"
+            yield f"{eq.op.name} {inputs} {text} {types}"
         yield " ".join(map(atom, graph.outputs))
 
     def sizes(self) -> Iterator[str]:

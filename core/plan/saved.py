@@ -15,8 +15,9 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from treadle.dims import Atom, Dim, Real, Scope
+from treadle.ir.graph import Var
 from treadle.kernels.nest import Nest
-from treadle.plan.steps import Plan
+from treadle.plan.steps import Buffer, Plan
 from treadle.trace.op import Op, registry
 
 _KNOWN = (
@@ -108,6 +109,11 @@ class _Pickler(pickle.Pickler):
             return NotImplemented if first is x else (_same, (first,))
         if kind is Op:
             return _registered, (x.name,)
+        # There are many of these: a call reads them quicker than what pickle does.
+        if kind is Var:
+            return Var, (x.type,)
+        if kind is Buffer and not x.loops:  # Those refer to what they are in.
+            return Buffer, (x.nbytes, x.home, x.index, x.offset, x.first, x.last)
         if kind is Dim and x.scope is self._scope:
             return _size, (x.key,)
         if kind is Atom:
