@@ -465,16 +465,18 @@ def hint_of(x: Any) -> Any:
     return x.hint if type(x) is sizes[0] else x
 
 
-def symbols_in(terms: Terms) -> set[Atom]:
-    """The user's dimensions in a polynomial, and in what its numbers are made of."""
-    found: set[Atom] = set()
+def symbols_in(terms: Terms) -> list[Atom]:
+    """The user's dimensions in a polynomial, and in what its numbers are made of: in an
+    order that is the same in every process."""
+    found: dict[Atom, None] = {}
     for m in terms:
         for a in m:
             if a.fn is None:
-                found.add(a)
+                found[a] = None
             for arg in a.args:
-                found |= symbols_in(terms_of(arg)) if type(arg) is sizes[0] else set()
-    return found
+                if type(arg) is sizes[0]:
+                    found |= dict.fromkeys(symbols_in(terms_of(arg)))
+    return list(found)
 
 
 def _nonzero(terms: Any) -> Terms:

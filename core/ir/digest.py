@@ -129,7 +129,8 @@ _LIBRARIES = ("treadle", "numpy", "builtins", "math", "_operator")
 
 def _named(x: Any, module: str) -> str:
     """The text of a function that its module knows by its name."""
-    found = getattr(sys.modules.get(module), x.__name__, None)
-    if found is not x or module.partition(".")[0] not in _LIBRARIES:
+    name = x.__name__
+    known = getattr(sys.modules.get(module), name, None) is x
+    if not known or module.partition(".")[0] not in _LIBRARIES:
         raise Unnamed(repr(x))
-    return f"{module}:{x.__name__}"
+    return f"{module}:{name}"

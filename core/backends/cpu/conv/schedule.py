@@ -81,7 +81,7 @@ def _parts(spec: ConvSpec) -> list[Any]:
 
 def _from_parts(parts: Iterable[Any]) -> ConvSpec:
     rest = iter(parts)
-    made = {}
+    made: dict[str, Any] = {}
     for f in fields(ConvSpec):
         kind = _GROUPED.get(f.name)
         made[f.name] = kind(*islice(rest, len(fields(kind)))) if kind else next(rest)

@@ -54,7 +54,7 @@ class Scaled:
 class Slot(NamedTuple):
     """``slots[index] + offset``, plus each of `dynamic`."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple's method, of no use here
     offset: int = 0
     dynamic: tuple[Scaled, ...] = ()
 
