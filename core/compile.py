@@ -56,16 +56,9 @@ def stages(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Stage
 
 
 def build(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Executable:
-    """Compiles a graph for a device: plans it, or takes the plan that some process has
-    made of an equal one, then links machine code and commands."""
+    """Compiles a graph for a device: plans it, then links machine code and commands."""
     with _no_collection():
-        key = plans.key_of(graph, target, donated)
-        plan = plans.load(key) if key else None
-        if plan is None:
-            plan = stages(graph, target, donated).plan
-            if key:
-                plans.store(key, plan)
-        return Executable(plan, target, donated)
+        return Executable(_planned(graph, target, donated), target, donated)
 
 
 def build_sized(
@@ -73,8 +66,22 @@ def build_sized(
 ) -> SizedProgram:
     """Compiles a graph whose sizes are open: they are the dimensions of a scope."""
     with _no_collection(), scope.compiling():
-        plan = stages(graph, target, donated).plan
+        plan = _planned(graph, target, donated, scope)
         return SizedProgram(scope, plan, target, donated)
+
+
+def _planned(
+    graph: Graph, target: Target, donated: tuple[int, ...], scope: Scope | None = None
+) -> Plan:
+    """The plan that some process has made of an equal graph, or a new one."""
+    key = plans.key_of(graph, target, donated, scope)
+    plan = plans.load(key, scope) if key else None
+    if plan is None:
+        since = scope.extent if scope else (0, 0)
+        plan = stages(graph, target, donated).plan
+        if key:
+            plans.store(key, plan, scope, since)
+    return plan
 
 
 @contextmanager

@@ -5,8 +5,9 @@ holds numbers: lengths, strides, bytes. What is *chosen* by size (into how many 
 kernel is cut, its blocks, where buffers lie) is written as a function here, and called
 for each size. If no size is open, it is called at once.
 
-A name stands for a function and whatever it closes over: equal names and arguments are
-one number, computed once.
+A plan is data that another process reads, and so are these functions: of a module (or
+a record that can be called), with all that they need among their arguments, sizes and
+constants. Equal functions and arguments are one number, computed once.
 """
 
 from __future__ import annotations
@@ -24,34 +25,25 @@ Value = Callable[[Any], int]
 """From a size to its number."""
 
 
-def number(
-    name: Hashable, fn: Callable[..., int], args: Sequence[Any], low: int = 0
-) -> int:
+def number(fn: Callable[..., int], args: Sequence[Any], low: int = 0) -> int:
     """``fn(*args)``, a number that is at least `low`, for all sizes."""
     scope = _scope(args)
     if scope is None:
         return fn(*args)
-    return scope.derived(name, fn, tuple(args), fn(*map(hint, args)), low)
+    return scope.derived(fn, args, fn(*map(hint, args)), low)
 
 
-def numbers(
-    name: Hashable, fn: Callable[..., Sequence[int]], args: Sequence[Any]
-) -> Sequence[int]:
+def numbers(fn: Callable[..., Sequence[int]], args: Sequence[Any]) -> Sequence[int]:
     """``fn(*args)``, as many numbers for every size, each at least 0."""
     scope = _scope(args)
     if scope is None:
         return fn(*args)
-    key = (name, *args)
-    found = scope.known.get(key)
-    if found is None:
-        hints = fn(*map(hint, args))
-        found = scope.known[key] = scope.vector(name, fn, tuple(args), hints)
-    return found
+    return scope.vector(fn, args, lambda: fn(*map(hint, args)))
 
 
 def is_one(length: int) -> bool:
     """Whether a length is 1, where sums are added up in another order if it is."""
-    return bool(settled("is one", _is_one, (length,)))
+    return bool(settled(_is_one, (length,)))
 
 
 def _is_one(length: int) -> int:
@@ -81,19 +73,21 @@ class SizeOf:
         return self.dtype.type(value_of(self.size))
 
     def key(self) -> Hashable:
-        return self.size.key, self.dtype
+        return getattr(self.size, "key", self.size), self.dtype
+
+    def with_sizes(self, new: Value) -> SizeOf:
+        """The same of other sizes."""
+        return SizeOf(new(self.size), self.dtype)
 
 
 @dataclass(frozen=True, eq=False)
 class Computed:
     """What an operation makes of sizes and other numbers.
 
-    run: the operation, of the list of its operands. name: of the operation and its
-      parameters.
+    run: the operation, of the list of its operands.
     """
 
     run: Callable[[Sequence[Any]], Any]
-    name: Hashable
     parts: tuple[Any, ...]
     dtype: np.dtype
 
@@ -140,12 +134,26 @@ class Computed:
                     places[p] if _is_open(p) else (p.dtype, p.tobytes())
                     for p in node.parts
                 ]
-                key = node.name, tuple(parts), node.dtype
+                key = node.run, tuple(parts), node.dtype
             places[node] = keys.setdefault(key, len(keys))
         return tuple(keys)
 
     def key(self) -> Hashable:
         return self._key
+
+    def with_sizes(self, new: Value) -> Computed:
+        """The same of other sizes."""
+        made: dict[Any, Any] = {}
+        for node in self.nodes():
+            if isinstance(node, SizeOf):
+                made[node] = node.with_sizes(new)
+            else:
+                parts = tuple([made[p] if _is_open(p) else p for p in node.parts])
+                made[node] = Computed(node.run, parts, node.dtype)
+        return made[self]
+
+    def __reduce__(self) -> Any:
+        return Computed, (self.run, self.parts, self.dtype)
 
 
 Number = SizeOf | Computed
@@ -160,11 +168,23 @@ def word(x: Number) -> int:
     """An integer literal that depends on sizes, as a number of a plan."""
     if isinstance(x, SizeOf):
         return x.size
+    sizes = {size.key: size for size in x.sizes}
+    places = {key: i for i, key in enumerate(sizes)}
+    formula = _Word(x.with_sizes(lambda size: places[size.key]))
+    return number(formula, tuple(sizes.values()), low=-(1 << 63))
 
-    def value(*sizes: int) -> int:
-        given = dict(zip(keys, sizes, strict=True))
-        return int(x.at(lambda size: given[size.key]))
 
-    sizes = tuple({size.key: size for size in x.sizes}.values())
-    keys = [size.key for size in sizes]
-    return number(("literal", x.key()), value, sizes, low=-(1 << 63))
+@dataclass(frozen=True, eq=False)
+class _Word:
+    """A function of sizes: a number made of their places among the arguments."""
+
+    formula: Number
+
+    def __call__(self, *sizes: int) -> int:
+        return int(self.formula.at(sizes.__getitem__))
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is _Word and self.formula.key() == other.formula.key()
+
+    def __hash__(self) -> int:
+        return hash(self.formula.key())

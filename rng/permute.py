@@ -39,7 +39,7 @@ def permutation(key: Key, x: Any, axis: int = 0, independent: bool = False) -> A
     return tnp.take(x, _shuffled(key, tnp.arange(shape[axis]), axis=0), axis)
 
 
-def _rounds(size: int) -> int:
+def _shuffle_rounds(size: int) -> int:
     return math.ceil(3 * math.log(max(1, size)) / math.log(2**32 - 1))
 
 
@@ -47,7 +47,7 @@ def _rounds(size: int) -> int:
 def _shuffled(key: Key, x: Any, *, axis: int) -> Any:
     """Sorts by random numbers, often enough that ties of 32-bit numbers don't matter:
     the numbers of all rounds together are distinct with high probability."""
-    for _ in range(settled("rounds of a shuffle", _rounds, (x.size,))):
+    for _ in range(settled(_shuffle_rounds, (x.size,))):
         key, used = split(key)
         order = tnp.argsort(bits(used, x.shape), axis)
         x = tnp.take_along_axis(x, order, axis)

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 from treadle.backends import trusted
@@ -41,14 +42,23 @@ class ObjectStore:
 
     def get(self, key: str) -> bytes | None:
         """The object stored under `key`, or None."""
-        if self.folder is None:
-            return None
-        path = self.folder / f"{key}.o"
+        return self.get_all([key])[0]
+
+    def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
+        """The objects stored under some keys, None for those that are not there."""
         try:
-            if not self._is_ours(self.folder):
-                return None
+            if self.folder is not None and self._is_ours(self.folder):
+                return [
+                    self._read(os.path.join(self.folder, f"{k}.o"), k) for k in keys
+                ]
+        except OSError:
+            pass
+        return [None] * len(keys)
+
+    def _read(self, path: str, key: str) -> bytes | None:
+        try:
             code = _unwrap(key, trusted.read(path))
-            if code is not None and path.stat().st_mtime < time.time() - DAY:
+            if code is not None and os.stat(path).st_mtime < time.time() - DAY:
                 os.utime(path)  # the pruning order; a day's precision is enough
         except OSError:
             return None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 from hashlib import blake2b
-from pathlib import Path
+
+import numpy as np
 
 from treadle.backends.objects import default_store
+from treadle.backends.sources import source_digest
+from treadle.dims import Scope
 from treadle.ir.digest import digest
 from treadle.ir.graph import Graph
 from treadle.plan.saved import Unsaved, dumps, loads
@@ -22,31 +25,39 @@ WORTH_STORING = 50
 """Equations from which on a plan is looked for: less is planned sooner."""
 
 
-def key_of(graph: Graph, target: Target, donated: tuple[int, ...]) -> str:
-    """Names all that a plan depends on: the graph, the device, and the source of the
-    compiler. Empty if it can't be stored, or need not be."""
+def key_of(
+    graph: Graph,
+    target: Target,
+    donated: tuple[int, ...],
+    scope: Scope | None = None,
+) -> str:
+    """Names all that a plan depends on: the graph, the scope of its sizes if some are
+    open, the device, and the source of the compiler. Empty if it can't be stored, or
+    need not be."""
     if _count(graph) < WORTH_STORING:
         return ""
-    computed = digest(graph)
+    computed = digest(graph, scope)
     if computed is None:
         return ""
     parts = (computed, target.identity, repr(donated), _source_digest())
     return "plan" + blake2b("\0".join(parts).encode(), digest_size=20).hexdigest()
 
 
-def load(key: str) -> Plan | None:
+def load(key: str, scope: Scope | None = None) -> Plan | None:
     """The plan that was stored under a key, if there is one."""
     content = default_store().get(key)
     try:
-        return None if content is None else loads(content)
+        return None if content is None else loads(content, scope)
     except Unsaved:
         return None
 
 
-def store(key: str, plan: Plan) -> None:
-    """Keeps a plan for other processes, as long as there is space."""
+def store(
+    key: str, plan: Plan, scope: Scope | None = None, since: tuple[int, int] = (0, 0)
+) -> None:
+    """Keeps a plan for other processes, as long as there is space (see `dumps`)."""
     try:
-        default_store().put(key, dumps(plan))
+        default_store().put(key, dumps(plan, scope, since))
     except Unsaved:
         return
 
@@ -57,16 +68,9 @@ def _count(graph: Graph) -> int:
 
 @cache
 def _source_digest() -> str:
-    """Of all that plans depend on: an edited compiler must not meet its old plans."""
-    root = Path(__file__).parents[1]
-    found = blake2b(digest_size=20)
+    """Of all that plans depend on: an edited compiler must not meet its old plans, nor
+    another NumPy, which computes constants."""
     # Not what stands before a Graph: users' interfaces.
-    files = [
-        path
-        for path in root.rglob("*.py")
-        if path.relative_to(root).parts[0] in _COMPILER or path.parent == root
-    ]
-    for path in sorted(files):
-        found.update(path.relative_to(root).as_posix().encode() + b"\0")
-        found.update(path.read_bytes())
+    found = blake2b(source_digest("", *_COMPILER), digest_size=20)
+    found.update(np.__version__.encode())
     return found.hexdigest()

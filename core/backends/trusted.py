@@ -58,7 +58,7 @@ def make_folder(folder: Path) -> None:
             place.mkdir(0o700, exist_ok=True)
 
 
-def read(path: Path) -> bytes:
+def read(path: Path | str) -> bytes:
     """The content of a file of the user's own.
 
     Raises:

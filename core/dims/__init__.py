@@ -8,19 +8,20 @@ hint, and remembered as a guard. It is not an int for C code: whatever asks for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from treadle.dims.dim import Dim as Dim
+from treadle.dims.guard import Fact as Fact
+from treadle.dims.guard import Guard as Guard
 from treadle.dims.number import Real as Real
 from treadle.dims.polynomial import Atom as Atom
 from treadle.dims.polynomial import Part as Part
 from treadle.dims.scope import CLOSED as CLOSED
 from treadle.dims.scope import LONGEST as LONGEST
-from treadle.dims.scope import Fact as Fact
-from treadle.dims.scope import Guard as Guard
 from treadle.dims.scope import Restart as Restart
 from treadle.dims.scope import Scope as Scope
+from treadle.dims.scope import called
 from treadle.dims.scope import symbols_in as symbols_in
 
 
@@ -73,13 +74,14 @@ def equal_shapes(a: tuple, b: tuple) -> bool:
     return len(a) == len(b) and all([m == n for m, n in zip(a, b, strict=True)])
 
 
-def settled(name: Hashable, fn: Callable[..., int], args: Sequence[Any]) -> int:
-    """``fn(*args)`` as a plain number: sizes that give another need another program."""
+def settled(fn: Callable[..., int], args: Sequence[Any]) -> int:
+    """``fn(*args)``, of sizes and constants, as a plain number: sizes that give another
+    need another program."""
     value = fn(*map(hint, args))
     scope = next((a.scope for a in args if type(a) is Dim), None)
     if scope is not None:
-        found = scope.derived(name, fn, tuple(args), value, low=-(2**63))
-        scope.guard(found - value, "==", True, f"{name}", settle=False)
+        found = scope.derived(fn, args, value, low=-(2**63))
+        scope.guard(found - value, "==", True, called(fn), settle=False)
     return value
 
 

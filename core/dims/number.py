@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ class Real:
     def __round__(self, digits: int | None = None) -> Any:
         if digits is None:
             return compute(round, self)
-        return compute(partial(_round_to, digits), self)
+        return compute(_round_to, self, digits)
 
     # Questions
 
@@ -127,16 +127,29 @@ class Real:
         return float, (self.fixed("pickling"),)
 
 
-def _round_to(digits: int, x: float) -> float:
+def _round_to(x: float, digits: int) -> float:
     return round(x, digits)
 
 
+@dataclass(frozen=True, eq=False)
 class _Formula:
-    """A function of numbers, some of which are constants."""
+    """A function of numbers, some of which are constants.
 
-    def __init__(self, fn: Callable[..., Any], args: tuple) -> None:
-        self.fn, self.args = fn, args
-        self.key = fn, tuple([_exact(a) for a in args])
+    args: these, and None for each of the others.
+    """
+
+    fn: Callable[..., Any]
+    args: tuple
+
+    @property
+    def _key(self) -> tuple:
+        return type(self), self.fn, tuple([_exact(a) for a in self.args])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Formula) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
 
     def __call__(self, *values: Any) -> Any:
         given = iter(values)
@@ -149,7 +162,10 @@ class _Formula:
         sign = _SIGNS.get(self.fn)
         if sign and len(texts) == 2:
             return f"({texts[0]} {sign} {texts[1]})"
-        return f"{getattr(self.fn, '__name__', 'f')}({', '.join(texts)})"
+        fn = self.fn
+        if fn is _as_float:
+            fn, texts = self.args[0], texts[1:]
+        return f"{fn.__name__.strip('_')}({', '.join(texts)})"
 
 
 class _Comparison(_Formula):
@@ -199,9 +215,8 @@ def compute(fn: Callable[..., Any], *args: Any) -> Any:
     scope.check_alive()
     formula = _Formula(fn, tuple(constants))
     made = formula(*[hint_of(v) for v in values])
-    name = ("formula", formula.key)
     # Nothing is known of what an integer is computed of: it may be negative.
-    found = scope.derived(name, formula, values, made, low=-(2**63))
+    found = scope.derived(formula, values, made, low=-(2**63))
     return Real(scope, found) if isinstance(made, float) else found
 
 
@@ -218,8 +233,7 @@ def ask(fn: Callable[..., bool], x: Any, y: Any) -> Any:
         for v in values:
             scope.fix(v, "compared")
         return True
-    name = ("formula", formula.key)
-    answer = scope.derived(name, formula, values, int(holds), high=1)
+    answer = scope.derived(formula, values, int(holds), high=1)
     return not scope.guard(answer, "==", not holds, settle=False)
 
 
@@ -234,7 +248,7 @@ def array_function(ufunc: Any, how: str, inputs: tuple, kw: dict) -> Any:
     if plain and how == "__call__" and not kw and ufunc.nout == 1:
         made = ufunc(*[_hint(x) for x in inputs])
         if type(made) is np.float64:
-            return compute(partial(_as_float, ufunc), *inputs)
+            return compute(_as_float, ufunc, *inputs)
     return getattr(ufunc, how)(*[_known(x) for x in inputs], **kw)
 
 

@@ -16,9 +16,12 @@ class Atom:
     sizes.
 
     number: the place among the atoms of its trace.
+    name: what the user calls a dimension; of what is computed, how it is printed.
     low, high: bounds that hold for all sizes.
-    fn, args: None for a dimension; otherwise the number is ``fn(*args)``. Of several
-      results of one function, the first has `fn`, those after it have `Part`.
+    fn, args: None for a dimension; otherwise the number is ``fn(*args)``, of sizes and
+      constants. Both are plain data, which another process can read: a function of a
+      module, or a record that can be called. Of several results of one function, the
+      first has `fn`, those after it have `Part`.
     """
 
     __slots__ = ("args", "fn", "high", "hint", "low", "name", "number")
@@ -26,7 +29,7 @@ class Atom:
     def __init__(
         self,
         number: int,
-        name: Any,
+        name: str,
         hint: Any,
         low: int,
         high: int,
@@ -44,8 +47,7 @@ class Atom:
             return f"({p} {self.name} {m})"
         if hasattr(self.fn, "show"):
             return self.fn.show(self.args)
-        name = self.name if isinstance(self.name, str) else self.name[0]
-        return f"{name}({', '.join(map(str, self.args))})"
+        return f"{self.name}({', '.join(map(str, self.args))})"
 
 
 class Part:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
+from itertools import pairwise
 from math import gcd, prod
 from operator import floordiv, mod
-from typing import Any, NamedTuple
+from types import BuiltinFunctionType
+from typing import Any
 
 from treadle.dims import polynomial as poly
 from treadle.dims.frames import asked_by_user, users_line
+from treadle.dims.guard import Fact, Guard
 from treadle.dims.polynomial import CONSTANT, Atom, Part, Terms
 from treadle.errors import LeakError, TracerError, at, user_source
 
@@ -22,37 +26,6 @@ TRACING, COMPILING, CLOSED = "tracing", "compiling", "closed"
 
 sizes: list[Any] = []
 """Holds the class of sizes, `Dim`, which is above this module."""
-
-
-class Guard(NamedTuple):
-    """What a trace took for granted: that ``dim op 0`` is `holds`.
-
-    reason: what the program did; "compared" where it only asked.
-    source: the user's line, empty for what the compiler asked.
-    """
-
-    dim: Any
-    op: str
-    holds: bool
-    reason: str
-    source: str
-
-    def __str__(self) -> str:
-        if len(self.dim.terms) == 1:
-            ((atoms, c),) = self.dim.terms.items()
-            if c == 1 and len(atoms) == 1 and hasattr(atoms[0].fn, "compares"):
-                return f"not {atoms[0]}" if self.holds else str(atoms[0])
-        left = {m: c for m, c in self.dim.terms.items() if c > 0}
-        right = {m: -c for m, c in self.dim.terms.items() if c < 0}
-        op = {"==": ("!=", "=="), "<": (">=", "<")}[self.op][self.holds]
-        if not left or (tuple(left) == (CONSTANT,) and right):
-            left, right = right, left
-            op = {"<": ">", ">=": "<="}.get(op, op)
-        return f"{poly.text(left)} {op} {poly.text(right)}"
-
-
-Fact = tuple[str, list[tuple[list[str], int]], Guard]
-"""A dimension, the polynomial of others' names that it was found to be, and where."""
 
 
 class Restart(BaseException):
@@ -93,7 +66,7 @@ class Scope:
 
     def atom(
         self,
-        name: Any,
+        name: str,
         hint: Any,
         low: int = 0,
         fn: Callable[..., Any] | type[Part] | None = None,
@@ -126,35 +99,46 @@ class Scope:
 
     def derived(
         self,
-        name: Any,
         fn: Callable[..., Any],
         args: Sequence[Any],
         hint: Any,
         low: int = 0,
         high: int = _UNBOUNDED,
     ) -> Any:
-        """A number that is ``fn(*args)``."""
-        key = (name, tuple(args))
+        """A number that is ``fn(*args)``: one, for equal functions and arguments."""
+        key = fn, tuple(args)
         found = self.known.get(key)
         if found is None:
-            made = self.atom(name, hint, low, fn, tuple(args), high)
+            made = self.atom(called(fn), hint, low, fn, key[1], high)
             found = self.known[key] = self.dim({(made,): 1})
         return found
 
     def vector(
         self,
-        name: Any,
         fn: Callable[..., Any],
         args: Sequence[Any],
-        hints: Sequence[Any],
+        hints: Callable[[], Sequence[Any]],
         low: int = 0,
     ) -> list[Any]:
-        """The numbers ``fn(*args)``, as many as hints."""
-        made = [
-            self.atom(name, h, low, Part if i else fn, () if i else tuple(args))
-            for i, h in enumerate(hints)
-        ]
-        return [self.dim({(a,): 1}) for a in made]
+        """The numbers ``fn(*args)``, as many as hints, which are asked for once."""
+        key = fn, tuple(args)
+        found = self.known.get(key)
+        if found is None:
+            made = [
+                self.atom(called(fn), h, low, Part if i else fn, () if i else key[1])
+                for i, h in enumerate(hints())
+            ]
+            found = self.known[key] = [self.dim({(a,): 1}) for a in made]
+        return found
+
+    def exact(self, key: tuple) -> Any:
+        """The size with this key, as it was written: what was found out of its parts
+        since then is not put in."""
+        found = self._interned.get(key)
+        if found is None:
+            terms = {tuple([self.atoms[n] for n in m]): c for m, c in key}
+            found = self._interned[key] = sizes[0](self, terms, key)
+        return found
 
     def plus(self, d: Any, other: Any, factor: int) -> Any:
         """d + factor * other. Remembered: comparisons subtract."""
@@ -232,13 +216,13 @@ class Scope:
         return atom
 
     def _atom_quotient(self, p: Any, m: Any) -> Any:
-        found = self.known.get(("//", (p, m)))
+        found = self.known.get((floordiv, (p, m)))
         if found is None:
             (low, high), (least, most) = bounds_of(p), bounds_of(m)
             corners = [low // least, low // most, high // least, high // most]
             hint = hint_of(p) // hint_of(m)
             args = (p, m, hint, min(corners), max(corners))
-            found = self.derived("//", floordiv, args[:2], *args[2:])
+            found = self.derived(floordiv, args[:2], *args[2:])
             ((atom,),) = found.terms
             self._quotients[atom] = p, m
         return found
@@ -281,7 +265,7 @@ class Scope:
     def multiple(self, p: Any, m: Any) -> Terms:
         """``m * (p // m)`` as ``p - p % m``."""
         most = bounds_of(m)[1] - 1
-        left = self.derived("%", mod, (p, m), hint_of(p) % hint_of(m), 0, most)
+        left = self.derived(mod, (p, m), hint_of(p) % hint_of(m), 0, most)
         return poly.add(terms_of(p), terms_of(left), -1)
 
     # What was asked
@@ -402,6 +386,43 @@ class Scope:
         """Whether the user asks while his function is traced."""
         return self.phase is TRACING and asked_by_user()
 
+    # What another process has found
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """How many atoms and how many guards there are so far."""
+        return len(self.atoms), len(self.guards)
+
+    def assumed(self) -> tuple:
+        """What is taken for granted of the atoms: guards and facts, as plain data."""
+        guards = [(g.dim.key, g.op, g.holds) for g in self.guards.values()]
+        facts = sorted([(a.number, n) for a, n in self._facts.items()])
+        return tuple(guards), tuple(facts)
+
+    def recall(self, first: int, guards: Sequence[Guard]) -> None:
+        """Goes on as if the atoms from number `first` on, which were put here, had been
+        made here, and the guards had been asked for."""
+        added = self.atoms[first:]
+        starts = [a.number for a in added if a.fn is not Part]
+        for start, stop in pairwise([*starts, len(self.atoms)]):
+            atom = self.atoms[start]
+            found = [self.exact((((n,), 1),)) for n in range(start, stop)]
+            self.known[atom.fn, atom.args] = found if len(found) > 1 else found[0]
+            if atom.fn is floordiv:
+                self._quotients[atom] = atom.args  # type: ignore[assignment]
+        for guard in guards:
+            self.guards[guard.dim.key, guard.op] = guard
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """What is made inside is forgotten if it ends with an exception."""
+        before = {k: copy(v) for k, v in vars(self).items() if type(v) in (list, dict)}
+        try:
+            yield
+        except BaseException:
+            vars(self).update(before)
+            raise
+
     # Phases
 
     def close(self) -> None:
@@ -419,6 +440,17 @@ class Scope:
             self.phase = before
 
 
+_SIGNS = {floordiv: "//", mod: "%"}
+
+
+def called(fn: Callable[..., Any]) -> str:
+    """What a function is called for people."""
+    if type(fn) is BuiltinFunctionType and fn in _SIGNS:
+        return _SIGNS[fn]
+    name = getattr(fn, "__name__", type(fn).__name__)
+    return name.strip("_").replace("_", " ")
+
+
 def terms_of(x: Any) -> Terms:
     """A number as a polynomial."""
     if type(x) is sizes[0]:
@@ -434,16 +466,18 @@ def hint_of(x: Any) -> Any:
     return x.hint if type(x) is sizes[0] else x
 
 
-def symbols_in(terms: Terms) -> set[Atom]:
-    """The user's dimensions in a polynomial, and in what its numbers are made of."""
-    found: set[Atom] = set()
+def symbols_in(terms: Terms) -> list[Atom]:
+    """The user's dimensions in a polynomial, and in what its numbers are made of: in an
+    order that is the same in every process."""
+    found: dict[Atom, None] = {}
     for m in terms:
         for a in m:
             if a.fn is None:
-                found.add(a)
+                found[a] = None
             for arg in a.args:
-                found |= symbols_in(terms_of(arg)) if type(arg) is sizes[0] else set()
-    return found
+                if type(arg) is sizes[0]:
+                    found |= dict.fromkeys(symbols_in(terms_of(arg)))
+    return list(found)
 
 
 def _nonzero(terms: Any) -> Terms:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
 
 from treadle.arraytype import ArrayType
-from treadle.ir.graph import Atom, Graph, Lit, Var
+from treadle.dims import Dim, Scope
+from treadle.ir.graph import Atom, Graph, Var
 from treadle.trace.lowering import Inline
 from treadle.trace.op import Op
 
@@ -20,28 +23,36 @@ class Unnamed(Exception):
     or an object of a user's class."""
 
 
-def digest(graph: Graph) -> str | None:
+def digest(graph: Graph, scope: Scope | None = None) -> str | None:
     """A hash of a graph by its structure: of what it computes, not of where it was
-    written. None if it holds something that only this process knows."""
+    written. None if it holds something that only this process knows.
+
+    scope: that of its sizes, if some are open. Its numbers are known by their places in
+    it, whatever they are called, and all of it counts: what each is made of, its bounds
+    and its hint, and what was taken for granted.
+    """
+    text = _Text(scope)
     try:
-        text = "\n".join(_Text().graph(graph))
+        lines = [*text.graph(graph), *text.sizes()]
     except Unnamed:
         return None
-    return blake2b(text.encode(), digest_size=20).hexdigest()
+    return blake2b("\n".join(lines).encode(), digest_size=20).hexdigest()
 
 
-_PLAIN = (bool, int, float, complex, str, bytes)
+_PLAIN = {bool, int, float, complex, str, bytes}
+_INTEGERS = {int}
 
 
 class _Text:
-    def __init__(self) -> None:
+    def __init__(self, scope: Scope | None) -> None:
+        self._scope = scope
         self._types: dict[ArrayType, str] = {}
 
     def graph(self, graph: Graph) -> Iterator[str]:
         numbers: dict[Var, str] = {v: f"v{i}" for i, v in enumerate(graph.inputs)}
 
         def atom(a: Atom) -> str:
-            return self.literal(a) if isinstance(a, Lit) else numbers[a]
+            return numbers[a] if type(a) is Var else self.literal(a)
 
         yield " ".join([self.type(v.type) for v in graph.inputs])
         for eq in graph.equations:
@@ -52,21 +63,26 @@ class _Text:
             if isinstance(eq.op.lowering, Inline):
                 # The rest are rules of transforms, which have been applied.
                 params = {"graph": params["graph"]}
+            text = self.of(params) if params else ""
             types = " ".join([self.type(v.type) for v in eq.outputs])
-            yield f"{eq.op.name} {inputs} {self.of(params)} {types}"
+            yield f"{eq.op.name} {inputs} {text} {types}"
         yield " ".join(map(atom, graph.outputs))
 
-    def literal(self, a: Lit) -> str:
-        if a.size is not None:
-            raise Unnamed("a number that depends on sizes")
-        return f"{self.type(a.type)}{a.varies:d}:{a.value.tobytes().hex()}"
+    def sizes(self) -> Iterator[str]:
+        if self._scope is not None:
+            for a in self._scope.atoms:
+                yield f"size {self.of((a.fn, a.args, a.hint, a.low, a.high))}"
+            yield f"assumed {self.of(self._scope.assumed())}"
+
+    def literal(self, a: Any) -> str:
+        size = "" if a.size is None else self.of(a.size)
+        return f"{self.type(a.type)}{a.varies:d}:{a.value.tobytes().hex()}{size}"
 
     def type(self, t: ArrayType) -> str:
         found = self._types.get(t)
         if found is None:
-            if t.is_sized:
-                raise Unnamed("an array whose sizes are open")
-            found = self._types[t] = f"{t!r}{'~' * t.weak}"
+            shape = ",".join(map(self.of, t.shape))
+            found = self._types[t] = f"{t.dtype.name}[{shape}]{'~' * t.weak}"
         return found
 
     def of(self, x: Any) -> str:
@@ -74,13 +90,17 @@ class _Text:
         kind = type(x)
         if x is None or kind in _PLAIN:
             return repr(x)
+        if kind is Dim and x.scope is self._scope:
+            return f"n{x.key}"
         if kind is ArrayType:
             return self.type(x)
         if kind is Op:
             return f"op {x.name}"
         if kind is Graph:
             return "{" + "\n".join(self.graph(x)) + "}"
-        if kind in (tuple, list):
+        if kind is tuple and set(map(type, x)) == _INTEGERS:
+            return repr(x)
+        if kind is tuple or kind is list:
             return "(" + ",".join(map(self.of, x)) + ")"
         if kind is dict:
             return (
@@ -92,9 +112,25 @@ class _Text:
             return x.name
         if isinstance(x, np.ndarray | np.generic):
             return f"{x.dtype.name}{np.shape(x)}:{x.tobytes().hex()}"
+        if kind in (FunctionType, BuiltinFunctionType, type):
+            return _named(x, x.__module__)
+        if kind is np.ufunc:
+            return _named(x, "numpy")
         if is_dataclass(x) and kind.__module__.startswith("treadle."):
             values = [getattr(x, f.name) for f in fields(x)]
             return f"{kind.__qualname__}{self.of(values)}"
         if isinstance(x, tuple) and kind.__module__.startswith("treadle."):
             return f"{kind.__qualname__}{self.of(tuple(x))}"
         raise Unnamed(repr(kind))
+
+
+_LIBRARIES = ("treadle", "numpy", "builtins", "math", "_operator")
+
+
+def _named(x: Any, module: str) -> str:
+    """The text of a function that its module knows by its name."""
+    name = x.__name__
+    known = getattr(sys.modules.get(module), name, None) is x
+    if not known or module.partition(".")[0] not in _LIBRARIES:
+        raise Unnamed(repr(x))
+    return f"{module}:{name}"

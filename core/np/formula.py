@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle import dtypes
-from treadle.dims import is_dim, one, settled
+from treadle.dims import hint, is_dim, one, settled
 from treadle.errors import at, user_source
 from treadle.np.contract import factors
 from treadle.np.operands import ArrayLike, Shape
@@ -166,21 +166,27 @@ def _steps(
     letters = dict(zip(sizes, map(chr, range(ord("a"), ord("a") + 400)), strict=False))
     parts = ["".join(letters[x] for x in dict.fromkeys(part)) for part in labels]
     formula = f"{','.join(parts)}->{''.join(letters[x] for x in out)}"
-    paths: list[Any] = []
+    used = "".join(letters.values())
+    lengths = tuple(sizes.values())
+    path = _path(formula, used, *map(hint, lengths))
+    if any(map(is_dim, lengths)):
+        settled(_takes_path, (path, formula, used, *lengths))
+    return path
 
-    def number(*lengths: int) -> int:
-        """Of the path for these sizes, among those that were found so far."""
-        length = dict(zip(letters.values(), lengths, strict=False))
-        stand_ins = [
-            np.broadcast_to(np.float32(0), [length[x] for x in part]) for part in parts
-        ]
-        path = np.einsum_path(formula, *stand_ins, optimize="greedy")[0][1:]
-        if path not in paths:
-            paths.append(path)
-        return paths.index(path)
 
-    chosen = paths[settled(("einsum", formula), number, tuple(sizes.values()))]
-    return tuple([tuple(sorted(step)) for step in chosen])
+def _path(formula: str, letters: str, *lengths: int) -> tuple[tuple[int, ...], ...]:
+    """In which order operands meet, for axes of given lengths."""
+    length = dict(zip(letters, lengths, strict=False))
+    operands = formula.partition("->")[0].split(",")
+    stand_ins = [
+        np.broadcast_to(np.float32(0), [length[x] for x in part]) for part in operands
+    ]
+    path = np.einsum_path(formula, *stand_ins, optimize="greedy")[0][1:]
+    return tuple([tuple(sorted(step)) for step in path])
+
+
+def _takes_path(path: tuple, formula: str, letters: str, *lengths: int) -> int:
+    return int(_path(formula, letters, *lengths) == path)
 
 
 def _simplified(x: Any, labels: Labels, sizes: dict[str, int]) -> tuple[Any, Labels]:

@@ -21,7 +21,7 @@ from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.ops.shape import concatenate, pad, slice_
 from treadle.passes.rewrite import Rewriter, same_type
-from treadle.run.eager import run
+from treadle.run.eager import Applied, run
 from treadle.trace.lowering import Elementwise
 from treadle.trace.op import Op, size_op
 
@@ -109,11 +109,8 @@ def _fold(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     varies = any(a.varies for a in literals)
     t, size = eq.outputs[0].type, None
     if any(a.size for a in literals):
-        name = eq.op, params_key(eq.params)
         parts = tuple([a.size or a.value for a in literals])
-        size = Computed(
-            lambda args: run(eq.op, args, eq.params)[0], name, parts, t.dtype
-        )
+        size = Computed(Applied(eq.op, params_key(eq.params)), parts, t.dtype)
     return Lit(out.astype(t.dtype)[()], t, varies, size)
 
 

@@ -189,7 +189,7 @@ class _Scan:
         )
         # The order of a sum depends on it: two sizes of one program must agree.
         args = (each, each * self.length, out.nbytes)
-        return bool(settled("worth stacking", _worth_stacking, args))
+        return bool(settled(_worth_stacking, args))
 
     def _stack_operands(self, eq: Equation) -> None:
         known = self._outer()

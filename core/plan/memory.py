@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from treadle.dims import hint, is_dim, same_shape
 from treadle.kernels.lower import in_place
@@ -50,7 +51,7 @@ def assign(plan: Plan, order: list[Step]) -> None:
     starts: Sequence[int] = packing.anew(*map(hint, sizes))
     if any(map(is_dim, sizes)):
         packing.order(starts)
-        starts = numbers(("arena", packing), packing, sizes)
+        starts = numbers(packing, sizes)
     *starts, plan.arena = starts
     start_of = dict(zip(different, starts, strict=True))
     for b, block in blocks.items():
@@ -74,8 +75,12 @@ class Packing:
     is for sizes that are used often.
     """
 
-    def __init__(self, lives: Sequence[tuple[int, int]]) -> None:
-        self._lives = lives
+    def __init__(
+        self,
+        lives: Sequence[tuple[int, int]],
+        below: Sequence[tuple[int, list[int]]] = (),
+    ) -> None:
+        self._lives, self._below = lives, below
         self._events: dict[int, tuple[list[int], list[int]]] = {}
         for i, (first, last) in enumerate(lives):
             self._events.setdefault(first, ([], []))[0].append(i)
@@ -100,16 +105,20 @@ class Packing:
         lives = self._lives
         ranked = sorted(range(len(lives)), key=lambda i: (starts[i], lives[i]))
         # Of what lies below a block, that matters on which nothing else below it lies.
-        self._below: list[tuple[int, list[int]]] = []
+        below: list[tuple[int, list[int]]] = []
         reach: dict[int, set[int]] = {}
         alive: list[int] = []
         for i in ranked:
             first, last = lives[i]
             under = [j for j in alive if lives[j][0] <= last and first <= lives[j][1]]
             hidden: set[int] = set().union(*[reach[j] for j in under])
-            self._below.append((i, [j for j in under if j not in hidden]))
+            below.append((i, [j for j in under if j not in hidden]))
             reach[i] = hidden.union(under)
             alive.append(i)
+        self._below = below
+
+    def __reduce__(self) -> Any:
+        return Packing, (self._lives, self._below)
 
     def better(self, *sizes: int) -> list[int]:
         """The places of a call, or of `anew` where these would take less memory."""
@@ -143,7 +152,7 @@ class Packing:
 def _rounded(nbytes: int) -> int:
     if is_dim(nbytes) and not is_dim(nbytes % _ALIGN):
         return nbytes  # divisible, for all sizes
-    return number("rounded", _round_up, (nbytes,), low=_ALIGN)
+    return number(_round_up, (nbytes,), low=_ALIGN)
 
 
 def _round_up(nbytes: int) -> int:

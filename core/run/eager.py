@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,21 @@ def run(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
     with np.errstate(all="ignore"):
         out = op.run(*arrays, **params)
     return out if op.multiple else (out,)
+
+
+@dataclass(frozen=True)
+class Applied:
+    """An op with params, as a function of the list of its operands that gives its only
+    result.
+
+    params: names and values, in order.
+    """
+
+    op: Op
+    params: tuple[tuple[str, Any], ...]
+
+    def __call__(self, arrays: Sequence[Any]) -> Any:
+        return run(self.op, arrays, dict(self.params))[0]
 
 
 def evaluate(graph: Graph, arrays: Sequence[Any]) -> list[Any]:

@@ -39,13 +39,13 @@ class Code:
         self._parameters = list(self._names.values())
 
     def of(self, x: Any) -> str:
-        """An expression for a number."""
-        if type(x) is float:
+        """An expression for a number, or another constant."""
+        if type(x) is int:
+            return repr(x)
+        if type(x) is not Dim:
             name = f"c{len(self._functions)}"
             self._functions[name] = x
             return name
-        if type(x) is not Dim:
-            return repr(int(x))
         if x.key not in self._sums:
             text = "+".join([self._product(*term) for term in x.terms.items()])
             if not text.isidentifier():

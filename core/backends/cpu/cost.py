@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from treadle.fuse.lowering.launches import Launch
 from treadle.kernels.lower import cost
 from treadle.late import number
@@ -24,12 +22,12 @@ def nest_tasks(launch: Launch, threads: int) -> int:
         for b, op in zip(launch.bindings, launch.nest.operands, strict=True)
         if b.atom is not None
     ]
-    how = work, tuple([width for _, width in operands]), threads
+    widths = tuple([width for _, width in operands])
     sizes = points(launch), *[n for n, _ in operands]
-    return number(("nest tasks", how), partial(_tasks, *how), sizes, low=1)
+    return number(_nest_tasks, (work, widths, threads, *sizes), low=1)
 
 
-def _tasks(
+def _nest_tasks(
     work: int, widths: tuple[int, ...], threads: int, count: int, *lengths: int
 ) -> int:
     """As many as the estimated time on one thread is worth.

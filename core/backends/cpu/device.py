@@ -86,7 +86,7 @@ class CPUTarget:
 
     def order(self, rows: int, length: int, itemsize: int) -> Work:
         args = rows, length, threads.num_threads()
-        tasks = number("order tasks", order_tasks, args)
+        tasks = number(order_tasks, args)
         return Work(tasks, tasks * _order_scratch(length, itemsize))
 
     def contraction(self, product: Product) -> Sequence[Scheduled]:
@@ -116,7 +116,7 @@ class CPUTarget:
 
 
 def _order_scratch(length: int, itemsize: int) -> int:
-    return number("order scratch", order_scratch, (length, itemsize))
+    return number(order_scratch, (length, itemsize))
 
 
 def _key(nest: Nest, entry: str) -> str:
@@ -168,8 +168,11 @@ class Linked:
         self._keep: list[Any] = [plan.constants]
         sources = list(_sources(plan.steps))
         self.kernels = native.load(sources) if sources else {}
-        n = 1 + len(plan.inputs) + len(plan.outputs) + len(plan.constants) + plan.slots
-        self.builder = ProgramBuilder(slots=n)
+        bases = {"input": 1, "output": 1 + len(plan.inputs)}
+        bases["constant"] = bases["output"] + len(plan.outputs)
+        bases["slot"] = bases["constant"] + len(plan.constants)
+        self._bases = bases
+        self.builder = ProgramBuilder(slots=bases["slot"] + plan.slots)
         self.loops: dict[Loop, int] = {}
         self._sized_hosts: dict[int, HostStep] = {}
         self._commands(plan.steps)
@@ -193,23 +196,16 @@ class Linked:
             addresses[i] = value.ctypes.data
         return Bound(self.program.bind(own, words, keep), addresses, self.failures)
 
-    def _base(self, home: str) -> int:
-        plan = self.plan
-        bases = {"arena": 0, "input": 1, "output": 1 + len(plan.inputs)}
-        bases["constant"] = bases["output"] + len(plan.outputs)
-        bases["slot"] = bases["constant"] + len(plan.constants)
-        return bases[home]
-
     def at(self, place: Place) -> Slot:
         """A place as an operand of the executor."""
-        b = place.buffer
-        offset = place.offset + (b.offset if b.home == "arena" else 0)
-        index = 0 if b.home == "arena" else self._base(b.home) + b.index
-        parts = tuple(Scaled(self.loops[loop], n) for loop, n in place.dynamic)
-        return Slot(index, offset, parts)
+        b, offset, dynamic = place
+        parts = tuple([Scaled(self.loops[loop], n) for loop, n in dynamic])
+        if b.home == "arena":
+            return Slot(0, offset + b.offset, parts)
+        return Slot(self._bases[b.home] + b.index, offset, parts)
 
     def slot_of(self, b: Buffer) -> int:
-        return self._base("slot") + b.index
+        return self._bases["slot"] + b.index
 
     # Commands
 
@@ -255,10 +251,10 @@ class Linked:
     def _nest_call(self, step: NestStep) -> Call:
         launch = step.launch
         words: list[Any] = [*launch.outer, *launch.mid, launch.inner]
-        if scratch_rows(launch.nest):
-            assert step.scratch is not None
-            nbytes = scratch_bytes(launch.nest, launch.inner)
-            words += [self.at(step.scratch), nbytes]
+        if step.scratch is not None:
+            # Each task has an equal share.
+            share = step.scratch.buffer.nbytes // step.tasks
+            words += [self.at(step.scratch), share]
         words += self._operands(step.places, launch)
         kernel = self.kernels[nest_source(launch.nest, "task").key]
         return kernel, words, step.tasks

@@ -35,7 +35,7 @@ def settle_rows(launch: Launch, equations: Sequence[Equation], flow: Dataflow) -
     if launch.nest.axis != "inner" or not reductions or not is_dim(launch.inner):
         return
     sizes = math.prod(launch.outer), launch.inner
-    settled("many rows of one", _many_rows_of_one, sizes)
+    settled(_many_rows_of_one, sizes)
     computed = any(body[i.args[0]].name != "load" for i in reductions)
     sums = [eq for eq in equations if computed and _sums(eq)]
     if any(_sums(r) for eq in sums for r in flow.final_readers(eq.outputs[0])):

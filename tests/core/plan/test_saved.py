@@ -21,7 +21,9 @@ from treadle.compile import build, stages
 from treadle.ir.graph import Graph
 from treadle.plan import saved
 from treadle.plan.saved import Unsaved
+from treadle.plan.steps import NestStep
 from treadle.run.execute import Executable
+from treadle.run.explain import walk
 
 TARGET = CPUTarget()
 
@@ -75,6 +77,21 @@ def test_control_flow_and_host_steps_are_saved() -> None:
         Executable(again, TARGET)([x]), Executable(plan, TARGET)([x]), strict=True
     ):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+def test_equal_nests_are_one_object() -> None:
+    """Kernels are looked up by nests."""
+
+    def layers(x: Any) -> Any:
+        for _ in range(4):
+            x = tnp.tanh(x @ x).sum(0) + x
+        return x
+
+    plan = stages(td.jit(layers).graph(np.ones((4, 4), np.float32)), TARGET).plan
+    again = saved.loads(saved.dumps(plan))
+    nests = [s.launch.nest for _, s in walk(again.steps) if isinstance(s, NestStep)]
+    assert len(nests) > len(set(nests))
+    assert len(set(map(id, nests))) == len(set(nests))
 
 
 def test_a_users_function_is_not_saved(folder: Path) -> None:

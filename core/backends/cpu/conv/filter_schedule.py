@@ -15,7 +15,7 @@ second launch, sees dy, dx, channels and features.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from treadle.backends.cpu.conv.arguments import ConvWord, FilterWord
 from treadle.backends.cpu.conv.schedule import (
@@ -41,8 +41,7 @@ def schedule(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]:
     spec: the convolution, with the strides of the result as its filter's and those of
     the derivative by the output as its output's.
     """
-    how = tile, threads
-    return launched(("filter gradient", how), partial(_planned, *how), spec)
+    return launched(_planned, (tile, threads), spec)
 
 
 @lru_cache(maxsize=1024)

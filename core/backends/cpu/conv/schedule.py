@@ -13,16 +13,18 @@ output (b, unused, pixel, 1), where pixel counts y*width + x. Blocks that hooks 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import replace
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, replace
+from functools import lru_cache
 from itertools import islice
+from typing import Any
 
 from treadle.backends.cpu.conv.arguments import ConvWord
 from treadle.backends.cpu.gemm.arguments import BUILT_IN, Kind, Scheduled, Tile, Word
 from treadle.backends.cpu.gemm.schedule import round_up, task_count
 from treadle.dims import hint, settled
-from treadle.ir.filled import filled, sizes_in
+from treadle.ir.filled import sizes_in
+from treadle.kernels.contract import Strides
 from treadle.kernels.convolve import Axis, ConvSpec
 from treadle.late import numbers
 
@@ -33,45 +35,73 @@ _EPILOGUE_WORK = 4096  # pixels * k between two calls of the epilogue
 
 def schedule(spec: ConvSpec, tile: Tile, threads: int) -> Scheduled:
     """Chooses blocks and tasks, and writes the kernel's arguments."""
-    how = tile, threads, _in_place(spec)
-    (launch,) = launched(("convolution", how), partial(_planned, *how), spec)
+    (launch,) = launched(_planned, (tile, threads, _in_place(spec)), spec)
     return launch
 
 
 def launched(
-    name: Hashable, plan: Callable[[ConvSpec], Sequence[Scheduled]], spec: ConvSpec
+    plan: Callable[..., Sequence[Scheduled]], how: tuple, spec: ConvSpec
 ) -> list[Scheduled]:
-    """The launches of a convolution, for all sizes: as many, of as many words, of which
-    each is a number of its own."""
-    sizes = sizes_in(spec)
-    if not sizes:
-        return list(plan(spec))
-    keys = [size.key for size in sizes]
+    """The launches ``plan(*how, spec)`` of a convolution, for all sizes: as many, of as
+    many words, of which each is a number of its own.
 
-    def at(values: Iterable[int]) -> Sequence[Scheduled]:
-        given = dict(zip(keys, values, strict=True))
-        return plan(filled(spec, lambda size: given[size.key]))
-
-    def flat(*values: int) -> list[int]:
-        return [
-            n
-            for launch in at(values)
-            for n in (launch.tasks, launch.scratch_bytes, *launch.words)
-        ]
-
+    plan: a function of a module (see `treadle.late`).
+    """
+    if not sizes_in(spec):
+        return list(plan(*how, spec))
+    args = plan, how, *_parts(spec)
     # Their table of steps has a row for each channel, if these are few.
-    counted = sizes_in((spec.channels, spec.groups, spec.y.taps, spec.x.taps))
-    if counted:
-        settled((name, spec, "words"), lambda *values: len(flat(*values)), sizes)
-    rest = iter(numbers((name, spec), flat, sizes))
+    if sizes_in((spec.channels, spec.groups, spec.y.taps, spec.x.taps)):
+        settled(_word_count, args)
+    rest = iter(numbers(_words, args))
     return [
         Scheduled(
             tasks=next(rest),
             scratch_bytes=next(rest),
             words=tuple(islice(rest, len(launch.words))),
         )
-        for launch in at(map(hint, sizes))
+        for launch in plan(*how, _from_parts(map(hint, _parts(spec))))
     ]
+
+
+_GROUPED = {"y": Axis, "x": Axis} | dict.fromkeys(
+    ("input", "filter", "output"), Strides
+)
+
+
+def _parts(spec: ConvSpec) -> list[Any]:
+    """What a convolution is made of, one number behind the other."""
+    out = []
+    for f in fields(spec):
+        value = getattr(spec, f.name)
+        grouped = f.name in _GROUPED
+        out += [getattr(value, g.name) for g in fields(value)] if grouped else [value]
+    return out
+
+
+def _from_parts(parts: Iterable[Any]) -> ConvSpec:
+    rest = iter(parts)
+    made: dict[str, Any] = {}
+    for f in fields(ConvSpec):
+        kind = _GROUPED.get(f.name)
+        made[f.name] = kind(*islice(rest, len(fields(kind)))) if kind else next(rest)
+    return ConvSpec(**made)
+
+
+def _words(
+    plan: Callable[..., Sequence[Scheduled]], how: tuple, *parts: Any
+) -> list[int]:
+    return [
+        n
+        for launch in plan(*how, _from_parts(parts))
+        for n in (launch.tasks, launch.scratch_bytes, *launch.words)
+    ]
+
+
+def _word_count(
+    plan: Callable[..., Sequence[Scheduled]], how: tuple, *parts: Any
+) -> int:
+    return len(_words(plan, how, *parts))
 
 
 @lru_cache(maxsize=1024)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from treadle.backends.cpu.gemm.arguments import (
     FIRST,
@@ -47,12 +47,9 @@ def schedule(
     shared = not (is_dim(b.b0) or is_dim(b.b1)) and b.b0 == b.b1 == 0
     if is_dim(m) and shared and not (hooked or product.fused_a):
         sizes = product.b0, b1, m, a.b0, a.b1, a_row, c.b0, c.b1, c_row
-        b1, batches, m, a_row, c_row = numbers("rows", _rows, sizes)
-    blocks = numbers(
-        ("blocks", machine),
-        partial(_blocks, *machine),
-        (batches, m, product.n, product.k, a_row, a.column, b.column),
-    )
+        b1, batches, m, a_row, c_row = numbers(_rows, sizes)
+    read = batches, m, product.n, product.k, a_row, a.column, b.column
+    blocks = numbers(_blocks, (*machine, *read))
     words: list[int] = [0] * (FIRST + len(ProductWord))
     for word, value in zip(_CHOSEN, blocks, strict=True):
         words[word] = value

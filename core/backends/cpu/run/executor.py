@@ -22,7 +22,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from treadle.backends.cpu.run.executor_ir import (
     PROGRAM_WORDS,
     executor_ir,
 )
-from treadle.dims import hint, is_dim
+from treadle.dims import Dim, hint, is_dim
 from treadle.late import number
 
 GROUP_WORDS = 6144
@@ -51,11 +51,10 @@ class Scaled:
     scale: int
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """``slots[index] + offset``, plus each of `dynamic`."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple's method, of no use here
     offset: int = 0
     dynamic: tuple[Scaled, ...] = ()
 
@@ -230,6 +229,9 @@ class ProgramBuilder:
         scaled: list[int] = []
         loads: list[int] = []
         for i, operand in enumerate(operands):
+            if type(operand) is int:
+                template.append(_signed(operand) if operand >> 63 else operand)
+                continue
             if isinstance(operand, Indirect):
                 loads.append(i | _WIDTHS[operand.dtype] << 32)
                 operand = operand.address
@@ -262,13 +264,17 @@ class ProgramBuilder:
         pool = threads.pool()
         header = [_signed(pool.address), _signed(pool.fork_join), self._block_words]
         words = header + self._words
+        sized = []
+        if Dim in set(map(type, words)):
+            sized = [(i, w) for i, w in enumerate(words) if is_dim(w)]
+            words = list(map(hint, words))
         return Program(
-            _integers([hint(w) for w in words]),
+            _integers(words),
             self.slot_count,
             self._commands,
             self._keep,
             pool,
-            [(i, w) for i, w in enumerate(words) if is_dim(w)],
+            sized,
         )
 
 
@@ -358,7 +364,7 @@ def _entry_points() -> tuple[Any, Any]:
 def _tasks_for(nbytes: Operand) -> int:
     if not isinstance(nbytes, int):
         return 1
-    return number("copy tasks", _copy_tasks, (nbytes,), low=1)
+    return number(_copy_tasks, (nbytes,), low=1)
 
 
 def _copy_tasks(nbytes: int) -> int:

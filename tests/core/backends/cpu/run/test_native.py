@@ -98,6 +98,28 @@ def test_checked_but_unloadable_object_is_compiled_again(cache: Path) -> None:
     assert result(native.load([source])[source.key]) == 12
 
 
+def test_of_many_objects_those_that_can_be_loaded_are(cache: Path) -> None:
+    """They are linked as one library if none is damaged and all names differ."""
+    sources = [constant(i, symbol=f"f{i % 4}") for i in range(8)]
+    wanted = list(range(8))
+
+    def found() -> list[int]:
+        for source in sources:
+            forget(source)
+        addresses = native.load(sources)
+        return [result(addresses[s.key]) for s in sources]
+
+    native.load(sources)
+    before = counts()
+    assert found() == wanted
+    assert counts() == (before[0], before[1] + 8, before[2])
+    store = objects.default_store()
+    store.put(native.object_key(sources[5]), b"not an object file")
+    (cache / f"{native.object_key(sources[2])}.o").unlink()
+    assert found() == wanted
+    assert counts() == (before[0] + 2, before[1] + 14, before[2])
+
+
 def test_unwritable_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
     for folder in (str(tmp_path / "file" / "below"), ""):
