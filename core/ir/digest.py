@@ -14,6 +14,7 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.dims import Dim, Scope
 from treadle.ir.graph import Atom, Graph, Var
+from treadle.late import Computed
 from treadle.trace.lowering import Inline
 from treadle.trace.op import Op
 
@@ -85,6 +86,19 @@ class _Text:
             found = self._types[t] = f"{t.dtype.name}[{shape}]{'~' * t.weak}"
         return found
 
+    def computed(self, x: Computed) -> str:
+        """A number that is computed of sizes: each of its parts once, by its place."""
+        places: dict[int, str] = {}
+        rows: list[str] = []
+        for node in x.nodes():
+            if isinstance(node, Computed):
+                shown = [node.run, *[places.get(id(p), p) for p in node.parts]]
+            else:
+                shown = [node.size]
+            places[id(node)] = f"#{len(places)}"
+            rows.append(self.of([*shown, node.dtype]))
+        return ";".join(rows)
+
     def of(self, x: Any) -> str:
         """The text of a parameter."""
         kind = type(x)
@@ -116,6 +130,8 @@ class _Text:
             return _named(x, x.__module__)
         if kind is np.ufunc:
             return _named(x, "numpy")
+        if kind is Computed:
+            return self.computed(x)
         if is_dataclass(x) and kind.__module__.startswith("treadle."):
             values = [getattr(x, f.name) for f in fields(x)]
             return f"{kind.__qualname__}{self.of(values)}"

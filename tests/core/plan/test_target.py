@@ -19,8 +19,8 @@ def test_each_device_has_what_the_compiler_asks(name: str) -> None:
     for method, asked in getmembers(Target, isfunction):
         if method.startswith("_"):
             continue
-        own = signature(getattr(type(target), method))
-        assert list(own.parameters) == list(signature(asked).parameters), method
+        own = list(signature(getattr(target, method)).parameters)
+        assert own == list(signature(asked).parameters)[1:], method
 
 
 def test_a_kernel_runs_as_one_task_without_scratch_unless_told_otherwise() -> None:
