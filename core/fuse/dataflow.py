@@ -58,7 +58,7 @@ class Dataflow:
         self.kept: set[Var] = set()
         self.recomputed: set[Var] = set()
         self._index_only: set[Var] = set()
-        costs: dict[Var, int] = {}
+        costs: dict[Atom, int] = {}
         for eq in graph.equations:
             self.add(eq)
             self._consider_inline(eq, costs)
@@ -74,28 +74,27 @@ class Dataflow:
             elif type(table) is set:
                 setattr(self, name, frozenset(table))
 
-    def _consider_inline(self, eq: Equation, costs: dict[Var, int]) -> None:
+    def _consider_inline(self, eq: Equation, costs: dict[Atom, int]) -> None:
         """Indices, and cheap scalars made of scalars, are computed where they are
         needed rather than stored."""
         how = self.lowering(eq)
         if not isinstance(how, Elementwise | Index):
             return
         out = eq.outputs[0]
+        index_only = all(
+            [
+                not a.type.shape if isinstance(a, Lit) else a in self._index_only
+                for a in eq.inputs
+            ]
+        )
+        if out.type.shape and not index_only:
+            return
         # A scalar that an equation made in other ways (a reduction) is loaded.
         cost = 1
         if isinstance(how, Elementwise):
-            cost = sum(1 + SCALARS[i.name].cost // _DEAR for i in written(eq))
-        index_only = True
-        for a in eq.inputs:
-            if isinstance(a, Lit):
-                index_only &= a.type.ndim == 0
-            elif a in self.inline:
-                cost += costs[a]
-                index_only &= a in self._index_only
-            else:
-                index_only = False
-        scalar = out.type.ndim == 0
-        if (scalar or index_only) and cost <= _INLINE_COST:
+            cost = sum([1 + SCALARS[i.name].cost // _DEAR for i in written(eq)])
+        cost += sum([costs.get(a, 0) for a in eq.inputs])
+        if cost <= _INLINE_COST:
             self.inline.add(out)
             costs[out] = cost
             if index_only:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +26,7 @@ from treadle.kernels.nest import (
     Nest,
     Operand,
     is_half,
+    shared,
 )
 from treadle.late import word
 from treadle.trace.lowering import (
@@ -369,7 +369,7 @@ def _complex_as_pairs(body: Body, sizes: dict[int, int]) -> int:
         body.accesses[k] = a._replace(
             dtype=part, offset=2 * a.offset, strides=tuple(sorted(strides))
         )
-    body.instrs = [replace(i, dtype=dtypes.to_real(i.dtype)) for i in body.instrs]
+    body.instrs = [i._replace(dtype=dtypes.to_real(i.dtype)) for i in body.instrs]
     return pair
 
 
@@ -417,7 +417,7 @@ def assemble(
         len(outers), len(mids), axis, tuple(operands), tuple(body.instrs), serial
     )
     return Launch(
-        nest,
+        shared(nest),
         tuple(extent(g, sizes) for g in outers),
         tuple(extent(g, sizes) for g in mids),
         extent(inners[0], sizes) if inners else 1,
