@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from types import MappingProxyType
+from typing import Any
 
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.scalar import SCALARS
@@ -25,6 +26,18 @@ instructions cost about the same, but very dear ones."""
 _DEAR = 10
 
 
+class Memo:
+    """What has been found once, to be looked up for all that is equal to it.
+
+    kernels: by form (`treadle.fuse.lowering.forms`), with the values they work on; None
+      where there is no kernel of that form. views: what chains of them are, as words.
+    """
+
+    def __init__(self) -> None:
+        self.kernels: dict[Hashable, tuple[Any, Sequence[Atom]]] = {}
+        self.views: dict[tuple[Equation, ...], Hashable] = {}
+
+
 class Dataflow:
     """An index over a graph's equations.
 
@@ -39,12 +52,14 @@ class Dataflow:
       a concatenation or of a padded array.
 
     units: the axes of length 1 that loops don't run along.
+    memo: what need not be found again; nothing depends on it.
     lowering: what the target makes of an equation.
     """
 
     def __init__(self, graph: Graph, lowering: Callable[[Equation], Lowering]) -> None:
         self.graph, self.lowering = graph, cache(lowering)
         self.units = Units()
+        self.memo = Memo()
         self._views: dict[Atom, tuple[Atom, tuple[Equation, ...]]] = {}
         self.maker: dict[Var, Equation] = {}
         self.readers: dict[Var, list[Equation]] = {v: [] for v in graph.inputs}

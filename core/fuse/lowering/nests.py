@@ -13,6 +13,7 @@ from treadle.dims import hint
 from treadle.fuse.cluster import Cluster, addressing, operand_key
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import axis_strides, stored_strides
+from treadle.fuse.lowering.forms import Form, renamed
 from treadle.fuse.lowering.launches import Binding, Launch
 from treadle.fuse.maps import Space
 from treadle.ir import scalar
@@ -273,6 +274,18 @@ def window_map(where: Addressing, entries: Map) -> Map:
 
 def build(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Launch:
     """The nest of a cluster that stores the members in `stored`."""
+    form, known = Form(flow), flow.memo.kernels
+    form.cluster(cluster, cluster.equations, stored)
+    key, values = tuple(form.words), form.values
+    if key in known:
+        launch, others = known[key]
+        return renamed(launch, others, values)
+    launch = _written(cluster, flow, stored)
+    known[key] = launch, values
+    return launch
+
+
+def _written(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Launch:
     body = Body(cluster.space, flow)
     for eq in cluster.equations:
         body.equation(eq)
