@@ -231,14 +231,13 @@ class Dim:
     def __eq__(self, other: object) -> Any:
         if self is other:
             return True
-        kind = type(other)
-        if self.is_free and self.scope.phase is COMPILING:
-            if kind is int or (kind is Dim and other.is_free):  # type: ignore[attr-defined]
-                # They are polynomials of the same dimensions, or of other ones.
-                return False
+        free = type(other) is int or (type(other) is Dim and other.is_free)
+        if free and self.is_free and self.scope.phase is COMPILING:
+            # They are different polynomials.
+            return False
         if not isinstance(other, int):
             return _asked(operator.eq, self, other)
-        if kind is Dim and other.scope is not self.scope:  # type: ignore[attr-defined]
+        if type(other) is Dim and other.scope is not self.scope:
             return False
         d = self.scope.plus(self, _plain(other), -1)
         return d._is_zero() if type(d) is Dim else d == 0

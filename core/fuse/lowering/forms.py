@@ -90,25 +90,22 @@ class Form:
             words.append((source.type, absent, stored_strides(source, flow)))
 
     def _views(self, chain: tuple[Equation, ...]) -> Any:
-        """Views, outermost first: numbered by what they do."""
+        """Views, outermost first, as words."""
         known = self.flow.memo.views
         found = known.get(chain)
         if found is None:
-            absent = self.flow.units.absent
-            found = known[chain] = tuple(
-                [
-                    (view.op, params_key(view.params), x.type, absent(x), v.type)
-                    + (absent(v),)
-                    for view in chain
-                    for x, v in [(view.inputs[0], view.outputs[0])]
-                ]
-            )
+            found = known[chain] = tuple(map(self._view, chain))
         return found
+
+    def _view(self, eq: Equation) -> tuple:
+        x, v, absent = eq.inputs[0], eq.outputs[0], self.flow.units.absent
+        what = eq.op, params_key(eq.params)
+        return *what, x.type, absent(x), v.type, absent(v)
 
 
 def renamed(launch: Launch, old: Sequence[Atom], new: Sequence[Atom]) -> Launch:
     """A launch on other values: `new` in the places of `old`."""
-    at = {a: b for a, b in zip(old, new, strict=True)}
+    at = dict(zip(old, new, strict=True))
     bindings = [
         Binding(at[atom] if atom is not None else None, offset, strides, store)
         for atom, offset, strides, store in launch.bindings
