@@ -28,28 +28,31 @@ class ArrayType:
     f32[2,3]
     """
 
-    __slots__ = ("dtype", "nbytes", "shape", "size", "weak")
+    __slots__ = ("dtype", "nbytes", "scope", "shape", "size", "weak")
     shape: tuple[int, ...]
     dtype: np.dtype
     weak: bool
     size: int
     nbytes: int
+    scope: Any
+    """What lengths that are not fixed belong to; None if all are."""
 
     def __new__(
         cls, shape: tuple[int, ...], dtype: np.dtype, weak: bool = False
     ) -> ArrayType:
         key = shape, dtype, weak
-        known = _known
+        known, scope = _known, None
         for n in shape:
             if type(n) is Dim:
-                known = n.scope.types
+                scope = n.scope
+                known = scope.types
                 break
         found = known.get(key)
         if found is None:
             made = object.__new__(cls)
             # Sizes may come as NumPy's integers, which are equal but print differently.
             made.shape = tuple([plain(n) for n in shape])
-            made.dtype, made.weak = dtype, weak
+            made.dtype, made.weak, made.scope = dtype, weak, scope
             made.size = math.prod(made.shape)
             made.nbytes = made.size * dtype.itemsize
             found = known.setdefault(key, made)
@@ -58,7 +61,7 @@ class ArrayType:
     @property
     def is_sized(self) -> bool:
         """Whether some of its lengths are not fixed."""
-        return any([type(n) is Dim for n in self.shape])
+        return self.scope is not None
 
     @property
     def ndim(self) -> int:

@@ -50,8 +50,9 @@ def lowering_of(eq: Equation, supported: Supported) -> Lowering:
     if isinstance(how, Branch):
         integers = (dtypes.bool_, dtypes.int32, dtypes.int64)
         return how if eq.inputs[0].type.dtype in integers else _INDEX
-    if any(dtypes.is_complex(a.type.dtype) for a in (*eq.inputs, *eq.outputs)):
-        return _COMPLEX
+    for a in (*eq.inputs, *eq.outputs):
+        if a.type.dtype.kind == "c":
+            return _COMPLEX
     if isinstance(how, Order) and eq.outputs[0].type.dtype != dtypes.int32:
         return _LONG
     if isinstance(how, Elementwise):

@@ -63,6 +63,8 @@ def same_shape(a: tuple, b: tuple) -> bool:
 
 
 def _same(m: Any, n: Any) -> bool:
+    if m is n:
+        return True
     if type(m) is Dim or type(n) is Dim:
         difference = m - n
         return type(difference) is int and difference == 0

@@ -29,7 +29,7 @@ class Dim:
     `__index__`, which fixes it.
     """
 
-    __slots__ = ("_bounds", "hint", "is_free", "key", "scope", "terms")
+    __slots__ = ("_bounds", "_hash", "hint", "is_free", "key", "scope", "terms")
     __class__ = property(lambda self: int)  # type: ignore[assignment]
 
     def __init__(self, scope: Scope, terms: Terms, key: tuple) -> None:
@@ -38,6 +38,7 @@ class Dim:
         self.is_free = all([a.fn is None for m in terms for a in m])
         """Whether only dimensions are in it: no quotients, no computed numbers."""
         self._bounds: tuple[int, int] | None = None
+        self._hash = hash((id(scope), key))
 
     # Arithmetic
 
@@ -72,11 +73,7 @@ class Dim:
         return _real(operator.mul, other, self)
 
     def _times(self, other: Any) -> Any:
-        if type(other) is Dim:
-            if other.scope is not self.scope:
-                raise other.scope.leak()
-            return self.scope.dim(poly.multiply(self.terms, other.terms))
-        return self.scope.dim(poly.scale(self.terms, other)) if other else 0
+        return self.scope.times(self, other)
 
     def __neg__(self) -> Any:
         return self._times(-1)
@@ -246,6 +243,10 @@ class Dim:
     def __eq__(self, other: object) -> Any:
         if self is other:
             return True
+        free = type(other) is int or (type(other) is Dim and other.is_free)
+        if free and self.is_free and self.scope.phase is COMPILING:
+            # They are different polynomials.
+            return False
         if not isinstance(other, int):
             return _asked(operator.eq, self, other)
         if type(other) is Dim and other.scope is not self.scope:
@@ -287,7 +288,7 @@ class Dim:
         sizes apart that are equal by accident."""
         if self.scope.phase is not COMPILING and is_user(sys._getframe(1)):
             return hash(self._number("a hash (a set, or a key of a dict)"))
-        return hash((id(self.scope), self.key))
+        return self._hash
 
     # Leaving the world of sizes
 

@@ -151,6 +151,19 @@ class Scope:
             found = self._sums[key] = self.dim(terms)
         return found
 
+    def times(self, d: Any, other: Any) -> Any:
+        """d * other. Remembered as well."""
+        if type(other) is sizes[0] and other.scope is not self:
+            raise other.scope.leak()
+        if self.phase is CLOSED:
+            self.check_alive()
+        key = (id(d), id(other) if type(other) is sizes[0] else (other,), "*")
+        found = self._sums.get(key)
+        if found is None:
+            terms = poly.multiply(d.terms, terms_of(other))
+            found = self._sums[key] = self.dim(terms)
+        return found
+
     # Whole quotients
 
     def quotient(self, p: Any, m: Any) -> Any:

@@ -88,9 +88,10 @@ class _Trial:
         out = eq.outputs[0]
         if isinstance(eq.op.lowering, Gather):
             return False
+        members = self.cluster.space.maps
         for a in eq.inputs:
             source, chain = flow.resolve(a)
-            if self.cluster.is_member(source) and a.type.shape == out.type.shape:
+            if source in members and a.type.shape == out.type.shape:
                 break
         else:
             return False
@@ -135,6 +136,8 @@ class _Trial:
 
     def _derived(self, source: Atom, chain: Sequence[Equation]) -> Map | None:
         """The map of what is seen of a member through views."""
+        if not chain:
+            return self.space.maps[source]
         return self.space.settled(lambda: self._outside(self.space.maps[source], chain))
 
     def _outside(self, entries: Map, chain: Sequence[Equation]) -> Map | Split | None:
@@ -167,19 +170,21 @@ class _Trial:
         )
 
     def _dims(self, entries: Map) -> set[int]:
-        return {d for a in entries for d, _ in a.terms}
+        return {d for _, terms in entries for d, _ in terms}
 
     def _names_units(self, v: Var, entries: Map) -> bool:
         """Whether each present axis of length 1 has a dimension, as longer ones have:
         an operand that was broadcast along it knows of none."""
         shape = v.type.shape
+        if 1 not in shape:
+            return True
         return all(
             entries[i].terms for i in self.space.units.present(v) if shape[i] == 1
         )
 
     def _covers(self, entries: Map) -> bool:
         """Whether a map names all dimensions, or all that are kept."""
-        dims, every = self._dims(entries), set(self.space.sizes)
+        dims, every = self._dims(entries), self.space.sizes.keys()
         return dims == every or (bool(self.reduced) and dims == every - self.reduced)
 
 
@@ -254,7 +259,10 @@ def operands_fit(space: Space, eq: Equation, flow: Dataflow) -> bool:
         return _gather_fits(space, eq, flow)
     key: Any = operand_key(eq) if isinstance(how, Reduction) else eq.outputs[0]
     copied = [eq] if isinstance(how, View) else []
-    return all(operand_fits(space, key, a, flow, copied) for a in eq.inputs)
+    for a in eq.inputs:
+        if isinstance(a, Var) and not operand_fits(space, key, a, flow, copied):
+            return False
+    return True
 
 
 def _gather_fits(space: Space, eq: Equation, flow: Dataflow) -> bool:
@@ -286,7 +294,11 @@ def operand_fits(
 ) -> bool:
     """Whether an operand of the value at ``maps[key]`` can be read there, seen through
     the views in `copied` as well. Splits dimensions as `operands_fit` does."""
-    return space.settled(lambda: _readable(space, space.maps[key], a, flow, copied))
+    while True:
+        answer = _readable(space, space.maps[key], a, flow, copied)
+        if not isinstance(answer, Split):
+            return answer
+        space.split(answer)
 
 
 def _readable(
@@ -300,13 +312,11 @@ def _readable(
         return True
     if not copied:
         # Indices have the first axes only; scalars stand beside arrays of any shape.
-        entries = entries[: a.type.ndim]
+        entries = entries[: len(a.type.shape)]
     source, chain = flow.resolve(a)
-    found = space.seen(entries, source, [*copied, *chain])
-    if isinstance(found, Split):
-        return found
-    if found is None:
-        return False
+    found = space.seen(entries, source, [*copied, *chain] if copied else chain)
+    if not isinstance(found, tuple):
+        return found or False
     if source in space.maps:
         return found == space.maps[source]
     if source in flow.inline or source in flow.recomputed:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from types import MappingProxyType
+from typing import Any
 
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.scalar import SCALARS
@@ -25,6 +26,18 @@ instructions cost about the same, but very dear ones."""
 _DEAR = 10
 
 
+class Memo:
+    """What has been found once, to be looked up for all that is equal to it.
+
+    kernels: by form (`treadle.fuse.lowering.forms`), with the values they work on; None
+      where there is no kernel of that form. views: what chains of them are, as words.
+    """
+
+    def __init__(self) -> None:
+        self.kernels: dict[Hashable, tuple[Any, Sequence[Atom]]] = {}
+        self.views: dict[tuple[Equation, ...], Hashable] = {}
+
+
 class Dataflow:
     """An index over a graph's equations.
 
@@ -39,12 +52,14 @@ class Dataflow:
       a concatenation or of a padded array.
 
     units: the axes of length 1 that loops don't run along.
+    memo: what need not be found again; nothing depends on it.
     lowering: what the target makes of an equation.
     """
 
     def __init__(self, graph: Graph, lowering: Callable[[Equation], Lowering]) -> None:
         self.graph, self.lowering = graph, cache(lowering)
         self.units = Units()
+        self.memo = Memo()
         self._views: dict[Atom, tuple[Atom, tuple[Equation, ...]]] = {}
         self.maker: dict[Var, Equation] = {}
         self.readers: dict[Var, list[Equation]] = {v: [] for v in graph.inputs}
@@ -58,7 +73,7 @@ class Dataflow:
         self.kept: set[Var] = set()
         self.recomputed: set[Var] = set()
         self._index_only: set[Var] = set()
-        costs: dict[Var, int] = {}
+        costs: dict[Atom, int] = {}
         for eq in graph.equations:
             self.add(eq)
             self._consider_inline(eq, costs)
@@ -74,28 +89,27 @@ class Dataflow:
             elif type(table) is set:
                 setattr(self, name, frozenset(table))
 
-    def _consider_inline(self, eq: Equation, costs: dict[Var, int]) -> None:
+    def _consider_inline(self, eq: Equation, costs: dict[Atom, int]) -> None:
         """Indices, and cheap scalars made of scalars, are computed where they are
         needed rather than stored."""
         how = self.lowering(eq)
         if not isinstance(how, Elementwise | Index):
             return
         out = eq.outputs[0]
+        index_only = all(
+            [
+                not a.type.shape if isinstance(a, Lit) else a in self._index_only
+                for a in eq.inputs
+            ]
+        )
+        if out.type.shape and not index_only:
+            return
         # A scalar that an equation made in other ways (a reduction) is loaded.
         cost = 1
         if isinstance(how, Elementwise):
-            cost = sum(1 + SCALARS[i.name].cost // _DEAR for i in written(eq))
-        index_only = True
-        for a in eq.inputs:
-            if isinstance(a, Lit):
-                index_only &= a.type.ndim == 0
-            elif a in self.inline:
-                cost += costs[a]
-                index_only &= a in self._index_only
-            else:
-                index_only = False
-        scalar = out.type.ndim == 0
-        if (scalar or index_only) and cost <= _INLINE_COST:
+            cost = sum([1 + SCALARS[i.name].cost // _DEAR for i in written(eq)])
+        cost += sum([costs.get(a, 0) for a in eq.inputs])
+        if cost <= _INLINE_COST:
             self.inline.add(out)
             costs[out] = cost
             if index_only:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from treadle.ir.graph import Atom, Equation
 from treadle.ir.maps import ZERO, Affine, Map, Split, cut, reshape
-from treadle.passes.units import Units
+from treadle.passes.units import Axes, Units
 from treadle.trace.lowering import Mapped
 
 Answer = TypeVar("Answer")
@@ -44,8 +44,10 @@ class Space:
         """The index map of a value along new dimensions."""
         absent = self.units.absent(a)
         return tuple(
-            ZERO if i in absent else self.dimension(n)
-            for i, n in enumerate(a.type.shape)
+            [
+                ZERO if i in absent else self.dimension(n)
+                for i, n in enumerate(a.type.shape)
+            ]
         )
 
     def copy(self) -> Space:
@@ -83,14 +85,16 @@ class Space:
             if not isinstance(found, tuple):
                 return found
             entries = found
-        return self._present(entries, source)
+        absent = self.units.absent(source)
+        return self._without(entries, absent) if absent else entries
 
     def _operand(self, entries: Map, view: Equation) -> Map | Split | None:
         """The map of a view's operand, from that of its result."""
         x, out, how = view.inputs[0], view.outputs[0], view.op.lowering
         if isinstance(how, Mapped):
             found = how.back(entries, x.type.shape, out.type.shape, view.params)
-            return self._present(found, x)
+            absent = self.units.absent(x)
+            return self._without(found, absent) if absent else found
         return self._reshaped(entries, out, x)
 
     def result(
@@ -113,9 +117,6 @@ class Space:
         frozen = isinstance(found, Split) and found.dimension in self.frozen
         return None if frozen else found
 
-    def _present(self, entries: Map, a: Atom) -> Map:
+    def _without(self, entries: Map, absent: Axes) -> Map:
         """A map without what it says about absent axes of the value that it indexes."""
-        absent = self.units.absent(a)
-        if not absent:
-            return entries
-        return tuple(ZERO if i in absent else e for i, e in enumerate(entries))
+        return tuple([ZERO if i in absent else e for i, e in enumerate(entries)])

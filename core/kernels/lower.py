@@ -20,7 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
+from functools import cache, lru_cache
+
+import numpy as np
 
 from treadle.ir import scalar
 from treadle.ir.scalar import SCALARS
@@ -31,6 +33,7 @@ __all__ = [
     "Schedule",
     "Sweep",
     "cost",
+    "cost_of",
     "in_place",
     "is_reduction",
     "is_running",
@@ -100,7 +103,14 @@ def is_store(instr: Instr) -> bool:
 
 def cost(instr: Instr) -> int:
     """Roughly how many simple vector instructions an instruction takes."""
-    if instr.name in ("store", scalar.CONVERT) and is_half(instr.dtype):
+    return cost_of(instr.name, instr.dtype)
+
+
+@cache
+def cost_of(name: str, dtype: np.dtype) -> int:
+    """The same, of an instruction of that name for that dtype."""
+    instr = Instr(name, (), dtype)
+    if name in ("store", scalar.CONVERT) and is_half(dtype):
         return 6
     return _own_cost(instr) + 6 * rounds_half(instr)
 

@@ -34,8 +34,8 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,8 +46,7 @@ BROADCAST, CONTIGUOUS, STRIDED = 0, 1, 2
 """Classes of an operand's stride along ``inner``: zero, one, or a run-time value."""
 
 
-@dataclass(frozen=True)
-class Operand:
+class Operand(NamedTuple):
     """One memory access pattern. Row operands have inner class BROADCAST.
 
     kind: "array" (a buffer), "index" (an affine function of the indices; no buffer).
@@ -62,8 +61,7 @@ class Operand:
     gathers: int = 0
 
 
-@dataclass(frozen=True)
-class Instr:
+class Instr(NamedTuple):
     """One typed instruction; `args` index earlier instructions of the nest.
 
     name is "load" (attr: operand; args: gather indices), "store" (attr: operand; args:
@@ -120,11 +118,18 @@ class Nest:
         return {k: v for k, v in vars(self).items() if k != "_hash"}
 
 
+@lru_cache(maxsize=4096)
+def shared(nest: Nest) -> Nest:
+    """The first nest that was equal to this one: what is found out about a structure is
+    found out once, and looked up quickly."""
+    return nest
+
+
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
 def is_half(dtype: np.dtype) -> bool:
-    return dtype in _HALVES
+    return dtype.itemsize == 2 and dtype in _HALVES
 
 
 def rounds_half(instr: Instr) -> bool:

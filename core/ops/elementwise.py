@@ -17,6 +17,8 @@ from treadle.trace.lowering import Elementwise, Lowering
 from treadle.trace.op import Linear, Op, Zero, registry
 from treadle.trace.value import typeof
 
+_MOST_KNOWN = 1 << 12
+
 Accepts = Callable[[np.dtype], bool]
 
 any_dtype: Accepts = lambda d: True  # noqa: E731
@@ -57,7 +59,18 @@ def elementwise(
     ):
         raise TypeError(f"{name}: say what its partials are, None where they are zero")
 
+    known: dict[tuple[ArrayType, ...], ArrayType] = {}
+
     def type_rule(*types: ArrayType, **params: Any) -> ArrayType:
+        found = known.get(types)
+        if found is None:
+            found = inferred(types)
+            if found.scope is None and len(known) < _MOST_KNOWN:
+                # Types with sizes that are not fixed live as long as their trace.
+                known[types] = found
+        return found
+
+    def inferred(types: tuple[ArrayType, ...]) -> ArrayType:
         dtype = types[0].dtype
         for t in types:
             if t.dtype != dtype:

@@ -29,41 +29,54 @@ Rule = Callable[["_Simplify", Equation, list[Atom]], Atom | None]
 
 
 class _Simplify(Rewriter):
-    """`origin` finds the new equation that defines a variable."""
+    """`origin` finds the new equation that defines a variable, `fills` what number all
+    elements of one are."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
-        self.origin: dict[Var, Equation] = {}
+        self.origin: dict[Atom, Equation] = {}
+        self.fills: dict[Atom, Atom] = {}
 
     def write(self, eq: Equation) -> None:
-        super().write(eq)
+        self.equations.append(eq)
         for v in eq.outputs:
             self.origin[v] = eq
+        if eq.op is broadcast_in_dim and not eq.inputs[0].type.shape:
+            self.fills[eq.outputs[0]] = eq.inputs[0]
 
     def defines(self, a: Atom, *ops: Op) -> Equation | None:
         """The equation behind an atom, if it is of one of these ops."""
-        eq = self.origin.get(a) if isinstance(a, Var) else None
+        eq = self.origin.get(a)
         return eq if eq is not None and eq.op in ops else None
 
     def equation(self, eq: Equation) -> None:
         if len(eq.outputs) != 1 or eq.op.effect or eq.graphs:
             self.keep(eq)
             return
-        inputs = [self.read(a) for a in eq.inputs]
-        if isinstance(eq.op.lowering, Elementwise):
+        values, out = self.values, eq.outputs[0]
+        inputs = [values.get(a, a) for a in eq.inputs]
+        maps = isinstance(eq.op.lowering, Elementwise)
+        if maps and not self.fills.keys().isdisjoint(inputs):
             inputs = _scalars_for_fills(self, inputs, eq)
         if eq.op is div:
             inputs[1] = _count(inputs[1])
-        out = eq.outputs[0]
-        for rule in (_fold, *_RULES.get(eq.op, ())):
-            found = rule(self, eq, inputs)
-            if found is not None and same_type(found.type, out.type):
-                self.values[out] = found
+        if maps and not out.type.shape and self._simpler(_fold, eq, inputs):
+            return
+        for rule in _RULES.get(eq.op, ()):
+            if self._simpler(rule, eq, inputs):
                 return
         if tuple(inputs) == eq.inputs:
             self.write(eq)
         else:
             self.emit(eq.op, inputs, eq.params, eq.source, eq.outputs)
+
+    def _simpler(self, rule: Rule, eq: Equation, inputs: list[Atom]) -> bool:
+        """Whether a rule has found something to take the place of a result."""
+        out, found = eq.outputs[0], rule(self, eq, inputs)
+        if found is None or not same_type(found.type, out.type):
+            return False
+        self.values[out] = found
+        return True
 
 
 def _scalars_for_fills(s: _Simplify, inputs: list[Atom], eq: Equation) -> list[Atom]:
@@ -71,12 +84,12 @@ def _scalars_for_fills(s: _Simplify, inputs: list[Atom], eq: Equation) -> list[A
     shape = eq.outputs[0].type.shape
     result = list(inputs)
     for i, a in enumerate(inputs):
-        fill = s.defines(a, broadcast_in_dim)
-        if fill is None or fill.inputs[0].type.ndim:
+        fill = s.fills.get(a)
+        if fill is None:
             continue
         rest = result[:i] + result[i + 1 :]
         if any(other.type.shape == shape for other in rest):
-            result[i] = fill.inputs[0]
+            result[i] = fill
     return result
 
 
@@ -94,17 +107,15 @@ def _value(a: Atom) -> Any:
 
 
 def _is(a: Atom, number: float) -> bool:
-    value = _value(a)
-    return value is not None and bool(value == number)
+    plain = isinstance(a, Lit) and not (a.type.shape or a.varies)
+    return plain and bool(a.value == number)  # type: ignore[union-attr]
 
 
 def _fold(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
-    """Computes equations of literal scalars."""
-    if not isinstance(eq.op.lowering, Elementwise) or eq.outputs[0].type.ndim:
+    """Computes scalar equations of literals."""
+    literals = [a for a in inputs if isinstance(a, Lit) and not a.type.shape]
+    if len(literals) < len(inputs):
         return None
-    if not all(isinstance(a, Lit) and a.type.ndim == 0 for a in inputs):
-        return None
-    literals = [a for a in inputs if isinstance(a, Lit)]
     out = np.asarray(run(eq.op, [a.value for a in literals], eq.params)[0])
     varies = any(a.varies for a in literals)
     t, size = eq.outputs[0].type, None

@@ -20,7 +20,8 @@ class _Merge(Rewriter):
             # Recomputation behind a barrier is wanted: it saves memory.
             self.keep(eq)
             return
-        inputs = tuple([self.read(a) for a in eq.inputs])
+        values = self.values
+        inputs = [values.get(a, a) for a in eq.inputs]
         atoms = tuple([a.key() if isinstance(a, Lit) else a for a in inputs])
         key = (eq.op, atoms, params_key(eq.params))
         found = self.seen.get(key)

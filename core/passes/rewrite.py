@@ -50,9 +50,9 @@ class Rewriter:
     def keep(self, eq: Equation) -> None:
         """Copies an equation."""
         values = self.values
-        inputs = tuple([values.get(a, a) for a in eq.inputs])
-        params = rewrite_params(eq, type(self))
-        if inputs != eq.inputs or params is not eq.params:
+        params = rewrite_params(eq, type(self)) if eq.graphs else eq.params
+        if params is not eq.params or not values.keys().isdisjoint(eq.inputs):
+            inputs = [values.get(a, a) for a in eq.inputs]
             eq = Equation(eq.op, inputs, params, eq.outputs, eq.source)
         self.write(eq)
 

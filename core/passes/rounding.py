@@ -155,4 +155,11 @@ def place_roundings(graph: Graph, widen: bool) -> Graph:
     """The graph with the types of half floats, and with products and sums, as the
     module says. If `widen`, operands and results of an equation may be half floats and
     float32: it is computed in float32 then, and a result that is a half is rounded."""
-    return _Contract.apply(_Widen.apply(graph) if widen else graph)
+    return _Contract.apply(_Widen.apply(graph) if widen and _halves(graph) else graph)
+
+
+def _halves(graph: Graph) -> bool:
+    """Whether some results are half floats, in nested graphs too."""
+    found = {v.type.dtype for eq in graph.equations for v in eq.outputs}
+    inner = [graph for eq in graph.equations for graph in eq.graphs]
+    return not found.isdisjoint(_HALVES) or any(map(_halves, inner))

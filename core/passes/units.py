@@ -44,12 +44,15 @@ class Units:
     def absent(self, a: Atom) -> Axes:
         """The axes of an atom that are dropped."""
         if isinstance(a, Lit):
-            return frozenset(i for i, n in enumerate(a.type.shape) if n == 1)
+            shape = a.type.shape
+            return frozenset([i for i, n in enumerate(shape) if n == 1]) or _NONE
         return self._absent.get(a, _NONE)
 
     def paired(self, a: Atom, b: Atom) -> dict[int, int]:
         """Which present axes of length 1 of two values are each other's, if one is a
         reshape of the other: they come in the same order."""
+        if 1 not in a.type.shape or 1 not in b.type.shape:
+            return {}
         old, new = (
             [i for i in self.present(x) if x.type.shape[i] == 1] for x in (a, b)
         )
@@ -58,7 +61,7 @@ class Units:
     def present(self, a: Atom) -> list[int]:
         """The axes of an atom that loops run along."""
         absent = self.absent(a)
-        return [i for i in range(a.type.ndim) if i not in absent]
+        return [i for i in range(len(a.type.shape)) if i not in absent]
 
 
 def _absent(eq: Equation, out: Var, absent: Sequence[Axes]) -> Axes | set[int]:

@@ -104,17 +104,30 @@ class Packing:
         """Takes the order that blocks have at these places."""
         lives = self._lives
         ranked = sorted(range(len(lives)), key=lambda i: (starts[i], lives[i]))
+        # Sets of blocks are whole numbers, a bit for each, in this order.
+        born, living = dict.fromkeys(self._positions, 0), 0
+        gone = dict(born)
+        for n, i in enumerate(ranked):
+            born[lives[i][0]] |= 1 << n
+            gone[lives[i][1]] |= 1 << n
+        dead = 0
+        for position in self._positions:
+            living |= born[position]
+            born[position], gone[position], dead = living, dead, dead | gone[position]
         # Of what lies below a block, that matters on which nothing else below it lies.
         below: list[tuple[int, list[int]]] = []
-        reach: dict[int, set[int]] = {}
-        alive: list[int] = []
-        for i in ranked:
+        reach: list[int] = []
+        for n, i in enumerate(ranked):
             first, last = lives[i]
-            under = [j for j in alive if lives[j][0] <= last and first <= lives[j][1]]
-            hidden: set[int] = set().union(*[reach[j] for j in under])
-            below.append((i, [j for j in under if j not in hidden]))
-            reach[i] = hidden.union(under)
-            alive.append(i)
+            under = left = born[last] & ~gone[first] & ((1 << n) - 1)
+            visible = []
+            while left:
+                top = left.bit_length() - 1
+                visible.append(ranked[top])
+                under |= reach[top]
+                left &= ~(reach[top] | 1 << top)
+            below.append((i, visible))
+            reach.append(under)
         self._below = below
 
     def __reduce__(self) -> Any:

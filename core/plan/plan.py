@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from treadle.ir.graph import Graph
@@ -28,11 +29,12 @@ def place(schedule: Schedule, graph: Graph, donated: Iterable[int] = ()) -> Plan
 
 
 def _outline(graph: Graph) -> Outline:
-    values = [v.type for eq in graph.equations for v in eq.outputs]
+    # By type: there are few of them, and to add up sizes that are open takes long.
+    types = Counter([v.type for eq in graph.equations for v in eq.outputs])
     return Outline(
         graph.name,
         tuple(graph.in_types),
         tuple(graph.out_types),
         len(graph.equations),
-        sum([t.nbytes for t in values]),
+        sum([count * t.nbytes for t, count in types.items()]),
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.dims import CLOSED, hint, is_symbolic
+from treadle.dims import CLOSED, Dim, Real, hint, is_symbolic
 from treadle.trace.interpreter import state
 from treadle.trace.lowering import Elementwise, Expanded, Lowering
 from treadle.trace.value import typeof
@@ -115,10 +115,9 @@ class Op:
     def __call__(self, *args: Any, **params: Any) -> Any:
         if self.takes_scalars:
             for a in args:
-                if is_symbolic(a):
-                    args = _settle_sizes(args)
+                if type(a) in _NUMBERS:
+                    args = _settle_numbers(args)
                     break
-            args = _settle_scalars(args)
         return state.interpreter.process(self, args, params)
 
     def infer(
@@ -138,7 +137,15 @@ class Op:
 registry: dict[str, Op] = {}
 """Every primitive, by name."""
 
-_SCALARS = (int, float, bool, complex)
+_SCALARS = frozenset((int, float, bool, complex))
+_NUMBERS = _SCALARS | {Dim, Real}
+
+
+def _settle_numbers(args: tuple) -> tuple:
+    """Makes what an array may stand beside of numbers among the operands of a map."""
+    if any([is_symbolic(a) for a in args]):
+        args = _settle_sizes(args)
+    return _settle_scalars(args)
 
 
 def _settle_scalars(args: tuple) -> tuple:

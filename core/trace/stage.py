@@ -9,7 +9,7 @@ import numpy as np
 
 from treadle import arraytype
 from treadle.arraytype import ArrayType
-from treadle.dims import CLOSED, Dim, is_symbolic
+from treadle.dims import CLOSED, is_symbolic
 from treadle.errors import at
 from treadle.ir import show as _show  # noqa: F401 - graphs can be printed
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
@@ -108,7 +108,10 @@ class StageInterpreter(Interpreter):
         return [x for x in self.captured if isinstance(self._known[id(x)], Var)]
 
     def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        inputs = [self.lift(a) for a in args]
+        inputs = [
+            a.atom if type(a) is StageTracer and a.interpreter is self else self.lift(a)
+            for a in args
+        ]
         source = current_source()
         try:
             types = op.infer([a.type for a in inputs], params)
@@ -116,14 +119,14 @@ class StageInterpreter(Interpreter):
             if source and "\n  at " not in str(error):
                 raise type(error)(f"{error}{at(source)}") from None
             raise
-        for t in types:
-            for n in t.shape:
-                if type(n) is Dim and n.scope.phase is CLOSED:
-                    raise n.scope.leak()
         outputs = [Var(t) for t in types]
+        for t in types:
+            if t.scope is not None and t.scope.phase is CLOSED:
+                raise t.scope.leak()
         self.equations.append(Equation(op, inputs, params, outputs, source))
-        results = [StageTracer(self, v, source) for v in outputs]
-        return results if op.multiple else results[0]
+        if not op.multiple:
+            return StageTracer(self, outputs[0], source)
+        return [StageTracer(self, v, source) for v in outputs]
 
     def graph(
         self, arguments: Sequence[StageTracer], results: Sequence[Any], name: str = ""

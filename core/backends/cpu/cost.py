@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from treadle.fuse.lowering.launches import Launch
 from treadle.kernels.lower import cost
+from treadle.kernels.nest import Nest
 from treadle.late import number
 from treadle.plan.cost import points
 
@@ -16,7 +19,7 @@ _TASK_NS = 150_000
 
 def nest_tasks(launch: Launch, threads: int) -> int:
     """The number of tasks: one if small, else a few per thread."""
-    work = sum(max(1, cost(i)) for i in launch.nest.body)
+    work = _work(launch.nest)
     operands = [
         (b.atom.type.size, op.dtype.itemsize)
         for b, op in zip(launch.bindings, launch.nest.operands, strict=True)
@@ -25,6 +28,12 @@ def nest_tasks(launch: Launch, threads: int) -> int:
     widths = tuple([width for _, width in operands])
     sizes = points(launch), *[n for n, _ in operands]
     return number(_nest_tasks, (work, widths, threads, *sizes), low=1)
+
+
+@lru_cache(maxsize=4096)
+def _work(nest: Nest) -> int:
+    """The instructions at each point."""
+    return sum([max(1, cost(i)) for i in nest.body])
 
 
 def _nest_tasks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from treadle.fuse.cluster import (
     MAX_MEMBERS,
@@ -44,7 +45,7 @@ class Growth(Nodes):
         for cluster in self._candidates(eq):
             fits = self.order.can_depend(cluster, needs)
             if fits and join(cluster, eq, self.flow):
-                self.own(cluster, eq)
+                self.own(cluster, eq, needs)
                 self._absorb_operands(cluster, eq)
                 return True
         return False
@@ -52,25 +53,26 @@ class Growth(Nodes):
     def _candidates(self, eq: Equation) -> list[Cluster]:
         found: dict[int, Cluster] = {}
         for a in eq.inputs:
-            source, _ = self.flow.resolve(a)
-            node = self.owner.get(source) if isinstance(source, Var) else None
+            source: Any = self.flow.resolve(a)[0]
+            node = self.owner.get(source)
             if isinstance(node, Cluster) and source not in self.flow.inline:
                 found[node.number] = node
-        return sorted(found.values(), key=lambda c: -c.number)
+        return [found[number] for number in sorted(found, reverse=True)]
 
     def _absorb_operands(self, cluster: Cluster, eq: Equation) -> None:
         """Merges other clusters that made the equation's operands, point for point."""
-        if isinstance(eq.op.lowering, Reduction | Gather):
+        if isinstance(eq.op.lowering, (Reduction, Gather)):
             return
+        shape = eq.outputs[0].type.shape
         for a in eq.inputs:
-            if a.type.shape != eq.outputs[0].type.shape:
+            if a.type.shape != shape:
                 continue
+            source: Any
             source, chain = self.flow.resolve(a)
-            other = self.owner.get(source) if isinstance(source, Var) else None
+            other = self.owner.get(source)
             if (
-                isinstance(source, Var)
+                other is not cluster
                 and isinstance(other, Cluster)
-                and other is not cluster
                 and other.is_member(source)
                 and source not in self.flow.inline
                 and self.order.can_contract(cluster, other)

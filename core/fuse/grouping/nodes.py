@@ -73,11 +73,12 @@ class Nodes:
         self.order.add(node)
         self.own(node, eq)
 
-    def own(self, node: Node, eq: Equation) -> None:
-        """Makes a node that of an equation's results, after what they need."""
+    def own(self, node: Node, eq: Equation, needs: list[Node] | None = None) -> None:
+        """Makes a node that of an equation's results, after what they need, if that is
+        not known yet."""
         for v in eq.outputs:
             self.give(node, v)
-        self.depend(node, self.needs(eq))
+        self.depend(node, self.needs(eq) if needs is None else needs)
 
     def give(self, node: Node, v: Var) -> None:
         self.owner[v] = node
@@ -92,20 +93,21 @@ class Nodes:
         reads_whole = len(eq.inputs)
         if self.computes(eq):
             reads_whole = int(isinstance(eq.op.lowering, Gather))
-        nodes = []
+        nodes: list[Node] = []
         for i, a in enumerate(eq.inputs):
-            nodes += self.makers(a, i < reads_whole)
+            if isinstance(a, Var):
+                nodes += self.makers(a, i < reads_whole)
         return nodes
 
     def makers(self, a: Atom, whole: bool) -> list[Node]:
         """The nodes that make what a value is read from: where an inline one is stored
         as well, that memory if it is read as a `whole`, else what it is made of."""
         flow = self.flow
-        source, _ = flow.resolve(a)
-        found: set[Any] = {source}
+        owner = self.owner
+        source: Any = flow.resolve(a)[0]
         if source in flow.inline and not (whole and source in flow.kept):
-            found = flow.sources(source)
-        return [self.owner[v] for v in found if v in self.owner]
+            return [owner[v] for v in flow.sources(source) if v in owner]
+        return [owner[source]] if source in owner else []
 
     def contract(self, node: Node, other: Node) -> bool:
         """Makes one node of two, if the order lets them run together."""

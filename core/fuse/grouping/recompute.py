@@ -13,8 +13,7 @@ from treadle.fuse.grouping.partition import Partition
 from treadle.fuse.lowering.clusters import kernel_of
 from treadle.fuse.roles import is_fused, is_stored
 from treadle.ir.graph import Atom, Equation, Lit, Var
-from treadle.kernels.lower import cost
-from treadle.kernels.nest import Instr
+from treadle.kernels.lower import cost_of
 from treadle.trace.lowering import Elementwise, Index, written
 
 _MAX_COST = 60
@@ -96,7 +95,7 @@ def _walk(v: Var, node: Cluster, part: Partition, leaves: set[Var], spent: int) 
     flow = part.flow
     eq = flow.maker[v]
     if isinstance(eq.op.lowering, Elementwise):
-        spent += sum(cost(Instr(i.name, (), i.dtype)) for i in written(eq))
+        spent += sum([cost_of(i.name, i.dtype) for i in written(eq)])
     for a in eq.inputs:
         if spent > _MAX_COST:
             break

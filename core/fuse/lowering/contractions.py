@@ -6,12 +6,12 @@ alike in all operands are merged first; what remains must fit, or operands are c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from treadle.fuse.dataflow import Dataflow
-from treadle.fuse.layout import operand_strides, stored_strides
+from treadle.fuse.layout import Strided, stored_strides
 from treadle.fuse.lowering.launches import Product
 from treadle.fuse.lowering.nests import Access, Body, assemble, coalesce, extent
 from treadle.ir.graph import Equation
@@ -62,6 +62,7 @@ class _Sides:
 
 def contraction(
     eq: Equation,
+    operands: Sequence[Strided],
     flow: Dataflow,
     sizes: dict[int, int],
     entries: Map,
@@ -72,9 +73,6 @@ def contraction(
     dimensions of the given sizes; `body` is what its epilogue does, with `accesses`.
     None if the loops don't fit the kernel's."""
     out = eq.outputs[0]
-    operands = operand_strides(eq, flow)
-    if operands is None:
-        return None
     x, y = operands
     sides = _sides(eq, sizes, entries, (x.steps, y.steps, stored_strides(out, flow)))
     swapped = not _is_column(sides.y_free, accesses, sizes)

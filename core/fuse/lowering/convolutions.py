@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from treadle.dims import one
 from treadle.fuse.dataflow import Dataflow
-from treadle.fuse.layout import operand_strides, stored_strides
+from treadle.fuse.layout import Strided, stored_strides
 from treadle.fuse.lowering.launches import Product
 from treadle.fuse.lowering.nests import Access, Body, assemble, coalesce
 from treadle.ir.graph import Atom, Equation
@@ -16,6 +18,7 @@ from treadle.trace.lowering import Convolution
 
 def convolution(
     eq: Equation,
+    operands: Sequence[Strided],
     flow: Dataflow,
     sizes: dict[int, int],
     entries: Map,
@@ -23,14 +26,11 @@ def convolution(
     body: Body | None,
 ) -> Product | None:
     """The convolution (or filter gradient) of an equation; `entries`, `accesses` and
-    `body` describe its epilogue as for a contraction. None if an operand must be
-    copied first, or the epilogue does not fit."""
+    `body` describe its epilogue as for a contraction. None if the loops, or the
+    epilogue, don't fit the kernel's."""
     out, how = eq.outputs[0], eq.op.lowering
     assert isinstance(how, Convolution)
     if how.filter_gradient and body is not None:
-        return None
-    operands = operand_strides(eq, flow)
-    if operands is None:
         return None
     (x, y), other = operands, eq.inputs[1].type.shape
     steps = stored_strides(out, flow)

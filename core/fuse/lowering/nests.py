@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ from treadle.dims import hint
 from treadle.fuse.cluster import Cluster, addressing, operand_key
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import axis_strides, stored_strides
+from treadle.fuse.lowering.forms import Form, renamed
 from treadle.fuse.lowering.launches import Binding, Launch
 from treadle.fuse.maps import Space
 from treadle.ir import scalar
@@ -27,6 +27,7 @@ from treadle.kernels.nest import (
     Nest,
     Operand,
     is_half,
+    shared,
 )
 from treadle.late import word
 from treadle.trace.lowering import (
@@ -273,6 +274,18 @@ def window_map(where: Addressing, entries: Map) -> Map:
 
 def build(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Launch:
     """The nest of a cluster that stores the members in `stored`."""
+    form, known = Form(flow), flow.memo.kernels
+    form.cluster(cluster, cluster.equations, stored)
+    key, values = tuple(form.words), form.values
+    if key in known:
+        launch, others = known[key]
+        return renamed(launch, others, values)
+    launch = _written(cluster, flow, stored)
+    known[key] = launch, values
+    return launch
+
+
+def _written(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Launch:
     body = Body(cluster.space, flow)
     for eq in cluster.equations:
         body.equation(eq)
@@ -369,7 +382,7 @@ def _complex_as_pairs(body: Body, sizes: dict[int, int]) -> int:
         body.accesses[k] = a._replace(
             dtype=part, offset=2 * a.offset, strides=tuple(sorted(strides))
         )
-    body.instrs = [replace(i, dtype=dtypes.to_real(i.dtype)) for i in body.instrs]
+    body.instrs = [i._replace(dtype=dtypes.to_real(i.dtype)) for i in body.instrs]
     return pair
 
 
@@ -417,7 +430,7 @@ def assemble(
         len(outers), len(mids), axis, tuple(operands), tuple(body.instrs), serial
     )
     return Launch(
-        nest,
+        shared(nest),
         tuple(extent(g, sizes) for g in outers),
         tuple(extent(g, sizes) for g in mids),
         extent(inners[0], sizes) if inners else 1,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.dataflow import Dataflow
+from treadle.fuse.layout import Strided, operand_strides
 from treadle.fuse.lowering.contractions import contraction
 from treadle.fuse.lowering.convolutions import convolution
+from treadle.fuse.lowering.forms import Form, renamed
 from treadle.fuse.lowering.launches import Product
-from treadle.fuse.lowering.nests import Access, Body
+from treadle.fuse.lowering.nests import Body
 from treadle.fuse.maps import Space
 from treadle.ir.graph import Equation, Var
 from treadle.ir.maps import Map
@@ -19,22 +23,52 @@ from treadle.trace.lowering import Contraction, Gather, View
 
 def _lower(
     eq: Equation,
+    operands: Sequence[Strided],
     flow: Dataflow,
     sizes: dict[int, int],
     entries: Map,
-    accesses: list[Access],
     body: Body | None,
 ) -> Product | None:
     lower = contraction if isinstance(eq.op.lowering, Contraction) else convolution
-    return lower(eq, flow, sizes, entries, accesses, body)
+    accesses = [] if body is None else body.accesses
+    return lower(eq, operands, flow, sizes, entries, accesses, body)
 
 
 def product(eq: Equation, flow: Dataflow) -> Product | None:
     """A contraction or convolution on its own; None if operands must be copied
     first."""
-    space = Space(flow.units)
-    entries = space.index(eq.outputs[0])
-    return _lower(eq, flow, space.sizes, entries, [], None)
+    operands = operand_strides(eq, flow)
+    if operands is None:
+        return None
+
+    def write() -> Product | None:
+        space = Space(flow.units)
+        entries = space.index(eq.outputs[0])
+        return _lower(eq, operands, flow, space.sizes, entries, None)
+
+    form = Form(flow)
+    form.operands(eq, operands)
+    return _once(form, write)
+
+
+def _once(form: Form, write: Callable[[], Product | None]) -> Product | None:
+    """The product that `write` gives, unless one of that form has been written."""
+    known, key, new = form.flow.memo.kernels, tuple(form.words), form.values
+    if key not in known:
+        known[key] = write(), new
+    found, old = known[key]
+    if found is None or old is new:
+        return found
+    at = dict(zip(old, new, strict=True))
+    (a, a_offset), (b, b_offset) = found.a, found.b
+    fused = found.epilogue
+    return replace(
+        found,
+        a=(at[a], a_offset),
+        b=(at[b], b_offset),
+        c=at[found.c],
+        epilogue=None if fused is None else renamed(fused, old, new),
+    )
 
 
 def product_with_epilogue(
@@ -49,8 +83,31 @@ def product_with_epilogue(
     entries = _read_map(cluster, c, flow)
     if entries is None or not _is_whole(entries, sizes, c):
         return None
-    body = Body(cluster.space, flow)
+    operands = operand_strides(eq, flow)
+    if operands is None:
+        return None
     members = [e for e in cluster.equations if e is not eq]
+    form = Form(flow)
+    form.cluster(cluster, members, stored)
+    form.operands(eq, operands)
+    # The same memory seen in another shape is complete only after all blocks.
+    form.words += [a is not c and flow.memory(a) is c for a in form.values]
+    return _once(
+        form, lambda: _fused(eq, operands, flow, cluster, members, stored, entries)
+    )
+
+
+def _fused(
+    eq: Equation,
+    operands: Sequence[Strided],
+    flow: Dataflow,
+    cluster: Cluster,
+    members: Sequence[Equation],
+    stored: set[Var],
+    entries: Map,
+) -> Product | None:
+    c, sizes = eq.outputs[0], cluster.space.sizes
+    body = Body(cluster.space, flow)
     for member in members:
         body.equation(member)
     for member in members:
@@ -59,11 +116,10 @@ def product_with_epilogue(
                 body.store(v, cluster.space.maps[v], body.known[v])
     atoms = [a.atom for a in body.accesses if a.atom is not None]
     if any(a is not c and flow.memory(a) is c for a in atoms):
-        # The same memory seen in another shape is complete only after all blocks.
         return None
     if not _is_light(body):
         return None
-    return _lower(eq, flow, sizes, entries, body.accesses, body)
+    return _lower(eq, operands, flow, sizes, entries, body)
 
 
 def _is_whole(entries: Map, sizes: dict[int, int], c: Var) -> bool:

@@ -1,0 +1,113 @@
+"""What a kernel is written of, with numbers in the place of values.
+
+Equal layers have kernels that differ in nothing but in the values that they work on. So
+each kernel's *form* is found first, which is quick, and only the first kernel of a form
+is written; others are that one, for other values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from treadle.fuse.cluster import Cluster, operand_key
+from treadle.fuse.dataflow import Dataflow
+from treadle.fuse.layout import Strided, stored_strides
+from treadle.fuse.lowering.launches import Binding, Launch
+from treadle.ir.graph import Atom, Equation, Lit, Var, params_key
+from treadle.trace.lowering import Reduction
+
+
+class Form:
+    """Collects everything that a kernel depends on.
+
+    words: equal for kernels that are equal but for the values; these have numbers, in
+      the order in which they are first met. Whether two are one value is in the words.
+    """
+
+    def __init__(self, flow: Dataflow) -> None:
+        self.flow = flow
+        self.words: list[Any] = []
+        self._numbers: dict[Atom, int] = {}
+
+    @property
+    def values(self) -> list[Atom]:
+        """The values, by number."""
+        return list(self._numbers)
+
+    def number(self, a: Atom) -> int:
+        return self._numbers.setdefault(a, len(self._numbers))
+
+    def cluster(
+        self, cluster: Cluster, members: Sequence[Equation], stored: set[Var]
+    ) -> None:
+        """Some of a cluster's equations, and the stores of their results."""
+        space, words = cluster.space, self.words
+        words += cluster.form, cluster.reduced, tuple(space.sizes.items()), len(members)
+        for eq in members:
+            reduces = isinstance(eq.op.lowering, Reduction)
+            words.append(space.maps[operand_key(eq) if reduces else eq.outputs[0]])
+            self._computed(eq)
+            words.append(self.number(eq.outputs[0]))
+        for eq in members:
+            for v in eq.outputs:
+                if v in stored:
+                    words += self.number(v), space.maps[v], stored_strides(v, self.flow)
+
+    def operands(self, eq: Equation, operands: Sequence[Strided]) -> None:
+        """An equation on arrays in memory."""
+        out, words = eq.outputs[0], self.words
+        words += eq.op, params_key(eq.params), *[a.type for a in eq.inputs]
+        words += [(self.number(x.source), x.offset, x.steps) for x in operands]
+        words += out.type, self.number(out), self.flow.units.absent(out)
+        words.append(stored_strides(out, self.flow))
+
+    def _computed(self, eq: Equation) -> None:
+        out, words, flow = eq.outputs[0], self.words, self.flow
+        words += eq.op, params_key(eq.params), out.type, flow.units.absent(out)
+        words.append(len(eq.inputs))
+        numbers = self._numbers
+        for a in eq.inputs:
+            source, chain = flow.resolve(a)
+            words.append(self._views(chain) if chain else ())
+            n = numbers.get(source)
+            if n is None:
+                numbers[source] = len(numbers)
+                self._first(source)
+            else:
+                words.append(n)
+
+    def _first(self, source: Atom) -> None:
+        """What a value is that is met for the first time."""
+        flow, words = self.flow, self.words
+        if isinstance(source, Lit):
+            words.append(("literal", source.key()))
+        elif source in flow.inline or source in flow.recomputed:
+            words.append("computed")
+            self._computed(flow.maker[source])
+        else:
+            absent = flow.units.absent(source)
+            words.append((source.type, absent, stored_strides(source, flow)))
+
+    def _views(self, chain: tuple[Equation, ...]) -> Any:
+        """Views, outermost first, as words."""
+        known = self.flow.memo.views
+        found = known.get(chain)
+        if found is None:
+            found = known[chain] = tuple(map(self._view, chain))
+        return found
+
+    def _view(self, eq: Equation) -> tuple:
+        x, v, absent = eq.inputs[0], eq.outputs[0], self.flow.units.absent
+        what = eq.op, params_key(eq.params)
+        return *what, x.type, absent(x), v.type, absent(v)
+
+
+def renamed(launch: Launch, old: Sequence[Atom], new: Sequence[Atom]) -> Launch:
+    """A launch on other values: `new` in the places of `old`."""
+    at = dict(zip(old, new, strict=True))
+    bindings = [
+        Binding(at[atom] if atom is not None else None, offset, strides, store)
+        for atom, offset, strides, store in launch.bindings
+    ]
+    return launch._replace(bindings=tuple(bindings))
