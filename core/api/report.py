@@ -94,7 +94,8 @@ class Arguments:
             return [f"the structure of the arguments is another: {where}"]
         old, new = dict(before.statics), dict(self.statics)
         found = [
-            f"static {self._name(name)!r} is {_shown(new, name)}, was {_shown(old, name)}"
+            f"static {self._name(name)!r} is {_shown(new, name)}, "
+            f"was {_shown(old, name)}"
             for name in {**old, **new}
             if _shown(new, name) != _shown(old, name) or new[name] != old[name]
         ]

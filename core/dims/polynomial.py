@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import gcd, prod
+from operator import floordiv, mod
+from types import BuiltinFunctionType
 from typing import Any
 
 
@@ -182,3 +184,14 @@ def text(p: Terms) -> str:
         sign = ("-" if c < 0 else "") if not out else " - " if c < 0 else " + "
         out += sign + "*".join(factors)
     return out or "0"
+
+
+_SIGNS = {floordiv: "//", mod: "%"}
+
+
+def called(fn: Callable[..., Any]) -> str:
+    """What a function is called for people."""
+    if type(fn) is BuiltinFunctionType and fn in _SIGNS:
+        return _SIGNS[fn]
+    name = getattr(fn, "__name__", type(fn).__name__)
+    return name.strip("_").replace("_", " ")

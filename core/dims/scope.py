@@ -8,13 +8,12 @@ from copy import copy
 from itertools import pairwise
 from math import gcd, prod
 from operator import floordiv, mod
-from types import BuiltinFunctionType
 from typing import Any
 
 from treadle.dims import polynomial as poly
 from treadle.dims.frames import asked_by_user, users_line
 from treadle.dims.guard import Fact, Guard
-from treadle.dims.polynomial import CONSTANT, Atom, Part, Terms
+from treadle.dims.polynomial import CONSTANT, Atom, Part, Terms, called
 from treadle.errors import LeakError, TracerError, at, user_source
 
 LONGEST = 2**31 - 1
@@ -451,17 +450,6 @@ class Scope:
             yield
         finally:
             self.phase = before
-
-
-_SIGNS = {floordiv: "//", mod: "%"}
-
-
-def called(fn: Callable[..., Any]) -> str:
-    """What a function is called for people."""
-    if type(fn) is BuiltinFunctionType and fn in _SIGNS:
-        return _SIGNS[fn]
-    name = getattr(fn, "__name__", type(fn).__name__)
-    return name.strip("_").replace("_", " ")
 
 
 def terms_of(x: Any) -> Terms:

@@ -85,7 +85,8 @@ def caller_like(path: Path, types: Sequence[ArrayType], run: Run) -> Path | None
     put(HEADER.index("program"), run.program.native()[1])
     like = signature._replace(types=types)
     make, definition = _make()
-    return make(definition, bytes(words), (like, run, leaves, objects, keep, definition))
+    kept = like, run, leaves, objects, keep, definition
+    return make(definition, bytes(words), kept)
 
 
 def _function(signature: Signature, run: Run) -> Path:
