@@ -58,7 +58,6 @@ _SYNONYMS = {
     "huberloss": "treadle.nn.huber",
     "inferencemode": "treadle.nn.inference",
     "injecthyperparams": "treadle.optim.hyperparameters",
-    "jacobian": "treadle.jacrev",
     "kaimingnormal": "treadle.nn.init.he_normal",
     "kaiminguniform": "treadle.nn.init.he_uniform",
     "kldivloss": "treadle.nn.kl_divergence",
