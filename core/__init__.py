@@ -19,6 +19,7 @@ from treadle.api.branch import switch as switch
 from treadle.api.callbacks import io_callback as io_callback
 from treadle.api.callbacks import pure_callback as pure_callback
 from treadle.api.check_grads import check_grads as check_grads
+from treadle.api.closure import closure_convert as closure_convert
 from treadle.api.custom import custom_jvp as custom_jvp
 from treadle.api.custom import custom_vjp as custom_vjp
 from treadle.api.devices import device_put as device_put

@@ -24,6 +24,7 @@ _JAX = [
     "linearize",
     "custom_jvp",
     "custom_vjp",
+    "closure_convert",
     "remat",
     "hessian",
     "jacfwd",
