@@ -24,8 +24,11 @@ from treadle.api.custom import custom_jvp as custom_jvp
 from treadle.api.custom import custom_vjp as custom_vjp
 from treadle.api.devices import device_put as device_put
 from treadle.api.devices import devices as devices
+from treadle.api.fixed_point import fixed_point as fixed_point
 from treadle.api.grad import grad as grad
 from treadle.api.grad import value_and_grad as value_and_grad
+from treadle.api.implicit import custom_linear_solve as custom_linear_solve
+from treadle.api.implicit import custom_root as custom_root
 from treadle.api.jacobian import hessian as hessian
 from treadle.api.jacobian import jacfwd as jacfwd
 from treadle.api.jacobian import jacobian as jacobian

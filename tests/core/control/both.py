@@ -40,6 +40,8 @@ _LAX = [
     "map",
     "associative_scan",
     "stop_gradient",
+    "custom_root",
+    "custom_linear_solve",
 ]
 
 TREADLE = SimpleNamespace(
