@@ -43,11 +43,21 @@ from treadle.api.loops import fori_loop as fori_loop
 from treadle.api.loops import map as map
 from treadle.api.loops import scan as scan
 from treadle.api.loops import while_loop as while_loop
-from treadle.api.remat import dots_saveable as dots_saveable
-from treadle.api.remat import dots_without_batch_saveable as dots_without_batch_saveable
-from treadle.api.remat import everything_saveable as everything_saveable
-from treadle.api.remat import nothing_saveable as nothing_saveable
+from treadle.api.policies import checkpoint_name as checkpoint_name
+from treadle.api.policies import dots_saveable as dots_saveable
+from treadle.api.policies import (
+    dots_without_batch_saveable as dots_without_batch_saveable,
+)
+from treadle.api.policies import everything_saveable as everything_saveable
+from treadle.api.policies import nothing_saveable as nothing_saveable
+from treadle.api.policies import save_any_names_but_these as save_any_names_but_these
+from treadle.api.policies import (
+    save_anything_except_these_names as save_anything_except_these_names,
+)
+from treadle.api.policies import save_from_both_policies as save_from_both_policies
+from treadle.api.policies import save_only_these_names as save_only_these_names
 from treadle.api.remat import remat as remat
+from treadle.api.saved import print_saved_residuals as print_saved_residuals
 from treadle.api.scope import current_transform as current_transform
 from treadle.api.staging import ShapeDtype as ShapeDtype
 from treadle.api.staging import disable_jit as disable_jit

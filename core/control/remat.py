@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from treadle.control.call import spread_tangents, without_calls
 from treadle.control.graphs import Flags, cut, nonzero, pick, prune, silent
-from treadle.ir.graph import Graph, Var
+from treadle.ir.graph import Equation, Graph, Var
 from treadle.ir.walk import call_graph, effectful
-from treadle.ops.identity import optimization_barrier
+from treadle.ops.identity import checkpoint_name, optimization_barrier
 from treadle.ops.movement import move_axis
 from treadle.run.eager import evaluate
 from treadle.trace.lowering import Inline
@@ -85,10 +85,13 @@ def _split(graph: Graph, flags: Flags, policy: Policy | None) -> _Split:
         n_out = len(split.nonzero_out)
         known = split.known
         wanted = split.gather(known.inputs, known.outputs[n_out:])
-        saved = _saved(known, wanted, policy)
-        reached = _reached(cut(known, [*known.inputs, *saved], wanted))
+        worth = _worth(known, policy)
+        # What has a name and is remembered is not needed without it.
+        again, wanted = _renamed(known, wanted, worth)
+        reached = _reached(cut(again, [*known.inputs, *worth], wanted))
+        saved = [v for v in worth if v in reached]
         used = tuple(v in reached for v in known.inputs)
-        again = silent(cut(known, [*pick(known.inputs, used), *saved], wanted))
+        again = silent(cut(again, [*pick(known.inputs, used), *saved], wanted))
         outs = [*known.outputs[:n_out], *saved]
         keeping = prune(Graph(known.inputs, known.equations, outs, known.name))
         graph.cache[key] = _Split(
@@ -103,18 +106,53 @@ def _reached(graph: Graph) -> set[Var]:
     return {a for a in used if isinstance(a, Var)}
 
 
-def _saved(known: Graph, wanted: Sequence[Any], policy: Policy | None) -> list[Var]:
-    """The results worth remembering that recomputing `wanted` would use. Those of
-    effects always are: they happen once."""
-    worth = [
-        v
-        for eq in silent(known).equations
-        if effectful(eq)
-        or (policy and policy(eq.op, *(a.type for a in eq.inputs), **eq.params))
-        for v in eq.outputs
+def _worth(known: Graph, policy: Policy | None) -> list[Var]:
+    """The results worth remembering. Those of effects always are: they happen once."""
+    equations = silent(known).equations
+    chosen = [
+        bool(policy and policy(eq.op, *(a.type for a in eq.inputs), **eq.params))
+        for eq in equations
     ]
-    reached = _reached(cut(known, [*known.inputs, *worth], wanted))
-    return [v for v in worth if v in reached]
+    # A value whose name says that it is not to be remembered has the same numbers
+    # before it gets that name.
+    refused = {
+        eq.inputs[0]
+        for eq, keep in zip(equations, chosen, strict=True)
+        if eq.op is checkpoint_name and not keep
+    }
+    return [
+        v
+        for eq, keep in zip(equations, chosen, strict=True)
+        for v in eq.outputs
+        if effectful(eq) or (keep and (v not in refused or eq.op is checkpoint_name))
+    ]
+
+
+def _renamed(
+    known: Graph, wanted: Sequence[Any], worth: Sequence[Var]
+) -> tuple[Graph, list[Any]]:
+    """The graph, and what is wanted of it, with the values that are remembered by name
+    in the places of those that got the name."""
+    chosen = set(worth)
+    names = {
+        eq.inputs[0]: eq.outputs[0]
+        for eq in known.equations
+        if eq.op is checkpoint_name and eq.outputs[0] in chosen
+    }
+    if not names:
+        return known, list(wanted)
+
+    def of(a: Any) -> Any:
+        while a in names:
+            a = names[a]
+        return a
+
+    equations = [
+        Equation(eq.op, [of(a) for a in eq.inputs], eq.params, eq.outputs, eq.source)
+        for eq in known.equations
+    ]
+    outputs = [of(a) for a in wanted]
+    return Graph(known.inputs, equations, outputs, known.name), outputs
 
 
 def _linear_part(split: LinearizedGraph, again: Graph) -> Graph:
