@@ -9,7 +9,9 @@ the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +50,8 @@ call those:
   td.vmap(lambda {short}, {given}: {short}({given}))({short}s, {given}s)"""
 
 
-class _Program(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Program:
     """What is static in a linear map of a function at a point.
 
     graph: ``(*residuals, *tangents of what moves) -> tangents``, those of results that
@@ -68,6 +71,25 @@ class _Program(NamedTuple):
     out_form: tree.Structure
     out_types: tuple[ArrayType, ...]
     out_moving: tuple[bool, ...]
+
+    @cached_property
+    def _key(self) -> tuple:
+        return tuple([getattr(self, f.name) for f in fields(self)])
+
+    @cached_property
+    def _hash(self) -> int:
+        # Kept: a jitted function that takes the map asks at every call.
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, _Program)
+            and self._hash == other._hash
+            and self._key == other._key
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __repr__(self) -> str:
         count = len(self.graph.equations)
@@ -124,7 +146,7 @@ class _LinearMap:
             used = [v in read or v in graph.outputs for v in inputs[:n]]
             kept = [*pick(inputs[:n], used), *inputs[n:]]
             graph = Graph(kept, graph.equations, graph.outputs, graph.name)
-            self._lean = pick(self._residuals, used), program._replace(graph=graph)
+            self._lean = pick(self._residuals, used), replace(program, graph=graph)
         return self._lean
 
     def _closed(self) -> _Program:
@@ -194,7 +216,7 @@ class Pullback(_LinearMap):
         linear = (False,) * n + (True,) * moving
         every = (True,) * len(program.graph.outputs)
         graph, kept = transpose_graph(program.graph, linear, every)
-        return program._replace(graph=graph, turned=True, kept=kept)
+        return replace(program, graph=graph, turned=True, kept=kept)
 
 
 class Linearization(_LinearMap):

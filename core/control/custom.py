@@ -171,7 +171,8 @@ def _jvp_batch(
 
     def wide_rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         _no_consts([a is not None for a in axes[:n_consts]], "vectorised", name)
-        moving, kept, n = nonzero(tangents), (), len(own)
+        moving, n = nonzero(tangents), len(own)
+        kept: Flags = ()
 
         def flat(*values: Any) -> list[Any]:
             nonlocal kept
@@ -303,7 +304,8 @@ def _wide_backward(backward: Any, size: int, axes: Sequence[int | None]) -> Any:
     def wide_backward(
         aux: Any, residuals: Sequence[Any], cts: Sequence[Any]
     ) -> list[Any]:
-        n, moving, kept = len(residuals), nonzero(cts), ()
+        n, moving = len(residuals), nonzero(cts)
+        kept: Flags = ()
 
         def flat(*values: Any) -> list[Any]:
             nonlocal kept

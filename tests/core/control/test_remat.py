@@ -147,6 +147,7 @@ def test_policies_by_name(name: str, capsys: Any) -> None:
     close(td.jit(td.grad(function))(w, x), wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["only", "except", "both"])
 def test_second_derivatives_with_names(name: str) -> None:
     w, x = 0.1 * array(3, 3).astype(float), array(2, 3).astype(float)
