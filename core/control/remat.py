@@ -11,14 +11,15 @@ Compiled, it is its graph. What the backward pass computes again stands behind a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from treadle.control.call import spread_tangents, without_calls
-from treadle.control.graphs import Flags, cut, nonzero, pick, prune, silent
-from treadle.ir.graph import Equation, Graph, Var
-from treadle.ir.walk import call_graph, effectful
-from treadle.ops.identity import checkpoint_name, optimization_barrier
+from treadle.control.graphs import Flags, nonzero, pick, prune
+from treadle.control.saving import Policy, plan_saving
+from treadle.ir.graph import Graph
+from treadle.ir.walk import call_graph
+from treadle.ops.identity import optimization_barrier
 from treadle.ops.movement import move_axis
 from treadle.run.eager import evaluate
 from treadle.trace.lowering import Inline
@@ -29,8 +30,6 @@ from treadle.transforms.guard import guard_graph
 from treadle.transforms.jvp import jvp_graph
 from treadle.transforms.linearize import LinearizedGraph, linearize_graph
 from treadle.transforms.transpose import transpose_graph
-
-Policy = Callable[..., bool]
 
 
 def _jvp(
@@ -85,74 +84,14 @@ def _split(graph: Graph, flags: Flags, policy: Policy | None) -> _Split:
         n_out = len(split.nonzero_out)
         known = split.known
         wanted = split.gather(known.inputs, known.outputs[n_out:])
-        worth = _worth(known, policy)
-        # What has a name and is remembered is not needed without it.
-        again, wanted = _renamed(known, wanted, worth)
-        reached = _reached(cut(again, [*known.inputs, *worth], wanted))
-        saved = [v for v in worth if v in reached]
-        used = tuple(v in reached for v in known.inputs)
-        again = silent(cut(again, [*pick(known.inputs, used), *saved], wanted))
-        outs = [*known.outputs[:n_out], *saved]
-        keeping = prune(Graph(known.inputs, known.equations, outs, known.name))
-        graph.cache[key] = _Split(
-            keeping, _linear_part(split, again), used, split.nonzero_out
-        )
+        plan = plan_saving(known, wanted, policy)
+        given = set(plan.again.inputs)
+        used = tuple(v in given for v in known.inputs)
+        outs = [*known.outputs[:n_out], *plan.saved]
+        keeping = prune(Graph(known.inputs, plan.keeping.equations, outs, known.name))
+        linear = _linear_part(split, plan.again)
+        graph.cache[key] = _Split(keeping, linear, used, split.nonzero_out)
     return graph.cache[key]
-
-
-def _reached(graph: Graph) -> set[Var]:
-    """The variables that a graph reads."""
-    used = [*(a for eq in graph.equations for a in eq.inputs), *graph.outputs]
-    return {a for a in used if isinstance(a, Var)}
-
-
-def _worth(known: Graph, policy: Policy | None) -> list[Var]:
-    """The results worth remembering. Those of effects always are: they happen once."""
-    equations = silent(known).equations
-    chosen = [
-        bool(policy and policy(eq.op, *(a.type for a in eq.inputs), **eq.params))
-        for eq in equations
-    ]
-    # A value whose name says that it is not to be remembered has the same numbers
-    # before it gets that name.
-    refused = {
-        eq.inputs[0]
-        for eq, keep in zip(equations, chosen, strict=True)
-        if eq.op is checkpoint_name and not keep
-    }
-    return [
-        v
-        for eq, keep in zip(equations, chosen, strict=True)
-        for v in eq.outputs
-        if effectful(eq) or (keep and (v not in refused or eq.op is checkpoint_name))
-    ]
-
-
-def _renamed(
-    known: Graph, wanted: Sequence[Any], worth: Sequence[Var]
-) -> tuple[Graph, list[Any]]:
-    """The graph, and what is wanted of it, with the values that are remembered by name
-    in the places of those that got the name."""
-    chosen = set(worth)
-    names = {
-        eq.inputs[0]: eq.outputs[0]
-        for eq in known.equations
-        if eq.op is checkpoint_name and eq.outputs[0] in chosen
-    }
-    if not names:
-        return known, list(wanted)
-
-    def of(a: Any) -> Any:
-        while a in names:
-            a = names[a]
-        return a
-
-    equations = [
-        Equation(eq.op, [of(a) for a in eq.inputs], eq.params, eq.outputs, eq.source)
-        for eq in known.equations
-    ]
-    outputs = [of(a) for a in wanted]
-    return Graph(known.inputs, equations, outputs, known.name), outputs
 
 
 def _linear_part(split: LinearizedGraph, again: Graph) -> Graph:

@@ -170,6 +170,40 @@ def test_named_values_of_an_iteration(capsys: Any) -> None:
     ]
 
 
+IN_LOOP: dict[str, tuple[Any, list[str]]] = {
+    "nothing": (td.nothing_saveable, []),
+    "everything": (td.everything_saveable, ["scan", "exp", "cos"]),
+    "dots": (td.dots_saveable, ["dot_general", "dot_general"]),
+    "only": (td.save_only_these_names("h"), ["named 'h'"]),
+}
+
+
+@pytest.mark.parametrize("name", IN_LOOP)
+def test_policies_open_loops(name: str, capsys: Any) -> None:
+    """What a policy asks for in a body is stacked, and not computed again."""
+
+    def layer(h: Any, w: Any) -> Any:
+        h = td.checkpoint_name(tnp.exp(h @ w), "h")
+        return tnp.sin(h @ w), None
+
+    def run(x: Any, ws: Any) -> Any:
+        return tnp.sum(td.scan(lambda c, _: td.scan(layer, c, ws), x, None, 2)[0])
+
+    policy, wanted = IN_LOOP[name]
+    x, ws = array(8, 4), 0.1 * array(3, 4, 4)
+    function = td.remat(run, policy=policy)
+    found = saved(function, x, ws, capsys=capsys)
+    assert sorted(found) == sorted(wanted)
+    back = td.grad(function, (0, 1))
+    check_graph(td.trace(back)(x, ws))
+    wanted_grads = td.jit(td.grad(run, (0, 1)))(x, ws)
+    close(td.jit(back)(x, ws), wanted_grads)
+    if name == "only":
+        close(back(x, ws), wanted_grads)
+        graph = td.trace(back)(x, ws)
+        assert count(graph, "exp") == 1, "it is there already"
+
+
 def test_names_change_nothing() -> None:
     """Not what is computed, nor how: they are gone when kernels are made."""
 
