@@ -50,7 +50,7 @@ def remat(
     if function is None:
         return lambda f: remat(f, policy=policy, static=static)
     check_function("remat", function)
-    numbers, names = positions(function, static, "static")
+    fixed = positions(function, static, "static") if static != () else (set(), set())
     if policy is nothing_saveable:
         policy = None
 
@@ -61,8 +61,8 @@ def remat(
             return function(*args, **kwargs)
         leaves, form = tree.flatten((args, kwargs))
         # What is not an array (a flag, a function) is the same in both passes.
-        fixed = _places(form, args, numbers, names) if numbers or names else ()
-        traced = [i for i, x in enumerate(leaves) if i not in fixed and is_traced(x)]
+        kept = _places(form, args, *fixed) if any(fixed) else set()
+        traced = [i for i, x in enumerate(leaves) if i not in kept and is_traced(x)]
         around = Surroundings()
         known = set(map(id, around.leaves))
         out_form: Any = None

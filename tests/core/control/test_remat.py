@@ -204,6 +204,26 @@ def test_policies_open_loops(name: str, capsys: Any) -> None:
         assert count(graph, "exp") == 1, "it is there already"
 
 
+@pytest.mark.parametrize("policy", [td.everything_saveable, NAMED["only"][0]])
+def test_effects_in_opened_loops_happen_once(policy: Any) -> None:
+    seen = []
+
+    def step(c: Any, w: Any) -> Any:
+        c = td.checkpoint_name(tnp.sin(c @ w), "h")
+        number = td.ShapeDtype((), "float32")
+        asked = td.io_callback(np.float32, number, td.stop_gradient(tnp.sum(c)))
+        td.debug.callback(lambda x: seen.append(x.item()), tnp.sum(c))
+        return c * asked, None
+
+    def run(x: Any, ws: Any) -> Any:
+        return tnp.sum(td.scan(step, x, ws)[0])
+
+    x, ws = array(2, 3), array(3, 3, 3)
+    back = td.grad(td.remat(run, policy=policy), (0, 1))
+    close(td.jit(back)(x, ws), td.grad(run, (0, 1))(x, ws), 1e-4)
+    assert len(seen) == 2 * len(ws)
+
+
 def test_names_change_nothing() -> None:
     """Not what is computed, nor how: they are gone when kernels are made."""
 

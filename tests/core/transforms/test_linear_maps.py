@@ -131,6 +131,13 @@ def test_nothing_that_is_not_used() -> None:
     close(back(X), (2 * X * X,))
 
 
+def test_memory_given_up() -> None:
+    back = td.jit(lambda x: td.vjp(lambda x: tnp.sin(x) * x, x)[1])(tnp.ones(100))
+    call = td.jit(lambda back, ct: back(ct)[0], donate="back")
+    close(call(back, tnp.ones(100)), tnp.sin(1.0) + tnp.cos(tnp.ones(100)))
+    refused(lambda: back(tnp.ones(100)), td.errors.DonatedError, "was donated")
+
+
 def test_numbers_of_numpy_may_change_afterwards() -> None:
     x = array(3)
     before = x.copy()
