@@ -31,6 +31,7 @@ _CLOSE = 0.8
 _LAYERS = ("nn", "optim", "rng", "checkpoint")
 # Only what is called something else: a name that is spelled alike is found by itself.
 _SYNONYMS = {
+    "adcheckpoint": "treadle.remat",
     "batchnorm1d": "treadle.nn.BatchNorm",
     "batchnorm2d": "treadle.nn.BatchNorm",
     "batchnorm3d": "treadle.nn.BatchNorm",
@@ -47,6 +48,7 @@ _SYNONYMS = {
     "convgeneraldilated": "treadle.conv_general",
     "cosineannealinglr": "treadle.optim.cosine_decay_schedule",
     "crossentropyloss": "treadle.nn.cross_entropy",
+    "customgradient": "treadle.custom_vjp",
     "dense": "treadle.nn.Linear",
     "deviceget": "treadle.numpy.asarray",
     "dotswithnobatchdimssaveable": "treadle.dots_without_batch_saveable",
@@ -58,6 +60,7 @@ _SYNONYMS = {
     "filtervmap": "treadle.vmap",
     "fromnumpy": "treadle.numpy.asarray",
     "functional": "treadle.nn",
+    "fwdandbwd": "treadle.vjp",
     "gradcheck": "treadle.check_grads",
     "gru": "treadle.nn.GRUCell",
     "huberloss": "treadle.nn.huber",
