@@ -24,8 +24,8 @@ class Call:
         nondiff = {n % len(args) for n in custom.nondiff if args}
         self.places = sorted(nondiff)
         self.moving = [i for i in range(len(args)) if i not in nondiff]
-        fixed = tuple(args[i] for i in self.places)
-        self._fixed, self._fixed_form = tree.flatten(fixed)
+        self._given = tuple(args[i] for i in self.places)
+        self._fixed, self._fixed_form = tree.flatten(self._given)
         traced = [x for x in self._fixed if isinstance(x, Tracer)]
         self.n_fixed = len(traced)
         moving, self.form = tree.flatten(tuple(args[i] for i in self.moving))
@@ -49,6 +49,8 @@ class Call:
 
     def fixed(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments that are not differentiated, with these for the traced ones."""
+        if not self.n_fixed:
+            return self._given
         rest = iter(leaves)
         return self._fixed_form.unflatten(
             [next(rest) if isinstance(x, Tracer) else x for x in self._fixed]

@@ -135,6 +135,17 @@ def test_traced_arguments_that_are_not_differentiated() -> None:
         close(call(A, X), 5.0 * A)
 
 
+def test_what_is_not_traced_is_the_very_object() -> None:
+    log: list[str] = []
+    f = td.custom_vjp(lambda log, x: x, nondiff_argnums=(0,))
+    f.defvjp(
+        lambda log, x: (x, log.append("forward")),
+        lambda log, _, ct: (log.append("backward") or ct,),
+    )
+    td.grad(lambda x: f(log, x))(1.0)
+    assert log == ["forward", "backward"]
+
+
 def test_closure_convert() -> None:
     """A function's gradient in what the function given to it closes over."""
 
