@@ -24,8 +24,11 @@ class Call:
         nondiff = {n % len(args) for n in custom.nondiff if args}
         self.places = sorted(nondiff)
         self.moving = [i for i in range(len(args)) if i not in nondiff]
-        self._given = tuple(args[i] for i in self.places)
-        self._fixed, self._fixed_form = tree.flatten(self._given)
+        given = self._given = tuple(args[i] for i in self.places)
+        # What is no pytree (a dict of mixed keys) holds nothing that is traced.
+        self._fixed, self._fixed_form = tree.flatten(
+            given, lambda x: x is not given and _is_whole(x)
+        )
         traced = [x for x in self._fixed if isinstance(x, Tracer)]
         self.n_fixed = len(traced)
         moving, self.form = tree.flatten(tuple(args[i] for i in self.moving))
@@ -146,6 +149,15 @@ class Call:
             )
         scalar = isinstance(d, bool | int | float | complex)
         return t.dtype.type(d) if scalar else d
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether something is to be taken as it is."""
+    try:
+        tree.structure(value)
+    except TypeError:
+        return True
+    return False
 
 
 class Kinds(NamedTuple):

@@ -144,6 +144,10 @@ def test_what_is_not_traced_is_the_very_object() -> None:
     )
     td.grad(lambda x: f(log, x))(1.0)
     assert log == ["forward", "backward"]
+    g = td.custom_jvp(lambda table, n, x: table[1] * x, nondiff_argnums=(0, 1))
+    g.defjvp(lambda table, n, xs, ts: (g(table, n, *xs), table["slope"] * n * ts[0]))
+    back = td.vmap(td.grad(lambda x, n: g({1: 2.0, "slope": 3.0}, n, x)), (None, 0))
+    close(back(1.0, tnp.array([1.0, 2.0])), np.array([3.0, 6.0], np.float32))
 
 
 def test_closure_convert() -> None:
