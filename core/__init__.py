@@ -18,30 +18,46 @@ from treadle.api.branch import cond as cond
 from treadle.api.branch import switch as switch
 from treadle.api.callbacks import io_callback as io_callback
 from treadle.api.callbacks import pure_callback as pure_callback
+from treadle.api.check_grads import check_grads as check_grads
+from treadle.api.closure import closure_convert as closure_convert
 from treadle.api.custom import custom_jvp as custom_jvp
 from treadle.api.custom import custom_vjp as custom_vjp
 from treadle.api.devices import device_put as device_put
 from treadle.api.devices import devices as devices
+from treadle.api.fixed_point import fixed_point as fixed_point
 from treadle.api.grad import grad as grad
-from treadle.api.grad import jvp as jvp
-from treadle.api.grad import linearize as linearize
 from treadle.api.grad import value_and_grad as value_and_grad
-from treadle.api.grad import vjp as vjp
+from treadle.api.implicit import custom_linear_solve as custom_linear_solve
+from treadle.api.implicit import custom_root as custom_root
 from treadle.api.jacobian import hessian as hessian
 from treadle.api.jacobian import jacfwd as jacfwd
+from treadle.api.jacobian import jacobian as jacobian
 from treadle.api.jacobian import jacrev as jacrev
 from treadle.api.jacobian import linear_transpose as linear_transpose
 from treadle.api.jacobian import stop_gradient as stop_gradient
 from treadle.api.jit import jit as jit
+from treadle.api.linear import jvp as jvp
+from treadle.api.linear import linearize as linearize
+from treadle.api.linear import vjp as vjp
 from treadle.api.loops import fori_loop as fori_loop
 from treadle.api.loops import map as map
 from treadle.api.loops import scan as scan
 from treadle.api.loops import while_loop as while_loop
-from treadle.api.remat import dots_saveable as dots_saveable
-from treadle.api.remat import dots_without_batch_saveable as dots_without_batch_saveable
-from treadle.api.remat import everything_saveable as everything_saveable
-from treadle.api.remat import nothing_saveable as nothing_saveable
+from treadle.api.policies import checkpoint_name as checkpoint_name
+from treadle.api.policies import dots_saveable as dots_saveable
+from treadle.api.policies import (
+    dots_without_batch_saveable as dots_without_batch_saveable,
+)
+from treadle.api.policies import everything_saveable as everything_saveable
+from treadle.api.policies import nothing_saveable as nothing_saveable
+from treadle.api.policies import save_any_names_but_these as save_any_names_but_these
+from treadle.api.policies import (
+    save_anything_except_these_names as save_anything_except_these_names,
+)
+from treadle.api.policies import save_from_both_policies as save_from_both_policies
+from treadle.api.policies import save_only_these_names as save_only_these_names
 from treadle.api.remat import remat as remat
+from treadle.api.saved import print_saved_residuals as print_saved_residuals
 from treadle.api.scope import current_transform as current_transform
 from treadle.api.staging import ShapeDtype as ShapeDtype
 from treadle.api.staging import disable_jit as disable_jit

@@ -6,16 +6,26 @@ from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from typing import Any
 
-from treadle import dtypes, tree
-from treadle.api.args import as_results, name_of, signature_of
+from treadle import tree
+from treadle.api.args import (
+    as_results,
+    check_leaf,
+    described,
+    name_of,
+    signature_of,
+)
 from treadle.api.boundary import boundary
+from treadle.api.custom_call import COTANGENT, TANGENT, Call, inside
 from treadle.control import custom as ops
+from treadle.control.graphs import nonzero
 from treadle.control.ways import explore
-from treadle.errors import StructureError, at, user_source
+from treadle.errors import at, user_source
 from treadle.ops.arithmetic import add
-from treadle.ops.movement import zeros_like
+from treadle.ops.movement import instantiate
+from treadle.trace.interpreter import current_source
+from treadle.trace.op import Zero
 from treadle.trace.stage import is_staging
-from treadle.trace.value import is_array, typeof
+from treadle.trace.value import typeof
 
 
 class _Custom:
@@ -52,7 +62,7 @@ class _Custom:
 
     @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call = _Call(self, self._positional(args, kwargs))
+        call = Call(self, self._positional(args, kwargs))
         if not is_staging():
             outs = call.bind(call.run, [])
         else:
@@ -63,7 +73,7 @@ class _Custom:
         assert call.out_form is not None
         return call.out_form.unflatten(outs)
 
-    def bind(self, call: _Call, graph: Any, captured: Sequence[Any]) -> list[Any]:
+    def bind(self, call: Call, graph: Any, captured: Sequence[Any]) -> list[Any]:
         raise NotImplementedError
 
 
@@ -78,82 +88,27 @@ class _Method:
         return self._custom(self._instance, *args, **kwargs)
 
 
-class _Call:
-    """One call: the user's pytrees on one side, flat lists of arrays on the other."""
-
-    def __init__(self, custom: _Custom, args: tuple[Any, ...]) -> None:
-        self.custom, self.args, self.name = custom, args, name_of(custom.function)
-        nondiff = {n % len(args) for n in custom.nondiff if args}
-        self.moving = [i for i in range(len(args)) if i not in nondiff]
-        self.fixed = [args[i] for i in sorted(nondiff)]
-        self.leaves, self.form = tree.flatten(tuple(args[i] for i in self.moving))
-        self.out_form: tree.Structure | None = None
-        for path, leaf in zip(tree.paths(self.form), self.leaves, strict=True):
-            self._check(path, leaf)
-
-    def _check(self, path: tree.Path, leaf: Any) -> None:
-        if is_array(leaf) or isinstance(leaf, bool | int | float | complex):
-            return
-        place = self.moving[path[0]]  # type: ignore[call-overload]
-        raise TypeError(
-            f"argument {place} of {self.name} has a leaf that is a "
-            f"{type(leaf).__name__} ({leaf!r:.60}), not an array{at(user_source())}\n"
-            f"Declare it with `nondiff_argnums=({place},)`."
-        )
-
-    def bind(self, graph: Any, captured: Sequence[Any]) -> list[Any]:
-        return self.custom.bind(self, graph, captured)
-
-    def whole(self, leaves: Sequence[Any]) -> list[Any]:
-        """All arguments, with these leaves for the differentiable ones."""
-        args = list(self.args)
-        for i, x in zip(self.moving, self.form.unflatten(leaves), strict=True):
-            args[i] = x
-        return args
-
-    def flatten_out(self, out: Any, what: str) -> list[Any]:
-        outs, form = tree.flatten(out)
-        if self.out_form is None:
-            self.out_form = form
-        elif form != self.out_form:
-            raise StructureError(
-                f"{what} of {self.name} gives a result of another structure: {form} "
-                f"instead of {self.out_form}, {tree.difference(form, self.out_form)}"
-                f"{at(user_source())}"
-            )
-        return outs
-
-    def run(self, *leaves: Any) -> list[Any]:
-        return self.flatten_out(
-            self.custom.function(*self.whole(leaves)), "the function"
-        )
-
-    def pair(self, out: Any, what: str) -> tuple[Any, Any]:
-        if not isinstance(out, tuple) or len(out) != 2:
-            raise TypeError(
-                f"the rule of {self.name} must return a pair {what}, got "
-                f"{type(out).__name__}{at(user_source())}"
-            )
-        return out
+def _given(derivatives: Sequence[Any], symbolic: bool) -> list[Any]:
+    """What a rule gets: arrays; if it knows of zeros, None for those."""
+    if symbolic:
+        return [None if isinstance(d, Zero) else d for d in derivatives]
+    return as_results([instantiate(d) for d in derivatives])
 
 
-def _fitting(found: Sequence[Any], wanted: Sequence[Any], what: str) -> list[Any]:
-    """Tangents or cotangents, checked against the values they belong to; None is 0."""
-    result = []
-    for d, x in zip(found, wanted, strict=True):
-        t = typeof(x).strong()
-        if d is None or not dtypes.is_differentiable(t.dtype):
-            result.append(zeros_like(t))
-            continue
-        own = typeof(d)
-        if own.shape != t.shape or (own.dtype != t.dtype and not own.weak):
-            raise TypeError(
-                f"{what} has type {own}, but belongs to a value of type {t}"
-                f"{at(user_source())}"
-            )
-        scalar = isinstance(d, bool | int | float | complex)
-        result.append(t.dtype.type(d) if scalar else d)
-    return result
+class CustomVJPPrimal:
+    """An argument of a forward rule that was defined with ``symbolic_zeros=True``.
+
+    value: the array.
+    perturbed: whether it is differentiated.
+    """
+
+    __slots__ = ("perturbed", "value")
+
+    def __init__(self, value: Any, perturbed: bool) -> None:
+        self.value, self.perturbed = value, perturbed
+
+    def __repr__(self) -> str:
+        return f"CustomVJPPrimal(value={self.value!r}, perturbed={self.perturbed})"
 
 
 class custom_jvp(_Custom):
@@ -183,18 +138,49 @@ class custom_jvp(_Custom):
     ) -> None:
         super().__init__(function, nondiff_argnums)
         self.rule: Callable[..., Any] | None = None
+        self.symbolic_zeros = False
 
-    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def defjvp(
+        self, rule: Callable[..., Any], symbolic_zeros: bool = False
+    ) -> Callable[..., Any]:
         """Sets the rule ``(*nondiff, primals, tangents) -> (out, out_tangent)``; the
-        two tuples have an entry for each differentiable argument."""
-        self.rule = rule
+        two tuples have an entry for each differentiable argument.
+
+        Args:
+          symbolic_zeros: if True, the leaves of `tangents` that are known to be zero
+            are None: what they would contribute need not be computed. The rule may
+            always give None for zero.
+
+        >>> import treadle as td
+        >>> f = td.custom_jvp(lambda x, y: x * y)
+        >>> def rule(primals, tangents):
+        ...     (x, y), (dx, dy) = primals, tangents
+        ...     terms = [] if dx is None else [dx * y]
+        ...     terms += [] if dy is None else [x * dy]
+        ...     return f(x, y), sum(terms)
+        >>> _ = f.defjvp(rule, symbolic_zeros=True)
+        >>> td.grad(f)(2.0, 3.0)
+        Array(3., dtype=float32)
+        """
+        self.rule, self.symbolic_zeros = rule, symbolic_zeros
         return rule
 
     def defjvps(self, *rules: Callable[..., Any] | None) -> None:
         """Sets one rule ``(tangent, out, *primals) -> out_tangent`` per argument; None
         where the derivative is zero. Their results are summed."""
+        if self.nondiff:
+            raise TypeError(
+                f"defjvps of {self!r}: it has nondiff_argnums={self.nondiff}"
+                f"{at(user_source())}\nDefine one rule for all arguments: `defjvp`."
+            )
 
         def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+            if len(rules) != len(primals):
+                raise TypeError(
+                    f"{self!r} was given {len(rules)} rules by defjvps, and is called "
+                    f"with {len(primals)} arguments{at(current_source())}\n"
+                    "Give one for each, None where the derivative is zero."
+                )
             out = self(*primals)
             terms = [
                 r(t, out, *primals)
@@ -202,16 +188,16 @@ class custom_jvp(_Custom):
                 if r is not None
             ]
             if not terms:
-                return out, tree.map(lambda x: zeros_like(typeof(x).strong()), out)
+                return out, None
             total = terms[0]
             for term in terms[1:]:
                 total = tree.map(add, total, term)
             return out, total
 
-        self.rule = rule
+        self.defjvp(rule)
 
-    def bind(self, call: _Call, graph: Any, captured: Sequence[Any]) -> list[Any]:
-        rule = self.rule
+    def bind(self, call: Call, graph: Any, captured: Sequence[Any]) -> list[Any]:
+        rule, symbolic_zeros, n = self.rule, self.symbolic_zeros, call.n_fixed
         if rule is None:
             raise TypeError(
                 f"{self!r} has no rule{at(user_source())}\n"
@@ -219,16 +205,20 @@ class custom_jvp(_Custom):
             )
 
         def flat(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+            call.check_fixed(nonzero(tangents))
             pair = rule(
-                *call.fixed,
-                call.form.unflatten(as_results(primals)),
-                call.form.unflatten(as_results(tangents)),
+                *call.fixed(primals[:n]),
+                call.form.unflatten(as_results(primals[n:])),
+                call.form.unflatten(_given(tangents[n:], symbolic_zeros)),
             )
             out, tangent = call.pair(pair, "(out, tangent)")
             outs = call.flatten_out(out, "the rule")
             assert call.out_form is not None
-            found = tree.flatten_up_to(call.out_form, tangent)
-            return outs, _fitting(found, outs, f"a tangent of {call.name}")
+            found = call.fitting(call.out_form, tangent, outs, TANGENT)
+            return outs, [
+                Zero(typeof(o).strong()) if t is None else t
+                for o, t in zip(outs, found, strict=True)
+            ]
 
         return ops.custom_jvp(
             *captured,
@@ -269,8 +259,14 @@ class custom_vjp(_Custom):
         super().__init__(function, nondiff_argnums)
         self.forward: Callable[..., Any] | None = None
         self.backward: Callable[..., Any] | None = None
+        self.symbolic_zeros = False
 
-    def defvjp(self, forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
+    def defvjp(
+        self,
+        forward: Callable[..., Any],
+        backward: Callable[..., Any],
+        symbolic_zeros: bool = False,
+    ) -> None:
         """Sets the rules.
 
         Args:
@@ -278,31 +274,43 @@ class custom_vjp(_Custom):
             residuals are a pytree of arrays for `backward`.
           backward: ``(*nondiff, residuals, ct)``; returns a tuple with a cotangent for
             each differentiable argument (None for zero).
+          symbolic_zeros: if True, `forward` gets objects with a `value` and a bool
+            `perturbed` (whether it is differentiated) in place of the leaves of its
+            differentiable arguments, and the leaves of `ct` that are known to be zero
+            are None.
         """
         self.forward, self.backward = forward, backward
+        self.symbolic_zeros = symbolic_zeros
 
-    def bind(self, call: _Call, graph: Any, captured: Sequence[Any]) -> list[Any]:
+    def bind(self, call: Call, graph: Any, captured: Sequence[Any]) -> list[Any]:
         if self.forward is None or self.backward is None:
             raise TypeError(
                 f"{self!r} has no rules{at(user_source())}\n"
                 "Define them with `defvjp` before calling the function."
             )
-        forward, backward = self.forward, self.backward
+        forward, backward, n = self.forward, self.backward, call.n_fixed
+        symbolic_zeros = self.symbolic_zeros
 
-        def flat_forward(*leaves: Any) -> Any:
-            pair = call.pair(forward(*call.whole(leaves)), "(result, residuals)")
+        def flat_forward(moving: Sequence[bool], *leaves: Any) -> Any:
+            call.check_fixed(moving)
+            given = list(leaves)
+            if symbolic_zeros:
+                given[n:] = map(CustomVJPPrimal, leaves[n:], moving[n:])
+            pair = call.pair(forward(*call.whole(given)), "(result, residuals)")
             outs = call.flatten_out(pair[0], "the forward rule")
             residuals, form = tree.flatten(pair[1])
-            return outs, residuals, form
+            for path, x in zip(tree.paths(form), residuals, strict=True):
+                check_leaf(x, f"a residual of {call.name}{inside(path)}", _RESIDUAL)
+            return outs, [*leaves[:n], *residuals], form
 
         def flat_backward(
             form: tree.Structure, residuals: Sequence[Any], cts: Sequence[Any]
         ) -> list[Any]:
             assert call.out_form is not None
-            ct = call.out_form.unflatten(as_results(cts))
-            known = form.unflatten(as_results(residuals))
-            found = backward(*call.fixed, known, ct)
-            return _flat_cotangents(call, found)
+            ct = call.out_form.unflatten(_given(cts, symbolic_zeros))
+            known = form.unflatten(as_results(residuals[n:]))
+            found = backward(*call.fixed(residuals[:n]), known, ct)
+            return [*[None] * n, *_flat_cotangents(call, found)]
 
         return ops.custom_vjp(
             *captured,
@@ -315,18 +323,21 @@ class custom_vjp(_Custom):
         )
 
 
-def _flat_cotangents(call: _Call, found: Any) -> list[Any]:
+_RESIDUAL = (
+    "Residuals are arrays: give `backward` what is not by `nondiff_argnums`; if they "
+    "are arguments of a\nrule with symbolic_zeros=True, take their `value`."
+)
+
+
+def _flat_cotangents(call: Call, found: Any) -> list[Any]:
     """What a backward rule returned, as one cotangent for each leaf."""
     n = len(call.moving)
     if isinstance(found, list):
         found = tuple(found)
     if not isinstance(found, tuple) or len(found) != n:
-        got = f"{len(found)}" if isinstance(found, tuple) else type(found).__name__
+        got = f"{len(found)}" if isinstance(found, tuple) else described(found)
         raise TypeError(
             f"the backward rule of {call.name} must return a tuple of {n} cotangents, "
-            f"one for each differentiable argument; got {got}{at(user_source())}"
+            f"one for each differentiable argument; got {got}{at(current_source())}"
         )
-    flat: list[Any] = []
-    for ct, form in zip(found, call.form.children, strict=True):
-        flat += [None] * form.count if ct is None else tree.flatten_up_to(form, ct)
-    return _fitting(flat, call.leaves, f"a cotangent from {call.name}")
+    return call.fitting(call.form, found, call.leaves[call.n_fixed :], COTANGENT)

@@ -18,6 +18,7 @@ from treadle.api.purity import call_pure
 from treadle.arraytype import ArrayType
 from treadle.control.ways import explore
 from treadle.dims import is_dim
+from treadle.ir.filled import filled
 from treadle.ir.graph import Graph
 from treadle.run.array import Array
 from treadle.trace.ways import Branches, noting
@@ -71,8 +72,15 @@ class Entry:
     def bound(self, program: Any) -> Entry:
         """The entry for given sizes, of one for sizes that are open."""
         made = object.__new__(Entry)
+        # Linear maps among the results hold types with sizes.
+        form = filled(self.out_form, program.value_of)
         made.__dict__.update(
-            self.__dict__, program=program, lookups=0, path=None, is_bound=True
+            self.__dict__,
+            program=program,
+            out_form=form,
+            lookups=0,
+            path=None,
+            is_bound=True,
         )
         return made
 

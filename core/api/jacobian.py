@@ -7,10 +7,12 @@ from functools import wraps
 from typing import Any
 
 from treadle import dtypes, tree
-from treadle.api.args import Chosen, name_of
+from treadle.api.argnums import Argnums, Differentiated
+from treadle.api.args import check_function, name_of
 from treadle.api.boundary import boundary
-from treadle.api.grad import differentiable, differentiable_leaves, jvp, vjp
+from treadle.api.linear import jvp, vjp
 from treadle.api.staging import type_of_leaf
+from treadle.api.tangents import differentiable, differentiable_leaves
 from treadle.api.vmap import vmap
 from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
@@ -68,25 +70,19 @@ def _blocks(x: Any, leaves: Sequence[Any], axis: int) -> list[Any]:
 
 
 def _jacobian(
-    function: Callable[..., Any],
-    argnums: int | Sequence[int],
-    rows: Callable[[Callable[..., Any], tuple[Any, ...], bool], Any],
+    inputs: Differentiated, rows: Callable[..., Any], has_aux: bool
 ) -> Callable[..., Any]:
-    many = not isinstance(argnums, int)
-    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    """A function that gives the Jacobian; and aux, if there is one.
+
+    rows: from the function of the chosen arguments, and a tuple of these, to both.
+    """
 
     @boundary
-    @wraps(function)
+    @wraps(inputs.function)
     def jacobian_function(*args: Any, **kwargs: Any) -> Any:
-        for n in numbers:
-            if not -len(args) <= n < len(args):
-                raise ValueError(
-                    f"argnums={n}, but {name_of(function)} was called with {len(args)} "
-                    f"positional arguments{at(user_source())}"
-                )
-
-        partial = Chosen(function, numbers, args, kwargs)
-        return rows(partial, tree.map(_number, tuple(args[n] for n in numbers)), many)
+        partial, chosen = inputs.choose(args, kwargs)
+        found, *aux = rows(partial, tree.map(_number, tuple(chosen)))
+        return (found, *aux) if has_aux else found
 
     return jacobian_function
 
@@ -98,7 +94,10 @@ def _number(leaf: Any) -> Any:
 
 @boundary
 def jacfwd(
-    function: Callable[..., Any], argnums: int | Sequence[int] = 0
+    function: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
     """The Jacobian, column by column: cheap if there are few inputs.
 
@@ -107,48 +106,73 @@ def jacfwd(
     and None for what `td.grad` leaves out too (integers, keys, state cells). For
     integers in the result: None.
 
+    Args:
+      has_aux: if True, `function` returns (result, aux), and what is made (Jacobian,
+        aux).
+      holomorphic: if True, arguments and results are complex, and `function` is complex
+        differentiable.
+
     Raises:
-      TypeError: when called, if an argument has no leaf of real floating-point type.
+      TypeError: when called, if an argument has no leaf with a derivative, or complex
+        ones without `holomorphic`.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> td.jacfwd(lambda x: x * x)(tnp.array([1.0, 2.0]))
     Array([[2., 0.],
            [0., 4.]], dtype=float32)
     """
+    check_function("jacfwd", function)
+    inputs = Differentiated("jacfwd", function, argnums, holomorphic, forward=True)
 
-    def rows(partial: Callable[..., Any], args: tuple[Any, ...], many: bool) -> Any:
+    def rows(partial: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
         _, form = tree.flatten(args)
-        moved = _moved("jacfwd", args, function)
+        moved = _moved(args)
         leaves = [x for x in moved if x is not None]
 
         def push(*tangents: Any) -> Any:
-            return jvp(partial, args, form.unflatten(_spread(moved, tangents)))[1]
+            directions = form.unflatten(_spread(moved, tangents))
+            out, *found = jvp(partial, args, directions, has_aux)
+            inputs.check_results(*tree.flatten(out))
+            return tuple(found)
 
-        # The unit axis comes last, where the argument's axes belong.
-        outs, out_form = tree.flatten(vmap(push, out_axes=-1)(*_basis(leaves)))
-        found = [_blocks(x, leaves, typeof(x).ndim - 1) for x in outs]
-        return _assemble(out_form, form, [_spread(moved, row) for row in found], many)
+        # The unit axis comes last, where the argument's axes belong; aux has none.
+        found, *aux = vmap(push, out_axes=(-1, None)[: 1 + has_aux])(*_basis(leaves))
+        outs, out_form = tree.flatten(found)
+        blocks = [_blocks(x, leaves, typeof(x).ndim - 1) for x in outs]
+        every = [_spread(moved, row) for row in blocks]
+        return (_assemble(out_form, form, every, inputs.many), *aux)
 
-    return _jacobian(function, argnums, rows)
+    return _jacobian(inputs, rows, has_aux)
 
 
 @boundary
 def jacrev(
-    function: Callable[..., Any], argnums: int | Sequence[int] = 0
+    function: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
 ) -> Callable[..., Any]:
     """The Jacobian, row by row: cheap if there are few outputs. See `jacfwd`.
+
+    Args:
+      allow_int: if True, an argument may be without any derivative (integers): None
+        stands for it.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> td.jacrev(lambda x: x * x)(tnp.array([1.0, 2.0]))
     Array([[2., 0.],
            [0., 4.]], dtype=float32)
     """
+    check_function("jacrev", function)
+    inputs = Differentiated("jacrev", function, argnums, holomorphic, allow_int)
 
-    def rows(partial: Callable[..., Any], args: tuple[Any, ...], many: bool) -> Any:
+    def rows(partial: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
         _, form = tree.flatten(args)
-        moved = _moved("jacrev", args, function)
-        out, pullback = vjp(partial, *args)
+        moved = _moved(args)
+        out, pullback, *aux = vjp(partial, *args, has_aux=has_aux)
         outs, out_form = tree.flatten(out)
+        inputs.check_results(outs, out_form)
         places = [x if differentiable(x) else None for x in outs]
         floats = [x for x in places if x is not None]
 
@@ -157,10 +181,18 @@ def jacrev(
 
         pulled = vmap(pull)(*_basis(floats)) if floats else []
         blocks = [_blocks(x, floats, 0) for x in pulled]
-        rows = [_spread(moved, row) for row in zip(*blocks, strict=True)]
-        return _assemble(out_form, form, _spread(places, rows), many)
+        found = (
+            [_spread(moved, row) for row in zip(*blocks, strict=True)]
+            if blocks
+            else [moved] * len(floats)
+        )
+        return (_assemble(out_form, form, _spread(places, found), inputs.many), *aux)
 
-    return _jacobian(function, argnums, rows)
+    return _jacobian(inputs, rows, has_aux)
+
+
+jacobian = jacrev
+"""The Jacobian: `jacrev`, unless there are fewer inputs than outputs (`jacfwd`)."""
 
 
 def _assemble(
@@ -176,28 +208,11 @@ def _assemble(
     )
 
 
-def _moved(what: str, args: tuple[Any, ...], function: Any) -> list[Any]:
-    """The leaves of the arguments, None for those that `grad` leaves out too.
-
-    Raises:
-      TypeError: if an argument has leaves, but none of real floating-point type.
-    """
-    found: list[Any] = []
-    for arg in args:
-        leaves, form = tree.flatten(arg)
-        chosen = differentiable_leaves(leaves, form)
-        wrong = [
-            typeof(x)
-            for x, moves in zip(leaves, chosen, strict=True)
-            if dtypes.is_complex(typeof(x).dtype) or not (moves or any(chosen))
-        ]
-        if wrong:
-            raise TypeError(
-                f"{what} of {name_of(function)} takes arguments of real floating-point "
-                f"type, got {wrong[0]}{at(user_source())}"
-            )
-        found += [x if moves else None for x, moves in zip(leaves, chosen, strict=True)]
-    return found
+def _moved(args: tuple[Any, ...]) -> list[Any]:
+    """The leaves of the arguments, None for those that `grad` leaves out too."""
+    leaves, form = tree.flatten(args)
+    chosen = differentiable_leaves(leaves, form)
+    return [x if moves else None for x, moves in zip(leaves, chosen, strict=True)]
 
 
 def _spread(places: Sequence[Any], values: Sequence[Any]) -> list[Any]:
@@ -208,16 +223,20 @@ def _spread(places: Sequence[Any], values: Sequence[Any]) -> list[Any]:
 
 @boundary
 def hessian(
-    function: Callable[..., Any], argnums: int | Sequence[int] = 0
+    function: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
 ) -> Callable[..., Any]:
-    """The second derivatives: forward mode over reverse mode.
+    """The second derivatives: forward mode over reverse mode. See `jacfwd`.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> td.hessian(lambda x: tnp.sum(x**3))(tnp.array([1.0, 2.0]))
     Array([[ 6.,  0.],
            [ 0., 12.]], dtype=float32)
     """
-    return jacfwd(jacrev(function, argnums), argnums)
+    rows = jacrev(function, argnums, has_aux, holomorphic)
+    return jacfwd(rows, argnums, has_aux, holomorphic)
 
 
 @boundary

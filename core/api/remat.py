@@ -8,44 +8,28 @@ from typing import Any
 
 from treadle import tree
 from treadle.api.ambient import Surroundings
-from treadle.api.args import check_results, name_of
+from treadle.api.args import (
+    Which,
+    check_function,
+    check_results,
+    name_of,
+    positions,
+)
 from treadle.api.boundary import boundary
+from treadle.api.policies import Policy, nothing_saveable
 from treadle.api.purity import call_pure
-from treadle.arraytype import ArrayType
 from treadle.control import remat as op
 from treadle.control.ways import explore
 from treadle.trace.interpreter import state
-from treadle.trace.lowering import Product
-from treadle.trace.op import Op
 from treadle.trace.value import Tracer, typeof
-
-
-def everything_saveable(op: Op, *types: ArrayType, **params: Any) -> bool:
-    """A policy: remember all that the backward pass uses."""
-    return True
-
-
-def nothing_saveable(op: Op, *types: ArrayType, **params: Any) -> bool:
-    """A policy: compute everything again from the arguments. The default."""
-    return False
-
-
-def dots_saveable(op: Op, *types: ArrayType, **params: Any) -> bool:
-    """A policy: remember contractions and convolutions, compute the rest again."""
-    return isinstance(op.lowering, Product)
-
-
-def dots_without_batch_saveable(op: Op, *types: ArrayType, **params: Any) -> bool:
-    """A policy: remember contractions with weights; those between activations (as in
-    attention, where both operands have a batch axis) are computed again."""
-    return isinstance(op.lowering, Product) and not any(params.get("batch", ((), ())))
 
 
 @boundary
 def remat(
     function: Callable[..., Any] | None = None,
     *,
-    policy: Callable[..., bool] | None = None,
+    policy: Policy | None = None,
+    static: Which = (),
 ) -> Callable[..., Any]:
     """A function whose intermediate values are not kept for the backward pass, but
     computed again there.
@@ -53,14 +37,20 @@ def remat(
     Args:
       function: from pytrees of arrays to a pytree of arrays; None makes a decorator.
       policy: ``(op, *types, **params) -> bool`` says whether the results of an
-        operation are kept after all; see `td.dots_saveable`. None: keep nothing.
+        operation are kept after all; see `td.dots_saveable` and
+        `td.save_only_these_names`. None: keep nothing.
+      static: arguments, by name or position, that are Python values to the function:
+        numbers that it computes with in Python. What is not an array or a float (ints,
+        flags, functions) is always that.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> td.grad(td.remat(lambda x: tnp.sin(tnp.sin(x))))(0.0)
     Array(1., dtype=float32)
     """
     if function is None:
-        return lambda f: remat(f, policy=policy)
+        return lambda f: remat(f, policy=policy, static=static)
+    check_function("remat", function)
+    fixed = positions(function, static, "static") if static != () else (set(), set())
     if policy is nothing_saveable:
         policy = None
 
@@ -71,7 +61,8 @@ def remat(
             return function(*args, **kwargs)
         leaves, form = tree.flatten((args, kwargs))
         # What is not an array (a flag, a function) is the same in both passes.
-        traced = [i for i, x in enumerate(leaves) if _is_traced(x)]
+        kept = _places(form, args, *fixed) if any(fixed) else set()
+        traced = [i for i, x in enumerate(leaves) if i not in kept and is_traced(x)]
         around = Surroundings()
         known = set(map(id, around.leaves))
         out_form: Any = None
@@ -103,7 +94,17 @@ def remat(
     return remat_function
 
 
-def _is_traced(x: Any) -> bool:
+def _places(
+    form: tree.Structure, args: tuple, numbers: set[int], names: set[str]
+) -> set[int]:
+    """Which leaves of (args, kwargs) belong to arguments with these places."""
+    chosen: set[tuple] = {(0, n % len(args)) for n in numbers if args}
+    chosen |= {(1, name) for name in names}
+    return {i for i, path in enumerate(tree.paths(form)) if path[:2] in chosen}
+
+
+def is_traced(x: Any) -> bool:
+    """Whether a leaf is an operand: an array, or a number that is not an int."""
     if isinstance(x, bool | int):
         return False
     try:

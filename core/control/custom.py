@@ -8,8 +8,11 @@ only differentiation looks at the rules. Their params:
   n_consts: how many values the function closes over; the rules know nothing of these.
   name: the function's, for messages.
   rule (custom_jvp): ``(args, tangents) -> (outs, tangents)``.
-  forward, backward (custom_vjp): ``(*args) -> (outs, residuals, aux)`` and
-    ``(aux, residuals, cts) -> cts of args``.
+  forward, backward (custom_vjp): ``(moving, *args) -> (outs, residuals, aux)``, where
+    `moving` are flags of the args that are differentiated, and ``(aux, residuals, cts)
+    -> cts of args``, None for zero.
+
+Tangents, and the cotangents that a rule takes, may be `Zero`.
 """
 
 from __future__ import annotations
@@ -19,11 +22,10 @@ from typing import Any
 
 from treadle import dtypes, tree
 from treadle.arraytype import ArrayType
-from treadle.control.graphs import rewire
+from treadle.control.graphs import Flags, nonzero, pick, rewire
 from treadle.control.ways import branching, explore
 from treadle.errors import TracerError, at
 from treadle.ir.graph import Graph
-from treadle.ops.movement import instantiate, zeros_like
 from treadle.ops.reduce import reduce_sum
 from treadle.run.eager import EagerInterpreter, evaluate
 from treadle.trace.interpreter import current_source, state, using
@@ -90,10 +92,6 @@ def _has_tangent(x: Any) -> bool:
     return dtypes.is_differentiable(typeof(x).dtype)
 
 
-def _moving(tangents: Sequence[Any]) -> list[bool]:
-    return [not isinstance(t, Zero) for t in tangents]
-
-
 def _no_form() -> tree.Structure:
     """The functions here have checked the structure of what they give."""
     return tree.LEAF
@@ -123,6 +121,16 @@ def _to_front(args: Sequence[Any], axes: Sequence[int | None]) -> tuple[list, li
         x if a is None else move_axis(x, a, 0) for x, a in zip(args, axes, strict=True)
     ]
     return moved, [None if a is None else 0 for a in axes]
+
+
+def _among(
+    given: Sequence[Any], moving: Sequence[bool], values: Sequence[Any]
+) -> list[Any]:
+    """The tangents of values: those given for what moves, `Zero` for the rest."""
+    rest = iter(given)
+    return [
+        next(rest) if m else zero_of(x) for x, m in zip(values, moving, strict=True)
+    ]
 
 
 # guard --------------------------------------------------------------------------------
@@ -156,12 +164,10 @@ def _jvp(
     n_consts: int,
     name: str,
 ) -> Any:
-    _no_consts(_moving(tangents[:n_consts]), "differentiated", name)
-    moving = [instantiate(t) for t in tangents[n_consts:]]
-    outs, found = rule(primals[n_consts:], moving)
+    _no_consts(nonzero(tangents[:n_consts]), "differentiated", name)
+    outs, found = rule(primals[n_consts:], tangents[n_consts:])
     return outs, [
-        t if dtypes.is_differentiable(typeof(o).dtype) else zero_of(o)
-        for o, t in zip(outs, found, strict=True)
+        t if _has_tangent(o) else zero_of(o) for o, t in zip(outs, found, strict=True)
     ]
 
 
@@ -180,13 +186,20 @@ def _jvp_batch(
 
     def wide_rule(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         _no_consts([a is not None for a in axes[:n_consts]], "vectorised", name)
+        moving, n = nonzero(tangents), len(own)
+        kept: Flags = ()
 
         def flat(*values: Any) -> list[Any]:
-            outs, found = rule(values[: len(own)], values[len(own) :])
-            return [*outs, *found]
+            nonlocal kept
+            examples = _among(values[n:], moving, values[:n])
+            outs, found = rule(values[:n], examples)
+            kept = nonzero(found)
+            return [*outs, *pick(found, kept)]
 
-        both = _wide(flat, size, [*own, *own])(*primals, *tangents)
-        return both[: len(both) // 2], both[len(both) // 2 :]
+        every = [*own, *pick(own, moving)]
+        both = _wide(flat, size, every)(*primals, *pick(tangents, moving))
+        outs, given = both[: len(kept)], both[len(kept) :]
+        return outs, _among(given, kept, outs)
 
     wide = _wide(graph, size, axes)
     outs = custom_jvp(*args, graph=wide, rule=wide_rule, n_consts=n_consts, name=name)
@@ -245,13 +258,14 @@ def _linearize(
     n_consts: int,
     name: str,
 ) -> Any:
-    _no_consts(_moving(tangents[:n_consts]), "differentiated", name)
-    outs, residuals, aux = forward(*primals[n_consts:])
+    _no_consts(nonzero(tangents[:n_consts]), "differentiated", name)
+    moving = nonzero(tangents[n_consts:])
+    outs, residuals, aux = forward(moving, *primals[n_consts:])
     types = tuple(typeof(o).strong() for o in outs)
     found = custom_vjp_tangent(
         *residuals,
-        *map(instantiate, tangents[n_consts:]),
-        backward=backward,
+        *pick(tangents[n_consts:], moving),
+        backward=lambda *args: pick(backward(*args), moving),
         aux=aux,
         n_residuals=len(residuals),
         types=types,
@@ -277,13 +291,13 @@ def _vjp_batch(
     args, axes = _to_front(args, axes)
     own = axes[n_consts:]
 
-    def wide_forward(*values: Any) -> Any:
+    def wide_forward(moving: Flags, *values: Any) -> Any:
         _no_consts([a is not None for a in axes[:n_consts]], "vectorised", name)
         n_outs, aux = 0, None
 
         def flat(*one: Any) -> list[Any]:
             nonlocal n_outs, aux
-            outs, residuals, aux = forward(*one)
+            outs, residuals, aux = forward(moving, *one)
             n_outs = len(outs)
             return [*outs, *residuals]
 
@@ -305,19 +319,34 @@ def _wide_backward(backward: Any, size: int, axes: Sequence[int | None]) -> Any:
     def wide_backward(
         aux: Any, residuals: Sequence[Any], cts: Sequence[Any]
     ) -> list[Any]:
-        n = len(residuals)
-        flat = _wide(
-            lambda *values: backward(aux, values[:n], values[n:]),
-            size,
-            [0] * (n + len(cts)),
-        )
+        n, moving = len(residuals), nonzero(cts)
+        kept: Flags = ()
+
+        def flat(*values: Any) -> list[Any]:
+            nonlocal kept
+            rest = iter(values[n:])
+            examples = [
+                next(rest) if m else Zero(ArrayType(ct.type.shape[1:], ct.type.dtype))
+                for m, ct in zip(moving, cts, strict=True)
+            ]
+            found = backward(aux, values[:n], examples)
+            kept = tuple(ct is not None for ct in found)
+            return pick(found, kept)
+
+        given = [*residuals, *pick(cts, moving)]
+        found = iter(_wide(flat, size, [0] * len(given))(*given))
         # What is the same for all examples gets the sum of their cotangents.
         return [
-            reduce_sum(ct, axes=(0,)) if a is None and _has_tangent(ct) else ct
-            for ct, a in zip(flat(*residuals, *cts), axes, strict=True)
+            _summed(next(found), a) if k else None
+            for k, a in zip(kept, axes, strict=True)
         ]
 
     return wide_backward
+
+
+def _summed(ct: Any, axis: int | None) -> Any:
+    summed = axis is None and _has_tangent(ct)
+    return reduce_sum(ct, axes=(0,)) if summed else ct
 
 
 def _vjp_guard(
@@ -330,8 +359,8 @@ def _vjp_guard(
     n_consts: int,
     name: str,
 ) -> Any:
-    def guarded_forward(active: Any, *values: Any) -> Any:
-        outs, residuals, aux = _under(active, forward, *values)
+    def guarded_forward(moving: Flags, active: Any, *values: Any) -> Any:
+        outs, residuals, aux = _under(active, forward, moving[1:], *values)
         return outs, [active, *residuals], aux
 
     def guarded_backward(
@@ -339,7 +368,7 @@ def _vjp_guard(
     ) -> list[Any]:
         active, *rest = residuals
         found = _under(active, backward, aux, rest, cts)
-        return [zeros_like(typeof(active)), *found]
+        return [None, *found]
 
     return custom_vjp(
         *args[:n_consts],
@@ -374,7 +403,7 @@ def _tangent_transpose(
     cts: Sequence[Any], *args: Any, backward: Any, aux: Any, n_residuals: int, **_: Any
 ) -> list[Any]:
     residuals, moving = args[:n_residuals], args[n_residuals:]
-    found = backward(aux, residuals, [instantiate(ct) for ct in cts])
+    found = backward(aux, residuals, cts)
     return [
         *(None for _ in residuals),
         *(

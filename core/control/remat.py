@@ -11,13 +11,14 @@ Compiled, it is its graph. What the backward pass computes again stands behind a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from treadle.control.call import spread_tangents, without_calls
-from treadle.control.graphs import Flags, cut, nonzero, pick, prune, silent
-from treadle.ir.graph import Graph, Var
-from treadle.ir.walk import call_graph, effectful
+from treadle.control.graphs import Flags, nonzero, pick, prune
+from treadle.control.saving import Policy, plan_saving
+from treadle.ir.graph import Graph
+from treadle.ir.walk import call_graph
 from treadle.ops.identity import optimization_barrier
 from treadle.ops.movement import move_axis
 from treadle.run.eager import evaluate
@@ -29,8 +30,6 @@ from treadle.transforms.guard import guard_graph
 from treadle.transforms.jvp import jvp_graph
 from treadle.transforms.linearize import LinearizedGraph, linearize_graph
 from treadle.transforms.transpose import transpose_graph
-
-Policy = Callable[..., bool]
 
 
 def _jvp(
@@ -85,36 +84,14 @@ def _split(graph: Graph, flags: Flags, policy: Policy | None) -> _Split:
         n_out = len(split.nonzero_out)
         known = split.known
         wanted = split.gather(known.inputs, known.outputs[n_out:])
-        saved = _saved(known, wanted, policy)
-        reached = _reached(cut(known, [*known.inputs, *saved], wanted))
-        used = tuple(v in reached for v in known.inputs)
-        again = silent(cut(known, [*pick(known.inputs, used), *saved], wanted))
-        outs = [*known.outputs[:n_out], *saved]
-        keeping = prune(Graph(known.inputs, known.equations, outs, known.name))
-        graph.cache[key] = _Split(
-            keeping, _linear_part(split, again), used, split.nonzero_out
-        )
+        plan = plan_saving(known, wanted, policy)
+        given = set(plan.again.inputs)
+        used = tuple(v in given for v in known.inputs)
+        outs = [*known.outputs[:n_out], *plan.saved]
+        keeping = prune(Graph(known.inputs, plan.keeping.equations, outs, known.name))
+        linear = _linear_part(split, plan.again)
+        graph.cache[key] = _Split(keeping, linear, used, split.nonzero_out)
     return graph.cache[key]
-
-
-def _reached(graph: Graph) -> set[Var]:
-    """The variables that a graph reads."""
-    used = [*(a for eq in graph.equations for a in eq.inputs), *graph.outputs]
-    return {a for a in used if isinstance(a, Var)}
-
-
-def _saved(known: Graph, wanted: Sequence[Any], policy: Policy | None) -> list[Var]:
-    """The results worth remembering that recomputing `wanted` would use. Those of
-    effects always are: they happen once."""
-    worth = [
-        v
-        for eq in silent(known).equations
-        if effectful(eq)
-        or (policy and policy(eq.op, *(a.type for a in eq.inputs), **eq.params))
-        for v in eq.outputs
-    ]
-    reached = _reached(cut(known, [*known.inputs, *worth], wanted))
-    return [v for v in worth if v in reached]
 
 
 def _linear_part(split: LinearizedGraph, again: Graph) -> Graph:

@@ -10,6 +10,7 @@ from treadle.arraytype import ArrayType
 from treadle.dims import Dim, hint
 from treadle.ir.graph import Equation, Graph, Lit, Var
 from treadle.late import Value
+from treadle.structure import Structure
 
 
 def filled(x: Any, value_of: Value) -> Any:
@@ -68,6 +69,8 @@ class _Copy:
                 self.of, (x.inputs, x.equations, x.outputs)
             )
             made = Graph(inputs, equations, outputs, x.name)
+        elif kind is Structure:
+            made = self._structure(x)
         else:
             return x
         return self._keep(x, made)
@@ -81,6 +84,12 @@ class _Copy:
     def _literal(self, x: Lit) -> Lit:
         value = x.size.at(self._value_of) if x.size else x.value
         return Lit(value, self.of(x.type), x.varies)
+
+    def _structure(self, x: Structure) -> Structure:
+        aux, children = self.of(x.aux), self.of(x.children)
+        if aux is x.aux and children is x.children:
+            return x
+        return Structure(x.kind, aux, children)
 
     def _tuple(self, x: tuple) -> tuple:
         values = [self.of(y) for y in x]

@@ -29,6 +29,16 @@ stop_gradient = elementwise(
 )
 """The same values, whose derivative counts as zero."""
 
+checkpoint_name = elementwise(
+    "checkpoint_name",
+    lambda x, *, name: x,
+    [lambda g, out, x, *, name: g],
+    accepts=any_dtype,
+    transpose=linear_in(lambda ct, x, *, name: ct),
+    lowering=Elementwise(lambda w, x, name: x),
+)
+"""The same values, with a name by which `remat` knows them."""
+
 
 def _barrier_type(*types: ArrayType) -> Sequence[ArrayType]:
     return types

@@ -16,7 +16,7 @@ from treadle.ops.arithmetic import add, div, mul, neg, sub
 from treadle.ops.cast import convert
 from treadle.ops.conv import conv_filter_grad, conv_general
 from treadle.ops.dot import dot_general
-from treadle.ops.identity import stop_gradient
+from treadle.ops.identity import checkpoint_name, stop_gradient
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.ops.shape import concatenate, pad, slice_
@@ -313,6 +313,7 @@ _RULES: dict[Op, tuple[Rule, ...]] = {
     broadcast_in_dim: (_no_change, _broadcast_twice),
     transpose: (_identity_order, _transpose_twice),
     stop_gradient: (_no_change,),
+    checkpoint_name: (_no_change,),
 }
 
 

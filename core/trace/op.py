@@ -204,7 +204,7 @@ def _weak(x: Any, dtype: np.dtype) -> Any:
 size_op = Op(
     "size",
     lambda *, dim, dtype, weak=False: ArrayType((), dtype, weak),
-    lambda *, dim, dtype, weak=False: dtype.type(dim.hint),
+    lambda *, dim, dtype, weak=False: dtype.type(hint(dim)),
     lowering=Expanded(),
     differentiable=False,
 )

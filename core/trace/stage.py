@@ -50,6 +50,8 @@ class StageInterpreter(Interpreter):
     writes_all = True
     """False if only what depends on its own arguments is written, the rest done."""
 
+    small = _SMALL
+
     def __init__(self, closed: bool = False) -> None:
         self.parent = state.interpreter
         self.equations: list[Equation] = []
@@ -89,7 +91,7 @@ class StageInterpreter(Interpreter):
             isinstance(x, Value) and not isinstance(x, Tracer)
         )
         # Asked of concrete ones only: other sizes may not be fixed.
-        small = concrete and t.nbytes <= _SMALL and not getattr(x, "placed", False)
+        small = concrete and t.nbytes <= self.small and not getattr(x, "placed", False)
         if concrete and (self.closed or small):
             atom: Atom = Lit(np.array(x), t)  # a copy: NumPy's arrays may change
         else:

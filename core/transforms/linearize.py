@@ -14,7 +14,7 @@ from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
 from treadle.trace.interpreter import entering, state
 from treadle.trace.op import Op, Zero
-from treadle.trace.stage import StageInterpreter, StageTracer, stage
+from treadle.trace.stage import StageInterpreter, StageTracer, is_staging, stage
 from treadle.trace.value import typeof
 from treadle.transforms.jvp import JVPInterpreter
 
@@ -23,6 +23,12 @@ class _TangentStage(StageInterpreter):
     """Writes what depends on tangents, passes on everything else."""
 
     writes_all = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        if not is_staging():
+            # Values at a point: the linear graph is to be the same at others.
+            self.small = 0
 
     def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
         for a in args:

@@ -72,6 +72,27 @@ def custom(lib: Any, f: Function) -> Function:
     return g
 
 
+def pulled(lib: Any, f: Function) -> Function:
+    """By a pullback that one jitted function gives, and another one takes."""
+    forward = lib.jit(lambda x: lib.vjp(f, x)[1])
+    backward = lib.jit(lambda back, ct: back(ct)[0])
+    return lambda x: backward(forward(x), lib.np.cos(x))
+
+
+def solved(lib: Any, f: Function) -> Function:
+    """The solution of an equation that the function is part of."""
+
+    def solve(matvec: Any, b: Any) -> Any:
+        return lib.fori_loop(0, 12, lambda i, x: x + 0.3 * (b - matvec(x)), 0 * b)
+
+    def run(x: Any) -> Any:
+        scale = 3.0 + lib.np.tanh(f(x))
+        return lib.custom_linear_solve(lambda y: y * scale, x, solve, symmetric=True)
+
+    return run
+
+
+LATER = {t.__name__: t for t in (pulled, solved)}
 TRANSFORMS = {t.__name__: t for t in (grad, vmap, jit, scan, jvp, cond, remat, custom)}
 MAIN = ("grad", "vmap", "jit", "scan")
 PAIRS = [p for p in product(TRANSFORMS, repeat=2) if not set(p) <= set(MAIN)]
@@ -85,7 +106,7 @@ def compose(names: tuple[str, ...]) -> Callable[[Any], Function]:
     def build(lib: Any) -> Function:
         f = base(lib)
         for name in reversed(names):
-            f = TRANSFORMS[name](lib, f)
+            f = (TRANSFORMS | LATER)[name](lib, f)
         return f
 
     return build
@@ -115,6 +136,15 @@ def test_two_transforms(names: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("names", TRIPLES, ids=" of ".join)
 def test_three_transforms(names: tuple[str, ...]) -> None:
     check(names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("other", TRANSFORMS)
+@pytest.mark.parametrize("name", LATER)
+def test_linear_maps_and_solvers(name: str, other: str) -> None:
+    check((name, other))
+    check((other, name))
+    check(("grad", other, name))
 
 
 # Values that escape -------------------------------------------------------------------

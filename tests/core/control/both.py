@@ -24,6 +24,7 @@ _JAX = [
     "linearize",
     "custom_jvp",
     "custom_vjp",
+    "closure_convert",
     "remat",
     "hessian",
     "jacfwd",
@@ -39,6 +40,8 @@ _LAX = [
     "map",
     "associative_scan",
     "stop_gradient",
+    "custom_root",
+    "custom_linear_solve",
 ]
 
 TREADLE = SimpleNamespace(

@@ -52,6 +52,44 @@ def _square(x: Any) -> Any:
 _square.defvjp(lambda x: (x * x, x), lambda x, ct: (2 * ct * x,))
 
 
+@td.custom_vjp
+def _product(x: Any, y: Any) -> Any:
+    return x * y
+
+
+_product.defvjp(
+    lambda x, y: (x.value * y.value, (x.value, y.value if x.perturbed else None)),
+    lambda res, ct: (None if res[1] is None else ct * res[1], ct * res[0]),
+    symbolic_zeros=True,
+)
+
+
+def _solved(x: Any) -> Any:
+    """A linear equation for each row, whose factors are as many as there are rows."""
+
+    def solve(matvec: Any, b: Any) -> Any:
+        return td.fori_loop(0, 8, lambda i, x: x + 0.2 * (b - matvec(x)), 0 * b)
+
+    scale = 2 + tnp.tanh(x) / x.shape[0]
+    return td.custom_linear_solve(lambda y: y * scale, x, solve, symmetric=True)
+
+
+def _pulled(x: Any) -> Any:
+    """By a linear map that a jitted function gives, and one takes."""
+    back = td.jit(lambda x: td.vjp(lambda x: tnp.sin(x) / x.shape[0], x)[1])(x)
+    linear = td.jit(lambda x: td.linearize(lambda x: tnp.sin(x) @ x.T, x)[1])(x)
+    return td.jit(lambda back, x: back(x)[0])(back, x), linear(x)
+
+
+@td.remat(policy=td.save_only_these_names("c"))
+def _named(x: Any) -> Any:
+    def step(c: Any, x: Any) -> Any:
+        c = td.checkpoint_name(tnp.exp(0.1 * c * x), "c")
+        return tnp.sin(c), c
+
+    return td.scan(step, x[0], x)
+
+
 def _on_host(x: Any) -> Any:
     return td.pure_callback(np.cbrt, x, x)
 
@@ -116,9 +154,18 @@ CONTROL = [
     ),
     _row("custom_jvp", "", lambda x: _cube(x) + 1, ROWS_OF_X),
     _row("custom_vjp", "", lambda x: _square(x) + 1, ROWS_OF_X),
+    _row(
+        "custom_vjp",
+        "zeros",
+        lambda x: _product(x, td.stop_gradient(-x)) + 1,
+        ROWS_OF_X,
+    ),
+    _row("linear_solve", "", _solved, ROWS_OF_X),
+    _row("call", "linear maps", _pulled, X),
     _row("custom_vjp_tangent", "", lambda x: _square(_square(x)), ROWS_OF_X),
     _row("remat", "", td.remat(lambda x: tnp.tanh(tnp.sin(x) @ x.T)), X),
     _row("remat", "scan", lambda x: td.scan(td.remat(_step), x[0], x), floats("3 n m")),
+    _row("remat", "names", _named, floats("3 n m")),
     _row("pure_callback", "", lambda x: _on_host(td.stop_gradient(x)), ROWS_OF_X),
     _row(
         "pure_callback", "sum", lambda x: _sum_on_host(td.stop_gradient(x)), ROWS_OF_X

@@ -9,7 +9,8 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
-from tests.core.control.both import agree, array, close
+from tests.core.control.both import JAX, TREADLE, array, close
+from tests.refused import refused
 
 
 def field(lib: Any) -> Any:
@@ -20,22 +21,31 @@ def field(lib: Any) -> Any:
     return f
 
 
+def agree_jitted(build: Any, *args: Any) -> None:
+    """The program, plain and compiled, gives what JAX's compiled one does."""
+    wanted = JAX.jit(build(JAX))(*args)
+    close(build(TREADLE)(*args), wanted)
+    close(td.jit(build(TREADLE))(*args), wanted)
+
+
 ARGS = ({"w": array(2, 3), "b": array(2)}, array(3))
 
 
 @pytest.mark.parametrize("which", ["jacfwd", "jacrev"])
 def test_jacobians(which: str) -> None:
-    for argnums in (0, 1, (0, 1)):
-        agree(lambda lib, a=argnums: getattr(lib, which)(field(lib), a), *ARGS)
-        agree(lambda lib, a=argnums: lib.jit(getattr(lib, which)(field(lib), a)), *ARGS)
+    def build(lib: Any) -> Any:
+        take = getattr(lib, which)
+        made = [take(field(lib), a) for a in (0, 1, (0, 1))]
+        return lambda *args: [jacobian(*args) for jacobian in made]
+
+    agree_jitted(build, *ARGS)
 
 
 def test_hessian() -> None:
     def build(lib: Any) -> Any:
         return lib.hessian(lambda p, x: field(lib)(p, x)["n"], (0, 1))
 
-    agree(build, *ARGS)
-    agree(lambda lib: lib.jit(build(lib)), *ARGS)
+    agree_jitted(build, *ARGS)
 
 
 @pytest.mark.parametrize("which", ["jacfwd", "jacrev", "hessian"])
@@ -46,15 +56,89 @@ def test_numbers_of_numpy(which: str) -> None:
     assert derivative(np.float64(2.0)).dtype == tnp.float32
 
 
+def test_jacobians_with_aux() -> None:
+    def build(lib: Any) -> Any:
+        def f(p: Any, x: Any) -> Any:
+            out = field(lib)(p, x)
+            return out, {"n": out["n"] * 2, "count": lib.np.array([1, 2])}
+
+        return lambda p, x: (
+            lib.jacfwd(f, has_aux=True)(p, x),
+            lib.jacrev(f, (0, 1), has_aux=True)(p, x),
+            lib.hessian(lambda p, x: (f(p, x)[0]["n"], x), has_aux=True)(p, x),
+        )
+
+    agree_jitted(build, *ARGS)
+
+
+def test_holomorphic() -> None:
+    def build(lib: Any) -> Any:
+        def f(z: Any) -> Any:
+            return lib.np.sin(z) * z**2
+
+        def run(z: Any) -> Any:
+            return (
+                lib.jacfwd(f, holomorphic=True)(z),
+                lib.jacrev(f, holomorphic=True)(z),
+                lib.hessian(f, holomorphic=True)(z),
+                lib.grad(f, holomorphic=True)(z[0]),
+                lib.value_and_grad(f, holomorphic=True)(z[1]),
+                lib.grad(lambda z: abs(f(z)))(z[0]),
+                lib.jacrev(lambda z: abs(f(z)))(z),
+                lib.jacfwd(lambda x: f(x + 1j))(z.real),
+            )
+
+        return run
+
+    z = np.array([0.5 + 1j, -1.5 + 0.5j], np.complex64)
+    close(build(TREADLE)(z), JAX.jit(build(JAX))(z))
+
+
+COMPLEX = {
+    "result of grad": (lambda: td.grad(lambda z: z * z)(1j), "holomorphic=True"),
+    "result of jacrev": (lambda: td.jacrev(lambda z: z * z)(1j), "the result of"),
+    "argument of jacfwd": (lambda: td.jacfwd(lambda z: abs(z))(1j), "argument `z`"),
+    "real argument": (lambda: td.grad(lambda z: z, holomorphic=True)(1.0), "`z` of"),
+    "real result": (lambda: td.grad(abs, holomorphic=True)(1j), "complex scalar"),
+    "real row": (lambda: td.jacfwd(abs, holomorphic=True)(1j), "the result of abs"),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_numbers_where_they_mean_nothing(name: str) -> None:
+    mistake, part = COMPLEX[name]
+    refused(mistake, TypeError, part)
+
+
+def test_integers_allowed() -> None:
+    assert td.grad(lambda n: n * 2.0, allow_int=True)(3) is None
+    assert td.jacrev(lambda n, x: n * x, (0, 1), allow_int=True)(3, 2.0) == (None, 3.0)
+    refused(lambda: td.grad(lambda n: n * 2.0)(3), TypeError, "allow_int=True")
+
+
+@pytest.mark.parametrize("which", ["grad", "jacfwd", "jacrev", "hessian"])
+def test_argnums(which: str) -> None:
+    transform = getattr(td, which)
+
+    def f(x: Any, y: Any) -> Any:
+        return x * y * y
+
+    assert transform(f, np.int64(-1))(2.0, 3.0) == transform(f, 1)(2.0, 3.0)
+    assert len(transform(f, [1])(2.0, 3.0)) == 1
+    refused(lambda: transform(f, "y"), TypeError, "argnums takes positions")
+    refused(lambda: transform(f, (0, -2))(2.0, 3.0), ValueError, "twice")
+    refused(lambda: transform(f, 2)(2.0, 3.0), ValueError, "argnums=2")
+
+
 def test_vmap_of_hessian() -> None:
     def build(lib: Any) -> Any:
         return lib.vmap(lib.hessian(lambda x: lib.np.prod(lib.np.sin(x))))
 
-    agree(build, array(4, 3))
+    agree_jitted(build, array(4, 3))
 
 
 def test_jacobian_of_integers() -> None:
-    with pytest.raises(TypeError, match="real floating-point"):
+    with pytest.raises(TypeError, match="only floating and complex"):
         td.jacfwd(lambda x: x)(np.arange(3))
     with pytest.raises(ValueError, match="argnums=2"):
         td.jacrev(lambda x: x, 2)(1.0)
@@ -89,7 +173,9 @@ def test_integers_beside_floats_have_no_columns(take: Any) -> None:
     found = take(lambda p: p["w"] * p["n"])({"w": array(2), "n": np.int32(3)})
     assert found["n"] is None
     close(found["w"], 3 * np.eye(2, dtype=np.float32))
-    with pytest.raises(TypeError, match=r"real floating-point type, got i32\[\]"):
+    with pytest.raises(
+        TypeError, match=r"`n` of <lambda> is i32\[\], and only floating"
+    ):
         take(lambda n: n * 1.0)(np.int32(3))
 
 

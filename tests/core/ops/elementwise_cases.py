@@ -286,6 +286,7 @@ CASES = [
         )
         for n in (-2, 0, 1, 3)
     ),
+    Case(identity.checkpoint_name, lambda x: x, (ANY,), {"name": "x"}),
     Case(compare.select, jnp.where, (booleans(*SHAPE), ANY, ANY)),
     Case(compare.select, jnp.where, (booleans(), ANY, normal()), label="scalars"),
     Case(complex.complex_, lax.complex, (ANY, ANY)),

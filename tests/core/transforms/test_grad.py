@@ -112,7 +112,7 @@ def test_values_of_python_numbers() -> None:
     assert td.grad(lambda x: x * x.item())(3.0) == 3.0
     assert td.grad(lambda x: x * x.tolist())(3.0) == 3.0
     assert td.grad(lambda x: x * tnp.arange(x).sum())(3.0) == 3.0
-    with pytest.raises(TypeError, match="as an integer"):
+    with pytest.raises(TypeError, match="integer"):
         td.grad(lambda x: x * [1.0, 2.0][x])(1.0)
 
 
