@@ -84,7 +84,7 @@ def test_errors_say_what_does_not_fit() -> None:
         td.vmap(f)(X, Y)
     with pytest.raises(ValueError, match="maps no argument"):
         td.vmap(f, in_axes=None)(X)
-    with pytest.raises(ValueError, match=r"axis 3 of argument `0` of f, of type f32"):
+    with pytest.raises(ValueError, match=r"axis 3 of argument `args\[0\]` of f, of type f32"):
         td.vmap(f, in_axes=3)(X)
     with pytest.raises(ValueError, match=r"in_axes=\(0, 0\) has 2 entries"):
         td.vmap(f, in_axes=(0, 0))(X)
