@@ -63,7 +63,7 @@ def scan(
 
     Raises:
       TypeError, StructureError: if the carry changes; the message names the leaf.
-      ValueError: if the lengths of `xs` disagree.
+      ValueError: if the lengths of `xs` disagree, or `unroll` is no such number.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> td.scan(lambda total, x: (total + x, total), 0.0, tnp.array([1.0, 2.0, 3.0]))
@@ -72,6 +72,7 @@ def scan(
     check_function("scan", f)
     x_leaves, x_form = flatten_checked(xs, "scan: xs", CLOSE_OVER)
     length = _length_of(x_leaves, x_form, length, name_of(f))
+    at_once = _unrolled(unroll, length)
     if state.staging_disabled:
         return _python_scan(f, init, x_leaves, x_form, length, reverse)
     leaves, form = flatten_checked(init, "scan: init", CLOSE_OVER)
@@ -94,7 +95,7 @@ def scan(
         x_leaves,
         length,
         reverse,
-        length if unroll is True else max(int(unroll), 1),
+        at_once,
     )
     carry, ys = body.leave(outs)
     return form.unflatten(carry), y_form.unflatten(ys)
@@ -142,6 +143,18 @@ def _length_of(
             f"scan of {name}: the lengths differ: {listing}{at(user_source())}"
         )
     return count
+
+
+def _unrolled(unroll: Any, length: int) -> int:
+    """How many iterations are done at once."""
+    if isinstance(unroll, bool):
+        return length if unroll else 1
+    if not isinstance(unroll, int) or unroll < 1:
+        raise ValueError(
+            f"scan: unroll={unroll!r} is neither a bool nor a positive number of "
+            f"iterations{at(user_source())}"
+        )
+    return unroll
 
 
 def _count(length: Any, name: str) -> int:
@@ -209,7 +222,7 @@ def _empty_ys(f: Any, init: Any, leaves: Any, form: Any) -> Any:
 
 
 @boundary
-def map(f: Callable[[Any], Any], xs: Any, batch_size: int | None = None) -> Any:
+def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
     """Applies `f` to each row of `xs`, one after the other; the results are stacked.
 
     Like ``vmap(f)(xs)``, in the memory of one call (or of `batch_size` calls at once).
@@ -254,7 +267,7 @@ Do that in the body, and carry what the condition needs."""
 
 @boundary
 def while_loop(
-    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
 ) -> Any:
     """Repeats ``carry = body_fun(carry)`` while ``cond_fun(carry)`` is true.
 
@@ -266,7 +279,7 @@ def while_loop(
     Args:
       cond_fun: from the carry to a bool scalar.
       body_fun: from the carry to the next one, of the same structure and types.
-      init: the first carry, a pytree.
+      init_val: the first carry, a pytree.
 
     >>> import treadle as td
     >>> td.while_loop(lambda x: x < 100, lambda x: x * 3, 1)
@@ -275,8 +288,8 @@ def while_loop(
     check_function("while_loop", cond_fun)
     check_function("while_loop", body_fun)
     if is_staging():
-        return _staged_while(cond_fun, body_fun, init)
-    carry = PythonCarry(init, "while_loop", body_fun)
+        return _staged_while(cond_fun, body_fun, init_val)
+    carry = PythonCarry(init_val, "while_loop", body_fun)
     first = True
     while True:
         going = _scalar_bool(cond_fun(carry.value), cond_fun)
@@ -285,7 +298,7 @@ def while_loop(
             # Examples of a vmap may go on for different times.
             return _staged_while(cond_fun, body_fun, carry.value, going)
         if not known:
-            return _untouched(body_fun, init) if first else carry.value
+            return _untouched(body_fun, init_val) if first else carry.value
         carry.update(body_fun(carry.value))
         first = False
 
@@ -371,12 +384,27 @@ def _scalar_bool(x: Any, cond_fun: Any) -> Any:
 
 @boundary
 def fori_loop(
-    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init: Any
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    *,
+    unroll: int | bool | None = None,
 ) -> Any:
     """``for i in range(lower, upper): carry = body_fun(i, carry)``.
 
     With known bounds this is a `scan`, which can be differentiated in reverse; with
     traced bounds it is a `while_loop`.
+
+    Args:
+      lower, upper: integer scalars.
+      body_fun: from the number of the iteration and the carry to the new carry.
+      init_val: the first carry.
+      unroll: how many iterations the compiled loop does at once (True: all); the
+        bounds must then be known.
+
+    Raises:
+      ValueError: for `unroll` with traced bounds.
 
     >>> import treadle as td
     >>> td.fori_loop(1, 5, lambda i, product: product * i, 1)
@@ -391,13 +419,22 @@ def fori_loop(
         numbers = iota(shape=(n,), axis=0, dtype=dtype)
         numbers = add(numbers, first if is_dim(first) else dtype.type(first))
         return scan(
-            lambda carry, i: (body_fun(i, carry), None), init, numbers, length=n
+            lambda carry, i: (body_fun(i, carry), None),
+            init_val,
+            numbers,
+            length=n,
+            unroll=1 if unroll is None else unroll,
         )[0]
-
+    if unroll is not None:
+        raise ValueError(
+            f"fori_loop: unroll={unroll!r}, but the limits are traced: how many "
+            f"iterations there are is not known{at(user_source())}\n"
+            "Give limits that are known while tracing, or leave `unroll` out."
+        )
     lower, upper = of_types([lower, upper], [ArrayType((), dtype)] * 2)
 
     def step(state: Any) -> Any:
         i, carry = state
         return add(i, 1), body_fun(i, carry)
 
-    return while_loop(lambda state: lt(state[0], upper), step, (lower, init))[1]
+    return while_loop(lambda state: lt(state[0], upper), step, (lower, init_val))[1]

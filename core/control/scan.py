@@ -37,6 +37,7 @@ from treadle.control.scan_transpose import transpose_scan
 from treadle.ir.graph import Graph
 from treadle.ops.movement import instantiate, move_axis
 from treadle.run.eager import evaluate
+from treadle.trace.axes import MappedAxis
 from treadle.trace.lowering import Scan
 from treadle.trace.op import Op
 from treadle.transforms.batch import batch_graph, to_axis
@@ -152,7 +153,7 @@ def _jvp_body(
 
 
 def _batch(
-    size: int,
+    axis: MappedAxis,
     args: Sequence[Any],
     axes: Sequence[int | None],
     *,
@@ -167,20 +168,20 @@ def _batch(
 
     def step(carried: Flags) -> tuple[tuple[Graph, Flags], Flags]:
         body, kept = batch_graph(
-            graph, size, (*consts, *carried, *xs), (*carried, *rest)
+            graph, axis, (*consts, *carried, *xs), (*carried, *rest)
         )
         return (body, kept), kept[:n_carry]
 
     (body, kept), carried = reached(carried, step)
     moved = []
-    for i, (x, axis) in enumerate(zip(args, axes, strict=True)):
+    for i, (x, a) in enumerate(zip(args, axes, strict=True)):
         if n_consts <= i < n_consts + n_carry:
-            moved.append(to_axis(x, axis, 0, size) if carried[i - n_consts] else x)
-        elif axis is None:
+            moved.append(to_axis(x, a, 0, axis.size) if carried[i - n_consts] else x)
+        elif a is None:
             moved.append(x)
         else:
             # Scanned arrays are cut along their first axis.
-            moved.append(move_axis(x, axis, 0 if i < n_consts else 1))
+            moved.append(move_axis(x, a, 0 if i < n_consts else 1))
     outs = scan(*moved, graph=body, n_consts=n_consts, n_carry=n_carry, **params)
     carry_axes = [0 if c else None for c in carried]
     return outs, [*carry_axes, *(1 if k else None for k in kept[n_carry:])]
@@ -204,4 +205,5 @@ scan = Op(
     guard=_guard,
     lowering=Scan(),
     multiple=True,
+    names_axis=True,
 )

@@ -37,6 +37,7 @@ from treadle.ops.compare import bitwise_and
 from treadle.ops.movement import instantiate
 from treadle.ops.reduce import reduce_or
 from treadle.run.eager import evaluate
+from treadle.trace.axes import MappedAxis
 from treadle.trace.interpreter import current_source
 from treadle.trace.lowering import While
 from treadle.trace.op import Op
@@ -210,7 +211,7 @@ def _transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
 
 
 def _batch(
-    size: int,
+    axis: MappedAxis,
     args: Sequence[Any],
     axes: Sequence[int | None],
     *,
@@ -223,8 +224,8 @@ def _batch(
     in_test, in_body, carried = _sections(flags, n_test_consts, n_body_consts)
 
     def step(carried: Flags) -> tuple[tuple[Graph, Graph, bool], Flags]:
-        wide, kept = batch_graph(body, size, (*in_body, *carried), carried)
-        wide_test, (diverging,) = batch_graph(test, size, (*in_test, *carried))
+        wide, kept = batch_graph(body, axis, (*in_body, *carried), carried)
+        wide_test, (diverging,) = batch_graph(test, axis, (*in_test, *carried))
         # Where examples stop at different times, every carry is an example's own.
         grown = (True,) * len(carried) if diverging else kept
         return (wide, wide_test, diverging), grown
@@ -232,7 +233,7 @@ def _batch(
     (wide, wide_test, diverging), carried = reached(carried, step)
     wanted = (*in_test, *in_body, *carried)
     moved = [
-        to_axis(x, a, 0, size) if w else x
+        to_axis(x, a, 0, axis.size) if w else x
         for x, a, w in zip(args, axes, wanted, strict=True)
     ]
     if not diverging:
@@ -249,8 +250,8 @@ def _batch(
     outs = _run_diverging(
         going,
         moved,
-        partial(call_where, graph=test, size=size, batched=(*in_test, *carried)),
-        partial(call_where, graph=body, size=size, batched=(*in_body, *carried)),
+        partial(call_where, graph=test, axis=axis, batched=(*in_test, *carried)),
+        partial(call_where, graph=body, axis=axis, batched=(*in_body, *carried)),
         n_test_consts,
         n_body_consts,
     )
@@ -335,4 +336,5 @@ while_loop = Op(
     guard=_guard,
     lowering=While(),
     multiple=True,
+    names_axis=True,
 )

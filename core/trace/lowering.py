@@ -306,3 +306,20 @@ class Host(Lowering):
     """
 
     reason: str
+
+
+Shared = Literal[
+    "sum", "max", "min", "collect", "scatter_sum", "exchange", "permute", "index"
+]
+
+
+@dataclass(eq=False, repr=False)
+class Collective(Host):
+    """What the members of named axes (``params["over"]``) do together. Those that vmap
+    maps run as one program, in which nothing of it is left.
+
+    what: how a group of processes would do it: all-reduce, all-gather, reduce-scatter,
+      all-to-all, send and receive, or its rank.
+    """
+
+    what: Shared

@@ -39,6 +39,18 @@ _LAX = [
     "map",
     "associative_scan",
     "stop_gradient",
+    "psum",
+    "pmean",
+    "pmax",
+    "pmin",
+    "all_gather",
+    "all_to_all",
+    "ppermute",
+    "pshuffle",
+    "pswapaxes",
+    "psum_scatter",
+    "axis_index",
+    "axis_size",
 ]
 
 TREADLE = SimpleNamespace(

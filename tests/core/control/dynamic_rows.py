@@ -13,6 +13,8 @@ from tests.core.ops.dynamic_rows import Row
 from treadle.trace.op import registry
 
 X, ROWS_OF_X, VECTOR = floats("n 4"), floats("n m"), floats("4")
+SQUARE = floats("n n m")
+SUMS = "how members are summed depends on whether there is one"
 
 
 def _row(op: str, label: str, function: Any, *args: Any, **options: Any) -> Row:
@@ -72,7 +74,36 @@ def _seen(x: Any) -> Any:
     return x * 2
 
 
+def _members(f: Any) -> Any:
+    return td.vmap(f, axis_name="i")
+
+
 CONTROL = [
+    _row("psum", "", _members(lambda x: x / td.psum(x * x, "i")), ROWS_OF_X),
+    _row("pmax", "", _members(lambda x: x - td.pmax(x, "i")), ROWS_OF_X),
+    _row("pmin", "", _members(lambda x: x * td.pmin(x, "i")), ROWS_OF_X),
+    _row(
+        "all_gather",
+        "",
+        _members(lambda x: td.all_gather(x, "i") * x),
+        ROWS_OF_X,
+        guards=SUMS,
+    ),
+    _row(
+        "psum_scatter",
+        "",
+        _members(lambda x: td.psum_scatter(x, "i")),
+        SQUARE,
+        guards=SUMS,
+    ),
+    _row("all_to_all", "", _members(lambda x: td.all_to_all(x, "i", 0, 0)), SQUARE),
+    _row(
+        "ppermute",
+        "",
+        _members(lambda x: td.ppermute(x, "i", [(0, 2), (1, 0)])),
+        floats("3 n"),
+    ),
+    _row("axis_index", "", _members(lambda x: x * td.axis_index("i")), ROWS_OF_X),
     _row("call", "", lambda x: td.jit(lambda x: tnp.tanh(x) * x)(x) + 1, ROWS_OF_X),
     _row("call", "size", lambda x: td.jit(lambda x: x / x.shape[0])(x), ROWS_OF_X),
     _row(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -243,3 +244,25 @@ def test_a_carry_may_begin_as_negative_zeros() -> None:
 
     _, found = td.jit(run)(3)
     assert np.signbit(np.asarray(found)).all()
+
+
+@pytest.mark.parametrize("unroll", [1, 2, 5, 7, True, False])
+def test_fori_loop_unrolled(unroll: int | bool) -> None:
+    def f(lib: Any) -> Any:
+        def body(i: Any, c: Any) -> Any:
+            return lib.np.sin(c) + i
+
+        return lambda x: lib.fori_loop(2, 9, body, x, unroll=unroll)
+
+    agree(lambda lib: lib.jit(f(lib)), array(3))
+    agree(lambda lib: lib.grad(lambda x: f(lib)(x).sum()), array(3))
+
+
+def test_keywords_are_those_of_jax() -> None:
+    for name in ("scan", "while_loop", "fori_loop", "map", "associative_scan"):
+        ours, theirs = (
+            list(inspect.signature(f).parameters)
+            for f in (getattr(TREADLE, name), getattr(JAX, name))
+        )
+        shared = [p for p in theirs if not p.startswith("_")]
+        assert ours[: len(shared)] == shared, name
