@@ -46,10 +46,8 @@ from treadle.api.jacobian import jacrev as jacrev
 from treadle.api.jacobian import linear_transpose as linear_transpose
 from treadle.api.jacobian import stop_gradient as stop_gradient
 from treadle.api.jit import jit as jit
-from treadle.api.loops import fori_loop as fori_loop
 from treadle.api.loops import map as map
 from treadle.api.loops import scan as scan
-from treadle.api.loops import while_loop as while_loop
 from treadle.api.remat import dots_saveable as dots_saveable
 from treadle.api.remat import dots_without_batch_saveable as dots_without_batch_saveable
 from treadle.api.remat import everything_saveable as everything_saveable
@@ -61,6 +59,8 @@ from treadle.api.staging import disable_jit as disable_jit
 from treadle.api.staging import eval_shape as eval_shape
 from treadle.api.staging import trace as trace
 from treadle.api.vmap import vmap as vmap
+from treadle.api.while_loops import fori_loop as fori_loop
+from treadle.api.while_loops import while_loop as while_loop
 from treadle.api.windows import conv_general as conv_general
 from treadle.api.windows import reduce_window_max as reduce_window_max
 from treadle.api.windows import reduce_window_sum as reduce_window_sum

@@ -282,6 +282,18 @@ class While(Lowering):
     """A loop over a graph that another graph ends."""
 
 
+@dataclass(eq=False, repr=False)
+class Counted(Lowering):
+    """A scan whose number of iterations is known only when it runs, but has a bound: a
+    pass makes a loop over buffers of it.
+
+    ends: by a count, its first operand; or when its first carry is False. Then its
+      second carry counts.
+    """
+
+    ends: Literal["count", "carry"]
+
+
 class Branch(Lowering):
     """One of several graphs."""
 

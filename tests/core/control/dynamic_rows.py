@@ -26,12 +26,20 @@ def _step(c: Any, x: Any) -> Any:
     return c, c * x
 
 
-def _halved(x: Any) -> Any:
+def _halved(x: Any, **memory: Any) -> Any:
     """Halves until it is small."""
     return td.while_loop(
         lambda s: tnp.max(tnp.abs(s[1])) > 0.5,
         lambda s: (s[0] + 1, s[1] * 0.5 - tnp.mean(s[1]) * 0.1),
         (0, x),
+        **memory,
+    )
+
+
+def _decayed(x: Any) -> Any:
+    way = {"max_steps": 20, "remember": "steps"}
+    return td.while_loop(
+        lambda c: tnp.max(c) > 0.5, lambda c: c * 0.5 * tnp.cos(c), x, **way
     )
 
 
@@ -124,6 +132,16 @@ CONTROL = [
         ROWS_OF_X,
     ),
     _row("while_loop", "", lambda x: _halved(td.stop_gradient(x)), ROWS_OF_X),
+    _row("going_scan", "", _halved, X, sizes=((3,), (8,)), batched=False),
+    _row(
+        "counted_scan",
+        "",
+        lambda x: _halved(x, max_steps=30, remember="steps"),
+        X,
+        sizes=((3,), (8,)),
+    ),
+    _row("checked_count", "", _decayed, X, sizes=((3,), (8,)), batched=False),
+    _row("while_running", "", td.vmap(_decayed), X, sizes=((3,), (8,)), batched=False),
     _row(
         "while_loop",
         "size",
