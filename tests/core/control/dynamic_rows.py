@@ -43,6 +43,11 @@ def _decayed(x: Any) -> Any:
     )
 
 
+@td.sequential_vmap
+def _one_by_one(x: Any) -> Any:
+    return x / tnp.sum(x * x)
+
+
 @td.custom_jvp
 def _cube(x: Any) -> Any:
     return x * x * x
@@ -163,6 +168,7 @@ CONTROL = [
         ints("", 0, 3),
         ROWS_OF_X,
     ),
+    _row("custom_vmap", "", td.vmap(_one_by_one), ROWS_OF_X),
     _row("custom_jvp", "", lambda x: _cube(x) + 1, ROWS_OF_X),
     _row("custom_vjp", "", lambda x: _square(x) + 1, ROWS_OF_X),
     _row("custom_vjp_tangent", "", lambda x: _square(_square(x)), ROWS_OF_X),
