@@ -113,7 +113,11 @@ def _rows() -> list[Any]:
             for property in REVERSE:
                 quick = {"growing": "vmap of grad", "newton": "grad of vmap"}
                 fast = way in ("few marks", "steps") and quick.get(name) == property
-                fast |= (name, way, property) == ("around", "few marks", "grad of grad")
+                fast |= (name, way, property) == (
+                    "growing",
+                    "few marks",
+                    "grad of grad",
+                )
                 marks = [] if fast else [pytest.mark.slow]
                 row = f"{name}, {way}, {property}"
                 rows.append(pytest.param(name, way, property, marks=marks, id=row))
