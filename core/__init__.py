@@ -20,8 +20,23 @@ from treadle.api.callbacks import io_callback as io_callback
 from treadle.api.callbacks import pure_callback as pure_callback
 from treadle.api.check_grads import check_grads as check_grads
 from treadle.api.closure import closure_convert as closure_convert
+from treadle.api.collectives import all_gather as all_gather
+from treadle.api.collectives import all_to_all as all_to_all
+from treadle.api.collectives import axis_index as axis_index
+from treadle.api.collectives import axis_size as axis_size
+from treadle.api.collectives import pbroadcast as pbroadcast
+from treadle.api.collectives import pmax as pmax
+from treadle.api.collectives import pmean as pmean
+from treadle.api.collectives import pmin as pmin
+from treadle.api.collectives import ppermute as ppermute
+from treadle.api.collectives import pshuffle as pshuffle
+from treadle.api.collectives import psum as psum
+from treadle.api.collectives import psum_scatter as psum_scatter
+from treadle.api.collectives import pswapaxes as pswapaxes
 from treadle.api.custom import custom_jvp as custom_jvp
 from treadle.api.custom import custom_vjp as custom_vjp
+from treadle.api.custom_vmap import custom_vmap as custom_vmap
+from treadle.api.custom_vmap import sequential_vmap as sequential_vmap
 from treadle.api.devices import device_put as device_put
 from treadle.api.devices import devices as devices
 from treadle.api.fixed_point import fixed_point as fixed_point
@@ -39,10 +54,8 @@ from treadle.api.jit import jit as jit
 from treadle.api.linear import jvp as jvp
 from treadle.api.linear import linearize as linearize
 from treadle.api.linear import vjp as vjp
-from treadle.api.loops import fori_loop as fori_loop
 from treadle.api.loops import map as map
 from treadle.api.loops import scan as scan
-from treadle.api.loops import while_loop as while_loop
 from treadle.api.policies import checkpoint_name as checkpoint_name
 from treadle.api.policies import dots_saveable as dots_saveable
 from treadle.api.policies import (
@@ -64,6 +77,8 @@ from treadle.api.staging import disable_jit as disable_jit
 from treadle.api.staging import eval_shape as eval_shape
 from treadle.api.staging import trace as trace
 from treadle.api.vmap import vmap as vmap
+from treadle.api.while_loops import fori_loop as fori_loop
+from treadle.api.while_loops import while_loop as while_loop
 from treadle.api.windows import conv_general as conv_general
 from treadle.api.windows import reduce_window_max as reduce_window_max
 from treadle.api.windows import reduce_window_sum as reduce_window_sum

@@ -340,7 +340,22 @@ ARGUMENTS: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]]
     "in_axes none": (
         lambda: td.vmap(lambda a: a, in_axes=None)(V),
         ValueError,
-        ("maps no argument",),
+        ("maps no argument", "axis_size="),
+    ),
+    "axis_size": (
+        lambda: td.vmap(lambda a, b: a, axis_size=4)(V, V),
+        ValueError,
+        ("axis_size: 4", "`b` of <lambda>: 3"),
+    ),
+    "axis_size kind": (
+        lambda: td.vmap(lambda a: a, axis_size=-1),
+        TypeError,
+        ("axis_size=-1",),
+    ),
+    "axis_name": (
+        lambda: td.vmap(lambda a: a, axis_name=("i", "j")),
+        TypeError,
+        ("axis_name=('i', 'j')", "nest two"),
     ),
     "out_axes": (
         lambda: td.vmap(lambda a: a, out_axes=3)(V),
@@ -351,6 +366,16 @@ ARGUMENTS: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]]
         lambda: td.vmap(lambda a, m: a)(V, "m"),
         TypeError,
         ("`m`", "Close over"),
+    ),
+    "scan unroll": (
+        lambda: td.scan(lambda c, x: (c, x), S, V, unroll=0),
+        ValueError,
+        ("unroll=0", "positive"),
+    ),
+    "fori_loop unroll": (
+        lambda: td.jit(lambda n: td.fori_loop(0, n, lambda i, c: c, S, unroll=2))(3),
+        ValueError,
+        ("unroll=2", "traced"),
     ),
     "scan dtype": (
         lambda: td.scan(lambda c, x: ((c + x).astype(int), None), S, V),

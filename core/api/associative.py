@@ -20,7 +20,7 @@ Combine = Callable[[list[Any], list[Any]], list[Any]]
 
 @boundary
 def associative_scan(
-    function: Callable[[Any, Any], Any],
+    fn: Callable[[Any, Any], Any],
     elems: Any,
     reverse: bool = False,
     axis: int = 0,
@@ -31,7 +31,7 @@ def associative_scan(
     doubling of the length.
 
     Args:
-      function: ``(a, b) -> c``, associative; applies to whole arrays at once, row by
+      fn: ``(a, b) -> c``, associative; applies to whole arrays at once, row by
         row along `axis`.
       elems: a pytree of arrays, of equal length along `axis`.
       reverse: combine from the last element to the first.
@@ -41,12 +41,12 @@ def associative_scan(
     Array([1., 3., 3., 5.], dtype=float32)
     """
     leaves, form = flatten_checked(elems, "associative_scan: elems")
-    axes = _check(leaves, form, axis, name_of(function))
+    axes = _check(leaves, form, axis, name_of(fn))
 
     def combine(a: list[Any], b: list[Any]) -> list[Any]:
         if reverse:
             a, b = b, a
-        out = function(form.unflatten(a), form.unflatten(b))
+        out = fn(form.unflatten(a), form.unflatten(b))
         return tree.flatten_up_to(form, out)
 
     if reverse:

@@ -1,4 +1,4 @@
-"""Loops: scan, while_loop, fori_loop, map."""
+"""Loops of known length: scan and map."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from collections.abc import Callable
 from operator import index
 from typing import Any
 
-from treadle import dtypes, tree
+from treadle import tree
 from treadle.api.ambient import Surroundings
-from treadle.api.args import CLOSE_OVER, as_results, check_function, described, name_of
+from treadle.api.args import CLOSE_OVER, check_function, described, name_of
 from treadle.api.boundary import boundary
 from treadle.api.carry import (
-    Body,
     PythonCarry,
     as_array,
     flatten_checked,
@@ -21,19 +20,13 @@ from treadle.api.carry import (
 )
 from treadle.api.vmap import vmap
 from treadle.arraytype import ArrayType
-from treadle.control import while_loop as while_op
 from treadle.control.unroll import unrolled_scan
 from treadle.control.ways import explore
-from treadle.dims import is_dim, plain
+from treadle.dims import is_dim
 from treadle.errors import at, user_source
-from treadle.ir.graph import Graph
-from treadle.ir.walk import has_effects
-from treadle.ops.arithmetic import add
-from treadle.ops.compare import lt
 from treadle.ops.movement import reshape, spread, zeros_like
-from treadle.ops.shape import concatenate, iota, slice_axis
+from treadle.ops.shape import concatenate, slice_axis
 from treadle.trace.interpreter import state
-from treadle.trace.stage import is_staging, known_value
 from treadle.trace.value import typeof
 
 
@@ -64,7 +57,7 @@ def scan(
 
     Raises:
       TypeError, StructureError: if the carry changes; the message names the leaf.
-      ValueError: if the lengths of `xs` disagree.
+      ValueError: if the lengths of `xs` disagree, or `unroll` is no such number.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> td.scan(lambda total, x: (total + x, total), 0.0, tnp.array([1.0, 2.0, 3.0]))
@@ -73,6 +66,7 @@ def scan(
     check_function("scan", f)
     x_leaves, x_form = flatten_checked(xs, "scan: xs", CLOSE_OVER)
     length = _length_of(x_leaves, x_form, length, name_of(f))
+    at_once = _unrolled(unroll, length)
     if state.staging_disabled:
         return _python_scan(f, init, x_leaves, x_form, length, reverse)
     leaves, form = flatten_checked(init, "scan: init", CLOSE_OVER)
@@ -95,7 +89,7 @@ def scan(
         x_leaves,
         length,
         reverse,
-        length if unroll is True else max(int(unroll), 1),
+        at_once,
     )
     carry, ys = body.leave(outs)
     return form.unflatten(carry), y_form.unflatten(ys)
@@ -143,6 +137,18 @@ def _length_of(
             f"scan of {name}: the lengths differ: {listing}{at(user_source())}"
         )
     return count
+
+
+def _unrolled(unroll: Any, length: int) -> int:
+    """How many iterations are done at once."""
+    if isinstance(unroll, bool):
+        return length if unroll else 1
+    if not isinstance(unroll, int) or unroll < 1:
+        raise ValueError(
+            f"scan: unroll={unroll!r} is neither a bool nor a positive number of "
+            f"iterations{at(user_source())}"
+        )
+    return unroll
 
 
 def _count(length: Any, name: str) -> int:
@@ -210,7 +216,7 @@ def _empty_ys(f: Any, init: Any, leaves: Any, form: Any) -> Any:
 
 
 @boundary
-def map(f: Callable[[Any], Any], xs: Any, batch_size: int | None = None) -> Any:
+def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
     """Applies `f` to each row of `xs`, one after the other; the results are stacked.
 
     Like ``vmap(f)(xs)``, in the memory of one call (or of `batch_size` calls at once).
@@ -246,160 +252,3 @@ def _blocks(x: Any, whole: int, batch: int) -> Any:
 def _joined(y: Any) -> Any:
     shape = typeof(y).shape
     return reshape(y, shape=(shape[0] * shape[1], *shape[2:]))
-
-
-_TEST_CHANGES = """\
-while_loop: the condition {} writes a state cell or draws a random key{}
-Do that in the body, and carry what the condition needs."""
-
-
-@boundary
-def while_loop(
-    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init: Any
-) -> Any:
-    """Repeats ``carry = body_fun(carry)`` while ``cond_fun(carry)`` is true.
-
-    Outside `jit` and `vmap` this is a Python loop, which any transform sees through.
-    Staged, it has forward derivatives (`jvp`, `jacfwd`), but no reverse ones. Under
-    `vmap` it runs until every example has stopped; effects (`td.debug.print`,
-    `td.io_callback`) happen only for those that are running.
-
-    Args:
-      cond_fun: from the carry to a bool scalar.
-      body_fun: from the carry to the next one, of the same structure and types.
-      init: the first carry, a pytree.
-
-    >>> import treadle as td
-    >>> td.while_loop(lambda x: x < 100, lambda x: x * 3, 1)
-    Array(243, dtype=int32)
-    """
-    check_function("while_loop", cond_fun)
-    check_function("while_loop", body_fun)
-    if is_staging():
-        return _staged_while(cond_fun, body_fun, init)
-    carry = PythonCarry(init, "while_loop", body_fun)
-    first = True
-    while True:
-        going = _scalar_bool(cond_fun(carry.value), cond_fun)
-        known = known_value(going)
-        if known is None:
-            # Examples of a vmap may go on for different times.
-            return _staged_while(cond_fun, body_fun, carry.value, going)
-        if not known:
-            return _untouched(body_fun, init) if first else carry.value
-        carry.update(body_fun(carry.value))
-        first = False
-
-
-def _untouched(body_fun: Any, init: Any) -> Any:
-    """The carry of a loop without iterations. If there are numbers in it, only tracing
-    says of which types they would be after one."""
-    leaves, form = flatten_checked(init, "while_loop: init", CLOSE_OVER)
-    types = [typeof(x) for x in leaves]
-    if any(t.weak for t in types):
-        types = _trace_while(body_fun, form, types).types
-    return form.unflatten(as_results(of_types(leaves, types)))
-
-
-def _trace_while(body_fun: Any, form: tree.Structure, types: list[ArrayType]) -> Body:
-    def flat(*values: Any) -> Any:
-        return body_fun(form.unflatten(values)), []
-
-    return trace_body(flat, form, types, [], "while_loop", name_of(body_fun))
-
-
-def _staged_while(cond_fun: Any, body_fun: Any, init: Any, going: Any = None) -> Any:
-    """The loop as an operation. If the first test has been done, it gave `going`."""
-    leaves, form = flatten_checked(init, "while_loop: init", CLOSE_OVER)
-    body = _trace_while(body_fun, form, [typeof(x) for x in leaves])
-    test, captured = _trace_test(cond_fun, form, body)
-    args = [*captured, *body.captured, *body.initial(leaves)]
-    params: dict[str, Any] = {
-        "test": test,
-        "body": body.graph,
-        "n_test_consts": len(captured),
-        "n_body_consts": len(body.captured),
-    }
-    if going is not None and has_effects(test):
-        outs = while_op.resume(going, args, **params)
-    else:
-        outs = while_op.while_loop(*args, **params)
-    return form.unflatten(body.leave(outs)[0])
-
-
-def _trace_test(
-    cond_fun: Any, form: tree.Structure, body: Body
-) -> tuple[Graph, list[Any]]:
-    """The condition, of what the body carries."""
-    n, around = len(body.types), body.around
-    ambient = [typeof(around.leaves[i]) for i in body.hidden]
-
-    def flat(*values: Any) -> list[Any]:
-        given = list(around.leaves)
-        for i, x in zip(body.hidden, values[n:], strict=True):
-            given[i] = x
-        with around.inside(given):
-            going = _scalar_bool(cond_fun(form.unflatten(values[:n])), cond_fun)
-            now = around.now()[0]
-        if [id(x) for x in now] != [id(x) for x in given]:
-            where = at(user_source())
-            raise RuntimeError(_TEST_CHANGES.format(name_of(cond_fun), where))
-        return [going]
-
-    types = [*body.types, *ambient]
-    return explore(flat, types, lambda: tree.LEAF, name=name_of(cond_fun))
-
-
-def _counter_dtype(*limits: Any) -> Any:
-    """The dtype of what counts from one limit to the other."""
-    types = [typeof(x) for x in limits]
-    for x, t in zip(limits, types, strict=True):
-        if t.shape or not dtypes.is_integer(t.dtype):
-            raise TypeError(
-                f"fori_loop: the limits are integers, got {x!r}{at(user_source())}"
-            )
-    return dtypes.promote(*((t.dtype, t.weak) for t in types))[0]
-
-
-def _scalar_bool(x: Any, cond_fun: Any) -> Any:
-    t = typeof(x)
-    if t.shape or t.dtype != dtypes.bool_:
-        raise TypeError(
-            f"while_loop: {name_of(cond_fun)} must return a bool scalar, got {t}"
-            f"{at(user_source())}"
-        )
-    return x
-
-
-@boundary
-def fori_loop(
-    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init: Any
-) -> Any:
-    """``for i in range(lower, upper): carry = body_fun(i, carry)``.
-
-    With known bounds this is a `scan`, which can be differentiated in reverse; with
-    traced bounds it is a `while_loop`.
-
-    >>> import treadle as td
-    >>> td.fori_loop(1, 5, lambda i, product: product * i, 1)
-    Array(24, dtype=int32)
-    """
-    check_function("fori_loop", body_fun)
-    dtype = _counter_dtype(lower, upper)
-    first, last = known_value(lower), known_value(upper)
-    if first is not None and last is not None:
-        first, last = plain(first), plain(last)
-        n = max(last - first, 0)
-        numbers = iota(shape=(n,), axis=0, dtype=dtype)
-        numbers = add(numbers, first if is_dim(first) else dtype.type(first))
-        return scan(
-            lambda carry, i: (body_fun(i, carry), None), init, numbers, length=n
-        )[0]
-
-    lower, upper = of_types([lower, upper], [ArrayType((), dtype)] * 2)
-
-    def step(state: Any) -> Any:
-        i, carry = state
-        return add(i, 1), body_fun(i, carry)
-
-    return while_loop(lambda state: lt(state[0], upper), step, (lower, init))[1]

@@ -17,6 +17,7 @@ from treadle.api.sizes import SizedTrace, can_vary, trace_sized
 from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
 from treadle.run.eager import EagerInterpreter
+from treadle.trace.axes import axes_in_scope
 from treadle.trace.interpreter import state
 from treadle.trace.value import Tracer
 
@@ -104,12 +105,14 @@ class Programs:
           TypeError: if a static value is not hashable.
           RuntimeError: if it would be one more than are allowed.
         """
-        key = (form, tuple(types), statics, tree.kind_of(statics))
+        inside = type(state.interpreter) is not EagerInterpreter
+        # What the function does may depend on the names and sizes of mapped axes.
+        axes = tuple(axes_in_scope().values()) if inside else ()
+        key = (form, tuple(types), statics, tree.kind_of(statics), axes)
         try:
             entry = self._entries.get(key)
         except TypeError:
             raise TypeError(self._unhashable(statics)) from None
-        inside = type(state.interpreter) is not EagerInterpreter
         if entry is not None and not (inside and entry.is_bound):
             return entry
         if inside:

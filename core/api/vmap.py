@@ -20,13 +20,18 @@ from treadle.api.purity import call_pure
 from treadle.arraytype import ArrayType
 from treadle.control.ways import branching
 from treadle.errors import at, user_source
+from treadle.trace.axes import MappedAxis
 from treadle.trace.value import typeof
 from treadle.transforms.batch import batch_flat, example, to_axis
 
 
 @boundary
 def vmap(
-    function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0
+    function: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: str | None = None,
+    axis_size: int | None = None,
 ) -> Callable[..., Any]:
     """Vectorises a function over an axis of its arguments.
 
@@ -37,16 +42,24 @@ def vmap(
         entry may be a pytree prefix of its argument. Keyword arguments map axis 0.
       out_axes: where the examples' axis goes in the results: an int, or a pytree prefix
         of the result. None demands a result that is the same for all.
+      axis_name: by which the function speaks of the other examples, in `td.psum`,
+        `td.all_gather`, `td.axis_index`…
+      axis_size: the number of examples. It must be given where no argument is mapped.
 
     Raises:
-      ValueError: when called, if the lengths of the axes differ, or nothing is mapped.
+      ValueError: when called, if the lengths of the axes differ, or nothing is mapped
+        and there is no `axis_size`.
+      TypeError: for an `axis_name` that is no string, an `axis_size` that is no count.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> td.vmap(lambda a, b: a @ b, in_axes=(0, None))(tnp.ones((3, 2)), tnp.ones(2))
     Array([2., 2., 2.], dtype=float32)
+    >>> td.vmap(lambda a: a / td.psum(a, "i"), axis_name="i")(tnp.array([1.0, 3.0]))
+    Array([0.25, 0.75], dtype=float32)
     """
 
     check_function("vmap", function)
+    _check_axis(axis_name, axis_size)
 
     @boundary
     @wraps(function)
@@ -58,7 +71,7 @@ def vmap(
             _normal(a, typeof(x), partial(_place_of, function, form, i))
             for i, (a, x) in enumerate(zip(axes, leaves, strict=True))
         ]
-        size = _size(function, leaves, axes, form)
+        size = _size(function, leaves, axes, form, axis_size)
         out_form: Any = None
 
         def flat(*values: Any) -> list[Any]:
@@ -73,7 +86,7 @@ def vmap(
             flat,
             [example(typeof(x), a) for x, a in zip(leaves, axes, strict=True)],
             lambda: out_form,
-            size,
+            MappedAxis(axis_name, size),
             leaves,
             axes,
             name=name_of(function),
@@ -87,6 +100,19 @@ def vmap(
         return out_form.unflatten(as_results(placed))
 
     return vmap_function
+
+
+def _check_axis(name: Any, size: Any) -> None:
+    if name is not None and not isinstance(name, str):
+        raise TypeError(
+            f"vmap: axis_name={name!r} is not a string{at(user_source())}\n"
+            "One `td.vmap` maps one axis: nest two for two names."
+        )
+    counts = isinstance(size, int) and not isinstance(size, bool) and size >= 0
+    if size is not None and not counts:
+        raise TypeError(
+            f"vmap: axis_size={size!r} is not a number of examples{at(user_source())}"
+        )
 
 
 def _place(function: Any, out: Any, axis: int | None, wanted: Any, size: int) -> Any:
@@ -167,21 +193,34 @@ def _spread(axes: Any, values: Any, what: str) -> list[Any]:
     ]
 
 
-def _size(function: Any, leaves: list, axes: list, form: tree.Structure) -> int:
+def _size(
+    function: Any,
+    leaves: list,
+    axes: list,
+    form: tree.Structure,
+    axis_size: int | None,
+) -> int:
     mapped = [(i, a) for i, a in enumerate(axes) if a is not None]
     sizes = {i: typeof(leaves[i]).shape[a] for i, a in mapped}
-    if not sizes:
+    if axis_size is not None:
+        size = axis_size
+    elif sizes:
+        size = next(iter(sizes.values()))
+    else:
         raise ValueError(
             f"vmap of {name_of(function)} maps no argument: every in_axes is None"
-            f"{at(user_source())}"
+            f"{at(user_source())}\n"
+            "Say how many examples there are: `axis_size=`."
         )
-    size = next(iter(sizes.values()))
     if any([n != size for n in sizes.values()]):
         paths = tree.paths(form)
-        listing = "\n".join(
+        rows = [
             f"  axis {a} of {argument(function, paths[i][1:])}: {sizes[i]}"
             for i, a in mapped
-        )
+        ]
+        if axis_size is not None:
+            rows.insert(0, f"  axis_size: {axis_size}")
+        listing = "\n".join(rows)
         raise ValueError(
             f"vmap of {name_of(function)}: the mapped axes differ in length\n{listing}"
             f"{at(user_source())}\n"

@@ -7,6 +7,7 @@ from typing import Any
 
 from treadle.ir.graph import Equation, Graph
 from treadle.ir.walk import bind, follow
+from treadle.trace.axes import MappedAxis
 from treadle.trace.interpreter import at_source
 from treadle.trace.lowering import Inline
 from treadle.trace.op import Linear, Op, Zero
@@ -70,9 +71,11 @@ def _transpose(cts: Sequence[Any], *args: Any, graph: Graph) -> list[Any]:
     return [next(found) if lin else None for lin in linear]
 
 
-def _batch(size: int, args: Sequence[Any], axes: Sequence[Any], *, graph: Graph) -> Any:
+def _batch(
+    axis: MappedAxis, args: Sequence[Any], axes: Sequence[Any], *, graph: Graph
+) -> Any:
     batched = tuple(a is not None for a in axes)
-    wide, kept = batch_graph(graph, size, batched)
+    wide, kept = batch_graph(graph, axis, batched)
     moved = [
         x if a is None else move_axis(x, a, 0) for x, a in zip(args, axes, strict=True)
     ]
@@ -94,6 +97,7 @@ call = Op(
     guard=_guard,
     lowering=Inline(),
     multiple=True,
+    names_axis=True,
 )
 
 

@@ -31,6 +31,7 @@ from treadle.ir.walk import call_graph
 from treadle.ops.compare import eq, ge, le
 from treadle.ops.movement import move_axis, zeros_like
 from treadle.run.eager import evaluate
+from treadle.trace.axes import MappedAxis
 from treadle.trace.lowering import Branch
 from treadle.trace.op import Linear, Op
 from treadle.trace.stage import stage
@@ -243,7 +244,11 @@ def _transpose(
 
 
 def _batch(
-    size: int, args: Sequence[Any], axes: Sequence[int | None], *, branches: Graphs
+    axis: MappedAxis,
+    args: Sequence[Any],
+    axes: Sequence[int | None],
+    *,
+    branches: Graphs,
 ) -> Any:
     index, *operands = args
     moved = [
@@ -252,14 +257,14 @@ def _batch(
     ]
     flags = tuple(a is not None for a in axes[1:])
     if axes[0] is None:
-        kept = _union([batch_graph(b, size, flags)[1] for b in branches])
-        wide = tuple(batch_graph(b, size, flags, kept)[0] for b in branches)
+        kept = _union([batch_graph(b, axis, flags)[1] for b in branches])
+        wide = tuple(batch_graph(b, axis, flags, kept)[0] for b in branches)
         outs = cond(index, *moved, branches=wide)
         return outs, [0 if k else None for k in kept]
     # Examples go different ways: all ways are gone, and each example takes its own.
     ways = [_is_branch(index, n, len(branches)) for n in range(len(branches))]
     chosen, *others = [
-        call_where(way, branch, size, flags, moved)
+        call_where(way, branch, axis, flags, moved)
         for way, branch in zip(ways, branches, strict=True)
     ]
     for way, found in zip(ways[1:], others, strict=True):
@@ -296,4 +301,5 @@ cond = Op(
     guard=_guard,
     lowering=Branch(),
     multiple=True,
+    names_axis=True,
 )

@@ -28,6 +28,7 @@ from treadle.errors import TracerError, at
 from treadle.ir.graph import Graph
 from treadle.ops.reduce import reduce_sum
 from treadle.run.eager import EagerInterpreter, evaluate
+from treadle.trace.axes import MappedAxis
 from treadle.trace.interpreter import current_source, state, using
 from treadle.trace.lowering import Host, Inline
 from treadle.trace.op import Linear, Op, Zero
@@ -100,18 +101,18 @@ def _no_form() -> tree.Structure:
 # batch --------------------------------------------------------------------------------
 
 
-def _wide(function: Any, size: int, axes: Sequence[int | None]) -> Any:
+def _wide(function: Any, axis: MappedAxis, axes: Sequence[int | None]) -> Any:
     """The vectorised function; what comes out is batched along axis 0."""
     if isinstance(function, Graph):
         flags = tuple(a is not None for a in axes)
-        return batch_graph(function, size, flags, True)[0]
+        return batch_graph(function, axis, flags, True)[0]
 
     def wide(*values: Any) -> list[Any]:
         types = [example(typeof(x), a) for x, a in zip(values, axes, strict=True)]
         outs, found = branching(
-            batch_flat, function, types, _no_form, size, values, axes
+            batch_flat, function, types, _no_form, axis, values, axes
         )
-        return [to_axis(o, a, 0, size) for o, a in zip(outs, found, strict=True)]
+        return [to_axis(o, a, 0, axis.size) for o, a in zip(outs, found, strict=True)]
 
     return wide
 
@@ -172,7 +173,7 @@ def _jvp(
 
 
 def _jvp_batch(
-    size: int,
+    axis: MappedAxis,
     args: Sequence[Any],
     axes: Sequence[int | None],
     *,
@@ -197,11 +198,11 @@ def _jvp_batch(
             return [*outs, *pick(found, kept)]
 
         every = [*own, *pick(own, moving)]
-        both = _wide(flat, size, every)(*primals, *pick(tangents, moving))
+        both = _wide(flat, axis, every)(*primals, *pick(tangents, moving))
         outs, given = both[: len(kept)], both[len(kept) :]
         return outs, _among(given, kept, outs)
 
-    wide = _wide(graph, size, axes)
+    wide = _wide(graph, axis, axes)
     outs = custom_jvp(*args, graph=wide, rule=wide_rule, n_consts=n_consts, name=name)
     return outs, [0] * len(outs)
 
@@ -238,6 +239,7 @@ custom_jvp = _CustomOp(
     guard=_jvp_guard,
     lowering=Inline(),
     multiple=True,
+    names_axis=True,
 )
 
 
@@ -278,7 +280,7 @@ def _linearize(
 
 
 def _vjp_batch(
-    size: int,
+    axis: MappedAxis,
     args: Sequence[Any],
     axes: Sequence[int | None],
     *,
@@ -301,21 +303,21 @@ def _vjp_batch(
             n_outs = len(outs)
             return [*outs, *residuals]
 
-        both = _wide(flat, size, own)(*values)
+        both = _wide(flat, axis, own)(*values)
         return both[:n_outs], both[n_outs:], aux
 
     outs = custom_vjp(
         *args,
-        graph=_wide(graph, size, axes),
+        graph=_wide(graph, axis, axes),
         forward=wide_forward,
-        backward=_wide_backward(backward, size, own),
+        backward=_wide_backward(backward, axis, own),
         n_consts=n_consts,
         name=name,
     )
     return outs, [0] * len(outs)
 
 
-def _wide_backward(backward: Any, size: int, axes: Sequence[int | None]) -> Any:
+def _wide_backward(backward: Any, axis: MappedAxis, axes: Sequence[int | None]) -> Any:
     def wide_backward(
         aux: Any, residuals: Sequence[Any], cts: Sequence[Any]
     ) -> list[Any]:
@@ -334,7 +336,7 @@ def _wide_backward(backward: Any, size: int, axes: Sequence[int | None]) -> Any:
             return pick(found, kept)
 
         given = [*residuals, *pick(cts, moving)]
-        found = iter(_wide(flat, size, [0] * len(given))(*given))
+        found = iter(_wide(flat, axis, [0] * len(given))(*given))
         # What is the same for all examples gets the sum of their cotangents.
         return [
             _summed(next(found), a) if k else None
@@ -392,6 +394,7 @@ custom_vjp = _CustomOp(
     guard=_vjp_guard,
     lowering=Inline(),
     multiple=True,
+    names_axis=True,
 )
 
 
@@ -414,7 +417,7 @@ def _tangent_transpose(
 
 
 def _tangent_batch(
-    size: int,
+    axis: MappedAxis,
     args: Sequence[Any],
     axes: Sequence[int | None],
     *,
@@ -425,14 +428,14 @@ def _tangent_batch(
 ) -> Any:
     own = [None if a is None else 0 for a in axes[n_residuals:]]
     moved = [
-        to_axis(x, a, 0, size)
+        to_axis(x, a, 0, axis.size)
         for x, a in zip(args[:n_residuals], axes[:n_residuals], strict=True)
     ]
     moved += _to_front(args[n_residuals:], axes[n_residuals:])[0]
-    wide = tuple(ArrayType((size, *t.shape), t.dtype) for t in types)
+    wide = tuple(ArrayType((axis.size, *t.shape), t.dtype) for t in types)
     outs = custom_vjp_tangent(
         *moved,
-        backward=_wide_backward(backward, size, own),
+        backward=_wide_backward(backward, axis, own),
         n_residuals=n_residuals,
         types=wide,
         **params,
@@ -448,6 +451,7 @@ custom_vjp_tangent = Op(
     transpose=_tangent_transpose,
     batch=_tangent_batch,
     multiple=True,
+    names_axis=True,
 )
 """The linear map from tangents to tangents that a reverse rule stands for. It can only
 be transposed: then it is the rule. Arguments: the residuals, the tangents."""

@@ -22,6 +22,7 @@ from treadle.ir.walk import call_graph
 from treadle.ops.identity import optimization_barrier
 from treadle.ops.movement import move_axis
 from treadle.run.eager import evaluate
+from treadle.trace.axes import MappedAxis
 from treadle.trace.lowering import Inline
 from treadle.trace.op import Linear, Op
 from treadle.trace.stage import stage
@@ -121,14 +122,14 @@ def _transpose(
 
 
 def _batch(
-    size: int,
+    axis: MappedAxis,
     args: Sequence[Any],
     axes: Sequence[int | None],
     *,
     graph: Graph,
     policy: Policy | None,
 ) -> Any:
-    wide, kept = batch_graph(graph, size, tuple(a is not None for a in axes))
+    wide, kept = batch_graph(graph, axis, tuple(a is not None for a in axes))
     moved = [
         x if a is None else move_axis(x, a, 0) for x, a in zip(args, axes, strict=True)
     ]
@@ -153,4 +154,5 @@ remat = Op(
     guard=_guard,
     lowering=Inline(),
     multiple=True,
+    names_axis=True,
 )

@@ -17,6 +17,7 @@ scanned arrays and writes rows of the stacked ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,12 @@ from treadle.control.graphs import (
     rewire,
     sections,
 )
-from treadle.control.scan_linearize import linearize_scan
+from treadle.control.scan_linearize import Bind, linearize_scan
 from treadle.control.scan_transpose import transpose_scan
 from treadle.ir.graph import Graph
 from treadle.ops.movement import instantiate, move_axis
 from treadle.run.eager import evaluate
+from treadle.trace.axes import MappedAxis
 from treadle.trace.lowering import Scan
 from treadle.trace.op import Op
 from treadle.transforms.batch import batch_graph, to_axis
@@ -44,7 +46,7 @@ from treadle.transforms.guard import guard_graph
 from treadle.transforms.jvp import jvp_graph
 
 
-def _type(
+def type_of_scan(
     *types: ArrayType,
     graph: Graph,
     n_consts: int,
@@ -52,6 +54,7 @@ def _type(
     length: int,
     reverse: bool,
 ) -> Sequence[ArrayType]:
+    """The type rule of scans."""
     outs = [t.strong() for t in graph.out_types]
     _, init, xs = sections(types, n_consts, n_carry)
     for given, out in zip(init, outs[:n_carry], strict=True):
@@ -85,15 +88,20 @@ def _run(
 # jvp ----------------------------------------------------------------------------------
 
 
-def _jvp(
+def jvp_scan(
     primals: Sequence[Any],
     tangents: Sequence[Any],
     *,
+    bind: Bind,
     graph: Graph,
     n_consts: int,
     n_carry: int,
     **params: Any,
 ) -> Any:
+    """The `jvp` rule of scans.
+
+    bind: what carries out a scan: one of known length, of a count, or until it ends.
+    """
     body, moving, nonzero_ys = _jvp_body(graph, n_consts, n_carry, nonzero(tangents))
     consts, init, xs = sections(primals, n_consts, n_carry)
     dconsts, dinit, dxs = sections(tangents, n_consts, n_carry)
@@ -101,7 +109,7 @@ def _jvp(
     args = [*consts, *pick(dconsts, in_consts)]
     carries = [*init, *map(instantiate, pick(dinit, moving))]
     each = [*xs, *pick(dxs, in_xs)]
-    results = scan(
+    results = bind(
         *args,
         *carries,
         *each,
@@ -151,37 +159,39 @@ def _jvp_body(
 # batch --------------------------------------------------------------------------------
 
 
-def _batch(
-    size: int,
+def batch_scan(
+    axis: MappedAxis,
     args: Sequence[Any],
     axes: Sequence[int | None],
     *,
+    bind: Bind,
     graph: Graph,
     n_consts: int,
     n_carry: int,
     **params: Any,
 ) -> Any:
+    """The `batch` rule of scans."""
     flags = tuple(a is not None for a in axes)
     consts, carried, xs = sections(flags, n_consts, n_carry)
     rest = (False,) * (len(graph.outputs) - n_carry)
 
     def step(carried: Flags) -> tuple[tuple[Graph, Flags], Flags]:
         body, kept = batch_graph(
-            graph, size, (*consts, *carried, *xs), (*carried, *rest)
+            graph, axis, (*consts, *carried, *xs), (*carried, *rest)
         )
         return (body, kept), kept[:n_carry]
 
     (body, kept), carried = reached(carried, step)
     moved = []
-    for i, (x, axis) in enumerate(zip(args, axes, strict=True)):
+    for i, (x, a) in enumerate(zip(args, axes, strict=True)):
         if n_consts <= i < n_consts + n_carry:
-            moved.append(to_axis(x, axis, 0, size) if carried[i - n_consts] else x)
-        elif axis is None:
+            moved.append(to_axis(x, a, 0, axis.size) if carried[i - n_consts] else x)
+        elif a is None:
             moved.append(x)
         else:
             # Scanned arrays are cut along their first axis.
-            moved.append(move_axis(x, axis, 0 if i < n_consts else 1))
-    outs = scan(*moved, graph=body, n_consts=n_consts, n_carry=n_carry, **params)
+            moved.append(move_axis(x, a, 0 if i < n_consts else 1))
+    outs = bind(*moved, graph=body, n_consts=n_consts, n_carry=n_carry, **params)
     carry_axes = [0 if c else None for c in carried]
     return outs, [*carry_axes, *(1 if k else None for k in kept[n_carry:])]
 
@@ -193,15 +203,20 @@ def _guard(
     return scan(active, *args, graph=guarded, n_consts=n_consts + 1, **params)
 
 
+def _scan(*args: Any, **params: Any) -> Any:
+    return scan(*args, **params)
+
+
 scan = Op(
     "scan",
-    _type,
+    type_of_scan,
     _run,
-    jvp=_jvp,
-    linearize=linearize_scan,
-    transpose=transpose_scan,
-    batch=_batch,
+    jvp=partial(jvp_scan, bind=_scan),
+    linearize=partial(linearize_scan, bind=_scan),
+    transpose=partial(transpose_scan, bind=_scan),
+    batch=partial(batch_scan, bind=_scan),
     guard=_guard,
     lowering=Scan(),
     multiple=True,
+    names_axis=True,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from treadle.control.call import spread_tangents, without_calls
@@ -19,7 +19,6 @@ from treadle.control.residuals import Residuals, plan_residuals
 from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
 from treadle.ops.movement import instantiate, zeros_like
-from treadle.trace.op import registry
 from treadle.trace.stage import stage
 from treadle.transforms.linearize import LinearizedGraph, linearize_graph
 
@@ -42,20 +41,28 @@ class _Split(NamedTuple):
     nonzero_ys: Flags
 
 
+Bind = Callable[..., Any]
+"""Carries out a scan, with its arguments and params."""
+
+
 def linearize_scan(
     primals: Sequence[Any],
     tangents: Sequence[Any],
     *,
+    bind: Bind,
+    bind_linear: Callable[[Sequence[Any]], Bind] | None = None,
     graph: Graph,
     n_consts: int,
     n_carry: int,
     **params: Any,
 ) -> Any:
-    """The `linearize` rule of `scan`."""
-    scan = registry["scan"]
+    """The `linearize` rule of scans.
+
+    bind_linear: what carries out the linear part, from the results; as `bind` if None.
+    """
     graph = without_calls(graph)
     split = _split_body(graph, n_consts, n_carry, nonzero(tangents))
-    results = scan(
+    results = bind(
         *primals, graph=split.known, n_consts=n_consts, n_carry=n_carry, **params
     )
     n_out = len(graph.outputs)
@@ -78,7 +85,8 @@ def linearize_scan(
     consts = [values[v] for v in sources.consts]
     consts += [*call_graph(split.hoisted, primals[:n_consts]), *dconsts]
     each = [values[v] for v in sources.xs] + [ys[v] for v in sources.ys]
-    given = scan(
+    run_linear = bind if bind_linear is None else bind_linear(outs)
+    given = run_linear(
         *consts,
         *map(instantiate, dinit),
         *each,

@@ -6,7 +6,7 @@ carries. (The compiler takes sums of products out of the loop: `passes.scans`.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from treadle import dtypes
@@ -15,7 +15,7 @@ from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
 from treadle.ops.arithmetic import add
 from treadle.ops.movement import instantiate, zeros_like
-from treadle.trace.op import Linear, registry
+from treadle.trace.op import Linear
 from treadle.trace.stage import stage
 from treadle.transforms.transpose import transpose_graph
 
@@ -23,13 +23,14 @@ from treadle.transforms.transpose import transpose_graph
 def transpose_scan(
     cts: Sequence[Any],
     *args: Any,
+    bind: Callable[..., Any],
     graph: Graph,
     n_consts: int,
     n_carry: int,
     length: int,
     reverse: bool,
 ) -> list[Any]:
-    """The cotangents of a linear scan's arguments."""
+    """The cotangents of a linear scan's arguments. `bind` carries out a scan."""
     _check_linear(graph, n_consts, n_carry)
     linear = tuple(isinstance(a, Linear) for a in args)
     back = _backward_body(graph, n_consts, n_carry, linear, nonzero(cts))
@@ -41,7 +42,7 @@ def transpose_scan(
     carries = [*sums, *map(instantiate, pick(cts[:n_carry], back.carries))]
     rows = [*xs, *pick(cts[n_carry:], nonzero(cts[n_carry:]))]
     found = iter(
-        registry["scan"](
+        bind(
             *consts,
             *carries,
             *rows,

@@ -5,10 +5,10 @@ Params:
     iteration, whether there is one.
   body: the graph ``(*body consts, *carry) -> (*carry)``.
   n_test_consts, n_body_consts: how many constants each of them takes.
+  memory: what a backward pass may remember of it.
 
 Arguments: the constants of the test, those of the body, the initial carries. Results:
-the final carries. It has forward derivatives; backwards it would have to remember an
-unknown number of iterations.
+the final carries. The rule for reverse mode is in `control.while_linearize`.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from treadle.control.graphs import (
     reached,
     rewire,
     select_examples,
-    silent,
 )
-from treadle.errors import at
+from treadle.control.running import running_only
+from treadle.control.while_linearize import Memory, linearize_while
 from treadle.ir.graph import Graph
-from treadle.ir.walk import call_graph, has_effects
+from treadle.ir.walk import axes_named, call_graph
 from treadle.ops.compare import bitwise_and
 from treadle.ops.movement import instantiate
 from treadle.ops.reduce import reduce_or
 from treadle.run.eager import evaluate
-from treadle.trace.interpreter import current_source
+from treadle.trace.axes import MappedAxis
 from treadle.trace.lowering import While
 from treadle.trace.op import Op
 from treadle.trace.stage import stage
@@ -46,25 +46,18 @@ from treadle.transforms.batch import batch_graph, to_axis
 from treadle.transforms.guard import call_where, guard_graph
 from treadle.transforms.jvp import jvp_graph
 
-_NO_REVERSE = (
-    "reverse-mode differentiation through while_loop: how many iterations it has to "
-    "remember is not known{at}\nUse `td.scan`, or `td.fori_loop` with bounds that are "
-    "Python integers; or forward mode (`td.jvp`, `td.jacfwd`);\nor give the loop a "
-    "derivative of its own with `td.custom_vjp`."
-)
-_NO_SECOND_RUN = (
-    "td.linearize, td.vjp or td.grad of a while_loop that uses results of "
-    "`td.io_callback`: its linear part would have to call the function again{at}\n"
-    "Use forward mode (`td.jvp`, `td.jacfwd`), or call it outside of the loop."
-)
-
 
 def _sections(items: Sequence[Any], n_test: int, n_body: int) -> tuple[Any, Any, Any]:
     return items[:n_test], items[n_test : n_test + n_body], items[n_test + n_body :]
 
 
 def _type(
-    *types: ArrayType, test: Graph, body: Graph, n_test_consts: int, n_body_consts: int
+    *types: ArrayType,
+    test: Graph,
+    body: Graph,
+    n_test_consts: int,
+    n_body_consts: int,
+    memory: Memory,
 ) -> Sequence[ArrayType]:
     if [(t.shape, t.dtype) for t in test.out_types] != [((), dtypes.bool_)]:
         raise TypeError(
@@ -81,7 +74,12 @@ def _type(
 
 
 def _run(
-    *arrays: Any, test: Graph, body: Graph, n_test_consts: int, n_body_consts: int
+    *arrays: Any,
+    test: Graph,
+    body: Graph,
+    n_test_consts: int,
+    n_body_consts: int,
+    memory: Memory,
 ) -> Sequence[Any]:
     of_test, of_body, carry = _sections(arrays, n_test_consts, n_body_consts)
     while evaluate(test, [*of_test, *carry])[0]:
@@ -96,6 +94,7 @@ def resume(
     body: Graph,
     n_test_consts: int,
     n_body_consts: int,
+    memory: Memory,
 ) -> Sequence[Any]:
     """A loop whose first test has been done and gave `going`."""
 
@@ -120,6 +119,7 @@ def resume(
         body=new_body,
         n_test_consts=0,
         n_body_consts=n_test_consts + n_body_consts,
+        memory=memory,
     )
     return results[1:]
 
@@ -135,6 +135,7 @@ def _jvp(
     body: Graph,
     n_test_consts: int,
     n_body_consts: int,
+    memory: Memory,
 ) -> Any:
     of_test, of_body, init = _sections(primals, n_test_consts, n_body_consts)
     _, dbody, dinit = _sections(tangents, n_test_consts, n_body_consts)
@@ -156,6 +157,7 @@ def _jvp(
         body=both,
         n_test_consts=n_test_consts,
         n_body_consts=len(consts),
+        memory=memory,
     )
     outs = results[: len(init)]
     return outs, spread_tangents(outs, results[len(init) :], moving)
@@ -187,30 +189,11 @@ def _jvp_body(body: Graph, n_consts: int, given: Flags) -> tuple[Graph, Flags]:
     return rewire(both, inputs, [*range(n_out), *outputs]), moving
 
 
-def _linearize(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-    """The linear part is the whole loop once more, with tangents: it can be run, but
-    not transposed.
-
-    Raises:
-      TypeError: if the loop uses results of effects, which can't be had twice.
-    """
-    outs = while_loop(*primals, **params)
-    again = {name: silent(params[name]) for name in ("test", "body")}
-    if any(map(has_effects, again.values())):
-        raise TypeError(_NO_SECOND_RUN.format(at=at(current_source())))
-    _, out_tangents = _jvp(primals, tangents, **params | again)
-    return outs, out_tangents
-
-
-def _transpose(cts: Sequence[Any], *args: Any, **params: Any) -> list[Any]:
-    raise TypeError(_NO_REVERSE.format(at=at(current_source())))
-
-
 # batch --------------------------------------------------------------------------------
 
 
 def _batch(
-    size: int,
+    axis: MappedAxis,
     args: Sequence[Any],
     axes: Sequence[int | None],
     *,
@@ -218,13 +201,14 @@ def _batch(
     body: Graph,
     n_test_consts: int,
     n_body_consts: int,
+    memory: Memory,
 ) -> Any:
     flags = tuple(a is not None for a in axes)
     in_test, in_body, carried = _sections(flags, n_test_consts, n_body_consts)
 
     def step(carried: Flags) -> tuple[tuple[Graph, Graph, bool], Flags]:
-        wide, kept = batch_graph(body, size, (*in_body, *carried), carried)
-        wide_test, (diverging,) = batch_graph(test, size, (*in_test, *carried))
+        wide, kept = batch_graph(body, axis, (*in_body, *carried), carried)
+        wide_test, (diverging,) = batch_graph(test, axis, (*in_test, *carried))
         # Where examples stop at different times, every carry is an example's own.
         grown = (True,) * len(carried) if diverging else kept
         return (wide, wide_test, diverging), grown
@@ -232,7 +216,7 @@ def _batch(
     (wide, wide_test, diverging), carried = reached(carried, step)
     wanted = (*in_test, *in_body, *carried)
     moved = [
-        to_axis(x, a, 0, size) if w else x
+        to_axis(x, a, 0, axis.size) if w else x
         for x, a, w in zip(args, axes, wanted, strict=True)
     ]
     if not diverging:
@@ -242,17 +226,28 @@ def _batch(
             body=wide,
             n_test_consts=n_test_consts,
             n_body_consts=n_body_consts,
+            memory=memory,
         )
         return outs, [0 if c else None for c in carried]
     tests, _, init = _sections(moved, n_test_consts, n_body_consts)
     (going,) = call_graph(wide_test, [*tests, *init])
+    batched = (*in_body, *carried)
+    # What examples have together is made of the values of those that have stopped, too.
+    alone = axis.name not in (axes_named({"graph": body}) or ())
+
+    def of_running(going: Any, args: Sequence[Any]) -> list[Any]:
+        if alone:
+            args = running_only(going, args, batched)
+        return call_where(going, body, axis, batched, args)
+
     outs = _run_diverging(
         going,
         moved,
-        partial(call_where, graph=test, size=size, batched=(*in_test, *carried)),
-        partial(call_where, graph=body, size=size, batched=(*in_body, *carried)),
+        partial(call_where, graph=test, axis=axis, batched=(*in_test, *carried)),
+        of_running,
         n_test_consts,
         n_body_consts,
+        memory,
     )
     return outs, [0] * len(outs)
 
@@ -264,6 +259,7 @@ def _run_diverging(
     body: Callable[..., list[Any]],
     n_test: int,
     n_body: int,
+    memory: Memory,
 ) -> list[Any]:
     """Runs until every example has stopped; those that have are left as they are.
 
@@ -301,6 +297,7 @@ def _run_diverging(
         body=new_body,
         n_test_consts=0,
         n_body_consts=n_test + n_body,
+        memory=memory,
     )
     return results[1:]
 
@@ -329,10 +326,10 @@ while_loop = Op(
     _type,
     _run,
     jvp=_jvp,
-    linearize=_linearize,
-    transpose=_transpose,
+    linearize=linearize_while,
     batch=_batch,
     guard=_guard,
     lowering=While(),
     multiple=True,
+    names_axis=True,
 )

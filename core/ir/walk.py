@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, nested_graphs
 from treadle.trace.interpreter import state
 
 
@@ -44,6 +44,28 @@ def follow(
         outs = apply(eq, [read(a) for a in eq.inputs])
         values.update(zip(eq.outputs, outs, strict=True))
     return [read(a) for a in graph.outputs]
+
+
+_FUNCTIONS = ("graph", "rule", "forward", "backward")
+"""Params that may be Python functions: what they do is not known before they run."""
+
+
+def axes_named(params: dict[str, Any]) -> frozenset[str] | None:
+    """The axes of which an equation with these params speaks by name, itself or in a
+    graph that it holds; None if that is not known."""
+    names = {axis.name for axis in params.get("over", ())}
+    for graph in nested_graphs(params):
+        if "axes_named" not in graph.cache:
+            found = [axes_named(eq.params) for eq in graph.equations]
+            known = None if None in found else frozenset().union(*found)  # type: ignore[arg-type]
+            graph.cache["axes_named"] = known
+        inner = graph.cache["axes_named"]
+        if inner is None:
+            return None
+        names |= inner
+    if any(callable(params.get(name)) for name in _FUNCTIONS):
+        return None
+    return frozenset(names)
 
 
 def effectful(eq: Equation) -> bool:

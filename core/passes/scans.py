@@ -28,6 +28,7 @@ from treadle.ops.dot import dot_general
 from treadle.ops.movement import broadcast_in_dim, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.passes.rewrite import Rewriter, mentions
+from treadle.trace.axes import MappedAxis
 from treadle.trace.lowering import Elementwise, Index, Product, View
 from treadle.transforms.batch import batch_graph
 
@@ -105,7 +106,7 @@ class _Scan:
         """Emits equations of the body outside, for all iterations at once."""
         part = Graph(inputs, equations, outs, self.name)
         flags = tuple(known[v][1] for v in inputs)
-        wide, batched = batch_graph(part, self.length, flags)
+        wide, batched = batch_graph(part, MappedAxis(None, self.length), flags)
         made = self.writer.splice(wide, [known[v][0] for v in inputs], self.eq.source)
         return list(zip(made, batched, strict=True))
 

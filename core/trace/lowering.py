@@ -282,6 +282,18 @@ class While(Lowering):
     """A loop over a graph that another graph ends."""
 
 
+@dataclass(eq=False, repr=False)
+class Counted(Lowering):
+    """A scan whose number of iterations is known only when it runs, but has a bound: a
+    pass makes a loop over buffers of it.
+
+    ends: by a count, its first operand; or when its first carry is False. Then its
+      second carry counts.
+    """
+
+    ends: Literal["count", "carry"]
+
+
 class Branch(Lowering):
     """One of several graphs."""
 
@@ -306,3 +318,20 @@ class Host(Lowering):
     """
 
     reason: str
+
+
+Shared = Literal[
+    "sum", "max", "min", "collect", "scatter_sum", "exchange", "permute", "index"
+]
+
+
+@dataclass(eq=False, repr=False)
+class Collective(Host):
+    """What the members of named axes (``params["over"]``) do together. Those that vmap
+    maps run as one program, in which nothing of it is left.
+
+    what: how a group of processes would do it: all-reduce, all-gather, reduce-scatter,
+      all-to-all, send and receive, or its rank.
+    """
+
+    what: Shared

@@ -62,6 +62,9 @@ class Op:
       a list of cts (possibly `Zero`).
     batch: ``(size, args, axes, **params) -> (out, axis)``; axes are int or None, at
       least one is an int. Several results: (outs, axes).
+    names_axis: True for ops that mean an axis by its name, or hold a graph that may:
+      `batch` then takes the `MappedAxis` in the place of its size, and, where the op
+      speaks of it, arguments none of which has the axis.
     guard: ``(active, args, **params) -> outs``: binds the op so that its effects, and
       those of graphs that it holds, happen only where `active`, a bool scalar, holds.
       The results mean nothing elsewhere.
@@ -80,6 +83,7 @@ class Op:
         "lowering",
         "multiple",
         "name",
+        "names_axis",
         "run",
         "takes_scalars",
         "transpose",
@@ -101,13 +105,14 @@ class Op:
         multiple: bool = False,
         differentiable: bool = True,
         effect: bool = False,
+        names_axis: bool = False,
     ) -> None:
         self.name, self.type_rule, self.run = name, type_rule, run
         self.jvp, self.linearize, self.transpose = jvp, linearize or jvp, transpose
         self.batch, self.guard, self.lowering = batch, guard, lowering
         self.takes_scalars = isinstance(lowering, Elementwise)
         self.multiple, self.differentiable = multiple, differentiable
-        self.effect = effect
+        self.effect, self.names_axis = effect, names_axis
         if name in registry:
             raise ValueError(f"an op named {name!r} exists already")
         registry[name] = self

@@ -8,8 +8,9 @@ from typing import Any
 from treadle.arraytype import ArrayType
 from treadle.errors import at
 from treadle.ir.graph import Graph
-from treadle.ir.walk import call_graph
+from treadle.ir.walk import axes_named, call_graph
 from treadle.ops.movement import move_axis, spread
+from treadle.trace.axes import MappedAxis
 from treadle.trace.interpreter import (
     Interpreter,
     current_source,
@@ -46,8 +47,8 @@ class BatchTracer(Tracer):
 class BatchInterpreter(Interpreter):
     """Applies each op's batching rule, at the parent interpreter."""
 
-    def __init__(self, size: int, restages: bool = False) -> None:
-        self.parent, self.size = state.interpreter, size
+    def __init__(self, axis: MappedAxis, restages: bool = False) -> None:
+        self.parent, self.axis = state.interpreter, axis
         self._restages = restages
 
     def unpack(self, x: Any) -> tuple[Any, int | None]:
@@ -73,11 +74,12 @@ class BatchInterpreter(Interpreter):
         previous = state.interpreter
         state.interpreter = self.parent
         try:
-            if all(a is None for a in axes):
+            if all(a is None for a in axes) and not self._means_me(op, params):
                 return op(*values, **params)
             if op.batch is None:
                 raise TypeError(f"`{op.name}` can't be vectorised by vmap")
-            out, axis = op.batch(self.size, values, axes, **params)
+            mapped = self.axis if op.names_axis else self.axis.size
+            out, axis = op.batch(mapped, values, axes, **params)
         except (TypeError, ValueError):
             _check_example(op, args, params)
             raise
@@ -86,6 +88,14 @@ class BatchInterpreter(Interpreter):
         if op.multiple:
             return [self.pack(v, a) for v, a in zip(out, axis, strict=True)]
         return self.pack(out, axis)
+
+    def _means_me(self, op: Op, params: dict[str, Any]) -> bool:
+        """Whether an op speaks of this axis by its name, or may."""
+        name = self.axis.name
+        if name is None or not op.names_axis:
+            return False
+        named = axes_named(params)
+        return named is None or name in named
 
 
 def _check_example(op: Op, args: Sequence[Any], params: dict[str, Any]) -> None:
@@ -102,7 +112,7 @@ def _check_example(op: Op, args: Sequence[Any], params: dict[str, Any]) -> None:
 
 def batch_flat(
     function: Callable[..., Sequence[Any]],
-    size: int,
+    axis: MappedAxis,
     values: Sequence[Any],
     axes: Sequence[int | None],
     restages: bool = False,
@@ -112,7 +122,7 @@ def batch_flat(
     Raises:
       Restage: if `restages`, and the function branches on a traced value.
     """
-    interpreter = BatchInterpreter(size, restages)
+    interpreter = BatchInterpreter(axis, restages)
     with entering(interpreter):
         arguments = [interpreter.pack(v, a) for v, a in zip(values, axes, strict=True)]
         pairs = [interpreter.unpack(r) for r in function(*arguments)]
@@ -128,7 +138,7 @@ def to_axis(value: Any, axis: int | None, wanted: int, size: int) -> Any:
 
 def batch_graph(
     graph: Graph,
-    size: int,
+    axis: MappedAxis,
     batched: tuple[bool, ...],
     force: tuple[bool, ...] | bool = False,
 ) -> tuple[Graph, tuple[bool, ...]]:
@@ -142,14 +152,14 @@ def batch_graph(
     """
     if isinstance(force, bool):
         force = (force,) * len(graph.outputs)
-    key = ("batch", size, batched, force)
+    key = ("batch", axis, batched, force)
     if key not in graph.cache:
-        graph.cache[key] = _batch_graph(graph, size, batched, force)
+        graph.cache[key] = _batch_graph(graph, axis, batched, force)
     return graph.cache[key]
 
 
 def _batch_graph(
-    graph: Graph, size: int, batched: tuple[bool, ...], force: tuple[bool, ...]
+    graph: Graph, axis: MappedAxis, batched: tuple[bool, ...], force: tuple[bool, ...]
 ) -> tuple[Graph, tuple[bool, ...]]:
     kept: tuple[bool, ...] = ()
 
@@ -157,18 +167,18 @@ def _batch_graph(
         nonlocal kept
         outs, axes = batch_flat(
             lambda *xs: call_graph(graph, xs),
-            size,
+            axis,
             values,
             [0 if b else None for b in batched],
         )
         kept = tuple(f or a is not None for f, a in zip(force, axes, strict=True))
         return [
-            to_axis(o, a, 0, size) if k else o
+            to_axis(o, a, 0, axis.size) if k else o
             for o, a, k in zip(outs, axes, kept, strict=True)
         ]
 
     types = [
-        ArrayType((size, *t.shape), t.dtype, t.weak) if b else t
+        ArrayType((axis.size, *t.shape), t.dtype, t.weak) if b else t
         for t, b in zip(graph.in_types, batched, strict=True)
     ]
     result, _ = stage(function, types, closed=True, name=graph.name)

@@ -15,6 +15,7 @@ from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Graph, nested_graphs
 from treadle.ir.walk import call_graph
+from treadle.trace.axes import MappedAxis
 from treadle.trace.interpreter import Interpreter, state, using
 from treadle.trace.op import Op
 from treadle.trace.stage import stage
@@ -72,7 +73,7 @@ def guard_graph(graph: Graph) -> Graph:
 def call_where(
     active: Any,
     graph: Graph,
-    size: int,
+    axis: MappedAxis,
     batched: tuple[bool, ...],
     args: Sequence[Any],
 ) -> list[Any]:
@@ -85,4 +86,4 @@ def call_where(
     """
     if may_act(graph):
         graph, batched, args = guard_graph(graph), (True, *batched), [active, *args]
-    return call_graph(batch_graph(graph, size, batched, True)[0], args)
+    return call_graph(batch_graph(graph, axis, batched, True)[0], args)

@@ -15,7 +15,7 @@ from treadle.trace.op import registry
 
 assert td.Array is not None  # All ops are registered once the library is loaded.
 ROOMS = ("passes", "fuse", "kernels", "plan", "control")
-MAKERS = ("Op", "_CustomOp", "_callback")
+MAKERS = ("Op", "_CustomOp", "_callback", "_collective", "_reduction")
 MIDDLE = [p for p in LIBRARY if p.relative_to(ROOT).parts[1] in ROOMS]
 
 

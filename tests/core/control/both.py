@@ -42,6 +42,18 @@ _LAX = [
     "stop_gradient",
     "custom_root",
     "custom_linear_solve",
+    "psum",
+    "pmean",
+    "pmax",
+    "pmin",
+    "all_gather",
+    "all_to_all",
+    "ppermute",
+    "pshuffle",
+    "pswapaxes",
+    "psum_scatter",
+    "axis_index",
+    "axis_size",
 ]
 
 TREADLE = SimpleNamespace(

@@ -13,6 +13,8 @@ from tests.core.ops.dynamic_rows import Row
 from treadle.trace.op import registry
 
 X, ROWS_OF_X, VECTOR = floats("n 4"), floats("n m"), floats("4")
+SQUARE = floats("n n m")
+SUMS = "how members are summed depends on whether there is one"
 
 
 def _row(op: str, label: str, function: Any, *args: Any, **options: Any) -> Row:
@@ -24,13 +26,26 @@ def _step(c: Any, x: Any) -> Any:
     return c, c * x
 
 
-def _halved(x: Any) -> Any:
+def _halved(x: Any, **memory: Any) -> Any:
     """Halves until it is small."""
     return td.while_loop(
         lambda s: tnp.max(tnp.abs(s[1])) > 0.5,
         lambda s: (s[0] + 1, s[1] * 0.5 - tnp.mean(s[1]) * 0.1),
         (0, x),
+        **memory,
     )
+
+
+def _decayed(x: Any) -> Any:
+    way = {"max_steps": 20, "remember": "steps"}
+    return td.while_loop(
+        lambda c: tnp.max(c) > 0.5, lambda c: c * 0.5 * tnp.cos(c), x, **way
+    )
+
+
+@td.sequential_vmap
+def _one_by_one(x: Any) -> Any:
+    return x / tnp.sum(x * x)
 
 
 @td.custom_jvp
@@ -110,7 +125,36 @@ def _seen(x: Any) -> Any:
     return x * 2
 
 
+def _members(f: Any) -> Any:
+    return td.vmap(f, axis_name="i")
+
+
 CONTROL = [
+    _row("psum", "", _members(lambda x: x / td.psum(x * x, "i")), ROWS_OF_X),
+    _row("pmax", "", _members(lambda x: x - td.pmax(x, "i")), ROWS_OF_X),
+    _row("pmin", "", _members(lambda x: x * td.pmin(x, "i")), ROWS_OF_X),
+    _row(
+        "all_gather",
+        "",
+        _members(lambda x: td.all_gather(x, "i") * x),
+        ROWS_OF_X,
+        guards=SUMS,
+    ),
+    _row(
+        "psum_scatter",
+        "",
+        _members(lambda x: td.psum_scatter(x, "i")),
+        SQUARE,
+        guards=SUMS,
+    ),
+    _row("all_to_all", "", _members(lambda x: td.all_to_all(x, "i", 0, 0)), SQUARE),
+    _row(
+        "ppermute",
+        "",
+        _members(lambda x: td.ppermute(x, "i", [(0, 2), (1, 0)])),
+        floats("3 n"),
+    ),
+    _row("axis_index", "", _members(lambda x: x * td.axis_index("i")), ROWS_OF_X),
     _row("call", "", lambda x: td.jit(lambda x: tnp.tanh(x) * x)(x) + 1, ROWS_OF_X),
     _row("call", "size", lambda x: td.jit(lambda x: x / x.shape[0])(x), ROWS_OF_X),
     _row(
@@ -131,6 +175,16 @@ CONTROL = [
         ROWS_OF_X,
     ),
     _row("while_loop", "", lambda x: _halved(td.stop_gradient(x)), ROWS_OF_X),
+    _row("going_scan", "", _halved, X, sizes=((3,), (8,)), batched=False),
+    _row(
+        "counted_scan",
+        "",
+        lambda x: _halved(x, max_steps=30, remember="steps"),
+        X,
+        sizes=((3,), (8,)),
+    ),
+    _row("checked_count", "", _decayed, X, sizes=((3,), (8,)), batched=False),
+    _row("while_running", "", td.vmap(_decayed), X, sizes=((3,), (8,)), batched=False),
     _row(
         "while_loop",
         "size",
@@ -152,6 +206,7 @@ CONTROL = [
         ints("", 0, 3),
         ROWS_OF_X,
     ),
+    _row("custom_vmap", "", td.vmap(_one_by_one), ROWS_OF_X),
     _row("custom_jvp", "", lambda x: _cube(x) + 1, ROWS_OF_X),
     _row("custom_vjp", "", lambda x: _square(x) + 1, ROWS_OF_X),
     _row(

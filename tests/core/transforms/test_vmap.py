@@ -46,6 +46,15 @@ def test_unbatched_results_are_repeated(axis: int) -> None:
     assert out.shape == tnp.moveaxis(tnp.ones((4, 3, 2)), 0, axis).shape
 
 
+def test_the_number_of_examples() -> None:
+    assert np.array_equal(td.vmap(lambda: 2.0, axis_size=3)(), [2, 2, 2])
+    same = td.vmap(lambda x: 2 * x, in_axes=None, axis_size=2)
+    assert np.array_equal(same(np.float32([1, 2])), [[2, 4], [2, 4]])
+    assert np.array_equal(td.vmap(lambda x: x + 1, axis_size=2)(np.ones(2)), [2, 2])
+    n = td.jit(lambda x: td.vmap(lambda: 1.0, axis_size=x.shape[0])().sum())
+    assert [float(n(np.ones(k))) for k in (2, 5, 3)] == [2, 5, 3]
+
+
 def test_nested() -> None:
     def pairwise(f: Any) -> Any:
         return td.vmap(td.vmap(f, in_axes=(None, 0)), in_axes=(0, None))
@@ -84,7 +93,9 @@ def test_errors_say_what_does_not_fit() -> None:
         td.vmap(f)(X, Y)
     with pytest.raises(ValueError, match="maps no argument"):
         td.vmap(f, in_axes=None)(X)
-    with pytest.raises(ValueError, match=r"axis 3 of argument `args\[0\]` of f, of type f32"):
+    with pytest.raises(
+        ValueError, match=r"axis 3 of argument `args\[0\]` of f, of type f32"
+    ):
         td.vmap(f, in_axes=3)(X)
     with pytest.raises(ValueError, match=r"in_axes=\(0, 0\) has 2 entries"):
         td.vmap(f, in_axes=(0, 0))(X)
