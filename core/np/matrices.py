@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -109,6 +108,11 @@ def diag(x: ArrayLike, k: int = 0) -> Array:
     return select(_on_diagonal(n, n, k), full, zero)
 
 
+def diagflat(x: ArrayLike, k: int = 0) -> Array:
+    """The matrix with the elements of the flat array on its k-th diagonal."""
+    return diag(reshape(operand("diagflat", x), (-1,)), k)
+
+
 def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """The elements whose indices in two axes are equal (up to an offset), as the last
     axis."""
@@ -164,17 +168,6 @@ def _as_indices(found: Any) -> tuple[Array, Array]:
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     """The indices of the diagonal of an array with `ndim` axes of length n."""
     return (iota(shape=(n,), axis=0, dtype=dtypes.of_index(n)),) * ndim
-
-
-def indices(dimensions: Sequence[int], dtype: Any = None) -> Array:
-    """For each axis of a grid, the index of every element: (axes, *dimensions).
-
-    int32 by default; int64 if an axis has 2³¹ elements or more.
-    """
-    shape = as_shape("indices", dimensions)
-    wide = any([dtypes.of_index(n) == dtypes.int64 for n in shape])
-    want = dtypes.canonical(dtype or (dtypes.int64 if wide else dtypes.int32))
-    return stack([iota(shape=shape, axis=i, dtype=want) for i in range(len(shape))])
 
 
 def vander(x: ArrayLike, n: int | None = None, increasing: bool = False) -> Array:
