@@ -2,10 +2,11 @@
 
     import treadle.numpy as tnp
 
-Names, arguments and broadcasting are NumPy's. What differs: Python numbers are weak
-(they never widen an array's dtype), integers never widen floats, defaults are float32
-and int32, arrays are immutable, functions take arrays rather than lists, and functions
-whose result has a shape that depends on values work outside of tracing only.
+Names, arguments and broadcasting are NumPy's; the array API standard is followed. What
+differs: Python numbers are weak (they never widen an array's dtype), integers never
+widen floats, defaults are float32 and int32, arrays are immutable, functions take
+arrays rather than lists, and where a result's shape depends on values, a traced program
+says with `size=` how many elements it wants.
 """
 
 import sys as _sys

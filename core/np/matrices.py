@@ -9,6 +9,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.dims import is_dim
 from treadle.errors import at, user_source
+from treadle.np.creation import placed
 from treadle.np.index import counted
 from treadle.np.indexing import getitem
 from treadle.np.join import stack
@@ -49,11 +50,18 @@ def _under_diagonal(n: int, m: int, k: int) -> Any:
     return ge(*_rows_and_columns(n, m, k))
 
 
-def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Array:
+def eye(
+    n: int,
+    m: int | None = None,
+    k: int = 0,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+) -> Array:
     """Ones on the k-th diagonal, zeros elsewhere."""
     rows, columns = as_shape("eye", (n, n if m is None else m))
     found = _on_diagonal(rows, columns, k)
-    return cast(found, dtypes.canonical(dtype or dtypes.float32))
+    return placed(cast(found, dtypes.canonical(dtype or dtypes.float32)), device)
 
 
 def identity(n: int, dtype: Any = None) -> Array:
