@@ -9,7 +9,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.dims import is_dim
 from treadle.errors import at, user_source
-from treadle.np.creation import placed
+from treadle.np.creation import placed, zeros
 from treadle.np.index import counted
 from treadle.np.indexing import getitem
 from treadle.np.join import stack
@@ -184,5 +184,7 @@ def vander(x: ArrayLike, n: int | None = None, increasing: bool = False) -> Arra
     if base.ndim != 1:
         raise ValueError(f"vander takes a vector, got {base.type}{at(user_source())}")
     n = base.size if n is None else n
+    if not n:
+        return zeros((base.size, 0), base.dtype)
     powers = range(n) if increasing else range(n - 1, -1, -1)
     return stack([base**p for p in powers], 1)

@@ -26,7 +26,7 @@ from treadle.np.operands import (
     one_axis,
     operand,
 )
-from treadle.np.shapes import moveaxis, ravel
+from treadle.np.shapes import ravel
 from treadle.ops import cumulative
 from treadle.ops.compare import lt, select
 from treadle.ops.movement import broadcast_in_dim, full
@@ -86,7 +86,7 @@ def first_places(mask: Any, size: int) -> tuple[Any, Any]:
     of these there are."""
     n = typeof(mask).shape[0]
     dtype = index_dtype(n, size)
-    if none(n):
+    if none(n) or none(size):
         return full((size,), 0, dtype), full((size,), False, dtypes.bool_)
     counts = cumulative.cumsum(cast(mask, dtype), axis=0, reverse=False)
     target = select(mask, counts - 1, cast(size, dtype))
@@ -257,6 +257,8 @@ def take_where(x: Any, places: Any, there: Any, fill: Any) -> Any:
     first of them)."""
     rows = getitem(x, places)
     t = typeof(rows)
-    value = moveaxis(rows, 0, 0)[0] if fill is None else cast(fill, t.dtype)
+    if none(t.shape[0]):
+        return rows
+    value = rows[0] if fill is None else cast(fill, t.dtype)
     kept = broadcast_in_dim(there, shape=t.shape, dims=(0,))
     return select_where(kept, rows, value)

@@ -139,10 +139,10 @@ def _known_unique(rows: Any, equal_nan: bool) -> Any:
 def _sized_unique(rows: Any, equal_nan: bool, size: int, fill: Any) -> list[Any]:
     n = rows.shape[0]
     dtype = index_dtype(n, size)
-    if none(n):
+    if none(n) or none(size):
         value = full((size, *rows.shape[1:]), 0, rows.dtype)
         value = value if fill is None else value + cast(fill, rows.dtype)
-        return [value, *[full((m,), 0, dtype) for m in (size, 0, size)]]
+        return [value, *[full((m,), 0, dtype) for m in (size, n, size)]]
     flat = rows if rows.ndim == 1 else reshape(rows, (n, -1))
     order, first = _sorted_rows(flat, equal_nan)
     group = cumulative.cumsum(cast(first, dtype), axis=0, reverse=False) - 1

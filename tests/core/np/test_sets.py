@@ -325,6 +325,49 @@ def test_counts_of_known_numbers() -> None:
     np.testing.assert_allclose(edges, np.histogram_bin_edges(X, "fd"), rtol=1e-6)
 
 
+def test_nothing() -> None:
+    """No elements, no places, and none wanted."""
+    sized = [
+        lambda x, n: tnp.unique(x, True, True, True, size=n),
+        lambda x, n: tnp.nonzero(x, size=n, fill_value=5),
+        lambda x, n: tnp.intersect1d(x, x, return_indices=True, size=n),
+        lambda x, n: tnp.setxor1d(x, x, size=n),
+        lambda x, n: tnp.setdiff1d(x, x, size=n, fill_value=3),
+        lambda x, n: tnp.compress(x > 0, x, size=n),
+        lambda x, n: tnp.bincount(x.astype(int), length=n),
+    ]
+    for x in (EMPTY, np.zeros(3, np.float32), np.float32([1, 2])):
+        for n in (0, 2):
+            each = lambda x, n=n: [f(x, n) for f in sized]  # noqa: E731
+            found = each(tnp.array(x))
+            same(td.jit(each)(x), found)
+            assert found[0][0].shape == found[-1].shape == (n,)
+    assert found[4].tolist() == [3, 3] and found[1][0].tolist() == [0, 1]
+    assert each(tnp.array(EMPTY))[1][0].tolist() == [5, 5]
+
+
+DTYPES = "bool uint64 bfloat16 float64 complex64"
+
+
+@pytest.mark.parametrize("dtype", DTYPES.split())
+def test_dtypes(dtype: str) -> None:
+    def each(x: Any) -> Any:
+        return [
+            tnp.unique(x, True, True, True, size=4),
+            tnp.isin(x, x[:2]),
+            tnp.intersect1d(x, x[:2], size=3),
+            tnp.nonzero(x, size=3),
+            tnp.extract(x == x[0], x, size=3),
+        ]
+
+    x = tnp.array([3, 1, 3, 0]).astype(dtype)
+    found = each(x)
+    assert found[0][0].dtype == found[2].dtype == found[4].dtype == x.dtype
+    same(td.jit(each)(x), found)
+    expected = np.unique(np.asarray(x).astype(complex))
+    assert found[0][0].astype(complex).tolist()[: len(expected)] == expected.tolist()
+
+
 def test_wrong_arguments() -> None:
     x = tnp.array(X)
     with pytest.raises(ValueError, match="a scalar has no axis"):
