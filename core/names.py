@@ -222,6 +222,9 @@ def instead(module: str, name: str) -> str:
         return f"treadle.{name}"
     if (module, _plain(name)) in _CODE:
         return _CODE[module, _plain(name)]
+    # First: `load` of a checkpoint is meant, where `treadle.numpy` has one, too.
+    if synonym := _SYNONYMS.get(_plain(name)):
+        return synonym
     alike = ""
     for place in (module, *_LISTS, *_MODULES):
         for known, value in vars(import_module(place)).items():
@@ -230,7 +233,7 @@ def instead(module: str, name: str) -> str:
                 if known == name:
                     return found
                 alike = alike or found
-    return alike or _SYNONYMS.get(_plain(name), "")
+    return alike
 
 
 def _plain(name: str) -> str:

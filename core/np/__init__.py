@@ -2,23 +2,34 @@
 
     import treadle.numpy as tnp
 
-Names, arguments and broadcasting are NumPy's. What differs: Python numbers are weak
-(they never widen an array's dtype), integers never widen floats, defaults are float32
-and int32, arrays are immutable, functions take arrays rather than lists, and functions
-whose result has a shape that depends on values work outside of tracing only.
+Names, arguments and broadcasting are NumPy's; the array API standard is followed. What
+differs: Python numbers are weak (they never widen an array's dtype), integers never
+widen floats, defaults are float32 and int32, arrays are immutable, functions take
+arrays rather than lists, and where a result's shape depends on values, a traced program
+says with `size=` how many elements it wants.
 """
 
 import sys as _sys
+import typing as _typing
 
 import numpy as _numpy
-from ml_dtypes import finfo as finfo
-from ml_dtypes import iinfo as iinfo
+from numpy import character as character
+from numpy import complexfloating as complexfloating
 from numpy import e as e
 from numpy import euler_gamma as euler_gamma
+from numpy import flexible as flexible
+from numpy import floating as floating
+from numpy import generic as generic
+from numpy import inexact as inexact
 from numpy import inf as inf
+from numpy import integer as integer
+from numpy import iterable as iterable
 from numpy import nan as nan
 from numpy import newaxis as newaxis
+from numpy import number as number
 from numpy import pi as pi
+from numpy import signedinteger as signedinteger
+from numpy import unsignedinteger as unsignedinteger
 
 from treadle.dtypes import bfloat16 as bfloat16
 from treadle.dtypes import bool_ as bool_
@@ -41,8 +52,11 @@ from treadle.np import methods as methods
 from treadle.np import special as special
 from treadle.np.binary import add as add
 from treadle.np.binary import arctan2 as arctan2
+from treadle.np.binary import atan2 as atan2
 from treadle.np.binary import bitwise_and as bitwise_and
+from treadle.np.binary import bitwise_left_shift as bitwise_left_shift
 from treadle.np.binary import bitwise_or as bitwise_or
+from treadle.np.binary import bitwise_right_shift as bitwise_right_shift
 from treadle.np.binary import bitwise_xor as bitwise_xor
 from treadle.np.binary import clip as clip
 from treadle.np.binary import copysign as copysign
@@ -78,14 +92,16 @@ from treadle.np.binary import remainder as remainder
 from treadle.np.binary import right_shift as right_shift
 from treadle.np.binary import subtract as subtract
 from treadle.np.binary import true_divide as true_divide
+from treadle.np.choices import choose as choose
+from treadle.np.choices import piecewise as piecewise
+from treadle.np.choices import select as select
 from treadle.np.complex_parts import angle as angle
 from treadle.np.complex_parts import conj as conj
 from treadle.np.complex_parts import conjugate as conjugate
 from treadle.np.complex_parts import imag as imag
-from treadle.np.complex_parts import iscomplexobj as iscomplexobj
+from treadle.np.complex_parts import iscomplex as iscomplex
+from treadle.np.complex_parts import isreal as isreal
 from treadle.np.complex_parts import real as real
-from treadle.np.contract import convolve as convolve
-from treadle.np.contract import correlate as correlate
 from treadle.np.contract import cross as cross
 from treadle.np.contract import dot as dot
 from treadle.np.contract import inner as inner
@@ -97,6 +113,8 @@ from treadle.np.contract import tensordot as tensordot
 from treadle.np.contract import vdot as vdot
 from treadle.np.contract import vecdot as vecdot
 from treadle.np.contract import vecmat as vecmat
+from treadle.np.convolution import convolve as convolve
+from treadle.np.convolution import correlate as correlate
 from treadle.np.creation import arange as arange
 from treadle.np.creation import array as array
 from treadle.np.creation import asarray as asarray
@@ -107,12 +125,18 @@ from treadle.np.creation import empty_like as empty_like
 from treadle.np.creation import from_dlpack as from_dlpack
 from treadle.np.creation import full as full
 from treadle.np.creation import full_like as full_like
-from treadle.np.creation import linspace as linspace
-from treadle.np.creation import logspace as logspace
 from treadle.np.creation import ones as ones
 from treadle.np.creation import ones_like as ones_like
 from treadle.np.creation import zeros as zeros
 from treadle.np.creation import zeros_like as zeros_like
+from treadle.np.edits import delete as delete
+from treadle.np.edits import fill_diagonal as fill_diagonal
+from treadle.np.edits import insert as insert
+from treadle.np.edits import place as place
+from treadle.np.edits import put as put
+from treadle.np.edits import put_along_axis as put_along_axis
+from treadle.np.edits import resize as resize
+from treadle.np.edits import trim_zeros as trim_zeros
 from treadle.np.elementwise import abs as abs
 from treadle.np.elementwise import absolute as absolute
 from treadle.np.elementwise import acos as acos
@@ -123,10 +147,12 @@ from treadle.np.elementwise import arcsin as arcsin
 from treadle.np.elementwise import arcsinh as arcsinh
 from treadle.np.elementwise import arctan as arctan
 from treadle.np.elementwise import arctanh as arctanh
+from treadle.np.elementwise import around as around
 from treadle.np.elementwise import asin as asin
 from treadle.np.elementwise import asinh as asinh
 from treadle.np.elementwise import atan as atan
 from treadle.np.elementwise import atanh as atanh
+from treadle.np.elementwise import bitwise_invert as bitwise_invert
 from treadle.np.elementwise import bitwise_not as bitwise_not
 from treadle.np.elementwise import cbrt as cbrt
 from treadle.np.elementwise import ceil as ceil
@@ -137,6 +163,7 @@ from treadle.np.elementwise import degrees as degrees
 from treadle.np.elementwise import exp as exp
 from treadle.np.elementwise import exp2 as exp2
 from treadle.np.elementwise import expm1 as expm1
+from treadle.np.elementwise import fabs as fabs
 from treadle.np.elementwise import floor as floor
 from treadle.np.elementwise import invert as invert
 from treadle.np.elementwise import isfinite as isfinite
@@ -167,16 +194,54 @@ from treadle.np.elementwise import square as square
 from treadle.np.elementwise import tan as tan
 from treadle.np.elementwise import tanh as tanh
 from treadle.np.elementwise import trunc as trunc
+from treadle.np.files import array2string as array2string
+from treadle.np.files import array_repr as array_repr
+from treadle.np.files import array_str as array_str
+from treadle.np.files import frombuffer as frombuffer
+from treadle.np.files import fromfile as fromfile
+from treadle.np.files import fromiter as fromiter
+from treadle.np.files import fromstring as fromstring
+from treadle.np.files import get_printoptions as get_printoptions
+from treadle.np.files import load as load
+from treadle.np.files import printoptions as printoptions
+from treadle.np.files import save as save
+from treadle.np.files import savez as savez
+from treadle.np.files import set_printoptions as set_printoptions
 from treadle.np.formula import einsum as einsum
+from treadle.np.formula import einsum_path as einsum_path
+from treadle.np.grids import c_ as c_
+from treadle.np.grids import diag_indices_from as diag_indices_from
+from treadle.np.grids import index_exp as index_exp
+from treadle.np.grids import indices as indices
+from treadle.np.grids import ix_ as ix_
+from treadle.np.grids import mask_indices as mask_indices
+from treadle.np.grids import mgrid as mgrid
+from treadle.np.grids import ogrid as ogrid
+from treadle.np.grids import r_ as r_
+from treadle.np.grids import s_ as s_
+from treadle.np.grids import tril_indices_from as tril_indices_from
+from treadle.np.grids import triu_indices_from as triu_indices_from
+from treadle.np.histograms import bincount as bincount
+from treadle.np.histograms import histogram as histogram
+from treadle.np.histograms import histogram2d as histogram2d
+from treadle.np.histograms import histogram_bin_edges as histogram_bin_edges
+from treadle.np.histograms import histogramdd as histogramdd
 from treadle.np.indexing import dynamic_slice_axis as dynamic_slice_axis
 from treadle.np.indexing import dynamic_update_axis as dynamic_update_axis
 from treadle.np.indexing import take as take
 from treadle.np.indexing import take_along_axis as take_along_axis
+from treadle.np.integers import bitwise_count as bitwise_count
+from treadle.np.integers import gcd as gcd
+from treadle.np.integers import lcm as lcm
+from treadle.np.integers import packbits as packbits
+from treadle.np.integers import unpackbits as unpackbits
 from treadle.np.join import append as append
 from treadle.np.join import array_split as array_split
+from treadle.np.join import block as block
 from treadle.np.join import column_stack as column_stack
 from treadle.np.join import concat as concat
 from treadle.np.join import concatenate as concatenate
+from treadle.np.join import dsplit as dsplit
 from treadle.np.join import dstack as dstack
 from treadle.np.join import hsplit as hsplit
 from treadle.np.join import hstack as hstack
@@ -185,15 +250,29 @@ from treadle.np.join import stack as stack
 from treadle.np.join import unstack as unstack
 from treadle.np.join import vsplit as vsplit
 from treadle.np.join import vstack as vstack
+from treadle.np.kinds import can_cast as can_cast
+from treadle.np.kinds import dtype as dtype
+from treadle.np.kinds import finfo as finfo
+from treadle.np.kinds import iinfo as iinfo
+from treadle.np.kinds import iscomplexobj as iscomplexobj
+from treadle.np.kinds import isdtype as isdtype
+from treadle.np.kinds import isrealobj as isrealobj
+from treadle.np.kinds import isscalar as isscalar
+from treadle.np.kinds import issubdtype as issubdtype
 from treadle.np.logic import allclose as allclose
 from treadle.np.logic import array_equal as array_equal
+from treadle.np.logic import array_equiv as array_equiv
 from treadle.np.logic import isclose as isclose
+from treadle.np.mapping import apply_along_axis as apply_along_axis
+from treadle.np.mapping import apply_over_axes as apply_over_axes
+from treadle.np.mapping import fromfunction as fromfunction
+from treadle.np.mapping import vectorize as vectorize
 from treadle.np.matrices import diag as diag
 from treadle.np.matrices import diag_indices as diag_indices
+from treadle.np.matrices import diagflat as diagflat
 from treadle.np.matrices import diagonal as diagonal
 from treadle.np.matrices import eye as eye
 from treadle.np.matrices import identity as identity
-from treadle.np.matrices import indices as indices
 from treadle.np.matrices import meshgrid as meshgrid
 from treadle.np.matrices import trace as trace
 from treadle.np.matrices import tri as tri
@@ -202,16 +281,48 @@ from treadle.np.matrices import tril_indices as tril_indices
 from treadle.np.matrices import triu as triu
 from treadle.np.matrices import triu_indices as triu_indices
 from treadle.np.matrices import vander as vander
+from treadle.np.namespace import __array_namespace_info__ as __array_namespace_info__
+from treadle.np.namespace import bool as bool
+from treadle.np.nans import nanargmax as nanargmax
+from treadle.np.nans import nanargmin as nanargmin
+from treadle.np.nans import nanmax as nanmax
+from treadle.np.nans import nanmean as nanmean
+from treadle.np.nans import nanmin as nanmin
+from treadle.np.nans import nanprod as nanprod
+from treadle.np.nans import nanstd as nanstd
+from treadle.np.nans import nansum as nansum
+from treadle.np.nans import nanvar as nanvar
 from treadle.np.operands import ArrayLike as ArrayLike
 from treadle.np.operands import promote_types as promote_types
 from treadle.np.operands import result_type as result_type
+from treadle.np.order import argpartition as argpartition
 from treadle.np.order import argsort as argsort
-from treadle.np.order import median as median
-from treadle.np.order import percentile as percentile
-from treadle.np.order import quantile as quantile
+from treadle.np.order import lexsort as lexsort
+from treadle.np.order import partition as partition
 from treadle.np.order import sort as sort
+from treadle.np.order import sort_complex as sort_complex
 from treadle.np.order import top_k as top_k
-from treadle.np.rearrange import pad as pad
+from treadle.np.padding import pad as pad
+from treadle.np.places import argwhere as argwhere
+from treadle.np.places import compress as compress
+from treadle.np.places import extract as extract
+from treadle.np.places import flatnonzero as flatnonzero
+from treadle.np.places import nonzero as nonzero
+from treadle.np.places import where as where
+from treadle.np.polynomials import poly as poly
+from treadle.np.polynomials import polyadd as polyadd
+from treadle.np.polynomials import polyder as polyder
+from treadle.np.polynomials import polydiv as polydiv
+from treadle.np.polynomials import polyint as polyint
+from treadle.np.polynomials import polymul as polymul
+from treadle.np.polynomials import polysub as polysub
+from treadle.np.polynomials import polyval as polyval
+from treadle.np.quantiles import median as median
+from treadle.np.quantiles import nanmedian as nanmedian
+from treadle.np.quantiles import nanpercentile as nanpercentile
+from treadle.np.quantiles import nanquantile as nanquantile
+from treadle.np.quantiles import percentile as percentile
+from treadle.np.quantiles import quantile as quantile
 from treadle.np.rearrange import repeat as repeat
 from treadle.np.rearrange import roll as roll
 from treadle.np.rearrange import tile as tile
@@ -227,23 +338,36 @@ from treadle.np.reductions import min as min
 from treadle.np.reductions import prod as prod
 from treadle.np.reductions import ptp as ptp
 from treadle.np.reductions import sum as sum
-from treadle.np.search import argwhere as argwhere
-from treadle.np.search import bincount as bincount
-from treadle.np.search import cumprod as cumprod
-from treadle.np.search import cumsum as cumsum
-from treadle.np.search import diff as diff
+from treadle.np.running import cumprod as cumprod
+from treadle.np.running import cumsum as cumsum
+from treadle.np.running import cumulative_prod as cumulative_prod
+from treadle.np.running import cumulative_sum as cumulative_sum
+from treadle.np.running import diff as diff
+from treadle.np.running import ediff1d as ediff1d
+from treadle.np.running import gradient as gradient
+from treadle.np.running import nancumprod as nancumprod
+from treadle.np.running import nancumsum as nancumsum
+from treadle.np.running import trapezoid as trapezoid
+from treadle.np.running import unwrap as unwrap
+from treadle.np.scales import frexp as frexp
+from treadle.np.scales import ldexp as ldexp
+from treadle.np.scales import modf as modf
+from treadle.np.scales import spacing as spacing
 from treadle.np.search import digitize as digitize
-from treadle.np.search import flatnonzero as flatnonzero
 from treadle.np.search import interp as interp
-from treadle.np.search import isin as isin
-from treadle.np.search import nonzero as nonzero
 from treadle.np.search import ravel_multi_index as ravel_multi_index
 from treadle.np.search import searchsorted as searchsorted
-from treadle.np.search import select as select
-from treadle.np.search import trapezoid as trapezoid
-from treadle.np.search import unique as unique
 from treadle.np.search import unravel_index as unravel_index
-from treadle.np.search import where as where
+from treadle.np.sets import intersect1d as intersect1d
+from treadle.np.sets import isin as isin
+from treadle.np.sets import setdiff1d as setdiff1d
+from treadle.np.sets import setxor1d as setxor1d
+from treadle.np.sets import union1d as union1d
+from treadle.np.sets import unique as unique
+from treadle.np.sets import unique_all as unique_all
+from treadle.np.sets import unique_counts as unique_counts
+from treadle.np.sets import unique_inverse as unique_inverse
+from treadle.np.sets import unique_values as unique_values
 from treadle.np.shapes import atleast_1d as atleast_1d
 from treadle.np.shapes import atleast_2d as atleast_2d
 from treadle.np.shapes import atleast_3d as atleast_3d
@@ -260,28 +384,39 @@ from treadle.np.shapes import ndim as ndim
 from treadle.np.shapes import permute_dims as permute_dims
 from treadle.np.shapes import ravel as ravel
 from treadle.np.shapes import reshape as reshape
+from treadle.np.shapes import rollaxis as rollaxis
 from treadle.np.shapes import rot90 as rot90
 from treadle.np.shapes import shape as shape
 from treadle.np.shapes import size as size
 from treadle.np.shapes import squeeze as squeeze
 from treadle.np.shapes import swapaxes as swapaxes
 from treadle.np.shapes import transpose as transpose
+from treadle.np.spacing import geomspace as geomspace
+from treadle.np.spacing import linspace as linspace
+from treadle.np.spacing import logspace as logspace
 from treadle.np.statistics import average as average
 from treadle.np.statistics import corrcoef as corrcoef
 from treadle.np.statistics import cov as cov
 from treadle.np.statistics import mean as mean
-from treadle.np.statistics import nanargmax as nanargmax
-from treadle.np.statistics import nanargmin as nanargmin
-from treadle.np.statistics import nanmax as nanmax
-from treadle.np.statistics import nanmean as nanmean
-from treadle.np.statistics import nanmin as nanmin
-from treadle.np.statistics import nanprod as nanprod
-from treadle.np.statistics import nanstd as nanstd
-from treadle.np.statistics import nansum as nansum
-from treadle.np.statistics import nanvar as nanvar
 from treadle.np.statistics import std as std
 from treadle.np.statistics import var as var
+from treadle.np.windows import bartlett as bartlett
+from treadle.np.windows import blackman as blackman
+from treadle.np.windows import hamming as hamming
+from treadle.np.windows import hanning as hanning
+from treadle.np.windows import i0 as i0
+from treadle.np.windows import kaiser as kaiser
 from treadle.run.array import Array as Array
+
+if _typing.TYPE_CHECKING:
+    from treadle.run.array import Array as ndarray
+else:
+    from treadle.api.array import Array as ndarray  # noqa: F401
+
+int_, uint, single, double = int32, uint32, float32, float64
+float_, complex_, csingle, cdouble = float32, complex64, complex64, complex128
+
+__array_api_version__ = "2024.12"
 
 methods.ours.update(
     {

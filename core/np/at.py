@@ -11,7 +11,14 @@ from treadle.errors import at as at_line
 from treadle.errors import user_source
 from treadle.np import binary
 from treadle.np.index import GROUP, KNOWN, Selection, Span, parse, together, within
-from treadle.np.indexing import getitem, missing, place_group, without_truths
+from treadle.np.indexing import (
+    MODES,
+    getitem,
+    place_group,
+    read_mode,
+    without_truths,
+)
+from treadle.np.masks import Masked, has_traced_mask
 from treadle.np.operands import (
     ArrayLike,
     Shape,
@@ -63,9 +70,19 @@ class Place:
     and converted to the dtype of x. An element that the index names several times gets
     all the updates (of `set`, the last).
 
-    Where the index holds arrays of Treadle's (traced, or not), elements out of range
-    are not updated. Known indices, Python's and NumPy's, that are out of range raise
-    IndexError.
+    What is out of range: Python's and NumPy's indices are known, and an error in every
+    mode (IndexError). Arrays of Treadle's, traced or not, follow `mode`, eagerly and
+    compiled alike:
+
+      "drop", "fill": are not updated; read `fill_value`.
+      "clip": mean the nearest element.
+      "wrap": are counted on from the other end.
+      "promise_in_bounds": there are none (and if there are, updates drop, reads clip).
+
+    Without a mode, updates drop and reads clip. `unique_indices` and
+    `indices_are_sorted` may be promised, and change nothing.
+
+    A mask may be traced if the value does not depend on how many places it has.
     """
 
     __slots__ = ("_index", "_x")
@@ -73,83 +90,145 @@ class Place:
     def __init__(self, x: Any, index: Any) -> None:
         self._x, self._index = x, index
 
-    def set(self, value: ArrayLike) -> Array:
+    def set(
+        self,
+        value: ArrayLike,
+        *,
+        mode: str = "drop",
+        unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+    ) -> Array:
         """Replaces the elements."""
-        return _update(self._x, self._index, value, _SET)
+        return _update(self._x, self._index, value, _SET, mode)
 
-    def add(self, value: ArrayLike) -> Array:
+    def add(
+        self,
+        value: ArrayLike,
+        *,
+        mode: str = "drop",
+        unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+    ) -> Array:
         """Adds to the elements."""
-        return _update(self._x, self._index, value, _ADD)
+        return _update(self._x, self._index, value, _ADD, mode)
 
-    def subtract(self, value: ArrayLike) -> Array:
+    def subtract(
+        self,
+        value: ArrayLike,
+        *,
+        mode: str = "drop",
+        unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+    ) -> Array:
         """Subtracts from the elements."""
         negated = binary.subtract(0, operand("at[].subtract", value))
-        return _update(self._x, self._index, negated, _ADD)
+        return _update(self._x, self._index, negated, _ADD, mode)
 
-    def multiply(self, value: ArrayLike) -> Array:
+    def multiply(
+        self,
+        value: ArrayLike,
+        *,
+        mode: str = "drop",
+        unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+    ) -> Array:
         """Multiplies the elements."""
-        return _update(self._x, self._index, value, _MULTIPLY)
+        return _update(self._x, self._index, value, _MULTIPLY, mode)
 
-    def divide(self, value: ArrayLike) -> Array:
+    mul = multiply
+
+    def divide(
+        self,
+        value: ArrayLike,
+        *,
+        mode: str = "drop",
+        unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+    ) -> Array:
         """Divides the elements."""
-        return binary.divide(self._x, self._among_ones(value))
+        return binary.divide(self._x, self._among_ones(value, mode))
 
-    def power(self, value: ArrayLike) -> Array:
+    def power(
+        self,
+        value: ArrayLike,
+        *,
+        mode: str = "drop",
+        unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+    ) -> Array:
         """Raises the elements to a power."""
-        return binary.power(self._x, self._among_ones(value))
+        return binary.power(self._x, self._among_ones(value, mode))
 
-    def min(self, value: ArrayLike) -> Array:
+    def min(
+        self,
+        value: ArrayLike,
+        *,
+        mode: str = "drop",
+        unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+    ) -> Array:
         """The smaller of each element and the value."""
-        return _update(self._x, self._index, value, _MIN)
+        return _update(self._x, self._index, value, _MIN, mode)
 
-    def max(self, value: ArrayLike) -> Array:
+    def max(
+        self,
+        value: ArrayLike,
+        *,
+        mode: str = "drop",
+        unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+    ) -> Array:
         """The larger of each element and the value."""
-        return _update(self._x, self._index, value, _MAX)
+        return _update(self._x, self._index, value, _MAX, mode)
 
-    def apply(self, function: Callable[[Any], Any]) -> Array:
+    def apply(
+        self,
+        function: Callable[[Any], Any],
+        *,
+        mode: str = "drop",
+        unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+    ) -> Array:
         """Replaces each element by an elementwise function of it."""
+        _check_mode(mode)
         t = typeof(self._x)
+        if has_traced_mask(self._index):
+            how = _Combine(lambda old, new: function(old), scatter_set)
+            return _update(self._x, self._index, t.dtype.type(0), how, mode)
         # Nothing is read where nothing will be written.
-        old = getitem(self._x, self._index, None if t.size else t.dtype.type(0))
-        return self.set(function(old))
+        fill = None if t.size else t.dtype.type(0)
+        old = getitem(self._x, self._index, fill, mode == "wrap")
+        return self.set(function(old), mode=mode)
 
-    def get(self, mode: str = "clip", fill_value: ArrayLike | None = None) -> Array:
+    def get(
+        self,
+        mode: str = "clip",
+        fill_value: ArrayLike | None = None,
+        *,
+        unique_indices: bool = False,
+        indices_are_sorted: bool = False,
+    ) -> Array:
         """Reads the elements.
 
         Args:
-          mode: what an index out of range reads where it is an array of Treadle's: the
-            nearest element ("clip"), or `fill_value` ("fill").
-          fill_value: a scalar; by default not-a-number, the lowest signed integer, the
-            highest unsigned one, or True.
+          mode: what an index out of range reads where it is an array of Treadle's.
+          fill_value: a scalar, for mode "fill"; by default not-a-number, the lowest
+            signed integer, the highest unsigned one, or True.
 
         >>> import treadle.numpy as tnp
         >>> tnp.arange(3).at[tnp.array([2, 3])].get(mode="fill", fill_value=-1)
         Array([ 2, -1], dtype=int32)
         """
-        if mode == "clip":
-            return getitem(self._x, self._index)
-        if mode != "fill":
-            raise ValueError(
-                f"mode {mode!r} is neither 'clip' nor 'fill'{at_line(user_source())}"
-            )
-        dtype = typeof(self._x).dtype
-        if fill_value is None:
-            return getitem(self._x, self._index, missing(dtype))
-        fill = cast(operand("at[].get", fill_value), dtype)
-        if shape := typeof(fill).shape:
-            raise ValueError(
-                f"at[].get: fill_value must be a scalar, got shape {shape}"
-                f"{at_line(user_source())}"
-            )
-        return getitem(self._x, self._index, fill)
+        reading = read_mode("at[].get", mode, typeof(self._x).dtype, fill_value)
+        return getitem(self._x, self._index, **reading)
 
-    def _among_ones(self, value: Any) -> Any:
+    def _among_ones(self, value: Any, mode: str) -> Any:
         value = operand("at[]", value)
         dtype = dtypes.promote(
             *[(t.dtype, t.weak) for t in (typeof(self._x), typeof(value))]
         )[0]
         ones = full(typeof(self._x).shape, 1, dtype)
-        return _update(ones, self._index, value, _MULTIPLY)
+        return _update(ones, self._index, value, _MULTIPLY, mode)
 
 
 class _Combine(NamedTuple):
@@ -166,18 +245,37 @@ _MIN = _Combine(binary.minimum, scatter_min)
 _MAX = _Combine(binary.maximum, scatter_max)
 
 
-def _update(x: Any, expression: Any, value: Any, how: _Combine) -> Any:
+def _check_mode(mode: str) -> None:
+    if mode not in MODES:
+        raise ValueError(
+            f"x.at[...]: mode {mode!r} is none of {', '.join(map(repr, MODES))}"
+            f"{at_line(user_source())}"
+        )
+
+
+def _update(x: Any, expression: Any, value: Any, how: _Combine, mode: str) -> Any:
+    _check_mode(mode)
     value = cast(operand("x.at[...]", value), typeof(x).dtype)
+    if has_traced_mask(expression):
+        block = Masked.of(x, expression)
+        old = getitem(x, block.around)
+        new = block.chosen(how.one(old, block.aligned(value)), old)
+        return _update(x, block.around, new, _SET, mode)
     opened, expression = without_truths(x, expression)
-    out = _update_opened(opened, expression, value, how)
+    out = _update_opened(opened, expression, value, how, mode)
     return out if opened is x else reshape(out, shape=typeof(x).shape)
 
 
-def _update_opened(x: Any, expression: Any, value: Any, how: _Combine) -> Any:
-    selection = parse(typeof(x).shape, expression)
+def _update_opened(
+    x: Any, expression: Any, value: Any, how: _Combine, mode: str
+) -> Any:
+    shape = typeof(x).shape
+    selection = parse(shape, expression)
+    if mode in ("clip", "wrap"):
+        selection = selection.moved(mode, shape)
     regular = all(type(a) is not Span or abs(a.step) == 1 for a in selection.axes)
     if not regular:
-        return _update_flat(x, expression, value, how)
+        return _update_flat(x, expression, value, how, mode)
     if GROUP in selection.order:
         return _update_group(x, selection, value, how)
     return _update_region(x, selection, value, how)
@@ -263,12 +361,13 @@ def _update_group(x: Any, selection: Selection, value: Any, how: _Combine) -> An
     return how.scatter(x, value, *indices, **places)
 
 
-def _update_flat(x: Any, expression: Any, value: Any, how: _Combine) -> Any:
+def _update_flat(x: Any, expression: Any, value: Any, how: _Combine, mode: str) -> Any:
     """Any index at all: each element of x by its number."""
     t = typeof(x)
     dtype = dtypes.of_index(t.size)
     numbers = reshape(iota(shape=(t.size,), axis=0, dtype=dtype), shape=t.shape)
-    places = getitem(numbers, expression, dtype.type(-1))
+    fill = None if mode in ("clip", "wrap") else dtype.type(-1)
+    places = getitem(numbers, expression, fill, mode == "wrap")
     value = _fitted(value, typeof(places).shape)
     n = typeof(places).size
     if any([not is_dim(k) and k == 0 for k in (n, t.size)]):

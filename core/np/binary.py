@@ -70,6 +70,7 @@ bitwise_and = _binary(and_, "bitwise_and", "``x & y``.")
 bitwise_or = _binary(or_, "bitwise_or", "``x | y``.")
 bitwise_xor = _binary(compare.bitwise_xor, "bitwise_xor", "``x ^ y``.")
 left_shift = _binary(compare.shift_left, "left_shift", "``x << y``.")
+bitwise_left_shift = left_shift
 
 
 def right_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
@@ -78,6 +79,9 @@ def right_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
     if dtypes.is_unsigned(typeof(x).dtype):
         return compare.shift_right_logical(x, y)
     return compare.shift_right_arithmetic(x, y)
+
+
+bitwise_right_shift = right_shift
 
 
 def _inexact(op: Op, name: str, doc: str) -> Binary:
@@ -97,6 +101,7 @@ true_divide = divide
 arctan2 = _inexact(
     binary.atan2, "arctan2", "The angle of the point (y, x), in its right quadrant."
 )
+atan2 = arctan2
 nextafter = _inexact(
     binary.nextafter, "nextafter", "The next number after x in the direction of y."
 )

@@ -8,6 +8,7 @@ from treadle import dtypes
 from treadle.np.binary import arctan2
 from treadle.np.operands import ArrayLike, as_array, as_inexact, operand
 from treadle.ops import complex as parts
+from treadle.ops.compare import eq, ne
 from treadle.ops.movement import full
 from treadle.run.array import Array
 from treadle.trace.value import typeof
@@ -48,6 +49,11 @@ def angle(x: ArrayLike, /) -> Array:
     return arctan2(full(typeof(x).shape, 0, typeof(x).dtype), x)
 
 
-def iscomplexobj(x: ArrayLike) -> bool:
-    """Whether the dtype is complex."""
-    return _is_complex(operand("iscomplexobj", x))
+def iscomplex(x: ArrayLike, /) -> Array:
+    """True where the imaginary part is not 0."""
+    return ne(imag(x), 0)
+
+
+def isreal(x: ArrayLike, /) -> Array:
+    """True where the imaginary part is 0."""
+    return eq(imag(x), 0)

@@ -15,12 +15,10 @@ from treadle.dims import one, same_shape
 from treadle.errors import at, user_source
 from treadle.np.binary import multiply
 from treadle.np.complex_parts import conj
-from treadle.np.index import counted
 from treadle.np.join import stack
 from treadle.np.operands import ArrayLike, cast, common_shape, one_axis, promoted
 from treadle.np.shapes import (
     expand_dims,
-    flip,
     moveaxis,
     ravel,
     reshape,
@@ -28,31 +26,83 @@ from treadle.np.shapes import (
 )
 from treadle.ops.dot import dot_general
 from treadle.ops.movement import move_axis, transpose
-from treadle.ops.shape import pad
 from treadle.run.array import Array
 from treadle.trace.value import typeof
 
 _NONE: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
-def factors(name: str, *args: Any) -> list[Any]:
-    """The operands with their common dtype, in which products can be summed."""
+def factors(
+    name: str, *args: Any, precision: Any = None, preferred: Any = None
+) -> list[Any]:
+    """The operands with the dtype in which products are summed: their common one, or a
+    preferred one that has more digits."""
+    if precision is not None:
+        check_precision(name, precision)
     xs = promoted(name, *args)
-    if typeof(xs[0]).dtype == dtypes.bool_:
+    dtype = typeof(xs[0]).dtype
+    if preferred is not None:
+        wide = dtypes.promote((dtype, False), (dtypes.canonical(preferred), False))[0]
+        return [cast(x, wide) for x in xs]
+    if dtype == dtypes.bool_:
         return [cast(x, dtypes.int32) for x in xs]
     return xs
 
 
-def matmul(x: ArrayLike, y: ArrayLike, /) -> Array:
+def of_dtype(x: Any, preferred: Any) -> Any:
+    """A sum of products, with the dtype that was preferred."""
+    return x if preferred is None else cast(x, dtypes.canonical(preferred))
+
+
+_PRECISIONS = (
+    *("default", "fastest", "high", "highest"),
+    *("bfloat16", "bfloat16_3x", "tensorfloat32", "float32"),
+)
+
+
+def check_precision(name: str, precision: Any) -> None:
+    """
+    Raises:
+      ValueError: if there is no such precision. Those that there are do not differ:
+        products have all digits of their dtype, and half floats are summed as float32.
+    """
+    asked = precision if isinstance(precision, tuple) else (precision,)
+    for one_of in asked:
+        if str(getattr(one_of, "name", one_of)).lower() not in (*_PRECISIONS, "none"):
+            raise ValueError(
+                f"{name}: precision {one_of!r} is none of "
+                f"{', '.join(map(repr, _PRECISIONS))}{at(user_source())}"
+            )
+
+
+def matmul(
+    x: ArrayLike,
+    y: ArrayLike,
+    /,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
     """The matrix product over the last two axes; other axes are broadcast.
 
     Shapes: ``(..., m, k) @ (..., k, n) -> (..., m, n)``; a vector on the left is a
     row, on the right a column, and its axis is dropped from the result.
 
+    Args:
+      precision: is accepted, and changes nothing: products have all digits.
+      preferred_element_type: the dtype of the result, in which products are summed if
+        it has more digits than the operands' dtype.
+
     Raises:
       ValueError: if the inner lengths differ, naming both shapes.
     """
-    x, y = factors("matmul", x, y)
+    if precision is None and preferred_element_type is None:
+        return _matmul(*factors("matmul", x, y))
+    xs = factors("matmul", x, y, precision=precision, preferred=preferred_element_type)
+    return of_dtype(_matmul(*xs), preferred_element_type)
+
+
+def _matmul(x: Any, y: Any) -> Any:
     a, b = typeof(x).shape, typeof(y).shape
     if not a or not b:
         raise ValueError(
@@ -121,10 +171,22 @@ def _broadcast_matmul(x: Any, y: Any) -> Any:
     return reshape(product, (*common_shape("matmul", (lead_a, lead_b)), a[-2], b[-1]))
 
 
-def dot(x: ArrayLike, y: ArrayLike, /) -> Array:
+def dot(
+    x: ArrayLike,
+    y: ArrayLike,
+    /,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
     """The product over the last axis of x and the last but one of y (NumPy's `dot`);
-    a scalar multiplies."""
-    x, y = factors("dot", x, y)
+    a scalar multiplies. The options are those of `matmul`."""
+    wide = preferred_element_type
+    xs = factors("dot", x, y, precision=precision, preferred=wide)
+    return of_dtype(_dot(*xs), wide)
+
+
+def _dot(x: Any, y: Any) -> Any:
     a, b = typeof(x).shape, typeof(y).shape
     if not a or not b:
         return multiply(x, y)
@@ -138,17 +200,36 @@ def dot(x: ArrayLike, y: ArrayLike, /) -> Array:
     return dot_general(x, y, contract=((len(a) - 1,), (inner,)), batch=_NONE)
 
 
-def vdot(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The product of two arrays seen as vectors (the first conjugated)."""
-    x, y = factors("vdot", x, y)
-    if dtypes.is_complex(typeof(x).dtype):
-        raise TypeError(f"vdot is not defined for complex arrays{at(user_source())}")
-    return dot(ravel(x), ravel(y))
+def vdot(
+    x: ArrayLike,
+    y: ArrayLike,
+    /,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
+    """The product of two arrays seen as vectors (the first conjugated). The options are
+    those of `matmul`."""
+    wide = preferred_element_type
+    x, y = factors("vdot", x, y, precision=precision, preferred=wide)
+    return of_dtype(_dot(ravel(conj(x)), ravel(y)), wide)
 
 
-def inner(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The product over the last axes of both."""
-    x, y = factors("inner", x, y)
+def inner(
+    x: ArrayLike,
+    y: ArrayLike,
+    /,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
+    """The product over the last axes of both. The options are those of `matmul`."""
+    wide = preferred_element_type
+    xs = factors("inner", x, y, precision=precision, preferred=wide)
+    return of_dtype(_inner(*xs), wide)
+
+
+def _inner(x: Any, y: Any) -> Any:
     a, b = typeof(x).shape, typeof(y).shape
     if not a or not b:
         return multiply(x, y)
@@ -165,14 +246,23 @@ def outer(x: ArrayLike, y: ArrayLike, /) -> Array:
     return multiply(reshape(x, (-1, 1)), reshape(y, (1, -1)))
 
 
-def tensordot(x: ArrayLike, y: ArrayLike, axes: Any = 2) -> Array:
+def tensordot(
+    x: ArrayLike,
+    y: ArrayLike,
+    axes: Any = 2,
+    *,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
     """The product over several axes.
 
     Args:
       axes: how many (the last of x with the first of y), or a pair of lists: the axes
         of x and those of y.
+      precision, preferred_element_type: as in `matmul`.
     """
-    x, y = factors("tensordot", x, y)
+    wide = preferred_element_type
+    x, y = factors("tensordot", x, y, precision=precision, preferred=wide)
     a, b = typeof(x).shape, typeof(y).shape
     if isinstance(axes, Sequence):
         first, second = (
@@ -193,7 +283,8 @@ def tensordot(x: ArrayLike, y: ArrayLike, axes: Any = 2) -> Array:
             f"tensordot: axes {first} of shape {a} and {second} of shape {b} have "
             f"different lengths{at(user_source())}"
         )
-    return dot_general(x, y, contract=(first, second), batch=_NONE)
+    out = dot_general(x, y, contract=(first, second), batch=_NONE)
+    return of_dtype(out, wide)
 
 
 def _listed(axes: Any) -> Sequence[int]:
@@ -214,13 +305,22 @@ def kron(x: ArrayLike, y: ArrayLike, /) -> Array:
     return reshape(product, tuple(m * n for m, n in zip(a, b, strict=True)))
 
 
-def vecdot(x: ArrayLike, y: ArrayLike, /, *, axis: int = -1) -> Array:
+def vecdot(
+    x: ArrayLike,
+    y: ArrayLike,
+    /,
+    *,
+    axis: int = -1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
     """The inner products of vectors along an axis; other axes are broadcast, and x is
-    conjugated."""
-    x, y = factors("vecdot", x, y)
+    conjugated. The options are those of `matmul`."""
+    wide = preferred_element_type
+    x, y = factors("vecdot", x, y, precision=precision, preferred=wide)
     x, y = (moveaxis(v, one_axis("vecdot", axis, typeof(v).ndim), -1) for v in (x, y))
     product = matmul(expand_dims(conj(x), -2), expand_dims(y, -1))
-    return squeeze(product, (-2, -1))
+    return of_dtype(squeeze(product, (-2, -1)), wide)
 
 
 def matvec(x: ArrayLike, y: ArrayLike, /) -> Array:
@@ -233,60 +333,44 @@ def vecmat(x: ArrayLike, y: ArrayLike, /) -> Array:
     return squeeze(matmul(expand_dims(conj(x), -2), y), -2)
 
 
-def cross(x: ArrayLike, y: ArrayLike, *, axis: int = -1) -> Array:
-    """The vector products of vectors of three elements along an axis."""
-    x, y = promoted("cross", x, y)
-    lengths = [typeof(v).shape[one_axis("cross", axis, typeof(v).ndim)] for v in (x, y)]
-    if lengths != [3, 3]:
-        raise ValueError(
-            f"cross takes vectors of three elements along axis {axis}, got shapes "
-            f"{typeof(x).shape} and {typeof(y).shape}{at(user_source())}"
-        )
-    a, b, c = (moveaxis(x, axis, 0)[i] for i in range(3))
-    p, q, r = (moveaxis(y, axis, 0)[i] for i in range(3))
-    return stack([b * r - c * q, c * p - a * r, a * q - b * p], axis)
-
-
-def convolve(x: ArrayLike, y: ArrayLike, mode: str = "full") -> Array:
-    """The convolution of two vectors.
+def cross(
+    x: ArrayLike,
+    y: ArrayLike,
+    axisa: int = -1,
+    axisb: int = -1,
+    axisc: int = -1,
+    axis: int | None = None,
+) -> Array:
+    """The vector products of vectors of three elements (or of two, in a plane) along an
+    axis.
 
     Args:
-      mode: "full", where they overlap at all; "same", the middle of that, as long as
-        the longer vector; "valid", where they overlap wholly.
+      axisa, axisb, axisc: the axis of the vectors of x, of y, and of the results.
+      axis: all three.
     """
-    x, y = promoted("convolve", x, y)
-    return _slid("convolve", x, flip(y), mode)
-
-
-def correlate(x: ArrayLike, y: ArrayLike, mode: str = "valid") -> Array:
-    """The correlation of two vectors: x convolved with y reversed and conjugated. The
-    modes are those of `convolve`."""
-    x, y = promoted("correlate", x, y)
-    return _slid("correlate", x, conj(y), mode)
-
-
-def _slid(name: str, x: Any, y: Any, mode: str) -> Any:
-    """The products of a vector with another one at every place."""
-    n, k = typeof(x).size, typeof(y).size
-    if typeof(x).ndim != 1 or typeof(y).ndim != 1 or not n or not k:
+    x, y = promoted("cross", x, y)
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    x, y = (
+        moveaxis(v, one_axis("cross", a, typeof(v).ndim), -1)
+        for v, a in ((x, axisa), (y, axisb))
+    )
+    m, n = typeof(x).shape[-1], typeof(y).shape[-1]
+    if not {m, n} <= {2, 3}:
         raise ValueError(
-            f"{name} takes two vectors with elements, got shapes {typeof(x).shape} and "
-            f"{typeof(y).shape}{at(user_source())}"
+            f"cross takes vectors of two or three elements, got axes of lengths {m} "
+            f"and {n}{at(user_source())}"
         )
-    if mode not in ("full", "same", "valid"):
-        raise ValueError(
-            f"{name}: mode is 'full', 'same' or 'valid', got {mode!r}"
-            f"{at(user_source())}"
-        )
-    zero = typeof(x).dtype.type(0)
-    beyond = k - min(n, k) if mode == "valid" else k - 1
-    x = pad(x, zero, padding=((beyond, beyond, 0),))
-    places = counted(typeof(x).size - k + 1)[:, None] + counted(k)
-    out = matmul(x[places], y)
-    if mode != "same":
-        return out
-    short, longest = min(n, k), max(n, k)
-    start = (short - 1) // 2
-    if name == "correlate" and k > n:
-        start = short // 2
-    return out[start : start + longest]
+    a, b = x[..., 0], x[..., 1]
+    p, q = y[..., 0], y[..., 1]
+    last = a * q - b * p
+    if m == n == 2:
+        return last
+    c, r = (v[..., 2] if k == 3 else None for v, k in ((x, m), (y, n)))
+    if c is None:
+        parts = [b * r, -(a * r), last]
+    elif r is None:
+        parts = [-(c * q), c * p, last]
+    else:
+        parts = [b * r - c * q, c * p - a * r, last]
+    return moveaxis(stack(parts, -1), -1, axisc)

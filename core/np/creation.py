@@ -11,38 +11,65 @@ import numpy as np
 from treadle import dtypes
 from treadle.dims import is_dim, is_symbolic
 from treadle.errors import TracerError, at, user_source
-from treadle.np.binary import power
-from treadle.np.elementwise import floor
 from treadle.np.join import stack
 from treadle.np.operands import (
     ArrayLike,
     Shape,
+    as_array,
     as_shape,
     broadcast_to_shape,
     cast,
     operand,
-    promoted,
 )
-from treadle.ops import compare
-from treadle.ops.arithmetic import add, div, mul, sub
-from treadle.ops.binary import maximum
+from treadle.ops.arithmetic import add, mul
 from treadle.ops.movement import broadcast_in_dim
 from treadle.ops.movement import full as full_of
 from treadle.ops.shape import iota
-from treadle.run.array import Array
+from treadle.run.array import Array, Placed
+from treadle.run.device import default, named
 from treadle.trace.value import Tracer, Value, typeof
 
 
-def array(object: Any, dtype: Any = None) -> Array:
+def array(
+    object: Any, dtype: Any = None, *, copy: bool | None = None, device: Any = None
+) -> Array:
     """An array of a number, a (nested) list, a NumPy array or an array.
 
     Values given as Python numbers are float32, int32, bool or complex64; NumPy arrays
     keep their dtype.
 
+    Args:
+      copy: False demands that nothing is copied: the object is an array of Treadle's.
+      device: where to place it (see `treadle.device_put`).
+
     >>> array([[1, 2], [3, 4]])
     Array([[1, 2],
            [3, 4]], dtype=int32)
     """
+    if copy is False and not isinstance(object, Value):
+        raise ValueError(
+            f"array of a {type(object).__name__} needs a copy, and copy=False forbids "
+            f"it{at(user_source())}"
+        )
+    return placed(_array(object, dtype), device)
+
+
+def placed(x: Any, device: Any) -> Any:
+    """An array on a device; on the default one it may be moved on."""
+    if device is None:
+        return x
+    place = named(device)
+    if place == default() and not isinstance(x, Placed):
+        return x
+    if isinstance(x, Tracer):
+        raise TracerError(
+            f"an array of type {typeof(x)} can't be placed on {place} while it is "
+            f"being traced{at(user_source())}\nPlace the arguments, before the call."
+        )
+    return x if x.device == place else Placed.on(place, x)
+
+
+def _array(object: Any, dtype: Any = None) -> Array:
     want = None if dtype is None else dtypes.canonical(dtype)
     if isinstance(object, Value) or is_symbolic(object):
         return cast(object, typeof(object).dtype if want is None else want)
@@ -60,8 +87,9 @@ def array(object: Any, dtype: Any = None) -> Array:
 asarray = array
 
 
-def from_dlpack(x: Any) -> Array:
-    """An array over the memory of another library's array, by DLPack; no copy.
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
+    """An array over the memory of another library's array, by DLPack; no copy, unless
+    `copy` asks for one.
 
     The memory must be the CPU's, and must not change while the array is in use: arrays
     are immutable. The way back is the other library's own `from_dlpack`.
@@ -74,7 +102,7 @@ def from_dlpack(x: Any) -> Array:
     Array([0., 1., 2.], dtype=float64)
     """
     if isinstance(x, Array):
-        return x
+        return placed(x, device)
     try:
         data = np.from_dlpack(x)
     except (AttributeError, BufferError, RuntimeError, TypeError) as error:
@@ -83,7 +111,7 @@ def from_dlpack(x: Any) -> Array:
             f"{type(x).__name__}: {error}{at(user_source())}"
         ) from None
     operand("from_dlpack", data)
-    return Array(data)
+    return placed(Array(data.copy() if copy else data), device)
 
 
 def _holds_tracers(items: Sequence[Any]) -> bool:
@@ -131,50 +159,66 @@ def _dtype_of_list(items: Any) -> np.dtype | None:
 # One value everywhere -----------------------------------------------------------------
 
 
-def full(shape: int | Shape, fill_value: ArrayLike, dtype: Any = None) -> Array:
+def full(
+    shape: int | Shape,
+    fill_value: ArrayLike,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+) -> Array:
     """An array with one value everywhere (broadcast, if it is an array)."""
     shape = as_shape("full", shape)
     value = operand("full", fill_value)
     t = typeof(value)
     value = cast(value, t.dtype if dtype is None else dtypes.canonical(dtype))
     if t.shape:
-        return broadcast_to_shape(value, shape)
-    return broadcast_in_dim(value, shape=shape, dims=())
+        return placed(as_array(broadcast_to_shape(value, shape)), device)
+    return placed(broadcast_in_dim(value, shape=shape, dims=()), device)
 
 
-def zeros(shape: int | Shape, dtype: Any = None) -> Array:
+def zeros(shape: int | Shape, dtype: Any = None, *, device: Any = None) -> Array:
     """Zeros, as float32 by default."""
     shape = as_shape("zeros", shape)
-    return full_of(shape, 0, dtypes.canonical(dtype or dtypes.float32))
+    return placed(full_of(shape, 0, dtypes.canonical(dtype or dtypes.float32)), device)
 
 
-def ones(shape: int | Shape, dtype: Any = None) -> Array:
+def ones(shape: int | Shape, dtype: Any = None, *, device: Any = None) -> Array:
     """Ones, as float32 by default."""
     shape = as_shape("ones", shape)
-    return full_of(shape, 1, dtypes.canonical(dtype or dtypes.float32))
+    return placed(full_of(shape, 1, dtypes.canonical(dtype or dtypes.float32)), device)
 
 
-def empty(shape: int | Shape, dtype: Any = None) -> Array:
+def empty(shape: int | Shape, dtype: Any = None, *, device: Any = None) -> Array:
     """Zeros: an array is never uninitialised."""
-    return zeros(shape, dtype)
+    return zeros(shape, dtype, device=device)
 
 
 def full_like(
-    x: ArrayLike, fill_value: ArrayLike, dtype: Any = None, shape: Any = None
+    x: ArrayLike,
+    fill_value: ArrayLike,
+    dtype: Any = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
 ) -> Array:
     """An array of the shape and dtype of x with one value everywhere."""
     t = typeof(operand("full_like", x))
-    return full(t.shape if shape is None else shape, fill_value, dtype or t.dtype)
+    lengths = t.shape if shape is None else shape
+    return full(lengths, fill_value, dtype or t.dtype, device=device)
 
 
-def zeros_like(x: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
+def zeros_like(
+    x: ArrayLike, dtype: Any = None, shape: Any = None, *, device: Any = None
+) -> Array:
     """Zeros of the shape and dtype of x."""
-    return full_like(x, 0, dtype, shape)
+    return full_like(x, 0, dtype, shape, device=device)
 
 
-def ones_like(x: ArrayLike, dtype: Any = None, shape: Any = None) -> Array:
+def ones_like(
+    x: ArrayLike, dtype: Any = None, shape: Any = None, *, device: Any = None
+) -> Array:
     """Ones of the shape and dtype of x."""
-    return full_like(x, 1, dtype, shape)
+    return full_like(x, 1, dtype, shape, device=device)
 
 
 empty_like = zeros_like
@@ -200,7 +244,14 @@ def _number(name: str, which: str, x: Any) -> Any:
     return value
 
 
-def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) -> Array:
+def arange(
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+) -> Array:
     """Numbers from `start` (0, if one number is given) up to but not with `stop`.
 
     >>> arange(2, 10, 3)
@@ -221,85 +272,19 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None) ->
     # The quotient of long integers as a float may be rounded down.
     n = max(-((first - last) // by) if whole else math.ceil((last - first) / by), 0)
     if want == dtypes.bool_ or dtypes.is_complex(want):
-        return array(np.arange(first, last, by), want)
-    working = _working(want)
+        return array(np.arange(first, last, by), want, device=device)
+    working = working_dtype(want)
     out = iota(shape=(n,), axis=0, dtype=working)
     if is_dim(by) or by != 1:
         out = mul(out, cast(by, working))
     if is_dim(first) or first:
         out = add(out, cast(first, working))
-    return cast(out, want)
+    return placed(cast(out, want), device)
 
 
-def _working(dtype: np.dtype) -> np.dtype:
+def working_dtype(dtype: np.dtype) -> np.dtype:
     """What ranges of a dtype are computed in: halves hold few whole numbers."""
     return dtypes.float32 if dtypes.is_float(dtype) and dtype.itemsize == 2 else dtype
-
-
-def linspace(
-    start: ArrayLike,
-    stop: ArrayLike,
-    num: int = 50,
-    endpoint: bool = True,
-    dtype: Any = None,
-) -> Array:
-    """Evenly spaced numbers from `start` to `stop` (which may be traced scalars).
-
-    For an integer dtype they are rounded down.
-    """
-    (num,) = as_shape("linspace", num)
-    first, last = promoted("linspace", start, stop)
-    t = typeof(first)
-    if t.shape or typeof(last).shape:
-        raise ValueError(
-            f"linspace: start and stop must be scalars, got shapes {t.shape} and "
-            f"{typeof(last).shape}{at(user_source())}"
-        )
-    found = dtypes.to_float(t.dtype)
-    want = found if dtype is None else dtypes.canonical(dtype)
-    if dtypes.is_differentiable(want):
-        # Python's numbers have the digits and the range of the wanted dtype.
-        working = _working(dtypes.promote((found, t.weak), (want, False))[0])
-    else:
-        working = dtypes.float64
-    first, last = cast(first, working), cast(last, working)
-    out = _evenly_spaced(first, last, num, endpoint, working)
-    if not dtypes.is_differentiable(want) and want != dtypes.bool_:
-        out = floor(out)
-    return cast(out, want)
-
-
-def _evenly_spaced(
-    first: Any, last: Any, num: int, endpoint: bool, dtype: np.dtype
-) -> Any:
-    steps = num - 1 if endpoint else num
-    if not is_dim(steps) and steps <= 0:
-        return broadcast_in_dim(first, shape=(num,), dims=())
-    # A single number is the first one.
-    last_place = maximum(cast(steps, dtypes.of_index(num)), 1)
-    part = div(iota(shape=(num,), axis=0, dtype=dtype), cast(last_place, dtype))
-    # The two weights are exact at both ends, and neither product can overflow.
-    out = add(mul(first, sub(1.0, part)), mul(last, part))
-    if not endpoint:
-        return out
-    place = iota(shape=(num,), axis=0, dtype=dtypes.of_index(num))
-    return compare.select(compare.eq(place, last_place), last, out)
-
-
-def logspace(
-    start: ArrayLike,
-    stop: ArrayLike,
-    num: int = 50,
-    endpoint: bool = True,
-    base: float = 10.0,
-    dtype: Any = None,
-) -> Array:
-    """Numbers whose logarithms are evenly spaced from `start` to `stop`."""
-    if dtype is None:
-        return power(base, linspace(start, stop, num, endpoint))
-    want = dtypes.canonical(dtype)
-    working = _working(want) if dtypes.is_differentiable(want) else dtypes.float64
-    return cast(power(base, linspace(start, stop, num, endpoint, working)), want)
 
 
 def copy(x: ArrayLike) -> Array:
@@ -307,6 +292,10 @@ def copy(x: ArrayLike) -> Array:
     return array(x)
 
 
-def astype(x: ArrayLike, dtype: Any, /) -> Array:
-    """The array with another dtype."""
-    return array(x, dtype)
+def astype(
+    x: ArrayLike, dtype: Any, /, *, copy: bool = True, device: Any = None
+) -> Array:
+    """The array with another dtype. `copy` changes nothing: nobody sees whether memory
+    is shared."""
+    x = operand("astype", x)
+    return placed(as_array(cast(x, dtypes.canonical(dtype))), device)

@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from treadle import dtypes
+from treadle.errors import at, user_source
 from treadle.np.operands import ArrayLike, as_array, as_inexact, cast, operand
 from treadle.ops import compare, unary
 from treadle.ops import complex as parts
@@ -159,6 +160,9 @@ def round(x: ArrayLike, decimals: int = 0) -> Array:
     return cast(mul(unary.round_(div(y, factor)), factor), typeof(x).dtype)
 
 
+around = round
+
+
 def negative(x: ArrayLike, /) -> Array:
     """``-x``."""
     return neg(operand("negative", x))
@@ -176,6 +180,17 @@ def abs(x: ArrayLike, /) -> Array:
 
 
 absolute = abs
+
+
+def fabs(x: ArrayLike, /) -> Array:
+    """The absolute value of a real number, as a float."""
+    x = as_inexact("fabs", x)
+    if dtypes.is_complex(typeof(x).dtype):
+        raise TypeError(
+            f"fabs is not defined for complex numbers, got {typeof(x)}"
+            f"{at(user_source())}\nUse `tnp.abs`."
+        )
+    return unary.abs_(x)
 
 
 def sinc(x: ArrayLike, /) -> Array:
@@ -217,7 +232,7 @@ def bitwise_not(x: ArrayLike, /) -> Array:
     return compare.bitwise_not(operand("bitwise_not", x))
 
 
-invert = bitwise_not
+invert = bitwise_invert = bitwise_not
 
 
 def _everywhere(value: bool, x: Any) -> Any:

@@ -6,8 +6,10 @@ has are summed, then operands are contracted in pairs, each pair one `dot_genera
 
 from __future__ import annotations
 
+import string
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,8 +17,8 @@ import numpy as np
 from treadle import dtypes
 from treadle.dims import hint, is_dim, one, settled
 from treadle.errors import at, user_source
-from treadle.np.contract import factors
-from treadle.np.operands import ArrayLike, Shape
+from treadle.np.contract import factors, of_dtype
+from treadle.np.operands import ArrayLike, Shape, operand
 from treadle.np.reductions import sum as sum_of
 from treadle.np.shapes import transpose
 from treadle.ops.arithmetic import mul
@@ -39,7 +41,14 @@ class _Plan(NamedTuple):
     steps: tuple[tuple[int, ...], ...]
 
 
-def einsum(formula: str, /, *operands: ArrayLike) -> Array:
+def einsum(
+    formula: str | ArrayLike,
+    /,
+    *operands: Any,
+    optimize: Any = True,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
     """Sums of products of elements, by Einstein's notation.
 
     >>> import treadle.numpy as tnp
@@ -50,14 +59,17 @@ def einsum(formula: str, /, *operands: ArrayLike) -> Array:
     Args:
       formula: the labels of each operand's axes and, after ``->``, of the result's;
         ``...`` stands for axes that broadcast. Without ``->``, the labels that occur
-        once, in alphabetical order.
+        once, in alphabetical order. Or instead of a formula each operand, followed by
+        the list of its labels, which are integers, and the list of the result's.
+      optimize: changes nothing: a good order of the products is always found.
+      precision, preferred_element_type: as in `matmul`.
     """
     if not isinstance(formula, str):
-        raise TypeError(
-            f"einsum takes a formula first, got {type(formula).__name__}"
-            f"{at(user_source())}\nWrite it like `tnp.einsum('ij,jk->ik', x, y)`."
-        )
-    xs = factors("einsum", *operands) if operands else []
+        formula, operands = _of_lists(formula, operands)
+    wide = preferred_element_type
+    xs = []
+    if operands:
+        xs = factors("einsum", *operands, precision=precision, preferred=wide)
     shapes = tuple([typeof(x).shape for x in xs])
     # What is kept must not keep a trace's sizes.
     open_sizes = any([is_dim(n) for shape in shapes for n in shape])
@@ -72,7 +84,41 @@ def einsum(formula: str, /, *operands: ArrayLike) -> Array:
         wanted = {*plan.out, *(label for _, labels in terms for label in labels)}
         terms.append(_met(chosen, wanted))
     (x, labels), *_ = terms
-    return _finished(x, labels, plan)
+    return of_dtype(_finished(x, labels, plan), wide)
+
+
+def _of_lists(first: Any, rest: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """The formula and the operands of ``einsum(x, [0, 1], y, [1, 2], [0, 2])``."""
+    items = [first, *rest]
+    last = items.pop() if len(items) % 2 else None
+    lists = [*items[1::2], *([] if last is None else [last])]
+    if not all([isinstance(part, list | tuple) for part in lists]) or not items:
+        raise TypeError(
+            f"einsum takes a formula first, got {type(first).__name__}"
+            f"{at(user_source())}\nWrite it like `tnp.einsum('ij,jk->ik', x, y)`."
+        )
+    texts = ["".join(map(_letter, part)) for part in lists]
+    if last is None:
+        return ",".join(texts), tuple(items[::2])
+    return f"{','.join(texts[:-1])}->{texts[-1]}", tuple(items[::2])
+
+
+def _letter(label: Any) -> str:
+    letters = string.ascii_uppercase + string.ascii_lowercase
+    return "..." if label is Ellipsis else letters[index(label)]
+
+
+def einsum_path(
+    formula: str, /, *operands: ArrayLike, optimize: Any = "greedy"
+) -> tuple[list[Any], str]:
+    """The order in which NumPy would multiply the operands of `einsum`, and a report:
+    see `numpy.einsum_path`."""
+    stand_ins = [
+        np.broadcast_to(np.float32(0), [hint(n) for n in typeof(x).shape])
+        for x in (operand("einsum_path", x) for x in operands)
+    ]
+    path, report = np.einsum_path(formula, *stand_ins, optimize=optimize)
+    return list(path), report
 
 
 @lru_cache(maxsize=4096)

@@ -21,7 +21,7 @@ from treadle.dims import Dim, is_dim, span
 from treadle.errors import TracerError, at, user_source
 from treadle.np.operands import Shape, broadcast_to_shape, cast, common_shape
 from treadle.ops.arithmetic import add
-from treadle.ops.binary import minimum
+from treadle.ops.binary import maximum, minimum, rem
 from treadle.ops.compare import bitwise_and, ge, lt, select
 from treadle.ops.shape import iota
 from treadle.run.array import Array
@@ -82,6 +82,16 @@ class Selection(NamedTuple):
                 test = broadcast_to_shape(within(self.axes[i], shape[i]), self.lead)
                 result = test if result is None else bitwise_and(result, test)
         return result
+
+    def moved(self, mode: str, shape: Shape) -> Selection:
+        """With the places of index values that are out of range moved inside: to the
+        nearest element ("clip"), or counted on from the other end ("wrap")."""
+        axes = list(self.axes)
+        for i in self.dynamic:
+            n = shape[i]
+            if is_dim(n) or n:
+                axes[i] = inside(axes[i], n, mode)
+        return self._replace(axes=tuple(axes))
 
 
 class _MaskAxis(NamedTuple):
@@ -183,7 +193,8 @@ def _mask(item: Any) -> list[_MaskAxis]:
             f"a boolean mask as index ({typeof(item)}) must be known while tracing: "
             f"the length of the result depends on it{at(user_source())}\n"
             "Use `tnp.where(mask, x, other)`, or `where=` of a reduction; both keep "
-            "the shape."
+            "the shape. Updates, such as\n`x.at[mask].set(0)`, do, too; and "
+            "`tnp.extract(mask, x, size=n)` reads n elements at most."
         )
     mask = np.asarray(item)
     places = np.nonzero(mask)
@@ -278,6 +289,15 @@ def _from_start(i: Any, n: int) -> Any:
     if dtype.itemsize < wanted.itemsize:
         i = cast(i, wanted)
     return select(lt(i, 0), add(i, n), i)
+
+
+def inside(i: Any, n: int, mode: str) -> Any:
+    dtype = typeof(i).dtype
+    zero, last, length = (cast(v, dtype) for v in (0, n - 1, n))
+    if mode == "clip":
+        return maximum(minimum(i, last), zero)
+    rest = rem(i, length)
+    return select(lt(rest, zero), add(rest, length), rest)
 
 
 def within(i: Any, n: int) -> Any:

@@ -15,6 +15,7 @@ from treadle.np.index import (
     KNOWN,
     Selection,
     Span,
+    inside,
     parse,
     position,
     together,
@@ -41,12 +42,14 @@ from treadle.trace.value import Value, typeof
 _ZERO = np.int32(0)
 
 
-def getitem(x: Any, expression: Any, fill: Any = None) -> Any:
+def getitem(x: Any, expression: Any, fill: Any = None, wrap: bool = False) -> Any:
     """``x[expression]``. Index values that are out of range read the nearest element,
-    or `fill`: a scalar of x's dtype."""
+    or `fill`: a scalar of x's dtype; or they are counted on from the other end."""
     x, expression = without_truths(x, expression)
     shape = typeof(x).shape
     selection = parse(shape, expression)
+    if wrap:
+        selection = selection.moved("wrap", shape)
     wanted = selection.shape()
     if any([shape[i] == 0 for i in selection.dynamic]):
         return _read_nothing(typeof(x), selection, fill)
@@ -209,12 +212,48 @@ def place_group(x: Any, rank: int, order: tuple[Any, ...], back: bool = False) -
 # Functions ----------------------------------------------------------------------------
 
 
-def take(x: ArrayLike, indices: ArrayLike, axis: int | None = None) -> Array:
+MODES = ("fill", "drop", "clip", "wrap", "promise_in_bounds")
+
+
+def read_mode(name: str, mode: str, dtype: np.dtype, value: Any) -> dict[str, Any]:
+    """How `getitem` reads what is out of range.
+
+    Raises:
+      ValueError: if there is no such mode, or the value that fills is no scalar.
+    """
+    if mode not in MODES:
+        raise ValueError(
+            f"{name}: mode {mode!r} is none of {', '.join(map(repr, MODES))}"
+            f"{at(user_source())}"
+        )
+    if mode not in ("fill", "drop"):
+        return {"wrap": mode == "wrap"}
+    if value is None:
+        return {"fill": missing(dtype)}
+    fill = cast(operand(name, value), dtype)
+    if shape := typeof(fill).shape:
+        raise ValueError(
+            f"{name}: fill_value must be a scalar, got shape {shape}{at(user_source())}"
+        )
+    return {"fill": fill}
+
+
+def take(
+    x: ArrayLike,
+    indices: ArrayLike,
+    axis: int | None = None,
+    *,
+    mode: str = "fill",
+    fill_value: ArrayLike | None = None,
+) -> Array:
     """The elements (or slices along an axis) at the indices.
 
     Negative indices count from the end. Where the indices are an array of Treadle's
     (traced, or not), those that are out of range read not-a-number, the lowest signed
     integer, the highest unsigned one, or True; `x[indices]` reads the nearest element.
+
+    Args:
+      mode, fill_value: what else is read there, as in ``x.at[indices].get``.
 
     Raises:
       IndexError: if one of NumPy's indices, or of a list's, is out of range.
@@ -223,18 +262,28 @@ def take(x: ArrayLike, indices: ArrayLike, axis: int | None = None) -> Array:
     >>> tnp.take(tnp.array([1.0, 2.0]), tnp.array([0, -1, 2]))
     Array([ 1.,  2., nan], dtype=float32)
     """
-    x = operand("take", x)
+    array = as_array(operand("take", x))
     if isinstance(indices, list | tuple):
         indices = np.asarray(indices)
     if axis is None:
-        x, axis = ravel(x), 0
-    number = one_axis("take", axis, typeof(x).ndim)
+        array, axis = ravel(array), 0
+    number = one_axis("take", axis, typeof(array).ndim)
     expression = (*(slice(None),) * number, indices)
-    return getitem(x, expression, missing(typeof(x).dtype))
+    return getitem(
+        array, expression, **read_mode("take", mode, array.dtype, fill_value)
+    )
 
 
-def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = None) -> Array:
-    """One index per element of the result along an axis, as `argsort` gives them.
+def take_along_axis(
+    x: ArrayLike,
+    indices: ArrayLike,
+    axis: int | None = -1,
+    *,
+    mode: str = "fill",
+    fill_value: ArrayLike | None = None,
+) -> Array:
+    """One index per element of the result along an axis, as `argsort` gives them (None:
+    of the flat array).
 
     What is out of range is as in `take`.
     """
@@ -257,11 +306,15 @@ def take_along_axis(x: ArrayLike, indices: ArrayLike, axis: int | None = None) -
         broadcast_to_shape(v, (*shape[:number], length, *shape[number + 1 :]))
         for v, length in ((x, n), (places, i.shape[number]))
     )
-    fill = missing(t.dtype)
+    reading = read_mode("take_along_axis", mode, t.dtype, fill_value)
+    fill = reading.get("fill")
     if not n:
+        fill = t.dtype.type(0) if fill is None else fill
         return broadcast_in_dim(fill, shape=typeof(places).shape, dims=())
+    if reading.get("wrap"):
+        places = inside(places, n, "wrap")
     out = gathers.take_along_axis(x, places, number)
-    if not isinstance(indices, Value):
+    if not isinstance(indices, Value) or fill is None:
         return out
     return select(within(places, n), out, fill)
 

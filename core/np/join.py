@@ -35,8 +35,8 @@ from treadle.trace.value import Value, typeof
 Arrays = Sequence[ArrayLike] | Array
 
 
-def _members(name: str, arrays: Any) -> list[Any]:
-    """The arrays of a sequence, or along the first axis of an array."""
+def _members(name: str, arrays: Any, dtype: Any = None) -> list[Any]:
+    """The arrays of a sequence, or along the first axis of an array, with one dtype."""
     if isinstance(arrays, Value | np.ndarray | list | tuple):
         parts = list(arrays)
     else:
@@ -46,7 +46,11 @@ def _members(name: str, arrays: Any) -> list[Any]:
         )
     if not parts:
         raise ValueError(f"{name} of no arrays{at(user_source())}")
-    return promoted(name, *parts)
+    parts = promoted(name, *parts)
+    if dtype is None:
+        return parts
+    want = dtypes.canonical(dtype)
+    return [cast(x, want) for x in parts]
 
 
 def concatenate(arrays: Arrays, axis: int | None = 0, dtype: Any = None) -> Array:
@@ -55,9 +59,7 @@ def concatenate(arrays: Arrays, axis: int | None = 0, dtype: Any = None) -> Arra
     Raises:
       ValueError: if they differ in another axis.
     """
-    parts = _members("concatenate", arrays)
-    if dtype is not None:
-        parts = [cast(x, dtypes.canonical(dtype)) for x in parts]
+    parts = _members("concatenate", arrays, dtype)
     if axis is None:
         parts, axis = [ravel(x) for x in parts], 0
     return _concatenated("concatenate", parts, axis)
@@ -88,9 +90,9 @@ def _concatenated(name: str, parts: Sequence[Any], axis: int) -> Any:
     )
 
 
-def stack(arrays: Arrays, axis: int = 0) -> Array:
+def stack(arrays: Arrays, axis: int = 0, *, dtype: Any = None) -> Array:
     """Joins arrays of one shape along a new axis."""
-    parts = _members("stack", arrays)
+    parts = _members("stack", arrays, dtype)
     shapes = [typeof(x).shape for x in parts]
     if not all([equal_shapes(s, shapes[0]) for s in shapes]):
         raise ValueError(
@@ -100,16 +102,16 @@ def stack(arrays: Arrays, axis: int = 0) -> Array:
     return _concatenated("stack", [expand_dims(x, number) for x in parts], number)
 
 
-def hstack(arrays: Arrays) -> Array:
+def hstack(arrays: Arrays, *, dtype: Any = None) -> Array:
     """Joins along the second axis (vectors: along their only one)."""
-    parts = [atleast_1d(x) for x in _members("hstack", arrays)]
+    parts = [atleast_1d(x) for x in _members("hstack", arrays, dtype)]
     return _concatenated("hstack", parts, 0 if parts[0].ndim == 1 else 1)
 
 
-def vstack(arrays: Arrays) -> Array:
+def vstack(arrays: Arrays, *, dtype: Any = None) -> Array:
     """Joins along the first axis; vectors are rows."""
     return _concatenated(
-        "vstack", [atleast_2d(x) for x in _members("vstack", arrays)], 0
+        "vstack", [atleast_2d(x) for x in _members("vstack", arrays, dtype)], 0
     )
 
 
@@ -166,11 +168,50 @@ def append(x: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     return concatenate([x, values], axis)
 
 
-def dstack(arrays: Arrays) -> Array:
+def dstack(arrays: Arrays, *, dtype: Any = None) -> Array:
     """Joins along the third axis; vectors are (1, n, 1), matrices (n, m, 1)."""
     return _concatenated(
-        "dstack", [atleast_3d(x) for x in _members("dstack", arrays)], 2
+        "dstack", [atleast_3d(x) for x in _members("dstack", arrays, dtype)], 2
     )
+
+
+def block(arrays: Any) -> Array:
+    """Puts an array together from blocks: nested lists of arrays, whose innermost lists
+    are joined along the last axis, the next along the last but one, and so on.
+
+    >>> import treadle.numpy as tnp
+    >>> tnp.block([[tnp.eye(2), tnp.zeros((2, 1))], [tnp.ones((1, 3))]]).shape
+    (3, 3)
+    """
+    depth = _depth(arrays)
+    leaves = _leaves(arrays)
+    rank = max([depth, *[typeof(operand("block", x)).ndim for x in leaves]])
+
+    def joined(part: Any, level: int) -> Any:
+        if isinstance(part, list):
+            return concatenate([joined(p, level - 1) for p in part], -level)
+        shape = typeof(part).shape
+        return reshape(part, (1,) * (rank - len(shape)) + shape)
+
+    return as_array(joined(arrays, depth))
+
+
+def _depth(arrays: Any) -> int:
+    if not isinstance(arrays, list):
+        return 0
+    depths = {_depth(part) for part in arrays}
+    if len(depths) != 1:
+        raise ValueError(
+            f"block: the lists are empty or nested to different depths"
+            f"{at(user_source())}"
+        )
+    return 1 + depths.pop()
+
+
+def _leaves(arrays: Any) -> list[Any]:
+    if not isinstance(arrays, list):
+        return [arrays]
+    return [leaf for part in arrays for leaf in _leaves(part)]
 
 
 def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
@@ -190,3 +231,8 @@ def hsplit(x: ArrayLike, sections: int | Sequence[int]) -> list:
 def vsplit(x: ArrayLike, sections: int | Sequence[int]) -> list:
     """`split` along the first axis."""
     return split(x, sections, 0)
+
+
+def dsplit(x: ArrayLike, sections: int | Sequence[int]) -> list:
+    """`split` along the third axis."""
+    return split(x, sections, 2)

@@ -15,7 +15,13 @@ from treadle.np.binary import (
     subtract,
 )
 from treadle.np.elementwise import abs, isfinite, isnan
-from treadle.np.operands import ArrayLike, as_inexact, matched, operand
+from treadle.np.operands import (
+    ArrayLike,
+    as_inexact,
+    common_shape,
+    matched,
+    operand,
+)
 from treadle.np.reductions import all
 from treadle.ops.compare import eq
 from treadle.run.array import Array
@@ -54,9 +60,24 @@ def allclose(
     return all(isclose(x, y, rtol, atol, equal_nan))
 
 
-def array_equal(x: ArrayLike, y: ArrayLike) -> Array:
-    """Whether two arrays have the same shape and elements."""
+def array_equal(x: ArrayLike, y: ArrayLike, equal_nan: bool = False) -> Array:
+    """Whether two arrays have the same shape and elements.
+
+    `equal_nan`: whether not-a-number equals itself.
+    """
     a, b = operand("array_equal", x), operand("array_equal", y)
     if not equal_shapes(typeof(a).shape, typeof(b).shape):
         return Array(np.array(False))
-    return all(eq(*matched("array_equal", a, b)))
+    a, b = matched("array_equal", a, b)
+    same = eq(a, b)
+    return all(logical_or(same, logical_and(isnan(a), isnan(b))) if equal_nan else same)
+
+
+def array_equiv(x: ArrayLike, y: ArrayLike) -> Array:
+    """Whether two arrays, broadcast together, have the same elements."""
+    a, b = operand("array_equiv", x), operand("array_equiv", y)
+    try:
+        common_shape("array_equiv", (typeof(a).shape, typeof(b).shape))
+    except ValueError:
+        return Array(np.array(False))
+    return all(eq(*matched("array_equiv", a, b)))

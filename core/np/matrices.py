@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.dims import is_dim
 from treadle.errors import at, user_source
+from treadle.np.creation import placed, zeros
 from treadle.np.index import counted
 from treadle.np.indexing import getitem
 from treadle.np.join import stack
@@ -50,11 +50,18 @@ def _under_diagonal(n: int, m: int, k: int) -> Any:
     return ge(*_rows_and_columns(n, m, k))
 
 
-def eye(n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Array:
+def eye(
+    n: int,
+    m: int | None = None,
+    k: int = 0,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+) -> Array:
     """Ones on the k-th diagonal, zeros elsewhere."""
     rows, columns = as_shape("eye", (n, n if m is None else m))
     found = _on_diagonal(rows, columns, k)
-    return cast(found, dtypes.canonical(dtype or dtypes.float32))
+    return placed(cast(found, dtypes.canonical(dtype or dtypes.float32)), device)
 
 
 def identity(n: int, dtype: Any = None) -> Array:
@@ -107,6 +114,11 @@ def diag(x: ArrayLike, k: int = 0) -> Array:
     n = t.shape[0] + max(k, -k)
     full = broadcast_in_dim(rows, shape=(n, n), dims=(0,))
     return select(_on_diagonal(n, n, k), full, zero)
+
+
+def diagflat(x: ArrayLike, k: int = 0) -> Array:
+    """The matrix with the elements of the flat array on its k-th diagonal."""
+    return diag(reshape(operand("diagflat", x), (-1,)), k)
 
 
 def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
@@ -166,22 +178,13 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
     return (iota(shape=(n,), axis=0, dtype=dtypes.of_index(n)),) * ndim
 
 
-def indices(dimensions: Sequence[int], dtype: Any = None) -> Array:
-    """For each axis of a grid, the index of every element: (axes, *dimensions).
-
-    int32 by default; int64 if an axis has 2³¹ elements or more.
-    """
-    shape = as_shape("indices", dimensions)
-    wide = any([dtypes.of_index(n) == dtypes.int64 for n in shape])
-    want = dtypes.canonical(dtype or (dtypes.int64 if wide else dtypes.int32))
-    return stack([iota(shape=shape, axis=i, dtype=want) for i in range(len(shape))])
-
-
 def vander(x: ArrayLike, n: int | None = None, increasing: bool = False) -> Array:
     """The powers n-1 to 0 of each element of a vector as a row (or 0 to n-1)."""
     base = as_array(operand("vander", x))
     if base.ndim != 1:
         raise ValueError(f"vander takes a vector, got {base.type}{at(user_source())}")
     n = base.size if n is None else n
+    if not n:
+        return zeros((base.size, 0), base.dtype)
     powers = range(n) if increasing else range(n - 1, -1, -1)
     return stack([base**p for p in powers], 1)

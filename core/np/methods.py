@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from treadle import dtypes
 from treadle.errors import TracerError, at, user_source
 from treadle.np import (
     binary,
     bits,
+    choices,
     complex_parts,
     contract,
+    creation,
     elementwise,
     indexing,
+    matrices,
     order,
+    places,
     rearrange,
     reductions,
+    running,
     search,
     shapes,
     statistics,
 )
 from treadle.np.at import At
-from treadle.np.operands import Axis, cast
+from treadle.np.namespace import VERSIONS
+from treadle.np.operands import Axis
+from treadle.run.device import Device, current
 from treadle.trace.value import Tracer, Value
 
 if TYPE_CHECKING:
@@ -227,9 +234,32 @@ class Methods(Operators):
         """Updates that give a new array: ``x.at[index].set(value)``."""
         return At(self)
 
-    def astype(self: Any, dtype: Any) -> Array:
+    @property
+    def itemsize(self: Any) -> int:
+        """The size of an element in bytes."""
+        return self.type.dtype.itemsize
+
+    @property
+    def device(self: Any) -> Device:
+        """Where it is; of an array that is being traced, where that happens."""
+        return current()
+
+    def __array_namespace__(self: Any, *, api_version: str | None = None) -> Any:
+        """`treadle.numpy`, as the array API standard has it."""
+        if api_version not in (None, *VERSIONS):
+            raise ValueError(
+                f"the array API standard {api_version} is not supported; these are: "
+                f"{', '.join(VERSIONS)}{at(user_source())}"
+            )
+        return sys.modules["treadle.np"]
+
+    def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Array:
+        """The same elements on a device (see `treadle.device_put`)."""
+        return creation.placed(self, device)
+
+    def astype(self: Any, dtype: Any, copy: bool = True, device: Any = None) -> Array:
         """The elements converted to a dtype."""
-        return cast(self, dtypes.canonical(dtype))
+        return creation.astype(self, dtype, device=device)
 
     def view(self: Any, dtype: Any) -> Array:
         """The same bits as another dtype of the same width."""
@@ -239,9 +269,10 @@ class Methods(Operators):
         """Itself: arrays never change."""
         return self
 
-    def reshape(self: Any, *lengths: Any) -> Array:
+    def reshape(self: Any, *lengths: Any, order: str = "C") -> Array:
         """The same elements in another shape; one length may be -1."""
-        return shapes.reshape(self, lengths[0] if len(lengths) == 1 else lengths)
+        shape = lengths[0] if len(lengths) == 1 else lengths
+        return shapes.reshape(self, shape, order)
 
     def transpose(self: Any, *axes: Any) -> Array:
         """The axes in another order; reversed, by default."""
@@ -249,9 +280,9 @@ class Methods(Operators):
             return shapes.transpose(self, axes[0])
         return shapes.transpose(self, axes or None)
 
-    def ravel(self: Any) -> Array:
+    def ravel(self: Any, order: str = "C") -> Array:
         """The elements as one axis."""
-        return shapes.ravel(self)
+        return shapes.ravel(self, order)
 
     flatten = ravel
 
@@ -263,63 +294,131 @@ class Methods(Operators):
         """Exchanges two axes."""
         return shapes.swapaxes(self, axis1, axis2)
 
-    def repeat(self: Any, repeats: Any, axis: int | None = None) -> Array:
+    def repeat(
+        self: Any, repeats: Any, axis: int | None = None, **options: Any
+    ) -> Array:
         """Repeats each element along an axis."""
-        return rearrange.repeat(self, repeats, axis)
+        return rearrange.repeat(self, repeats, axis, **options)
 
-    def take(self: Any, indices: Any, axis: int | None = None) -> Array:
+    def take(self: Any, indices: Any, axis: int | None = None, **options: Any) -> Array:
         """The elements, or slices along an axis, at the indices."""
-        return indexing.take(self, indices, axis)
+        return indexing.take(self, indices, axis, **options)
+
+    def diagonal(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+        """The elements whose indices in two axes are equal."""
+        return matrices.diagonal(self, offset, axis1, axis2)
+
+    def trace(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+        """The sum of the diagonal."""
+        return matrices.trace(self, offset, axis1, axis2)
+
+    def compress(
+        self: Any, condition: Any, axis: int | None = None, **options: Any
+    ) -> Array:
+        """The slices along an axis where a condition holds."""
+        return places.compress(condition, self, axis, **options)
+
+    def choose(self: Any, options: Any, mode: str = "raise") -> Array:
+        """For each element the element of the choice with that number."""
+        return choices.choose(self, options, mode)
+
+    def nonzero(self: Any, **options: Any) -> tuple[Array, ...]:
+        """The indices of the elements that are not zero, per axis."""
+        return places.nonzero(self, **options)
+
+    def searchsorted(
+        self: Any, values: Any, side: str = "left", sorter: Any = None
+    ) -> Array:
+        """Where values belong in this sorted vector."""
+        return search.searchsorted(self, values, side, sorter)
 
     def sum(
-        self: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False
+        self: Any,
+        axis: Axis = None,
+        dtype: Any = None,
+        keepdims: bool = False,
+        **options: Any,
     ) -> Array:
         """The sum over axes."""
-        return reductions.sum(self, axis, dtype, keepdims)
+        return reductions.sum(self, axis, dtype, keepdims, **options)
 
     def prod(
-        self: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False
+        self: Any,
+        axis: Axis = None,
+        dtype: Any = None,
+        keepdims: bool = False,
+        **options: Any,
     ) -> Array:
         """The product over axes."""
-        return reductions.prod(self, axis, dtype, keepdims)
+        return reductions.prod(self, axis, dtype, keepdims, **options)
 
     def mean(
-        self: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False
+        self: Any,
+        axis: Axis = None,
+        dtype: Any = None,
+        keepdims: bool = False,
+        **options: Any,
     ) -> Array:
         """The mean over axes."""
-        return statistics.mean(self, axis, dtype, keepdims)
+        return statistics.mean(self, axis, dtype, keepdims, **options)
 
     def var(
-        self: Any, axis: Axis = None, ddof: float = 0, keepdims: bool = False
+        self: Any,
+        axis: Axis = None,
+        dtype: Any = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        **options: Any,
     ) -> Array:
         """The variance over axes."""
-        return statistics.var(self, axis, None, ddof, keepdims)
+        return statistics.var(self, axis, dtype, ddof, keepdims, **options)
 
     def std(
-        self: Any, axis: Axis = None, ddof: float = 0, keepdims: bool = False
+        self: Any,
+        axis: Axis = None,
+        dtype: Any = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        **options: Any,
     ) -> Array:
         """The standard deviation over axes."""
-        return statistics.std(self, axis, None, ddof, keepdims)
+        return statistics.std(self, axis, dtype, ddof, keepdims, **options)
 
     def max(
-        self: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None
+        self: Any,
+        axis: Axis = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
     ) -> Array:
         """The largest element over axes."""
-        return reductions.max(self, axis, keepdims, initial)
+        return reductions.max(self, axis, keepdims, initial, where)
 
     def min(
-        self: Any, axis: Axis = None, keepdims: bool = False, initial: Any = None
+        self: Any,
+        axis: Axis = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
     ) -> Array:
         """The smallest element over axes."""
-        return reductions.min(self, axis, keepdims, initial)
+        return reductions.min(self, axis, keepdims, initial, where)
 
-    def any(self: Any, axis: Axis = None, keepdims: bool = False) -> Array:
+    def ptp(self: Any, axis: Axis = None, keepdims: bool = False) -> Array:
+        """The largest element over axes minus the smallest."""
+        return reductions.ptp(self, axis, keepdims)
+
+    def any(
+        self: Any, axis: Axis = None, keepdims: bool = False, where: Any = None
+    ) -> Array:
         """Whether some element is true."""
-        return reductions.any(self, axis, keepdims)
+        return reductions.any(self, axis, keepdims, where)
 
-    def all(self: Any, axis: Axis = None, keepdims: bool = False) -> Array:
+    def all(
+        self: Any, axis: Axis = None, keepdims: bool = False, where: Any = None
+    ) -> Array:
         """Whether every element is true."""
-        return reductions.all(self, axis, keepdims)
+        return reductions.all(self, axis, keepdims, where)
 
     def argmax(self: Any, axis: int | None = None, keepdims: bool = False) -> Array:
         """Where the largest element is."""
@@ -329,25 +428,33 @@ class Methods(Operators):
         """Where the smallest element is."""
         return reductions.argmin(self, axis, keepdims)
 
-    def cumsum(self: Any, axis: int | None = None) -> Array:
+    def cumsum(self: Any, axis: int | None = None, dtype: Any = None) -> Array:
         """The running sum."""
-        return search.cumsum(self, axis)
+        return running.cumsum(self, axis, dtype)
 
-    def cumprod(self: Any, axis: int | None = None) -> Array:
+    def cumprod(self: Any, axis: int | None = None, dtype: Any = None) -> Array:
         """The running product."""
-        return search.cumprod(self, axis)
+        return running.cumprod(self, axis, dtype)
 
-    def sort(self: Any, axis: int = -1) -> Array:
+    def sort(self: Any, axis: int = -1, **options: Any) -> Array:
         """The elements in ascending order (a new array)."""
-        return order.sort(self, axis)
+        return order.sort(self, axis, **options)
 
-    def argsort(self: Any, axis: int = -1) -> Array:
+    def argsort(self: Any, axis: int = -1, **options: Any) -> Array:
         """The indices that sort."""
-        return order.argsort(self, axis)
+        return order.argsort(self, axis, **options)
 
-    def dot(self: Any, other: Any) -> Array:
+    def partition(self: Any, kth: Any, axis: int = -1) -> Array:
+        """The elements in an order like `partition`'s (a new array)."""
+        return order.partition(self, kth, axis)
+
+    def argpartition(self: Any, kth: Any, axis: int = -1) -> Array:
+        """The indices that partition."""
+        return order.argpartition(self, kth, axis)
+
+    def dot(self: Any, other: Any, **options: Any) -> Array:
         """The product over the last axis and the last but one of the other."""
-        return contract.dot(self, other)
+        return contract.dot(self, other, **options)
 
     def clip(self: Any, min: Any = None, max: Any = None) -> Array:
         """Limited to an interval."""
@@ -360,6 +467,8 @@ class Methods(Operators):
     def conj(self: Any) -> Array:
         """The complex conjugate."""
         return complex_parts.conj(self)
+
+    conjugate = conj
 
 
 def install() -> None:

@@ -252,6 +252,11 @@ def _takes(dtype: np.dtype, number: float | int) -> bool:
 # Axes ---------------------------------------------------------------------------------
 
 
+def none(n: int) -> bool:
+    """Whether a length is known to be 0: of one that is not fixed, nobody asks."""
+    return not is_dim(n) and n == 0
+
+
 def one_axis(name: str, axis: Any, ndim: int) -> int:
     """An axis as a number from 0.
 

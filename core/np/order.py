@@ -1,28 +1,26 @@
-"""Sorting, and what is read off a sorted array."""
+"""Sorting, whole or in part."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import index
 from typing import Any
+
+import numpy as np
 
 from treadle import dtypes
 from treadle.errors import at, user_source
-from treadle.np.binary import add, multiply, select_where
 from treadle.np.operands import (
     ArrayLike,
-    Shape,
-    as_inexact,
+    as_array,
+    broadcast,
     cast,
     one_axis,
     operand,
 )
-from treadle.np.reductions import sum as sum_of
-from treadle.np.shapes import flip, moveaxis, ravel, reshape
-from treadle.np.statistics import mean
+from treadle.np.shapes import flip, moveaxis, ravel
 from treadle.ops import sort as sorts
-from treadle.ops.arithmetic import mul, sub
-from treadle.ops.compare import eq
-from treadle.ops.shape import slice_axis
-from treadle.ops.unary import ceil, floor
+from treadle.ops.shape import iota
 from treadle.run.array import Array
 from treadle.trace.value import typeof
 
@@ -35,15 +33,31 @@ def along(name: str, x: Any, axis: int | None) -> tuple[Any, int]:
     return x, one_axis(name, axis, typeof(x).ndim)
 
 
-def sort(x: ArrayLike, axis: int | None = -1, descending: bool = False) -> Array:
-    """The elements in ascending order along an axis; not-a-number comes last."""
+def sort(
+    x: ArrayLike,
+    axis: int | None = -1,
+    descending: bool = False,
+    *,
+    stable: bool = True,
+) -> Array:
+    """The elements in ascending order along an axis; not-a-number comes last.
+
+    `stable` is kept in any case: equal elements keep their order.
+    """
     x, number = along("sort", x, axis)
     out = sorts.sort(x, axis=number, num_keys=1)[0]
     return flip(out, number) if descending else out
 
 
-def argsort(x: ArrayLike, axis: int | None = -1, descending: bool = False) -> Array:
-    """The indices that sort along an axis. Equal elements keep their order.
+def argsort(
+    x: ArrayLike,
+    axis: int | None = -1,
+    descending: bool = False,
+    *,
+    stable: bool = True,
+) -> Array:
+    """The indices that sort along an axis. Equal elements keep their order, whatever
+    `stable` says.
 
     int32; along an axis of 2³¹ elements or more, int64.
     """
@@ -55,72 +69,56 @@ def argsort(x: ArrayLike, axis: int | None = -1, descending: bool = False) -> Ar
     return (n - 1) - flip(sorts.argsort(flip(x, number), number), number)
 
 
-def median(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
-    """The middle element, or the mean of the two middle ones."""
-    whole = typeof(operand("median", x))
-    x, number = along("median", as_inexact("median", x), axis)
-    n = typeof(x).shape[number]
-    if not n:
-        raise ValueError(f"median of no elements{at(user_source())}")
-    ordered = sort(x, number)
-    middle = slice_axis(ordered, number, (n - 1) // 2, n // 2 + 1)
-    out = mean(middle, number)
-    out = _spoiled(out, ordered, number)
-    return reshape(out, _kept(whole.shape, axis, number)) if keepdims else out
+def partition(x: ArrayLike, kth: int | Sequence[int], axis: int | None = -1) -> Array:
+    """The elements along an axis, those before the kth not larger than it and those
+    behind it not smaller: they are sorted."""
+    x, number = along("partition", x, axis)
+    _check_places("partition", kth, typeof(x).shape[number])
+    return sort(x, number)
 
 
-def _spoiled(out: Any, ordered: Any, axis: int) -> Any:
-    """A single not-a-number makes the result one: sorted, it is last."""
-    n = typeof(ordered).shape[axis]
-    last = sum_of(slice_axis(ordered, axis, n - 1, n), axis)
-    return select_where(eq(last, last), out, last)
-
-
-def _kept(shape: Shape, axis: int | None, number: int) -> Shape:
-    return tuple([1 if axis is None or i == number else n for i, n in enumerate(shape)])
-
-
-def quantile(
-    x: ArrayLike, q: ArrayLike, axis: int | None = None, keepdims: bool = False
+def argpartition(
+    x: ArrayLike, kth: int | Sequence[int], axis: int | None = -1
 ) -> Array:
-    """The value below which a share q of the elements lies, interpolated linearly.
+    """The indices that `partition` along an axis."""
+    x, number = along("argpartition", x, axis)
+    _check_places("argpartition", kth, typeof(x).shape[number])
+    return argsort(x, number)
 
-    q may be an array, whose axes come first in the result.
+
+def _check_places(name: str, kth: Any, n: int) -> None:
+    for k in kth if isinstance(kth, Sequence) else [kth]:
+        if not -n <= index(k) < n:
+            raise ValueError(
+                f"{name}: kth is {k}, but the axis has length {n}{at(user_source())}"
+            )
+
+
+def lexsort(keys: Sequence[ArrayLike] | Array, axis: int = -1) -> Array:
+    """The indices that sort along an axis by several keys, the last of them first.
+    Equal elements keep their order.
+
+    >>> import treadle.numpy as tnp
+    >>> tnp.lexsort([tnp.array([9, 1, 2]), tnp.array([5, 6, 5])]).tolist()
+    [2, 0, 1]
     """
-    whole = typeof(operand("quantile", x)).shape
-    x, number = along("quantile", as_inexact("quantile", x), axis)
-    t = typeof(x)
-    n = t.shape[number]
-    if not n:
-        raise ValueError(f"quantile of no elements{at(user_source())}")
-    ordered = sort(x, number)
-    place = mul(cast(operand("quantile", q), t.dtype), n - 1)
-    before = (slice(None),) * number
-    low, rank = floor(place), typeof(place).ndim
-    share = sub(place, low)
-    below, above = (
-        _first(ordered[(*before, cast(i, dtypes.of_index(n)))], number, rank)
-        for i in (low, ceil(place))
-    )
-    share = reshape(share, (*typeof(share).shape, *(1,) * (t.ndim - 1)))
-    out = add(multiply(below, sub(1.0, share)), multiply(above, share))
-    out = _spoiled(out, ordered, number)
-    if not keepdims:
-        return out
-    return reshape(out, (*typeof(place).shape, *_kept(whole, axis, number)))
+    columns = [operand("lexsort", k) for k in reversed([*keys])]
+    if not columns:
+        raise TypeError(f"lexsort takes one key or more{at(user_source())}")
+    columns = [as_array(k) for k in broadcast("lexsort", columns)]
+    shape = columns[0].shape
+    if not shape:
+        return as_array(np.int32(0))
+    number = one_axis("lexsort", axis, len(shape))
+    place = iota(shape=shape, axis=number, dtype=dtypes.of_index(shape[number]))
+    return sorts.sort(*columns, place, axis=number, num_keys=len(columns))[-1]
 
 
-def _first(x: Any, axis: int, count: int) -> Any:
-    """Moves `count` neighbouring axes to the front."""
-    return moveaxis(x, tuple(range(axis, axis + count)), tuple(range(count)))
-
-
-def percentile(
-    x: ArrayLike, q: ArrayLike, axis: int | None = None, keepdims: bool = False
-) -> Array:
-    """The value below which q percent of the elements lie."""
-    share = multiply(as_inexact("percentile", q), 0.01)
-    return quantile(x, share, axis, keepdims)
+def sort_complex(x: ArrayLike) -> Array:
+    """The elements as complex numbers, in ascending order along the last axis: by their
+    real parts, then by their imaginary parts."""
+    x = operand("sort_complex", x)
+    return sort(cast(x, dtypes.to_complex(typeof(x).dtype)))
 
 
 def top_k(x: ArrayLike, k: int, axis: int = -1) -> tuple[Array, Array]:

@@ -25,7 +25,7 @@ from treadle.np.operands import (
     operand,
 )
 from treadle.ops import reduce
-from treadle.ops.arithmetic import sub
+from treadle.ops.arithmetic import add, mul, sub
 from treadle.ops.binary import maximum, minimum
 from treadle.ops.movement import expand, full, reshape
 from treadle.run.array import Array
@@ -65,13 +65,16 @@ def accumulator(dtype: np.dtype, terms: int) -> np.dtype:
     return dtype
 
 
-def _sum_like(op: Op, name: str, doc: str, neutral: int) -> Callable[..., Array]:
+def _sum_like(
+    op: Op, combine: Op, name: str, doc: str, neutral: int
+) -> Callable[..., Array]:
     def function(
         x: ArrayLike,
         axis: Axis = None,
         dtype: Any = None,
         keepdims: bool = False,
         where: ArrayLike | None = None,
+        initial: ArrayLike | None = None,
     ) -> Array:
         x = operand(name, x)
         have = typeof(x).dtype
@@ -82,28 +85,41 @@ def _sum_like(op: Op, name: str, doc: str, neutral: int) -> Callable[..., Array]
         else:
             want = dtypes.canonical(dtype)
         x = _masked(name, x if have == want else cast(x, want), where, neutral)
-        return _reduced(op, name, x, axis, keepdims)
+        out = _reduced(op, name, x, axis, keepdims)
+        if initial is None:
+            return out
+        return combine(out, cast(_scalar(name, initial), typeof(out).dtype))
 
     return named(function, name, doc)
 
 
+def _scalar(name: str, initial: Any) -> Any:
+    if typeof(operand(name, initial)).shape:
+        raise ValueError(
+            f"{name}: initial is one number, got {typeof(initial)}{at(user_source())}"
+        )
+    return initial
+
+
 sum = _sum_like(
     reduce.reduce_sum,
+    add,
     "sum",
     """The sum over axes (all of them, by default).
 
     Booleans and small integers are summed as int32 (2³¹ booleans and more as int64).
-    `where` selects elements.
+    `where` selects elements; `initial` is added.
     """,
     0,
 )
 prod = _sum_like(
     reduce.reduce_prod,
+    mul,
     "prod",
     """The product over axes (all of them, by default).
 
     Booleans and small integers are multiplied as int32 (2³¹ booleans and more as
-    int64). `where` selects elements.
+    int64). `where` selects elements; `initial` is one factor more.
     """,
     1,
 )
@@ -174,16 +190,24 @@ min = _extreme(
 amax, amin = max, min
 
 
-def _truth(op: Op, name: str, doc: str) -> Callable[..., Array]:
-    def function(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
+def _truth(op: Op, name: str, doc: str, neutral: bool) -> Callable[..., Array]:
+    def function(
+        x: ArrayLike,
+        axis: Axis = None,
+        keepdims: bool = False,
+        where: ArrayLike | None = None,
+    ) -> Array:
         x = cast(operand(name, x), dtypes.bool_)
-        return _reduced(op, name, x, axis, keepdims)
+        return _reduced(op, name, _masked(name, x, where, neutral), axis, keepdims)
 
+    doc += "\n\n    `where` selects elements.\n    "
     return named(function, name, doc)
 
 
-any = _truth(reduce.reduce_or, "any", "Whether some element is true (not zero).")
-all = _truth(reduce.reduce_and, "all", "Whether every element is true (not zero).")
+any = _truth(reduce.reduce_or, "any", "Whether some element is true (not zero).", False)
+all = _truth(
+    reduce.reduce_and, "all", "Whether every element is true (not zero).", True
+)
 
 
 def _position(op: Op, name: str, doc: str) -> Callable[..., Array]:

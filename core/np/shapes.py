@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from operator import index
 from typing import Any
 
+import numpy as np
+
 from treadle.dims import is_dim, same_shape
 from treadle.errors import TracerError, at, user_source
 from treadle.np.operands import (
@@ -24,11 +26,21 @@ from treadle.np.operands import (
 )
 from treadle.ops import movement
 from treadle.run.array import Array
-from treadle.trace.value import typeof
+from treadle.trace.value import Value, typeof
 
 
-def reshape(x: ArrayLike, shape: int | Sequence[int]) -> Array:
+def reshape(
+    x: ArrayLike,
+    shape: int | Sequence[int] | np.ndarray,
+    order: str = "C",
+    *,
+    copy: bool | None = None,
+) -> Array:
     """The same elements in another shape; one length may be -1.
+
+    Args:
+      order: whether the last axis runs first ("C") or the first one ("F").
+      copy: changes nothing: nobody sees whether memory is shared.
 
     >>> import treadle.numpy as tnp
     >>> tnp.reshape(tnp.arange(6), (2, -1)).shape
@@ -39,6 +51,8 @@ def reshape(x: ArrayLike, shape: int | Sequence[int]) -> Array:
     lengths = _lengths(shape)
     if -1 in lengths:
         lengths = _fill_in(t.shape, lengths)
+    if order != "C":
+        return _by_columns("reshape", x, lengths, order)
     if same_shape(lengths, t.shape):
         return as_array(x)
     if any([n < 0 for n in lengths]):
@@ -46,7 +60,17 @@ def reshape(x: ArrayLike, shape: int | Sequence[int]) -> Array:
     return movement.reshape(x, shape=lengths)
 
 
+def _by_columns(name: str, x: Any, lengths: Shape, order: str) -> Any:
+    if order != "F":
+        raise ValueError(
+            f"{name}: order is 'C' or 'F', got {order!r}{at(user_source())}"
+        )
+    return transpose(reshape(transpose(x), lengths[::-1]))
+
+
 def _lengths(shape: Any) -> Shape:
+    if isinstance(shape, Value | np.ndarray):
+        shape = [shape] if not shape.ndim else list(shape)
     lengths = shape if isinstance(shape, Sequence) else (shape,)
     try:
         return tuple([n if is_dim(n) else index(n) for n in lengths])
@@ -68,9 +92,12 @@ def _fill_in(have: Shape, lengths: Shape) -> Shape:
     return tuple([size // known if n == -1 else n for n in lengths])
 
 
-def ravel(x: ArrayLike) -> Array:
-    """The elements as one axis."""
-    return reshape(x, (-1,)) if typeof(operand("ravel", x)).size else reshape(x, (0,))
+def ravel(x: ArrayLike, order: str = "C") -> Array:
+    """The elements as one axis; `order` is as in `reshape`."""
+    x = operand("ravel", x)
+    if order != "C":
+        x = _by_columns("ravel", x, (typeof(x).size,), order)
+    return reshape(x, (-1,)) if typeof(x).size else reshape(x, (0,))
 
 
 def transpose(x: ArrayLike, axes: Sequence[int] | None = None) -> Array:
@@ -135,6 +162,18 @@ def moveaxis(x: ArrayLike, source: Any, destination: Any) -> Array:
     for place, a in sorted(zip(places, sources, strict=True)):
         order.insert(place, a)
     return _permuted(x, tuple(order))
+
+
+def rollaxis(x: ArrayLike, axis: int, start: int = 0) -> Array:
+    """Moves an axis to where it lies before the axis `start`."""
+    ndim = typeof(operand("rollaxis", x)).ndim
+    number = one_axis("rollaxis", axis, ndim)
+    place = start + ndim if start < 0 else start
+    if not 0 <= place <= ndim:
+        raise ValueError(
+            f"rollaxis: start {start} for an array with {ndim} axes{at(user_source())}"
+        )
+    return moveaxis(x, number, place - (place > number))
 
 
 def expand_dims(x: ArrayLike, axis: int | Sequence[int]) -> Array:

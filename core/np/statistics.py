@@ -14,7 +14,8 @@ from treadle.np import reductions
 from treadle.np.binary import maximum, multiply, select_where
 from treadle.np.complex_parts import conj, real
 from treadle.np.contract import matmul
-from treadle.np.elementwise import isnan, logical_not, square
+from treadle.np.elementwise import square
+from treadle.np.join import concatenate
 from treadle.np.matrices import diagonal
 from treadle.np.operands import (
     ArrayLike,
@@ -81,15 +82,21 @@ def var(
     dtype: Any = None,
     ddof: float = 0,
     keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
 ) -> Array:
     """The variance over axes: the mean squared distance from the mean.
 
     Args:
       ddof: what is taken off the number of elements in the divisor (1 for the
-        unbiased estimate).
+        unbiased estimate). The array API calls it `correction`.
+      where: selects elements.
+      mean: the mean, if it is known: with its axes kept.
     """
     x, result = _working("var", x, dtype)
-    out = _variance("var", x, axis, ddof, keepdims)
+    out = _variance("var", x, axis, _one_of(ddof, correction), keepdims, where, mean)
     return out if typeof(out).dtype == result else cast(out, dtypes.to_real(result))
 
 
@@ -99,23 +106,51 @@ def std(
     dtype: Any = None,
     ddof: float = 0,
     keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
 ) -> Array:
-    """The standard deviation: the square root of the variance."""
+    """The standard deviation: the square root of the variance, whose options it has."""
     x, result = _working("std", x, dtype)
-    out = sqrt(_variance("std", x, axis, ddof, keepdims))
+    spread = _variance("std", x, axis, _one_of(ddof, correction), keepdims, where, mean)
+    out = sqrt(spread)
     return out if typeof(out).dtype == result else cast(out, dtypes.to_real(result))
 
 
-def _variance(name: str, x: Any, axis: Axis, ddof: float, keepdims: bool) -> Any:
+def _one_of(ddof: float, correction: float | None) -> float:
+    if correction is None:
+        return ddof
+    if ddof:
+        raise ValueError(
+            f"ddof and correction are one thing: give one of them{at(user_source())}"
+        )
+    return correction
+
+
+def _variance(
+    name: str, x: Any, axis: Axis, ddof: float, keepdims: bool, where: Any, centre: Any
+) -> Any:
     t = typeof(x)
     axes = all_axes(name, axis, t.ndim)
-    n = _count(t.shape, axes)
+    n: Any = _count(t.shape, axes)
+    if where is not None:
+        there = select_where(where, full(t.shape, 1, t.dtype), t.dtype.type(0))
+        n = reductions.sum(real(there), axes, None, True)
     # Two passes: subtracting the squared mean from the mean square loses digits.
-    centre = div(reductions.sum(x, axes), _number(n))
-    centred = sub(x, restore_axes(centre, t.shape, axes) if axes else centre)
+    if centre is not None:
+        centred = x - cast(operand(name, centre), t.dtype)
+    elif where is not None:
+        centred = x - reductions.sum(x, axes, None, True, where) / n
+    else:
+        centre = div(reductions.sum(x, axes), _number(n))
+        centred = sub(x, restore_axes(centre, t.shape, axes) if axes else centre)
     distances = square(abs_(centred)) if dtypes.is_complex(t.dtype) else square(centred)
-    total = reductions.sum(distances, axes, None, keepdims)
-    return div(total, _number(max(n - ddof, 0)))
+    total = reductions.sum(distances, axes, None, keepdims, where)
+    if where is None:
+        return div(total, _number(max(n - ddof, 0)))
+    left = maximum(n - ddof, 0)
+    return total / (left if keepdims else squeeze(left, axes))
 
 
 def average(
@@ -123,13 +158,21 @@ def average(
     axis: Axis = None,
     weights: ArrayLike | None = None,
     keepdims: bool = False,
-) -> Array:
+    *,
+    returned: bool = False,
+) -> Any:
     """The mean with weights: ``sum(x * weights) / sum(weights)``.
 
-    `weights` has the shape of x, or is a vector along the one axis.
+    `weights` has the shape of x, or is a vector along the one axis. With `returned`,
+    also the sums of the weights.
     """
     if weights is None:
-        return mean(x, axis, None, keepdims)
+        out = mean(x, axis, None, keepdims)
+        if not returned:
+            return out
+        t = typeof(x)
+        count = _count(t.shape, all_axes("average", axis, t.ndim))
+        return out, full(out.shape, 1, out.dtype) * count
     x, weights = promoted("average", as_inexact("average", x), weights)
     t, w = typeof(x), typeof(weights)
     if w.ndim != t.ndim or w.ndim == 1 or not equal_shapes(w.shape, t.shape):
@@ -145,111 +188,84 @@ def average(
         weights = reshape(weights, shape=tuple(aligned))
         weights = broadcast_to_shape(weights, t.shape)
     total = reductions.sum(multiply(x, weights), axis, None, keepdims)
-    return div(total, reductions.sum(weights, axis, None, keepdims))
-
-
-# Ignoring what is not a number --------------------------------------------------------
-
-
-def _present(name: str, x: Any, neutral: float) -> tuple[Any, Any]:
-    x = as_inexact(name, x)
-    missing = isnan(x)
-    return select_where(missing, typeof(x).dtype.type(neutral), x), missing
-
-
-def nansum(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
-    """The sum of the elements that are numbers."""
-    if not dtypes.is_differentiable(typeof(operand("nansum", x)).dtype):
-        return reductions.sum(x, axis, None, keepdims)
-    return reductions.sum(_present("nansum", x, 0)[0], axis, None, keepdims)
-
-
-def nanmean(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
-    """The mean of the elements that are numbers."""
-    present, missing = _present("nanmean", x, 0)
-    total = reductions.sum(present, axis, None, keepdims)
-    there = cast(logical_not(missing), typeof(present).dtype)
-    return div(total, reductions.sum(there, axis, None, keepdims))
-
-
-def nanmax(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
-    """The largest of the elements that are numbers."""
-    return _nan_extreme("nanmax", x, axis, keepdims, -math.inf)
-
-
-def nanmin(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
-    """The smallest of the elements that are numbers."""
-    return _nan_extreme("nanmin", x, axis, keepdims, math.inf)
-
-
-def nanprod(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:
-    """The product of the elements that are numbers."""
-    if not dtypes.is_differentiable(typeof(operand("nanprod", x)).dtype):
-        return reductions.prod(x, axis, None, keepdims)
-    return reductions.prod(_present("nanprod", x, 1)[0], axis, None, keepdims)
-
-
-def nanvar(
-    x: ArrayLike, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False
-) -> Array:
-    """The variance of the elements that are numbers."""
-    x = as_inexact("nanvar", x)
-    distances = square(abs_(sub(*broadcast("nanvar", (x, nanmean(x, axis, True))))))
-    there = cast(logical_not(isnan(x)), typeof(distances).dtype)
-    count = sub(reductions.sum(there, axis, None, keepdims), float(ddof))
-    # Of too few elements not a number, as of none.
-    return div(nansum(distances, axis, keepdims), maximum(count, 0.0))
-
-
-def nanstd(
-    x: ArrayLike, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False
-) -> Array:
-    """The standard deviation of the elements that are numbers."""
-    return sqrt(nanvar(x, axis, ddof=ddof, keepdims=keepdims))
-
-
-def nanargmax(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
-    """Where the largest of the elements that are numbers is; 0 where none is."""
-    return reductions.argmax(_present("nanargmax", x, -math.inf)[0], axis, keepdims)
-
-
-def nanargmin(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
-    """Where the smallest of the elements that are numbers is; 0 where none is."""
-    return reductions.argmin(_present("nanargmin", x, math.inf)[0], axis, keepdims)
-
-
-def _nan_extreme(name: str, x: Any, axis: Axis, keepdims: bool, neutral: float) -> Any:
-    extreme = reductions.max if neutral < 0 else reductions.min
-    if not dtypes.is_differentiable(typeof(operand(name, x)).dtype):
-        return extreme(x, axis, keepdims)
-    present, missing = _present(name, x, neutral)
-    found = extreme(present, axis, keepdims)
-    nothing = reductions.all(missing, axis, keepdims)
-    return select_where(nothing, typeof(found).dtype.type(math.nan), found)
+    whole = reductions.sum(weights, axis, None, keepdims)
+    return (div(total, whole), whole) if returned else div(total, whole)
 
 
 # Of samples ---------------------------------------------------------------------------
 
 
-def cov(x: ArrayLike, *, rowvar: bool = True, ddof: int = 1) -> Array:
-    """The covariances of variables, given as rows (or columns, unless `rowvar`)."""
-    x = atleast_2d(as_inexact("cov", x))
+def cov(
+    x: ArrayLike,
+    y: ArrayLike | None = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    fweights: ArrayLike | None = None,
+    aweights: ArrayLike | None = None,
+) -> Array:
+    """The covariances of variables, given as rows (or columns, unless `rowvar`).
+
+    Args:
+      y: more variables, of the same form.
+      bias, ddof: the divisor is the number of samples less ddof: less 1 by default, all
+        of them with `bias`.
+      fweights: how often each sample counts.
+      aweights: how much each sample weighs.
+    """
+    x = _variables("cov", x, rowvar)
+    if y is not None:
+        x = concatenate(promoted("cov", x, _variables("cov", y, rowvar)))
+    if ddof is None:
+        ddof = 0 if bias else 1
+    weights = _weights(x, fweights, aweights)
+    if weights is None:
+        centred = sub(*broadcast("cov", (x, mean(x, 1, None, True))))
+        return squeeze(div(matmul(centred, conj(transpose(centred))), _left(x, ddof)))
+    total = reductions.sum(weights)
+    centred = x - average(x, 1, weights, True)
+    left = total - ddof
+    if aweights is not None and ddof:
+        left = total - ddof * reductions.sum(weights * aweights) / total
+    product = matmul(centred * weights, conj(transpose(centred)))
+    return squeeze(product / maximum(left, 0))
+
+
+def _variables(name: str, x: Any, rowvar: bool) -> Any:
+    x = operand(name, x)
+    is_vector = typeof(x).ndim < 2
+    x = atleast_2d(as_inexact(name, x))
     if typeof(x).ndim > 2:
         raise ValueError(
-            f"cov takes a vector or a matrix, got {typeof(x)}{at(user_source())}"
+            f"{name} takes a vector or a matrix, got {typeof(x)}{at(user_source())}"
         )
-    x = x if rowvar or typeof(x).shape[0] == 1 else transpose(x)
-    centred = sub(*broadcast("cov", (x, mean(x, 1, None, True))))
-    return squeeze(div(matmul(centred, conj(transpose(centred))), _left(x, ddof)))
+    return x if rowvar or is_vector else transpose(x)
+
+
+def _weights(x: Any, fweights: Any, aweights: Any) -> Any:
+    """What each sample counts, as a row; None if all count alike."""
+    dtype, out = dtypes.to_real(typeof(x).dtype), None
+    for weights in (fweights, aweights):
+        if weights is None:
+            continue
+        found = cast(operand("cov", weights), dtype)
+        if typeof(found).shape != typeof(x).shape[1:]:
+            raise ValueError(
+                f"cov: weights of shape {typeof(found).shape} for "
+                f"{typeof(x).shape[1]} samples{at(user_source())}"
+            )
+        out = found if out is None else multiply(out, found)
+    return out
 
 
 def _left(x: Any, ddof: int) -> Any:
     return _number(max(typeof(x).shape[1] - ddof, 0))
 
 
-def corrcoef(x: ArrayLike, *, rowvar: bool = True) -> Array:
-    """The correlations of variables: covariances divided by both deviations."""
-    products = cov(x, rowvar=rowvar)
+def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
+    """The correlations of variables: covariances divided by both deviations. The
+    arguments are those of `cov`."""
+    products = cov(x, y, rowvar)
     if not typeof(products).ndim:
         return div(products, products)
     deviations = sqrt(real(diagonal(products)))

@@ -97,13 +97,20 @@ class Array(Value):
         return view
 
     def __dlpack__(
-        self, *, max_version: Any = None, copy: bool | None = None, **kwargs: Any
+        self,
+        *,
+        stream: Any = None,
+        max_version: Any = None,
+        dl_device: Any = None,
+        copy: bool | None = None,
     ) -> Any:
         readable = self._data.flags.writeable or (max_version or (0,)) >= (1,)
         if not readable and copy is None:
             # Protocols before 1.0 can't say that memory must not be written.
             copy = True
-        return self._data.__dlpack__(max_version=max_version, copy=copy, **kwargs)
+        return self._data.__dlpack__(
+            stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._data.__dlpack_device__()

@@ -8,6 +8,7 @@ placed, it runs on the default device.
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -39,9 +40,17 @@ def register(name: str) -> None:
     _known[name] = Device(name)
 
 
+def _all() -> dict[str, Device]:
+    """By name. The backends, which are slow to load, make themselves known: nothing may
+    have asked for them before."""
+    if not _known:
+        importlib.import_module("treadle.backends.devices")
+    return _known
+
+
 def known() -> tuple[Device, ...]:
     """The devices that there are."""
-    return tuple(_known.values())
+    return tuple(_all().values())
 
 
 def named(device: Device | str) -> Device:
@@ -50,9 +59,9 @@ def named(device: Device | str) -> Device:
     Raises:
       ValueError: if there is no such device.
     """
-    found = _known.get(device.name if isinstance(device, Device) else device)
+    found = _all().get(device.name if isinstance(device, Device) else device)
     if found is None:
-        names = " or ".join(map(repr, _known))
+        names = " or ".join(map(repr, _all()))
         raise ValueError(f"there is no device {device!r}: take {names}")
     return found
 
@@ -65,7 +74,7 @@ def default() -> Device:
       ValueError: if TREADLE_DEVICE names none.
     """
     try:
-        return named(os.environ.get("TREADLE_DEVICE") or next(iter(_known)))
+        return named(os.environ.get("TREADLE_DEVICE") or next(iter(_all())))
     except ValueError as error:
         raise ValueError(f"TREADLE_DEVICE: {error}") from None
 

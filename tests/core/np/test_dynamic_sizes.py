@@ -172,17 +172,78 @@ EXPRESSIONS = [
     "tnp.unravel_index(k, x.shape), tnp.ravel_multi_index((k, k), x.shape)",
     "tnp.unravel_index(tnp.argmax(x), x.shape)",
     "tnp.searchsorted(tnp.sort(u), v), tnp.digitize(x, tnp.sort(u))",
-    "tnp.bincount(k, 5), tnp.bincount(k, 5, u)",
+    "tnp.bincount(k, length=5), tnp.bincount(k, u, length=5)",
     "tnp.interp(v, tnp.arange(4.0), o[0] + tnp.arange(4.0))",
     "tnp.interp(v, tnp.cumsum(p[:, 0]), u)",
     "tnp.isin(k, k[:1]), tnp.isin(i, k)",
     "tnp.iscomplexobj(x) + u, tnp.cross(o, h[:, :3])",
 ]
+MORE = [
+    "tnp.nonzero(b, size=4), tnp.flatnonzero(b, size=4), tnp.argwhere(b, size=3)",
+    "tnp.nonzero(b, size=b.size), tnp.where(b, size=3), tnp.extract(b, x, size=4)",
+    "tnp.compress(b[:, 0], x, 0, size=2)",
+    "tnp.unique(i, size=6), tnp.unique(k, True, True, True, size=4)",
+    "tnp.unique_all(k, size=4), tnp.unique_counts(k, size=4), "
+    "tnp.unique_inverse(k, size=4), tnp.unique_values(k, size=4)",
+    "tnp.union1d(k, k + 1, size=8), tnp.intersect1d(k, i, size=5)",
+    "tnp.setdiff1d(i, k, size=4), tnp.setxor1d(i, k, size=5)",
+    "tnp.cumulative_sum(x, axis=1, include_initial=True), "
+    "tnp.cumulative_prod(u), tnp.nancumsum(x, 0), tnp.nancumprod(p, 1)",
+    "tnp.diff(u, prepend=0), tnp.unwrap(3 * u)",
+    "tnp.ediff1d(x, 1, 2)",
+    "tnp.gradient(h, axis=1), tnp.gradient(h, 2.0, axis=1, edge_order=2)",
+    "tnp.choose(k, [u, u + 1, u * 2]), tnp.piecewise(x, [b], [tnp.sin, 2.0])",
+    "tnp.histogram(x, 4), tnp.histogram_bin_edges(x, 3, (0, 1))",
+    "tnp.histogram2d(u, u + 1, 3), tnp.histogramdd(h, 2)",
+    "tnp.polyval(o, x), tnp.polyder(o) * u[0], tnp.polyint(o) + u[0], tnp.poly(o)",
+    "tnp.polyadd(o, o) * u[0], tnp.polysub(o, o), tnp.polydiv(o, o[:2]), "
+    "tnp.polymul(u, o)",
+    "tnp.insert(x, 0, 9, 0), tnp.insert(x, k[0], v, 0), tnp.delete(x, 0, 0)",
+    "tnp.delete(x, k[0], 0), tnp.resize(x, (3, 2))",
+    "tnp.put(x, k[:1], 1, inplace=False), tnp.place(x, b, u, inplace=False)",
+    "tnp.put_along_axis(x, i[:, :1] - 1, 5, 1, inplace=False)",
+    "tnp.fill_diagonal(x, 3, inplace=False), tnp.fill_diagonal(s, u, inplace=False)",
+    "x[tnp.ix_(k % 1, k % 1)], tnp.diag_indices_from(s), tnp.diagflat(u)",
+    "tnp.gcd(i, j), tnp.lcm(i, j), tnp.bitwise_count(i)",
+    "tnp.packbits(b, 1)",
+    "tnp.unpackbits(i.astype(tnp.uint8), 1), tnp.i0(x)",
+    "tnp.frexp(x), tnp.ldexp(x, i), tnp.modf(x), tnp.spacing(x)",
+    "tnp.bartlett(u.shape[0]), tnp.hanning(u.shape[0]), tnp.hamming(u.shape[0])",
+    "tnp.blackman(u.shape[0]), tnp.kaiser(u.shape[0], 3)",
+    "tnp.vectorize(lambda a, b: a * b)(x, v), "
+    "tnp.vectorize(tnp.dot, signature='(n),(n)->()')(x, y)",
+    "tnp.apply_along_axis(tnp.cumsum, 1, x), tnp.apply_over_axes(tnp.sum, t, (0, 2))",
+    "tnp.fromfunction(lambda a, b: a + b, x.shape)",
+    "tnp.nanmedian(x, 1), tnp.nanquantile(x, 0.3, 0), tnp.nanpercentile(x, 20, 1)",
+    "tnp.partition(x, 0), tnp.argpartition(x, 0), tnp.lexsort([x[0], y[0]])",
+    "tnp.sort_complex(x), tnp.around(x), tnp.fabs(x), tnp.bitwise_invert(i)",
+    "tnp.isreal(z), tnp.iscomplex(z), tnp.atan2(x, p), tnp.array_equiv(x, y)",
+    "tnp.bitwise_left_shift(i, j), tnp.bitwise_right_shift(i, j)",
+    "tnp.block([[x, y], [y, x]]), tnp.dsplit(t, 2), tnp.rollaxis(t, 2)",
+    "tnp.geomspace(1, 8, u.shape[0]), tnp.linspace(u, u + 1, 3, axis=-1)",
+    "tnp.repeat(x, k, 0, total_repeat_length=7), tnp.roll(x, k[0], 0)",
+    "tnp.pad(x, 1, 'linear_ramp'), tnp.pad(x, 1, 'mean'), tnp.pad(x, 1, 'maximum')",
+    "x.at[k].set(1, mode='clip'), x.at[k + 5].add(1, mode='wrap'), x.at[b].set(0)",
+    "tnp.take(x, k + 5, 0, mode='wrap'), tnp.searchsorted(tnp.arange(40.0), x)",
+    "tnp.var(x, 0, where=b), tnp.sum(x, 1, initial=2), tnp.any(b, 1, where=b)",
+    "tnp.cov(x, y), tnp.ravel(x, order='F')",
+    "tnp.cov(x, aweights=v)",
+    "tnp.isscalar(x) + u, tnp.isrealobj(x) + u",
+]
+"""Takes long."""
 FIXED = {
-    "tril_indices triu_indices": "the indices are constants: the size is fixed",
-    "unique nonzero flatnonzero argwhere": "the shape depends on values",
-    "from_dlpack": "takes no traced array",
-    "result_type promote_types finfo iinfo": "of dtypes",
+    "tril_indices triu_indices tril_indices_from triu_indices_from": (
+        "the indices are constants: the size is fixed"
+    ),
+    "trim_zeros mask_indices": "the shape depends on values",
+    "from_dlpack save savez load fromfile frombuffer fromstring fromiter array2string "
+    "array_str array_repr get_printoptions set_printoptions printoptions": (
+        "takes no traced array"
+    ),
+    "result_type promote_types finfo iinfo dtype isdtype issubdtype can_cast": (
+        "of dtypes"
+    ),
+    "einsum_path iterable": "of Python's values",
 }
 GUARDED = {
     "tnp.trace(x)": "the shorter axis",
@@ -199,8 +260,20 @@ GUARDED = {
     ),
     "tnp.interp(v, tnp.cumsum(p[:, 0]), u)": "a table of one entry has no slope",
     "tnp.diagonal(t), tnp.diagonal(s, 0)": "the shorter axis",
+    "tnp.ediff1d(x, 1, 2)": "one element has no differences",
+    "tnp.packbits(b, 1)": "a single byte",
+    "tnp.bartlett(u.shape[0]), tnp.hanning(u.shape[0]), tnp.hamming(u.shape[0])": "one",
+    "tnp.blackman(u.shape[0]), tnp.kaiser(u.shape[0], 3)": "a window of one number",
+    "tnp.cov(x, aweights=v)": "of one variable it is a scalar",
 }
 """What may be traced again for some sizes, and what it depends on."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("expression", rows(MORE))
+def test_more_functions_of_arrays_of_any_size(expression: str) -> None:
+    function, args = written(expression, ARGS, {"td": td, "tnp": tnp, "np": np})
+    agree(function, args, guards=GUARDED.get(expression, ""))
 
 
 @pytest.mark.parametrize("expression", rows(EXPRESSIONS))
@@ -210,7 +283,7 @@ def test_a_function_of_arrays_of_any_size(expression: str) -> None:
 
 
 def test_every_function_is_tried() -> None:
-    text = " ".join(EXPRESSIONS)
+    text = " ".join(EXPRESSIONS + MORE)
     fixed = " ".join(FIXED).split()
     for name in dir(tnp):
         value = getattr(tnp, name)

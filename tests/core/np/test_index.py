@@ -235,6 +235,92 @@ def test_nothing_to_read(name: str) -> None:
     same(tnp.zeros((0, 0))[tnp.array(i)], np.zeros((5, 0), np.float32))
 
 
+MODES = ["clip", "drop", "fill", "wrap"]
+MODED: dict[str, Callable[..., Any]] = {
+    "set": lambda np, x, i, **o: x.at[i].set(7.0, **o),
+    "add": lambda np, x, i, **o: x.at[i, 1:].add(UPDATE[:, 1:], **o),
+    "mul": lambda np, x, i, **o: x.at[i].mul(2.0, **o),
+    "max, a step": lambda np, x, i, **o: x.at[i, ::2].max(UPDATE[:, ::2], **o),
+    "set one": lambda np, x, i, **o: x.at[i[3]].set(7.0, **o),
+    "add to two": lambda np, x, i, **o: x.at[i, i[::-1]].add(UPDATE[:, 0], **o),
+    "apply": lambda np, x, i, **o: x.at[i[:2]].apply(abs, **o),
+    "get": lambda np, x, i, **o: x.at[i, i].get(**o),
+    "take": lambda np, x, i, **o: np.take(x, i, 1, **o),
+    "take_along_axis": lambda np, x, i, **o: np.take_along_axis(x, i[:, None], 0, **o),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_modes(mode: str) -> None:
+    """All at once: a program for each takes long."""
+    i = near(INDICES[4]) + np.int32(1)
+    # JAX wraps nowhere: its oracle gets places that are in range.
+    lines = ("set", "add", "mul", "max, a step", "set one")
+    names = lines if mode == "wrap" else [n for n in MODED if (n, mode) != OTHER]
+    theirs, place = ("clip", i % N) if mode == "wrap" else (mode, i)
+
+    def each(module: Any, x: Any, i: Any, mode: str) -> list[Any]:
+        return [MODED[n](module, x, i, mode=mode) for n in names]
+
+    expected = jax.jit(lambda x, i: each(jnp, x, i, theirs))(X, place)
+    same(each(tnp, tnp.array(X), tnp.array(i), mode), expected)
+    same(td.jit(lambda x, i: each(tnp, x, i, mode))(X, i), expected)
+    if mode == "wrap":
+        read = lambda x, i: (x.at[i].get(mode=mode), x.at[i].apply(abs, mode=mode))  # noqa: E731
+        changed = X.copy()
+        changed[i % N] = abs(X[i % N])
+        same(read(tnp.array(X), tnp.array(i)), [X[i % N], changed])
+        taken = tnp.take(tnp.array(X), tnp.array(i), 0, mode=mode)
+        same(taken, np.take(X, i, 0, mode=mode))
+    with pytest.raises(IndexError, match="out of range"):
+        tnp.array(X).at[np.array([N])].set(0, mode=mode)
+
+
+OTHER = ("take", "drop")
+
+
+MASKED: list[Callable[..., Any]] = [
+    lambda x, m, v: x.at[m].set(0.0),
+    lambda x, m, v: x.at[m[:, 0]].add(v),
+    lambda x, m, v: x.at[:, m[0]].multiply(2.0),
+    lambda x, m, v: x.at[1:3, m[0]].set(v[0]),
+    lambda x, m, v: x.at[-1, m[0]].min(-1.0),
+    lambda x, m, v: x.at[..., m[0], None].set(7.0),
+    lambda x, m, v: x.at[None, m[:, 1]].set(v),
+    lambda x, m, v: x.at[m[:, 0]].set(v[None]),
+    lambda x, m, v: x.at[m].apply(tnp.cos),
+    lambda x, m, v: x.at[m].divide(2.0),
+    lambda x, m, v: tnp.place(x, m, v, inplace=False),
+]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_updates_by_traced_masks(share: float) -> None:
+    rng = np.random.default_rng(3)
+    x, v = tnp.array(X[:6]), tnp.array(UPDATE[0])
+    m = tnp.array(rng.random((6, 3)) < share)
+    expected = [f(x, m, v) for f in MASKED]
+    same(td.jit(lambda x, m, v: [f(x, m, v) for f in MASKED])(x, m, v), expected)
+    found = td.vmap(lambda m: [f(x, m, v) for f in MASKED])(tnp.stack([m, ~m]))
+    same([f[0] for f in found], expected)
+    same([f[1] for f in found], [f(x, ~m, v) for f in MASKED])
+    slope = td.grad(lambda x: x.at[m].set(0.0).sum())(x)
+    same(td.jit(td.grad(lambda x, m: x.at[m].set(0.0).sum()))(x, m), slope)
+
+
+def test_errors_of_traced_masks() -> None:
+    x, m = tnp.array(X[:6]), tnp.array(X[:6] > 0)
+    wrong: dict[str, Callable[..., Any]] = {
+        r"must be known while tracing(.|\n)*x\.at\[mask\]\.set": lambda m: x[m],
+        r"has 4 elements for the places": lambda m: x.at[m].set(np.ones(4)),
+        r"beside another mask": lambda m: x.at[m[:, 0], m[0]].set(0),
+        r"mask of shape \(6, 2\)": lambda m: x.at[m[:, :2]].set(0),
+    }
+    for message, function in wrong.items():
+        with pytest.raises((td.errors.TracerError, IndexError), match=message):
+            td.jit(function)(m)
+
+
 FILLS = ["bool", "int8", "uint16", "int32", "uint32", "float32", "complex64"]
 
 
@@ -294,8 +380,14 @@ def test_numbers_of_small_dtypes(dtype: str) -> None:
 
 def test_errors_of_get() -> None:
     x, i = tnp.array(X), tnp.array([0])
-    with pytest.raises(ValueError, match="'wrap' is neither 'clip' nor 'fill'"):
-        x.at[i].get(mode="wrap")
+    for wrong in (
+        lambda **o: x.at[i].get(**o),
+        lambda **o: x.at[i].apply(tnp.sin, **o),
+        lambda **o: x.at[i].add(1, **o),
+        lambda **o: tnp.take(x, i, **o),
+    ):
+        with pytest.raises(ValueError, match=r"mode 'raise' is none of 'fill', 'drop'"):
+            wrong(mode="raise")
     with pytest.raises(ValueError, match=r"fill_value must be a scalar.*\(2,\)"):
         x.at[i].get(mode="fill", fill_value=np.ones(2))
     with pytest.raises(TypeError, match=r"astype\(int\)"):

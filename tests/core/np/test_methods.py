@@ -188,8 +188,8 @@ def test_numpy_functions_are_traced_where_we_have_them() -> None:
 
     np.testing.assert_allclose(td.jit(f)(X), np.exp(X).sum(-1), rtol=1e-5)
     np.testing.assert_allclose(td.grad(lambda x: f(x).sum())(X), np.exp(X), rtol=1e-6)
-    with pytest.raises(TypeError, match=r"np\.histogram[\s\S]*treadle\.numpy"):
-        td.jit(lambda x: np.histogram(x))(X)
+    with pytest.raises(TypeError, match=r"np\.real_if_close[\s\S]*treadle\.numpy"):
+        td.jit(lambda x: np.real_if_close(x))(X)
 
 
 def test_comparing_with_what_is_no_array() -> None:

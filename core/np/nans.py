@@ -1,0 +1,151 @@
+"""Sums, means and extremes of the elements that are numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from treadle import dtypes
+from treadle.np import reductions
+from treadle.np.binary import maximum, select_where
+from treadle.np.elementwise import isnan, logical_not, square
+from treadle.np.operands import ArrayLike, Axis, as_inexact, broadcast, cast, operand
+from treadle.ops.arithmetic import div, sub
+from treadle.ops.unary import abs_, sqrt
+from treadle.run.array import Array
+from treadle.trace.value import typeof
+
+
+def _present(name: str, x: Any, neutral: float) -> tuple[Any, Any]:
+    x = as_inexact(name, x)
+    missing = isnan(x)
+    return select_where(missing, typeof(x).dtype.type(neutral), x), missing
+
+
+def _is_exact(name: str, x: Any) -> bool:
+    return not dtypes.is_differentiable(typeof(operand(name, x)).dtype)
+
+
+def nansum(
+    x: ArrayLike,
+    axis: Axis = None,
+    keepdims: bool = False,
+    *,
+    dtype: Any = None,
+    where: ArrayLike | None = None,
+    initial: ArrayLike | None = None,
+) -> Array:
+    """The sum of the elements that are numbers. The options are those of `sum`."""
+    x = x if _is_exact("nansum", x) else _present("nansum", x, 0)[0]
+    return reductions.sum(x, axis, dtype, keepdims, where, initial)
+
+
+def nanprod(
+    x: ArrayLike,
+    axis: Axis = None,
+    keepdims: bool = False,
+    *,
+    dtype: Any = None,
+    where: ArrayLike | None = None,
+    initial: ArrayLike | None = None,
+) -> Array:
+    """The product of the elements that are numbers. The options are those of `prod`."""
+    x = x if _is_exact("nanprod", x) else _present("nanprod", x, 1)[0]
+    return reductions.prod(x, axis, dtype, keepdims, where, initial)
+
+
+def nanmean(
+    x: ArrayLike,
+    axis: Axis = None,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The mean of the elements that are numbers. `where` selects elements."""
+    present, missing = _present("nanmean", x, 0)
+    total = reductions.sum(present, axis, None, keepdims, where)
+    there = cast(logical_not(missing), typeof(present).dtype)
+    return div(total, reductions.sum(there, axis, None, keepdims, where))
+
+
+def nanvar(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The variance of the elements that are numbers. `where` selects elements."""
+    x = as_inexact("nanvar", x)
+    centre = nanmean(x, axis, True, where=where)
+    distances = square(abs_(sub(*broadcast("nanvar", (x, centre)))))
+    there = cast(logical_not(isnan(x)), typeof(distances).dtype)
+    count = sub(reductions.sum(there, axis, None, keepdims, where), float(ddof))
+    # Of too few elements not a number, as of none.
+    total = nansum(distances, axis, keepdims, where=where)
+    return div(total, maximum(count, 0.0))
+
+
+def nanstd(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
+    """The standard deviation of the elements that are numbers. `where` selects
+    elements."""
+    return sqrt(nanvar(x, axis, ddof=ddof, keepdims=keepdims, where=where))
+
+
+def nanmax(
+    x: ArrayLike,
+    axis: Axis = None,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+    initial: ArrayLike | None = None,
+) -> Array:
+    """The largest of the elements that are numbers; not-a-number where there is none.
+    The options are those of `max`."""
+    return _extreme("nanmax", x, axis, keepdims, where, initial)
+
+
+def nanmin(
+    x: ArrayLike,
+    axis: Axis = None,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+    initial: ArrayLike | None = None,
+) -> Array:
+    """The smallest of the elements that are numbers; not-a-number where there is none.
+    The options are those of `min`."""
+    return _extreme("nanmin", x, axis, keepdims, where, initial)
+
+
+def _extreme(
+    name: str, x: Any, axis: Axis, keepdims: bool, where: Any, initial: Any
+) -> Any:
+    extreme = reductions.max if name == "nanmax" else reductions.min
+    if _is_exact(name, x):
+        return extreme(x, axis, keepdims, initial, where)
+    neutral = -math.inf if name == "nanmax" else math.inf
+    present, missing = _present(name, x, neutral)
+    found = extreme(present, axis, keepdims, initial, where)
+    if initial is not None:
+        return found
+    nothing = reductions.all(missing, axis, keepdims)
+    return select_where(nothing, typeof(found).dtype.type(math.nan), found)
+
+
+def nanargmax(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
+    """Where the largest of the elements that are numbers is; 0 where none is."""
+    return reductions.argmax(_present("nanargmax", x, -math.inf)[0], axis, keepdims)
+
+
+def nanargmin(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
+    """Where the smallest of the elements that are numbers is; 0 where none is."""
+    return reductions.argmin(_present("nanargmin", x, math.inf)[0], axis, keepdims)

@@ -1,0 +1,182 @@
+"""Polynomials as vectors of coefficients, that of the highest power first.
+
+NumPy drops leading zeros from its results. Here their lengths depend on the lengths of
+the operands alone, so that they are known while tracing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.errors import at, user_source
+from treadle.np.binary import multiply
+from treadle.np.convolution import convolve
+from treadle.np.creation import array, full
+from treadle.np.edits import trim_zeros
+from treadle.np.join import concatenate
+from treadle.np.operands import (
+    ArrayLike,
+    as_array,
+    as_inexact,
+    broadcast_to_shape,
+    cast,
+    operand,
+    promoted,
+)
+from treadle.np.places import known
+from treadle.np.shapes import atleast_1d, reshape
+from treadle.run.array import Array
+from treadle.trace.value import typeof
+
+
+def _coefficients(name: str, p: Any) -> Any:
+    if isinstance(p, list | tuple):
+        p = array(p)
+    p = atleast_1d(operand(name, p))
+    if typeof(p).ndim != 1:
+        raise ValueError(
+            f"{name}: coefficients are a vector, got {typeof(p)}{at(user_source())}"
+        )
+    return p
+
+
+def polyval(p: ArrayLike, x: ArrayLike) -> Array:
+    """The values of a polynomial, or of several: ``p`` may have further axes behind its
+    first, which are broadcast with x.
+
+    >>> import treadle.numpy as tnp
+    >>> tnp.polyval(tnp.array([1.0, 0.0, 2.0]), 3.0)  # x² + 2
+    Array(11., dtype=float32)
+    """
+    if isinstance(p, list | tuple):
+        p = array(p)
+    c, a = promoted("polyval", atleast_1d(p), x)
+    out: Any = as_array(a) * 0
+    for k in range(typeof(c).shape[0]):
+        out = multiply(out, a) + c[k]
+    return out
+
+
+def polyadd(p: ArrayLike, q: ArrayLike) -> Array:
+    """The sum of two polynomials, as long as the longer."""
+    c, d = (_coefficients("polyadd", v) for v in (p, q))
+    n = max(c.shape[0], d.shape[0])
+    c, d = (_lengthened(v, n) for v in promoted("polyadd", c, d))
+    return c + d
+
+
+def polysub(p: ArrayLike, q: ArrayLike) -> Array:
+    """The difference of two polynomials, as long as the longer."""
+    c, d = (_coefficients("polysub", v) for v in (p, q))
+    n = max(c.shape[0], d.shape[0])
+    c, d = (_lengthened(v, n) for v in promoted("polysub", c, d))
+    return c - d
+
+
+def _lengthened(p: Any, n: int) -> Any:
+    missing = n - p.shape[0]
+    return concatenate([full(missing, 0, p.dtype), p]) if missing else p
+
+
+def polymul(p: ArrayLike, q: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
+    """The product of two polynomials.
+
+    Args:
+      trim_leading_zeros: drop the operands' leading zeros first, as NumPy does; their
+        values must be known then.
+    """
+    p, q = (_coefficients("polymul", v) for v in (p, q))
+    if trim_leading_zeros:
+        p, q = _trimmed(p), _trimmed(q)
+    p, q = promoted("polymul", p, q)
+    return convolve(p, q)
+
+
+def _trimmed(p: Any) -> Any:
+    known("trim_zeros", p, "trim_leading_zeros")
+    out = trim_zeros(p, "f")
+    return out if out.shape[0] else p[-1:]
+
+
+def polydiv(
+    u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False
+) -> tuple[Array, Array]:
+    """The quotient and the remainder of two polynomials.
+
+    Args:
+      trim_leading_zeros: drop leading zeros of the remainder, as NumPy does; the
+        values must be known then.
+    """
+    a, b = (as_inexact("polydiv", _coefficients("polydiv", w)) for w in (u, v))
+    a, b = promoted("polydiv", a, b)
+    m, n = a.shape[0], b.shape[0]
+    if m < n:
+        quotient, rest = a[:0], a
+    else:
+        steps, rest = [], a
+        for k in range(m - n + 1):
+            factor = rest[k] / b[0]
+            steps.append(factor)
+            rest = rest.at[k : k + n].add(-factor * b)
+        quotient = concatenate([reshape(s, (1,)) for s in steps])
+        rest = rest.at[: m - n + 1].set(0)
+        rest = rest[max(m - n + 1, 0) :] if n > 1 else rest[-1:]
+    return quotient, _trimmed(rest) if trim_leading_zeros else rest
+
+
+def polyder(p: ArrayLike, m: int = 1) -> Array:
+    """The m-th derivative of a polynomial."""
+    c = _coefficients("polyder", p)
+    _check_order("polyder", m)
+    for _ in range(m):
+        n = c.shape[0]
+        powers = np.arange(n - 1, 0, -1).astype(c.dtype)
+        c = c[:-1] * powers if n else c
+    return as_array(c)
+
+
+def polyint(p: ArrayLike, m: int = 1, k: Any = None) -> Array:
+    """The m-th integral of a polynomial.
+
+    Args:
+      k: the constants of integration, in the order of the integrals; one number is
+        that of all. 0 by default.
+    """
+    c = as_array(as_inexact("polyint", _coefficients("polyint", p)))
+    _check_order("polyint", m)
+    constants = _coefficients("polyint", 0.0 if k is None else k)
+    constants = cast(constants, c.dtype)
+    if constants.shape[0] == 1:
+        constants = broadcast_to_shape(constants, (m,))
+    if constants.shape != (m,):
+        raise ValueError(
+            f"polyint: {constants.shape[0]} constants for {m} integrals"
+            f"{at(user_source())}"
+        )
+    for i in range(m):
+        powers = np.arange(c.shape[0], 0, -1).astype(c.dtype)
+        c = concatenate([c / powers, constants[i : i + 1]])
+    return c
+
+
+def _check_order(name: str, m: int) -> None:
+    if m < 0:
+        raise ValueError(f"{name}: the order {m} is negative{at(user_source())}")
+
+
+def poly(roots: ArrayLike | Sequence[Any]) -> Array:
+    """The polynomial with these roots and the leading coefficient 1.
+
+    >>> import treadle.numpy as tnp
+    >>> tnp.poly(tnp.array([1.0, -1.0]))
+    Array([ 1.,  0., -1.], dtype=float32)
+    """
+    zeros = as_array(as_inexact("poly", _coefficients("poly", roots)))
+    out = full(1, 1, zeros.dtype)
+    none = full(1, 0, zeros.dtype)
+    for k in range(zeros.shape[0]):
+        out = concatenate([out, none]) - zeros[k] * concatenate([none, out])
+    return out
