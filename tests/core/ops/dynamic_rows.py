@@ -8,20 +8,26 @@ from typing import Any
 
 import numpy as np
 
+import treadle as td
+import treadle.numpy as tnp
 from tests.core.dynamic import Arg, Function, bools, floats, ints, positive
 from treadle.ops import (
     conv,
     cumulative,
     dot,
     dynamic,
+    eigen,
     gather,
     identity,
+    lu,
     movement,
+    orthogonal,
     random_bits,
     reduce,
     scatter,
     shape,
     sort,
+    triangular,
     window,
 )
 from treadle.trace.op import Op
@@ -357,6 +363,64 @@ def _bits(k: Any) -> Any:
 
 RANDOM = [Row(random_bits.threefry2x32, "", _bits, (floats("n"),))]
 
+
+def _definite(a: Any) -> Any:
+    return tnp.matmul(a, tnp.matrix_transpose(a)) + 2 * tnp.eye(a.shape[-1])
+
+
+def _apart(a: Any) -> Any:
+    """A matrix whose values are not close to each other, nor to zero."""
+    places = shape.iota(shape=(a.shape[-1],), axis=0, dtype=np.dtype("float32"))
+    return 0.1 * a + tnp.eye(a.shape[-1]) * (1 + places)
+
+
+def _lu_solve(a: Any, b: Any) -> Any:
+    a = _apart(a)
+    factors, _, order = lu.lu(tnp.matrix_transpose(td.stop_gradient(a)))
+    return lu.lu_solve(a, factors, order, b, transposed=False)
+
+
+FACTORS = [
+    Row(
+        triangular.cholesky,
+        "",
+        lambda a: triangular.cholesky(_definite(a)),
+        (floats("n n"),),
+    ),
+    Row(
+        triangular.triangular_solve,
+        "",
+        lambda a, b: triangular.triangular_solve(_apart(a), b, **triangular.LOWER),
+        (floats("n n"), floats("n m")),
+    ),
+    Row(lu.lu, "", lambda a: lu.lu(_apart(a)), (floats("n n"),)),
+    Row(lu.lu_solve, "", _lu_solve, (floats("n n"), floats("n m"))),
+    Row(
+        orthogonal.qr,
+        "",
+        lambda a: orthogonal.qr(_apart(a), full=False),
+        (floats("n n"),),
+    ),
+    Row(
+        orthogonal.svd,
+        "",
+        lambda a: orthogonal.svd(_apart(a), full=False, vectors=True),
+        (floats("n n"),),
+    ),
+    Row(
+        eigen.eigh,
+        "",
+        lambda a: eigen.eigh(_apart(a), lower=True, vectors=True),
+        (floats("n n"),),
+    ),
+    Row(
+        eigen.eig,
+        "",
+        lambda a: tnp.abs(eigen.eig(_apart(a), vectors=False)[0]),
+        (floats("n n"),),
+    ),
+]
+
 ROWS = [
     *MOVEMENT,
     *REDUCTIONS,
@@ -367,4 +431,5 @@ ROWS = [
     *DYNAMIC,
     *WINDOWS,
     *RANDOM,
+    *FACTORS,
 ]
