@@ -46,6 +46,8 @@ def rows(items: Sequence[Any], name: Callable[[Any], str] = str) -> list[Any]:
         why = [reason for part, reason in LEFT.items() if part in name(item)]
         mark = pytest.mark.xfail(reason="".join(why[:1]), raises=Retraced, strict=False)
         marks = [mark] if why else []
+        if getattr(item, "slow", False):
+            marks.append(pytest.mark.slow)
         out.append(pytest.param(item, id=name(item)[:70], marks=marks))
     return out
 

@@ -39,6 +39,7 @@ class Row:
 
     guards: why there may be a second trace, if there may.
     batched: whether `vmap` of it is tried too.
+    slow: whether it is one of many like it, which run with the slow tests.
     """
 
     op: Op
@@ -48,6 +49,7 @@ class Row:
     sizes: Sequence[tuple[int, ...]] | None = None
     guards: str = ""
     batched: bool = True
+    slow: bool = False
 
     @property
     def name(self) -> str:
@@ -393,31 +395,35 @@ FACTORS = [
         lambda a, b: triangular.triangular_solve(_apart(a), b, **triangular.LOWER),
         (floats("n n"), floats("n m")),
     ),
-    Row(lu.lu, "", lambda a: lu.lu(_apart(a)), (floats("n n"),)),
+    Row(lu.lu, "", lambda a: lu.lu(_apart(a)), (floats("n n"),), slow=True),
     Row(lu.lu_solve, "", _lu_solve, (floats("n n"), floats("n m"))),
     Row(
         orthogonal.qr,
         "",
         lambda a: orthogonal.qr(_apart(a), full=False),
         (floats("n n"),),
+        slow=True,
     ),
     Row(
         orthogonal.svd,
         "",
         lambda a: orthogonal.svd(_apart(a), full=False, vectors=True),
         (floats("n n"),),
+        slow=True,
     ),
     Row(
         eigen.eigh,
         "",
         lambda a: eigen.eigh(_apart(a), lower=True, vectors=True),
         (floats("n n"),),
+        slow=True,
     ),
     Row(
         eigen.eig,
         "",
         lambda a: tnp.abs(eigen.eig(_apart(a), vectors=False)[0]),
         (floats("n n"),),
+        slow=True,
     ),
 ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -30,7 +30,21 @@ CASES = [
     *window_cases.CASES,
     *linalg_cases.CASES,
 ]
-every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+
+
+def each(chosen: Callable[[Case], bool] = lambda case: True) -> Any:
+    """A test for each of some cases."""
+    return pytest.mark.parametrize(
+        "case",
+        [
+            pytest.param(c, id=c.name, marks=[pytest.mark.slow] * c.slow)
+            for c in CASES
+            if chosen(c)
+        ],
+    )
+
+
+every_case = each()
 
 
 @pytest.fixture(autouse=True)
@@ -118,9 +132,7 @@ def test_value_jvp_and_vjp_agree_with_jax(case: Case) -> None:
         assert_close(found_cts[i], want, case.tolerance)
 
 
-smooth_cases = pytest.mark.parametrize(
-    "case", [c for c in CASES if c.second and c.op.differentiable], ids=lambda c: c.name
-)
+smooth_cases = each(lambda c: c.second and c.op.differentiable)
 
 
 @smooth_cases
@@ -213,7 +225,7 @@ def placements(args: Sequence[Any]) -> list[tuple[int | None, ...]]:
     return list(dict.fromkeys(w for w in ways if any(a is not None for a in w)))
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.args], ids=lambda c: c.name)
+@each(lambda c: bool(c.args))
 def test_vmap_is_a_loop(case: Case) -> None:
     size = 3
     examples = [case.draw(seed) for seed in range(size)]
@@ -279,9 +291,7 @@ def test_compiled_is_eager(case: Case) -> None:
         assert_close(found, wanted, 3e-6)
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in CASES if c.op.differentiable], ids=lambda c: c.name
-)
+@each(lambda c: c.op.differentiable)
 def test_compiled_derivatives_are_eager(case: Case) -> None:
     args = single(case)
     outs = case.function(*args)
