@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from treadle.trace.lowering import Routine
 from treadle.trace.op import Op
 from treadle.trace.routine import (
     STATUS,
+    Argument,
     At,
     Script,
     Step,
@@ -68,7 +69,8 @@ def _eigh_type(a: ArrayType, *, lower: bool, vectors: bool) -> Sequence[ArrayTyp
 
 
 def _eigh_run(a: Any, *, lower: bool, vectors: bool) -> Sequence[Any]:
-    t, uplo = typeof(np.asarray(a)), "L" if lower else "U"
+    t = typeof(np.asarray(a))
+    uplo: Literal["L", "U"] = "L" if lower else "U"
 
     def pairs(x: Any) -> Sequence[Any]:
         if not vectors:
@@ -88,8 +90,9 @@ def _eigh_script(types: Any, outs: Any, params: Any) -> Script:
     matrix = At(2 if vectors else first + 3)
     work, integers, reals = (At(first + i) for i in range(3))
     how = "V" if vectors else "N", "U" if params["lower"] else "L"
-    length, of_reals, of_integers = 2 * n * n + 40 * n + 1, 2 * n * n + 5 * n + 1, 5 * n
-    of_integers += 3
+    length, of_integers = 2 * n * n + 40 * n + 1, 5 * n + 3
+    of_reals = 2 * n * n + 5 * n + 1
+    last: tuple[Argument, ...]
     if dtypes.is_complex(a.dtype):
         routine = named(a.dtype, "heevd")
         last = (work, length, reals, of_reals, integers, of_integers, STATUS)
@@ -168,12 +171,12 @@ def _eig_script(types: Any, outs: Any, params: Any) -> Script:
     how = "N", "V" if vectors else "N", n, copy, n
     failed = [nan_if_failed(i, t, lead) for i, t in enumerate(outs, 1)]
     begin = Step("bytes", (copy, At(0), nbytes_behind(a, lead)))
+    blocks = nbytes_behind(a, lead), length * size, n * size
     routine = partial(Step, named(a.dtype, "geev"))
     if dtypes.is_complex(a.dtype):
         to = (At(2), n) if vectors else (STATUS, 1)
         reals = found
         call = routine((*how, At(1), STATUS, 1, *to, work, length, reals, STATUS))
-        blocks = nbytes_behind(a, lead), length * size, n * size
         return Script(lead, blocks, (begin, call, *failed))
     to = (rows, n) if vectors else (STATUS, 1)
     last = (STATUS, 1, *to, work, length, STATUS)
@@ -186,8 +189,8 @@ def _eig_script(types: Any, outs: Any, params: Any) -> Script:
     ]
     if vectors:
         steps.append(Step("pairs", (At(2), imaginary, rows, n, size)))
-    blocks = nbytes_behind(a, lead), length * size, n * size, n * n * size, n * size
-    return Script(lead, blocks, (*steps, *failed))
+    more = n * n * size, n * size
+    return Script(lead, (*blocks, *more), (*steps, *failed))
 
 
 def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, vectors: bool) -> Any:

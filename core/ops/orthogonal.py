@@ -39,6 +39,7 @@ from treadle.trace.lowering import Routine
 from treadle.trace.op import Op
 from treadle.trace.routine import (
     STATUS,
+    Argument,
     At,
     Script,
     Step,
@@ -151,8 +152,9 @@ def _svd_run(a: Any, *, full: bool, vectors: bool) -> Sequence[Any]:
     t = typeof(np.asarray(a))
 
     def factors(x: Any) -> Sequence[Any]:
-        found = np.linalg.svd(x, full, vectors)
-        return found if vectors else (found,)
+        if vectors:
+            return np.linalg.svd(x, full)
+        return (np.linalg.svd(x, compute_uv=False),)
 
     types = _svd_type(t, full=full, vectors=vectors)
     return matrix_by_matrix(factors, types, lead_of(t), np.asarray(a))
@@ -170,11 +172,11 @@ def _svd_script(types: Any, outs: Any, params: Any) -> Script:
     first = 1 + len(outs)
     copy, work, integers, reals = (At(first + i) for i in range(4))
     length = number(("svd work", kind), partial(_svd_work, kind), (narrow, wide))
-    factors = (STATUS, 1, STATUS, 1)
+    factors: tuple[Argument, ...] = (STATUS, 1, STATUS, 1)
     if params["vectors"]:
         factors = (At(3), n, At(1), outs[0].shape[-1])
     values = At(2 if params["vectors"] else 1)
-    last = (work, length, integers, STATUS)
+    last: tuple[Argument, ...] = (work, length, integers, STATUS)
     blocks = [nbytes_behind(a, lead), length * size, 64 * narrow]
     if dtypes.is_complex(a.dtype):
         last = (work, length, reals, integers, STATUS)

@@ -76,10 +76,10 @@ def _pade(a: Any, coefficients: tuple[int, ...]) -> tuple[Any, Any]:
     one = identity_of(t.shape, t.dtype)
     squares = matmul(a, a)
     # Horner's rule, in powers of the square.
-    even = odd = None
-    for k in range(len(coefficients) - 2, -1, -2):
-        first, second = (t.dtype.type(float(c)) for c in coefficients[k : k + 2])
-        even = one * first if even is None else matmul(squares, even) + one * first
-        odd = one * second if odd is None else matmul(squares, odd) + one * second
+    *rest, first, second = (t.dtype.type(float(c)) for c in coefficients)
+    even, odd = one * first, one * second
+    for k in range(len(rest) - 2, -1, -2):
+        even = matmul(squares, even) + one * rest[k]
+        odd = matmul(squares, odd) + one * rest[k + 1]
     odd = matmul(a, odd)
     return even + odd, even - odd

@@ -12,7 +12,7 @@ from treadle import dtypes
 from treadle.api.custom import custom_jvp
 from treadle.api.jacobian import stop_gradient
 from treadle.errors import at, user_source
-from treadle.np.complex_parts import imag, real
+from treadle.np.complex_parts import conj, imag, real
 from treadle.np.elementwise import abs, log
 from treadle.np.index import counted
 from treadle.np.linalg.factors import lu_parts
@@ -95,11 +95,11 @@ def together(a: Any, b: Any) -> tuple[Any, Any, Any]:
     one: these are columns side by side."""
     first, second = typeof(a).shape, typeof(b).shape
     if len(first) == 2 and len(second) > 2:
-        *lead, rows, columns = second
-        beside = reshape(moveaxis(b, -2, 0), (rows, math.prod(lead) * columns))
+        *others, rows, columns = second
+        beside = reshape(moveaxis(b, -2, 0), (rows, math.prod(others) * columns))
 
         def restore(x: Any) -> Any:
-            return moveaxis(reshape(x, (rows, *lead, columns)), 0, -2)
+            return moveaxis(reshape(x, (rows, *others, columns)), 0, -2)
 
         return a, beside, restore
     lead = common_shape("solve", (first[:-2], second[:-2]))
@@ -330,7 +330,7 @@ def solve_triangular(
             f"solve_triangular: trans is 0, 1, 2, 'N', 'T' or 'C', got {trans!r}"
             f"{at(user_source())}"
         )
-    a = a.conj() if trans in (2, "C") else a
+    a = conj(a) if trans in (2, "C") else a
     vector = typeof(b).ndim == 1
     b = expand_dims(b, -1) if vector else b
     check_rows("solve_triangular", a, b)

@@ -150,11 +150,11 @@ def _rows(args: _Found) -> None:
         wide = b.op(f"sext i32 {place} to i64")
         row = b.op(f"select i1 {scatters}, i64 {wide}, i64 {i}")
         other = b.op(f"select i1 {scatters}, i64 {i}, i64 {wide}")
-        starts = [
+        first, second = (
             b.op(f"getelementptr i8, ptr {base}, i64 {b.op(f'mul i64 {r}, {nbytes}')}")
             for base, r in ((to, row), (source, other))
-        ]
-        _copy(b, *starts, nbytes)
+        )
+        _copy(b, first, second, nbytes)
 
 
 def _pairs(args: _Found) -> None:
