@@ -171,7 +171,8 @@ def _svd_script(types: Any, outs: Any, params: Any) -> Script:
         kind = "N"
     first = 1 + len(outs)
     copy, work, integers, reals = (At(first + i) for i in range(4))
-    length = number(("svd work", kind), partial(_svd_work, kind), (narrow, wide))
+    sizes = int(params["vectors"]), narrow, wide
+    length = number("svd work", _svd_work, sizes)
     factors: tuple[Argument, ...] = (STATUS, 1, STATUS, 1)
     if params["vectors"]:
         factors = (At(3), n, At(1), outs[0].shape[-1])
@@ -180,7 +181,7 @@ def _svd_script(types: Any, outs: Any, params: Any) -> Script:
     blocks = [nbytes_behind(a, lead), length * size, 64 * narrow]
     if dtypes.is_complex(a.dtype):
         last = (work, length, reals, integers, STATUS)
-        count = number(("svd reals", kind), partial(_svd_reals, kind), (narrow, wide))
+        count = number("svd reals", _svd_reals, sizes)
         blocks.append(count * size // 2)
     steps = (
         Step("bytes", (copy, At(0), nbytes_behind(a, lead))),
@@ -190,14 +191,14 @@ def _svd_script(types: Any, outs: Any, params: Any) -> Script:
     return Script(lead, tuple(blocks), steps)
 
 
-def _svd_work(kind: str, narrow: int, wide: int) -> int:
+def _svd_work(vectors: int, narrow: int, wide: int) -> int:
     """Numbers of work memory that ?GESDD wants, at least."""
-    square = 0 if kind == "N" else 4 * narrow * narrow
+    square = 4 * narrow * narrow if vectors else 0
     return square + 10 * narrow + wide + _BLOCK * (narrow + wide)
 
 
-def _svd_reals(kind: str, narrow: int, wide: int) -> int:
-    if kind == "N":
+def _svd_reals(vectors: int, narrow: int, wide: int) -> int:
+    if not vectors:
         return 7 * narrow
     product = 2 * narrow * (wide + narrow) + narrow
     return max(5 * narrow * narrow + 5 * narrow, product)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,10 +51,8 @@ class Word(IntEnum):
 def tasks(script: Script, matrices: int, elements: int, threads: int) -> int:
     """The number of tasks for some matrices of so many elements: one if there is little
     to do, else a few per thread."""
-    calls = len(script.steps)
-    function = partial(_tasks, calls, threads)
-    sizes = matrices, elements
-    return number(("lapack tasks", calls, threads), function, sizes, low=1)
+    args = len(script.steps), threads, matrices, elements
+    return number("lapack tasks", _tasks, args, low=1)
 
 
 def _tasks(calls: int, threads: int, matrices: int, elements: int) -> int:
