@@ -13,6 +13,7 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
+from tests.core.dynamic import Arg, agree, gradient_of
 from tests.core.np.linalg_cases import CASES, DEFINITE, SQUARE, TALL, Case, Draw
 from tests.core.ops.test_ops import check_adjoint, check_jvp, random_like
 from treadle import dtypes, tree
@@ -109,6 +110,30 @@ def test_compiled_is_eager(case: Case) -> None:
     found, wanted = td.jit(function)(*args), function(*args)
     for f, w in zip(tree.leaves(found), tree.leaves(wanted), strict=True):
         assert_close(f, w, 1e-4)
+
+
+OPEN: dict[str, Callable[..., Any]] = {
+    "solve": lambda a, b: tnp.linalg.solve(a, b),
+    "inv": lambda a, b: tnp.linalg.inv(a),
+    "lstsq": lambda a, b: tnp.linalg.lstsq(a, b).x,
+    "svd": lambda a, b: tnp.linalg.svd(a).S,
+    "eigh": lambda a, b: tnp.linalg.eigh(a).eigenvalues,
+    "lu_solve": lambda a, b: tnp.linalg.lu_solve(tnp.linalg.lu_factor(a), b),
+    "norm": lambda a, b: tnp.linalg.norm(a, "nuc"),
+    "matrix_power": lambda a, b: tnp.linalg.matrix_power(a, 3),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPEN)
+def test_sizes_may_be_open(name: str) -> None:
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        x = 0.1 * rng.normal(size=shape)
+        if len(shape) == 2:
+            x += np.diag(1.0 + np.arange(shape[0]))
+        return x.astype("float32")
+
+    agree(gradient_of(OPEN[name]), [Arg("n n", draw), Arg("n", draw)])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
