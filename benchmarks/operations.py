@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -58,6 +59,32 @@ def running(name: str, axis: int) -> tuple[Function, Function]:
         lambda x: getattr(cumulative, name)(x, **options),
         lambda x: getattr(lax, name)(x, **options),
     )
+
+
+def linear_algebra() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
+    """Rows of factorizations, small ones in batches and large ones alone."""
+    found: list[Any] = []
+    for count, n in ((1000, 8), (200, 32), (1, 512)):
+        a = normal(count, n, n)
+        definite = a @ np.swapaxes(a, 1, 2) + n * np.eye(n, dtype="float32")
+        title = f"of {count} x {n}x{n}"
+        for name, function, x in (
+            ("cholesky", lambda np, a: np.linalg.cholesky(a), definite),
+            ("solve", lambda np, a: np.linalg.solve(a, a[..., :1]), a),
+            ("eigh", lambda np, a: np.linalg.eigh(a)[1], definite),
+            ("svd", lambda np, a: np.linalg.svd(a)[0], a),
+        ):
+            ours, theirs = (partial(function, module) for module in (tnp, jnp))
+            found.append((f"{name} {title}", ours, theirs, (x,)))
+        found.append(
+            (
+                f"gradient of cholesky {title}",
+                td.grad(lambda a: tnp.sum(tnp.linalg.cholesky(a))),
+                jax.grad(lambda a: jnp.sum(jnp.linalg.cholesky(a))),
+                (definite,),
+            )
+        )
+    return found
 
 
 def rows() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
@@ -122,6 +149,7 @@ def rows() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
             lambda x: lax.top_k(x, 10),
             (square,),
         ),
+        *linear_algebra(),
     ]
 
 

@@ -38,6 +38,7 @@ from treadle.compile import Stages
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.groups import Groups
 from treadle.fuse.lowering.launches import (
+    Calls,
     Choose,
     Copy,
     Entry,
@@ -191,6 +192,11 @@ def _other(kernel: Any, ops: str, names: _Names) -> str:
         return f"order {ops} of {rows}: {names.of(kernel.keys)} -> " + names.of(
             kernel.out
         )
+    if isinstance(kernel, Calls):
+        operands, results = names.all(kernel.operands), names.all(kernel.results)
+        called = ", ".join([step.name for step in kernel.script.steps])
+        what = f"{called} of {kernel.matrices} matrices"
+        return f"calls {ops}: {what}: {operands} -> {results}"
     if isinstance(kernel, HostCall):
         operands, results = names.all(kernel.operands), names.all(kernel.results)
         return f"host {ops}: {operands} -> {results}, as {kernel.reason}"
@@ -238,7 +244,7 @@ def _schedule(schedule: Schedule) -> list[str]:
     for n, (entry, how) in enumerate(
         zip(schedule.kernels.entries, schedule.how, strict=True)
     ):
-        if isinstance(entry.kernel, Launch | Sort):
+        if isinstance(entry.kernel, Launch | Sort | Calls):
             lines.append(f"{n}: {_work(how)}")
         elif isinstance(entry.kernel, Product):
             lines.append(f"{n}: {', then '.join(map(_work, how))}")

@@ -21,6 +21,7 @@ from treadle.trace.lowering import (
     Lowering,
     Order,
     Product,
+    Routine,
     Same,
     Scan,
     View,
@@ -39,10 +40,13 @@ _HALF_OR_INTEGER = Host("the matrix kernel is for float32 and float64")
 _EMPTY = Host("there is nothing to compute")
 _VOLUMES = Host("the convolution kernels have two spatial axes")
 _LONG = Host("the kernel of orders counts in 32 bits")
+_NO_LAPACK = Host("the LAPACK of this NumPy was not found")
 _INDEX = Host("a branch is chosen by a bool, int32 or int64")
 
 
-def lowering_of(eq: Equation, supported: Supported) -> Lowering:
+def lowering_of(
+    eq: Equation, supported: Supported, has_lapack: Callable[[], bool] = lambda: True
+) -> Lowering:
     """What becomes of an equation: what its op says, or `Host`."""
     how = eq.op.lowering
     if isinstance(how, (Host, *_ANY_DTYPE)):
@@ -50,6 +54,10 @@ def lowering_of(eq: Equation, supported: Supported) -> Lowering:
     if isinstance(how, Branch):
         integers = (dtypes.bool_, dtypes.int32, dtypes.int64)
         return how if eq.inputs[0].type.dtype in integers else _INDEX
+    if isinstance(how, Routine):
+        if not all([a.type.size for a in eq.inputs]):
+            return _EMPTY
+        return how if has_lapack() else _NO_LAPACK
     for a in (*eq.inputs, *eq.outputs):
         if a.type.dtype.kind == "c":
             return _COMPLEX

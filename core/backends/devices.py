@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from treadle.backends.cpu.device import CPUTarget
+from treadle.backends.cpu.lapack.eager import call as call_lapack
 from treadle.backends.reference.program import ReferenceTarget
 from treadle.plan.target import Target
 from treadle.run.device import register
@@ -12,3 +13,5 @@ _REFERENCE: Target = ReferenceTarget()
 TARGETS = {target.name: target for target in (_CPU, _REFERENCE)}
 for _name in TARGETS:
     register(_name)
+
+__all__ = ["TARGETS", "call_lapack"]

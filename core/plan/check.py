@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treadle.errors import InternalError
-from treadle.fuse.lowering.launches import Launch, Product, Sort
+from treadle.fuse.lowering.launches import Calls, Launch, Product, Sort
 from treadle.plan.schedule import Schedule, programs
 
 
@@ -18,7 +18,7 @@ def check_schedule(schedule: Schedule) -> None:
         raise InternalError(f"{len(how)} ways to run {len(kernels.entries)} kernels")
     for n, (entry, chosen) in enumerate(zip(kernels.entries, how, strict=True)):
         where = f"entry {n}, {type(entry.kernel).__name__} ({', '.join(entry.names)}),"
-        if isinstance(entry.kernel, Launch | Sort):
+        if isinstance(entry.kernel, Launch | Sort | Calls):
             _check_work([chosen], where)
         elif isinstance(entry.kernel, Product):
             _check_work(chosen, where)

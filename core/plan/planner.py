@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from treadle.fuse.lowering.launches import Copy, Entry, HostCall, Launch, Product, Sort
+from treadle.fuse.lowering.launches import (
+    Calls,
+    Copy,
+    Entry,
+    HostCall,
+    Launch,
+    Product,
+    Sort,
+)
 from treadle.ir.graph import Atom, Lit, Var
 from treadle.plan.region import Region
 from treadle.plan.schedule import Schedule
 from treadle.plan.steps import (
     Buffer,
+    CallsStep,
     CopyStep,
     HostStep,
     Loop,
@@ -248,6 +257,18 @@ def _order(g: GraphPlanner, sort: Sort, entry: Entry, how: Any) -> None:
     g.planner.add(step, g.steps)
 
 
+def _calls(g: GraphPlanner, calls: Calls, entry: Entry, how: Any) -> None:
+    step = CallsStep(
+        entry.names,
+        [g.place(a) for a in calls.operands],
+        [g.place(v) for v in calls.results],
+        call=calls,
+        tasks=how.tasks,
+        scratch=g.scratch(how.scratch_bytes),
+    )
+    g.planner.add(step, g.steps)
+
+
 def _host(g: GraphPlanner, call: HostCall, entry: Entry, how: Any) -> None:
     step = HostStep(
         entry.names,
@@ -271,6 +292,7 @@ HANDLERS: dict[type, Handler] = {
     Launch: _nest,
     Product: _product,
     Sort: _order,
+    Calls: _calls,
     HostCall: _host,
     Copy: _copy,
 }

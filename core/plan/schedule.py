@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from treadle.fuse.lowering.launches import (
+    Calls,
     Choose,
     Kernel,
     Kernels,
@@ -19,8 +20,8 @@ from treadle.plan.target import Target
 
 
 class Schedule(NamedTuple):
-    """Kernels, and for each entry how it runs: `Work` for a nest or an order, launches
-    for a product, a schedule for each of the programs in it."""
+    """Kernels, and for each entry how it runs: `Work` for a nest, an order or calls,
+    launches for a product, a schedule for each of the programs in it."""
 
     kernels: Kernels
     how: tuple[Any, ...]
@@ -40,6 +41,8 @@ def _how(kernel: Kernel, target: Target) -> Any:
     if isinstance(kernel, Sort):
         itemsize = kernel.keys.type.dtype.itemsize
         return target.order(kernel.rows, kernel.length, itemsize)
+    if isinstance(kernel, Calls):
+        return target.calls(kernel)
     return [schedule(inner, target) for inner in programs(kernel)]
 
 

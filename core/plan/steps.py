@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle.arraytype import ArrayType
-from treadle.fuse.lowering.launches import HostCall, Launch, Product
+from treadle.fuse.lowering.launches import Calls, HostCall, Launch, Product
 from treadle.ir.graph import Atom
 from treadle.late import Number
 
@@ -93,6 +93,15 @@ class OrderStep(Step):
     length: int = 0
     count: int = 0
     itemsize: int = 4
+    tasks: int = 1
+    scratch: Place | None = None
+
+
+@dataclass(eq=False)
+class CallsStep(Step):
+    """Calls LAPACK for each matrix of a batch."""
+
+    call: Calls = None  # type: ignore[assignment]
     tasks: int = 1
     scratch: Place | None = None
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from treadle.arraytype import ArrayType
-from treadle.fuse.lowering.launches import Launch, Product
+from treadle.fuse.lowering.launches import Calls, Launch, Product
 from treadle.ir.graph import Equation
 from treadle.passes.pipeline import Arithmetic
 from treadle.plan.calls import Path, Run, Runnable, Signature
@@ -81,6 +81,10 @@ class Target(Arithmetic, Protocol):
 
     def order(self, rows: int, length: int, itemsize: int) -> Work:
         """How the order of rows of unsigned integers is found."""
+        return Work()
+
+    def calls(self, calls: Calls) -> Work:
+        """How LAPACK is called for matrices."""
         return Work()
 
     def contraction(self, product: Product) -> Sequence[Launched]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from treadle.ir.walk import follow
 from treadle.run.array import Array, Placed, as_numpy
 from treadle.run.device import common, running_on
 from treadle.trace.interpreter import Interpreter, set_base
+from treadle.trace.lowering import Routine
 from treadle.trace.op import Op
 from treadle.trace.value import Tracer, typeof
 
@@ -65,7 +68,24 @@ def _wrap(data: Any, type: Any) -> Array:
     return Array(data, type)
 
 
+@cache
+def _call_lapack() -> Callable[..., Sequence[Any] | None]:
+    """What calls LAPACK as compiled programs do (None if there is none): the bits of a
+    factorization, and often its signs, depend on how that is done. Loaded when it is
+    first needed: the compiler stands before it."""
+    return importlib.import_module("treadle.backends.devices").call_lapack
+
+
 def run(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
+    """One op on NumPy arrays."""
+    if isinstance(op.lowering, Routine):
+        found = _call_lapack()(op, arrays, params)
+        if found is not None:
+            return found
+    return meaning(op, arrays, params)
+
+
+def meaning(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
     """The reference meaning of one op on NumPy arrays."""
     with np.errstate(all="ignore"):
         out = op.run(*arrays, **params)

@@ -15,6 +15,7 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.ir.maps import Affine, Map
 from treadle.ir.scalar import SCALARS
+from treadle.trace.routine import Script
 
 if TYPE_CHECKING:
     from treadle.ir.graph import Equation
@@ -268,6 +269,16 @@ class Running(Lowering):
 
 class Order(Lowering):
     """The order of unsigned integers along the last axis."""
+
+
+@dataclass(eq=False, repr=False)
+class Routine(Lowering):
+    """Calls of LAPACK, for each matrix of a batch.
+
+    script: ``(types of operands, types of results, params) -> Script``.
+    """
+
+    script: Callable[[Sequence[ArrayType], Sequence[ArrayType], dict], Script]
 
 
 FUSABLE = (Elementwise, Index, Reduction, Gather)

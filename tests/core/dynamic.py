@@ -24,8 +24,15 @@ BY_COUNT = {1: SIZES, 2: PAIRS, 3: TRIPLES}
 
 
 def rows(items: Sequence[Any], name: Callable[[Any], str] = str) -> list[Any]:
-    """Parameters of a test."""
-    return [pytest.param(item, id=name(item)[:70]) for item in items]
+    """Parameters of a test; those that say so are slow."""
+    return [
+        pytest.param(
+            item,
+            id=name(item)[:70],
+            marks=[pytest.mark.slow] if getattr(item, "slow", False) else [],
+        )
+        for item in items
+    ]
 
 
 class Arg(NamedTuple):

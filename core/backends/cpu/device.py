@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,6 +21,9 @@ from treadle.backends.cpu.emit.tasks import scratch_bytes, scratch_rows
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm import schedule as gemm_schedule
 from treadle.backends.cpu.gemm.arguments import Scheduled, Word
+from treadle.backends.cpu.lapack import kernel as lapack
+from treadle.backends.cpu.lapack import schedule as lapack_schedule
+from treadle.backends.cpu.lapack.library import library
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.order.schedule import order_scratch, order_tasks
 from treadle.backends.cpu.run import callpath, native, threads
@@ -34,7 +38,7 @@ from treadle.backends.cpu.run.executor import (
 from treadle.backends.cpu.target import host
 from treadle.backends.memory import room, size_class
 from treadle.errors import InternalError
-from treadle.fuse.lowering.launches import Launch, Product
+from treadle.fuse.lowering.launches import Calls, Launch, Product
 from treadle.ir.filled import filled_with, sizes_in
 from treadle.ir.graph import Equation
 from treadle.kernels.contract import Contraction
@@ -44,6 +48,7 @@ from treadle.plan.calls import Path, Run, Signature
 from treadle.plan.steps import (
     Branch,
     Buffer,
+    CallsStep,
     CopyStep,
     HostStep,
     Loop,
@@ -59,8 +64,13 @@ from treadle.plan.target import Work
 from treadle.run.eager import run
 from treadle.trace.lowering import Lowering
 from treadle.trace.op import Op
+from treadle.trace.routine import work_bytes
 
 _supported = functools.cache(supported)
+
+
+def _has_lapack() -> bool:
+    return library() is not None
 
 
 class CPUTarget:
@@ -73,10 +83,10 @@ class CPUTarget:
     def identity(self) -> str:
         machine = host()
         parts = machine.triple, machine.cpu, machine.features, machine.vector_bytes
-        return repr((self.name, parts, threads.num_threads()))
+        return repr((self.name, parts, threads.num_threads(), _has_lapack()))
 
     def lowering(self, eq: Equation) -> Lowering:
-        return lowering_of(eq, _supported)
+        return lowering_of(eq, _supported, _has_lapack)
 
     def nest(self, launch: Launch) -> Work:
         tasks = nest_tasks(launch, threads.num_threads())
@@ -88,6 +98,13 @@ class CPUTarget:
         args = rows, length, threads.num_threads()
         tasks = number(order_tasks, args)
         return Work(tasks, tasks * _order_scratch(length, itemsize))
+
+    def calls(self, calls: Calls) -> Work:
+        first, script = calls.types[0][0], calls.script
+        elements = math.prod(first.shape[script.lead :])
+        args = script, calls.matrices, elements, threads.num_threads()
+        tasks = lapack_schedule.tasks(*args)
+        return Work(tasks, tasks * work_bytes(script))
 
     def contraction(self, product: Product) -> Sequence[Scheduled]:
         """Chooses blocks and tasks."""
@@ -237,6 +254,9 @@ class Linked:
         elif isinstance(step, OrderStep):
             kernel = self.kernels[ordering.source(step.itemsize).key]
             self.builder.call(kernel, self._order_words(step), step.tasks)
+        elif isinstance(step, CallsStep):
+            kernel = self.kernels[lapack.source().key]
+            self.builder.call(kernel, self._calls_words(step), step.tasks)
         elif isinstance(step, HostStep):
             self._host(step)
         elif isinstance(step, While):
@@ -287,6 +307,18 @@ class Linked:
         nbytes = _order_scratch(step.length, step.itemsize)
         sizes = [step.rows, step.length, step.count]
         return [*sizes, *map(self.at, places), nbytes]
+
+    def _calls_words(self, step: CallsStep) -> list[Any]:
+        script, found = step.call.script, library()
+        assert step.scratch is not None and found is not None
+        scratch = step.scratch
+        places = [self.at(p) for p in (*step.reads, *step.writes)]
+        types = [*step.call.types[0], *step.call.types[1]]
+        counts = lapack_schedule.block_count(script, len(places)), len(script.steps)
+        blocks = lapack_schedule.words(
+            script, types, places, lambda i: self.at(scratch.shifted(i)), found.address
+        )
+        return [step.call.matrices, *counts, *found.threads, *blocks]
 
     def _host(self, step: HostStep) -> None:
         call = _host_call(_meaning(step), self.failures)
@@ -350,6 +382,8 @@ def _sources(steps: Sequence[Step]) -> Any:
                     found.append(nest_source(step.product.epilogue.nest, "tile"))
             elif isinstance(step, OrderStep):
                 found = [ordering.source(step.itemsize)]
+            elif isinstance(step, CallsStep):
+                found = [lapack.source()]
             elif isinstance(step, Loop):
                 visit(step.body)
                 visit(getattr(step, "test", ()))

@@ -27,7 +27,7 @@ from treadle.ir.graph import Equation
 from treadle.plan import steps as kinds
 from treadle.plan.steps import Plan, Step
 from treadle.plan.target import Target
-from treadle.run.eager import run as run_op
+from treadle.run.eager import meaning as run_op
 from treadle.trace.lowering import Lowering
 
 _BYTE, _BOOL, _PLACE = np.dtype(np.uint8), np.dtype(np.bool_), np.dtype(np.int32)
@@ -90,7 +90,7 @@ def _order(step: kinds.OrderStep, memory: Memory) -> None:
     places[...] = np.argsort(keys, axis=-1, kind="stable")[:, : step.count]
 
 
-def _host(step: kinds.HostStep, memory: Memory) -> None:
+def _host(step: kinds.HostStep | kinds.CallsStep, memory: Memory) -> None:
     call = step.call
     places, types = [*step.reads, *step.writes], [*call.types[0], *call.types[1]]
     pairs = zip(map(memory.at, places), types, strict=True)
@@ -127,7 +127,7 @@ def _branch(step: kinds.Branch, memory: Memory) -> None:
 _MEANINGS: dict[type[Step], Callable[[Any, Memory], None]] = {
     kinds.NestStep: lambda step, memory: _launch(step, step.launch, memory),
     **{kinds.ProductStep: _product, kinds.CopyStep: _copy, kinds.OrderStep: _order},
-    **{kinds.HostStep: _host, kinds.Branch: _branch},
+    **{kinds.HostStep: _host, kinds.CallsStep: _host, kinds.Branch: _branch},
     **{kinds.Loop: _loop, kinds.While: _loop},
 }
 

@@ -12,6 +12,7 @@ from treadle.errors import InternalError
 from treadle.fuse.check import Loops, inside, places
 from treadle.fuse.lowering.launches import (
     Binding,
+    Calls,
     Carries,
     Choose,
     Copy,
@@ -177,7 +178,7 @@ class _Checker:
             self._copy(kernel, self._fills(entry))
         elif isinstance(kernel, Sort):
             self._sort(kernel)
-        elif isinstance(kernel, HostCall):
+        elif isinstance(kernel, HostCall | Calls):
             self._host(kernel)
         else:
             self._programs(kernel)
@@ -298,7 +299,7 @@ class _Checker:
         self.read(sort.keys)
         self.store(sort.out)
 
-    def _host(self, call: HostCall) -> None:
+    def _host(self, call: HostCall | Calls) -> None:
         for atoms, types in zip((call.operands, call.results), call.types, strict=True):
             if [a.type.nbytes for a in atoms] != [t.nbytes for t in types]:
                 self.fail("has operands or results of other types than it says")

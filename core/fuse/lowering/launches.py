@@ -16,6 +16,7 @@ from treadle.kernels.contract import Contraction
 from treadle.kernels.convolve import ConvSpec
 from treadle.kernels.nest import Nest
 from treadle.trace.op import Op
+from treadle.trace.routine import Script
 
 
 class Binding(NamedTuple):
@@ -65,6 +66,22 @@ class Sort(NamedTuple):
     @property
     def rows(self) -> int:
         return math.prod(self.out.type.shape[:-1])
+
+
+class Calls(NamedTuple):
+    """Calls of LAPACK for each of some matrices, as a script says; and what these mean,
+    an operation."""
+
+    op: Op
+    params: dict[str, Any]
+    operands: tuple[Atom, ...]
+    results: tuple[Var, ...]
+    types: tuple[list[ArrayType], list[ArrayType]]
+    script: Script
+
+    @property
+    def matrices(self) -> int:
+        return math.prod(self.types[0][0].shape[: self.script.lead])
 
 
 class HostCall(NamedTuple):
@@ -138,7 +155,9 @@ class Choose(NamedTuple):
     results: tuple[Var, ...]
 
 
-Kernel = Launch | Product | Sort | HostCall | Copy | Repeat | RepeatWhile | Choose
+Kernel = (
+    Launch | Product | Sort | Calls | HostCall | Copy | Repeat | RepeatWhile | Choose
+)
 
 
 class Entry(NamedTuple):

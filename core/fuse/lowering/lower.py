@@ -9,6 +9,7 @@ from treadle.fuse.groups import Groups
 from treadle.fuse.lowering import loops
 from treadle.fuse.lowering.clusters import kernel_of
 from treadle.fuse.lowering.launches import (
+    Calls,
     Copy,
     Entry,
     HostCall,
@@ -23,7 +24,7 @@ from treadle.fuse.lowering.rows import settle_rows
 from treadle.fuse.order import Node
 from treadle.ir.graph import Atom, Equation, Var, is_zero
 from treadle.trace import lowering
-from treadle.trace.lowering import Host, Lowering
+from treadle.trace.lowering import Host, Lowering, Routine
 
 
 def lower(groups: Groups) -> Kernels:
@@ -165,6 +166,16 @@ class _Lowering:
         if out.type.size:
             self.add(Sort(self.memory(keys), out, keys.type.shape[-1]), [eq])
 
+    def _routine(self, eq: Equation) -> None:
+        how = eq.op.lowering
+        assert isinstance(how, Routine)
+        if any(v.type.size for v in eq.outputs):
+            operands = tuple([self.memory(a) for a in eq.inputs])
+            types = [a.type for a in eq.inputs], [v.type for v in eq.outputs]
+            script = how.script(*types, eq.params)
+            call = Calls(eq.op, eq.params, operands, eq.outputs, types, script)
+            self.add(call, [eq])
+
     def _scan(self, eq: Equation) -> None:
         if not eq.params["length"]:
             first, count = eq.params["n_consts"], eq.params["n_carry"]
@@ -215,6 +226,7 @@ _HANDLERS: dict[type[Lowering], Callable[[_Lowering, Equation], None]] = {
     lowering.Running: _Lowering._nest,
     lowering.FilterTaps: _Lowering._nest,
     lowering.Order: _Lowering._order,
+    lowering.Routine: _Lowering._routine,
     lowering.Scan: _Lowering._scan,
     lowering.While: _Lowering._while,
     lowering.Branch: _Lowering._branch,

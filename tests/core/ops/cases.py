@@ -23,6 +23,7 @@ class Case:
     params: of the op; the oracle knows them.
     second: whether second derivatives exist where the arguments are drawn.
     tolerance: how far apart float64 results may be.
+    slow: whether it is one of many like it, which run with the slow tests.
     """
 
     op: Op
@@ -32,6 +33,7 @@ class Case:
     label: str = ""
     second: bool = True
     tolerance: float = 1e-9
+    slow: bool = False
 
     def function(self, *arrays: Any) -> tuple[Any, ...]:
         """The op's results, always as a tuple."""

@@ -8,20 +8,26 @@ from typing import Any
 
 import numpy as np
 
+import treadle as td
+import treadle.numpy as tnp
 from tests.core.dynamic import Arg, Function, bools, floats, ints, positive
 from treadle.ops import (
     conv,
     cumulative,
     dot,
     dynamic,
+    eigen,
     gather,
     identity,
+    lu,
     movement,
+    orthogonal,
     random_bits,
     reduce,
     scatter,
     shape,
     sort,
+    triangular,
     window,
 )
 from treadle.trace.op import Op
@@ -33,6 +39,7 @@ class Row:
 
     guards: why there may be a second trace, if there may.
     batched: whether `vmap` of it is tried too.
+    slow: whether it is one of many like it, which run with the slow tests.
     """
 
     op: Op
@@ -42,6 +49,7 @@ class Row:
     sizes: Sequence[tuple[int, ...]] | None = None
     guards: str = ""
     batched: bool = True
+    slow: bool = False
 
     @property
     def name(self) -> str:
@@ -357,6 +365,68 @@ def _bits(k: Any) -> Any:
 
 RANDOM = [Row(random_bits.threefry2x32, "", _bits, (floats("n"),))]
 
+
+def _definite(a: Any) -> Any:
+    return tnp.matmul(a, tnp.matrix_transpose(a)) + 2 * tnp.eye(a.shape[-1])
+
+
+def _apart(a: Any) -> Any:
+    """A matrix whose values are not close to each other, nor to zero."""
+    places = shape.iota(shape=(a.shape[-1],), axis=0, dtype=np.dtype("float32"))
+    return 0.1 * a + tnp.eye(a.shape[-1]) * (1 + places)
+
+
+def _lu_solve(a: Any, b: Any) -> Any:
+    a = _apart(a)
+    factors, _, order = lu.lu(tnp.matrix_transpose(td.stop_gradient(a)))
+    return lu.lu_solve(a, factors, order, b, transposed=False)
+
+
+FACTORS = [
+    Row(
+        triangular.cholesky,
+        "",
+        lambda a: triangular.cholesky(_definite(a)),
+        (floats("n n"),),
+    ),
+    Row(
+        triangular.triangular_solve,
+        "",
+        lambda a, b: triangular.triangular_solve(_apart(a), b, **triangular.LOWER),
+        (floats("n n"), floats("n m")),
+    ),
+    Row(lu.lu, "", lambda a: lu.lu(_apart(a)), (floats("n n"),), slow=True),
+    Row(lu.lu_solve, "", _lu_solve, (floats("n n"), floats("n m"))),
+    Row(
+        orthogonal.qr,
+        "",
+        lambda a: orthogonal.qr(_apart(a), full=False),
+        (floats("n n"),),
+        slow=True,
+    ),
+    Row(
+        orthogonal.svd,
+        "",
+        lambda a: orthogonal.svd(_apart(a), full=False, vectors=True),
+        (floats("n n"),),
+        slow=True,
+    ),
+    Row(
+        eigen.eigh,
+        "",
+        lambda a: eigen.eigh(_apart(a), lower=True, vectors=True),
+        (floats("n n"),),
+        slow=True,
+    ),
+    Row(
+        eigen.eig,
+        "",
+        lambda a: tnp.abs(eigen.eig(_apart(a), vectors=False)[0]),
+        (floats("n n"),),
+        slow=True,
+    ),
+]
+
 ROWS = [
     *MOVEMENT,
     *REDUCTIONS,
@@ -367,4 +437,5 @@ ROWS = [
     *DYNAMIC,
     *WINDOWS,
     *RANDOM,
+    *FACTORS,
 ]

@@ -153,6 +153,11 @@ def programs() -> dict[str, Program]:
             step, step_by_hand, [normal(40, 5), normal(5), normal(23, 40), labels]
         ),
         "random bits": Program(random_bits, eager_bits, [np.int32(7)]),
+        "equations": Program(
+            lambda a, b: tnp.linalg.solve(a, b),
+            np.linalg.solve,
+            [normal(3, 9, 9) + 9 * np.eye(9, dtype=np.float32), normal(3, 9, 2)],
+        ),
         "sort": Program(lambda x: tnp.sort(x), np.sort, [normal(5, 40)]),
     }
     for dtype in (np.float32, np.float64):

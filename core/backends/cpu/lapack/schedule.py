@@ -1,0 +1,113 @@
+"""How a CPU calls LAPACK for the matrices of a batch: arguments and tasks.
+
+``void lapack(ptr args, i64 task)``, with 64-bit words: those of `Word`, then for each
+block of memory three: its address, and bytes from one matrix and from one task to the
+next (the status comes first), then the steps: what is called, whether only after a
+failure, the number of arguments, and for each of these three words: the block that it
+points into and the offset, or `CONSTANT` and up to 16 bytes, to which it points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from treadle.arraytype import ArrayType
+from treadle.late import number
+from treadle.trace.routine import (
+    Argument,
+    At,
+    Script,
+    Step,
+    lines,
+    nbytes_behind,
+    work_bytes,
+)
+
+CONSTANT = -1
+BUILT_IN = ("", "bytes", "swaps", "rows", "pairs")
+"""What is no call, by number."""
+
+_WORTH_SPLITTING_NS = 30_000
+_CALL_NS = 300
+_TASKS_PER_THREAD = 4
+
+
+class Word(IntEnum):
+    """Words of the arguments, before the blocks'."""
+
+    TASKS = 0
+    MATRICES = 1
+    BLOCKS = 2
+    STEPS = 3
+    PINNED = 4
+    GET_THREADS = 5
+    SET_THREADS = 6
+
+
+def tasks(script: Script, matrices: int, elements: int, threads: int) -> int:
+    """The number of tasks for some matrices of so many elements: one if there is little
+    to do, else a few per thread."""
+    args = len(script.steps), threads, matrices, elements
+    return number("lapack tasks", _tasks, args, low=1)
+
+
+def _tasks(calls: int, threads: int, matrices: int, elements: int) -> int:
+    time = matrices * (_CALL_NS * calls + elements**1.5 / 4)
+    if threads == 1 or time < _WORTH_SPLITTING_NS:
+        return 1
+    return min(matrices, _TASKS_PER_THREAD * threads)
+
+
+def words(
+    script: Script,
+    types: Sequence[ArrayType],
+    places: Sequence[Any],
+    scratch: Callable[[int], Any],
+    address: Callable[[str], int],
+) -> list[Any]:
+    """The blocks and the steps.
+
+    places: of operands and results, of these types. scratch: the place of a byte of the
+      work memory. address: of a routine, by name.
+    """
+    per_task = work_bytes(script)
+    blocks = [scratch(0), 0, per_task]
+    for t, place in zip(types, places, strict=True):
+        blocks += [place, nbytes_behind(t, script.lead), 0]
+    offset = 64
+    for nbytes in script.work:
+        blocks += [scratch(offset), 0, per_task]
+        offset += lines(nbytes)
+    steps: list[Any] = []
+    for step in script.steps:
+        steps += _step(step, address)
+    return [*blocks, *steps]
+
+
+def block_count(script: Script, values: int) -> int:
+    """Of how many blocks `words` speaks, for some operands and results together."""
+    return 1 + values + len(script.work)
+
+
+def _step(step: Step, address: Callable[[str], int]) -> list[Any]:
+    built_in = step.name in BUILT_IN
+    what = BUILT_IN.index(step.name) if built_in else address(step.name)
+    found: list[Any] = [what, int(step.failed), len(step.args)]
+    for arg in step.args:
+        found += _argument(arg)
+    return found
+
+
+def _argument(arg: Argument) -> list[Any]:
+    if isinstance(arg, At):
+        return [arg.block + 1, arg.offset, 0]
+    if isinstance(arg, str):
+        return [CONSTANT, ord(arg), 0]
+    if isinstance(arg, np.generic):
+        content = arg.tobytes().ljust(16, b"\0")
+        return [CONSTANT, *np.frombuffer(content, np.int64).tolist()]
+    return [CONSTANT, arg, 0]

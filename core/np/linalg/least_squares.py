@@ -1,0 +1,224 @@
+"""Equations that have no solution or many: least squares, pseudoinverses, ranks."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.api.custom import custom_jvp
+from treadle.errors import at, user_source
+from treadle.np import reductions
+from treadle.np.contract import matmul
+from treadle.np.elementwise import square
+from treadle.np.linalg.factors import svd, symmetrized
+from treadle.np.linalg.operands import adjoint, empty, floats, matrices, narrowed, zeros
+from treadle.np.linalg.solving import check_rows
+from treadle.np.operands import ArrayLike, as_inexact, cast
+from treadle.np.search import where
+from treadle.np.shapes import expand_dims
+from treadle.ops.matrix import main_diagonal
+from treadle.ops.matrix import real as real_of
+from treadle.run.array import Array
+from treadle.trace.routine import most
+from treadle.trace.value import typeof
+
+Tolerance = float | Array | np.ndarray | None
+
+
+def _tolerance(a: Any, factor: float = 1.0) -> Any:
+    """What is small beside the largest singular value: rounding errors."""
+    t = typeof(a)
+    real = dtypes.to_real(t.dtype)
+    return most(*t.shape[-2:]) * (factor * float(np.finfo(real).eps))
+
+
+def _inverses(s: Any, relative: Any, dtype: np.dtype) -> Any:
+    """``1 / s``, or 0 where s is small beside the largest, which comes first."""
+    bound = s[..., :1] * cast_like(relative, s)
+    kept = (s > bound) & (s > 0)
+    return cast(where(kept, 1 / where(kept, s, 1), 0), dtype)
+
+
+def cast_like(relative: Any, s: Any) -> Any:
+    """A tolerance, for each matrix if there is one for each."""
+    found = cast(as_inexact("a tolerance", relative), typeof(s).dtype)
+    return expand_dims(found, -1) if typeof(found).ndim else found
+
+
+def pinv(a: ArrayLike, rtol: Tolerance = None, hermitian: bool = False) -> Array:
+    """The Moore-Penrose pseudoinverses: ``(..., m, n) -> (..., n, m)``.
+
+    Args:
+      rtol: singular values up to this fraction of the largest count as zero; by default
+        ``10 * max(m, n)`` roundings.
+      hermitian: the matrices are Hermitian: see `svd`.
+
+    The derivative is that of Golub & Pereyra 1973, for matrices of constant rank.
+
+    >>> import treadle.numpy as tnp
+    >>> tnp.linalg.pinv(tnp.array([[2.0, 0.0], [0.0, 0.0]]))
+    Array([[0.5, 0. ],
+           [0. , 0. ]], dtype=float32)
+    """
+    a, dtype = matrices("pinv", a, square=hermitian)
+    *lead, m, n = typeof(a).shape
+    if empty(typeof(a).shape):
+        return zeros((*lead, n, m), dtype)
+    rtol = _tolerance(a, 10.0) if rtol is None else rtol
+    return narrowed(_pinv(rtol, hermitian, a), dtype)
+
+
+def _pinv_of(rtol: Any, hermitian: bool, a: Any) -> Any:
+    u, s, vh = svd(a, full_matrices=False, hermitian=hermitian)
+    inverses = _inverses(s, rtol, typeof(a).dtype)
+    return matmul(adjoint(vh) * expand_dims(inverses, -2), adjoint(u))
+
+
+_pinv = custom_jvp(_pinv_of, nondiff_argnums=(0, 1))
+
+
+def _pinv_jvp(rtol: Any, hermitian: bool, primals: Any, tangents: Any) -> Any:
+    (a,), (da,) = primals, tangents
+    p = _pinv(rtol, hermitian, a)
+    if hermitian:
+        a, da = symmetrized(a), symmetrized(da)
+    dah, ph = adjoint(da), adjoint(p)
+    left = matmul(matmul(p, ph), dah)
+    right = matmul(dah, matmul(ph, p))
+    dp = left - matmul(matmul(left, a), p)
+    dp = dp + right - matmul(p, matmul(a, right))
+    return p, dp - matmul(matmul(p, da), p)
+
+
+_pinv.defjvp(_pinv_jvp)
+
+
+def matrix_rank(
+    a: ArrayLike,
+    tol: Tolerance = None,
+    hermitian: bool = False,
+    *,
+    rtol: Tolerance = None,
+) -> Array:
+    """The number of singular values that are not small, as int32.
+
+    Args:
+      tol: what is small.
+      rtol: the same, as a fraction of the largest singular value; by default ``max(m,
+        n)`` roundings.
+      hermitian: the matrices are Hermitian: see `svd`.
+
+    Raises:
+      ValueError: if both tolerances are given.
+
+    >>> import treadle.numpy as tnp
+    >>> tnp.linalg.matrix_rank(tnp.ones((3, 3)))
+    Array(1, dtype=int32)
+    """
+    if tol is not None and rtol is not None:
+        raise ValueError(f"matrix_rank: give tol or rtol, not both{at(user_source())}")
+    x = as_inexact("matrix_rank", a)
+    if typeof(x).ndim < 2:
+        return cast(reductions.any(x != 0), dtypes.int32)
+    x, _ = matrices("matrix_rank", x, square=hermitian)
+    if empty(typeof(x).shape):
+        return zeros(typeof(x).shape[:-2], dtypes.int32)
+    s = svd(x, compute_uv=False, hermitian=hermitian)
+    assert not isinstance(s, tuple)
+    if tol is None:
+        relative = _tolerance(x) if rtol is None else rtol
+        bound = s[..., :1] * cast_like(relative, s)
+    else:
+        bound = cast_like(tol, s)
+    return reductions.sum(cast(s > bound, dtypes.int32), -1)
+
+
+class LstsqResult(NamedTuple):
+    """x with the least ``norm(a @ x - b)``, its square for each column of b, the rank
+    of a, and its singular values."""
+
+    x: Array
+    residuals: Array
+    rank: Array
+    s: Array
+
+
+def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> LstsqResult:
+    """The x with the least ``norm(a @ x - b)``, and of those the shortest.
+
+    Shapes: ``(..., m, n), (..., m, k) -> (..., n, k)``, or ``(m, n), (m,) -> (n,)``.
+    The residuals are always there: NumPy leaves them out where a's columns depend on
+    each other, or there are not more rows than columns.
+
+    Args:
+      rcond: singular values up to this fraction of the largest count as zero; by
+        default ``max(m, n)`` roundings.
+
+    The derivative is that of Golub & Pereyra 1973, for matrices of constant rank.
+
+    Raises:
+      ValueError: if b has another number of rows.
+
+    >>> import treadle.numpy as tnp
+    >>> a = tnp.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
+    >>> tnp.linalg.lstsq(a, tnp.array([1.0, 3.0, 5.0])).x.round(3)
+    Array([1., 2.], dtype=float32)
+    """
+    (a, b), dtype = floats("lstsq", a, b)
+    vector = typeof(b).ndim == 1
+    b = expand_dims(b, -1) if vector else b
+    check_rows("lstsq", *[matrices("lstsq", a)[0], b])
+    shape, columns = typeof(a).shape, typeof(b).shape[-1]
+    if empty(shape):
+        x = zeros((*shape[:-2], shape[-1], columns), typeof(a).dtype)
+        s = zeros((*shape[:-2], 0), dtypes.to_real(typeof(a).dtype))
+        rank = zeros(shape[:-2], dtypes.int32)
+    else:
+        rcond = _tolerance(a) if rcond is None else rcond
+        x, s = _least_squares(rcond, a, b)
+        kept = (s > s[..., :1] * rcond) & (s > 0)
+        rank = reductions.sum(cast(kept, dtypes.int32), -1)
+    rest = b - matmul(a, x)
+    parts = square(real_of(rest))
+    if dtypes.is_complex(typeof(rest).dtype):
+        parts = parts + square(rest.imag)
+    residuals = reductions.sum(parts, -2)
+    found = x[..., 0] if vector else x
+    return LstsqResult(
+        narrowed(found, dtype), narrowed(residuals, dtype), rank, narrowed(s, dtype)
+    )
+
+
+def _least_squares_of(rcond: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    factors = svd(a, full_matrices=False)
+    return _apply(factors, rcond, b), factors[1]
+
+
+def _apply(factors: Any, rcond: Any, b: Any) -> Any:
+    """The pseudoinverse of the product of factors, times b."""
+    u, s, vh = factors
+    inverses = expand_dims(_inverses(s, rcond, typeof(b).dtype), -1)
+    return matmul(adjoint(vh), inverses * matmul(adjoint(u), b))
+
+
+_least_squares = custom_jvp(_least_squares_of, nondiff_argnums=(0,))
+
+
+def _least_squares_jvp(rcond: Any, primals: Any, tangents: Any) -> Any:
+    (a, b), (da, db) = primals, tangents
+    factors = u, s, vh = svd(a, full_matrices=False)
+    x = _apply(factors, rcond, b)
+    ds = real_of(main_diagonal(matmul(matmul(adjoint(u), da), adjoint(vh))))
+    # With A⁺: dx = A⁺ (db - dA x) + A⁺ A⁺ᴴ dAᴴ (b - A x) + (1 - A⁺ A) dAᴴ A⁺ᴴ x.
+    flipped = adjoint(vh), s, adjoint(u)
+    dah = adjoint(da)
+    dx = _apply(factors, rcond, db - matmul(da, x))
+    outside = matmul(dah, b - matmul(a, x))
+    dx = dx + _apply(factors, rcond, _apply(flipped, rcond, outside))
+    inside = matmul(dah, _apply(flipped, rcond, x))
+    return (x, s), (dx + inside - _apply(factors, rcond, matmul(a, inside)), ds)
+
+
+_least_squares.defjvp(_least_squares_jvp)

@@ -1,0 +1,129 @@
+"""Products and powers of matrices, and what is said of their diagonals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from operator import index
+from typing import Any
+
+from treadle.dims import hint
+from treadle.errors import at, user_source
+from treadle.np import matrices as np_matrices
+from treadle.np.contract import matmul
+from treadle.np.linalg.operands import check_matrices, identity_of
+from treadle.np.linalg.solving import inv
+from treadle.np.operands import ArrayLike, promoted
+from treadle.np.reductions import sum as sum_of
+from treadle.np.shapes import expand_dims
+from treadle.run.array import Array
+from treadle.trace.value import typeof
+
+
+def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
+    """The diagonals of matrices in the last two axes."""
+    return np_matrices.diagonal(x, offset, -2, -1)
+
+
+def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Array:
+    """The sums of the diagonals of matrices in the last two axes."""
+    return sum_of(diagonal(x, offset=offset), -1, dtype)
+
+
+def matrix_power(a: ArrayLike, n: int) -> Array:
+    """Square matrices times themselves, n factors in all, by repeated squaring.
+
+    A negative n is a power of the inverse.
+
+    Raises:
+      TypeError: if n is no integer.
+      ValueError: if the matrices are not square.
+
+    >>> import treadle.numpy as tnp
+    >>> tnp.linalg.matrix_power(tnp.array([[1.0, 1.0], [0.0, 1.0]]), 5)
+    Array([[1., 5.],
+           [0., 1.]], dtype=float32)
+    """
+    (a,) = promoted("matrix_power", a)
+    t = typeof(a)
+    check_matrices("matrix_power", t.shape, square=True)
+    try:
+        count = index(n)
+    except TypeError:
+        raise TypeError(
+            f"matrix_power: the exponent is an integer, got {n!r}{at(user_source())}"
+        ) from None
+    if count < 0:
+        a, count = inv(a), -count
+    result: Any = None
+    while count:
+        if count & 1:
+            result = a if result is None else matmul(result, a)
+        count >>= 1
+        a = matmul(a, a) if count else a
+    return identity_of(t.shape, t.dtype) if result is None else result
+
+
+def multi_dot(arrays: Sequence[ArrayLike]) -> Array:
+    """The product of several matrices, in the order of products that is cheapest. The
+    first may be a vector, and is a row; the last one a column.
+
+    Raises:
+      ValueError: for fewer than two arrays, or shapes that don't fit.
+
+    >>> import treadle.numpy as tnp
+    >>> tnp.linalg.multi_dot([tnp.ones((2, 50)), tnp.ones((50, 3)), tnp.ones(3)])
+    Array([150., 150.], dtype=float32)
+    """
+    if len(arrays) < 2:
+        raise ValueError(
+            f"multi_dot takes two arrays or more, got {len(arrays)}{at(user_source())}"
+        )
+    xs = promoted("multi_dot", *arrays)
+    ranks = [typeof(x).ndim for x in xs]
+    row, column = ranks[0] == 1, ranks[-1] == 1
+    if row:
+        xs[0] = expand_dims(xs[0], 0)
+    if column:
+        xs[-1] = expand_dims(xs[-1], 1)
+    shapes = [typeof(x).shape for x in xs]
+    fit = pairwise(shapes)
+    if any([len(s) != 2 for s in shapes]) or any([a[1] != b[0] for a, b in fit]):
+        given = ", ".join([str(typeof(x).shape) for x in arrays])
+        raise ValueError(f"multi_dot: shapes {given} don't fit{at(user_source())}")
+    lengths = [hint(shapes[0][0]), *[hint(s[1]) for s in shapes]]
+    splits = _cheapest(lengths)
+
+    def product(first: int, last: int) -> Any:
+        if first == last:
+            return xs[first]
+        middle = splits(first, last)[1]
+        return matmul(product(first, middle), product(middle + 1, last))
+
+    out = product(0, len(xs) - 1)
+    out = out[0] if row else out
+    return out[..., 0] if column else out
+
+
+def _cheapest(lengths: Sequence[int]) -> Any:
+    """For a chain of matrices, from its first and last one to the number of products of
+    numbers, and behind which matrix the last product of matrices is best."""
+
+    @cache
+    def best(first: int, last: int) -> tuple[int, int]:
+        if first == last:
+            return 0, first
+        return min(
+            [
+                (
+                    best(first, k)[0]
+                    + best(k + 1, last)[0]
+                    + lengths[first] * lengths[k + 1] * lengths[last + 1],
+                    k,
+                )
+                for k in range(first, last)
+            ]
+        )
+
+    return best

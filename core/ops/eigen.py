@@ -1,0 +1,241 @@
+"""Eigenvalues and eigenvectors, of Hermitian matrices and of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.arraytype import ArrayType
+from treadle.ops import complex as parts
+from treadle.ops.arithmetic import add, div, mul, neg, sub
+from treadle.ops.cast import convert
+from treadle.ops.gather import take_along_axis
+from treadle.ops.lu import lu, lu_solve
+from treadle.ops.matrix import (
+    adjoint,
+    as_columns,
+    as_rows,
+    check,
+    conj,
+    diagonal_of,
+    flip,
+    in_front,
+    main_diagonal,
+    matrix_by_matrix,
+    mirrored,
+    product,
+    real,
+)
+from treadle.ops.movement import full, spread
+from treadle.ops.reduce import argmax, reduce_sum
+from treadle.trace.lowering import Routine
+from treadle.trace.op import Op
+from treadle.trace.routine import (
+    STATUS,
+    Argument,
+    At,
+    Script,
+    Step,
+    lead_of,
+    named,
+    nan_if_failed,
+    nbytes_behind,
+)
+from treadle.trace.value import typeof
+
+
+def _quotients(change: Any, values: Any) -> Any:
+    """The elements of a matrix over the differences of eigenvalues, ``w[j] - w[i]``;
+    zeros on the diagonal."""
+    t = typeof(change)
+    gaps = sub(as_rows(values, t.shape), as_columns(values, t.shape))
+    gaps = diagonal_of(full(t.shape, 1, typeof(values).dtype), gaps)
+    if typeof(gaps).dtype != t.dtype:
+        gaps = convert(gaps, dtype=t.dtype)
+    return diagonal_of(full(t.shape, 0, t.dtype), div(change, gaps))
+
+
+# eigh ---------------------------------------------------------------------------------
+
+
+def _eigh_type(a: ArrayType, *, lower: bool, vectors: bool) -> Sequence[ArrayType]:
+    check("eigh", a, square=1)
+    w = ArrayType(a.shape[:-1], dtypes.to_real(a.dtype))
+    return [w, ArrayType(a.shape, a.dtype)] if vectors else [w]
+
+
+def _eigh_run(a: Any, *, lower: bool, vectors: bool) -> Sequence[Any]:
+    t = typeof(np.asarray(a))
+    uplo: Literal["L", "U"] = "L" if lower else "U"
+
+    def pairs(x: Any) -> Sequence[Any]:
+        if not vectors:
+            return (np.linalg.eigvalsh(x, uplo),)
+        w, v = np.linalg.eigh(x, uplo)
+        return w, v.T.conj()
+
+    types = _eigh_type(t, lower=lower, vectors=vectors)
+    return matrix_by_matrix(pairs, types, lead_of(t), np.asarray(a))
+
+
+def _eigh_script(types: Any, outs: Any, params: Any) -> Script:
+    """LAPACK sees the conjugate, and leaves the eigenvectors of that as rows: Vᴴ."""
+    (a,), vectors = types, params["vectors"]
+    lead, size, n = lead_of(a), a.dtype.itemsize, a.shape[-1]
+    first = 1 + len(outs)
+    matrix = At(2 if vectors else first + 3)
+    work, integers, reals = (At(first + i) for i in range(3))
+    how = "V" if vectors else "N", "U" if params["lower"] else "L"
+    length, of_integers = 2 * n * n + 40 * n + 1, 5 * n + 3
+    of_reals = 2 * n * n + 5 * n + 1
+    last: tuple[Argument, ...]
+    if dtypes.is_complex(a.dtype):
+        routine = named(a.dtype, "heevd")
+        last = (work, length, reals, of_reals, integers, of_integers, STATUS)
+    else:
+        routine, of_reals = named(a.dtype, "syevd"), 0
+        last = (work, length, integers, of_integers, STATUS)
+    blocks = [length * size, 8 * of_integers, of_reals * size // 2]
+    if not vectors:
+        blocks.append(nbytes_behind(a, lead))
+    steps = (
+        Step("bytes", (matrix, At(0), nbytes_behind(a, lead))),
+        Step(routine, (*how, n, matrix, n, At(1), *last)),
+        *[nan_if_failed(i, t, lead) for i, t in enumerate(outs, 1)],
+    )
+    return Script(lead, tuple(blocks), steps)
+
+
+def _eigh_jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, lower: bool, vectors: bool
+) -> Any:
+    """Giles 2008, section 3.1: with G = Vᴴ dA V, dw = diag(G) and dV = V (F ∘ G), where
+    F is 1 / (w[j] - w[i])."""
+    w, vh = eigh(*primals, lower=lower, vectors=True)
+    change = mirrored(tangents[0], lower)
+    change = product(product(vh, change), adjoint(vh))
+    dw = real(main_diagonal(change))
+    if not vectors:
+        return [w], [dw]
+    return [w, vh], [dw, neg(product(_quotients(change, w), vh))]
+
+
+eigh = Op(
+    "eigh",
+    _eigh_type,
+    _eigh_run,
+    lowering=Routine(_eigh_script),
+    jvp=_eigh_jvp,
+    batch=lambda size, args, axes, *, lower, vectors: (
+        eigh(*in_front(args, axes, size), lower=lower, vectors=vectors),
+        [0, 0] if vectors else [0],
+    ),
+    multiple=True,
+)
+"""``(w, Vᴴ)`` with A = V diag(w) Vᴴ, for a Hermitian matrix of which one triangle alone
+is read; w in ascending order. Without `vectors`, w alone."""
+
+# eig ----------------------------------------------------------------------------------
+
+
+def _eig_type(a: ArrayType, *, vectors: bool) -> Sequence[ArrayType]:
+    check("eig", a, square=1)
+    dtype = np.result_type(a.dtype, np.complex64)
+    w = ArrayType(a.shape[:-1], dtype)
+    return [w, ArrayType(a.shape, dtype)] if vectors else [w]
+
+
+def _eig_run(a: Any, *, vectors: bool) -> Sequence[Any]:
+    t = typeof(np.asarray(a))
+
+    def pairs(x: Any) -> Sequence[Any]:
+        if not vectors:
+            return (np.linalg.eigvals(x.T),)
+        w, v = np.linalg.eig(x.T)
+        return w, v.T
+
+    types = _eig_type(t, vectors=vectors)
+    return matrix_by_matrix(pairs, types, lead_of(t), np.asarray(a))
+
+
+def _eig_script(types: Any, outs: Any, params: Any) -> Script:
+    (a,), vectors = types, params["vectors"]
+    lead, size, n = lead_of(a), a.dtype.itemsize, a.shape[-1]
+    first = 1 + len(outs)
+    copy, work, found, rows, imaginary = (At(first + i) for i in range(5))
+    length = 136 * n + 4224
+    how = "N", "V" if vectors else "N", n, copy, n
+    failed = [nan_if_failed(i, t, lead) for i, t in enumerate(outs, 1)]
+    begin = Step("bytes", (copy, At(0), nbytes_behind(a, lead)))
+    blocks = nbytes_behind(a, lead), length * size, n * size
+    routine = partial(Step, named(a.dtype, "geev"))
+    if dtypes.is_complex(a.dtype):
+        to = (At(2), n) if vectors else (STATUS, 1)
+        reals = found
+        call = routine((*how, At(1), STATUS, 1, *to, work, length, reals, STATUS))
+        return Script(lead, blocks, (begin, call, *failed))
+    to = (rows, n) if vectors else (STATUS, 1)
+    last = (STATUS, 1, *to, work, length, STATUS)
+    copy_of = partial(Step, named(a.dtype, "copy"))
+    steps = [
+        begin,
+        routine((*how, found, imaginary, *last)),
+        copy_of((n, found, 1, At(1), 2)),
+        copy_of((n, imaginary, 1, At(1, size), 2)),
+    ]
+    if vectors:
+        steps.append(Step("pairs", (At(2), imaginary, rows, n, size)))
+    more = n * n * size, n * size
+    return Script(lead, (*blocks, *more), (*steps, *failed))
+
+
+def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, vectors: bool) -> Any:
+    """Giles 2008, section 3.1: with G = V⁻¹ dA V, dw = diag(G), and dV = V (F ∘ G) but
+    for the vectors' lengths and phases, which stay as LAPACK makes them."""
+    w, by_rows = eig(*primals, vectors=True)
+    v, dtype = flip(by_rows), typeof(w).dtype
+    da = flip(tangents[0])
+    if typeof(da).dtype != dtype:
+        da = convert(da, dtype=dtype)
+    factors, _, order = lu(by_rows)
+    change = lu_solve(v, factors, order, product(da, v), transposed=False)
+    dw = main_diagonal(change)
+    if not vectors:
+        return [w], [dw]
+    dv = flip(product(v, _quotients(change, w)))
+    return [w, by_rows], [dw, _kept_in_norm(by_rows, dv)]
+
+
+def _kept_in_norm(rows: Any, change: Any) -> Any:
+    """The changes of vectors without what changes their length, or turns their largest
+    element away from the real numbers."""
+    t = typeof(rows)
+    last = t.ndim - 1
+    along = reduce_sum(real(mul(conj(rows), change)), axes=(last,))
+    size = add(mul(real(rows), real(rows)), mul(parts.imag(rows), parts.imag(rows)))
+    place = spread(argmax(size, axis=last), last, 1)
+    largest = real(take_along_axis(rows, place, last))
+    turned = parts.imag(take_along_axis(change, place, last))
+    turn = reduce_sum(div(turned, largest), axes=(last,))
+    wrong = as_columns(parts.complex_(along, turn), t.shape)
+    return sub(change, mul(wrong, rows))
+
+
+eig = Op(
+    "eig",
+    _eig_type,
+    _eig_run,
+    lowering=Routine(_eig_script),
+    jvp=_eig_jvp,
+    batch=lambda size, args, axes, *, vectors: (
+        eig(*in_front(args, axes, size), vectors=vectors),
+        [0, 0] if vectors else [0],
+    ),
+    multiple=True,
+)
+"""Eigenvalues of the *transpose* of a matrix and, as rows, its eigenvectors: complex,
+of length 1, and their largest element real."""

@@ -1,0 +1,277 @@
+"""Factorizations with orthogonal factors: QR, and singular values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.arraytype import ArrayType
+from treadle.dims import same_shape
+from treadle.errors import at
+from treadle.late import number
+from treadle.ops.arithmetic import add, div, mul, sub
+from treadle.ops.cast import convert
+from treadle.ops.compare import eq, select
+from treadle.ops.matrix import (
+    adjoint,
+    as_columns,
+    as_rows,
+    below,
+    check,
+    diagonal_of,
+    in_front,
+    main_diagonal,
+    matrix_by_matrix,
+    product,
+    real,
+    real_part,
+    upper,
+)
+from treadle.ops.movement import full
+from treadle.ops.shape import slice_axis
+from treadle.ops.triangular import LOWER, triangular_solve
+from treadle.trace.interpreter import current_source
+from treadle.trace.lowering import Routine
+from treadle.trace.op import Op
+from treadle.trace.routine import (
+    STATUS,
+    Argument,
+    At,
+    Script,
+    Step,
+    filled,
+    lead_of,
+    least,
+    most,
+    named,
+    nan_if_failed,
+    nbytes_behind,
+)
+from treadle.trace.value import typeof
+
+_RIGHT_UPPER = LOWER | {"left": False, "lower": False}
+_BLOCK = 32
+"""Columns that LAPACK works on together, if it has the memory."""
+
+# qr -----------------------------------------------------------------------------------
+
+
+def _qr_type(a: ArrayType, *, full: bool) -> Sequence[ArrayType]:
+    check("qr", a)
+    *lead, m, n = a.shape
+    k = m if full else least(m, n)
+    return [ArrayType((*lead, m, k), a.dtype), ArrayType((*lead, k, n), a.dtype)]
+
+
+def _qr_run(a: Any, *, full: bool) -> Sequence[Any]:
+    return np.linalg.qr(a, "complete" if full else "reduced")
+
+
+def _qr_script(types: Any, outs: Any, params: Any) -> Script:
+    """The factorization LQ of the transpose, which is what LAPACK sees."""
+    (a,), (q, r) = types, outs
+    lead, letter = lead_of(a), partial(named, a.dtype)
+    m, n = a.shape[-2:]
+    k, columns = least(m, n), q.shape[-1]
+    copy, tau, work = At(3), At(4), At(5)
+    length = _BLOCK * most(n, columns)
+    make = "unglq" if dtypes.is_complex(a.dtype) else "orglq"
+    rows = r.shape[-2]
+    steps = (
+        Step("bytes", (copy, At(0), nbytes_behind(a, lead))),
+        Step(letter("gelqf"), (n, m, copy, n, tau, work, length, STATUS)),
+        filled(At(2), a, rows, n, a.dtype.type(0)),
+        Step(letter("lacpy"), ("L", n, k, copy, n, At(2), n)),
+        Step(letter("lacpy"), ("U", k, m, copy, n, At(1), columns)),
+        Step(letter(make), (columns, m, k, At(1), columns, tau, work, length, STATUS)),
+    )
+    size = a.dtype.itemsize
+    return Script(lead, (nbytes_behind(a, lead), k * size, length * size), steps)
+
+
+def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full: bool) -> Any:
+    """Walter & Lehmann 2010: with W = Qᴴ dA R⁻¹, the part of W that is skew-Hermitian
+    as its lower half says is Ω = Qᴴ dQ; what is left belongs to R. (For wide matrices R
+    stands for its first square.)"""
+    (a,), (da,) = primals, tangents
+    q, r = qr(a, full=full)
+    m, n = typeof(a).shape[-2:]
+    last = typeof(a).ndim - 1
+    k = typeof(q).shape[-1]
+    if full and not same_shape((k,), (least(m, n),)):
+        raise NotImplementedError(
+            f"the derivative of a complete QR factorization of {typeof(a)}: its last "
+            f"columns are not determined{at(current_source())}\nTake mode 'reduced'."
+        )
+    wide = slice_axis(r, last, 0, k), slice_axis(da, last, 0, k)
+    square, change = (r, da) if same_shape((k,), (n,)) else wide
+    change = triangular_solve(square, change, **_RIGHT_UPPER)
+    w = product(adjoint(q), change)
+    omega = sub(below(w), adjoint(below(w)))
+    if dtypes.is_complex(typeof(w).dtype):
+        omega = add(omega, diagonal_of(sub(w, real_part(w))))
+    dq = add(product(q, sub(omega, w)), change)
+    dr = upper(sub(product(adjoint(q), da), product(omega, r)))
+    return [q, r], [dq, dr]
+
+
+qr = Op(
+    "qr",
+    _qr_type,
+    _qr_run,
+    lowering=Routine(_qr_script),
+    jvp=_qr_jvp,
+    batch=lambda size, args, axes, *, full: (
+        qr(*in_front(args, axes, size), full=full),
+        [0, 0],
+    ),
+    multiple=True,
+)
+"""``A = Q R`` with orthonormal columns in Q, and R upper triangular. Q is square if
+`full`; else it has as many columns as the shorter side of A."""
+
+# svd ----------------------------------------------------------------------------------
+
+
+def _svd_type(a: ArrayType, *, full: bool, vectors: bool) -> Sequence[ArrayType]:
+    check("svd", a)
+    *lead, m, n = a.shape
+    k = least(m, n)
+    s = ArrayType((*lead, k), dtypes.to_real(a.dtype))
+    if not vectors:
+        return [s]
+    u = ArrayType((*lead, m, m if full else k), a.dtype)
+    return [u, s, ArrayType((*lead, n if full else k, n), a.dtype)]
+
+
+def _svd_run(a: Any, *, full: bool, vectors: bool) -> Sequence[Any]:
+    t = typeof(np.asarray(a))
+
+    def factors(x: Any) -> Sequence[Any]:
+        if vectors:
+            return np.linalg.svd(x, full)
+        return (np.linalg.svd(x, compute_uv=False),)
+
+    types = _svd_type(t, full=full, vectors=vectors)
+    return matrix_by_matrix(factors, types, lead_of(t), np.asarray(a))
+
+
+def _svd_script(types: Any, outs: Any, params: Any) -> Script:
+    """LAPACK sees the transpose, whose factors are ours in the other order."""
+    (a,) = types
+    lead, size = lead_of(a), a.dtype.itemsize
+    m, n = a.shape[-2:]
+    narrow, wide = least(m, n), most(m, n)
+    kind = "A" if params["full"] else "S"
+    if not params["vectors"]:
+        kind = "N"
+    first = 1 + len(outs)
+    copy, work, integers, reals = (At(first + i) for i in range(4))
+    sizes = int(params["vectors"]), narrow, wide
+    length = number(_svd_work, sizes)
+    factors: tuple[Argument, ...] = (STATUS, 1, STATUS, 1)
+    if params["vectors"]:
+        factors = (At(3), n, At(1), outs[0].shape[-1])
+    values = At(2 if params["vectors"] else 1)
+    last: tuple[Argument, ...] = (work, length, integers, STATUS)
+    blocks = [nbytes_behind(a, lead), length * size, 64 * narrow]
+    if dtypes.is_complex(a.dtype):
+        last = (work, length, reals, integers, STATUS)
+        count = number(_svd_reals, sizes)
+        blocks.append(count * size // 2)
+    steps = (
+        Step("bytes", (copy, At(0), nbytes_behind(a, lead))),
+        Step(named(a.dtype, "gesdd"), (kind, n, m, copy, n, values, *factors, *last)),
+        *[nan_if_failed(i, t, lead) for i, t in enumerate(outs, 1)],
+    )
+    return Script(lead, tuple(blocks), steps)
+
+
+def _svd_work(vectors: int, narrow: int, wide: int) -> int:
+    """Numbers of work memory that ?GESDD wants, at least."""
+    square = 4 * narrow * narrow if vectors else 0
+    return square + 10 * narrow + wide + _BLOCK * (narrow + wide)
+
+
+def _svd_reals(vectors: int, narrow: int, wide: int) -> int:
+    if not vectors:
+        return 7 * narrow
+    product = 2 * narrow * (wide + narrow) + narrow
+    return max(5 * narrow * narrow + 5 * narrow, product)
+
+
+def _svd_jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, full: bool, vectors: bool
+) -> Any:
+    """Giles 2008, section 3.2; Townsend 2016 for matrices that are not square."""
+    (a,), (da,) = primals, tangents
+    t = typeof(a)
+    m, n = t.shape[-2:]
+    if full and vectors and not same_shape((m,), (n,)):
+        raise NotImplementedError(
+            f"the derivative of all singular vectors of {t}: the last ones are not "
+            f"determined{at(current_source())}\nTake `full_matrices=False`."
+        )
+    u, s, vh = svd(a, full=False, vectors=True)
+    change = product(product(adjoint(u), da), adjoint(vh))
+    ds = real(main_diagonal(change))
+    if not vectors:
+        return [s], [ds]
+    du, dv = _vector_tangents(s, change)
+    du, dv = product(u, du), product(adjoint(vh), dv)
+    # What leaves the space of the singular vectors.
+    columns = as_rows(_in(s, t.dtype), typeof(u).shape)
+    rest = product(da, adjoint(vh))
+    rest = sub(rest, product(u, product(adjoint(u), rest)))
+    if not same_shape((m,), (typeof(s).shape[-1],)):
+        du = add(du, div(rest, columns))
+    if not same_shape((n,), (typeof(s).shape[-1],)):
+        rest = product(adjoint(da), u)
+        rest = sub(rest, product(adjoint(vh), product(vh, rest)))
+        dv = add(dv, div(rest, as_rows(_in(s, t.dtype), typeof(rest).shape)))
+    return [u, s, vh], [du, ds, adjoint(dv)]
+
+
+def _vector_tangents(s: Any, change: Any) -> tuple[Any, Any]:
+    """Uᴴ dU and Vᴴ dV for the change Uᴴ dA V of singular values S."""
+    t = typeof(change)
+    column = as_columns(s, t.shape)
+    row = as_rows(s, t.shape)
+    one = full(t.shape, 1, typeof(s).dtype)
+    gaps = diagonal_of(one, mul(add(row, column), sub(row, column)))
+    row, column, gaps = (_in(x, t.dtype) for x in (row, column, gaps))
+    right, left = mul(row, change), mul(column, change)
+    zero = full(t.shape, 0, t.dtype)
+    du = diagonal_of(zero, div(add(right, adjoint(right)), gaps))
+    dv = diagonal_of(zero, div(add(left, adjoint(left)), gaps))
+    if not dtypes.is_complex(t.dtype):
+        return du, dv
+    # The phases of pairs of vectors: only their difference is determined.
+    nothing = eq(row, t.dtype.type(0))
+    safe = select(nothing, full(t.shape, 1, t.dtype), row)
+    turn = div(sub(change, real_part(change)), safe)
+    return add(du, diagonal_of(turn)), dv
+
+
+def _in(x: Any, dtype: np.dtype) -> Any:
+    return x if typeof(x).dtype == dtype else convert(x, dtype=dtype)
+
+
+svd = Op(
+    "svd",
+    _svd_type,
+    _svd_run,
+    lowering=Routine(_svd_script),
+    jvp=_svd_jvp,
+    batch=lambda size, args, axes, *, full, vectors: (
+        svd(*in_front(args, axes, size), full=full, vectors=vectors),
+        [0] * (3 if vectors else 1),
+    ),
+    multiple=True,
+)
+"""``(U, s, Vᴴ)`` with A = U diag(s) Vᴴ, or s alone without `vectors`: orthonormal
+columns in U and V, s in descending order. U and V are square if `full`."""

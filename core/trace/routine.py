@@ -1,0 +1,126 @@
+"""Calls of LAPACK as data: what a `Routine` does with each matrix of a batch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle.arraytype import ArrayType
+from treadle.dims import same_shape
+from treadle.late import number
+
+_LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
+
+MOST_ARGUMENTS = 20
+MOST_BLOCKS = 12
+
+
+class At(NamedTuple):
+    """An address: bytes from the beginning of a block of memory on.
+
+    block: the operands' and results' memory for one matrix, then work memory, counted
+      in this order. -1 is the status that LAPACK leaves, 0 if all went well.
+    """
+
+    block: int
+    offset: int = 0
+
+    def plus(self, nbytes: int) -> At:
+        return self._replace(offset=self.offset + nbytes)
+
+
+STATUS = At(-1)
+
+Argument = str | int | np.generic | At
+"""A letter, an integer, a number of the matrices' dtype, or memory."""
+
+
+class Step(NamedTuple):
+    """A call of the function of BLAS or LAPACK with this name, or one of these:
+
+    - "bytes" (to, from, how many): copies memory;
+    - "swaps" (pivots, to, permutation, n, k): from the k rows with which LAPACK has
+      exchanged the first k of n, counted from 1 in 64 bits, to these counted from 0
+      (int32), and to the order (int32) that the exchanges amount to;
+    - "rows" (to, from, order, n, nbytes, scatters): copies rows of some bytes; row i is
+      at ``order[i]``, in what is read, or in what is written if it scatters;
+    - "pairs" (to, values, vectors, n, itemsize): n complex vectors from LAPACK's real
+      ones; where the imaginary part of an eigenvalue (`values`) is positive, a vector
+      and the next one are the parts of a conjugate pair.
+
+    failed: whether it happens only if LAPACK has reported a failure for this matrix.
+    """
+
+    name: str
+    args: tuple[Argument, ...]
+    failed: bool = False
+
+
+class Script(NamedTuple):
+    """What is done for each matrix of a batch.
+
+    lead: how many leading axes of all operands and results are those of the batch.
+    work: bytes of each block of work memory.
+    steps: in order.
+    """
+
+    lead: int
+    work: tuple[int, ...]
+    steps: tuple[Step, ...]
+
+
+def lead_of(x: ArrayType, rank: int = 2) -> int:
+    """How many axes come before the last `rank`."""
+    return x.ndim - rank
+
+
+def nbytes_behind(x: ArrayType, lead: int) -> int:
+    """The bytes of one matrix."""
+    return math.prod(x.shape[lead:]) * x.dtype.itemsize
+
+
+def work_bytes(script: Script) -> int:
+    """Bytes of work memory for one matrix, the status included."""
+    return 64 + sum([lines(n) for n in script.work])
+
+
+def lines(nbytes: int) -> int:
+    """The bytes, up to the end of a cache line."""
+    return number(_lines, (nbytes,))
+
+
+def _lines(nbytes: int) -> int:
+    return -(-nbytes // 64) * 64
+
+
+def least(a: int, b: int) -> int:
+    """The smaller of two sizes, which may be open."""
+    if same_shape((a,), (b,)):
+        return a
+    return number(min, (a, b))
+
+
+def most(a: int, b: int) -> int:
+    """The larger of two sizes, which may be open."""
+    return number(max, (a, b))
+
+
+def named(dtype: np.dtype, name: str) -> str:
+    """LAPACK's name of a routine for a dtype."""
+    return _LETTERS[dtype.name] + name
+
+
+def nan_if_failed(block: int, t: ArrayType, lead: int) -> Step:
+    """Makes a result not-a-number where LAPACK has failed."""
+    size = math.prod(t.shape[lead:])
+    return filled(At(block), t, size, 1, t.dtype.type(np.nan), failed=True)
+
+
+def filled(
+    at: At, t: ArrayType, rows: int, columns: int, number: Any, failed: bool = False
+) -> Step:
+    """Makes all elements of a block equal: of whole rows, one behind the other."""
+    args = ("A", columns, rows, number, number, at, columns)
+    return Step(named(t.dtype, "laset"), args, failed)

@@ -1,0 +1,313 @@
+"""Linear algebra, against NumPy, SciPy and JAX, and by finite differences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.dynamic import Arg, agree, gradient_of
+from tests.core.np.linalg_cases import CASES, DEFINITE, SQUARE, TALL, Case, Draw
+from tests.core.ops.test_ops import check_adjoint, check_jvp, random_like
+from treadle import dtypes, tree
+
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+QUICK = ("cholesky", "solve", "slogdet", "lstsq", "svd", "eig", "norm-nuc")
+
+
+def quick_or_slow(cases: list[Case]) -> Any:
+    """Tests of cases, most of them with the slow ones."""
+    params = [
+        pytest.param(c, id=c.name, marks=[pytest.mark.slow] * (c.name not in QUICK))
+        for c in cases
+    ]
+    return pytest.mark.parametrize("case", params)
+
+
+TOLERANCE = {"float64": 1e-10, "complex128": 1e-10, "float32": 3e-4, "complex64": 3e-4}
+
+
+def assert_close(found: Any, wanted: Any, tolerance: float) -> None:
+    found, wanted = np.asarray(found), np.asarray(wanted)
+    assert found.shape == wanted.shape
+    size = np.abs(wanted[np.isfinite(wanted)]).max(initial=1)
+    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * size)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@every_case
+def test_values_are_those_of_numpy(case: Case, dtype: str) -> None:
+    args = case.draw(dtype)
+    found, wanted = case(*args), case.wanted(*args)
+    assert len(found) == len(wanted)
+    for f, w in zip(found, wanted, strict=True):
+        assert_close(f, w, TOLERANCE[dtype])
+        if np.asarray(w).dtype.kind in "fc":
+            assert np.asarray(f).dtype == np.asarray(w).dtype
+
+
+def moving(values: Any) -> list[int]:
+    """The places of the values that have derivatives."""
+    return [i for i, x in enumerate(values) if dtypes.is_differentiable(x.dtype)]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@quick_or_slow([c for c in CASES if c.smooth])
+def test_derivatives_agree_with_finite_differences(case: Case, dtype: str) -> None:
+    """Both modes, and one after the other."""
+    xs = tuple(case.draw(dtype))
+    ts, us = (tuple(random_like(xs, seed)) for seed in (1, 4))
+    there = moving(case(*xs))
+
+    def function(*xs: Any) -> tuple[Any, ...]:
+        outs = case(*xs)
+        return tuple(outs[i] for i in there)
+
+    cts = tuple(random_like(function(*xs), 2))
+    check_jvp(function, xs, ts)
+    check_adjoint(function, xs, ts, cts)
+    for first in (
+        lambda *xs: td.jvp(function, xs, ts)[1],
+        lambda *xs: td.vjp(function, *xs)[1](cts),
+    ):
+        check_jvp(first, xs, us)
+
+
+def gradients(case: Case) -> Callable[..., Any]:
+    """The results, and gradients of a number made of them."""
+
+    def loss(*args: Any) -> Any:
+        outs = case(*args)
+        moved = [outs[i] for i in moving(outs)]
+        parts = [tnp.real(o * tnp.conj(o)) for o in moved]
+        return sum([tnp.sum(p) for p in parts], start=tnp.zeros(())), outs
+
+    numbers = tuple(range(len(case.args)))
+    return td.value_and_grad(loss, numbers, has_aux=True)
+
+
+@every_case
+def test_vmap_is_a_loop(case: Case) -> None:
+    examples = [case.draw(seed=i) for i in range(2)]
+    stacked = [np.stack(xs) for xs in zip(*examples, strict=True)]
+    found = td.vmap(case)(*stacked)
+    for i, example in enumerate(examples):
+        for f, w in zip(found, case(*example), strict=True):
+            assert_close(np.asarray(f)[i], w, 1e-12)
+
+
+@quick_or_slow(CASES)
+def test_compiled_is_eager(case: Case) -> None:
+    args = case.draw("float32")
+    function = gradients(case) if case.smooth else case
+    found, wanted = td.jit(function)(*args), function(*args)
+    for f, w in zip(tree.leaves(found), tree.leaves(wanted), strict=True):
+        assert_close(f, w, 1e-4)
+
+
+OPEN: dict[str, Callable[..., Any]] = {
+    "solve": lambda a, b: tnp.linalg.solve(a, b),
+    "inv": lambda a, b: tnp.linalg.inv(a),
+    "lstsq": lambda a, b: tnp.linalg.lstsq(a, b).x,
+    "svd": lambda a, b: tnp.linalg.svd(a).S,
+    "eigh": lambda a, b: tnp.linalg.eigh(a).eigenvalues,
+    "lu_solve": lambda a, b: tnp.linalg.lu_solve(tnp.linalg.lu_factor(a), b),
+    "norm": lambda a, b: tnp.linalg.norm(a, "nuc"),
+    "matrix_power": lambda a, b: tnp.linalg.matrix_power(a, 3),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPEN)
+def test_sizes_may_be_open(name: str) -> None:
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        x = 0.1 * rng.normal(size=shape)
+        if len(shape) == 2:
+            x += np.diag(1.0 + np.arange(shape[0]))
+        return x.astype("float32")
+
+    agree(gradient_of(OPEN[name]), [Arg("n n", draw), Arg("n", draw)])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_are_computed_in_single_precision(dtype: str) -> None:
+    a = tnp.asarray(DEFINITE(np.random.default_rng(0))).astype(dtype)
+    wide = a.astype("float32")
+    for f in (
+        tnp.linalg.cholesky,
+        tnp.linalg.inv,
+        tnp.linalg.det,
+        tnp.linalg.svdvals,
+        lambda a: tnp.linalg.solve(a, a[0]),
+        lambda a: tnp.linalg.eigh(a).eigenvalues,
+    ):
+        found = f(a)
+        assert found.dtype == a.dtype
+        np.testing.assert_array_equal(found, f(wide).astype(dtype))
+
+
+# Against JAX --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wide_jax() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+GRADIENTS: dict[str, tuple[Callable[..., Any], Draw]] = {
+    "cholesky": (lambda np, a: np.linalg.cholesky(a), DEFINITE),
+    "det": (lambda np, a: np.linalg.det(a), SQUARE),
+    "det of a singular matrix": (
+        lambda np, a: np.linalg.det(a),
+        lambda rng: np.diag([1.0, 2.0, 0.0]) @ rng.normal(size=(3, 3)),
+    ),
+    "slogdet": (lambda np, a: np.linalg.slogdet(a)[1], SQUARE),
+    "eigvalsh of equal eigenvalues": (
+        lambda np, a: np.linalg.eigvalsh(a),
+        lambda rng: np.eye(3),
+    ),
+    "singular values that are equal": (
+        lambda np, a: np.linalg.svd(a, compute_uv=False),
+        lambda rng: np.eye(3),
+    ),
+    "pinv": (lambda np, a: np.linalg.pinv(a), TALL),
+    "pinv of lower rank": (
+        lambda np, a: np.linalg.pinv(a),
+        lambda rng: rng.normal(size=(4, 1)) @ rng.normal(size=(1, 3)),
+    ),
+    "inv of a singular matrix": (
+        lambda np, a: np.linalg.inv(a),
+        lambda rng: np.zeros((2, 2)),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_are_those_of_jax(name: str, wide_jax: None) -> None:
+    function, draw = GRADIENTS[name]
+    a = draw(np.random.default_rng(0))
+    t = np.random.default_rng(1).normal(size=a.shape)
+    wanted = jax.jvp(lambda a: function(jnp, a), (a,), (t,))
+    found = td.jvp(lambda a: function(tnp, a), (a,), (t,))
+    for f, w in zip(found, wanted, strict=True):
+        f, w = np.asarray(f), np.asarray(w)
+        np.testing.assert_array_equal(np.isfinite(f), np.isfinite(w))
+        np.testing.assert_allclose(
+            f[np.isfinite(f)], w[np.isfinite(w)], rtol=1e-8, atol=1e-8
+        )
+
+
+# What is not a matter of numbers ------------------------------------------------------
+
+
+def test_empty_matrices() -> None:
+    la = tnp.linalg
+    none, tall = tnp.zeros((0, 0)), tnp.zeros((3, 0))
+    assert la.cholesky(none).shape == la.inv(none).shape == (0, 0)
+    assert la.det(tnp.zeros((2, 0, 0))).tolist() == [1, 1]
+    assert [x.tolist() for x in la.slogdet(none)] == [1, 0]
+    assert la.solve(none, tnp.zeros(0)).shape == (0,)
+    assert la.solve(tnp.eye(3), tnp.zeros((3, 0))).shape == (3, 0)
+    for mode in ("reduced", "complete"):
+        for x, y in zip(la.qr(tall, mode), np.linalg.qr(tall, mode), strict=True):
+            np.testing.assert_array_equal(x, y)
+    for full in (False, True):
+        found, wanted = la.svd(tall, full), np.linalg.svd(tall, full)
+        for x, y in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(x, y)
+    assert la.pinv(tall).shape == (0, 3)
+    assert la.eigh(none).eigenvectors.shape == la.eig(none).eigenvectors.shape == (0, 0)
+    assert la.matrix_rank(tall) == 0
+    assert la.lstsq(tall, tnp.ones(3)).residuals == 3
+    assert la.expm(none).shape == (0, 0)
+    assert la.lu_factor(tall)[1].shape == (0,)
+    assert la.cholesky(tnp.zeros((0, 3, 3))).shape == (0, 3, 3)
+    assert td.jit(la.cholesky)(tnp.zeros((0, 3, 3))).shape == (0, 3, 3)
+
+
+def test_singular_matrices_give_what_jax_gives() -> None:
+    a = np.zeros((2, 2), np.float32)
+    for name, f in {
+        "inv": lambda la: la.inv(a),
+        "solve": lambda la: la.solve(a, np.ones(2, np.float32)),
+        "cholesky": lambda la: la.cholesky(-np.eye(2, dtype=np.float32)),
+        "slogdet": lambda la: tuple(la.slogdet(a)),
+    }.items():
+        for x, y in zip(
+            tree.leaves(f(tnp.linalg)), jax.tree.leaves(f(jnp.linalg)), strict=True
+        ):
+            np.testing.assert_array_equal(x, y, err_msg=name)
+
+
+def test_eigenvalues_of_what_is_not_finite() -> None:
+    a = np.stack([np.full((3, 3), np.nan), np.eye(3)])
+    for f in (tnp.linalg.eig, td.jit(tnp.linalg.eig)):
+        w, v = f(a)
+        assert np.isnan(w[0]).all()
+        assert np.isnan(v[0]).all()
+        np.testing.assert_array_equal(w[1], np.ones(3))
+
+
+def test_one_matrix_for_many_right_sides_is_factored_once() -> None:
+    a, b = np.eye(3, dtype=np.float32) * 2, np.ones((5, 3), np.float32)
+    many = td.jit(td.vmap(tnp.linalg.solve, in_axes=(None, 0)))
+    np.testing.assert_array_equal(many(a, b), b / 2)
+    assert many.explain(a, b).count("sgetrf") == 1
+    assert "host" not in many.explain(a, b)
+
+
+WRONG = {
+    "cholesky takes square matrices, got shape (2, 3): 2 rows and 3 columns": (
+        lambda: tnp.linalg.cholesky(tnp.ones((2, 3)))
+    ),
+    "det takes matrices, got shape (3,)": lambda: tnp.linalg.det(tnp.ones(3)),
+    "solve: shapes (2, 2) and (3, 1): the second needs 2 rows": (
+        lambda: tnp.linalg.solve(tnp.eye(2), tnp.ones(3))
+    ),
+    "qr: mode is 'reduced', 'complete' or 'r', got 'raw'": (
+        lambda: tnp.linalg.qr(tnp.eye(2), "raw")
+    ),
+    "eigh: UPLO is 'L' or 'U', got 'X'": lambda: tnp.linalg.eigh(tnp.eye(2), "X"),
+    "norm: order 'nuc' over 1 axes": lambda: tnp.linalg.norm(tnp.ones(2), "nuc"),
+    "norm: order 3 of matrices": lambda: tnp.linalg.norm(tnp.eye(2), 3),
+    "multi_dot: shapes (2, 3), (2, 3) don't fit": (
+        lambda: tnp.linalg.multi_dot([tnp.ones((2, 3)), tnp.ones((2, 3))])
+    ),
+    "cond of empty matrices": lambda: tnp.linalg.cond(tnp.zeros((0, 0))),
+    "matrix_rank: give tol or rtol": (
+        lambda: tnp.linalg.matrix_rank(tnp.eye(2), 1.0, rtol=1.0)
+    ),
+    "solve_triangular: trans is": (
+        lambda: tnp.linalg.solve_triangular(tnp.eye(2), tnp.ones(2), trans=3)
+    ),
+    "tensorsolve: shapes (2, 3) and (2,)": (
+        lambda: tnp.linalg.tensorsolve(tnp.ones((2, 3)), tnp.ones(2))
+    ),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_errors_name_the_shapes_and_the_line(message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        WRONG[message]()
+    assert f"at {__file__}:" in str(caught.value)
+
+
+def test_what_is_not_determined_has_no_derivative() -> None:
+    a = tnp.ones((3, 2))
+    for f in (
+        lambda a: tnp.linalg.qr(a, "complete").Q,
+        lambda a: tnp.linalg.svd(a).U,
+    ):
+        with pytest.raises(NotImplementedError, match=r"not\s+determined") as caught:
+            td.jvp(f, (a,), (a,))
+        assert f"at {__file__}:" in str(caught.value)
