@@ -13,7 +13,7 @@ from treadle import dtypes, tree
 from treadle.api.args import as_results, check_function, name_of
 from treadle.api.boundary import boundary
 from treadle.api.implicit import Vectors, custom_linear_solve, custom_root
-from treadle.api.loops import while_loop
+from treadle.api.while_loops import while_loop
 from treadle.ops.arithmetic import add, mul, sub
 from treadle.ops.binary import maximum
 from treadle.ops.cast import convert

@@ -24,6 +24,7 @@ from treadle.ir.walk import call_graph
 from treadle.ops.arithmetic import sub
 from treadle.ops.movement import instantiate
 from treadle.run.eager import evaluate
+from treadle.trace.axes import MappedAxis
 from treadle.trace.interpreter import current_source
 from treadle.trace.lowering import Inline
 from treadle.trace.op import Linear, Op, Zero
@@ -113,7 +114,7 @@ def _transpose(
 
 
 def _batch(
-    size: int,
+    axis: MappedAxis,
     args: Sequence[Any],
     axes: Sequence[int | None],
     *,
@@ -125,9 +126,9 @@ def _batch(
 ) -> Any:
     # Each example has its own x, even if only the equation or only b differs.
     flags = (*(a is not None for a in axes[:n_consts]), *[True] * len(args[n_consts:]))
-    wide = [batch_graph(g, size, flags, True)[0] for g in (graph, matvec, *turned)]
+    wide = [batch_graph(g, axis, flags, True)[0] for g in (graph, matvec, *turned)]
     moved = [
-        to_axis(x, a, 0, size) if b else x
+        to_axis(x, a, 0, axis.size) if b else x
         for x, a, b in zip(args, axes, flags, strict=True)
     ]
     outs = linear_solve(
@@ -159,4 +160,5 @@ linear_solve = Op(
     guard=_guard,
     lowering=Inline(),
     multiple=True,
+    names_axis=True,
 )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
-from treadle.api.loops import while_loop
+from treadle.api.while_loops import while_loop
 from treadle.dims import is_dim
 from treadle.errors import at, user_source
 from treadle.np.operands import ArrayLike, as_array, cast, matched, one_axis, operand

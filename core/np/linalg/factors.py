@@ -25,8 +25,8 @@ from treadle.np.linalg.operands import (
 from treadle.np.matrices import tril, triu
 from treadle.np.operands import ArrayLike, cast
 from treadle.np.order import argsort
+from treadle.np.places import where
 from treadle.np.reductions import all
-from treadle.np.search import where
 from treadle.np.shapes import expand_dims, matrix_transpose
 from treadle.ops import eigen, orthogonal, triangular
 from treadle.ops import lu as lu_ops

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from treadle import dtypes
-from treadle.api.loops import fori_loop
+from treadle.api.while_loops import fori_loop
 from treadle.errors import at, user_source
 from treadle.np.index import counted
 from treadle.np.linalg.factors import cholesky, lu_parts
 from treadle.np.linalg.operands import check_matrices, empty, floats, matrices, narrowed
 from treadle.np.linalg.solving import check_rows, solve_triangular, together
 from treadle.np.operands import ArrayLike, broadcast_to_shape, cast
-from treadle.np.search import where
+from treadle.np.places import where
 from treadle.np.shapes import expand_dims
 from treadle.ops.gather import take_along_axis
 from treadle.ops.movement import full

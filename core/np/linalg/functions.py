@@ -8,7 +8,7 @@ from typing import Any
 from treadle import dtypes
 from treadle.api.branch import cond
 from treadle.api.jacobian import stop_gradient
-from treadle.api.loops import fori_loop
+from treadle.api.while_loops import fori_loop
 from treadle.np import reductions
 from treadle.np.binary import maximum
 from treadle.np.contract import matmul
@@ -16,7 +16,7 @@ from treadle.np.elementwise import abs, exp2, floor, log2
 from treadle.np.linalg.operands import empty, identity_of, matrices, narrowed
 from treadle.np.linalg.solving import solve
 from treadle.np.operands import ArrayLike, cast
-from treadle.np.search import where
+from treadle.np.places import where
 from treadle.run.array import Array
 from treadle.trace.value import typeof
 

@@ -16,7 +16,7 @@ from treadle.np.linalg.factors import svd, symmetrized
 from treadle.np.linalg.operands import adjoint, empty, floats, matrices, narrowed, zeros
 from treadle.np.linalg.solving import check_rows
 from treadle.np.operands import ArrayLike, as_inexact, cast
-from treadle.np.search import where
+from treadle.np.places import where
 from treadle.np.shapes import expand_dims
 from treadle.ops.matrix import main_diagonal
 from treadle.ops.matrix import real as real_of

@@ -15,7 +15,7 @@ from treadle.np.linalg.factors import svdvals
 from treadle.np.linalg.operands import check_matrices, empty, matrices
 from treadle.np.linalg.solving import inv
 from treadle.np.operands import ArrayLike, Axis, all_axes, as_inexact, cast, one_axis
-from treadle.np.search import where
+from treadle.np.places import where
 from treadle.np.shapes import expand_dims, moveaxis
 from treadle.ops.arithmetic import add
 from treadle.ops.compare import ne

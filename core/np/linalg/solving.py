@@ -32,9 +32,10 @@ from treadle.np.operands import (
     common_shape,
     one_axis,
 )
+from treadle.np.places import where
 from treadle.np.reductions import any, prod
 from treadle.np.reductions import sum as sum_of
-from treadle.np.search import cumprod, where
+from treadle.np.running import cumprod
 from treadle.np.shapes import expand_dims, matrix_transpose, moveaxis, reshape
 from treadle.ops import lu as lu_ops
 from treadle.ops.complex import complex_

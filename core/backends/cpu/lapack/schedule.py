@@ -52,7 +52,7 @@ def tasks(script: Script, matrices: int, elements: int, threads: int) -> int:
     """The number of tasks for some matrices of so many elements: one if there is little
     to do, else a few per thread."""
     args = len(script.steps), threads, matrices, elements
-    return number("lapack tasks", _tasks, args, low=1)
+    return number(_tasks, args, low=1)
 
 
 def _tasks(calls: int, threads: int, matrices: int, elements: int) -> int:
