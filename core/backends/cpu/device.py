@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,6 +33,7 @@ from treadle.backends.cpu.run.executor import (
     Scaled,
     Slot,
 )
+from treadle.backends.cpu.run.host import address_of, host_call, meaning
 from treadle.backends.cpu.target import host
 from treadle.backends.memory import room, size_class
 from treadle.errors import InternalError
@@ -61,9 +60,7 @@ from treadle.plan.steps import (
     While,
 )
 from treadle.plan.target import Work
-from treadle.run.eager import run
 from treadle.trace.lowering import Lowering
-from treadle.trace.op import Op
 from treadle.trace.routine import work_bytes
 
 _supported = functools.cache(supported)
@@ -195,7 +192,7 @@ class Linked:
         self._commands(plan.steps)
         self.program: Program = self.builder.build()
         self.constants = [c.ctypes.data for c in plan.constants]
-        hosts = sizes_in([_meaning(s) for s in self._sized_hosts.values()])
+        hosts = sizes_in([meaning(s) for s in self._sized_hosts.values()])
         self.sizes = [*self.program.sizes, *hosts]
 
     def bind(self, values: Sequence[int], constants: Mapping[int, np.ndarray]) -> Bound:
@@ -203,10 +200,10 @@ class Linked:
         keep: list[Any] = [*constants.values()]
         words = {}
         for at, step in self._sized_hosts.items():
-            what = filled_with(_meaning(step), self.sizes, values)
-            call = _host_call(what, self.failures)
+            what = filled_with(meaning(step), self.sizes, values)
+            call = host_call(what, self.failures)
             keep.append(call)
-            words[at] = _address(call)
+            words[at] = address_of(call)
         own = values[: len(self.program.sizes)]
         addresses = list(self.constants)
         for i, value in constants.items():
@@ -321,11 +318,11 @@ class Linked:
         return [step.call.matrices, *counts, *found.threads, *blocks]
 
     def _host(self, step: HostStep) -> None:
-        call = _host_call(_meaning(step), self.failures)
+        call = host_call(meaning(step), self.failures)
         self._keep.append(call)
         places = [self.at(p) for p in (*step.reads, *step.writes)]
-        at = self.builder.host(_address(call), places, step.call.op.name)
-        if sizes_in(_meaning(step)):
+        at = self.builder.host(address_of(call), places, step.call.op.name)
+        if sizes_in(meaning(step)):
             self._sized_hosts[at] = step
 
     def _loop(self, step: Loop) -> None:
@@ -394,48 +391,3 @@ def _sources(steps: Sequence[Step]) -> Any:
 
     visit(steps)
     return seen.values()
-
-
-_Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_int64))
-Meaning = tuple[Op, dict[str, Any], Sequence[ArrayType], Sequence[ArrayType]]
-
-
-def _meaning(step: HostStep) -> Meaning:
-    """What a host step computes: its op and params, types of operands and results."""
-    call = step.call
-    return call.op, call.params, *call.types
-
-
-def _address(call: Any) -> int:
-    address = ctypes.cast(call, ctypes.c_void_p).value
-    assert address is not None
-    return address
-
-
-def _host_call(what: Meaning, failures: dict[int, BaseException]) -> Any:
-    """A C function that runs an op's reference implementation on raw memory."""
-    op, params, in_types, out_types = what
-    n = len(in_types)
-
-    def call(words: Any) -> int:
-        try:
-            arrays = [
-                view_memory(words[i], t) for i, t in enumerate((*in_types, *out_types))
-            ]
-            results = run(op, arrays[:n], params)
-            for target, result in zip(arrays[n:], results, strict=True):
-                np.copyto(target, result, casting="unsafe")
-        except BaseException as error:
-            failures[threading.get_ident()] = error
-            return 1
-        return 0
-
-    return _Callback(call)
-
-
-def view_memory(address: int, t: Any) -> np.ndarray:
-    """Raw memory as an array."""
-    if not t.nbytes:
-        return np.empty(t.shape, t.dtype)
-    raw = (ctypes.c_char * t.nbytes).from_address(address)
-    return np.frombuffer(raw, t.dtype).reshape(t.shape)

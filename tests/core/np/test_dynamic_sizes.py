@@ -43,7 +43,7 @@ FLOATS = (
     "nanmax nanmean nanmin nanprod nanstd nansum nanvar nanargmax nanargmin cumsum "
     "cumprod sort argsort diff trace tril triu matrix_transpose count_nonzero copy "
     "asarray array zeros_like ones_like empty_like atleast_1d atleast_2d atleast_3d "
-    "gradient diagonal cov corrcoef average trapezoid"
+    "diagonal cov corrcoef average trapezoid"
 )
 UNIT = "acos arccos asin arcsin arctanh atanh log log10 log1p log2 sqrt"
 TWO = (
