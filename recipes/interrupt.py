@@ -41,8 +41,15 @@ class Interrupts:
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.received is None:
             self.received = signal.Signals(number)
-        elif number == signal.SIGINT:
+        elif number == signal.SIGINT and not _in_finalizer(frame):
             raise KeyboardInterrupt
+
+
+def _in_finalizer(frame: FrameType | None) -> bool:
+    """Whether Python would print what is raised here, and go on."""
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
 
 
 def _numbers() -> list[signal.Signals]:

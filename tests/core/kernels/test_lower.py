@@ -82,7 +82,7 @@ def test_examples() -> None:
 
 def broken(nest: Nest, at: int, **changes: object) -> Nest:
     body = list(nest.body)
-    body[at] = replace(body[at], **changes)
+    body[at] = body[at]._replace(**changes)
     return replace(nest, body=tuple(body))
 
 

@@ -101,5 +101,5 @@ def test_errors_say_what_does_not_fit() -> None:
         td.vmap(f, in_axes=(0, 0))(X)
     with pytest.raises(ValueError, match="out_axes=None, but a result of f differs"):
         td.vmap(f, out_axes=None)(X)
-    with pytest.raises(TypeError, match=r"argument `0` of f is a str"):
+    with pytest.raises(TypeError, match=r"argument `args\[0\]` of f is a str"):
         td.vmap(f)("text")
