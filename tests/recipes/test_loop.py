@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from treadle.errors import StructureError
 from treadle.recipes import char_gpt, digits_cnn, runs
 from treadle.recipes.catalogue import RECIPES
 from treadle.recipes.config import Training
+from treadle.recipes.interrupt import Interrupts
 from treadle.recipes.task import Recipe
 
 CORPUS = "".join(f"{n} times {n} is {n * n}.\n" for n in range(300))
@@ -176,3 +178,16 @@ def test_a_checkpoint_of_another_model(tmp_path: Path) -> None:
     message = str(caught.value)
     assert "model.out.weight: float32[9,10] expected, float32[8,10] saved" in message
     assert str(run.checkpoints / "12") in message
+
+
+def test_an_interrupt_in_a_finalizer_waits_for_the_step() -> None:
+    class Freed:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    with Interrupts() as interrupts:
+        signal.raise_signal(signal.SIGTERM)
+        Freed()  # Python would print what is raised there, and go on
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert interrupts.received == signal.SIGTERM
