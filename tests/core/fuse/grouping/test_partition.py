@@ -178,7 +178,10 @@ def crossed(x: Any, y: Any) -> Any:
         ),
         (lambda x, w: ((x @ w).T, (x @ w).reshape(15)), [X, W]),
         # One that no kernel makes, so that it lies as it is written.
-        (lambda i, j: (i @ j).T * 2, [X.astype(np.int32) + 1, W.astype(np.int32) + 1]),
+        (
+            lambda i, j: (i @ j).T * 2,
+            [np.arange(12, dtype=np.int32).reshape(3, 4), np.eye(4, 5, dtype=np.int32)],
+        ),
         # Two readers that could both be its epilogue.
         (lambda x, w: (lambda y: (y + 1.0, y * 2.0))(x @ w), [X, W]),
         # Scatters of views.
