@@ -8,10 +8,9 @@ from types import MappingProxyType
 from treadle.fuse.grouping.partition import partition
 from treadle.fuse.grouping.recompute import choose
 from treadle.fuse.groups import Groups
-from treadle.fuse.layout import stored_strides
 from treadle.fuse.lowering.loops import bodies
 from treadle.ir.graph import Equation, Graph
-from treadle.trace.lowering import Lowering, Product
+from treadle.trace.lowering import Lowering
 
 
 def group(graph: Graph, lowering: Callable[[Equation], Lowering]) -> Groups:
@@ -25,9 +24,6 @@ def group(graph: Graph, lowering: Callable[[Equation], Lowering]) -> Groups:
     flow, inner = part.flow, {}
     for node in part.nodes:
         for eq in node.equations:
-            if isinstance(flow.lowering(eq), Product):
-                # Decided here, if nobody has asked yet.
-                stored_strides(eq.outputs[0], flow)
             graphs = bodies(eq)
             if graphs:
                 inner[eq] = tuple([group(g, lowering) for g in graphs])

@@ -108,6 +108,5 @@ def scatter_launch(eq: Equation, flow: Dataflow) -> Launch | None:
     )
     rows = [d for e in entries[:rank] for d, _ in e.terms]
     columns = [d for e in entries[rank:] for d, _ in e.terms]
-    inner = columns[-1:] if columns or how.ordered else []
-    outer = rows + columns[:-1] if columns else rows
+    outer, inner = rows + columns[:-1], columns[-1:]
     return finish(body, space.sizes, outer, [], inner, "inner", how.ordered)

@@ -399,3 +399,59 @@ def test_dtypes_of_numbers() -> None:
     assert td.jit(f)(2.0).dtype == "float32"
     assert td.jit(f)(tnp.asarray(2.0, "bfloat16")).dtype == "bfloat16"
     assert td.jit(f)(tnp.asarray(-2)).dtype == "int32"
+
+
+def test_a_side_may_give_what_was_there_before() -> None:
+    choose = td.jit(lambda c, x, y: x if c > 0 else y)
+    x, y = np.float32([1, 2]), np.float32([3, 4])
+    np.testing.assert_array_equal(choose(1, x, y), x)
+    np.testing.assert_array_equal(choose(-1, x, y), y)
+
+
+def test_python_s_numbers_take_the_other_side_s_dtype() -> None:
+    def function(x: Any) -> Any:
+        return 1 if x > 0 else x
+
+    for x in (np.float32(2.5), np.float32(-2.5)):
+        found = td.jit(function)(x)
+        assert np.asarray(found).dtype == np.float32
+        assert float(found) == (1 if x > 0 else x)
+        # Nor is it as weak as the number.
+        assert (td.jit(function)(x) + np.float16(1)).dtype == np.float32
+
+
+def test_sides_of_two_dtypes_are_an_error() -> None:
+    def function(x: Any) -> Any:
+        return x.astype("int32") if x > 0 else x
+
+    with pytest.raises(TypeError, match="must have one type"):
+        td.jit(function)(np.float32(1))
+
+
+def test_what_is_before_the_question_is_done_once() -> None:
+    seen: list[float] = []
+
+    def note(v: Any) -> None:
+        seen.append(float(v))
+
+    def function(x: Any) -> Any:
+        td.io_callback(note, None, x)
+        if x > 0:
+            x = x + 1
+        td.io_callback(note, None, x)
+        return x * 2 if x > 5 else x
+
+    assert float(td.jit(function)(np.float32(7))) == 16
+    assert seen == [7, 8]
+
+
+def test_a_function_that_branches_may_take_values_from_around_it() -> None:
+    def function(w: Any, x: Any) -> Any:
+        def loss(x: Any) -> Any:
+            return (x * w).sum() if x[0] > 0 else (x * w * w).sum()
+
+        return td.grad(loss)(x)
+
+    w, x = np.float32(3), np.float32([1, 2])
+    np.testing.assert_allclose(td.jit(function)(w, x), [3, 3])
+    np.testing.assert_allclose(td.jit(function)(w, -x), [9, 9])

@@ -8,8 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from tests.core.fuse.graphs import traced
+from treadle.backends.devices import TARGETS
 from treadle.backends.reference import nests, products
 from treadle.backends.reference.memory import Where
+from treadle.fuse.check import check_groups
+from treadle.fuse.grouping.group import group
+from treadle.fuse.groups import Groups
+from treadle.fuse.lowering.check import check_kernels
 from treadle.fuse.lowering.launches import (
     Choose,
     Copy,
@@ -22,8 +28,10 @@ from treadle.fuse.lowering.launches import (
     RepeatWhile,
     Sort,
 )
+from treadle.fuse.lowering.lower import lower
 from treadle.ir.graph import Atom, Lit, Var
 from treadle.ir.walk import follow
+from treadle.passes.pipeline import optimise
 from treadle.run.eager import run as run_op
 
 
@@ -84,6 +92,20 @@ def meant(graph: Any, args: Sequence[Any]) -> list[np.ndarray]:
     with np.errstate(all="ignore"):
         out = follow(graph, args, lambda eq, xs: run_op(eq.op, xs, eq.params))
     return [np.asarray(x) for x in out]
+
+
+def agrees(function: Callable[..., Any], *args: Any) -> Groups:
+    """Asserts that a function's groups and kernels are sound, and that these give what
+    its graph means."""
+    target = TARGETS["cpu"]
+    graph = optimise(traced(function, *args), target)
+    groups = group(graph, target.lowering)
+    check_groups(groups)
+    kernels = lower(groups)
+    check_kernels(kernels)
+    for a, b in zip(run(kernels, args), meant(graph, args), strict=True):
+        np.testing.assert_allclose(a.reshape(b.shape), b, 1e-4, 1e-4)
+    return groups
 
 
 def _sort(memory: Memory, sort: Sort) -> None:

@@ -10,12 +10,15 @@ import pytest
 from numpy.lib.stride_tricks import as_strided
 
 import treadle.numpy as tnp
+from tests.core.fuse.evaluate import agrees
 from tests.core.fuse.graphs import array, equation, program_of, traced
 from tests.core.ir.following import numbered
-from treadle.fuse.lowering.copies import copy_launch, scatter_launch
-from treadle.fuse.lowering.launches import Binding, Launch
-from treadle.ir.graph import Var
+from treadle.arraytype import ArrayType
+from treadle.fuse.lowering.copies import begun, copy_launch, filled, scatter_launch
+from treadle.fuse.lowering.launches import Binding, Copy, Launch
+from treadle.ir.graph import Lit, Var
 from treadle.kernels.nest import BROADCAST, CONTIGUOUS
+from treadle.ops.dynamic import dynamic_update_slice
 
 
 def seen(launch: Launch, k: int, memory: np.ndarray) -> np.ndarray:
@@ -115,6 +118,18 @@ def test_rows_are_scattered_one_after_the_other(
     assert launch.nest.operands[-1].gathers == 1
 
 
+def test_a_slice_has_no_place_twice() -> None:
+    launch, result, _ = scattered(
+        lambda x, i, u: dynamic_update_slice(x, u, i[0], i[1]),
+        "dynamic_update_slice",
+        array(4, 3),
+        ROWS,
+        UPDATES[:, :2],
+    )
+    assert not launch.nest.serial
+    assert (launch.outer, launch.inner, result.strides) == ((2,), 2, (3, 3, 1))
+
+
 def test_updates_and_indices_are_seen_through_their_views() -> None:
     def turned(x: Any, i: Any, u: Any) -> Any:
         return x.at[i[::-1]].set(tnp.transpose(u))
@@ -143,3 +158,44 @@ def test_updates_that_no_loops_step_over_must_be_copied() -> None:
     graph = traced(broken, array(4, 3), ROWS, array(3, 3))
     eq = equation(graph, "scatter_set")
     assert scatter_launch(eq, program_of(graph)) is None
+
+
+def number(value: float) -> Lit:
+    return Lit(np.float32(value), ArrayType((), np.dtype(np.float32)))
+
+
+def test_what_begins_as_a_constant() -> None:
+    graph = traced(lambda x: x, array(2, 3))
+    flow, (x,) = program_of(graph), graph.inputs
+    assert filled(number(0.0), x, flow) == Copy(None, x)
+    ones = begun(number(1.0), x, flow)
+    assert isinstance(ones, Launch)
+    memory = np.zeros(6, np.float32)
+    seen(ones, -1, memory)[...] = 1
+    assert memory.all()
+    rows = Lit(np.arange(6, dtype=np.float32).reshape(2, 3), x.type)
+    whole = begun(rows, x, flow)
+    assert isinstance(whole, Launch)
+    assert [b.atom for b in whole.bindings] == [rows, x]
+
+
+I, J = np.int32([3, -1, 0, 9]), np.int32([2, 1, -7, 0])  # noqa: E741
+F = np.linspace(-2, 3, 20, dtype=np.float32)
+
+
+@pytest.mark.parametrize("how", ["set", "add", "multiply", "max"])
+@pytest.mark.parametrize(
+    ("places", "shape"),
+    [
+        (lambda x, i, j: x.at[i], (4, 5)),
+        (lambda x, i, j: x.at[i, j], (4,)),
+        (lambda x, i, j: x.at[:, i], (4, 4)),
+        (lambda x, i, j: x.at[j, i], (4,)),
+        (lambda x, i, j: x.T.at[i], (4, 4)),
+    ],
+)
+def test_places_outside(places: Any, shape: Any, how: str) -> None:
+    def function(x: Any, u: Any, i: Any, j: Any) -> Any:
+        return getattr(places(x, i, j), how)(u)
+
+    agrees(function, F.reshape(4, 5), F[::-1][: np.prod(shape)].reshape(shape), I, J)

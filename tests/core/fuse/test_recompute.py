@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 import treadle.numpy as tnp
+from tests.core.fuse.evaluate import agrees
 from tests.core.fuse.graphs import array, grouped
+from tests.core.fuse.lowering.alone import normal
+from treadle.fuse.grouping import recompute
 from treadle.fuse.grouping.recompute import choose
 
 X, W = array(8, 8), array(8, 8)
@@ -94,3 +97,83 @@ def test_many_leaves_are_not_loaded_in_place_of_one_value() -> None:
 
 def test_a_value_of_one_cluster_is_never_stored_at_all() -> None:
     assert recomputed(lambda x: tnp.tanh(x) * 2.0 + 1.0, X) == []
+
+
+def test_some_arithmetic_is_cheaper_than_memory() -> None:
+    assert "exp" in recomputed(apart(lambda x: tnp.exp(x)), X, W)
+
+
+def test_as_many_leaves_as_are_loaded_and_stored_without() -> None:
+    def of(value: Callable[..., Any]) -> list[str]:
+        def function(x: Any, w: Any, a: Any, b: Any) -> Any:
+            return apart(lambda x: value(x, a, b))(x, w)
+
+        return recomputed(function, X, W, X, X)
+
+    assert "mul" in of(lambda x, a, b: x * a)
+    assert "sub" not in of(lambda x, a, b: x * a - b)
+
+
+def test_what_is_computed_again_counts_with_its_own_leaves() -> None:
+    def function(x: Any, w: Any, a: Any) -> Any:
+        y = x - a
+        z = (tnp.sum(y + 1.0, 1)[:, None] * x) @ w
+        v = tnp.tanh(z) * y
+        z = (tnp.sum(v + 1.0, 1)[:, None] * x) @ w
+        return tnp.sum(tnp.tanh(z) * v, 1)
+
+    assert recomputed(function, X, W, X) == ["sub"]
+    agrees(function, normal(8, 8), normal(8, 8), normal(8, 8, seed=1))
+
+
+def test_what_is_made_of_a_product_in_registers_is_stored() -> None:
+    def function(x: Any, w: Any) -> Any:
+        y = x @ w - 1.0
+        return tnp.tanh(tnp.cumsum(y * 2.0, 1)) * y
+
+    assert "sub" not in recomputed(function, X, W)
+    agrees(function, normal(8, 8), normal(8, 8))
+
+
+def test_what_is_stored_anyway_is_a_leaf() -> None:
+    def function(x: Any, w: Any) -> Any:
+        u = tnp.log1p(tnp.exp(tnp.sin(tnp.exp(tnp.sin(tnp.exp(x))))))
+        return u, apart(lambda u: u - 2.0)(u, w)
+
+    assert "sub" in recomputed(function, X, W)
+
+
+def test_what_is_read_in_another_shape_is_stored() -> None:
+    def function(x: Any, w: Any) -> Any:
+        y = x - 2.0
+        runs = tnp.cumsum(y.reshape(4, 16)[:, 1:].reshape(60)[:59], 0)
+        return runs, apart(lambda _: y)(x, w), tnp.cumsum(y.reshape(16, 4), 1)
+
+    agrees(function, normal(8, 8), normal(8, 8))
+
+
+def bent(x: Any, w: Any) -> Any:
+    """One value that a reader sees where it can't be made again, among two that can."""
+    first, y, last = x - 2.0, tnp.maximum(x.reshape(4, 16), 0.5), x * 3.0
+    rows = tnp.sum(first + 1.0, 1) + tnp.sum(last + 1.0, 1)
+    halves = tnp.sum(y + 1.0, 1)
+    z = (rows[:, None] * x) @ w + tnp.sum(tnp.cumsum(halves, 0))
+    seen = tnp.sum(tnp.tanh(z[:4]) * y[:, 1:9], 1)
+    return seen, tnp.sum(tnp.tanh(z) * first, 1), tnp.sum(tnp.sin(z) * last, 1)
+
+
+def test_what_its_readers_can_not_make_is_stored() -> None:
+    found = recomputed(bent, X, W)
+    assert {"mul", "sub"} <= set(found)
+    assert "maximum" not in found
+    groups = agrees(bent, normal(8, 8), normal(8, 8))
+    for node, kernel in groups.built.items():
+        for b in getattr(kernel, "bindings", ()):
+            assert not b.store or b.atom not in groups.flow.recomputed, node
+
+
+def test_many_candidates_are_tried_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = recomputed(bent, X, W)
+    for together in (1, 2, 3):
+        monkeypatch.setattr(recompute, "_TOGETHER", together)
+        assert recomputed(bent, X, W) == wanted

@@ -178,3 +178,39 @@ def test_results_of_a_loop_in_a_loop_end_in_their_places() -> None:
         isinstance(s, CopyStep) and s.writes[0].buffer is outer.slots[1][0]
         for s in after
     )
+
+
+def kept(plan: Plan, loop: Any) -> None:
+    """Asserts that what was made before a loop, and is read in it, lives to its end."""
+    written = [p.buffer for s in plan.steps if "exp" in s.names for p in s.writes]
+    made = [b for b in written if b in {p.buffer for s in loop.body for p in s.reads}]
+    assert made
+    assert all(b.last > max(s.position for s in loop.body) for b in made)
+
+
+def test_the_second_of_two_loops_keeps_what_it_reads() -> None:
+    def function(x: Any) -> Any:
+        w = tnp.exp(x)
+        step = lambda c, r: (tnp.sin(tnp.cumsum(c * w[1] + r, 0)), None)  # noqa: E731
+        c, _ = td.scan(step, x[0], x)
+        return td.scan(step, c, x * w)[0]
+
+    plan = plan_of(function, X)
+    check_plan(plan)
+    kept(plan, [s for s in plan.steps if isinstance(s, Loop)][-1])
+
+
+def test_an_outer_loop_keeps_what_an_inner_one_reads() -> None:
+    def function(x: Any) -> Any:
+        w = tnp.exp(x)
+        inner = lambda c, r: (tnp.sin(c * w[1] + r), None)  # noqa: E731
+        outer = lambda c, r: (tnp.cumsum(td.scan(inner, c, x)[0], 0), None)  # noqa: E731
+        return td.scan(outer, x[0], x)[0]
+
+    plan = plan_of(function, X)
+    outer = one(plan, Loop)
+    (inner,) = [s for s in outer.body if isinstance(s, Loop)]
+    last = max(s.position for s in outer.body)
+    (made,) = [s.writes[0].buffer for s in plan.steps if "exp" in s.names]
+    assert made in {p.buffer for s in inner.body for p in s.reads}
+    assert made.last > last

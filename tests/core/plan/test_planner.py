@@ -13,6 +13,7 @@ from tests.core.fuse.graphs import array
 from tests.core.plan.build import kernels_of, plan_of, scheduled
 from treadle.arraytype import ArrayType
 from treadle.backends.devices import TARGETS
+from treadle.fuse.lowering.launches import Copy, Entry, Sort
 from treadle.ir.graph import Lit, Var
 from treadle.plan.liveness import check_plan
 from treadle.plan.plan import place
@@ -77,6 +78,7 @@ def test_literals_are_constants_once() -> None:
     assert one != other
     assert [one.buffer.index, other.buffer.index] == [0, 1]
     assert [c.tolist() for c in planner.plan.constants] == [[1, 2], [1, 3]]
+    assert planner.plan.numbers == [None, None]
 
 
 def test_parts_are_shifted_into_their_whole() -> None:
@@ -253,3 +255,78 @@ def test_empty_programs_have_no_steps(shape: Any) -> None:
     plan = plan_of(lambda x: (tnp.exp(x), x), array(*shape))
     assert plan.steps == []
     assert plan.arena == 0
+
+
+def test_lives_only_grow() -> None:
+    planner = Planner(OUTLINE, HANDLERS)
+    b = planner.buffer(8)
+    for position in (5, 3):
+        planner.use(b, position)
+    assert (b.first, b.last) == (5, 5)
+
+
+def test_use_of_a_pointer_is_use_of_what_it_may_point_to() -> None:
+    planner = Planner(OUTLINE, HANDLERS)
+    a, b, loop = planner.buffer(8), planner.buffer(8), Loop((), [], [])
+    planner.loops = (loop,)
+    first, second = planner.slot(a, b), planner.slot(a)
+    assert [first.index, second.index, planner.plan.slots] == [0, 1, 2]
+    planner.use(first, 4)
+    assert (a.last, b.last) == (4, 4)
+    # The pointer itself is the loop's own.
+    assert loop.touched == {a, b}
+
+
+def test_a_region_ends_with_its_position_and_its_steps() -> None:
+    planner = Planner(OUTLINE, HANDLERS)
+    template: Any = plan_of(lambda x: tnp.exp(x), X).steps[0]
+
+    def nest() -> NestStep:
+        read, write = Place(planner.buffer(8)), Place(planner.buffer(8))
+        return NestStep((), [read], [write], launch=template.launch, places=[])
+
+    steps: list[Any] = []
+    other: list[Any] = []
+    a, b, c, d, e = (nest() for _ in range(5))
+    planner.add(a, steps, alone=False)
+    planner.add(b, steps, alone=False)
+    assert a.position == b.position
+    planner.position += 1
+    planner.add(c, steps, alone=False)
+    planner.add(d, other, alone=False)
+    planner.add(e, other, alone=False)
+    assert a.position < c.position - 1 < d.position - 1
+    assert d.position == e.position
+
+
+def test_a_product_writes_what_its_epilogue_does() -> None:
+    plan = plan_of(lambda x, w: (lambda y: (y, y + 1.0))(x @ w), X, W)
+    (step,) = plan.steps
+    assert isinstance(step, ProductStep)
+    assert {p.buffer for p in step.writes} == set(plan.outputs)
+    assert step.c.buffer is plan.outputs[0]
+
+
+def test_the_first_places_of_an_order() -> None:
+    _, found = scheduled(lambda x: x, X)
+    g = GraphPlanner(Planner(OUTLINE, HANDLERS), found)
+    keys, out = (
+        Var(ArrayType((2, n), np.dtype(d))) for n, d in ((7, "uint32"), (3, "int32"))
+    )
+    sort = Sort(keys, out, 7)
+    HANDLERS[Sort](g, sort, Entry(sort), Work(2, 64))
+    (step,) = g.steps
+    assert isinstance(step, OrderStep)
+    assert (step.rows, step.length, step.count, step.tasks) == (2, 7, 3, 2)
+
+
+def test_a_copy_to_where_it_lies_already_is_left_out() -> None:
+    _, found = scheduled(lambda x: x, X)
+    a, b = (Var(ArrayType((2,), F4)) for _ in range(2))
+    for same in (False, True):
+        g = GraphPlanner(Planner(OUTLINE, HANDLERS), found)
+        if same:
+            g.env[b] = g.place(a)
+        copy = Copy(a, b)
+        HANDLERS[Copy](g, copy, Entry(copy, begins=a), None)
+        assert kinds(g.steps) == ([] if same else [CopyStep])

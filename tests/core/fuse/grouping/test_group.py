@@ -8,6 +8,7 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
+from tests.core.fuse.evaluate import agrees
 from tests.core.fuse.graphs import array, traced
 from treadle.backends.devices import TARGETS
 from treadle.fuse.check import check_groups
@@ -82,3 +83,18 @@ def test_what_the_target_lacks_is_alone() -> None:
     asked = [eq.op.name for eq in graph.equations]
     groups = group(graph, target.lowering)
     assert [[eq.op.name for eq in n.equations] for n in groups.nodes] == [asked]
+
+
+def test_kernels_that_are_written_already_are_handed_on() -> None:
+    groups = agrees(lambda x, w: x @ w, X, W)
+    ((product,),) = [node.equations for node in groups.nodes]
+    assert product in groups.built
+
+
+def test_loops_of_the_first_node_are_grouped() -> None:
+    def function(x: Any) -> Any:
+        return td.scan(lambda c, r: (c + r, c), tnp.zeros(4), x)
+
+    groups = agrees(function, X)
+    ((scan,),) = [node.equations for node in groups.nodes]
+    assert list(groups.inner) == [scan]

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import treadle.numpy as tnp
+from tests.core.fuse.evaluate import agrees
 from tests.core.fuse.graphs import array, equation, traced
+from tests.core.fuse.lowering.alone import normal
 from treadle.backends.devices import TARGETS
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.grouping import growth
@@ -93,6 +95,8 @@ def test_what_something_between_needs_stays_apart() -> None:
         return y + tnp.sin(tnp.cumsum(y, 1))
 
     assert clusters(function, X) == [["tanh"], ["sin", "add"]]
+    direct = lambda x: (lambda y: y + tnp.cumsum(y, 1))(tnp.tanh(x))  # noqa: E731
+    assert clusters(direct, X) == [["tanh"], ["add"]]
 
 
 def test_reductions_and_gathers_do_not_merge_their_operands() -> None:
@@ -100,6 +104,41 @@ def test_reductions_and_gathers_do_not_merge_their_operands() -> None:
     found = clusters(graph, X, array(3, dtype="int32"))
     assert ["tanh"] in found
     assert not any("tanh" in c and "gather" in c for c in found)
+
+    def places(x: Any, i: Any, j: Any) -> Any:
+        return x[tnp.abs(i), tnp.sign(j)]
+
+    indices = array(3, dtype="int32")
+    for c in clusters(places, X, indices, indices):
+        assert not {"abs", "sign", "gather"} <= set(c)
+
+
+def merged(x: Any) -> Any:
+    """Rows, each divided by its sum."""
+    e = tnp.exp(x)
+    return e / tnp.sum(e, 1)[:, None]
+
+
+def turned(x: Any) -> Any:
+    """The same shape, seen so that its columns are two loops."""
+    return tnp.transpose(tnp.reshape(x, (2, 3, 2)), (1, 0, 2)).reshape(3, 4)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: tnp.sum(merged(x) * tnp.sin(y), 0),
+        lambda x, y: tnp.sum(merged(x) * tnp.sin(y), 1),
+        lambda x, y: merged(x) + merged(y),
+        lambda x, y: tnp.tanh(x) * tnp.max(y, 1)[:, None] - tnp.sum(merged(y), 0),
+        # A view can't split the columns any more, which are summed.
+        lambda x, y: merged(x) * tnp.tanh(y) + turned(y),
+        lambda x, y: (lambda t: tnp.take(t, np.array([2, 0, 1]), 0) + t)(tnp.tanh(x)),
+        lambda x, y: (lambda z: z + tnp.sum(tnp.cumsum(z, 0)))(tnp.tanh(x) @ y.T),
+    ],
+)
+def test_merged_clusters_give_what_they_mean(function: Any) -> None:
+    agrees(function, normal(3, 4), normal(3, 4, seed=1))
 
 
 def test_merged_clusters_have_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,3 +263,17 @@ def test_a_cluster_whose_operand_has_no_map_begins_with_a_copy() -> None:
     last = found.order.topological()[-1]
     assert last.equations[-1].op.name == "add"
     assert last.equations[-1].inputs[0] in found.copies.values()
+    # It takes in what made the other operand, as any other does.
+    two = lambda x, y: x[1:].reshape(8)[1:] + tnp.tanh(y)  # noqa: E731
+    assert clusters(two, X, array(7))[-1] == ["slice", "tanh", "add"]
+
+
+def test_what_reads_an_inline_value_does_not_join_its_memory() -> None:
+    graph, found = grown(lambda x: (tnp.arange(4.0) * 2) + x, array(4))
+    value = equation(graph, "mul")
+    before = len(found.order.nodes)
+    found.keep(value)
+    assert len(found.order.nodes) == before + 1
+    add = equation(graph, "add")
+    assert found.owner[add.outputs[0]] is not found.owner[value.outputs[0]]
+    assert not found.join_one(add)

@@ -8,12 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+import treadle as td
 import treadle.numpy as tnp
+from tests.core.fuse.evaluate import agrees
 from tests.core.fuse.graphs import array, traced
+from tests.core.fuse.lowering.alone import normal
+from tests.core.plan.build import kernels_of
 from treadle.backends.devices import TARGETS
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.grouping.partition import Joined, Partition, Scattered, partition
 from treadle.fuse.lowering.launches import Copy, Launch
+from treadle.ops.dot import dot_general
+from treadle.ops.movement import transpose
+from treadle.ops.window import reduce_window_sum
 from treadle.passes.pipeline import optimise
 
 TARGET = TARGETS["reference"]
@@ -35,6 +42,7 @@ def products(part: Partition) -> list[bool]:
 
 NODES: dict[str, tuple[Any, list[list[str]]]] = {
     "elementwise": (lambda x, w: tnp.tanh(x) * 2.0, [["tanh", "mul"]]),
+    "a sum of it": (lambda x, w: tnp.sum(tnp.tanh(x), 1), [["tanh", "reduce_sum"]]),
     "an epilogue": (lambda x, w: x @ w + 1.0, [["dot_general", "add"]]),
     "a dear one": (
         lambda x, w: tnp.tanh(tnp.exp(tnp.sin(x @ w))),
@@ -133,3 +141,85 @@ def test_a_scatter_begins_as_a_copy_of_its_operand() -> None:
     zeros = parted(lambda x: tnp.zeros((3, 4)).at[np.array([0, 1])].add(x[:2]), X)
     (scattered,) = [b for b in zeros.built.values() if isinstance(b, Scattered)]
     assert scattered.begin == Copy(None, scattered.launch.bindings[-1].atom)
+
+
+I = np.array([2, 0], np.int32)  # noqa: E741
+
+
+def between(x: Any) -> Any:
+    """A piece whose cluster makes also what its whole is filled with."""
+    e = tnp.exp(x)
+    return tnp.pad(e * 2.0, 1, constant_values=tnp.sum(tnp.cumsum(e, 0)))
+
+
+def crossed(x: Any, y: Any) -> Any:
+    """A product with two batch loops, whose rows are one only where it lies alone."""
+    x = transpose(x, permutation=(1, 0, 2, 3, 4))
+    return dot_general(x, y, contract=((4,), (2,)), batch=((0, 1), (0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        # Inline values that are also wanted in memory.
+        (lambda x: (lambda a: (a, x + a, tnp.sum(a)))(tnp.arange(4.0) * 2), [X]),
+        (lambda x, i: (lambda a: a[i] * a[:2])(tnp.arange(4) * 2), [X, I]),
+        (lambda x: (tnp.arange(12.0) * 2).reshape(3, 4), [X]),
+        # Products whose result lies as it is read; whose operands are copied.
+        (lambda x, w: tnp.cumsum((x @ w).T, 1), [X, W]),
+        (lambda x, w: tnp.sort((x @ w).T, -1), [X, W]),
+        (
+            lambda x, y: tnp.einsum("pakbq,qbnak->pbna", x, y),
+            [normal(2, 3, 4, 3, 2), normal(2, 3, 5, 3, 4)],
+        ),
+        (
+            lambda x, y: tnp.einsum("akcl,lnka->anc", x, y),
+            [normal(2, 3, 4, 5), normal(5, 6, 3, 2)],
+        ),
+        (lambda x, w: ((x @ w).T, (x @ w).reshape(15)), [X, W]),
+        # One that no kernel makes, so that it lies as it is written.
+        (
+            lambda i, j: (i @ j).T * 2,
+            [np.arange(12, dtype=np.int32).reshape(3, 4), np.eye(4, 5, dtype=np.int32)],
+        ),
+        # Two readers that could both be its epilogue.
+        (lambda x, w: (lambda y: (y + 1.0, y * 2.0))(x @ w), [X, W]),
+        # Scatters of views.
+        (lambda x, i, u: x[1:].reshape(8)[1:].at[i].add(u), [X, I, normal(2)]),
+        (
+            lambda x, i, u: x.at[i].set(tnp.reshape(u[:, 1:], (2, 3))),
+            [normal(4, 3), I, normal(3, 3)],
+        ),
+        # Pieces of joins.
+        (between, [X]),
+        (lambda x, w: tnp.concatenate([x @ w, x], 1), [X, W]),
+        (
+            lambda x, y: tnp.concatenate([crossed(x, y), tnp.ones((3, 2, 2, 1, 5))], 3),
+            [normal(2, 3, 2, 3, 4), normal(3, 2, 4, 5)],
+        ),
+        (lambda x: tnp.concatenate([x[1:].reshape(8)[1:]] * 2), [X]),
+        (lambda x: tnp.concatenate([tnp.arange(4.0) * 2, x[0]]), [X]),
+    ],
+)
+def test_programs_give_what_they_mean(function: Any, args: Any) -> None:
+    agrees(function, *[normal(*a.shape) if a is X or a is W else a for a in args])
+
+
+def test_zeros_that_a_loop_begins_with_are_in_no_memory() -> None:
+    def function(x: Any) -> Any:
+        return td.scan(lambda c, r: (c + r, c), tnp.zeros((2, 4)), x)
+
+    assert names(parted(function, array(3, 2, 4))) == [["scan"]]
+
+
+def test_what_is_made_of_nothing_is_filled() -> None:
+    def function(x: Any) -> Any:
+        return reduce_window_sum(x, window=(2,), strides=(1,), padding=((1, 1),))
+
+    _, kernels = kernels_of(function, array(2, 0, 1))
+    assert [type(e.kernel) for e in kernels.entries] == [Copy]
+    agrees(function, array(2, 0, 1))
+
+
+def test_what_has_no_elements_has_no_kernel() -> None:
+    assert parted(lambda x: tnp.cumsum(x, 0), array(0, 4)).built == {}

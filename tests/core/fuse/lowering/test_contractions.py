@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import treadle.numpy as tnp
+from tests.core.fuse import evaluate
 from tests.core.fuse.graphs import equation, program_of, traced
 from tests.core.fuse.lowering.alone import agrees, needs_copies, normal
+from treadle.fuse.cluster import Cluster
 from treadle.fuse.lowering.products import product
+from treadle.kernels.contract import Contraction
 from treadle.ops.dot import dot_general
 from treadle.ops.movement import reshape, transpose
 
@@ -151,3 +155,63 @@ def test_what_needs_more_loops_must_be_copied() -> None:
         return dot("mk", "kn")(x, y)
 
     assert needs_copies(broken, product, normal(3, 8), y)
+
+
+def test_sums_and_columns_step_alike_on_both_sides() -> None:
+    def gap(x: Any, y: Any) -> Any:
+        return dot("mkl", "kln")(x[:, :, :2], y)
+
+    assert needs_copies(gap, product, normal(4, 6, 3), normal(6, 2, 5))
+
+    def columns(x: Any, y: Any) -> Any:
+        return dot("mk", "knq")(x, transpose(y, permutation=(0, 2, 1)))
+
+    assert needs_copies(columns, product, normal(4, 6), normal(6, 3, 5))
+
+
+def test_a_result_without_columns_has_the_step_of_one() -> None:
+    found = agrees(dot("k", "k"), product, normal(6), normal(6, seed=1))
+    assert found.contraction.c.column == 1
+
+
+def crossed(x: Any, y: Any) -> Any:
+    """A product with two batch loops, as x is turned."""
+    return dot("BCmk", "BCkn")(transpose(x, permutation=(1, 0, 2, 3)), y)
+
+
+EPILOGUES: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
+    "batches": (
+        lambda x, y, b: crossed(x, y) + b,
+        [(3, 2, 4, 6), (2, 3, 6, 5), (3, 4, 5)],
+    ),
+    "rows of its own": (
+        lambda x, y, b: dot("mpk", "kn")(x, y) + b,
+        [(4, 2, 6), (6, 5), (2, 5)],
+    ),
+    "another shape": (
+        lambda x, y, b: reshape(dot("mk", "kn")(x, y), shape=(4, 2, 3)) + b,
+        [(4, 5), (5, 6), (4, 2, 3)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EPILOGUES)
+def test_epilogues_have_the_loops_of_their_product(name: str) -> None:
+    function, shapes = EPILOGUES[name]
+    groups = evaluate.agrees(function, *[normal(*s) for s in shapes])
+    (node,) = groups.nodes
+    assert isinstance(node, Cluster)
+    assert node.product is not None
+    found, epilogue = node.product.contraction, node.product.epilogue
+    assert isinstance(found, Contraction)
+    assert epilogue is not None
+    assert epilogue.outer == (found.b0, found.b1, found.m)
+    assert epilogue.inner == found.n
+
+
+def test_loops_are_one_only_if_the_result_steps_alike() -> None:
+    def piece(x: Any, y: Any, z: Any) -> Any:
+        return tnp.concatenate([dot("mpk", "kn")(x, y), z], 1)
+
+    groups = evaluate.agrees(piece, normal(4, 2, 6), normal(6, 5), normal(4, 1, 5))
+    assert len(groups.flow.parts) == 1

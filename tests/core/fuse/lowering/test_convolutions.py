@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import treadle.numpy as tnp
+from tests.core.fuse import evaluate
 from tests.core.fuse.evaluate import meant
 from tests.core.fuse.graphs import equation, program_of, traced
 from tests.core.fuse.lowering.alone import agrees, needs_copies, normal
 from tests.core.fuse.lowering.test_filters import DEFAULT, OPTIONS
+from treadle.fuse.cluster import Cluster
 from treadle.fuse.lowering.products import product
 from treadle.ops.conv import conv_filter_grad, conv_general
 from treadle.ops.movement import reshape, transpose
@@ -79,3 +82,55 @@ def test_pixels_that_are_no_one_loop_have_no_kernel(order: Any, fits: bool) -> N
     graph = traced(lambda x, w: transpose(conv()(x, w), permutation=order) * 1.0, X, W)
     found = product(equation(graph, "conv_general"), program_of(graph))
     assert (found is not None) == fits
+
+
+def test_one_feature_may_lie_anywhere() -> None:
+    def turned(x: Any, w: Any) -> Any:
+        return transpose(conv()(x, w), permutation=(0, 3, 1, 2)) * 1.0
+
+    graph = traced(turned, X, W[..., :1])
+    found = product(equation(graph, "conv_general"), program_of(graph))
+    assert found is not None
+    assert found.contraction.output.row == 1
+
+
+@pytest.mark.parametrize(
+    ("axis", "window", "in_place"),
+    [(1, (3, 2), True), (2, (3, 6), True), (2, (5, 2), True), (2, (3, 2), False)],
+)
+def test_results_that_are_pieces(axis: int, window: Any, in_place: bool) -> None:
+    """They are made in their places if their pixels are steps of one loop there."""
+    w = normal(*window, 4, 6)
+    (out,) = meant(traced(conv(), X, w), [X, w])
+
+    def joined(x: Any, w: Any, z: Any) -> Any:
+        return tnp.concatenate([conv()(x, w), z], axis)
+
+    groups = evaluate.agrees(joined, X, w, out + 1)
+    assert bool(groups.flow.parts) == in_place
+
+
+@pytest.mark.parametrize("images", [1, 2])
+@pytest.mark.parametrize("shape", [(6,), (3, 5, 6), (3, 1, 1)])
+def test_epilogues(images: int, shape: tuple[int, ...]) -> None:
+    x = X[:images]
+    groups = evaluate.agrees(lambda x, w, b: conv()(x, w) + b, x, W, normal(*shape))
+    found = [n.product for n in groups.nodes if isinstance(n, Cluster)]
+    if shape == (3, 1, 1):
+        # Each line has a number of its own: pixels are two loops.
+        assert found == [None]
+        return
+    (fused,) = found
+    assert fused is not None
+    assert fused.epilogue is not None
+    assert fused.epilogue.outer == (images, 1, 15)
+    assert fused.epilogue.inner == 6
+
+
+def test_gradients_of_filters_have_no_epilogue() -> None:
+    def step(x: Any, w: Any, ct: Any) -> Any:
+        return w - conv_filter_grad(x, ct, kernel=(3, 2), **DEFAULT, feature_groups=1)
+
+    (out,) = meant(traced(conv(), X, W), [X, W])
+    groups = evaluate.agrees(step, X, W, np.sin(out))
+    assert len(groups.nodes) == 2

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arraytype import ArrayType
-from treadle.fuse.lowering.launches import Entry, Sort, Within
+from treadle.fuse.lowering.launches import Entry, Product, Sort, Within
 from treadle.ir.graph import Var
+from treadle.kernels.contract import Contraction, Strides
 
 
 def var(*shape: int, dtype: str = "uint32") -> Var:
@@ -24,3 +25,8 @@ def test_defaults() -> None:
     assert Within(v) == (v, 0)
     entry = Entry(Sort(v, v, 2))
     assert (entry.names, entry.alone, entry.begins) == ((), False, None)
+    steps = Strides(0, 0, 2, 1)
+    what = Contraction(v.type.dtype, 1, 1, 2, steps, steps, steps)
+    product = Product(what, (v, 0), (v, 0), v)
+    assert product.epilogue is None
+    assert not product.filter_gradient

@@ -11,6 +11,7 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.fuse.graphs import array, program_of, traced
+from treadle.arraytype import ArrayType
 from treadle.backends.devices import TARGETS
 from treadle.fuse.lowering import loops
 from treadle.fuse.lowering.launches import Kernels
@@ -158,6 +159,8 @@ STEPS: dict[str, tuple[bool, Callable[[Any, Any, Any], Any]]] = {
     "set": (True, lambda a, i, x: (a.at[i].set(x), x)),
     "add": (True, lambda a, i, x: (a.at[i].add(x), x)),
     "multiplied": (True, lambda a, i, x: (a.at[i].multiply(x), x)),
+    "given back as it was": (False, lambda a, i, x: (a.at[i].set(x), a[:1])),
+    "all given back": (False, lambda a, i, x: (a.at[i].set(x), a)),
     "not scattered": (False, lambda a, i, x: (a + x, x)),
     "row read": (False, lambda a, i, x: (a.at[i].set(x), a[i])),
     "all read": (False, lambda a, i, x: (a.at[i].set(x), a.sum(0))),
@@ -223,3 +226,44 @@ def test_complex_carries_have_two_buffers() -> None:
         graph = traced(function, array(5, 4, dtype=dtype))
         found, _ = loops.repeat(loop(graph), NONE, program_of(graph))
         assert found.carries.in_place == (in_place, False)
+
+
+def test_what_stays_comes_after_the_constants() -> None:
+    def function(x: Any, w: Any, kept: Any) -> Any:
+        def body(c: Any, r: Any) -> Any:
+            a, k, i = c
+            return (a.at[i].set(r * w + k), k, i + 1), None
+
+        return td.scan(body, (x, kept, tnp.asarray(0, "int32")), x)
+
+    graph, _, repeat, _ = repeated(function, X, array(4), array(4))
+    _, w, kept = graph.inputs
+    assert repeat.consts == (w, kept)
+    assert repeat.carries.in_place == (True, False)
+
+
+def test_constants_that_are_zeros_are_in_memory() -> None:
+    def scan(x: Any, w: Any) -> Any:
+        return td.scan(lambda c, r: (c + r * w, None), tnp.zeros(4), x)
+
+    graph = traced(scan, X, array(4))
+    eq = loop(graph)
+    assert eq.params["n_consts"] == 1
+    assert loops.zero_inits(eq, program_of(graph)) == {1}
+
+    def loops_on(x: Any) -> Any:
+        z = tnp.zeros(4)
+        return td.while_loop(lambda c: c.sum() < 9, lambda c: c + tnp.sin(z), x)
+
+    graph = traced(loops_on, array(4))
+    eq = loop(graph)
+    assert eq.params["n_body_consts"] == 1
+    assert loops.zero_inits(eq, program_of(graph)) == set()
+
+
+def test_numbers_that_follow_open_sizes_are_never_the_same_constant() -> None:
+    t = ArrayType((), np.dtype(np.int32))
+    fixed, follows = Lit(np.int32(3), t), Lit(np.int32(3), t, size=object())
+    assert loops._equal(fixed, fixed)
+    assert not loops._equal(fixed, follows)
+    assert not loops._equal(follows, fixed)

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import treadle.numpy as tnp
-from tests.core.fuse.evaluate import Memory, meant
+from tests.core.fuse.evaluate import Memory, agrees, meant
 from tests.core.fuse.graphs import equation, grouped, program_of, traced
 from tests.core.fuse.lowering.alone import normal
 from tests.core.fuse.lowering.test_filters import DEFAULT
 from treadle.fuse.cluster import Cluster, join, start
+from treadle.fuse.lowering import products
 from treadle.fuse.lowering.launches import Product
 from treadle.fuse.lowering.products import product_with_epilogue
 from treadle.ir.graph import Graph
@@ -91,9 +92,12 @@ def test_batches_and_convolutions_have_epilogues() -> None:
     "epilogue",
     [
         lambda y: tnp.sum(y, 1),  # reductions
+        lambda y: tnp.sum(y * 2.0, 0),
         lambda y: tnp.tanh(tnp.exp(tnp.sin(y))),  # dear
         lambda y: y[1:] * 2.0,  # a part of it
         lambda y: y[:, :3] * 2.0,
+        lambda y: y[:, :1] * tnp.ones((3, 5)),
+        lambda y: y[:, :1] * tnp.arange(15.0).reshape(3, 5),
         lambda y: y[:, ::-1] + y,  # seen in two ways
         lambda y: y[::-1] * 2.0,
         lambda y: tnp.broadcast_to(y, (2, 3, 5)) * 2.0,  # more points
@@ -103,7 +107,8 @@ def test_what_does_not_fit(epilogue: Any) -> None:
     assert not fits(lambda x, w: epilogue(x @ w), X, W)
 
 
-def test_reads_at_computed_places_do_not_fit() -> None:
+def test_reads_at_computed_places_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_MAX_COST", 1000)
     index = np.zeros((3, 5), np.int32)
 
     def picked(x: Any, w: Any, t: Any, i: Any) -> Any:
@@ -119,7 +124,7 @@ def test_reads_at_computed_places_do_not_fit() -> None:
         eq = next(e for e in eqs if e.outputs[0].type.dtype == np.float32)
         assert join(cluster, eq, flow)
     dot = equation(graph, "dot_general")
-    assert product_with_epilogue(dot, flow, cluster, set(cluster.space.maps)) is None
+    assert product_with_epilogue(dot, flow, cluster, {eq.outputs[0]}) is None
 
 
 def test_few_arrays_are_streamed_beside_a_block() -> None:
@@ -128,6 +133,7 @@ def test_few_arrays_are_streamed_beside_a_block() -> None:
 
     arrays = [normal(3, 5, seed=i) for i in range(4)]
     assert fits(many(2), X, W, *arrays)
+    assert not fits(many(3), X, W, *arrays)
     assert not fits(many(4), X, W, *arrays)
     # What is the same for all rows is no stream.
     assert fits(many(4), X, W, *[normal(5, seed=i) for i in range(4)])
@@ -142,3 +148,12 @@ def test_the_product_in_another_shape_is_complete_at_the_end_only() -> None:
     clusters = [n for n in part.nodes if isinstance(n, Cluster)]
     assert clusters
     assert all(n.product is None for n in clusters)
+
+
+def test_a_copy_of_a_view_is_an_epilogue() -> None:
+    groups = agrees(lambda x, w: (lambda y: (y, y.T))(x @ w), X, W)
+    assert len(groups.nodes) == 1
+
+
+def test_a_product_that_is_a_number_for_all_does_not_fit() -> None:
+    assert not fits(lambda x, w, r: x @ w + r, X[0], W[:, 0], normal(3))
