@@ -25,12 +25,6 @@ UNDER: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def repeat(x: Any) -> Any:
-    while x.sum() < 10:
-        x = x * 2
-    return x
-
-
 def assign(x: Any) -> Any:
     b = np.zeros(3)
     b[0] = x[0]
@@ -62,7 +56,6 @@ def fill(x: Any) -> Any:
 
 
 VALUES: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "while": (repeat, "td.cond"),
     "float": (lambda x: x * float(x[0]), "return the array"),
     "math": (lambda x: x * math.sin(x[0]), "tnp.sin(x)"),
     "int": (lambda x: x * int(x[0]), "static"),

@@ -7,6 +7,7 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
 from treadle import dtypes, tree
+from treadle.api import steps as _steps  # noqa: F401 - statements can be joined
 from treadle.api.args import (
     Which,
     argument,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,7 +54,10 @@ class ProgramReport:
             f"  traced because {self.reason}",
             f"  {times}; {self.calls} calls",
         ]
-        lines += [f"  {branches}" for branches in self.branches]
+        lines += [
+            f"  {branches}{f', {n} times' * (n > 1)}"
+            for branches, n in Counter(self.branches).items()
+        ]
         for guard in self.guards:
             where = f"at {guard.source}" if guard.source else "(the compiler's)"
             what = "" if guard.reason == "compared" else f", for {guard.reason}"

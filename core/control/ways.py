@@ -15,7 +15,16 @@ from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.walk import call_graph
 from treadle.ops.cast import convert
 from treadle.trace.interpreter import entering
-from treadle.trace.ways import Decision, Explorer, Way, restaged
+from treadle.trace.ways import (
+    Caller,
+    Decision,
+    Explorer,
+    Retry,
+    Way,
+    check_resumed,
+    restaged,
+    retrying,
+)
 
 
 def explore(
@@ -34,11 +43,31 @@ def explore(
     Raises:
       StructureError, TypeError: if results differ in structure or type from way to way.
     """
+    caller = Caller()
+    with retrying(caller):
+        while True:
+            try:
+                found = _explored(function, types, form, closed, name)
+            except Retry as again:
+                if again.caller is not caller:
+                    raise
+                continue
+            check_resumed(None, name)
+            return found
+
+
+def _explored(
+    function: Callable[..., Sequence[Any]],
+    types: Sequence[ArrayType],
+    form: Callable[[], Any],
+    closed: bool,
+    name: str,
+) -> tuple[Graph, list[Any]]:
     writer = Explorer(name, closed)
     with entering(writer):
         arguments = [writer.argument(t) for t in types]
         writer.explore(function, arguments, form)
-        outputs = _joined(writer)
+        outputs = joined(writer)
         inputs = [*writer.capture_vars, *(a.atom for a in arguments)]
         graph = Graph(inputs, writer.equations, outputs, name)  # type: ignore[arg-type]
         return graph, writer.captures()
@@ -65,7 +94,7 @@ def branching(
     return restaged(transform, function, graph, *args)
 
 
-def _joined(writer: Explorer) -> Sequence[Atom]:
+def joined(writer: Explorer) -> Sequence[Atom]:
     """The results, whichever way is gone; writes what is after the first question."""
     ways = writer.ways
     if len(ways) == 1 and ways[0].error is None:

@@ -45,7 +45,13 @@ class _State(threading.local):
     source: str = ""
     scope: Scope | None = None
     staging_disabled: bool = False
-    branching: bool = True
+    branching: str = "statements"
+    retries: list[Any]
+    given_up: tuple[Any, Any, Any] | None
+
+    def __init__(self) -> None:
+        self.retries = []
+        self.given_up = None
 
 
 state = _State()

@@ -7,8 +7,10 @@ increases, or a list that it appends to, would give results that no single run g
 from __future__ import annotations
 
 import sys
+import threading
 from collections import deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from types import (
     BuiltinFunctionType,
@@ -37,10 +39,15 @@ _INSTALLED = ("site-packages", "dist-packages")
 _ATOMS = (str, bytes, int, float, complex, type(None), type, np.generic, np.dtype)
 _NO_STATE = (ModuleType, BuiltinFunctionType, CodeType, Value, tuple, FunctionType)
 
-_MUTATED = """\
-{name} changed {what} while it was traced: it branches on a traced value, so each way \
-through it is traced, and a change in one is seen by the next{at}
+_EACH_WAY = """\
+it branches on a traced value, so each way through it is traced, and a change in one \
+is seen by the next{at}
 Return the new value instead; or make the choice with `td.cond` or `tnp.where`."""
+ONCE = """\
+it is traced once for all iterations{at}
+Collect values with `td.scan`, or in an array that is carried: `b = b.at[i].set(x)`."""
+
+_MUTATED = "{} changed {} while it was traced: {}"
 
 
 class _Global(NamedTuple):
@@ -50,6 +57,26 @@ class _Global(NamedTuple):
     name: str
 
 
+class _Own(threading.local):
+    def __init__(self) -> None:
+        self.cells: list[CellType] = []
+
+
+_own = _Own()
+
+
+@contextmanager
+def owning(cells: Sequence[CellType]) -> Iterator[None]:
+    """For who gives these variables their values anew for each run of a function: that
+    they change is no one's fault."""
+    count = len(_own.cells)
+    _own.cells += cells
+    try:
+        yield
+    finally:
+        del _own.cells[count:]
+
+
 class Outside:
     """Containers that can be reached, each with a name and with what is in it."""
 
@@ -57,9 +84,10 @@ class Outside:
         self._found: dict[Hashable, tuple[Any, str, Any]] = {}
 
     @classmethod
-    def of(cls, function: Any, runner: CodeType) -> Outside:
+    def of(cls, function: Any, runner: CodeType | None) -> Outside:
         """What the user's functions can reach at this moment that are running since
-        `function` was called by `runner`."""
+        `function` was called by `runner` (None: all that are running).
+        """
         made = cls()
         todo = deque([("", function)])
         frame: FrameType | None = sys._getframe(1)
@@ -76,12 +104,12 @@ class Outside:
                 continue
             seen.add(key)
             contents = _contents(x)
-            if contents is not None:
+            if contents is not None and not any(x is cell for cell in _own.cells):
                 made._found[key] = x, name, contents
             todo += _inside(name, x, contents)
         return made
 
-    def check(self, later: Outside, name: str) -> None:
+    def check(self, later: Outside, name: str, why: str = _EACH_WAY) -> None:
         """
         Raises:
           MutationError: if something has changed since, of what can be reached then,
@@ -90,8 +118,8 @@ class Outside:
         for key in self._found.keys() & later._found.keys():
             x, path, before = self._found[key]
             if not _equal(before, _contents(x)):
-                where = at(user_source())
-                raise MutationError(_MUTATED.format(name=name, what=path, at=where))
+                because = why.format(at=at(user_source()))
+                raise MutationError(_MUTATED.format(name, path, because))
 
 
 def _named(code: CodeType, known: dict[str, Any]) -> Iterator[tuple[str, Any]]:

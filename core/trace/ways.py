@@ -9,10 +9,11 @@ is written.
 from __future__ import annotations
 
 import dis
+import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -22,6 +23,13 @@ from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, params_key
 from treadle.trace.interpreter import current_source, state
 from treadle.trace.op import Op
 from treadle.trace.outside import Outside
+from treadle.trace.source import (
+    Place,
+    depth,
+    function_frame,
+    give_steps,
+    statement_at,
+)
 from treadle.trace.stage import StageInterpreter, StageTracer
 from treadle.trace.value import Tracer, typeof
 
@@ -96,9 +104,13 @@ def noting() -> Iterator[list[Branches]]:
 
 
 @contextmanager
-def disable_branches() -> Iterator[None]:
+def disable_branches(what: str = "all") -> Iterator[None]:
     """Makes it an error in the block to branch on a traced value in Python's words (`if
     x > 0`), rather than to trace each way: use `td.cond` and `tnp.where` there.
+
+    Args:
+      what: "all"; or "statements", so that the user's functions keep the code that they
+        have: ways are joined where a function ends, not where a statement does.
 
     >>> import treadle as td
     >>> with td.disable_branches():
@@ -106,7 +118,10 @@ def disable_branches() -> Iterator[None]:
     Traceback (most recent call last):
     treadle.errors.TracerError: `if`, `while`, ...
     """
-    previous, state.branching = state.branching, False
+    if what not in ("all", "statements"):
+        raise ValueError(f'disable_branches: "all" or "statements", got {what!r}')
+    previous = state.branching
+    state.branching = "functions" if what == "statements" else ""
     try:
         yield
     finally:
@@ -215,6 +230,8 @@ class Explorer(StageInterpreter):
         for decision, asked in zip(self._trail, self._keys, strict=True):
             if asked == key:
                 return decision.taken
+        if len(self._trail) >= len(self._path):
+            self._split()
         source, n = user_source(), len(self._trail)
         if n == 0:
             self._look_outside()
@@ -232,6 +249,22 @@ class Explorer(StageInterpreter):
         self._keys.append(key)
         return taken
 
+    def _split(self) -> None:
+        """
+        Raises:
+          Retry: if there is a statement around the question at whose end its answers
+            can be joined.
+        """
+        if not state.retries or state.branching != "statements":
+            return
+        stop = Explorer._goes_on.__code__
+        found = statement_at(sys._getframe(1), stop, state.retries[-1].tried)
+        if found is not None:
+            again = Retry(found.place, found.frame)
+            again.caller.tried.add(found.place)
+            give_steps(found, again.caller.depth)
+            raise again
+
     def _question(self, atom: Var) -> Hashable:
         """A key that is equal for values that are computed alike."""
         for eq in reversed(self.equations):
@@ -241,7 +274,7 @@ class Explorer(StageInterpreter):
         return atom
 
     def _look_outside(self) -> None:
-        found = Outside.of(self._function, Explorer.explore.__code__)
+        found = Outside.of(self._function, Explorer._goes_on.__code__)
         if self._outside is not None:
             self._outside.check(found, self.name)
         self._outside = found
@@ -350,6 +383,56 @@ class Restage(BaseException):
     the user's frames must not catch it."""
 
 
+class Caller:
+    """Who traces a function, and does so anew upon `Retry`.
+
+    depth: of its frame. tried: statements that were made steps meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.depth = depth(sys._getframe(1))
+        around = state.retries[-1].tried if state.retries else ()
+        self.tried: set[Place] = set(around)
+
+
+class Retry(Restage):
+    """A function has been given other code: its caller is to trace it anew. What it has
+    changed up to this statement would be changed once more.
+
+    frame: in which the statement ran.
+    """
+
+    def __init__(self, place: Place, frame: FrameType) -> None:
+        own = depth(function_frame(frame))
+        self.caller: Caller = [c for c in state.retries if c.depth < own][-1]
+        state.given_up = place, self.caller, Outside.of(None, None)
+
+
+def check_resumed(place: Place | None, name: str) -> None:
+    """For a function that is traced anew, where it was given up: at this statement, or
+    (None) at its end.
+
+    Raises:
+      MutationError: if the run that was given up has changed something outside.
+    """
+    if state.given_up is None:
+        return
+    where, caller, before = state.given_up
+    if place == where or (place is None and state.retries[-1] is caller):
+        state.given_up = None
+        before.check(Outside.of(None, None), name)
+
+
+@contextmanager
+def retrying(caller: Caller) -> Iterator[None]:
+    """For the calls of a function by one who heeds `Retry`."""
+    state.retries.append(caller)
+    try:
+        yield
+    finally:
+        state.retries.pop()
+
+
 def restaged(
     transform: Callable[..., Any],
     function: Callable[..., Any],
@@ -360,8 +443,11 @@ def restaged(
 
     graph: makes the function that does what `function` does, without branches.
     """
+    caller = Caller()
     try:
-        return transform(function, *args, restages=True)
-    except Restage:
-        pass
+        with retrying(caller):
+            return transform(function, *args, restages=True)
+    except Restage as again:
+        if isinstance(again, Retry) and again.caller is not caller:
+            raise
     return transform(graph(), *args)

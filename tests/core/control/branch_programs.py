@@ -28,6 +28,7 @@ class _Writer:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.lines: list[str] = []
+        self.loops = 0
 
     def value(self, depth: int = 2) -> str:
         r = self.random
@@ -67,7 +68,7 @@ class _Writer:
         r = self.random
         kinds = ["assign"] * 3 + ["augment", "append", "c"]
         if depth:
-            kinds += ["if"] * 3 + ["for", "return"]
+            kinds += ["if"] * 3 + ["for", "return", "while"]
         if loop:
             kinds += ["break", "continue"]
         kind = r.choice(kinds)
@@ -88,6 +89,14 @@ class _Writer:
             if r.random() < 0.5:
                 self.line(indent, "else:")
                 self.block(indent + 1, depth - 1, loop)
+        elif kind == "while":
+            self.loops += 1
+            n = f"n{self.loops}"
+            self.line(indent, f"{n} = 0")
+            test = f"{self.test(0)} and {n} < 3" if r.random() < 0.8 else f"{n} < 2"
+            self.line(indent, f"while {test}:")
+            self.line(indent + 1, f"{n} += 1")
+            self.block(indent + 1, depth - 1, r.random() < 0.5)
         elif kind == "for":
             self.line(indent, f"for i in range({r.choice([1, 2, 3])}):")
             self.block(indent + 1, depth - 1, True)

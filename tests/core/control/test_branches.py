@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -32,12 +33,14 @@ def plain(seed: int) -> tuple[Callable[..., Any], list[Any]]:
 
 
 def compiled(function: Any, *args: Any) -> Any:
-    """What it gives; skips the test if there are too many ways through."""
+    """What it gives; skips the test if there are too many ways through, or a `while`
+    appends to a list."""
     try:
         return function(*args)
-    except TracerError as error:
-        assert "more than" in str(error)
-        pytest.skip("too many ways")
+    except (TracerError, MutationError) as error:
+        refused = re.search("more than|a `while` changed `items`", str(error))
+        assert refused, error
+        pytest.skip(refused[0])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -132,7 +135,8 @@ def test_each_question_is_asked_once() -> None:
         asked.append(1) if False else None
         return y + 1 if x > 0 else y - 1
 
-    graph = td.jit(f).graph(1.0)
+    with td.disable_branches("statements"):
+        graph = td.jit(f).graph(1.0)
     assert [eq.op.name for eq in graph.equations].count("cond") == 1
     assert (float(td.jit(f)(2.0)), float(td.jit(f)(-2.0))) == (3, 1)
 
@@ -205,7 +209,7 @@ def test_a_function_that_always_raises() -> None:
             raise KeyError("positive")
         raise ValueError("not positive")
 
-    with pytest.raises(KeyError):
+    with pytest.raises((KeyError, ValueError)):
         td.jit(f)(1.0)
 
 
@@ -221,15 +225,20 @@ def counts(x: Any) -> Any:
 
 
 def appends(x: Any) -> Any:
-    y = x if x > 0 else -x
     calls.append(1)
-    return y
+    return x if x > 0 else -x
 
 
 def writes(x: Any) -> Any:
-    y = x if x > 0 else -x
     table[0] += 1
+    y = x if x > 0 else -x
     return y
+
+
+def writes_in_a_way(x: Any) -> Any:
+    if x > 0:
+        table[1] += 1
+    return x
 
 
 class Counts:
@@ -263,6 +272,7 @@ def through_a_helper(x: Any) -> Any:
         (counts, "counted"),
         (appends, "calls"),
         (writes, "table"),
+        (writes_in_a_way, "table"),
         (Counts(), "self"),
         (Counts().__call__, "self"),
         (counts_in_a_closure(), "count"),
@@ -328,7 +338,10 @@ def many(x: Any) -> Any:
 
 @pytest.mark.parametrize(("function", "what"), [(loop, "decisions"), (many, "ways")])
 def test_too_many(function: Any, what: str) -> None:
-    with pytest.raises(TracerError, match=f"more than .* {what}") as error:
+    with (
+        td.disable_branches("statements"),
+        pytest.raises(TracerError, match=f"more than .* {what}") as error,
+    ):
         td.jit(function)(1.0)
     assert "test_branches.py" in str(error.value)
     assert "td.while_loop" in str(error.value)

@@ -1,0 +1,286 @@
+"""Statements as functions, on syntax trees: which can be, and what stands instead.
+
+A statement becomes the body of a nested function that takes nothing; names that it
+binds are the outer function's still. A call to a helper runs it.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+STEP, LOOP = "__treadle_step__", "__treadle_while__"
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_KINDS = (
+    ast.If,
+    ast.Assign,
+    ast.AugAssign,
+    ast.AnnAssign,
+    ast.Expr,
+    ast.Assert,
+    ast.For,
+    ast.With,
+    ast.While,
+)
+_LEAVES = (
+    ast.Return,
+    ast.Yield,
+    ast.YieldFrom,
+    ast.Await,
+    ast.Global,
+    ast.Nonlocal,
+    ast.Delete,
+)
+_SPECIAL = {"super", "__class__", "locals", "vars", "eval", "exec", "dir"}
+
+
+def with_steps(
+    function: ast.FunctionDef, chosen: Callable[[ast.stmt], bool]
+) -> ast.FunctionDef:
+    """A copy of a function's definition in which the chosen statements are steps."""
+    made: ast.FunctionDef = copy.deepcopy(function)
+    return _Steps(made, chosen).visit(made)
+
+
+def parts(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements directly in a statement, and handlers and cases."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        part = getattr(node, name, None)
+        if isinstance(part, list):
+            yield from part
+
+
+def covers(node: ast.AST, line: int, column: int) -> bool:
+    if isinstance(node, ast.match_case):
+        return any(covers(s, line, column) for s in node.body)
+    start = node.lineno, node.col_offset  # type: ignore[attr-defined]
+    end = node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]
+    return start <= (line, column) < end
+
+
+def fits(statement: ast.stmt) -> bool:
+    """Whether a statement can be a function of its own."""
+    if not isinstance(statement, _KINDS) or _leaves(statement, False):
+        return False
+    if isinstance(statement, ast.While):
+        binds = any(isinstance(n, ast.NamedExpr) for n in ast.walk(statement.test))
+        if statement.orelse or binds:
+            return False
+    names = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
+    return not names & _SPECIAL and not any(map(_mangled, ast.walk(statement)))
+
+
+def _mangled(node: ast.AST) -> bool:
+    name = getattr(node, "id", None) or getattr(node, "attr", None)
+    return isinstance(name, str) and name.startswith("__") and not name.endswith("__")
+
+
+def _leaves(node: ast.AST, in_loop: bool) -> bool:
+    """Whether a statement may be left other than at its end, or by an exception."""
+    if isinstance(node, _FUNCTIONS):
+        return False
+    if isinstance(node, _LEAVES):
+        return True
+    if isinstance(node, ast.Break | ast.Continue) and not in_loop:
+        return True
+    if isinstance(node, ast.While) and not in_loop:
+        # Its own `continue` ends the step that the body is.
+        return any(_breaks(s) or _leaves(s, True) for s in node.body)
+    in_loop = in_loop or isinstance(node, ast.For | ast.While)
+    return any(_leaves(child, in_loop) for child in ast.iter_child_nodes(node))
+
+
+def _breaks(node: ast.AST) -> bool:
+    """Whether a part of a loop's body ends that loop."""
+    if isinstance(node, ast.Break):
+        return True
+    if isinstance(node, (*_FUNCTIONS, ast.For, ast.While)):
+        return False
+    return any(map(_breaks, ast.iter_child_nodes(node)))
+
+
+class _Steps(ast.NodeTransformer):
+    """Turns statements into steps: those that are chosen."""
+
+    def __init__(
+        self, function: ast.FunctionDef, chosen: Callable[[ast.stmt], bool]
+    ) -> None:
+        self.chosen = chosen
+        # Asked of the function as it was written.
+        self.live = dict(self._live(function))
+
+    def _live(self, function: ast.FunctionDef) -> Iterator[tuple[Any, frozenset[str]]]:
+        for node in _own(function):
+            if isinstance(node, ast.FunctionDef):
+                yield from self._live(node)
+            elif isinstance(node, ast.stmt) and self.chosen(node):
+                yield (node.lineno, node.col_offset), _live(node, function)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        names = _scope(node)
+        bound = sorted(
+            {name for s in node.body for name in _stores(s)} - names.declared
+        )
+        node.body = [made for s in node.body for made in self._statement(s, names)]
+        # The function binds its names still, also those that only steps give a value.
+        targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in bound]
+        if targets:
+            never = ast.Assign(targets, ast.Constant(None))
+            node.body.append(ast.If(ast.Constant(0), [never], []))
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> Any:
+        return node
+
+    def _statement(self, node: ast.stmt, scope: _Scope) -> list[ast.stmt]:
+        if isinstance(node, ast.FunctionDef):
+            return [self.visit_FunctionDef(node)]
+        if isinstance(node, ast.ClassDef):
+            return [node]
+        chosen = self.chosen(node)
+        stores = sorted(_stores(node))
+        for name in ("body", "orelse", "finalbody"):
+            part = getattr(node, name, None)
+            if isinstance(part, list) and part and isinstance(part[0], ast.stmt):
+                made = [m for s in part for m in self._statement(s, scope)]
+                setattr(node, name, made)
+        for handler in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+            handler.body = [m for s in handler.body for m in self._statement(s, scope)]
+        if not chosen:
+            return [node]
+        live = self.live[node.lineno, node.col_offset]
+        return _step(node, stores, live, scope)
+
+
+def _step(
+    node: ast.stmt, stores: list[str], live: frozenset[str], scope: _Scope
+) -> list[ast.stmt]:
+    name = f"_step_{node.lineno}_{node.col_offset}"
+    known: list[ast.stmt] = []
+    outer = [n for n in stores if n in scope.globals]
+    inner = [n for n in stores if n not in scope.globals]
+    if outer:
+        known.append(ast.Global(outer))
+    if inner:
+        known.append(ast.Nonlocal(inner))
+    listed = ast.Tuple([ast.Constant(n) for n in inner], ast.Load())
+    used = ast.Tuple([ast.Constant(n) for n in inner if n in live], ast.Load())
+    place = ast.Tuple(
+        [ast.Constant(node.lineno), ast.Constant(node.col_offset)], ast.Load()
+    )
+    made: list[ast.stmt] = []
+    given: list[ast.expr] = []
+    if isinstance(node, ast.While):
+        made.append(_function(name + "_test", [ast.Return(node.test)], node))
+        given.append(ast.Name(name + "_test", ast.Load()))
+        body = [_without_continue(s) for s in node.body]
+        made.append(_function(name + "_body", [*known, *body], node))
+        given.append(ast.Name(name + "_body", ast.Load()))
+        helper = LOOP
+    else:
+        made.append(_function(name, [*known, node], node))
+        given.append(ast.Name(name, ast.Load()))
+        helper = STEP
+    call = ast.Call(ast.Name(helper, ast.Load()), [*given, listed, used, place], [])
+    made.append(ast.copy_location(ast.Expr(call), node))
+    return made
+
+
+def _function(name: str, body: list[ast.stmt], at: ast.stmt) -> ast.stmt:
+    empty = ast.arguments([], [], None, [], [], None, [])
+    made = ast.FunctionDef(name, empty, body, [], None)
+    if hasattr(made, "type_params"):
+        made.type_params = []
+    return ast.copy_location(made, at)
+
+
+def _without_continue(node: ast.stmt) -> ast.stmt:
+    """A part of a loop's body, in which `continue` ends the body."""
+
+    class Continues(ast.NodeTransformer):
+        def visit_Continue(self, node: ast.Continue) -> ast.stmt:
+            return ast.copy_location(ast.Return(None), node)
+
+        def visit_For(self, node: ast.For) -> ast.stmt:
+            return node
+
+        visit_While = visit_FunctionDef = visit_For  # type: ignore[assignment]
+
+    return Continues().visit(node)
+
+
+class _Scope(NamedTuple):
+    """Names that a function declares to be others': of its module, or any."""
+
+    globals: frozenset[str]
+    declared: frozenset[str]
+
+
+def _scope(function: ast.FunctionDef) -> _Scope:
+    found = [n for n in _own(function) if isinstance(n, ast.Global | ast.Nonlocal)]
+    return _Scope(
+        frozenset(x for n in found if isinstance(n, ast.Global) for x in n.names),
+        frozenset(x for n in found for x in n.names),
+    )
+
+
+def _own(node: ast.AST) -> Iterator[ast.AST]:
+    """What is inside of a node, but not in functions and classes there."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not isinstance(child, _FUNCTIONS):
+            yield from _own(child)
+
+
+def _stores(node: ast.AST) -> set[str]:
+    """The names that a statement binds in its function."""
+    if isinstance(node, ast.Lambda):
+        return set()
+    if isinstance(node, _FUNCTIONS):
+        return {node.name}  # type: ignore[union-attr]
+    found: set[str] = set()
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        found.add(node.id)
+    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
+        found |= {node.name} if node.name else set()
+    elif isinstance(node, ast.MatchMapping):
+        found |= {node.rest} if node.rest else set()
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        found |= {(a.asname or a.name).partition(".")[0] for a in node.names}
+    parts = ast.iter_child_nodes(node)
+    if isinstance(node, ast.comprehension):  # whose own names are its own
+        parts = iter([node.iter, *node.ifs])
+    return found.union(*map(_stores, parts))
+
+
+def _live(statement: ast.stmt, function: ast.FunctionDef) -> frozenset[str]:
+    """The names that may be read after a statement."""
+    end = statement.end_lineno, statement.end_col_offset
+    loops = [
+        n
+        for n in ast.walk(function)
+        if isinstance(n, ast.For | ast.While)
+        and n is not statement
+        and covers(n, statement.lineno, statement.col_offset)
+    ]
+    found = set()
+    for n in ast.walk(function):
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load):
+            after = (n.lineno, n.col_offset) >= end
+            again = any(covers(loop, n.lineno, n.col_offset) for loop in loops)
+            if after or again:
+                found.add(n.id)
+        elif isinstance(n, _FUNCTIONS) and n is not function:
+            # It may be called at any time.
+            found |= {x.id for x in ast.walk(n) if isinstance(x, ast.Name)}
+        elif isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name):
+            found.add(n.target.id)
+        elif isinstance(n, ast.Global | ast.Nonlocal):
+            found |= set(n.names)
+    return frozenset(found)

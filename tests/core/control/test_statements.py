@@ -1,0 +1,235 @@
+"""Statements that branch on traced values, joined where they end, against Python."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.control.test_branches import agree, steps
+from treadle import nn, rng
+from treadle.api.args import name_of
+
+
+def statement(x: Any) -> Any:
+    for i in range(12):
+        if x > i:
+            x = x * 1.25
+        elif x > -i:
+            x = x + 0.5
+    return x
+
+
+def searched(x: Any) -> Any:
+    found = -1.0
+    for i in range(24):
+        if x * i > 7:
+            found = i
+            break
+        if x < 0:
+            continue
+        found = found + 0.25
+    return found
+
+
+def collatz(n: Any) -> Any:
+    count = 0
+    while n > 1 and count < 1000:
+        count += 1
+        if n % 2 == 0:
+            n = n // 2
+            continue
+        n = 3 * n + 1
+    return count
+
+
+def square_root(x: Any) -> Any:
+    r, error = x, 1.0
+    while error > 1e-6:
+        after = 0.5 * (r + x / r)
+        error = abs(after - r)
+        r = after
+    return r
+
+
+def by_helpers(x: Any) -> Any:
+    total = 0.0
+    for i in range(8):
+        total += steps(x - i)
+    return total
+
+
+def in_a_with(x: Any) -> Any:
+    y = 0.0
+    with contextlib.nullcontext(2.0) as scale:
+        try:
+            for i in range(7):
+                y = y + (scale if x > i else -1.0)
+        finally:
+            y = y * 2
+    return y
+
+
+def of_comprehensions(x: Any) -> Any:
+    values = [x + i for i in range(3)]
+    largest = max(v if v > 1 else -v for v in values)
+    parts = {k: (v if v > 0 else 0.0) for k, v in enumerate(values)}
+    return largest + sum(parts.values())
+
+
+def with_functions(x: Any) -> Any:
+    scale = 1.0
+
+    def scaled(v: Any) -> Any:
+        return v * scale
+
+    for i in range(7):
+        if x > i:
+            scale = scale + 0.5
+    y = scaled(x)
+    if y > 3:
+        y = 3.0
+    return scaled(y)
+
+
+class Counter:
+    """Methods, attributes, names of a class."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+
+    def clipped(self, x: Any) -> Any:
+        if x > self.limit:
+            x = self.limit
+        return x
+
+    def __call__(self, x: Any) -> Any:
+        y = self.clipped(x)
+        y = y + self.clipped(2 * x)
+        return y + self.clipped(3 * x)
+
+
+STATEMENTS = [
+    statement,
+    searched,
+    square_root,
+    by_helpers,
+    in_a_with,
+    of_comprehensions,
+    with_functions,
+    Counter(2.0),
+]
+
+
+@pytest.mark.parametrize("function", STATEMENTS, ids=name_of)
+def test_statements(function: Any) -> None:
+    points = [0.5, 1.0, 2.75, 9.0]
+    wanted = [function(tnp.asarray(x)) for x in points]
+    jitted = td.jit(function)
+    agree([jitted(x) for x in points], wanted)
+    agree(td.vmap(function)(tnp.array(points)), wanted)
+    agree(td.jit(td.vmap(function))(tnp.array(points)), wanted)
+    rows = td.scan(lambda c, x: (c, function(x) * 1.0), 0.0, tnp.array(points))[1]
+    agree(rows, wanted)
+    # Where nothing is traced, it is Python as it was.
+    agree([function(tnp.asarray(x)) for x in points], wanted)
+
+
+def test_ways_are_joined_at_the_end_of_statements() -> None:
+    graph = td.jit(statement).graph(1.0)
+    names = [eq.op.name for eq in graph.equations]
+    assert names.count("cond") == 12
+    agree(td.jit(td.grad(statement))(2.0), td.grad(statement)(2.0))
+
+
+def test_a_while_is_a_loop() -> None:
+    jitted = td.jit(collatz)
+    assert [int(jitted(n)) for n in (27, 1, 8)] == [111, 0, 3]
+    assert "while_loop" in [eq.op.name for eq in jitted.graph(3).equations]
+    assert td.vmap(collatz)(tnp.array([27, 1, 8])).tolist() == [111, 0, 3]
+    agree(td.jit(td.grad(square_root))(2.0), 0.5 / np.sqrt(2))
+
+
+def test_functions_that_are_made_while_tracing() -> None:
+    def outer(x: Any) -> Any:
+        def inner(v: Any) -> Any:
+            for i in range(8):
+                if v > i:
+                    v = v + 0.5
+            return v
+
+        return inner(x) + inner(-x)
+
+    agree(td.jit(outer)(3.0), outer(tnp.asarray(3.0)))
+
+
+def test_a_name_that_one_way_binds() -> None:
+    def f(x: Any) -> Any:
+        if x > 0:
+            y = x
+        else:
+            x = -x
+        return y
+
+    with pytest.raises(NameError):
+        td.jit(f)(1.0)
+
+
+def test_functions_keep_what_they_are() -> None:
+    def f(x: Any, scale: float = 2.0, *, shift: Any = 1.0) -> Any:
+        """Text."""
+        if x > 0:
+            x = x * scale
+        return x + shift
+
+    assert float(td.jit(f)(3.0)) == 7
+    assert (f.__name__, f.__doc__, f.__defaults__) == ("f", "Text.", (2.0,))
+    assert float(f(tnp.asarray(3.0), 3.0, shift=0.0)) == 9
+    assert inspect.getsource(f).startswith("    def f(x: Any, scale")
+    with td.disable_branches("statements"):
+        assert float(td.jit(lambda x: f(x))(3.0)) == 7
+
+
+def test_errors_in_statements_name_their_lines() -> None:
+    def f(x: Any) -> Any:
+        y = x
+        if x > 0:
+            y = y + tnp.ones(3) @ tnp.ones(4)
+        return y
+
+    with pytest.raises(ValueError) as error:
+        td.jit(f)(1.0)
+    line = f.__code__.co_firstlineno + 3
+    assert f"test_statements.py:{line}" in str(error.value)
+
+
+class Normed(nn.Module):
+    """Normalizes and drops, or not."""
+
+    norm: nn.BatchNorm
+    drop: nn.Dropout
+
+    def __call__(self, x: Any) -> Any:
+        if x.sum() > 0:
+            x = self.drop(self.norm(x) * 2)
+        x = x + 1
+        if x.sum() < 0:
+            x = self.drop(x)
+        return x
+
+
+def test_layers_draw_and_write_in_statements() -> None:
+    model, key = Normed(nn.BatchNorm(3), nn.Dropout(0.5)), rng.key(0)
+    step = td.jit(lambda model, x: nn.stateful(model, key=key)(x))
+    values = np.float32(np.random.default_rng(0).normal(size=(4, 3)))
+    for x in (values + 2, values - 3):
+        found, after = step(model, x)
+        wanted, kept = nn.stateful(model, key=key)(tnp.asarray(x))
+        agree(found, wanted)
+        for a, b in zip(td.tree.leaves(after), td.tree.leaves(kept), strict=True):
+            agree(a, b)
