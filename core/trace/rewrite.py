@@ -113,7 +113,7 @@ class _Steps(ast.NodeTransformer):
         self.live = dict(self._live(function))
 
     def _live(self, function: ast.FunctionDef) -> Iterator[tuple[Any, frozenset[str]]]:
-        for node in _own(function):
+        for node in own(function):
             if isinstance(node, ast.FunctionDef):
                 yield from self._live(node)
             elif isinstance(node, ast.stmt) and self.chosen(node):
@@ -223,19 +223,19 @@ class _Scope(NamedTuple):
 
 
 def _scope(function: ast.FunctionDef) -> _Scope:
-    found = [n for n in _own(function) if isinstance(n, ast.Global | ast.Nonlocal)]
+    found = [n for n in own(function) if isinstance(n, ast.Global | ast.Nonlocal)]
     return _Scope(
         frozenset(x for n in found if isinstance(n, ast.Global) for x in n.names),
         frozenset(x for n in found for x in n.names),
     )
 
 
-def _own(node: ast.AST) -> Iterator[ast.AST]:
+def own(node: ast.AST) -> Iterator[ast.AST]:
     """What is inside of a node, but not in functions and classes there."""
     for child in ast.iter_child_nodes(node):
         yield child
         if not isinstance(child, _FUNCTIONS):
-            yield from _own(child)
+            yield from own(child)
 
 
 def _stores(node: ast.AST) -> set[str]:

@@ -11,6 +11,7 @@ what they were.
 from __future__ import annotations
 
 import ast
+import copy
 import gc
 import inspect
 import linecache
@@ -21,7 +22,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple, TypeGuard
 
 from treadle.errors import is_ours
-from treadle.trace.rewrite import covers, fits, parts, with_steps
+from treadle.trace.rewrite import covers, fits, own, parts, with_steps
 
 Place = tuple[str, int, int]
 """Of a statement: file, line, column."""
@@ -33,7 +34,7 @@ unfit: set[Place] = set()
 """Statements that turned out to leave something behind that can't be joined."""
 
 _wrapped: set[Place] = set()
-_sources: dict[int, tuple[CodeType, _Source]] = {}
+_sources: dict[int, tuple[CodeType, _Source | None]] = {}
 _modules: dict[str, tuple[tuple[str, ...], ast.Module]] = {}
 _lock = threading.RLock()
 
@@ -65,15 +66,31 @@ def _source_of(code: CodeType) -> _Source | None:
     known = _sources.get(id(code))
     if known is not None:
         return known[1]
-    if code.co_flags & _NO_STEPS or not code.co_flags & inspect.CO_NEWLOCALS:
-        return None
-    module = _module(code.co_filename)
-    for node in ast.walk(module):
-        if _defines(node, code):
-            found = _Source(code.co_filename, node)
-            _sources[id(code)] = code, found
-            return found
-    return None
+    found = None
+    if not code.co_flags & _NO_STEPS and code.co_flags & inspect.CO_NEWLOCALS:
+        for node in ast.walk(_module(code.co_filename)):
+            if _defines(node, code) and _is_source_of(node, code):
+                found = _Source(code.co_filename, node)
+    _sources[id(code)] = code, found
+    return found
+
+
+def _is_source_of(node: ast.FunctionDef, code: CodeType) -> bool:
+    """Whether a definition is that of code: the file may have been edited since, or the
+    code been changed, as tests' asserts are."""
+    made = _code_of(copy.deepcopy(node), code)
+    return made is not None and _alike(made, code)
+
+
+def _alike(a: CodeType, b: CodeType) -> bool:
+    words = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars")
+    if any(getattr(a, word) != getattr(b, word) for word in words):
+        return False
+    return len(a.co_consts) == len(b.co_consts) and all(
+        _alike(x, y) if isinstance(x, CodeType) else repr(x) == repr(y)
+        for x, y in zip(a.co_consts, b.co_consts, strict=True)
+        if isinstance(x, CodeType) == isinstance(y, CodeType)
+    )
 
 
 def _module(file: str) -> ast.Module:
@@ -203,30 +220,47 @@ def _patch(code: CodeType) -> None:
 def _compiled(source: _Source, old: CodeType) -> CodeType | None:
     """The code of a function in which statements are steps."""
     node = with_steps(source.node, lambda s: source.place(s) in _wrapped - unfit)
+    code = _code_of(node, old)
+    if code is None or code.co_freevars != old.co_freevars:
+        return None
+    code = code.replace(co_qualname=old.co_qualname, co_firstlineno=old.co_firstlineno)
+    _register(code, source, frozenset(), code)
+    return code
+
+
+def _code_of(node: ast.FunctionDef, like: CodeType) -> CodeType | None:
+    """The code of a definition, which may be changed, with variables around it that are
+    those of other code."""
     node.decorator_list, node.returns = [], None
     node.args.defaults = [ast.Constant(None) for _ in node.args.defaults]
     node.args.kw_defaults = [d and ast.Constant(None) for d in node.args.kw_defaults]
     for argument in ast.walk(node.args):
         if isinstance(argument, ast.arg):
             argument.annotation = None
-    free = [ast.arg(name) for name in old.co_freevars]
+    free = [ast.arg(name) for name in like.co_freevars]
     arguments = ast.arguments([], free, None, [], [], None, [])
     outer = ast.FunctionDef("outer", arguments, [node], [], None)
     if hasattr(outer, "type_params"):
         outer.type_params = []
-    module = ast.Module([outer], [])
+    # Python compiles calls of what a module imports in another way.
+    imports = [n for n in own(_module(like.co_filename)) if _imports(n)]
+    module = ast.Module([*imports, outer], [])
     ast.copy_location(outer, node)
     ast.fix_missing_locations(module)
-    flags = old.co_flags & _FUTURE
+    flags = like.co_flags & _FUTURE
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = compile(module, source.file, "exec", flags, dont_inherit=True)
-    code = _named(_named(made, "outer"), node.name)
-    if code.co_freevars != old.co_freevars:
-        return None
-    code = code.replace(co_qualname=old.co_qualname, co_firstlineno=old.co_firstlineno)
-    _register(code, source, frozenset(), code)
-    return code
+        try:
+            made = compile(module, like.co_filename, "exec", flags, dont_inherit=True)
+        except SyntaxError:
+            return None
+    return _named(_named(made, "outer"), node.name)
+
+
+def _imports(node: ast.AST) -> TypeGuard[ast.stmt]:
+    if isinstance(node, ast.ImportFrom):
+        return node.module != "__future__"
+    return isinstance(node, ast.Import)
 
 
 _FUTURE = 0x1FF0000

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import linecache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -193,6 +195,19 @@ def test_functions_keep_what_they_are() -> None:
     assert inspect.getsource(f).startswith("    def f(x: Any, scale")
     with td.disable_branches("statements"):
         assert float(td.jit(lambda x: f(x))(3.0)) == 7
+
+
+def test_a_file_that_was_edited_is_not_compiled_anew(tmp_path: Path) -> None:
+    file = tmp_path / "edited.py"
+    text = "def f(x):\n    y = x\n    if x > 0:\n        y = y + 1\n    return y\n"
+    file.write_text(text)
+    space: dict[str, Any] = {}
+    exec(compile(text, str(file), "exec"), space)
+    file.write_text(text.replace("y + 1", "y + 100"))
+    linecache.checkcache(str(file))
+    code = space["f"].__code__
+    assert [float(td.jit(space["f"])(x)) for x in (1.0, -1.0)] == [2, -1]
+    assert space["f"].__code__ is code
 
 
 def test_errors_in_statements_name_their_lines() -> None:
