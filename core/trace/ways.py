@@ -358,9 +358,30 @@ def _same(a: Any, b: Any) -> bool:
         return isinstance(code, CodeType) and code is b.__code__
     if isinstance(a, tuple | list):
         return len(a) == len(b) and all(map(_same, a, b))
-    if isinstance(a, Graph) or not hasattr(a, "__dict__"):
+    if isinstance(a, Graph):
+        return _same_graph(a, b)
+    if not hasattr(a, "__dict__"):
         return bool(a == b)
     return a == b or _same_params(vars(a), vars(b))
+
+
+def _same_graph(a: Graph, b: Graph) -> bool:
+    if a.in_types != b.in_types or len(a.equations) != len(b.equations):
+        return False
+    names: dict[Atom, Atom] = dict(zip(b.inputs, a.inputs, strict=True))
+
+    def same(xs: Sequence[Atom], ys: Sequence[Atom]) -> bool:
+        return len(xs) == len(ys) and all(
+            _same_atom(x, names.get(y, y)) for x, y in zip(xs, ys, strict=True)
+        )
+
+    for x, y in zip(a.equations, b.equations, strict=True):
+        if x.op is not y.op or not same(x.inputs, y.inputs):
+            return False
+        if len(x.outputs) != len(y.outputs) or not _same_params(x.params, y.params):
+            return False
+        names.update(zip(y.outputs, x.outputs, strict=True))
+    return same(a.outputs, b.outputs)
 
 
 _RAISE = dis.opmap["RAISE_VARARGS"]

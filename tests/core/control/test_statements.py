@@ -170,6 +170,29 @@ def test_functions_that_are_made_while_tracing() -> None:
     agree(td.jit(outer)(3.0), outer(tnp.asarray(3.0)))
 
 
+def test_what_a_statement_makes_anew_in_each_run() -> None:
+    def f(x: Any) -> Any:
+        assert x > -100, "too small"
+
+        @td.custom_jvp
+        def doubled(v: Any) -> Any:
+            return 2 * v
+
+        doubled.defjvps(lambda t, _, v: 3 * t)
+        if x > 1:
+            x = doubled(x) + td.pure_callback(lambda v: v, x, x)
+        else:
+            x = td.scan(lambda c, _: (doubled(c), None), x, None, length=2)[0]
+        if x > 10:
+            return x
+        return -x
+
+    for x in (9.0, 3.0, 0.5):
+        agree(td.jit(f)(x), f(tnp.asarray(x)))
+    with pytest.raises(AssertionError, match="too small"):
+        td.jit(f)(-101.0)
+
+
 def test_a_name_that_one_way_binds() -> None:
     def f(x: Any) -> Any:
         if x > 0:
