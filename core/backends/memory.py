@@ -14,6 +14,8 @@ import ctypes
 import functools
 import mmap
 import os
+import platform
+import sys
 from collections.abc import Sequence
 from struct import Struct
 
@@ -207,11 +209,19 @@ def _new_block(size: int) -> Block:
     return base + start, memory, start
 
 
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0)
+if sys.platform == "linux" and platform.machine() in ("x86_64", "aarch64"):
+    _NO_RESERVE = 0x4000  # which Python 3.11 has no name for
+"""Address space that is not used doesn't count as memory: a process could not fork if
+there were more of it than memory."""
+
+
 def _map(size: int) -> mmap.mmap:
     if not hasattr(mmap, "MAP_PRIVATE"):
         return mmap.mmap(-1, size)
     # Python's default, a shared mapping, never gets huge pages.
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+    memory = mmap.mmap(-1, size, flags=flags)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel built without them
             memory.madvise(mmap.MADV_HUGEPAGE)

@@ -126,7 +126,8 @@ def test_list_is_quick(here: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         times.append(seconds_of_children())
     assert "digits-mlp   a multilayer perceptron" in done.stdout
-    assert min(b - a for a, b in pairwise(times)) < 1
+    # Half of that, where nothing else runs: it loads no compiler.
+    assert min(b - a for a, b in pairwise(times)) < 2
 
 
 def test_from_training_to_report(capsys: Captured, here: Path) -> None:

@@ -209,3 +209,14 @@ def test_child_has_its_own_copy(pool: MemoryPool, nbytes: int) -> None:
         os._exit(0 if (view == 2).all() else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert (view == 1).all()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_address_space_beyond_memory_does_not_keep_from_forking() -> None:
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    pools = [MemoryPool(memory_bytes // 4) for _ in range(6)]
+    assert all(pool.room(1000).size for pool in pools)
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
