@@ -259,15 +259,6 @@ class _Raise:
     def __call__(self, *_: Any) -> Any:
         raise self._error.with_traceback(None)
 
-    def _key(self) -> tuple[type, str]:
-        return type(self._error), repr(self._error.args)
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is _Raise and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
 
 def _raising(error: Exception, source: str) -> Equation:
     params = {"function": _Raise(error), "types": (), "vectorized": False}

@@ -20,6 +20,7 @@ import numpy as np
 
 from treadle.errors import InternalError, TracerError, at, is_ours, user_source
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, params_key
+from treadle.ir.walk import effectful
 from treadle.trace.interpreter import current_source, state
 from treadle.trace.op import Op
 from treadle.trace.outside import Outside
@@ -268,9 +269,10 @@ class Explorer(StageInterpreter):
     def _question(self, atom: Var) -> Hashable:
         """A key that is equal for values that are computed alike."""
         for eq in reversed(self.equations):
-            if atom in eq.outputs:
+            if atom in eq.outputs and not effectful(eq):
                 inputs = [a.key() if isinstance(a, Lit) else a for a in eq.inputs]
-                return eq.op, tuple(inputs), params_key(eq.params)
+                place = eq.outputs.index(atom)
+                return eq.op, tuple(inputs), params_key(eq.params), place
         return atom
 
     def _look_outside(self) -> None:
@@ -360,6 +362,12 @@ def _same(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(map(_same, a, b))
     if isinstance(a, Graph):
         return _same_graph(a, b)
+    if isinstance(a, BaseException):
+        return _same(a.args, b.args) and _same_params(vars(a), vars(b))
+    if isinstance(a, np.ndarray | np.generic):
+        return _same_array(a, b)
+    if isinstance(a, float) and a != a:
+        return b != b
     if not hasattr(a, "__dict__"):
         return bool(a == b)
     return a == b or _same_params(vars(a), vars(b))

@@ -141,6 +141,52 @@ def test_each_question_is_asked_once() -> None:
     assert (float(td.jit(f)(2.0)), float(td.jit(f)(-2.0))) == (3, 1)
 
 
+def test_each_result_of_an_operation_is_a_question_of_its_own() -> None:
+    def f(x: Any) -> Any:
+        a, b = td.cond(x > 0, lambda: (x > 1, x < 5), lambda: (x < -1, x > -5))
+        y = x if a else -x
+        return y + 10 if b else y
+
+    for x in (0.5, 2.0, 7.0, -0.5, -2.0, -7.0):
+        agree(td.jit(f)(x), f(tnp.asarray(x)))
+
+
+def test_a_question_whose_answer_changes_is_asked_again() -> None:
+    answers = iter([True, False])
+
+    def f(x: Any) -> Any:
+        def ask() -> Any:
+            kind = td.ShapeDtype((), bool)
+            return td.io_callback(lambda: next(answers), kind)
+
+        first = x + 1 if ask() else x
+        return first + 10 if ask() else first
+
+    with td.disable_branches("statements"):
+        assert float(td.jit(f)(1.0)) == 2
+
+
+class Numbered(Exception):
+    def __init__(self, number: int) -> None:
+        super().__init__("a number")
+        self.number = number
+
+
+def test_errors_that_look_alike_are_not_mixed_up() -> None:
+    def raising(number: int) -> Callable[..., Any]:
+        def f(x: Any) -> Any:
+            if x > 0:
+                raise Numbered(number)
+            return x if x > -5 else -x
+
+        return td.jit(f)
+
+    for number, function in enumerate([raising(0), raising(1)]):
+        with pytest.raises(Numbered) as error:
+            function(1.0)
+        assert error.value.number == number
+
+
 def test_what_comes_before_is_written_once() -> None:
     def f(x: Any) -> Any:
         y = tnp.sin(x)
