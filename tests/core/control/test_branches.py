@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import re
 from collections.abc import Callable
@@ -257,105 +256,6 @@ def test_a_function_that_always_raises() -> None:
 
     with pytest.raises((KeyError, ValueError)):
         td.jit(f)(1.0)
-
-
-counted = 0
-calls: list[int] = []
-table = np.zeros(3)
-
-
-def counts(x: Any) -> Any:
-    global counted
-    counted += 1
-    return x * counted if x > 0 else x
-
-
-def appends(x: Any) -> Any:
-    calls.append(1)
-    return x if x > 0 else -x
-
-
-def writes(x: Any) -> Any:
-    table[0] += 1
-    y = x if x > 0 else -x
-    return y
-
-
-def writes_in_a_way(x: Any) -> Any:
-    if x > 0:
-        table[1] += 1
-    return x
-
-
-class Counts:
-    count = 0
-
-    def __call__(self, x: Any) -> Any:
-        if x > 0:
-            return x
-        self.count += 1
-        return x * self.count
-
-
-def counts_in_a_closure() -> Callable[..., Any]:
-    count = 0
-
-    def f(x: Any) -> Any:
-        nonlocal count
-        count += 1
-        return x * count if x > 0 else x
-
-    return f
-
-
-def through_a_helper(x: Any) -> Any:
-    return appends(x) + 1
-
-
-@pytest.mark.parametrize(
-    ("function", "name"),
-    [
-        (counts, "counted"),
-        (appends, "calls"),
-        (writes, "table"),
-        (writes_in_a_way, "table"),
-        (Counts(), "self"),
-        (Counts().__call__, "self"),
-        (counts_in_a_closure(), "count"),
-        (through_a_helper, "calls"),
-        (
-            lambda x: td.scan(lambda c, _: (appends(c), None), x, None, length=2)[0],
-            "calls",
-        ),
-    ],
-)
-def test_changes_outside_are_found(function: Any, name: str) -> None:
-    with pytest.raises(MutationError, match=f"`{name}`"):
-        td.jit(function)(1.0)
-
-
-def test_what_a_function_makes_for_itself_may_change() -> None:
-    log = logging.getLogger("branches")
-
-    class Box:
-        value: Any = None
-
-    def f(x: Any) -> Any:
-        box, items, known, n = Box(), [], {}, np.zeros(2)
-
-        def add(v: Any) -> None:
-            nonlocal n
-            n = n + 1
-            items.append(v)
-
-        for i in range(2):
-            log.debug("an iteration")
-            add(x if x > i else -x)
-            known[i] = box.value = items[-1]
-        return sum(items) + known[0] + box.value + n.sum()
-
-    agree(td.jit(f)(1.5), f(tnp.asarray(1.5)))
-    agree(td.jit(f)(0.5), f(tnp.asarray(0.5)))
 
 
 def test_what_differs_from_run_to_run_is_found() -> None:
