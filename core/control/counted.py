@@ -26,7 +26,7 @@ from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.control.graphs import Flags, reached, sections, select_examples
 from treadle.control.running import running_only
-from treadle.control.scan import batch_scan, jvp_scan, type_of_scan
+from treadle.control.scan import batch_scan, jvp_scan, run_scan, type_of_scan
 from treadle.control.scan_linearize import linearize_scan
 from treadle.control.scan_transpose import transpose_scan
 from treadle.errors import at
@@ -67,24 +67,8 @@ def _counted_type(count: ArrayType, *types: ArrayType, **params: Any) -> Any:
     return type_of_scan(*types, **params)
 
 
-def _counted_run(
-    count: Any,
-    *arrays: Any,
-    graph: Graph,
-    n_consts: int,
-    n_carry: int,
-    length: int,
-    reverse: bool,
-) -> Sequence[Any]:
-    consts, carry, xs = sections(arrays, n_consts, n_carry)
-    ys = [np.zeros((length, *t.shape), t.dtype) for t in graph.out_types[n_carry:]]
-    rows = range(min(int(count), length))
-    for i in reversed(rows) if reverse else rows:
-        outs = evaluate(graph, [*consts, *carry, *(x[i] for x in xs)])
-        carry = outs[:n_carry]
-        for y, row in zip(ys, outs[n_carry:], strict=True):
-            y[i] = row
-    return [*carry, *ys]
+def _counted_run(count: Any, *arrays: Any, length: int, **params: Any) -> Sequence[Any]:
+    return run_scan(min(int(count), length), *arrays, length=length, **params)
 
 
 def _with(count: Any) -> Callable[..., Any]:

@@ -67,7 +67,12 @@ def type_of_scan(
     return [*outs[:n_carry], *stacked]
 
 
-def _run(
+def _run(*arrays: Any, length: int, **params: Any) -> Sequence[Any]:
+    return run_scan(length, *arrays, length=length, **params)
+
+
+def run_scan(
+    count: int,
     *arrays: Any,
     graph: Graph,
     n_consts: int,
@@ -75,9 +80,10 @@ def _run(
     length: int,
     reverse: bool,
 ) -> Sequence[Any]:
+    """What the first `count` iterations give; rows of the others are zeros."""
     consts, carry, xs = sections(arrays, n_consts, n_carry)
-    ys = [np.empty((length, *t.shape), t.dtype) for t in graph.out_types[n_carry:]]
-    for i in reversed(range(length)) if reverse else range(length):
+    ys = [np.zeros((length, *t.shape), t.dtype) for t in graph.out_types[n_carry:]]
+    for i in reversed(range(count)) if reverse else range(count):
         outs = evaluate(graph, [*consts, *carry, *(x[i] for x in xs)])
         carry = outs[:n_carry]
         for y, row in zip(ys, outs[n_carry:], strict=True):
