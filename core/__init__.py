@@ -9,6 +9,7 @@ import typing as _typing
 
 from treadle import debug as debug
 from treadle import dtypes as dtypes
+from treadle import lax as lax
 from treadle import np as np
 from treadle import tree as tree
 from treadle.api.ambient import Ambient as Ambient
@@ -116,4 +117,5 @@ __version__ = "0.1.0"
 
 _suggest(__name__)
 _suggest("treadle.debug")
+_suggest("treadle.lax")
 _suggest("treadle.tree")

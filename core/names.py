@@ -16,7 +16,10 @@ import numpy as np
 
 from treadle.errors import at, user_source
 
-_LISTS = ("treadle", "treadle.numpy", "treadle.nn", "treadle.optim", "treadle.rng")
+_LISTS = (
+    *("treadle", "treadle.numpy", "treadle.nn", "treadle.optim", "treadle.rng"),
+    "treadle.lax",
+)
 """Modules that consist of public names; the others here define theirs."""
 _MODULES = (
     "treadle.tree",
@@ -45,7 +48,6 @@ _SYNONYMS = {
     "clipgradnorm": "treadle.optim.clip_by_global_norm",
     "clipgradvalue": "treadle.optim.clip",
     "compile": "treadle.jit",
-    "convgeneraldilated": "treadle.conv_general",
     "cosineannealinglr": "treadle.optim.cosine_decay_schedule",
     "crossentropyloss": "treadle.nn.cross_entropy",
     "customgradient": "treadle.custom_vjp",
@@ -71,7 +73,6 @@ _SYNONYMS = {
     "kldivloss": "treadle.nn.kl_divergence",
     "l1loss": "treadle.nn.absolute_error",
     "lambdalr": "treadle.optim.Schedule",
-    "lax": "treadle",
     "linearlr": "treadle.optim.linear_schedule",
     "load": "treadle.checkpoint.restore",
     "loadcheckpoint": "treadle.checkpoint.restore",

@@ -204,6 +204,8 @@ def _integer_ops() -> list[Case]:
 
 
 def _casts() -> list[Case]:
+    edges = constant([0.0, -0.0, np.inf, -np.inf, np.nan, 240, 248, 2**-7, 1.5 * 2**-7])
+
     def convert(draw: Draw, dtype: str) -> Case:
         d = np.dtype(dtype)
         return Case(
@@ -228,6 +230,18 @@ def _casts() -> list[Case]:
             lambda x: lax.bitcast_convert_type(x, jnp.int64),
             (ANY,),
             {"dtype": np.dtype("int64")},
+        ),
+        *(
+            Case(
+                cast.reduce_precision,
+                lambda x, e=e, m=m: lax.reduce_precision(x, e, m),
+                (draw,),
+                {"exponent_bits": e, "mantissa_bits": m},
+                label=f"{label}-{e}-{m}",
+                second=False,
+            )
+            for e, m in ((4, 3), (8, 30))
+            for label, draw in (("any", ANY), ("edge", edges))
         ),
     ]
 
