@@ -9,6 +9,7 @@ import typing as _typing
 
 from treadle import debug as debug
 from treadle import dtypes as dtypes
+from treadle import extend as extend
 from treadle import lax as lax
 from treadle import np as np
 from treadle import tree as tree
@@ -99,6 +100,8 @@ from treadle.dtypes import uint8 as uint8
 from treadle.dtypes import uint16 as uint16
 from treadle.dtypes import uint32 as uint32
 from treadle.dtypes import uint64 as uint64
+from treadle.extend.foreign import ffi_call as ffi_call
+from treadle.extend.kernel import kernel as kernel
 from treadle.names import suggest as _suggest
 from treadle.trace.value import is_array as is_array
 from treadle.trace.value import is_traced as is_traced

@@ -15,6 +15,7 @@ from treadle.trace.lowering import (
     Elementwise,
     Expanded,
     FilterTaps,
+    Foreign,
     Host,
     Inline,
     Join,
@@ -54,10 +55,10 @@ def lowering_of(
     if isinstance(how, Branch):
         integers = (dtypes.bool_, dtypes.int32, dtypes.int64)
         return how if eq.inputs[0].type.dtype in integers else _INDEX
-    if isinstance(how, Routine):
+    if isinstance(how, Routine | Foreign):
         if not all([a.type.size for a in eq.inputs]):
             return _EMPTY
-        return how if has_lapack() else _NO_LAPACK
+        return how if isinstance(how, Foreign) or has_lapack() else _NO_LAPACK
     for a in (*eq.inputs, *eq.outputs):
         if a.type.dtype.kind == "c":
             return _COMPLEX

@@ -13,9 +13,9 @@ import numpy as np
 
 from treadle.arraytype import ArrayType
 from treadle.dims import Dim, Scope
-from treadle.ir.graph import Atom, Graph, Var
+from treadle.ir.graph import Atom, Equation, Graph, Var
 from treadle.late import Computed
-from treadle.trace.lowering import Inline
+from treadle.trace.lowering import Elementwise, Inline, spelled
 from treadle.trace.op import Op
 
 
@@ -66,8 +66,16 @@ class _Text:
                 params = {"graph": params["graph"]}
             text = self.of(params) if params else ""
             types = " ".join([self.type(v.type) for v in eq.outputs])
-            yield f"{eq.op.name} {inputs} {text} {types}"
+            yield f"{eq.op.name} {inputs} {text} {types}{self.expression(eq)}"
         yield " ".join(map(atom, graph.outputs))
+
+    def expression(self, eq: Equation) -> str:
+        """How an operation of the user's is computed: its name alone does not say."""
+        how = eq.op.lowering
+        if not isinstance(how, Elementwise) or isinstance(how.expression, str):
+            return ""
+        own = how.expression.__module__ or ""
+        return "" if own.startswith("treadle.") else f" by {spelled(eq)}"
 
     def sizes(self) -> Iterator[str]:
         if self._scope is not None:

@@ -49,8 +49,8 @@ def reduce_window(
 
     Args:
       operand: an array, or a pytree of arrays of one shape.
-      init_value: the like of scalars: what a window begins with, and what changes nothing
-        when it is combined, as far as there is padding.
+      init_value: the like of scalars: what a window begins with, and (as far as there
+        is padding) what changes nothing when it is combined.
       computation: takes two pytrees like `init_value`, of scalars, and gives one. It is
         associative and commutative: the order is not defined. Sums, `td.lax.max` and
         `td.lax.min` have kernels of their own.

@@ -208,9 +208,9 @@ def _span(item: slice, n: int) -> Span:
         start, stop, step = item.indices(n)
     except TracerError as error:
         raise TracerError(
-            f"{error}\nThe length of a slice is known while tracing, its start need not "
-            "be: `x[i : i + 3]` is\n`td.lax.dynamic_slice_in_dim(x, i, 3, axis)`; along "
-            "several axes: `td.lax.dynamic_slice`."
+            f"{error}\nThe length of a slice is known while tracing, its start need "
+            "not be: `x[i : i + 3]` is\n`td.lax.dynamic_slice_in_dim(x, i, 3, axis)`; "
+            "along several axes: `td.lax.dynamic_slice`."
         ) from None
     except (TypeError, ValueError) as error:
         raise type(error)(f"{error}: {item}{at(user_source())}") from None

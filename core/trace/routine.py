@@ -10,8 +10,12 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.dims import same_shape
 from treadle.late import number
+from treadle.trace.foreign import Function
 
 _LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
+
+FUNCTION = "function"
+"""The name of the one step that is the call of a function from outside."""
 
 MOST_ARGUMENTS = 20
 MOST_BLOCKS = 12
@@ -33,8 +37,9 @@ class At(NamedTuple):
 
 STATUS = At(-1)
 
-Argument = str | int | np.generic | At
-"""A letter, an integer, a number of the matrices' dtype, or memory."""
+Argument = str | int | np.generic | At | Function
+"""A letter, an integer, a number of the matrices' dtype, memory, or (of a step that is
+a function from outside) that function."""
 
 
 class Step(NamedTuple):
@@ -59,7 +64,8 @@ class Step(NamedTuple):
 
 
 class Script(NamedTuple):
-    """What is done for each matrix of a batch.
+    """What is done for each matrix of a batch (or whatever a function from outside
+    takes).
 
     lead: how many leading axes of all operands and results are those of the batch.
     work: bytes of each block of work memory.
@@ -69,6 +75,12 @@ class Script(NamedTuple):
     lead: int
     work: tuple[int, ...]
     steps: tuple[Step, ...]
+
+    @property
+    def function(self) -> Function | None:
+        """The function from outside that it calls, if it does."""
+        first = self.steps[0]
+        return first.args[0] if first.name == FUNCTION else None  # type: ignore[return-value]
 
 
 def lead_of(x: ArrayType, rank: int = 2) -> int:

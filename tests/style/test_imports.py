@@ -43,7 +43,7 @@ STAGES = (
     ("compile", "check", "show"),
     ("api", "debug"),
     ("np", "numpy"),
-    ("lax",),
+    ("lax", "extend"),
     ("",),
     ("rng",),
     ("nn",),

@@ -16,6 +16,7 @@ from treadle.backends.cpu.conv import schedule as conv_schedule
 from treadle.backends.cpu.cost import nest_tasks
 from treadle.backends.cpu.emit.nest import emit, supported
 from treadle.backends.cpu.emit.tasks import scratch_bytes, scratch_rows
+from treadle.backends.cpu.foreign import arrays as foreign
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm import schedule as gemm_schedule
 from treadle.backends.cpu.gemm.arguments import Scheduled, Word
@@ -98,6 +99,8 @@ class CPUTarget:
 
     def calls(self, calls: Calls) -> Work:
         first, script = calls.types[0][0], calls.script
+        if script.function is not None:
+            return Work(foreign.tasks(calls.matrices, threads.num_threads()))
         elements = math.prod(first.shape[script.lead :])
         args = script, calls.matrices, elements, threads.num_threads()
         tasks = lapack_schedule.tasks(*args)
@@ -135,6 +138,10 @@ def _order_scratch(length: int, itemsize: int) -> int:
 
 def _key(nest: Nest, entry: str) -> str:
     return f"nest {entry} {nest.digest}"
+
+
+def _calls_source(step: CallsStep) -> native.Source:
+    return (lapack if step.call.script.function is None else foreign).source()
 
 
 _symbols: dict[tuple[Nest, str], native.Source] = {}
@@ -252,7 +259,7 @@ class Linked:
             kernel = self.kernels[ordering.source(step.itemsize).key]
             self.builder.call(kernel, self._order_words(step), step.tasks)
         elif isinstance(step, CallsStep):
-            kernel = self.kernels[lapack.source().key]
+            kernel = self.kernels[_calls_source(step).key]
             self.builder.call(kernel, self._calls_words(step), step.tasks)
         elif isinstance(step, HostStep):
             self._host(step)
@@ -307,10 +314,12 @@ class Linked:
 
     def _calls_words(self, step: CallsStep) -> list[Any]:
         script, found = step.call.script, library()
-        assert step.scratch is not None and found is not None
-        scratch = step.scratch
         places = [self.at(p) for p in (*step.reads, *step.writes)]
         types = [*step.call.types[0], *step.call.types[1]]
+        if script.function is not None:
+            return foreign.words(script.function, types, places, script.lead)
+        assert step.scratch is not None and found is not None
+        scratch = step.scratch
         counts = lapack_schedule.block_count(script, len(places)), len(script.steps)
         blocks = lapack_schedule.words(
             script, types, places, lambda i: self.at(scratch.shifted(i)), found.address
@@ -380,7 +389,7 @@ def _sources(steps: Sequence[Step]) -> Any:
             elif isinstance(step, OrderStep):
                 found = [ordering.source(step.itemsize)]
             elif isinstance(step, CallsStep):
-                found = [lapack.source()]
+                found = [_calls_source(step)]
             elif isinstance(step, Loop):
                 visit(step.body)
                 visit(getattr(step, "test", ()))
