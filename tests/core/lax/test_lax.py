@@ -19,9 +19,40 @@ from tests.core.np.oracle import same
 CASES = [*elementwise_cases.CASES, *structure_cases.CASES, *work_cases.CASES]
 
 
+# What stands for its like where time matters.
+QUICK = (
+    *("add", "clamp", "select_n", "round", "reduce_precision-5-10", "pad-both"),
+    *(
+        "dynamic_slice",
+        "dynamic_update_slice",
+        "gather-rows-fill1",
+        "gather-turned-clip0",
+    ),
+    *("gather-batch-behind-clip0", "scatter_add-rows-drop", "scatter-two-drop"),
+    *("scatter_mul-parts-clip", "dot_general-two", "conv-same", "conv-batches"),
+    *(
+        "conv_transpose-SAME-3-True-False",
+        "patches",
+        "reduce-max-from",
+        "reduce-custom",
+    ),
+    *("sort-several", "top_k", "reduce_window-max-nchw", "reduce_window-sum-base"),
+    *("reduce_window-sum-dilated", "cumsum-True", "reduce_window-custom"),
+)
+
+
 def each(chosen: Callable[[Case], bool] = lambda case: True) -> Any:
-    cases = [c for c in CASES if chosen(c)]
-    return pytest.mark.parametrize("case", cases, ids=lambda c: c.name)
+    """A test for each of some cases."""
+    cases = [
+        pytest.param(c, id=c.name, marks=[] if c.name in QUICK else pytest.mark.slow)
+        for c in CASES
+        if chosen(c)
+    ]
+    return pytest.mark.parametrize("case", cases)
+
+
+def test_the_quick_cases_are_there() -> None:
+    assert set(QUICK) <= {c.name for c in CASES}
 
 
 def as_tuple(out: Any) -> tuple[Any, ...]:
@@ -117,3 +148,118 @@ def test_common_reductions_have_their_kernels() -> None:
     for name, program in programs.items():
         ops = [eq.op.name for eq in td.trace(program)(x).equations]
         assert name in ops and len(ops) <= 4, (name, ops)
+
+
+WRONG: list[tuple[Callable[[], Any], str]] = [
+    (lambda: td.lax.add(floats(2), floats(2).astype("float64")), r"f32\[2\], f64\[2\]"),
+    (lambda: td.lax.add(floats(2), floats(3)), r"different shapes: f32\[2\], f32\[3\]"),
+    (
+        lambda: td.lax.add(np.ones(2, "int32"), 1.5),
+        "1.5 beside an array of dtype int32",
+    ),
+    (lambda: td.lax.sin([1.0]), "takes arrays, got a list"),
+    (lambda: td.lax.select_n(np.float32(1), floats(2)), "select_n"),
+    (lambda: td.lax.slice(floats(3), (1,), (5,)), "slice 1:5"),
+    (
+        lambda: td.jit(lambda i: td.lax.slice(floats(3), (i,), (3,)))(1),
+        "known while tracing|Python index",
+    ),
+    (lambda: td.lax.pad(floats(3), 0.0, [(0, 0, -1)]), "three numbers for each axis"),
+    (lambda: td.lax.pad(floats(3), floats(2), [(0, 0, 0)]), "scalar of dtype float32"),
+    (lambda: td.lax.broadcast_in_dim(floats(3), (3, 2), (2,)), "must increase"),
+    (lambda: td.lax.squeeze(floats(3, 1), (0,)), "length 1"),
+    (lambda: td.lax.index_in_dim(floats(3), 3), "out of range"),
+    (lambda: td.lax.split(floats(3), (1, 1)), r"sizes \(1, 1\) of an axis of length 3"),
+    (lambda: td.lax.dynamic_slice(floats(3, 2), (1,), (1, 1)), "one for each axis"),
+    (lambda: td.lax.dynamic_slice(floats(3), (1.5,), (1,)), "integer scalar"),
+    (lambda: td.lax.dynamic_slice(floats(3), (1,), (4,)), "does not fit"),
+    (lambda: td.lax.dot(floats(2, 2, 2), floats(2)), "dimension_numbers"),
+    (lambda: td.lax.dot_general(floats(2), floats(2), 3), "lhs_contracting"),
+    (
+        lambda: td.lax.conv(floats(1, 2, 3, 3), floats(1, 2, 2, 2), (1, 1), "FULL"),
+        '"SAME"',
+    ),
+    (
+        lambda: td.lax.conv(floats(1, 2, 3, 3), floats(1, 3, 2, 2), (1, 1), "SAME"),
+        "2 channels",
+    ),
+    (
+        lambda: td.lax.conv(floats(1, 2, 3, 3), floats(1, 2, 2), (1, 1), "SAME"),
+        "two axes besides",
+    ),
+    (
+        lambda: td.lax.conv_dimension_numbers(
+            (1, 1, 1), (1, 1, 1), ("NHC", "WIO", "NHC")
+        ),
+        "no three names",
+    ),
+    (
+        lambda: td.lax.gather(
+            floats(3),
+            np.zeros((1, 1)),
+            td.lax.GatherDimensionNumbers((), (0,), (0,)),
+            (1,),
+        ),
+        "indices are integers",
+    ),
+    (
+        lambda: td.lax.gather(
+            floats(3),
+            np.zeros((1, 1), "int32"),
+            td.lax.GatherDimensionNumbers((0,), (0,), (0,)),
+            (1,),
+        ),
+        "do not fit",
+    ),
+    (
+        lambda: td.lax.gather(
+            floats(3),
+            np.zeros((1, 1), "int32"),
+            td.lax.GatherDimensionNumbers((), (0,), (0,)),
+            (1,),
+            mode="wrap",
+        ),
+        "none of",
+    ),
+    (
+        lambda: td.lax.scatter(
+            floats(3),
+            np.zeros((2, 1), "int32"),
+            floats(3),
+            td.lax.ScatterDimensionNumbers((), (0,), (0,)),
+        ),
+        "not the axes of the indices",
+    ),
+    (
+        lambda: td.lax.reduce(floats(3), 0.0, lambda a, b: (a, b), (0,)),
+        "must give one of the same types",
+    ),
+    (
+        lambda: td.lax.reduce((floats(3), floats(2)), (0.0, 0.0), td.lax.add, (0,)),
+        "one shape",
+    ),
+    (
+        lambda: td.lax.reduce((floats(3), floats(3)), 0.0, td.lax.add, (0,)),
+        "structure of the operands",
+    ),
+    (
+        lambda: td.lax.reduce_window(floats(3), 0.0, td.lax.mul, (5,)),
+        "reach over 5 elements",
+    ),
+    (lambda: td.lax.argmax(floats(3), 0, "float32"), "integer dtype"),
+    (lambda: td.lax.bitcast_convert_type(floats(3), "float64"), "must have length 2"),
+]
+
+
+@pytest.mark.parametrize("call, message", WRONG, ids=lambda x: str(x)[:40])
+def test_what_is_wrong_says_so_at_the_users_line(call: Any, message: str) -> None:
+    kinds = (TypeError, ValueError, IndexError)
+    with pytest.raises(kinds, match=message) as caught:
+        call()
+    assert f"\n  at {__file__}" in str(caught.value)
+
+
+def test_loops_and_collectives_are_treadles_own() -> None:
+    names = "scan while_loop fori_loop cond switch map associative_scan psum ppermute"
+    for name in names.split():
+        assert getattr(td.lax, name) is getattr(td, name)
