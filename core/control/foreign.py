@@ -79,7 +79,7 @@ scalar_call = Op(
 def _foreign_run(*arrays: Any, function: Function, types: Any, lead: int) -> Any:
     outs = [np.zeros(t.shape, t.dtype) for t in types]
     _devices().call_foreign(
-        function, [np.ascontiguousarray(a) for a in arrays], outs, lead
+        function, [np.asarray(a, order="C") for a in arrays], outs, lead
     )
     return outs
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle import dtypes
+from treadle.api.boundary import boundary
 from treadle.errors import at, user_source
 from treadle.lax.operands import Ints, array, ints, scalar_of
 from treadle.np.index import together
@@ -351,6 +352,7 @@ def scatter_sub(
     return scatter_add(operand, scatter_indices, new, dimension_numbers, **options)
 
 
+@boundary
 def scatter_apply(
     operand: ArrayLike,
     scatter_indices: ArrayLike,

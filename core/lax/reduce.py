@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from treadle import dtypes, tree
+from treadle.api.boundary import boundary
 from treadle.errors import at, user_source
 from treadle.lax.fold import Monoid, begun, folded, seeds
 from treadle.lax.operands import all_alike, array, place, places
@@ -31,6 +32,7 @@ _NATIVE = {
 }
 
 
+@boundary
 def reduce(
     operands: Any,
     init_values: Any,

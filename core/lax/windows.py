@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from treadle import tree
+from treadle.api.boundary import boundary
 from treadle.errors import at, user_source
 from treadle.lax.fold import Monoid, begun, in_pairs, neutral, seeds
 from treadle.lax.operands import Ints, all_alike, array, ints
@@ -35,6 +36,7 @@ class _Windows(NamedTuple):
     dilation: Ints
 
 
+@boundary
 def reduce_window(
     operand: Any,
     init_value: Any,

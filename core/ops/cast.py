@@ -138,7 +138,7 @@ def _reduce_type(x: ArrayType, **bits: int) -> ArrayType:
 reduce_precision = Op(
     "reduce_precision",
     _reduce_type,
-    lambda x, **bits: _reduced(_OnArrays(), np.ascontiguousarray(x), **bits),
+    lambda x, **bits: _reduced(_OnArrays(), np.asarray(x), **bits),
     transpose=lambda ct, x, **bits: [reduce_precision(ct, **bits)],
     batch=lambda size, args, axes, **bits: (reduce_precision(*args, **bits), axes[0]),
     lowering=Elementwise(_reduced),

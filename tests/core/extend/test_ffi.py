@@ -198,3 +198,23 @@ def test_what_is_wrong_says_so_at_the_users_line(call: Any, message: str) -> Non
     with pytest.raises((TypeError, ValueError), match=message) as caught:
         call()
     assert f"\n  at {__file__}" in str(caught.value)
+
+
+def test_scalars_have_no_sizes() -> None:
+    @SIGNATURE
+    def scaled(buffers: Any, sizes: Any) -> None:
+        n = sizes[0]
+        factor = ctypes.c_float.from_address(buffers[0]).value
+        x = (ctypes.c_float * n).from_address(buffers[1])
+        out = (ctypes.c_float * n).from_address(buffers[2])
+        for i in range(n):
+            out[i] = factor * x[i]
+
+    def call(factor: Any, x: Any) -> Any:
+        return td.ffi_call(scaled, x, factor, x)
+
+    agree(call, np.float32(3), Y[0], wanted=3 * Y[0])
+    agree(lambda x: call(2.0, x[::2]), Y[0], wanted=2 * Y[0, ::2])
+    agree(
+        td.vmap(call, in_axes=(0, None)), Y[:, 0], Y[1], wanted=np.outer(Y[:, 0], Y[1])
+    )
