@@ -82,7 +82,7 @@ def _parsed(text: str) -> ScalarCode:
         ) from None
 
 
-_C_TYPES = {
+_C_TYPES: dict[Any, str] = {
     **{ctypes.c_float: "float32", ctypes.c_double: "float64"},
     **{ctypes.c_int8: "int8", ctypes.c_int16: "int16", ctypes.c_int32: "int32"},
     **{ctypes.c_int64: "int64", ctypes.c_uint8: "uint8", ctypes.c_uint16: "uint16"},

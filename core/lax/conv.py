@@ -225,7 +225,7 @@ def conv_transpose(
             f"{at(user_source())}"
         )
     if isinstance(padding, str) or use_consistent_padding:
-        kinds = [padding] * rank if isinstance(padding, str) else around
+        kinds: Any = [padding] * rank if isinstance(padding, str) else around
         sizes = zip(kernel, steps, kinds, strict=True)
         around = tuple([for_transpose(k, s, p) for k, s, p in sizes])
     if transpose_kernel:

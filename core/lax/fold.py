@@ -50,6 +50,8 @@ class Monoid:
     op: the operation that it is, if it is one: whoever asks may have something faster.
     """
 
+    op: Any
+
     def __init__(
         self,
         name: str,

@@ -189,8 +189,8 @@ def _places(x: Any, indices: Any, sizes: Ints, n: _Numbers, mode: str) -> _Place
     # In the op's result: the axes of the indices, then those of the windows.
     rank = len(lead) + len(n.windows)
     rest = iter(_inverse(index_order))
-    window = iter(range(len(lead), rank))
-    moved = tuple([next(window if a in n.windows else rest) for a in range(rank)])
+    along = iter(range(len(lead), rank))
+    moved = tuple([next(along if a in n.windows else rest) for a in range(rank)])
     params = {
         "axes": tuple([order.index(a) for a, _, _ in found]),
         "sizes": tuple([w for _, w, _ in found]),

@@ -125,8 +125,8 @@ def conv_dimension_numbers(
         raise _wrong(dimension_numbers)
     found = []
     space = "".join([c for c in specs[1] if c not in "OI"])
-    for spec, (first, second) in zip(specs, ("NC", "OI", "NC"), strict=True):
-        letters = first + second + space
+    for spec, others in zip(specs, ("NC", "OI", "NC"), strict=True):
+        letters = others + space
         if sorted(spec) != sorted(letters) or len(spec) != rank:
             raise _wrong(dimension_numbers)
         found.append(tuple([spec.index(c) for c in letters]))

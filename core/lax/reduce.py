@@ -65,9 +65,8 @@ def reduce(
     axes = tuple(sorted(places("reduce", dimensions, xs[0].ndim)))
     inits = seeds("reduce", form, init_values, xs)
     monoid = Monoid("reduce", computation, form, inits)
-    op = _NATIVE.get(monoid.op) if monoid.op is not None else None
-    if op is not None and axes:
-        out = begun(monoid.op, inits[0], op(xs[0], axes=axes))
+    if monoid.op in _NATIVE and axes:
+        out = begun(monoid.op, inits[0], _NATIVE[monoid.op](xs[0], axes=axes))
         return form.unflatten([out])
     outs = []
     n = math.prod([xs[0].shape[a] for a in axes])

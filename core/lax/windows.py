@@ -90,10 +90,9 @@ def reduce_window(
     windows = _Windows(lengths, strides, around, base, dilation)
     inits = seeds(name, form, init_value, xs)
     monoid = Monoid(name, computation, form, inits)
-    op = _NATIVE.get(monoid.op) if monoid.op is not None else None
-    if op is not None and dilation == ones:
+    if monoid.op in _NATIVE and dilation == ones:
         zero = neutral(monoid.op, xs[0].dtype)
-        out = _kernel(op, xs[0], zero, windows)
+        out = _kernel(_NATIVE[monoid.op], xs[0], zero, windows)
         return form.unflatten([begun(monoid.op, inits[0], out)])
     return form.unflatten(_composed(monoid, xs, windows))
 

@@ -195,9 +195,9 @@ def _emit(code: ScalarCode, symbol: str) -> str:
         for i in range(len(kinds)):
             slot = b.op(f"getelementptr ptr, ptr %places, i64 {i}")
             bases.append(b.op(f"load ptr, ptr {slot}"))
-        with b.loop("0", "%count") as i:
+        with b.loop("0", "%count") as place:
             at = [
-                b.op(f"getelementptr {k}, ptr {p}, i64 {i}")
+                b.op(f"getelementptr {k}, ptr {p}, i64 {place}")
                 for k, p in zip(kinds, bases, strict=True)
             ]
             args = [
