@@ -6,7 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 from treadle.dims import is_dim
-from treadle.fuse.lowering.launches import Carries, Choose, Entry, Repeat, RepeatWhile
+from treadle.fuse.lowering.launches import (
+    Carries,
+    Choose,
+    KernelEntry,
+    Repeat,
+    RepeatWhile,
+)
 from treadle.ir.graph import Atom, Var, is_zero
 from treadle.plan.planner import GraphPlanner, Handler
 from treadle.plan.schedule import Schedule
@@ -53,7 +59,7 @@ def _begin(g: GraphPlanner, a: Atom, place: Place, v: Var) -> None:
     g.copy(None if is_zero(a) else g.place(a), place, v.type.nbytes)
 
 
-def _scan(g: GraphPlanner, repeat: Repeat, entry: Entry, how: Any) -> None:
+def _scan(g: GraphPlanner, repeat: Repeat, entry: KernelEntry, how: Any) -> None:
     (body,) = how
     consts = [g.place(a) for a in repeat.consts]
     xs = [g.place(a) for a in repeat.rows]
@@ -119,7 +125,7 @@ def _finish(g: GraphPlanner, v: Var, final: Place) -> None:
         g.env[v] = final
 
 
-def _while(g: GraphPlanner, repeat: RepeatWhile, entry: Entry, how: Any) -> None:
+def _while(g: GraphPlanner, repeat: RepeatWhile, entry: KernelEntry, how: Any) -> None:
     test, body = how
     for_test = [g.place(a) for a in repeat.test_consts]
     for_body = [g.place(a) for a in repeat.body_consts]
@@ -144,7 +150,7 @@ def _while(g: GraphPlanner, repeat: RepeatWhile, entry: Entry, how: Any) -> None
         _finish(g, v, old)
 
 
-def _cond(g: GraphPlanner, choose: Choose, entry: Entry, how: Any) -> None:
+def _cond(g: GraphPlanner, choose: Choose, entry: KernelEntry, how: Any) -> None:
     index = g.place(choose.which)
     places = [g.place(a) for a in choose.operands]
     outs = [g.place(v) for v in choose.results]
