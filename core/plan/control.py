@@ -49,10 +49,6 @@ class _Buffers:
             self.new.append(Place(new))
             self.writes += [Place(first), Place(second)]
 
-    def hold(self, loop: Loop) -> None:
-        """Keeps the buffers, which the body sees only as pointers, till the end."""
-        loop.touched |= {b for pair in self.pairs for b in pair}
-
 
 def _begin(g: GraphPlanner, a: Atom, place: Place, v: Var) -> None:
     """Writes what a carry begins as: one number stands for zeros."""
@@ -91,7 +87,6 @@ def _scan(g: GraphPlanner, repeat: Repeat, entry: KernelEntry, how: Any) -> None
     loop.body = _plan_body(
         g, loop, body, [*consts, *carries.old, *rows_in], [*carries.new, *rows_out]
     )
-    carries.hold(loop)
     g.planner.close(loop)
     ends = carries.old
     if not is_dim(repeat.length):
@@ -119,7 +114,7 @@ def _plan_body(
 
 def _finish(g: GraphPlanner, v: Var, final: Place) -> None:
     """Gives a loop's result its place."""
-    if v in g.env or v in g.within:
+    if v in g.env:
         g.copy(final, g.place(v), v.type.nbytes)
     else:
         g.env[v] = final
@@ -143,8 +138,6 @@ def _while(g: GraphPlanner, repeat: RepeatWhile, entry: KernelEntry, how: Any) -
     g.planner.add(loop, g.steps)
     loop.test = _plan_body(g, loop, test, [*for_test, *carries.old], [flag])
     loop.body = _plan_body(g, loop, body, [*for_body, *carries.old], carries.new)
-    carries.hold(loop)
-    loop.touched |= {p.buffer for p in (*places, flag)}
     g.planner.close(loop)
     for v, old in zip(repeat.carries.results, carries.old, strict=True):
         _finish(g, v, old)
@@ -159,12 +152,7 @@ def _cond(g: GraphPlanner, choose: Choose, entry: KernelEntry, how: Any) -> None
     g.planner.add(step, g.steps)
     for branch in how:
         inner = GraphPlanner(g.planner, branch)
-        # Each branch begins anew: nothing in it runs together with the one before.
-        g.planner.position += 1
         step.branches.append(inner.run(places, outs))
-    g.planner.position += 1
-    for p in (index, *places, *outs):
-        g.planner.use(p.buffer, g.planner.position)
 
 
 CONTROL: dict[type, Handler] = {
