@@ -15,7 +15,7 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.ir.maps import Affine, Map
 from treadle.ir.scalar import SCALARS
-from treadle.trace.routine import FUNCTION, Script, Step
+from treadle.trace.routine import FUNCTION, RoutineCall, Script
 
 if TYPE_CHECKING:
     from treadle.ir.graph import Equation
@@ -304,7 +304,9 @@ class Foreign(Lowering):
     def script(
         self, types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict
     ) -> Script:
-        return Script(params["lead"], (), (Step(FUNCTION, (params["function"],)),))
+        return Script(
+            params["lead"], (), (RoutineCall(FUNCTION, (params["function"],)),)
+        )
 
 
 FUSABLE = (Elementwise, Index, Reduction, Gather)
