@@ -9,7 +9,7 @@ import typing as _typing
 
 from treadle import debug as debug
 from treadle import dtypes as dtypes
-from treadle import np as np
+from treadle import numpy as numpy
 from treadle import tree as tree
 from treadle.api.ambient import Ambient as Ambient
 from treadle.api.ambient import ambients as ambients
@@ -109,8 +109,6 @@ if _typing.TYPE_CHECKING:
     from treadle.run.array import Array as Array
 else:
     from treadle.api.array import Array as Array
-
-numpy = np
 
 __version__ = "0.1.0"
 

@@ -251,7 +251,7 @@ class Methods(Operators):
                 f"the array API standard {api_version} is not supported; these are: "
                 f"{', '.join(VERSIONS)}{at(user_source())}"
             )
-        return sys.modules["treadle.np"]
+        return sys.modules["treadle.numpy"]
 
     def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Array:
         """The same elements on a device (see `treadle.device_put`)."""

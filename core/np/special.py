@@ -8,7 +8,16 @@ from treadle.np.operands import ArrayLike, as_inexact
 from treadle.ops import unary
 from treadle.run.array import Array
 
-__all__ = ["digamma", "erf", "erf_inv", "erfc", "lgamma", "logistic", "rsqrt"]
+__all__ = [
+    "digamma",
+    "erf",
+    "erf_inv",
+    "erfc",
+    "lgamma",
+    "logistic",
+    "polygamma",
+    "rsqrt",
+]
 
 erf = floating_function(unary.erf, "erf", "The error function.")
 erfc = floating_function(unary.erfc, "erfc", "``1 - erf(x)``, accurate for large x.")
