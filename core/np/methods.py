@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from treadle.np import (
 )
 from treadle.np.at import At
 from treadle.np.namespace import VERSIONS
-from treadle.np.operands import Axis
+from treadle.np.operands import ArrayLike, Axis
 from treadle.run.device import Device, current
 from treadle.trace.value import Tracer, Value
 
@@ -67,7 +67,12 @@ def _known(y: Any) -> bool:
     return isinstance(y, _OPERANDS)
 
 
-def _operator(function: Any, reflected: bool = False) -> Any:
+R = TypeVar("R")
+
+
+def _operator(
+    function: Callable[..., R], reflected: bool = False
+) -> Callable[[Any, ArrayLike], R]:
     if reflected:
 
         def method(self: Any, other: Any) -> Any:
@@ -110,7 +115,13 @@ class Operators:
     __rrshift__ = _operator(binary.right_shift, True)
     __lt__, __le__ = _operator(binary.less), _operator(binary.less_equal)
     __gt__, __ge__ = _operator(binary.greater), _operator(binary.greater_equal)
-    __eq__, __ne__ = _operator(binary.equal), _operator(binary.not_equal)
+
+    # Written out: of what `object` has, type checkers go by declarations alone.
+    def __eq__(self: Any, other: Any) -> Array:  # type: ignore[override]
+        return binary.equal(self, other) if _known(other) else NotImplemented
+
+    def __ne__(self: Any, other: Any) -> Array:  # type: ignore[override]
+        return binary.not_equal(self, other) if _known(other) else NotImplemented
 
     def __neg__(self: Any) -> Array:
         return elementwise.negative(self)

@@ -168,6 +168,10 @@ class Array(Value):
         return self
 
 
+ArrayLike = Array | np.ndarray | np.generic | bool | int | float | complex
+"""What functions take: arrays and scalars; lists are made arrays by `array` only."""
+
+
 class Placed(Array):
     """An array that `device_put` placed, or computed from such (`treadle.run.device`).
     A class of its own, so that nobody else pays for asking where an array is."""
