@@ -27,7 +27,7 @@ from treadle.ir.walk import has_effects
 from treadle.ops.arithmetic import add
 from treadle.ops.compare import lt
 from treadle.ops.shape import iota
-from treadle.run.array import ArrayLike
+from treadle.run.array import Array, ArrayLike
 from treadle.trace.stage import is_staging, known_value
 from treadle.trace.value import typeof
 
@@ -234,7 +234,7 @@ def _scalar_bool(x: Any, cond_fun: Any) -> Any:
 def fori_loop(
     lower: ArrayLike,
     upper: ArrayLike,
-    body_fun: Callable[[Any, Carry], Carry],
+    body_fun: Callable[[Array, Carry], Carry],
     init_val: Carry,
     *,
     unroll: int | bool | None = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
+from treadle.dtypes import DTypeLike
 from treadle.errors import TracerError, at, user_source
 from treadle.np import (
     binary,
@@ -268,11 +269,13 @@ class Methods(Operators):
         """The same elements on a device (see `treadle.device_put`)."""
         return creation.placed(self, device)
 
-    def astype(self: Any, dtype: Any, copy: bool = True, device: Any = None) -> Array:
+    def astype(
+        self: Any, dtype: DTypeLike, copy: bool = True, device: Any = None
+    ) -> Array:
         """The elements converted to a dtype."""
         return creation.astype(self, dtype, device=device)
 
-    def view(self: Any, dtype: Any) -> Array:
+    def view(self: Any, dtype: DTypeLike) -> Array:
         """The same bits as another dtype of the same width."""
         return bits.bitcast(self, dtype)
 
@@ -346,7 +349,7 @@ class Methods(Operators):
     def sum(
         self: Any,
         axis: Axis = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         keepdims: bool = False,
         **options: Any,
     ) -> Array:
@@ -356,7 +359,7 @@ class Methods(Operators):
     def prod(
         self: Any,
         axis: Axis = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         keepdims: bool = False,
         **options: Any,
     ) -> Array:
@@ -366,7 +369,7 @@ class Methods(Operators):
     def mean(
         self: Any,
         axis: Axis = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         keepdims: bool = False,
         **options: Any,
     ) -> Array:
@@ -376,7 +379,7 @@ class Methods(Operators):
     def var(
         self: Any,
         axis: Axis = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         ddof: float = 0,
         keepdims: bool = False,
         **options: Any,
@@ -387,7 +390,7 @@ class Methods(Operators):
     def std(
         self: Any,
         axis: Axis = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         ddof: float = 0,
         keepdims: bool = False,
         **options: Any,
@@ -439,11 +442,15 @@ class Methods(Operators):
         """Where the smallest element is."""
         return reductions.argmin(self, axis, keepdims)
 
-    def cumsum(self: Any, axis: int | None = None, dtype: Any = None) -> Array:
+    def cumsum(
+        self: Any, axis: int | None = None, dtype: DTypeLike | None = None
+    ) -> Array:
         """The running sum."""
         return running.cumsum(self, axis, dtype)
 
-    def cumprod(self: Any, axis: int | None = None, dtype: Any = None) -> Array:
+    def cumprod(
+        self: Any, axis: int | None = None, dtype: DTypeLike | None = None
+    ) -> Array:
         """The running product."""
         return running.cumprod(self, axis, dtype)
 

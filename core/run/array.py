@@ -164,7 +164,7 @@ class Array(Value):
     def __copy__(self) -> Array:
         return self
 
-    def __deepcopy__(self, memo: dict) -> Array:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
         return self
 
 
