@@ -40,6 +40,7 @@ from treadle.dtypes import uint16 as uint16
 from treadle.dtypes import uint32 as uint32
 from treadle.dtypes import uint64 as uint64
 from treadle.names import public as _public
+from treadle.np import einops_backend as _einops_backend  # noqa: F401 - einops takes arrays
 from treadle.np import methods as _methods
 from treadle.np.binary import add as add
 from treadle.np.binary import arctan2 as arctan2
