@@ -41,7 +41,7 @@ from treadle.dtypes import uint32 as uint32
 from treadle.dtypes import uint64 as uint64
 from treadle.names import public as _public
 from treadle.np import einops_backend as _einops_backend  # noqa: F401 - einops takes arrays
-from treadle.np import methods as _methods
+from treadle.np import methods as _methods  # noqa: F401 - arrays have them
 from treadle.np.binary import add as add
 from treadle.np.binary import arctan2 as arctan2
 from treadle.np.binary import atan2 as atan2
@@ -309,6 +309,7 @@ from treadle.np.polynomials import polyint as polyint
 from treadle.np.polynomials import polymul as polymul
 from treadle.np.polynomials import polysub as polysub
 from treadle.np.polynomials import polyval as polyval
+from treadle.np.protocol import ours as _ours
 from treadle.np.quantiles import median as median
 from treadle.np.quantiles import nanmedian as nanmedian
 from treadle.np.quantiles import nanpercentile as nanpercentile
@@ -410,7 +411,7 @@ float_, complex_, csingle, cdouble = float32, complex64, complex64, complex128
 
 __array_api_version__ = "2024.12"
 
-_methods.ours.update(
+_ours.update(
     {
         getattr(_numpy, name): ours
         for name, ours in list(globals().items())
