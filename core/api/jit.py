@@ -27,6 +27,7 @@ from treadle.api.args import (
 )
 from treadle.api.boundary import boundary, tidy
 from treadle.api.entry import Entry, compiler
+from treadle.api.method import Method
 from treadle.api.programs import Programs
 from treadle.api.report import ProgramReport, Report
 from treadle.api.staging import check_lengths
@@ -196,11 +197,11 @@ class Jitted(Generic[P, R]):
         self: Jitted[Concatenate[Owner, Q], R],
         instance: Owner,
         owner: type | None = None,
-    ) -> _Method[Q, R]: ...
+    ) -> Method[Q, R]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        return _Method(self, instance)
+        return Method(self, instance)
 
     def __repr__(self) -> str:
         return f"<jit of {name_of(self.function)}>"
@@ -261,29 +262,6 @@ class Jitted(Generic[P, R]):
 
 def _argument(value: Any, static: bool) -> Reading:
     return Static(value, hash(value)) if static else reading(value)
-
-
-class _Method(Generic[P, R]):
-    """A jitted function bound to an instance, which is its first argument."""
-
-    def __init__(self, jitted: Jitted[..., R], instance: Any) -> None:
-        self._jitted, self._instance = jitted, instance
-
-    @boundary
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._jitted(self._instance, *args, **kwargs)
-
-    def explain(self, *args: Any, **kwargs: Any) -> str:
-        return self._jitted.explain(self._instance, *args, **kwargs)
-
-    def lower(self, *args: Any, **kwargs: Any) -> Executable:
-        return self._jitted.lower(self._instance, *args, **kwargs)
-
-    def graph(self, *args: Any, **kwargs: Any) -> Graph:
-        return self._jitted.graph(self._instance, *args, **kwargs)
-
-    def report(self) -> Report:
-        return self._jitted.report()
 
 
 @overload
