@@ -11,7 +11,7 @@ from treadle import debug as debug
 from treadle import dtypes as dtypes
 from treadle import extend as extend
 from treadle import lax as lax
-from treadle import np as np
+from treadle import numpy as numpy
 from treadle import tree as tree
 from treadle.api.ambient import Ambient as Ambient
 from treadle.api.ambient import ambients as ambients
@@ -115,8 +115,6 @@ if _typing.TYPE_CHECKING:
     from treadle.run.array import Array as Array
 else:
     from treadle.api.array import Array as Array
-
-numpy = np
 
 __version__ = "0.1.0"
 

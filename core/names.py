@@ -152,6 +152,16 @@ class _Named(ModuleType):
         )
 
 
+def public(namespace: dict[str, Any]) -> list[str]:
+    """The names of a module that are for its users, which the files of a package, its
+    attributes, too, are not."""
+    return [
+        name
+        for name, value in namespace.items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    ]
+
+
 def suggest(module: str) -> None:
     """From now on the errors of a module's missing names say what to use."""
 

@@ -9,7 +9,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from treadle.errors import StructureError, at, user_source
 
@@ -191,7 +191,10 @@ class _Static(tuple):
     __hash__ = tuple.__hash__
 
 
-def register_dataclass(kind: type, static: Sequence[str] = ()) -> type:
+T = TypeVar("T")
+
+
+def register_dataclass(kind: type[T], static: Sequence[str] = ()) -> type[T]:
     """Makes a dataclass a container; the fields named in `static` are not children.
 
     >>> from dataclasses import dataclass

@@ -7,7 +7,7 @@ whatever is not a registered container. ``None`` is a container without leaves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from treadle.errors import StructureError, at, user_source
 from treadle.structure import LEAF as LEAF
@@ -20,6 +20,11 @@ from treadle.structure import kind_of as kind_of
 from treadle.structure import open_held as open_held
 from treadle.structure import register as register
 from treadle.structure import register_dataclass as register_dataclass
+
+if TYPE_CHECKING:
+    from treadle.run.array import Array
+
+T = TypeVar("T")
 
 
 def flatten(
@@ -53,6 +58,29 @@ def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Struct
     return flatten(tree, is_leaf)[1]
 
 
+@overload
+def map(
+    function: Callable[[Array], Array],
+    tree: T,
+    *,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> T: ...
+@overload
+def map(
+    function: Callable[[Array, Array], Array],
+    tree: T,
+    other: Any,
+    /,
+    *,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> T: ...
+@overload
+def map(
+    function: Callable[..., Any],
+    tree: Any,
+    *rest: Any,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> Any: ...
 def map(
     function: Callable[..., Any],
     tree: Any,

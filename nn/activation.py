@@ -273,7 +273,9 @@ def top(x: Array, axis: Axis) -> Array:
     return tnp.max(td.stop_gradient(x), axis, keepdims=True, initial=nothing)
 
 
-def one_hot(labels: Array, classes: int, dtype: Any = tnp.float32) -> Array:
+def one_hot(
+    labels: tnp.ArrayLike, classes: int, dtype: td.dtypes.DTypeLike = tnp.float32
+) -> Array:
     """1 at the label's place, 0 elsewhere: ``(...) -> (..., classes)``.
 
     A label that is no class gives zeros.

@@ -36,7 +36,7 @@ class LayerNorm(Module):
         self.weight = tnp.ones(features) if scale else None
         self.bias = tnp.zeros(features) if bias else None
 
-    def __call__(self, x: td.Array) -> td.Array:
+    def __call__(self, x: tnp.ArrayLike) -> td.Array:
         x = check.last_axis("LayerNorm", x, self.features, "features")
         wide = check.wide(x)
         centred = wide - wide.mean(-1, keepdims=True)
@@ -66,7 +66,7 @@ class RMSNorm(Module):
         self.features, self.eps = features, eps
         self.weight = tnp.ones(features)
 
-    def __call__(self, x: td.Array) -> td.Array:
+    def __call__(self, x: tnp.ArrayLike) -> td.Array:
         x = check.last_axis("RMSNorm", x, self.features, "features")
         wide = check.wide(x)
         square = tnp.square(wide).mean(-1, keepdims=True)
@@ -120,7 +120,7 @@ class BatchNorm(Module):
         self.weight, self.bias = tnp.ones(features), tnp.zeros(features)
         self.mean, self.var = State(tnp.zeros(features)), State(tnp.ones(features))
 
-    def __call__(self, x: td.Array) -> td.Array:
+    def __call__(self, x: tnp.ArrayLike) -> td.Array:
         x = check.last_axis("BatchNorm", x, self.features, "features")
         wide = check.wide(x)
         if self.inference:

@@ -9,6 +9,7 @@ import numpy as np
 
 import treadle.numpy as tnp
 from treadle import Array, dtypes, scan, typeof, while_loop
+from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.rng.key import Key, check_key, compiled, split
 from treadle.rng.uniform import fitting_shape, uniform, unit
@@ -31,7 +32,7 @@ _STIRLING = np.array(
 
 
 def geometric(
-    key: Key, p: Any, shape: Sequence[int] | None = None, dtype: Any = tnp.int32
+    key: Key, p: Any, shape: Sequence[int] | None = None, dtype: DTypeLike = tnp.int32
 ) -> Array:
     """How many trials it takes to the first success, if each succeeds with
     probability p: 1, 2, …"""
@@ -48,7 +49,7 @@ def binomial(
     n: Any,
     p: Any,
     shape: Sequence[int] | None = None,
-    dtype: Any = tnp.float32,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """How many of n trials succeed, if each does with probability p.
 
@@ -150,7 +151,7 @@ def multinomial(
     n: Any,
     p: Any,
     shape: Sequence[int] | None = None,
-    dtype: Any = tnp.float32,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """How many of n trials end in each of several ways, which have the probabilities p.
 

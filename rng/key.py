@@ -14,6 +14,7 @@ import numpy as np
 import treadle.numpy as tnp
 from treadle import Array, dtypes, is_array, is_traced, jit, tree, typeof
 from treadle.dims import is_dim, is_symbolic
+from treadle.dtypes import DTypeLike
 from treadle.errors import TracerError, at, user_source
 from treadle.np.bits import threefry2x32
 
@@ -308,7 +309,7 @@ def _counter(name: str, shape: tuple[int, ...]) -> Any:
     return tnp.arange(n, dtype=tnp.uint32)
 
 
-def bits(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.uint32) -> Array:
+def bits(key: Key, shape: Sequence[int] = (), dtype: DTypeLike = tnp.uint32) -> Array:
     """Uniformly random bits, as unsigned integers."""
     check_key("bits", key)
     shape = as_shape("bits", shape)

@@ -10,6 +10,7 @@ import numpy as np
 
 import treadle.numpy as tnp
 from treadle import Array, dtypes, stop_gradient
+from treadle.dtypes import DTypeLike
 from treadle.np.special import erf, erf_inv
 from treadle.rng.key import Key, as_shape, check_key, compiled, split
 from treadle.rng.uniform import (
@@ -21,7 +22,9 @@ from treadle.rng.uniform import (
 )
 
 
-def normal(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Array:
+def normal(
+    key: Key, shape: Sequence[int] = (), dtype: DTypeLike = tnp.float32
+) -> Array:
     """Numbers with mean 0 and variance 1; if the dtype is complex, that is the variance
     of both parts together.
 
@@ -65,7 +68,7 @@ def truncated_normal(
     lower: Any,
     upper: Any,
     shape: Sequence[int] | None = None,
-    dtype: Any = tnp.float32,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """Standard normal numbers, given that they lie between `lower` and `upper`."""
     check_key("truncated_normal", key)

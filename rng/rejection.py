@@ -12,6 +12,7 @@ import numpy as np
 
 import treadle.numpy as tnp
 from treadle import Array, custom_jvp, typeof, vmap, while_loop
+from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.np.special import lgamma
 from treadle.rng.continuous import exponential
@@ -21,14 +22,14 @@ from treadle.rng.uniform import fitting_shape, float_dtype, unit
 
 
 def gamma(
-    key: Key, a: Any, shape: Sequence[int] | None = None, dtype: Any = tnp.float32
+    key: Key, a: Any, shape: Sequence[int] | None = None, dtype: DTypeLike = tnp.float32
 ) -> Array:
     """The gamma distribution of shape parameter a and scale 1."""
     return _checked_gamma("gamma", key, a, shape, dtype, logarithm=False)
 
 
 def loggamma(
-    key: Key, a: Any, shape: Sequence[int] | None = None, dtype: Any = tnp.float32
+    key: Key, a: Any, shape: Sequence[int] | None = None, dtype: DTypeLike = tnp.float32
 ) -> Array:
     """The logarithm of numbers of a gamma distribution: exact where these underflow."""
     return _checked_gamma("loggamma", key, a, shape, dtype, logarithm=True)
@@ -119,7 +120,7 @@ def beta(
     a: Any,
     b: Any,
     shape: Sequence[int] | None = None,
-    dtype: Any = tnp.float32,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """The beta distribution of shape parameters a and b, on [0, 1]."""
     check_key("beta", key)
@@ -132,7 +133,10 @@ def beta(
 
 
 def dirichlet(
-    key: Key, alpha: Any, shape: Sequence[int] | None = None, dtype: Any = tnp.float32
+    key: Key,
+    alpha: Any,
+    shape: Sequence[int] | None = None,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """Vectors of probabilities of the Dirichlet distribution.
 
@@ -153,7 +157,7 @@ def dirichlet(
 
 
 def poisson(
-    key: Key, lam: Any, shape: Sequence[int] | None = None, dtype: Any = tnp.int32
+    key: Key, lam: Any, shape: Sequence[int] | None = None, dtype: DTypeLike = tnp.int32
 ) -> Array:
     """How often something happens that happens `lam` times on average."""
     check_key("poisson", key)

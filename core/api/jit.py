@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Self,
+    TypeVar,
+    overload,
+)
 
 from treadle import dtypes, tree
 from treadle.api import steps as _steps  # noqa: F401 - statements can be joined
@@ -18,6 +27,7 @@ from treadle.api.args import (
 )
 from treadle.api.boundary import boundary, tidy
 from treadle.api.entry import Entry, compiler
+from treadle.api.method import Method
 from treadle.api.programs import Programs
 from treadle.api.report import ProgramReport, Report
 from treadle.api.staging import check_lengths
@@ -52,12 +62,18 @@ MOST_PATHS_MADE = 8
 such as static objects that are equal but made anew each time."""
 
 
-class Jitted:
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+Owner = TypeVar("Owner")
+
+
+class Jitted(Generic[P, R]):
     """A function that `jit` compiles at its first call for each set of types."""
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[P, R],
         static: Which,
         donate: Which,
         dynamic: Mapping[str, Any] | bool,
@@ -75,7 +91,7 @@ class Jitted:
         self._paths: tuple[tuple[Path, ProgramReport], ...] = ()
         update_wrapper(self, function, updated=())
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         # A `boundary` of its own: that would cost a tenth of a short call.
         try:
             if type(state.interpreter) is EagerInterpreter:
@@ -133,7 +149,7 @@ class Jitted:
             entry.out_form,
         )
 
-    def explain(self, *args: Any, **kwargs: Any) -> str:
+    def explain(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """The compiled program for these arguments (or `ShapeDtype`), as a report.
 
         Lists the kernels and what was fused into each, FLOPs and bytes, the buffer
@@ -174,10 +190,18 @@ class Jitted:
         self._programs.clear()
         self._paths = ()
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: Jitted[Concatenate[Owner, Q], R],
+        instance: Owner,
+        owner: type | None = None,
+    ) -> Method[Q, R]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        return _Method(self, instance)
+        return Method(self, instance)
 
     def __repr__(self) -> str:
         return f"<jit of {name_of(self.function)}>"
@@ -240,29 +264,24 @@ def _argument(value: Any, static: bool) -> Reading:
     return Static(value, hash(value)) if static else reading(value)
 
 
-class _Method:
-    """A jitted function bound to an instance, which is its first argument."""
-
-    def __init__(self, jitted: Jitted, instance: Any) -> None:
-        self._jitted, self._instance = jitted, instance
-
-    @boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._jitted(self._instance, *args, **kwargs)
-
-    def explain(self, *args: Any, **kwargs: Any) -> str:
-        return self._jitted.explain(self._instance, *args, **kwargs)
-
-    def lower(self, *args: Any, **kwargs: Any) -> Executable:
-        return self._jitted.lower(self._instance, *args, **kwargs)
-
-    def graph(self, *args: Any, **kwargs: Any) -> Graph:
-        return self._jitted.graph(self._instance, *args, **kwargs)
-
-    def report(self) -> Report:
-        return self._jitted.report()
-
-
+@overload
+def jit(
+    function: Callable[P, R],
+    *,
+    static: Which = (),
+    donate: Which = (),
+    dynamic: Mapping[str, Any] | bool = True,
+    max_compiles: int | None = None,
+) -> Jitted[P, R]: ...
+@overload
+def jit(
+    function: None = None,
+    *,
+    static: Which = (),
+    donate: Which = (),
+    dynamic: Mapping[str, Any] | bool = True,
+    max_compiles: int | None = None,
+) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 @boundary
 def jit(
     function: Callable[..., Any] | None = None,

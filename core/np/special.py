@@ -3,24 +3,45 @@
 from __future__ import annotations
 
 from treadle.errors import at, user_source
-from treadle.np.elementwise import floating_function
 from treadle.np.operands import ArrayLike, as_inexact
 from treadle.ops import unary
 from treadle.run.array import Array
 
-__all__ = ["digamma", "erf", "erf_inv", "erfc", "lgamma", "logistic", "rsqrt"]
+__all__ = [
+    "digamma",
+    "erf",
+    "erf_inv",
+    "erfc",
+    "lgamma",
+    "logistic",
+    "polygamma",
+    "rsqrt",
+]
 
-erf = floating_function(unary.erf, "erf", "The error function.")
-erfc = floating_function(unary.erfc, "erfc", "``1 - erf(x)``, accurate for large x.")
-erf_inv = floating_function(
-    unary.erf_inv, "erf_inv", "The inverse of the error function."
-)
-lgamma = floating_function(
-    unary.lgamma, "lgamma", "The logarithm of the absolute value of the gamma function."
-)
-digamma = floating_function(
-    unary.digamma, "digamma", "The derivative of the logarithm of the gamma function."
-)
+
+def erf(x: ArrayLike, /) -> Array:
+    """The error function."""
+    return unary.erf(as_inexact("erf", x))
+
+
+def erfc(x: ArrayLike, /) -> Array:
+    """``1 - erf(x)``, accurate for large x."""
+    return unary.erfc(as_inexact("erfc", x))
+
+
+def erf_inv(x: ArrayLike, /) -> Array:
+    """The inverse of the error function."""
+    return unary.erf_inv(as_inexact("erf_inv", x))
+
+
+def lgamma(x: ArrayLike, /) -> Array:
+    """The logarithm of the absolute value of the gamma function."""
+    return unary.lgamma(as_inexact("lgamma", x))
+
+
+def digamma(x: ArrayLike, /) -> Array:
+    """The derivative of the logarithm of the gamma function."""
+    return unary.digamma(as_inexact("digamma", x))
 
 
 def polygamma(n: int, x: ArrayLike, /) -> Array:
@@ -45,7 +66,11 @@ def polygamma(n: int, x: ArrayLike, /) -> Array:
     return unary.polygamma(x, n=n) if n else unary.digamma(x)
 
 
-logistic = floating_function(
-    unary.logistic, "logistic", "``1 / (1 + exp(-x))``, the sigmoid."
-)
-rsqrt = floating_function(unary.rsqrt, "rsqrt", "``1 / sqrt(x)``.")
+def logistic(x: ArrayLike, /) -> Array:
+    """``1 / (1 + exp(-x))``, the sigmoid."""
+    return unary.logistic(as_inexact("logistic", x))
+
+
+def rsqrt(x: ArrayLike, /) -> Array:
+    """``1 / sqrt(x)``."""
+    return unary.rsqrt(as_inexact("rsqrt", x))
