@@ -21,6 +21,7 @@ _LISTS = ("treadle", "treadle.numpy", "treadle.nn", "treadle.optim", "treadle.rn
 _MODULES = (
     "treadle.tree",
     "treadle.debug",
+    "treadle.np.fft",
     "treadle.np.linalg",
     "treadle.np.special",
     "treadle.nn.init",

@@ -47,6 +47,7 @@ from treadle.dtypes import uint16 as uint16
 from treadle.dtypes import uint32 as uint32
 from treadle.dtypes import uint64 as uint64
 from treadle.names import suggest as _suggest
+from treadle.np import fft as fft
 from treadle.np import linalg as linalg
 from treadle.np import methods as methods
 from treadle.np import special as special
@@ -428,9 +429,11 @@ methods.ours.update(
 
 # The folder can't be called `numpy`: it would hide NumPy from code that runs beside it.
 _sys.modules.setdefault("treadle.numpy", _sys.modules[__name__])
+_sys.modules.setdefault("treadle.numpy.fft", fft)
 _sys.modules.setdefault("treadle.numpy.linalg", linalg)
 _sys.modules.setdefault("treadle.numpy.special", special)
 
 _suggest("treadle.numpy")
+_suggest("treadle.numpy.fft")
 _suggest("treadle.numpy.linalg")
 _suggest("treadle.numpy.special")

@@ -15,7 +15,7 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.ir.maps import Affine, Map
 from treadle.ir.scalar import SCALARS
-from treadle.trace.routine import Script
+from treadle.trace.routine import Script, Transform
 
 if TYPE_CHECKING:
     from treadle.ir.graph import Equation
@@ -279,6 +279,16 @@ class Routine(Lowering):
     """
 
     script: Callable[[Sequence[ArrayType], Sequence[ArrayType], dict], Script]
+
+
+@dataclass(eq=False, repr=False)
+class Fourier(Lowering):
+    """Fourier transforms of the lines of an array.
+
+    script: ``(types of operands, types of results, params) -> Transform``.
+    """
+
+    script: Callable[[Sequence[ArrayType], Sequence[ArrayType], dict], Transform]
 
 
 FUSABLE = (Elementwise, Index, Reduction, Gather)
