@@ -117,4 +117,6 @@ __version__ = "0.1.0"
 
 _suggest(__name__)
 _suggest("treadle.debug")
+_suggest("treadle.scipy.special")
+_suggest("treadle.scipy.stats")
 _suggest("treadle.tree")

@@ -16,14 +16,16 @@ import numpy as np
 
 from treadle.errors import at, user_source
 
-_LISTS = ("treadle", "treadle.numpy", "treadle.nn", "treadle.optim", "treadle.rng")
+_LISTS = (
+    *("treadle", "treadle.numpy", "treadle.nn", "treadle.optim", "treadle.rng"),
+    *("treadle.scipy.special", "treadle.scipy.stats"),
+)
 """Modules that consist of public names; the others here define theirs."""
 _MODULES = (
     "treadle.tree",
     "treadle.debug",
     "treadle.np.fft",
     "treadle.np.linalg",
-    "treadle.np.special",
     "treadle.nn.init",
 )
 _NUMPY = {"treadle.numpy": "np", "treadle.numpy.linalg": "np.linalg"}
@@ -73,6 +75,7 @@ _SYNONYMS = {
     "l1loss": "treadle.nn.absolute_error",
     "lambdalr": "treadle.optim.Schedule",
     "lax": "treadle",
+    "lgamma": "treadle.scipy.special.gammaln",
     "linearlr": "treadle.optim.linear_schedule",
     "load": "treadle.checkpoint.restore",
     "loadcheckpoint": "treadle.checkpoint.restore",
@@ -103,6 +106,7 @@ _SYNONYMS = {
     "softmaxcrossentropy": "treadle.nn.cross_entropy",
     "softmaxcrossentropywithintegerlabels": "treadle.nn.cross_entropy",
     "sparsecrossentropy": "treadle.nn.cross_entropy",
+    "special": "treadle.scipy.special",
     "statedict": "treadle.checkpoint.save",
     "steplr": "treadle.optim.piecewise_constant_schedule",
     "swish": "treadle.nn.silu",

@@ -10,7 +10,7 @@ import numpy as np
 
 import treadle.numpy as tnp
 from treadle import Array, stop_gradient
-from treadle.np.special import erf, erf_inv
+from treadle.scipy.special import erf, erfinv
 from treadle.rng.key import Key, as_shape, check_key, compiled
 from treadle.rng.uniform import (
     between,
@@ -45,7 +45,7 @@ def _normal(key: Key, *, shape: tuple[int, ...], dtype: np.dtype) -> Array:
 
 def _scaled(u: Array, dtype: np.dtype) -> Array:
     """The normal numbers that belong to uniform ones between -1 and 1."""
-    return (rounded(erf_inv(u), dtype) * _root_of_two(dtype)).astype(dtype)
+    return (rounded(erfinv(u), dtype) * _root_of_two(dtype)).astype(dtype)
 
 
 def _root_of_two(dtype: np.dtype) -> np.generic:

@@ -50,7 +50,6 @@ from treadle.names import suggest as _suggest
 from treadle.np import fft as fft
 from treadle.np import linalg as linalg
 from treadle.np import methods as methods
-from treadle.np import special as special
 from treadle.np.binary import add as add
 from treadle.np.binary import arctan2 as arctan2
 from treadle.np.binary import atan2 as atan2
@@ -185,6 +184,7 @@ from treadle.np.elementwise import radians as radians
 from treadle.np.elementwise import reciprocal as reciprocal
 from treadle.np.elementwise import rint as rint
 from treadle.np.elementwise import round as round
+from treadle.np.elementwise import rsqrt as rsqrt
 from treadle.np.elementwise import sign as sign
 from treadle.np.elementwise import signbit as signbit
 from treadle.np.elementwise import sin as sin
@@ -431,9 +431,7 @@ methods.ours.update(
 _sys.modules.setdefault("treadle.numpy", _sys.modules[__name__])
 _sys.modules.setdefault("treadle.numpy.fft", fft)
 _sys.modules.setdefault("treadle.numpy.linalg", linalg)
-_sys.modules.setdefault("treadle.numpy.special", special)
 
 _suggest("treadle.numpy")
 _suggest("treadle.numpy.fft")
 _suggest("treadle.numpy.linalg")
-_suggest("treadle.numpy.special")

@@ -48,6 +48,7 @@ expm1 = floating_function(unary.expm1, "expm1", "``exp(x) - 1``, accurate near 0
 log = floating_function(unary.log, "log", "The natural logarithm.")
 log1p = floating_function(unary.log1p, "log1p", "``log(1 + x)``, accurate near 0.")
 sqrt = floating_function(unary.sqrt, "sqrt", "The square root.")
+rsqrt = floating_function(unary.rsqrt, "rsqrt", "``1 / sqrt(x)``.")
 cbrt = floating_function(unary.cbrt, "cbrt", "The cube root.")
 sin = floating_function(unary.sin, "sin", "The sine of an angle in radians.")
 cos = floating_function(unary.cos, "cos", "The cosine of an angle in radians.")

@@ -80,7 +80,7 @@ sine_integral = formula_op(
 cosine_integral = formula_op(
     "cosine_integral", _ci, [lambda g, out, x: mul(g, div(cos(x), x))]
 )
-"""``γ + log(x) + ∫₀ˣ (cos(t) - 1) / t dt``, for positive x."""
+"""``Euler's constant + log(x) + ∫₀ˣ (cos(t) - 1) / t dt``, for positive x."""
 
 
 def _spence(m: Any, x: Any) -> Any:

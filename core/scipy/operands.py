@@ -36,7 +36,8 @@ def reals(name: str, *args: ArrayLike) -> list[Any]:
     for x in found:
         if dtypes.is_complex(typeof(x).dtype):
             raise TypeError(
-                f"{name} is defined for real numbers, got {typeof(x)}{at(user_source())}"
+                f"{name} is defined for real numbers, got {typeof(x)}"
+                f"{at(user_source())}"
             )
     return [as_array(x) for x in found]
 

@@ -3,8 +3,8 @@
     import treadle as td
     td.scipy.special.gammaln(x)
 
-Names and arguments are those of `scipy.special`, as far as `jax.scipy.special` has them.
-Integers are taken as float32; half floats are computed in float32.
+Names and arguments are those of `scipy.special`, as far as `jax.scipy.special` has
+them. Integers are taken as float32; half floats are computed in float32.
 """
 
 from treadle.scipy.special.bessel import bessel_jn as bessel_jn

@@ -136,7 +136,8 @@ def _largest(n: ArrayLike) -> int:
         return index(np.max(np.asarray(n)))
     except TypeError:
         raise ValueError(
-            f"sph_harm_y: the degrees n are not known while tracing{at(user_source())}\n"
+            f"sph_harm_y: the degrees n are not known while tracing"
+            f"{at(user_source())}\n"
             "Say which is the largest: `n_max=`."
         ) from None
 

@@ -62,7 +62,8 @@ def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike, /) -> Array:
     """Gauss' function ``₂F₁(a, b; c; x)`` for x up to 1; not a number beyond. It is
     differentiable by all four.
 
-    The closer to 1, the longer is its series where c - a - b is close to a whole number.
+    The closer to 1, the longer is its series where c - a - b is close to a whole
+    number.
 
     >>> import treadle as td
     >>> td.scipy.special.hyp2f1(1.0, 1.0, 2.0, 0.5)

@@ -32,7 +32,7 @@ spence = floating_function(
 
 def sici(x: ArrayLike, /) -> tuple[Array, Array]:
     """The sine integral ``∫₀ˣ sin(t) / t dt``, and the cosine integral
-    ``γ + log|x| + ∫₀ˣ (cos(t) - 1) / t dt``.
+    ``c + log|x| + ∫₀ˣ (cos(t) - 1) / t dt`` with Euler's constant c.
 
     >>> import treadle as td
     >>> td.scipy.special.sici(1.0)

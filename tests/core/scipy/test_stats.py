@@ -152,7 +152,7 @@ def test_discrete_distributions_are_scipys(
 
     def all_of(k: Any) -> Any:
         found = [getattr(ours, m)(k, *shapes) for m in methods]
-        return found + [ours.logpmf(k, *shapes, loc=1.0)]
+        return [*found, ours.logpmf(k, *shapes, loc=1.0)]
 
     with np.errstate(all="ignore"):
         wanted = [getattr(theirs, m)(K, *shapes) for m in methods]

@@ -1,7 +1,8 @@
 """The kernel that calls the inner loops of NumPy's Fourier transforms.
 
-``void fourier(ptr args, i64 task)``, with the words of `schedule.Word`. A task owns some
-of the pieces into which the lines of all blocks are cut, and makes one call for each.
+``void fourier(ptr args, i64 task)``, with the words of `schedule.Word`. A task owns
+some of the pieces into which the lines of all blocks are cut, and makes one call for
+each.
 """
 
 from __future__ import annotations
