@@ -13,11 +13,11 @@ import numpy as np
 import treadle.numpy as tnp
 from treadle import Array, custom_jvp, typeof, vmap, while_loop
 from treadle.errors import at, user_source
-from treadle.scipy.special import gammaln
 from treadle.rng.continuous import exponential
 from treadle.rng.key import Key, check_key, compiled, split
 from treadle.rng.normal import normal
 from treadle.rng.uniform import fitting_shape, float_dtype, unit
+from treadle.scipy.special import gammaln
 
 
 def gamma(
