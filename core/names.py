@@ -16,10 +16,7 @@ import numpy as np
 
 from treadle.errors import at, user_source
 
-_LISTS = (
-    *("treadle", "treadle.numpy", "treadle.nn", "treadle.optim", "treadle.rng"),
-    *("treadle.scipy.special", "treadle.scipy.stats"),
-)
+_LISTS = ("treadle", "treadle.numpy", "treadle.nn", "treadle.optim", "treadle.rng")
 """Modules that consist of public names; the others here define theirs."""
 _MODULES = (
     "treadle.tree",
@@ -28,6 +25,8 @@ _MODULES = (
     "treadle.np.linalg",
     "treadle.nn.init",
 )
+_LAST = ("treadle.scipy.special", "treadle.scipy.stats")
+"""Lists of names, too, many of which are short and mean something else elsewhere."""
 _NUMPY = {"treadle.numpy": "np", "treadle.numpy.linalg": "np.linalg"}
 _PREFIX = 4
 _CLOSE = 0.8
@@ -231,7 +230,7 @@ def instead(module: str, name: str) -> str:
     if synonym := _SYNONYMS.get(_plain(name)):
         return synonym
     alike = ""
-    for place in (module, *_LISTS, *_MODULES):
+    for place in (module, *_LISTS, *_MODULES, *_LAST):
         for known, value in vars(import_module(place)).items():
             if _plain(known) == _plain(name) and _is_public(known, value, place):
                 found = f"{place}.{known}".replace(".np.", ".numpy.")
@@ -252,4 +251,4 @@ def _is_public(name: str, value: Any, place: str) -> bool:
     if listed is not None:
         return name in listed
     home = place.replace(".numpy", ".np")
-    return place in _LISTS or getattr(value, "__module__", "") == home
+    return place in (*_LISTS, *_LAST) or getattr(value, "__module__", "") == home

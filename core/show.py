@@ -194,7 +194,7 @@ def _other(kernel: Any, ops: str, names: _Names) -> str:
         )
     if isinstance(kernel, Calls):
         operands, results = names.all(kernel.operands), names.all(kernel.results)
-        what = f"{kernel.script.called}, {kernel.count} times"
+        what = f"{kernel.script.called}, {kernel.times} times"
         return f"calls {ops}: {what}: {operands} -> {results}"
     if isinstance(kernel, HostCall):
         operands, results = names.all(kernel.operands), names.all(kernel.results)

@@ -359,7 +359,7 @@ def rfftfreq(
     return _frequencies(k, n, d, dtype)
 
 
-def _frequencies(k: Any, n: int, d: ArrayLike, dtype: Any) -> Any:
+def _frequencies(k: Any, n: int, d: Any, dtype: Any) -> Any:
     dtype = dtypes.float32 if dtype is None else dtypes.canonical(dtype)
     return div(cast(k, dtype), d * n)
 

@@ -102,7 +102,7 @@ def _fft_type(x: ArrayType, *, axis: int, norm: str, inverse: bool) -> ArrayType
 
 
 def _fft_run(x: Any, *, axis: int, norm: str, inverse: bool) -> Any:
-    run = np.fft.ifft if inverse else np.fft.fft
+    run: Callable[..., Any] = np.fft.ifft if inverse else np.fft.fft
     return run(x, axis=axis, norm=norm)
 
 

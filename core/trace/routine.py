@@ -77,7 +77,7 @@ class Script(NamedTuple):
         """The names of the routines, but for what only follows a failure."""
         return " ".join([s.name for s in self.steps if not s.failed])
 
-    def count(self, types: Sequence[ArrayType]) -> int:
+    def times(self, types: Sequence[ArrayType]) -> int:
         """How many matrices there are in operands of these types."""
         return math.prod(types[0].shape[: self.lead])
 
@@ -112,7 +112,7 @@ class Transform(NamedTuple):
     def called(self) -> str:
         return f"{self.kind} of {self.n}"
 
-    def count(self, types: Sequence[ArrayType]) -> int:
+    def times(self, types: Sequence[ArrayType]) -> int:
         """How many lines there are."""
         return self.outer * self.inner
 

@@ -109,7 +109,7 @@ class CPUTarget:
         if isinstance(script, Transform):
             return Work(fourier_schedule.tasks(script, threads.num_threads()))
         elements = math.prod(first.shape[script.lead :])
-        args = script, calls.count, elements, threads.num_threads()
+        args = script, calls.times, elements, threads.num_threads()
         tasks = lapack_schedule.tasks(*args)
         return Work(tasks, tasks * work_bytes(script))
 
@@ -329,7 +329,7 @@ class Linked:
         blocks = lapack_schedule.words(
             script, types, places, lambda i: self.at(scratch.shifted(i)), found.address
         )
-        return [step.call.count, *counts, *found.threads, *blocks]
+        return [step.call.times, *counts, *found.threads, *blocks]
 
     def _host(self, step: HostStep) -> None:
         call = host_call(meaning(step), self.failures)

@@ -80,8 +80,8 @@ class Calls(NamedTuple):
     script: Script | Transform
 
     @property
-    def count(self) -> int:
-        return self.script.count(self.types[0])
+    def times(self) -> int:
+        return self.script.times(self.types[0])
 
 
 class HostCall(NamedTuple):

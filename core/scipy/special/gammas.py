@@ -45,24 +45,27 @@ def polygamma(n: ArrayLike, x: ArrayLike, /) -> Array:
     Array(1.6449, dtype=float32)
     """
     if not isinstance(n, int) or isinstance(n, bool):
-        n, x = floats("polygamma", n, x)
-        sign = tnp.where(tnp.round(n / 2) * 2 == n, -1.0, 1.0)
-        order = tnp.where(n > 0, n, 1.0)
-        higher = sign * tnp.exp(gammaln(order + 1)) * zeta(order + 1, x)
-        return tnp.where(n == 0, digamma(x), higher)
+        k, v = floats("polygamma", n, x)
+        sign = tnp.where(tnp.round(k / 2) * 2 == k, -1.0, 1.0)
+        order = tnp.where(k > 0, k, 1.0)
+        higher = sign * tnp.exp(gammaln(order + 1)) * zeta(order + 1, v)
+        return tnp.where(k == 0, digamma(v), higher)
     if not 0 <= n <= _MOST_DERIVATIVES:
         raise ValueError(
             f"polygamma: the order n is between 0 and {_MOST_DERIVATIVES}, got {n}"
             f"{at(user_source())}"
         )
-    (x,) = floats("polygamma", x)
-    return unary.polygamma(x, n=n) if n else unary.digamma(x)
+    (v,) = floats("polygamma", x)
+    return unary.polygamma(v, n=n) if n else unary.digamma(v)
 
 
 def gammasgn(x: ArrayLike, /) -> Array:
     """The sign of the gamma function: that of zero at zeros, not a number at other
     poles."""
-    (x,) = floats("gammasgn", x)
+    return _gammasgn_of(*floats("gammasgn", x))
+
+
+def _gammasgn_of(x: Any) -> Any:
     below = tnp.floor(x)
     even = tnp.floor(below / 2) * 2 == below
     sign = tnp.where((x > 0) | even, tnp.ones_like(x), -1.0)
@@ -72,7 +75,10 @@ def gammasgn(x: ArrayLike, /) -> Array:
 
 def gamma(x: ArrayLike, /) -> Array:
     """The gamma function."""
-    (x,) = floats("gamma", x)
+    return _gamma_of(*floats("gamma", x))
+
+
+def _gamma_of(x: Any) -> Any:
     return gammasgn(x) * tnp.exp(gammaln(tnp.where(x == -math.inf, math.nan, x)))
 
 
@@ -87,14 +93,20 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
             f"factorial: exact=True is not there{at(user_source())}\n"
             "Use `math.factorial` of an int."
         )
-    (n,) = floats("factorial", n)
+    return _factorial_of(*floats("factorial", n))
+
+
+def _factorial_of(n: Any) -> Any:
     return tnp.where(n < 0, 0.0, tnp.exp(gammaln(tnp.where(n < 0, 0.0, n) + 1)))
 
 
 def multigammaln(a: ArrayLike, d: int) -> Array:
     """The logarithm of the multivariate gamma function of dimension d, an int."""
     d = whole("multigammaln", "the dimension d", d, 1)
-    (a,) = floats("multigammaln", a)
+    return _multigammaln_of(d, *floats("multigammaln", a))
+
+
+def _multigammaln_of(d: int, a: Any) -> Any:
     total = d * (d - 1) / 4 * math.log(math.pi) + gammaln(a)
     for k in range(1, d):
         total = total + gammaln(a - k / 2)
@@ -103,7 +115,10 @@ def multigammaln(a: ArrayLike, d: int) -> Array:
 
 def poch(z: ArrayLike, m: ArrayLike, /) -> Array:
     """Pochhammer's symbol, ``Γ(z + m) / Γ(z)``."""
-    z, m = floats("poch", z, m)
+    return _poch_of(*floats("poch", z, m))
+
+
+def _poch_of(z: Any, m: Any) -> Any:
     ends = z + m
     sign = gammasgn(ends) * gammasgn(z)
     return tnp.where(m == 0, 1.0, sign * tnp.exp(gammaln(ends) - gammaln(z)))
@@ -125,7 +140,10 @@ def comb(
             f"comb: exact=True is not there{at(user_source())}\n"
             "Use `math.comb` of ints."
         )
-    n, k = floats("comb", N, k)
+    return _comb_of(repetition, *floats("comb", N, k))
+
+
+def _comb_of(repetition: bool, n: Any, k: Any) -> Any:
     if repetition:
         n = n + k - 1
     inside = (k >= 0) & (k <= n) & (n >= 0)
@@ -192,7 +210,10 @@ def _betaln_jvp(primals: Any, tangents: Any) -> Any:
 
 def beta(a: ArrayLike, b: ArrayLike, /) -> Array:
     """The beta function, ``Γ(a) Γ(b) / Γ(a + b)``."""
-    a, b = floats("beta", a, b)
+    return _beta_of(*floats("beta", a, b))
+
+
+def _beta_of(a: Any, b: Any) -> Any:
     sign = gammasgn(a) * gammasgn(b) * gammasgn(a + b)
     return sign * tnp.exp(betaln(a, b))
 
@@ -234,7 +255,10 @@ def zeta(x: ArrayLike, q: ArrayLike | None = None, /) -> Array:
     >>> td.scipy.special.zeta(2.0)
     Array(1.6449, dtype=float32)
     """
-    x, q = floats("zeta", x, 1.0 if q is None else q)
+    return _zeta_of(*floats("zeta", x, 1.0 if q is None else q))
+
+
+def _zeta_of(x: Any, q: Any) -> Any:
     inside = (x > 1) & (q > 0) & (x < math.inf)
     s, base = tnp.where(inside, x, 2.0), tnp.where(inside, q, 1.0)
     # All powers at once: a power is much code.

@@ -126,8 +126,8 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Array:
     a and b, and x from 0 to 1. It is differentiable by all three.
 
     >>> import treadle as td
-    >>> td.scipy.special.betainc(2.0, 2.0, 0.25)
-    Array(0.1562, dtype=float32)
+    >>> td.scipy.special.betainc(1.0, 2.0, 0.25)
+    Array(0.4375, dtype=float32)
     """
     (a, b, x), dtype = single_at_least(floats("betainc", a, b, x))
     return cast(_betainc(a, b, x), dtype)

@@ -34,8 +34,8 @@ def logsumexp(
 
     >>> import treadle as td
     >>> import treadle.numpy as tnp
-    >>> td.scipy.special.logsumexp(tnp.array([1000.0, 1000.0]))
-    Array(1000.6931, dtype=float32)
+    >>> td.scipy.special.logsumexp(tnp.array([100.0, 100.0]))
+    Array(100.6931, dtype=float32)
     """
     if b is None:
         (a,) = floats("logsumexp", a)

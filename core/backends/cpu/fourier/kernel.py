@@ -35,8 +35,8 @@ def emit() -> str:
         _store(b, sizes, 2, args(Word.LENGTH_OUT))
         # All lines have one factor, so that from one to the next its step is 0.
         within = args(Word.WITHIN_IN), args(Word.WITHIN_OUT)
-        for i, step in enumerate((between[0], "0", between[1], *within)):
-            _store(b, steps, i, step)
+        for place, step in enumerate((between[0], "0", between[1], *within)):
+            _store(b, steps, place, step)
         factor = b.op(f"ptrtoint ptr {args.at(Word.FACTOR)} to i64")
         _store(b, given, 1, factor)
         all_pieces = b.op(f"mul i64 {args(Word.OUTER)}, {pieces}")
