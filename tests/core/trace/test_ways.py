@@ -162,6 +162,10 @@ DIFFERENT: dict[str, tuple[Callable, Callable]] = {
         lambda x: x.astype("bfloat16").sum(),
     ),
     "order of operands": (lambda x: x - x[::-1], lambda x: x[::-1] - x),
+    "number of operands": (
+        lambda x: tnp.concatenate([x, x])[:3],
+        lambda x: tnp.concatenate([x, x, x])[:3],
+    ),
     "number": (lambda x: x * 2, lambda x: x * 3),
     "type of a number": (lambda x: x * np.float32(2), lambda x: x * np.float16(2)),
     "nothing": (tnp.sin, lambda x: x),
@@ -243,6 +247,15 @@ def test_arrays_of_equal_bytes_and_other_types_are_two() -> None:
         return y if x.sum() > 0 else y + zeros.copy().view(np.int32)
 
     assert len(explored(f, ArrayType((60,), F4)).capture_vars) == 2
+
+
+def test_a_traced_value_from_around_is_no_array_that_is_known() -> None:
+    big, x = np.ones(60, F4), tnp.arange(60.0)
+
+    def outer(y: Any) -> Any:
+        return td.jit(lambda x: x + big if x.sum() < 0 else x + y)(x)
+
+    np.testing.assert_array_equal(td.jit(outer)(2 * big), np.arange(60) + 2)
 
 
 # Errors -------------------------------------------------------------------------------
