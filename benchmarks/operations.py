@@ -87,6 +87,35 @@ def linear_algebra() -> list[tuple[str, Function, Function, tuple[np.ndarray, ..
     return found
 
 
+def transforms() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
+    """Rows of Fourier transforms, of one line and of many, and special functions."""
+    found: list[Any] = []
+    for name, shape in (
+        ("fft", (256,)),
+        ("fft", (4096,)),
+        ("fft", (1 << 16,)),
+        ("fft", (1 << 20,)),
+        ("fft", (1000, 1000)),
+        ("rfft", (1 << 20,)),
+        ("rfft", (256, 1024)),
+        ("irfft", (256, 513)),
+        ("fft2", (512, 512)),
+        ("fft2", (16, 128, 128)),
+    ):
+        x = normal(*shape)
+        if name != "rfft":
+            x = (x + 1j * normal(*shape)).astype("complex64")
+        title = f"{name} of {'x'.join(map(str, shape))}"
+        found.append((title, getattr(tnp.fft, name), getattr(jnp.fft, name), (x,)))
+    ours, theirs, x = td.scipy.special, jax.scipy.special, np.abs(normal(100_000))
+    for name in ("erfcx", "dawsn", "i0e", "expi", "spence", "log_ndtr"):
+        pair = getattr(ours, name), getattr(theirs, name)
+        found.append((f"{name} of 100000", *pair, (x,)))
+    a = x + np.float32(0.5)
+    pair = ours.gammainc, theirs.gammainc
+    return [*found, ("gammainc of 100000", *pair, (a, x))]
+
+
 def rows() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
     """What it is, the function in Treadle and in JAX, and its arguments."""
     image, ct = normal(8, 112, 112, 64), normal(8, 56, 56, 64)
@@ -150,6 +179,7 @@ def rows() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
             (square,),
         ),
         *linear_algebra(),
+        *transforms(),
     ]
 
 

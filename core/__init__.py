@@ -12,6 +12,7 @@ from treadle import dtypes as dtypes
 from treadle import extend as extend
 from treadle import lax as lax
 from treadle import numpy as numpy
+from treadle import scipy as scipy
 from treadle import tree as tree
 from treadle.api.ambient import Ambient as Ambient
 from treadle.api.ambient import ambients as ambients
@@ -121,4 +122,6 @@ __version__ = "0.1.0"
 _suggest(__name__)
 _suggest("treadle.debug")
 _suggest("treadle.lax")
+_suggest("treadle.scipy.special")
+_suggest("treadle.scipy.stats")
 _suggest("treadle.tree")

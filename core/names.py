@@ -24,10 +24,12 @@ _LISTS = (
 _MODULES = (
     "treadle.tree",
     "treadle.debug",
+    "treadle.np.fft",
     "treadle.np.linalg",
-    "treadle.np.special",
     "treadle.nn.init",
 )
+_LAST = ("treadle.scipy.special", "treadle.scipy.stats")
+"""Lists of names, too, many of which are short and mean something else elsewhere."""
 _NUMPY = {"treadle.numpy": "np", "treadle.numpy.linalg": "np.linalg"}
 _PREFIX = 4
 _CLOSE = 0.8
@@ -73,6 +75,7 @@ _SYNONYMS = {
     "kldivloss": "treadle.nn.kl_divergence",
     "l1loss": "treadle.nn.absolute_error",
     "lambdalr": "treadle.optim.Schedule",
+    "lgamma": "treadle.scipy.special.gammaln",
     "linearlr": "treadle.optim.linear_schedule",
     "load": "treadle.checkpoint.restore",
     "loadcheckpoint": "treadle.checkpoint.restore",
@@ -103,6 +106,7 @@ _SYNONYMS = {
     "softmaxcrossentropy": "treadle.nn.cross_entropy",
     "softmaxcrossentropywithintegerlabels": "treadle.nn.cross_entropy",
     "sparsecrossentropy": "treadle.nn.cross_entropy",
+    "special": "treadle.scipy.special",
     "statedict": "treadle.checkpoint.save",
     "steplr": "treadle.optim.piecewise_constant_schedule",
     "swish": "treadle.nn.silu",
@@ -237,7 +241,7 @@ def instead(module: str, name: str) -> str:
     if synonym := _SYNONYMS.get(_plain(name)):
         return synonym
     alike = ""
-    for place in (module, *_LISTS, *_MODULES):
+    for place in (module, *_LISTS, *_MODULES, *_LAST):
         for known, value in vars(import_module(place)).items():
             if _plain(known) == _plain(name) and _is_public(known, value, place):
                 found = f"{place}.{known}".replace(".np.", ".numpy.")
@@ -258,4 +262,4 @@ def _is_public(name: str, value: Any, place: str) -> bool:
     if listed is not None:
         return name in listed
     home = place.replace(".numpy", ".np")
-    return place in _LISTS or getattr(value, "__module__", "") == home
+    return place in (*_LISTS, *_LAST) or getattr(value, "__module__", "") == home

@@ -194,8 +194,7 @@ def _other(kernel: Any, ops: str, names: _Names) -> str:
         )
     if isinstance(kernel, Calls):
         operands, results = names.all(kernel.operands), names.all(kernel.results)
-        called = ", ".join([step.name for step in kernel.script.steps])
-        what = f"{called} of {kernel.matrices} matrices"
+        what = f"{kernel.script.called}, {kernel.times} times"
         return f"calls {ops}: {what}: {operands} -> {results}"
     if isinstance(kernel, HostCall):
         operands, results = names.all(kernel.operands), names.all(kernel.results)

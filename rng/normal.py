@@ -11,7 +11,6 @@ import numpy as np
 import treadle.numpy as tnp
 from treadle import Array, dtypes, stop_gradient
 from treadle.dtypes import DTypeLike
-from treadle.np.special import erf, erf_inv
 from treadle.rng.key import Key, as_shape, check_key, compiled, split
 from treadle.rng.uniform import (
     between,
@@ -20,6 +19,7 @@ from treadle.rng.uniform import (
     rounded,
     working_dtype,
 )
+from treadle.scipy.special import erf, erfinv
 
 
 def normal(
@@ -56,7 +56,7 @@ def _normal(key: Key, *, shape: tuple[int, ...], dtype: np.dtype) -> Array:
 
 def _scaled(u: Array, dtype: np.dtype) -> Array:
     """The normal numbers that belong to uniform ones between -1 and 1."""
-    return (rounded(erf_inv(u), dtype) * _root_of_two(dtype)).astype(dtype)
+    return (rounded(erfinv(u), dtype) * _root_of_two(dtype)).astype(dtype)
 
 
 def _root_of_two(dtype: np.dtype) -> np.generic:

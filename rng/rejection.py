@@ -14,11 +14,11 @@ import treadle.numpy as tnp
 from treadle import Array, custom_jvp, typeof, vmap, while_loop
 from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
-from treadle.np.special import lgamma
 from treadle.rng.continuous import exponential
 from treadle.rng.key import Key, check_key, compiled, split
 from treadle.rng.normal import normal
 from treadle.rng.uniform import fitting_shape, float_dtype, unit
+from treadle.scipy.special import gammaln
 
 
 def gamma(
@@ -213,7 +213,7 @@ def _transformed(key: Key, lam: Any, shape: tuple[int, ...]) -> Any:
         edge = 0.5 - tnp.abs(u)
         k = tnp.floor((2 * a / edge + b) * u + lam + 0.43)
         s = tnp.log(v * inverse / (a / (edge * edge) + b))
-        exact = s <= k * logarithm - lam - lgamma(k + 1)
+        exact = s <= k * logarithm - lam - gammaln(k + 1)
         rejected = (k < 0) | ((edge < 0.013) & (v > edge))
         accepted = ((edge >= 0.07) & (v <= limit)) | (~rejected & exact)
         return key, tnp.where(accepted, k, found), done | accepted

@@ -122,7 +122,7 @@ def test_the_program_of_the_readme(findings: dict[str, list[Any]]) -> None:
 def functions() -> list[Any]:
     return [
         pytest.param(value, id=f"{module.__name__}.{name}")
-        for module in (tnp, tnp.linalg, tnp.special)
+        for module in (tnp, tnp.linalg, tnp.fft)
         for name in names.public(vars(module))
         if isinstance(value := inspect.unwrap(getattr(module, name)), FunctionType)
         and value.__module__.startswith("treadle.")  # others are NumPy's

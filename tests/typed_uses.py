@@ -72,7 +72,7 @@ assert_type(tnp.linalg.norm(x), Array)
 assert_type(linalg.cholesky(x @ x.T), Array)
 assert_type(solve(x @ x.T, x), Array)
 assert_type(tnp.linalg.svd(x).S, Array)
-assert_type(tnp.special.erf(x), Array)
+assert_type(td.scipy.special.erf(x), Array)
 tnp.nonsense()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 tnp.sin(x, x)  # pyright: ignore[reportCallIssue]
 tnp.sum("x")  # pyright: ignore[reportArgumentType]

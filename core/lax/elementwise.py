@@ -11,8 +11,8 @@ import numpy as np
 from treadle import dtypes
 from treadle.errors import at, user_source
 from treadle.lax.operands import alike, array
-from treadle.np.elementwise import named
 from treadle.np.elementwise import trunc as _trunc
+from treadle.np.made import named
 from treadle.np.operands import ArrayLike, as_array, cast, operand
 from treadle.ops import arithmetic, binary, compare, unary
 from treadle.ops import complex as parts

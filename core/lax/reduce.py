@@ -11,7 +11,7 @@ from treadle.api.boundary import boundary
 from treadle.errors import at, user_source
 from treadle.lax.fold import Monoid, begun, folded, seeds
 from treadle.lax.operands import all_alike, array, place, places
-from treadle.np.elementwise import named
+from treadle.np.made import named
 from treadle.np.operands import ArrayLike, cast
 from treadle.ops import binary, cumulative
 from treadle.ops import reduce as reductions

@@ -13,7 +13,7 @@ from treadle.names import suggest as _suggest
 from treadle.np import *  # noqa: F403
 from treadle.np import __array_api_version__ as __array_api_version__
 from treadle.np import __array_namespace_info__ as __array_namespace_info__
+from treadle.numpy import fft as fft
 from treadle.numpy import linalg as linalg
-from treadle.numpy import special as special
 
 _suggest("treadle.numpy")

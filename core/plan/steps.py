@@ -99,7 +99,7 @@ class OrderStep(Step):
 
 @dataclass(eq=False)
 class CallsStep(Step):
-    """Calls LAPACK for each matrix of a batch."""
+    """Calls a library for each matrix of a batch, or each line of an array."""
 
     call: Calls = None  # type: ignore[assignment]
     tasks: int = 1

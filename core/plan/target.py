@@ -84,7 +84,7 @@ class Target(Arithmetic, Protocol):
         return Work()
 
     def calls(self, calls: Calls) -> Work:
-        """How LAPACK is called for matrices."""
+        """How a library is called for matrices or lines."""
         return Work()
 
     def contraction(self, product: ProductKernel) -> Sequence[Launched]:

@@ -86,9 +86,8 @@ def _describe(step: Step) -> tuple[str, str, float, float, int]:
         moved = step.rows * step.length * step.itemsize
         return "order", f"{(step.rows, step.length)} {fused}", 0, moved, step.tasks
     if isinstance(step, CallsStep):
-        called = " ".join([s.name for s in step.call.script.steps if not s.failed])
         moved = sum(p.buffer.nbytes for p in (*step.reads, *step.writes))
-        return "calls", f"{called}: {fused}", 0, moved, step.tasks
+        return "calls", f"{step.call.script.called}: {fused}", 0, moved, step.tasks
     if isinstance(step, HostStep):
         return "host", fused, 0, sum(p.buffer.nbytes for p in step.reads), 1
     if isinstance(step, While):

@@ -15,7 +15,7 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.ir.maps import Affine, Map
 from treadle.ir.scalar import SCALARS
-from treadle.trace.routine import FUNCTION, RoutineCall, Script
+from treadle.trace.routine import FUNCTION, RoutineCall, Script, Transform
 
 if TYPE_CHECKING:
     from treadle.ir.graph import Equation
@@ -307,6 +307,16 @@ class Foreign(Lowering):
         return Script(
             params["lead"], (), (RoutineCall(FUNCTION, (params["function"],)),)
         )
+
+
+@dataclass(eq=False, repr=False)
+class Fourier(Lowering):
+    """Fourier transforms of the lines of an array.
+
+    script: ``(types of operands, types of results, params) -> Transform``.
+    """
+
+    script: Callable[[Sequence[ArrayType], Sequence[ArrayType], dict], Transform]
 
 
 FUSABLE = (Elementwise, Index, Reduction, Gather)

@@ -1,9 +1,11 @@
-"""Calls of LAPACK as data: what a `Routine` does with each matrix of a batch."""
+"""Calls of libraries as data: what LAPACK does with each matrix of a batch, and how the
+lines of an array are Fourier transformed."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -81,6 +83,50 @@ class Script(NamedTuple):
         """The function from outside that it calls, if it does."""
         first = self.steps[0]
         return first.args[0] if first.name == FUNCTION else None  # type: ignore[return-value]
+
+    @property
+    def called(self) -> str:
+        """The names of the routines, but for what only follows a failure."""
+        return " ".join([s.name for s in self.steps if not s.failed])
+
+    def times(self, types: Sequence[ArrayType]) -> int:
+        """How many matrices there are in operands of these types."""
+        return math.prod(types[0].shape[: self.lead])
+
+
+Kind = Literal["fft", "ifft", "rfft", "irfft"]
+
+
+class Transform(NamedTuple):
+    """Fourier transforms of all lines of an array along one axis.
+
+    kind: "rfft" gives the first half of the spectrum of real numbers, "irfft" takes it.
+    dtype: of the real and imaginary parts.
+    n: of how many numbers each is.
+    power: the results are multiplied by ``n ** -power``.
+    outer, inner: how many lines: some in each of some blocks.
+    lengths: of a line of the operand and of one of the result.
+    between, within: elements of each of the two from one line to the next, and from one
+      number of a line to the next.
+    """
+
+    kind: Kind
+    dtype: np.dtype
+    n: int
+    power: float
+    outer: int
+    inner: int
+    lengths: tuple[int, int]
+    between: tuple[int, int]
+    within: tuple[int, int]
+
+    @property
+    def called(self) -> str:
+        return f"{self.kind} of {self.n}"
+
+    def times(self, types: Sequence[ArrayType]) -> int:
+        """How many lines there are."""
+        return self.outer * self.inner
 
 
 def lead_of(x: ArrayType, rank: int = 2) -> int:

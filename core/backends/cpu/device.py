@@ -17,6 +17,9 @@ from treadle.backends.cpu.cost import nest_tasks
 from treadle.backends.cpu.emit.nest import emit, supported
 from treadle.backends.cpu.emit.tasks import scratch_bytes, scratch_rows
 from treadle.backends.cpu.foreign import arrays as foreign
+from treadle.backends.cpu.fourier import kernel as fourier
+from treadle.backends.cpu.fourier import library as fourier_library
+from treadle.backends.cpu.fourier import schedule as fourier_schedule
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm import schedule as gemm_schedule
 from treadle.backends.cpu.gemm.arguments import Scheduled, Word
@@ -62,13 +65,18 @@ from treadle.plan.steps import (
 )
 from treadle.plan.target import Work
 from treadle.trace.lowering import Lowering
-from treadle.trace.routine import work_bytes
+from treadle.trace.routine import Transform, work_bytes
 
 _supported = functools.cache(supported)
 
 
 def _has_lapack() -> bool:
     return library() is not None
+
+
+def _found() -> tuple[bool, bool]:
+    """Which libraries there are."""
+    return _has_lapack(), fourier_library.available()
 
 
 class CPUTarget:
@@ -81,10 +89,10 @@ class CPUTarget:
     def identity(self) -> str:
         machine = host()
         parts = machine.triple, machine.cpu, machine.features, machine.vector_bytes
-        return repr((self.name, parts, threads.num_threads(), _has_lapack()))
+        return repr((self.name, parts, threads.num_threads(), *_found()))
 
     def lowering(self, eq: Equation) -> Lowering:
-        return lowering_of(eq, _supported, _has_lapack)
+        return lowering_of(eq, _supported, _has_lapack, fourier_library.available)
 
     def nest(self, launch: Launch) -> Work:
         tasks = nest_tasks(launch, threads.num_threads())
@@ -99,10 +107,12 @@ class CPUTarget:
 
     def calls(self, calls: Calls) -> Work:
         first, script = calls.types[0][0], calls.script
+        if isinstance(script, Transform):
+            return Work(fourier_schedule.tasks(script, threads.num_threads()))
         if script.function is not None:
-            return Work(foreign.tasks(calls.matrices, threads.num_threads()))
+            return Work(foreign.tasks(calls.times, threads.num_threads()))
         elements = math.prod(first.shape[script.lead :])
-        args = script, calls.matrices, elements, threads.num_threads()
+        args = script, calls.times, elements, threads.num_threads()
         tasks = lapack_schedule.tasks(*args)
         return Work(tasks, tasks * work_bytes(script))
 
@@ -138,10 +148,6 @@ def _order_scratch(length: int, itemsize: int) -> int:
 
 def _key(nest: Nest, entry: str) -> str:
     return f"nest {entry} {nest.digest}"
-
-
-def _calls_source(step: CallsStep) -> native.Source:
-    return (lapack if step.call.script.function is None else foreign).source()
 
 
 _symbols: dict[tuple[Nest, str], native.Source] = {}
@@ -259,7 +265,7 @@ class Linked:
             kernel = self.kernels[ordering.source(step.itemsize).key]
             self.builder.call(kernel, self._order_words(step), step.tasks)
         elif isinstance(step, CallsStep):
-            kernel = self.kernels[_calls_source(step).key]
+            kernel = self.kernels[_library_kernel(step).key]
             self.builder.call(kernel, self._calls_words(step), step.tasks)
         elif isinstance(step, HostStep):
             self._host(step)
@@ -316,6 +322,10 @@ class Linked:
         script, found = step.call.script, library()
         places = [self.at(p) for p in (*step.reads, *step.writes)]
         types = [*step.call.types[0], *step.call.types[1]]
+        if isinstance(script, Transform):
+            loop = fourier_library.loop(script.kind, script.dtype)
+            sizes = [t.dtype.itemsize for t in types]
+            return fourier_schedule.words(script, step.tasks, places, loop, sizes)
         if script.function is not None:
             return foreign.words(script.function, types, places, script.lead)
         assert step.scratch is not None and found is not None
@@ -324,7 +334,7 @@ class Linked:
         blocks = lapack_schedule.words(
             script, types, places, lambda i: self.at(scratch.shifted(i)), found.address
         )
-        return [step.call.matrices, *counts, *found.threads, *blocks]
+        return [step.call.times, *counts, *found.threads, *blocks]
 
     def _host(self, step: HostStep) -> None:
         call = host_call(meaning(step), self.failures)
@@ -373,6 +383,14 @@ class Linked:
         self.builder.place(end)
 
 
+def _library_kernel(step: CallsStep) -> native.Source:
+    """What calls the library that a step calls."""
+    script = step.call.script
+    if isinstance(script, Transform):
+        return fourier.source()
+    return (lapack if script.function is None else foreign).source()
+
+
 def _sources(steps: Sequence[Step]) -> Any:
     """Every kernel that steps call."""
     seen: dict[str, native.Source] = {}
@@ -389,7 +407,7 @@ def _sources(steps: Sequence[Step]) -> Any:
             elif isinstance(step, OrderStep):
                 found = [ordering.source(step.itemsize)]
             elif isinstance(step, CallsStep):
-                found = [_calls_source(step)]
+                found = [_library_kernel(step)]
             elif isinstance(step, Loop):
                 visit(step.body)
                 visit(getattr(step, "test", ()))

@@ -16,7 +16,7 @@ from treadle.kernels.contract import Contraction
 from treadle.kernels.convolve import ConvSpec
 from treadle.kernels.nest import Nest
 from treadle.trace.op import Op
-from treadle.trace.routine import Script
+from treadle.trace.routine import Script, Transform
 
 
 class Binding(NamedTuple):
@@ -69,19 +69,19 @@ class Sort(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """Calls of LAPACK for each of some matrices, as a script says; and what these mean,
-    an operation."""
+    """Calls of a library for each of some matrices or lines, as a script says; and what
+    these mean, an operation."""
 
     op: Op
     params: dict[str, Any]
     operands: tuple[Atom, ...]
     results: tuple[Var, ...]
     types: tuple[list[ArrayType], list[ArrayType]]
-    script: Script
+    script: Script | Transform
 
     @property
-    def matrices(self) -> int:
-        return math.prod(self.types[0][0].shape[: self.script.lead])
+    def times(self) -> int:
+        return self.script.times(self.types[0])
 
 
 class HostCall(NamedTuple):

@@ -24,7 +24,7 @@ from treadle.fuse.lowering.rows import settle_rows
 from treadle.fuse.order import Node
 from treadle.ir.graph import Atom, Equation, Var, is_zero
 from treadle.trace import lowering
-from treadle.trace.lowering import Foreign, Host, Lowering, Routine
+from treadle.trace.lowering import Foreign, Fourier, Host, Lowering, Routine
 
 
 def lower(groups: Groups) -> Kernels:
@@ -166,9 +166,9 @@ class _Lowering:
         if out.type.size:
             self.add(Sort(self.memory(keys), out, keys.type.shape[-1]), [eq])
 
-    def _routine(self, eq: Equation) -> None:
+    def _calls(self, eq: Equation) -> None:
         how = eq.op.lowering
-        assert isinstance(how, Routine | Foreign)
+        assert isinstance(how, Routine | Foreign | Fourier)
         if any(v.type.size for v in eq.outputs):
             operands = tuple([self.memory(a) for a in eq.inputs])
             types = [a.type for a in eq.inputs], [v.type for v in eq.outputs]
@@ -226,8 +226,9 @@ _HANDLERS: dict[type[Lowering], Callable[[_Lowering, Equation], None]] = {
     lowering.Running: _Lowering._nest,
     lowering.FilterTaps: _Lowering._nest,
     lowering.Order: _Lowering._order,
-    lowering.Routine: _Lowering._routine,
-    lowering.Foreign: _Lowering._routine,
+    lowering.Routine: _Lowering._calls,
+    lowering.Foreign: _Lowering._calls,
+    lowering.Fourier: _Lowering._calls,
     lowering.Scan: _Lowering._scan,
     lowering.While: _Lowering._while,
     lowering.Branch: _Lowering._branch,

@@ -229,7 +229,7 @@ def test_scalars_have_no_rows() -> None:
         "import treadle.numpy as tnp",
         "from treadle import numpy as tnp",
         "import treadle.numpy; tnp = treadle.numpy",
-        "from treadle.numpy import special; import treadle.numpy as tnp",
+        "from treadle.numpy import fft; import treadle.numpy as tnp",
     ],
 )
 def test_importing_the_module_first(first: str) -> None:

@@ -15,7 +15,7 @@ from treadle.compile import stages
 from treadle.ir.scalar import SCALARS
 from treadle.plan.steps import HostStep
 from treadle.run.explain import walk
-from treadle.trace.lowering import Element, Elementwise, Expanded, Host
+from treadle.trace.lowering import Element, Elementwise, Expanded, Fourier, Host
 from treadle.trace.op import registry
 
 
@@ -39,7 +39,8 @@ def test_an_op_is_native_or_says_why_not(name: str) -> None:
         return
     if not op.type_rule.__module__.startswith("treadle.ops."):
         return  # It holds a graph, or code from outside: its own tests run it.
-    cases = [c for c in CASES if c.op is op and is_real(c)]
+    native = isinstance(op.lowering, Fourier)
+    cases = [c for c in CASES if c.op is op and (native or is_real(c))]
     if not cases:
         # Ops that hold graphs or effects have no rows: their own tests run them.
         sized = isinstance(op.lowering, Expanded)
