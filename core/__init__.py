@@ -99,6 +99,10 @@ from treadle.dtypes import uint16 as uint16
 from treadle.dtypes import uint32 as uint32
 from treadle.dtypes import uint64 as uint64
 from treadle.names import suggest as _suggest
+from treadle.np.segments import segment_max as segment_max
+from treadle.np.segments import segment_min as segment_min
+from treadle.np.segments import segment_prod as segment_prod
+from treadle.np.segments import segment_sum as segment_sum
 from treadle.trace.value import is_array as is_array
 from treadle.trace.value import is_traced as is_traced
 from treadle.trace.value import typeof as typeof
