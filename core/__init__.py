@@ -10,6 +10,7 @@ import typing as _typing
 from treadle import debug as debug
 from treadle import dtypes as dtypes
 from treadle import np as np
+from treadle import scipy as scipy
 from treadle import tree as tree
 from treadle.api.ambient import Ambient as Ambient
 from treadle.api.ambient import ambients as ambients

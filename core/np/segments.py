@@ -157,7 +157,7 @@ def segment_sum(
     bucket_size: int | None = None,
     mode: str | None = None,
 ) -> Array:
-    """The sums of rows that belong together: row i of `data` goes to ``segment_ids[i]``.
+    """The sums of rows that belong together: row i goes to segment ``segment_ids[i]``.
 
     Args:
       data: an array; its first axis is that of `segment_ids`. Bools are counted.

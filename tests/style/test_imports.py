@@ -43,6 +43,7 @@ STAGES = (
     ("compile", "check", "show"),
     ("api", "debug"),
     ("np", "numpy"),
+    ("scipy",),
     ("",),
     ("rng",),
     ("nn",),
@@ -65,6 +66,7 @@ PUBLIC = (
     "debug",
     "np",
     "numpy",
+    "scipy",
 )
 ABOVE = tuple(key.split(".")[1] for key in FOLDERS if "." in key)
 

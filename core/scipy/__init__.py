@@ -1,0 +1,3 @@
+"""`treadle.scipy`: what SciPy has, on arrays, with derivatives."""
+
+from treadle.scipy import integrate as integrate
