@@ -1,3 +1,4 @@
 """`treadle.scipy`: what SciPy has, on arrays, with derivatives."""
 
 from treadle.scipy import integrate as integrate
+from treadle.scipy import sparse as sparse
