@@ -1,4 +1,5 @@
 """`treadle.scipy`: what SciPy has, on arrays, with derivatives."""
 
 from treadle.scipy import integrate as integrate
+from treadle.scipy import optimize as optimize
 from treadle.scipy import sparse as sparse
