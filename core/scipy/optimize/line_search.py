@@ -1,6 +1,8 @@
 """How far to go in a direction: to where Wolfe's strong conditions hold.
 
-J. Nocedal, S. J. Wright: Numerical Optimization (2006), algorithms 3.5 and 3.6.
+J. Nocedal, S. J. Wright: Numerical Optimization (2006), algorithms 3.5 and 3.6; what is
+taken where values differ by rounding alone: W. W. Hager, H. Zhang: A new conjugate
+gradient method (2005).
 """
 
 from __future__ import annotations
@@ -76,13 +78,17 @@ def line_search(
         trial = Point(state.now, value, slope, gradient)
         low, high = state.low, state.high
         falls = value <= start.value + DECREASE * trial.far * start.slope
-        better = falls & (value < low.value)
-        fine = better & (tnp.abs(slope) <= -CURVATURE * start.slope)
+        flatter = tnp.abs(slope) <= -CURVATURE * start.slope
+        # Near the minimum values are the same but for rounding, and slopes tell more.
+        level = flatter & (value <= start.value + rounding)
+        better = (falls & (value < low.value)) | level
+        fine = better & flatter
         turned = slope * (high.far - low.far) >= 0
         high = _either(~better, trial, _either(turned, low, high))
         low = _either(better, trial, low)
         return _State(low, high, _between(low, high), state.tried + 1, fine)
 
+    rounding = 4 * tnp.finfo(value.dtype).eps * tnp.abs(value)
     far = start._replace(far=tnp.full_like(value, tnp.inf))
     state = while_loop(going, step, _State(start, far, first, 0, tnp.zeros((), bool)))
     return Search(state.low, state.tried, state.fine)
