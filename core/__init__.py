@@ -9,6 +9,7 @@ import typing as _typing
 
 from treadle import debug as debug
 from treadle import dtypes as dtypes
+from treadle import image as image
 from treadle import np as np
 from treadle import scipy as scipy
 from treadle import tree as tree

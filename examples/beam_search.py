@@ -36,8 +36,10 @@ class Model(nn.Module):
 
 
 def beam_search(model, length, width):
-    """The best sentences and their scores, the best one first. A sentence that has ended
-    goes on with END, at no cost."""
+    """The best sentences and their scores, the best one first.
+
+    A sentence that has ended goes on with END, at no cost.
+    """
 
     def step(carry, i):
         sentences, states, last, scores = carry

@@ -40,10 +40,10 @@ def predict(params, x, y, new):
 
 
 def gradient_by_hand(params, x, y):
-    """½ tr((αα' - K⁻¹) dK/dp) for each parameter p, where Kα = y."""
+    """½ tr((aa' - K⁻¹) dK/dp) for each parameter p, where Ka = y."""
     K = noisy(params, x)
-    alpha = tnp.linalg.solve(K, y)
-    inner = tnp.outer(alpha, alpha) - tnp.linalg.inv(K)
+    a = tnp.linalg.solve(K, y)
+    inner = tnp.outer(a, a) - tnp.linalg.inv(K)
     slopes = td.jacfwd(noisy)(params, x)
     return td.tree.map(lambda s: tnp.einsum("ij,ij...->...", inner, s) / 2, slopes)
 

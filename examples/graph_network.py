@@ -44,7 +44,7 @@ class GraphNetwork(nn.Module):
 
 
 def graph(key, nodes, edges):
-    """Marks of nodes, edges at random, and how many marks are one or two steps ahead."""
+    """Marks of nodes, edges at random; how many marks are one or two steps away."""
     k1, k2 = rng.split(key)
     marks = rng.bernoulli(k1, 0.3, (nodes,)).astype(float)
     senders, receivers = rng.randint(k2, (2, edges), 0, nodes)
@@ -58,7 +58,7 @@ def loss(model, graphs, wanted):
 
 
 def shuffled(key, marks, senders, receivers):
-    """The same graph with its nodes and edges in another order, and the nodes' order."""
+    """The same graph with nodes and edges in another order, and that of the nodes."""
     k1, k2 = rng.split(key)
     order = rng.permutation(k1, len(marks))
     number = tnp.zeros_like(order).at[order].set(tnp.arange(len(order)))

@@ -1,8 +1,8 @@
 """L-BFGS fits a regression, and a gradient through its solution finds the penalty.
 
-`minimize` has the derivative of the minimum, whatever the steps to it were: so the error
-on other data has a gradient in the penalty, which is minimised in turn. Both are checked:
-the minimum by its gradient, its derivative by the formula for least squares.
+`minimize` has the derivative of the minimum, whatever the steps to it were: so the
+error on other data has a gradient in the penalty, and is minimised in turn. Both are
+checked: the minimum by its gradient, its derivative by the formula for least squares.
 """
 
 import treadle as td

@@ -1,7 +1,7 @@
 """Model-agnostic meta-learning: weights from which one step of gradient descent learns.
 
-Tasks are sine waves of any height and phase, given by ten points each. The meta-gradient
-goes through each task's own gradient step: a gradient of a gradient, under `vmap`.
+Tasks are sine waves of any height and phase, given by ten points each. The gradient of
+the weights goes through each task's own step: a gradient of a gradient, under `vmap`.
 (C. Finn, P. Abbeel, S. Levine: Model-Agnostic Meta-Learning, 2017.)
 """
 

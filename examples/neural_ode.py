@@ -29,7 +29,7 @@ def loss(model, starts, wanted, gradient="adjoint"):
     return abs(found - wanted).mean()
 
 
-def main(rounds=200):
+def main(rounds=300):
     k1, k2 = rng.split(rng.key(0))
     model = nn.MLP([2, 32, 2], activation=nn.tanh, key=k1)
     starts = rng.uniform(k2, (16, 2), minval=-1.5, maxval=1.5)

@@ -1,8 +1,8 @@
 """A quantum circuit finds the lowest energy of a chain of spins.
 
-The state of n qubits is an array of complex64 with n axes of length 2; a gate is a small
-matrix applied to one or two of them. Energies are checked against the eigenvalues of the
-Hamiltonian, and gradients against the rule of parameter shifts.
+The state of n qubits is an array of complex64 with n axes of length 2; a gate is a
+small matrix applied to one or two of them. Energies are checked against the eigenvalues
+of the Hamiltonian, and gradients against the rule of parameter shifts.
 """
 
 import math

@@ -43,7 +43,7 @@ STAGES = (
     ("compile", "check", "show"),
     ("api", "debug"),
     ("np", "numpy"),
-    ("scipy",),
+    ("scipy", "image"),
     ("",),
     ("rng",),
     ("nn",),
@@ -67,6 +67,7 @@ PUBLIC = (
     "np",
     "numpy",
     "scipy",
+    "image",
 )
 ABOVE = tuple(key.split(".")[1] for key in FOLDERS if "." in key)
 
