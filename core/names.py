@@ -23,6 +23,10 @@ _MODULES = (
     "treadle.debug",
     "treadle.np.linalg",
     "treadle.np.special",
+    "treadle.scipy.integrate",
+    "treadle.scipy.ndimage",
+    "treadle.scipy.optimize",
+    "treadle.scipy.sparse.linalg",
     "treadle.nn.init",
 )
 _NUMPY = {"treadle.numpy": "np", "treadle.numpy.linalg": "np.linalg"}
