@@ -209,8 +209,13 @@ def _function(name: str, what: str, A: Any) -> Map:
     return lambda x: matrix @ x
 
 
+def _vdot(x: Any, y: Any) -> Any:
+    # A sum runs with what makes x and y, which a product would need in memory.
+    return tnp.sum(tnp.conj(x) * y)
+
+
 def _square(x: Any) -> Any:
-    return tnp.real(tnp.vdot(x, x))
+    return tnp.real(_vdot(x, x))
 
 
 def _ratio(x: Any, y: Any) -> Any:
@@ -224,23 +229,23 @@ def _cg(problem: _Problem) -> tuple[Any, Any, Any]:
     least, M = problem.least**2, problem.precondition
 
     def going(carry: Any) -> Any:
-        _, r, _, _, k = carry
-        return (_square(r) > least) & (k < problem.maxiter)
+        *_, square, k = carry
+        return (square > least) & (k < problem.maxiter)
 
     def step(carry: Any) -> Any:
-        x, r, p, old, k = carry
+        x, r, p, old, _, k = carry
         image = problem.matvec(p)
-        length = _ratio(old, tnp.vdot(p, image))
+        length = _ratio(old, _vdot(p, image))
         x, r = x + length * p, r - length * image
         z = M(r)
-        new = tnp.vdot(r, z)
-        return x, r, z + _ratio(new, old) * p, new, k + 1
+        new = _vdot(r, z)
+        return x, r, z + _ratio(new, old) * p, new, _square(r), k + 1
 
     r = problem.residual(problem.x)
     z = M(r)
-    init = problem.x, r, z, tnp.vdot(r, z), 0
-    x, r, *_, k = while_loop(going, step, init)
-    return x, tnp.sqrt(_square(r)), k
+    init = problem.x, r, z, _vdot(r, z), _square(r), 0
+    x, *_, square, k = while_loop(going, step, init)
+    return x, tnp.sqrt(square), k
 
 
 def _bicgstab(problem: _Problem) -> tuple[Any, Any, Any]:
@@ -256,14 +261,14 @@ def _bicgstab(problem: _Problem) -> tuple[Any, Any, Any]:
         x, r, p, v, rho, k = carry
         ahead = M(p)
         v = problem.matvec(ahead)
-        alpha = _ratio(rho, tnp.vdot(shadow, v))
+        alpha = _ratio(rho, _vdot(shadow, v))
         half = r - alpha * v
         other = M(half)
         t = problem.matvec(other)
-        omega = _ratio(tnp.vdot(t, half), tnp.vdot(t, t))
+        omega = _ratio(_vdot(t, half), _vdot(t, t))
         x = x + alpha * ahead + omega * other
         r = half - omega * t
-        new = tnp.vdot(shadow, r)
+        new = _vdot(shadow, r)
         beta = _ratio(new, rho) * _ratio(alpha, omega)
         return x, r, r + beta * (p - omega * v), v, new, k + 1
 
@@ -272,7 +277,7 @@ def _bicgstab(problem: _Problem) -> tuple[Any, Any, Any]:
         shadow,
         shadow,
         tnp.zeros_like(shadow),
-        tnp.vdot(shadow, shadow),
+        _vdot(shadow, shadow),
         0,
     )
     x, r, *_, k = while_loop(going, step, init)
