@@ -80,10 +80,10 @@ def main(rounds=250):
     log_probs = nn.log_softmax(rng.normal(k1, (5, 3)))
     for labels in ([1], [1, 2], [1, 1], [2, 1, 2], []):
         padded = tnp.array([*labels, 0, 0, 0][:3])
-        loss = ctc_loss(log_probs, padded, len(labels))
+        found = ctc_loss(log_probs, padded, len(labels))
         wanted = summed_up(log_probs, labels)
-        print(f"labels {labels!s:10} loss {loss:.5f}, all alignments {wanted:.5f}")
-        assert abs(loss - wanted) < 1e-4
+        print(f"labels {labels!s:10} loss {found:.5f}, all alignments {wanted:.5f}")
+        assert abs(found - wanted) < 1e-4
 
     model = nn.MLP([15, 32, 5], key=k2)
     x, labels = spoken(k3, 256)

@@ -60,9 +60,9 @@ def main(rounds=2000):
         return model, path
 
     trained, path = train(model, rng.split(k2, rounds))
-    test = tasks(k3, 200)
-    before = [meta_loss(model, *test, steps=n).item() for n in (0, 1, 5)]
-    after = [meta_loss(trained, *test, steps=n).item() for n in (0, 1, 5)]
+    known, new = tasks(k3, 200)
+    before = [meta_loss(model, known, new, n).item() for n in (0, 1, 5)]
+    after = [meta_loss(trained, known, new, n).item() for n in (0, 1, 5)]
     print("error on new tasks after 0, 1 and 5 steps of gradient descent")
     print("  from random weights ", *[f"{x:6.3f}" for x in before])
     print("  from learned weights", *[f"{x:6.3f}" for x in after])

@@ -36,7 +36,9 @@ def main(rounds=300):
     wanted = td.jit(lambda y: paths(spiral, y))(starts)
 
     adjoint = td.jit(td.grad(loss))(model, starts, wanted)
-    through = td.jit(td.grad(lambda *a: loss(*a, "marks")))(model, starts, wanted)
+    through = td.jit(td.grad(lambda m, y, z: loss(m, y, z, "marks")))(
+        model, starts, wanted
+    )
     size = optim.global_norm(through)
     error = optim.global_norm(td.tree.map(lambda a, b: a - b, adjoint, through)) / size
     print(f"the adjoint's gradient differs from the steps' by {error:.1e} of its norm")

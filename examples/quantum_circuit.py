@@ -69,7 +69,7 @@ def hamiltonian(n):
     basis = tnp.eye(2**n, dtype=tnp.complex64).reshape((2**n,) + (2,) * n)
 
     def image(state):
-        out = 0
+        out = tnp.zeros_like(state)
         for i in range(n):
             out -= apply(Z, apply(Z, state, i), (i + 1) % n)
             out -= FIELD * apply(X, state, i)

@@ -9,9 +9,10 @@ Equations I (1993), II.4.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from treadle import np as tnp
+from treadle import tree
 from treadle.api.jacobian import stop_gradient
 from treadle.api.while_loops import while_loop
 
@@ -56,7 +57,7 @@ class Control(NamedTuple):
     atol: float
     hmax: float
     mxstep: int
-    remember: str = "marks"
+    remember: Literal["marks", "steps"] = "marks"
 
 
 class Progress(NamedTuple):
@@ -134,16 +135,8 @@ def _stepped(field: Field, now: Progress, end: Any, control: Control) -> Progres
         y, slopes[-1], t, now.step, now.t, now.y, _powers(step, slopes, rise)
     )
     # Where a step failed, what came before is still there.
-    kept = [
-        tnp.where(fine, new, old)
-        for new, old in zip(_arrays(tried), _arrays(now), strict=True)
-    ]
-    after = Progress(*kept[:6], tuple(kept[6:]))
+    after = tree.map(lambda new, old: tnp.where(fine, new, old), tried, now)
     return after._replace(step=_next_step(step, ratio, control))
-
-
-def _arrays(progress: Progress) -> list[Any]:
-    return [*progress[:6], *progress.powers]
 
 
 def _sum(weights: Sequence[float], values: Sequence[Any]) -> Any:
