@@ -105,6 +105,8 @@ from treadle.np.segments import segment_max as segment_max
 from treadle.np.segments import segment_min as segment_min
 from treadle.np.segments import segment_prod as segment_prod
 from treadle.np.segments import segment_sum as segment_sum
+from treadle.np.strictness import numpy_dtype_promotion as numpy_dtype_promotion
+from treadle.np.strictness import numpy_rank_promotion as numpy_rank_promotion
 from treadle.trace.value import is_array as is_array
 from treadle.trace.value import is_traced as is_traced
 from treadle.trace.value import typeof as typeof
