@@ -15,7 +15,7 @@ from treadle.api.grad import grad, value_and_grad
 from treadle.api.implicit import Vectors, custom_root
 from treadle.errors import at, user_source
 from treadle.scipy.flat import Flat
-from treadle.scipy.optimize.quasi_newton import BFGS, Limits, descend, lbfgs
+from treadle.scipy.optimize.quasi_newton import BFGS, Limits, Memory, descend, lbfgs
 from treadle.scipy.sparse.linalg import cg
 from treadle.trace.stage import known_value
 
@@ -112,38 +112,17 @@ def minimize(
         )
     gradient = grad(lambda x: _scalar(fun, fun(x, *args)))
     vectors = Vectors("minimize", "x0", x0, gradient)
-    flat, form = Flat(vectors.types), vectors.form
+    flat = Flat(vectors.types)
     if dtypes.is_complex(flat.dtype):
         raise TypeError(
             f"minimize: x0 is complex ({vectors.types}){at(user_source())}\n"
             "Give the real and the imaginary part as two arrays: `(x.real, x.imag)`."
         )
     memory = BFGS if method == "BFGS" else lbfgs(chosen["maxcor"])
-    n = flat.ends[-1]
-    most = chosen["maxiter"]
-    limits = Limits(
-        chosen["gtol"],
-        min(200 * max(n, 1), 15000) if most is None else most,
-        chosen["line_search_maxiter"],
-    )
-
-    def tree_of(x: Any) -> Any:
-        return form.unflatten(as_results(flat.unravel(x)))
-
-    def solve(_: Any, guess: Any) -> Any:
-        def value(x: Any) -> Any:
-            return tnp.astype(_scalar(fun, fun(tree_of(x), *args)), flat.dtype)
-
-        x = flat.ravel(vectors.flat(guess, "x0"))
-        end = descend(value_and_grad(value), x, memory, limits)
-        inverse = end.memory[0] if memory is BFGS else None
-        facts = tree_of(end.gradient), end.status, end.steps, end.evaluations, inverse
-        return tree_of(end.x), facts
-
     x, facts = custom_root(
         gradient,
-        form.unflatten(as_results(vectors.leaves)),
-        solve,
+        vectors.form.unflatten(as_results(vectors.leaves)),
+        _solver(lambda x: _scalar(fun, fun(x, *args)), vectors, flat, memory, chosen),
         lambda hessian, y: cg(hessian, y)[0],
         has_aux=True,
     )
@@ -153,6 +132,35 @@ def minimize(
     return OptimizeResults(
         x, value, jac, status == 0, status, steps, evaluations, inverse
     )
+
+
+def _solver(
+    value: Callable[[Any], Any],
+    vectors: Vectors,
+    flat: Flat,
+    memory: Memory,
+    options: Mapping[str, Any],
+) -> Callable[[Any, Any], Any]:
+    """Gives the minimum, and facts of the way to it: what `custom_root` calls."""
+    most = options["maxiter"]
+    limits = Limits(
+        options["gtol"],
+        min(200 * max(flat.ends[-1], 1), 15000) if most is None else most,
+        options["line_search_maxiter"],
+    )
+
+    def tree_of(x: Any) -> Any:
+        return vectors.form.unflatten(as_results(flat.unravel(x)))
+
+    def solve(_: Any, guess: Any) -> Any:
+        x = flat.ravel(vectors.flat(guess, "x0"))
+        of_vector = value_and_grad(lambda x: tnp.astype(value(tree_of(x)), flat.dtype))
+        end = descend(of_vector, x, memory, limits)
+        inverse = end.memory[0] if memory is BFGS else None
+        facts = tree_of(end.gradient), end.status, end.steps, end.evaluations, inverse
+        return tree_of(end.x), facts
+
+    return solve
 
 
 def _options(tol: Any, options: Any) -> dict[str, Any]:
