@@ -10,6 +10,7 @@ import typing as _typing
 from treadle import debug as debug
 from treadle import dtypes as dtypes
 from treadle import extend as extend
+from treadle import image as image
 from treadle import lax as lax
 from treadle import numpy as numpy
 from treadle import scipy as scipy
@@ -104,6 +105,10 @@ from treadle.dtypes import uint64 as uint64
 from treadle.extend.foreign import ffi_call as ffi_call
 from treadle.extend.kernel import kernel as kernel
 from treadle.names import suggest as _suggest
+from treadle.np.segments import segment_max as segment_max
+from treadle.np.segments import segment_min as segment_min
+from treadle.np.segments import segment_prod as segment_prod
+from treadle.np.segments import segment_sum as segment_sum
 from treadle.np.strictness import numpy_dtype_promotion as numpy_dtype_promotion
 from treadle.np.strictness import numpy_rank_promotion as numpy_rank_promotion
 from treadle.trace.value import is_array as is_array

@@ -26,6 +26,10 @@ _MODULES = (
     "treadle.debug",
     "treadle.np.fft",
     "treadle.np.linalg",
+    "treadle.scipy.integrate",
+    "treadle.scipy.ndimage",
+    "treadle.scipy.optimize",
+    "treadle.scipy.sparse.linalg",
     "treadle.nn.init",
 )
 _LAST = ("treadle.scipy.special", "treadle.scipy.stats")

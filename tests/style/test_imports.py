@@ -43,7 +43,7 @@ STAGES = (
     ("compile", "check", "show"),
     ("api", "debug"),
     ("np", "numpy"),
-    ("lax", "extend", "scipy"),
+    ("lax", "extend", "scipy", "image"),
     ("",),
     ("rng",),
     ("nn",),
@@ -68,6 +68,7 @@ PUBLIC = (
     "numpy",
     "lax",
     "scipy",
+    "image",
 )
 ABOVE = tuple(key.split(".")[1] for key in FOLDERS if "." in key)
 
