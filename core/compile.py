@@ -75,12 +75,12 @@ def _planned(
 ) -> Plan:
     """The plan that some process has made of an equal graph, or a new one."""
     key = plans.key_of(graph, target, donated, scope)
-    plan = plans.load(key, scope) if key else None
+    plan = plans.load(key, graph, scope) if key else None
     if plan is None:
         since = scope.extent if scope else (0, 0)
         plan = stages(graph, target, donated).plan
         if key:
-            plans.store(key, plan, scope, since)
+            plans.store(key, plan, graph, scope, since)
     return plan
 
 

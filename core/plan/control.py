@@ -26,7 +26,7 @@ class _Buffers:
         for a, v, one in zip(
             carries.init, carries.results, carries.in_place, strict=True
         ):
-            first = planner.buffer(v.type.nbytes)
+            first = g.buffer(v)
             _begin(g, a, Place(first), v)
             if one:
                 self.old.append(Place(first))
@@ -34,7 +34,7 @@ class _Buffers:
                 self.pairs.append((first, first))
                 self.writes.append(Place(first))
                 continue
-            second = planner.buffer(v.type.nbytes)
+            second = g.buffer(v)
             self.pairs.append((first, second))
             old, new = planner.slot(first, second), planner.slot(first, second)
             self.slots += [(old, Place(first)), (new, Place(second))]
