@@ -22,8 +22,8 @@ from treadle.ops.compare import lt
 from treadle.ops.dynamic import dynamic_slice_axis, dynamic_update_axis
 from treadle.ops.movement import reshape, spread, zeros_like
 from treadle.passes.rewrite import Rewriter, ops_of
-from treadle.trace.lowering import Counted
 from treadle.trace.interpreter import at_source
+from treadle.trace.lowering import Counted
 from treadle.trace.stage import stage
 from treadle.trace.value import typeof
 
