@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from treadle import dtypes, tree
 from treadle.api import steps as _steps  # noqa: F401 - statements can be joined
+from treadle.api.aot import Lowered, Made, Traced
 from treadle.api.args import (
     Which,
     argument,
@@ -18,12 +19,12 @@ from treadle.api.args import (
 )
 from treadle.api.boundary import boundary, tidy
 from treadle.api.entry import Entry, compiler
+from treadle.api.method import Method
 from treadle.api.programs import Programs
 from treadle.api.report import ProgramReport, Report
 from treadle.api.staging import check_lengths
 from treadle.arraytype import ArrayType
 from treadle.control.call import call, runners
-from treadle.ir.filled import filled
 from treadle.ir.graph import Graph
 from treadle.reading import Entries, Items, Reading, Static, Unreadable, reading
 from treadle.run.array import Array
@@ -34,7 +35,6 @@ from treadle.trace.value import NUMBERS, is_array, typeof
 
 if TYPE_CHECKING:
     from treadle.plan.calls import Path
-    from treadle.run.execute import Executable
 
 
 def _run(graph: Graph, arrays: Sequence[Any]) -> Any:
@@ -71,7 +71,7 @@ class Jitted:
         ):
             for both in chosen & given_up:
                 raise ValueError(f"argument {both!r} can't be static and donated")
-        self._programs = Programs(function, self._donated_leaves, dynamic, max_compiles)
+        self.programs = Programs(function, self._donated_leaves, dynamic, max_compiles)
         self._paths: tuple[tuple[Path, ProgramReport], ...] = ()
         update_wrapper(self, function, updated=())
 
@@ -113,7 +113,7 @@ class Jitted:
         out = path(args, kwargs) if path else NotImplemented
         if out is NotImplemented and 1 < entry.lookups <= MOST_PATHS_MADE:
             try:
-                path = self._path(entry, args, kwargs)
+                path = self.path(entry, args, kwargs)
             except (Unreadable, RecursionError):
                 return out
             out = path(args, kwargs)
@@ -122,7 +122,7 @@ class Jitted:
             self._paths = ((path, entry.row), *self._paths[: MOST_PATHS - 1])
         return out
 
-    def _path(self, entry: Entry, args: tuple, kwargs: dict) -> Path:
+    def path(self, entry: Entry, args: tuple, kwargs: dict) -> Path:
         numbers, names = self._static_places(args)
         positional = [(i, _argument(a, i in numbers)) for i, a in enumerate(args)]
         named = [(k, _argument(kwargs[k], k in names)) for k in sorted(kwargs)]
@@ -142,19 +142,27 @@ class Jitted:
         return self.lower(*args, **kwargs).explain()
 
     @boundary
-    def lower(self, *args: Any, **kwargs: Any) -> Executable:
-        """The compiled program for these arguments (or `ShapeDtype`), without running
-        it."""
-        return self._lookup(args, kwargs, ArrayType)[0].program
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """The function as a graph for arguments like these (or `ShapeDtype`); the next
+        stages are ``.lower().compile()``.
+
+        >>> import treadle as td
+        >>> traced = td.jit(lambda x: (x * 2).sum()).trace(td.ShapeDtype((3,)))
+        >>> traced.out_info
+        f32[]
+        """
+        return Traced(Made.of(self, args, kwargs))
+
+    @boundary
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """The planned program, in the same way: numbers for cost and memory."""
+        return Traced(Made.of(self, args, kwargs)).lower()
 
     @boundary
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
         """The traced program for these arguments (or `ShapeDtype`), before any
         optimisation."""
-        entry = self._lookup(args, kwargs, ArrayType)[0]
-        if entry.is_bound:
-            return filled(entry.graph, entry.program.value_of)
-        return entry.graph
+        return Made.of(self, args, kwargs).graph
 
     def report(self) -> Report:
         """What was compiled so far: programs, why each was traced, for which sizes each
@@ -167,25 +175,30 @@ class Jitted:
         >>> [p.signature for p in f.report().programs]
         ['x: f32[3]', 'x: f32[x.shape[0]]']
         """
-        return self._programs.report(name_of(self.function))
+        return self.programs.report(name_of(self.function))
 
     def clear_cache(self) -> None:
         """Forgets all traces."""
-        self._programs.clear()
+        self.programs.clear()
         self._paths = ()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        return _Method(self, instance)
+        return Method(self, instance)
 
     def __repr__(self) -> str:
         return f"<jit of {name_of(self.function)}>"
 
-    def _lookup(
+    def _lookup(self, args: tuple, kwargs: dict) -> tuple[Entry, list[Any]]:
+        """What belongs to these arguments, and their leaves."""
+        form, types, statics, leaves = self.taken_apart(args, kwargs)
+        return self.programs.find(form, types, statics), leaves
+
+    def taken_apart(
         self, args: tuple, kwargs: dict, stand_in: type | None = None
-    ) -> tuple[Entry, list[Any]]:
-        """What belongs to these arguments, and their leaves.
+    ) -> tuple[tree.Structure, list[ArrayType], tuple, list[Any]]:
+        """The structure of what is traced, the leaves' types, the statics, the leaves.
 
         stand_in: a kind of leaf that is taken for the array it describes.
         """
@@ -206,7 +219,7 @@ class Jitted:
                     place = tree.paths(form)[i][1:]
                     check_leaf(leaf, argument(self.function, place))
                 types.append(typeof(leaf))
-        return self._programs.find(form, types, statics), leaves
+        return form, types, statics, leaves
 
     def _split(self, args: tuple, kwargs: dict) -> tuple[tuple, tuple, dict]:
         """The static values, and what is traced (statics replaced by None)."""
@@ -238,29 +251,6 @@ class Jitted:
 
 def _argument(value: Any, static: bool) -> Reading:
     return Static(value, hash(value)) if static else reading(value)
-
-
-class _Method:
-    """A jitted function bound to an instance, which is its first argument."""
-
-    def __init__(self, jitted: Jitted, instance: Any) -> None:
-        self._jitted, self._instance = jitted, instance
-
-    @boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._jitted(self._instance, *args, **kwargs)
-
-    def explain(self, *args: Any, **kwargs: Any) -> str:
-        return self._jitted.explain(self._instance, *args, **kwargs)
-
-    def lower(self, *args: Any, **kwargs: Any) -> Executable:
-        return self._jitted.lower(self._instance, *args, **kwargs)
-
-    def graph(self, *args: Any, **kwargs: Any) -> Graph:
-        return self._jitted.graph(self._instance, *args, **kwargs)
-
-    def report(self) -> Report:
-        return self._jitted.report()
 
 
 @boundary

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from treadle import dtypes
 from treadle.fuse.lowering.launches import Launch
+from treadle.ir.scalar import SCALARS
 from treadle.kernels.contract import Contraction, Strides
 from treadle.kernels.lower import schedule
 from treadle.kernels.nest import BROADCAST, STRIDED, Instr, Nest
@@ -281,3 +282,24 @@ def total_cost(steps: Sequence[Step]) -> Cost:
         else:
             total = total.plus(step_cost(step))
     return total
+
+
+def line_shares(step: Step) -> dict[int, float]:
+    """How a step's work is shared among the places that it comes from (numbers of the
+    plan's origins), estimated: by what its operations cost for each element."""
+    pairs = list(zip(step.names, step.origins, strict=False))
+    if not pairs:
+        return dict.fromkeys(step.origins, 1 / max(len(step.origins), 1))
+    weights: dict[int, float] = {}
+    for name, origin in pairs:
+        weight: float = SCALARS[name].cost if name in SCALARS else 1
+        if isinstance(step, ProductStep) and name not in SCALARS:
+            weight = _per_element(step)
+        weights[origin] = weights.get(origin, 0) + weight
+    total = sum(weights.values())
+    return {origin: weight / total for origin, weight in weights.items()}
+
+
+def _per_element(step: ProductStep) -> float:
+    """What the product itself costs for each element of its result."""
+    return step.product.contraction.flops / max(step.product.c.type.size, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -147,6 +148,19 @@ class Branch(Step):
     index: Place = None  # type: ignore[assignment]
     dtype: np.dtype = None  # type: ignore[assignment]
     branches: list[list[Step]] = field(default_factory=list)
+
+
+def walk(steps: Sequence[Step], depth: int = 0) -> Iterator[tuple[int, Step]]:
+    """All steps with their depth of nesting."""
+    for step in steps:
+        yield depth, step
+        if isinstance(step, While):
+            yield from walk(step.test, depth + 1)
+        if isinstance(step, Loop):
+            yield from walk(step.body, depth + 1)
+        if isinstance(step, Branch):
+            for branch in step.branches:
+                yield from walk(branch, depth + 1)
 
 
 class Outline(NamedTuple):

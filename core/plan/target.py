@@ -95,6 +95,10 @@ class Target(Arithmetic, Protocol):
     def link(self, plan: Plan) -> Linked:
         """Makes a plan executable."""
 
+    def text(self, plan: Plan) -> str:
+        """The code of a plan's kernels; nothing if the device makes none."""
+        return ""
+
     def size_class(self, nbytes: int) -> Any:
         """What allocates blocks of memory of this size on the device."""
 

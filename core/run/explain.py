@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from treadle.plan.cost import step_cost
 from treadle.plan.steps import (
-    Branch,
+    Buffer,
     CallsStep,
     CopyStep,
     HostStep,
@@ -18,20 +18,9 @@ from treadle.plan.steps import (
     ProductStep,
     Step,
     While,
+    walk,
 )
-
-
-def walk(steps: Sequence[Step], depth: int = 0) -> Iterator[tuple[int, Step]]:
-    """All steps with their depth of nesting."""
-    for step in steps:
-        yield depth, step
-        if isinstance(step, While):
-            yield from walk(step.test, depth + 1)
-        if isinstance(step, Loop):
-            yield from walk(step.body, depth + 1)
-        if isinstance(step, Branch):
-            for branch in step.branches:
-                yield from walk(branch, depth + 1)
+from treadle.run.text import size_text
 
 
 def explain(plan: Plan) -> str:
@@ -50,9 +39,9 @@ def explain(plan: Plan) -> str:
         f"{outline.name or 'program'}: {outline.equations} equations in "
         f"{len(steps)} steps, {len(nests)} different kernels",
         *rows,
-        f"memory: arena {_size(plan.arena)} for temporaries of "
-        f"{_size(outline.nbytes)}, inputs {_size(sum(b.nbytes for b in plan.inputs))}, "
-        f"outputs {_size(sum(b.nbytes for b in plan.outputs))}",
+        f"memory: arena {size_text(plan.arena)} for temporaries of "
+        f"{size_text(outline.nbytes)}, inputs {_all(plan.inputs)}, "
+        f"outputs {_all(plan.outputs)}",
     ]
     if hosts:
         lines.append("host callbacks:")
@@ -100,9 +89,5 @@ def _names(names: Sequence[str]) -> str:
     return text + (f", … ({len(names)})" if len(names) > 8 else "")
 
 
-def _size(nbytes: float) -> str:
-    for unit in ("B", "KB", "MB"):
-        if nbytes < 1000:
-            return f"{nbytes:.4g} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:.4g} GB"
+def _all(buffers: Sequence[Buffer]) -> str:
+    return size_text(sum([b.nbytes for b in buffers]))

@@ -117,6 +117,9 @@ class CPUTarget:
     def link(self, plan: Plan) -> Linked:
         return Linked(plan)
 
+    def text(self, plan: Plan) -> str:
+        return "\n".join([source.emit() for source in _sources(plan.steps)])
+
     size_class = staticmethod(size_class)
     room = staticmethod(room)
 

@@ -10,8 +10,7 @@ import numpy as np
 import treadle as td
 from tests.core.fuse.compare import agrees, hard_conditions, values
 from treadle.backends.cpu import device
-from treadle.plan.steps import HostStep
-from treadle.run.explain import walk
+from treadle.plan.steps import HostStep, walk
 
 
 def steps_of(function: Callable[..., Any], *args: Any) -> list[Any]:

@@ -12,8 +12,7 @@ import treadle.numpy as tnp
 from treadle.backends import plans
 from treadle.backends.cpu.device import CPUTarget
 from treadle.compile import build, stages
-from treadle.plan.steps import Plan
-from treadle.run.explain import walk
+from treadle.plan.steps import Plan, walk
 
 TARGET = CPUTarget()
 SHIFTED = "\n\n\n"

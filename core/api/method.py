@@ -1,0 +1,36 @@
+"""Jitted functions as methods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from treadle.api.aot import Lowered, Traced
+from treadle.api.boundary import boundary
+from treadle.api.report import Report
+from treadle.ir.graph import Graph
+
+
+class Method:
+    """A jitted function bound to an instance, which is its first argument."""
+
+    def __init__(self, jitted: Any, instance: Any) -> None:
+        self._jitted, self._instance = jitted, instance
+
+    @boundary
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._jitted(self._instance, *args, **kwargs)
+
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        return self._jitted.explain(self._instance, *args, **kwargs)
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        return self._jitted.trace(self._instance, *args, **kwargs)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        return self._jitted.lower(self._instance, *args, **kwargs)
+
+    def graph(self, *args: Any, **kwargs: Any) -> Graph:
+        return self._jitted.graph(self._instance, *args, **kwargs)
+
+    def report(self) -> Report:
+        return self._jitted.report()
