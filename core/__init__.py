@@ -69,6 +69,7 @@ from treadle.api.policies import (
 )
 from treadle.api.policies import save_from_both_policies as save_from_both_policies
 from treadle.api.policies import save_only_these_names as save_only_these_names
+from treadle.api.profiling import profile as profile
 from treadle.api.remat import remat as remat
 from treadle.api.saved import print_saved_residuals as print_saved_residuals
 from treadle.api.scope import current_transform as current_transform

@@ -58,10 +58,10 @@ class Jitted:
     def __init__(
         self,
         function: Callable[..., Any],
-        static: Which,
-        donate: Which,
-        dynamic: Mapping[str, Any] | bool,
-        max_compiles: int | None,
+        static: Which = (),
+        donate: Which = (),
+        dynamic: Mapping[str, Any] | bool = True,
+        max_compiles: int | None = None,
     ) -> None:
         self.function = function
         self._static = positions(function, static, "static")
@@ -93,7 +93,7 @@ class Jitted:
     def _call(self, args: tuple, kwargs: dict) -> Any:
         if state.staging_disabled:
             return self.function(*args, **kwargs)
-        entry, leaves = self._lookup(args, kwargs)
+        entry, leaves = self.lookup(args, kwargs)
         entry.row.calls += 1
         if type(state.interpreter) is EagerInterpreter:
             out = self._quickly(entry, args, kwargs)
@@ -190,7 +190,7 @@ class Jitted:
     def __repr__(self) -> str:
         return f"<jit of {name_of(self.function)}>"
 
-    def _lookup(self, args: tuple, kwargs: dict) -> tuple[Entry, list[Any]]:
+    def lookup(self, args: tuple, kwargs: dict) -> tuple[Entry, list[Any]]:
         """What belongs to these arguments, and their leaves."""
         form, types, statics, leaves = self.taken_apart(args, kwargs)
         return self.programs.find(form, types, statics), leaves

@@ -14,7 +14,7 @@ from treadle.backends.capable import lowering_of
 from treadle.backends.cpu.conv import filter_schedule
 from treadle.backends.cpu.conv import schedule as conv_schedule
 from treadle.backends.cpu.cost import nest_tasks
-from treadle.backends.cpu.emit.nest import emit, supported
+from treadle.backends.cpu.emit.nest import supported
 from treadle.backends.cpu.emit.tasks import scratch_bytes, scratch_rows
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm import schedule as gemm_schedule
@@ -34,6 +34,8 @@ from treadle.backends.cpu.run.executor import (
     Slot,
 )
 from treadle.backends.cpu.run.host import address_of, host_call, meaning
+from treadle.backends.cpu.run.profile import profile
+from treadle.backends.cpu.sources import nest_source, sources_of
 from treadle.backends.cpu.target import host
 from treadle.backends.memory import room, size_class
 from treadle.errors import InternalError
@@ -41,7 +43,6 @@ from treadle.fuse.lowering.launches import Calls, Launch, Product
 from treadle.ir.filled import filled_with, sizes_in
 from treadle.ir.graph import Equation
 from treadle.kernels.contract import Contraction
-from treadle.kernels.nest import Nest
 from treadle.late import number
 from treadle.plan.calls import Path, Run, Signature
 from treadle.plan.steps import (
@@ -118,8 +119,9 @@ class CPUTarget:
         return Linked(plan)
 
     def text(self, plan: Plan) -> str:
-        return "\n".join([source.emit() for source in _sources(plan.steps)])
+        return "\n".join([source.emit() for source in sources_of(plan.steps)])
 
+    profile = staticmethod(profile)
     size_class = staticmethod(size_class)
     room = staticmethod(room)
 
@@ -136,24 +138,6 @@ def _order_scratch(length: int, itemsize: int) -> int:
     return number(order_scratch, (length, itemsize))
 
 
-def _key(nest: Nest, entry: str) -> str:
-    return f"nest {entry} {nest.digest}"
-
-
-_symbols: dict[tuple[Nest, str], native.Source] = {}
-
-
-def nest_source(nest: Nest, entry: str) -> native.Source:
-    """The kernel of a nest, by structure."""
-    found = _symbols.get((nest, entry))
-    if found is None:
-        key = _key(nest, entry)
-        symbol = "nest_" + key[-16:]
-        found = native.Source(key, symbol, lambda: emit(nest, symbol, entry))
-        _symbols[nest, entry] = found
-    return found
-
-
 class Bound:
     """A linked plan whose sizes were open, for given ones (see `Linked.bind`)."""
 
@@ -163,9 +147,14 @@ class Bound:
         self,
         program: Program,
         constants: list[int],
-        failures: dict[int, BaseException],
+        linked: Linked,
     ) -> None:
-        self.program, self.constants, self.failures = program, constants, failures
+        self.program, self.constants, self.failures = (
+            program,
+            constants,
+            linked.failures,
+        )
+        self.plan, self.spans = linked.plan, linked.spans
 
     def bind(self, values: Sequence[int], constants: Mapping[int, np.ndarray]) -> Bound:
         raise InternalError("a program for given sizes has no open ones")
@@ -183,13 +172,15 @@ class Linked:
         self.failures: dict[int, BaseException] = {}
         """Why calls of host functions failed, by thread."""
         self._keep: list[Any] = [plan.constants]
-        sources = list(_sources(plan.steps))
+        sources = list(sources_of(plan.steps))
         self.kernels = native.load(sources) if sources else {}
         bases = {"input": 1, "output": 1 + len(plan.inputs)}
         bases["constant"] = bases["output"] + len(plan.outputs)
         bases["slot"] = bases["constant"] + len(plan.constants)
         self._bases = bases
         self.builder = ProgramBuilder(slots=bases["slot"] + plan.slots)
+        self.spans: list[tuple[int, Sequence[Step]]] = []
+        """Where the commands of steps begin that do work."""
         self.loops: dict[Loop, int] = {}
         self._sized_hosts: dict[int, HostStep] = {}
         self._commands(plan.steps)
@@ -211,7 +202,7 @@ class Linked:
         addresses = list(self.constants)
         for i, value in constants.items():
             addresses[i] = value.ctypes.data
-        return Bound(self.program.bind(own, words, keep), addresses, self.failures)
+        return Bound(self.program.bind(own, words, keep), addresses, self)
 
     def at(self, place: Place) -> Slot:
         """A place as an operand of the executor."""
@@ -227,21 +218,27 @@ class Linked:
     # Commands
 
     def _commands(self, steps: Sequence[Step]) -> None:
-        group: list[Call] = []
-        position = -1
+        group: list[NestStep] = []
         for step in steps:
-            if group and not (isinstance(step, NestStep) and step.position == position):
-                self.builder.group(group)
+            if group and not (
+                isinstance(step, NestStep) and step.position == group[0].position
+            ):
+                self._group(group)
                 group = []
-            position = step.position
             if isinstance(step, NestStep):
-                group.append(self._nest_call(step))
+                group.append(step)
             else:
                 self._command(step)
         if group:
-            self.builder.group(group)
+            self._group(group)
+
+    def _group(self, steps: Sequence[NestStep]) -> None:
+        self.spans.append((self.builder.command_count, steps))
+        self.builder.group([self._nest_call(step) for step in steps])
 
     def _command(self, step: Step) -> None:
+        if not isinstance(step, Loop | Branch):
+            self.spans.append((self.builder.command_count, [step]))
         if isinstance(step, ProductStep):
             kernel, words, tasks = self._product_call(step)
             self.builder.call(kernel, words, tasks)
@@ -365,32 +362,3 @@ class Linked:
             self._commands(steps)
             self.builder.jump(end)
         self.builder.place(end)
-
-
-def _sources(steps: Sequence[Step]) -> Any:
-    """Every kernel that steps call."""
-    seen: dict[str, native.Source] = {}
-
-    def visit(steps: Sequence[Step]) -> None:
-        for step in steps:
-            found: list[native.Source] = []
-            if isinstance(step, NestStep):
-                found = [nest_source(step.launch.nest, "task")]
-            elif isinstance(step, ProductStep):
-                found = [gemm.source(step.product.contraction.dtype)]
-                if step.product.epilogue is not None:
-                    found.append(nest_source(step.product.epilogue.nest, "tile"))
-            elif isinstance(step, OrderStep):
-                found = [ordering.source(step.itemsize)]
-            elif isinstance(step, CallsStep):
-                found = [lapack.source()]
-            elif isinstance(step, Loop):
-                visit(step.body)
-                visit(getattr(step, "test", ()))
-            elif isinstance(step, Branch):
-                for branch in step.branches:
-                    visit(branch)
-            seen.update((s.key, s) for s in found)
-
-    visit(steps)
-    return seen.values()
