@@ -16,6 +16,9 @@ from treadle.api.ambient import ambients as ambients
 from treadle.api.associative import associative_scan as associative_scan
 from treadle.api.branch import cond as cond
 from treadle.api.branch import switch as switch
+from treadle.api.caches import clear_caches as clear_caches
+from treadle.api.caches import live_arrays as live_arrays
+from treadle.api.callbacks import effects_barrier as effects_barrier
 from treadle.api.callbacks import io_callback as io_callback
 from treadle.api.callbacks import pure_callback as pure_callback
 from treadle.api.check_grads import check_grads as check_grads

@@ -52,7 +52,7 @@ class Made:
     def of(cls, jitted: Jitted, args: tuple, kwargs: dict) -> Made:
         """That for arguments like these, which may be `ShapeDtype`."""
         given, _ = _given(jitted, args, kwargs, ArrayType)
-        entry = jitted.programs.find(given.form, given.types, given.statics)
+        entry = jitted._programs.find(given.form, given.types, given.statics)
         return cls(jitted, entry, given)
 
     @property
@@ -119,7 +119,7 @@ def _given(
     jitted: Jitted, args: tuple, kwargs: dict, stand_in: type | None = None
 ) -> tuple[Arguments, list[Any]]:
     """What the arguments of a call are, and their leaves."""
-    form, types, statics, leaves = jitted.taken_apart(args, kwargs, stand_in)
+    form, types, statics, leaves = jitted._taken_apart(args, kwargs, stand_in)
     return Arguments(jitted.function, form, types, statics), leaves
 
 
@@ -279,7 +279,7 @@ class Compiled(_Planned):
             entry = self._for_other_sizes(given)
         elif self._path is None and self._is_read:
             try:
-                self._path = made.jitted.path(entry, args, kwargs)
+                self._path = made.jitted._path(entry, args, kwargs)
             except (Unreadable, RecursionError):
                 self._is_read = False
         outs = entry.program([*entry.captured, *leaves])
@@ -303,7 +303,7 @@ class Compiled(_Planned):
             types = [b if _same(a, b) else a for a, b in pairs]
             given = replace(given, types=types)
             if given.statics == mine.statics:
-                found = made.jitted.programs.rebound(made.entry, types)
+                found = made.jitted._programs.rebound(made.entry, types)
                 if isinstance(found, Entry):
                     return found
                 why = found

@@ -13,11 +13,13 @@ from treadle.api.args import (
     Which,
     argument,
     check_function,
+    check_keywords,
     check_leaf,
     name_of,
     positions,
 )
 from treadle.api.boundary import boundary, tidy
+from treadle.api.caches import made
 from treadle.api.entry import Entry, compiler
 from treadle.api.method import Method
 from treadle.api.programs import Programs
@@ -71,9 +73,10 @@ class Jitted:
         ):
             for both in chosen & given_up:
                 raise ValueError(f"argument {both!r} can't be static and donated")
-        self.programs = Programs(function, self._donated_leaves, dynamic, max_compiles)
+        self._programs = Programs(function, self._donated_leaves, dynamic, max_compiles)
         self._paths: tuple[tuple[Path, ProgramReport], ...] = ()
         update_wrapper(self, function, updated=())
+        made.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # A `boundary` of its own: that would cost a tenth of a short call.
@@ -93,7 +96,7 @@ class Jitted:
     def _call(self, args: tuple, kwargs: dict) -> Any:
         if state.staging_disabled:
             return self.function(*args, **kwargs)
-        entry, leaves = self.lookup(args, kwargs)
+        entry, leaves = self._lookup(args, kwargs)
         entry.row.calls += 1
         if type(state.interpreter) is EagerInterpreter:
             out = self._quickly(entry, args, kwargs)
@@ -113,7 +116,7 @@ class Jitted:
         out = path(args, kwargs) if path else NotImplemented
         if out is NotImplemented and 1 < entry.lookups <= MOST_PATHS_MADE:
             try:
-                path = self.path(entry, args, kwargs)
+                path = self._path(entry, args, kwargs)
             except (Unreadable, RecursionError):
                 return out
             out = path(args, kwargs)
@@ -122,7 +125,7 @@ class Jitted:
             self._paths = ((path, entry.row), *self._paths[: MOST_PATHS - 1])
         return out
 
-    def path(self, entry: Entry, args: tuple, kwargs: dict) -> Path:
+    def _path(self, entry: Entry, args: tuple, kwargs: dict) -> Path:
         numbers, names = self._static_places(args)
         positional = [(i, _argument(a, i in numbers)) for i, a in enumerate(args)]
         named = [(k, _argument(kwargs[k], k in names)) for k in sorted(kwargs)]
@@ -175,11 +178,11 @@ class Jitted:
         >>> [p.signature for p in f.report().programs]
         ['x: f32[3]', 'x: f32[x.shape[0]]']
         """
-        return self.programs.report(name_of(self.function))
+        return self._programs.report(name_of(self.function))
 
     def clear_cache(self) -> None:
         """Forgets all traces."""
-        self.programs.clear()
+        self._programs.clear()
         self._paths = ()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -190,12 +193,12 @@ class Jitted:
     def __repr__(self) -> str:
         return f"<jit of {name_of(self.function)}>"
 
-    def lookup(self, args: tuple, kwargs: dict) -> tuple[Entry, list[Any]]:
+    def _lookup(self, args: tuple, kwargs: dict) -> tuple[Entry, list[Any]]:
         """What belongs to these arguments, and their leaves."""
-        form, types, statics, leaves = self.taken_apart(args, kwargs)
-        return self.programs.find(form, types, statics), leaves
+        form, types, statics, leaves = self._taken_apart(args, kwargs)
+        return self._programs.find(form, types, statics), leaves
 
-    def taken_apart(
+    def _taken_apart(
         self, args: tuple, kwargs: dict, stand_in: type | None = None
     ) -> tuple[tree.Structure, list[ArrayType], tuple, list[Any]]:
         """The structure of what is traced, the leaves' types, the statics, the leaves.
@@ -261,6 +264,7 @@ def jit(
     donate: Which = (),
     dynamic: Mapping[str, Any] | bool = True,
     max_compiles: int | None = None,
+    **unknown: Any,
 ) -> Any:
     """Compiles a pure function of pytrees of arrays.
 
@@ -300,6 +304,7 @@ def jit(
     >>> f(tnp.arange(4.0))
     Array(14., dtype=float32)
     """
+    check_keywords("jit", unknown)
     if function is None:
         return lambda f: Jitted(f, static, donate, dynamic, max_compiles)
     check_function("jit", function)
