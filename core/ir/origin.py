@@ -19,6 +19,15 @@ class Origin(NamedTuple):
     scope: str = ""
     backward: bool = False
 
+    def within(self, around: Origin) -> Origin:
+        """That of an equation in a graph, where what holds the graph is from `around`:
+        scopes in graphs are relative."""
+        if around == NOWHERE:
+            return self
+        scope = ".".join([s for s in (around.scope, self.scope) if s])
+        backward = self.backward or around.backward
+        return Origin(self.source or around.source, scope, backward)
+
 
 NOWHERE = Origin()
 
@@ -32,26 +41,27 @@ def numbered(origins: Sequence[Origin], graph: Graph) -> list[int]:
     """Origins as numbers of a graph's equations: the first that comes from there, or -1
     if none does. An equal graph of other lines has its own origins at these numbers."""
     first: dict[Origin, int] = {}
-    for n, eq in enumerate(_equations(graph)):
-        first.setdefault(origin_of(eq), n)
+    for n, origin in enumerate(_origins(graph)):
+        first.setdefault(origin, n)
     return [first.get(origin, -1) for origin in origins]
 
 
 def recalled(numbers: Sequence[int], graph: Graph) -> list[Origin]:
     """The inverse of `numbered`, for an equal graph."""
-    equations = _equations(graph) if numbers else []
-    return [NOWHERE if n < 0 else origin_of(equations[n]) for n in numbers]
+    known = _origins(graph) if numbers else []
+    return [NOWHERE if n < 0 else known[n] for n in numbers]
 
 
-def _equations(graph: Graph) -> list[Equation]:
-    """All equations, with those of the graphs in them."""
-    found: list[Equation] = []
+def _origins(graph: Graph) -> list[Origin]:
+    """Those of all equations, with those of the graphs in them."""
+    found: list[Origin] = []
 
-    def visit(graph: Graph) -> None:
+    def visit(graph: Graph, around: Origin) -> None:
         for eq in graph.equations:
-            found.append(eq)
+            origin = origin_of(eq).within(around)
+            found.append(origin)
             for inner in eq.graphs:
-                visit(inner)
+                visit(inner, origin)
 
-    visit(graph)
+    visit(graph, NOWHERE)
     return found

@@ -106,7 +106,7 @@ def _plan_body(
     outer = planner.loops
     planner.loops = (*outer, loop)
     try:
-        return GraphPlanner(planner, schedule).run(inputs, outputs)
+        return GraphPlanner(planner, schedule, g.here).run(inputs, outputs)
     finally:
         planner.loops = outer
 
@@ -152,7 +152,7 @@ def _cond(g: GraphPlanner, choose: Choose, entry: Entry, how: Any) -> None:
     step = Branch(entry.names, [index, *places], outs, index=index, dtype=dtype)
     g.planner.add(step, g.steps)
     for branch in how:
-        inner = GraphPlanner(g.planner, branch)
+        inner = GraphPlanner(g.planner, branch, g.here)
         # Each branch begins anew: nothing in it runs together with the one before.
         g.planner.position += 1
         step.branches.append(inner.run(places, outs))

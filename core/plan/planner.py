@@ -15,7 +15,7 @@ from treadle.fuse.lowering.launches import (
     Sort,
 )
 from treadle.ir.graph import Atom, Lit, Var
-from treadle.ir.origin import Origin
+from treadle.ir.origin import NOWHERE, Origin
 from treadle.plan.region import Region
 from treadle.plan.schedule import Schedule
 from treadle.plan.steps import (
@@ -125,10 +125,16 @@ class Planner:
 
 
 class GraphPlanner:
-    """Plans one schedule: the program, or the body of a loop or branch of it."""
+    """Plans one schedule: the program, or the body of a loop or branch of it.
 
-    def __init__(self, planner: Planner, schedule: Schedule) -> None:
+    around: where the loop or branch comes from. here: where the kernel that is planned.
+    """
+
+    def __init__(
+        self, planner: Planner, schedule: Schedule, around: Origin = NOWHERE
+    ) -> None:
         self.planner, self.schedule = planner, schedule
+        self.around = self.here = around
         self.within = schedule.kernels.within
         self.env: dict[Var, Place] = {}
         self.steps: list[Step] = []
@@ -141,10 +147,12 @@ class GraphPlanner:
         for entry, chosen in zip(kernels.entries, how, strict=True):
             handler = self.planner.handlers[type(entry.kernel)]
             first = len(self.steps)
+            origins = [origin.within(self.around) for origin in entry.origins]
+            self.here = origins[-1] if origins else self.around
             handler(self, entry.kernel, entry, chosen)
-            origins = tuple(map(self.planner.origin, entry.origins))
+            numbers = tuple(map(self.planner.origin, origins))
             for step in self.steps[first:]:
-                step.origins = origins
+                step.origins = numbers
         for a, place in copies:
             self.copy(self.place(a), place, a.type.nbytes)
         return self.steps
@@ -185,7 +193,7 @@ class GraphPlanner:
         made.type = v.type
         origin = self.schedule.kernels.makers.get(v)
         if origin is not None:
-            made.origin = self.planner.origin(origin)
+            made.origin = self.planner.origin(origin.within(self.around))
         return made
 
     def bind(self, launch: Launch) -> list[Place | None]:
