@@ -11,12 +11,12 @@ from treadle.fuse.lowering.clusters import kernel_of
 from treadle.fuse.lowering.launches import (
     Calls,
     Copy,
-    Entry,
     HostCall,
     Kernel,
+    KernelEntry,
     Kernels,
     Launch,
-    Product,
+    ProductKernel,
     Sort,
     Within,
 )
@@ -36,7 +36,7 @@ def lower(groups: Groups) -> Kernels:
 class _Lowering:
     def __init__(self, groups: Groups) -> None:
         self.groups, self.flow = groups, groups.flow
-        self.entries: list[Entry] = []
+        self.entries: list[KernelEntry] = []
         self.within: dict[Var, Within] = {}
         self.makers: dict[Var, Origin] = {}
         self.filled: set[Var] = set()
@@ -70,7 +70,7 @@ class _Lowering:
         origins = tuple(map(origin_of, equations))
         for eq, origin in zip(equations, origins, strict=True):
             self.makers.update(dict.fromkeys(eq.outputs, origin))
-        self.entries.append(Entry(kernel, names, alone, begins, origins))
+        self.entries.append(KernelEntry(kernel, names, alone, begins, origins))
 
     def _node(self, node: Node) -> None:
         if isinstance(node, Cluster):
@@ -78,7 +78,7 @@ class _Lowering:
             assert found is not None, "a cluster has no kernel"
             for v in _written(found):
                 self._fill(v)
-            if isinstance(found, Product):
+            if isinstance(found, ProductKernel):
                 self._share_result(found)
             else:
                 settle_rows(found, node.equations, self.flow)
@@ -103,7 +103,7 @@ class _Lowering:
         if fill is not None:
             self.add(fill, [eq], alone=True)
 
-    def _share_result(self, p: Product) -> None:
+    def _share_result(self, p: ProductKernel) -> None:
         """Lets a product itself go into its epilogue's result, if nobody else reads it
         and that has the same layout."""
         assert p.epilogue is not None
@@ -120,7 +120,7 @@ class _Lowering:
                 self.within[p.c] = Within(b.atom)
                 return
 
-    def _read_outside(self, p: Product) -> bool:
+    def _read_outside(self, p: ProductKernel) -> bool:
         """Whether others than the epilogue need the product itself."""
         flow, owner = self.flow, self.groups.owner
         return flow.is_returned(p.c) or any(
@@ -213,7 +213,7 @@ def _stores_nothing(kernel: Launch) -> bool:
     return not any(v.type.size for v in _stores(kernel))
 
 
-def _written(kernel: Launch | Product) -> list[Var]:
+def _written(kernel: Launch | ProductKernel) -> list[Var]:
     """The values that a cluster's kernel puts into memory."""
     if isinstance(kernel, Launch):
         return _stores(kernel)
