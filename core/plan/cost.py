@@ -121,7 +121,7 @@ def _per_level(nest: Nest) -> Sequence[tuple[_Level, int, int]]:
         counts = found.setdefault(level, [0, 0])
         counts[0] += _flops(nest.body[i], nest)
         counts[1] += nest.body[i].name in _TRANSCENDENTAL
-    return [(level, *counts) for level, counts in found.items() if any(counts)]
+    return [(level, n, m) for level, (n, m) in found.items() if n or m]
 
 
 def _runs(nest: Nest) -> Iterator[tuple[int, _Level]]:

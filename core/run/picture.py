@@ -17,7 +17,7 @@ def picture(profile: Any, path: Any = None) -> Any:
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    colours = colormaps["tab20"].colors
+    colours = colormaps["tab20"](range(20))
     colour_of = {
         id(row): colours[i % len(colours)] for i, row in enumerate(profile.kernels)
     }

@@ -198,7 +198,8 @@ def _firsts(plan: Plan) -> dict[int, int]:
 
 def _rows(plan: Plan, record: Record) -> dict[int, Row]:
     """Each kernel that ran, by the number of its step."""
-    firsts, times = _firsts(plan), {}
+    firsts = _firsts(plan)
+    times: dict[int, StepTime] = {}
     for n, (seconds, calls) in record.times.items():
         old = times.get(firsts[n], StepTime())
         # All launches of one product are one call.
