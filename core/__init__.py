@@ -20,6 +20,9 @@ from treadle.api.ambient import ambients as ambients
 from treadle.api.associative import associative_scan as associative_scan
 from treadle.api.branch import cond as cond
 from treadle.api.branch import switch as switch
+from treadle.api.caches import clear_caches as clear_caches
+from treadle.api.caches import live_arrays as live_arrays
+from treadle.api.callbacks import effects_barrier as effects_barrier
 from treadle.api.callbacks import io_callback as io_callback
 from treadle.api.callbacks import pure_callback as pure_callback
 from treadle.api.check_grads import check_grads as check_grads
@@ -73,6 +76,7 @@ from treadle.api.policies import (
 )
 from treadle.api.policies import save_from_both_policies as save_from_both_policies
 from treadle.api.policies import save_only_these_names as save_only_these_names
+from treadle.api.profiling import profile as profile
 from treadle.api.remat import remat as remat
 from treadle.api.saved import print_saved_residuals as print_saved_residuals
 from treadle.api.scope import current_transform as current_transform

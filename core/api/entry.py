@@ -53,6 +53,8 @@ class Entry:
         self.branches: Sequence[Branches] = ()
         self.is_bound = False
         """Whether the program is for given sizes, of a graph in which they are open."""
+        self.sized: Any = None
+        """Of what trace it is, and which axes are open in that, if it is bound."""
         self.lookups = 0
         """How many calls found it by their types."""
         self.path: Path | None = None

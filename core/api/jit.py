@@ -17,15 +17,18 @@ from typing import (
 
 from treadle import dtypes, tree
 from treadle.api import steps as _steps  # noqa: F401 - statements can be joined
+from treadle.api.aot import Lowered, Made, Traced
 from treadle.api.args import (
     Which,
     argument,
     check_function,
+    check_keywords,
     check_leaf,
     name_of,
     positions,
 )
 from treadle.api.boundary import boundary, tidy
+from treadle.api.caches import made
 from treadle.api.entry import Entry, compiler
 from treadle.api.method import Method
 from treadle.api.programs import Programs
@@ -33,7 +36,6 @@ from treadle.api.report import ProgramReport, Report
 from treadle.api.staging import check_lengths
 from treadle.arraytype import ArrayType
 from treadle.control.call import call, runners
-from treadle.ir.filled import filled
 from treadle.ir.graph import Graph
 from treadle.reading import Entries, Items, Reading, Static, Unreadable, reading
 from treadle.run.array import Array
@@ -44,7 +46,6 @@ from treadle.trace.value import NUMBERS, is_array, typeof
 
 if TYPE_CHECKING:
     from treadle.plan.calls import Path
-    from treadle.run.execute import Executable
 
 
 def _run(graph: Graph, arrays: Sequence[Any]) -> Any:
@@ -74,10 +75,10 @@ class Jitted(Generic[P, R]):
     def __init__(
         self,
         function: Callable[P, R],
-        static: Which,
-        donate: Which,
-        dynamic: Mapping[str, Any] | bool,
-        max_compiles: int | None,
+        static: Which = (),
+        donate: Which = (),
+        dynamic: Mapping[str, Any] | bool = True,
+        max_compiles: int | None = None,
     ) -> None:
         self.function = function
         self._static = positions(function, static, "static")
@@ -90,6 +91,7 @@ class Jitted(Generic[P, R]):
         self._programs = Programs(function, self._donated_leaves, dynamic, max_compiles)
         self._paths: tuple[tuple[Path, ProgramReport], ...] = ()
         update_wrapper(self, function, updated=())
+        made.add(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         # A `boundary` of its own: that would cost a tenth of a short call.
@@ -158,19 +160,27 @@ class Jitted(Generic[P, R]):
         return self.lower(*args, **kwargs).explain()
 
     @boundary
-    def lower(self, *args: Any, **kwargs: Any) -> Executable:
-        """The compiled program for these arguments (or `ShapeDtype`), without running
-        it."""
-        return self._lookup(args, kwargs, ArrayType)[0].program
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """The function as a graph for arguments like these (or `ShapeDtype`); the next
+        stages are ``.lower().compile()``.
+
+        >>> import treadle as td
+        >>> traced = td.jit(lambda x: (x * 2).sum()).trace(td.ShapeDtype((3,)))
+        >>> traced.out_info
+        f32[]
+        """
+        return Traced(Made.of(self, args, kwargs))
+
+    @boundary
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """The planned program, in the same way: numbers for cost and memory."""
+        return Traced(Made.of(self, args, kwargs)).lower()
 
     @boundary
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
         """The traced program for these arguments (or `ShapeDtype`), before any
         optimisation."""
-        entry = self._lookup(args, kwargs, ArrayType)[0]
-        if entry.is_bound:
-            return filled(entry.graph, entry.program.value_of)
-        return entry.graph
+        return Made.of(self, args, kwargs).graph
 
     def report(self) -> Report:
         """What was compiled so far: programs, why each was traced, for which sizes each
@@ -206,10 +216,15 @@ class Jitted(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<jit of {name_of(self.function)}>"
 
-    def _lookup(
+    def _lookup(self, args: tuple, kwargs: dict) -> tuple[Entry, list[Any]]:
+        """What belongs to these arguments, and their leaves."""
+        form, types, statics, leaves = self._taken_apart(args, kwargs)
+        return self._programs.find(form, types, statics), leaves
+
+    def _taken_apart(
         self, args: tuple, kwargs: dict, stand_in: type | None = None
-    ) -> tuple[Entry, list[Any]]:
-        """What belongs to these arguments, and their leaves.
+    ) -> tuple[tree.Structure, list[ArrayType], tuple, list[Any]]:
+        """The structure of what is traced, the leaves' types, the statics, the leaves.
 
         stand_in: a kind of leaf that is taken for the array it describes.
         """
@@ -230,7 +245,7 @@ class Jitted(Generic[P, R]):
                     place = tree.paths(form)[i][1:]
                     check_leaf(leaf, argument(self.function, place))
                 types.append(typeof(leaf))
-        return self._programs.find(form, types, statics), leaves
+        return form, types, statics, leaves
 
     def _split(self, args: tuple, kwargs: dict) -> tuple[tuple, tuple, dict]:
         """The static values, and what is traced (statics replaced by None)."""
@@ -290,6 +305,7 @@ def jit(
     donate: Which = (),
     dynamic: Mapping[str, Any] | bool = True,
     max_compiles: int | None = None,
+    **unknown: Any,
 ) -> Any:
     """Compiles a pure function of pytrees of arrays.
 
@@ -329,6 +345,7 @@ def jit(
     >>> f(tnp.arange(4.0))
     Array(14., dtype=float32)
     """
+    check_keywords("jit", unknown)
     if function is None:
         return lambda f: Jitted(f, static, donate, dynamic, max_compiles)
     check_function("jit", function)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from treadle.api.aot import Lowered, Traced
 from treadle.api.boundary import boundary
 from treadle.api.report import Report
 from treadle.ir.graph import Graph
 
 if TYPE_CHECKING:
     from treadle.api.jit import Jitted
-    from treadle.run.execute import Executable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,7 +29,10 @@ class Method(Generic[P, R]):
     def explain(self, *args: Any, **kwargs: Any) -> str:
         return self._jitted.explain(self._instance, *args, **kwargs)
 
-    def lower(self, *args: Any, **kwargs: Any) -> Executable:
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        return self._jitted.trace(self._instance, *args, **kwargs)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         return self._jitted.lower(self._instance, *args, **kwargs)
 
     def graph(self, *args: Any, **kwargs: Any) -> Graph:

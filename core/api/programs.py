@@ -167,8 +167,23 @@ class Programs:
             if sizes and can_vary(sizes):
                 for trace in known:
                     if trace.admits(tuple(sizes.values())):
-                        return self._bound(trace, sizes)
+                        return self._bound(trace, sizes, pattern)
         return None
+
+    def rebound(self, entry: Entry, types: Sequence[ArrayType]) -> Entry | str:
+        """The entry for other sizes of the axes that the user has named, of the same
+        trace; why it does not hold for them, or nothing if sizes are not open."""
+        if self._named is None or entry.sized is None:
+            return ""
+        trace, pattern = entry.sized
+        sizes = pattern.sizes(types)
+        if not sizes:
+            return ""
+        given = tuple(sizes.values())
+        if can_vary(sizes) and trace.admits(given):
+            return self._bound(trace, sizes, pattern)
+        guard = trace.failing(given)
+        return f"the program was traced for sizes with {guard}" if guard else ""
 
     def _made(
         self, form: tree.Structure, types: Sequence[ArrayType], statics: tuple
@@ -192,12 +207,12 @@ class Programs:
         known = family.traces.setdefault(pattern, [])
         like = form, statics, tree.kind_of(statics)
         patterns = self._patterns.get(like) or ()
+        newest = Pattern(axes, types)
         if all(traces is not known for _, traces in patterns):
-            newest = Pattern(axes, types), known
-            self._patterns.put(like, (newest, *patterns[: MOST_PATTERNS - 1]))
+            self._patterns.put(like, ((newest, known), *patterns[: MOST_PATTERNS - 1]))
         for trace in known:
             if trace.admits(tuple(sizes.values())):
-                return self._bound(trace, sizes)
+                return self._bound(trace, sizes, newest)
         return self._sized(family, known, given, axes, sizes)
 
     def _family(
@@ -277,7 +292,7 @@ class Programs:
             seconds = perf_counter() - began - trace.compile_seconds
             self._list_sized(trace, given, reason, seconds)
             known.append(trace)
-            return self._bound(trace, sizes)
+            return self._bound(trace, sizes, Pattern(axes, given.types))
         # If the function is at fault, this raises its error, with numbers for sizes.
         entry = self._static(given, reason)
         self._give_up(family, f"sizes are not left open, since {refused}")
@@ -303,10 +318,13 @@ class Programs:
         )
         self._listed(trace.entry, row)
 
-    def _bound(self, trace: SizedTrace, sizes: dict[str, int]) -> Entry:
+    def _bound(
+        self, trace: SizedTrace, sizes: dict[str, int], pattern: Pattern
+    ) -> Entry:
         row = trace.entry.row
         began = perf_counter()
         entry = trace.bind(tuple(sizes.values()))
+        entry.sized = trace, pattern
         row.bind_seconds += perf_counter() - began
         row.sizes += 1
         return entry

@@ -261,5 +261,5 @@ class _Raise:
 
 
 def _raising(error: Exception, source: str) -> Equation:
-    params = {"function": _Raise(error), "types": (), "vectorized": False}
+    params = {"function": _Raise(error), "types": (), "batching": "sequential"}
     return Equation(io_callback, [], params, [], source)

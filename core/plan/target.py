@@ -13,6 +13,7 @@ from treadle.fuse.lowering.launches import Calls, Launch, ProductKernel
 from treadle.ir.graph import Equation
 from treadle.passes.pipeline import Arithmetic
 from treadle.plan.calls import Path, Run, Runnable, Signature
+from treadle.plan.record import Record
 from treadle.plan.steps import Plan
 from treadle.trace.lowering import Lowering
 
@@ -94,6 +95,15 @@ class Target(Arithmetic, Protocol):
 
     def link(self, plan: Plan) -> Linked:
         """Makes a plan executable."""
+
+    def text(self, plan: Plan) -> str:
+        """The code of a plan's kernels; nothing if the device makes none."""
+        return ""
+
+    def profile(self, linked: Linked, slots: int) -> Record | None:
+        """Runs a program once (see `Runnable`), with the time of each step; None if the
+        device can't, and nothing has run."""
+        return None
 
     def size_class(self, nbytes: int) -> Any:
         """What allocates blocks of memory of this size on the device."""

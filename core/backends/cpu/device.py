@@ -14,16 +14,14 @@ from treadle.backends.capable import lowering_of
 from treadle.backends.cpu.conv import filter_schedule
 from treadle.backends.cpu.conv import schedule as conv_schedule
 from treadle.backends.cpu.cost import nest_tasks
-from treadle.backends.cpu.emit.nest import emit, supported
+from treadle.backends.cpu.emit.nest import supported
 from treadle.backends.cpu.emit.tasks import scratch_bytes, scratch_rows
 from treadle.backends.cpu.foreign import arrays as foreign
-from treadle.backends.cpu.fourier import kernel as fourier
 from treadle.backends.cpu.fourier import library as fourier_library
 from treadle.backends.cpu.fourier import schedule as fourier_schedule
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm import schedule as gemm_schedule
 from treadle.backends.cpu.gemm.arguments import Scheduled, Word
-from treadle.backends.cpu.lapack import kernel as lapack
 from treadle.backends.cpu.lapack import schedule as lapack_schedule
 from treadle.backends.cpu.lapack.library import library
 from treadle.backends.cpu.order import kernel as ordering
@@ -38,6 +36,8 @@ from treadle.backends.cpu.run.executor import (
     Slot,
 )
 from treadle.backends.cpu.run.host import address_of, host_call, meaning
+from treadle.backends.cpu.run.profile import profile
+from treadle.backends.cpu.sources import library_source, nest_source, sources_of
 from treadle.backends.cpu.target import host
 from treadle.backends.memory import room, size_class
 from treadle.errors import InternalError
@@ -45,7 +45,6 @@ from treadle.fuse.lowering.launches import Calls, Launch, ProductKernel
 from treadle.ir.filled import filled_with, sizes_in
 from treadle.ir.graph import Equation
 from treadle.kernels.contract import Contraction
-from treadle.kernels.nest import Nest
 from treadle.late import number
 from treadle.plan.calls import Path, Run, Signature
 from treadle.plan.steps import (
@@ -130,6 +129,10 @@ class CPUTarget:
     def link(self, plan: Plan) -> Linked:
         return Linked(plan)
 
+    def text(self, plan: Plan) -> str:
+        return "\n".join([source.emit() for source in sources_of(plan.steps)])
+
+    profile = staticmethod(profile)
     size_class = staticmethod(size_class)
     room = staticmethod(room)
 
@@ -146,24 +149,6 @@ def _order_scratch(length: int, itemsize: int) -> int:
     return number(order_scratch, (length, itemsize))
 
 
-def _key(nest: Nest, entry: str) -> str:
-    return f"nest {entry} {nest.digest}"
-
-
-_symbols: dict[tuple[Nest, str], native.Source] = {}
-
-
-def nest_source(nest: Nest, entry: str) -> native.Source:
-    """The kernel of a nest, by structure."""
-    found = _symbols.get((nest, entry))
-    if found is None:
-        key = _key(nest, entry)
-        symbol = "nest_" + key[-16:]
-        found = native.Source(key, symbol, lambda: emit(nest, symbol, entry))
-        _symbols[nest, entry] = found
-    return found
-
-
 class Bound:
     """A linked plan whose sizes were open, for given ones (see `Linked.bind`)."""
 
@@ -173,9 +158,14 @@ class Bound:
         self,
         program: Program,
         constants: list[int],
-        failures: dict[int, BaseException],
+        linked: Linked,
     ) -> None:
-        self.program, self.constants, self.failures = program, constants, failures
+        self.program, self.constants, self.failures = (
+            program,
+            constants,
+            linked.failures,
+        )
+        self.plan, self.spans = linked.plan, linked.spans
 
     def bind(self, values: Sequence[int], constants: Mapping[int, np.ndarray]) -> Bound:
         raise InternalError("a program for given sizes has no open ones")
@@ -193,13 +183,15 @@ class Linked:
         self.failures: dict[int, BaseException] = {}
         """Why calls of host functions failed, by thread."""
         self._keep: list[Any] = [plan.constants]
-        sources = list(_sources(plan.steps))
+        sources = list(sources_of(plan.steps))
         self.kernels = native.load(sources) if sources else {}
         bases = {"input": 1, "output": 1 + len(plan.inputs)}
         bases["constant"] = bases["output"] + len(plan.outputs)
         bases["slot"] = bases["constant"] + len(plan.constants)
         self._bases = bases
         self.builder = ProgramBuilder(slots=bases["slot"] + plan.slots)
+        self.spans: list[tuple[int, Sequence[Step]]] = []
+        """Where the commands of steps begin that do work."""
         self.loops: dict[Loop, int] = {}
         self._sized_hosts: dict[int, HostStep] = {}
         self._commands(plan.steps)
@@ -221,7 +213,7 @@ class Linked:
         addresses = list(self.constants)
         for i, value in constants.items():
             addresses[i] = value.ctypes.data
-        return Bound(self.program.bind(own, words, keep), addresses, self.failures)
+        return Bound(self.program.bind(own, words, keep), addresses, self)
 
     def at(self, place: Place) -> Slot:
         """A place as an operand of the executor."""
@@ -237,21 +229,27 @@ class Linked:
     # Commands
 
     def _commands(self, steps: Sequence[Step]) -> None:
-        group: list[Call] = []
-        position = -1
+        group: list[NestStep] = []
         for step in steps:
-            if group and not (isinstance(step, NestStep) and step.position == position):
-                self.builder.group(group)
+            if group and not (
+                isinstance(step, NestStep) and step.position == group[0].position
+            ):
+                self._group(group)
                 group = []
-            position = step.position
             if isinstance(step, NestStep):
-                group.append(self._nest_call(step))
+                group.append(step)
             else:
                 self._command(step)
         if group:
-            self.builder.group(group)
+            self._group(group)
+
+    def _group(self, steps: Sequence[NestStep]) -> None:
+        self.spans.append((self.builder.command_count, steps))
+        self.builder.group([self._nest_call(step) for step in steps])
 
     def _command(self, step: Step) -> None:
+        if not isinstance(step, Loop | Branch):
+            self.spans.append((self.builder.command_count, [step]))
         if isinstance(step, ProductStep):
             kernel, words, tasks = self._product_call(step)
             self.builder.call(kernel, words, tasks)
@@ -265,7 +263,7 @@ class Linked:
             kernel = self.kernels[ordering.source(step.itemsize).key]
             self.builder.call(kernel, self._order_words(step), step.tasks)
         elif isinstance(step, CallsStep):
-            kernel = self.kernels[_library_kernel(step).key]
+            kernel = self.kernels[library_source(step).key]
             self.builder.call(kernel, self._calls_words(step), step.tasks)
         elif isinstance(step, HostStep):
             self._host(step)
@@ -381,40 +379,3 @@ class Linked:
             self._commands(steps)
             self.builder.jump(end)
         self.builder.place(end)
-
-
-def _library_kernel(step: CallsStep) -> native.Source:
-    """What calls the library that a step calls."""
-    script = step.call.script
-    if isinstance(script, Transform):
-        return fourier.source()
-    return (lapack if script.function is None else foreign).source()
-
-
-def _sources(steps: Sequence[Step]) -> Any:
-    """Every kernel that steps call."""
-    seen: dict[str, native.Source] = {}
-
-    def visit(steps: Sequence[Step]) -> None:
-        for step in steps:
-            found: list[native.Source] = []
-            if isinstance(step, NestStep):
-                found = [nest_source(step.launch.nest, "task")]
-            elif isinstance(step, ProductStep):
-                found = [gemm.source(step.product.contraction.dtype)]
-                if step.product.epilogue is not None:
-                    found.append(nest_source(step.product.epilogue.nest, "tile"))
-            elif isinstance(step, OrderStep):
-                found = [ordering.source(step.itemsize)]
-            elif isinstance(step, CallsStep):
-                found = [_library_kernel(step)]
-            elif isinstance(step, Loop):
-                visit(step.body)
-                visit(getattr(step, "test", ()))
-            elif isinstance(step, Branch):
-                for branch in step.branches:
-                    visit(branch)
-            seen.update((s.key, s) for s in found)
-
-    visit(steps)
-    return seen.values()

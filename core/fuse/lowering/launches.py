@@ -8,10 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Var
+from treadle.ir.origin import Origin
 from treadle.kernels.contract import Contraction
 from treadle.kernels.convolve import ConvSpec
 from treadle.kernels.nest import Nest
@@ -173,13 +175,14 @@ class KernelEntry(NamedTuple):
 
     names: of the operations that it does. alone: whether it never shares a parallel
     region with its neighbours. begins: the value that it copies to its result; there is
-    nothing to do if both are in one place.
+    nothing to do if both are in one place. origins: where its operations come from.
     """
 
     kernel: Kernel
     names: tuple[str, ...] = ()
     alone: bool = False
     begins: Atom | None = None
+    origins: tuple[Origin, ...] = ()
 
 
 class Within(NamedTuple):
@@ -194,10 +197,11 @@ class Kernels(NamedTuple):
     row-major order, but for those that only kernels read, which know how they lie.
 
     results: the values that the program gives. within: those that are part of others'
-    memory, or all of it.
+    memory, or all of it. makers: where values come from.
     """
 
     inputs: tuple[Var, ...]
     results: tuple[Atom, ...]
     entries: tuple[KernelEntry, ...]
     within: Mapping[Var, Within]
+    makers: Mapping[Var, Origin] = MappingProxyType({})

@@ -23,6 +23,7 @@ from treadle.fuse.lowering.launches import (
 from treadle.fuse.lowering.rows import settle_rows
 from treadle.fuse.order import Node
 from treadle.ir.graph import Atom, Equation, Var, is_zero
+from treadle.ir.origin import Origin, origin_of
 from treadle.trace import lowering
 from treadle.trace.lowering import Foreign, Fourier, Host, Lowering, Routine
 
@@ -37,6 +38,7 @@ class _Lowering:
         self.groups, self.flow = groups, groups.flow
         self.entries: list[KernelEntry] = []
         self.within: dict[Var, Within] = {}
+        self.makers: dict[Var, Origin] = {}
         self.filled: set[Var] = set()
 
     def run(self) -> Kernels:
@@ -49,7 +51,7 @@ class _Lowering:
             self._node(node)
         results = tuple([self.memory(a) for a in flow.results.values()])
         inputs = tuple(flow.graph.inputs)
-        return Kernels(inputs, results, tuple(self.entries), within)
+        return Kernels(inputs, results, tuple(self.entries), within, self.makers)
 
     def memory(self, a: Atom) -> Atom:
         return loops.stored(a, self.flow)
@@ -65,7 +67,10 @@ class _Lowering:
         if isinstance(kernel, Launch) and _stores_nothing(kernel):
             return
         names = tuple([eq.op.name for eq in equations])
-        self.entries.append(KernelEntry(kernel, names, alone, begins))
+        origins = tuple(map(origin_of, equations))
+        for eq, origin in zip(equations, origins, strict=True):
+            self.makers.update(dict.fromkeys(eq.outputs, origin))
+        self.entries.append(KernelEntry(kernel, names, alone, begins, origins))
 
     def _node(self, node: Node) -> None:
         if isinstance(node, Cluster):

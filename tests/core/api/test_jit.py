@@ -101,7 +101,7 @@ def test_a_stand_in_is_enough_to_look_at_a_program() -> None:
     f = td.jit(lambda tree, n: tree["x"] * n + 1)
     x = tnp.ones((2, 3), "bfloat16")
     stand_in = {"x": td.ShapeDtype((2, 3), "bfloat16")}
-    assert f.lower(stand_in, 2) is f.lower({"x": x}, 2)
+    assert f.lower(stand_in, 2).plan is f.lower({"x": x}, 2).plan
     assert f.graph(stand_in, 2) is f.graph({"x": x}, 2)
     assert "mul" in f.explain(stand_in, 2)
     for call in (f, td.grad(f), td.vmap(f, in_axes=(0, None))):
@@ -128,7 +128,7 @@ def test_explain_lists_kernels_work_and_callbacks() -> None:
         "1 x abs: there is no",
     ):
         assert text in report
-    assert "0.52 MFLOP" in report
+    assert "0.53 MFLOP" in report  # the product, and a maximum for each element
     assert "host callbacks" not in td.jit(lambda x: x + 1).explain(1.0)
 
 
@@ -243,4 +243,5 @@ def test_methods_can_be_looked_into() -> None:
     np.testing.assert_array_equal(model.double(x), [2, 2, 2])
     assert "mul" in model.double.explain(x)
     assert model.double.graph(x).out_types[0].shape == (3,)
-    assert model.double.lower(x) is Model.double.lower(model, x)
+    bound, free = model.double.lower(x), Model.double.lower(model, x)
+    assert bound.compile().program is free.compile().program

@@ -13,8 +13,7 @@ from treadle.backends.cpu.device import CPUTarget
 from treadle.backends.cpu.emit.ops import RULES
 from treadle.compile import stages
 from treadle.ir.scalar import SCALARS
-from treadle.plan.steps import HostStep
-from treadle.run.explain import walk
+from treadle.plan.steps import HostStep, walk
 from treadle.trace.lowering import Element, Elementwise, Expanded, Fourier, Host
 from treadle.trace.op import registry
 
