@@ -44,6 +44,11 @@ class MutationError(RuntimeError):
     """A function under a transform changed one of its arguments."""
 
 
+class SideEffectWarning(UserWarning):
+    """A function under a transform did something that happens when it is traced, not
+    each time it runs; or it uses a value that was another one when it was traced."""
+
+
 class DonatedError(RuntimeError):
     """An array was used after its memory had been given to a jitted function."""
 

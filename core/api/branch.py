@@ -19,6 +19,7 @@ from treadle.ir.walk import call_graph
 from treadle.ops.binary import maximum, minimum
 from treadle.ops.cast import convert
 from treadle.ops.compare import ne
+from treadle.trace.effects import Watch
 from treadle.trace.stage import known_value, stage
 from treadle.trace.value import is_array, typeof
 
@@ -195,7 +196,8 @@ def _trace(
     def whole() -> tree.Structure:
         return tree.together(out_form, tree.structure([None] * len(changed)))
 
-    graph, captured = explore(flat, types, whole, name=name)
+    with Watch(function, name=name):
+        graph, captured = explore(flat, types, whole, name=name)
     return _Branch(graph, captured, out_form, name, ambient, changed)
 
 

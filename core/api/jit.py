@@ -17,9 +17,10 @@ from treadle.api.args import (
     positions,
 )
 from treadle.api.boundary import boundary, tidy
+from treadle.api.captured import Kept
 from treadle.api.entry import Entry, compiler
 from treadle.api.programs import Programs
-from treadle.api.report import ProgramReport, Report
+from treadle.api.report import Report
 from treadle.api.staging import check_lengths
 from treadle.arraytype import ArrayType
 from treadle.control.call import call, runners
@@ -72,14 +73,16 @@ class Jitted:
             for both in chosen & given_up:
                 raise ValueError(f"argument {both!r} can't be static and donated")
         self._programs = Programs(function, self._donated_leaves, dynamic, max_compiles)
-        self._paths: tuple[tuple[Path, ProgramReport], ...] = ()
         update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # A `boundary` of its own: that would cost a tenth of a short call.
         try:
-            if type(state.interpreter) is EagerInterpreter:
-                for path, row in () if state.staging_disabled else self._paths:
+            kept = self._programs.kept
+            if type(state.interpreter) is EagerInterpreter and (
+                kept.same is None or kept.same()
+            ):
+                for path, row in () if state.staging_disabled else kept.paths:
                     out = path(args, kwargs)
                     if out is not NotImplemented:
                         row.calls += 1
@@ -93,10 +96,11 @@ class Jitted:
     def _call(self, args: tuple, kwargs: dict) -> Any:
         if state.staging_disabled:
             return self.function(*args, **kwargs)
-        entry, leaves = self._lookup(args, kwargs)
+        kept = self._programs.now()
+        entry, leaves = self._lookup(kept, args, kwargs)
         entry.row.calls += 1
         if type(state.interpreter) is EagerInterpreter:
-            out = self._quickly(entry, args, kwargs)
+            out = self._quickly(kept, entry, args, kwargs)
             if out is not NotImplemented:
                 return out
             outs = entry.program([*entry.captured, *leaves])
@@ -104,7 +108,7 @@ class Jitted:
             outs = call(*entry.captured, *leaves, graph=entry.graph)
         return entry.out_form.unflatten(outs)
 
-    def _quickly(self, entry: Entry, args: tuple, kwargs: dict) -> Any:
+    def _quickly(self, kept: Kept, entry: Entry, args: tuple, kwargs: dict) -> Any:
         """The result by a path; NotImplemented if there is none. One is made for calls
         like this one at the second look-up of an entry, and for one of other sizes if
         there was one for some."""
@@ -119,7 +123,8 @@ class Jitted:
             out = path(args, kwargs)
         if path and out is not NotImplemented and entry.lookups > 1:
             entry.keep_path(path)
-            self._paths = ((path, entry.row), *self._paths[: MOST_PATHS - 1])
+            kept.quicken()
+            kept.paths = ((path, entry.row), *kept.paths[: MOST_PATHS - 1])
         return out
 
     def _path(self, entry: Entry, args: tuple, kwargs: dict) -> Path:
@@ -145,13 +150,13 @@ class Jitted:
     def lower(self, *args: Any, **kwargs: Any) -> Executable:
         """The compiled program for these arguments (or `ShapeDtype`), without running
         it."""
-        return self._lookup(args, kwargs, ArrayType)[0].program
+        return self._lookup(self._programs.now(), args, kwargs, ArrayType)[0].program
 
     @boundary
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
         """The traced program for these arguments (or `ShapeDtype`), before any
         optimisation."""
-        entry = self._lookup(args, kwargs, ArrayType)[0]
+        entry = self._lookup(self._programs.now(), args, kwargs, ArrayType)[0]
         if entry.is_bound:
             return filled(entry.graph, entry.program.value_of)
         return entry.graph
@@ -172,7 +177,6 @@ class Jitted:
     def clear_cache(self) -> None:
         """Forgets all traces."""
         self._programs.clear()
-        self._paths = ()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
@@ -183,7 +187,7 @@ class Jitted:
         return f"<jit of {name_of(self.function)}>"
 
     def _lookup(
-        self, args: tuple, kwargs: dict, stand_in: type | None = None
+        self, kept: Kept, args: tuple, kwargs: dict, stand_in: type | None = None
     ) -> tuple[Entry, list[Any]]:
         """What belongs to these arguments, and their leaves.
 
@@ -206,7 +210,7 @@ class Jitted:
                     place = tree.paths(form)[i][1:]
                     check_leaf(leaf, argument(self.function, place))
                 types.append(typeof(leaf))
-        return self._programs.find(form, types, statics), leaves
+        return self._programs.find(kept, form, types, statics), leaves
 
     def _split(self, args: tuple, kwargs: dict) -> tuple[tuple, tuple, dict]:
         """The static values, and what is traced (statics replaced by None)."""
