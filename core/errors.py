@@ -49,6 +49,10 @@ class SideEffectWarning(UserWarning):
     each time it runs; or it uses a value that was another one when it was traced."""
 
 
+class KeyReuseError(RuntimeError):
+    """A random key was used twice, under `td.debug.key_reuse`."""
+
+
 class DonatedError(RuntimeError):
     """An array was used after its memory had been given to a jitted function."""
 
