@@ -163,10 +163,10 @@ class Watch:
                 self._add(label_of(path), value, True)
 
     def _add(self, label: str, x: Any, deep: bool) -> None:
-        todo = deque([x])
+        top, todo = x, deque([x])
         while todo and len(self._before) < MOST_OBJECTS:
             x = todo.popleft()
-            if isinstance(x, ATOMS) and not (not deep and isinstance(x, type)):
+            if isinstance(x, ATOMS) and not (x is top and isinstance(x, type)):
                 continue
             if id(x) in self._before:
                 continue
@@ -304,7 +304,7 @@ def _is_cache(before: _Before, now: Any, change: Change) -> bool:
     made = all(
         k in now and (now[k] is v or _is_made_once(v, now[k])) for k, v in old.items()
     )
-    asks = change.asks or type(before.x) is not dict
+    asks = change.asks or not isinstance(before.x, dict)
     return asks and made and not any(map(_is_traced, new))
 
 

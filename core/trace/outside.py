@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from array import array
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from types import (
     GeneratorType,
     MethodType,
     ModuleType,
+    SimpleNamespace,
 )
 from typing import Any, NamedTuple
 
@@ -151,6 +153,10 @@ def contents(x: Any, most_bytes: int = MOST_BYTES) -> Any:
             return [x.cell_contents]
         except ValueError:
             return []
+    if kind is bytearray or kind is array:
+        return bytes(x)
+    if kind is SimpleNamespace:
+        return dict(vars(x))
     if kind is np.ndarray:
         return x.tobytes() if x.nbytes <= most_bytes else None
     if isinstance(x, _ITERATORS):

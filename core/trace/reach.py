@@ -193,12 +193,18 @@ class Reach:
                 self._end(item)
         elif kind is partial:
             self._end([x.func, *x.args, *x.keywords.values()])
-        elif isinstance(x, Value | ModuleType | BuiltinFunctionType):
+        elif isinstance(x, Value | ModuleType | BuiltinFunctionType | _Like):
             return
         elif not is_foreign(kind.__module__):
-            call = _in_class(kind, "__call__")
-            if type(call) is FunctionType:
-                self._visit(call, x)
+            for base in kind.__mro__[:-1]:
+                for name, f in list(vars(base).items()):
+                    # What operators call; other methods are followed by their names.
+                    if (
+                        type(f) is FunctionType
+                        and name[:2] == "__"
+                        and name not in _MAKING
+                    ):
+                        self._visit(f, x)
         elif kind.__module__.startswith("treadle"):
             for item in list(getattr(x, "__dict__", {}).values()):
                 if callable(item) and not isinstance(item, type):
@@ -317,6 +323,8 @@ class _Visit:
         function = getattr(found, "fget", getattr(found, "__func__", found))
         if type(function) is FunctionType:
             own = None if isinstance(x, type) else x
+            if type(found) is classmethod:
+                own = kind
             self.reach._visit(function, own)
             return False, MISSING
         if found is not MISSING and not hasattr(type(found), "__get__"):
@@ -357,6 +365,7 @@ _PLAIN = frozenset(
     (str, bytes, int, float, complex, bool, type(None), type(...), range, slice)
 )
 
+_MAKING = frozenset(("__init__", "__new__", "__post_init__", "__repr__"))
 _DEFINED = frozenset((FunctionType, ModuleType, BuiltinFunctionType, type))
 _CALLED = frozenset((BuiltinFunctionType, MethodType, FunctionType))
 _SUSPECTS = frozenset(("time", "datetime", "random", "os", "uuid", "secrets", "numpy"))

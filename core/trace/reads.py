@@ -73,7 +73,7 @@ _METHODS = _words(
 _FUNCTIONS = _words(
     "setattr delattr next heappush heappop heapify heapreplace heappushpop insort "
     "insort_left insort_right shuffle copyto place putmask fill_diagonal "
-    "put_along_axis"
+    "put_along_axis setitem delitem iadd"
 )
 # What instructions mean here. (All others end a path.)
 _KINDS = {
@@ -96,6 +96,8 @@ _KINDS = {
     "LOAD_FAST_BORROW_LOAD_FAST_BORROW": "two variables",
     "LOAD_ATTR": "attribute",
     "LOAD_METHOD": "attribute",
+    "STORE_FAST": "store",
+    "BINARY_OP": "binary",
     "STORE_GLOBAL": "store global",
     "STORE_DEREF": "store cell",
     "STORE_SUBSCR": "change",
@@ -106,6 +108,8 @@ _KINDS = {
     "CONTAINS_OP": "asks",
 }
 _KIND = [_KINDS.get(name, "") for name in dis.opname]
+# From this number on binary operations are `+=` and the like.
+_IN_PLACE = 13
 # The lowest bit of some numbers of names says something else.
 _SHIFT = 1 if sys.version_info >= (3, 12) else 0
 
@@ -121,6 +125,7 @@ class _Reader:
         self.on_line: dict[int, dict[Path, None]] = {}
         self.asks = "KeyError" in code.co_names or "get" in code.co_names
         self._path: Path | None = None
+        self._same: dict[Path, Path] = {}
         self._line = 0
         self._free = {*code.co_freevars}
         inner = [name for name in code.co_cellvars if name not in code.co_varnames]
@@ -147,7 +152,11 @@ class _Reader:
             if kind == "attribute":
                 self._extend(self.code.co_names[number >> _SHIFT])
                 continue
+            stored = self._path if kind == "store" else None
             self._end()
+            if kind == "store":
+                self._bind(self._variable(number), stored)
+                continue
             while 2 * i >= following:
                 following, line = next(lines)
             self._line = line
@@ -164,13 +173,15 @@ class _Reader:
     def _take(self, kind: str, number: int) -> None:
         names = self.code.co_names
         if kind == "variable":
-            self._path = self._variable(number)
+            variable = self._variable(number)
+            self._path = self._same.get(variable, variable)
         elif kind == "global":
             self._path = GLOBAL, names[number >> 1]
         elif kind == "two variables":
-            self._path = self._variable(number >> 4)
-            self._end()
-            self._path = self._variable(number & 15)
+            for place in (number >> 4, number & 15):
+                self._end()
+                variable = self._variable(place)
+                self._path = self._same.get(variable, variable)
         elif kind == "name":
             self._path = GLOBAL, names[number]
         elif kind == "store global":
@@ -181,12 +192,22 @@ class _Reader:
                 self._store(variable)
         elif kind == "change":
             self.changes.append((self._line, None))
+        elif kind == "binary":
+            on_line = self.on_line.get(self._line, ())
+            if number >= _IN_PLACE and any(p[0] != LOCAL for p in on_line):
+                self.changes.append((self._line, None))
         elif kind == "asks":
             self.asks = True
 
     def _variable(self, number: int) -> Path:
         name = self._variables[number]
         return (CELL if name in self._free else LOCAL), name
+
+    def _bind(self, variable: Path, value: Path | None) -> None:
+        """What a local variable stands for, where it is another name."""
+        self._same.pop(variable, None)
+        if value is not None and value[0] != LOCAL:
+            self._same[variable] = value
 
     def _store(self, variable: Path) -> None:
         # What `x += 1` does in place.
@@ -196,7 +217,8 @@ class _Reader:
     def _extend(self, attribute: str) -> None:
         path = self._path
         if attribute in _METHODS:
-            self.changes.append((self._line, path))
+            own = not attribute.startswith("__")
+            self.changes.append((self._line, path if own else None))
         elif attribute == "at" and path is not None and len(path) > 2:
             self.changes.append((self._line, None))  # `np.add.at(table, …)`
         if path is not None:

@@ -339,6 +339,7 @@ def test_an_error_of_the_user_has_numbers_in_it() -> None:
         f(random(6, 4))
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_a_size_that_leaves_the_trace_is_an_error() -> None:
     kept: list[Any] = []
 
@@ -403,6 +404,7 @@ def test_donation_statics_and_trees() -> None:
     assert f.report().traces == 4
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_traces_of_one_function_from_several_threads() -> None:
     traced: list[int] = []
 

@@ -243,6 +243,7 @@ def test_deep_trees(native: bool) -> None:
             np.testing.assert_array_equal(f(given), [2])
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_transforms_and_plain_python_take_no_path(native: bool) -> None:
     seen = []
     f = td.jit(lambda x: seen.append(1) or tnp.sum(x * x))
