@@ -162,15 +162,17 @@ def trace_entry(
 @lru_cache(1024)
 def _kinds(form: tree.Structure) -> frozenset[type]:
     """The classes in a pytree, but for Python's own."""
-    found, todo = set(), [form]
+    found: set[type] = set()
+    todo = [form]
     while todo:
         part = todo.pop()
-        found.add(part.kind)
+        if part.kind is not None:
+            found.add(part.kind)
         todo += part.children
     return frozenset(found - _PLAIN)
 
 
-_PLAIN = {None, tuple, list, dict, type(None)}
+_PLAIN: set[type] = {tuple, list, dict, type(None)}
 
 
 def _fix_static(form: tree.Structure) -> None:

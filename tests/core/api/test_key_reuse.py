@@ -157,9 +157,10 @@ def stored(key: Any) -> Any:
 
 
 def samplers(key: Any) -> Any:
-    keys = rng.split(key, 9)
+    keys = rng.split(key, 10)
     return (
-        rng.gamma(keys[0], 2.0)
+        rng.binomial(keys[9], 5, 0.5)
+        + rng.gamma(keys[0], 2.0)
         + rng.poisson(keys[1], 3.0)
         + rng.permutation(keys[2], 5)[0]
         + rng.choice(keys[3], 5)
