@@ -170,7 +170,12 @@ def contents(x: Any, most_bytes: int = MOST_BYTES) -> Any:
     return {n: getattr(x, n) for n in slots if hasattr(x, n)} if slots else None
 
 
-_ITERATORS: tuple[type, ...] = (GeneratorType, count, type(iter([])), type(iter(range(0))))
+_ITERATORS: tuple[type, ...] = (
+    GeneratorType,
+    count,
+    type(iter([])),
+    type(iter(range(0))),
+)
 
 
 def _position(x: Any) -> Any:
