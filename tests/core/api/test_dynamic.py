@@ -434,7 +434,7 @@ def test_traces_of_one_function_from_several_threads() -> None:
 
 def test_programs_are_kept_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     f = td.jit(lambda x: x * 2)
-    made = f._made
+    made = f._programs.kept.made
     monkeypatch.setattr(made.entries, "most", 5)
     monkeypatch.setattr(made.families, "most", 3)
     for n in range(1, 12):
