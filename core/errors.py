@@ -44,6 +44,15 @@ class MutationError(RuntimeError):
     """A function under a transform changed one of its arguments."""
 
 
+class SideEffectWarning(UserWarning):
+    """A function under a transform did something that happens when it is traced, not
+    each time it runs; or it uses a value that was another one when it was traced."""
+
+
+class KeyReuseError(RuntimeError):
+    """A random key was used twice, under `td.debug.key_reuse`."""
+
+
 class DonatedError(RuntimeError):
     """An array was used after its memory had been given to a jitted function."""
 

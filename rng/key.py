@@ -193,6 +193,19 @@ def check_key(name: str, key: Any) -> Key:
     return key
 
 
+def clone(key: Key) -> Key:
+    """The same key, for who wants the same numbers once more: `td.debug.key_reuse`
+    takes it for another one.
+
+    >>> from treadle import rng
+    >>> rng.clone(rng.key(7))
+    Key([0, 7])
+    """
+    if not isinstance(key, Key):
+        raise TypeError(_no_key("clone", key))
+    return Key(key.data ^ np.uint32(0))
+
+
 def _no_key(name: str, key: Any) -> str:
     shown = typeof(key) if is_array(key) else f"{type(key).__name__} {key!r:.60}"
     return (

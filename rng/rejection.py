@@ -15,7 +15,7 @@ from treadle import Array, custom_jvp, typeof, vmap, while_loop
 from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.rng.continuous import exponential
-from treadle.rng.key import Key, check_key, compiled, split
+from treadle.rng.key import Key, check_key, clone, compiled, split
 from treadle.rng.normal import normal
 from treadle.rng.uniform import fitting_shape, float_dtype, unit
 from treadle.scipy.special import gammaln
@@ -170,7 +170,8 @@ def poisson(
 def _poisson(key: Key, lam: Any, *, shape: tuple[int, ...]) -> Array:
     small = tnp.isnan(lam) | (lam < 10)
     few = _counted(key, tnp.where(small, lam, 0.0), shape)
-    many = _transformed(key, tnp.where(small, 1e5, lam), shape)
+    # Each number comes from one of the two, so that they may share a key.
+    many = _transformed(clone(key), tnp.where(small, 1e5, lam), shape)
     return tnp.where(lam == 0, 0, tnp.where(small, few, many))
 
 

@@ -52,7 +52,9 @@ class Made:
     def of(cls, jitted: Jitted, args: tuple, kwargs: dict) -> Made:
         """That for arguments like these, which may be `ShapeDtype`."""
         given, _ = _given(jitted, args, kwargs, ArrayType)
-        entry = jitted._programs.find(given.form, given.types, given.statics)
+        programs = jitted._programs
+        kept = programs.now()
+        entry = programs.find(kept, given.form, given.types, given.statics)
         return cls(jitted, entry, given)
 
     @property

@@ -20,6 +20,7 @@ from treadle.ops.binary import maximum, minimum
 from treadle.ops.cast import convert
 from treadle.ops.compare import ne
 from treadle.run.array import ArrayLike
+from treadle.trace.effects import Watch
 from treadle.trace.stage import known_value, stage
 from treadle.trace.value import is_array, typeof
 
@@ -199,7 +200,8 @@ def _trace(
     def whole() -> tree.Structure:
         return tree.together(out_form, tree.structure([None] * len(changed)))
 
-    graph, captured = explore(flat, types, whole, name=name)
+    with Watch(function, name=name):
+        graph, captured = explore(flat, types, whole, name=name)
     return _Branch(graph, captured, out_form, name, ambient, changed)
 
 

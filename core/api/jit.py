@@ -29,10 +29,11 @@ from treadle.api.args import (
 )
 from treadle.api.boundary import boundary, tidy
 from treadle.api.caches import made
+from treadle.api.captured import Kept
 from treadle.api.entry import Entry, compiler
 from treadle.api.method import Method
 from treadle.api.programs import Programs
-from treadle.api.report import ProgramReport, Report
+from treadle.api.report import Report
 from treadle.api.staging import check_lengths
 from treadle.arraytype import ArrayType
 from treadle.control.call import call, runners
@@ -89,15 +90,17 @@ class Jitted(Generic[P, R]):
             for both in chosen & given_up:
                 raise ValueError(f"argument {both!r} can't be static and donated")
         self._programs = Programs(function, self._donated_leaves, dynamic, max_compiles)
-        self._paths: tuple[tuple[Path, ProgramReport], ...] = ()
         update_wrapper(self, function, updated=())
         made.add(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         # A `boundary` of its own: that would cost a tenth of a short call.
         try:
-            if type(state.interpreter) is EagerInterpreter:
-                for path, row in () if state.staging_disabled else self._paths:
+            kept = self._programs.kept
+            if type(state.interpreter) is EagerInterpreter and (
+                kept.same is None or kept.same()
+            ):
+                for path, row in () if state.staging_disabled else kept.paths:
                     out = path(args, kwargs)
                     if out is not NotImplemented:
                         row.calls += 1
@@ -111,10 +114,11 @@ class Jitted(Generic[P, R]):
     def _call(self, args: tuple, kwargs: dict) -> Any:
         if state.staging_disabled:
             return self.function(*args, **kwargs)
-        entry, leaves = self._lookup(args, kwargs)
+        kept = self._programs.now()
+        entry, leaves = self._lookup(kept, args, kwargs)
         entry.row.calls += 1
         if type(state.interpreter) is EagerInterpreter:
-            out = self._quickly(entry, args, kwargs)
+            out = self._quickly(kept, entry, args, kwargs)
             if out is not NotImplemented:
                 return out
             outs = entry.program([*entry.captured, *leaves])
@@ -122,7 +126,7 @@ class Jitted(Generic[P, R]):
             outs = call(*entry.captured, *leaves, graph=entry.graph)
         return entry.out_form.unflatten(outs)
 
-    def _quickly(self, entry: Entry, args: tuple, kwargs: dict) -> Any:
+    def _quickly(self, kept: Kept, entry: Entry, args: tuple, kwargs: dict) -> Any:
         """The result by a path; NotImplemented if there is none. One is made for calls
         like this one at the second look-up of an entry, and for one of other sizes if
         there was one for some."""
@@ -137,7 +141,8 @@ class Jitted(Generic[P, R]):
             out = path(args, kwargs)
         if path and out is not NotImplemented and entry.lookups > 1:
             entry.keep_path(path)
-            self._paths = ((path, entry.row), *self._paths[: MOST_PATHS - 1])
+            kept.quicken()
+            kept.paths = ((path, entry.row), *kept.paths[: MOST_PATHS - 1])
         return out
 
     def _path(self, entry: Entry, args: tuple, kwargs: dict) -> Path:
@@ -198,7 +203,6 @@ class Jitted(Generic[P, R]):
     def clear_cache(self) -> None:
         """Forgets all traces."""
         self._programs.clear()
-        self._paths = ()
 
     @overload
     def __get__(self, instance: None, owner: type | None = None) -> Self: ...
@@ -216,10 +220,10 @@ class Jitted(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<jit of {name_of(self.function)}>"
 
-    def _lookup(self, args: tuple, kwargs: dict) -> tuple[Entry, list[Any]]:
+    def _lookup(self, kept: Kept, args: tuple, kwargs: dict) -> tuple[Entry, list[Any]]:
         """What belongs to these arguments, and their leaves."""
         form, types, statics, leaves = self._taken_apart(args, kwargs)
-        return self._programs.find(form, types, statics), leaves
+        return self._programs.find(kept, form, types, statics), leaves
 
     def _taken_apart(
         self, args: tuple, kwargs: dict, stand_in: type | None = None

@@ -67,7 +67,7 @@ def profile(function: Callable[..., Any], runs: int = 10) -> Callable[..., Profi
                 f"{at(user_source())}\nProfile the outermost function instead: "
                 "`td.profile(td.grad(f))(x)`."
             )
-        entry, leaves = jitted._lookup(args, kwargs)
+        entry, leaves = jitted._lookup(jitted._programs.now(), args, kwargs)
         runs_now = 0 if has_effects(entry.graph) else runs
         found = _profile(entry, [*entry.captured, *leaves], runs_now)
         if found is None:

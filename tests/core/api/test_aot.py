@@ -216,7 +216,7 @@ def test_what_is_not_counted_is_said() -> None:
         return tnp.linalg.cholesky(y + 9 * tnp.eye(3)), td.pure_callback(np.cbrt, y, y)
 
     notes = "\n".join(td.jit(f).lower(random(3, 3)).cost_analysis().notes)
-    for text in ("1 x while loops", "LAPACK", "on the host"):
+    for text in ("1 x while loops", "libraries", "on the host"):
         assert text in notes
     assert td.jit(tnp.sin).lower(X).cost_analysis().notes == ()
 

@@ -74,6 +74,7 @@ class Counted:
         return x * rate if flag != "neg" else -x * rate
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_python_numbers_do_not_trace_again() -> None:
     function = Counted()
     step = td.jit(function)
@@ -86,6 +87,7 @@ def test_python_numbers_do_not_trace_again() -> None:
     assert function.traces == 3
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_static_arguments_are_python_values() -> None:
     function = Counted()
     step = td.jit(function, static="flag")
@@ -172,6 +174,7 @@ def test_positions_count_from_the_end_too() -> None:
         last + 1
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_an_argument_that_is_only_named_has_no_position() -> None:
     function = Counted()
     step = td.jit(lambda x, *rest, flag: function(x + sum(rest)), static="flag")
@@ -209,6 +212,7 @@ class Layer(nn.Module):
 
 @pytest.mark.parametrize("held", [Scaled, Layer, lambda factor: factor])
 @pytest.mark.parametrize("values", [(0.0, -0.0), (1, 1.0, True)])
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_static_values_are_told_apart_wherever_they_are(
     held: Any, values: tuple
 ) -> None:
