@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, nested_graphs
+from treadle.scopes import Source, current, within
 from treadle.trace.interpreter import state
 
 
@@ -14,16 +15,28 @@ def call_graph(graph: Graph, args: Sequence[Any]) -> list[Any]:
 
     Operations keep the user's lines that are written in the graph.
     """
-    previous = state.source
+    previous, around = state.source, surroundings()
+
+    def apply(eq: Equation, inputs: Sequence[Any]) -> Sequence[Any]:
+        return bind(eq, inputs, around)
+
     try:
-        return follow(graph, args, bind)
+        return follow(graph, args, apply)
     finally:
         state.source = previous
 
 
-def bind(eq: Equation, inputs: Sequence[Any]) -> Sequence[Any]:
+def surroundings() -> Source:
+    """Where equations come from whose graph is followed now."""
+    source = state.source
+    if isinstance(source, Source):
+        return source
+    return Source("", current.path)
+
+
+def bind(eq: Equation, inputs: Sequence[Any], around: str) -> Sequence[Any]:
     """The results of an equation for other inputs, in the current interpreter."""
-    state.source = eq.source
+    state.source = within(eq.source, around)
     out = eq.op(*inputs, **eq.params)
     return out if eq.op.multiple else (out,)
 
