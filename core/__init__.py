@@ -72,6 +72,7 @@ from treadle.api.policies import save_only_these_names as save_only_these_names
 from treadle.api.remat import remat as remat
 from treadle.api.saved import print_saved_residuals as print_saved_residuals
 from treadle.api.scope import current_transform as current_transform
+from treadle.api.scope import named_scope as named_scope
 from treadle.api.staging import ShapeDtype as ShapeDtype
 from treadle.api.staging import disable_jit as disable_jit
 from treadle.api.staging import eval_shape as eval_shape
@@ -99,7 +100,6 @@ from treadle.dtypes import uint16 as uint16
 from treadle.dtypes import uint32 as uint32
 from treadle.dtypes import uint64 as uint64
 from treadle.names import suggest as _suggest
-from treadle.scopes import named_scope as named_scope
 from treadle.trace.value import is_array as is_array
 from treadle.trace.value import is_traced as is_traced
 from treadle.trace.value import typeof as typeof

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.dims import Scope
 from treadle.errors import user_source
-from treadle.scopes import current, here
+from treadle.scopes import current
 
 if TYPE_CHECKING:
     from treadle.trace.op import Op
@@ -107,7 +107,7 @@ def entering(interpreter: Interpreter) -> Iterator[Interpreter]:
 def current_source() -> str:
     """The line of the user's to which operations are attributed now, with the names
     around it."""
-    return state.source or here()
+    return state.source or user_source()
 
 
 @contextmanager

@@ -225,6 +225,26 @@ def test_names_are_printed() -> None:
     assert "backward, in encoder.layers[1].attention\n" in text
 
 
+def test_branches_of_python_have_their_names_once() -> None:
+    @td.named_scope("f")
+    def f(x: Any) -> Any:
+        with td.named_scope("g"):
+            y = tnp.sin(x)
+            if y > 0:
+                y = tnp.exp(y)
+        return tnp.cos(y)
+
+    graph = td.trace(f)(1.0)
+    assert paths(graph, "sin") == paths(graph, "exp") == {"f.g"}
+    assert paths(graph, "cos") == {"f"}
+
+
+@pytest.mark.parametrize("call", [lambda f: f, td.jit], ids=["eager", "jit"])
+def test_errors_say_in_which_layer(call: Any) -> None:
+    with pytest.raises(ValueError, match=r"\.py:\d+, in encoder\.layers\[0\]\.atten"):
+        call(lambda m, x: m(x))(model(), X[:, :3])
+
+
 def test_names_change_neither_keys_nor_digests() -> None:
     def f(x: Any) -> Any:
         return tnp.sin(x) * x
