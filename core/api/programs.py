@@ -105,7 +105,7 @@ class Programs:
           TypeError: if a static value is not hashable.
           RuntimeError: if it would be one more than are allowed.
         """
-        inside = type(state.interpreter) is not EagerInterpreter
+        inside = not isinstance(state.interpreter, EagerInterpreter)
         # What the function does may depend on the names and sizes of mapped axes.
         axes = tuple(axes_in_scope().values()) if inside else ()
         key = (form, tuple(types), statics, tree.kind_of(statics), axes)
