@@ -50,6 +50,10 @@ class DonatedError(RuntimeError):
     """An array was used after its memory had been given to a jitted function."""
 
 
+class CheckError(RuntimeError):
+    """A condition held that a program was told to stop at: `td.debug.error_if`."""
+
+
 class StructureError(ValueError):
     """Two pytrees that must have the same structure do not."""
 

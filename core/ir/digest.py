@@ -13,7 +13,8 @@ import numpy as np
 
 from treadle.arraytype import ArrayType
 from treadle.dims import Dim, Scope
-from treadle.ir.graph import Atom, Graph, Var
+from treadle.ir.graph import Atom, Equation, Graph, Var
+from treadle.ir.walk import effectful
 from treadle.late import Computed
 from treadle.trace.lowering import Inline
 from treadle.trace.op import Op
@@ -44,6 +45,11 @@ _PLAIN = {bool, int, float, complex, str, bytes}
 _INTEGERS = {int}
 
 
+def _place(eq: Equation) -> str:
+    """The line and the names of what may raise an error, which shows them."""
+    return f" at {eq.source} in {eq.scope}" if effectful(eq) else ""
+
+
 class _Text:
     def __init__(self, scope: Scope | None) -> None:
         self._scope = scope
@@ -66,7 +72,7 @@ class _Text:
                 params = {"graph": params["graph"]}
             text = self.of(params) if params else ""
             types = " ".join([self.type(v.type) for v in eq.outputs])
-            yield f"{eq.op.name} {inputs} {text} {types}"
+            yield f"{eq.op.name} {inputs} {text} {types}{_place(eq)}"
         yield " ".join(map(atom, graph.outputs))
 
     def sizes(self) -> Iterator[str]:
