@@ -11,6 +11,7 @@ from typing import NamedTuple
 from treadle.backends import plans
 from treadle.backends.devices import TARGETS
 from treadle.dims import Scope
+from treadle.events import compiling
 from treadle.fuse.grouping.group import group
 from treadle.fuse.groups import Groups
 from treadle.fuse.lowering.launches import Kernels
@@ -57,7 +58,7 @@ def stages(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Stage
 
 def build(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Executable:
     """Compiles a graph for a device: plans it, then links machine code and commands."""
-    with _no_collection():
+    with compiling(graph.name, len(graph.equations)), _no_collection():
         return Executable(_planned(graph, target, donated), target, donated)
 
 
@@ -65,7 +66,8 @@ def build_sized(
     graph: Graph, scope: Scope, target: Target, donated: tuple[int, ...] = ()
 ) -> SizedProgram:
     """Compiles a graph whose sizes are open: they are the dimensions of a scope."""
-    with _no_collection(), scope.compiling():
+    announced = compiling(graph.name, len(graph.equations))
+    with announced, _no_collection(), scope.compiling():
         plan = _planned(graph, target, donated, scope)
         return SizedProgram(scope, plan, target, donated)
 

@@ -16,6 +16,7 @@ from treadle.api.report import MOST_ROWS, Arguments, ProgramReport, Report
 from treadle.api.sizes import SizedTrace, can_vary, trace_sized
 from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
+from treadle.events import traced, tracing
 from treadle.run.eager import EagerInterpreter
 from treadle.trace.axes import axes_in_scope
 from treadle.trace.interpreter import state
@@ -149,8 +150,13 @@ class Programs:
         kept = kept or self._entries.get((key, "inside"))
         if kept is not None:
             return kept
+        name, reason = name_of(self._function), "it was called inside of a transform"
+        tracing(name, reason)
+        began = perf_counter()
         entry = trace_entry(self._function, form, types, statics, self._donated(form))
-        entry.row = ProgramReport("", "it was called inside of a transform")
+        given = Arguments(self._function, form, types, statics)
+        traced(name, str(given), reason, perf_counter() - began)
+        entry.row = ProgramReport("", reason)
         if not _captures_tracers(entry):
             # Sizes that are open belong to one trace, and so does what they are in.
             if scope is not None:
@@ -320,6 +326,8 @@ class Programs:
         row.branches = entry.branches
         self._rows.append(row)
         self._traces += 1
+        name = name_of(self._function)
+        traced(name, row.signature, row.reason, row.trace_seconds)
         return entry
 
     # Words
@@ -332,6 +340,7 @@ class Programs:
         return given.change(earlier) or "its program was forgotten"
 
     def _check_count(self, reason: str) -> None:
+        tracing(name_of(self._function), reason)
         if self._most is None or self._traces < self._most:
             return
         raise RuntimeError(

@@ -5,3 +5,5 @@ from treadle.debug.checks import error_if as error_if
 from treadle.debug.nans import check_nans as check_nans
 from treadle.debug.printing import callback as callback
 from treadle.debug.printing import print as print
+from treadle.events import log_compiles as log_compiles
+from treadle.events import no_tracing as no_tracing
