@@ -1,5 +1,7 @@
 """Looking into programs: what they compute, where it goes wrong, when they compile."""
 
+from treadle.debug.breakpoints import Frame as Frame
+from treadle.debug.breakpoints import breakpoint as breakpoint
 from treadle.debug.checks import checkify as checkify
 from treadle.debug.checks import error_if as error_if
 from treadle.debug.nans import check_nans as check_nans
