@@ -84,6 +84,9 @@ from treadle.api.windows import conv_general as conv_general
 from treadle.api.windows import reduce_window_max as reduce_window_max
 from treadle.api.windows import reduce_window_sum as reduce_window_sum
 from treadle.arraytype import ArrayType as ArrayType
+from treadle.debug.environment import (
+    print_environment_info as print_environment_info,
+)
 from treadle.dtypes import bfloat16 as bfloat16
 from treadle.dtypes import bool_ as bool_
 from treadle.dtypes import complex64 as complex64

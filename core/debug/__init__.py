@@ -4,6 +4,7 @@ from treadle.debug.breakpoints import Frame as Frame
 from treadle.debug.breakpoints import breakpoint as breakpoint
 from treadle.debug.checks import checkify as checkify
 from treadle.debug.checks import error_if as error_if
+from treadle.debug.leaks import check_leaks as check_leaks
 from treadle.debug.nans import check_nans as check_nans
 from treadle.debug.printing import callback as callback
 from treadle.debug.printing import print as print

@@ -34,7 +34,7 @@ from treadle.backends.cpu.run.executor import (
     Slot,
 )
 from treadle.backends.cpu.run.host import address_of, host_call, meaning
-from treadle.backends.cpu.target import host
+from treadle.backends.cpu.target import cpu_count, host
 from treadle.backends.memory import room, size_class
 from treadle.errors import InternalError
 from treadle.fuse.lowering.launches import Calls, Launch, Product
@@ -81,6 +81,15 @@ class CPUTarget:
         machine = host()
         parts = machine.triple, machine.cpu, machine.features, machine.vector_bytes
         return repr((self.name, parts, threads.num_threads(), _has_lapack()))
+
+    def described(self) -> dict[str, str]:
+        machine = host()
+        return {
+            "CPU": f"{machine.cpu} ({machine.triple})",
+            "vectors": f"{8 * machine.vector_bytes} bits",
+            "threads": f"{threads.num_threads()} of {cpu_count()} CPUs",
+            "LAPACK": "NumPy's" if _has_lapack() else "not found",
+        }
 
     def lowering(self, eq: Equation) -> Lowering:
         return lowering_of(eq, _supported, _has_lapack)
