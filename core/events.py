@@ -46,7 +46,7 @@ def no_tracing() -> Iterator[None]:
     ...     y = f(tnp.zeros(3))
     ...     y = f(tnp.ones(3, dtype="int32"))
     Traceback (most recent call last):
-    RuntimeError: <lambda> would be traced inside of no_tracing
+    RuntimeError: <lambda> would be traced inside of no_tracing...
     """
     previous = _state.forbidden
     _state.forbidden = user_source()

@@ -7,7 +7,7 @@ import pdb
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from treadle import tree
 from treadle.api.boundary import boundary
 from treadle.api.callbacks import effect_on_host
+from treadle.dims import is_symbolic
 from treadle.errors import at, is_ours, user_frame, user_source
 from treadle.trace.value import Tracer, is_array
 
@@ -74,9 +75,10 @@ def breakpoint(
     leaves, form = tree.flatten([_variables(f) for f in frames], is_leaf=_is_whole)
     arrays = [x for x in leaves if _usable(x)]
     shown = _Shown(
-        tuple([_Place(f.f_code, f.f_lineno, f.f_globals) for f in frames]),
-        form,
-        tuple([None if _usable(x) else _Held(x) for x in leaves]),
+        tuple([_Opaque((f.f_code, f.f_lineno, f.f_globals)) for f in frames]),
+        _Opaque(form),
+        tuple([_held(x) for x in leaves if not _usable(x)]),
+        tuple(map(_usable, leaves)),
         debugger or _Pdb.on(stdin, stdout),
     )
     effect_on_host(shown, arrays, {})
@@ -108,6 +110,15 @@ def _is_whole(x: Any) -> bool:
     return False
 
 
+def _held(x: Any) -> Any:
+    # A size that is open is a number when the program runs.
+    return x if is_symbolic(x) else _Opaque(x)
+
+
+def _value(held: Any) -> Any:
+    return held.value if isinstance(held, _Opaque) else held
+
+
 def _usable(x: Any) -> bool:
     """Whether a variable holds an array of which the program can have the value."""
     if isinstance(x, Tracer):
@@ -115,43 +126,46 @@ def _usable(x: Any) -> bool:
     return is_array(x)
 
 
-class _Place(NamedTuple):
-    code: CodeType
-    line: int
-    globals: dict[str, Any]
+class _Opaque:
+    """What the tracer and the compiler are to leave as it is, and not to compare: of a
+    function that is run for each way through it, one run is shown."""
 
+    __slots__ = ("value",)
 
-@dataclass(frozen=True, eq=False)
-class _Held:
-    """What is not an array, as it is."""
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
-    value: Any
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Opaque)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, eq=False)
 class _Shown:
     """Opens a debugger on frames.
 
-    held: for each leaf of their variables, what it is if it is no array.
+    places: code, line, and globals of each. form: of their variables.
+    held: the leaves of these that are no arrays; given: which are.
     """
 
-    places: tuple[_Place, ...]
-    form: tree.Structure
-    held: tuple[_Held | None, ...]
+    places: tuple[_Opaque, ...]
+    form: _Opaque
+    held: tuple[Any, ...]
+    given: tuple[bool, ...]
     debugger: Debugger
 
     __name__ = "breakpoint"
 
     def __call__(self, *arrays: np.ndarray) -> None:
-        given = iter(arrays)
-        leaves = [next(given) if h is None else h.value for h in self.held]
-        variables = self.form.unflatten(leaves)
-        self.debugger(
-            [
-                Frame(p.code.co_filename, p.line, p.code.co_name, v, p.globals)
-                for p, v in zip(self.places, variables, strict=True)
-            ]
-        )
+        given, held = iter(arrays), iter(self.held)
+        leaves = [next(given) if array else _value(next(held)) for array in self.given]
+        variables = self.form.value.unflatten(leaves)
+        frames = []
+        for place, names in zip(self.places, variables, strict=True):
+            code, line, rest = place.value
+            frames.append(Frame(code.co_filename, line, code.co_name, names, rest))
+        self.debugger(frames)
 
 
 _HOOK = "__treadle_breakpoint__"

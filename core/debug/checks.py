@@ -52,7 +52,7 @@ def error_if(x: _Tree, pred: Any, message: str) -> _Tree:
     ...     return tnp.sqrt(x)
     >>> f(tnp.array([4.0, -1.0]))
     Traceback (most recent call last):
-    treadle.errors.CheckError: x must not be negative
+    treadle.errors.CheckError: x must not be negative...
     """
     if not isinstance(message, str):
         raise TypeError(

@@ -36,7 +36,7 @@ def check_leaks() -> Iterator[None]:
     >>> with td.debug.check_leaks():
     ...     y = td.jit(lambda x: seen.append(x * 2) or x)(1.0)
     Traceback (most recent call last):
-    treadle.errors.LeakError: 1 traced value outlived the transform
+    treadle.errors.LeakError: 1 traced value outlived the transform...
     """
     before = _dead()
     yield

@@ -330,7 +330,7 @@ def check_nans(*, nan: bool = True, inf: bool = False) -> Iterator[None]:
     >>> with td.debug.check_nans():
     ...     f(tnp.array([1.0, -2.0]))
     Traceback (most recent call last):
-    FloatingPointError: `log` gave 1 NaN of 2 elements, in the forward pass
+    FloatingPointError: `log` gave 1 NaN of 2 elements, in the forward pass...
     """
     if not isinstance(state.interpreter, EagerInterpreter):
         raise RuntimeError(_INSIDE.format(at=at(user_source())))

@@ -104,6 +104,35 @@ def test_layers_and_odd_variables_are_shown() -> None:
     assert variables["kept"] is odd
 
 
+def test_open_sizes_are_numbers() -> None:
+    look = Looks()
+
+    def f(x: Any) -> Any:
+        n = x.shape[0]
+        td.debug.breakpoint(debugger=look)
+        return x * n
+
+    jitted = td.jit(f)
+    for n in (3, 4, 5):
+        jitted(tnp.ones(n))
+    assert jitted.report().traces == 2
+    assert look.values("n") == [3, 4, 5]
+    assert [f[0].locals["x"].shape for f in look.seen] == [(3,), (4,), (5,)]
+
+
+def test_runs_for_other_ways_may_have_other_objects() -> None:
+    look = Looks()
+
+    @td.jit
+    def f(x: Any) -> Any:
+        anew = object()
+        td.debug.breakpoint(debugger=look)
+        return (x, anew)[0] if x > 0 else -x
+
+    assert float(f(-2.0)) == 2.0
+    assert look.values("x") == [-2.0]
+
+
 def session(commands: str, run: Callable[[Callable[..., Any]], Any]) -> str:
     """What pdb writes for these lines."""
     out, given = io.StringIO(), io.StringIO(commands)
