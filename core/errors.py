@@ -98,15 +98,16 @@ def user_source() -> Source:
     the parts of the program around it."""
     frame = user_frame()
     if frame is None:
-        return Source("", current.path)
+        return Source("", current.place.path)
     # Looked up: the same few thousand places ask in each trace.
-    key = frame.f_code.co_filename, frame.f_lineno, current.path
-    found = _known.get(key)
-    if found is None:
+    key = frame.f_code.co_filename, frame.f_lineno, current.place.path
+    try:
+        return _known[key]
+    except KeyError:
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
         found = _known[key] = Source(f"{key[0]}:{key[1]}", key[2])
-    return found
+        return found
 
 
 def at(source: str) -> str:

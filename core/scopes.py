@@ -20,13 +20,15 @@ class Source(str):
     backward: whether it is of the backward pass of that line.
     """
 
-    __slots__ = ("backward", "scope")
+    __slots__ = ("_reversed", "backward", "scope")
     scope: str
     backward: bool
+    _reversed: Source | None
 
     def __new__(cls, line: str = "", scope: str = "", backward: bool = False) -> Source:
-        made = super().__new__(cls, line)
+        made = str.__new__(cls, line)
         made.scope, made.backward = scope, backward
+        made._reversed = None
         return made
 
     def __reduce__(self) -> Any:
@@ -57,21 +59,35 @@ def within(line: str, around: str) -> str:
 def in_backward(line: str) -> Source:
     """The source of what is done for a line in the backward pass."""
     source = source_of(line)
-    return source if source.backward else Source(source, source.scope, True)
+    if source.backward:
+        return source
+    found = source._reversed
+    if found is None:
+        found = source._reversed = Source(source, source.scope, True)
+    return found
 
 
 def joined(outer: str, inner: str) -> str:
     """The path of a scope inside another one."""
-    if outer and inner and not inner.startswith("["):
-        return f"{outer}.{inner}"
-    return outer + inner
+    return f"{outer}.{inner}" if outer and inner else outer + inner
+
+
+class Place:
+    """Where in the user's program a thread is.
+
+    path: the names around. layer: that which runs.
+    """
+
+    __slots__ = ("layer", "path")
+
+    def __init__(self) -> None:
+        self.path, self.layer = "", None
 
 
 class _Current(threading.local):
-    path: str = ""
-    layer: Any = None
+    def __init__(self) -> None:
+        self.place = Place()
 
 
 current = _Current()
-"""This thread's place in the user's program. path: the names around; layer: that which
-runs now, as whoever knows about layers describes it."""
+"""The place of this thread."""

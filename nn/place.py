@@ -12,28 +12,19 @@ from treadle.nn.field import Part, parts_of
 from treadle.scopes import current, joined
 
 
-class _Running:
-    """A module whose call runs now."""
-
-    __slots__ = ("module", "places")
-
-    def __init__(self, module: Any) -> None:
-        self.module = module
-        self.places: dict[int, tree.Path] | None = None
-
-    def name_of(self, part: Any) -> str:
-        """The place of a module in this one; its class, if it is not part of it: what
-        `vmap` or `scan` make of stacked layers are other objects."""
-        places = self.places
-        if places is None:
-            places = self.places = {id(x): path for path, x in _parts(self.module)}
-        path = places.get(id(part))
-        if path is None:
-            path = _deeper(self.module, part)
-            if path is None:
-                return type(part).__name__
-            places[id(part)] = path
-        return tree.key_name(path).lstrip(".")
+def _name_of(part: Any, module: Any) -> str:
+    """The place of a module in another one; its class, if it is not part of that: what
+    `vmap` or `scan` make of stacked layers are other objects."""
+    # Most layers are fields, or in a list that is one: each call asks.
+    for name, value in module.__dict__.items():
+        if value is part:
+            return name
+        if type(value) is list or type(value) is tuple:
+            for i, item in enumerate(value):
+                if item is part:
+                    return f"{name}[{i}]"
+    path = _deeper(module, part)
+    return type(part).__name__ if path is None else tree.key_name(path).lstrip(".")
 
 
 def _parts(module: Any) -> list[Part]:
@@ -61,15 +52,16 @@ def in_place(call: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(call)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        around, path = current.layer, current.path
+        place = current.place
+        around, path = place.layer, place.path
+        if around is self:  # `super().__call__`
+            return call(self, *args, **kwargs)
         if around is not None:
-            if around.module is self:  # `super().__call__`
-                return call(self, *args, **kwargs)
-            current.path = joined(path, around.name_of(self))
-        current.layer = _Running(self)
+            place.path = joined(path, _name_of(self, around))
+        place.layer = self
         try:
             return call(self, *args, **kwargs)
         finally:
-            current.layer, current.path = around, path
+            place.layer, place.path = around, path
 
     return __call__

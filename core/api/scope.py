@@ -52,8 +52,8 @@ class named_scope(ContextDecorator):
         return named_scope(self.name)
 
     def __enter__(self) -> named_scope:
-        self._around = current.path
-        current.path = joined(self._around, self.name)
+        self._around = current.place.path
+        current.place.path = joined(self._around, self.name)
         return self
 
     def __exit__(
@@ -62,7 +62,7 @@ class named_scope(ContextDecorator):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        current.path = self._around
+        current.place.path = self._around
 
 
 def current_transform() -> Any:

@@ -120,7 +120,8 @@ def _call_through(graph: Graph, args: Sequence[Any]) -> list[Any]:
     around = surroundings()
 
     def through(eq: Equation, inputs: Sequence[Any]) -> Sequence[Any]:
-        with at_source(within(eq.source, around)):
+        source = eq.source if around is None else within(eq.source, around)
+        with at_source(source):
             if eq.op is call:
                 return _call_through(eq.params["graph"], inputs)
             return bind(eq, inputs, around)

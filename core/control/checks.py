@@ -95,7 +95,7 @@ def _run(
     levels: Levels,
 ) -> list[Any]:
     if np.any(condition):
-        failure = Failure(message, names, line, current.path, levels)
+        failure = Failure(message, names, line, current.place.path, levels)
         failure(np.asarray(condition), *map(np.asarray, values))
     return []
 

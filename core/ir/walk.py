@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, nested_graphs
@@ -16,27 +17,30 @@ def call_graph(graph: Graph, args: Sequence[Any]) -> list[Any]:
     Operations keep the user's lines that are written in the graph.
     """
     previous, around = state.source, surroundings()
-
-    def apply(eq: Equation, inputs: Sequence[Any]) -> Sequence[Any]:
-        return bind(eq, inputs, around)
-
+    apply = partial(bind, around=around) if around is not None else bind
     try:
         return follow(graph, args, apply)
     finally:
         state.source = previous
 
 
-def surroundings() -> Source:
-    """Where equations come from whose graph is followed now."""
+def surroundings() -> Source | None:
+    """Where equations come from whose graph is followed now; None if they are part of
+    nothing that has a name."""
     source = state.source
-    if isinstance(source, Source):
-        return source
-    return Source("", current.path)
+    if not isinstance(source, Source):
+        source = Source("", current.place.path)
+    return source if source.scope or source.backward else None
 
 
-def bind(eq: Equation, inputs: Sequence[Any], around: str) -> Sequence[Any]:
-    """The results of an equation for other inputs, in the current interpreter."""
-    state.source = within(eq.source, around)
+def bind(
+    eq: Equation, inputs: Sequence[Any], around: Source | None = None
+) -> Sequence[Any]:
+    """The results of an equation for other inputs, in the current interpreter.
+
+    around: where the equation comes from that holds its graph, if that has a name.
+    """
+    state.source = within(eq.source, around) if around is not None else eq.source
     out = eq.op(*inputs, **eq.params)
     return out if eq.op.multiple else (out,)
 

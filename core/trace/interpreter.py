@@ -93,15 +93,15 @@ def using(interpreter: Interpreter) -> Iterator[Interpreter]:
 def entering(interpreter: Interpreter) -> Iterator[Interpreter]:
     """Like `using`, for an interpreter whose life ends with the block."""
     interpreter.called_at = user_source()
-    path, source = current.path, state.source
+    path, source = current.place.path, state.source
     if interpreter.writes_graph:
-        current.path, state.source = "", str(source)
+        current.place.path, state.source = "", str(source)
     with using(interpreter):
         try:
             yield interpreter
         finally:
             interpreter.alive = False
-            current.path, state.source = path, source
+            current.place.path, state.source = path, source
 
 
 def current_source() -> str:

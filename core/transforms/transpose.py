@@ -54,7 +54,8 @@ def backward(graph: Graph, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]
         ]
         if eq.op.transpose is None:
             raise TypeError(f"`{eq.op.name}` can't be transposed: it is not linear")
-        with at_source(in_backward(within(eq.source, around))):
+        source = eq.source if around is None else within(eq.source, around)
+        with at_source(in_backward(source)):
             results = eq.op.transpose(
                 full if eq.op.multiple else full[0], *inputs, **eq.params
             )
@@ -73,7 +74,8 @@ def _forward(graph: Graph, linear: set[Var], values: dict[Var, Any]) -> list:
                 linear.update(eq.outputs)
                 pending.append(eq)
                 continue
-            state.source = within(eq.source, around)
+            source = eq.source if around is None else within(eq.source, around)
+            state.source = source
             args = [a.value if isinstance(a, Lit) else values[a] for a in eq.inputs]
             out = eq.op(*args, **eq.params)
             outs = out if eq.op.multiple else [out]

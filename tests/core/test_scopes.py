@@ -149,7 +149,7 @@ def test_scopes_join_and_end() -> None:
 def test_a_scope_ends_where_it_raises() -> None:
     with pytest.raises(ZeroDivisionError), td.named_scope("a"):
         raise ZeroDivisionError
-    assert scopes.current.path == ""
+    assert scopes.current.place.path == ""
 
 
 def test_scopes_are_of_one_thread() -> None:
