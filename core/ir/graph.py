@@ -79,9 +79,7 @@ class Equation:
 
     @property
     def scope(self) -> str:
-        """The names of the parts of the program around it, joined by dots: of
-        `named_scope`, and of layers (``encoder.layers[2]``). In a graph that another
-        equation holds, relative to that one."""
+        """The names around it (`treadle.scopes`), within what holds its graph."""
         return getattr(self.source, "scope", "")
 
     @property

@@ -83,10 +83,8 @@ class CPUTarget:
         return repr((self.name, parts, threads.num_threads(), _has_lapack()))
 
     def described(self) -> dict[str, str]:
-        machine = host()
         return {
-            "CPU": f"{machine.cpu} ({machine.triple})",
-            "vectors": f"{8 * machine.vector_bytes} bits",
+            "CPU": f"{host().cpu} ({host().triple}, {host().vector_bytes} bytes wide)",
             "threads": f"{threads.num_threads()} of {cpu_count()} CPUs",
             "LAPACK": "NumPy's" if _has_lapack() else "not found",
         }
