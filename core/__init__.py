@@ -80,6 +80,7 @@ from treadle.api.profiling import profile as profile
 from treadle.api.remat import remat as remat
 from treadle.api.saved import print_saved_residuals as print_saved_residuals
 from treadle.api.scope import current_transform as current_transform
+from treadle.api.scope import named_scope as named_scope
 from treadle.api.staging import ShapeDtype as ShapeDtype
 from treadle.api.staging import disable_jit as disable_jit
 from treadle.api.staging import eval_shape as eval_shape
@@ -91,6 +92,9 @@ from treadle.api.windows import conv_general as conv_general
 from treadle.api.windows import reduce_window_max as reduce_window_max
 from treadle.api.windows import reduce_window_sum as reduce_window_sum
 from treadle.arraytype import ArrayType as ArrayType
+from treadle.debug.environment import (
+    print_environment_info as print_environment_info,
+)
 from treadle.dtypes import bfloat16 as bfloat16
 from treadle.dtypes import bool_ as bool_
 from treadle.dtypes import complex64 as complex64

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from treadle.backends import plans
 from treadle.backends.devices import TARGETS
 from treadle.dims import Scope
+from treadle.events import compiling
 from treadle.fuse.grouping.group import group
 from treadle.fuse.groups import Groups
 from treadle.fuse.lowering.launches import Kernels
@@ -55,7 +56,7 @@ def stages(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Stage
 
 def build(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Executable:
     """Compiles a graph for a device: plans it, then links machine code and commands."""
-    with no_collection():
+    with compiling(graph.name, len(graph.equations)), no_collection():
         return Executable(_planned(graph, target, donated), target, donated)
 
 
@@ -63,7 +64,8 @@ def build_sized(
     graph: Graph, scope: Scope, target: Target, donated: tuple[int, ...] = ()
 ) -> SizedProgram:
     """Compiles a graph whose sizes are open: they are the dimensions of a scope."""
-    with no_collection(), scope.compiling():
+    announced = compiling(graph.name, len(graph.equations))
+    with announced, no_collection(), scope.compiling():
         plan = _planned(graph, target, donated, scope)
         return SizedProgram(scope, plan, target, donated)
 

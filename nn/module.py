@@ -7,12 +7,14 @@ import inspect
 from abc import ABCMeta
 from collections.abc import Sequence
 from functools import partial
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from treadle import tree
 from treadle.errors import at, user_source
 from treadle.names import method_instead
 from treadle.nn.field import Layout, always_child, layout_of, parts_of
+from treadle.nn.place import in_place
 from treadle.nn.show import describe
 from treadle.reading import Fields, Held, Unreadable
 
@@ -105,6 +107,9 @@ class ModuleType(ABCMeta):
 
     def __init__(cls, name: str, bases: tuple, namespace: dict, **kwargs: Any) -> None:
         super().__init__(name, bases, namespace, **kwargs)
+        call: Any = namespace.get("__call__")
+        if isinstance(call, FunctionType):
+            cls.__call__ = in_place(call)  # type: ignore[method-assign]
         # An inherited `__init__` that somebody wrote stays.
         init: Any = cls.__init__  # type: ignore[misc]
         generate = init is object.__init__ or hasattr(init, "_generated")

@@ -80,7 +80,7 @@ class _Vectorised(Generic[P, R]):
                     f"{at(user_source())}\nIts rule takes arguments by position."
                 )
             args = bound.args
-        if state.staging_disabled and type(state.interpreter) is EagerInterpreter:
+        if state.staging_disabled and isinstance(state.interpreter, EagerInterpreter):
             return function(*args)
         leaves, form = flatten_checked(args, f"an argument of {name}: ")
         out_form: Any = None

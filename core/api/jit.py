@@ -117,11 +117,13 @@ class Jitted(Generic[P, R]):
         kept = self._programs.now()
         entry, leaves = self._lookup(kept, args, kwargs)
         entry.row.calls += 1
-        if type(state.interpreter) is EagerInterpreter:
+        interpreter = state.interpreter
+        if type(interpreter) is EagerInterpreter:
             out = self._quickly(kept, entry, args, kwargs)
             if out is not NotImplemented:
                 return out
-            outs = entry.program([*entry.captured, *leaves])
+        if isinstance(interpreter, EagerInterpreter):
+            outs = interpreter.run_program(entry, leaves)
         else:
             outs = call(*entry.captured, *leaves, graph=entry.graph)
         return entry.out_form.unflatten(outs)

@@ -17,6 +17,7 @@ from treadle.api.report import MOST_ROWS, Arguments, ProgramReport, Report
 from treadle.api.sizes import SizedTrace, can_vary, trace_sized
 from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
+from treadle.events import traced, tracing
 from treadle.run.eager import EagerInterpreter
 from treadle.trace.axes import axes_in_scope
 from treadle.trace.effects import Memory
@@ -154,7 +155,7 @@ class Programs:
           TypeError: if a static value is not hashable.
           RuntimeError: if it would be one more than are allowed.
         """
-        inside = type(state.interpreter) is not EagerInterpreter
+        inside = not isinstance(state.interpreter, EagerInterpreter)
         # What the function does may depend on the names and sizes of mapped axes.
         axes = tuple(axes_in_scope().values()) if inside else ()
         key = (form, tuple(types), statics, tree.kind_of(statics), axes)
@@ -206,10 +207,14 @@ class Programs:
         kept = kept or made.entries.get((key, "inside"))
         if kept is not None:
             return kept
+        name, reason = name_of(self._function), "it was called inside of a transform"
+        tracing(name, reason)
+        began = perf_counter()
         given = Arguments(self._function, form, types, statics)
         entry = self._trace(given, types)
         found.add(entry.variables)
-        entry.row = ProgramReport("", "it was called inside of a transform")
+        traced(name, str(given), reason, perf_counter() - began)
+        entry.row = ProgramReport("", reason)
         if not _captures_tracers(entry):
             # Sizes that are open belong to one trace, and so does what they are in.
             if scope is not None:
@@ -407,6 +412,8 @@ class Programs:
         row.branches = entry.branches
         self._rows.append(row)
         self._traces += 1
+        name = name_of(self._function)
+        traced(name, row.signature, row.reason, row.trace_seconds)
         return entry
 
     # Words
@@ -420,6 +427,7 @@ class Programs:
         return change or self.kept.why or "its program was forgotten"
 
     def _check_count(self, reason: str) -> None:
+        tracing(name_of(self._function), reason)
         if self._most is None or self._traces < self._most:
             return
         raise RuntimeError(

@@ -14,6 +14,7 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.dims import Dim, Scope
 from treadle.ir.graph import Atom, Equation, Graph, Var
+from treadle.ir.walk import effectful
 from treadle.late import Computed
 from treadle.trace.lowering import Elementwise, Inline, spelled
 from treadle.trace.op import Op
@@ -44,6 +45,11 @@ _PLAIN = {bool, int, float, complex, str, bytes}
 _INTEGERS = {int}
 
 
+def _place(eq: Equation) -> str:
+    """The line and the names of what may raise an error, which shows them."""
+    return f" at {eq.source} in {eq.scope}" if effectful(eq) else ""
+
+
 class _Text:
     def __init__(self, scope: Scope | None) -> None:
         self._scope = scope
@@ -66,7 +72,8 @@ class _Text:
                 params = {"graph": params["graph"]}
             text = self.of(params) if params else ""
             types = " ".join([self.type(v.type) for v in eq.outputs])
-            yield f"{eq.op.name} {inputs} {text} {types}{self.expression(eq)}"
+            how = f"{self.expression(eq)}{_place(eq)}"
+            yield f"{eq.op.name} {inputs} {text} {types}{how}"
         yield " ".join(map(atom, graph.outputs))
 
     def expression(self, eq: Equation) -> str:

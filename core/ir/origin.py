@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from treadle.ir.graph import Equation, Graph
+from treadle.scopes import joined
 
 
 class Origin(NamedTuple):
@@ -24,7 +25,7 @@ class Origin(NamedTuple):
         scopes in graphs are relative."""
         if around == NOWHERE:
             return self
-        scope = ".".join([s for s in (around.scope, self.scope) if s])
+        scope = joined(around.scope, self.scope)
         backward = self.backward or around.backward
         return Origin(self.source or around.source, scope, backward)
 
@@ -34,7 +35,7 @@ NOWHERE = Origin()
 
 def origin_of(eq: Equation) -> Origin:
     """Where an equation comes from."""
-    return Origin(eq.source)
+    return Origin(str.__str__(eq.source), eq.scope, eq.backward)
 
 
 def numbered(origins: Sequence[Origin], graph: Graph) -> list[int]:

@@ -73,6 +73,10 @@ class Target(Arithmetic, Protocol):
     def identity(self) -> str:
         """What of the device plans depend on: equal ones may use each other's."""
 
+    def described(self) -> dict[str, str]:
+        """What a report of a fault should say of the device, by name."""
+        return {}
+
     def lowering(self, eq: Equation) -> Lowering:
         """What becomes of an equation: what its op says, or `Host`."""
 

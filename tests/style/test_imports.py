@@ -26,7 +26,7 @@ from treadle.backends.devices import TARGETS
 # Data flows from left to right, and an import points to the left. Rooms in one group
 # may use each other.
 STAGES = (
-    ("errors", "names", "settings", "dims", "late"),
+    ("errors", "events", "names", "scopes", "settings", "dims", "late"),
     ("dtypes", "arraytype", "structure", "tree"),
     ("reading",),
     ("ir", "trace"),
@@ -57,6 +57,7 @@ PUBLIC = (
     "",
     "errors",
     "names",
+    "scopes",
     "settings",
     "dims",
     "dtypes",

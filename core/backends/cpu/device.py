@@ -38,7 +38,7 @@ from treadle.backends.cpu.run.executor import (
 from treadle.backends.cpu.run.host import address_of, host_call, meaning
 from treadle.backends.cpu.run.profile import profile
 from treadle.backends.cpu.sources import library_source, nest_source, sources_of
-from treadle.backends.cpu.target import host
+from treadle.backends.cpu.target import cpu_count, host
 from treadle.backends.memory import room, size_class
 from treadle.errors import InternalError
 from treadle.fuse.lowering.launches import Calls, Launch, ProductKernel
@@ -89,6 +89,13 @@ class CPUTarget:
         machine = host()
         parts = machine.triple, machine.cpu, machine.features, machine.vector_bytes
         return repr((self.name, parts, threads.num_threads(), *_found()))
+
+    def described(self) -> dict[str, str]:
+        return {
+            "CPU": f"{host().cpu} ({host().triple}, {host().vector_bytes} bytes wide)",
+            "threads": f"{threads.num_threads()} of {cpu_count()} CPUs",
+            "LAPACK": "NumPy's" if _has_lapack() else "not found",
+        }
 
     def lowering(self, eq: Equation) -> Lowering:
         return lowering_of(eq, _supported, _has_lapack, fourier_library.available)

@@ -1,4 +1,4 @@
-"""Looking into programs while they run: print and callback.
+"""Values of programs while they run: print and callback.
 
 >>> import treadle as td
 >>> @td.jit
