@@ -35,7 +35,7 @@ NOWHERE = Origin()
 
 def origin_of(eq: Equation) -> Origin:
     """Where an equation comes from."""
-    return Origin(str.__str__(eq.source), eq.scope, eq.backward)
+    return Origin(str(eq.source), eq.scope, eq.backward)
 
 
 def numbered(origins: Sequence[Origin], graph: Graph) -> list[int]:
