@@ -203,9 +203,6 @@ class _Static(tuple):
     __hash__ = tuple.__hash__
 
 
-T = TypeVar("T")
-
-
 def register_dataclass(kind: type[T], static: Sequence[str] = ()) -> type[T]:
     """Makes a dataclass a container; the fields named in `static` are not children.
 

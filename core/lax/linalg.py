@@ -52,7 +52,9 @@ def qr(x: ArrayLike, *, full_matrices: bool = True) -> tuple[Array, Array]:
 
 def svd(x: ArrayLike, *, full_matrices: bool = True, compute_uv: bool = True) -> Any:
     """``(U, s, Vh)`` with ``A = U diag(s) Vh``, or s alone."""
-    return factors.svd(x, full_matrices, compute_uv)
+    if compute_uv:
+        return factors.svd(x, full_matrices)
+    return factors.svd(x, compute_uv=False)
 
 
 def triangular_solve(

@@ -74,4 +74,5 @@ def log_softmax(x: ArrayLike, axis: Axis = None) -> Array:
     """The logarithm of `softmax`, without overflow."""
     (x,) = floats("log_softmax", x)
     shifted = x - stop_gradient(tnp.max(x, axis=axis, keepdims=True))
-    return shifted - tnp.log(tnp.sum(tnp.exp(shifted), axis=axis, keepdims=True))
+    total: Array = tnp.sum(tnp.exp(shifted), axis=axis, keepdims=True)
+    return shifted - tnp.log(total)
