@@ -72,7 +72,6 @@ def softmax(x: ArrayLike, axis: Axis = None) -> Array:
 
 def log_softmax(x: ArrayLike, axis: Axis = None) -> Array:
     """The logarithm of `softmax`, without overflow."""
-    (x,) = floats("log_softmax", x)
-    shifted = x - stop_gradient(tnp.max(x, axis=axis, keepdims=True))
-    total: Array = tnp.sum(tnp.exp(shifted), axis=axis, keepdims=True)
-    return shifted - tnp.log(total)
+    (y,) = floats("log_softmax", x)
+    shifted = y - stop_gradient(tnp.max(y, axis=axis, keepdims=True))
+    return shifted - tnp.log(tnp.sum(tnp.exp(shifted), axis=axis, keepdims=True))
