@@ -367,7 +367,13 @@ def innermost(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:
     """The last group of several points, so that vectors have lanes to fill; if there is
     none, the last."""
     longer = [g for g in groups if extent(g, sizes) != 1]
-    return next(reversed(longer or groups), [])
+    chosen = next(reversed(longer or groups), [])
+    import os
+    if os.environ.get("INNER") and longer and hint(extent(chosen, sizes)) < 8:
+        big = max(groups, key=lambda g: hint(extent(g, sizes)))
+        if hint(extent(big, sizes)) >= 16:
+            return big
+    return chosen
 
 
 def _complex_as_pairs(body: Body, sizes: dict[int, int]) -> int:
