@@ -59,6 +59,14 @@ class Pair(NamedTuple):
     im: Any
 
 
+def each(function: Callable[..., Any], *args: Any) -> Pair:
+    """A function of both parts of the pairs among the operands."""
+    return Pair(
+        function(*[x.re if isinstance(x, Pair) else x for x in args]),
+        function(*[x.im if isinstance(x, Pair) else x for x in args]),
+    )
+
+
 COMPONENTWISE = frozenset(
     {
         *(broadcast_in_dim, reshape, transpose, reverse, slice_, pad, concatenate),

@@ -6,8 +6,6 @@ complex as before: `parts` and `complex` stand where one form becomes the other.
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -21,16 +19,15 @@ from treadle.control.scan import scan
 from treadle.control.while_loop import while_loop
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, params_key
 from treadle.late import Computed
-from treadle.dims import is_dim
-from treadle.ops.arithmetic import add, mul, sub
+from treadle.ops.arithmetic import add, sub
 from treadle.ops.complex import complex_, imag, parts, real
 from treadle.ops.conv import conv_filter_grad, conv_general
-from treadle.ops.dot import dot_general, free_axes
-from treadle.ops.movement import broadcast_in_dim, reshape, transpose
-from treadle.ops.compare import lt, select
-from treadle.ops.shape import concatenate, iota, pad, slice_axis
+from treadle.ops.dot import dot_general
+from treadle.ops.movement import broadcast_in_dim, reshape
+from treadle.ops.shape import slice_axis
 from treadle.passes.pair_functions import FUNCTIONS
-from treadle.passes.pairs import COMPONENTWISE, RULES, Pair
+from treadle.passes.pair_products import written_out
+from treadle.passes.pairs import COMPONENTWISE, RULES, Pair, each
 from treadle.passes.rewrite import Rewriter
 from treadle.run.eager import Applied
 from treadle.trace.op import Op
@@ -40,8 +37,6 @@ from treadle.trace.value import typeof
 _RULES = RULES | FUNCTIONS
 _BILINEAR = (dot_general, conv_general, conv_filter_grad)
 _Pair = tuple[Atom, Atom]
-_FEW = 4
-_FILLS = 16
 
 
 class _Split(Rewriter):
@@ -148,10 +143,10 @@ class _Split(Rewriter):
             self.keep(eq)
         elif eq.op in _CONTROL:
             _CONTROL[eq.op](self, eq)
+        elif (rule := written_out(eq)) is not None:
+            self._write(eq, rule)
         elif eq.op in _BILINEAR:
             self._product(eq)
-        elif eq.op is concatenate and _has_few(eq):
-            self._write(eq, _by_components(_chosen))
         elif eq.op in _RULES:
             self._write(eq, _RULES[eq.op])
         elif eq.op in COMPONENTWISE:
@@ -165,7 +160,9 @@ class _Split(Rewriter):
 
         def function(*flat: Any) -> list[Any]:
             values = iter(flat)
-            args = [Pair(next(values), next(values)) if f else next(values) for f in flags]
+            args = [
+                Pair(next(values), next(values)) if f else next(values) for f in flags
+            ]
             out = rule(*args, **eq.params)
             found: list[Any] = []
             for x in out if eq.op.multiple else (out,):
@@ -196,14 +193,9 @@ class _Split(Rewriter):
     def _product(self, eq: Equation) -> None:
         """A product by products of the parts that are not zero."""
         x, y = (self._factors(a) for a in eq.inputs)
-        few = eq.op is dot_general and _is_over_few(eq)
 
         def product(a: Atom, b: Atom) -> Atom:
-            if not few:
-                return self.emit(eq.op, [a, b], eq.params, eq.source)[0]
-            key = dot_general, params_key(eq.params)
-            function = partial(_sum_of_products, **eq.params)
-            return self._spliced(key, function, [a, b], eq.source)[0]
+            return self.emit(eq.op, [a, b], eq.params, eq.source)[0]
 
         def combined(op: Op, a: Atom, b: Atom) -> Atom:
             return self.emit(op, [a, b], {}, eq.source)[0]
@@ -225,7 +217,10 @@ class _Split(Rewriter):
     def _scan(self, eq: Equation) -> None:
         first = eq.params["n_consts"]
         last = first + eq.params["n_carry"]
-        consts, carries = self._flat(eq.inputs[:first]), self._flat(eq.inputs[first:last])
+        consts, carries = (
+            self._flat(eq.inputs[:first]),
+            self._flat(eq.inputs[first:last]),
+        )
         params = eq.params | {
             "graph": _split(eq.params["graph"]),
             "n_consts": len(consts),
@@ -281,80 +276,6 @@ def _part(a: Lit, op: Op) -> Lit:
     return Lit(value if t.shape else value[()], t, a.varies, size)
 
 
-def _has_few(eq: Equation) -> bool:
-    """Whether a concatenation is so small that its elements are better chosen in the
-    kernels that read them than put together in memory."""
-    shape = eq.outputs[0].type.shape
-    return not any(map(is_dim, shape)) and 0 < math.prod(shape) <= _FEW**2 and all(a.type.shape[eq.params['axis']]==1 for a in eq.inputs)
-
-
-def _chosen(*pieces: Any, axis: int) -> Any:
-    """A concatenation of real arrays."""
-    starts = list(itertools.accumulate([typeof(a).shape[axis] for a in pieces]))
-    shape = list(typeof(pieces[0]).shape)
-    shape[axis] = starts[-1]
-    place = iota(shape=tuple(shape), axis=axis, dtype=dtypes.int32)
-    found = None
-    for a, end in zip(reversed(pieces), reversed(starts), strict=True):
-        n = typeof(a).shape[axis]
-        if n > 1:
-            padding = [(0, 0, 0)] * len(shape)
-            padding[axis] = (end - n, starts[-1] - end, 0)
-            a = pad(a, typeof(a).dtype.type(0), padding=tuple(padding))
-        else:
-            a = broadcast_in_dim(a, shape=tuple(shape), dims=tuple(range(len(shape))))
-        found = a if found is None else select(lt(place, np.int32(end)), a, found)
-    return found
-
-
-def _is_over_few(eq: Equation) -> bool:
-    """Whether a contraction sums so few products that they are better written out, to
-    run with what is computed beside them."""
-    lengths = [eq.inputs[0].type.shape[a] for a in eq.params["contract"][0]]
-    return not any(map(is_dim, lengths)) and math.prod(lengths) <= _FEW
-
-
-def _sum_of_products(x: Any, y: Any, *, contract: Any, batch: Any) -> list[Any]:
-    """A contraction of real arrays, as a sum of elementwise products."""
-    operands = []
-    shapes = [typeof(a).shape for a in (x, y)]
-    free = [
-        free_axes(len(s), c, b) for s, c, b in zip(shapes, contract, batch, strict=True)
-    ]
-    lead = len(batch[0])
-    sizes = [shapes[0][a] for a in (*batch[0], *free[0])]
-    sizes += [shapes[1][a] for a in free[1]]
-    order = _longest_last(sizes)
-    shape = tuple([sizes[i] for i in order])
-    starts = lead, lead + len(free[0])
-    for a, c, b, f, start in zip((x, y), contract, batch, free, starts, strict=True):
-        axes = [*range(lead), *range(start, start + len(f))]
-        dims = [order.index(i) for i in axes]
-        kept = [axis for _, axis in sorted(zip(dims, (*b, *f), strict=True))]
-        operands.append((transpose(a, permutation=(*c, *kept)), tuple(sorted(dims))))
-    total = None
-    for index in itertools.product(*[range(shapes[0][a]) for a in contract[0]]):
-        factors = []
-        for a, dims in operands:
-            for i in index:
-                a = slice_axis(a, 0, i, i + 1)
-                a = reshape(a, shape=typeof(a).shape[1:])
-            factors.append(broadcast_in_dim(a, shape=shape, dims=dims))
-        term = mul(*factors)
-        total = term if total is None else add(total, term)
-    back = [order.index(i) for i in range(len(order))]
-    return [transpose(total, permutation=tuple(back))]
-
-
-def _longest_last(sizes: Sequence[int]) -> list[int]:
-    """An order of axes in which vectors along the last one are filled."""
-    axes = list(range(len(sizes)))
-    if not axes or any(map(is_dim, sizes)) or sizes[-1] >= _FILLS:
-        return axes
-    longest = max(axes, key=lambda i: (sizes[i], i))
-    return [*(i for i in axes if i != longest), longest]
-
-
 def _parts(x: Any) -> list[Any]:
     """Views of the parts of an array."""
     both = parts(x)
@@ -368,9 +289,8 @@ def _by_components(op: Op) -> Callable[..., Any]:
     def rule(*args: Any, **params: Any) -> Any:
         if "dtype" in params:
             params["dtype"] = dtypes.to_real(params["dtype"])
-        re = op(*[x.re if isinstance(x, Pair) else x for x in args], **params)
-        im = op(*[x.im if isinstance(x, Pair) else x for x in args], **params)
-        if not getattr(op, "multiple", False):
+        re, im = each(partial(op, **params), *args)
+        if not op.multiple:
             return Pair(re, im)
         return [
             Pair(*both) if isinstance(x, Pair) else both[0]
@@ -381,11 +301,13 @@ def _by_components(op: Op) -> Callable[..., Any]:
 
 
 def _has_complex(graph: Graph) -> bool:
-    """Whether a graph, or one nested in it, has a complex value. Cached on the graph."""
+    """Whether a graph, or one nested in it, has a complex value. Cached."""
     if "has_complex" not in graph.cache:
         graph.cache["has_complex"] = (
             any(map(_complex, (*graph.inputs, *graph.outputs)))
-            or any([v.type.dtype.kind == "c" for e in graph.equations for v in e.outputs])
+            or any(
+                [v.type.dtype.kind == "c" for e in graph.equations for v in e.outputs]
+            )
             or any(_has_complex(g) for eq in graph.equations for g in eq.graphs)
         )
     return graph.cache["has_complex"]
