@@ -97,8 +97,8 @@ def divide(x: Pair, y: Pair) -> Pair:
     # Crosswise products: of a narrow divisor the roles of its parts are exchanged.
     a, b = select(wide, x.re, x.im), select(wide, x.im, x.re)
     re = mul(add(a, mul(b, ratio)), scale)
-    im = mul(sub(b, mul(a, ratio)), scale)
-    im = select(wide, im, neg(im))
+    c = mul(a, ratio)
+    im = mul(sub(select(wide, b, c), select(wide, c, b)), scale)
     zero = abs_(y.re)
     return Pair(
         select(nothing, div(x.re, zero), re), select(nothing, div(x.im, zero), im)
