@@ -17,13 +17,14 @@ from treadle.arraytype import ArrayType
 from treadle.control.cond import cond
 from treadle.control.scan import scan
 from treadle.control.while_loop import while_loop
+from treadle.dims import is_dim
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, params_key
 from treadle.late import Computed
 from treadle.ops.arithmetic import add, sub
 from treadle.ops.complex import complex_, imag, parts, real
 from treadle.ops.conv import conv_filter_grad, conv_general
 from treadle.ops.dot import dot_general
-from treadle.ops.movement import broadcast_in_dim, reshape
+from treadle.ops.movement import broadcast_in_dim, full, reshape
 from treadle.ops.shape import slice_axis
 from treadle.passes.pair_functions import FUNCTIONS
 from treadle.passes.pair_products import written_out
@@ -278,8 +279,10 @@ def _part(a: Lit, op: Op) -> Lit:
 
 def _parts(x: Any) -> list[Any]:
     """Views of the parts of an array."""
-    both = parts(x)
     t = typeof(x)
+    if any([not is_dim(n) and not n for n in t.shape]):
+        return [full(t.shape, 0, dtypes.to_real(t.dtype))] * 2
+    both = parts(x)
     return [reshape(slice_axis(both, t.ndim, i, i + 1), shape=t.shape) for i in (0, 1)]
 
 
