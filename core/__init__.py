@@ -99,6 +99,8 @@ from treadle.dtypes import uint16 as uint16
 from treadle.dtypes import uint32 as uint32
 from treadle.dtypes import uint64 as uint64
 from treadle.names import suggest as _suggest
+from treadle.np.strictness import numpy_dtype_promotion as numpy_dtype_promotion
+from treadle.np.strictness import numpy_rank_promotion as numpy_rank_promotion
 from treadle.trace.value import is_array as is_array
 from treadle.trace.value import is_traced as is_traced
 from treadle.trace.value import typeof as typeof

@@ -41,11 +41,11 @@ from treadle.fuse.lowering.launches import (
     Calls,
     Choose,
     Copy,
-    Entry,
     HostCall,
+    KernelEntry,
     Kernels,
     Launch,
-    Product,
+    ProductKernel,
     Repeat,
     RepeatWhile,
     Sort,
@@ -167,11 +167,11 @@ def _kernels(kernels: Kernels, names: _Names) -> list[str]:
     return [*lines, f"return {names.all(kernels.results)}"]
 
 
-def _entry(entry: Entry, names: _Names) -> list[str]:
+def _entry(entry: KernelEntry, names: _Names) -> list[str]:
     kernel, ops = entry.kernel, f"({', '.join(entry.names)})"
     if isinstance(kernel, Launch):
         return [f"nest {ops} over {_extent(kernel)}", *_nest(kernel, names)]
-    if isinstance(kernel, Product):
+    if isinstance(kernel, ProductKernel):
         a, b = (f"{names.of(a)} + {offset}" for a, offset in (kernel.a, kernel.b))
         what = type(kernel.contraction).__name__.lower()
         first = f"{what} {ops} {kernel.contraction.sizes}: {a}, {b} -> "
@@ -246,7 +246,7 @@ def _schedule(schedule: Schedule) -> list[str]:
     ):
         if isinstance(entry.kernel, Launch | Sort | Calls):
             lines.append(f"{n}: {_work(how)}")
-        elif isinstance(entry.kernel, Product):
+        elif isinstance(entry.kernel, ProductKernel):
             lines.append(f"{n}: {', then '.join(map(_work, how))}")
         else:
             lines.append(f"{n}: as it is")

@@ -7,6 +7,7 @@ Linear(in_features=16, out_features=1, weight=f32[16,1], bias=f32[1])
 
 from treadle.names import suggest as _suggest
 from treadle.nn import init as init
+from treadle.nn.activation import celu as celu
 from treadle.nn.activation import elu as elu
 from treadle.nn.activation import gelu as gelu
 from treadle.nn.activation import glu as glu
@@ -43,6 +44,12 @@ from treadle.nn.module import Module as Module
 from treadle.nn.norm import BatchNorm as BatchNorm
 from treadle.nn.norm import LayerNorm as LayerNorm
 from treadle.nn.norm import RMSNorm as RMSNorm
+from treadle.nn.piecewise import hard_sigmoid as hard_sigmoid
+from treadle.nn.piecewise import hard_silu as hard_silu
+from treadle.nn.piecewise import hard_tanh as hard_tanh
+from treadle.nn.piecewise import sparse_plus as sparse_plus
+from treadle.nn.piecewise import sparse_sigmoid as sparse_sigmoid
+from treadle.nn.piecewise import squareplus as squareplus
 from treadle.nn.pool import AvgPool2d as AvgPool2d
 from treadle.nn.pool import MaxPool2d as MaxPool2d
 from treadle.nn.pool import avg_pool as avg_pool

@@ -58,6 +58,17 @@ def elu(x: Array, alpha: float = 1.0) -> Array:
     return tnp.where(x > 0, x, alpha * below)
 
 
+def celu(x: Array, alpha: float = 1.0) -> Array:
+    """``x`` where positive, ``alpha * (exp(x / alpha) - 1)`` elsewhere: an `elu` whose
+    slope is 1 at 0 for every alpha (Barron 2017).
+
+    >>> import treadle.numpy as tnp
+    >>> celu(tnp.array([-1.0, 2.0]), alpha=2.0)
+    Array([-0.7869,  2.    ], dtype=float32)
+    """
+    return alpha * elu(x / alpha)
+
+
 def selu(x: Array) -> Array:
     """The scaled `elu` that keeps mean 0 and variance 1 (Klambauer 2017).
 

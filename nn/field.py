@@ -18,6 +18,7 @@ import numpy as np
 
 import treadle as td
 from treadle import tree
+from treadle.nn.alike import representative
 from treadle.reading import Entries, Items, Reading, reading
 
 _UNHASHABLE = """\
@@ -249,6 +250,7 @@ def _entry(owner: type, field: str, name: Hashable, value: Any) -> Entry:
         raise TypeError(
             _ONCE.format(name=field, owner=owner.__name__, kind=kind.__name__)
         )
+    value = representative(value)
     try:
         hash(value)
     except TypeError:

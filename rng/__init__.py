@@ -12,7 +12,8 @@ on the key and the element's number alone, not on threads, devices or shapes of 
 Keys, bits, integers and uniform numbers are those of JAX 0.10 for the same key
 (threefry2x32, partitionable), to the last bit. So are the other samples in float32 and
 bfloat16, and in float16 all but `gumbel` and `logistic`. Those two, samples in float64,
-`cauchy`, and the samplers by rejection agree to rounding.
+`cauchy`, the samplers by rejection, and what is made of other samples by a formula
+agree to rounding.
 """
 
 from treadle.names import suggest as _suggest
@@ -21,10 +22,26 @@ from treadle.rng.continuous import exponential as exponential
 from treadle.rng.continuous import gumbel as gumbel
 from treadle.rng.continuous import laplace as laplace
 from treadle.rng.continuous import logistic as logistic
+from treadle.rng.counts import binomial as binomial
+from treadle.rng.counts import geometric as geometric
+from treadle.rng.counts import multinomial as multinomial
 from treadle.rng.discrete import bernoulli as bernoulli
 from treadle.rng.discrete import categorical as categorical
 from treadle.rng.discrete import choice as choice
 from treadle.rng.discrete import rademacher as rademacher
+from treadle.rng.formulas import double_sided_maxwell as double_sided_maxwell
+from treadle.rng.formulas import lognormal as lognormal
+from treadle.rng.formulas import maxwell as maxwell
+from treadle.rng.formulas import pareto as pareto
+from treadle.rng.formulas import rayleigh as rayleigh
+from treadle.rng.formulas import triangular as triangular
+from treadle.rng.formulas import wald as wald
+from treadle.rng.formulas import weibull_min as weibull_min
+from treadle.rng.gammas import ball as ball
+from treadle.rng.gammas import chisquare as chisquare
+from treadle.rng.gammas import f as f
+from treadle.rng.gammas import generalized_normal as generalized_normal
+from treadle.rng.gammas import t as t
 from treadle.rng.key import Key as Key
 from treadle.rng.key import bits as bits
 from treadle.rng.key import fold_in as fold_in
@@ -42,5 +59,7 @@ from treadle.rng.rejection import loggamma as loggamma
 from treadle.rng.rejection import poisson as poisson
 from treadle.rng.uniform import randint as randint
 from treadle.rng.uniform import uniform as uniform
+from treadle.rng.vectors import multivariate_normal as multivariate_normal
+from treadle.rng.vectors import orthogonal as orthogonal
 
 _suggest(__name__)

@@ -35,7 +35,11 @@ def rademacher(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.int32) -> A
 
 
 def categorical(
-    key: Key, logits: Any, axis: int = -1, shape: Sequence[int] | None = None
+    key: Key,
+    logits: Any,
+    axis: int = -1,
+    shape: Sequence[int] | None = None,
+    replace: bool = True,
 ) -> Array:
     """Numbers of categories, drawn with probabilities ``softmax(logits)``
     (int32, as those of `argmax`).
@@ -44,6 +48,7 @@ def categorical(
       logits: log probabilities up to a constant; the categories lie along `axis`.
       shape: that of the result: leading axes for more draws, then the other axes of
         `logits`, which are the default.
+      replace: whether the draws along the leading axes may be of the same category.
     """
     check_key("categorical", key)
     logits = tnp.asarray(logits)
@@ -62,10 +67,31 @@ def categorical(
             f"categorical: logits of shape {logits.shape} can't give shape {shape}"
             f"{at(user_source())}"
         )
+    if not replace:
+        return _different(key, logits, axis, shape, rest)
     inner = list(shape[extra:])
     inner.insert(axis, logits.shape[axis])
     noise = gumbel(key, (*shape[:extra], *inner), dtypes.to_float(logits.dtype))
     return tnp.argmax(noise + logits, axis + extra)
+
+
+def _different(
+    key: Key, logits: Array, axis: int, shape: tuple[int, ...], rest: tuple[int, ...]
+) -> Array:
+    """Draws without replacement: the largest of the logits with Gumbel noise [1].
+
+    [1] W. Kool et al., Stochastic Beams and Where to Find Them (2019).
+    """
+    lead = shape[: len(shape) - len(rest)]
+    draws, n = math.prod(lead), logits.shape[axis]
+    if draws > n or shape[len(lead) :] != rest:
+        raise ValueError(
+            f"categorical: can't draw shape {shape} of {n} categories without "
+            f"replacement, for logits of shape {logits.shape}{at(user_source())}"
+        )
+    noise = gumbel(key, logits.shape, dtypes.to_float(logits.dtype))
+    order = tnp.argsort(tnp.moveaxis(logits + noise, axis, 0), 0, descending=True)
+    return order[:draws].reshape(shape)
 
 
 def choice(
@@ -111,8 +137,5 @@ def _weighted(key: Key, n: int, shape: tuple[int, ...], replace: bool, p: Any) -
     if replace:
         total = tnp.cumsum(p)
         return tnp.searchsorted(total, total[-1] * (1 - uniform(key, shape, p.dtype)))
-    # The largest of the log probabilities with Gumbel noise are a sample [1].
-    # [1] W. Kool et al., Stochastic Beams and Where to Find Them (2019).
-    score = gumbel(key, (n,), p.dtype) + tnp.log(p)
-    order = tnp.argsort(score, descending=True)
-    return order[: math.prod(shape)].reshape(shape)
+    draws = math.prod(shape)
+    return _different(key, tnp.log(p), 0, (draws,), ()).reshape(shape)

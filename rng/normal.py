@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import treadle.numpy as tnp
-from treadle import Array, stop_gradient
+from treadle import Array, dtypes, stop_gradient
 from treadle.np.special import erf, erf_inv
-from treadle.rng.key import Key, as_shape, check_key, compiled
+from treadle.rng.key import Key, as_shape, check_key, compiled, split
 from treadle.rng.uniform import (
     between,
     fitting_shape,
@@ -22,7 +22,8 @@ from treadle.rng.uniform import (
 
 
 def normal(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Array:
-    """Numbers with mean 0 and variance 1.
+    """Numbers with mean 0 and variance 1; if the dtype is complex, that is the variance
+    of both parts together.
 
     For others: ``mean + deviation * rng.normal(key, shape)``, which is differentiable
     in both.
@@ -32,8 +33,15 @@ def normal(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Arr
     Array([ 1.6226, 2.0253, -0.4336], dtype=float32)
     """
     check_key("normal", key)
+    if dtypes.is_complex(dtypes.canonical(dtype)):
+        return _complex(key, as_shape("normal", shape), dtypes.canonical(dtype))
     wanted = float_dtype("normal", dtype)
     return _normal(key, shape=as_shape("normal", shape), dtype=wanted)
+
+
+def _complex(key: Key, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    parts = [normal(k, shape, tnp.finfo(dtype).dtype) for k in split(key)]
+    return (parts[0] + 1j * parts[1]) / dtype.type(math.sqrt(2))
 
 
 @compiled

@@ -40,7 +40,11 @@ def fitting_shape(name: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
     if shape is None:
         return needed
     wanted = as_shape(name, shape)
-    if tnp.broadcast_shapes(wanted, needed) != wanted:
+    try:
+        fits = tnp.broadcast_shapes(wanted, needed) == wanted
+    except ValueError:
+        fits = False
+    if not fits:
         raise ValueError(
             f"{name}: parameters of shape {needed} don't broadcast to shape {wanted}"
             f"{at(user_source())}"

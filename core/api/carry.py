@@ -44,7 +44,7 @@ _DTYPE_REMEDY = (
 _NOTHING = tree.structure(())
 
 
-class Body(NamedTuple):
+class LoopBody(NamedTuple):
     """A traced loop body ``(*captured, *carry, *hidden, *rest) -> (*carry, *hidden,
     *outs)``.
 
@@ -92,7 +92,7 @@ def trace_body(
     what: str,
     name: str,
     rest_form: Callable[[], tree.Structure] = lambda: _NOTHING,
-) -> Body:
+) -> LoopBody:
     """Traces a body until its carry is of one type.
 
     A carry that starts as a Python number takes the type that comes out.
@@ -135,7 +135,7 @@ def trace_body(
 
 def _without_constants(
     graph: Graph, captured: list[Any], types: list[ArrayType], around: Surroundings
-) -> Body:
+) -> LoopBody:
     """The body, carrying only those ambient values that it changes."""
     consts, rest = graph.inputs[: len(captured)], graph.inputs[len(captured) :]
     own, outs = rest[: len(types)], graph.outputs[: len(types)]
@@ -151,7 +151,7 @@ def _without_constants(
     inputs += [*(ambient[i] for i in hidden), *rest[stop:]]
     smaller = Graph(inputs, graph.equations, outputs, graph.name)
     captured = [*captured, *of_types(fixed, map(typeof, fixed))]
-    return Body(smaller, captured, types, around, hidden)
+    return LoopBody(smaller, captured, types, around, hidden)
 
 
 def _same_structure(

@@ -9,7 +9,7 @@ from treadle import dtypes, tree
 from treadle.api.args import CLOSE_OVER, as_results, check_function, name_of
 from treadle.api.boundary import boundary
 from treadle.api.carry import (
-    Body,
+    LoopBody,
     PythonCarry,
     flatten_checked,
     of_types,
@@ -135,7 +135,9 @@ def _untouched(body_fun: Any, init: Any) -> Any:
     return form.unflatten(as_results(of_types(leaves, types)))
 
 
-def _trace_while(body_fun: Any, form: tree.Structure, types: list[ArrayType]) -> Body:
+def _trace_while(
+    body_fun: Any, form: tree.Structure, types: list[ArrayType]
+) -> LoopBody:
     def flat(*values: Any) -> Any:
         return body_fun(form.unflatten(values)), []
 
@@ -165,7 +167,7 @@ def _staged_while(
 
 
 def _trace_test(
-    cond_fun: Any, form: tree.Structure, body: Body
+    cond_fun: Any, form: tree.Structure, body: LoopBody
 ) -> tuple[Graph, list[Any]]:
     """The condition, of what the body carries."""
     n, around = len(body.types), body.around

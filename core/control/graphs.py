@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
-from treadle.ir.walk import effectful, has_effects
+from treadle.ir.walk import has_effects, live
 from treadle.ops.compare import select
 from treadle.ops.movement import broadcast_in_dim
 from treadle.trace.op import Zero
@@ -107,25 +107,14 @@ def add_zeros(equations: list[Equation], t: ArrayType) -> Atom:
 
 def cut(graph: Graph, given: Sequence[Var], wanted: Sequence[Atom]) -> Graph:
     """The part of a graph that computes `wanted` from `given`."""
-    known = set(given)
-    needed = {a for a in wanted if isinstance(a, Var)}
-    kept = []
-    for eq in reversed(graph.equations):
-        if any(v in needed and v not in known for v in eq.outputs):
-            kept.append(eq)
-            needed.update(a for a in eq.inputs if isinstance(a, Var))
-    return Graph(given, kept[::-1], wanted, graph.name)
+    kept, _ = live(graph.equations, wanted, lambda eq: False, set(given))
+    return Graph(given, kept, wanted, graph.name)
 
 
 def prune(graph: Graph) -> Graph:
     """The graph without pure equations whose results are not used."""
-    needed = {a for a in graph.outputs if isinstance(a, Var)}
-    kept = []
-    for eq in reversed(graph.equations):
-        if effectful(eq) or any(v in needed for v in eq.outputs):
-            kept.append(eq)
-            needed.update(a for a in eq.inputs if isinstance(a, Var))
-    return Graph(graph.inputs, kept[::-1], graph.outputs, graph.name)
+    kept, _ = live(graph.equations, graph.outputs)
+    return Graph(graph.inputs, kept, graph.outputs, graph.name)
 
 
 def silent(graph: Graph) -> Graph:

@@ -12,7 +12,7 @@ class Node:
 
     number: tells nodes apart, in the order in which they were made.
     values: the results that it owns.
-    needs, users: the nodes directly before and after it, which `Order` keeps.
+    needs, users: the nodes directly before and after it, which `Precedence` keeps.
     before: the bits of all nodes that must run before it (and of some that were taken
       in by others).
     """
@@ -26,7 +26,7 @@ class Node:
         self.values: list[Var] = []
 
 
-class Order:
+class Precedence:
     """Nodes, and which of them must run before which: a directed graph without cycles.
     What would close one is refused, and changes nothing."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, nested_graphs
@@ -81,3 +81,21 @@ def has_effects(graph: Graph) -> bool:
     if "has_effects" not in graph.cache:
         graph.cache["has_effects"] = any(effectful(eq) for eq in graph.equations)
     return graph.cache["has_effects"]
+
+
+def live(
+    equations: Sequence[Equation],
+    wanted: Iterable[Atom],
+    roots: Callable[[Equation], bool] = effectful,
+    given: Container[Atom] = (),
+) -> tuple[list[Equation], set[Var]]:
+    """The equations that some values and all `roots` are made of, in their order; and
+    those values, with all that these equations read, but for what is given."""
+    needed = {a for a in wanted if isinstance(a, Var) and a not in given}
+    kept = []
+    for eq in reversed(equations):
+        if not needed.isdisjoint(eq.outputs) or roots(eq):
+            kept.append(eq)
+            read = [a for a in eq.inputs if isinstance(a, Var) and a not in given]
+            needed.update(read)
+    return kept[::-1], needed

@@ -30,7 +30,7 @@ from treadle.kernels.nest import BROADCAST, Instr, Nest, is_half, rounds_half
 
 __all__ = [
     "Level",
-    "Schedule",
+    "NestOrder",
     "Sweep",
     "cost",
     "cost_of",
@@ -73,7 +73,7 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class NestOrder:
     """The order of work of a nest.
 
     held[s] runs before sweep s, and held[-1] after the last one. `kept` gives the slot
@@ -123,7 +123,7 @@ def _own_cost(instr: Instr) -> int:
 
 
 @lru_cache(maxsize=4096)
-def schedule(nest: Nest) -> Schedule:
+def schedule(nest: Nest) -> NestOrder:
     """Assigns levels and sweeps. The nest must pass `check`."""
     levels, varying = _levels(nest)
     swept_level = Level.ELEM if nest.axis == "inner" else Level.MID
@@ -139,7 +139,7 @@ def schedule(nest: Nest) -> Schedule:
         if not swept[i]:
             held[stages[i]].append(i)
     sweeps = [_sweep(nest, s, swept, demands, kept) for s in range(count)]
-    return Schedule(
+    return NestOrder(
         nest,
         tuple(levels),
         tuple(varying),
@@ -262,7 +262,7 @@ def in_place(nest: Nest, store: int, load: int) -> bool:
     return not loads or not stores or max(loads) < min(stores)
 
 
-def _execution_order(plan: Schedule) -> Iterable[int]:
+def _execution_order(plan: NestOrder) -> Iterable[int]:
     for s, sweep in enumerate(plan.sweeps):
         yield from plan.held[s]
         yield from sweep.body

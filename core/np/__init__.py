@@ -207,6 +207,8 @@ from treadle.np.files import printoptions as printoptions
 from treadle.np.files import save as save
 from treadle.np.files import savez as savez
 from treadle.np.files import set_printoptions as set_printoptions
+from treadle.np.fitting import polyfit as polyfit
+from treadle.np.fitting import roots as roots
 from treadle.np.formula import einsum as einsum
 from treadle.np.formula import einsum_path as einsum_path
 from treadle.np.grids import c_ as c_

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from treadle.errors import TracerError, at, user_source
+from treadle.errors import TracerError, at, foreign, user_source
 from treadle.np import (
     binary,
     bits,
@@ -67,16 +67,22 @@ def _known(y: Any) -> bool:
     return isinstance(y, _OPERANDS)
 
 
+def _takes(self: Any, y: Any) -> bool:
+    """Whether an operator takes the other operand, if only to say what to do with it:
+    to another library, what is being traced is no array."""
+    return _known(y) or (isinstance(self, Tracer) and foreign(y))
+
+
 def _operator(function: Any, reflected: bool = False) -> Any:
     if reflected:
 
         def method(self: Any, other: Any) -> Any:
-            return function(other, self) if _known(other) else NotImplemented
+            return function(other, self) if _takes(self, other) else NotImplemented
 
     else:
 
         def method(self: Any, other: Any) -> Any:
-            return function(self, other) if _known(other) else NotImplemented
+            return function(self, other) if _takes(self, other) else NotImplemented
 
     return method
 

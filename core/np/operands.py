@@ -16,6 +16,7 @@ from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.dims import is_dim, is_symbolic, one, same_shape
 from treadle.errors import FOREIGN, TracerError, at, foreign, user_source
+from treadle.np.strictness import check_dtypes, check_ranks, strictness
 from treadle.ops.cast import convert
 from treadle.ops.compare import ne
 from treadle.ops.movement import broadcast_in_dim
@@ -133,6 +134,8 @@ def promoted(name: str, *args: Any) -> list[Any]:
     """The operands with their common dtype; shapes stay as they are."""
     xs = [operand(name, x) for x in args]
     types = [typeof(x) for x in xs]
+    if strictness.dtypes == "strict":
+        check_dtypes(name, types)
     dtype, weak = _common(types)
     return [
         x
@@ -175,6 +178,8 @@ def broadcast(name: str, xs: Sequence[Any]) -> list[Any]:
 
 def common_shape(name: str, shapes: Sequence[Shape]) -> Shape:
     """The shape to which NumPy broadcasts the shapes."""
+    if strictness.ranks != "allow":
+        check_ranks(name, shapes)
     rank = max(map(len, shapes), default=0)
     result = [1] * rank
     for shape in shapes:

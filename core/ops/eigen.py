@@ -38,8 +38,8 @@ from treadle.trace.routine import (
     STATUS,
     Argument,
     At,
+    RoutineCall,
     Script,
-    Step,
     lead_of,
     named,
     nan_if_failed,
@@ -103,8 +103,8 @@ def _eigh_script(types: Any, outs: Any, params: Any) -> Script:
     if not vectors:
         blocks.append(nbytes_behind(a, lead))
     steps = (
-        Step("bytes", (matrix, At(0), nbytes_behind(a, lead))),
-        Step(routine, (*how, n, matrix, n, At(1), *last)),
+        RoutineCall("bytes", (matrix, At(0), nbytes_behind(a, lead))),
+        RoutineCall(routine, (*how, n, matrix, n, At(1), *last)),
         *[nan_if_failed(i, t, lead) for i, t in enumerate(outs, 1)],
     )
     return Script(lead, tuple(blocks), steps)
@@ -170,9 +170,9 @@ def _eig_script(types: Any, outs: Any, params: Any) -> Script:
     length = 136 * n + 4224
     how = "N", "V" if vectors else "N", n, copy, n
     failed = [nan_if_failed(i, t, lead) for i, t in enumerate(outs, 1)]
-    begin = Step("bytes", (copy, At(0), nbytes_behind(a, lead)))
+    begin = RoutineCall("bytes", (copy, At(0), nbytes_behind(a, lead)))
     blocks = nbytes_behind(a, lead), length * size, n * size
-    routine = partial(Step, named(a.dtype, "geev"))
+    routine = partial(RoutineCall, named(a.dtype, "geev"))
     if dtypes.is_complex(a.dtype):
         to = (At(2), n) if vectors else (STATUS, 1)
         reals = found
@@ -180,7 +180,7 @@ def _eig_script(types: Any, outs: Any, params: Any) -> Script:
         return Script(lead, blocks, (begin, call, *failed))
     to = (rows, n) if vectors else (STATUS, 1)
     last = (STATUS, 1, *to, work, length, STATUS)
-    copy_of = partial(Step, named(a.dtype, "copy"))
+    copy_of = partial(RoutineCall, named(a.dtype, "copy"))
     steps = [
         begin,
         routine((*how, found, imaginary, *last)),
@@ -188,7 +188,7 @@ def _eig_script(types: Any, outs: Any, params: Any) -> Script:
         copy_of((n, imaginary, 1, At(1, size), 2)),
     ]
     if vectors:
-        steps.append(Step("pairs", (At(2), imaginary, rows, n, size)))
+        steps.append(RoutineCall("pairs", (At(2), imaginary, rows, n, size)))
     more = n * n * size, n * size
     return Script(lead, (*blocks, *more), (*steps, *failed))
 

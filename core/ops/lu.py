@@ -30,8 +30,8 @@ from treadle.trace.op import Linear, Op, Zero
 from treadle.trace.routine import (
     STATUS,
     At,
+    RoutineCall,
     Script,
-    Step,
     lead_of,
     least,
     named,
@@ -81,9 +81,9 @@ def _lu_script(types: Any, outs: Any, params: Any) -> Script:
     k = outs[1].shape[-1]
     swaps = At(4)
     steps = (
-        Step("bytes", (At(1), At(0), nbytes_behind(a, lead))),
-        Step(named(a.dtype, "getrf"), (m, n, At(1), m, swaps, STATUS)),
-        Step("swaps", (swaps, At(2), At(3), m, k)),
+        RoutineCall("bytes", (At(1), At(0), nbytes_behind(a, lead))),
+        RoutineCall(named(a.dtype, "getrf"), (m, n, At(1), m, swaps, STATUS)),
+        RoutineCall("swaps", (swaps, At(2), At(3), m, k)),
     )
     return Script(lead, (8 * k,), steps)
 
@@ -179,19 +179,19 @@ def _solve_script(types: Any, outs: Any, params: Any) -> Script:
     one, nbytes = a.dtype.type(1), columns * a.dtype.itemsize
     target = At(5) if turned else At(4)
 
-    def solve(uplo: str, diagonal: str) -> Step:
+    def solve(uplo: str, diagonal: str) -> RoutineCall:
         how = "R", uplo, "N" if turned else "T", diagonal
         args = (*how, columns, rows, one, At(1), rows, target, columns)
-        return Step(named(a.dtype, "trsm"), args)
+        return RoutineCall(named(a.dtype, "trsm"), args)
 
     both = solve("L", "U"), solve("U", "N")
     if not turned:
-        move = Step("rows", (At(4), At(3), At(2), rows, nbytes, 0))
+        move = RoutineCall("rows", (At(4), At(3), At(2), rows, nbytes, 0))
         return Script(lead, (), (move, *both))
     steps = (
-        Step("bytes", (target, At(3), rows * nbytes)),
+        RoutineCall("bytes", (target, At(3), rows * nbytes)),
         *reversed(both),
-        Step("rows", (At(4), target, At(2), rows, nbytes, 1)),
+        RoutineCall("rows", (At(4), target, At(2), rows, nbytes, 1)),
     )
     return Script(lead, (rows * nbytes,), steps)
 

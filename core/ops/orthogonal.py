@@ -41,8 +41,8 @@ from treadle.trace.routine import (
     STATUS,
     Argument,
     At,
+    RoutineCall,
     Script,
-    Step,
     filled,
     lead_of,
     least,
@@ -82,12 +82,14 @@ def _qr_script(types: Any, outs: Any, params: Any) -> Script:
     make = "unglq" if dtypes.is_complex(a.dtype) else "orglq"
     rows = r.shape[-2]
     steps = (
-        Step("bytes", (copy, At(0), nbytes_behind(a, lead))),
-        Step(letter("gelqf"), (n, m, copy, n, tau, work, length, STATUS)),
+        RoutineCall("bytes", (copy, At(0), nbytes_behind(a, lead))),
+        RoutineCall(letter("gelqf"), (n, m, copy, n, tau, work, length, STATUS)),
         filled(At(2), a, rows, n, a.dtype.type(0)),
-        Step(letter("lacpy"), ("L", n, k, copy, n, At(2), n)),
-        Step(letter("lacpy"), ("U", k, m, copy, n, At(1), columns)),
-        Step(letter(make), (columns, m, k, At(1), columns, tau, work, length, STATUS)),
+        RoutineCall(letter("lacpy"), ("L", n, k, copy, n, At(2), n)),
+        RoutineCall(letter("lacpy"), ("U", k, m, copy, n, At(1), columns)),
+        RoutineCall(
+            letter(make), (columns, m, k, At(1), columns, tau, work, length, STATUS)
+        ),
     )
     size = a.dtype.itemsize
     return Script(lead, (nbytes_behind(a, lead), k * size, length * size), steps)
@@ -184,8 +186,10 @@ def _svd_script(types: Any, outs: Any, params: Any) -> Script:
         count = number(_svd_reals, sizes)
         blocks.append(count * size // 2)
     steps = (
-        Step("bytes", (copy, At(0), nbytes_behind(a, lead))),
-        Step(named(a.dtype, "gesdd"), (kind, n, m, copy, n, values, *factors, *last)),
+        RoutineCall("bytes", (copy, At(0), nbytes_behind(a, lead))),
+        RoutineCall(
+            named(a.dtype, "gesdd"), (kind, n, m, copy, n, values, *factors, *last)
+        ),
         *[nan_if_failed(i, t, lead) for i, t in enumerate(outs, 1)],
     )
     return Script(lead, tuple(blocks), steps)

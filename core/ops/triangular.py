@@ -32,8 +32,8 @@ from treadle.trace.op import Linear, Op, Zero
 from treadle.trace.routine import (
     STATUS,
     At,
+    RoutineCall,
     Script,
-    Step,
     lead_of,
     named,
     nan_if_failed,
@@ -61,10 +61,10 @@ def _cholesky_script(types: Any, outs: Any, params: Any) -> Script:
     n, lead, zero = a.shape[-1], lead_of(a), a.dtype.type(0)
     above = At(1).plus(a.dtype.itemsize)
     steps = (
-        Step("bytes", (At(1), At(0), nbytes_behind(a, lead))),
-        Step(named(a.dtype, "potrf"), ("U", n, At(1), n, STATUS)),
+        RoutineCall("bytes", (At(1), At(0), nbytes_behind(a, lead))),
+        RoutineCall(named(a.dtype, "potrf"), ("U", n, At(1), n, STATUS)),
         nan_if_failed(1, a, lead),
-        Step(named(a.dtype, "laset"), ("L", n - 1, n - 1, zero, zero, above, n)),
+        RoutineCall(named(a.dtype, "laset"), ("L", n - 1, n - 1, zero, zero, above, n)),
     )
     return Script(lead, (), steps)
 
@@ -157,8 +157,8 @@ def _solve_script(types: Any, outs: Any, params: Any) -> Script:
         "U" if params["unit_diagonal"] else "N",
     )
     steps = (
-        Step("bytes", (At(2), At(1), nbytes_behind(b, lead))),
-        Step(
+        RoutineCall("bytes", (At(2), At(1), nbytes_behind(b, lead))),
+        RoutineCall(
             named(a.dtype, "trsm"),
             (*how, columns, rows, one, At(0), n, At(2), columns),
         ),

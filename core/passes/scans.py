@@ -22,7 +22,7 @@ from treadle.arraytype import ArrayType
 from treadle.control.scan import scan
 from treadle.dims import hint, settled
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
-from treadle.ir.walk import effectful
+from treadle.ir.walk import live
 from treadle.ops.arithmetic import add
 from treadle.ops.dot import dot_general
 from treadle.ops.movement import broadcast_in_dim, transpose
@@ -126,15 +126,9 @@ class _Scan:
         if not products:
             return
         found = set(products)
-        needed: set[Var] = set()
-        chosen: list[Equation] = []
-        for e in reversed(self.equations):
-            if e in found or (
-                any(v in needed for v in e.outputs) and e.outputs[0] in free
-            ):
-                chosen.append(e)
-                needed |= {a for a in e.inputs if isinstance(a, Var)}
-        chosen.reverse()
+        outside = found.union(free.values())
+        equations = [e for e in self.equations if e in outside]
+        chosen, needed = live(equations, (), found.__contains__)
         inputs = [v for v in self._outer() if v in needed]
         outs = [e.outputs[0] for e in products]
         for v, (value, batched) in zip(
@@ -335,13 +329,7 @@ class _Scan:
         return value
 
     def _drop_dead(self) -> None:
-        needed = {a for a in (*self.carry_outs, *self.ys) if isinstance(a, Var)}
-        kept = []
-        for e in reversed(self.equations):
-            if effectful(e) or any(v in needed for v in e.outputs):
-                kept.append(e)
-                needed |= {a for a in e.inputs if isinstance(a, Var)}
-        self.equations = kept[::-1]
+        self.equations, needed = live(self.equations, (*self.carry_outs, *self.ys))
         self.xs = [(v, a) for v, a in self.xs if v in needed]
 
 

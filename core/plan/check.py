@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from treadle.errors import InternalError
-from treadle.fuse.lowering.launches import Calls, Launch, Product, Sort
+from treadle.fuse.lowering.launches import Calls, Launch, ProductKernel, Sort
 from treadle.plan.schedule import Schedule, programs
 
 
@@ -20,7 +20,7 @@ def check_schedule(schedule: Schedule) -> None:
         where = f"entry {n}, {type(entry.kernel).__name__} ({', '.join(entry.names)}),"
         if isinstance(entry.kernel, Launch | Sort | Calls):
             _check_work([chosen], where)
-        elif isinstance(entry.kernel, Product):
+        elif isinstance(entry.kernel, ProductKernel):
             _check_work(chosen, where)
         else:
             found = [inner.kernels for inner in chosen]

@@ -6,7 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 from treadle.dims import is_dim
-from treadle.fuse.lowering.launches import Carries, Choose, Entry, Repeat, RepeatWhile
+from treadle.fuse.lowering.launches import (
+    Carries,
+    Choose,
+    KernelEntry,
+    Repeat,
+    RepeatWhile,
+)
 from treadle.ir.graph import Atom, Var, is_zero
 from treadle.plan.planner import GraphPlanner, Handler
 from treadle.plan.schedule import Schedule
@@ -43,17 +49,13 @@ class _Buffers:
             self.new.append(Place(new))
             self.writes += [Place(first), Place(second)]
 
-    def hold(self, loop: Loop) -> None:
-        """Keeps the buffers, which the body sees only as pointers, till the end."""
-        loop.touched |= {b for pair in self.pairs for b in pair}
-
 
 def _begin(g: GraphPlanner, a: Atom, place: Place, v: Var) -> None:
     """Writes what a carry begins as: one number stands for zeros."""
     g.copy(None if is_zero(a) else g.place(a), place, v.type.nbytes)
 
 
-def _scan(g: GraphPlanner, repeat: Repeat, entry: Entry, how: Any) -> None:
+def _scan(g: GraphPlanner, repeat: Repeat, entry: KernelEntry, how: Any) -> None:
     (body,) = how
     consts = [g.place(a) for a in repeat.consts]
     xs = [g.place(a) for a in repeat.rows]
@@ -85,7 +87,6 @@ def _scan(g: GraphPlanner, repeat: Repeat, entry: Entry, how: Any) -> None:
     loop.body = _plan_body(
         g, loop, body, [*consts, *carries.old, *rows_in], [*carries.new, *rows_out]
     )
-    carries.hold(loop)
     g.planner.close(loop)
     ends = carries.old
     if not is_dim(repeat.length):
@@ -113,13 +114,13 @@ def _plan_body(
 
 def _finish(g: GraphPlanner, v: Var, final: Place) -> None:
     """Gives a loop's result its place."""
-    if v in g.env or v in g.within:
+    if v in g.env:
         g.copy(final, g.place(v), v.type.nbytes)
     else:
         g.env[v] = final
 
 
-def _while(g: GraphPlanner, repeat: RepeatWhile, entry: Entry, how: Any) -> None:
+def _while(g: GraphPlanner, repeat: RepeatWhile, entry: KernelEntry, how: Any) -> None:
     test, body = how
     for_test = [g.place(a) for a in repeat.test_consts]
     for_body = [g.place(a) for a in repeat.body_consts]
@@ -137,14 +138,12 @@ def _while(g: GraphPlanner, repeat: RepeatWhile, entry: Entry, how: Any) -> None
     g.planner.add(loop, g.steps)
     loop.test = _plan_body(g, loop, test, [*for_test, *carries.old], [flag])
     loop.body = _plan_body(g, loop, body, [*for_body, *carries.old], carries.new)
-    carries.hold(loop)
-    loop.touched |= {p.buffer for p in (*places, flag)}
     g.planner.close(loop)
     for v, old in zip(repeat.carries.results, carries.old, strict=True):
         _finish(g, v, old)
 
 
-def _cond(g: GraphPlanner, choose: Choose, entry: Entry, how: Any) -> None:
+def _cond(g: GraphPlanner, choose: Choose, entry: KernelEntry, how: Any) -> None:
     index = g.place(choose.which)
     places = [g.place(a) for a in choose.operands]
     outs = [g.place(v) for v in choose.results]
@@ -153,12 +152,7 @@ def _cond(g: GraphPlanner, choose: Choose, entry: Entry, how: Any) -> None:
     g.planner.add(step, g.steps)
     for branch in how:
         inner = GraphPlanner(g.planner, branch)
-        # Each branch begins anew: nothing in it runs together with the one before.
-        g.planner.position += 1
         step.branches.append(inner.run(places, outs))
-    g.planner.position += 1
-    for p in (index, *places, *outs):
-        g.planner.use(p.buffer, g.planner.position)
 
 
 CONTROL: dict[type, Handler] = {

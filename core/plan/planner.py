@@ -8,10 +8,10 @@ from typing import Any
 from treadle.fuse.lowering.launches import (
     Calls,
     Copy,
-    Entry,
     HostCall,
+    KernelEntry,
     Launch,
-    Product,
+    ProductKernel,
     Sort,
 )
 from treadle.ir.graph import Atom, Lit, Var
@@ -187,7 +187,7 @@ class GraphPlanner:
             self.planner.add(CopyStep(names, reads, [to], nbytes=nbytes), self.steps)
 
 
-def _nest(g: GraphPlanner, launch: Launch, entry: Entry, how: Any) -> None:
+def _nest(g: GraphPlanner, launch: Launch, entry: KernelEntry, how: Any) -> None:
     places = g.bind(launch)
     reads, writes = _traffic(launch, places)
     if entry.begins is not None and g.place(entry.begins) == writes[0]:
@@ -213,7 +213,7 @@ def _traffic(launch: Launch, places: list) -> tuple[list[Place], list[Place]]:
     return reads, writes
 
 
-def _product(g: GraphPlanner, p: Product, entry: Entry, how: Any) -> None:
+def _product(g: GraphPlanner, p: ProductKernel, entry: KernelEntry, how: Any) -> None:
     c = g.place(p.c)
     a, b = (
         g.place(atom).shifted(offset * atom.type.dtype.itemsize)
@@ -242,7 +242,7 @@ def _product(g: GraphPlanner, p: Product, entry: Entry, how: Any) -> None:
         g.planner.add(step, g.steps)
 
 
-def _order(g: GraphPlanner, sort: Sort, entry: Entry, how: Any) -> None:
+def _order(g: GraphPlanner, sort: Sort, entry: KernelEntry, how: Any) -> None:
     step = OrderStep(
         entry.names,
         [g.place(sort.keys)],
@@ -257,7 +257,7 @@ def _order(g: GraphPlanner, sort: Sort, entry: Entry, how: Any) -> None:
     g.planner.add(step, g.steps)
 
 
-def _calls(g: GraphPlanner, calls: Calls, entry: Entry, how: Any) -> None:
+def _calls(g: GraphPlanner, calls: Calls, entry: KernelEntry, how: Any) -> None:
     step = CallsStep(
         entry.names,
         [g.place(a) for a in calls.operands],
@@ -269,7 +269,7 @@ def _calls(g: GraphPlanner, calls: Calls, entry: Entry, how: Any) -> None:
     g.planner.add(step, g.steps)
 
 
-def _host(g: GraphPlanner, call: HostCall, entry: Entry, how: Any) -> None:
+def _host(g: GraphPlanner, call: HostCall, entry: KernelEntry, how: Any) -> None:
     step = HostStep(
         entry.names,
         [g.place(a) for a in call.operands],
@@ -279,7 +279,7 @@ def _host(g: GraphPlanner, call: HostCall, entry: Entry, how: Any) -> None:
     g.planner.add(step, g.steps)
 
 
-def _copy(g: GraphPlanner, copy: Copy, entry: Entry, how: Any) -> None:
+def _copy(g: GraphPlanner, copy: Copy, entry: KernelEntry, how: Any) -> None:
     source, target = copy
     place = None if source is None else g.place(source)
     if entry.begins is not None and g.place(entry.begins) == g.place(target):
@@ -287,10 +287,10 @@ def _copy(g: GraphPlanner, copy: Copy, entry: Entry, how: Any) -> None:
     g.copy(place, g.place(target), target.type.nbytes, entry.names)
 
 
-Handler = Callable[[GraphPlanner, Any, Entry, Any], None]
+Handler = Callable[[GraphPlanner, Any, KernelEntry, Any], None]
 HANDLERS: dict[type, Handler] = {
     Launch: _nest,
-    Product: _product,
+    ProductKernel: _product,
     Sort: _order,
     Calls: _calls,
     HostCall: _host,

@@ -11,7 +11,7 @@ from treadle.fuse.lowering.launches import (
     Kernel,
     Kernels,
     Launch,
-    Product,
+    ProductKernel,
     Repeat,
     RepeatWhile,
     Sort,
@@ -36,7 +36,7 @@ def schedule(kernels: Kernels, target: Target) -> Schedule:
 def _how(kernel: Kernel, target: Target) -> Any:
     if isinstance(kernel, Launch):
         return target.nest(kernel)
-    if isinstance(kernel, Product):
+    if isinstance(kernel, ProductKernel):
         return target.contraction(kernel)
     if isinstance(kernel, Sort):
         itemsize = kernel.keys.type.dtype.itemsize

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle.arraytype import ArrayType
-from treadle.fuse.lowering.launches import Calls, HostCall, Launch, Product
+from treadle.fuse.lowering.launches import Calls, HostCall, Launch, ProductKernel
 from treadle.ir.graph import Atom
 from treadle.late import Number
 
@@ -68,7 +68,7 @@ class NestStep(Step):
 class ProductStep(Step):
     """A contraction, with a nest as its epilogue or none."""
 
-    product: Product = None  # type: ignore[assignment]
+    product: ProductKernel = None  # type: ignore[assignment]
     a: Place = None  # type: ignore[assignment]
     b: Place = None  # type: ignore[assignment]
     c: Place = None  # type: ignore[assignment]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from treadle.arraytype import ArrayType
-from treadle.fuse.lowering.launches import Calls, Launch, Product
+from treadle.fuse.lowering.launches import Calls, Launch, ProductKernel
 from treadle.ir.graph import Equation
 from treadle.passes.pipeline import Arithmetic
 from treadle.plan.calls import Path, Run, Runnable, Signature
@@ -87,7 +87,7 @@ class Target(Arithmetic, Protocol):
         """How LAPACK is called for matrices."""
         return Work()
 
-    def contraction(self, product: Product) -> Sequence[Launched]:
+    def contraction(self, product: ProductKernel) -> Sequence[Launched]:
         """How a product runs: launches, one after the other, on the same scratch, of
         which each says how much all of them need."""
         return [Work()]

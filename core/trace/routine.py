@@ -37,7 +37,7 @@ Argument = str | int | np.generic | At
 """A letter, an integer, a number of the matrices' dtype, or memory."""
 
 
-class Step(NamedTuple):
+class RoutineCall(NamedTuple):
     """A call of the function of BLAS or LAPACK with this name, or one of these:
 
     - "bytes" (to, from, how many): copies memory;
@@ -68,7 +68,7 @@ class Script(NamedTuple):
 
     lead: int
     work: tuple[int, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[RoutineCall, ...]
 
 
 def lead_of(x: ArrayType, rank: int = 2) -> int:
@@ -112,7 +112,7 @@ def named(dtype: np.dtype, name: str) -> str:
     return _LETTERS[dtype.name] + name
 
 
-def nan_if_failed(block: int, t: ArrayType, lead: int) -> Step:
+def nan_if_failed(block: int, t: ArrayType, lead: int) -> RoutineCall:
     """Makes a result not-a-number where LAPACK has failed."""
     size = math.prod(t.shape[lead:])
     return filled(At(block), t, size, 1, t.dtype.type(np.nan), failed=True)
@@ -120,7 +120,7 @@ def nan_if_failed(block: int, t: ArrayType, lead: int) -> Step:
 
 def filled(
     at: At, t: ArrayType, rows: int, columns: int, number: Any, failed: bool = False
-) -> Step:
+) -> RoutineCall:
     """Makes all elements of a block equal: of whole rows, one behind the other."""
     args = ("A", columns, rows, number, number, at, columns)
-    return Step(named(t.dtype, "laset"), args, failed)
+    return RoutineCall(named(t.dtype, "laset"), args, failed)

@@ -17,6 +17,18 @@ PAIRS = {
     "relu6": (nn.relu6, jax.nn.relu6),
     "leaky_relu": (nn.leaky_relu, jax.nn.leaky_relu),
     "elu": (nn.elu, jax.nn.elu),
+    "celu": (nn.celu, jax.nn.celu),
+    "celu_alpha": (lambda x: nn.celu(x, 2.5), lambda x: jax.nn.celu(x, 2.5)),
+    "hard_sigmoid": (nn.hard_sigmoid, jax.nn.hard_sigmoid),
+    "hard_silu": (nn.hard_silu, jax.nn.hard_silu),
+    "hard_tanh": (nn.hard_tanh, jax.nn.hard_tanh),
+    "sparse_plus": (nn.sparse_plus, jax.nn.sparse_plus),
+    "sparse_sigmoid": (nn.sparse_sigmoid, jax.nn.sparse_sigmoid),
+    "squareplus": (nn.squareplus, jax.nn.squareplus),
+    "squareplus_b": (
+        lambda x: nn.squareplus(x, 1.0),
+        lambda x: jax.nn.squareplus(x, 1.0),
+    ),
     "selu": (nn.selu, jax.nn.selu),
     "gelu": (nn.gelu, jax.nn.gelu),
     "gelu_exact": (

@@ -58,7 +58,8 @@ def dropped(layer: Any, x: Any) -> Any:
 
 NAMES = {"td": td, "tnp": tnp, "nn": nn, "rng": rng, **LAYERS, "run": run}
 ACTIVATIONS = (
-    "relu relu6 leaky_relu elu selu gelu silu sigmoid log_sigmoid softplus softsign "
+    "relu relu6 leaky_relu elu celu selu hard_sigmoid hard_silu hard_tanh sparse_plus "
+    "sparse_sigmoid squareplus gelu silu sigmoid log_sigmoid softplus softsign "
     "tanh mish softmax log_softmax logsumexp"
 )
 EXPRESSIONS = [

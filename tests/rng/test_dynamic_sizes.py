@@ -21,8 +21,9 @@ ARGS = {
 }
 KEY = "rng.key(3)"
 DISTRIBUTIONS = (
-    "bits uniform normal exponential laplace logistic gumbel cauchy rademacher"
+    "bits uniform normal exponential laplace logistic gumbel cauchy rademacher maxwell"
 )
+SCALED = "chisquare generalized_normal lognormal pareto rayleigh t wald"
 
 EXPRESSIONS = [
     *(f"rng.{name}({KEY}, x.shape)" for name in DISTRIBUTIONS.split()),
@@ -35,6 +36,17 @@ EXPRESSIONS = [
     f"td.vmap(lambda k, y: rng.normal(k) * y)(rng.split({KEY}, x.shape[0]), x)",
     f"rng.gamma({KEY}, p * 3), rng.loggamma({KEY}, p), rng.beta({KEY}, p, p * 2)",
     f"rng.dirichlet({KEY}, p), rng.poisson({KEY}, p * 20)",
+    *(
+        f"rng.{name}({KEY}, p), rng.{name}({KEY}, q[0], x.shape)"
+        for name in SCALED.split()
+    ),
+    f"rng.double_sided_maxwell({KEY}, x, p), rng.triangular({KEY}, x, x, x + p)",
+    f"rng.weibull_min({KEY}, p, p), rng.f({KEY}, p * 5, p * 9)",
+    f"rng.ball({KEY}, 3, shape=x.shape), rng.orthogonal({KEY}, 3, u.shape)",
+    f"rng.binomial({KEY}, i, p), rng.geometric({KEY}, p / 9)",
+    f"rng.multinomial({KEY}, i[:, 0], p)",
+    f"rng.multivariate_normal({KEY}, h, tnp.eye(4))",
+    f"rng.categorical({KEY}, h, 1, (3, *u.shape), False)",
     f"rng.categorical({KEY}, x), rng.categorical({KEY}, x, 1, (5, x.shape[0]))",
     f"rng.choice({KEY}, u, (4,)), rng.choice({KEY}, x.shape[0], (x.shape[1],))",
     f"rng.choice({KEY}, h, (3,), p=q / q.sum())",

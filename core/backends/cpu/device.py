@@ -37,7 +37,7 @@ from treadle.backends.cpu.run.host import address_of, host_call, meaning
 from treadle.backends.cpu.target import host
 from treadle.backends.memory import room, size_class
 from treadle.errors import InternalError
-from treadle.fuse.lowering.launches import Calls, Launch, Product
+from treadle.fuse.lowering.launches import Calls, Launch, ProductKernel
 from treadle.ir.filled import filled_with, sizes_in
 from treadle.ir.graph import Equation
 from treadle.kernels.contract import Contraction
@@ -103,7 +103,7 @@ class CPUTarget:
         tasks = lapack_schedule.tasks(*args)
         return Work(tasks, tasks * work_bytes(script))
 
-    def contraction(self, product: Product) -> Sequence[Scheduled]:
+    def contraction(self, product: ProductKernel) -> Sequence[Scheduled]:
         """Chooses blocks and tasks."""
         what = product.contraction
         tile, count = gemm.tile(what.dtype), threads.num_threads()

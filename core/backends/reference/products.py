@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from treadle.backends.reference.memory import Where, apart
-from treadle.fuse.lowering.launches import Product
+from treadle.fuse.lowering.launches import ProductKernel
 from treadle.kernels.contract import Contraction, Strides
 from treadle.kernels.convolve import Axis, ConvSpec
 
 
-def run(product: Product, a: Where, b: Where, c: Where) -> None:
+def run(product: ProductKernel, a: Where, b: Where, c: Where) -> None:
     """Writes c = a · b, without the epilogue."""
     if isinstance(product.contraction, Contraction):
         _contract(product.contraction, a, b, c)

@@ -7,7 +7,7 @@ from typing import Any
 
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.dataflow import Dataflow
-from treadle.fuse.order import Node, Order
+from treadle.fuse.order import Node, Precedence
 from treadle.ir.graph import Atom, Equation, Graph, Var
 from treadle.ir.walk import effectful
 from treadle.trace.lowering import FUSABLE, Gather, Lowering, Product, View
@@ -23,7 +23,7 @@ class Nodes:
     def __init__(self, graph: Graph, lowering: Callable[[Equation], Lowering]) -> None:
         self.flow = Dataflow(graph, lowering)
         self.position = {id(eq): i for i, eq in enumerate(graph.equations)}
-        self.order = Order()
+        self.order = Precedence()
         self.owner: dict[Var, Node] = {}
         self.built: dict[Node | Equation, Any] = {}
         self.count = 0

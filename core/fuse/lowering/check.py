@@ -16,12 +16,12 @@ from treadle.fuse.lowering.launches import (
     Carries,
     Choose,
     Copy,
-    Entry,
     HostCall,
     Kernel,
+    KernelEntry,
     Kernels,
     Launch,
-    Product,
+    ProductKernel,
     Repeat,
     RepeatWhile,
     Sort,
@@ -163,7 +163,7 @@ class _Checker:
 
     # Kernels
 
-    def entry(self, entry: Entry) -> None:
+    def entry(self, entry: KernelEntry) -> None:
         kernel = entry.kernel
         if entry.begins is not None:
             self.root(entry.begins)
@@ -172,7 +172,7 @@ class _Checker:
             if all(kernel.outer):
                 self._loads(kernel)
                 self._stores(kernel, self._fills(entry))
-        elif isinstance(kernel, Product):
+        elif isinstance(kernel, ProductKernel):
             self._product(kernel)
         elif isinstance(kernel, Copy):
             self._copy(kernel, self._fills(entry))
@@ -183,7 +183,7 @@ class _Checker:
         else:
             self._programs(kernel)
 
-    def _fills(self, entry: Entry) -> bool:
+    def _fills(self, entry: KernelEntry) -> bool:
         """Whether a kernel may be the first of two that store a value."""
         hows = [registry[name].lowering for name in entry.names]
         return any(
@@ -257,7 +257,7 @@ class _Checker:
         if not memory.fill():
             self.fail(f"fills a value {v.type} that is partly stored")
 
-    def _product(self, p: Product) -> None:
+    def _product(self, p: ProductKernel) -> None:
         a, b, c = _sides(p)
         dtype = p.contraction.dtype
         for (atom, offset), loops in ((p.a, a), (p.b, b)):
@@ -388,7 +388,7 @@ def _loops(launch: Launch, b: Binding, o: Operand) -> Loops:
     return list(zip(sizes, (*b.strides[:count], inner), strict=True))
 
 
-def _sides(p: Product) -> tuple[Loops, Loops, Loops]:
+def _sides(p: ProductKernel) -> tuple[Loops, Loops, Loops]:
     """The loops over a, b and c."""
     what = p.contraction
     if isinstance(what, Contraction):

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.dataflow import Dataflow
-from treadle.fuse.lowering.launches import Launch, Product
+from treadle.fuse.lowering.launches import Launch, ProductKernel
 from treadle.fuse.lowering.nests import build
 from treadle.fuse.lowering.products import product_with_epilogue
 from treadle.fuse.order import Node
@@ -25,7 +25,7 @@ class Owners(Protocol):
     def owner(self) -> Mapping[Var, Node]: ...
 
 
-def kernel_of(cluster: Cluster, nodes: Owners) -> Launch | Product | None:
+def kernel_of(cluster: Cluster, nodes: Owners) -> Launch | ProductKernel | None:
     """The kernel of a cluster, whose members fit its space; None if that of its product
     has no place for them."""
     flow, stored = nodes.flow, stored_members(cluster, nodes)

@@ -12,8 +12,8 @@ from typing import Any
 
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import Strided, stored_strides
-from treadle.fuse.lowering.launches import Product
-from treadle.fuse.lowering.nests import Access, Body, assemble, coalesce, extent
+from treadle.fuse.lowering.launches import ProductKernel
+from treadle.fuse.lowering.nests import Access, NestWriter, assemble, coalesce, extent
 from treadle.ir.graph import Equation
 from treadle.ir.maps import Map
 from treadle.kernels.contract import Contraction, Strides
@@ -67,8 +67,8 @@ def contraction(
     sizes: dict[int, int],
     entries: Map,
     accesses: list[Access],
-    body: Body | None,
-) -> Product | None:
+    body: NestWriter | None,
+) -> ProductKernel | None:
     """The contraction of a dot_general whose result has the index map `entries` over
     dimensions of the given sizes; `body` is what its epilogue does, with `accesses`.
     None if the loops don't fit the kernel's."""
@@ -92,7 +92,7 @@ def contraction(
     def strides(which: int, row_step: int, column_step: int) -> Strides:
         return Strides(steps(b0, which), steps(b1, which), row_step, column_step)
 
-    result = Product(
+    result = ProductKernel(
         Contraction(
             out.type.dtype,
             extent(row, sizes),

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from treadle.dims import one
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import Strided, stored_strides
-from treadle.fuse.lowering.launches import Product
-from treadle.fuse.lowering.nests import Access, Body, assemble, coalesce
+from treadle.fuse.lowering.launches import ProductKernel
+from treadle.fuse.lowering.nests import Access, NestWriter, assemble, coalesce
 from treadle.ir.graph import Atom, Equation
 from treadle.ir.maps import Map
 from treadle.kernels.contract import Strides
@@ -23,8 +23,8 @@ def convolution(
     sizes: dict[int, int],
     entries: Map,
     accesses: list[Access],
-    body: Body | None,
-) -> Product | None:
+    body: NestWriter | None,
+) -> ProductKernel | None:
     """The convolution (or filter gradient) of an equation; `entries`, `accesses` and
     `body` describe its epilogue as for a contraction. None if the loops, or the
     epilogue, don't fit the kernel's."""
@@ -40,7 +40,7 @@ def convolution(
         spec = _spec(eq, other[:2], out.type.shape, x.steps, y.steps, steps)
     if spec is None:
         return None
-    result = Product(spec, x[:2], y[:2], out, None, how.filter_gradient)
+    result = ProductKernel(spec, x[:2], y[:2], out, None, how.filter_gradient)
     if body is None:
         return result
     image, line, column, feature = entries

@@ -8,7 +8,7 @@ from treadle.fuse.cluster import addressing, operand_fits
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import row_major
 from treadle.fuse.lowering.launches import Copy, Launch
-from treadle.fuse.lowering.nests import Access, Body, finish, ranking, window_map
+from treadle.fuse.lowering.nests import Access, NestWriter, finish, ranking, window_map
 from treadle.fuse.maps import Space
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var, is_zero
@@ -27,7 +27,7 @@ def copy_launch(
     if not operand_fits(space, written, a, flow):
         return None
     entries = space.maps[written]
-    body = Body(space, flow)
+    body = NestWriter(space, flow)
     value = body.value(a, entries)
     start, steps = address(entries, strides)
     pairs = tuple(sorted(steps.items()))
@@ -74,7 +74,7 @@ def scatter_launch(eq: Equation, flow: Dataflow) -> Launch | None:
     how, where = eq.op.lowering, addressing(eq)
     assert isinstance(how, Scatter)
     rank, entries = where.rank, space.maps[written]
-    body = Body(space, flow)
+    body = NestWriter(space, flow)
     dtype = out.type.dtype
     steps = row_major(out.type.shape)
     places, valid = [], None

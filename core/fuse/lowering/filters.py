@@ -13,7 +13,7 @@ from treadle.dims import hint
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import operand_strides, stored_strides
 from treadle.fuse.lowering.launches import Launch
-from treadle.fuse.lowering.nests import Access, Body, finish
+from treadle.fuse.lowering.nests import Access, NestWriter, finish
 from treadle.fuse.maps import Space
 from treadle.ir import scalar
 from treadle.ir.graph import Equation
@@ -38,7 +38,7 @@ def filter_launch(eq: Equation, flow: Dataflow) -> Launch | None:
     feature = space.dimension(features)
     pixels = [space.dimension(n) for n in ct.type.shape[:-1]]
     last = plus(scaled(group, features), feature)
-    body = Body(space, flow)
+    body = NestWriter(space, flow)
     entries, numbers, inside = [pixels[0]], [], None
     for i, (tap, pixel) in enumerate(zip(taps, pixels[1:], strict=True)):
         position = plus(
@@ -75,7 +75,9 @@ def filter_launch(eq: Equation, flow: Dataflow) -> Launch | None:
     return finish(body, space.sizes, kept[:-1], mid, kept[-1:], "mid")
 
 
-def _located(body: Body, position: Affine, size: int, dilation: int) -> tuple[int, int]:
+def _located(
+    body: NestWriter, position: Affine, size: int, dilation: int
+) -> tuple[int, int]:
     """The index of an element at a position of a dilated axis, and whether there is
     one."""
     at = body.iota(position, _INDEX)

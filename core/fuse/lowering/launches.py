@@ -39,7 +39,7 @@ class Launch(NamedTuple):
 
 
 @dataclass
-class Product:
+class ProductKernel:
     """A contraction or convolution c = a · b, its operands (stored values and offsets
     in elements), and the nest fused into its epilogue."""
 
@@ -156,11 +156,19 @@ class Choose(NamedTuple):
 
 
 Kernel = (
-    Launch | Product | Sort | Calls | HostCall | Copy | Repeat | RepeatWhile | Choose
+    Launch
+    | ProductKernel
+    | Sort
+    | Calls
+    | HostCall
+    | Copy
+    | Repeat
+    | RepeatWhile
+    | Choose
 )
 
 
-class Entry(NamedTuple):
+class KernelEntry(NamedTuple):
     """One kernel of a program.
 
     names: of the operations that it does. alone: whether it never shares a parallel
@@ -191,5 +199,5 @@ class Kernels(NamedTuple):
 
     inputs: tuple[Var, ...]
     results: tuple[Atom, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[KernelEntry, ...]
     within: Mapping[Var, Within]

@@ -11,12 +11,12 @@ from treadle.fuse.lowering.clusters import kernel_of
 from treadle.fuse.lowering.launches import (
     Calls,
     Copy,
-    Entry,
     HostCall,
     Kernel,
+    KernelEntry,
     Kernels,
     Launch,
-    Product,
+    ProductKernel,
     Sort,
     Within,
 )
@@ -35,7 +35,7 @@ def lower(groups: Groups) -> Kernels:
 class _Lowering:
     def __init__(self, groups: Groups) -> None:
         self.groups, self.flow = groups, groups.flow
-        self.entries: list[Entry] = []
+        self.entries: list[KernelEntry] = []
         self.within: dict[Var, Within] = {}
         self.filled: set[Var] = set()
 
@@ -65,7 +65,7 @@ class _Lowering:
         if isinstance(kernel, Launch) and _stores_nothing(kernel):
             return
         names = tuple([eq.op.name for eq in equations])
-        self.entries.append(Entry(kernel, names, alone, begins))
+        self.entries.append(KernelEntry(kernel, names, alone, begins))
 
     def _node(self, node: Node) -> None:
         if isinstance(node, Cluster):
@@ -73,7 +73,7 @@ class _Lowering:
             assert found is not None, "a cluster has no kernel"
             for v in _written(found):
                 self._fill(v)
-            if isinstance(found, Product):
+            if isinstance(found, ProductKernel):
                 self._share_result(found)
             else:
                 settle_rows(found, node.equations, self.flow)
@@ -98,7 +98,7 @@ class _Lowering:
         if fill is not None:
             self.add(fill, [eq], alone=True)
 
-    def _share_result(self, p: Product) -> None:
+    def _share_result(self, p: ProductKernel) -> None:
         """Lets a product itself go into its epilogue's result, if nobody else reads it
         and that has the same layout."""
         assert p.epilogue is not None
@@ -115,7 +115,7 @@ class _Lowering:
                 self.within[p.c] = Within(b.atom)
                 return
 
-    def _read_outside(self, p: Product) -> bool:
+    def _read_outside(self, p: ProductKernel) -> bool:
         """Whether others than the epilogue need the product itself."""
         flow, owner = self.flow, self.groups.owner
         return flow.is_returned(p.c) or any(
@@ -208,7 +208,7 @@ def _stores_nothing(kernel: Launch) -> bool:
     return not any(v.type.size for v in _stores(kernel))
 
 
-def _written(kernel: Launch | Product) -> list[Var]:
+def _written(kernel: Launch | ProductKernel) -> list[Var]:
     """The values that a cluster's kernel puts into memory."""
     if isinstance(kernel, Launch):
         return _stores(kernel)

@@ -68,7 +68,7 @@ class Access(NamedTuple):
     gathers: tuple[int, ...] = ()
 
 
-class Body:
+class NestWriter:
     """Writes the instructions of a cluster, whose operands fit its space."""
 
     def __init__(self, space: Space, flow: Dataflow) -> None:
@@ -290,7 +290,7 @@ def build(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Launch:
 
 
 def _written(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Launch:
-    body = Body(cluster.space, flow)
+    body = NestWriter(cluster.space, flow)
     for eq in cluster.equations:
         body.equation(eq)
     for eq in cluster.equations:
@@ -345,7 +345,7 @@ def coalesce(dims: list[int], accesses: list[Access], sizes: dict[int, int]) -> 
 
 
 def finish(
-    body: Body,
+    body: NestWriter,
     sizes: dict[int, int],
     outer: list[int],
     mid: list[int],
@@ -387,7 +387,7 @@ def _filling(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:
     return longest if hint(extent(longest, sizes)) >= 2 * _FILLS else chosen
 
 
-def _complex_as_pairs(body: Body, sizes: dict[int, int]) -> int:
+def _complex_as_pairs(body: NestWriter, sizes: dict[int, int]) -> int:
     """Makes a nest that only moves complex numbers one that moves their two parts;
     gives the new dimension, along the parts."""
     assert {i.name for i in body.instrs} <= {"load", "store"}
@@ -409,7 +409,7 @@ def extent(group: list[int], sizes: dict[int, int]) -> int:
 
 
 def assemble(
-    body: Body,
+    body: NestWriter,
     sizes: dict[int, int],
     outers: list[list[int]],
     mids: list[list[int]],

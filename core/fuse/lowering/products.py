@@ -12,8 +12,8 @@ from treadle.fuse.layout import Strided, operand_strides
 from treadle.fuse.lowering.contractions import contraction
 from treadle.fuse.lowering.convolutions import convolution
 from treadle.fuse.lowering.forms import Form, renamed
-from treadle.fuse.lowering.launches import Product
-from treadle.fuse.lowering.nests import Body
+from treadle.fuse.lowering.launches import ProductKernel
+from treadle.fuse.lowering.nests import NestWriter
 from treadle.fuse.maps import Space
 from treadle.ir.graph import Equation, Var
 from treadle.ir.maps import Map
@@ -27,21 +27,21 @@ def _lower(
     flow: Dataflow,
     sizes: dict[int, int],
     entries: Map,
-    body: Body | None,
-) -> Product | None:
+    body: NestWriter | None,
+) -> ProductKernel | None:
     lower = contraction if isinstance(eq.op.lowering, Contraction) else convolution
     accesses = [] if body is None else body.accesses
     return lower(eq, operands, flow, sizes, entries, accesses, body)
 
 
-def product(eq: Equation, flow: Dataflow) -> Product | None:
+def product(eq: Equation, flow: Dataflow) -> ProductKernel | None:
     """A contraction or convolution on its own; None if operands must be copied
     first."""
     operands = operand_strides(eq, flow)
     if operands is None:
         return None
 
-    def write() -> Product | None:
+    def write() -> ProductKernel | None:
         space = Space(flow.units)
         entries = space.index(eq.outputs[0])
         return _lower(eq, operands, flow, space.sizes, entries, None)
@@ -51,7 +51,9 @@ def product(eq: Equation, flow: Dataflow) -> Product | None:
     return _once(form, write)
 
 
-def _once(form: Form, write: Callable[[], Product | None]) -> Product | None:
+def _once(
+    form: Form, write: Callable[[], ProductKernel | None]
+) -> ProductKernel | None:
     """The product that `write` gives, unless one of that form has been written."""
     known, key, new = form.flow.memo.kernels, tuple(form.words), form.values
     if key not in known:
@@ -73,7 +75,7 @@ def _once(form: Form, write: Callable[[], Product | None]) -> Product | None:
 
 def product_with_epilogue(
     eq: Equation, flow: Dataflow, cluster: Cluster, stored: set[Var]
-) -> Product | None:
+) -> ProductKernel | None:
     """A product whose result an elementwise cluster works on while it is hot; None if
     the cluster does not fit the loops of the product."""
     if cluster.form is not None or _reads_places(cluster):
@@ -105,9 +107,9 @@ def _fused(
     members: Sequence[Equation],
     stored: set[Var],
     entries: Map,
-) -> Product | None:
+) -> ProductKernel | None:
     c, sizes = eq.outputs[0], cluster.space.sizes
-    body = Body(cluster.space, flow)
+    body = NestWriter(cluster.space, flow)
     for member in members:
         body.equation(member)
     for member in members:
@@ -138,7 +140,7 @@ _MAX_STREAMS = 4
 _MAX_COST = 20
 
 
-def _is_light(body: Body) -> bool:
+def _is_light(body: NestWriter) -> bool:
     """Whether a body is worth running block by block inside of a product.
 
     A bias, an activation's sign or a residual costs nothing there. GELU or an

@@ -6,7 +6,7 @@ from treadle.dims import one
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import operand_strides, stored_strides
 from treadle.fuse.lowering.launches import Launch
-from treadle.fuse.lowering.nests import Access, Body, coalesce, finish, innermost
+from treadle.fuse.lowering.nests import Access, NestWriter, coalesce, finish, innermost
 from treadle.fuse.maps import Space
 from treadle.ir.graph import Equation
 from treadle.ir.maps import Affine, address
@@ -29,7 +29,7 @@ def running_launch(eq: Equation, flow: Dataflow) -> Launch | None:
         last = out.type.shape[axis] - 1
         entries[axis] = Affine(last, tuple((d, -1) for d in along))
     place = tuple(entries)
-    body = Body(space, flow)
+    body = NestWriter(space, flow)
     values = []
     for source, offset, steps in operands:
         extra, strides = address(place, steps)

@@ -18,7 +18,7 @@ from treadle import dtypes
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import Strided, operand_strides, row_major, stored_strides
 from treadle.fuse.lowering.launches import Launch
-from treadle.fuse.lowering.nests import Access, Body, finish, innermost
+from treadle.fuse.lowering.nests import Access, NestWriter, finish, innermost
 from treadle.fuse.maps import Space
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation
@@ -71,11 +71,11 @@ class _Windows:
         self.entries = self.space.index(self.out)
         self.mid: list[int] = []
 
-    def body(self, steps: Sequence[int]) -> Body:
+    def body(self, steps: Sequence[int]) -> NestWriter:
         """Begins to write, with one dimension per spatial axis of `steps` elements."""
         self.steps = [ZERO if n == 1 else self.space.dimension(n) for n in steps]
         self.mid = [d for a in self.steps for d, _ in a.terms]
-        self.written = Body(self.space, self.flow)
+        self.written = NestWriter(self.space, self.flow)
         return self.written
 
     def read(self, a: Atom, axes: Sequence[_Axis]) -> int:

@@ -23,7 +23,7 @@ from treadle.fuse.lowering.launches import (
     Kernel,
     Kernels,
     Launch,
-    Product,
+    ProductKernel,
     Repeat,
     RepeatWhile,
     Sort,
@@ -70,7 +70,7 @@ class Memory:
             ],
         )
 
-    def product(self, p: Product) -> None:
+    def product(self, p: ProductKernel) -> None:
         a, b = (self.at(x, n * x.type.dtype.itemsize) for x, n in (p.a, p.b))
         products.run(p, a, b, self.at(p.c))
         if p.epilogue is not None:
@@ -170,7 +170,7 @@ def _choose(memory: Memory, kernel: Choose) -> None:
 
 _RUN: dict[type[Kernel], Callable[[Memory, Any], None]] = {
     Launch: Memory.launch,
-    Product: Memory.product,
+    ProductKernel: Memory.product,
     Sort: _sort,
     HostCall: _host,
     Copy: _copy,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tests.core.fuse.random_programs import DTYPES, Generator, Program
@@ -372,12 +372,14 @@ def generate(
     dtypes: Sequence[str] = DTYPES,
     length: int | None = None,
     loops: bool = True,
+    rules: Mapping[Rule, float] = RULES,
 ) -> Program:
     """The random program with a number.
 
     Args:
       length: the number of steps; without it, 3 to 20.
       loops: whether there may be control flow.
+      rules: what adds steps, and how often.
     """
     g = Generator(seed, dtypes)
     for _ in range(g.r.randint(1, 3)):
@@ -389,7 +391,7 @@ def generate(
     if g.r.random() < 0.3:
         g.input(g.shape(g.r.choice([0, 1, 2])), "b")
     length = length or g.r.choice([3, 5, 8, 12, 20])
-    rules = {f: w for f, w in RULES.items() if loops or f is not control}
+    rules = {f: w for f, w in rules.items() if loops or f is not control}
     for _ in range(200):
         if len(g.steps) >= length:
             break

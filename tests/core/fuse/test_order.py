@@ -19,12 +19,12 @@ from tests.core.fuse import densities
 from treadle.arraytype import ArrayType
 from treadle.backends.cpu.device import CPUTarget
 from treadle.compile import stages
-from treadle.fuse.order import Node, Order
+from treadle.fuse.order import Node, Precedence
 from treadle.ir.graph import Graph, Var
 
 
 class Edges:
-    """What `Order` keeps, as pairs (later, earlier) of sets of numbers, each a node."""
+    """What `Precedence` keeps: pairs (later, earlier) of sets of numbers, of nodes."""
 
     def __init__(self) -> None:
         self.pairs: set[tuple[frozenset[int], frozenset[int]]] = set()
@@ -58,10 +58,10 @@ class Edges:
 
 
 class Both:
-    """The same done to an `Order` and to `Edges`."""
+    """The same done to an `Precedence` and to `Edges`."""
 
     def __init__(self, r: random.Random) -> None:
-        self.r, self.order, self.edges = r, Order(), Edges()
+        self.r, self.order, self.edges = r, Precedence(), Edges()
         self.sets: dict[Node, frozenset[int]] = {}
         self.refused = 0
 
@@ -132,7 +132,7 @@ def test_the_random_orders_are_worth_a_test() -> None:
     assert len(both.edges.pairs) > 20
 
 
-def nodes_of(order: Order, count: int) -> list[Node]:
+def nodes_of(order: Precedence, count: int) -> list[Node]:
     nodes = [Node(i) for i in range(count)]
     for node in nodes:
         order.add(node)
@@ -140,14 +140,14 @@ def nodes_of(order: Order, count: int) -> list[Node]:
 
 
 def test_nodes_that_wait_for_nothing_keep_their_places() -> None:
-    order = Order()
+    order = Precedence()
     a, b, c, d = nodes_of(order, 4)
     assert order.depend(a, [c])
     assert order.topological() == [b, c, d, a]
 
 
 def test_what_waits_does_so_in_rounds() -> None:
-    order = Order()
+    order = Precedence()
     a, b, c, d, e = nodes_of(order, 5)
     assert order.depend(b, [e])
     assert order.depend(c, [b])
@@ -156,7 +156,7 @@ def test_what_waits_does_so_in_rounds() -> None:
 
 
 def test_a_cycle_is_refused_and_changes_nothing() -> None:
-    order = Order()
+    order = Precedence()
     a, b, c = nodes_of(order, 3)
     assert order.depend(b, [a])
     assert order.depend(c, [b])
@@ -169,7 +169,7 @@ def test_a_cycle_is_refused_and_changes_nothing() -> None:
 
 
 def test_nothing_is_done_if_one_of_several_can_t_be() -> None:
-    order = Order()
+    order = Precedence()
     a, b, c = nodes_of(order, 3)
     assert order.depend(b, [a])
     assert not order.depend(a, [c, b])
@@ -177,7 +177,7 @@ def test_nothing_is_done_if_one_of_several_can_t_be() -> None:
 
 
 def test_a_node_waits_for_itself_as_well_as_not() -> None:
-    order = Order()
+    order = Precedence()
     a, b = nodes_of(order, 2)
     assert order.depend(a, [a, b])
     assert a.needs == {b}
@@ -186,7 +186,7 @@ def test_a_node_waits_for_itself_as_well_as_not() -> None:
 
 
 def test_a_node_owns_what_it_took_in() -> None:
-    order = Order()
+    order = Precedence()
     a, b, c = nodes_of(order, 3)
     x, y = (Var(ArrayType((), np.dtype(np.float32))) for _ in range(2))
     a.values.append(x)

@@ -196,6 +196,8 @@ MORE = [
     "tnp.histogram(x, 4), tnp.histogram_bin_edges(x, 3, (0, 1))",
     "tnp.histogram2d(u, u + 1, 3), tnp.histogramdd(h, 2)",
     "tnp.polyval(o, x), tnp.polyder(o) * u[0], tnp.polyint(o) + u[0], tnp.poly(o)",
+    "tnp.polyfit(u, u * u, 2), tnp.polyfit(x[:, 0], x, 1), "
+    "tnp.roots(o, strip_zeros=False) + u[0]",
     "tnp.polyadd(o, o) * u[0], tnp.polysub(o, o), tnp.polydiv(o, o[:2]), "
     "tnp.polymul(u, o)",
     "tnp.insert(x, 0, 9, 0), tnp.insert(x, k[0], v, 0), tnp.delete(x, 0, 0)",

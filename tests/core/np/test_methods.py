@@ -242,3 +242,23 @@ def test_x_is_not_changed_by_methods() -> None:
     x.sort()
     x.at[0].set(9.0)
     assert x[0].item() == floats(4)[0]
+
+
+class Foreign:
+    """Another library's array, which asks the other operand when it knows no answer."""
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        return np.ones(3, np.float32)
+
+    def __mul__(self, other: Any) -> Any:
+        return NotImplemented
+
+
+@pytest.mark.parametrize(
+    "meet", [lambda x: x * Foreign(), lambda x: Foreign() * x, lambda x: x < Foreign()]
+)
+def test_other_libraries_arrays_under_a_trace(meet: Any) -> None:
+    with pytest.raises(TypeError, match=r"takes arrays, got a Foreign[\s\S]*asarray"):
+        td.jit(meet)(np.ones(3, np.float32))
+    found = td.jit(lambda x: x * tnp.asarray(Foreign()))(np.ones(3, np.float32))
+    assert (found == 1).all()

@@ -140,16 +140,18 @@ def test_branches_do_not_run_together() -> None:
         assert branch[0].writes == [Place(plan.outputs[0])]
 
 
-def test_what_branches_work_on_lives_until_the_last_one_ends() -> None:
+def test_what_branches_work_on_lives_until_it_is_read_last() -> None:
     def function(x: Any, i: Any) -> Any:
         y = tnp.cumsum(x, 1)
         return tnp.cumsum(td.switch(i, [tnp.sin, tnp.cos], y), 0)
 
     plan = plan_of(function, X, np.int32(1))
     step = one(plan, Branch)
+    (operand,), (result,) = step.reads[1:], step.writes
     last = max(s.position for b in step.branches for s in b)
-    for place in (*step.reads[1:], *step.writes):
-        assert place.buffer.last > last
+    assert operand.buffer.last == last
+    assert result.buffer.first == step.position
+    assert result.buffer.last > last
 
 
 def test_a_carry_in_place_has_one_buffer_and_no_pointer() -> None:

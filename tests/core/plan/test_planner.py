@@ -13,7 +13,7 @@ from tests.core.fuse.graphs import array
 from tests.core.plan.build import kernels_of, plan_of, scheduled
 from treadle.arraytype import ArrayType
 from treadle.backends.devices import TARGETS
-from treadle.fuse.lowering.launches import Copy, Entry, Sort
+from treadle.fuse.lowering.launches import Copy, KernelEntry, Sort
 from treadle.ir.graph import Lit, Var
 from treadle.plan.liveness import check_plan
 from treadle.plan.plan import place
@@ -314,7 +314,7 @@ def test_the_first_places_of_an_order() -> None:
         Var(ArrayType((2, n), np.dtype(d))) for n, d in ((7, "uint32"), (3, "int32"))
     )
     sort = Sort(keys, out, 7)
-    HANDLERS[Sort](g, sort, Entry(sort), Work(2, 64))
+    HANDLERS[Sort](g, sort, KernelEntry(sort), Work(2, 64))
     (step,) = g.steps
     assert isinstance(step, OrderStep)
     assert (step.rows, step.length, step.count, step.tasks) == (2, 7, 3, 2)
@@ -328,5 +328,5 @@ def test_a_copy_to_where_it_lies_already_is_left_out() -> None:
         if same:
             g.env[b] = g.place(a)
         copy = Copy(a, b)
-        HANDLERS[Copy](g, copy, Entry(copy, begins=a), None)
+        HANDLERS[Copy](g, copy, KernelEntry(copy, begins=a), None)
         assert kinds(g.steps) == ([] if same else [CopyStep])

@@ -14,7 +14,7 @@ from treadle.errors import InternalError
 from treadle.fuse.lowering.launches import (
     Choose,
     Launch,
-    Product,
+    ProductKernel,
     Repeat,
     RepeatWhile,
     Sort,
@@ -40,7 +40,7 @@ class Asked:
         self.seen.append((rows, length, itemsize))
         return Work(3)
 
-    def contraction(self, product: Product) -> list[Work]:
+    def contraction(self, product: ProductKernel) -> list[Work]:
         self.seen.append(product)
         return [Work(4), Work(5)]
 
@@ -62,7 +62,7 @@ def test_each_kernel_is_asked_about() -> None:
         if isinstance(kernel, Launch):
             assert how == Work(2, 64)
             assert kernel in device.seen
-        elif isinstance(kernel, Product):
+        elif isinstance(kernel, ProductKernel):
             assert how == [Work(4), Work(5)]
             assert kernel in device.seen
         elif isinstance(kernel, Sort):

@@ -27,7 +27,7 @@ from treadle.backends.cpu.emit.lanes import (
 )
 from treadle.backends.cpu.emit.ops import elementwise
 from treadle.backends.cpu.emit.reduce import Parts, Reduction
-from treadle.kernels.lower import Schedule, Sweep, is_reduction, is_store
+from treadle.kernels.lower import NestOrder, Sweep, is_reduction, is_store
 from treadle.kernels.nest import (
     BROADCAST,
     CONTIGUOUS,
@@ -95,7 +95,7 @@ class Body:
     """Runs instructions in frames. Made in the kernel's entry block."""
 
     def __init__(
-        self, b: Builder, plan: Schedule, arguments: Arguments, lanes: int
+        self, b: Builder, plan: NestOrder, arguments: Arguments, lanes: int
     ) -> None:
         self.b, self.plan, self.lanes = b, plan, lanes
         self.nest, self.arguments = plan.nest, arguments

@@ -10,14 +10,14 @@ from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import Value, lane_numbers
 from treadle.backends.cpu.emit.reduce import BLOCK_TURNS, Reduction, combined
 from treadle.backends.cpu.emit.running import carried_first, rounds, settled, step
-from treadle.kernels.lower import Schedule, Sweep, is_running
+from treadle.kernels.lower import NestOrder, Sweep, is_running
 
 
 class ColumnSweeps:
     """Emits blocks of a column nest. Made in the kernel's entry block."""
 
     def __init__(
-        self, b: Builder, plan: Schedule, arguments: Arguments, lanes: int
+        self, b: Builder, plan: NestOrder, arguments: Arguments, lanes: int
     ) -> None:
         self.b, self.plan, self.lanes = b, plan, lanes
         self.arguments = arguments

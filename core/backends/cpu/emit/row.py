@@ -24,14 +24,14 @@ from treadle.backends.cpu.emit.running import (
     settled,
 )
 from treadle.backends.cpu.emit.tasks import SCRATCH_LANES, scratch_sizes
-from treadle.kernels.lower import Schedule, Sweep, cost, is_running
+from treadle.kernels.lower import NestOrder, Sweep, cost, is_running
 
 
 class RowSweeps:
     """Emits rows of a row nest. Made in the kernel's entry block."""
 
     def __init__(
-        self, b: Builder, plan: Schedule, arguments: Arguments, lanes: int
+        self, b: Builder, plan: NestOrder, arguments: Arguments, lanes: int
     ) -> None:
         self.b, self.plan, self.lanes = b, plan, lanes
         self.nest = plan.nest

@@ -20,8 +20,8 @@ from treadle.late import number
 from treadle.trace.routine import (
     Argument,
     At,
+    RoutineCall,
     Script,
-    Step,
     lines,
     nbytes_behind,
     work_bytes,
@@ -93,7 +93,7 @@ def block_count(script: Script, values: int) -> int:
     return 1 + values + len(script.work)
 
 
-def _step(step: Step, address: Callable[[str], int]) -> list[Any]:
+def _step(step: RoutineCall, address: Callable[[str], int]) -> list[Any]:
     built_in = step.name in BUILT_IN
     what = BUILT_IN.index(step.name) if built_in else address(step.name)
     found: list[Any] = [what, int(step.failed), len(step.args)]

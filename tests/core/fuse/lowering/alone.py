@@ -11,10 +11,10 @@ from tests.core.fuse.evaluate import Memory, meant
 from tests.core.fuse.graphs import program_of, traced
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.lowering.check import check_kernels
-from treadle.fuse.lowering.launches import Entry, Kernels, Launch, Product
+from treadle.fuse.lowering.launches import KernelEntry, Kernels, Launch, ProductKernel
 from treadle.ir.graph import Equation, Graph
 
-Lower = Callable[[Equation, Dataflow], Launch | Product | None]
+Lower = Callable[[Equation, Dataflow], Launch | ProductKernel | None]
 
 
 def last(graph: Graph) -> Equation:
@@ -38,11 +38,11 @@ def agrees(function: Any, lower: Lower, *args: Any, rtol: float = 1e-5) -> Any:
     memory = Memory()
     for v, x in zip(graph.inputs, args, strict=True):
         memory.put(v, x)
-    if isinstance(found, Product):
+    if isinstance(found, ProductKernel):
         memory.product(found)
     else:
         memory.launch(found)
-    check_kernels(Kernels(graph.inputs, graph.outputs, (Entry(found),), {}))
+    check_kernels(Kernels(graph.inputs, graph.outputs, (KernelEntry(found),), {}))
     (wanted,) = meant(graph, args)
     np.testing.assert_allclose(memory.get(graph.outputs[0]), wanted, rtol, 1e-5)
     return found

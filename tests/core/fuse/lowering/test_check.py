@@ -17,7 +17,13 @@ from treadle.backends.devices import TARGETS
 from treadle.errors import InternalError
 from treadle.fuse.grouping.group import group
 from treadle.fuse.lowering.check import check_kernels
-from treadle.fuse.lowering.launches import Copy, Entry, Kernels, Product, Within
+from treadle.fuse.lowering.launches import (
+    Copy,
+    KernelEntry,
+    Kernels,
+    ProductKernel,
+    Within,
+)
 from treadle.fuse.lowering.lower import lower
 from treadle.ir.graph import Lit, Var
 from treadle.passes.pipeline import optimise
@@ -45,11 +51,11 @@ def with_kernel(kernels: Kernels, n: int, kernel: Any) -> Kernels:
 def with_binding(kernels: Kernels, n: int, k: int, **changes: Any) -> Kernels:
     """With another operand k in the nest n, or in the epilogue of the product."""
     kernel: Any = kernels.entries[n].kernel
-    launch = kernel.epilogue if isinstance(kernel, Product) else kernel
+    launch = kernel.epilogue if isinstance(kernel, ProductKernel) else kernel
     bindings = list(launch.bindings)
     bindings[k] = bindings[k]._replace(**changes)
     launch = launch._replace(bindings=tuple(bindings))
-    if isinstance(kernel, Product):
+    if isinstance(kernel, ProductKernel):
         return with_kernel(kernels, n, replace(kernel, epilogue=launch))
     return with_kernel(kernels, n, launch)
 
@@ -68,7 +74,7 @@ def rows() -> Kernels:
 
 def dense() -> Kernels:
     (entry,) = (kernels := lowered(lambda x, w: x @ w + 1.0, X, W)).entries
-    assert isinstance(entry.kernel, Product)
+    assert isinstance(entry.kernel, ProductKernel)
     return kernels
 
 
@@ -203,10 +209,11 @@ def test_scatters_have_something_to_write_into() -> None:
 
 def test_copies_have_the_size_of_their_source() -> None:
     source, target = (Var(ArrayType((n,), np.dtype("f4"))) for n in (3, 4))
-    kernels = Kernels((source,), (target,), (Entry(Copy(source, target)),), {})
+    kernels = Kernels((source,), (target,), (KernelEntry(Copy(source, target)),), {})
     refused(kernels, "copies f32.3. to f32.4.")
     refused(
-        kernels._replace(inputs=(), entries=(Entry(Copy(target, target)),)), "before"
+        kernels._replace(inputs=(), entries=(KernelEntry(Copy(target, target)),)),
+        "before",
     )
 
 

@@ -8,7 +8,7 @@ import treadle.numpy as tnp
 from tests.core.fuse.graphs import array, grouped
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.lowering.clusters import kernel_of
-from treadle.fuse.lowering.launches import Launch, Product
+from treadle.fuse.lowering.launches import Launch, ProductKernel
 
 X, W = array(3, 4), array(4, 5)
 
@@ -32,7 +32,7 @@ def test_a_nest_stores_what_others_need() -> None:
 
 def test_an_epilogue_belongs_to_its_product() -> None:
     (found,) = kernels(lambda x, w: tnp.maximum(x @ w, 0.0), X, W)
-    assert isinstance(found, Product)
+    assert isinstance(found, ProductKernel)
     assert found.epilogue is not None
     assert stored(found.epilogue) == 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from treadle.arraytype import ArrayType
-from treadle.fuse.lowering.launches import Entry, Product, Sort, Within
+from treadle.fuse.lowering.launches import KernelEntry, ProductKernel, Sort, Within
 from treadle.ir.graph import Var
 from treadle.kernels.contract import Contraction, Strides
 
@@ -23,10 +23,10 @@ def test_a_sort_has_rows_and_places() -> None:
 def test_defaults() -> None:
     v = var(2)
     assert Within(v) == (v, 0)
-    entry = Entry(Sort(v, v, 2))
+    entry = KernelEntry(Sort(v, v, 2))
     assert (entry.names, entry.alone, entry.begins) == ((), False, None)
     steps = Strides(0, 0, 2, 1)
     what = Contraction(v.type.dtype, 1, 1, 2, steps, steps, steps)
-    product = Product(what, (v, 0), (v, 0), v)
+    product = ProductKernel(what, (v, 0), (v, 0), v)
     assert product.epilogue is None
     assert not product.filter_gradient

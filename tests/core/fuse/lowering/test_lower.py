@@ -18,11 +18,11 @@ from treadle.fuse.grouping.group import group
 from treadle.fuse.lowering.launches import (
     Choose,
     Copy,
-    Entry,
     HostCall,
+    KernelEntry,
     Kernels,
     Launch,
-    Product,
+    ProductKernel,
     Repeat,
     RepeatWhile,
     Sort,
@@ -43,7 +43,7 @@ def lowered(function: Any, *args: Any) -> Kernels:
     return kernels_of(optimise(traced(function, *args), TARGET))
 
 
-def kinds(entries: tuple[Entry, ...]) -> list[type]:
+def kinds(entries: tuple[KernelEntry, ...]) -> list[type]:
     return [type(e.kernel) for e in entries]
 
 
@@ -63,7 +63,7 @@ def test_kernels_do_what_the_graph_means(seed: int) -> None:
 
 def test_one_entry_for_each_node() -> None:
     kernels = lowered(lambda x, w: tnp.sum(tnp.exp((x @ w) * 3.0), 0), X, W)
-    assert kinds(kernels.entries) == [Product, Launch]
+    assert kinds(kernels.entries) == [ProductKernel, Launch]
     assert [e.names for e in kernels.entries] == [
         ("dot_general",),
         ("mul", "exp", "reduce_sum"),
@@ -82,8 +82,8 @@ def test_a_product_lies_in_its_epilogue_s_result() -> None:
     (entry,) = lowered(lambda x, w: x @ w + 1.0, X, W).entries
     kernels = lowered(lambda x, w: x @ w + 1.0, X, W)
     product = kernels.entries[0].kernel
-    assert kinds((entry,)) == [Product]
-    assert isinstance(product, Product)
+    assert kinds((entry,)) == [ProductKernel]
+    assert isinstance(product, ProductKernel)
     assert kernels.within[product.c] == (kernels.results[0], 0)
 
 
@@ -99,7 +99,9 @@ def test_a_product_lies_in_its_epilogue_s_result() -> None:
 )
 def test_a_product_that_is_needed_has_memory_of_its_own(function: Any) -> None:
     kernels = lowered(function, X, W)
-    (product,) = [e.kernel for e in kernels.entries if isinstance(e.kernel, Product)]
+    (product,) = [
+        e.kernel for e in kernels.entries if isinstance(e.kernel, ProductKernel)
+    ]
     if product.epilogue is None or product.c not in kernels.within:
         assert product.c not in kernels.within
         return
@@ -141,9 +143,9 @@ def test_an_array_is_filled_once_and_before_its_pieces() -> None:
 
 def test_an_array_is_filled_before_a_product_in_it() -> None:
     kernels = lowered(lambda x, w: tnp.pad(x @ w, 1), X, W)
-    assert kinds(kernels.entries) == [Copy, Product]
+    assert kinds(kernels.entries) == [Copy, ProductKernel]
     kernels = lowered(lambda x, w: tnp.pad(x @ w + 1.0, 1), X, W)
-    assert kinds(kernels.entries) == [Copy, Product]
+    assert kinds(kernels.entries) == [Copy, ProductKernel]
 
 
 def test_a_scatter_begins_as_its_operand() -> None:

@@ -19,7 +19,7 @@ from treadle.fuse.cluster import Cluster, join, start
 from treadle.fuse.lowering.launches import Launch
 from treadle.fuse.lowering.nests import (
     Access,
-    Body,
+    NestWriter,
     build,
     coalesce,
     extent,
@@ -223,7 +223,7 @@ def test_a_number_that_varies_with_sizes_is_an_argument() -> None:
 
 
 def test_equal_work_is_written_once() -> None:
-    body = Body(Space(Units()), None)  # type: ignore[arg-type]
+    body = NestWriter(Space(Units()), None)  # type: ignore[arg-type]
     one = body.instr("const", (), F4, 0.0)
     assert body.instr("const", (), F4, 0.0) == one
     assert body.instr("const", (), F4, -0.0) != one
@@ -234,7 +234,7 @@ def test_equal_work_is_written_once() -> None:
 
 
 def test_half_floats_beside_floats_are_widened_and_rounded_once() -> None:
-    body = Body(Space(Units()), None)  # type: ignore[arg-type]
+    body = NestWriter(Space(Units()), None)  # type: ignore[arg-type]
     half = body.instr("const", (), dtypes.float16, 0.5)
     wide = body.instr("const", (), dtypes.float32, 0.5)
     args, work = body._widened((half, wide), dtypes.float16)
@@ -250,7 +250,7 @@ def test_half_floats_beside_floats_are_widened_and_rounded_once() -> None:
 
 def test_an_index_is_moved_inside_in_a_type_that_can_hold_it() -> None:
     def moved(dtype: Any, limit: int, drop: bool) -> tuple[list[str], Any, Any]:
-        body = Body(Space(Units()), None)  # type: ignore[arg-type]
+        body = NestWriter(Space(Units()), None)  # type: ignore[arg-type]
         index = body.instr("const", (), np.dtype(dtype), 3)
         inside, ok = body.place(index, np.dtype(dtype), limit, drop)
         return [i.name for i in body.instrs], body.instrs[inside].dtype, ok
@@ -272,7 +272,7 @@ def test_an_index_is_moved_inside_in_a_type_that_can_hold_it() -> None:
 def test_complex_numbers_are_moved_as_pairs() -> None:
     t = ArrayType((3,), np.dtype("c8"))
     v, out = Var(t), Var(t)
-    body = Body(Space(Units()), None)  # type: ignore[arg-type]
+    body = NestWriter(Space(Units()), None)  # type: ignore[arg-type]
     value = body.load(v, 1, {0: -2})
     k = body.access(Access(out, np.dtype("c8"), 0, ((0, 1),), True))
     body.instr("store", (value,), np.dtype("c8"), k)

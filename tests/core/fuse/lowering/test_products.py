@@ -15,7 +15,7 @@ from tests.core.fuse.lowering.alone import normal
 from tests.core.fuse.lowering.test_filters import DEFAULT
 from treadle.fuse.cluster import Cluster, join, start
 from treadle.fuse.lowering import products
-from treadle.fuse.lowering.launches import Product
+from treadle.fuse.lowering.launches import ProductKernel
 from treadle.fuse.lowering.products import product_with_epilogue
 from treadle.ir.graph import Graph
 from treadle.ops.conv import conv_general
@@ -24,7 +24,9 @@ from treadle.trace.lowering import View
 X, W = normal(3, 4), normal(4, 5)
 
 
-def fused(function: Callable[..., Any], *args: Any) -> tuple[Graph, Product | None]:
+def fused(
+    function: Callable[..., Any], *args: Any
+) -> tuple[Graph, ProductKernel | None]:
     """A product with all that comes after it as one cluster."""
     graph = traced(function, *args)
     flow = program_of(graph)

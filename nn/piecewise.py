@@ -1,0 +1,72 @@
+"""Activation functions of straight and square pieces: cheap, and exactly 0 or 1 far
+out."""
+
+from __future__ import annotations
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle.nn.activation import relu6
+
+Array = td.Array
+
+
+def hard_sigmoid(x: Array) -> Array:
+    """``relu6(x + 3) / 6``, a `sigmoid` of three straight pieces (Howard 2019).
+
+    >>> import treadle.numpy as tnp
+    >>> hard_sigmoid(tnp.array([-4.0, 0.0, 1.5]))
+    Array([0.  , 0.5 , 0.75], dtype=float32)
+    """
+    return relu6(x + 3.0) / 6.0
+
+
+def hard_silu(x: Array) -> Array:
+    """``x * hard_sigmoid(x)``, also called hard swish (Howard 2019).
+
+    >>> import treadle.numpy as tnp
+    >>> hard_silu(tnp.array([-4.0, 1.5]))
+    Array([-0.   ,  1.125], dtype=float32)
+    """
+    return x * hard_sigmoid(x)
+
+
+def hard_tanh(x: Array) -> Array:
+    """``x`` between -1 and 1, else the nearer of them.
+
+    >>> import treadle.numpy as tnp
+    >>> hard_tanh(tnp.array([-2.0, 0.5]))
+    Array([-1. ,  0.5], dtype=float32)
+    """
+    return tnp.where(x > 1, 1, tnp.where(x < -1, -1, x))
+
+
+def sparse_plus(x: Array) -> Array:
+    """A `softplus` that is exactly 0 below -1 and ``x`` above 1, with a parabola
+    between.
+
+    >>> import treadle.numpy as tnp
+    >>> sparse_plus(tnp.array([-2.0, 0.0, 2.0]))
+    Array([0.  , 0.25, 2.  ], dtype=float32)
+    """
+    return tnp.where(x <= -1, 0, tnp.where(x >= 1, x, tnp.square(x + 1.0) / 4))
+
+
+def sparse_sigmoid(x: Array) -> Array:
+    """``(x + 1) / 2`` between 0 and 1: the derivative of `sparse_plus`.
+
+    >>> import treadle.numpy as tnp
+    >>> sparse_sigmoid(tnp.array([-2.0, 0.5]))
+    Array([0.  , 0.75], dtype=float32)
+    """
+    return 0.5 * tnp.clip(x + 1.0, 0.0, 2.0)
+
+
+def squareplus(x: Array, b: float = 4.0) -> Array:
+    """``(x + sqrt(x**2 + b)) / 2``, a smooth `relu` without transcendental functions
+    (Barron 2021).
+
+    >>> import treadle.numpy as tnp
+    >>> squareplus(tnp.array([0.0, 1000.0]))
+    Array([   1.  , 1000.001], dtype=float32)
+    """
+    return (x + tnp.sqrt(tnp.square(x) + b)) / 2
