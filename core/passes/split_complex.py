@@ -192,7 +192,8 @@ class _Split(Rewriter):
             self._take_apart(v, eq.source)
 
     def _product(self, eq: Equation) -> None:
-        """A product by products of the parts that are not zero."""
+        """A product by products of the parts that are not zero: those of numbers that
+        were real have none."""
         x, y = (self._factors(a) for a in eq.inputs)
 
         def product(a: Atom, b: Atom) -> Atom:
@@ -205,6 +206,8 @@ class _Split(Rewriter):
         if len(x) == 2 and len(y) == 2:
             re = combined(sub, re, product(x[1], y[1]))
             im = combined(add, product(x[0], y[1]), product(x[1], y[0]))
+        elif len(x) == len(y):
+            im = self._spliced(("zeros",), _zeros, [re], eq.source)[0]
         else:
             im = product(x[0], y[1]) if len(y) == 2 else product(x[1], y[0])
         self._define(eq, [re, im])
@@ -275,6 +278,10 @@ def _part(a: Lit, op: Op) -> Lit:
     value = np.array(op.run(a.value), t.dtype)
     size = a.size and Computed(Applied(op, ()), (a.size,), t.dtype)
     return Lit(value if t.shape else value[()], t, a.varies, size)
+
+
+def _zeros(x: Any) -> list[Any]:
+    return [full(typeof(x).shape, 0, typeof(x).dtype)]
 
 
 def _parts(x: Any) -> list[Any]:

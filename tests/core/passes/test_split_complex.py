@@ -270,6 +270,12 @@ def test_only_what_has_no_kernel_runs_on_the_host() -> None:
     assert hosts(PROGRAMS["hosted"][0]) == {"sort", "reduce_prod", "reduce_max"}
 
 
+def test_a_product_of_numbers_that_were_real_has_no_imaginary_part() -> None:
+    x = np.arange(30, dtype="float32").reshape(5, 6)
+    found = td.jit(lambda x: x.astype("complex64") @ x.T.astype("complex64"))(x)
+    np.testing.assert_array_equal(np.asarray(found), (x @ x.T).astype("complex64"))
+
+
 def test_both_parts_are_made_in_one_kernel() -> None:
     z = normal(8, 8, dtype="complex64")
     plan = stages(td.trace(lambda z: z * z + z)(z), CPUTarget()).plan
