@@ -21,6 +21,7 @@ class Var:
     """
 
     __slots__ = ("twin", "type")
+    twin: Atom
 
     def __init__(self, type: ArrayType) -> None:
         self.type = type
