@@ -21,7 +21,7 @@ class Var:
     """
 
     __slots__ = ("twin", "type")
-    twin: Atom
+    twin: Var
 
     def __init__(self, type: ArrayType) -> None:
         self.type = type

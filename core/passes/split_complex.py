@@ -179,7 +179,7 @@ class _Split(Rewriter):
         for v in eq.outputs:
             if _complex(v):
                 self.pairs[v] = re, im = next(values), next(values)
-                if isinstance(im, Var):
+                if isinstance(re, Var) and isinstance(im, Var):
                     im.twin = re
             else:
                 self.values[v] = next(values)
