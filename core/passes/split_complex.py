@@ -24,7 +24,7 @@ from treadle.ops.arithmetic import add, sub
 from treadle.ops.complex import complex_, imag, parts, real
 from treadle.ops.conv import conv_filter_grad, conv_general
 from treadle.ops.dot import dot_general
-from treadle.ops.movement import broadcast_in_dim, full, reshape
+from treadle.ops.movement import broadcast_in_dim, expand, full, reshape
 from treadle.ops.shape import slice_axis
 from treadle.passes.pair_functions import FUNCTIONS
 from treadle.passes.pair_products import written_out
@@ -166,8 +166,11 @@ class _Split(Rewriter):
             ]
             out = rule(*args, **eq.params)
             found: list[Any] = []
-            for x in out if eq.op.multiple else (out,):
-                found += x if isinstance(x, Pair) else [x]
+            outs = out if eq.op.multiple else (out,)
+            for x, v in zip(outs, eq.outputs, strict=True):
+                # One part may be a number for all elements of the other.
+                both = x if isinstance(x, Pair) else [x]
+                found += [expand(a, v.type.shape) for a in both]
             return found
 
         key = eq.op, flags, params_key(eq.params)

@@ -15,6 +15,7 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle.backends.cpu.device import CPUTarget
 from treadle.compile import stages
+from treadle.ops.complex import complex_
 from treadle.plan.steps import HostStep
 from treadle.run.explain import walk
 
@@ -274,6 +275,12 @@ def test_a_product_of_numbers_that_were_real_has_no_imaginary_part() -> None:
     x = np.arange(30, dtype="float32").reshape(5, 6)
     found = td.jit(lambda x: x.astype("complex64") @ x.T.astype("complex64"))(x)
     np.testing.assert_array_equal(np.asarray(found), (x @ x.T).astype("complex64"))
+
+
+def test_a_part_may_be_one_number_for_all_elements() -> None:
+    x = np.arange(6, dtype="float32")
+    found = td.jit(lambda x: tnp.stack([complex_(x, np.float32(2)), 1j * x]))(x)
+    np.testing.assert_array_equal(np.asarray(found), np.stack([x + 2j, 1j * x]))
 
 
 def test_both_parts_are_made_in_one_kernel() -> None:
