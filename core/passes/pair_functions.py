@@ -295,6 +295,17 @@ def _cosh(x: Pair) -> Pair:
     return Pair(re, select(eq(x.im, 0.0), mul(x.im, _copy_sign(1.0, x.re)), im))
 
 
+def _sin(x: Pair) -> Pair:
+    re, im = _turned_back(_sinh(_turned(x)))
+    # Signs that C99 leaves open are those of the GNU library.
+    return Pair(re, select(_both(_is_inf(x.im), _wild(x.re)), _INF, im))
+
+
+def _cos(x: Pair) -> Pair:
+    re, im = _cosh(_turned(x))
+    return Pair(re, select(_both(eq(x.re, 0.0), ne(x.im, x.im)), x.re, im))
+
+
 def _tanh_of_c(x: Pair) -> Pair:
     # 1 to the last bit, from here on.
     limit = 0.35 * (np.finfo(_dtype(x.re)).nmant + 4)
@@ -427,8 +438,8 @@ FUNCTIONS: dict[Op, Callable[..., Any]] = {
     unary.sinh: _sinh,
     unary.cosh: _cosh,
     unary.tanh: _tanh,
-    unary.sin: lambda x: _turned_back(_sinh(_turned(x))),
-    unary.cos: lambda x: _cosh(_turned(x)),
+    unary.sin: _sin,
+    unary.cos: _cos,
     unary.tan: _tan,
     unary.asin: _asin,
     unary.acos: _acos,
