@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	--root-user-action=ignore
 LINKED := nn optim rng checkpoint recipes
-SOURCES := core $(LINKED) tests benchmarks
+SOURCES := core $(LINKED) tests benchmarks examples
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all bench lint format types clean

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.experimental.ode import odeint
 
 import treadle as td
 import treadle.numpy as tnp
@@ -143,6 +144,93 @@ def complex_numbers() -> list[tuple[str, Function, Function, tuple[np.ndarray, .
     return found
 
 
+def transforms() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
+    """Rows of Fourier transforms, of one line and of many, and special functions."""
+    found: list[Any] = []
+    for name, shape in (
+        ("fft", (256,)),
+        ("fft", (4096,)),
+        ("fft", (1 << 16,)),
+        ("fft", (1 << 20,)),
+        ("fft", (1000, 1000)),
+        ("rfft", (1 << 20,)),
+        ("rfft", (256, 1024)),
+        ("irfft", (256, 513)),
+        ("fft2", (512, 512)),
+        ("fft2", (16, 128, 128)),
+    ):
+        x = normal(*shape)
+        if name != "rfft":
+            x = (x + 1j * normal(*shape)).astype("complex64")
+        title = f"{name} of {'x'.join(map(str, shape))}"
+        found.append((title, getattr(tnp.fft, name), getattr(jnp.fft, name), (x,)))
+    ours, theirs, x = td.scipy.special, jax.scipy.special, np.abs(normal(100_000))
+    for name in ("erfcx", "dawsn", "i0e", "expi", "spence", "log_ndtr"):
+        pair = getattr(ours, name), getattr(theirs, name)
+        found.append((f"{name} of 100000", *pair, (x,)))
+    a = x + np.float32(0.5)
+    pair = ours.gammainc, theirs.gammainc
+    return [*found, ("gammainc of 100000", *pair, (a, x))]
+
+
+def solvers() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
+    """Rows of reductions over segments, images, equations and minima."""
+    rows, ids = normal(50_000, 64), rng.integers(0, 10_000, 50_000, dtype="int32")
+    image, right = normal(8, 64, 64, 32), normal(64, 64)
+    start, times = normal(32, 64), np.linspace(0, 1, 5, dtype="float32")
+    weights = normal(64, 64) / 8
+
+    def laplace(np: Any) -> Function:
+        def apply(u: Any) -> Any:
+            around = np.pad(u, 1)
+            sides = around[:-2, 1:-1] + around[2:, 1:-1]
+            return 4.1 * u - sides - around[1:-1, :-2] - around[1:-1, 2:]
+
+        return apply
+
+    def network(np: Any, solve: Function) -> Function:
+        def solved(y: Any, w: Any, t: Any) -> Any:
+            return solve(lambda y, t, w: np.tanh(y @ w), y, t, w, rtol=1e-5, atol=1e-5)
+
+        return solved
+
+    def total(solved: Function) -> Function:
+        return lambda *args: solved(*args).sum()
+
+    ours, theirs = network(tnp, td.scipy.integrate.odeint), network(jnp, odeint)
+    return [
+        (
+            "50000 rows of 64 summed in 10000 segments",
+            lambda x, i: td.segment_sum(x, i, 10_000),
+            lambda x, i: jax.ops.segment_sum(x, i, 10_000),
+            (rows, ids),
+        ),
+        *[
+            (
+                f"8x64x64x32 resized to {n}x{n}, {method}",
+                lambda x, n=n, m=method: td.image.resize(x, (8, n, n, 32), m),
+                lambda x, n=n, m=method: jax.image.resize(x, (8, n, n, 32), m),
+                (image,),
+            )
+            for n in (128, 32)
+            for method in ("linear", "lanczos3")
+        ],
+        (
+            "cg of Laplace's equation on 64x64",
+            lambda b: td.scipy.sparse.linalg.cg(laplace(tnp), b)[0],
+            lambda b: jax.scipy.sparse.linalg.cg(laplace(jnp), b)[0],
+            (right,),
+        ),
+        ("odeint of a network, 32x64", ours, theirs, (start, weights, times)),
+        (
+            "its gradient, by the adjoint",
+            td.grad(total(ours), 1),
+            jax.grad(total(theirs), 1),
+            (start, weights, times),
+        ),
+    ]
+
+
 def rows() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
     """What it is, the function in Treadle and in JAX, and its arguments."""
     image, ct = normal(8, 112, 112, 64), normal(8, 56, 56, 64)
@@ -207,6 +295,8 @@ def rows() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
         ),
         *linear_algebra(),
         *complex_numbers(),
+        *transforms(),
+        *solvers(),
     ]
 
 

@@ -11,7 +11,7 @@ import threading
 import warnings
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, overload
 
 from treadle.checkpoint import commit, orbax_format, store
 from treadle.checkpoint.manifest import DamagedError
@@ -23,6 +23,8 @@ ENDING = [
 ]
 """The signals that ask a process to end; a system may lack the second."""
 _LENGTH = "step_format_fixed_length"
+
+T = TypeVar("T")
 
 
 class Manager:
@@ -135,6 +137,26 @@ class Manager:
         self._pending = Pending(work, path)
         return True
 
+    @overload
+    def restore(
+        self,
+        template: None = None,
+        step: int | None = None,
+        *,
+        fall_back: bool = True,
+        partial: bool = False,
+        item: str | None = None,
+    ) -> Any: ...
+    @overload
+    def restore(
+        self,
+        template: T,
+        step: int | None = None,
+        *,
+        fall_back: bool = True,
+        partial: bool = False,
+        item: str | None = None,
+    ) -> T: ...
     def restore(
         self,
         template: Any = None,

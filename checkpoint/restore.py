@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -24,7 +24,25 @@ _REMEDY = (
 )
 _A_PART = "To restore only what the template has, pass partial=True."
 
+T = TypeVar("T")
 
+
+@overload
+def restore(
+    path: str | os.PathLike[str],
+    template: None = None,
+    *,
+    partial: bool = False,
+    item: str | None = None,
+) -> Any: ...
+@overload
+def restore(
+    path: str | os.PathLike[str],
+    template: T,
+    *,
+    partial: bool = False,
+    item: str | None = None,
+) -> T: ...
 def restore(
     path: str | os.PathLike[str],
     template: Any = None,

@@ -9,13 +9,20 @@ import typing as _typing
 
 from treadle import debug as debug
 from treadle import dtypes as dtypes
-from treadle import np as np
+from treadle import extend as extend
+from treadle import image as image
+from treadle import lax as lax
+from treadle import numpy as numpy
+from treadle import scipy as scipy
 from treadle import tree as tree
 from treadle.api.ambient import Ambient as Ambient
 from treadle.api.ambient import ambients as ambients
 from treadle.api.associative import associative_scan as associative_scan
 from treadle.api.branch import cond as cond
 from treadle.api.branch import switch as switch
+from treadle.api.caches import clear_caches as clear_caches
+from treadle.api.caches import live_arrays as live_arrays
+from treadle.api.callbacks import effects_barrier as effects_barrier
 from treadle.api.callbacks import io_callback as io_callback
 from treadle.api.callbacks import pure_callback as pure_callback
 from treadle.api.check_grads import check_grads as check_grads
@@ -69,9 +76,11 @@ from treadle.api.policies import (
 )
 from treadle.api.policies import save_from_both_policies as save_from_both_policies
 from treadle.api.policies import save_only_these_names as save_only_these_names
+from treadle.api.profiling import profile as profile
 from treadle.api.remat import remat as remat
 from treadle.api.saved import print_saved_residuals as print_saved_residuals
 from treadle.api.scope import current_transform as current_transform
+from treadle.api.scope import named_scope as named_scope
 from treadle.api.staging import ShapeDtype as ShapeDtype
 from treadle.api.staging import disable_jit as disable_jit
 from treadle.api.staging import eval_shape as eval_shape
@@ -83,6 +92,9 @@ from treadle.api.windows import conv_general as conv_general
 from treadle.api.windows import reduce_window_max as reduce_window_max
 from treadle.api.windows import reduce_window_sum as reduce_window_sum
 from treadle.arraytype import ArrayType as ArrayType
+from treadle.debug.environment import (
+    print_environment_info as print_environment_info,
+)
 from treadle.dtypes import bfloat16 as bfloat16
 from treadle.dtypes import bool_ as bool_
 from treadle.dtypes import complex64 as complex64
@@ -98,7 +110,13 @@ from treadle.dtypes import uint8 as uint8
 from treadle.dtypes import uint16 as uint16
 from treadle.dtypes import uint32 as uint32
 from treadle.dtypes import uint64 as uint64
+from treadle.extend.foreign import ffi_call as ffi_call
+from treadle.extend.kernel import kernel as kernel
 from treadle.names import suggest as _suggest
+from treadle.np.segments import segment_max as segment_max
+from treadle.np.segments import segment_min as segment_min
+from treadle.np.segments import segment_prod as segment_prod
+from treadle.np.segments import segment_sum as segment_sum
 from treadle.np.strictness import numpy_dtype_promotion as numpy_dtype_promotion
 from treadle.np.strictness import numpy_rank_promotion as numpy_rank_promotion
 from treadle.trace.value import is_array as is_array
@@ -112,10 +130,11 @@ if _typing.TYPE_CHECKING:
 else:
     from treadle.api.array import Array as Array
 
-numpy = np
-
 __version__ = "0.1.0"
 
 _suggest(__name__)
 _suggest("treadle.debug")
+_suggest("treadle.lax")
+_suggest("treadle.scipy.special")
+_suggest("treadle.scipy.stats")
 _suggest("treadle.tree")

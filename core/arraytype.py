@@ -15,7 +15,7 @@ from treadle.errors import at, user_source
 _SHORT = {"bool": "bool", "float": "f", "int": "i", "uint": "u", "complex": "c"}
 
 
-_known: dict[tuple, ArrayType] = {}
+_known: dict[tuple[Any, ...], ArrayType] = {}
 
 
 class ArrayType:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
 from treadle.backends import plans
 from treadle.backends.devices import TARGETS
 from treadle.dims import Scope
+from treadle.events import compiling
 from treadle.fuse.grouping.group import group
 from treadle.fuse.groups import Groups
 from treadle.fuse.lowering.launches import Kernels
@@ -23,6 +21,7 @@ from treadle.plan.plan import place
 from treadle.plan.schedule import Schedule, schedule
 from treadle.plan.steps import Plan
 from treadle.plan.target import Target
+from treadle.run.collector import no_collection
 from treadle.run.device import default
 from treadle.run.execute import Executable
 from treadle.run.sized import SizedProgram
@@ -57,7 +56,7 @@ def stages(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Stage
 
 def build(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Executable:
     """Compiles a graph for a device: plans it, then links machine code and commands."""
-    with _no_collection():
+    with compiling(graph.name, len(graph.equations)), no_collection():
         return Executable(_planned(graph, target, donated), target, donated)
 
 
@@ -65,7 +64,8 @@ def build_sized(
     graph: Graph, scope: Scope, target: Target, donated: tuple[int, ...] = ()
 ) -> SizedProgram:
     """Compiles a graph whose sizes are open: they are the dimensions of a scope."""
-    with _no_collection(), scope.compiling():
+    announced = compiling(graph.name, len(graph.equations))
+    with announced, no_collection(), scope.compiling():
         plan = _planned(graph, target, donated, scope)
         return SizedProgram(scope, plan, target, donated)
 
@@ -75,27 +75,13 @@ def _planned(
 ) -> Plan:
     """The plan that some process has made of an equal graph, or a new one."""
     key = plans.key_of(graph, target, donated, scope)
-    plan = plans.load(key, scope) if key else None
+    plan = plans.load(key, graph, scope) if key else None
     if plan is None:
         since = scope.extent if scope else (0, 0)
         plan = stages(graph, target, donated).plan
         if key:
-            plans.store(key, plan, scope, since)
+            plans.store(key, plan, graph, scope, since)
     return plan
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Holds Python's garbage collector off: everything that is made here is alive until
-    the plan is done, so that searching it (and all modules, each time) finds nothing.
-    None of the user's code runs meanwhile."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def executable_of(
@@ -107,8 +93,21 @@ def executable_of(
     key = ("executable", donated, target.name)
     found = graph.cache.get(key)
     if found is None:
-        found = graph.cache[key] = build(graph, target, donated)
+        plan = plan_of(graph, donated, device)
+        with no_collection():
+            found = graph.cache[key] = Executable(plan, target, donated)
         found.program_for = partial(executable_of, graph, donated)
+    return found
+
+
+def plan_of(graph: Graph, donated: tuple[int, ...] = (), device: str = "") -> Plan:
+    """The plan of `executable_of`, whether or not that has been linked."""
+    target = TARGETS[device or default().name]
+    key = ("plan", donated, target.name)
+    found = graph.cache.get(key)
+    if found is None:
+        with no_collection():
+            found = graph.cache[key] = _planned(graph, target, donated)
     return found
 
 

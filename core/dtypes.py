@@ -19,6 +19,9 @@ float16, float32, float64 = (np.dtype(f"float{n}") for n in (16, 32, 64))
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 complex64, complex128 = np.dtype(np.complex64), np.dtype(np.complex128)
 
+DTypeLike = np.dtype[Any] | type[Any] | str
+"""What names a dtype: one of these, a class (Python's own or NumPy's), or a string."""
+
 _BOOL, _INT, _FLOAT, _COMPLEX = range(4)
 _DEFAULT = (bool_, int32, float32, complex64)
 _KIND: dict[np.dtype, int] = {bool_: _BOOL}
@@ -35,7 +38,7 @@ _BY_NAME = {d.name: d for d in _KIND}
 _canonical: dict[Any, np.dtype] = {}
 
 
-def canonical(dtype: Any) -> np.dtype:
+def canonical(dtype: DTypeLike) -> np.dtype:
     """The supported dtype that `dtype` names.
 
     Python's own ``bool``, ``int``, ``float`` and ``complex`` mean bool, int32, float32

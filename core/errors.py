@@ -9,6 +9,8 @@ from types import FrameType
 
 import numpy as np
 
+from treadle.scopes import Source, current, source_of
+
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _LAYERS = ("nn", "optim", "rng", "checkpoint")
 
@@ -44,8 +46,21 @@ class MutationError(RuntimeError):
     """A function under a transform changed one of its arguments."""
 
 
+class SideEffectWarning(UserWarning):
+    """A function under a transform did something that happens when it is traced, not
+    each time it runs; or it uses a value that was another one when it was traced."""
+
+
+class KeyReuseError(RuntimeError):
+    """A random key was used twice, under `td.debug.key_reuse`."""
+
+
 class DonatedError(RuntimeError):
     """An array was used after its memory had been given to a jitted function."""
+
+
+class CheckError(RuntimeError):
+    """A condition held that a program was told to stop at: `td.debug.error_if`."""
 
 
 class StructureError(ValueError):
@@ -83,14 +98,29 @@ def user_frame() -> FrameType | None:
     return frame
 
 
-def user_source() -> str:
-    """``file:line`` of the user's innermost line, or an empty string."""
+_MOST_KNOWN = 100_000
+_known: dict[tuple[str, int, str], Source] = {}
+
+
+def user_source() -> Source:
+    """``file:line`` of the user's innermost line, or an empty string, with the names of
+    the parts of the program around it."""
     frame = user_frame()
     if frame is None:
-        return ""
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        return Source("", current.place.path)
+    # Looked up: the same few thousand places ask in each trace.
+    key = frame.f_code.co_filename, frame.f_lineno, current.place.path
+    try:
+        return _known[key]
+    except KeyError:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        found = _known[key] = Source(f"{key[0]}:{key[1]}", key[2])
+        return found
 
 
 def at(source: str) -> str:
-    """The clause that points an error message at the user's line."""
-    return f"\n  at {source}" if source else ""
+    """The clause that points an error message at the user's line, and says in which
+    layer it runs."""
+    place = source_of(source).place
+    return f"\n  at {source}{f', {place}' * bool(place)}" if source else ""

@@ -16,15 +16,24 @@ import numpy as np
 
 from treadle.errors import at, user_source
 
-_LISTS = ("treadle", "treadle.numpy", "treadle.nn", "treadle.optim", "treadle.rng")
+_LISTS = (
+    *("treadle", "treadle.numpy", "treadle.nn", "treadle.optim", "treadle.rng"),
+    "treadle.lax",
+)
 """Modules that consist of public names; the others here define theirs."""
 _MODULES = (
     "treadle.tree",
     "treadle.debug",
+    "treadle.np.fft",
     "treadle.np.linalg",
-    "treadle.np.special",
+    "treadle.scipy.integrate",
+    "treadle.scipy.ndimage",
+    "treadle.scipy.optimize",
+    "treadle.scipy.sparse.linalg",
     "treadle.nn.init",
 )
+_LAST = ("treadle.scipy.special", "treadle.scipy.stats")
+"""Lists of names, too, many of which are short and mean something else elsewhere."""
 _NUMPY = {"treadle.numpy": "np", "treadle.numpy.linalg": "np.linalg"}
 _PREFIX = 4
 _CLOSE = 0.8
@@ -45,7 +54,6 @@ _SYNONYMS = {
     "clipgradnorm": "treadle.optim.clip_by_global_norm",
     "clipgradvalue": "treadle.optim.clip",
     "compile": "treadle.jit",
-    "convgeneraldilated": "treadle.conv_general",
     "cosineannealinglr": "treadle.optim.cosine_decay_schedule",
     "crossentropyloss": "treadle.nn.cross_entropy",
     "customgradient": "treadle.custom_vjp",
@@ -68,10 +76,11 @@ _SYNONYMS = {
     "injecthyperparams": "treadle.optim.hyperparameters",
     "kaimingnormal": "treadle.nn.init.he_normal",
     "kaiminguniform": "treadle.nn.init.he_uniform",
+    "keystr": "treadle.tree.key_name",
     "kldivloss": "treadle.nn.kl_divergence",
     "l1loss": "treadle.nn.absolute_error",
     "lambdalr": "treadle.optim.Schedule",
-    "lax": "treadle",
+    "lgamma": "treadle.scipy.special.gammaln",
     "linearlr": "treadle.optim.linear_schedule",
     "load": "treadle.checkpoint.restore",
     "loadcheckpoint": "treadle.checkpoint.restore",
@@ -89,10 +98,16 @@ _SYNONYMS = {
     "parameter": "treadle.numpy.asarray",
     "permute": "treadle.numpy.transpose",
     "prngkey": "treadle.rng.key",
+    "pytreedef": "treadle.tree.Structure",
     "rand": "treadle.rng.uniform",
     "randn": "treadle.rng.normal",
     "random": "treadle.rng",
     "randperm": "treadle.rng.permutation",
+    "ravelpytree": "treadle.tree.ravel",
+    "registerpytreenode": "treadle.tree.register",
+    "registerpytreenodeclass": "treadle.tree.register",
+    "registerpytreewithkeys": "treadle.tree.register",
+    "registerpytreewithkeysclass": "treadle.tree.register",
     "restore": "treadle.checkpoint.restore",
     "save": "treadle.checkpoint.save",
     "savecheckpoint": "treadle.checkpoint.save",
@@ -102,15 +117,24 @@ _SYNONYMS = {
     "softmaxcrossentropy": "treadle.nn.cross_entropy",
     "softmaxcrossentropywithintegerlabels": "treadle.nn.cross_entropy",
     "sparsecrossentropy": "treadle.nn.cross_entropy",
+    "special": "treadle.scipy.special",
     "statedict": "treadle.checkpoint.save",
     "steplr": "treadle.optim.piecewise_constant_schedule",
     "swish": "treadle.nn.silu",
     "tensor": "treadle.numpy.array",
+    "treeall": "treadle.tree.all",
     "treeat": "treadle.nn.at",
+    "treebroadcast": "treadle.tree.broadcast",
+    "treeequal": "treadle.tree.equal",
     "treeflatten": "treadle.tree.flatten",
+    "treeflattenwithpath": "treadle.tree.flatten_with_path",
     "treeleaves": "treadle.tree.leaves",
+    "treeleaveswithpath": "treadle.tree.leaves_with_path",
     "treemap": "treadle.tree.map",
+    "treemapwithpath": "treadle.tree.map_with_path",
+    "treereduce": "treadle.tree.reduce",
     "treestructure": "treadle.tree.structure",
+    "treetranspose": "treadle.tree.transpose",
     "treeunflatten": "treadle.tree.unflatten",
     "treeutil": "treadle.tree",
     "xaviernormal": "treadle.nn.init.glorot_normal",
@@ -149,6 +173,16 @@ class _Named(ModuleType):
             f"{self.__name__} is a module: it saves and restores{at(user_source())}\n"
             "To compute values again in the backward pass, use `treadle.remat`."
         )
+
+
+def public(namespace: dict[str, Any]) -> list[str]:
+    """The names of a module that are for its users, which the files of a package, its
+    attributes, too, are not."""
+    return [
+        name
+        for name, value in namespace.items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    ]
 
 
 def suggest(module: str) -> None:
@@ -226,7 +260,7 @@ def instead(module: str, name: str) -> str:
     if synonym := _SYNONYMS.get(_plain(name)):
         return synonym
     alike = ""
-    for place in (module, *_LISTS, *_MODULES):
+    for place in (module, *_LISTS, *_MODULES, *_LAST):
         for known, value in vars(import_module(place)).items():
             if _plain(known) == _plain(name) and _is_public(known, value, place):
                 found = f"{place}.{known}".replace(".np.", ".numpy.")
@@ -247,4 +281,4 @@ def _is_public(name: str, value: Any, place: str) -> bool:
     if listed is not None:
         return name in listed
     home = place.replace(".numpy", ".np")
-    return place in _LISTS or getattr(value, "__module__", "") == home
+    return place in (*_LISTS, *_LAST) or getattr(value, "__module__", "") == home

@@ -55,8 +55,19 @@ from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.show import letters
 from treadle.ir.show import show as show_graph
 from treadle.kernels.lower import show as show_nest
+from treadle.kernels.nest import Nest
 from treadle.plan.schedule import Schedule, programs
-from treadle.plan.steps import Branch, Loop, Place, Plan, Step, While
+from treadle.plan.steps import (
+    Branch,
+    Loop,
+    NestStep,
+    Place,
+    Plan,
+    ProductStep,
+    Step,
+    While,
+    walk,
+)
 
 _PAD = "  "
 
@@ -194,8 +205,7 @@ def _other(kernel: Any, ops: str, names: _Names) -> str:
         )
     if isinstance(kernel, Calls):
         operands, results = names.all(kernel.operands), names.all(kernel.results)
-        called = ", ".join([step.name for step in kernel.script.steps])
-        what = f"{called} of {kernel.matrices} matrices"
+        what = f"{kernel.script.called}, {kernel.times} times"
         return f"calls {ops}: {what}: {operands} -> {results}"
     if isinstance(kernel, HostCall):
         operands, results = names.all(kernel.operands), names.all(kernel.results)
@@ -262,6 +272,25 @@ def _work(work: Any) -> str:
 
 
 # Plan ---------------------------------------------------------------------------------
+
+
+def show_plan(plan: Plan) -> str:
+    """The steps of a plan with their places, then the kernels that they run."""
+    nests: dict[Nest, int] = {}
+    for _, step in walk(plan.steps):
+        for nest in _nests_of(step):
+            nests.setdefault(nest, len(nests))
+    lines = _plan(plan)
+    for nest, n in nests.items():
+        lines += [f"kernel {n}:", *_indented(show_nest(nest).split("\n"))]
+    return "\n".join(lines)
+
+
+def _nests_of(step: Step) -> list[Nest]:
+    if isinstance(step, NestStep):
+        return [step.launch.nest]
+    behind = step.product.epilogue if isinstance(step, ProductStep) else None
+    return [] if behind is None else [behind.nest]
 
 
 def _plan(plan: Plan) -> list[str]:

@@ -9,11 +9,13 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from treadle.errors import StructureError, at, user_source
 
 Path = tuple[Hashable, ...]
+
+T = TypeVar("T")
 
 
 class Attribute(NamedTuple):
@@ -73,6 +75,16 @@ class Structure:
             raise StructureError(f"{self} has {self.count} leaves, got {len(leaves)}")
         plain = not any([is_container(kind) for kind in {type(x) for x in leaves}])
         return _build(self, iter(leaves), plain)
+
+    @property
+    def num_leaves(self) -> int:
+        """How many leaves it has."""
+        return self.count
+
+    @property
+    def num_nodes(self) -> int:
+        """How many nodes it has: containers, those of nothing included, and leaves."""
+        return 1 + sum([c.num_nodes for c in self.children])
 
     @property
     def name(self) -> str:
@@ -191,7 +203,10 @@ class _Static(tuple):
     __hash__ = tuple.__hash__
 
 
-def register_dataclass(kind: type, static: Sequence[str] = ()) -> type:
+T = TypeVar("T")
+
+
+def register_dataclass(kind: type[T], static: Sequence[str] = ()) -> type[T]:
     """Makes a dataclass a container; the fields named in `static` are not children.
 
     >>> from dataclasses import dataclass
@@ -228,6 +243,23 @@ def register_dataclass(kind: type, static: Sequence[str] = ()) -> type:
         unflatten,
         lambda aux, n: [Attribute(name) for name in moving],
     )
+    return kind
+
+
+def register_static(kind: type[T]) -> type[T]:
+    """Makes a class a container without leaves: instances are static parts of pytrees,
+    for which `jit` compiles. They must be hashable, and equal where they mean the same.
+
+    >>> from dataclasses import dataclass
+    >>> @register_static
+    ... @dataclass(frozen=True)
+    ... class Mode:
+    ...     name: str
+    >>> from treadle import tree
+    >>> tree.leaves((Mode("fast"), 1))
+    [1]
+    """
+    register(kind, lambda x: ((), x), lambda aux, children: aux)
     return kind
 
 

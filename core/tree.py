@@ -6,8 +6,11 @@ whatever is not a registered container. ``None`` is a container without leaves.
 
 from __future__ import annotations
 
+import builtins
+import functools
+import importlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from treadle.errors import StructureError, at, user_source
 from treadle.structure import LEAF as LEAF
@@ -20,6 +23,12 @@ from treadle.structure import kind_of as kind_of
 from treadle.structure import open_held as open_held
 from treadle.structure import register as register
 from treadle.structure import register_dataclass as register_dataclass
+from treadle.structure import register_static as register_static
+
+if TYPE_CHECKING:
+    from treadle.run.array import Array
+
+T = TypeVar("T")
 
 
 def flatten(
@@ -53,6 +62,29 @@ def structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> Struct
     return flatten(tree, is_leaf)[1]
 
 
+@overload
+def map(
+    function: Callable[[Array], Array],
+    tree: T,
+    *,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> T: ...
+@overload
+def map(
+    function: Callable[[Array, Array], Array],
+    tree: T,
+    other: Any,
+    /,
+    *,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> T: ...
+@overload
+def map(
+    function: Callable[..., Any],
+    tree: Any,
+    *rest: Any,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> Any: ...
 def map(
     function: Callable[..., Any],
     tree: Any,
@@ -135,12 +167,25 @@ def _match(form: Structure, tree: Any, path: Path, out: list[Any], none: bool) -
     children, aux = top_level(tree)
     if aux != form.aux or len(children) != len(form.children):
         raise StructureError(
-            f"at {key_name(path)}: two {form.name} differ: "
-            f"{form} against {structure(tree)}"
-            + (f" (static: {form.aux!r} against {aux!r})" if aux != form.aux else "")
+            f"at {key_name(path)}: two {form.name} differ: {_unlike(form, tree)}"
         )
     for key, sub, child in zip(form.keys(), form.children, children, strict=True):
         _match(sub, child, (*path, key), out, none)
+
+
+def _unlike(form: Structure, tree: Any) -> str:
+    """How the top of a tree differs from a structure of its class."""
+    children, aux = top_level(tree)
+    if isinstance(tree, dict):
+        known = form.keys()
+        lacks = [repr(k) for k in known if k not in tree]
+        more = [repr(k) for k in tree if k not in known]
+        words = [f"{', '.join(lacks)} is missing"] * bool(lacks)
+        words += [f"{', '.join(more)} is too much"] * bool(more)
+        return "; ".join(words) or "their keys have another order, or default"
+    if len(children) != len(form.children):
+        return f"expected {len(form.children)} entries, found {len(children)}"
+    return f"static {form.aux!r} against {aux!r}"
 
 
 def flatten_with_path(
@@ -170,13 +215,118 @@ def paths(form: Structure) -> list[Path]:
     return out
 
 
-def map_with_path(function: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+def leaves_with_path(
+    tree: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> list[tuple[Path, Any]]:
+    """The leaves, each with its path."""
+    return flatten_with_path(tree, is_leaf)[0]
+
+
+def map_with_path(
+    function: Callable[..., Any],
+    tree: Any,
+    *rest: Any,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> Any:
     """Like `map`; `function` takes the path first."""
-    first, form = flatten(tree)
+    first, form = flatten(tree, is_leaf)
     others = _corresponding(form, rest)
     return form.unflatten(
         [function(*xs) for xs in zip(paths(form), first, *others, strict=True)]
     )
+
+
+_NOTHING = object()
+
+
+def reduce(
+    function: Callable[[Any, Any], Any],
+    tree: Any,
+    initializer: Any = _NOTHING,
+    is_leaf: Callable[[Any], bool] | None = None,
+) -> Any:
+    """Combines all leaves, from left to right.
+
+    Raises:
+      TypeError: if there is no leaf, and nothing to begin with.
+
+    >>> reduce(lambda a, b: a + b, {"x": 1, "y": (2, 3)})
+    6
+    """
+    found = leaves(tree, is_leaf)
+    if initializer is not _NOTHING:
+        return functools.reduce(function, found, initializer)
+    if not found:
+        raise TypeError(
+            f"tree.reduce of a tree without leaves{at(user_source())}\n"
+            "Say what it begins with: `tree.reduce(function, tree, initializer)`."
+        )
+    return functools.reduce(function, found)
+
+
+def all(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> bool:
+    """Whether all leaves are true.
+
+    >>> all({"x": True, "y": (1, None)})
+    True
+    """
+    return builtins.all(leaves(tree, is_leaf))
+
+
+def transpose(outer: Structure, inner: Structure | None, tree: Any) -> Any:
+    """Turns a tree of trees inside out: `tree` has the structure `outer`, and each leaf
+    of that is a tree of the structure `inner` (None: that of the first).
+
+    Raises:
+      StructureError: if it is otherwise; it names the place.
+
+    >>> transpose(structure([0, 0]), None, [{"x": 1, "y": 2}, {"x": 3, "y": 4}])
+    {'x': [1, 3], 'y': [2, 4]}
+    """
+    try:
+        parts = flatten_up_to(outer, tree)
+        if inner is None:
+            inner = structure(parts[0]) if parts else LEAF
+        columns = []
+        for path, part in zip(paths(outer), parts, strict=True):
+            form = structure(part)
+            if form != inner:
+                where = "" if not path else f"at {key_name(path)}, "
+                raise StructureError(where + difference(inner, form))
+            columns.append(leaves(part))
+    except StructureError as error:
+        raise StructureError(
+            f"tree.transpose of a tree that is not of this structure: {error}"
+            f"{at(user_source())}"
+        ) from None
+    rows = [outer.unflatten(row) for row in zip(*columns, strict=True)]
+    return inner.unflatten(rows)
+
+
+def broadcast(
+    prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None = None
+) -> Any:
+    """A tree like `tree`, in which each leaf is that of `prefix` that stands there or
+    above it.
+
+    Raises:
+      StructureError: if `prefix` is not the upper part of `tree`; it names the place.
+
+    >>> broadcast({"x": 0, "y": 1}, {"x": (5, 5), "y": 5})
+    {'x': (0, 0), 'y': 1}
+    """
+    values, upper = flatten(prefix, is_leaf)
+    try:
+        parts = flatten_up_to(upper, tree)
+    except StructureError as error:
+        raise StructureError(
+            f"tree.broadcast: the prefix is not the upper part of the tree, {error}"
+            f"{at(user_source())}"
+        ) from None
+    spread: list[Any] = []
+    for value, part in zip(values, parts, strict=True):
+        spread += [value] * len(leaves(part, is_leaf))
+    return structure(tree, is_leaf).unflatten(spread)
 
 
 def all_leaves(values: Iterable[Any]) -> bool:
@@ -204,3 +354,55 @@ def constants(form: Structure) -> list[bool]:
 
     walk(form, False)
     return out
+
+
+class Partial(functools.partial):
+    """A function with some arguments, as a pytree: these are its children, the function
+    is static. So it can be an argument or result of a transformed function.
+
+    >>> import treadle as td
+    >>> add = Partial(lambda a, b: a + b, 2.0)
+    >>> td.jit(lambda f, x: f(x) * 10)(add, 1.0)
+    Array(30., dtype=float32)
+    """
+
+
+register(
+    Partial,
+    lambda p: ((p.args, p.keywords), p.func),
+    lambda function, c: Partial(function, *c[0], **c[1]),
+    lambda function, n: (Attribute("args"), Attribute("keywords")),
+)
+
+
+def ravel(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """All leaves as one array with one axis, and the function that makes trees of such
+    arrays again. The array's dtype is that to which all promote.
+
+    Raises:
+      TypeError: for leaves that are not arrays.
+
+    >>> import treadle.numpy as tnp
+    >>> flat, unravel = ravel({"a": tnp.ones((2, 2)), "b": 3.0})
+    >>> flat.shape, unravel(flat * 2)["b"]
+    ((5,), Array(6., dtype=float32))
+    """
+    return _on_arrays().ravel(tree)
+
+
+def equal(tree: Any, *others: Any, rtol: float = 0.0, atol: float = 0.0) -> Any:
+    """Whether trees have the same structure and equal leaves: arrays of one shape and
+    dtype with equal elements, or close ones, if there is a tolerance as for
+    `numpy.allclose`; anything else as `==` says. A bool; an array of one while tracing.
+
+    >>> import treadle.numpy as tnp
+    >>> equal({"x": tnp.ones(3)}, {"x": tnp.ones(3)}), equal((1, 2), [1, 2])
+    (True, False)
+    """
+    return _on_arrays().equal(tree, others, rtol, atol)
+
+
+@functools.cache
+def _on_arrays() -> Any:
+    """What computes, which stands above this module."""
+    return importlib.import_module("treadle.np.trees")

@@ -10,7 +10,7 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle.dims import is_dim
 from treadle.nn import check
-from treadle.numpy import special
+from treadle.scipy import special
 
 Array = td.Array
 Axis = int | tuple[int, ...] | None
@@ -102,7 +102,7 @@ def sigmoid(x: Array) -> Array:
     >>> sigmoid(tnp.array([-1.0, 2.0]))
     Array([0.2689, 0.8808], dtype=float32)
     """
-    return special.logistic(x)
+    return special.expit(x)
 
 
 def log_sigmoid(x: Array) -> Array:
@@ -122,7 +122,7 @@ def silu(x: Array) -> Array:
     >>> silu(tnp.array([-1.0, 2.0]))
     Array([-0.2689,  1.7616], dtype=float32)
     """
-    return x * special.logistic(x)
+    return x * special.expit(x)
 
 
 def softplus(x: Array) -> Array:
@@ -273,7 +273,9 @@ def top(x: Array, axis: Axis) -> Array:
     return tnp.max(td.stop_gradient(x), axis, keepdims=True, initial=nothing)
 
 
-def one_hot(labels: Array, classes: int, dtype: Any = tnp.float32) -> Array:
+def one_hot(
+    labels: tnp.ArrayLike, classes: int, dtype: td.dtypes.DTypeLike = tnp.float32
+) -> Array:
     """1 at the label's place, 0 elsewhere: ``(...) -> (..., classes)``.
 
     A label that is no class gives zeros.

@@ -20,7 +20,7 @@ def attention(
     query: td.Array,
     key: td.Array,
     value: td.Array,
-    mask: td.Array | None = None,
+    mask: tnp.ArrayLike | None = None,
     causal: bool = False,
 ) -> td.Array:
     """``softmax(query keyᵀ / sqrt(depth)) value``, for each head (Vaswani 2017).
@@ -50,7 +50,7 @@ def attention(
     depth = query.shape[-1]
     query = query * (1 / math.sqrt(depth))
     scores = tnp.einsum("...qhd,...khd->...hqk", query, key)
-    seen = _causal_mask(query.shape[-3], key.shape[-3]) if causal else None
+    seen: Any = _causal_mask(query.shape[-3], key.shape[-3]) if causal else None
     if mask is not None and td.dtypes.is_float(td.typeof(mask).dtype):
         scores = scores + mask
     elif mask is not None:
@@ -116,7 +116,7 @@ class MultiHeadAttention(Module):
     qkv: Linear
     out: Linear
 
-    def __init__(self, width: int, heads: int, *, key: Any) -> None:
+    def __init__(self, width: int, heads: int, *, key: rng.Key) -> None:
         if heads < 1 or width % heads:
             raise ValueError(
                 f"MultiHeadAttention: a width of {width} can't be split in {heads} "
@@ -129,10 +129,10 @@ class MultiHeadAttention(Module):
 
     def __call__(
         self,
-        x: td.Array,
-        mask: td.Array | None = None,
+        x: tnp.ArrayLike,
+        mask: tnp.ArrayLike | None = None,
         causal: bool = False,
-        context: td.Array | None = None,
+        context: tnp.ArrayLike | None = None,
     ) -> td.Array:
         x = check.last_axis("MultiHeadAttention", x, self.width, "width")
         if context is None:

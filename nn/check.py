@@ -10,13 +10,18 @@ import treadle.numpy as tnp
 from treadle.errors import at, user_source
 
 
-def last_axis(layer: str, x: Any, size: int, name: str) -> Any:
+def as_array(x: Any) -> td.Array:
+    """`x` itself if it is an array, be it NumPy's."""
+    return x if td.is_array(x) else tnp.asarray(x)
+
+
+def last_axis(layer: str, x: Any, size: int, name: str) -> td.Array:
     """`x` as an array, if its last axis has the length that the layer was made for.
 
     Raises:
       ValueError: naming the layer, what it takes, and what it got.
     """
-    x = x if td.is_array(x) else tnp.asarray(x)
+    x = as_array(x)
     if x.ndim and x.shape[-1] == size:
         return x
     raise ValueError(
@@ -42,13 +47,13 @@ def narrow(out: Any, x: Any) -> Any:
     return out.astype(td.dtypes.to_float(x.dtype))
 
 
-def image(layer: str, x: Any, channels: int | None = None) -> Any:
+def image(layer: str, x: Any, channels: int | None = None) -> td.Array:
     """`x` as an array, if it is (..., height, width, channels).
 
     Raises:
       ValueError: naming the layer, what it takes, and what it got.
     """
-    x = x if td.is_array(x) else tnp.asarray(x)
+    x = as_array(x)
     if x.ndim >= 3 and channels in (None, x.shape[-1]):
         return x
     wanted = "channels" if channels is None else f"channels={channels}"

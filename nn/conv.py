@@ -55,7 +55,7 @@ class Conv2d(Module):
         dilation: int | tuple[int, int] = 1,
         groups: int = 1,
         bias: bool = True,
-        key: Any,
+        key: rng.Key,
     ) -> None:
         if groups < 1 or in_channels % groups or out_channels % groups:
             raise ValueError(
@@ -75,7 +75,7 @@ class Conv2d(Module):
         fan_in = math.prod(shape[:-1])
         self.bias = spread_bias(bias_key, out_channels, fan_in) if bias else None
 
-    def __call__(self, x: td.Array) -> td.Array:
+    def __call__(self, x: tnp.ArrayLike) -> td.Array:
         x = check.image("Conv2d", x, self.in_channels)
         lead, (height, width) = x.shape[:-3], x.shape[-3:-1]
         dtype = tnp.result_type(x, self.weight)

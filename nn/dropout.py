@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import treadle as td
 import treadle.numpy as tnp
 from treadle import rng
+from treadle.nn import check
 from treadle.nn.module import Module
 from treadle.nn.state import draw_key
 
@@ -32,8 +31,8 @@ class Dropout(Module):
             raise ValueError(f"Dropout: a rate is from 0 to 1, got {rate!r}")
         self.rate, self.inference = rate, inference
 
-    def __call__(self, x: td.Array, *, key: Any = None) -> td.Array:
-        x = x if td.is_array(x) else tnp.asarray(x)
+    def __call__(self, x: tnp.ArrayLike, *, key: rng.Key | None = None) -> td.Array:
+        x = check.as_array(x)
         if self.inference or self.rate == 0:
             return x
         if self.rate == 1:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import treadle as td
 import treadle.numpy as tnp
+from treadle import rng
 from treadle.errors import at, user_source
 from treadle.nn import check, init
 from treadle.nn.module import Module
@@ -36,13 +35,13 @@ class Embedding(Module):
         features: int,
         *,
         init: init.Initializer = init.standard_normal,
-        key: Any,
+        key: rng.Key,
     ) -> None:
         self.entries, self.features = entries, features
         self.weight = init(key, (entries, features))
 
-    def __call__(self, tokens: td.Array) -> td.Array:
-        tokens = tokens if td.is_array(tokens) else tnp.asarray(tokens)
+    def __call__(self, tokens: tnp.ArrayLike) -> td.Array:
+        tokens = check.as_array(tokens)
         if not td.dtypes.is_integer(tokens.dtype):
             raise TypeError(
                 f"Embedding takes integer tokens, got {td.typeof(tokens)}"
@@ -50,7 +49,7 @@ class Embedding(Module):
             )
         return self.weight[tokens]
 
-    def attend(self, x: td.Array) -> td.Array:
+    def attend(self, x: tnp.ArrayLike) -> td.Array:
         """How well vectors agree with each entry: logits of a model whose output shares
         the table. Shapes: ``(..., features) -> (..., entries)``."""
         x = check.last_axis("Embedding.attend", x, self.features, "features")

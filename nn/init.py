@@ -20,10 +20,10 @@ Shape = tuple[int, ...]
 class Initializer(Protocol):
     """Gives the first value of a parameter."""
 
-    def __call__(self, key: Any, shape: Shape, dtype: Any = ...) -> td.Array: ...
+    def __call__(self, key: rng.Key, shape: Shape, dtype: Any = ...) -> td.Array: ...
 
 
-def zeros(key: Any, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
+def zeros(key: rng.Key, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
     """Zeros; the key is not used.
 
     >>> from treadle import rng
@@ -33,7 +33,7 @@ def zeros(key: Any, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
     return tnp.zeros(shape, dtype)
 
 
-def ones(key: Any, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
+def ones(key: rng.Key, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
     """Ones; the key is not used.
 
     >>> from treadle import rng
@@ -61,7 +61,7 @@ def normal(stddev: float = 1.0) -> Initializer:
     0.02
     """
 
-    def init(key: Any, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
+    def init(key: rng.Key, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
         return rng.normal(key, shape, dtype) * stddev
 
     return init
@@ -78,7 +78,7 @@ def uniform(limit: float = 1.0) -> Initializer:
     0.5
     """
 
-    def init(key: Any, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
+    def init(key: rng.Key, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
         return rng.uniform(key, shape, dtype, -limit, limit)
 
     return init
@@ -97,7 +97,7 @@ def truncated_normal(stddev: float = 1.0) -> Initializer:
     0.02
     """
 
-    def init(key: Any, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
+    def init(key: rng.Key, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
         scale = stddev / _SHRINKAGE
         return rng.truncated_normal(key, -2.0, 2.0, shape, dtype) * scale
 
@@ -147,7 +147,7 @@ def variance_scaling(
                 f"{value!r}{at(user_source())}"
             )
 
-    def init(key: Any, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
+    def init(key: rng.Key, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
         fan_in, fan_out = fans(shape)
         choices = {
             "fan_in": fan_in,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import treadle as td
+import treadle.numpy as tnp
 from treadle import rng
 from treadle.nn import check, init
 from treadle.nn.module import Module
@@ -39,19 +39,19 @@ class Linear(Module):
         *,
         bias: bool = True,
         init: init.Initializer = init.fan_in_uniform,
-        key: Any,
+        key: rng.Key,
     ) -> None:
         self.in_features, self.out_features = in_features, out_features
         weight_key, bias_key = rng.split(key)
         self.weight = init(weight_key, (in_features, out_features))
         self.bias = spread_bias(bias_key, out_features, in_features) if bias else None
 
-    def __call__(self, x: td.Array) -> td.Array:
+    def __call__(self, x: tnp.ArrayLike) -> td.Array:
         x = check.last_axis("Linear", x, self.in_features, "in_features")
         x = x @ self.weight
         return x if self.bias is None else x + self.bias
 
 
-def spread_bias(key: Any, size: int, fan_in: int) -> td.Array:
+def spread_bias(key: rng.Key, size: int, fan_in: int) -> td.Array:
     """A bias drawn evenly from ±1/sqrt(fan_in)."""
     return init.uniform(1 / math.sqrt(max(fan_in, 1)))(key, (size,))

@@ -11,7 +11,9 @@ from treadle.nn.activation import log_softmax, softplus, top
 Array = td.Array
 
 
-def cross_entropy(logits: Array, labels: Array, smoothing: float = 0.0) -> Array:
+def cross_entropy(
+    logits: tnp.ArrayLike, labels: tnp.ArrayLike, smoothing: float = 0.0
+) -> Array:
     """The negative log-probability of the labels.
 
     Shapes: logits (..., classes); labels (...) of integers, or (..., classes) of
@@ -60,7 +62,7 @@ def cross_entropy(logits: Array, labels: Array, smoothing: float = 0.0) -> Array
     return check.narrow(loss, logits)
 
 
-def binary_cross_entropy(logits: Array, labels: Array) -> Array:
+def binary_cross_entropy(logits: tnp.ArrayLike, labels: tnp.ArrayLike) -> Array:
     """The negative log-probability of labels 0 and 1 (or probabilities between), where
     ``sigmoid(logits)`` is the probability of 1. Elementwise.
 
@@ -75,7 +77,7 @@ def binary_cross_entropy(logits: Array, labels: Array) -> Array:
     return softplus(logits) - labels * logits
 
 
-def squared_error(prediction: Array, target: Array) -> Array:
+def squared_error(prediction: tnp.ArrayLike, target: tnp.ArrayLike) -> Array:
     """``(prediction - target) ** 2``, elementwise.
 
     Raises:
@@ -89,7 +91,7 @@ def squared_error(prediction: Array, target: Array) -> Array:
     return tnp.square(prediction - target)
 
 
-def absolute_error(prediction: Array, target: Array) -> Array:
+def absolute_error(prediction: tnp.ArrayLike, target: tnp.ArrayLike) -> Array:
     """``|prediction - target|``, elementwise.
 
     Raises:
@@ -103,7 +105,9 @@ def absolute_error(prediction: Array, target: Array) -> Array:
     return tnp.abs(prediction - target)
 
 
-def huber(prediction: Array, target: Array, delta: float = 1.0) -> Array:
+def huber(
+    prediction: tnp.ArrayLike, target: tnp.ArrayLike, delta: float = 1.0
+) -> Array:
     """Half the squared error up to `delta`, linear beyond (Huber 1964). Elementwise.
 
     Raises:
@@ -119,7 +123,7 @@ def huber(prediction: Array, target: Array, delta: float = 1.0) -> Array:
     return near * (distance - 0.5 * near)
 
 
-def kl_divergence(log_q: Array, log_p: Array) -> Array:
+def kl_divergence(log_q: tnp.ArrayLike, log_p: tnp.ArrayLike) -> Array:
     """The divergence KL(p || q) over the last axis, from log-probabilities.
 
     Shapes: ``(..., classes), (..., classes) -> (...)``.
@@ -139,7 +143,7 @@ def kl_divergence(log_q: Array, log_p: Array) -> Array:
     return (tnp.exp(log_p) * gap).sum(-1)
 
 
-def _same(name: str, x: Array, y: Array) -> tuple[Array, Array]:
+def _same(name: str, x: tnp.ArrayLike, y: tnp.ArrayLike) -> tuple[Array, Array]:
     """Both as arrays of one shape: to broadcast (n,) against (n, 1) is a slip."""
     x, y = tnp.asarray(x), tnp.asarray(y)
     if x.shape != y.shape:

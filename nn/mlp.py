@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import treadle as td
+import treadle.numpy as tnp
 from treadle import rng
 from treadle.nn.activation import relu
 from treadle.nn.linear import Linear
@@ -33,7 +33,7 @@ class MLP(Module):
         sizes: Sequence[int],
         *,
         activation: Callable[[td.Array], td.Array] = relu,
-        key: Any,
+        key: rng.Key,
     ) -> None:
         if len(sizes) < 2:
             raise ValueError(f"MLP takes two or more sizes, got {tuple(sizes)}")
@@ -44,7 +44,7 @@ class MLP(Module):
         ]
         self.activation = activation
 
-    def __call__(self, x: td.Array) -> td.Array:
+    def __call__(self, x: tnp.ArrayLike) -> td.Array:
         for layer in self.layers[:-1]:
             x = self.activation(layer(x))
         return self.layers[-1](x)

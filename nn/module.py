@@ -7,12 +7,14 @@ import inspect
 from abc import ABCMeta
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, dataclass_transform
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 from treadle import tree
 from treadle.errors import at, user_source
 from treadle.names import method_instead
 from treadle.nn.field import Layout, always_child, layout_of, parts_of
+from treadle.nn.place import in_place
 from treadle.nn.show import describe
 from treadle.reading import Fields, Held, Unreadable
 
@@ -30,6 +32,9 @@ A module is a tree: the first transformation would make two of it, trained apart
 To share weights, hold it once and call it twice, from a method (as \
 `Embedding.attend` does). For two that start equal, make a copy: \
 `tree.map(lambda x: x, layer)`."""
+
+
+Made = TypeVar("Made")
 
 
 def _open(module: Module) -> bool:
@@ -102,6 +107,9 @@ class ModuleType(ABCMeta):
 
     def __init__(cls, name: str, bases: tuple, namespace: dict, **kwargs: Any) -> None:
         super().__init__(name, bases, namespace, **kwargs)
+        call: Any = namespace.get("__call__")
+        if isinstance(call, FunctionType):
+            cls.__call__ = in_place(call)  # type: ignore[method-assign]
         # An inherited `__init__` that somebody wrote stays.
         init: Any = cls.__init__  # type: ignore[misc]
         generate = init is object.__init__ or hasattr(init, "_generated")
@@ -130,7 +138,7 @@ class ModuleType(ABCMeta):
             read=_read,
         )
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+    def __call__(cls: type[Made], *args: Any, **kwargs: Any) -> Made:
         made = _blank(cls, None)
         try:
             made.__init__(*args, **kwargs)
@@ -180,8 +188,9 @@ class Module(metaclass=ModuleType):
     __slots__ = ("__dict__", "__weakref__", "_held", "_layout")
     _may_be_lazy = True
     if TYPE_CHECKING:
-        _held: tuple[list[Any], tree.Structure] | None
-        _layout: Layout | None
+        # Of the instance; said so that no constructor takes them.
+        _held: ClassVar[tuple[list[Any], tree.Structure] | None]
+        _layout: ClassVar[Layout | None]
 
     def replace(self, **fields: Any) -> Self:
         """A copy with other values in some fields.
@@ -212,15 +221,19 @@ class Module(metaclass=ModuleType):
             _FROZEN.format(name=name, owner=type(self).__name__, at=at(user_source()))
         )
 
-    def __getattr__(self, name: str) -> Any:
-        # Called only where ordinary lookup fails: for fields not yet taken apart.
-        if name.startswith("__") or name in Module.__slots__:
-            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
-        if _open(self):
-            return getattr(self, name)
-        if hasattr(type(self), name):  # a property that failed: let it say why
-            return object.__getattribute__(self, name)
-        raise AttributeError(_missing(self, name), name=name)
+    if not TYPE_CHECKING:  # else no checker would find a misspelt name
+
+        def __getattr__(self, name: str) -> Any:
+            # Called only where ordinary lookup fails: for fields not yet taken apart.
+            if name.startswith("__") or name in Module.__slots__:
+                raise AttributeError(
+                    f"{type(self).__name__!r} has no attribute {name!r}"
+                )
+            if _open(self):
+                return getattr(self, name)
+            if hasattr(type(self), name):  # a property that failed: let it say why
+                return object.__getattribute__(self, name)
+            raise AttributeError(_missing(self, name), name=name)
 
     def __dir__(self) -> list[str]:
         _open(self)

@@ -10,7 +10,6 @@ from treadle.errors import at, user_source
 from treadle.nn import check
 from treadle.nn.module import Module
 from treadle.nn.state import State
-from treadle.numpy import special
 
 
 class LayerNorm(Module):
@@ -36,12 +35,12 @@ class LayerNorm(Module):
         self.weight = tnp.ones(features) if scale else None
         self.bias = tnp.zeros(features) if bias else None
 
-    def __call__(self, x: td.Array) -> td.Array:
+    def __call__(self, x: tnp.ArrayLike) -> td.Array:
         x = check.last_axis("LayerNorm", x, self.features, "features")
         wide = check.wide(x)
         centred = wide - wide.mean(-1, keepdims=True)
         variance = tnp.square(centred).mean(-1, keepdims=True)
-        out = check.narrow(centred * special.rsqrt(variance + self.eps), x)
+        out = check.narrow(centred * td.lax.rsqrt(variance + self.eps), x)
         if self.weight is not None:
             out = out * self.weight
         return out if self.bias is None else out + self.bias
@@ -66,11 +65,11 @@ class RMSNorm(Module):
         self.features, self.eps = features, eps
         self.weight = tnp.ones(features)
 
-    def __call__(self, x: td.Array) -> td.Array:
+    def __call__(self, x: tnp.ArrayLike) -> td.Array:
         x = check.last_axis("RMSNorm", x, self.features, "features")
         wide = check.wide(x)
         square = tnp.square(wide).mean(-1, keepdims=True)
-        out = check.narrow(wide * special.rsqrt(square + self.eps), x)
+        out = check.narrow(wide * td.lax.rsqrt(square + self.eps), x)
         return out * self.weight
 
 
@@ -120,7 +119,7 @@ class BatchNorm(Module):
         self.weight, self.bias = tnp.ones(features), tnp.zeros(features)
         self.mean, self.var = State(tnp.zeros(features)), State(tnp.ones(features))
 
-    def __call__(self, x: td.Array) -> td.Array:
+    def __call__(self, x: tnp.ArrayLike) -> td.Array:
         x = check.last_axis("BatchNorm", x, self.features, "features")
         wide = check.wide(x)
         if self.inference:
@@ -134,7 +133,7 @@ class BatchNorm(Module):
             centred = wide - mean
             variance = tnp.square(centred).mean(axes)
             self._remember(mean, variance, count)
-        scale = special.rsqrt(variance + self.eps) * self.weight
+        scale = td.lax.rsqrt(variance + self.eps) * self.weight
         return check.narrow(centred * scale + self.bias, x)
 
     def _remember(self, mean: Any, variance: Any, count: int) -> None:

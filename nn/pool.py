@@ -18,7 +18,7 @@ Pair = int | tuple[int, int]
 
 
 def max_pool(
-    x: td.Array, window: Pair, stride: Pair | None = None, padding: Any = "VALID"
+    x: tnp.ArrayLike, window: Pair, stride: Pair | None = None, padding: Any = "VALID"
 ) -> td.Array:
     """The largest element in each window. Padding never wins; how equal elements share
     the derivative is not specified.
@@ -42,7 +42,7 @@ def max_pool(
 
 
 def avg_pool(
-    x: td.Array, window: Pair, stride: Pair | None = None, padding: Any = "VALID"
+    x: tnp.ArrayLike, window: Pair, stride: Pair | None = None, padding: Any = "VALID"
 ) -> td.Array:
     """The mean of each window, over the elements that are not padding.
 
@@ -56,7 +56,7 @@ def avg_pool(
     return _pool("avg_pool", x, window, stride, padding)
 
 
-def global_avg_pool(x: td.Array) -> td.Array:
+def global_avg_pool(x: tnp.ArrayLike) -> td.Array:
     """The mean over height and width: ``(..., height, width, channels) -> (...,
     channels)``.
 
@@ -114,7 +114,7 @@ class MaxPool2d(Module):
     stride: Pair | None = None
     padding: Any = "VALID"
 
-    def __call__(self, x: td.Array) -> td.Array:
+    def __call__(self, x: tnp.ArrayLike) -> td.Array:
         return max_pool(x, self.window, self.stride, self.padding)
 
 
@@ -129,5 +129,5 @@ class AvgPool2d(Module):
     stride: Pair | None = None
     padding: Any = "VALID"
 
-    def __call__(self, x: td.Array) -> td.Array:
+    def __call__(self, x: tnp.ArrayLike) -> td.Array:
         return avg_pool(x, self.window, self.stride, self.padding)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import treadle as td
 import treadle.numpy as tnp
 from treadle import rng
@@ -37,7 +35,7 @@ class LSTMCell(Module):
     weight_hh: td.Array
     bias: td.Array
 
-    def __init__(self, in_features: int, hidden_size: int, *, key: Any) -> None:
+    def __init__(self, in_features: int, hidden_size: int, *, key: rng.Key) -> None:
         self.in_features, self.hidden_size = in_features, hidden_size
         draw = init.uniform(hidden_size**-0.5)
         keys = rng.split(key, 3)
@@ -90,7 +88,7 @@ class GRUCell(Module):
     bias: td.Array
     bias_n: td.Array
 
-    def __init__(self, in_features: int, hidden_size: int, *, key: Any) -> None:
+    def __init__(self, in_features: int, hidden_size: int, *, key: rng.Key) -> None:
         self.in_features, self.hidden_size = in_features, hidden_size
         draw = init.uniform(hidden_size**-0.5)
         keys = rng.split(key, 4)
@@ -103,7 +101,7 @@ class GRUCell(Module):
         """A hidden state of zeros, for examples of the given leading axes."""
         return tnp.zeros((*batch, self.hidden_size), self.bias.dtype)
 
-    def __call__(self, x: td.Array, hidden: td.Array) -> td.Array:
+    def __call__(self, x: tnp.ArrayLike, hidden: tnp.ArrayLike) -> td.Array:
         x = check.last_axis("GRUCell", x, self.in_features, "in_features")
         hidden = check.last_axis("GRUCell", hidden, self.hidden_size, "hidden_size")
         from_x = x @ self.weight_ih + self.bias

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, overload
 
 from treadle.nn.module import Module
 
@@ -36,6 +36,10 @@ class Sequential(Module):
             x = layer(x)
         return x
 
+    @overload
+    def __getitem__(self, index: int) -> Callable[[Any], Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequential: ...
     def __getitem__(self, index: int | slice) -> Callable[[Any], Any]:
         if isinstance(index, slice):
             return Sequential(*self.layers[index])

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import MethodType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, overload
 
 import treadle as td
 import treadle.numpy as tnp
@@ -60,7 +60,7 @@ One key that all examples (or calls) share:
 class _Scope(td.Ambient):
     """One call under `stateful`: the stream of keys, and the open cells."""
 
-    def __init__(self, key: Any, cells: Sequence[State]) -> None:
+    def __init__(self, key: rng.Key | None, cells: Sequence[State]) -> None:
         self.key, self.drawn = key, 0
         self.cells = [c for c in cells if _is_carried(c)]
 
@@ -163,7 +163,23 @@ tree.register(
 always_child(State)
 
 
-def stateful(model: Any, *, key: Any = None) -> Callable[..., tuple[Any, Any]]:
+Model = TypeVar("Model")
+Layer = TypeVar("Layer", bound=Module)
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def stateful(
+    model: Layer, *, key: rng.Key | None = None
+) -> Callable[..., tuple[Any, Layer]]: ...
+@overload
+def stateful(
+    model: Callable[P, R], *, key: rng.Key | None = None
+) -> Callable[P, tuple[R, Any]]: ...
+def stateful(
+    model: Any, *, key: rng.Key | None = None
+) -> Callable[..., tuple[Any, Any]]:
     """Calls a model that changes: gives its output, and the model with its new state.
 
     Args:
@@ -216,7 +232,7 @@ def _is_carried(cell: State) -> bool:
     return all(td.is_array(x) or isinstance(x, _NUMBERS) for x in tree.leaves(cell))
 
 
-def draw_key(layer: str) -> Any:
+def draw_key(layer: str) -> rng.Key:
     """A random key for a layer that was not passed one, from the scope's stream.
 
     Args:
@@ -247,7 +263,7 @@ def draw_key(layer: str) -> Any:
     raise RuntimeError(_NO_KEY.format(layer=layer, at=at(user_source())))
 
 
-def inference(model: Any) -> Any:
+def inference(model: Model) -> Model:
     """The model for evaluation: no dropout, running statistics, nothing written.
 
     It is a copy in which every field named `inference` is True; layers of your own may
@@ -260,7 +276,7 @@ def inference(model: Any) -> Any:
     return _switch(model, True)
 
 
-def training(model: Any) -> Any:
+def training(model: Model) -> Model:
     """The model for training: the inverse of `inference`.
 
     >>> from treadle import nn

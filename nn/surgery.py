@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from treadle import tree
 from treadle.errors import at as at_line
@@ -107,10 +107,13 @@ def _of_class(place: _Place, kind: type) -> Iterator[_Place]:
             yield from _of_class(getattr(place, field.name), kind)
 
 
-class At(NamedTuple):
+Model = TypeVar("Model")
+
+
+class At(NamedTuple, Generic[Model]):
     """Places in a model. Made by `at`."""
 
-    model: Any
+    model: Model
     places: tuple[_Place, ...]
     single: bool
 
@@ -119,7 +122,7 @@ class At(NamedTuple):
         values = tuple(place._value for place in self.places)
         return values[0] if self.single else values
 
-    def set(self, value: Any) -> Any:
+    def set(self, value: Any) -> Model:
         """A model with other values there: one, or as many as there are places.
 
         Raises:
@@ -131,18 +134,22 @@ class At(NamedTuple):
                 f"nn.at(...).set got {len(values)} values for {len(self.places)} "
                 f"places{at_line(user_source())}"
             )
-        model = self.model
+        model: Any = self.model
         for place, new in zip(self.places, values, strict=True):
             model = _put(model, place._path, new)
         return model
 
-    def apply(self, function: Callable[[Any], Any]) -> Any:
+    def apply(self, function: Callable[[Any], Any]) -> Model:
         """A model where each place holds ``function`` of what it held."""
         values = [function(place._value) for place in self.places]
         return self.set(values[0] if self.single else values)
 
 
-def at(model: Any, where: Callable[[Any], Any] | type) -> At:
+@overload
+def at(model: Model, where: type[Any]) -> At[Model]: ...
+@overload
+def at(model: Model, where: Callable[[Model], Any]) -> At[Model]: ...
+def at(model: Model, where: Callable[[Model], Any] | type[Any]) -> At[Model]:
     """Places in a model, to `get`, `set` or `apply` a function to what stands there.
 
     Args:
@@ -168,7 +175,8 @@ def at(model: Any, where: Callable[[Any], Any] | type) -> At:
     if isinstance(where, type):
         found: Any = list(_of_class(_Place(model, ()), where))
     else:
-        found = where(_Place(model, ()))
+        of_place: Callable[[Any], Any] = where
+        found = of_place(_Place(model, ()))
     single = type(found) is _Place
     places = (found,) if single else found
     if type(places) not in (tuple, list) or not all(
@@ -212,8 +220,8 @@ def _put(node: Any, path: tree.Path, value: Any) -> Any:
 
 
 def partition(
-    model: Any, predicate: Callable[[str, Any], bool] | None = None
-) -> tuple[Any, Any]:
+    model: Model, predicate: Callable[[str, Any], bool] | None = None
+) -> tuple[Model, Model]:
     """Two models of the same structure: the leaves that are chosen, and the others,
     with None in the places of the rest.
 
@@ -244,7 +252,7 @@ def partition(
     )
 
 
-def combine(first: Any, second: Any) -> Any:
+def combine(first: Model, second: Any) -> Model:
     """The inverse of `partition`: the leaves of both.
 
     >>> from treadle import nn, rng

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import treadle as td
 from treadle import tree
 from treadle.errors import at, user_source
 from treadle.optim.leaves import positions, settle
 
+T = TypeVar("T")
 Init = Callable[[Any], Any]
-Update = Callable[..., tuple[Any, Any]]
+
+
+class Update(Protocol):
+    """What a transform does with gradients."""
+
+    def __call__(
+        self, grads: Any, state: Any, params: Any = None, /
+    ) -> tuple[Any, Any]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +69,7 @@ def _summary(value: Any) -> str:
     return f"<{type(value).__name__} of {len(types)} arrays, {numbers} numbers>"
 
 
-def apply_updates(params: Any, updates: Any) -> Any:
+def apply_updates(params: T, updates: Any) -> T:
     """``params + updates``, in the dtypes of the parameters.
 
     Leaves whose update is None stay as they are.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import treadle as td
 import treadle.numpy as tnp
 from treadle import tree
 from treadle.optim.base import Transform, check_state
@@ -12,7 +13,7 @@ from treadle.optim.leaves import map_updates, square, widen
 from treadle.optim.limits import check
 
 
-def global_norm(values: Any) -> Any:
+def global_norm(values: Any) -> td.Array:
     """The Euclidean norm of all leaves together, in at least float32.
 
     >>> global_norm({"a": tnp.array([3.0]), "b": (tnp.array([4.0]), None)})

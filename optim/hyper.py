@@ -6,10 +6,10 @@ updates, at which its schedules are read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,8 @@ from treadle.optim.base import Record
 from treadle.optim.limits import check_one
 from treadle.optim.schedule import Schedule, show
 
-Hyperparameter = Any
+State = TypeVar("State")
+Hyperparameter = tnp.ArrayLike | Callable[[Any], Any]
 """A number, an array of one number, or a schedule: a function of the step count."""
 
 
@@ -34,7 +35,7 @@ class Hyperparameters(Record):
     values: by name, float32 scalars or schedules.
     """
 
-    count: Any
+    count: td.Array
     values: dict[str, Any]
 
     def step(self) -> tuple[SimpleNamespace, Hyperparameters]:
@@ -100,7 +101,7 @@ def hyperparameters(state: Any) -> dict[str, Any]:
     }
 
 
-def set_hyperparameters(state: Any, **values: Hyperparameter) -> Any:
+def set_hyperparameters(state: State, **values: Hyperparameter) -> State:
     """The state with other hyperparameters; moments and counts stay.
 
     A number in place of a number, or a schedule in place of one of the same kind,

@@ -44,6 +44,7 @@ from treadle.rng.gammas import generalized_normal as generalized_normal
 from treadle.rng.gammas import t as t
 from treadle.rng.key import Key as Key
 from treadle.rng.key import bits as bits
+from treadle.rng.key import clone as clone
 from treadle.rng.key import fold_in as fold_in
 from treadle.rng.key import key as key
 from treadle.rng.key import key_data as key_data

@@ -11,11 +11,14 @@ import numpy as np
 
 import treadle.numpy as tnp
 from treadle import Array
+from treadle.dtypes import DTypeLike
 from treadle.rng.key import Key, as_shape, check_key, compiled
 from treadle.rng.uniform import between, float_dtype, rounded
 
 
-def exponential(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Array:
+def exponential(
+    key: Key, shape: Sequence[int] = (), dtype: DTypeLike = tnp.float32
+) -> Array:
     """Waiting times with rate 1."""
     return _draw("exponential", key, shape, dtype, _exponential, _zero)
 
@@ -24,7 +27,9 @@ def _exponential(u: Array, dtype: np.dtype) -> Array:
     return -tnp.log1p(-u)
 
 
-def gumbel(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Array:
+def gumbel(
+    key: Key, shape: Sequence[int] = (), dtype: DTypeLike = tnp.float32
+) -> Array:
     """The standard Gumbel distribution: of the largest of many numbers.
 
     ``argmax(logits + gumbel)`` is a sample of ``softmax(logits)``.
@@ -36,7 +41,9 @@ def _gumbel(u: Array, dtype: np.dtype) -> Array:
     return -tnp.log(-rounded(tnp.log(u), dtype))
 
 
-def laplace(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Array:
+def laplace(
+    key: Key, shape: Sequence[int] = (), dtype: DTypeLike = tnp.float32
+) -> Array:
     """The two-sided exponential distribution."""
     return _draw("laplace", key, shape, dtype, _laplace, _above_minus_one)
 
@@ -45,7 +52,9 @@ def _laplace(u: Array, dtype: np.dtype) -> Array:
     return tnp.sign(u) * tnp.log1p(-tnp.abs(u))
 
 
-def logistic(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Array:
+def logistic(
+    key: Key, shape: Sequence[int] = (), dtype: DTypeLike = tnp.float32
+) -> Array:
     """The logistic distribution: the inverse of the sigmoid at uniform numbers."""
     return _draw("logistic", key, shape, dtype, _logistic, _tiny)
 
@@ -54,7 +63,9 @@ def _logistic(u: Array, dtype: np.dtype) -> Array:
     return rounded(tnp.log(u), dtype) - rounded(tnp.log1p(-u), dtype)
 
 
-def cauchy(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Array:
+def cauchy(
+    key: Key, shape: Sequence[int] = (), dtype: DTypeLike = tnp.float32
+) -> Array:
     """The Cauchy distribution, which has no mean."""
     return _draw("cauchy", key, shape, dtype, _cauchy, _eps)
 

@@ -9,8 +9,9 @@ import numpy as np
 
 import treadle.numpy as tnp
 from treadle import Array, dtypes, scan, typeof, while_loop
+from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
-from treadle.rng.key import Key, check_key, compiled, split
+from treadle.rng.key import Key, check_key, clone, compiled, split
 from treadle.rng.uniform import fitting_shape, uniform, unit
 
 _STIRLING = np.array(
@@ -31,7 +32,7 @@ _STIRLING = np.array(
 
 
 def geometric(
-    key: Key, p: Any, shape: Sequence[int] | None = None, dtype: Any = tnp.int32
+    key: Key, p: Any, shape: Sequence[int] | None = None, dtype: DTypeLike = tnp.int32
 ) -> Array:
     """How many trials it takes to the first success, if each succeeds with
     probability p: 1, 2, …"""
@@ -48,7 +49,7 @@ def binomial(
     n: Any,
     p: Any,
     shape: Sequence[int] | None = None,
-    dtype: Any = tnp.float32,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """How many of n trials succeed, if each does with probability p.
 
@@ -73,7 +74,10 @@ def _binomial(key: Key, n: Any, p: Any, *, shape: tuple[int, ...]) -> Array:
     few = no_number | (n * q <= 10)
     n = tnp.floor(n)
     counted = _waited(key, tnp.where(few, n, 0), q, shape)
-    many = _transformed(key, tnp.where(few, 1e4, n), tnp.where(few, 0.5, q), shape)
+    # Each number comes from one of the two, so that they may share a key.
+    many = _transformed(
+        clone(key), tnp.where(few, 1e4, n), tnp.where(few, 0.5, q), shape
+    )
     found = tnp.where(few, counted, many)
     found = tnp.where(tnp.isinf(n), n, tnp.where(rare, found, n - found))
     return tnp.where(wrong, np.nan, found)
@@ -150,7 +154,7 @@ def multinomial(
     n: Any,
     p: Any,
     shape: Sequence[int] | None = None,
-    dtype: Any = tnp.float32,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """How many of n trials end in each of several ways, which have the probabilities p.
 

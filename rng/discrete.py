@@ -9,6 +9,7 @@ from typing import Any
 import treadle.numpy as tnp
 from treadle import Array, dtypes, is_array, typeof
 from treadle.dims import plain
+from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.rng.continuous import gumbel
 from treadle.rng.key import Key, as_shape, check_key
@@ -27,7 +28,9 @@ def bernoulli(key: Key, p: Any = 0.5, shape: Sequence[int] | None = None) -> Arr
     return uniform(key, shape, dtype) < p
 
 
-def rademacher(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.int32) -> Array:
+def rademacher(
+    key: Key, shape: Sequence[int] = (), dtype: DTypeLike = tnp.int32
+) -> Array:
     """-1 or 1, with equal probability."""
     check_key("rademacher", key)
     coins = bernoulli(key, 0.5, as_shape("rademacher", shape))

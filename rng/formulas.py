@@ -10,6 +10,7 @@ from typing import Any
 
 import treadle.numpy as tnp
 from treadle import Array
+from treadle.dtypes import DTypeLike
 from treadle.rng.continuous import exponential
 from treadle.rng.discrete import rademacher
 from treadle.rng.key import Key, as_shape, check_key, split
@@ -21,14 +22,16 @@ def lognormal(
     key: Key,
     sigma: Any = 1.0,
     shape: Sequence[int] | None = None,
-    dtype: Any = tnp.float32,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """Numbers whose logarithm is normal, with mean 0 and deviation sigma."""
     shape, (sigma,) = _fitted("lognormal", key, shape, dtype, sigma)
     return tnp.exp(normal(key, shape, dtype) * sigma)
 
 
-def maxwell(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Array:
+def maxwell(
+    key: Key, shape: Sequence[int] = (), dtype: DTypeLike = tnp.float32
+) -> Array:
     """The Maxwell distribution of scale 1: lengths of normal vectors in 3 dimensions.
 
     For others: ``scale * rng.maxwell(key, shape)``.
@@ -43,7 +46,7 @@ def double_sided_maxwell(
     loc: Any = 0.0,
     scale: Any = 1.0,
     shape: Sequence[int] | None = None,
-    dtype: Any = tnp.float32,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """Maxwell numbers times `scale`, with either sign, around `loc`."""
     name = "double_sided_maxwell"
@@ -53,7 +56,7 @@ def double_sided_maxwell(
 
 
 def pareto(
-    key: Key, b: Any, shape: Sequence[int] | None = None, dtype: Any = tnp.float32
+    key: Key, b: Any, shape: Sequence[int] | None = None, dtype: DTypeLike = tnp.float32
 ) -> Array:
     """The Pareto distribution of exponent b, on [1, inf)."""
     shape, (b,) = _fitted("pareto", key, shape, dtype, b)
@@ -64,7 +67,7 @@ def rayleigh(
     key: Key,
     scale: Any = 1.0,
     shape: Sequence[int] | None = None,
-    dtype: Any = tnp.float32,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """The Rayleigh distribution: lengths of normal vectors in 2 dimensions."""
     shape, (scale,) = _fitted("rayleigh", key, shape, dtype, scale)
@@ -77,7 +80,7 @@ def triangular(
     mode: Any,
     right: Any,
     shape: Sequence[int] | None = None,
-    dtype: Any = tnp.float32,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """Numbers between `left` and `right` whose density rises evenly up to `mode`, then
     falls evenly."""
@@ -92,7 +95,10 @@ def triangular(
 
 
 def wald(
-    key: Key, mean: Any, shape: Sequence[int] | None = None, dtype: Any = tnp.float32
+    key: Key,
+    mean: Any,
+    shape: Sequence[int] | None = None,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """The Wald distribution, inverse Gaussian, of this mean and scale 1.
 
@@ -114,7 +120,7 @@ def weibull_min(
     scale: Any,
     concentration: Any,
     shape: Sequence[int] | None = None,
-    dtype: Any = tnp.float32,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """The Weibull distribution: exponential numbers to the power of 1/concentration,
     times `scale`."""

@@ -8,6 +8,7 @@ from typing import Any
 import treadle.numpy as tnp
 from treadle import Array
 from treadle.dims import plain
+from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.rng.continuous import exponential
 from treadle.rng.discrete import rademacher
@@ -18,7 +19,10 @@ from treadle.rng.uniform import fitting_shape, float_dtype
 
 
 def chisquare(
-    key: Key, df: Any, shape: Sequence[int] | None = None, dtype: Any = tnp.float32
+    key: Key,
+    df: Any,
+    shape: Sequence[int] | None = None,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """Sums of the squares of `df` normal numbers; df need not be whole."""
     check_key("chisquare", key)
@@ -32,7 +36,7 @@ def f(
     dfnum: Any,
     dfden: Any,
     shape: Sequence[int] | None = None,
-    dtype: Any = tnp.float32,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """The F distribution: ratios of chi-square numbers, each divided by its degrees of
     freedom."""
@@ -46,7 +50,10 @@ def f(
 
 
 def t(
-    key: Key, df: Any, shape: Sequence[int] | None = None, dtype: Any = tnp.float32
+    key: Key,
+    df: Any,
+    shape: Sequence[int] | None = None,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """Student's t distribution with df degrees of freedom."""
     check_key("t", key)
@@ -57,7 +64,7 @@ def t(
 
 
 def generalized_normal(
-    key: Key, p: Any, shape: Sequence[int] | None = None, dtype: Any = tnp.float32
+    key: Key, p: Any, shape: Sequence[int] | None = None, dtype: DTypeLike = tnp.float32
 ) -> Array:
     """Numbers with a density in proportion to ``exp(-|x|**p)``."""
     check_key("generalized_normal", key)
@@ -73,7 +80,7 @@ def ball(
     d: int,
     p: Any = 2,
     shape: Sequence[int] = (),
-    dtype: Any = tnp.float32,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """Vectors of length d spread evenly over the unit ball of the p-norm:
     shape ``(*shape, d)``.

@@ -14,6 +14,7 @@ import numpy as np
 import treadle.numpy as tnp
 from treadle import Array, dtypes, is_array, is_traced, jit, tree, typeof
 from treadle.dims import is_dim, is_symbolic
+from treadle.dtypes import DTypeLike
 from treadle.errors import TracerError, at, user_source
 from treadle.np.bits import threefry2x32
 
@@ -192,6 +193,19 @@ def check_key(name: str, key: Any) -> Key:
     return key
 
 
+def clone(key: Key) -> Key:
+    """The same key, for who wants the same numbers once more: `td.debug.key_reuse`
+    takes it for another one.
+
+    >>> from treadle import rng
+    >>> rng.clone(rng.key(7))
+    Key([0, 7])
+    """
+    if not isinstance(key, Key):
+        raise TypeError(_no_key("clone", key))
+    return Key(key.data ^ np.uint32(0))
+
+
 def _no_key(name: str, key: Any) -> str:
     shown = typeof(key) if is_array(key) else f"{type(key).__name__} {key!r:.60}"
     return (
@@ -308,7 +322,7 @@ def _counter(name: str, shape: tuple[int, ...]) -> Any:
     return tnp.arange(n, dtype=tnp.uint32)
 
 
-def bits(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.uint32) -> Array:
+def bits(key: Key, shape: Sequence[int] = (), dtype: DTypeLike = tnp.uint32) -> Array:
     """Uniformly random bits, as unsigned integers."""
     check_key("bits", key)
     shape = as_shape("bits", shape)

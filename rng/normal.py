@@ -10,7 +10,7 @@ import numpy as np
 
 import treadle.numpy as tnp
 from treadle import Array, dtypes, stop_gradient
-from treadle.np.special import erf, erf_inv
+from treadle.dtypes import DTypeLike
 from treadle.rng.key import Key, as_shape, check_key, compiled, split
 from treadle.rng.uniform import (
     between,
@@ -19,9 +19,12 @@ from treadle.rng.uniform import (
     rounded,
     working_dtype,
 )
+from treadle.scipy.special import erf, erfinv
 
 
-def normal(key: Key, shape: Sequence[int] = (), dtype: Any = tnp.float32) -> Array:
+def normal(
+    key: Key, shape: Sequence[int] = (), dtype: DTypeLike = tnp.float32
+) -> Array:
     """Numbers with mean 0 and variance 1; if the dtype is complex, that is the variance
     of both parts together.
 
@@ -53,7 +56,7 @@ def _normal(key: Key, *, shape: tuple[int, ...], dtype: np.dtype) -> Array:
 
 def _scaled(u: Array, dtype: np.dtype) -> Array:
     """The normal numbers that belong to uniform ones between -1 and 1."""
-    return (rounded(erf_inv(u), dtype) * _root_of_two(dtype)).astype(dtype)
+    return (rounded(erfinv(u), dtype) * _root_of_two(dtype)).astype(dtype)
 
 
 def _root_of_two(dtype: np.dtype) -> np.generic:
@@ -65,7 +68,7 @@ def truncated_normal(
     lower: Any,
     upper: Any,
     shape: Sequence[int] | None = None,
-    dtype: Any = tnp.float32,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """Standard normal numbers, given that they lie between `lower` and `upper`."""
     check_key("truncated_normal", key)

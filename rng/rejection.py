@@ -12,23 +12,24 @@ import numpy as np
 
 import treadle.numpy as tnp
 from treadle import Array, custom_jvp, typeof, vmap, while_loop
+from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
-from treadle.np.special import lgamma
 from treadle.rng.continuous import exponential
-from treadle.rng.key import Key, check_key, compiled, split
+from treadle.rng.key import Key, check_key, clone, compiled, split
 from treadle.rng.normal import normal
 from treadle.rng.uniform import fitting_shape, float_dtype, unit
+from treadle.scipy.special import gammaln
 
 
 def gamma(
-    key: Key, a: Any, shape: Sequence[int] | None = None, dtype: Any = tnp.float32
+    key: Key, a: Any, shape: Sequence[int] | None = None, dtype: DTypeLike = tnp.float32
 ) -> Array:
     """The gamma distribution of shape parameter a and scale 1."""
     return _checked_gamma("gamma", key, a, shape, dtype, logarithm=False)
 
 
 def loggamma(
-    key: Key, a: Any, shape: Sequence[int] | None = None, dtype: Any = tnp.float32
+    key: Key, a: Any, shape: Sequence[int] | None = None, dtype: DTypeLike = tnp.float32
 ) -> Array:
     """The logarithm of numbers of a gamma distribution: exact where these underflow."""
     return _checked_gamma("loggamma", key, a, shape, dtype, logarithm=True)
@@ -119,7 +120,7 @@ def beta(
     a: Any,
     b: Any,
     shape: Sequence[int] | None = None,
-    dtype: Any = tnp.float32,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """The beta distribution of shape parameters a and b, on [0, 1]."""
     check_key("beta", key)
@@ -132,7 +133,10 @@ def beta(
 
 
 def dirichlet(
-    key: Key, alpha: Any, shape: Sequence[int] | None = None, dtype: Any = tnp.float32
+    key: Key,
+    alpha: Any,
+    shape: Sequence[int] | None = None,
+    dtype: DTypeLike = tnp.float32,
 ) -> Array:
     """Vectors of probabilities of the Dirichlet distribution.
 
@@ -153,7 +157,7 @@ def dirichlet(
 
 
 def poisson(
-    key: Key, lam: Any, shape: Sequence[int] | None = None, dtype: Any = tnp.int32
+    key: Key, lam: Any, shape: Sequence[int] | None = None, dtype: DTypeLike = tnp.int32
 ) -> Array:
     """How often something happens that happens `lam` times on average."""
     check_key("poisson", key)
@@ -166,7 +170,8 @@ def poisson(
 def _poisson(key: Key, lam: Any, *, shape: tuple[int, ...]) -> Array:
     small = tnp.isnan(lam) | (lam < 10)
     few = _counted(key, tnp.where(small, lam, 0.0), shape)
-    many = _transformed(key, tnp.where(small, 1e5, lam), shape)
+    # Each number comes from one of the two, so that they may share a key.
+    many = _transformed(clone(key), tnp.where(small, 1e5, lam), shape)
     return tnp.where(lam == 0, 0, tnp.where(small, few, many))
 
 
@@ -209,7 +214,7 @@ def _transformed(key: Key, lam: Any, shape: tuple[int, ...]) -> Any:
         edge = 0.5 - tnp.abs(u)
         k = tnp.floor((2 * a / edge + b) * u + lam + 0.43)
         s = tnp.log(v * inverse / (a / (edge * edge) + b))
-        exact = s <= k * logarithm - lam - lgamma(k + 1)
+        exact = s <= k * logarithm - lam - gammaln(k + 1)
         rejected = (k < 0) | ((edge < 0.013) & (v > edge))
         accepted = ((edge >= 0.07) & (v <= limit)) | (~rejected & exact)
         return key, tnp.where(accepted, k, found), done | accepted

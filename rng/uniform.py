@@ -10,6 +10,7 @@ import numpy as np
 
 import treadle.numpy as tnp
 from treadle import Array, dtypes, typeof
+from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.np.bits import bitcast
 from treadle.rng.key import Key, as_shape, check_key, compiled, random_bits, split
@@ -69,7 +70,7 @@ def unit(key: Key, *, shape: tuple[int, ...], dtype: np.dtype) -> Array:
 def uniform(
     key: Key,
     shape: Sequence[int] = (),
-    dtype: Any = tnp.float32,
+    dtype: DTypeLike = tnp.float32,
     minval: Any = 0.0,
     maxval: Any = 1.0,
 ) -> Array:
@@ -130,7 +131,7 @@ def randint(
     shape: Sequence[int],
     minval: Any,
     maxval: Any,
-    dtype: Any = tnp.int32,
+    dtype: DTypeLike = tnp.int32,
 ) -> Array:
     """Integers spread evenly over [minval, maxval)."""
     check_key("randint", key)

@@ -8,6 +8,7 @@ from typing import Any
 import treadle.numpy as tnp
 from treadle import Array, dtypes
 from treadle.dims import plain
+from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.rng.key import Key, as_shape, check_key
 from treadle.rng.normal import normal
@@ -80,7 +81,7 @@ def orthogonal(
     key: Key,
     n: int,
     shape: Sequence[int] = (),
-    dtype: Any = tnp.float32,
+    dtype: DTypeLike = tnp.float32,
     m: int | None = None,
 ) -> Array:
     """Matrices spread evenly over the orthogonal ones; over the unitary ones, if dtype

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from inspect import unwrap
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -30,7 +31,7 @@ def refused(
         assert part in message, f"{part!r} is missing in: {message}"
     place = re.search(r"\n +at (.*):(\d+)", message)
     assert place is not None, f"no line is named in: {message}"
-    function = mistake if at is None else at
+    function = mistake if at is None else unwrap(at)
     assert isinstance(function, FunctionType)
     assert place[1] == function.__code__.co_filename
     assert int(place[2]) in set(_lines(function.__code__)), message

@@ -90,6 +90,7 @@ def test_numpy_functions_with_a_twin_work_on_traced_arrays() -> None:
 
 
 @pytest.mark.parametrize("show", [str, "{}".format, lambda x: f"{x}"])
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_printing_a_traced_array_warns(show: Callable[[Any], str]) -> None:
     texts: list[str] = []
     with pytest.warns(UserWarning, match="printed(.|\n)*td.debug.print") as warned:
@@ -133,6 +134,7 @@ USES: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("leak", LEAKS)
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_a_leak_names_both_lines(leak: str, use: str) -> None:
     kept.clear()
     LEAKS[leak]()

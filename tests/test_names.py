@@ -45,7 +45,9 @@ MISSING = [
     (optim, "StepLR", "treadle.optim.piecewise_constant_schedule"),
     (optim, "clip_grad_norm_", "treadle.optim.clip_by_global_norm"),
     (td.tree, "tree_map", "treadle.tree.map"),
-    (tnp.special, "erfinv", "treadle.numpy.special.erf_inv"),
+    (td.scipy.special, "erf_inv", "treadle.scipy.special.erfinv"),
+    (tnp, "special", "treadle.scipy.special"),
+    (td.scipy.special, "lgamma", "treadle.scipy.special.gammaln"),
     (nn.init, "xavier_uniform_", "treadle.nn.init.glorot_uniform"),
     (td, "Flatten", "treadle.tree.flatten"),
 ]

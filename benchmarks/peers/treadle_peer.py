@@ -36,17 +36,15 @@ def _channels_last(name: str, value: np.ndarray) -> np.ndarray:
 
 
 class TrainStep:
-    """One jitted, donated step. `traces` counts how often it was traced."""
+    """One jitted, donated step."""
 
     def __init__(self, model: nn.Module, batch):
-        self.model, self.traces = model, 0
+        self.model = model
         self.feed(batch)
         optimizer = optim.adamw(LEARNING_RATE, weight_decay=WEIGHT_DECAY)
         self.state = optimizer.init(model)
 
         def train(model, state, x, y):
-            self.traces += 1
-
             def loss(model):
                 return nn.cross_entropy(model(x), y).mean()
 
@@ -63,6 +61,11 @@ class TrainStep:
             tnp.asarray(array if array.dtype.kind == "f" else array.astype(np.int32))
             for array in batch
         )
+
+    @property
+    def traces(self) -> int:
+        """How often the step was traced."""
+        return self.train.report().traces
 
     def compile_ms(self) -> float:
         """Milliseconds to trace, to compile, and to make a path for further calls (the

@@ -55,6 +55,37 @@ def check_function(what: str, function: Any) -> None:
     )
 
 
+_KEYWORDS = {
+    "static_argnums": "static=...",
+    "static_argnames": "static=...",
+    "donate_argnums": "donate=...",
+    "donate_argnames": "donate=...",
+}
+"""How other libraries spell what a function takes, and our spelling."""
+_NOT_NEEDED = {
+    "keep_unused": "arguments that are not used cost nothing",
+    "inline": "a jitted function within another one is always part of its program",
+    "device": "a program runs where its arguments are: `td.device_put`",
+    "backend": "a program runs where its arguments are: `td.device_put`",
+}
+
+
+def check_keywords(what: str, unknown: dict[str, Any]) -> None:
+    """
+    Raises:
+      TypeError: if there are any: with our spelling, or why there is none.
+    """
+    for name, value in unknown.items():
+        ours = _KEYWORDS.get(name)
+        remedy = f"leave it out: {_NOT_NEEDED[name]}" if name in _NOT_NEEDED else ""
+        if ours:
+            remedy = f"write `{ours.replace('...', repr(value))}`, positions and names"
+        raise TypeError(
+            f"{what} has no argument {name!r}{at(user_source())}"
+            + (f"\n{remedy[0].upper()}{remedy[1:]}." if remedy else "")
+        )
+
+
 def described(value: Any) -> str:
     """A value in a message about what kind of value it should have been."""
     if is_array(value):

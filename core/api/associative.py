@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from treadle import tree
 from treadle.api.args import name_of
@@ -18,13 +18,16 @@ from treadle.trace.value import typeof
 Combine = Callable[[list[Any], list[Any]], list[Any]]
 
 
+T = TypeVar("T")
+
+
 @boundary
 def associative_scan(
-    fn: Callable[[Any, Any], Any],
-    elems: Any,
+    fn: Callable[[T, T], T],
+    elems: T,
     reverse: bool = False,
     axis: int = 0,
-) -> Any:
+) -> T:
     """All partial results of an associative operation: a, a∘b, a∘b∘c…
 
     The work is done by elementwise steps on halves of the arrays, about two for each

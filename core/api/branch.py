@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, TypeVarTuple
 
 from treadle import dtypes, tree
 from treadle.api.ambient import Surroundings
@@ -19,17 +19,22 @@ from treadle.ir.walk import call_graph
 from treadle.ops.binary import maximum, minimum
 from treadle.ops.cast import convert
 from treadle.ops.compare import ne
+from treadle.run.array import ArrayLike
+from treadle.trace.effects import Watch
 from treadle.trace.stage import known_value, stage
 from treadle.trace.value import is_array, typeof
+
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 
 
 @boundary
 def cond(
-    pred: Any,
-    true_fun: Callable[..., Any],
-    false_fun: Callable[..., Any],
-    *operands: Any,
-) -> Any:
+    pred: ArrayLike,
+    true_fun: Callable[[*Ts], R],
+    false_fun: Callable[[*Ts], R],
+    *operands: *Ts,
+) -> R:
     """``true_fun(*operands) if pred else false_fun(*operands)``, for a traced `pred`.
 
     Where `pred` is known (outside `jit` and `vmap`, or a Python bool) only the function
@@ -64,7 +69,7 @@ def cond(
 
 
 @boundary
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+def switch(index: ArrayLike, branches: Sequence[Callable[..., R]], *operands: Any) -> R:
     """``branches[index](*operands)`` for a traced index, clamped into range.
 
     >>> import treadle as td
@@ -195,7 +200,8 @@ def _trace(
     def whole() -> tree.Structure:
         return tree.together(out_form, tree.structure([None] * len(changed)))
 
-    graph, captured = explore(flat, types, whole, name=name)
+    with Watch(function, name=name):
+        graph, captured = explore(flat, types, whole, name=name)
     return _Branch(graph, captured, out_form, name, ambient, changed)
 
 

@@ -20,6 +20,7 @@ from treadle.control.ways import explore
 from treadle.errors import StructureError, at, user_source
 from treadle.ir.graph import Graph
 from treadle.ops.cast import convert
+from treadle.trace.effects import ONCE_A_LOOP, Watch
 from treadle.trace.value import Tracer, is_array, typeof
 
 _STRUCTURE = (
@@ -122,7 +123,8 @@ def trace_body(
 
     while True:
         inputs = [*types, *hidden, *rest]
-        graph, captured = explore(flat, inputs, whole, name=name)
+        with Watch(function, name=name, when=ONCE_A_LOOP):
+            graph, captured = explore(flat, inputs, whole, name=name)
         found = graph.out_types[: len(types)]
         met = [_meet(a, b) for a, b in zip(types, found, strict=True)]
         new = [t for t in met if t is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from treadle import tree
 from treadle.api.args import (
@@ -20,11 +20,13 @@ from treadle.errors import at, user_source
 from treadle.ir.walk import call_graph
 from treadle.trace.value import Tracer, typeof
 
+R = TypeVar("R")
+
 
 @boundary
 def closure_convert(
-    function: Callable[..., Any], *example_args: Any
-) -> tuple[Callable[..., Any], list[Any]]:
+    function: Callable[..., R], *example_args: Any
+) -> tuple[Callable[..., R], list[Any]]:
     """A function that closes over nothing that is being differentiated or vectorised,
     and the values that it takes instead.
 

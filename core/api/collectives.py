@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from operator import index
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,10 +22,12 @@ from treadle.ops.compare import select
 from treadle.ops.gather import take
 from treadle.ops.movement import move_axis, reshape, zeros_like
 from treadle.ops.shape import slice_axis
+from treadle.run.array import Array
 from treadle.trace.axes import axes_in_scope
 from treadle.trace.value import typeof
 
 AxisName = str | tuple[str, ...]
+T = TypeVar("T")
 
 _UNBOUND = (
     "{what} over axis {name!r}, which is not mapped here{at}\n"
@@ -86,7 +88,7 @@ def _axis_of(what: str, x: Any, axis: Any, rank: int) -> int:
 
 
 @boundary
-def psum(x: Any, axis_name: AxisName) -> Any:
+def psum(x: T, axis_name: AxisName) -> T:
     """The sum over the members of a named axis; each of them gets it.
 
     Its derivative is that of the function of all members at once: what one of them
@@ -118,7 +120,7 @@ def psum(x: Any, axis_name: AxisName) -> Any:
 
 
 @boundary
-def pmean(x: Any, axis_name: AxisName) -> Any:
+def pmean(x: T, axis_name: AxisName) -> T:
     """The mean over the members of a named axis (see `td.psum`).
 
     >>> import treadle as td, treadle.numpy as tnp
@@ -130,7 +132,7 @@ def pmean(x: Any, axis_name: AxisName) -> Any:
 
 
 @boundary
-def pmax(x: Any, axis_name: AxisName) -> Any:
+def pmax(x: T, axis_name: AxisName) -> T:
     """The largest value among the members of a named axis (see `td.psum`). Members that
     have it share its derivative.
 
@@ -143,7 +145,7 @@ def pmax(x: Any, axis_name: AxisName) -> Any:
 
 
 @boundary
-def pmin(x: Any, axis_name: AxisName) -> Any:
+def pmin(x: T, axis_name: AxisName) -> T:
     """The smallest value among the members of a named axis (see `td.pmax`).
 
     >>> import treadle as td, treadle.numpy as tnp
@@ -158,9 +160,7 @@ def pmin(x: Any, axis_name: AxisName) -> Any:
 
 
 @boundary
-def all_gather(
-    x: Any, axis_name: AxisName, *, axis: int = 0, tiled: bool = False
-) -> Any:
+def all_gather(x: T, axis_name: AxisName, *, axis: int = 0, tiled: bool = False) -> T:
     """The values of all members of a named axis, side by side; each member gets all.
 
     Args:
@@ -216,8 +216,8 @@ def _rows(what: str, x: Any, axis: int, over: Over, tiled: bool) -> Any:
 
 @boundary
 def psum_scatter(
-    x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False
-) -> Any:
+    x: T, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False
+) -> T:
     """The sum over the members of a named axis, of which each gets its own part:
     member k the row k.
 
@@ -250,13 +250,13 @@ def psum_scatter(
 
 @boundary
 def all_to_all(
-    x: Any,
+    x: T,
     axis_name: AxisName,
     split_axis: int,
     concat_axis: int,
     *,
     tiled: bool = False,
-) -> Any:
+) -> T:
     """Each member of a named axis gives a part of its array to each other one, and puts
     together the parts that it gets.
 
@@ -295,7 +295,7 @@ def all_to_all(
 
 
 @boundary
-def pswapaxes(x: Any, axis_name: AxisName, axis: int) -> Any:
+def pswapaxes(x: T, axis_name: AxisName, axis: int) -> T:
     """Swaps a named axis with one of the array: `td.all_to_all` with both of its axes.
 
     >>> import treadle as td, treadle.numpy as tnp
@@ -308,7 +308,7 @@ def pswapaxes(x: Any, axis_name: AxisName, axis: int) -> Any:
 
 
 @boundary
-def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
+def ppermute(x: T, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> T:
     """Sends values between the members of a named axis.
 
     Args:
@@ -367,7 +367,7 @@ def _permuted(x: Any, over: Over, pairs: tuple[tuple[int, int], ...]) -> Any:
 
 
 @boundary
-def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
+def pshuffle(x: T, axis_name: AxisName, perm: Sequence[int]) -> T:
     """Gives each member k of a named axis what member ``perm[k]`` has.
 
     >>> import treadle as td, treadle.numpy as tnp
@@ -388,7 +388,7 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
 
 
 @boundary
-def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
+def pbroadcast(x: T, axis_name: AxisName, source: int) -> T:
     """Gives all members of a named axis what member `source` has.
 
     >>> import treadle as td, treadle.numpy as tnp
@@ -421,7 +421,7 @@ def _number(over: Over) -> Any:
 
 
 @boundary
-def axis_index(axis_name: AxisName) -> Any:
+def axis_index(axis_name: AxisName) -> Array:
     """Which member of a named axis this is, from 0: an int32. Of several axes, the last
     one varies fastest.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
-from typing import Any
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from treadle import tree
 from treadle.api.args import (
@@ -27,18 +27,32 @@ from treadle.trace.op import Zero
 from treadle.trace.stage import is_staging
 from treadle.trace.value import typeof
 
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+Owner = TypeVar("Owner")
+Rule = TypeVar("Rule", bound=Callable[..., Any])
 
-class _Custom:
+
+class _Custom(Generic[P, R]):
     """What the two kinds share: arguments, and how to call the function."""
 
     kind: str
 
-    def __init__(self, function: Callable[..., Any], nondiff_argnums: Sequence[int]):
+    def __init__(self, function: Callable[P, R], nondiff_argnums: Sequence[int]):
         self.function = function
         self.nondiff = tuple(nondiff_argnums)
         self._signature = signature_of(function)
         update_wrapper(self, function, updated=())
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: _Custom[Concatenate[Owner, Q], R],
+        instance: Owner,
+        owner: type | None = None,
+    ) -> _Method[Q, R]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else _Method(self, instance)
 
@@ -61,7 +75,7 @@ class _Custom:
         return bound.args
 
     @boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         call = Call(self, self._positional(args, kwargs))
         if not is_staging():
             outs = call.bind(call.run, [])
@@ -77,14 +91,14 @@ class _Custom:
         raise NotImplementedError
 
 
-class _Method:
+class _Method(Generic[P, R]):
     """A custom function bound to an instance, which is its first argument."""
 
-    def __init__(self, custom: _Custom, instance: Any) -> None:
+    def __init__(self, custom: _Custom[..., R], instance: Any) -> None:
         self._custom, self._instance = custom, instance
 
     @boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._custom(self._instance, *args, **kwargs)
 
 
@@ -111,7 +125,7 @@ class CustomVJPPrimal:
         return f"CustomVJPPrimal(value={self.value!r}, perturbed={self.perturbed})"
 
 
-class custom_jvp(_Custom):
+class custom_jvp(_Custom[P, R]):
     """A function whose forward derivative is given; reverse mode follows from it.
 
     Args:
@@ -134,15 +148,13 @@ class custom_jvp(_Custom):
     kind = "custom_jvp"
 
     def __init__(
-        self, function: Callable[..., Any], nondiff_argnums: Sequence[int] = ()
+        self, function: Callable[P, R], nondiff_argnums: Sequence[int] = ()
     ) -> None:
         super().__init__(function, nondiff_argnums)
         self.rule: Callable[..., Any] | None = None
         self.symbolic_zeros = False
 
-    def defjvp(
-        self, rule: Callable[..., Any], symbolic_zeros: bool = False
-    ) -> Callable[..., Any]:
+    def defjvp(self, rule: Rule, symbolic_zeros: bool = False) -> Rule:
         """Sets the rule ``(*nondiff, primals, tangents) -> (out, out_tangent)``; the
         two tuples have an entry for each differentiable argument.
 
@@ -181,7 +193,8 @@ class custom_jvp(_Custom):
                     f"with {len(primals)} arguments{at(current_source())}\n"
                     "Give one for each, None where the derivative is zero."
                 )
-            out = self(*primals)
+            function: Callable[..., R] = self
+            out = function(*primals)
             terms = [
                 r(t, out, *primals)
                 for r, t in zip(rules, tangents, strict=True)
@@ -230,7 +243,7 @@ class custom_jvp(_Custom):
         )
 
 
-class custom_vjp(_Custom):
+class custom_vjp(_Custom[P, R]):
     """A function whose reverse derivative is given by a pair of functions.
 
     Args:
@@ -254,7 +267,7 @@ class custom_vjp(_Custom):
     kind = "custom_vjp"
 
     def __init__(
-        self, function: Callable[..., Any], nondiff_argnums: Sequence[int] = ()
+        self, function: Callable[P, R], nondiff_argnums: Sequence[int] = ()
     ) -> None:
         super().__init__(function, nondiff_argnums)
         self.forward: Callable[..., Any] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
 from types import MethodType
-from typing import Any
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from treadle import tree
 from treadle.api.args import (
@@ -31,16 +31,31 @@ _NO_PAIR = (
 )
 
 
-class _Vectorised:
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+Owner = TypeVar("Owner")
+Rule = TypeVar("Rule", bound=Callable[..., Any])
+
+
+class _Vectorised(Generic[P, R]):
     """What the two kinds share: how they are called."""
 
     kind: str
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[P, R]) -> None:
         check_function(self.kind, function)
         self.function = function
         update_wrapper(self, function, updated=())
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: _Vectorised[Concatenate[Owner, Q], R],
+        instance: Owner,
+        owner: type | None = None,
+    ) -> Callable[Q, R]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
@@ -48,8 +63,12 @@ class _Vectorised:
         return f"<{self.kind} of {name_of(self.function)}>"
 
     @boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._called(args, kwargs)
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         name = name_of(self.function)
+        function: Callable[..., Any] = self.function
         if kwargs:
             signature = signature_of(self.function)
             if signature is None:
@@ -61,14 +80,14 @@ class _Vectorised:
                     f"{at(user_source())}\nIts rule takes arguments by position."
                 )
             args = bound.args
-        if state.staging_disabled and type(state.interpreter) is EagerInterpreter:
-            return self.function(*args)
+        if state.staging_disabled and isinstance(state.interpreter, EagerInterpreter):
+            return function(*args)
         leaves, form = flatten_checked(args, f"an argument of {name}: ")
         out_form: Any = None
 
         def flat(*values: Any) -> list[Any]:
             nonlocal out_form
-            out = self.function(*form.unflatten(values))
+            out = function(*form.unflatten(values))
             outs, out_form = flatten_checked(out, f"the result of {name}")
             return outs
 
@@ -89,7 +108,7 @@ class _Vectorised:
         raise NotImplementedError
 
 
-class custom_vmap(_Vectorised):
+class custom_vmap(_Vectorised[P, R]):
     """A function whose vectorised form is given.
 
     The rule is used where `td.vmap` meets a call of the function; also of its forward
@@ -115,11 +134,11 @@ class custom_vmap(_Vectorised):
 
     kind = "custom_vmap"
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[P, R]) -> None:
         super().__init__(function)
         self.rule: Callable[..., Any] | None = None
 
-    def def_vmap(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def def_vmap(self, rule: Rule) -> Rule:
         """Sets the rule ``(axis_size, in_batched, *args) -> (out, out_batched)``.
 
         Args:
@@ -181,7 +200,7 @@ def _flags(batched: Any, out: Any, name: str) -> tuple[bool, ...]:
     )
 
 
-class sequential_vmap(_Vectorised):
+class sequential_vmap(_Vectorised[P, R]):
     """A function that `td.vmap` calls for one example after the other, in a loop: in
     the memory of one, and with its effects in their order.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from treadle import tree
 from treadle.api.boundary import boundary
@@ -22,8 +22,11 @@ def devices() -> tuple[Device, ...]:
     return known()
 
 
+T = TypeVar("T")
+
+
 @boundary
-def device_put(x: Any, device: Device | str) -> Any:
+def device_put(x: T, device: Device | str) -> T:
     """The arrays of a pytree, placed on a device, where computations with them run.
 
     Operands of one computation that are placed must be on one device. What nobody

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import numpy as np
 
 from treadle import tree
 from treadle.api.args import check_results, name_of
+from treadle.api.captured import read_by
 from treadle.api.purity import call_pure
 from treadle.arraytype import ArrayType
 from treadle.control.ways import explore
@@ -21,6 +22,8 @@ from treadle.dims import is_dim
 from treadle.ir.filled import filled
 from treadle.ir.graph import Graph
 from treadle.run.array import Array
+from treadle.trace.effects import Memory, Watch
+from treadle.trace.reach import Variable
 from treadle.trace.ways import Branches, noting
 
 if TYPE_CHECKING:
@@ -51,8 +54,12 @@ class Entry:
         self.donated = tuple([len(captured) + i for i in donated])
         self.row: Any = None
         self.branches: Sequence[Branches] = ()
+        self.variables: Sequence[Variable] = ()
+        """What was read besides the arguments."""
         self.is_bound = False
         """Whether the program is for given sizes, of a graph in which they are open."""
+        self.sized: Any = None
+        """Of what trace it is, and which axes are open in that, if it is bound."""
         self.lookups = 0
         """How many calls found it by their types."""
         self.path: Path | None = None
@@ -108,13 +115,15 @@ def trace_entry(
     types: Sequence[ArrayType],
     statics: tuple,
     donated: Sequence[int],
+    memory: Memory,
 ) -> Entry:
-    """Traces a function of pytrees.
+    """Traces a function of pytrees, and warns of what it does besides.
 
     Args:
       form: of (args, kwargs), with None where a static value belongs.
       statics: pairs of a position or a name, and the value there.
       donated: the leaves that are given up.
+      memory: of earlier traces.
     """
     out_form: Any = None
 
@@ -135,8 +144,11 @@ def trace_entry(
         _fix_static(out_form)
         return outs
 
-    with noting() as branches:
-        graph, captured = explore(flat, types, lambda: out_form, name=name_of(function))
+    own = dict(statics).get(0)
+    name = name_of(function)
+    watch = Watch(function, name, memory=memory, kinds=_kinds(form), own=own)
+    with watch, noting() as branches:
+        graph, captured = explore(flat, types, lambda: out_form, name=name)
     # The program computes with what it was traced with, also if that is an array of
     # NumPy's that changes later.
     captured = [
@@ -145,7 +157,24 @@ def trace_entry(
     ]
     entry = Entry(graph, captured, out_form, donated)
     entry.branches = tuple(branches)
+    entry.variables = read_by(watch.reach, graph)
     return entry
+
+
+@lru_cache(1024)
+def _kinds(form: tree.Structure) -> frozenset[type]:
+    """The classes in a pytree, but for Python's own."""
+    found: set[type] = set()
+    todo = [form]
+    while todo:
+        part = todo.pop()
+        if part.kind is not None:
+            found.add(part.kind)
+        todo += part.children
+    return frozenset(found - _PLAIN)
+
+
+_PLAIN: set[type] = {tuple, list, dict, type(None)}
 
 
 def _fix_static(form: tree.Structure) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from ml_dtypes import finfo
@@ -26,14 +26,17 @@ from treadle.trace.value import typeof
 Step = Callable[[list[Any]], list[Any]]
 
 
+T = TypeVar("T")
+
+
 @boundary
 def fixed_point(
-    function: Callable[[Any], Any],
-    init: Any,
+    function: Callable[[T], T],
+    init: T,
     *,
     tolerance: float | None = None,
     max_steps: int = 1000,
-) -> Any:
+) -> T:
     """x with ``function(x) = x``, found by calling `function` again and again.
 
     The derivative is that of the equation (by the implicit function theorem), not of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from treadle import dtypes
 from treadle.api.argnums import Argnums, Differentiated
@@ -26,6 +26,72 @@ _HOLOMORPHIC = (
 )
 
 
+A = TypeVar("A")
+B = TypeVar("B")
+R = TypeVar("R")
+Aux = TypeVar("Aux")
+P = ParamSpec("P")
+
+
+@overload
+def value_and_grad(
+    function: Callable[Concatenate[A, P], R],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[Concatenate[A, P], tuple[R, A]]: ...
+@overload
+def value_and_grad(
+    function: Callable[Concatenate[A, P], tuple[R, Aux]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[Concatenate[A, P], tuple[tuple[R, Aux], A]]: ...
+@overload
+def value_and_grad(
+    function: Callable[Concatenate[A, B, P], R],
+    argnums: tuple[Literal[0], Literal[1]],
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[Concatenate[A, B, P], tuple[R, tuple[A, B]]]: ...
+@overload
+def value_and_grad(
+    function: Callable[Concatenate[A, B, P], tuple[R, Aux]],
+    argnums: tuple[Literal[0], Literal[1]],
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[Concatenate[A, B, P], tuple[tuple[R, Aux], tuple[A, B]]]: ...
+@overload
+def value_and_grad(
+    function: Callable[P, R],
+    argnums: Argnums,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[P, tuple[R, Any]]: ...
+@overload
+def value_and_grad(
+    function: Callable[P, tuple[R, Aux]],
+    argnums: Argnums,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[P, tuple[tuple[R, Aux], Any]]: ...
+@overload
+def value_and_grad(
+    function: Callable[P, Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[P, Any]: ...
 @boundary
 def value_and_grad(
     function: Callable[..., Any],
@@ -100,6 +166,48 @@ def _check_scalar(value: Any, function: Any, holomorphic: bool) -> None:
     )
 
 
+@overload
+def grad(
+    function: Callable[Concatenate[A, P], Any],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[Concatenate[A, P], A]: ...
+@overload
+def grad(
+    function: Callable[Concatenate[A, P], tuple[Any, Aux]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[Concatenate[A, P], tuple[A, Aux]]: ...
+@overload
+def grad(
+    function: Callable[Concatenate[A, B, P], Any],
+    argnums: tuple[Literal[0], Literal[1]],
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[Concatenate[A, B, P], tuple[A, B]]: ...
+@overload
+def grad(
+    function: Callable[Concatenate[A, B, P], tuple[Any, Aux]],
+    argnums: tuple[Literal[0], Literal[1]],
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[Concatenate[A, B, P], tuple[tuple[A, B], Aux]]: ...
+@overload
+def grad(
+    function: Callable[P, Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[P, Any]: ...
 @boundary
 def grad(
     function: Callable[..., Any],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, TypeVar, overload
 
 from treadle import dtypes, tree
 from treadle.api.args import as_results, check_function, name_of
@@ -165,6 +165,29 @@ class _Aux:
         return out, self.form.unflatten(as_results(outs[n:]))
 
 
+T = TypeVar("T")
+Aux = TypeVar("Aux")
+
+
+@overload
+def custom_linear_solve(
+    matvec: Callable[[T], T],
+    b: T,
+    solve: Callable[[Callable[[T], T], T], T],
+    transpose_solve: Callable[[Callable[[T], T], T], T] | None = None,
+    symmetric: bool = False,
+    has_aux: Literal[False] = False,
+) -> T: ...
+@overload
+def custom_linear_solve(
+    matvec: Callable[[T], T],
+    b: T,
+    solve: Callable[[Callable[[T], T], T], tuple[T, Aux]],
+    transpose_solve: Callable[[Callable[[T], T], T], tuple[T, Any]] | None = None,
+    symmetric: bool = False,
+    *,
+    has_aux: Literal[True],
+) -> tuple[T, Aux]: ...
 @boundary
 def custom_linear_solve(
     matvec: Callable[[Any], Any],
@@ -252,6 +275,22 @@ def _turned(graph: Graph, n_consts: int) -> Graph:
     return rewire(back, range(len(back.inputs)), outputs)
 
 
+@overload
+def custom_root(
+    f: Callable[[T], T],
+    initial_guess: T,
+    solve: Callable[[Callable[[T], T], T], T],
+    tangent_solve: Callable[[Callable[[T], T], T], T],
+    has_aux: Literal[False] = False,
+) -> T: ...
+@overload
+def custom_root(
+    f: Callable[[T], T],
+    initial_guess: T,
+    solve: Callable[[Callable[[T], T], T], tuple[T, Aux]],
+    tangent_solve: Callable[[Callable[[T], T], T], T],
+    has_aux: Literal[True],
+) -> tuple[T, Aux]: ...
 @boundary
 def custom_root(
     f: Callable[[Any], Any],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from treadle import dtypes, tree
 from treadle.api.argnums import Argnums, Differentiated
@@ -22,13 +22,18 @@ from treadle.ops.cast import convert
 from treadle.ops.compare import eq
 from treadle.ops.movement import reshape, zeros_like
 from treadle.ops.shape import iota, slice_axis
+from treadle.run.array import Array
 from treadle.trace.stage import stage
 from treadle.trace.value import typeof
 from treadle.transforms.jvp import jvp_graph
 
+T = TypeVar("T")
+Aux = TypeVar("Aux")
+P = ParamSpec("P")
+
 
 @boundary
-def stop_gradient(x: Any) -> Any:
+def stop_gradient(x: T) -> T:
     """The same pytree; derivatives count it as constant.
 
     >>> import treadle as td
@@ -92,6 +97,28 @@ def _number(leaf: Any) -> Any:
     return leaf.item() if type(leaf) in dtypes.PYTHON_OF else leaf
 
 
+@overload
+def jacfwd(
+    function: Callable[Concatenate[Array, P], Array],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[Concatenate[Array, P], Array]: ...
+@overload
+def jacfwd(
+    function: Callable[Concatenate[Array, P], tuple[Array, Aux]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+) -> Callable[Concatenate[Array, P], tuple[Array, Aux]]: ...
+@overload
+def jacfwd(
+    function: Callable[P, Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[P, Any]: ...
 @boundary
 def jacfwd(
     function: Callable[..., Any],
@@ -145,6 +172,31 @@ def jacfwd(
     return _jacobian(inputs, rows, has_aux)
 
 
+@overload
+def jacrev(
+    function: Callable[Concatenate[Array, P], Array],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[Concatenate[Array, P], Array]: ...
+@overload
+def jacrev(
+    function: Callable[Concatenate[Array, P], tuple[Array, Aux]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[Concatenate[Array, P], tuple[Array, Aux]]: ...
+@overload
+def jacrev(
+    function: Callable[P, Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[P, Any]: ...
 @boundary
 def jacrev(
     function: Callable[..., Any],
@@ -221,6 +273,28 @@ def _spread(places: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     return [None if place is None else next(rest) for place in places]
 
 
+@overload
+def hessian(
+    function: Callable[Concatenate[Array, P], Array],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    holomorphic: bool = False,
+) -> Callable[Concatenate[Array, P], Array]: ...
+@overload
+def hessian(
+    function: Callable[Concatenate[Array, P], tuple[Array, Aux]],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[True],
+    holomorphic: bool = False,
+) -> Callable[Concatenate[Array, P], tuple[Array, Aux]]: ...
+@overload
+def hessian(
+    function: Callable[P, Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[P, Any]: ...
 @boundary
 def hessian(
     function: Callable[..., Any],

@@ -4,26 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Self,
+    TypeVar,
+    overload,
+)
 
 from treadle import dtypes, tree
 from treadle.api import steps as _steps  # noqa: F401 - statements can be joined
+from treadle.api.aot import Lowered, Made, Traced
 from treadle.api.args import (
     Which,
     argument,
     check_function,
+    check_keywords,
     check_leaf,
     name_of,
     positions,
 )
 from treadle.api.boundary import boundary, tidy
+from treadle.api.caches import made
+from treadle.api.captured import Kept
 from treadle.api.entry import Entry, compiler
+from treadle.api.method import Method
 from treadle.api.programs import Programs
-from treadle.api.report import ProgramReport, Report
+from treadle.api.report import Report
 from treadle.api.staging import check_lengths
 from treadle.arraytype import ArrayType
 from treadle.control.call import call, runners
-from treadle.ir.filled import filled
 from treadle.ir.graph import Graph
 from treadle.reading import Entries, Items, Reading, Static, Unreadable, reading
 from treadle.run.array import Array
@@ -34,7 +47,6 @@ from treadle.trace.value import NUMBERS, is_array, typeof
 
 if TYPE_CHECKING:
     from treadle.plan.calls import Path
-    from treadle.run.execute import Executable
 
 
 def _run(graph: Graph, arrays: Sequence[Any]) -> Any:
@@ -52,16 +64,22 @@ MOST_PATHS_MADE = 8
 such as static objects that are equal but made anew each time."""
 
 
-class Jitted:
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+Owner = TypeVar("Owner")
+
+
+class Jitted(Generic[P, R]):
     """A function that `jit` compiles at its first call for each set of types."""
 
     def __init__(
         self,
-        function: Callable[..., Any],
-        static: Which,
-        donate: Which,
-        dynamic: Mapping[str, Any] | bool,
-        max_compiles: int | None,
+        function: Callable[P, R],
+        static: Which = (),
+        donate: Which = (),
+        dynamic: Mapping[str, Any] | bool = True,
+        max_compiles: int | None = None,
     ) -> None:
         self.function = function
         self._static = positions(function, static, "static")
@@ -72,14 +90,17 @@ class Jitted:
             for both in chosen & given_up:
                 raise ValueError(f"argument {both!r} can't be static and donated")
         self._programs = Programs(function, self._donated_leaves, dynamic, max_compiles)
-        self._paths: tuple[tuple[Path, ProgramReport], ...] = ()
         update_wrapper(self, function, updated=())
+        made.add(self)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         # A `boundary` of its own: that would cost a tenth of a short call.
         try:
-            if type(state.interpreter) is EagerInterpreter:
-                for path, row in () if state.staging_disabled else self._paths:
+            kept = self._programs.kept
+            if type(state.interpreter) is EagerInterpreter and (
+                kept.same is None or kept.same()
+            ):
+                for path, row in () if state.staging_disabled else kept.paths:
                     out = path(args, kwargs)
                     if out is not NotImplemented:
                         row.calls += 1
@@ -93,18 +114,21 @@ class Jitted:
     def _call(self, args: tuple, kwargs: dict) -> Any:
         if state.staging_disabled:
             return self.function(*args, **kwargs)
-        entry, leaves = self._lookup(args, kwargs)
+        kept = self._programs.now()
+        entry, leaves = self._lookup(kept, args, kwargs)
         entry.row.calls += 1
-        if type(state.interpreter) is EagerInterpreter:
-            out = self._quickly(entry, args, kwargs)
+        interpreter = state.interpreter
+        if type(interpreter) is EagerInterpreter:
+            out = self._quickly(kept, entry, args, kwargs)
             if out is not NotImplemented:
                 return out
-            outs = entry.program([*entry.captured, *leaves])
+        if isinstance(interpreter, EagerInterpreter):
+            outs = interpreter.run_program(entry, leaves)
         else:
             outs = call(*entry.captured, *leaves, graph=entry.graph)
         return entry.out_form.unflatten(outs)
 
-    def _quickly(self, entry: Entry, args: tuple, kwargs: dict) -> Any:
+    def _quickly(self, kept: Kept, entry: Entry, args: tuple, kwargs: dict) -> Any:
         """The result by a path; NotImplemented if there is none. One is made for calls
         like this one at the second look-up of an entry, and for one of other sizes if
         there was one for some."""
@@ -119,7 +143,8 @@ class Jitted:
             out = path(args, kwargs)
         if path and out is not NotImplemented and entry.lookups > 1:
             entry.keep_path(path)
-            self._paths = ((path, entry.row), *self._paths[: MOST_PATHS - 1])
+            kept.quicken()
+            kept.paths = ((path, entry.row), *kept.paths[: MOST_PATHS - 1])
         return out
 
     def _path(self, entry: Entry, args: tuple, kwargs: dict) -> Path:
@@ -133,7 +158,7 @@ class Jitted:
             entry.out_form,
         )
 
-    def explain(self, *args: Any, **kwargs: Any) -> str:
+    def explain(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """The compiled program for these arguments (or `ShapeDtype`), as a report.
 
         Lists the kernels and what was fused into each, FLOPs and bytes, the buffer
@@ -142,19 +167,27 @@ class Jitted:
         return self.lower(*args, **kwargs).explain()
 
     @boundary
-    def lower(self, *args: Any, **kwargs: Any) -> Executable:
-        """The compiled program for these arguments (or `ShapeDtype`), without running
-        it."""
-        return self._lookup(args, kwargs, ArrayType)[0].program
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """The function as a graph for arguments like these (or `ShapeDtype`); the next
+        stages are ``.lower().compile()``.
+
+        >>> import treadle as td
+        >>> traced = td.jit(lambda x: (x * 2).sum()).trace(td.ShapeDtype((3,)))
+        >>> traced.out_info
+        f32[]
+        """
+        return Traced(Made.of(self, args, kwargs))
+
+    @boundary
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """The planned program, in the same way: numbers for cost and memory."""
+        return Traced(Made.of(self, args, kwargs)).lower()
 
     @boundary
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
         """The traced program for these arguments (or `ShapeDtype`), before any
         optimisation."""
-        entry = self._lookup(args, kwargs, ArrayType)[0]
-        if entry.is_bound:
-            return filled(entry.graph, entry.program.value_of)
-        return entry.graph
+        return Made.of(self, args, kwargs).graph
 
     def report(self) -> Report:
         """What was compiled so far: programs, why each was traced, for which sizes each
@@ -172,20 +205,32 @@ class Jitted:
     def clear_cache(self) -> None:
         """Forgets all traces."""
         self._programs.clear()
-        self._paths = ()
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: Jitted[Concatenate[Owner, Q], R],
+        instance: Owner,
+        owner: type | None = None,
+    ) -> Method[Q, R]: ...
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        return _Method(self, instance)
+        return Method(self, instance)
 
     def __repr__(self) -> str:
         return f"<jit of {name_of(self.function)}>"
 
-    def _lookup(
+    def _lookup(self, kept: Kept, args: tuple, kwargs: dict) -> tuple[Entry, list[Any]]:
+        """What belongs to these arguments, and their leaves."""
+        form, types, statics, leaves = self._taken_apart(args, kwargs)
+        return self._programs.find(kept, form, types, statics), leaves
+
+    def _taken_apart(
         self, args: tuple, kwargs: dict, stand_in: type | None = None
-    ) -> tuple[Entry, list[Any]]:
-        """What belongs to these arguments, and their leaves.
+    ) -> tuple[tree.Structure, list[ArrayType], tuple, list[Any]]:
+        """The structure of what is traced, the leaves' types, the statics, the leaves.
 
         stand_in: a kind of leaf that is taken for the array it describes.
         """
@@ -206,7 +251,7 @@ class Jitted:
                     place = tree.paths(form)[i][1:]
                     check_leaf(leaf, argument(self.function, place))
                 types.append(typeof(leaf))
-        return self._programs.find(form, types, statics), leaves
+        return form, types, statics, leaves
 
     def _split(self, args: tuple, kwargs: dict) -> tuple[tuple, tuple, dict]:
         """The static values, and what is traced (statics replaced by None)."""
@@ -240,29 +285,24 @@ def _argument(value: Any, static: bool) -> Reading:
     return Static(value, hash(value)) if static else reading(value)
 
 
-class _Method:
-    """A jitted function bound to an instance, which is its first argument."""
-
-    def __init__(self, jitted: Jitted, instance: Any) -> None:
-        self._jitted, self._instance = jitted, instance
-
-    @boundary
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._jitted(self._instance, *args, **kwargs)
-
-    def explain(self, *args: Any, **kwargs: Any) -> str:
-        return self._jitted.explain(self._instance, *args, **kwargs)
-
-    def lower(self, *args: Any, **kwargs: Any) -> Executable:
-        return self._jitted.lower(self._instance, *args, **kwargs)
-
-    def graph(self, *args: Any, **kwargs: Any) -> Graph:
-        return self._jitted.graph(self._instance, *args, **kwargs)
-
-    def report(self) -> Report:
-        return self._jitted.report()
-
-
+@overload
+def jit(
+    function: Callable[P, R],
+    *,
+    static: Which = (),
+    donate: Which = (),
+    dynamic: Mapping[str, Any] | bool = True,
+    max_compiles: int | None = None,
+) -> Jitted[P, R]: ...
+@overload
+def jit(
+    function: None = None,
+    *,
+    static: Which = (),
+    donate: Which = (),
+    dynamic: Mapping[str, Any] | bool = True,
+    max_compiles: int | None = None,
+) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 @boundary
 def jit(
     function: Callable[..., Any] | None = None,
@@ -271,6 +311,7 @@ def jit(
     donate: Which = (),
     dynamic: Mapping[str, Any] | bool = True,
     max_compiles: int | None = None,
+    **unknown: Any,
 ) -> Any:
     """Compiles a pure function of pytrees of arrays.
 
@@ -310,6 +351,7 @@ def jit(
     >>> f(tnp.arange(4.0))
     Array(14., dtype=float32)
     """
+    check_keywords("jit", unknown)
     if function is None:
         return lambda f: Jitted(f, static, donate, dynamic, max_compiles)
     check_function("jit", function)

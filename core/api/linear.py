@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, Literal, TypeVar, TypeVarTuple, overload
 
 import numpy as np
 
@@ -49,6 +49,11 @@ the {what} of {name} holds {found} where {wanted} belongs{at}
 It was changed, or it comes from a vmap or scan and holds one for each example. To \
 call those:
   td.vmap(lambda {short}, {given}: {short}({given}))({short}s, {given}s)"""
+
+
+R = TypeVar("R")
+Aux = TypeVar("Aux")
+Ts = TypeVarTuple("Ts")
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +174,7 @@ def _is_number(x: Any) -> bool:
     return True
 
 
-class Pullback(_LinearMap):
+class Pullback(_LinearMap, Generic[*Ts]):
     """From a cotangent of a function's result to those of its arguments: what `td.vjp`
     gives. A pytree of what it remembers."""
 
@@ -177,7 +182,7 @@ class Pullback(_LinearMap):
     _what, _short, _given = "pullback", "pullback", "ct"
 
     @boundary
-    def __call__(self, *ct: Any) -> tuple[Any, ...]:
+    def __call__(self, *ct: Any) -> tuple[*Ts]:
         program, residuals = self._checked()
         if len(ct) != 1:
             raise TypeError(
@@ -220,7 +225,7 @@ class Pullback(_LinearMap):
         return replace(program, graph=graph, turned=True, kept=kept)
 
 
-class Linearization(_LinearMap):
+class Linearization(_LinearMap, Generic[R]):
     """From tangents of a function's arguments to that of its result: what
     `td.linearize` gives. A pytree of what it remembers."""
 
@@ -228,7 +233,7 @@ class Linearization(_LinearMap):
     _what, _short, _given = "linearization", "linear", "dx"
 
     @boundary
-    def __call__(self, *tangents: Any) -> Any:
+    def __call__(self, *tangents: Any) -> R:
         program, residuals = self._checked()
         given = tangents_of(program.form, program.types, tangents, program.name)
         moving = [instantiate(t) for t in pick(given, program.moving)]
@@ -287,9 +292,23 @@ def _own(x: Any) -> Any:
     return as_results([x])[0] if kept else x
 
 
+@overload
+def vjp(
+    function: Callable[..., R], *primals: *Ts, has_aux: Literal[False] = False
+) -> tuple[R, Pullback[*Ts]]: ...
+@overload
+def vjp(
+    function: Callable[..., tuple[R, Aux]],
+    *primals: *Ts,
+    has_aux: Literal[True],
+) -> tuple[R, Pullback[*Ts], Aux]: ...
+@overload
+def vjp(
+    function: Callable[..., Any], *primals: *Ts, has_aux: bool = False
+) -> tuple[Any, ...]: ...
 @boundary
 def vjp(
-    function: Callable[..., Any], *primals: Any, has_aux: bool = False
+    function: Callable[..., Any], *primals: *Ts, has_aux: bool = False
 ) -> tuple[Any, ...]:
     """The result, and the function that pulls a cotangent of it back to the arguments.
 
@@ -314,6 +333,18 @@ def vjp(
     return _linear_map(Pullback, "vjp", function, primals, has_aux)
 
 
+@overload
+def linearize(
+    function: Callable[..., R], *primals: Any, has_aux: Literal[False] = False
+) -> tuple[R, Linearization[R]]: ...
+@overload
+def linearize(
+    function: Callable[..., tuple[R, Aux]], *primals: Any, has_aux: Literal[True]
+) -> tuple[R, Linearization[R], Aux]: ...
+@overload
+def linearize(
+    function: Callable[..., Any], *primals: Any, has_aux: bool = False
+) -> tuple[Any, ...]: ...
 @boundary
 def linearize(
     function: Callable[..., Any], *primals: Any, has_aux: bool = False
@@ -338,6 +369,27 @@ def linearize(
     return _linear_map(Linearization, "linearize", function, primals, has_aux)
 
 
+@overload
+def jvp(
+    function: Callable[..., R],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: Literal[False] = False,
+) -> tuple[R, R]: ...
+@overload
+def jvp(
+    function: Callable[..., tuple[R, Aux]],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: Literal[True],
+) -> tuple[R, R, Aux]: ...
+@overload
+def jvp(
+    function: Callable[..., Any],
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    has_aux: bool = False,
+) -> tuple[Any, ...]: ...
 @boundary
 def jvp(
     function: Callable[..., Any],

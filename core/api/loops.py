@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import index
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from treadle import tree
 from treadle.api.ambient import Surroundings
@@ -29,7 +29,29 @@ from treadle.ops.shape import concatenate, slice_axis
 from treadle.trace.interpreter import state
 from treadle.trace.value import typeof
 
+X = TypeVar("X")
+Y = TypeVar("Y")
+Carry = TypeVar("Carry")
 
+
+@overload
+def scan(
+    f: Callable[[Carry, X], tuple[Carry, Y]],
+    init: Carry,
+    xs: X,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+) -> tuple[Carry, Y]: ...
+@overload
+def scan(
+    f: Callable[[Carry, Any], tuple[Carry, Y]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+) -> tuple[Carry, Y]: ...
 @boundary
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
@@ -215,6 +237,10 @@ def _empty_ys(f: Any, init: Any, leaves: Any, form: Any) -> Any:
     return y_form.unflatten([zeros_like(t) for t in empty])
 
 
+@overload
+def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y: ...
+@overload
+def map(f: Callable[[Any], Y], xs: Any, *, batch_size: int | None = None) -> Y: ...
 @boundary
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
     """Applies `f` to each row of `xs`, one after the other; the results are stacked.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from treadle import tree
 from treadle.api.args import RETURN, check_leaf, described
@@ -128,8 +128,11 @@ def save_from_both_policies(first: Policy, second: Policy) -> Policy:
     return _Either(first, second)
 
 
+T = TypeVar("T")
+
+
 @boundary
-def checkpoint_name(x: Any, name: str) -> Any:
+def checkpoint_name(x: T, name: str) -> T:
     """The same pytree of arrays, with a name by which policies of `td.remat` know it.
 
     >>> import treadle as td

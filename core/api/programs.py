@@ -11,14 +11,18 @@ from typing import Any
 from treadle import tree
 from treadle.api.args import argument, name_of
 from treadle.api.axes import Axes, Named, Pattern, Seen, place
+from treadle.api.captured import Kept, described, is_light, warn_of
 from treadle.api.entry import Entry, Recent, trace_entry
 from treadle.api.report import MOST_ROWS, Arguments, ProgramReport, Report
 from treadle.api.sizes import SizedTrace, can_vary, trace_sized
 from treadle.arraytype import ArrayType
 from treadle.errors import at, user_source
+from treadle.events import traced, tracing
 from treadle.run.eager import EagerInterpreter
 from treadle.trace.axes import axes_in_scope
+from treadle.trace.effects import Memory
 from treadle.trace.interpreter import state
+from treadle.trace.reach import Variable
 from treadle.trace.value import Tracer
 
 MOST_ENTRIES = 256
@@ -33,6 +37,9 @@ still, is one that is made for each size."""
 
 MOST_PATTERNS = 4
 """For how many of these, at arguments of one structure, sizes are found quickly."""
+
+MOST_KEPT = 8
+"""For how many earlier values of variables from outside programs are kept."""
 
 MOST_NOTES = 8
 
@@ -62,6 +69,20 @@ class _Family:
         return sum(map(len, self.traces.values()))
 
 
+class _Made:
+    """The programs that were made while variables from outside had certain values."""
+
+    def __init__(self) -> None:
+        self.entries = Recent(MOST_ENTRIES)
+        self.families = Recent(MOST_FAMILIES)
+        self.patterns = Recent(MOST_FAMILIES)
+
+    def clear(self) -> None:
+        self.entries.clear()
+        self.families.clear()
+        self.patterns.clear()
+
+
 class Programs:
     """The programs of a function.
 
@@ -88,16 +109,45 @@ class Programs:
                 f"None for any number{at(user_source())}"
             )
         self._most = max_compiles
-        self._entries = Recent(MOST_ENTRIES)
-        self._families = Recent(MOST_FAMILIES)
-        self._patterns = Recent(MOST_FAMILIES)
+        self.kept = Kept(_Made())
+        """What holds for the values that variables from outside have now."""
+        self._earlier: list[Kept] = []
+        self._memory = Memory()
         self._rows: deque[ProgramReport] = deque(maxlen=MOST_ROWS)
         self._notes: deque[str] = deque(maxlen=MOST_NOTES)
         self._traces = 0
         self._lock = threading.RLock()
 
+    def now(self) -> Kept:
+        """What holds for the values that variables from outside have now."""
+        kept = self.kept
+        if kept.same is None or kept.same():
+            return kept
+        with self._lock:
+            changes = self.kept.changes()
+            if changes:
+                self._change(changes)
+            return self.kept
+
+    def _change(self, changes: Sequence[tuple[Variable, Any]]) -> None:
+        """Variables have other values: looks for what was made for these, if any."""
+        before = self.kept
+        if is_light([x for v, now in changes for x in (v.value, now)]):
+            self._earlier = [before, *self._earlier][:MOST_KEPT]
+        else:
+            # Big values would be kept alive with what was made for them.
+            self._earlier = []
+        known = [k for k in self._earlier if k is not before and not k.changes()]
+        self.kept = known[0] if known else Kept(_Made(), described(changes))
+        self._earlier = [k for k in self._earlier if k is not self.kept]
+        warn_of(changes, name_of(self._function), self._memory.told)
+
     def find(
-        self, form: tree.Structure, types: Sequence[ArrayType], statics: tuple
+        self,
+        kept: Kept,
+        form: tree.Structure,
+        types: Sequence[ArrayType],
+        statics: tuple,
     ) -> Entry:
         """The entry for arguments of these types.
 
@@ -105,75 +155,108 @@ class Programs:
           TypeError: if a static value is not hashable.
           RuntimeError: if it would be one more than are allowed.
         """
-        inside = type(state.interpreter) is not EagerInterpreter
+        inside = not isinstance(state.interpreter, EagerInterpreter)
         # What the function does may depend on the names and sizes of mapped axes.
         axes = tuple(axes_in_scope().values()) if inside else ()
         key = (form, tuple(types), statics, tree.kind_of(statics), axes)
+        made: _Made = kept.made
         try:
-            entry = self._entries.get(key)
+            entry = made.entries.get(key)
         except TypeError:
             raise TypeError(self._unhashable(statics)) from None
         if entry is not None and not (inside and entry.is_bound):
             return entry
         if inside:
-            return self._inside(key, form, types, statics)
+            return self._inside(kept, key, form, types, statics)
         # Of two threads that need the same, one makes it. (A trace calls none of those
         # that wait here: what it calls is traced into it, by `_inside`.)
         with self._lock:
-            entry = self._entries.get(key)
+            entry = made.entries.get(key)
             if entry is None:
-                entry = self._again(key) or self._made(form, types, statics)
+                entry = self._again(made, key) or self._made(made, form, types, statics)
+                kept.add(entry.variables)
                 # A captured tracer belongs to this call alone.
                 if not _captures_tracers(entry):
-                    self._entries.put(key, entry)
+                    made.entries.put(key, entry)
         return entry
 
     def clear(self) -> None:
         """Forgets everything but the report."""
-        self._entries.clear()
-        self._families.clear()
-        self._patterns.clear()
+        self.kept.made.clear()
+        self.kept = Kept(_Made())
+        self._earlier = []
 
     def report(self, name: str) -> Report:
         """What was compiled so far."""
         return Report(name, tuple(self._rows), self._traces, tuple(self._notes))
 
     def _inside(
-        self, key: tuple, form: tree.Structure, types: Sequence[ArrayType], statics: Any
+        self,
+        found: Kept,
+        key: tuple,
+        form: tree.Structure,
+        types: Sequence[ArrayType],
+        statics: Any,
     ) -> Entry:
         """The entry for a call inside of another transform: it is part of what is
         traced there, with the sizes that are open there."""
         scope = state.scope
-        kept = scope.staged.get((self, key)) if scope is not None else None
+        made: _Made = found.made
+        kept = scope.staged.get((made, key)) if scope is not None else None
         # (A program for given sizes is of a graph in which they are open.)
-        kept = kept or self._entries.get((key, "inside"))
+        kept = kept or made.entries.get((key, "inside"))
         if kept is not None:
             return kept
-        entry = trace_entry(self._function, form, types, statics, self._donated(form))
-        entry.row = ProgramReport("", "it was called inside of a transform")
+        name, reason = name_of(self._function), "it was called inside of a transform"
+        tracing(name, reason)
+        began = perf_counter()
+        given = Arguments(self._function, form, types, statics)
+        entry = self._trace(given, types)
+        found.add(entry.variables)
+        traced(name, str(given), reason, perf_counter() - began)
+        entry.row = ProgramReport("", reason)
         if not _captures_tracers(entry):
             # Sizes that are open belong to one trace, and so does what they are in.
             if scope is not None:
-                scope.staged[self, key] = entry
+                scope.staged[made, key] = entry
             else:
-                self._entries.put((key, "inside"), entry)
+                made.entries.put((key, "inside"), entry)
         return entry
 
-    def _again(self, key: tuple) -> Entry | None:
+    def _again(self, made: _Made, key: tuple) -> Entry | None:
         """The entry for arguments that differ in open sizes alone from earlier ones."""
         form, types, *statics = key
-        for pattern, known in self._patterns.get((form, *statics)) or ():
+        for pattern, known in made.patterns.get((form, *statics)) or ():
             sizes = pattern.sizes(types)
             if sizes and can_vary(sizes):
                 for trace in known:
                     if trace.admits(tuple(sizes.values())):
-                        return self._bound(trace, sizes)
+                        return self._bound(trace, sizes, pattern)
         return None
 
+    def rebound(self, entry: Entry, types: Sequence[ArrayType]) -> Entry | str:
+        """The entry for other sizes of the axes that the user has named, of the same
+        trace; why it does not hold for them, or nothing if sizes are not open."""
+        if self._named is None or entry.sized is None:
+            return ""
+        trace, pattern = entry.sized
+        sizes = pattern.sizes(types)
+        if not sizes:
+            return ""
+        given = tuple(sizes.values())
+        if can_vary(sizes) and trace.admits(given):
+            return self._bound(trace, sizes, pattern)
+        guard = trace.failing(given)
+        return f"the program was traced for sizes with {guard}" if guard else ""
+
     def _made(
-        self, form: tree.Structure, types: Sequence[ArrayType], statics: tuple
+        self,
+        made: _Made,
+        form: tree.Structure,
+        types: Sequence[ArrayType],
+        statics: tuple,
     ) -> Entry:
-        family = self._family(form, types, statics)
+        family = self._family(made, form, types, statics)
         given = Arguments(self._function, form, types, statics)
         if isinstance(family.axes, Seen):
             family.axes.see(types)
@@ -191,25 +274,29 @@ class Programs:
         )
         known = family.traces.setdefault(pattern, [])
         like = form, statics, tree.kind_of(statics)
-        patterns = self._patterns.get(like) or ()
+        patterns = made.patterns.get(like) or ()
+        newest = Pattern(axes, types)
         if all(traces is not known for _, traces in patterns):
-            newest = Pattern(axes, types), known
-            self._patterns.put(like, (newest, *patterns[: MOST_PATTERNS - 1]))
+            made.patterns.put(like, ((newest, known), *patterns[: MOST_PATTERNS - 1]))
         for trace in known:
             if trace.admits(tuple(sizes.values())):
-                return self._bound(trace, sizes)
+                return self._bound(trace, sizes, newest)
         return self._sized(family, known, given, axes, sizes)
 
     def _family(
-        self, form: tree.Structure, types: Sequence[ArrayType], statics: tuple
+        self,
+        made: _Made,
+        form: tree.Structure,
+        types: Sequence[ArrayType],
+        statics: tuple,
     ) -> _Family:
         ranks = tuple([(t.dtype, t.weak, t.ndim) for t in types])
         key = (form, ranks, statics, tree.kind_of(statics))
-        family = self._families.get(key)
+        family = made.families.get(key)
         if family is None:
             seen = Seen(types) if self._automatic else None
             family = _Family(self._named or seen)
-            self._families.put(key, family)
+            made.families.put(key, family)
         return family
 
     def _axes(
@@ -277,7 +364,7 @@ class Programs:
             seconds = perf_counter() - began - trace.compile_seconds
             self._list_sized(trace, given, reason, seconds)
             known.append(trace)
-            return self._bound(trace, sizes)
+            return self._bound(trace, sizes, Pattern(axes, given.types))
         # If the function is at fault, this raises its error, with numbers for sizes.
         entry = self._static(given, reason)
         self._give_up(family, f"sizes are not left open, since {refused}")
@@ -303,23 +390,30 @@ class Programs:
         )
         self._listed(trace.entry, row)
 
-    def _bound(self, trace: SizedTrace, sizes: dict[str, int]) -> Entry:
+    def _bound(
+        self, trace: SizedTrace, sizes: dict[str, int], pattern: Pattern
+    ) -> Entry:
         row = trace.entry.row
         began = perf_counter()
         entry = trace.bind(tuple(sizes.values()))
+        entry.sized = trace, pattern
         row.bind_seconds += perf_counter() - began
         row.sizes += 1
         return entry
 
     def _trace(self, given: Arguments, types: Sequence[ArrayType]) -> Entry:
         donated = self._donated(given.form)
-        return trace_entry(self._function, given.form, types, given.statics, donated)
+        return trace_entry(
+            self._function, given.form, types, given.statics, donated, self._memory
+        )
 
     def _listed(self, entry: Entry, row: ProgramReport) -> Entry:
         entry.row = row
         row.branches = entry.branches
         self._rows.append(row)
         self._traces += 1
+        name = name_of(self._function)
+        traced(name, row.signature, row.reason, row.trace_seconds)
         return entry
 
     # Words
@@ -329,9 +423,11 @@ class Programs:
         if not self._rows:
             return "it is the first call"
         earlier = [row.given for row in self._rows if row.given is not None]
-        return given.change(earlier) or "its program was forgotten"
+        change = given.change(earlier)
+        return change or self.kept.why or "its program was forgotten"
 
     def _check_count(self, reason: str) -> None:
+        tracing(name_of(self._function), reason)
         if self._most is None or self._traces < self._most:
             return
         raise RuntimeError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, overload
 
 from treadle import tree
 from treadle.api.ambient import Surroundings
@@ -23,7 +23,18 @@ from treadle.control.ways import explore
 from treadle.trace.interpreter import state
 from treadle.trace.value import Tracer, typeof
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
+
+@overload
+def remat(
+    function: Callable[P, R], *, policy: Policy | None = None, static: Which = ()
+) -> Callable[P, R]: ...
+@overload
+def remat(
+    function: None = None, *, policy: Policy | None = None, static: Which = ()
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 @boundary
 def remat(
     function: Callable[..., Any] | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from treadle import tree
 from treadle.api.args import (
@@ -24,15 +24,18 @@ from treadle.trace.axes import MappedAxis
 from treadle.trace.value import typeof
 from treadle.transforms.batch import batch_flat, example, to_axis
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 @boundary
 def vmap(
-    function: Callable[..., Any],
+    function: Callable[P, R],
     in_axes: Any = 0,
     out_axes: Any = 0,
     axis_name: str | None = None,
     axis_size: int | None = None,
-) -> Callable[..., Any]:
+) -> Callable[P, R]:
     """Vectorises a function over an axis of its arguments.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, overload
 
 from treadle import dtypes, tree
 from treadle.api.args import CLOSE_OVER, as_results, check_function, name_of
@@ -27,6 +27,7 @@ from treadle.ir.walk import has_effects
 from treadle.ops.arithmetic import add
 from treadle.ops.compare import lt
 from treadle.ops.shape import iota
+from treadle.run.array import Array, ArrayLike
 from treadle.trace.stage import is_staging, known_value
 from treadle.trace.value import typeof
 
@@ -38,6 +39,27 @@ while_loop: the condition {} writes a state cell or draws a random key{}
 Do that in the body, and carry what the condition needs."""
 
 
+Carry = TypeVar("Carry")
+
+
+@overload
+def while_loop(
+    cond_fun: Callable[[Carry], Any],
+    body_fun: Callable[[Carry], Carry],
+    init_val: Carry,
+    *,
+    max_steps: int | None = None,
+    remember: Literal["marks", "steps"] = "marks",
+) -> Carry: ...
+@overload
+def while_loop(
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Carry],
+    init_val: Any,
+    *,
+    max_steps: int | None = None,
+    remember: Literal["marks", "steps"] = "marks",
+) -> Carry: ...
 @boundary
 def while_loop(
     cond_fun: Callable[[Any], Any],
@@ -210,6 +232,28 @@ def _scalar_bool(x: Any, cond_fun: Any) -> Any:
     return x
 
 
+@overload
+def fori_loop(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    body_fun: Callable[[Array, Carry], Carry],
+    init_val: Carry,
+    *,
+    unroll: int | bool | None = None,
+    max_steps: int | None = None,
+    remember: Literal["marks", "steps"] = "marks",
+) -> Carry: ...
+@overload
+def fori_loop(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    body_fun: Callable[[Any, Any], Carry],
+    init_val: Any,
+    *,
+    unroll: int | bool | None = None,
+    max_steps: int | None = None,
+    remember: Literal["marks", "steps"] = "marks",
+) -> Carry: ...
 @boundary
 def fori_loop(
     lower: Any,

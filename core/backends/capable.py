@@ -15,6 +15,8 @@ from treadle.trace.lowering import (
     Elementwise,
     Expanded,
     FilterTaps,
+    Foreign,
+    Fourier,
     Host,
     Inline,
     Join,
@@ -41,11 +43,15 @@ _EMPTY = Host("there is nothing to compute")
 _VOLUMES = Host("the convolution kernels have two spatial axes")
 _LONG = Host("the kernel of orders counts in 32 bits")
 _NO_LAPACK = Host("the LAPACK of this NumPy was not found")
+_NO_FOURIER = Host("the Fourier transforms of this NumPy were not found")
 _INDEX = Host("a branch is chosen by a bool, int32 or int64")
 
 
 def lowering_of(
-    eq: Equation, supported: Supported, has_lapack: Callable[[], bool] = lambda: True
+    eq: Equation,
+    supported: Supported,
+    has_lapack: Callable[[], bool] = lambda: True,
+    has_fourier: Callable[[], bool] = lambda: True,
 ) -> Lowering:
     """What becomes of an equation: what its op says, or `Host`."""
     how = eq.op.lowering
@@ -54,10 +60,12 @@ def lowering_of(
     if isinstance(how, Branch):
         integers = (dtypes.bool_, dtypes.int32, dtypes.int64)
         return how if eq.inputs[0].type.dtype in integers else _INDEX
-    if isinstance(how, Routine):
+    if isinstance(how, Routine | Foreign):
         if not all([a.type.size for a in eq.inputs]):
             return _EMPTY
-        return how if has_lapack() else _NO_LAPACK
+        return how if isinstance(how, Foreign) or has_lapack() else _NO_LAPACK
+    if isinstance(how, Fourier):
+        return how if has_fourier() else _NO_FOURIER
     for a in (*eq.inputs, *eq.outputs):
         if a.type.dtype.kind == "c":
             return _COMPLEX

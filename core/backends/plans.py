@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from treadle.backends.sources import source_digest
 from treadle.dims import Scope
 from treadle.ir.digest import digest
 from treadle.ir.graph import Graph
+from treadle.ir.origin import numbered, recalled
 from treadle.plan.saved import Unsaved, dumps, loads
 from treadle.plan.steps import Plan
 from treadle.plan.target import Target
@@ -43,21 +46,32 @@ def key_of(
     return "plan" + blake2b("\0".join(parts).encode(), digest_size=20).hexdigest()
 
 
-def load(key: str, scope: Scope | None = None) -> Plan | None:
-    """The plan that was stored under a key, if there is one."""
+def load(key: str, graph: Graph, scope: Scope | None = None) -> Plan | None:
+    """The plan that was stored under a key for an equal graph, if there is one."""
     content = default_store().get(key)
     try:
-        return None if content is None else loads(content, scope)
+        if content is None:
+            return None
+        plan = loads(content, scope)
     except Unsaved:
         return None
+    # Equal programs need not stand at the same lines.
+    plan.origins = recalled(plan.origins, graph)  # type: ignore[arg-type]
+    return plan
 
 
 def store(
-    key: str, plan: Plan, scope: Scope | None = None, since: tuple[int, int] = (0, 0)
+    key: str,
+    plan: Plan,
+    graph: Graph,
+    scope: Scope | None = None,
+    since: tuple[int, int] = (0, 0),
 ) -> None:
     """Keeps a plan for other processes, as long as there is space (see `dumps`)."""
+    origins: Any = numbered(plan.origins, graph)
     try:
-        default_store().put(key, dumps(plan, scope, since))
+        content = dumps(replace(plan, origins=origins), scope, since)
+        default_store().put(key, content)
     except Unsaved:
         return
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from treadle.ir.graph import Equation, Graph
-from treadle.ir.walk import bind, follow
+from treadle.ir.walk import bind, follow, surroundings
+from treadle.scopes import within
 from treadle.trace.axes import MappedAxis
 from treadle.trace.interpreter import at_source
 from treadle.trace.lowering import Inline
@@ -116,10 +117,13 @@ def without_calls(graph: Graph) -> Graph:
 
 
 def _call_through(graph: Graph, args: Sequence[Any]) -> list[Any]:
+    around = surroundings()
+
     def through(eq: Equation, inputs: Sequence[Any]) -> Sequence[Any]:
-        if eq.op is call:
-            return _call_through(eq.params["graph"], inputs)
-        with at_source(eq.source):
-            return bind(eq, inputs)
+        source = eq.source if around is None else within(eq.source, around)
+        with at_source(source):
+            if eq.op is call:
+                return _call_through(eq.params["graph"], inputs)
+            return bind(eq, inputs, around)
 
     return follow(graph, args, through)

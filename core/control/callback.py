@@ -3,8 +3,9 @@
 Params:
   function: takes NumPy arrays, gives a sequence of arrays of the declared types.
   types: of the results.
-  vectorized: whether the function takes a leading batch axis on every argument;
-    otherwise `vmap` calls it for one example after the other.
+  batching: how `vmap` calls it (`BATCHINGS`): "sequential", for one example after the
+    other; else once, for all of them: "broadcast_all" gives each argument a leading
+    axis, "expand_dims" one of length 1 to those that are not mapped.
 
 Compiled, each is a host step of the program. `io_callback` and `debug_callback` have
 an effect: they run each time the program comes by, in the program's order, whether
@@ -32,6 +33,8 @@ from treadle.transforms.batch import move_axis
 
 Types = tuple[ArrayType, ...]
 
+BATCHINGS = ("sequential", "expand_dims", "broadcast_all")
+
 _NO_DERIVATIVE = (
     "`{name}` has no derivative: what Python computes is not known to differentiation"
     "{at}\n"
@@ -41,7 +44,7 @@ _NO_DERIVATIVE = (
 
 
 def _run(
-    *arrays: Any, function: Callable[..., Any], types: Types, vectorized: bool
+    *arrays: Any, function: Callable[..., Any], types: Types, batching: str
 ) -> list[np.ndarray]:
     # Copies: the function may keep its arguments or write to them, and in a compiled
     # program they lie in memory that is used again at once.
@@ -136,17 +139,18 @@ def _callback(name: str, effect: bool, differentiable: bool) -> Op:
         *,
         function: Callable[..., Any],
         types: Types,
-        vectorized: bool,
+        batching: str,
     ) -> Any:
         wide = tuple(ArrayType((size, *t.shape), t.dtype) for t in types)
-        if vectorized:
+        if batching == "sequential":
+            function = _OneByOne(function, types, size, tuple(axes))
+        else:
+            length = 1 if batching == "expand_dims" else size
             args = [
-                spread(x, 0, size) if a is None else move_axis(x, a, 0)
+                spread(x, 0, length) if a is None else move_axis(x, a, 0)
                 for x, a in zip(args, axes, strict=True)
             ]
-        else:
-            function = _OneByOne(function, types, size, tuple(axes))
-        outs = op(*args, function=function, types=wide, vectorized=vectorized)
+        outs = op(*args, function=function, types=wide, batching=batching)
         return outs, [0] * len(outs)
 
     def guard(
@@ -155,14 +159,14 @@ def _callback(name: str, effect: bool, differentiable: bool) -> Op:
         *,
         function: Callable[..., Any],
         types: Types,
-        vectorized: bool,
+        batching: str,
     ) -> Any:
         function = _Guarded(function, types)
-        return op(active, *args, function=function, types=types, vectorized=vectorized)
+        return op(active, *args, function=function, types=types, batching=batching)
 
     op = Op(
         name,
-        lambda *in_types, function, types, vectorized: types,
+        lambda *in_types, function, types, batching: types,
         _run,
         lowering=Host("it calls a Python function"),
         jvp=jvp,

@@ -166,7 +166,8 @@ def _branch(
     graphs = tuple([_closed(s, chosen, types, free) for s in sides])
     index = Var(ArrayType((), dtypes.int32))
     params: dict[str, Any] = {"dtype": dtypes.int32}
-    source = decision.source
+    # The sides' equations have the names around them, as they were traced here.
+    source = str(decision.source)
     equations.append(Equation(convert, [decision.atom], params, [index], source))
     outputs = [Var(t) for t in types]
     equations.append(
@@ -261,5 +262,5 @@ class _Raise:
 
 
 def _raising(error: Exception, source: str) -> Equation:
-    params = {"function": _Raise(error), "types": (), "vectorized": False}
+    params = {"function": _Raise(error), "types": (), "batching": "sequential"}
     return Equation(io_callback, [], params, [], source)

@@ -13,9 +13,10 @@ import numpy as np
 
 from treadle.arraytype import ArrayType
 from treadle.dims import Dim, Scope
-from treadle.ir.graph import Atom, Graph, Var
+from treadle.ir.graph import Atom, Equation, Graph, Var
+from treadle.ir.walk import effectful
 from treadle.late import Computed
-from treadle.trace.lowering import Inline
+from treadle.trace.lowering import Elementwise, Inline, spelled
 from treadle.trace.op import Op
 
 
@@ -44,6 +45,11 @@ _PLAIN = {bool, int, float, complex, str, bytes}
 _INTEGERS = {int}
 
 
+def _place(eq: Equation) -> str:
+    """The line and the names of what may raise an error, which shows them."""
+    return f" at {eq.source} in {eq.scope}" if effectful(eq) else ""
+
+
 class _Text:
     def __init__(self, scope: Scope | None) -> None:
         self._scope = scope
@@ -66,8 +72,17 @@ class _Text:
                 params = {"graph": params["graph"]}
             text = self.of(params) if params else ""
             types = " ".join([self.type(v.type) for v in eq.outputs])
-            yield f"{eq.op.name} {inputs} {text} {types}"
+            how = f"{self.expression(eq)}{_place(eq)}"
+            yield f"{eq.op.name} {inputs} {text} {types}{how}"
         yield " ".join(map(atom, graph.outputs))
+
+    def expression(self, eq: Equation) -> str:
+        """How an operation of the user's is computed: its name alone does not say."""
+        how = eq.op.lowering
+        if not isinstance(how, Elementwise) or isinstance(how.expression, str):
+            return ""
+        own = how.expression.__module__ or ""
+        return "" if own.startswith("treadle.") else f" by {spelled(eq)}"
 
     def sizes(self) -> Iterator[str]:
         if self._scope is not None:

@@ -64,6 +64,7 @@ def is_zero(a: Atom) -> bool:
 class Equation:
     """``outputs = op[params](inputs)``, and the user's line that asked for it.
 
+    source: that line, with the names around it (`treadle.scopes.Source`) where known.
     graphs: those among the params: bodies of loops, branches, calls.
     """
 
@@ -80,6 +81,16 @@ class Equation:
         self.op, self.params, self.source = op, params, source
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.graphs = nested_graphs(params) if params else []
+
+    @property
+    def scope(self) -> str:
+        """The names around it (`treadle.scopes`), within what holds its graph."""
+        return getattr(self.source, "scope", "")
+
+    @property
+    def backward(self) -> bool:
+        """Whether it is of the backward pass of its line."""
+        return getattr(self.source, "backward", False)
 
 
 class Graph:

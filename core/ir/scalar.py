@@ -24,6 +24,8 @@ AND = "bitwise_and"
 OR = "bitwise_or"
 CONVERT = "convert"
 BITCAST = "bitcast"
+# Code from outside (see `treadle.trace.foreign`): the one with operands of any dtypes.
+CALL = "scalar_call"
 
 Result = Literal["same", "bool", "given"]
 Role = Literal["arithmetic", "passing", "telling"]
@@ -67,4 +69,5 @@ SCALARS: dict[str, Scalar] = {
     **dict.fromkeys(("lgamma", "digamma"), Scalar(80)),
     "threefry2x32": Scalar(120, "telling"),
     "polygamma": Scalar(160),
+    CALL: Scalar(100, "telling"),
 }

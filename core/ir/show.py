@@ -1,11 +1,13 @@
-"""Prints a Graph, one equation a line, with the user's lines at the right."""
+"""Prints a Graph, one equation a line, with the user's lines at the right and the
+names around them."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from treadle.ir.graph import Atom, Graph, Lit, Var
+from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.scopes import source_of
 
 _COLUMN = 72
 
@@ -39,13 +41,19 @@ def _lines(graph: Graph, sources: bool) -> list[str]:
         inputs = " ".join(use(a) for a in eq.inputs)
         line = f"  {' '.join(map(define, eq.outputs))} = {eq.op.name}{params} {inputs}"
         if sources and eq.source:
-            line = f"{line:<{_COLUMN}}  # {os.path.basename(eq.source)}"
+            line = f"{line:<{_COLUMN}}  # {_place(eq)}"
         out.append(line)
         for key, inner in nested.items():
             body = _lines(inner, sources)
             out += [f"    {key}: {body[0]}", *("    " + row for row in body[1:])]
     out.append(f"  return {', '.join(use(a) for a in graph.outputs)}")
     return out
+
+
+def _place(eq: Equation) -> str:
+    place = source_of(eq.source).place
+    line = os.path.basename(eq.source)
+    return f"{line}, {place}" if place else line
 
 
 def _params(params: dict[str, Any]) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, nested_graphs
+from treadle.scopes import Source, current, within
 from treadle.trace.interpreter import state
 
 
@@ -14,16 +16,31 @@ def call_graph(graph: Graph, args: Sequence[Any]) -> list[Any]:
 
     Operations keep the user's lines that are written in the graph.
     """
-    previous = state.source
+    previous, around = state.source, surroundings()
+    apply = partial(bind, around=around) if around is not None else bind
     try:
-        return follow(graph, args, bind)
+        return follow(graph, args, apply)
     finally:
         state.source = previous
 
 
-def bind(eq: Equation, inputs: Sequence[Any]) -> Sequence[Any]:
-    """The results of an equation for other inputs, in the current interpreter."""
-    state.source = eq.source
+def surroundings() -> Source | None:
+    """Where equations come from whose graph is followed now; None if they are part of
+    nothing that has a name."""
+    source = state.source
+    if not isinstance(source, Source):
+        source = Source("", current.place.path)
+    return source if source.scope or source.backward else None
+
+
+def bind(
+    eq: Equation, inputs: Sequence[Any], around: Source | None = None
+) -> Sequence[Any]:
+    """The results of an equation for other inputs, in the current interpreter.
+
+    around: where the equation comes from that holds its graph, if that has a name.
+    """
+    state.source = within(eq.source, around) if around is not None else eq.source
     out = eq.op(*inputs, **eq.params)
     return out if eq.op.multiple else (out,)
 

@@ -139,6 +139,9 @@ def _elementwise_problem(nest: Nest, instr: Instr) -> str:
         if len(dtypes) != 3 or dtypes[0] != np.bool_:
             return "select takes a bool and two values"
         dtypes = dtypes[1:]
+    if instr.name == scalar.CALL:
+        names = tuple([d.name for d in dtypes])
+        return "" if names == instr.attr.operands else "not what its code takes"
     if len(set(dtypes)) > 1:
         return f"arguments of different dtypes: {', '.join(map(str, dtypes))}"
     if instr.name == scalar.BITCAST and dtypes[0].itemsize != instr.dtype.itemsize:

@@ -1,15 +1,8 @@
-"""`treadle.numpy`: NumPy's functions on Treadle's arrays, traced or not.
+"""What `treadle.numpy` consists of: its functions, each from the file of its family.
 
-    import treadle.numpy as tnp
-
-Names, arguments and broadcasting are NumPy's; the array API standard is followed. What
-differs: Python numbers are weak (they never widen an array's dtype), integers never
-widen floats, defaults are float32 and int32, arrays are immutable, functions take
-arrays rather than lists, and where a result's shape depends on values, a traced program
-says with `size=` how many elements it wants.
+`treadle.numpy` has them all by one import, and adds the modules `linalg`, `special`.
 """
 
-import sys as _sys
 import typing as _typing
 
 import numpy as _numpy
@@ -46,10 +39,9 @@ from treadle.dtypes import uint8 as uint8
 from treadle.dtypes import uint16 as uint16
 from treadle.dtypes import uint32 as uint32
 from treadle.dtypes import uint64 as uint64
-from treadle.names import suggest as _suggest
-from treadle.np import linalg as linalg
-from treadle.np import methods as methods
-from treadle.np import special as special
+from treadle.names import public as _public
+from treadle.np import einops_backend as _einops_backend  # noqa: F401 - einops takes arrays
+from treadle.np import methods as _methods  # noqa: F401 - arrays have them
 from treadle.np.binary import add as add
 from treadle.np.binary import arctan2 as arctan2
 from treadle.np.binary import atan2 as atan2
@@ -319,6 +311,7 @@ from treadle.np.polynomials import polyint as polyint
 from treadle.np.polynomials import polymul as polymul
 from treadle.np.polynomials import polysub as polysub
 from treadle.np.polynomials import polyval as polyval
+from treadle.np.protocol import ours as _ours
 from treadle.np.quantiles import median as median
 from treadle.np.quantiles import nanmedian as nanmedian
 from treadle.np.quantiles import nanpercentile as nanpercentile
@@ -420,7 +413,7 @@ float_, complex_, csingle, cdouble = float32, complex64, complex64, complex128
 
 __array_api_version__ = "2024.12"
 
-methods.ours.update(
+_ours.update(
     {
         getattr(_numpy, name): ours
         for name, ours in list(globals().items())
@@ -428,11 +421,5 @@ methods.ours.update(
     }
 )
 
-# The folder can't be called `numpy`: it would hide NumPy from code that runs beside it.
-_sys.modules.setdefault("treadle.numpy", _sys.modules[__name__])
-_sys.modules.setdefault("treadle.numpy.linalg", linalg)
-_sys.modules.setdefault("treadle.numpy.special", special)
-
-_suggest("treadle.numpy")
-_suggest("treadle.numpy.linalg")
-_suggest("treadle.numpy.special")
+# Written so that type checkers, which can't compute it, go by the imports above.
+globals()["__all__"] = _public(globals())

@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.errors import at, user_source
-from treadle.np.elementwise import named, signbit
+from treadle.np.elementwise import signbit
 from treadle.np.operands import (
     PYTHON_SCALARS,
     ArrayLike,
@@ -31,45 +31,96 @@ from treadle.run.array import Array
 from treadle.trace.op import Op
 from treadle.trace.value import Value, typeof
 
-Binary = Callable[[ArrayLike, ArrayLike], Array]
+
+def add(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x + y``; for booleans, or."""
+    x, y = pair("add", x, y)
+    return or_(x, y) if typeof(x).dtype == dtypes.bool_ else arithmetic.add(x, y)
 
 
-def _binary(op: Op, name: str, doc: str, on_bool: Op | None = None) -> Binary:
-    """A function of two operands.
+def subtract(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x - y``."""
+    return arithmetic.sub(*pair("subtract", x, y))
 
-    on_bool: what it is for booleans, where the op is not defined for them.
+
+def multiply(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x * y``; for booleans, and."""
+    x, y = pair("multiply", x, y)
+    return and_(x, y) if typeof(x).dtype == dtypes.bool_ else arithmetic.mul(x, y)
+
+
+def maximum(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """The larger of two numbers.
+
+    Of equal ones it is the first (zeros may differ in their signs); they
+    share the derivative. Not-a-number wins. Complex numbers are ordered by their real
+    parts, then by their imaginary parts.
     """
-
-    def function(x: ArrayLike, y: ArrayLike, /) -> Array:
-        x, y = pair(name, x, y)
-        if on_bool is not None and typeof(x).dtype == dtypes.bool_:
-            return on_bool(x, y)
-        return op(x, y)
-
-    return named(function, name, doc)
+    x, y = pair("maximum", x, y)
+    return or_(x, y) if typeof(x).dtype == dtypes.bool_ else binary.maximum(x, y)
 
 
-_EQUAL = """Of equal ones it is the first (zeros may differ in their signs); they
-share the derivative. Not-a-number wins. Complex numbers are ordered by their real
-parts, then by their imaginary parts."""
-_LARGER = f"The larger of two numbers.\n\n{_EQUAL}"
-_SMALLER = f"The smaller of two numbers.\n\n{_EQUAL}"
+def minimum(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """The smaller of two numbers.
 
-add = _binary(arithmetic.add, "add", "``x + y``; for booleans, or.", or_)
-subtract = _binary(arithmetic.sub, "subtract", "``x - y``.")
-multiply = _binary(arithmetic.mul, "multiply", "``x * y``; for booleans, and.", and_)
-maximum = _binary(binary.maximum, "maximum", _LARGER, or_)
-minimum = _binary(binary.minimum, "minimum", _SMALLER, and_)
-equal = _binary(compare.eq, "equal", "``x == y``.")
-not_equal = _binary(compare.ne, "not_equal", "``x != y``.")
-less = _binary(compare.lt, "less", "``x < y``.")
-less_equal = _binary(compare.le, "less_equal", "``x <= y``.")
-greater = _binary(compare.gt, "greater", "``x > y``.")
-greater_equal = _binary(compare.ge, "greater_equal", "``x >= y``.")
-bitwise_and = _binary(and_, "bitwise_and", "``x & y``.")
-bitwise_or = _binary(or_, "bitwise_or", "``x | y``.")
-bitwise_xor = _binary(compare.bitwise_xor, "bitwise_xor", "``x ^ y``.")
-left_shift = _binary(compare.shift_left, "left_shift", "``x << y``.")
+    Of equal ones it is the first (zeros may differ in their signs); they
+    share the derivative. Not-a-number wins. Complex numbers are ordered by their real
+    parts, then by their imaginary parts.
+    """
+    x, y = pair("minimum", x, y)
+    return and_(x, y) if typeof(x).dtype == dtypes.bool_ else binary.minimum(x, y)
+
+
+def equal(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x == y``."""
+    return compare.eq(*pair("equal", x, y))
+
+
+def not_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x != y``."""
+    return compare.ne(*pair("not_equal", x, y))
+
+
+def less(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x < y``."""
+    return compare.lt(*pair("less", x, y))
+
+
+def less_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x <= y``."""
+    return compare.le(*pair("less_equal", x, y))
+
+
+def greater(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x > y``."""
+    return compare.gt(*pair("greater", x, y))
+
+
+def greater_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x >= y``."""
+    return compare.ge(*pair("greater_equal", x, y))
+
+
+def bitwise_and(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x & y``."""
+    return and_(*pair("bitwise_and", x, y))
+
+
+def bitwise_or(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x | y``."""
+    return or_(*pair("bitwise_or", x, y))
+
+
+def bitwise_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x ^ y``."""
+    return compare.bitwise_xor(*pair("bitwise_xor", x, y))
+
+
+def left_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x << y``."""
+    return compare.shift_left(*pair("left_shift", x, y))
+
+
 bitwise_left_shift = left_shift
 
 
@@ -84,43 +135,58 @@ def right_shift(x: ArrayLike, y: ArrayLike, /) -> Array:
 bitwise_right_shift = right_shift
 
 
-def _inexact(op: Op, name: str, doc: str) -> Binary:
-    """A function whose result is inexact: integers become float32."""
-
-    def function(x: ArrayLike, y: ArrayLike, /) -> Array:
-        x, y = pair(name, x, y)
-        if not dtypes.is_differentiable(typeof(x).dtype):
-            x, y = as_inexact(name, x), as_inexact(name, y)
-        return op(x, y)
-
-    return named(function, name, doc)
+def _inexact_pair(name: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """The operands of a function whose result is inexact: integers become float32."""
+    x, y = pair(name, x, y)
+    if not dtypes.is_differentiable(typeof(x).dtype):
+        x, y = as_inexact(name, x), as_inexact(name, y)
+    return x, y
 
 
-divide = _inexact(arithmetic.div, "divide", "``x / y``; of integers, as float32.")
+def divide(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x / y``; of integers, as float32."""
+    return arithmetic.div(*_inexact_pair("divide", x, y))
+
+
 true_divide = divide
-arctan2 = _inexact(
-    binary.atan2, "arctan2", "The angle of the point (y, x), in its right quadrant."
-)
+
+
+def arctan2(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """The angle of the point (y, x), in its right quadrant."""
+    return binary.atan2(*_inexact_pair("arctan2", x, y))
+
+
 atan2 = arctan2
-nextafter = _inexact(
-    binary.nextafter, "nextafter", "The next number after x in the direction of y."
-)
-float_power = _inexact(binary.pow_, "float_power", "``x ** y`` as floats.")
 
 
-def _logical(op: Op, name: str, doc: str) -> Binary:
-    """A function of truth values: numbers count as ``x != 0``."""
-
-    def function(x: ArrayLike, y: ArrayLike, /) -> Array:
-        truths = [cast(operand(name, v), dtypes.bool_) for v in (x, y)]
-        return op(*broadcast(name, truths))
-
-    return named(function, name, doc)
+def nextafter(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """The next number after x in the direction of y."""
+    return binary.nextafter(*_inexact_pair("nextafter", x, y))
 
 
-logical_and = _logical(and_, "logical_and", "True where x and y are.")
-logical_or = _logical(or_, "logical_or", "True where x or y is.")
-logical_xor = _logical(compare.bitwise_xor, "logical_xor", "True where one of them is.")
+def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x ** y`` as floats."""
+    return binary.pow_(*_inexact_pair("float_power", x, y))
+
+
+def _truths(name: str, x: Any, y: Any) -> Any:
+    """The operands of a function of truth values: numbers count as ``x != 0``."""
+    return broadcast(name, [cast(operand(name, v), dtypes.bool_) for v in (x, y)])
+
+
+def logical_and(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """True where x and y are."""
+    return and_(*_truths("logical_and", x, y))
+
+
+def logical_or(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """True where x or y is."""
+    return or_(*_truths("logical_or", x, y))
+
+
+def logical_xor(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """True where one of them is."""
+    return compare.bitwise_xor(*_truths("logical_xor", x, y))
 
 
 def fmax(x: ArrayLike, y: ArrayLike, /) -> Array:

@@ -366,7 +366,8 @@ def cross(
     last = a * q - b * p
     if m == n == 2:
         return last
-    c, r = (v[..., 2] if k == 3 else None for v, k in ((x, m), (y, n)))
+    c: Any = x[..., 2] if m == 3 else None
+    r: Any = y[..., 2] if n == 3 else None
     if c is None:
         parts = [b * r, -(a * r), last]
     elif r is None:

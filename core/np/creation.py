@@ -10,6 +10,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.dims import is_dim, is_symbolic
+from treadle.dtypes import DTypeLike
 from treadle.errors import TracerError, at, user_source
 from treadle.np.join import stack
 from treadle.np.operands import (
@@ -31,7 +32,11 @@ from treadle.trace.value import Tracer, Value, typeof
 
 
 def array(
-    object: Any, dtype: Any = None, *, copy: bool | None = None, device: Any = None
+    object: Any,
+    dtype: DTypeLike | None = None,
+    *,
+    copy: bool | None = None,
+    device: Any = None,
 ) -> Array:
     """An array of a number, a (nested) list, a NumPy array or an array.
 
@@ -69,7 +74,7 @@ def placed(x: Any, device: Any) -> Any:
     return x if x.device == place else Placed.on(place, x)
 
 
-def _array(object: Any, dtype: Any = None) -> Array:
+def _array(object: Any, dtype: DTypeLike | None = None) -> Array:
     want = None if dtype is None else dtypes.canonical(dtype)
     if isinstance(object, Value) or is_symbolic(object):
         return cast(object, typeof(object).dtype if want is None else want)
@@ -162,7 +167,7 @@ def _dtype_of_list(items: Any) -> np.dtype | None:
 def full(
     shape: int | Shape,
     fill_value: ArrayLike,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     device: Any = None,
 ) -> Array:
@@ -176,19 +181,25 @@ def full(
     return placed(broadcast_in_dim(value, shape=shape, dims=()), device)
 
 
-def zeros(shape: int | Shape, dtype: Any = None, *, device: Any = None) -> Array:
+def zeros(
+    shape: int | Shape, dtype: DTypeLike | None = None, *, device: Any = None
+) -> Array:
     """Zeros, as float32 by default."""
     shape = as_shape("zeros", shape)
     return placed(full_of(shape, 0, dtypes.canonical(dtype or dtypes.float32)), device)
 
 
-def ones(shape: int | Shape, dtype: Any = None, *, device: Any = None) -> Array:
+def ones(
+    shape: int | Shape, dtype: DTypeLike | None = None, *, device: Any = None
+) -> Array:
     """Ones, as float32 by default."""
     shape = as_shape("ones", shape)
     return placed(full_of(shape, 1, dtypes.canonical(dtype or dtypes.float32)), device)
 
 
-def empty(shape: int | Shape, dtype: Any = None, *, device: Any = None) -> Array:
+def empty(
+    shape: int | Shape, dtype: DTypeLike | None = None, *, device: Any = None
+) -> Array:
     """Zeros: an array is never uninitialised."""
     return zeros(shape, dtype, device=device)
 
@@ -196,7 +207,7 @@ def empty(shape: int | Shape, dtype: Any = None, *, device: Any = None) -> Array
 def full_like(
     x: ArrayLike,
     fill_value: ArrayLike,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     shape: Any = None,
     *,
     device: Any = None,
@@ -208,14 +219,22 @@ def full_like(
 
 
 def zeros_like(
-    x: ArrayLike, dtype: Any = None, shape: Any = None, *, device: Any = None
+    x: ArrayLike,
+    dtype: DTypeLike | None = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
 ) -> Array:
     """Zeros of the shape and dtype of x."""
     return full_like(x, 0, dtype, shape, device=device)
 
 
 def ones_like(
-    x: ArrayLike, dtype: Any = None, shape: Any = None, *, device: Any = None
+    x: ArrayLike,
+    dtype: DTypeLike | None = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
 ) -> Array:
     """Ones of the shape and dtype of x."""
     return full_like(x, 1, dtype, shape, device=device)
@@ -248,7 +267,7 @@ def arange(
     start: Any,
     stop: Any = None,
     step: Any = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     device: Any = None,
 ) -> Array:
@@ -293,7 +312,7 @@ def copy(x: ArrayLike) -> Array:
 
 
 def astype(
-    x: ArrayLike, dtype: Any, /, *, copy: bool = True, device: Any = None
+    x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = True, device: Any = None
 ) -> Array:
     """The array with another dtype. `copy` changes nothing: nobody sees whether memory
     is shared."""

@@ -20,53 +20,104 @@ from treadle.ops.cast import bitcast
 from treadle.ops.movement import full
 from treadle.ops.unary import integer_pow
 from treadle.run.array import Array
-from treadle.trace.op import Op
 from treadle.trace.value import typeof
 
-Unary = Callable[[ArrayLike], Array]
+
+def exp(x: ArrayLike, /) -> Array:
+    """The exponential function."""
+    return unary.exp(as_inexact("exp", x))
 
 
-def named(function: Any, name: str, doc: str) -> Any:
-    """Gives a function made by another the name and docstring that users see."""
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
+def exp2(x: ArrayLike, /) -> Array:
+    """2 to the power of each element."""
+    return unary.exp2(as_inexact("exp2", x))
 
 
-def floating_function(op: Op, name: str, doc: str) -> Unary:
-    """A function whose result is inexact: integers become float32."""
-
-    def function(x: ArrayLike, /) -> Array:
-        return op(as_inexact(name, x))
-
-    return named(function, name, doc)
+def expm1(x: ArrayLike, /) -> Array:
+    """``exp(x) - 1``, accurate near 0."""
+    return unary.expm1(as_inexact("expm1", x))
 
 
-exp = floating_function(unary.exp, "exp", "The exponential function.")
-exp2 = floating_function(unary.exp2, "exp2", "2 to the power of each element.")
-expm1 = floating_function(unary.expm1, "expm1", "``exp(x) - 1``, accurate near 0.")
-log = floating_function(unary.log, "log", "The natural logarithm.")
-log1p = floating_function(unary.log1p, "log1p", "``log(1 + x)``, accurate near 0.")
-sqrt = floating_function(unary.sqrt, "sqrt", "The square root.")
-cbrt = floating_function(unary.cbrt, "cbrt", "The cube root.")
-sin = floating_function(unary.sin, "sin", "The sine of an angle in radians.")
-cos = floating_function(unary.cos, "cos", "The cosine of an angle in radians.")
-tan = floating_function(unary.tan, "tan", "The tangent of an angle in radians.")
-arcsin = floating_function(unary.asin, "arcsin", "The inverse of the sine.")
-arccos = floating_function(unary.acos, "arccos", "The inverse of the cosine.")
-arctan = floating_function(unary.atan, "arctan", "The inverse of the tangent.")
-sinh = floating_function(unary.sinh, "sinh", "The hyperbolic sine.")
-cosh = floating_function(unary.cosh, "cosh", "The hyperbolic cosine.")
-tanh = floating_function(unary.tanh, "tanh", "The hyperbolic tangent.")
-arcsinh = floating_function(
-    unary.asinh, "arcsinh", "The inverse of the hyperbolic sine."
-)
-arccosh = floating_function(
-    unary.acosh, "arccosh", "The inverse of the hyperbolic cosine."
-)
-arctanh = floating_function(
-    unary.atanh, "arctanh", "The inverse of the hyperbolic tangent."
-)
+def log(x: ArrayLike, /) -> Array:
+    """The natural logarithm."""
+    return unary.log(as_inexact("log", x))
+
+
+def log1p(x: ArrayLike, /) -> Array:
+    """``log(1 + x)``, accurate near 0."""
+    return unary.log1p(as_inexact("log1p", x))
+
+
+def sqrt(x: ArrayLike, /) -> Array:
+    """The square root."""
+    return unary.sqrt(as_inexact("sqrt", x))
+
+
+def cbrt(x: ArrayLike, /) -> Array:
+    """The cube root."""
+    return unary.cbrt(as_inexact("cbrt", x))
+
+
+def sin(x: ArrayLike, /) -> Array:
+    """The sine of an angle in radians."""
+    return unary.sin(as_inexact("sin", x))
+
+
+def cos(x: ArrayLike, /) -> Array:
+    """The cosine of an angle in radians."""
+    return unary.cos(as_inexact("cos", x))
+
+
+def tan(x: ArrayLike, /) -> Array:
+    """The tangent of an angle in radians."""
+    return unary.tan(as_inexact("tan", x))
+
+
+def arcsin(x: ArrayLike, /) -> Array:
+    """The inverse of the sine."""
+    return unary.asin(as_inexact("arcsin", x))
+
+
+def arccos(x: ArrayLike, /) -> Array:
+    """The inverse of the cosine."""
+    return unary.acos(as_inexact("arccos", x))
+
+
+def arctan(x: ArrayLike, /) -> Array:
+    """The inverse of the tangent."""
+    return unary.atan(as_inexact("arctan", x))
+
+
+def sinh(x: ArrayLike, /) -> Array:
+    """The hyperbolic sine."""
+    return unary.sinh(as_inexact("sinh", x))
+
+
+def cosh(x: ArrayLike, /) -> Array:
+    """The hyperbolic cosine."""
+    return unary.cosh(as_inexact("cosh", x))
+
+
+def tanh(x: ArrayLike, /) -> Array:
+    """The hyperbolic tangent."""
+    return unary.tanh(as_inexact("tanh", x))
+
+
+def arcsinh(x: ArrayLike, /) -> Array:
+    """The inverse of the hyperbolic sine."""
+    return unary.asinh(as_inexact("arcsinh", x))
+
+
+def arccosh(x: ArrayLike, /) -> Array:
+    """The inverse of the hyperbolic cosine."""
+    return unary.acosh(as_inexact("arccosh", x))
+
+
+def arctanh(x: ArrayLike, /) -> Array:
+    """The inverse of the hyperbolic tangent."""
+    return unary.atanh(as_inexact("arctanh", x))
+
+
 # The names of the array API.
 acos, asin, atan = arccos, arcsin, arctan
 acosh, asinh, atanh = arccosh, arcsinh, arctanh
@@ -77,39 +128,37 @@ def _of_parts(function: Callable[[Any], Any], x: Any) -> Any:
     return parts.complex_(function(parts.real(x)), function(parts.imag(x)))
 
 
-def _scaled(op: Op | None, factor: float, name: str, doc: str) -> Unary:
-    def function(x: ArrayLike, /) -> Array:
-        x = as_inexact(name, x)
-        out = x if op is None else op(x)
-        if dtypes.is_complex(typeof(out).dtype):
-            # A product of complex numbers makes infinities not-a-number.
-            return _of_parts(lambda part: mul(part, factor), out)
-        return mul(out, factor)
-
-    return named(function, name, doc)
-
-
-_complex_log2 = _scaled(unary.log, 1 / math.log(2), "log2", "")
+def _scaled(x: Any, factor: float) -> Any:
+    if dtypes.is_complex(typeof(x).dtype):
+        # A product of complex numbers makes infinities not-a-number.
+        return _of_parts(lambda part: mul(part, factor), x)
+    return mul(x, factor)
 
 
 def log2(x: ArrayLike, /) -> Array:
     """The logarithm to base 2; exact for powers of two."""
     x = as_inexact("log2", x)
-    return _complex_log2(x) if dtypes.is_complex(typeof(x).dtype) else unary.log2(x)
+    if dtypes.is_complex(typeof(x).dtype):
+        return _scaled(unary.log(x), 1 / math.log(2))
+    return unary.log2(x)
 
 
-log10 = _scaled(unary.log, 1 / math.log(10), "log10", "The logarithm to base 10.")
-deg2rad = _scaled(None, math.pi / 180, "deg2rad", "Degrees to radians.")
-rad2deg = _scaled(None, 180 / math.pi, "rad2deg", "Radians to degrees.")
+def log10(x: ArrayLike, /) -> Array:
+    """The logarithm to base 10."""
+    return _scaled(unary.log(as_inexact("log10", x)), 1 / math.log(10))
+
+
+def deg2rad(x: ArrayLike, /) -> Array:
+    """Degrees to radians."""
+    return _scaled(as_inexact("deg2rad", x), math.pi / 180)
+
+
+def rad2deg(x: ArrayLike, /) -> Array:
+    """Radians to degrees."""
+    return _scaled(as_inexact("rad2deg", x), 180 / math.pi)
+
+
 radians, degrees = deg2rad, rad2deg
-
-
-def _unless_integer(op: Op, name: str, doc: str) -> Unary:
-    def function(x: ArrayLike, /) -> Array:
-        x = operand(name, x)
-        return op(x) if dtypes.is_float(typeof(x).dtype) else _whole(name, x)
-
-    return named(function, name, doc)
 
 
 def _whole(name: str, x: Any) -> Any:
@@ -120,8 +169,16 @@ def _whole(name: str, x: Any) -> Any:
     return as_array(x)
 
 
-floor = _unless_integer(unary.floor, "floor", "The largest integer not above x.")
-ceil = _unless_integer(unary.ceil, "ceil", "The smallest integer not below x.")
+def floor(x: ArrayLike, /) -> Array:
+    """The largest integer not above x."""
+    x = operand("floor", x)
+    return unary.floor(x) if dtypes.is_float(typeof(x).dtype) else _whole("floor", x)
+
+
+def ceil(x: ArrayLike, /) -> Array:
+    """The smallest integer not below x."""
+    x = operand("ceil", x)
+    return unary.ceil(x) if dtypes.is_float(typeof(x).dtype) else _whole("ceil", x)
 
 
 def rint(x: ArrayLike, /) -> Array:

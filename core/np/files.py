@@ -5,7 +5,7 @@ Checkpoints of models are written by `treadle.checkpoint`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from numpy import printoptions as printoptions
 from numpy import set_printoptions as set_printoptions
 
 from treadle import dtypes
+from treadle.dtypes import DTypeLike
 from treadle.np.creation import array
-from treadle.np.elementwise import named
 from treadle.np.operands import ArrayLike
 from treadle.run.array import Array
 
@@ -33,7 +33,7 @@ def savez(file: Any, *arrays: ArrayLike, **named_arrays: ArrayLike) -> None:
     np.savez(file, *unnamed, **by_name)
 
 
-def load(file: Any) -> Any:
+def load(file: Any) -> Array | dict[str, Array]:
     """Reads what `save` has written, as an array; of a file of several (``.npz``), a
     dictionary of them. Pickled objects are refused."""
     found = np.load(file, allow_pickle=False)
@@ -48,41 +48,37 @@ def _known_dtype(x: np.ndarray) -> np.ndarray:
     return x.view(dtypes.bfloat16) if x.dtype == np.dtype("V2") else x
 
 
-def _read(function: Callable[..., Any], doc: str) -> Callable[..., Array]:
-    def read(source: Any, dtype: Any = float, **options: Any) -> Array:
-        return array(np.array(function(source, dtypes.canonical(dtype), **options)))
-
-    return named(read, function.__name__, doc)
-
-
-fromfile = _read(
-    np.fromfile,
-    "Reads an array of a dtype (float32 by default) from a file; options as NumPy's.",
-)
-frombuffer = _read(
-    np.frombuffer,
-    "An array of a dtype (float32 by default) from bytes; options as NumPy's.",
-)
-fromstring = _read(
-    np.fromstring,
-    "Reads an array of a dtype (float32 by default) from text; options as NumPy's.",
-)
+def fromfile(source: Any, dtype: DTypeLike = float, **options: Any) -> Array:
+    """Reads an array of a dtype (float32 by default) from a file; options as
+    NumPy's."""
+    return array(np.array(np.fromfile(source, dtypes.canonical(dtype), **options)))
 
 
-def fromiter(numbers: Iterable[Any], dtype: Any = float, count: int = -1) -> Array:
+def frombuffer(source: Any, dtype: DTypeLike = float, **options: Any) -> Array:
+    """An array of a dtype (float32 by default) from bytes; options as NumPy's."""
+    return array(np.array(np.frombuffer(source, dtypes.canonical(dtype), **options)))
+
+
+def fromstring(source: str, dtype: DTypeLike = float, **options: Any) -> Array:
+    """Reads an array of a dtype (float32 by default) from text; options as NumPy's."""
+    return array(np.array(np.fromstring(source, dtypes.canonical(dtype), **options)))
+
+
+def fromiter(
+    numbers: Iterable[Any], dtype: DTypeLike = float, count: int = -1
+) -> Array:
     """An array of the numbers of an iterator, float32 by default."""
     return array(np.fromiter(numbers, dtypes.canonical(dtype), count))
 
 
-def _shown(function: Callable[..., str], doc: str) -> Callable[..., str]:
-    def show(x: ArrayLike, *args: Any, **options: Any) -> str:
-        return function(np.asarray(x), *args, **options)
-
-    return named(show, function.__name__, doc)
+def array2string(x: ArrayLike, *args: Any, **options: Any) -> str:
+    """An array as text; options as NumPy's."""
+    return np.array2string(np.asarray(x), *args, **options)
 
 
-array2string = _shown(np.array2string, "An array as text; options as NumPy's.")
-array_str = _shown(np.array_str, "The elements as text: `str` of NumPy's array.")
+def array_str(x: ArrayLike, *args: Any, **options: Any) -> str:
+    """The elements as text: `str` of NumPy's array."""
+    return np.array_str(np.asarray(x), *args, **options)
 
 
 def array_repr(x: ArrayLike) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy import index_exp as index_exp
 from numpy import s_ as s_
 
 from treadle import dtypes
+from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.np.creation import arange, array, ones
 from treadle.np.join import concatenate, stack
@@ -35,7 +36,19 @@ from treadle.run.array import Array
 from treadle.trace.value import typeof
 
 
-def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) -> Any:
+@overload
+def indices(
+    dimensions: Sequence[int],
+    dtype: DTypeLike | None = None,
+    sparse: Literal[False] = False,
+) -> Array: ...
+@overload
+def indices(
+    dimensions: Sequence[int], dtype: DTypeLike | None = None, *, sparse: Literal[True]
+) -> tuple[Array, ...]: ...
+def indices(
+    dimensions: Sequence[int], dtype: DTypeLike | None = None, sparse: bool = False
+) -> Any:
     """For each axis of a grid, the index of every element: (axes, *dimensions).
 
     Args:

@@ -208,8 +208,9 @@ def _span(item: slice, n: int) -> Span:
         start, stop, step = item.indices(n)
     except TracerError as error:
         raise TracerError(
-            f"{error}\nA slice whose start is traced has a length of its own: "
-            "`tnp.dynamic_slice_axis(x, start, length, axis)`."
+            f"{error}\nThe length of a slice is known while tracing, its start need "
+            "not be: `x[i : i + 3]` is\n`td.lax.dynamic_slice_in_dim(x, i, 3, axis)`; "
+            "along several axes: `td.lax.dynamic_slice`."
         ) from None
     except (TypeError, ValueError) as error:
         raise type(error)(f"{error}: {item}{at(user_source())}") from None
@@ -234,7 +235,7 @@ def position(item: Any, axis: int, shape: Shape) -> Any:
                 "Convert it: `index.astype(int)`."
             )
         if isinstance(item, Value):
-            return _from_start(item, n)
+            return from_start(item, n)
         if item.ndim:
             return _checked(np.asarray(item), n, axis, shape)
     try:
@@ -258,7 +259,7 @@ def _checked(i: np.ndarray, n: int, axis: int, shape: Shape) -> np.ndarray:
     # Small integers can't count to the length of a long axis.
     i = i.astype(np.int64)
     if is_dim(n) and low < 0:
-        return _from_start(Array(i.astype(dtypes.of_index(n))), n)
+        return from_start(Array(i.astype(dtypes.of_index(n))), n)
     return (np.where(i < 0, i + n, i) if not is_dim(n) else i).astype(
         dtypes.of_index(n)
     )
@@ -278,7 +279,7 @@ def _outside(i: Any, n: int, axis: int, shape: Shape) -> str:
     )
 
 
-def _from_start(i: Any, n: int) -> Any:
+def from_start(i: Any, n: int) -> Any:
     """An index value with negative elements counted from the end, of a dtype that can
     hold every place. What is out of range stays so."""
     dtype, wanted = typeof(i).dtype, dtypes.of_index(n)

@@ -11,6 +11,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.dims import equal_shapes, is_dim
+from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.np.operands import (
     ArrayLike,
@@ -35,7 +36,7 @@ from treadle.trace.value import Value, typeof
 Arrays = Sequence[ArrayLike] | Array
 
 
-def _members(name: str, arrays: Any, dtype: Any = None) -> list[Any]:
+def _members(name: str, arrays: Any, dtype: DTypeLike | None = None) -> list[Any]:
     """The arrays of a sequence, or along the first axis of an array, with one dtype."""
     if isinstance(arrays, Value | np.ndarray | list | tuple):
         parts = list(arrays)
@@ -53,7 +54,9 @@ def _members(name: str, arrays: Any, dtype: Any = None) -> list[Any]:
     return [cast(x, want) for x in parts]
 
 
-def concatenate(arrays: Arrays, axis: int | None = 0, dtype: Any = None) -> Array:
+def concatenate(
+    arrays: Arrays, axis: int | None = 0, dtype: DTypeLike | None = None
+) -> Array:
     """Joins arrays along an axis that they have (None: flattened).
 
     Raises:
@@ -90,7 +93,7 @@ def _concatenated(name: str, parts: Sequence[Any], axis: int) -> Any:
     )
 
 
-def stack(arrays: Arrays, axis: int = 0, *, dtype: Any = None) -> Array:
+def stack(arrays: Arrays, axis: int = 0, *, dtype: DTypeLike | None = None) -> Array:
     """Joins arrays of one shape along a new axis."""
     parts = _members("stack", arrays, dtype)
     shapes = [typeof(x).shape for x in parts]
@@ -102,13 +105,13 @@ def stack(arrays: Arrays, axis: int = 0, *, dtype: Any = None) -> Array:
     return _concatenated("stack", [expand_dims(x, number) for x in parts], number)
 
 
-def hstack(arrays: Arrays, *, dtype: Any = None) -> Array:
+def hstack(arrays: Arrays, *, dtype: DTypeLike | None = None) -> Array:
     """Joins along the second axis (vectors: along their only one)."""
     parts = [atleast_1d(x) for x in _members("hstack", arrays, dtype)]
     return _concatenated("hstack", parts, 0 if parts[0].ndim == 1 else 1)
 
 
-def vstack(arrays: Arrays, *, dtype: Any = None) -> Array:
+def vstack(arrays: Arrays, *, dtype: DTypeLike | None = None) -> Array:
     """Joins along the first axis; vectors are rows."""
     return _concatenated(
         "vstack", [atleast_2d(x) for x in _members("vstack", arrays, dtype)], 0
@@ -124,7 +127,9 @@ def column_stack(arrays: Arrays) -> Array:
     return _concatenated("column_stack", parts, 1)
 
 
-def array_split(x: ArrayLike, sections: int | Sequence[int], axis: int = 0) -> list:
+def array_split(
+    x: ArrayLike, sections: int | Sequence[int], axis: int = 0
+) -> list[Array]:
     """Cuts into nearly equal parts, or at the given indices."""
     x = operand("array_split", x)
     t = typeof(x)
@@ -146,7 +151,7 @@ def _cut(i: int, n: int) -> int:
     return min(max(i + n if i < 0 else i, 0), n)
 
 
-def split(x: ArrayLike, sections: int | Sequence[int], axis: int = 0) -> list:
+def split(x: ArrayLike, sections: int | Sequence[int], axis: int = 0) -> list[Array]:
     """Cuts into equal parts, or at the given indices.
 
     Raises:
@@ -168,7 +173,7 @@ def append(x: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
     return concatenate([x, values], axis)
 
 
-def dstack(arrays: Arrays, *, dtype: Any = None) -> Array:
+def dstack(arrays: Arrays, *, dtype: DTypeLike | None = None) -> Array:
     """Joins along the third axis; vectors are (1, n, 1), matrices (n, m, 1)."""
     return _concatenated(
         "dstack", [atleast_3d(x) for x in _members("dstack", arrays, dtype)], 2
@@ -223,16 +228,16 @@ def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
     return tuple([reshape(part, shape) for part in pieces])
 
 
-def hsplit(x: ArrayLike, sections: int | Sequence[int]) -> list:
+def hsplit(x: ArrayLike, sections: int | Sequence[int]) -> list[Array]:
     """`split` along the second axis (of a vector: along its only one)."""
     return split(x, sections, 0 if typeof(operand("hsplit", x)).ndim == 1 else 1)
 
 
-def vsplit(x: ArrayLike, sections: int | Sequence[int]) -> list:
+def vsplit(x: ArrayLike, sections: int | Sequence[int]) -> list[Array]:
     """`split` along the first axis."""
     return split(x, sections, 0)
 
 
-def dsplit(x: ArrayLike, sections: int | Sequence[int]) -> list:
+def dsplit(x: ArrayLike, sections: int | Sequence[int]) -> list[Array]:
     """`split` along the third axis."""
     return split(x, sections, 2)

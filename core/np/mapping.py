@@ -10,6 +10,7 @@ from typing import Any
 from treadle.api.boundary import boundary
 from treadle.api.vmap import vmap
 from treadle.dims import one
+from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.np.creation import arange
 from treadle.np.operands import (
@@ -220,7 +221,7 @@ def fromfunction(
     function: Callable[..., Any],
     shape: int | Sequence[int],
     *,
-    dtype: Any = float,
+    dtype: DTypeLike = float,
     **kwargs: Any,
 ) -> Any:
     """The array of a function's values at the indices of each element.

@@ -8,6 +8,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.dims import is_dim
+from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.np.creation import placed, zeros
 from treadle.np.index import counted
@@ -54,7 +55,7 @@ def eye(
     n: int,
     m: int | None = None,
     k: int = 0,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     *,
     device: Any = None,
 ) -> Array:
@@ -64,12 +65,14 @@ def eye(
     return placed(cast(found, dtypes.canonical(dtype or dtypes.float32)), device)
 
 
-def identity(n: int, dtype: Any = None) -> Array:
+def identity(n: int, dtype: DTypeLike | None = None) -> Array:
     """The square matrix with ones on its diagonal."""
     return eye(n, dtype=dtype)
 
 
-def tri(n: int, m: int | None = None, k: int = 0, dtype: Any = None) -> Array:
+def tri(
+    n: int, m: int | None = None, k: int = 0, dtype: DTypeLike | None = None
+) -> Array:
     """Ones on the k-th diagonal and below, zeros above."""
     rows, columns = as_shape("tri", (n, n if m is None else m))
     found = _under_diagonal(rows, columns, k)

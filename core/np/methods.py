@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 
-from treadle.errors import TracerError, at, foreign, user_source
+from treadle.dtypes import DTypeLike
+from treadle.errors import at, foreign, user_source
 from treadle.np import (
     binary,
     bits,
@@ -31,13 +32,15 @@ from treadle.np import (
 )
 from treadle.np.at import At
 from treadle.np.namespace import VERSIONS
-from treadle.np.operands import Axis
+from treadle.np.operands import ArrayLike, Axis
+from treadle.np.protocol import numpy_call, ours
 from treadle.run.device import Device, current
 from treadle.trace.value import Tracer, Value
 
 if TYPE_CHECKING:
     from treadle.run.array import Array
 
+R = TypeVar("R")
 _NO_ITEM_ASSIGNMENT = (
     "arrays are immutable: `x[index] = value` can't change one of type {0}{1}\n"
     "Make a new array: `x = x.at[index].set(value)`; also `.add`, `.multiply`, `.min`…"
@@ -46,18 +49,6 @@ _NO_DELETION = (
     "arrays are immutable: `del x[index]` can't shorten one of type {0}{1}\n"
     "Make a new array of what is to stay: `tnp.concatenate([x[:i], x[i + 1 :]])`."
 )
-_TRACED = (
-    "{0} was called with an array that is being traced{1}\n"
-    "Compose it from functions of `treadle.numpy`, or let NumPy do it when the program "
-    "runs:\n`td.pure_callback({0}, td.ShapeDtype(shape, dtype), x)`."
-)
-_NO_OPTION = (
-    "{0} was called with `{2}=` and an array that is being traced{1}\n"
-    "NumPy's memory can't hold traced values: instead of `x += y`, `x -= y`… and of "
-    "`out=`, write `x = x + y`,\ninstead of `x[i] += y` for an x of Treadle's "
-    "`x = x.at[i].add(y)`;\nfor other options use `treadle.numpy`."
-)
-
 
 _OPERANDS = (Value, np.ndarray, np.generic, int, float, complex, list, tuple)
 
@@ -73,7 +64,9 @@ def _takes(self: Any, y: Any) -> bool:
     return _known(y) or (isinstance(self, Tracer) and foreign(y))
 
 
-def _operator(function: Any, reflected: bool = False) -> Any:
+def _operator(
+    function: Callable[..., R], reflected: bool = False
+) -> Callable[[Any, ArrayLike], R]:
     if reflected:
 
         def method(self: Any, other: Any) -> Any:
@@ -116,7 +109,13 @@ class Operators:
     __rrshift__ = _operator(binary.right_shift, True)
     __lt__, __le__ = _operator(binary.less), _operator(binary.less_equal)
     __gt__, __ge__ = _operator(binary.greater), _operator(binary.greater_equal)
-    __eq__, __ne__ = _operator(binary.equal), _operator(binary.not_equal)
+
+    # Written out: of what `object` has, type checkers go by declarations alone.
+    def __eq__(self: Any, other: Any) -> Array:  # type: ignore[override]
+        return binary.equal(self, other) if _takes(self, other) else NotImplemented
+
+    def __ne__(self: Any, other: Any) -> Array:  # type: ignore[override]
+        return binary.not_equal(self, other) if _takes(self, other) else NotImplemented
 
     def __neg__(self: Any) -> Array:
         return elementwise.negative(self)
@@ -155,59 +154,15 @@ class Operators:
     ) -> Any:
         # This is also where `numpy_array + our_array` arrives.
         if method != "__call__":
-            return _numpy_call(getattr(ufunc, method), inputs, options)
+            return numpy_call(getattr(ufunc, method), inputs, options)
         if ufunc in ours and not options and all(map(_known, inputs)):
             return ours[ufunc](*inputs)
-        return _numpy_call(ufunc, inputs, options)
+        return numpy_call(ufunc, inputs, options)
 
     def __array_function__(
         self: Any, function: Any, types: Any, args: Any, options: Any
     ) -> Any:
-        return _numpy_call(function, args, options)
-
-
-ours: dict[Any, Any] = {}
-"""NumPy's functions, and those of the same names here."""
-
-
-def _numpy_call(function: Any, args: Any, options: dict[str, Any]) -> Any:
-    """NumPy called with our arrays: NumPy's own result if their values are known,
-    else that of our function of the same name."""
-    if not _traced((args, options)):
-        return function(*_to_numpy(args), **_to_numpy(options))
-    if function not in ours:
-        raise TracerError(_TRACED.format(_numpy_name(function), at(user_source())))
-    if isinstance(function, np.ufunc) and options:
-        raise TracerError(
-            _NO_OPTION.format(
-                _numpy_name(function), at(user_source()), min(options, key=str)
-            )
-        )
-    return ours[function](*args, **options)
-
-
-def _numpy_name(function: Any) -> str:
-    """How users write a function of NumPy's: `np.linalg.norm`."""
-    module = getattr(function, "__module__", None) or "numpy"
-    return (
-        f"{module.replace('numpy', 'np', 1)}.{getattr(function, '__name__', function)}"
-    )
-
-
-def _traced(x: Any) -> bool:
-    if isinstance(x, list | tuple):
-        return any(map(_traced, x))
-    if isinstance(x, dict):
-        return any(map(_traced, x.values()))
-    return isinstance(x, Tracer)
-
-
-def _to_numpy(x: Any) -> Any:
-    if isinstance(x, list | tuple):
-        return type(x)([_to_numpy(item) for item in x])
-    if isinstance(x, dict):
-        return {k: _to_numpy(v) for k, v in x.items()}
-    return np.asarray(x) if isinstance(x, Value) else x
+        return numpy_call(function, args, options)
 
 
 class Methods(Operators):
@@ -257,17 +212,19 @@ class Methods(Operators):
                 f"the array API standard {api_version} is not supported; these are: "
                 f"{', '.join(VERSIONS)}{at(user_source())}"
             )
-        return sys.modules["treadle.np"]
+        return sys.modules["treadle.numpy"]
 
     def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Array:
         """The same elements on a device (see `treadle.device_put`)."""
         return creation.placed(self, device)
 
-    def astype(self: Any, dtype: Any, copy: bool = True, device: Any = None) -> Array:
+    def astype(
+        self: Any, dtype: DTypeLike, copy: bool = True, device: Any = None
+    ) -> Array:
         """The elements converted to a dtype."""
         return creation.astype(self, dtype, device=device)
 
-    def view(self: Any, dtype: Any) -> Array:
+    def view(self: Any, dtype: DTypeLike) -> Array:
         """The same bits as another dtype of the same width."""
         return bits.bitcast(self, dtype)
 
@@ -341,7 +298,7 @@ class Methods(Operators):
     def sum(
         self: Any,
         axis: Axis = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         keepdims: bool = False,
         **options: Any,
     ) -> Array:
@@ -351,7 +308,7 @@ class Methods(Operators):
     def prod(
         self: Any,
         axis: Axis = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         keepdims: bool = False,
         **options: Any,
     ) -> Array:
@@ -361,7 +318,7 @@ class Methods(Operators):
     def mean(
         self: Any,
         axis: Axis = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         keepdims: bool = False,
         **options: Any,
     ) -> Array:
@@ -371,7 +328,7 @@ class Methods(Operators):
     def var(
         self: Any,
         axis: Axis = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         ddof: float = 0,
         keepdims: bool = False,
         **options: Any,
@@ -382,7 +339,7 @@ class Methods(Operators):
     def std(
         self: Any,
         axis: Axis = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         ddof: float = 0,
         keepdims: bool = False,
         **options: Any,
@@ -434,11 +391,15 @@ class Methods(Operators):
         """Where the smallest element is."""
         return reductions.argmin(self, axis, keepdims)
 
-    def cumsum(self: Any, axis: int | None = None, dtype: Any = None) -> Array:
+    def cumsum(
+        self: Any, axis: int | None = None, dtype: DTypeLike | None = None
+    ) -> Array:
         """The running sum."""
         return running.cumsum(self, axis, dtype)
 
-    def cumprod(self: Any, axis: int | None = None, dtype: Any = None) -> Array:
+    def cumprod(
+        self: Any, axis: int | None = None, dtype: DTypeLike | None = None
+    ) -> Array:
         """The running product."""
         return running.cumprod(self, axis, dtype)
 

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from treadle import dtypes
+from treadle.dtypes import DTypeLike
 from treadle.np import reductions
 from treadle.np.binary import maximum, select_where
 from treadle.np.elementwise import isnan, logical_not, square
@@ -31,7 +32,7 @@ def nansum(
     axis: Axis = None,
     keepdims: bool = False,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     where: ArrayLike | None = None,
     initial: ArrayLike | None = None,
 ) -> Array:
@@ -45,7 +46,7 @@ def nanprod(
     axis: Axis = None,
     keepdims: bool = False,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     where: ArrayLike | None = None,
     initial: ArrayLike | None = None,
 ) -> Array:

@@ -21,11 +21,9 @@ from treadle.ops.cast import convert
 from treadle.ops.compare import ne
 from treadle.ops.movement import broadcast_in_dim
 from treadle.run.array import Array
+from treadle.run.array import ArrayLike as ArrayLike
 from treadle.trace.op import as_size
 from treadle.trace.value import Value, typeof
-
-ArrayLike = Array | np.ndarray | np.generic | bool | int | float | complex
-"""What functions take: arrays and scalars; lists are made arrays by `array` only."""
 
 Shape = tuple[int, ...]
 Axis = int | Sequence[int] | None

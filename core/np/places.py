@@ -7,7 +7,7 @@ program says with `size=` how many places it wants: what is left of them is fill
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -166,6 +166,12 @@ def argwhere(x: ArrayLike, *, size: int | None = None, fill_value: Any = None) -
     return stack(nonzero(x, size=size, fill_value=fill_value), 1)
 
 
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> Array: ...
+@overload
+def where(
+    condition: ArrayLike, *, size: int | None = None, fill_value: Any = None
+) -> tuple[Array, ...]: ...
 def where(
     condition: ArrayLike,
     x: ArrayLike | None = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,9 @@ import numpy as np
 from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.dims import is_dim
+from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.np.binary import select_where
-from treadle.np.elementwise import named
 from treadle.np.operands import (
     ArrayLike,
     Axis,
@@ -65,32 +64,17 @@ def accumulator(dtype: np.dtype, terms: int) -> np.dtype:
     return dtype
 
 
-def _sum_like(
-    op: Op, combine: Op, name: str, doc: str, neutral: int
-) -> Callable[..., Array]:
-    def function(
-        x: ArrayLike,
-        axis: Axis = None,
-        dtype: Any = None,
-        keepdims: bool = False,
-        where: ArrayLike | None = None,
-        initial: ArrayLike | None = None,
-    ) -> Array:
-        x = operand(name, x)
-        have = typeof(x).dtype
-        if dtype is None:
-            shape = typeof(x).shape
-            axes = all_axes(name, axis, len(shape))
-            want = accumulator(have, math.prod([shape[a] for a in axes]))
-        else:
-            want = dtypes.canonical(dtype)
-        x = _masked(name, x if have == want else cast(x, want), where, neutral)
-        out = _reduced(op, name, x, axis, keepdims)
-        if initial is None:
-            return out
-        return combine(out, cast(_scalar(name, initial), typeof(out).dtype))
-
-    return named(function, name, doc)
+def _accumulated(name: str, x: Any, axis: Axis, dtype: Any) -> Any:
+    """The elements in the dtype in which they are summed up."""
+    x = operand(name, x)
+    have = typeof(x).dtype
+    if dtype is None:
+        shape = typeof(x).shape
+        axes = all_axes(name, axis, len(shape))
+        want = accumulator(have, math.prod([shape[a] for a in axes]))
+    else:
+        want = dtypes.canonical(dtype)
+    return x if have == want else cast(x, want)
 
 
 def _scalar(name: str, initial: Any) -> Any:
@@ -101,28 +85,44 @@ def _scalar(name: str, initial: Any) -> Any:
     return initial
 
 
-sum = _sum_like(
-    reduce.reduce_sum,
-    add,
-    "sum",
+def sum(
+    x: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    initial: ArrayLike | None = None,
+) -> Array:
     """The sum over axes (all of them, by default).
 
     Booleans and small integers are summed as int32 (2³¹ booleans and more as int64).
     `where` selects elements; `initial` is added.
-    """,
-    0,
-)
-prod = _sum_like(
-    reduce.reduce_prod,
-    mul,
-    "prod",
+    """
+    x = _masked("sum", _accumulated("sum", x, axis, dtype), where, 0)
+    out = _reduced(reduce.reduce_sum, "sum", x, axis, keepdims)
+    if initial is None:
+        return out
+    return add(out, cast(_scalar("sum", initial), typeof(out).dtype))
+
+
+def prod(
+    x: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    initial: ArrayLike | None = None,
+) -> Array:
     """The product over axes (all of them, by default).
 
     Booleans and small integers are multiplied as int32 (2³¹ booleans and more as
     int64). `where` selects elements; `initial` is one factor more.
-    """,
-    1,
-)
+    """
+    x = _masked("prod", _accumulated("prod", x, axis, dtype), where, 1)
+    out = _reduced(reduce.reduce_prod, "prod", x, axis, keepdims)
+    if initial is None:
+        return out
+    return mul(out, cast(_scalar("prod", initial), typeof(out).dtype))
 
 
 def _has_elements(t: ArrayType, axes: tuple[int, ...], initial: Any) -> bool:
@@ -133,35 +133,36 @@ def _has_elements(t: ArrayType, axes: tuple[int, ...], initial: Any) -> bool:
     return t.size > 0
 
 
-def _extreme(op: Op, pairwise: Op, name: str, doc: str) -> Callable[..., Array]:
-    def function(
-        x: ArrayLike,
-        axis: Axis = None,
-        keepdims: bool = False,
-        initial: ArrayLike | None = None,
-        where: ArrayLike | None = None,
-    ) -> Array:
-        x = operand(name, x)
-        t = typeof(x)
-        if initial is not None:
-            initial = cast(operand(name, initial), t.dtype)
-            if where is not None:
-                x = select_where(where, x, initial)
-        if where is not None and initial is None:
-            raise ValueError(_NO_ELEMENTS.format(name, "`where`", at(user_source())))
-        axes = all_axes(name, axis, t.ndim)
-        if _has_elements(t, axes, initial):
-            out = _reduced(op, name, x, axis, keepdims)
-            return out if initial is None else pairwise(out, initial)
-        kept = _kept(t.shape, axes)
-        if initial is None and 0 not in kept:
-            shown = f"shape {t.shape}"
-            raise ValueError(_NO_ELEMENTS.format(name, shown, at(user_source())))
-        if not keepdims:
-            kept = tuple([n for i, n in enumerate(t.shape) if i not in axes])
-        return full(kept, 0, t.dtype) if initial is None else expand(initial, kept)
-
-    return named(function, name, doc)
+def _extreme(
+    ops: tuple[Op, Op],
+    name: str,
+    x: Any,
+    axis: Axis,
+    keepdims: bool,
+    initial: Any,
+    where: ArrayLike | None,
+) -> Any:
+    """An extreme, by the op that reduces and the one for two elements."""
+    op, pairwise = ops
+    x = operand(name, x)
+    t = typeof(x)
+    if initial is not None:
+        initial = cast(operand(name, initial), t.dtype)
+        if where is not None:
+            x = select_where(where, x, initial)
+    if where is not None and initial is None:
+        raise ValueError(_NO_ELEMENTS.format(name, "`where`", at(user_source())))
+    axes = all_axes(name, axis, t.ndim)
+    if _has_elements(t, axes, initial):
+        out = _reduced(op, name, x, axis, keepdims)
+        return out if initial is None else pairwise(out, initial)
+    kept = _kept(t.shape, axes)
+    if initial is None and 0 not in kept:
+        shown = f"shape {t.shape}"
+        raise ValueError(_NO_ELEMENTS.format(name, shown, at(user_source())))
+    if not keepdims:
+        kept = tuple([n for i, n in enumerate(t.shape) if i not in axes])
+    return full(kept, 0, t.dtype) if initial is None else expand(initial, kept)
 
 
 _NO_ELEMENTS = (
@@ -169,81 +170,97 @@ _NO_ELEMENTS = (
     "Pass `initial=`: the value that counts in any case."
 )
 
-max = _extreme(
-    reduce.reduce_max,
-    maximum,
-    "max",
+
+def max(
+    x: ArrayLike,
+    axis: Axis = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
     """The largest element over axes (all of them, by default).
 
     `where` selects elements; it needs `initial`.
-    """,
-)
-min = _extreme(
-    reduce.reduce_min,
-    minimum,
-    "min",
+    """
+    return _extreme(
+        (reduce.reduce_max, maximum), "max", x, axis, keepdims, initial, where
+    )
+
+
+def min(
+    x: ArrayLike,
+    axis: Axis = None,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array:
     """The smallest element over axes (all of them, by default).
 
     `where` selects elements; it needs `initial`.
-    """,
-)
+    """
+    return _extreme(
+        (reduce.reduce_min, minimum), "min", x, axis, keepdims, initial, where
+    )
+
+
 amax, amin = max, min
 
 
-def _truth(op: Op, name: str, doc: str, neutral: bool) -> Callable[..., Array]:
-    def function(
-        x: ArrayLike,
-        axis: Axis = None,
-        keepdims: bool = False,
-        where: ArrayLike | None = None,
-    ) -> Array:
-        x = cast(operand(name, x), dtypes.bool_)
-        return _reduced(op, name, _masked(name, x, where, neutral), axis, keepdims)
+def any(
+    x: ArrayLike,
+    axis: Axis = None,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Whether some element is true (not zero).
 
-    doc += "\n\n    `where` selects elements.\n    "
-    return named(function, name, doc)
-
-
-any = _truth(reduce.reduce_or, "any", "Whether some element is true (not zero).", False)
-all = _truth(
-    reduce.reduce_and, "all", "Whether every element is true (not zero).", True
-)
+    `where` selects elements.
+    """
+    x = _masked("any", cast(operand("any", x), dtypes.bool_), where, False)
+    return _reduced(reduce.reduce_or, "any", x, axis, keepdims)
 
 
-def _position(op: Op, name: str, doc: str) -> Callable[..., Array]:
-    def function(
-        x: ArrayLike, axis: int | None = None, keepdims: bool = False
-    ) -> Array:
-        x = operand(name, x)
-        t = typeof(x)
-        if t.dtype == dtypes.bool_:
-            x = cast(x, dtypes.uint8)
-        if axis is None:
-            out = op(reshape(x, shape=(t.size,)), axis=0)
-            return reshape(out, shape=(1,) * t.ndim) if keepdims else out
-        number = one_axis(name, axis, t.ndim)
-        out = op(x, axis=number)
-        return reshape(out, shape=_kept(t.shape, (number,))) if keepdims else out
+def all(
+    x: ArrayLike,
+    axis: Axis = None,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> Array:
+    """Whether every element is true (not zero).
 
-    return named(function, name, doc)
+    `where` selects elements.
+    """
+    x = _masked("all", cast(operand("all", x), dtypes.bool_), where, True)
+    return _reduced(reduce.reduce_and, "all", x, axis, keepdims)
 
 
-argmax = _position(
-    reduce.argmax,
-    "argmax",
+def _position(op: Op, name: str, x: Any, axis: int | None, keepdims: bool) -> Any:
+    x = operand(name, x)
+    t = typeof(x)
+    if t.dtype == dtypes.bool_:
+        x = cast(x, dtypes.uint8)
+    if axis is None:
+        out = op(reshape(x, shape=(t.size,)), axis=0)
+        return reshape(out, shape=(1,) * t.ndim) if keepdims else out
+    number = one_axis(name, axis, t.ndim)
+    out = op(x, axis=number)
+    return reshape(out, shape=_kept(t.shape, (number,))) if keepdims else out
+
+
+def argmax(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
     """Where the largest element is along an axis (without one: in the flat array).
 
     The first, of equal ones. int32; along an axis of 2³¹ elements or more, int64.
-    """,
-)
-argmin = _position(
-    reduce.argmin,
-    "argmin",
+    """
+    return _position(reduce.argmax, "argmax", x, axis, keepdims)
+
+
+def argmin(x: ArrayLike, axis: int | None = None, keepdims: bool = False) -> Array:
     """Where the smallest element is along an axis (without one: in the flat array).
 
     The first, of equal ones. int32; along an axis of 2³¹ elements or more, int64.
-    """,
-)
+    """
+    return _position(reduce.argmin, "argmin", x, axis, keepdims)
 
 
 def count_nonzero(x: ArrayLike, axis: Axis = None, keepdims: bool = False) -> Array:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from treadle import dtypes
+from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.np.binary import mod, select_where
-from treadle.np.elementwise import abs, isnan, named
+from treadle.np.elementwise import abs, isnan
 from treadle.np.join import concatenate
 from treadle.np.operands import (
     ArrayLike,
@@ -35,44 +36,74 @@ from treadle.trace.op import Op
 from treadle.trace.value import typeof
 
 
-def _running(op: Op, name: str, doc: str, nan: float | None = None) -> Any:
+def _running(
+    op: Op, name: str, given: tuple[Any, ...], nan: float | None = None
+) -> Any:
     """nan: what counts in the place of not-a-number, if that is passed over."""
-
-    def function(
-        x: ArrayLike, axis: int | None = None, dtype: Any = None, reverse: bool = False
-    ) -> Array:
-        x, number = along(name, x, axis)
-        have = typeof(x).dtype
-        if nan is not None and dtypes.is_differentiable(have):
-            x = select_where(isnan(x), have.type(nan), x)
-        if dtype is None:
-            want = accumulator(have, typeof(x).shape[number])
-        else:
-            want = dtypes.canonical(dtype)
-        if have != want:
-            x = cast(x, want)
-        return op(x, axis=number, reverse=reverse)
-
-    doc += " along an axis (None: of the flat array).\n\n"
-    doc += "    `reverse` runs from the end.\n    "
-    return named(function, name, doc)
+    x, axis, dtype, reverse = given
+    x, number = along(name, x, axis)
+    have = typeof(x).dtype
+    if nan is not None and dtypes.is_differentiable(have):
+        x = select_where(isnan(x), have.type(nan), x)
+    if dtype is None:
+        want = accumulator(have, typeof(x).shape[number])
+    else:
+        want = dtypes.canonical(dtype)
+    if have != want:
+        x = cast(x, want)
+    return op(x, axis=number, reverse=reverse)
 
 
-Running = Callable[..., Array]
-cumsum: Running = _running(cumulative.cumsum, "cumsum", "The running sum")
-cumprod: Running = _running(cumulative.cumprod, "cumprod", "The running product")
-nancumsum: Running = _running(
-    cumulative.cumsum,
-    "nancumsum",
-    "The running sum of what is a number",
-    0,
-)
-nancumprod: Running = _running(
-    cumulative.cumprod,
-    "nancumprod",
-    "The running product of what is a number",
-    1,
-)
+def cumsum(
+    x: ArrayLike,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    reverse: bool = False,
+) -> Array:
+    """The running sum along an axis (None: of the flat array).
+
+    `reverse` runs from the end.
+    """
+    return _running(cumulative.cumsum, "cumsum", (x, axis, dtype, reverse))
+
+
+def cumprod(
+    x: ArrayLike,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    reverse: bool = False,
+) -> Array:
+    """The running product along an axis (None: of the flat array).
+
+    `reverse` runs from the end.
+    """
+    return _running(cumulative.cumprod, "cumprod", (x, axis, dtype, reverse))
+
+
+def nancumsum(
+    x: ArrayLike,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    reverse: bool = False,
+) -> Array:
+    """The running sum of what is a number along an axis (None: of the flat array).
+
+    `reverse` runs from the end.
+    """
+    return _running(cumulative.cumsum, "nancumsum", (x, axis, dtype, reverse), 0)
+
+
+def nancumprod(
+    x: ArrayLike,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    reverse: bool = False,
+) -> Array:
+    """The running product of what is a number along an axis (None: of the flat array).
+
+    `reverse` runs from the end.
+    """
+    return _running(cumulative.cumprod, "nancumprod", (x, axis, dtype, reverse), 1)
 
 
 def cumulative_sum(
@@ -80,7 +111,7 @@ def cumulative_sum(
     /,
     *,
     axis: int | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     include_initial: bool = False,
 ) -> Array:
     """The running sum along an axis (of a vector: along its only one).
@@ -100,7 +131,7 @@ def cumulative_prod(
     /,
     *,
     axis: int | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     include_initial: bool = False,
 ) -> Array:
     """The running product along an axis (of a vector: along its only one).
@@ -112,7 +143,13 @@ def cumulative_prod(
 
 
 def _from_start(
-    name: str, total: Running, first: int, x: Any, axis: Any, dtype: Any, initial: bool
+    name: str,
+    total: Callable[..., Array],
+    first: int,
+    x: Any,
+    axis: Any,
+    dtype: Any,
+    initial: bool,
 ) -> Any:
     shape = typeof(operand(name, x)).shape
     if not shape or (axis is None and len(shape) > 1):

@@ -5,7 +5,7 @@ As with `nonzero`, a traced program says with `size=` how many elements the resu
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -72,6 +72,30 @@ def _sorted_rows(rows: Any, equal_nan: bool) -> _Sorted:
     return _Sorted(order, concatenate([full((1,), True, dtypes.bool_), other]))
 
 
+@overload
+def unique(
+    x: ArrayLike,
+    return_index: Literal[False] = False,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Array: ...
+@overload
+def unique(
+    x: ArrayLike,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Any: ...
 def unique(
     x: ArrayLike,
     return_index: bool = False,
@@ -278,6 +302,26 @@ def _chosen(name: str, x: Any, keep: Any, size: Any, fill: Any) -> tuple[Any, An
     return take_where(x, index, there, fill), index, there
 
 
+@overload
+def intersect1d(
+    x: ArrayLike,
+    y: ArrayLike,
+    assume_unique: bool = False,
+    return_indices: Literal[False] = False,
+    *,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> Array: ...
+@overload
+def intersect1d(
+    x: ArrayLike,
+    y: ArrayLike,
+    assume_unique: bool = False,
+    *,
+    return_indices: Literal[True],
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
+) -> tuple[Array, Array, Array]: ...
 def intersect1d(
     x: ArrayLike,
     y: ArrayLike,

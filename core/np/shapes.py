@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from operator import index
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -258,11 +258,19 @@ def rot90(x: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     return flip(swapaxes(x, first, second), second)
 
 
+@overload
+def atleast_1d(x: ArrayLike, /) -> Array: ...
+@overload
+def atleast_1d(*arrays: ArrayLike) -> list[Array]: ...
 def atleast_1d(*arrays: ArrayLike) -> Any:
     """Arrays with one axis or more (a list of them, if several are given)."""
     return _at_least("atleast_1d", arrays, lambda s: s or (1,))
 
 
+@overload
+def atleast_2d(x: ArrayLike, /) -> Array: ...
+@overload
+def atleast_2d(*arrays: ArrayLike) -> list[Array]: ...
 def atleast_2d(*arrays: ArrayLike) -> Any:
     """Arrays with two axes or more; new ones come first."""
     return _at_least(
@@ -270,6 +278,10 @@ def atleast_2d(*arrays: ArrayLike) -> Any:
     )
 
 
+@overload
+def atleast_3d(x: ArrayLike, /) -> Array: ...
+@overload
+def atleast_3d(*arrays: ArrayLike) -> list[Array]: ...
 def atleast_3d(*arrays: ArrayLike) -> Any:
     """Arrays with three axes or more, as NumPy places them."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal, overload
 
 from treadle import dtypes
 from treadle.dims import is_dim
+from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.np.binary import power
 from treadle.np.creation import placed, working_dtype
@@ -30,12 +31,36 @@ from treadle.run.array import Array
 from treadle.trace.value import typeof
 
 
+@overload
 def linspace(
     start: ArrayLike,
     stop: ArrayLike,
     num: int = 50,
     endpoint: bool = True,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    *,
+    retstep: Literal[False] = False,
+    device: Any = None,
+) -> Array: ...
+@overload
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
+    axis: int = 0,
+    *,
+    retstep: Literal[True],
+    device: Any = None,
+) -> tuple[Array, Array]: ...
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    dtype: DTypeLike | None = None,
     axis: int = 0,
     *,
     retstep: bool = False,
@@ -106,7 +131,7 @@ def logspace(
     num: int = 50,
     endpoint: bool = True,
     base: ArrayLike = 10.0,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     axis: int = 0,
 ) -> Array:
     """Numbers whose logarithms are evenly spaced from `start` to `stop`."""
@@ -122,7 +147,7 @@ def geomspace(
     stop: ArrayLike,
     num: int = 50,
     endpoint: bool = True,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     axis: int = 0,
 ) -> Array:
     """Numbers from `start` to `stop`, each the same multiple of the one before.

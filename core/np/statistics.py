@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
 from treadle import dtypes
 from treadle.dims import equal_shapes, is_dim
+from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.np import reductions
 from treadle.np.binary import maximum, multiply, select_where
@@ -59,7 +60,7 @@ def _count(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
 def mean(
     x: ArrayLike,
     axis: Axis = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     keepdims: bool = False,
     where: ArrayLike | None = None,
 ) -> Array:
@@ -79,7 +80,7 @@ def mean(
 def var(
     x: ArrayLike,
     axis: Axis = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     ddof: float = 0,
     keepdims: bool = False,
     *,
@@ -103,7 +104,7 @@ def var(
 def std(
     x: ArrayLike,
     axis: Axis = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     ddof: float = 0,
     keepdims: bool = False,
     *,
@@ -153,6 +154,24 @@ def _variance(
     return total / (left if keepdims else squeeze(left, axes))
 
 
+@overload
+def average(
+    x: ArrayLike,
+    axis: Axis = None,
+    weights: ArrayLike | None = None,
+    keepdims: bool = False,
+    *,
+    returned: Literal[False] = False,
+) -> Array: ...
+@overload
+def average(
+    x: ArrayLike,
+    axis: Axis = None,
+    weights: ArrayLike | None = None,
+    keepdims: bool = False,
+    *,
+    returned: Literal[True],
+) -> tuple[Array, Array]: ...
 def average(
     x: ArrayLike,
     axis: Axis = None,

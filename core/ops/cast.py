@@ -1,17 +1,19 @@
-"""Changes of dtype."""
+"""Changes of dtype, and of how many bits of it count."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.ops.complex import real
+from treadle.ops.movement import linear_jvp
 from treadle.trace.lowering import Elementwise
-from treadle.trace.op import Linear, Op, Zero
+from treadle.trace.op import Linear, Op, Zero, registry
 from treadle.trace.value import typeof
 
 
@@ -72,3 +74,74 @@ bitcast = Op(
     lowering=Elementwise("bitcast"),
     differentiable=False,
 )
+
+# reduce_precision ---------------------------------------------------------------------
+
+
+class _Layout(NamedTuple):
+    """The bits of a float: those of its fraction, its exponent, and its sign."""
+
+    word: np.dtype
+    fraction: int
+    bias: int
+    exponent: int
+    sign: int
+
+    @staticmethod
+    def of(dtype: np.dtype) -> _Layout:
+        info = ml_dtypes.finfo(dtype)
+        word = np.dtype(f"uint{8 * dtype.itemsize}")
+        exponent = ((1 << info.nexp) - 1) << info.nmant
+        sign = 1 << (8 * dtype.itemsize - 1)
+        return _Layout(word, info.nmant, (1 << (info.nexp - 1)) - 1, exponent, sign)
+
+
+def _reduced(w: Any, x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
+    """Rounds the fraction, ties to even; then what has too large an exponent is
+    infinite, too small a one zero. Not-a-number stays."""
+    has = _Layout.of(x.dtype)
+    word = w("bitcast", x, dtype=has.word)
+    beyond = has.fraction - mantissa_bits
+    if beyond > 0:
+        last = w("bitwise_and", w("shift_right_logical", word, beyond), 1)
+        raised = w("add", word, w("add", last, (1 << (beyond - 1)) - 1))
+        word = w("shift_left", w("shift_right_logical", raised, beyond), beyond)
+    new_bias = (1 << (exponent_bits - 1)) - 1
+    if new_bias < has.bias:
+        exponent = w("bitwise_and", word, has.exponent)
+        sign = w("bitwise_and", word, has.sign)
+        most, least = has.bias + new_bias, has.bias - new_bias
+        infinite = w("bitwise_or", sign, has.exponent)
+        over = w("gt", exponent, most << has.fraction)
+        under = w("le", exponent, least << has.fraction)
+        word = w("select", under, sign, w("select", over, infinite, word))
+    return w("select", w("ne", x, x), x, w("bitcast", word, dtype=x.dtype))
+
+
+class _OnArrays:
+    """Carries out what an expression writes, on NumPy's arrays."""
+
+    def __call__(self, name: str, *args: Any, dtype: np.dtype | None = None) -> Any:
+        if dtype is not None:
+            return args[0].view(dtype)
+        like = next(a.dtype for a in reversed(args) if isinstance(a, np.ndarray))
+        full = [a if isinstance(a, np.ndarray) else like.type(a) for a in args]
+        return np.asarray(registry[name].run(*full))
+
+
+def _reduce_type(x: ArrayType, **bits: int) -> ArrayType:
+    if not dtypes.is_float(x.dtype):
+        raise TypeError(f"reduce_precision is not defined for dtype {x.dtype.name}")
+    return ArrayType(x.shape, x.dtype)
+
+
+reduce_precision = Op(
+    "reduce_precision",
+    _reduce_type,
+    lambda x, **bits: _reduced(_OnArrays(), np.asarray(x), **bits),
+    transpose=lambda ct, x, **bits: [reduce_precision(ct, **bits)],
+    batch=lambda size, args, axes, **bits: (reduce_precision(*args, **bits), axes[0]),
+    lowering=Elementwise(_reduced),
+)
+reduce_precision.jvp = reduce_precision.linearize = linear_jvp(reduce_precision)
+"""Floats rounded to fewer bits of exponent and mantissa, as are their derivatives."""

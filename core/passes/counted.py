@@ -22,6 +22,7 @@ from treadle.ops.compare import lt
 from treadle.ops.dynamic import dynamic_slice_axis, dynamic_update_axis
 from treadle.ops.movement import reshape, spread, zeros_like
 from treadle.passes.rewrite import Rewriter, ops_of
+from treadle.trace.interpreter import at_source
 from treadle.trace.lowering import Counted
 from treadle.trace.stage import stage
 from treadle.trace.value import typeof
@@ -35,7 +36,8 @@ class _Loops(Rewriter):
             return
         loop = _by_count if how.ends == "count" else _by_carry
         types = [a.type for a in eq.inputs]
-        graph = stage(lambda *args: loop(args, **eq.params), types, closed=True)[0]
+        with at_source(eq.source):
+            graph = stage(lambda *args: loop(args, **eq.params), types, closed=True)[0]
         inputs = list(map(self.read, eq.inputs))
         results = self.splice(_Loops.apply(graph), inputs, eq.source)
         self.values.update(zip(eq.outputs, results, strict=True))

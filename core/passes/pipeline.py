@@ -8,6 +8,7 @@ from typing import Protocol
 
 from treadle.ir.graph import Graph
 from treadle.passes.algebra import simplify
+from treadle.passes.checks import lower_checks
 from treadle.passes.contractions import lower_contractions
 from treadle.passes.counted import loop_over_rows
 from treadle.passes.cse import merge_equal
@@ -37,6 +38,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
     wide = target.widens_halves
     return (
         inline_calls,  # ensures: no `call` equations, in nested graphs too
+        lower_checks,  # needs inlined calls; ensures: no `error_if` equations
         loop_over_rows,  # needs inlined calls; ensures: no counted scans
         split_complex,  # needs inlined calls; ensures: no complex number in a kernel
         simplify,  # needs inlined calls; leaves dead and equal equations behind

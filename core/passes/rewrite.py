@@ -9,6 +9,7 @@ from typing import Any
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Var
 from treadle.ir.walk import follow
+from treadle.scopes import within
 from treadle.trace.op import Op
 
 
@@ -60,10 +61,11 @@ class Rewriter:
         self, graph: Graph, inputs: Sequence[Atom], source: str
     ) -> Sequence[Atom]:
         """Writes the equations of a whole graph; gives its results. Equations without
-        a line of the user's get `source`."""
+        a line of the user's get `source`, the others the names around that."""
 
         def write(eq: Equation, inputs: Sequence[Atom]) -> Sequence[Atom]:
-            return self.emit(eq.op, inputs, eq.params, eq.source or source)
+            found = within(eq.source, source) if eq.source else source
+            return self.emit(eq.op, inputs, eq.params, found)
 
         return follow(graph, inputs, write, lambda literal: literal)
 

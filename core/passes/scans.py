@@ -28,6 +28,7 @@ from treadle.ops.dot import dot_general
 from treadle.ops.movement import broadcast_in_dim, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.passes.rewrite import Rewriter, mentions
+from treadle.scopes import within
 from treadle.trace.axes import MappedAxis
 from treadle.trace.lowering import Elementwise, Index, Product, View
 from treadle.transforms.batch import batch_graph
@@ -237,7 +238,7 @@ class _Scan:
             order = tuple([axes[a] for a in (*yb, *yc, *free)])
             if (base, order) not in turned:
                 params = {"permutation": order}
-                source = eq.source or self.eq.source
+                source = self._source(eq)
                 (value,) = self.writer.emit(transpose, [values[base]], params, source)
                 turned[base, order] = Var(value.type)
                 self.consts.append((turned[base, order], value))
@@ -297,7 +298,7 @@ class _Scan:
 
     def _sum(self, eq: Equation, start: Atom) -> Var:
         """The sum over all iterations of a contraction or reduction."""
-        source = eq.source or self.eq.source
+        source = self._source(eq)
         if eq.op is reduce_sum:
             value, _ = self._operand(eq.inputs[0])
             axes = (0, *(a + 1 for a in eq.params["axes"]))
@@ -311,6 +312,11 @@ class _Scan:
             }
             (total,) = self.writer.emit(dot_general, [x, y], params, source)
         return self.writer.emit(add, [start, total], {}, source)[0]
+
+    def _source(self, eq: Equation) -> str:
+        """Where what is done outside for an equation of the body comes from."""
+        around = self.eq.source
+        return within(eq.source, around) if eq.source else around
 
     def _over_time(self, a: Atom) -> Atom:
         """The operand with a time axis, repeated if it does not change."""

@@ -18,6 +18,7 @@ from treadle.ops.movement import move_axis
 from treadle.ops.shape import iota
 from treadle.ops.sort import order, sort, top_k
 from treadle.passes.rewrite import Rewriter, mentions
+from treadle.trace.interpreter import at_source
 from treadle.trace.stage import stage
 from treadle.trace.value import typeof
 
@@ -52,7 +53,9 @@ class _Lower(Rewriter):
         self, eq: Equation, inputs: list[Atom], function: Callable[..., Sequence[Any]]
     ) -> None:
         """Writes the equations of a function in the place of one equation."""
-        graph, captures = stage(function, [a.type for a in inputs], closed=True)
+        types = [a.type for a in inputs]
+        with at_source(eq.source):
+            graph, captures = stage(function, types, closed=True)
         assert not captures
         results = self.splice(graph, inputs, eq.source)
         self.values.update(zip(eq.outputs, results, strict=True))

@@ -32,7 +32,7 @@ class _Buffers:
         for a, v, one in zip(
             carries.init, carries.results, carries.in_place, strict=True
         ):
-            first = planner.buffer(v.type.nbytes)
+            first = g.buffer(v)
             _begin(g, a, Place(first), v)
             if one:
                 self.old.append(Place(first))
@@ -40,7 +40,7 @@ class _Buffers:
                 self.pairs.append((first, first))
                 self.writes.append(Place(first))
                 continue
-            second = planner.buffer(v.type.nbytes)
+            second = g.buffer(v)
             self.pairs.append((first, second))
             old, new = planner.slot(first, second), planner.slot(first, second)
             self.slots += [(old, Place(first)), (new, Place(second))]
@@ -107,7 +107,7 @@ def _plan_body(
     outer = planner.loops
     planner.loops = (*outer, loop)
     try:
-        return GraphPlanner(planner, schedule).run(inputs, outputs)
+        return GraphPlanner(planner, schedule, g.here).run(inputs, outputs)
     finally:
         planner.loops = outer
 
@@ -151,7 +151,7 @@ def _cond(g: GraphPlanner, choose: Choose, entry: KernelEntry, how: Any) -> None
     step = Branch(entry.names, [index, *places], outs, index=index, dtype=dtype)
     g.planner.add(step, g.steps)
     for branch in how:
-        inner = GraphPlanner(g.planner, branch)
+        inner = GraphPlanner(g.planner, branch, g.here)
         step.branches.append(inner.run(places, outs))
 
 

@@ -15,6 +15,7 @@ from treadle.fuse.lowering.launches import (
     Sort,
 )
 from treadle.ir.graph import Atom, Lit, Var
+from treadle.ir.origin import NOWHERE, Origin
 from treadle.plan.region import Region
 from treadle.plan.schedule import Schedule
 from treadle.plan.steps import (
@@ -51,6 +52,7 @@ class Planner:
         self.position = 0
         self.loops: tuple[Loop, ...] = ()
         self.constants: dict[Any, Buffer] = {}
+        self._origins: dict[Origin, int] = {}
         self.targets: dict[Buffer, Sequence[Buffer]] = {}
         self.region = Region([])
 
@@ -60,6 +62,13 @@ class Planner:
         b.loops = self.loops
         self.plan.buffers.append(b)
         return b
+
+    def origin(self, origin: Origin) -> int:
+        """The number of an origin."""
+        number = self._origins.setdefault(origin, len(self._origins))
+        if number == len(self.plan.origins):
+            self.plan.origins.append(origin)
+        return number
 
     def constant(self, a: Lit) -> Place:
         """A literal in memory."""
@@ -116,10 +125,16 @@ class Planner:
 
 
 class GraphPlanner:
-    """Plans one schedule: the program, or the body of a loop or branch of it."""
+    """Plans one schedule: the program, or the body of a loop or branch of it.
 
-    def __init__(self, planner: Planner, schedule: Schedule) -> None:
+    around: where the loop or branch comes from. here: where the kernel that is planned.
+    """
+
+    def __init__(
+        self, planner: Planner, schedule: Schedule, around: Origin = NOWHERE
+    ) -> None:
         self.planner, self.schedule = planner, schedule
+        self.around = self.here = around
         self.within = schedule.kernels.within
         self.env: dict[Var, Place] = {}
         self.steps: list[Step] = []
@@ -131,7 +146,13 @@ class GraphPlanner:
         copies = self._claim(outputs)
         for entry, chosen in zip(kernels.entries, how, strict=True):
             handler = self.planner.handlers[type(entry.kernel)]
+            first = len(self.steps)
+            origins = [origin.within(self.around) for origin in entry.origins]
+            self.here = origins[-1] if origins else self.around
             handler(self, entry.kernel, entry, chosen)
+            numbers = tuple(map(self.planner.origin, origins))
+            for step in self.steps[first:]:
+                step.origins = numbers
         for a, place in copies:
             self.copy(self.place(a), place, a.type.nbytes)
         return self.steps
@@ -163,8 +184,17 @@ class GraphPlanner:
                 whole, offset = self.within[v]
                 self.env[v] = self.place(whole).shifted(offset)
             else:
-                self.env[v] = Place(self.planner.buffer(v.type.nbytes))
+                self.env[v] = Place(self.buffer(v))
         return self.env[v]
+
+    def buffer(self, v: Var) -> Buffer:
+        """A temporary for a value."""
+        made = self.planner.buffer(v.type.nbytes)
+        made.type = v.type
+        origin = self.schedule.kernels.makers.get(v)
+        if origin is not None:
+            made.origin = self.planner.origin(origin.within(self.around))
+        return made
 
     def bind(self, launch: Launch) -> list[Place | None]:
         """The places of a nest's operands; None for computed indices."""

@@ -113,7 +113,8 @@ class _Pickler(pickle.Pickler):
         if kind is Var:
             return Var, (x.type,)
         if kind is Buffer and not x.loops:  # Those refer to what they are in.
-            return Buffer, (x.nbytes, x.home, x.index, x.offset, x.first, x.last)
+            life = x.first, x.last, (), x.type, x.origin
+            return Buffer, (x.nbytes, x.home, x.index, x.offset, *life)
         if kind is Dim and x.scope is self._scope:
             return _size, (x.key,)
         if kind is Atom:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.fuse.lowering.launches import Calls, HostCall, Launch, ProductKernel
 from treadle.ir.graph import Atom
+from treadle.ir.origin import Origin
 from treadle.late import Number
 
 
@@ -21,6 +23,8 @@ class Buffer:
       (index counts the program's), "constant" (index counts the plan's), or "slot" (a
       pointer that a loop exchanges; index counts the plan's).
     first, last: the positions of the steps between which it holds a value.
+    type: of the value that it was made for; None for work memory. origin: where that
+      comes from, a number of the plan's origins; -1 if that is not known.
     """
 
     nbytes: int
@@ -30,6 +34,8 @@ class Buffer:
     first: int = -1
     last: int = -1
     loops: tuple[Any, ...] = ()
+    type: ArrayType | None = None
+    origin: int = -1
 
 
 class Place(NamedTuple):
@@ -46,12 +52,14 @@ class Place(NamedTuple):
 @dataclass(eq=False)
 class Step:
     """Something that runs. `names` are of the operations that it does; `position`
-    orders it."""
+    orders it. `origins` says where these come from, in their order, as numbers of the
+    plan's origins (a copy around a loop does no operation, but is for one)."""
 
     names: tuple[str, ...]
     reads: list[Place]
     writes: list[Place]
     position: int = -1
+    origins: tuple[int, ...] = ()
 
 
 @dataclass(eq=False)
@@ -99,7 +107,7 @@ class OrderStep(Step):
 
 @dataclass(eq=False)
 class CallsStep(Step):
-    """Calls LAPACK for each matrix of a batch."""
+    """Calls a library for each matrix of a batch, or each line of an array."""
 
     call: Calls = None  # type: ignore[assignment]
     tasks: int = 1
@@ -142,6 +150,19 @@ class Branch(Step):
     branches: list[list[Step]] = field(default_factory=list)
 
 
+def walk(steps: Sequence[Step], depth: int = 0) -> Iterator[tuple[int, Step]]:
+    """All steps with their depth of nesting."""
+    for step in steps:
+        yield depth, step
+        if isinstance(step, While):
+            yield from walk(step.test, depth + 1)
+        if isinstance(step, Loop):
+            yield from walk(step.body, depth + 1)
+        if isinstance(step, Branch):
+            for branch in step.branches:
+                yield from walk(branch, depth + 1)
+
+
 class Outline(NamedTuple):
     """What a program takes and gives; how many equations it has, and how many bytes all
     their results."""
@@ -159,6 +180,7 @@ class Plan:
 
     shares: for results, the donated argument whose memory they may be written to.
     numbers: for constants, what they are for other sizes, if these are open; else None.
+    origins: where in the user's program steps and buffers come from.
     """
 
     outline: Outline
@@ -171,6 +193,7 @@ class Plan:
     buffers: list[Buffer] = field(default_factory=list)
     shares: dict[int, int] = field(default_factory=dict)
     numbers: list[Number | None] = field(default_factory=list)
+    origins: list[Origin] = field(default_factory=list)
 
 
 def literal_of(a: Atom) -> np.ndarray:

@@ -13,6 +13,7 @@ from treadle.fuse.lowering.launches import Calls, Launch, ProductKernel
 from treadle.ir.graph import Equation
 from treadle.passes.pipeline import Arithmetic
 from treadle.plan.calls import Path, Run, Runnable, Signature
+from treadle.plan.record import Record
 from treadle.plan.steps import Plan
 from treadle.trace.lowering import Lowering
 
@@ -72,6 +73,10 @@ class Target(Arithmetic, Protocol):
     def identity(self) -> str:
         """What of the device plans depend on: equal ones may use each other's."""
 
+    def described(self) -> dict[str, str]:
+        """What a report of a fault should say of the device, by name."""
+        return {}
+
     def lowering(self, eq: Equation) -> Lowering:
         """What becomes of an equation: what its op says, or `Host`."""
 
@@ -84,7 +89,7 @@ class Target(Arithmetic, Protocol):
         return Work()
 
     def calls(self, calls: Calls) -> Work:
-        """How LAPACK is called for matrices."""
+        """How a library is called for matrices or lines."""
         return Work()
 
     def contraction(self, product: ProductKernel) -> Sequence[Launched]:
@@ -94,6 +99,15 @@ class Target(Arithmetic, Protocol):
 
     def link(self, plan: Plan) -> Linked:
         """Makes a plan executable."""
+
+    def text(self, plan: Plan) -> str:
+        """The code of a plan's kernels; nothing if the device makes none."""
+        return ""
+
+    def profile(self, linked: Linked, slots: int) -> Record | None:
+        """Runs a program once (see `Runnable`), with the time of each step; None if the
+        device can't, and nothing has run."""
+        return None
 
     def size_class(self, nbytes: int) -> Any:
         """What allocates blocks of memory of this size on the device."""

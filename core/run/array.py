@@ -164,8 +164,12 @@ class Array(Value):
     def __copy__(self) -> Array:
         return self
 
-    def __deepcopy__(self, memo: dict) -> Array:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Array:
         return self
+
+
+ArrayLike = Array | np.ndarray | np.generic | bool | int | float | complex
+"""What functions take: arrays and scalars; lists are made arrays by `array` only."""
 
 
 class Placed(Array):

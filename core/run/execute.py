@@ -76,7 +76,7 @@ class Executable:
             bound = Bound(target.link(plan), types, results, plan.arena, None, None)
         self.value_of = bound.value_of
         self.linked, self.in_types = bound.linked, bound.in_types
-        self._donated, self._shares = donated, plan.shares
+        self.donated, self._shares = donated, plan.shares
         self._in_dtypes = [t.dtype for t in bound.in_types]
         self._outs = bound.results
         # The slots lie behind the temporaries, in one block: at its end, which was
@@ -95,8 +95,13 @@ class Executable:
         """How it runs."""
         return filled(self._plan, self.value_of) if self.value_of else self._plan
 
-    def __call__(self, args: Sequence[Any]) -> list[Array]:
-        """The results for arguments of the traced types."""
+    def __call__(
+        self, args: Sequence[Any], run: Callable[[int], int] | None = None
+    ) -> list[Array]:
+        """The results for arguments of the traced types.
+
+        run: what runs the linked program on its slots, if not that itself.
+        """
         held: list[Any] = []
         addresses = []
         for a, dtype in zip(args, self._in_dtypes, strict=True):
@@ -109,7 +114,7 @@ class Executable:
                 held.append(data)
                 addresses.append(address_of(data))
         arena = self._block.allocate(self._block.size)
-        if self._donated:
+        if self.donated:
             taken = self._taken(args)
             buffers = [
                 taken.get(i) or pool.allocate(nbytes)
@@ -122,7 +127,8 @@ class Executable:
         arena.write(
             self._words, self._slots, arena.address, *addresses, *self.linked.constants
         )
-        if self.linked.program.run(arena.address + self._slots):
+        run = run or self.linked.program.run
+        if run(arena.address + self._slots):
             self._fail()
         return [
             Array.of_buffer(b, out[0])
@@ -159,7 +165,7 @@ class Executable:
             self._slots,
             [(t, p, self._shares.get(i, -1)) for i, (t, _, p) in enumerate(self._outs)],
             self.linked.constants,
-            self._donated,
+            self.donated,
             given_up(self.name),
             self._fail,
             form,
@@ -189,7 +195,7 @@ class Executable:
         device = common(self.name, [a.device for a in placed])
         plain = [a.unplaced() if type(a) is Placed else a for a in args]
         results = self.program_for(device.name)(plain)
-        for i in self._donated:
+        for i in self.donated:
             if type(args[i]) is Placed:
                 args[i].donate(self.name)
         return [Placed.on(device, x) for x in results]
@@ -209,7 +215,7 @@ class Executable:
     def _give_up(self, args: Sequence[Any]) -> list[Any]:
         """Marks the donated arrays, before their memory may change: a call that fails
         or is interrupted leaves none that looks intact. Gives what holds the memory."""
-        given = [args[i] for i in self._donated if type(args[i]) is Array]
+        given = [args[i] for i in self.donated if type(args[i]) is Array]
         memory = [a.memory for a in given]
         for a in given:
             a.donate(self.name)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from treadle.kernels.lower import cost
-from treadle.plan.cost import points, traffic_bytes
+from treadle.plan.cost import step_cost
 from treadle.plan.steps import (
-    Branch,
+    Buffer,
     CallsStep,
     CopyStep,
     HostStep,
@@ -19,20 +18,9 @@ from treadle.plan.steps import (
     ProductStep,
     Step,
     While,
+    walk,
 )
-
-
-def walk(steps: Sequence[Step], depth: int = 0) -> Iterator[tuple[int, Step]]:
-    """All steps with their depth of nesting."""
-    for step in steps:
-        yield depth, step
-        if isinstance(step, While):
-            yield from walk(step.test, depth + 1)
-        if isinstance(step, Loop):
-            yield from walk(step.body, depth + 1)
-        if isinstance(step, Branch):
-            for branch in step.branches:
-                yield from walk(branch, depth + 1)
+from treadle.run.text import size_text
 
 
 def explain(plan: Plan) -> str:
@@ -51,9 +39,9 @@ def explain(plan: Plan) -> str:
         f"{outline.name or 'program'}: {outline.equations} equations in "
         f"{len(steps)} steps, {len(nests)} different kernels",
         *rows,
-        f"memory: arena {_size(plan.arena)} for temporaries of "
-        f"{_size(outline.nbytes)}, inputs {_size(sum(b.nbytes for b in plan.inputs))}, "
-        f"outputs {_size(sum(b.nbytes for b in plan.outputs))}",
+        f"memory: arena {size_text(plan.arena)} for temporaries of "
+        f"{size_text(outline.nbytes)}, inputs {_all(plan.inputs)}, "
+        f"outputs {_all(plan.outputs)}",
     ]
     if hosts:
         lines.append("host callbacks:")
@@ -63,39 +51,36 @@ def explain(plan: Plan) -> str:
 
 
 def _row(depth: int, step: Step) -> str:
-    name, fused, flops, nbytes, tasks = _describe(step)
-    sizes = f"{flops / 1e6:9.2f} MFLOP {nbytes / 1e6:8.2f} MB"
+    name, fused, tasks = describe(step)
+    cost = step_cost(step)
+    sizes = f"{cost.flops / 1e6:9.2f} MFLOP {cost.bytes / 1e6:8.2f} MB"
     cut = f" {tasks} tasks" if tasks > 1 else ""
     return f"{'  ' * depth}{step.position:4d} {name:<10}{sizes}{cut:<9} {fused}"
 
 
-def _describe(step: Step) -> tuple[str, str, float, float, int]:
+def describe(step: Step) -> tuple[str, str, int]:
+    """What kind of step it is, what it does, and in how many tasks."""
     fused = _names(step.names)
     if isinstance(step, NestStep):
-        flops = points(step.launch) * sum(cost(i) for i in step.launch.nest.body)
         kind = "row" if step.launch.nest.axis == "inner" else "column"
-        return kind, fused, flops, traffic_bytes(step.launch), step.tasks
+        return kind, fused, step.tasks
     if isinstance(step, ProductStep):
         name = "product" if step.product.epilogue is None else "product+"
-        moved = sum(p.buffer.nbytes for p in (step.a, step.b, step.c))
-        c = step.product.contraction
-        return name, f"{c.sizes} {fused}", c.flops, moved, step.words.tasks
+        sizes = step.product.contraction.sizes
+        return name, f"{sizes} {fused}", step.words.tasks
     if isinstance(step, CopyStep):
-        return "copy" if step.reads else "zero", fused, 0, step.nbytes, 1
+        return "copy" if step.reads else "zero", fused, 1
     if isinstance(step, OrderStep):
-        moved = step.rows * step.length * step.itemsize
-        return "order", f"{(step.rows, step.length)} {fused}", 0, moved, step.tasks
+        return "order", f"{(step.rows, step.length)} {fused}", step.tasks
     if isinstance(step, CallsStep):
-        called = " ".join([s.name for s in step.call.script.steps if not s.failed])
-        moved = sum(p.buffer.nbytes for p in (*step.reads, *step.writes))
-        return "calls", f"{called}: {fused}", 0, moved, step.tasks
+        return "calls", f"{step.call.script.called}: {fused}", step.tasks
     if isinstance(step, HostStep):
-        return "host", fused, 0, sum(p.buffer.nbytes for p in step.reads), 1
+        return "host", fused, 1
     if isinstance(step, While):
-        return "while", fused, 0, 0, 1
+        return "while", fused, 1
     if isinstance(step, Loop):
-        return f"loop {step.count}", fused, 0, 0, 1
-    return "branch", fused, 0, 0, 1
+        return f"loop {step.count}", fused, 1
+    return "branch", fused, 1
 
 
 def _names(names: Sequence[str]) -> str:
@@ -103,9 +88,5 @@ def _names(names: Sequence[str]) -> str:
     return text + (f", … ({len(names)})" if len(names) > 8 else "")
 
 
-def _size(nbytes: float) -> str:
-    for unit in ("B", "KB", "MB"):
-        if nbytes < 1000:
-            return f"{nbytes:.4g} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:.4g} GB"
+def _all(buffers: Sequence[Buffer]) -> str:
+    return size_text(sum([b.nbytes for b in buffers]))

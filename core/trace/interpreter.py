@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.dims import Scope
 from treadle.errors import user_source
+from treadle.scopes import current
 
 if TYPE_CHECKING:
     from treadle.trace.op import Op
@@ -28,6 +29,8 @@ class Interpreter:
 
     alive = True
     called_at = ""
+    writes_graph = False
+    """Whether what it writes is a graph of its own, in which names begin anew."""
 
     def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """The result of `op` (a list for ops with several results)."""
@@ -90,15 +93,20 @@ def using(interpreter: Interpreter) -> Iterator[Interpreter]:
 def entering(interpreter: Interpreter) -> Iterator[Interpreter]:
     """Like `using`, for an interpreter whose life ends with the block."""
     interpreter.called_at = user_source()
+    path, source = current.place.path, state.source
+    if interpreter.writes_graph:
+        current.place.path, state.source = "", str(source)
     with using(interpreter):
         try:
             yield interpreter
         finally:
             interpreter.alive = False
+            current.place.path, state.source = path, source
 
 
 def current_source() -> str:
-    """The line of the user's to which operations are attributed now."""
+    """The line of the user's to which operations are attributed now, with the names
+    around it."""
     return state.source or user_source()
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.ir.maps import Affine, Map
 from treadle.ir.scalar import SCALARS
-from treadle.trace.routine import Script
+from treadle.trace.routine import FUNCTION, RoutineCall, Script, Transform
 
 if TYPE_CHECKING:
     from treadle.ir.graph import Equation
@@ -121,6 +121,22 @@ def written(eq: Equation) -> list[Written]:
     args = [Element(None, a.type.dtype) for a in eq.inputs]
     how.value(emit, args, eq.outputs[0].type.dtype, eq.params)
     return found
+
+
+def spelled(eq: Equation) -> str:
+    """The instructions of an elementwise equation, with what they read, as text."""
+    how = eq.op.lowering
+    assert isinstance(how, Elementwise)
+    lines: list[str] = []
+
+    def emit(name: str, args: tuple[Element, ...], dtype: np.dtype, attr: Any) -> int:
+        read = " ".join([str(a.value) for a in args])
+        lines.append(f"{name} {read} {dtype.name} {attr!r}")
+        return len(lines)
+
+    args = [Element(f"x{i}", a.type.dtype) for i, a in enumerate(eq.inputs)]
+    last = how.value(emit, args, eq.outputs[0].type.dtype, eq.params)
+    return "; ".join([*lines, str(last)])
 
 
 class Index(Lowering):
@@ -279,6 +295,28 @@ class Routine(Lowering):
     """
 
     script: Callable[[Sequence[ArrayType], Sequence[ArrayType], dict], Script]
+
+
+class Foreign(Lowering):
+    """Calls of a function from outside, for each example of a batch (``params``: the
+    function, and how many leading axes are those of the batch)."""
+
+    def script(
+        self, types: Sequence[ArrayType], outs: Sequence[ArrayType], params: dict
+    ) -> Script:
+        return Script(
+            params["lead"], (), (RoutineCall(FUNCTION, (params["function"],)),)
+        )
+
+
+@dataclass(eq=False, repr=False)
+class Fourier(Lowering):
+    """Fourier transforms of the lines of an array.
+
+    script: ``(types of operands, types of results, params) -> Transform``.
+    """
+
+    script: Callable[[Sequence[ArrayType], Sequence[ArrayType], dict], Transform]
 
 
 FUSABLE = (Elementwise, Index, Reduction, Gather)

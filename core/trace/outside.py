@@ -1,4 +1,4 @@
-"""What a function can reach besides its arguments, and whether it has changed that.
+"""What functions that are running can reach, and whether it has changed.
 
 A function that is run several times must find the same each time: a counter that it
 increases, or a list that it appends to, would give results that no single run gives.
@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import sys
 import threading
+from array import array
 from collections import deque
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import count
+from operator import length_hint
 from types import (
     BuiltinFunctionType,
     CellType,
     CodeType,
     FrameType,
     FunctionType,
+    GeneratorType,
     MethodType,
     ModuleType,
+    SimpleNamespace,
 )
 from typing import Any, NamedTuple
 
@@ -36,7 +41,7 @@ MOST_BYTES = 1 << 16
 
 _INSTALLED = ("site-packages", "dist-packages")
 
-_ATOMS = (str, bytes, int, float, complex, type(None), type, np.generic, np.dtype)
+ATOMS = (str, bytes, int, float, complex, type(None), type, np.generic, np.dtype)
 _NO_STATE = (ModuleType, BuiltinFunctionType, CodeType, Value, tuple, FunctionType)
 
 _EACH_WAY = """\
@@ -77,6 +82,11 @@ def owning(cells: Sequence[CellType]) -> Iterator[None]:
         del _own.cells[count:]
 
 
+def are_owned() -> bool:
+    """Whether there are variables that someone gives their values anew for each run."""
+    return bool(_own.cells)
+
+
 class Outside:
     """Containers that can be reached, each with a name and with what is in it."""
 
@@ -100,13 +110,13 @@ class Outside:
         while todo and len(seen) < MOST_OBJECTS:
             name, x = todo.popleft()
             key = (id(x.module), x.name) if type(x) is _Global else id(x)
-            if key in seen or isinstance(x, _ATOMS):
+            if key in seen or isinstance(x, ATOMS):
                 continue
             seen.add(key)
-            contents = _contents(x)
-            if contents is not None and not any(x is cell for cell in _own.cells):
-                made._found[key] = x, name, contents
-            todo += _inside(name, x, contents)
+            found = contents(x)
+            if found is not None and not any(x is cell for cell in _own.cells):
+                made._found[key] = x, name, found
+            todo += _inside(name, x, found)
         return made
 
     def check(self, later: Outside, name: str, why: str = _EACH_WAY) -> None:
@@ -117,7 +127,7 @@ class Outside:
         """
         for key in self._found.keys() & later._found.keys():
             x, path, before = self._found[key]
-            if not _equal(before, _contents(x)):
+            if not same_contents(before, contents(x)):
                 because = why.format(at=at(user_source()))
                 raise MutationError(_MUTATED.format(name, path, because))
 
@@ -129,12 +139,12 @@ def _named(code: CodeType, known: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     )
 
 
-def _contents(x: Any) -> Any:
+def contents(x: Any, most_bytes: int = MOST_BYTES) -> Any:
     """What is in a container now, to be compared; None if `x` is none."""
     kind = type(x)
-    if kind is list or kind is set:
+    if isinstance(x, list | set | deque):
         return list(x)
-    if kind is dict:
+    if isinstance(x, dict):
         return dict(x)
     if kind is _Global:
         return [x.module[x.name]] if x.name in x.module else []
@@ -143,16 +153,43 @@ def _contents(x: Any) -> Any:
             return [x.cell_contents]
         except ValueError:
             return []
+    if kind is bytearray or kind is array:
+        return bytes(x)
+    if kind is SimpleNamespace:
+        return dict(vars(x))
     if kind is np.ndarray:
-        return x.tobytes() if x.nbytes <= MOST_BYTES else None
-    if isinstance(x, _NO_STATE) or _is_foreign(kind.__module__):
+        return x.tobytes() if x.nbytes <= most_bytes else None
+    if isinstance(x, _ITERATORS):
+        return _position(x)
+    if isinstance(x, _NO_STATE) or is_foreign(kind.__module__):
         return None
     fields = getattr(x, "__dict__", None)
-    return dict(fields) if type(fields) is dict else None
+    if type(fields) is dict:
+        return dict(fields)
+    slots = [n for base in kind.__mro__ for n in base.__dict__.get("__slots__", ())]
+    return {n: getattr(x, n) for n in slots if hasattr(x, n)} if slots else None
+
+
+_ITERATORS: tuple[type, ...] = (
+    GeneratorType,
+    count,
+    type(iter([])),
+    type(iter(range(0))),
+)
+
+
+def _position(x: Any) -> Any:
+    """Where an iterator is."""
+    if isinstance(x, count):
+        return repr(x).encode()
+    if isinstance(x, GeneratorType):
+        frame = x.gi_frame
+        return {} if frame is None else {**frame.f_locals, frame.f_lasti: None}
+    return b"%d" % length_hint(x)
 
 
 @cache
-def _is_foreign(module: str) -> bool:
+def is_foreign(module: str) -> bool:
     """Whether what a module defines may change as it likes: the caches of libraries,
     this one among them, loggers, locks."""
     root = module.partition(".")[0]
@@ -162,17 +199,17 @@ def _is_foreign(module: str) -> bool:
     return any(name in file for name in _INSTALLED)
 
 
-def _equal(before: Any, now: Any) -> bool:
+def same_contents(before: Any, now: Any) -> bool:
     if isinstance(before, bytes):
         return before == now
-    if len(before) != len(now):
+    if type(before) is not type(now) or len(before) != len(now):
         return False
     if isinstance(before, dict):
         return all(k in now and now[k] is v for k, v in before.items())
     return all(a is b for a, b in zip(before, now, strict=True))
 
 
-def _inside(name: str, x: Any, contents: Any) -> Iterator[tuple[str, Any]]:
+def _inside(name: str, x: Any, found: Any) -> Iterator[tuple[str, Any]]:
     """What can be reached from an object, and by which name."""
     if isinstance(x, FunctionType):
         code = x.__code__
@@ -181,24 +218,24 @@ def _inside(name: str, x: Any, contents: Any) -> Iterator[tuple[str, Any]]:
             yield from ((name, f) for _, c in cells for f in _functions(c))
         else:
             yield from ((f"`{variable}`", cell) for variable, cell in cells)
-            if not _is_foreign(x.__module__ or ""):
+            if not is_foreign(x.__module__ or ""):
                 yield from _named(code, x.__globals__)
     elif isinstance(x, MethodType):
         yield name, x.__self__
         yield name, x.__func__
-    elif type(contents) is dict:
+    elif type(found) is dict:
         own = type(x) is not dict
-        for key, item in contents.items():
+        for key, item in found.items():
             place = f"`{key}`" if own else f"[{key!r:.40}]"
             yield f"{place} of {name}", item
-    elif type(contents) is list:
+    elif type(found) is list:
         variable = type(x) in (CellType, _Global)
-        for item in contents:
+        for item in found:
             yield name if variable else f"something in {name}", item
     elif isinstance(x, tuple):
         for item in x:
             yield f"something in {name}", item
-    elif _is_foreign(type(x).__module__):
+    elif is_foreign(type(x).__module__):
         yield from (
             (name, f) for f in getattr(x, "__dict__", {}).values() if callable(f)
         )

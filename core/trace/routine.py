@@ -1,17 +1,23 @@
-"""Calls of LAPACK as data: what a `Routine` does with each matrix of a batch."""
+"""Calls of libraries as data: what LAPACK does with each matrix of a batch, and how the
+lines of an array are Fourier transformed."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from treadle.arraytype import ArrayType
 from treadle.dims import same_shape
 from treadle.late import number
+from treadle.trace.foreign import Function
 
 _LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
+
+FUNCTION = "function"
+"""The name of the one step that is the call of a function from outside."""
 
 MOST_ARGUMENTS = 20
 MOST_BLOCKS = 12
@@ -33,8 +39,9 @@ class At(NamedTuple):
 
 STATUS = At(-1)
 
-Argument = str | int | np.generic | At
-"""A letter, an integer, a number of the matrices' dtype, or memory."""
+Argument = str | int | np.generic | At | Function
+"""A letter, an integer, a number of the matrices' dtype, memory, or (of a step that is
+a function from outside) that function."""
 
 
 class RoutineCall(NamedTuple):
@@ -59,7 +66,8 @@ class RoutineCall(NamedTuple):
 
 
 class Script(NamedTuple):
-    """What is done for each matrix of a batch.
+    """What is done for each matrix of a batch (or whatever a function from outside
+    takes).
 
     lead: how many leading axes of all operands and results are those of the batch.
     work: bytes of each block of work memory.
@@ -69,6 +77,56 @@ class Script(NamedTuple):
     lead: int
     work: tuple[int, ...]
     steps: tuple[RoutineCall, ...]
+
+    @property
+    def function(self) -> Function | None:
+        """The function from outside that it calls, if it does."""
+        first = self.steps[0]
+        return first.args[0] if first.name == FUNCTION else None  # type: ignore[return-value]
+
+    @property
+    def called(self) -> str:
+        """The names of the routines, but for what only follows a failure."""
+        return " ".join([s.name for s in self.steps if not s.failed])
+
+    def times(self, types: Sequence[ArrayType]) -> int:
+        """How many matrices there are in operands of these types."""
+        return math.prod(types[0].shape[: self.lead])
+
+
+Kind = Literal["fft", "ifft", "rfft", "irfft"]
+
+
+class Transform(NamedTuple):
+    """Fourier transforms of all lines of an array along one axis.
+
+    kind: "rfft" gives the first half of the spectrum of real numbers, "irfft" takes it.
+    dtype: of the real and imaginary parts.
+    n: of how many numbers each is.
+    power: the results are multiplied by ``n ** -power``.
+    outer, inner: how many lines: some in each of some blocks.
+    lengths: of a line of the operand and of one of the result.
+    between, within: elements of each of the two from one line to the next, and from one
+      number of a line to the next.
+    """
+
+    kind: Kind
+    dtype: np.dtype
+    n: int
+    power: float
+    outer: int
+    inner: int
+    lengths: tuple[int, int]
+    between: tuple[int, int]
+    within: tuple[int, int]
+
+    @property
+    def called(self) -> str:
+        return f"{self.kind} of {self.n}"
+
+    def times(self, types: Sequence[ArrayType]) -> int:
+        """How many lines there are."""
+        return self.outer * self.inner
 
 
 def lead_of(x: ArrayType, rank: int = 2) -> int:

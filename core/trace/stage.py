@@ -47,6 +47,7 @@ class StageInterpreter(Interpreter):
       and their values stand in `captured`, in the order of `capture_vars`.
     """
 
+    writes_graph = True
     writes_all = True
     """False if only what depends on its own arguments is written, the rest done."""
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from treadle.ir.graph import Atom, Graph, Lit, Var
+from treadle.ir.walk import surroundings
 from treadle.ops.arithmetic import add
+from treadle.scopes import in_backward, within
 from treadle.trace.interpreter import at_source, state
 from treadle.trace.op import Linear, Zero
 from treadle.trace.stage import stage
@@ -24,6 +26,7 @@ def backward(graph: Graph, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]
         v for v, a in zip(graph.inputs, args, strict=True) if isinstance(a, Linear)
     }
     values: dict[Var, Any] = dict(zip(graph.inputs, args, strict=True))
+    around = surroundings()
     pending = _forward(graph, linear, values)
     sums: dict[Var, Any] = {}
 
@@ -51,26 +54,28 @@ def backward(graph: Graph, args: Sequence[Any], cts: Sequence[Any]) -> list[Any]
         ]
         if eq.op.transpose is None:
             raise TypeError(f"`{eq.op.name}` can't be transposed: it is not linear")
-        with at_source(eq.source):
+        source = eq.source if around is None else within(eq.source, around)
+        with at_source(in_backward(source)):
             results = eq.op.transpose(
                 full if eq.op.multiple else full[0], *inputs, **eq.params
             )
-        for a, ct in zip(eq.inputs, results, strict=True):
-            give(a, ct)
+            for a, ct in zip(eq.inputs, results, strict=True):
+                give(a, ct)
     return [sums.get(v, Zero(v.type)) if v in linear else None for v in graph.inputs]
 
 
 def _forward(graph: Graph, linear: set[Var], values: dict[Var, Any]) -> list:
     """Computes what is not linear; marks and returns what is."""
     pending = []
-    previous = state.source
+    previous, around = state.source, surroundings()
     try:
         for eq in graph.equations:
             if any(a in linear for a in eq.inputs):
                 linear.update(eq.outputs)
                 pending.append(eq)
                 continue
-            state.source = eq.source
+            source = eq.source if around is None else within(eq.source, around)
+            state.source = source
             args = [a.value if isinstance(a, Lit) else values[a] for a in eq.inputs]
             out = eq.op(*args, **eq.params)
             outs = out if eq.op.multiple else [out]

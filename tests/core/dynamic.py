@@ -92,17 +92,6 @@ def _names(args: Sequence[Arg]) -> list[str]:
     return list(dict.fromkeys(n for a in args for n in a.names if n))
 
 
-class Counted:
-    """A function, and how many times it was called: once for each trace."""
-
-    def __init__(self, function: Function) -> None:
-        self.function, self.calls = function, 0
-
-    def __call__(self, *args: Any) -> Any:
-        self.calls += 1
-        return self.function(*args)
-
-
 def _with_names(function: Function, count: int) -> Function:
     """The function with parameters that have names: a0, a1…"""
     names = ", ".join([f"a{i}" for i in range(count)])
@@ -141,9 +130,8 @@ def agree(
     guards: why it may be traced again for some sizes, if it may.
     """
     names = _names(args)
-    counted = Counted(function)
     dynamic = {f"a{i}": a.names for i, a in enumerate(args) if any(a.names)}
-    compiled = td.jit(_with_names(counted, len(args)), dynamic=dynamic)
+    compiled = td.jit(_with_names(function, len(args)), dynamic=dynamic)
     for chosen in sizes or BY_COUNT[len(names)]:
         rng = np.random.default_rng(sum(chosen))
         bound = dict(zip(names, chosen, strict=True))
@@ -152,7 +140,7 @@ def agree(
         wanted = td.jit(lambda *xs: function(*xs))(*arrays)
         assert not (why := same_bytes(found, wanted)), f"sizes {bound}: {why}"
         most = 4 if _ASKS_ABOUT_ONE in str(compiled.report()) else 1
-        if counted.calls > most and not guards:
+        if compiled.report().traces > most and not guards:
             pytest.fail(f"sizes {bound}: {compiled.report()}")
 
 

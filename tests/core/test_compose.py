@@ -151,6 +151,7 @@ def test_linear_maps_and_solvers(name: str, other: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["grad", "vmap", "jit", "scan", "remat"])
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_leak_through_a_global(name: str) -> None:
     kept: list[Any] = []
 

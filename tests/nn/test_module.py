@@ -286,6 +286,7 @@ def test_gradients_are_modules():
     assert grads.bias is None and grads.power == 2
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_jit_retraces_for_static_fields_only():
     traces = []
 

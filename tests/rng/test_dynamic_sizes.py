@@ -27,7 +27,8 @@ SCALED = "chisquare generalized_normal lognormal pareto rayleigh t wald"
 
 EXPRESSIONS = [
     *(f"rng.{name}({KEY}, x.shape)" for name in DISTRIBUTIONS.split()),
-    f"rng.bits({KEY}, x.shape, 'uint64'), rng.uniform({KEY}, x.shape, tnp.float16)",
+    f"rng.bits(rng.clone({KEY}), x.shape, 'uint64'), "
+    f"rng.uniform({KEY}, x.shape, tnp.float16)",
     f"rng.normal(rng.fold_in({KEY}, 7), (x.shape[0], 3)) * x[:, :1]",
     f"rng.bernoulli({KEY}, p), rng.bernoulli({KEY}, 0.3, (4, *x.shape))",
     f"rng.randint({KEY}, x.shape, 0, 9), rng.randint({KEY}, x.shape, 0, x.shape[0])",

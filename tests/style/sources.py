@@ -15,7 +15,9 @@ LIBRARY = sorted(
     path for folder in FOLDERS.values() for path in (ROOT / folder).rglob("*.py")
 )
 AROUND = sorted(
-    path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+    path
+    for folder in ("tests", "benchmarks", "examples")
+    for path in (ROOT / folder).rglob("*.py")
 )
 
 

@@ -26,7 +26,7 @@ from treadle.backends.devices import TARGETS
 # Data flows from left to right, and an import points to the left. Rooms in one group
 # may use each other.
 STAGES = (
-    ("errors", "names", "settings", "dims", "late"),
+    ("errors", "events", "names", "scopes", "settings", "dims", "late"),
     ("dtypes", "arraytype", "structure", "tree"),
     ("reading",),
     ("ir", "trace"),
@@ -43,6 +43,7 @@ STAGES = (
     ("compile", "check", "show"),
     ("api", "debug"),
     ("np", "numpy"),
+    ("lax", "extend", "scipy", "image"),
     ("",),
     ("rng",),
     ("nn",),
@@ -56,6 +57,7 @@ PUBLIC = (
     "",
     "errors",
     "names",
+    "scopes",
     "settings",
     "dims",
     "dtypes",
@@ -65,6 +67,9 @@ PUBLIC = (
     "debug",
     "np",
     "numpy",
+    "lax",
+    "scipy",
+    "image",
 )
 ABOVE = tuple(key.split(".")[1] for key in FOLDERS if "." in key)
 

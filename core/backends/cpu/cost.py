@@ -15,6 +15,9 @@ _NS_PER_INSTRUCTION = 0.035
 _NS_PER_BYTE = 0.06
 _WORTH_SPLITTING_NS = 12_000
 _TASK_NS = 150_000
+_SERIAL_BYTES = 512
+"""The part of a row that is worth a task, if each task goes through all rows: less, and
+the tasks write to each other's cache lines."""
 
 
 def nest_tasks(launch: Launch, threads: int) -> int:
@@ -27,6 +30,9 @@ def nest_tasks(launch: Launch, threads: int) -> int:
     ]
     widths = tuple([width for _, width in operands])
     sizes = points(launch), *[n for n, _ in operands]
+    if launch.nest.serial:
+        args = work, widths, threads, launch.inner, *sizes
+        return number(_serial_tasks, args, low=1)
     return number(_nest_tasks, (work, widths, threads, *sizes), low=1)
 
 
@@ -34,6 +40,14 @@ def nest_tasks(launch: Launch, threads: int) -> int:
 def _work(nest: Nest) -> int:
     """The instructions at each point."""
     return sum([max(1, cost(i)) for i in nest.body])
+
+
+def _serial_tasks(
+    work: int, widths: tuple[int, ...], threads: int, inner: int, *sizes: int
+) -> int:
+    """Tasks that divide each row: no more than threads, for all of them visit it."""
+    wide = max(1, inner * max(widths) // _SERIAL_BYTES)
+    return min(_nest_tasks(work, widths, threads, *sizes), threads, wide)
 
 
 def _nest_tasks(

@@ -14,12 +14,14 @@ from treadle.backends.capable import lowering_of
 from treadle.backends.cpu.conv import filter_schedule
 from treadle.backends.cpu.conv import schedule as conv_schedule
 from treadle.backends.cpu.cost import nest_tasks
-from treadle.backends.cpu.emit.nest import emit, supported
+from treadle.backends.cpu.emit.nest import supported
 from treadle.backends.cpu.emit.tasks import scratch_bytes, scratch_rows
+from treadle.backends.cpu.foreign import arrays as foreign
+from treadle.backends.cpu.fourier import library as fourier_library
+from treadle.backends.cpu.fourier import schedule as fourier_schedule
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm import schedule as gemm_schedule
 from treadle.backends.cpu.gemm.arguments import Scheduled, Word
-from treadle.backends.cpu.lapack import kernel as lapack
 from treadle.backends.cpu.lapack import schedule as lapack_schedule
 from treadle.backends.cpu.lapack.library import library
 from treadle.backends.cpu.order import kernel as ordering
@@ -34,14 +36,15 @@ from treadle.backends.cpu.run.executor import (
     Slot,
 )
 from treadle.backends.cpu.run.host import address_of, host_call, meaning
-from treadle.backends.cpu.target import host
+from treadle.backends.cpu.run.profile import profile
+from treadle.backends.cpu.sources import library_source, nest_source, sources_of
+from treadle.backends.cpu.target import cpu_count, host
 from treadle.backends.memory import room, size_class
 from treadle.errors import InternalError
 from treadle.fuse.lowering.launches import Calls, Launch, ProductKernel
 from treadle.ir.filled import filled_with, sizes_in
 from treadle.ir.graph import Equation
 from treadle.kernels.contract import Contraction
-from treadle.kernels.nest import Nest
 from treadle.late import number
 from treadle.plan.calls import Path, Run, Signature
 from treadle.plan.steps import (
@@ -61,13 +64,18 @@ from treadle.plan.steps import (
 )
 from treadle.plan.target import Work
 from treadle.trace.lowering import Lowering
-from treadle.trace.routine import work_bytes
+from treadle.trace.routine import Transform, work_bytes
 
 _supported = functools.cache(supported)
 
 
 def _has_lapack() -> bool:
     return library() is not None
+
+
+def _found() -> tuple[bool, bool]:
+    """Which libraries there are."""
+    return _has_lapack(), fourier_library.available()
 
 
 class CPUTarget:
@@ -80,10 +88,17 @@ class CPUTarget:
     def identity(self) -> str:
         machine = host()
         parts = machine.triple, machine.cpu, machine.features, machine.vector_bytes
-        return repr((self.name, parts, threads.num_threads(), _has_lapack()))
+        return repr((self.name, parts, threads.num_threads(), *_found()))
+
+    def described(self) -> dict[str, str]:
+        return {
+            "CPU": f"{host().cpu} ({host().triple}, {host().vector_bytes} bytes wide)",
+            "threads": f"{threads.num_threads()} of {cpu_count()} CPUs",
+            "LAPACK": "NumPy's" if _has_lapack() else "not found",
+        }
 
     def lowering(self, eq: Equation) -> Lowering:
-        return lowering_of(eq, _supported, _has_lapack)
+        return lowering_of(eq, _supported, _has_lapack, fourier_library.available)
 
     def nest(self, launch: Launch) -> Work:
         tasks = nest_tasks(launch, threads.num_threads())
@@ -98,8 +113,12 @@ class CPUTarget:
 
     def calls(self, calls: Calls) -> Work:
         first, script = calls.types[0][0], calls.script
+        if isinstance(script, Transform):
+            return Work(fourier_schedule.tasks(script, threads.num_threads()))
+        if script.function is not None:
+            return Work(foreign.tasks(calls.times, threads.num_threads()))
         elements = math.prod(first.shape[script.lead :])
-        args = script, calls.matrices, elements, threads.num_threads()
+        args = script, calls.times, elements, threads.num_threads()
         tasks = lapack_schedule.tasks(*args)
         return Work(tasks, tasks * work_bytes(script))
 
@@ -117,6 +136,10 @@ class CPUTarget:
     def link(self, plan: Plan) -> Linked:
         return Linked(plan)
 
+    def text(self, plan: Plan) -> str:
+        return "\n".join([source.emit() for source in sources_of(plan.steps)])
+
+    profile = staticmethod(profile)
     size_class = staticmethod(size_class)
     room = staticmethod(room)
 
@@ -133,24 +156,6 @@ def _order_scratch(length: int, itemsize: int) -> int:
     return number(order_scratch, (length, itemsize))
 
 
-def _key(nest: Nest, entry: str) -> str:
-    return f"nest {entry} {nest.digest}"
-
-
-_symbols: dict[tuple[Nest, str], native.Source] = {}
-
-
-def nest_source(nest: Nest, entry: str) -> native.Source:
-    """The kernel of a nest, by structure."""
-    found = _symbols.get((nest, entry))
-    if found is None:
-        key = _key(nest, entry)
-        symbol = "nest_" + key[-16:]
-        found = native.Source(key, symbol, lambda: emit(nest, symbol, entry))
-        _symbols[nest, entry] = found
-    return found
-
-
 class Bound:
     """A linked plan whose sizes were open, for given ones (see `Linked.bind`)."""
 
@@ -160,9 +165,14 @@ class Bound:
         self,
         program: Program,
         constants: list[int],
-        failures: dict[int, BaseException],
+        linked: Linked,
     ) -> None:
-        self.program, self.constants, self.failures = program, constants, failures
+        self.program, self.constants, self.failures = (
+            program,
+            constants,
+            linked.failures,
+        )
+        self.plan, self.spans = linked.plan, linked.spans
 
     def bind(self, values: Sequence[int], constants: Mapping[int, np.ndarray]) -> Bound:
         raise InternalError("a program for given sizes has no open ones")
@@ -180,13 +190,15 @@ class Linked:
         self.failures: dict[int, BaseException] = {}
         """Why calls of host functions failed, by thread."""
         self._keep: list[Any] = [plan.constants]
-        sources = list(_sources(plan.steps))
+        sources = list(sources_of(plan.steps))
         self.kernels = native.load(sources) if sources else {}
         bases = {"input": 1, "output": 1 + len(plan.inputs)}
         bases["constant"] = bases["output"] + len(plan.outputs)
         bases["slot"] = bases["constant"] + len(plan.constants)
         self._bases = bases
         self.builder = ProgramBuilder(slots=bases["slot"] + plan.slots)
+        self.spans: list[tuple[int, Sequence[Step]]] = []
+        """Where the commands of steps begin that do work."""
         self.loops: dict[Loop, int] = {}
         self._sized_hosts: dict[int, HostStep] = {}
         self._commands(plan.steps)
@@ -208,7 +220,7 @@ class Linked:
         addresses = list(self.constants)
         for i, value in constants.items():
             addresses[i] = value.ctypes.data
-        return Bound(self.program.bind(own, words, keep), addresses, self.failures)
+        return Bound(self.program.bind(own, words, keep), addresses, self)
 
     def at(self, place: Place) -> Slot:
         """A place as an operand of the executor."""
@@ -224,21 +236,27 @@ class Linked:
     # Commands
 
     def _commands(self, steps: Sequence[Step]) -> None:
-        group: list[Call] = []
-        position = -1
+        group: list[NestStep] = []
         for step in steps:
-            if group and not (isinstance(step, NestStep) and step.position == position):
-                self.builder.group(group)
+            if group and not (
+                isinstance(step, NestStep) and step.position == group[0].position
+            ):
+                self._group(group)
                 group = []
-            position = step.position
             if isinstance(step, NestStep):
-                group.append(self._nest_call(step))
+                group.append(step)
             else:
                 self._command(step)
         if group:
-            self.builder.group(group)
+            self._group(group)
+
+    def _group(self, steps: Sequence[NestStep]) -> None:
+        self.spans.append((self.builder.command_count, steps))
+        self.builder.group([self._nest_call(step) for step in steps])
 
     def _command(self, step: Step) -> None:
+        if not isinstance(step, Loop | Branch):
+            self.spans.append((self.builder.command_count, [step]))
         if isinstance(step, ProductStep):
             kernel, words, tasks = self._product_call(step)
             self.builder.call(kernel, words, tasks)
@@ -252,7 +270,7 @@ class Linked:
             kernel = self.kernels[ordering.source(step.itemsize).key]
             self.builder.call(kernel, self._order_words(step), step.tasks)
         elif isinstance(step, CallsStep):
-            kernel = self.kernels[lapack.source().key]
+            kernel = self.kernels[library_source(step).key]
             self.builder.call(kernel, self._calls_words(step), step.tasks)
         elif isinstance(step, HostStep):
             self._host(step)
@@ -307,15 +325,21 @@ class Linked:
 
     def _calls_words(self, step: CallsStep) -> list[Any]:
         script, found = step.call.script, library()
-        assert step.scratch is not None and found is not None
-        scratch = step.scratch
         places = [self.at(p) for p in (*step.reads, *step.writes)]
         types = [*step.call.types[0], *step.call.types[1]]
+        if isinstance(script, Transform):
+            loop = fourier_library.loop(script.kind, script.dtype)
+            sizes = [t.dtype.itemsize for t in types]
+            return fourier_schedule.words(script, step.tasks, places, loop, sizes)
+        if script.function is not None:
+            return foreign.words(script.function, types, places, script.lead)
+        assert step.scratch is not None and found is not None
+        scratch = step.scratch
         counts = lapack_schedule.block_count(script, len(places)), len(script.steps)
         blocks = lapack_schedule.words(
             script, types, places, lambda i: self.at(scratch.shifted(i)), found.address
         )
-        return [step.call.matrices, *counts, *found.threads, *blocks]
+        return [step.call.times, *counts, *found.threads, *blocks]
 
     def _host(self, step: HostStep) -> None:
         call = host_call(meaning(step), self.failures)
@@ -362,32 +386,3 @@ class Linked:
             self._commands(steps)
             self.builder.jump(end)
         self.builder.place(end)
-
-
-def _sources(steps: Sequence[Step]) -> Any:
-    """Every kernel that steps call."""
-    seen: dict[str, native.Source] = {}
-
-    def visit(steps: Sequence[Step]) -> None:
-        for step in steps:
-            found: list[native.Source] = []
-            if isinstance(step, NestStep):
-                found = [nest_source(step.launch.nest, "task")]
-            elif isinstance(step, ProductStep):
-                found = [gemm.source(step.product.contraction.dtype)]
-                if step.product.epilogue is not None:
-                    found.append(nest_source(step.product.epilogue.nest, "tile"))
-            elif isinstance(step, OrderStep):
-                found = [ordering.source(step.itemsize)]
-            elif isinstance(step, CallsStep):
-                found = [lapack.source()]
-            elif isinstance(step, Loop):
-                visit(step.body)
-                visit(getattr(step, "test", ()))
-            elif isinstance(step, Branch):
-                for branch in step.branches:
-                    visit(branch)
-            seen.update((s.key, s) for s in found)
-
-    visit(steps)
-    return seen.values()

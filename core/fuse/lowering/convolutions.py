@@ -35,6 +35,9 @@ def convolution(
     (x, y), other = operands, eq.inputs[1].type.shape
     steps = stored_strides(out, flow)
     if how.filter_gradient:
+        if steps[-1] != 1 and out.type.shape[-1] > 1:
+            # The kernel writes features side by side.
+            return None
         spec = _spec(eq, eq.params["kernel"], other, x.steps, steps, y.steps)
     else:
         spec = _spec(eq, other[:2], out.type.shape, x.steps, y.steps, steps)

@@ -8,15 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Var
+from treadle.ir.origin import Origin
 from treadle.kernels.contract import Contraction
 from treadle.kernels.convolve import ConvSpec
 from treadle.kernels.nest import Nest
 from treadle.trace.op import Op
-from treadle.trace.routine import Script
+from treadle.trace.routine import Script, Transform
 
 
 class Binding(NamedTuple):
@@ -69,19 +71,19 @@ class Sort(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """Calls of LAPACK for each of some matrices, as a script says; and what these mean,
-    an operation."""
+    """Calls of a library for each of some matrices or lines, as a script says; and what
+    these mean, an operation."""
 
     op: Op
     params: dict[str, Any]
     operands: tuple[Atom, ...]
     results: tuple[Var, ...]
     types: tuple[list[ArrayType], list[ArrayType]]
-    script: Script
+    script: Script | Transform
 
     @property
-    def matrices(self) -> int:
-        return math.prod(self.types[0][0].shape[: self.script.lead])
+    def times(self) -> int:
+        return self.script.times(self.types[0])
 
 
 class HostCall(NamedTuple):
@@ -173,13 +175,14 @@ class KernelEntry(NamedTuple):
 
     names: of the operations that it does. alone: whether it never shares a parallel
     region with its neighbours. begins: the value that it copies to its result; there is
-    nothing to do if both are in one place.
+    nothing to do if both are in one place. origins: where its operations come from.
     """
 
     kernel: Kernel
     names: tuple[str, ...] = ()
     alone: bool = False
     begins: Atom | None = None
+    origins: tuple[Origin, ...] = ()
 
 
 class Within(NamedTuple):
@@ -194,10 +197,11 @@ class Kernels(NamedTuple):
     row-major order, but for those that only kernels read, which know how they lie.
 
     results: the values that the program gives. within: those that are part of others'
-    memory, or all of it.
+    memory, or all of it. makers: where values come from.
     """
 
     inputs: tuple[Var, ...]
     results: tuple[Atom, ...]
     entries: tuple[KernelEntry, ...]
     within: Mapping[Var, Within]
+    makers: Mapping[Var, Origin] = MappingProxyType({})

@@ -23,8 +23,9 @@ from treadle.fuse.lowering.launches import (
 from treadle.fuse.lowering.rows import settle_rows
 from treadle.fuse.order import Node
 from treadle.ir.graph import Atom, Equation, Var, is_zero
+from treadle.ir.origin import Origin, origin_of
 from treadle.trace import lowering
-from treadle.trace.lowering import Host, Lowering, Routine
+from treadle.trace.lowering import Foreign, Fourier, Host, Lowering, Routine
 
 
 def lower(groups: Groups) -> Kernels:
@@ -37,6 +38,7 @@ class _Lowering:
         self.groups, self.flow = groups, groups.flow
         self.entries: list[KernelEntry] = []
         self.within: dict[Var, Within] = {}
+        self.makers: dict[Var, Origin] = {}
         self.filled: set[Var] = set()
 
     def run(self) -> Kernels:
@@ -49,7 +51,7 @@ class _Lowering:
             self._node(node)
         results = tuple([self.memory(a) for a in flow.results.values()])
         inputs = tuple(flow.graph.inputs)
-        return Kernels(inputs, results, tuple(self.entries), within)
+        return Kernels(inputs, results, tuple(self.entries), within, self.makers)
 
     def memory(self, a: Atom) -> Atom:
         return loops.stored(a, self.flow)
@@ -65,7 +67,10 @@ class _Lowering:
         if isinstance(kernel, Launch) and _stores_nothing(kernel):
             return
         names = tuple([eq.op.name for eq in equations])
-        self.entries.append(KernelEntry(kernel, names, alone, begins))
+        origins = tuple(map(origin_of, equations))
+        for eq, origin in zip(equations, origins, strict=True):
+            self.makers.update(dict.fromkeys(eq.outputs, origin))
+        self.entries.append(KernelEntry(kernel, names, alone, begins, origins))
 
     def _node(self, node: Node) -> None:
         if isinstance(node, Cluster):
@@ -166,9 +171,9 @@ class _Lowering:
         if out.type.size:
             self.add(Sort(self.memory(keys), out, keys.type.shape[-1]), [eq])
 
-    def _routine(self, eq: Equation) -> None:
+    def _calls(self, eq: Equation) -> None:
         how = eq.op.lowering
-        assert isinstance(how, Routine)
+        assert isinstance(how, Routine | Foreign | Fourier)
         if any(v.type.size for v in eq.outputs):
             operands = tuple([self.memory(a) for a in eq.inputs])
             types = [a.type for a in eq.inputs], [v.type for v in eq.outputs]
@@ -226,7 +231,9 @@ _HANDLERS: dict[type[Lowering], Callable[[_Lowering, Equation], None]] = {
     lowering.Running: _Lowering._nest,
     lowering.FilterTaps: _Lowering._nest,
     lowering.Order: _Lowering._order,
-    lowering.Routine: _Lowering._routine,
+    lowering.Routine: _Lowering._calls,
+    lowering.Foreign: _Lowering._calls,
+    lowering.Fourier: _Lowering._calls,
     lowering.Scan: _Lowering._scan,
     lowering.While: _Lowering._while,
     lowering.Branch: _Lowering._branch,

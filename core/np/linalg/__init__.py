@@ -1,13 +1,4 @@
-"""`treadle.numpy.linalg`: linear algebra on arrays, differentiable and batched.
-
-    import treadle.numpy as tnp
-    x = tnp.linalg.solve(a, b)
-
-Names and arguments are those of `numpy.linalg`; those of `scipy.linalg` that NumPy has
-not are here, too. The last two axes are those of matrices, the others those of batches.
-Where LAPACK fails (a matrix that is not positive definite, or singular), the result is
-not-a-number or infinite, for that matrix alone: nothing is raised.
-"""
+"""What `treadle.numpy.linalg` consists of, each from the file of its family."""
 
 from treadle.np.contract import cross as cross
 from treadle.np.contract import matmul as matmul

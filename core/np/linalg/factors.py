@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -96,6 +96,10 @@ def cholesky(
     return narrowed(adjoint(a) if upper else a, dtype)
 
 
+@overload
+def qr(a: ArrayLike, mode: Literal["reduced", "complete"] = "reduced") -> QRResult: ...
+@overload
+def qr(a: ArrayLike, mode: Literal["r"]) -> Array: ...
 def qr(a: ArrayLike, mode: str = "reduced") -> QRResult | Array:
     """The factors of ``A = Q R``: orthonormal columns, and an upper triangle.
 
@@ -132,6 +136,21 @@ def qr(a: ArrayLike, mode: str = "reduced") -> QRResult | Array:
     return r if mode == "r" else QRResult(narrowed(q, dtype), r)
 
 
+@overload
+def svd(
+    a: ArrayLike,
+    full_matrices: bool = True,
+    compute_uv: Literal[True] = True,
+    hermitian: bool = False,
+) -> SVDResult: ...
+@overload
+def svd(
+    a: ArrayLike,
+    full_matrices: bool = True,
+    *,
+    compute_uv: Literal[False],
+    hermitian: bool = False,
+) -> Array: ...
 def svd(
     a: ArrayLike,
     full_matrices: bool = True,
@@ -198,9 +217,7 @@ def _hermitian_svd(a: Any, vectors: bool) -> Any:
 def svdvals(x: ArrayLike, /) -> Array:
     """The singular values of matrices, in descending order: ``(..., m, n) -> (..., k)``
     with k = min(m, n)."""
-    found = svd(x, compute_uv=False)
-    assert not isinstance(found, SVDResult)
-    return found
+    return svd(x, compute_uv=False)
 
 
 def _triangle(name: str, uplo: str) -> bool:
@@ -298,6 +315,10 @@ class LUResult(NamedTuple):
     U: Array
 
 
+@overload
+def lu(a: ArrayLike, permute_l: Literal[False] = False) -> LUResult: ...
+@overload
+def lu(a: ArrayLike, permute_l: Literal[True]) -> tuple[Array, Array]: ...
 def lu(a: ArrayLike, permute_l: bool = False) -> LUResult | tuple[Array, Array]:
     """The factors of ``A = P L U`` (SciPy's `lu`): a permutation, a lower triangle with
     ones on its diagonal, and an upper triangle.

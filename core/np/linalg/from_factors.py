@@ -64,7 +64,7 @@ def lu_solve(
     if empty(typeof(b).shape):
         x = b
     else:
-        order = _order_of(pivots, typeof(packed).shape[-1])
+        order = order_of(pivots, typeof(packed).shape[-1])
         packed, b, restore = together(packed, b)
         lead = typeof(b).shape[:-1]
         places = expand_dims(broadcast_to_shape(order, lead), -1)
@@ -88,7 +88,7 @@ def _solved(packed: Any, places: Any, b: Any, trans: int) -> Any:
     return take_along_axis(x, broadcast_to_shape(found, shape), axis)
 
 
-def _order_of(pivots: Any, n: int) -> Any:
+def order_of(pivots: Any, n: int) -> Any:
     """The order of rows that exchanges of rows, one after the other, amount to."""
     k = typeof(pivots).shape[-1]
     lead = typeof(pivots).shape[:-1]

@@ -174,7 +174,7 @@ def _matrix_norm(x: Any, ord: Any, rows: int, columns: int, keepdims: bool) -> A
             f"It is {_MATRIX_ORDERS}."
         )
     s = svdvals(moveaxis(x, (rows, columns), (-2, -1)))
-    reduce = {"nuc": reductions.sum, 2: reductions.max, -2: reductions.min}[ord]
+    reduce: Any = {"nuc": reductions.sum, 2: reductions.max, -2: reductions.min}[ord]
     found = reduce(s, -1)
     if not keepdims:
         return found

@@ -9,6 +9,7 @@ from operator import index
 from typing import Any
 
 from treadle.dims import hint
+from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.np import matrices as np_matrices
 from treadle.np.contract import matmul
@@ -26,7 +27,7 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
     return np_matrices.diagonal(x, offset, -2, -1)
 
 
-def trace(x: ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> Array:
+def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Array:
     """The sums of the diagonals of matrices in the last two axes."""
     return sum_of(diagonal(x, offset=offset), -1, dtype)
 

@@ -69,6 +69,7 @@ def test_what_does_not_change_is_not_carried():
     assert (equation.params["n_consts"], equation.params["n_carry"]) == (1, 2)
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_numbers_stay_known_where_every_branch_agrees():
     def run(x):
         with Box(1, 2).opened() as box:
@@ -84,6 +85,7 @@ def test_numbers_stay_known_where_every_branch_agrees():
     assert found == [range(5)]
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_other_transforms_see_the_values_but_do_not_own_them():
     with Box(tnp.ones(()), 2).opened() as box:
         seen = []

@@ -40,6 +40,7 @@ UNDER: dict[str, Callable[[Any], Any]] = {
         "A", (), {"f": td.jit(lambda self, x: f(x), static=0)}
     )().f(X),
     "lower": lambda f: td.jit(f).lower(X),
+    "jit.trace": lambda f: td.jit(f).trace(X),
     "grad": lambda f: td.grad(f)(S),
     "value_and_grad": lambda f: td.value_and_grad(f)(S),
     "vjp": lambda f: td.vjp(f, X),

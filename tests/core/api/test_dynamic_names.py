@@ -267,12 +267,12 @@ def test_a_bound_program_is_called_as_quickly_as_a_static_one() -> None:
     for _ in range(5):
         for a in arrays:
             same(f(a), td.jit(lambda x: tnp.sum(x * 2), dynamic=False)(a))
-    assert len(f._paths) == 2
-    before = f._programs._entries
-    f._programs._entries = None
+    assert len(f._programs.kept.paths) == 2
+    made = f._programs.kept.made
+    before, made.entries = made.entries, None
     try:
         for a in arrays:
             f(a)
     finally:
-        f._programs._entries = before
+        made.entries = before
     assert f.report().calls == 12

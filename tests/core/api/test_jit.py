@@ -74,6 +74,7 @@ class Counted:
         return x * rate if flag != "neg" else -x * rate
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_python_numbers_do_not_trace_again() -> None:
     function = Counted()
     step = td.jit(function)
@@ -86,6 +87,7 @@ def test_python_numbers_do_not_trace_again() -> None:
     assert function.traces == 3
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_static_arguments_are_python_values() -> None:
     function = Counted()
     step = td.jit(function, static="flag")
@@ -101,7 +103,7 @@ def test_a_stand_in_is_enough_to_look_at_a_program() -> None:
     f = td.jit(lambda tree, n: tree["x"] * n + 1)
     x = tnp.ones((2, 3), "bfloat16")
     stand_in = {"x": td.ShapeDtype((2, 3), "bfloat16")}
-    assert f.lower(stand_in, 2) is f.lower({"x": x}, 2)
+    assert f.lower(stand_in, 2).plan is f.lower({"x": x}, 2).plan
     assert f.graph(stand_in, 2) is f.graph({"x": x}, 2)
     assert "mul" in f.explain(stand_in, 2)
     for call in (f, td.grad(f), td.vmap(f, in_axes=(0, None))):
@@ -128,7 +130,7 @@ def test_explain_lists_kernels_work_and_callbacks() -> None:
         "1 x abs: there is no",
     ):
         assert text in report
-    assert "0.52 MFLOP" in report
+    assert "0.53 MFLOP" in report  # the product, and a maximum for each element
     assert "host callbacks" not in td.jit(lambda x: x + 1).explain(1.0)
 
 
@@ -172,6 +174,7 @@ def test_positions_count_from_the_end_too() -> None:
         last + 1
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_an_argument_that_is_only_named_has_no_position() -> None:
     function = Counted()
     step = td.jit(lambda x, *rest, flag: function(x + sum(rest)), static="flag")
@@ -209,6 +212,7 @@ class Layer(nn.Module):
 
 @pytest.mark.parametrize("held", [Scaled, Layer, lambda factor: factor])
 @pytest.mark.parametrize("values", [(0.0, -0.0), (1, 1.0, True)])
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_static_values_are_told_apart_wherever_they_are(
     held: Any, values: tuple
 ) -> None:
@@ -243,4 +247,5 @@ def test_methods_can_be_looked_into() -> None:
     np.testing.assert_array_equal(model.double(x), [2, 2, 2])
     assert "mul" in model.double.explain(x)
     assert model.double.graph(x).out_types[0].shape == (3,)
-    assert model.double.lower(x) is Model.double.lower(model, x)
+    bound, free = model.double.lower(x), Model.double.lower(model, x)
+    assert bound.compile().program is free.compile().program

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -68,10 +69,74 @@ def test_vectorized_is_called_once() -> None:
         return x + y
 
     def f(x: Any, y: Any) -> Any:
-        return td.pure_callback(host, td.ShapeDtype(()), x, y, vectorized=True)
+        return td.pure_callback(
+            host, td.ShapeDtype(()), x, y, vmap_method="broadcast_all"
+        )
 
     td.vmap(f, (0, None))(array(3), np.float32(1))
     assert shapes == [((3,), (3,))]
+
+
+@pytest.mark.parametrize("method", ["sequential", "expand_dims", "broadcast_all"])
+@pytest.mark.parametrize("wrap", [False, True], ids=["eager", "jit"])
+def test_what_vmap_passes_is_what_jax_passes(method: str, wrap: bool) -> None:
+    """Shapes and results, of one vmap and of two, the inner one of another axis."""
+
+    def called(jnp: Any, vmap: Any, jit: Any, callback: Any, spec: Any) -> Any:
+        shapes: list[Any] = []
+
+        def host(x: Any, y: Any, z: Any) -> Any:
+            shapes.append((np.shape(x), np.shape(y), np.shape(z)))
+            return np.asarray(np.sum(x, -1) + y * z, np.float32)
+
+        def f(x: Any, y: Any, z: Any) -> Any:
+            return callback(host, spec((), "float32"), x, y, z, vmap_method=method)
+
+        once = vmap(f, (0, None, 0))
+        twice = vmap(vmap(f, (None, 0, None)), (1, None, 0))
+        outs = []
+        for g, args in (
+            (once, (array(3, 2), np.float32(2), array(3))),
+            (twice, (array(2, 3), array(4), array(3))),
+        ):
+            outs.append(np.asarray((jit(g) if wrap else g)(*map(jnp.asarray, args))))
+        return shapes, outs
+
+    ours = called(tnp, td.vmap, td.jit, td.pure_callback, td.ShapeDtype)
+    theirs = called(
+        jax.numpy, jax.vmap, jax.jit, jax.pure_callback, jax.ShapeDtypeStruct
+    )
+    assert ours[0] == theirs[0]
+    for a, b in zip(ours[1], theirs[1], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_other_methods_are_refused() -> None:
+    def call(**how: Any) -> Any:
+        return td.pure_callback(np.cbrt, td.ShapeDtype(()), np.float32(1), **how)
+
+    with pytest.raises(ValueError, match="'sequential', 'expand_dims', 'broadcast_"):
+        call(vmap_method="legacy")
+    with pytest.raises(TypeError, match='vmap_method="broadcast_all"'):
+        td.pure_callback(lambda x: x, td.ShapeDtype(()), 1.0, vectorized=True)
+    # A function may have an argument of that name.
+    f = lambda x, vectorized: x * vectorized  # noqa: E731
+    one = td.ShapeDtype(())
+    assert float(td.pure_callback(f, one, np.float32(2), vectorized=True)) == 2
+
+
+def test_effects_have_happened_behind_the_barrier() -> None:
+    seen: list[float] = []
+
+    @td.jit
+    def f(x: Any) -> Any:
+        td.io_callback(lambda v: seen.append(float(v)), None, x, ordered=True)
+        td.io_callback(lambda v: seen.append(-float(v)), None, x, ordered=False)
+        return x
+
+    f(1.0)
+    td.effects_barrier()
+    assert seen == [1.0, -1.0]
 
 
 def test_derivative_by_custom_jvp() -> None:

@@ -85,6 +85,7 @@ def test_index_is_clamped() -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_known_predicate_runs_one_branch() -> None:
     ran = []
 

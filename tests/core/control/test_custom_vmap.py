@@ -83,6 +83,7 @@ def test_agrees(name: str) -> None:
     agree(PROGRAMS[name], A, B)
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_what_the_rule_is_told() -> None:
     seen: list[Any] = []
     f = custom(TREADLE, seen)

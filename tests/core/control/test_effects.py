@@ -167,7 +167,7 @@ def test_a_predicate_that_is_the_same_for_all_runs_one_branch(wrap: Any) -> None
             seen.append(tag)
             return x
 
-        return lambda x: td.pure_callback(host, x, x, vectorized=True)
+        return lambda x: td.pure_callback(host, x, x, vmap_method="broadcast_all")
 
     def f(flag: Any, xs: Any) -> Any:
         return td.vmap(lambda x: td.cond(flag > 0, branch("a"), branch("b"), x))(xs)

@@ -324,6 +324,7 @@ def test_errors_are_the_same_in_python() -> None:
         td.scan(lambda c, _: (tnp.concatenate([c, c]), None), tnp.ones(3), None, 2)
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_leak_from_a_body() -> None:
     kept = []
 

@@ -166,6 +166,7 @@ def test_python_loops_show_values() -> None:
     assert seen == [1.0, 2.0, 4.0, 1.0, 2.0, 2.0, 4.0]
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_limits_of_different_dtypes() -> None:
     """The counter takes their common dtype; a Python number has none of its own."""
 

@@ -9,9 +9,8 @@ import numpy as np
 
 import treadle as td
 from tests.core.fuse.compare import agrees, hard_conditions, values
-from treadle.backends.cpu import device
-from treadle.plan.steps import HostStep
-from treadle.run.explain import walk
+from treadle.backends.cpu.sources import sources_of
+from treadle.plan.steps import HostStep, walk
 
 
 def steps_of(function: Callable[..., Any], *args: Any) -> list[Any]:
@@ -44,6 +43,6 @@ def shares_kernels(
 
     def keys(args: Sequence[Any]) -> set[str]:
         plan = td.jit(function).lower(*args).plan
-        return {source.key for source in device._sources(plan.steps)}
+        return {source.key for source in sources_of(plan.steps)}
 
     assert keys(second) <= keys(first)

@@ -12,8 +12,7 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle import nn
 from treadle.kernels.nest import Nest
-from treadle.plan.steps import HostStep, NestStep, ProductStep, Step
-from treadle.run.explain import walk
+from treadle.plan.steps import HostStep, NestStep, ProductStep, Step, walk
 
 
 def steps_of(function: Callable[..., Any], *args: Any) -> list[Step]:

@@ -60,6 +60,7 @@ def test_every_name_of_jax() -> None:
     assert [n for n in public if not hasattr(tnp, n)] == []
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_the_namespace_of_an_array() -> None:
     x = tnp.array(X)
     assert x.__array_namespace__() is tnp

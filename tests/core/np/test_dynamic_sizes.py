@@ -142,7 +142,7 @@ EXPRESSIONS = [
     "tnp.cov(x), tnp.cov(x, rowvar=False), tnp.cov(u), tnp.corrcoef(x)",
     "tnp.trapezoid(x, v), tnp.trapezoid(x, axis=0)",
     "tnp.linalg.norm(x), tnp.linalg.norm(x, axis=1), tnp.linalg.norm(x, 1, 0)",
-    "tnp.special.erf(x)",
+    "td.scipy.special.erf(x)",
     # Products
     "h @ w, w.T @ h.T, u @ x, x @ v, u @ u",
     "tnp.matmul(t, w), tnp.dot(h, w), tnp.inner(x, y), tnp.outer(u, v)",

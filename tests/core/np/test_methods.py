@@ -229,11 +229,11 @@ def test_scalars_have_no_rows() -> None:
         "import treadle.numpy as tnp",
         "from treadle import numpy as tnp",
         "import treadle.numpy; tnp = treadle.numpy",
-        "from treadle.numpy import special; import treadle.numpy as tnp",
+        "from treadle.numpy import fft; import treadle.numpy as tnp",
     ],
 )
 def test_importing_the_module_first(first: str) -> None:
-    program = f"{first}\nimport treadle.np\nassert tnp is treadle.np and tnp.ones"
+    program = f"{first}\nassert tnp.__name__ == 'treadle.numpy' and tnp.ones(2).sum()"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 

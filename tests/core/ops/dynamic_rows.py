@@ -12,11 +12,13 @@ import treadle as td
 import treadle.numpy as tnp
 from tests.core.dynamic import Arg, Function, bools, floats, ints, positive
 from treadle.ops import (
+    complex,
     conv,
     cumulative,
     dot,
     dynamic,
     eigen,
+    fourier,
     gather,
     identity,
     lu,
@@ -427,6 +429,31 @@ FACTORS = [
     ),
 ]
 
+
+def _fft(x: Any, axis: int, inverse: bool) -> Any:
+    z = complex.complex_(x, x * x)
+    out = fourier.fft(z, axis=axis, norm="backward", inverse=inverse)
+    return complex.real(out) + complex.imag(out)
+
+
+def _rfft(x: Any, axis: int) -> Any:
+    spectrum = fourier.rfft(x, axis=axis, norm="ortho")
+    return complex.real(spectrum) + 2 * complex.imag(spectrum)
+
+
+def _irfft(x: Any) -> Any:
+    n = 2 * x.shape[0] - 1
+    return fourier.irfft(complex.complex_(x, -x), axis=0, norm="forward", n=n)
+
+
+TRANSFORMS = [
+    Row(fourier.fft, "rows", lambda x: _fft(x, 1, False), (MATRIX,)),
+    Row(fourier.fft, "columns", lambda x: _fft(x, 1, True), (X,), slow=True),
+    Row(fourier.rfft, "rows", lambda x: _rfft(x, 1), (MATRIX,)),
+    Row(fourier.rfft, "columns", lambda x: _rfft(x, 0), (X,), slow=True),
+    Row(fourier.irfft, "", _irfft, (MATRIX,)),
+]
+
 ROWS = [
     *MOVEMENT,
     *REDUCTIONS,
@@ -438,4 +465,5 @@ ROWS = [
     *WINDOWS,
     *RANDOM,
     *FACTORS,
+    *TRANSFORMS,
 ]

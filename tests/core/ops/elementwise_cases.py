@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
+import jax.scipy.special as jsp
 import numpy as np
 from jax import lax
 from jax.extend.random import threefry_2x32
@@ -22,10 +23,13 @@ from tests.core.ops.cases import (
 )
 from treadle.ops import (
     arithmetic,
+    bessel,
     binary,
     cast,
     compare,
     complex,
+    error_functions,
+    exponential_integrals,
     identity,
     random_bits,
     unary,
@@ -66,6 +70,26 @@ SMOOTH = {
     unary.erf_inv: (lax.erf_inv, UNIT),
     arithmetic.neg: (jnp.negative, ANY),
     identity.copy: (jnp.array, ANY),
+}
+WIDE = constant([-9.5, -2.0, -0.3, 0.4, 1.7, 4.5, 11.0, 26.0])
+ABOVE = constant([0.2, 0.49, 0.98, 1.4, 2.3, 5.0, 7.0, 21.0])
+SPECIAL = {
+    error_functions.erfcx: (jsp.erfcx, constant([-1.5, -0.3, 0.4, 1.7, 4.5, 26.0])),
+    error_functions.dawsn: (jsp.dawsn, WIDE),
+    error_functions.ndtri: (jsp.ndtri, constant([0.01, 0.3, 0.5, 0.8, 0.98])),
+    error_functions.log_ndtr: (jsp.log_ndtr, WIDE),
+    error_functions.fresnel_sin: (lambda x: jsp.fresnel(x)[0], WIDE),
+    error_functions.fresnel_cos: (lambda x: jsp.fresnel(x)[1], WIDE),
+    exponential_integrals.exp1: (jsp.exp1, ABOVE),
+    exponential_integrals.expi: (jsp.expi, constant([-3.0, -0.4, 0.5, 2.0, 7.0])),
+    exponential_integrals.sine_integral: (lambda x: jsp.sici(x)[0], WIDE),
+    exponential_integrals.cosine_integral: (lambda x: jsp.sici(x)[1], ABOVE),
+    # The derivatives of JAX are not numbers between 1 and 2.
+    exponential_integrals.spence: (jsp.spence, constant([0.2, 0.49, 0.98, 2.3, 7.0])),
+    bessel.i0: (jsp.i0, constant([-9.5, -2.0, 0.4, 4.5])),
+    bessel.i1: (jsp.i1, constant([-9.5, -2.0, 0.4, 4.5])),
+    bessel.i0e: (jsp.i0e, WIDE),
+    bessel.i1e: (jsp.i1e, WIDE),
 }
 KINKED = {
     unary.abs_: jnp.abs,
@@ -204,6 +228,8 @@ def _integer_ops() -> list[Case]:
 
 
 def _casts() -> list[Case]:
+    edges = constant([0.0, -0.0, np.inf, -np.inf, np.nan, 240, 248, 2**-7, 1.5 * 2**-7])
+
     def convert(draw: Draw, dtype: str) -> Case:
         d = np.dtype(dtype)
         return Case(
@@ -229,11 +255,24 @@ def _casts() -> list[Case]:
             (ANY,),
             {"dtype": np.dtype("int64")},
         ),
+        *(
+            Case(
+                cast.reduce_precision,
+                lambda x, e=e, m=m: lax.reduce_precision(x, e, m),
+                (draw,),
+                {"exponent_bits": e, "mantissa_bits": m},
+                label=f"{label}-{e}-{m}",
+                second=False,
+            )
+            for e, m in ((4, 3), (8, 30))
+            for label, draw in (("any", ANY), ("edge", edges))
+        ),
     ]
 
 
 CASES = [
     *(Case(op, f, (draw,)) for op, (f, draw) in SMOOTH.items()),
+    *(Case(op, f, (draw,)) for op, (f, draw) in SPECIAL.items()),
     *(Case(op, f, (ANY,), second=False) for op, f in KINKED.items()),
     *(Case(op, f, (COMPLEX,), label="complex") for op, f in OF_COMPLEX.items()),
     *(Case(op, f, (COMPLEX, COMPLEX), label="complex") for op, f in FOUR.items()),

@@ -12,6 +12,7 @@ import pytest
 import treadle as td
 from tests.core.ops import (
     elementwise_cases,
+    fourier_cases,
     index_cases,
     linalg_cases,
     structure_cases,
@@ -20,7 +21,7 @@ from tests.core.ops import (
 from tests.core.ops.cases import Case
 from treadle import dtypes
 from treadle.ops.elementwise import elementwise
-from treadle.trace.lowering import Routine
+from treadle.trace.lowering import Fourier, Routine
 from treadle.trace.op import registry
 
 CASES = [
@@ -29,6 +30,7 @@ CASES = [
     *index_cases.CASES,
     *window_cases.CASES,
     *linalg_cases.CASES,
+    *fourier_cases.CASES,
 ]
 
 
@@ -260,8 +262,8 @@ NARROW = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 5e-6}
 def test_narrow_floats_are_rounded_doubles(case: Case, dtype: str) -> None:
     args = narrowed(case, dtypes.canonical(dtype))
     is_half = dtypes.canonical(dtype).itemsize == 2
-    if isinstance(case.op.lowering, Routine) and is_half:
-        pytest.skip("LAPACK has no half floats")
+    if isinstance(case.op.lowering, Routine | Fourier) and is_half:
+        pytest.skip("the libraries have no half floats")
     if args is None or case.op.name in ("nextafter", "complex"):
         pytest.skip("not a function of these floats")
     wide = [a.astype("float64") if a.dtype == dtype else a for a in args]

@@ -12,8 +12,7 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
-from treadle.plan.steps import ProductStep
-from treadle.run.explain import walk
+from treadle.plan.steps import ProductStep, walk
 
 LENGTH = 9
 Body = Callable[..., Any]

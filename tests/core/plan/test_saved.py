@@ -21,9 +21,8 @@ from treadle.compile import build, stages
 from treadle.ir.graph import Graph
 from treadle.plan import saved
 from treadle.plan.saved import Unsaved
-from treadle.plan.steps import NestStep
+from treadle.plan.steps import NestStep, walk
 from treadle.run.execute import Executable
-from treadle.run.explain import walk
 
 TARGET = CPUTarget()
 

@@ -22,8 +22,7 @@ from treadle.ir.filled import filled, sizes_in
 from treadle.ir.graph import Graph, Lit
 from treadle.plan.liveness import check_plan
 from treadle.plan.memory import Packing
-from treadle.plan.steps import HostStep, NestStep, ProductStep
-from treadle.run.explain import walk
+from treadle.plan.steps import HostStep, NestStep, ProductStep, walk
 from treadle.run.sized import SizedProgram, _Values, guards
 from treadle.trace.stage import stage
 

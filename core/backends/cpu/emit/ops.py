@@ -24,8 +24,10 @@ from treadle.backends.cpu.emit.lanes import (
     register_kind,
     select,
 )
+from treadle.backends.cpu.foreign.scalar import emit_call
 from treadle.backends.cpu.math import library
 from treadle.backends.cpu.math.special import polygamma, whole_power
+from treadle.ir.scalar import CALL
 from treadle.kernels.nest import Instr, rounds_half
 
 Rule = Callable[..., Value]
@@ -328,6 +330,11 @@ def _threefry(
         x0 = x0 + keys[(group + 1) % 3]
         x1 = x1 + (keys[(group + 2) % 3] + (group + 1))
     return {"first": x0, "second": x1}.get(instr.attr) or x0 ^ x1
+
+
+@rule(CALL)
+def _scalar_call(instr: Instr, dtype: np.dtype, *args: Value) -> Value:
+    return emit_call(instr.attr, args)
 
 
 _FLOAT_ONLY = {

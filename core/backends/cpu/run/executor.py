@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,6 +42,13 @@ GROUP_WORDS = 6144
 
 PARALLEL_BYTES = 1 << 20
 """From this size on, copies and fills use several threads."""
+
+
+LOGGED_EVENTS = 1 << 16
+"""How many events a profiled run logs, of 40 bytes each; sums go on behind them."""
+
+_logs: list[np.ndarray] = []
+"""Those that no run uses: to touch fresh memory while a program runs would be seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +113,10 @@ class ProgramBuilder:
         self._commands: list[Command] = []
         self._jumps: list[tuple[int, Label]] = []
         self._keep: list[Any] = []
+
+    @property
+    def command_count(self) -> int:
+        return len(self._commands)
 
     def slot(self) -> int:
         """The index of a new slot. The caller of the program need not fill it."""
@@ -285,6 +297,23 @@ def _integers(words: Sequence[int]) -> np.ndarray:
         raise MemoryError("an array has more bytes than 64 bits can count") from None
 
 
+class Measured(NamedTuple):
+    """A profiled run.
+
+    status: that of the run. seconds: how long it took.
+    rows: for each command clock ticks, and how often it ran.
+    events: the log of `executor_ir`, without its head. lost: events beyond it.
+    base: an address on the caller's stack.
+    """
+
+    status: int
+    seconds: float
+    rows: list[tuple[Command, int, int]]
+    events: np.ndarray
+    lost: int
+    base: int
+
+
 class Program:
     """A command buffer ready to run. Any number of threads may run it at once.
 
@@ -339,16 +368,24 @@ class Program:
         assert execute is not None
         return execute, self._address, self._pool
 
-    def profile(self, slots: int) -> tuple[int, list[tuple[Command, int, int]]]:
-        """As `run`; gives the status, and per command (command, ticks, executions)."""
+    def profile(self, slots: int) -> Measured:
+        """As `run`, with the time that each command takes."""
         if self._pool.needs_start:
             self._pool.start()
         record = np.zeros(len(self.words) + 2, np.int64)
-        status = self._execute_profiled(self._address, slots, record.ctypes.data)
+        log = _logs.pop() if _logs else np.ones(4 + 5 * LOGGED_EVENTS, np.int64)
+        log[:3] = (len(log) - 4) // 5, 0, 0
+        began = time.perf_counter()
+        addresses = record.ctypes.data, log.ctypes.data
+        status = self._execute_profiled(self._address, slots, *addresses)
+        seconds = time.perf_counter() - began
         rows = [
             (c, int(record[c.start]), int(record[c.start + 1])) for c in self.commands
         ]
-        return status, rows
+        room, count, base = map(int, log[:3])
+        events = log[4:].reshape(room, 5)[:count].copy()
+        _logs.append(log)
+        return Measured(status, seconds, rows, events, count - len(events), base)
 
 
 @functools.cache
@@ -357,7 +394,7 @@ def _entry_points() -> tuple[Any, Any]:
     table = native.load_table("executor_table", "executor", executor_ir, names)
     word = ctypes.c_size_t
     plain = ctypes.CFUNCTYPE(ctypes.c_int64, word, word)
-    profiled = ctypes.CFUNCTYPE(ctypes.c_int64, word, word, word)
+    profiled = ctypes.CFUNCTYPE(ctypes.c_int64, word, word, word, word)
     return plain(table["execute"]), profiled(table["execute_profiled"])
 
 

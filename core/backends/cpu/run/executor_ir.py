@@ -18,6 +18,7 @@ Then the opcode acts on the block; `OPCODES` lists what it expects there.
 
 from __future__ import annotations
 
+from treadle.backends.cpu.run.executor_log_ir import LOGGING
 from treadle.backends.cpu.target import host
 
 HEADER_WORDS = 6
@@ -37,6 +38,8 @@ OPCODES = {
     "jump_equal": 9,  # words, a, b
     "jump_less": 10,  # words, a, b
 }
+_WORK = sum(1 << OPCODES[name] for name in ("call", "group", "host", "copy", "zero"))
+"""The commands that do work, as bits."""
 
 TICKS = {
     "x86_64": ("@llvm.readcyclecounter()", "@llvm.readcyclecounter()"),
@@ -55,7 +58,16 @@ def executor_ir() -> str:
 
     ``i64 execute(ptr program, ptr slots)`` gives 0, or what a host function returned
     to stop the program. The second takes a zeroed array as long as the program, where
-    it adds up clock ticks and executions of each command in the command's first words.
+    it adds up clock ticks and executions of each command in the command's first words,
+    and a log::
+
+        [0] events that there is room for   [1] events so far, those without room too
+        [2] an address on the caller's stack   [3] -
+        [4] events: command, task, ticks at its begin, at its end, an address
+
+    A command is the distance in bytes from the program's begin. One that does work has
+    an event of its own, of which the task is -1; if it has several tasks, each has one
+    besides. The address, on the stack of who ran the task, tells threads apart.
     """
     cases = "".join(
         f"    i64 {code}, label %{name}\n" for name, code in OPCODES.items()
@@ -64,20 +76,27 @@ def executor_ir() -> str:
     profiled = plain.replace("@execute(ptr %program, ptr %slots)", _PROFILED_SIGNATURE)
     profiled = profiled.replace("; PROFILE ENTRY", _PROFILE_ENTRY)
     profiled = profiled.replace("; PROFILE COMMAND", _PROFILE_COMMAND)
+    profiled = profiled.replace("@dispatch(", "@dispatch_logged(")
+    profiled = profiled.replace(" LOG)", ", ptr %log, i64 %distance)")
     plain = plain.replace("  ; PROFILE ENTRY\n", "").replace(
         "  ; PROFILE COMMAND\n", ""
     )
+    plain = plain.replace(" LOG)", ")")
     declaration, ticks = TICKS.get(host().arch, TICKS["x86_64"])
+    profiled = LOGGING.replace("WORK", str(_WORK)) + profiled
     profiled = profiled.replace("@TICKS", ticks)
     return _HELPERS + plain + profiled + f"declare i64 {declaration}\n"
 
 
-_PROFILED_SIGNATURE = "@execute_profiled(ptr %program, ptr %slots, ptr %profile)"
+_PROFILED_SIGNATURE = """@execute_profiled(ptr %program, ptr %slots, ptr %profile,
+    ptr %log)"""
 
 _PROFILE_ENTRY = """%time_cell = alloca i64
   %record_cell = alloca ptr
   %first_time = call i64 @TICKS
   store i64 %first_time, ptr %time_cell
+  %base_at = getelementptr i64, ptr %log, i64 2
+  store ptr %time_cell, ptr %base_at
   store ptr %profile, ptr %record_cell"""
 
 # Closes the record of the command before (at first: that of the program's header).
@@ -92,6 +111,8 @@ _PROFILE_COMMAND = """%now = call i64 @TICKS
   %count0 = load i64, ptr %count_at
   %count1 = add i64 %count0, 1
   store i64 %count1, ptr %count_at
+  call void @log_command(ptr %program, ptr %profile, ptr %record, ptr %log,
+    i64 %then, i64 %now)
   %base_word = ptrtoint ptr %program to i64
   %here_word = ptrtoint ptr %pc to i64
   %distance = sub i64 %here_word, %base_word
@@ -374,11 +395,11 @@ CASES  ]
 
 call:
   %function = inttoptr i64 %word0 to ptr
-  call void @dispatch(ptr %program, ptr %function, ptr %block1, i64 %word1)
+  call void @dispatch(ptr %program, ptr %function, ptr %block1, i64 %word1 LOG)
   br label %advance
 group:
   %total = call i64 @number_tasks(ptr %block)
-  call void @dispatch(ptr %program, ptr @group_task, ptr %block, i64 %total)
+  call void @dispatch(ptr %program, ptr @group_task, ptr %block, i64 %total LOG)
   br label %advance
 host:
   %callback = inttoptr i64 %word0 to ptr
@@ -404,10 +425,10 @@ copy:                       ; a donated argument that is returned as it came: no
   %stays = icmp eq i64 %word1, %word2
   br i1 %stays, label %advance, label %move
 move:
-  call void @dispatch(ptr %program, ptr @copy_task, ptr %block, i64 %word0)
+  call void @dispatch(ptr %program, ptr @copy_task, ptr %block, i64 %word0 LOG)
   br label %advance
 zero:
-  call void @dispatch(ptr %program, ptr @zero_task, ptr %block, i64 %word0)
+  call void @dispatch(ptr %program, ptr @zero_task, ptr %block, i64 %word0 LOG)
   br label %advance
 jump_equal:
   %equal = icmp eq i64 %word1, %word2

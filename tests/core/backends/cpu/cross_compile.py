@@ -29,7 +29,7 @@ def kernels() -> list[Source]:
 
     native.load = recorded
     for program in programs().values():
-        td.jit(program.function).lower(*program.args)
+        td.jit(program.function).lower(*program.args).compile()
     return [source for source in found.values() if not source.key.startswith("pool/")]
 
 

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import treadle as td
 from tests.core.fuse.evaluate import meant
 from tests.core.fuse.graphs import traced
 from tests.core.fuse.lowering.alone import agrees, needs_copies, normal, op_names
 from treadle.fuse.lowering.filters import filter_launch
-from treadle.ops.conv import conv_filter_grad, conv_general
+from treadle.ops.conv import Window, conv_filter_grad, conv_general
 from treadle.ops.movement import reshape, transpose
 
 DEFAULT = {
@@ -71,3 +72,19 @@ def test_operands_are_seen_through_views() -> None:
         return function(reshape(x, shape=(2, 5, 6, 4)), ct)
 
     assert needs_copies(broken, filter_launch, x, ct)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 3, 2), (1, 0, 2, 3), (3, 2, 0, 1)])
+def test_a_gradient_that_is_read_transposed(order: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(2, 5, 6, 3)).astype("float32")
+    ct = rng.normal(size=(2, 5, 6, 4)).astype("float32")
+    how = Window((1, 1), ((1, 1), (1, 1)), (1, 1), (1, 1), 1)._asdict()
+
+    def turned(x: Any, ct: Any) -> Any:
+        grad = conv_filter_grad(x, ct, kernel=(3, 3), **how)
+        return transpose(grad, permutation=order)
+
+    np.testing.assert_allclose(
+        td.jit(turned)(x, ct), turned(x, ct), rtol=1e-4, atol=1e-4
+    )

@@ -308,10 +308,36 @@ def test_profile_counts_executions() -> None:
     slots = np.zeros(program.slot_count, np.int64)
     out = words(4)
     slots[0] = out.ctypes.data
-    status, rows = program.profile(slots.ctypes.data)
-    assert status == 0 and out[0] == 4
+    measured = program.profile(slots.ctypes.data)
+    assert measured.status == 0 and out[0] == 4
+    rows = measured.rows
     counts = {c.note: (n, ticks > 0) for c, ticks, n in rows if c.note}
     assert counts == {"first": (1, True), "second": (4, True)}
+    # Of each execution there is an event, and one of each of several tasks.
+    starts = {c.note: 8 * c.start for c, _, _ in rows if c.note}
+    events = [tuple(map(int, e)) for e in measured.events]
+    assert [e[1] for e in events if e[0] == starts["second"]] == [-1] * 4
+    first = [e for e in events if e[0] == starts["first"]]
+    assert sorted(e[1] for e in first) == [-1, 0, 1, 2]
+    (whole,) = [e for e in first if e[1] == -1]
+    assert all(whole[2] <= e[2] <= e[3] <= whole[3] for e in first)
+    assert len(events) == 8 and not measured.lost
+
+
+def test_a_profile_goes_on_when_its_log_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(executor, "LOGGED_EVENTS", 7)
+    monkeypatch.setattr(executor, "_logs", [])
+    p = ProgramBuilder(slots=1)
+    with p.loop(30):
+        p.call(ADD, [Slot(0), 1], note="all")
+    program = p.build()
+    slots, out = np.zeros(program.slot_count, np.int64), words(1)
+    slots[0] = out.ctypes.data
+    measured = program.profile(slots.ctypes.data)
+    assert (len(measured.events), measured.lost, out[0]) == (7, 23, 30)
+    assert [n for c, _, n in measured.rows if c.note] == [30]
 
 
 def test_threads_share_a_program() -> None:

@@ -1,0 +1,79 @@
+"""The kernels that a plan calls, by structure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from treadle.backends.cpu.emit.nest import emit
+from treadle.backends.cpu.foreign import arrays as foreign
+from treadle.backends.cpu.fourier import kernel as fourier
+from treadle.backends.cpu.gemm import kernel as gemm
+from treadle.backends.cpu.lapack import kernel as lapack
+from treadle.backends.cpu.order import kernel as ordering
+from treadle.backends.cpu.run import native
+from treadle.kernels.nest import Nest
+from treadle.plan.steps import (
+    Branch,
+    CallsStep,
+    Loop,
+    NestStep,
+    OrderStep,
+    ProductStep,
+    Step,
+)
+from treadle.trace.routine import Transform
+
+
+def _key(nest: Nest, entry: str) -> str:
+    return f"nest {entry} {nest.digest}"
+
+
+_symbols: dict[tuple[Nest, str], native.Source] = {}
+
+
+def nest_source(nest: Nest, entry: str) -> native.Source:
+    """The kernel of a nest, by structure."""
+    found = _symbols.get((nest, entry))
+    if found is None:
+        key = _key(nest, entry)
+        symbol = "nest_" + key[-16:]
+        found = native.Source(key, symbol, lambda: emit(nest, symbol, entry))
+        _symbols[nest, entry] = found
+    return found
+
+
+def library_source(step: CallsStep) -> native.Source:
+    """What calls the library that a step calls."""
+    script = step.call.script
+    if isinstance(script, Transform):
+        return fourier.source()
+    return (lapack if script.function is None else foreign).source()
+
+
+def sources_of(steps: Sequence[Step]) -> Iterable[native.Source]:
+    """Every kernel that steps call."""
+    seen: dict[str, native.Source] = {}
+
+    def visit(steps: Sequence[Step]) -> None:
+        for step in steps:
+            found: list[native.Source] = []
+            if isinstance(step, NestStep):
+                found = [nest_source(step.launch.nest, "task")]
+            elif isinstance(step, ProductStep):
+                found = [gemm.source(step.product.contraction.dtype)]
+                if step.product.epilogue is not None:
+                    found.append(nest_source(step.product.epilogue.nest, "tile"))
+            elif isinstance(step, OrderStep):
+                found = [ordering.source(step.itemsize)]
+            elif isinstance(step, CallsStep):
+                found = [library_source(step)]
+            elif isinstance(step, Loop):
+                visit(step.body)
+                visit(getattr(step, "test", ()))
+            elif isinstance(step, Branch):
+                for branch in step.branches:
+                    visit(branch)
+            seen.update((s.key, s) for s in found)
+
+    visit(steps)
+    return seen.values()

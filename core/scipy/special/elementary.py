@@ -1,0 +1,103 @@
+"""Logistic and power transforms, and the terms of entropies."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from treadle.np.made import floating_function
+from treadle.np.operands import ArrayLike, as_inexact
+from treadle.ops import unary
+from treadle.ops.arithmetic import add, div, mul, neg, sub
+from treadle.ops.compare import (
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    eq,
+    gt,
+    is_finite,
+    lt,
+    ne,
+    select,
+)
+from treadle.run.array import Array
+from treadle.scipy.operands import floats
+
+expit = floating_function(
+    unary.logistic, "expit", "``1 / (1 + exp(-x))``, the logistic sigmoid."
+)
+
+
+def logit(p: ArrayLike, /) -> Array:
+    """``log(p / (1 - p))``, the inverse of `expit`."""
+    p = as_inexact("logit", p)
+    return sub(unary.log(p), unary.log1p(neg(p)))
+
+
+def xlogy(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x * log(y)``, 0 where x is 0 (unless y is not a number).
+
+    >>> import treadle as td
+    >>> td.scipy.special.xlogy(0.0, 0.0)
+    Array(0., dtype=float32)
+    """
+    return _product(unary.log, *floats("xlogy", x, y))
+
+
+def xlog1py(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x * log1p(y)``, 0 where x is 0 (unless y is not a number)."""
+    return _product(unary.log1p, *floats("xlog1py", x, y))
+
+
+def _product(log: Any, x: Any, y: Any) -> Any:
+    value = log(y)
+    beyond = bitwise_not(bitwise_or(is_finite(value), ne(y, y)))
+    zero = bitwise_and(eq(x, 0.0), beyond)
+    # The branch not taken must be finite, for the derivative.
+    return select(zero, mul(x, 0.0), mul(x, log(select(zero, 1.0, y))))
+
+
+def entr(x: ArrayLike, /) -> Array:
+    """``-x * log(x)``: 0 at 0, and minus infinity for negative numbers."""
+    x = as_inexact("entr", x)
+    value = neg(xlogy(x, select(lt(x, 0.0), 1.0, x)))
+    return select(lt(x, 0.0), -math.inf, value)
+
+
+def rel_entr(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x * log(x / y)``: 0 where x is 0 and y is not negative, infinite elsewhere
+    outside of positive numbers."""
+    x, y = floats("rel_entr", x, y)
+    both = bitwise_and(gt(x, 0.0), gt(y, 0.0))
+    nothing = bitwise_and(eq(x, 0.0), bitwise_not(lt(y, 0.0)))
+    ratio = div(select(both, x, 1.0), select(both, y, 1.0))
+    value = select(both, mul(x, unary.log(ratio)), math.inf)
+    value = select(nothing, 0.0, value)
+    return select(ne(add(x, y), add(x, y)), math.nan, value)
+
+
+def kl_div(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """``x * log(x / y) - x + y``, elsewhere as `rel_entr`."""
+    x, y = floats("kl_div", x, y)
+    return sub(rel_entr(x, y), sub(x, y))
+
+
+def boxcox(x: ArrayLike, lmbda: ArrayLike, /) -> Array:
+    """``(x ** lmbda - 1) / lmbda``, ``log(x)`` where lmbda is 0."""
+    x, lmbda = floats("boxcox", x, lmbda)
+    return _power_of(unary.log(x), lmbda)
+
+
+def boxcox1p(x: ArrayLike, lmbda: ArrayLike, /) -> Array:
+    """`boxcox` of ``1 + x``, accurate near 0."""
+    x, lmbda = floats("boxcox1p", x, lmbda)
+    return _power_of(unary.log1p(x), lmbda)
+
+
+def _power_of(log: Any, lmbda: Any) -> Any:
+    zero = eq(lmbda, 0.0)
+    safe = select(zero, 1.0, lmbda)
+    # By log² / 2 it goes on, so that there is a derivative by lmbda at 0.
+    finite = select(is_finite(log), log, 0.0)
+    near = add(log, mul(mul(finite, finite), mul(lmbda, 0.5)))
+    return select(zero, near, div(unary.expm1(mul(safe, log)), safe))

@@ -1,0 +1,276 @@
+"""The gamma function and what is made of it."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+import treadle.numpy as tnp
+from treadle.api.custom import custom_jvp
+from treadle.errors import at, user_source
+from treadle.np.made import floating_function
+from treadle.np.operands import ArrayLike, as_array
+from treadle.ops import unary
+from treadle.run.array import Array
+from treadle.scipy.operands import floats, whole
+from treadle.scipy.special.elementary import xlog1py
+
+gammaln = floating_function(
+    unary.lgamma,
+    "gammaln",
+    "The logarithm of the absolute value of the gamma function.",
+)
+digamma = floating_function(
+    unary.digamma, "digamma", "The derivative of the logarithm of the gamma function."
+)
+loggamma = gammaln
+_MOST_DERIVATIVES = 100
+
+
+def polygamma(n: ArrayLike, x: ArrayLike, /) -> Array:
+    """The n-th derivative of `digamma`, elementwise.
+
+    Args:
+      n: not negative; an int, or an array of whole numbers, by which there is no
+        derivative.
+
+    Raises:
+      ValueError: if n is an int, and not from 0 to 100.
+
+    >>> import treadle as td
+    >>> td.scipy.special.polygamma(1, 1.0)
+    Array(1.6449, dtype=float32)
+    """
+    if not isinstance(n, int) or isinstance(n, bool):
+        k, v = floats("polygamma", n, x)
+        sign = tnp.where(tnp.round(k / 2) * 2 == k, -1.0, 1.0)
+        order = tnp.where(k > 0, k, 1.0)
+        higher = sign * tnp.exp(gammaln(order + 1)) * zeta(order + 1, v)
+        return tnp.where(k == 0, digamma(v), higher)
+    if not 0 <= n <= _MOST_DERIVATIVES:
+        raise ValueError(
+            f"polygamma: the order n is between 0 and {_MOST_DERIVATIVES}, got {n}"
+            f"{at(user_source())}"
+        )
+    (v,) = floats("polygamma", x)
+    return unary.polygamma(v, n=n) if n else unary.digamma(v)
+
+
+def gammasgn(x: ArrayLike, /) -> Array:
+    """The sign of the gamma function: that of zero at zeros, not a number at other
+    poles."""
+    return _gammasgn_of(*floats("gammasgn", x))
+
+
+def _gammasgn_of(x: Any) -> Any:
+    below = tnp.floor(x)
+    even = tnp.floor(below / 2) * 2 == below
+    sign = tnp.where((x > 0) | even, tnp.ones_like(x), -1.0)
+    sign = tnp.where((x < 0) & (below == x), math.nan, sign)
+    return tnp.where(x == 0, tnp.copysign(1.0, x), tnp.where(x != x, x, sign))
+
+
+def gamma(x: ArrayLike, /) -> Array:
+    """The gamma function."""
+    return _gamma_of(*floats("gamma", x))
+
+
+def _gamma_of(x: Any) -> Any:
+    return gammasgn(x) * tnp.exp(gammaln(tnp.where(x == -math.inf, math.nan, x)))
+
+
+def factorial(n: ArrayLike, exact: bool = False) -> Array:
+    """``n! = Γ(n + 1)``, 0 for negative n.
+
+    Raises:
+      ValueError: if it is to be exact: arrays have no integers of any length.
+    """
+    if exact:
+        raise ValueError(
+            f"factorial: exact=True is not there{at(user_source())}\n"
+            "Use `math.factorial` of an int."
+        )
+    return _factorial_of(*floats("factorial", n))
+
+
+def _factorial_of(n: Any) -> Any:
+    return tnp.where(n < 0, 0.0, tnp.exp(gammaln(tnp.where(n < 0, 0.0, n) + 1)))
+
+
+def multigammaln(a: ArrayLike, d: int) -> Array:
+    """The logarithm of the multivariate gamma function of dimension d, an int."""
+    d = whole("multigammaln", "the dimension d", d, 1)
+    return _multigammaln_of(d, *floats("multigammaln", a))
+
+
+def _multigammaln_of(d: int, a: Any) -> Any:
+    total = d * (d - 1) / 4 * math.log(math.pi) + gammaln(a)
+    for k in range(1, d):
+        total = total + gammaln(a - k / 2)
+    return total
+
+
+def poch(z: ArrayLike, m: ArrayLike, /) -> Array:
+    """Pochhammer's symbol, ``Γ(z + m) / Γ(z)``."""
+    return _poch_of(*floats("poch", z, m))
+
+
+def _poch_of(z: Any, m: Any) -> Any:
+    ends = z + m
+    sign = gammasgn(ends) * gammasgn(z)
+    return tnp.where(m == 0, 1.0, sign * tnp.exp(gammaln(ends) - gammaln(z)))
+
+
+def comb(
+    N: ArrayLike, k: ArrayLike, *, exact: bool = False, repetition: bool = False
+) -> Array:
+    """In how many ways k of N things can be chosen, 0 where k is not from 0 to N.
+
+    Args:
+      repetition: whether a thing can be chosen again.
+
+    Raises:
+      ValueError: if it is to be exact: arrays have no integers of any length.
+    """
+    if exact:
+        raise ValueError(
+            f"comb: exact=True is not there{at(user_source())}\n"
+            "Use `math.comb` of ints."
+        )
+    return _comb_of(repetition, *floats("comb", N, k))
+
+
+def _comb_of(repetition: bool, n: Any, k: Any) -> Any:
+    if repetition:
+        n = n + k - 1
+    inside = (k >= 0) & (k <= n) & (n >= 0)
+    n, k = tnp.where(inside, n, 1.0), tnp.where(inside, k, 0.0)
+    ways = tnp.exp(-tnp.log1p(n) - betaln(n - k + 1, k + 1))
+    return tnp.where(inside, ways, 0.0)
+
+
+# The beta function --------------------------------------------------------------------
+
+_STIRLING = (
+    *(43867 / 244188, -3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188),
+    *(-1 / 1680, 1 / 1260, -1 / 360, 1 / 12),
+)
+_LARGE = 10.0
+"""From here on Stirling's series has all digits."""
+
+
+def stirling(x: Any) -> Any:
+    """What Stirling's formula for `gammaln` lacks, for numbers from 10 on."""
+    u = 1 / (x * x)
+    total: Any = 0.0
+    for c in _STIRLING:
+        total = total * u + c
+    return total / x
+
+
+def betaln(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """The logarithm of the beta function ``Γ(a) Γ(b) / Γ(a + b)``, without the
+    differences of large numbers that this would be.
+
+    >>> import treadle as td
+    >>> td.scipy.special.betaln(1.0, 1e6)
+    Array(-13.8155, dtype=float32)
+    """
+    return _betaln(*floats("betaln", a, b))
+
+
+def _betaln_of(a: Any, b: Any) -> Any:
+    small, large = tnp.minimum(a, b), tnp.maximum(a, b)
+    far, both = large >= _LARGE, small >= _LARGE
+    few = gammaln(small) + gammaln(large) - gammaln(small + large)
+    high = tnp.where(far, large, _LARGE)
+    low = tnp.where(both, small, _LARGE)
+    ratio = tnp.where(far, small, 1.0) / high
+    # log Γ(large) - log Γ(small + large), in its large parts by hand.
+    rest = stirling(high) - stirling(high * (1 + ratio))
+    one = gammaln(small) + rest + small - small * tnp.log(high * (1 + ratio))
+    one = one - xlog1py(high - 0.5, ratio)
+    two = 0.5 * math.log(2 * math.pi) - 0.5 * tnp.log(high) + rest + stirling(low)
+    two = two + (low - 0.5) * tnp.log(ratio / (1 + ratio)) - high * tnp.log1p(ratio)
+    return tnp.where(both, two, tnp.where(far, one, few))
+
+
+_betaln = custom_jvp(_betaln_of)
+
+
+@_betaln.defjvp
+def _betaln_jvp(primals: Any, tangents: Any) -> Any:
+    (a, b), (da, db) = primals, tangents
+    both = digamma(a + b)
+    return _betaln(a, b), (digamma(a) - both) * da + (digamma(b) - both) * db
+
+
+def beta(a: ArrayLike, b: ArrayLike, /) -> Array:
+    """The beta function, ``Γ(a) Γ(b) / Γ(a + b)``."""
+    return _beta_of(*floats("beta", a, b))
+
+
+def _beta_of(a: Any, b: Any) -> Any:
+    sign = gammasgn(a) * gammasgn(b) * gammasgn(a + b)
+    return sign * tnp.exp(betaln(a, b))
+
+
+# The zeta function --------------------------------------------------------------------
+
+
+def bernoulli(n: int) -> Array:
+    """Bernoulli's numbers, from number 0 to n, an int. (Number 1 is -1/2.)
+
+    >>> import treadle as td
+    >>> td.scipy.special.bernoulli(2)
+    Array([ 1.    , -0.5   ,  0.1667], dtype=float32)
+    """
+    n = whole("bernoulli", "n", n, 0)
+    return as_array(np.array([float(b) for b in _bernoulli(n)], np.float32))
+
+
+def _bernoulli(n: int) -> list[Fraction]:
+    found = [Fraction(1)]
+    for m in range(1, n + 1):
+        terms = [math.comb(m + 1, k) * b for k, b in enumerate(found)]
+        found.append(-sum(terms, Fraction(0)) / (m + 1))
+    return found
+
+
+_BEFORE = 9
+_AFTER = 12
+_EULER_MACLAURIN = tuple(
+    [float(b) / math.factorial(2 * j) for j, b in enumerate(_bernoulli(24)[2::2], 1)]
+)
+
+
+def zeta(x: ArrayLike, q: ArrayLike | None = None, /) -> Array:
+    """Hurwitz' zeta function, ``Σₖ (q + k) ** -x`` for x > 1; Riemann's, if there is no
+    q.
+
+    >>> import treadle as td
+    >>> td.scipy.special.zeta(2.0)
+    Array(1.6449, dtype=float32)
+    """
+    return _zeta_of(*floats("zeta", x, 1.0 if q is None else q))
+
+
+def _zeta_of(x: Any, q: Any) -> Any:
+    inside = (x > 1) & (q > 0) & (x < math.inf)
+    s, base = tnp.where(inside, x, 2.0), tnp.where(inside, q, 1.0)
+    # All powers at once: a power is much code.
+    steps = tnp.arange(_BEFORE + 1, dtype=base.dtype)
+    powers = tnp.power(base[..., None] + steps, -s[..., None])
+    end, last = base + _BEFORE, powers[..., -1]
+    total = tnp.sum(powers[..., :-1], axis=-1) + last * (end / (s - 1) + 0.5)
+    term = last * (s / end)
+    for j, c in enumerate(_EULER_MACLAURIN):
+        total = total + c * term
+        term = term * ((s + (2 * j + 1)) / end) * ((s + (2 * j + 2)) / end)
+    pole = (x == 1) | ((q <= 0) & (tnp.floor(q) == q) & (x > 1))
+    outside = tnp.where(pole, math.inf, math.nan)
+    outside = tnp.where((x == math.inf) & (q >= 1), tnp.where(q > 1, 0.0, 1.0), outside)
+    return tnp.where(inside, total, outside)

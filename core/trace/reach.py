@@ -1,0 +1,428 @@
+"""What a function can reach besides its arguments: the variables that it reads, where
+it may change what they hold, and sources of values that no argument decides.
+
+Names are looked up along the paths that `reads` found, through functions, methods,
+and the user's own modules. What libraries define is left alone.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection
+from functools import partial
+from types import (
+    BuiltinFunctionType,
+    CellType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any, NamedTuple
+
+from treadle.errors import is_ours
+from treadle.trace.outside import is_foreign
+from treadle.trace.reads import CELL, GLOBAL, Change, Path, Read, Store, reads
+from treadle.trace.value import Value
+
+MOST_ITEMS = 64
+"""Of a list or dict that may hold functions."""
+
+MOST_FUNCTIONS = 400
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING: Any = _Missing()
+"""The value of a variable that has none."""
+
+
+class Variable(NamedTuple):
+    """A variable from outside of a function, and its value when that was traced.
+
+    holder: a dict in which `name` is a key, a cell, or an object with that attribute.
+    path: as it is called where it is read, at `source`.
+    readers: identities of the code objects that read it.
+    """
+
+    holder: Any
+    name: str
+    value: Any
+    path: Path
+    source: str
+    readers: frozenset[int]
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return id(self.holder), self.name
+
+    @property
+    def label(self) -> str:
+        return f"`{label_of(self.path)}`"
+
+    def now(self) -> Any:
+        """The value at this moment."""
+        kind = type(self.holder)
+        if kind is dict:
+            return self.holder.get(self.name, MISSING)
+        if kind is CellType:
+            return _in_cell(self.holder)
+        return getattr(self.holder, self.name, MISSING)
+
+
+class Hidden(NamedTuple):
+    """A source of values that differ from call to call.
+
+    kind: "random" or "clock". call: as it is written. generator: whose state shows
+    that it was drawn from; None if nothing does. function: what is called.
+    """
+
+    kind: str
+    call: str
+    source: str
+    generator: Any
+    function: Any
+
+
+class Site(NamedTuple):
+    """A line that may change an object that can be reached.
+
+    holder: of which the object is an attribute, None if it is none.
+    """
+
+    change: Change
+    label: str
+    value: Any
+    holder: Any
+
+
+class _Like(NamedTuple):
+    """Some instance of a class."""
+
+    kind: type
+
+
+class Reach:
+    """What a function reaches.
+
+    values: what the paths lead to. stores: lines that bind a variable anew. aliases:
+      lines that change something in place of which no variable is from outside.
+    """
+
+    def __init__(
+        self, function: Any, kinds: Collection[type] = (), own: Any = None
+    ) -> None:
+        """
+        Args:
+          kinds: classes of its arguments. own: its first argument, where that is known.
+        """
+        self.variables: dict[tuple[int, str], Variable] = {}
+        self.values: list[tuple[Path, Any]] = []
+        self.stores: list[tuple[Store, Variable]] = []
+        self.sites: list[Site] = []
+        self.aliases: list[Change] = []
+        self.hidden: list[Hidden] = []
+        self._todo: list[tuple[FunctionType, Any]] = []
+        self._seen: set[tuple[int, int]] = set()
+        self.functions: list[tuple[FunctionType, Any]] = []
+        if own is not None and type(function) is FunctionType:
+            self._visit(function, own)
+        else:
+            self._end(function)
+        for kind in kinds:
+            self._class(kind)
+        while self._todo and len(self.functions) < MOST_FUNCTIONS:
+            _Visit(self, *self._todo.pop()).go()
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything may be changed in place."""
+        return bool(self.sites or self.aliases)
+
+    def holds(self) -> bool:
+        """Whether all variables have their values still."""
+        return all(v.now() is v.value for v in self.variables.values())
+
+    def _visit(self, function: FunctionType, own: Any) -> None:
+        """Notes a function that may run, once.
+
+        own: its first argument, if that is known: an object or `_Like` one.
+        """
+        code = function.__code__
+        if is_ours(code.co_filename):
+            for cell in function.__closure__ or ():
+                inner = _in_cell(cell)
+                if callable(inner):
+                    self._end(inner)
+            return
+        key = id(function), id(own.kind if type(own) is _Like else own)
+        if key not in self._seen and not is_foreign(function.__module__ or ""):
+            self._seen.add(key)
+            self.functions.append((function, own))
+            self._todo.append((function, own))
+
+    def _class(self, kind: type) -> None:
+        if is_foreign(kind.__module__) or (id(kind), 0) in self._seen:
+            return
+        self._seen.add((id(kind), 0))
+        for base in kind.__mro__:
+            if base is not object and not is_foreign(base.__module__):
+                for f in list(vars(base).values()):
+                    f = getattr(f, "__func__", f)
+                    if type(f) is FunctionType:
+                        self._visit(f, _Like(kind))
+
+    def _end(self, x: Any) -> None:
+        """Follows an object that a function may call."""
+        kind = type(x)
+        if kind in _PLAIN or (id(x), -1) in self._seen:
+            return
+        self._seen.add((id(x), -1))
+        if kind is FunctionType:
+            self._visit(x, None)
+        elif kind is MethodType:
+            if type(x.__func__) is FunctionType:
+                self._visit(x.__func__, x.__self__)
+        elif isinstance(x, type):
+            self._class(x)
+        elif kind in (list, tuple, dict):
+            items = x.values() if kind is dict else x
+            for _, item in zip(range(MOST_ITEMS), items, strict=False):
+                self._end(item)
+        elif kind is partial:
+            self._end([x.func, *x.args, *x.keywords.values()])
+        elif isinstance(x, Value | ModuleType | BuiltinFunctionType | _Like):
+            return
+        elif not is_foreign(kind.__module__):
+            for base in kind.__mro__[:-1]:
+                for name, f in list(vars(base).items()):
+                    # What operators call; other methods are followed by their names.
+                    if (
+                        type(f) is FunctionType
+                        and name[:2] == "__"
+                        and name not in _MAKING
+                    ):
+                        self._visit(f, x)
+        elif kind.__module__.startswith("treadle"):
+            for item in list(getattr(x, "__dict__", {}).values()):
+                if callable(item) and not isinstance(item, type):
+                    self._end(item)
+
+
+class _Visit:
+    """Looks up what one function reads."""
+
+    def __init__(self, reach: Reach, function: FunctionType, own: Any) -> None:
+        self.reach, self.function, self.own = reach, function, own
+        self.globals = function.__globals__
+        self.first = function.__code__.co_varnames[:1] if own is not None else ()
+        # In files, functions are hardly defined anew.
+        self.is_notebook = self.globals.get("__name__") == "__main__"
+        self.cells: dict[str, CellType] = {}
+        if function.__closure__:
+            names = function.__code__.co_freevars
+            self.cells = dict(zip(names, function.__closure__, strict=True))
+
+    def go(self) -> None:
+        found = reads(self.function.__code__)
+        for read in found.outside:
+            self._read(read)
+        for name in self.first:
+            for read in found.own.get(name, ()):
+                self._read(read)
+        for store in found.stores:
+            path = store.variable
+            holder: Any = self.globals if path[0] == GLOBAL else self.cells[path[1]]
+            name = path[1] if path[0] == GLOBAL else ""
+            value = self._start(path)
+            variable = Variable(holder, name, value, path, store.source, frozenset())
+            self.reach.stores.append((store, variable))
+        for change in found.changes:
+            self._change(change)
+
+    def _read(self, read: Read) -> None:
+        values = self._follow(read)
+        if len(values) == len(read.path) - 1:
+            x = values[-1]
+            if type(x) not in _PLAIN:
+                self.reach._end(x)
+                self.reach.values.append((read.path, x))
+
+    def _change(self, change: Change) -> None:
+        reached = False
+        for root in change.roots:
+            values = self._follow(Read(root, change.source, frozenset()))
+            if (values and type(values[-1]) not in (_Like, *_PLAIN)) or len(values) > 1:
+                label = label_of(root[: len(values) + 1])
+                holder = values[-2] if len(values) > 1 else None
+                self.reach.sites.append(Site(change, label, values[-1], holder))
+                reached = True
+        if not reached:
+            self.reach.aliases.append(change)
+
+    def _start(self, path: Path) -> Any:
+        kind, name = path[:2]
+        if kind == GLOBAL:
+            return self.globals.get(name, MISSING)
+        if kind == CELL:
+            return _in_cell(self.cells[name])
+        return self.own if (name,) == self.first else _default(self.function, name)
+
+    def _follow(self, read: Read) -> list[Any]:
+        """The values along a path, as far as they are known."""
+        path = read.path
+        x = self._start(path)
+        if x is MISSING:
+            return []
+        if path[0] == CELL:
+            self._note(self.cells[path[1]], "", x, read, 2)
+        elif path[0] == GLOBAL and (type(x) not in _DEFINED or self.is_notebook):
+            self._note(self.globals, path[1], x, read, 2)
+        values = [x]
+        if len(path) == 2:
+            if type(x) in _CALLED:
+                self._hidden(None, x, read, 2)
+            return values
+        for i, name in enumerate(path[2:], 3):
+            if type(x) is ModuleType:
+                library = is_foreign(x.__name__)
+                if library and x.__name__.partition(".")[0] not in _SUSPECTS:
+                    return values
+                nxt = vars(x).get(name, MISSING)
+                if nxt is MISSING and name == "random":
+                    nxt = getattr(x, name, MISSING)  # NumPy loads it when it is asked.
+                if not library and nxt is not MISSING:
+                    self._note(vars(x), name, nxt, read, i)
+            else:
+                library, nxt = self._attribute(x, name, read, i)
+            if library:
+                self._hidden(x, nxt, read, i)
+            if nxt is MISSING:
+                return values
+            x = nxt
+            values.append(x)
+        return values
+
+    def _attribute(self, x: Any, name: str, read: Read, i: int) -> tuple[bool, Any]:
+        """Whether an object is a library's; and its attribute."""
+        kind = x if isinstance(x, type) else type(x)
+        if type(x) is _Like:
+            kind = x.kind
+        elif is_foreign(kind.__module__):
+            if isinstance(x, type) and issubclass(x, datetime.date):
+                return True, getattr(x, name, MISSING)
+            return True, MISSING
+        else:
+            fields = getattr(x, "__dict__", None)
+            if type(fields) is dict and name in fields:
+                self._note(fields, name, fields[name], read, i)
+                return False, fields[name]
+        found = _in_class(kind, name)
+        function = getattr(found, "fget", getattr(found, "__func__", found))
+        if type(function) is FunctionType:
+            own = None if isinstance(x, type) else x
+            if type(found) is classmethod:
+                own = kind
+            self.reach._visit(function, own)
+            return False, MISSING
+        if found is not MISSING and not hasattr(type(found), "__get__"):
+            self._note(kind, name, found, read, i)
+            return False, found
+        return False, MISSING
+
+    def _note(self, holder: Any, name: str, value: Any, read: Read, i: int) -> None:
+        """Notes the variable that the first `i` parts of a path are."""
+        key = id(holder), name
+        known = self.reach.variables.get(key)
+        if known is None:
+            self.reach.variables[key] = Variable(
+                holder, name, value, read.path[:i], read.source, read.readers
+            )
+        elif not read.readers <= known.readers:
+            readers = known.readers | read.readers
+            self.reach.variables[key] = known._replace(readers=readers)
+
+    def _hidden(self, owner: Any, x: Any, read: Read, i: int) -> None:
+        """Notes a source of numbers or times."""
+        kind, generator = "", None
+        if x is MISSING:
+            if _is_generator(owner):
+                kind, generator = "random", owner
+        elif callable(x):
+            kind, by = _source_kind(x), getattr(x, "__self__", None)
+            if _is_generator(by):
+                kind, generator = "random", by
+            elif isinstance(by, type) and issubclass(by, datetime.date):
+                kind = "clock" if x.__name__ in ("now", "today", "utcnow") else ""
+        if kind:
+            call = f"{label_of(read.path[:i])}()"
+            self.reach.hidden.append(Hidden(kind, call, read.source, generator, x))
+
+
+_PLAIN = frozenset(
+    (str, bytes, int, float, complex, bool, type(None), type(...), range, slice)
+)
+
+_MAKING = frozenset(("__init__", "__new__", "__post_init__", "__repr__"))
+_DEFINED = frozenset((FunctionType, ModuleType, BuiltinFunctionType, type))
+_CALLED = frozenset((BuiltinFunctionType, MethodType, FunctionType))
+_SUSPECTS = frozenset(("time", "datetime", "random", "os", "uuid", "secrets", "numpy"))
+_NAMES = (
+    "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time "
+    "process_time_ns thread_time thread_time_ns"
+)
+_CLOCKS = frozenset(_NAMES.split())
+_ENTROPY = {
+    "uuid": {"uuid1", "uuid4"},
+    "secrets": {"token_bytes", "token_hex", "randbelow", "choice"},
+    "posix": {"urandom"},
+    "nt": {"urandom"},
+}
+
+
+def _source_kind(x: Any) -> str:
+    """What a function gives anew each time that has no generator: "clock", "random"."""
+    module, name = getattr(x, "__module__", None), getattr(x, "__name__", None)
+    if module == "time" and name in _CLOCKS:
+        return "clock"
+    return "random" if name in _ENTROPY.get(module or "", ()) else ""
+
+
+def _is_generator(x: Any) -> bool:
+    """Whether numbers are drawn from an object, which changes it."""
+    return any(
+        base.__module__ == "random" or base.__module__.startswith("numpy.random")
+        for base in type(x).__mro__
+    )
+
+
+def _in_class(kind: type, name: str) -> Any:
+    for base in kind.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return MISSING
+
+
+def _in_cell(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def _default(function: FunctionType, name: str) -> Any:
+    """The value that an argument has if it is not given."""
+    if function.__kwdefaults__ and name in function.__kwdefaults__:
+        return function.__kwdefaults__[name]
+    if not function.__defaults__:
+        return MISSING
+    code, values = function.__code__, function.__defaults__
+    names = code.co_varnames[: code.co_argcount][code.co_argcount - len(values) :]
+    return values[names.index(name)] if name in names else MISSING
+
+
+def label_of(path: Path) -> str:
+    """A path as it is written."""
+    return ".".join(path[1:])

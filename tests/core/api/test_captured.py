@@ -1,0 +1,187 @@
+"""Variables that a jitted function reads besides its arguments: it computes with what
+they are bound to at the call."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle.errors import SideEffectWarning
+
+scale: Any = 2.0
+
+
+def scaled(x: Any) -> Any:
+    return x * scale
+
+
+class Trainer:
+    rate = 0.5
+
+    def __init__(self) -> None:
+        self.power = 2
+        self.weights = np.ones(3, np.float32)
+
+    def step(self, x: Any) -> Any:
+        return x**self.power * self.rate + self.weights.sum()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [2.0, 3.0, 2.0, 5.0],
+        [np.ones(3, np.float32), np.zeros(3, np.float32)],
+        [tnp.ones(3), tnp.arange(3.0), tnp.ones(3) * 7],
+        [1, 1.5, np.float32(3), True],
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
+def test_a_global_that_is_bound_anew(values: list[Any]) -> None:
+    global scale
+    f = td.jit(scaled)
+    for value in values:
+        scale = value
+        for _ in range(4):
+            assert np.array_equal(f(3.0), scaled(tnp.asarray(3.0)))
+
+
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
+def test_cells_defaults_and_attributes() -> None:
+    bias = 1.0
+
+    def helper(x: Any) -> Any:
+        return x + bias
+
+    def f(x: Any, factor: Any = 2.0) -> Any:
+        return helper(x) * factor
+
+    trainer = Trainer()
+    jitted = [td.jit(f), td.jit(trainer.step), td.jit(lambda x: trainer.step(x))]
+
+    def agree() -> None:
+        for j in jitted:
+            for _ in range(3):
+                assert np.array_equal(j(3.0), j.function(tnp.asarray(3.0)))
+
+    agree()
+    bias = 4.0
+    agree()
+    trainer.power = 3
+    agree()
+    Trainer.rate = 0.25
+    agree()
+    trainer.weights = np.zeros(3, np.float32)
+    agree()
+
+    def helper(x: Any) -> Any:  # type: ignore[no-redef]  # noqa: F811
+        return x - bias
+
+    agree()
+
+
+def test_it_is_told_once_and_reported() -> None:
+    factor = 2.0
+    f = td.jit(lambda x: x * factor)
+    f(1.0)
+    factor = 3.0
+    with pytest.warns(SideEffectWarning, match=r"`factor` was 2.0 when .* is 3.0"):
+        f(1.0)
+    for factor in (4.0, 5.0):  # noqa: B007
+        f(1.0)
+    report = f.report()
+    assert report.programs[-1].reason == "`factor` is 5.0, was 4.0"
+    assert report.traces == 4
+
+
+def test_what_is_bound_to_the_same_again_is_not_traced_again() -> None:
+    factor: Any = 2.5
+    f = td.jit(lambda x: x * factor)
+    for _ in range(5):
+        f(1.0)
+        factor = float("2.5")
+    assert f.report().traces == 1
+
+
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
+def test_programs_of_earlier_values_are_kept() -> None:
+    training = True
+    f = td.jit(lambda x: x * 2 if training else x)
+    for i in range(12):
+        training = i % 2 == 0
+        assert f(3.0) == (6.0 if training else 3.0)
+    assert f.report().traces == 2
+
+
+def test_a_function_with_the_same_code_is_the_same() -> None:
+    def made(n: float) -> Callable[..., Any]:
+        return lambda x: x + n
+
+    add = made(1.0)
+    f = td.jit(lambda x: add(x))
+    assert f(1.0) == 2.0
+    add = made(1.0)
+    assert f(1.0) == 2.0 and f.report().traces == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        add = made(2.0)
+        assert f(1.0) == 3.0 and f.report().traces == 2
+
+
+def test_what_only_a_callback_reads_is_read_when_it_runs() -> None:
+    step = 0
+    seen = []
+    f = td.jit(lambda x: (td.debug.callback(lambda v: seen.append(step), x), x * 2)[1])
+    for step in range(4):  # noqa: B007
+        f(1.0)
+    assert seen == [0, 1, 2, 3] and f.report().traces == 1
+
+
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
+def test_a_jitted_function_inside_of_another() -> None:
+    factor = 2.0
+    inner = td.jit(lambda x: x * factor)
+    outer = td.jit(lambda x: inner(x) + 1)
+    assert outer(1.0) == 3.0 and td.grad(inner)(1.0) == 2.0
+    factor = 5.0
+    assert outer(1.0) == 6.0 and td.grad(inner)(1.0) == 5.0
+
+
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
+def test_many_variables() -> None:
+    space: dict[str, Any] = {f"v{i}": float(i) for i in range(60)}
+    exec("def f(x): return x + " + " + ".join(space), space)
+    f = td.jit(space["f"])
+    for i in range(0, 60, 7):
+        for _ in range(3):
+            f(1.0)
+        space[f"v{i}"] = 100.0 + i
+        assert np.allclose(f(1.0), space["f"](1.0))
+
+
+def test_a_deleted_variable() -> None:
+    space: dict[str, Any] = {"a": 1.0}
+    exec("def f(x): return x + a", space)
+    f = td.jit(space["f"])
+    for _ in range(3):
+        f(1.0)
+    del space["a"]
+    with pytest.raises(NameError), pytest.warns(SideEffectWarning, match="deleted"):
+        f(1.0)
+
+
+def test_values_of_arrays_are_not_kept_alive() -> None:
+    weights: Any = tnp.ones(3)
+    f = td.jit(lambda x: (x * weights).sum())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(6):
+            weights = tnp.ones(3) * i
+            f(1.0)
+    assert not f._programs._earlier

@@ -1,0 +1,243 @@
+"""`treadle.scipy.special` against SciPy, JAX and finite differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.special as jsp
+import numpy as np
+import pytest
+import scipy.special
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.scipy.special_cases import CASES, Case
+from treadle.backends.cpu.device import CPUTarget
+from treadle.compile import stages
+from treadle.plan.steps import HostStep
+from treadle.run.explain import walk
+
+special = td.scipy.special
+SMALLEST = 1e-3
+
+
+def each(chosen: Any, slow: Any = lambda case: False) -> Any:
+    """A test for each of some cases; those that say so are slow."""
+    return pytest.mark.parametrize(
+        "case",
+        [
+            pytest.param(c, id=f"{c.name}{c.label}", marks=[pytest.mark.slow] * slow(c))
+            for c in CASES
+            if chosen(c)
+        ],
+    )
+
+
+def result(case: Case, *args: Any) -> Any:
+    out = case.function(*args)
+    return out[int(case.label)] if isinstance(out, tuple) else out
+
+
+def assert_close(found: Any, wanted: Any, tolerance: float) -> None:
+    """Equal but for a relative error, of small numbers an absolute one."""
+    found, wanted = np.asarray(found), np.asarray(wanted)
+    assert found.shape == wanted.shape
+    assert found.dtype == wanted.dtype
+    np.testing.assert_allclose(found, wanted, tolerance, tolerance * SMALLEST)
+
+
+@each(lambda c: c.points)
+@pytest.mark.parametrize(
+    "dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)]
+)
+def test_values_are_scipys(case: Case, dtype: str) -> None:
+    args = [np.asarray(p, dtype) for p in case.points]
+    with np.errstate(all="ignore"):
+        wanted = case.wanted(*[a.astype("float64") for a in args]).astype(dtype)
+    tolerance = case.tolerance if dtype == "float64" else case.single
+    if not case.slow or dtype == "float32":
+        compiled = td.jit(lambda *args: result(case, *args))
+        assert_close(compiled(*args), wanted, tolerance)
+    if dtype == "float64":
+        assert_close(result(case, *args), wanted, tolerance)
+
+
+def _differences(f: Any, args: list[np.ndarray], i: int) -> np.ndarray:
+    """The derivative by argument i, by differences of fourth order."""
+    step = 2e-4 * np.maximum(np.abs(args[i]), 0.05)
+
+    def at(times: float) -> np.ndarray:
+        moved = [a + times * step if j == i else a for j, a in enumerate(args)]
+        return np.asarray(f(*moved))
+
+    return (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * step)
+
+
+@each(lambda c: c.smooth, lambda c: c.slow)
+def test_derivatives_are_those_of_scipys_values(case: Case) -> None:
+    """Forward, and reverse under jit and vmap; and once more of the derivative."""
+    args = [np.asarray(a, "float64") for a in case.smooth]
+
+    def function(*args: Any) -> Any:
+        return result(case, *args)
+
+    for i in case.moving:
+        wanted = _differences(case.wanted, args, i)
+        if case.name in ("xlogy", "xlog1py"):
+            wanted = _differences(function, args, i)
+        tangents = [np.full_like(a, float(j == i)) for j, a in enumerate(args)]
+        forward = td.jvp(function, tuple(args), tuple(tangents))[1]
+        np.testing.assert_allclose(forward, wanted, rtol=2e-6, atol=1e-8)
+        gradient = td.grad(function, argnums=i)
+        reverse = td.jit(td.vmap(gradient))(*args)
+        np.testing.assert_allclose(reverse, forward, rtol=1e-9, atol=1e-12)
+    if len(args) == 1:
+        slope = td.vmap(gradient)
+        wanted = _differences(slope, args, 0)
+        found = td.jit(td.vmap(td.grad(gradient)))(*args)
+        np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-7)
+
+
+NATIVE = ("erfcx", "ndtri", "log_ndtr", "i0e", "expi", "spence", "betaln", "gammainc")
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_it_runs_natively(name: str) -> None:
+    case = next(c for c in CASES if c.name == name and c.smooth)
+    args = [np.asarray(a, "float32") for a in case.smooth]
+
+    def slopes(*args: Any) -> Any:
+        total = lambda *args: tnp.sum(result(case, *args))  # noqa: E731
+        return td.grad(total, argnums=case.moving)(*args)
+
+    plan = stages(td.trace(slopes)(*args), CPUTarget()).plan
+    assert not [s for _, s in walk(plan.steps) if isinstance(s, HostStep)]
+
+
+def test_polygamma_takes_orders_in_arrays() -> None:
+    n, x = np.array([0.0, 1.0, 2.0, 5.0]), np.array([0.5, 1.5, 3.0, 20.0])
+    wanted = scipy.special.polygamma(n.astype(int), x)
+    np.testing.assert_allclose(special.polygamma(n, x), wanted, rtol=1e-12)
+    found = td.vmap(td.grad(special.polygamma, argnums=1))(n, x)
+    wanted = scipy.special.polygamma(n.astype(int) + 1, x)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    with pytest.raises(ValueError, match="order n is between 0 and 100"):
+        special.polygamma(-1, x)
+
+
+def test_multigammaln_and_bernoulli() -> None:
+    a = np.array([2.5, 7.0, 30.0])
+    for d in (1, 2, 5):
+        wanted = scipy.special.multigammaln(a, d)
+        np.testing.assert_allclose(special.multigammaln(a, d), wanted, rtol=1e-13)
+    np.testing.assert_allclose(
+        special.bernoulli(20), scipy.special.bernoulli(20), rtol=1e-6
+    )
+    with pytest.raises(ValueError, match="dimension d is at least 1, got 0"):
+        special.multigammaln(a, 0)
+    with pytest.raises(TypeError, match="dimension d is a Python int"):
+        special.multigammaln(a, 1.0)
+
+
+def test_comb_with_repetition_and_exact() -> None:
+    n, k = np.array([5.0, 3.0, 0.0]), np.array([2.0, 4.0, 1.0])
+    wanted = scipy.special.comb(n, k, repetition=True)
+    np.testing.assert_allclose(special.comb(n, k, repetition=True), wanted, rtol=1e-12)
+    with pytest.raises(ValueError, match=r"math\.comb"):
+        special.comb(5, 2, exact=True)
+    with pytest.raises(ValueError, match=r"math\.factorial"):
+        special.factorial(5, exact=True)
+
+
+def test_bessel_functions_of_all_orders() -> None:
+    z = np.array([0.0, 0.1, 1.0, -3.0, 10.0, 25.0])
+    found = td.jit(lambda z: special.bessel_jn(z, v=6, n_iter=60))(z)
+    wanted = scipy.special.jv(np.arange(7)[:, None], z)
+    np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-13)
+    slopes = td.vmap(td.jacfwd(lambda z: special.bessel_jn(z, v=2)))(z[1:5])
+    wanted = scipy.special.jvp(np.arange(3), z[1:5, None])
+    np.testing.assert_allclose(slopes, wanted, rtol=1e-10, atol=1e-12)
+
+
+def test_spherical_harmonics() -> None:
+    degrees = np.array([0, 1, 1, 1, 2, 3, 5, 8, 8])
+    orders = np.array([0, -1, 0, 1, 2, -2, 4, -8, 3])
+    theta, phi = np.linspace(0, np.pi, 9), np.linspace(-3, 6, 9)
+    wanted = scipy.special.sph_harm_y(degrees, orders, theta, phi)
+    for f in (special.sph_harm_y, td.jit(lambda *a: special.sph_harm_y(*a, n_max=8))):
+        np.testing.assert_allclose(
+            f(degrees, orders, theta, phi), wanted, rtol=1e-12, atol=1e-14
+        )
+    with pytest.raises(ValueError, match="Say which is the largest: `n_max=`"):
+        td.jit(special.sph_harm_y)(degrees, orders, theta, phi)
+
+
+def test_faddeevas_function() -> None:
+    x, y = np.meshgrid([-9.0, -3.0, -0.5, 0.0, 1.0, 6.0], [-2.0, -0.1, 0.0, 0.3, 5.0])
+    z = x + 1j * y
+    wanted = scipy.special.wofz(z)
+    for f in (special.wofz, td.jit(special.wofz)):
+        np.testing.assert_allclose(f(z), wanted, rtol=1e-11, atol=1e-14)
+    slope = td.jvp(special.wofz, (z,), (np.ones_like(z),))[1]
+    step = 1e-5
+    moved = (scipy.special.wofz(z + step) - scipy.special.wofz(z - step)) / (2 * step)
+    np.testing.assert_allclose(slope, moved, rtol=1e-6, atol=1e-8)
+
+
+X = np.array([[0.5, -1.0, 2.0], [-np.inf, 700.0, 1e4], [-np.inf] * 3])
+B = np.array([[1.0, -2.0, 0.0], [1.0, 2.0, 1.0], [1.0, 1.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param({}, marks=pytest.mark.slow),
+        {"axis": 1},
+        pytest.param({"axis": 0, "keepdims": True}, marks=pytest.mark.slow),
+        pytest.param({"axis": 1, "b": B}, marks=pytest.mark.slow),
+        pytest.param({"axis": (0, 1), "b": np.abs(B)}, marks=pytest.mark.slow),
+    ],
+    ids=lambda how: " ".join(how),
+)
+def test_logsumexp_is_jaxs(how: dict[str, Any]) -> None:
+    with jax.enable_x64(True):
+        wanted = jsp.logsumexp(X, **how)
+        signed = jsp.logsumexp(X, **how, return_sign=True)
+        some = jsp.logsumexp(X, **how, where=X > 0)
+        slope = jax.grad(lambda x: jnp.sum(jsp.logsumexp(x, **how)))(X[:1])
+    for found, want in (
+        (special.logsumexp(X, **how), wanted),
+        (special.logsumexp(X, **how, where=X > 0), some),
+        *zip(special.logsumexp(X, **how, return_sign=True), signed, strict=True),
+    ):
+        np.testing.assert_allclose(found, want, rtol=1e-13)
+    if "b" not in how:
+        ours = td.grad(lambda x: tnp.sum(special.logsumexp(x, **how)))
+        np.testing.assert_allclose(td.jit(ours)(X[:1]), slope, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_softmax_is_scipys(name: str) -> None:
+    for axis in (None, 0, (0, 1), -1):
+        wanted = getattr(scipy.special, name)(X[:1] * 100, axis=axis)
+        found = td.jit(lambda x, a=axis: getattr(special, name)(x, axis=a))(X[:1] * 100)
+        np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=1e-300)
+
+
+def test_dtypes() -> None:
+    for dtype, wanted in (("float16", "float16"), ("int32", "float32")):
+        x = tnp.ones(2, dtype)
+        for f in (special.erfcx, special.ndtr, special.gamma, special.i0):
+            assert f(x).dtype == wanted
+        for f in (special.gammainc, special.xlogy, special.betaln, special.hyp1f1):
+            args = (x, x, x) if f is special.hyp1f1 else (x, x)
+            assert f(*args).dtype == td.eval_shape(f, *args).dtype == wanted
+    with pytest.raises(TypeError, match="gammainc is defined for real numbers"):
+        special.gammainc(1j, 1.0)
+
+
+def test_every_function_of_jax_is_there() -> None:
+    theirs = {name for name in dir(jsp) if not name.startswith("_")}
+    assert theirs <= set(dir(special))
