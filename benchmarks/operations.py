@@ -6,6 +6,7 @@ turns; every figure is the fastest call, in milliseconds.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections.abc import Callable
@@ -85,6 +86,61 @@ def linear_algebra() -> list[tuple[str, Function, Function, tuple[np.ndarray, ..
                 (definite,),
             )
         )
+    return found
+
+
+def stencil(module: Any, scan: Function, z: Any) -> Any:
+    """Steps of the complex Ginzburg-Landau equation."""
+
+    def step(z: Any, _: Any) -> Any:
+        around = sum([module.roll(z, n, axis) for n in (1, -1) for axis in (0, 1)])
+        change = (1 + 0.5j) * (around - 4 * z) + z - (1 + 1.2j) * module.abs(z) ** 2 * z
+        return z + 0.01 * change, None
+
+    return scan(step, z, None, length=100)[0]
+
+
+def circuit(module: Any, angles: Any) -> Any:
+    """The mean of an observable after layers of gates on each qubit and between
+    neighbours."""
+    layers, n, _ = angles.shape
+    state = module.zeros(2**n, "complex64").at[0].set(1)
+    signs = module.array([1, 1, 1, -1], dtype="complex64")[:, None]
+    for layer, q in itertools.product(range(layers), range(n)):
+        half, phase = angles[layer, q, 0] / 2, module.exp(1j * angles[layer, q, 1])
+        c, s = module.cos(half), module.sin(half)
+        rows = [c + 0j, -s * phase], [s * module.conj(phase), c + 0j]
+        gate = module.stack([module.stack(row) for row in rows])
+        state = module.einsum("ab,xby->xay", gate, state.reshape(2**q, 2, -1))
+        if q:
+            state = state.reshape(2 ** (q - 1), 4, -1) * signs
+    chances = module.abs(state.reshape(-1)) ** 2
+    return module.sum(chances * module.arange(2**n, dtype="float32"))
+
+
+def complex_numbers() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
+    """Rows of complex arithmetic."""
+    z = (normal(128, 128) + 1j * normal(128, 128)).astype("complex64")
+    wide = (normal(1000, 1000) + 1j * normal(1000, 1000)).astype("complex64")
+    found: list[Any] = [
+        (
+            "complex stencil of 128x128 in a scan of 100",
+            lambda z: stencil(tnp, td.scan, z),
+            lambda z: stencil(jnp, lax.scan, z),
+            (z,),
+        ),
+        (
+            "gradient of a circuit of 10 qubits",
+            td.grad(lambda x: circuit(tnp, x)),
+            jax.grad(lambda x: circuit(jnp, x)),
+            (normal(4, 10, 2),),
+        ),
+        ("z * z + z of 1000x1000", lambda z: z * z + z, lambda z: z * z + z, (wide,)),
+        ("complex product, 128x128x128", tnp.matmul, jnp.matmul, (z, z)),
+    ]
+    for name in ("abs", "exp", "log", "sqrt", "tanh"):
+        ours, theirs = getattr(tnp, name), getattr(jnp, name)
+        found.append((f"complex {name} of 1000x1000", ours, theirs, (wide,)))
     return found
 
 
@@ -238,6 +294,7 @@ def rows() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
             (square,),
         ),
         *linear_algebra(),
+        *complex_numbers(),
         *transforms(),
         *solvers(),
     ]

@@ -37,7 +37,7 @@ Supported = Callable[[str, np.dtype], bool]
 _ANY_DTYPE = (View, Join, Same, Scan, While)
 """Nothing is computed: data are moved, or other equations compute."""
 
-_COMPLEX = Host("there is no native arithmetic of complex numbers")
+_COMPLEX = Host("it has no kernel for complex numbers")
 _HALF_OR_INTEGER = Host("the matrix kernel is for float32 and float64")
 _EMPTY = Host("there is nothing to compute")
 _VOLUMES = Host("the convolution kernels have two spatial axes")

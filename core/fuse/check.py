@@ -109,7 +109,8 @@ class _Groups:
     def _parts(self) -> None:
         taken: dict[Var, np.ndarray] = {}
         for v, (whole, offset, strides) in self.flow.parts.items():
-            size = whole.type.size
+            # Parts of complex numbers are real.
+            size = whole.type.nbytes // v.type.dtype.itemsize
             loops = list(zip(v.type.shape, strides, strict=True))
             if not inside(offset, loops, size):
                 raise InternalError(f"a part {v.type} leaves its whole {whole.type}")

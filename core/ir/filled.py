@@ -61,7 +61,7 @@ class _Copy:
         elif kind is Lit:
             made = self._literal(x)
         elif kind in (Var, Equation):
-            return self._record(x, x.__slots__)
+            return self._record(x, [n for n in x.__slots__ if hasattr(x, n)])
         elif is_dataclass(x) and kind.__module__.startswith("treadle."):
             return self._record(x, [f.name for f in fields(x)])
         elif kind is Graph:

@@ -14,9 +14,14 @@ if TYPE_CHECKING:
 
 
 class Var:
-    """A value that an equation or the caller defines, exactly once."""
+    """A value that an equation or the caller defines, exactly once.
 
-    __slots__ = ("type",)
+    twin: the real part of the complex number whose imaginary part this is; not set on
+      others. Kernels had better compute the two together.
+    """
+
+    __slots__ = ("twin", "type")
+    twin: Var
 
     def __init__(self, type: ArrayType) -> None:
         self.type = type

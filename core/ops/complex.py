@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
+from treadle.arraytype import ArrayType
 from treadle.ops.arithmetic import neg
 from treadle.ops.elementwise import elementwise, linear_in
 from treadle.ops.movement import zeros_like
-from treadle.trace.lowering import Host
+from treadle.trace.lowering import Expanded, Join, Same
+from treadle.trace.op import Op
 from treadle.trace.value import typeof
-
-_HOST = Host("there is no native arithmetic of complex numbers")
 
 
 def _zero_like(x: Any) -> Any:
@@ -30,6 +30,21 @@ def _complex(re: Any, im: Any) -> Any:
     return out
 
 
+def _complex_pieces(types: Any, steps: Any) -> list[tuple[int, tuple[int, ...]]]:
+    """The parts alternate."""
+    strides = tuple([2 * s for s in steps])
+    return [(0, strides), (1, strides)]
+
+
+def _parts_type(x: ArrayType) -> ArrayType:
+    return ArrayType((*x.shape, 2), dtypes.to_real(x.dtype))
+
+
+def _parts(x: Any) -> Any:
+    pairs = np.ascontiguousarray(x)[..., None]
+    return pairs.view(dtypes.to_real(x.dtype)).reshape(*x.shape, 2)
+
+
 real = elementwise(
     "real",
     np.real,
@@ -37,7 +52,7 @@ real = elementwise(
     accepts=dtypes.is_complex,
     result=dtypes.to_real,
     transpose=linear_in(lambda ct, x: complex_(ct, _zero_like(ct))),
-    lowering=_HOST,
+    lowering=Expanded(),
 )
 imag = elementwise(
     "imag",
@@ -46,7 +61,7 @@ imag = elementwise(
     accepts=dtypes.is_complex,
     result=dtypes.to_real,
     transpose=linear_in(lambda ct, x: complex_(_zero_like(ct), neg(ct))),
-    lowering=_HOST,
+    lowering=Expanded(),
 )
 conj = elementwise(
     "conj",
@@ -54,7 +69,7 @@ conj = elementwise(
     [lambda g, out, x: conj(g)],
     accepts=dtypes.is_complex,
     transpose=linear_in(lambda ct, x: conj(ct)),
-    lowering=_HOST,
+    lowering=Expanded(),
 )
 complex_ = elementwise(
     "complex",
@@ -66,6 +81,17 @@ complex_ = elementwise(
     accepts=lambda d: d in (dtypes.float32, dtypes.float64),
     result=dtypes.to_complex,
     transpose=linear_in(lambda ct, re, im: real(ct), lambda ct, re, im: neg(imag(ct))),
-    lowering=_HOST,
+    lowering=Join(_complex_pieces),
 )
 """The complex number with the given real and imaginary parts."""
+
+parts = Op(
+    "parts",
+    _parts_type,
+    _parts,
+    batch=lambda size, args, axes: (parts(args[0]), axes[0]),
+    lowering=Same(),
+    differentiable=False,
+)
+"""The parts of a complex array, along a new last axis: the same memory. The compiler
+writes it; from a user's function it is not reached."""

@@ -18,6 +18,7 @@ from treadle.passes.reductions import split_reductions
 from treadle.passes.rounding import place_roundings
 from treadle.passes.scans import hoist_from_scans
 from treadle.passes.sorting import lower_sorts
+from treadle.passes.split_complex import split_complex
 
 Pass = Callable[[Graph], Graph]
 
@@ -39,6 +40,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         inline_calls,  # ensures: no `call` equations, in nested graphs too
         lower_checks,  # needs inlined calls; ensures: no `error_if` equations
         loop_over_rows,  # needs inlined calls; ensures: no counted scans
+        split_complex,  # needs inlined calls; ensures: no complex number in a kernel
         simplify,  # needs inlined calls; leaves dead and equal equations behind
         merge_equal,  # ensures: no two pure equations are equal
         hoist_from_scans,  # needs simplified bodies; emits new equations outside

@@ -16,6 +16,7 @@ from treadle.fuse.cluster import (
 from treadle.fuse.grouping.matching import extend, matching
 from treadle.fuse.grouping.nodes import Nodes
 from treadle.fuse.layout import row_major, stored_strides
+from treadle.fuse.maps import Space
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.trace.lowering import Gather, Lowering, Reduction, Reshape
 
@@ -91,7 +92,35 @@ class Growth(Nodes):
         wanted = space.settled(lambda: space.seen(space.maps[out], source, chain))
         if wanted is None:
             return
-        names = matching(wanted, other.space.maps[source])
+        self._take_in(cluster, other, space, matching(wanted, other.space.maps[source]))
+
+    def merge_twins(self) -> None:
+        """Merges clusters that make the two parts of complex numbers, point for point:
+        mostly they read the same."""
+        for im in [v for v in self.owner if hasattr(v, "twin")]:
+            re = im.twin
+            a, b = self.owner.get(re), self.owner[im]
+            if (
+                isinstance(a, Cluster)
+                and isinstance(b, Cluster)
+                and a.is_member(re)
+                and b.is_member(im)
+                and "mid" not in (a.form, b.form)
+                and not (self.order.depends(a, b) or self.order.depends(b, a))
+                and len(a.equations) + len(b.equations) <= MAX_MEMBERS
+            ):
+                names = matching(a.space.maps[re], b.space.maps[im])
+                self._take_in(a, b, a.space.copy(), names)
+
+    def _take_in(
+        self,
+        cluster: Cluster,
+        other: Cluster,
+        space: Space,
+        names: dict[int, int] | None,
+    ) -> None:
+        """Lets a cluster, with a space of its own, take in another one whose dimensions
+        have other names, if it can."""
         if names is None or not extend(names, cluster, other):
             return
         for v, entries in other.space.maps.items():

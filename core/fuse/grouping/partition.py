@@ -80,6 +80,7 @@ class _Partitioner(Growth):
                 self.flow.row_major.update(eq.outputs)
                 how = type(self.flow.lowering(eq))
                 _OTHERS.get(how, _Partitioner._whole)(self, eq)
+        self.merge_twins()
         self._copy_returned_views()
         self._attach_epilogues()
         nodes = self.order.topological()

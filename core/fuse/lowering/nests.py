@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +47,10 @@ _STRUCTURAL = frozenset(
 """Constants that are part of a kernel, as they print. Others are arguments: a mean over
 32 examples and one over 64 differ in a number only, and share their kernel. So is -0.0,
 which equals 0.0: nests that differ in nothing else would be taken for each other."""
+
+
+_FILLS = 8
+"""Points along a loop, of which a vector has about as many lanes or more."""
 
 
 class Access(NamedTuple):
@@ -305,7 +309,10 @@ def _written(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Launch:
         inner = innermost([[d] for d in kept], sizes)
         outer = [d for d in kept if d not in inner]
         return finish(body, sizes, outer, reduced, inner, "mid")
-    return finish(body, sizes, kept, [], None, "inner")
+    # Products with gates of quantum circuits have axes of all lengths, one long.
+    of_parts = any([hasattr(v, "twin") for v in stored])
+    choose = _filling if of_parts else innermost
+    return finish(body, sizes, kept, [], None, "inner", choose=choose)
 
 
 def ranking(accesses: list[Access], sizes: dict[int, int]) -> Any:
@@ -345,16 +352,17 @@ def finish(
     inner: list[int] | None,
     axis: str,
     serial: bool = False,
+    choose: Callable[[list[list[int]], dict[int, int]], list[int]] | None = None,
 ) -> Launch:
-    """Fixes the loops. `inner` is one; None means the last of the coalesced outer
-    ones."""
+    """Fixes the loops. `inner` is one; None means one of the coalesced outer ones:
+    `innermost`, unless another function is to choose."""
     if any(a.dtype.kind == "c" for a in body.accesses):
         outer = [*outer, _complex_as_pairs(body, sizes)]
     accesses = body.accesses
     outers = coalesce(outer, accesses, sizes)
     mids = coalesce(mid, accesses, sizes)
     if inner is None:
-        chosen = innermost(outers, sizes)
+        chosen = (choose or innermost)(outers, sizes)
         inners = [chosen] if chosen else []
         outers = [g for g in outers if g is not chosen]
     else:
@@ -368,6 +376,15 @@ def innermost(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:
     none, the last."""
     longer = [g for g in groups if extent(g, sizes) != 1]
     return next(reversed(longer or groups), [])
+
+
+def _filling(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:
+    """The innermost group, or the longest one if that does not fill a vector."""
+    chosen = innermost(groups, sizes)
+    if not groups or hint(extent(chosen, sizes)) >= _FILLS:
+        return chosen
+    longest = max(groups, key=lambda g: hint(extent(g, sizes)))
+    return longest if hint(extent(longest, sizes)) >= 2 * _FILLS else chosen
 
 
 def _complex_as_pairs(body: NestWriter, sizes: dict[int, int]) -> int:

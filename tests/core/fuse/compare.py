@@ -16,6 +16,7 @@ from treadle.backends.cpu import cost
 from treadle.backends.cpu.run import callpath
 
 TOLERANCE = {"float64": 1e-9, "float32": 5e-4, "float16": 3e-2, "bfloat16": 0.25}
+TOLERANCE |= {"complex128": 1e-9, "complex64": 5e-4}
 
 
 @contextmanager
@@ -80,7 +81,8 @@ def same(
         if a.dtype.kind in "biu":
             np.testing.assert_array_equal(a, b)
         else:
-            x, y = a.astype(np.float64), b.astype(np.float64)
+            wide = np.complex128 if a.dtype.kind == "c" else np.float64
+            x, y = a.astype(wide), b.astype(wide)
             finite = np.abs(y[np.isfinite(y)])
             scale = max(1.0, float(finite.mean())) if finite.size else 1.0
             np.testing.assert_allclose(x, y, tolerance, tolerance * scale)

@@ -141,6 +141,8 @@ class Generator:
         if kind == "f":
             x = self.numbers.normal(size=shape)
             dtype = np.dtype(getattr(td, self.dtype))
+            if dtype.kind == "c":
+                x = x + 1j * self.numbers.normal(size=shape)
         elif kind == "b":
             x, dtype = self.numbers.random(size=shape) < 0.5, np.dtype(bool)
         else:
@@ -187,7 +189,7 @@ class Generator:
         """Whether a step's result is small, and can be compared with a tolerance."""
         if x.dtype.kind in "biu":
             return x.size <= 4000
-        y = np.abs(x.astype(np.float64))
+        y = np.abs(x.astype(np.complex128 if x.dtype.kind == "c" else np.float64))
         return x.size <= 4000 and bool(np.isfinite(y).all()) and y.max(initial=0) < 200
 
     def program(self) -> Program:

@@ -22,6 +22,13 @@ def test_compiled_agrees_with_eager(seed: int) -> None:
     agrees(program.function(), program.arguments())
 
 
+@pytest.mark.parametrize("seed", range(2000, 2060))
+def test_compiled_complex_numbers_agree_with_eager(seed: int) -> None:
+    program = generate(seed, ("complex64", "complex64", "complex128"), 8)
+    print(program.source())
+    agrees(program.function(), program.arguments())
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_awkward_programs_agree_to_the_last_bit(seed: int) -> None:
     program = awkward.generate(seed)

@@ -329,6 +329,7 @@ CASES = [
     Case(compare.select, jnp.where, (booleans(*SHAPE), ANY, ANY)),
     Case(compare.select, jnp.where, (booleans(), ANY, normal()), label="scalars"),
     Case(complex.complex_, lax.complex, (ANY, ANY)),
+    Case(complex.parts, lambda z: jnp.stack([z.real, z.imag], -1), (COMPLEX,)),
     *_integer_ops(),
     *_casts(),
     *_words(),

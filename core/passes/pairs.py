@@ -1,0 +1,172 @@
+"""Arithmetic of complex numbers as pairs of real ones.
+
+Each rule takes the operands of an op, complex ones as pairs, and its params. Roundings
+and special values are NumPy's: no product recovers an infinity from not-a-number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.ops import complex as of_parts
+from treadle.ops.arithmetic import add, div, mul, neg, sub
+from treadle.ops.binary import maximum, minimum
+from treadle.ops.cast import convert
+from treadle.ops.compare import (
+    bitwise_and,
+    bitwise_or,
+    eq,
+    ge,
+    gt,
+    le,
+    lt,
+    ne,
+    select,
+)
+from treadle.ops.cumulative import cumsum
+from treadle.ops.dynamic import dynamic_slice, dynamic_update_slice
+from treadle.ops.gather import gather
+from treadle.ops.identity import (
+    checkpoint_name,
+    copy,
+    optimization_barrier,
+    stop_gradient,
+)
+from treadle.ops.movement import (
+    broadcast_in_dim,
+    reshape,
+    reverse,
+    transpose,
+    zeros_like,
+)
+from treadle.ops.reduce import reduce_sum
+from treadle.ops.scatter import scatter_add, scatter_set
+from treadle.ops.shape import concatenate, iota, pad, slice_
+from treadle.ops.unary import abs_
+from treadle.ops.window import reduce_window_sum, window_pick, window_put
+from treadle.trace.op import Op
+from treadle.trace.value import typeof
+
+
+class Pair(NamedTuple):
+    """The real and the imaginary part of a complex value."""
+
+    re: Any
+    im: Any
+
+
+def each(function: Callable[..., Any], *args: Any) -> Pair:
+    """A function of both parts of the pairs among the operands."""
+    return Pair(
+        function(*[x.re if isinstance(x, Pair) else x for x in args]),
+        function(*[x.im if isinstance(x, Pair) else x for x in args]),
+    )
+
+
+COMPONENTWISE = frozenset(
+    {
+        *(broadcast_in_dim, reshape, transpose, reverse, slice_, pad, concatenate),
+        *(gather, dynamic_slice, dynamic_update_slice, scatter_add, scatter_set),
+        *(neg, add, sub, copy, stop_gradient, checkpoint_name, optimization_barrier),
+        *(reduce_sum, cumsum, reduce_window_sum, window_pick, window_put),
+    }
+)
+"""Ops that do to the parts of complex numbers what they do to real ones."""
+
+
+def multiply(x: Pair, y: Pair) -> Pair:
+    return Pair(
+        sub(mul(x.re, y.re), mul(x.im, y.im)), add(mul(x.re, y.im), mul(x.im, y.re))
+    )
+
+
+def divide(x: Pair, y: Pair) -> Pair:
+    """Smith's division [1]: the squares of the divisor may be out of range.
+
+    [1] R. L. Smith, Algorithm 116: Complex division, Comm. ACM 5 (1962).
+    """
+    wide = ge(abs_(y.re), abs_(y.im))
+    large, small = select(wide, y.re, y.im), select(wide, y.im, y.re)
+    nothing = eq(large, 0.0)
+    ratio = select(nothing, small, div(small, large))
+    scale = div(1.0, add(large, mul(small, ratio)))
+    # Crosswise products: of a narrow divisor the roles of its parts are exchanged.
+    a, b = select(wide, x.re, x.im), select(wide, x.im, x.re)
+    re = mul(add(a, mul(b, ratio)), scale)
+    c = mul(a, ratio)
+    im = mul(sub(select(wide, b, c), select(wide, c, b)), scale)
+    zero = abs_(y.re)
+    return Pair(
+        select(nothing, div(x.re, zero), re), select(nothing, div(x.im, zero), im)
+    )
+
+
+def _select(condition: Any, x: Pair, y: Pair) -> Pair:
+    return Pair(select(condition, x.re, y.re), select(condition, x.im, y.im))
+
+
+choose = _select
+
+
+def _convert(x: Any, *, dtype: np.dtype) -> Pair:
+    part = dtypes.to_real(dtype)
+    if isinstance(x, Pair):
+        return Pair(convert(x.re, dtype=part), convert(x.im, dtype=part))
+    re = convert(x, dtype=part)
+    return Pair(re, zeros_like(typeof(re)))
+
+
+def _iota(*, dtype: np.dtype, **params: Any) -> Pair:
+    re = iota(dtype=dtypes.to_real(dtype), **params)
+    return Pair(re, zeros_like(typeof(re)))
+
+
+def is_nan(x: Pair) -> Any:
+    return bitwise_or(ne(x.re, x.re), ne(x.im, x.im))
+
+
+def _ordered(beyond: Op, by_imaginary: Op) -> Callable[[Pair, Pair], Any]:
+    """A comparison by the real parts, and by the imaginary ones where these tie."""
+
+    def rule(x: Pair, y: Pair) -> Any:
+        plain = bitwise_and(eq(x.im, x.im), eq(y.im, y.im))
+        first = bitwise_and(beyond(x.re, y.re), plain)
+        tie = bitwise_and(eq(x.re, y.re), by_imaginary(x.im, y.im))
+        return bitwise_or(first, tie)
+
+    return rule
+
+
+def _extreme(beats: Callable[[Pair, Pair], Any]) -> Callable[[Pair, Pair], Pair]:
+    def rule(x: Pair, y: Pair) -> Pair:
+        return choose(bitwise_or(beats(x, y), is_nan(x)), x, y)
+
+    return rule
+
+
+_ge, _le = _ordered(gt, ge), _ordered(lt, le)
+
+RULES: dict[Op, Callable[..., Any]] = {
+    of_parts.complex_: Pair,
+    of_parts.real: lambda x: x.re,
+    of_parts.imag: lambda x: x.im,
+    of_parts.conj: lambda x: Pair(x.re, neg(x.im)),
+    convert: _convert,
+    iota: _iota,
+    mul: multiply,
+    div: divide,
+    select: _select,
+    eq: lambda x, y: bitwise_and(eq(x.re, y.re), eq(x.im, y.im)),
+    ne: lambda x, y: bitwise_or(ne(x.re, y.re), ne(x.im, y.im)),
+    lt: _ordered(lt, lt),
+    le: _le,
+    gt: _ordered(gt, gt),
+    ge: _ge,
+    maximum: _extreme(_ge),
+    minimum: _extreme(_le),
+}
+"""What other ops do."""
