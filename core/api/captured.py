@@ -143,7 +143,7 @@ def alike(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, _NUMBERS):
-        return bool(a == b) or (a != a and b != b)
+        return repr(a) == repr(b)  # 0.0 and -0.0 differ, NaN is like NaN.
     if type(a) is tuple:
         return len(a) == len(b) and all(map(alike, a, b))
     if type(a) is not FunctionType:
