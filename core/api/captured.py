@@ -39,7 +39,7 @@ def read_by(reach: Reach, graph: Graph) -> Sequence[Variable]:
     found = [
         v
         for v in reach.variables.values()
-        if _may_matter(v.value) and v.now() is v.value
+        if _may_matter(v) and v.now() is v.value
     ]
     if not found:
         return ()
@@ -66,12 +66,14 @@ def _codes(code: CodeType) -> Iterator[int]:
             yield from _codes(inner)
 
 
-def _may_matter(x: Any) -> bool:
+def _may_matter(v: Variable) -> bool:
     """Whether another object in the place of this one could change what is traced."""
+    x = v.value
     if x is MISSING or isinstance(x, ModuleType | Tracer):
         return False
     if isinstance(x, _CODE):
-        return not is_foreign(x.__module__ or "")
+        # What libraries define stays what it is, under the name by which it came.
+        return not is_foreign(x.__module__ or "") or v.path[-1] != x.__name__
     return True
 
 

@@ -267,3 +267,17 @@ def test_the_sign_of_zero_counts() -> None:
     zero = -float("nan")
     f(1.0)
     assert f.report().traces == 3
+
+
+def test_a_library_function_by_a_name_of_the_users() -> None:
+    settings = SimpleNamespace(act=tnp.tanh)
+    activation: Callable[..., Any] = tnp.tanh
+    jitted = [
+        td.jit(lambda x: activation(x)),
+        td.jit(lambda x: settings.act(x)),
+    ]
+    for activation in (tnp.tanh, tnp.sin, tnp.tanh):  # noqa: B007
+        settings.act = activation
+        for f in jitted:
+            assert np.allclose(f(0.5), activation(0.5))
+            assert f.report().traces <= 2
