@@ -37,9 +37,7 @@ def read_by(reach: Reach, graph: Graph) -> Sequence[Variable]:
     """
     # What the function has changed itself, of which was warned, is left out.
     found = [
-        v
-        for v in reach.variables.values()
-        if _may_matter(v) and v.now() is v.value
+        v for v in reach.variables.values() if _may_matter(v) and v.now() is v.value
     ]
     if not found:
         return ()

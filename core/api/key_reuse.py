@@ -248,7 +248,11 @@ class _CheckingInterpreter(EagerInterpreter):
         return outs
 
     def _note(
-        self, name: str, params: dict[str, Any], args: Sequence[Any], outs: Sequence[Any]
+        self,
+        name: str,
+        params: dict[str, Any],
+        args: Sequence[Any],
+        outs: Sequence[Any],
     ) -> None:
         self._checker.begin()
         numbers = [self._number(x) for x in args]

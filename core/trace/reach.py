@@ -311,7 +311,10 @@ class _Visit:
     def follow_from(self, x: Any, read: Read) -> None:
         """Follows a path of a local variable, if that may hold `x`."""
         name = read.path[2]
-        if name in getattr(x, "__dict__", ()) or _in_class(type(x), name) is not MISSING:
+        if (
+            name in getattr(x, "__dict__", ())
+            or _in_class(type(x), name) is not MISSING
+        ):
             values = self._rest(x, read)
             if len(values) == len(read.path) - 2:
                 self.reach._end(values[-1])
@@ -405,11 +408,11 @@ _PLAIN = frozenset(
 )
 
 # Special methods that what is computed does not depend on, or hardly ever.
-_ASIDE = frozenset(
+_ASIDE_NAMES = (
     "__init__ __new__ __post_init__ __repr__ __str__ __format__ __eq__ __ne__ __hash__ "
-    "__setstate__ __getstate__ __reduce__ __reduce_ex__ __del__ __copy__ "
-    "__deepcopy__".split()
+    "__getstate__ __setstate__ __reduce__ __reduce_ex__ __copy__ __deepcopy__ __del__"
 )
+_ASIDE = frozenset(_ASIDE_NAMES.split())
 # Modules of classes whose objects hold nothing but the user's variables.
 _NAMESPACES = frozenset(("types", "argparse"))
 _DEFINED = frozenset((FunctionType, ModuleType, BuiltinFunctionType, type))

@@ -276,7 +276,7 @@ def test_a_library_function_by_a_name_of_the_users() -> None:
         td.jit(lambda x: activation(x)),
         td.jit(lambda x: settings.act(x)),
     ]
-    for activation in (tnp.tanh, tnp.sin, tnp.tanh):  # noqa: B007
+    for activation in (tnp.tanh, tnp.sin, tnp.tanh):
         settings.act = activation
         for f in jitted:
             assert np.allclose(f(0.5), activation(0.5))
