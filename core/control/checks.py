@@ -45,7 +45,7 @@ class Failure:
 
     @property
     def __name__(self) -> str:
-        return "error_if"
+        return error_if.name
 
     def __call__(self, condition: np.ndarray, *values: np.ndarray) -> Any:
         raise CheckError(self.text(condition, values))

@@ -23,6 +23,7 @@ MINIMUM = "minimum"
 AND = "bitwise_and"
 OR = "bitwise_or"
 CONVERT = "convert"
+INTEGER_POW = "integer_pow"
 BITCAST = "bitcast"
 # Code from outside (see `treadle.trace.foreign`): the one with operands of any dtypes.
 CALL = "scalar_call"
@@ -71,3 +72,22 @@ SCALARS: dict[str, Scalar] = {
     "polygamma": Scalar(160),
     CALL: Scalar(100, "telling"),
 }
+
+_ONE = (
+    *("add", "sub", "mul", "div", "rem", "maximum", "minimum", "sqrt", "rsqrt"),
+    *("reduce_sum", "reduce_prod", "reduce_max", "reduce_min"),
+    *("running_sum", "running_prod", "running_max", "running_min"),
+    *("store_add", "store_mul", "store_max", "store_min"),
+)
+FLOPS = dict.fromkeys(_ONE, 1) | {"multiply_add": 2, "running_linear": 2}
+"""Operations of arithmetic in an instruction, by name; 0 in others."""
+TRANSCENDENTAL = frozenset(
+    (
+        *("exp", "exp2", "expm1", "log", "log1p", "log2", "pow", "cbrt"),
+        *("sin", "cos", "tan", "asin", "acos", "atan", "atan2"),
+        *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "logistic"),
+        *("erf", "erfc", "erf_inv", "lgamma", "digamma", "polygamma"),
+        "running_logsumexp",
+    )
+)
+"""Instructions that approximate a function."""

@@ -117,7 +117,7 @@ class _Split(Rewriter):
         if not _complex(v):
             return
         self.joined[v] = v
-        found = self._spliced(("parts",), _parts, [v], source)
+        found = self._spliced(("apart",), _parts, [v], source)
         self.pairs[v] = found[0], found[1]
 
     def _spliced(

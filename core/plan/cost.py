@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from treadle import dtypes
 from treadle.fuse.lowering.launches import Launch
+from treadle.ir import scalar
 from treadle.ir.scalar import SCALARS
 from treadle.kernels.contract import Contraction, Strides
 from treadle.kernels.lower import schedule
@@ -64,23 +65,6 @@ class Cost(NamedTuple):
 
 NOTHING = Cost()
 
-_ONE = (
-    *("add", "sub", "mul", "div", "rem", "maximum", "minimum", "sqrt", "rsqrt"),
-    *("reduce_sum", "reduce_prod", "reduce_max", "reduce_min"),
-    *("running_sum", "running_prod", "running_max", "running_min"),
-    *("store_add", "store_mul", "store_max", "store_min"),
-)
-_FLOPS = dict.fromkeys(_ONE, 1) | {"multiply_add": 2, "running_linear": 2}
-_TRANSCENDENTAL = frozenset(
-    (
-        *("exp", "exp2", "expm1", "log", "log1p", "log2", "pow", "cbrt"),
-        *("sin", "cos", "tan", "asin", "acos", "atan", "atan2"),
-        *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "logistic"),
-        *("erf", "erfc", "erf_inv", "lgamma", "digamma", "polygamma"),
-        "running_logsumexp",
-    )
-)
-
 
 def points(launch: Launch) -> int:
     """How often the innermost statement runs."""
@@ -120,7 +104,7 @@ def _per_level(nest: Nest) -> Sequence[tuple[_Level, int, int]]:
     for i, level in _runs(nest):
         counts = found.setdefault(level, [0, 0])
         counts[0] += _flops(nest.body[i], nest)
-        counts[1] += nest.body[i].name in _TRANSCENDENTAL
+        counts[1] += nest.body[i].name in scalar.TRANSCENDENTAL
     return [(level, n, m) for level, (n, m) in found.items() if n or m]
 
 
@@ -139,9 +123,9 @@ def _runs(nest: Nest) -> Iterator[tuple[int, _Level]]:
 def _flops(instr: Instr, nest: Nest) -> int:
     if not dtypes.is_float(instr.dtype):
         return 0
-    if instr.name == "integer_pow":
+    if instr.name == scalar.INTEGER_POW:
         return _multiplications(int(instr.attr))
-    return _FLOPS.get(instr.name, 0)
+    return scalar.FLOPS.get(instr.name, 0)
 
 
 def _multiplications(exponent: int) -> int:
