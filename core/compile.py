@@ -93,8 +93,8 @@ def executable_of(
     key = ("executable", donated, target.name)
     found = graph.cache.get(key)
     if found is None:
-        plan = plan_of(graph, donated, device)
-        with no_collection():
+        with compiling(graph.name, len(graph.equations)), no_collection():
+            plan = plan_of(graph, donated, device)
             found = graph.cache[key] = Executable(plan, target, donated)
         found.program_for = partial(executable_of, graph, donated)
     return found

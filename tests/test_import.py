@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("jax", "torch", "llvmlite", "tensorstore", "orbax", "matplotlib", "sklearn")
+LATER = ("treadle.compile", "treadle.backends.devices", "importlib.metadata", "socket")
 
 
 def python(code: str, **environment: str) -> str:
@@ -29,7 +30,7 @@ def python(code: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("module", HEAVY)
+@pytest.mark.parametrize("module", [*HEAVY, *LATER])
 def test_heavy_modules_are_not_loaded(module: str) -> None:
     code = "import sys, treadle; from treadle import nn, optim, rng; "
     assert python(code + f"print({module!r} in sys.modules)") == "False"

@@ -37,9 +37,7 @@ def read_by(reach: Reach, graph: Graph) -> Sequence[Variable]:
     """
     # What the function has changed itself, of which was warned, is left out.
     found = [
-        v
-        for v in reach.variables.values()
-        if _may_matter(v.value) and v.now() is v.value
+        v for v in reach.variables.values() if _may_matter(v) and v.now() is v.value
     ]
     if not found:
         return ()
@@ -66,12 +64,14 @@ def _codes(code: CodeType) -> Iterator[int]:
             yield from _codes(inner)
 
 
-def _may_matter(x: Any) -> bool:
+def _may_matter(v: Variable) -> bool:
     """Whether another object in the place of this one could change what is traced."""
+    x = v.value
     if x is MISSING or isinstance(x, ModuleType | Tracer):
         return False
     if isinstance(x, _CODE):
-        return not is_foreign(x.__module__ or "")
+        # What libraries define stays what it is, under the name by which it came.
+        return not is_foreign(x.__module__ or "") or v.path[-1] != x.__name__
     return True
 
 
@@ -143,7 +143,7 @@ def alike(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, _NUMBERS):
-        return bool(a == b) or (a != a and b != b)
+        return repr(a) == repr(b)  # 0.0 and -0.0 differ, NaN is like NaN.
     if type(a) is tuple:
         return len(a) == len(b) and all(map(alike, a, b))
     if type(a) is not FunctionType:

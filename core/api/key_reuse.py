@@ -238,14 +238,28 @@ class _CheckingInterpreter(EagerInterpreter):
         results = outs if op.multiple else [outs]
         holds_graphs = _graphs(op.name, params) is not None
         if holds_graphs or any(map(_may_be_key, (*args, *results))):
-            self._checker.begin()
-            numbers = self._checker.apply(
-                op.name, params, [self._number(x) for x in args], len(results), ""
-            )
-            for n, x in zip(numbers, results, strict=True):
-                if _may_be_key(x):
-                    self._known[id(x)] = n, x
+            self._note(op.name, params, args, results)
         return outs
+
+    def run_program(self, entry: Any, leaves: Sequence[Any]) -> Sequence[Any]:
+        outs = super().run_program(entry, leaves)
+        args = [*entry.captured, *leaves]
+        self._note("call", {"graph": entry.graph}, args, outs)
+        return outs
+
+    def _note(
+        self,
+        name: str,
+        params: dict[str, Any],
+        args: Sequence[Any],
+        outs: Sequence[Any],
+    ) -> None:
+        self._checker.begin()
+        numbers = [self._number(x) for x in args]
+        numbers = self._checker.apply(name, params, numbers, len(outs), "")
+        for n, x in zip(numbers, outs, strict=True):
+            if _may_be_key(x):
+                self._known[id(x)] = n, x
 
     def _number(self, x: Any) -> int:
         if not hasattr(x, "shape") or x.shape == ():

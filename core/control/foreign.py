@@ -34,7 +34,7 @@ _NO_DERIVATIVE = (
 
 
 @cache
-def _devices() -> Any:
+def devices() -> Any:
     """The devices, loaded when they are first needed: the compiler stands before
     them."""
     return importlib.import_module("treadle.backends.devices")
@@ -65,7 +65,7 @@ def _scalar_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) 
 scalar_call = Op(
     "scalar_call",
     _scalar_type,
-    lambda *arrays, code: _devices().call_scalar(code, arrays),
+    lambda *arrays, code: devices().call_scalar(code, arrays),
     lowering=Elementwise(scalar.CALL),
     jvp=_scalar_jvp,
     batch=lambda size, args, axes, **p: batch_elementwise(
@@ -78,7 +78,7 @@ scalar_call = Op(
 
 def _foreign_run(*arrays: Any, function: Function, types: Any, lead: int) -> Any:
     outs = [np.zeros(t.shape, t.dtype) for t in types]
-    _devices().call_foreign(
+    devices().call_foreign(
         function, [np.asarray(a, order="C") for a in arrays], outs, lead
     )
     return outs

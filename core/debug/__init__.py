@@ -1,5 +1,6 @@
 """Looking into programs: what they compute, where it goes wrong, when they compile."""
 
+from treadle.api.key_reuse import key_reuse as key_reuse
 from treadle.debug.breakpoints import Frame as Frame
 from treadle.debug.breakpoints import breakpoint as breakpoint
 from treadle.debug.checks import checkify as checkify

@@ -22,7 +22,6 @@ import numpy as np
 from treadle import tree
 from treadle.api.boundary import boundary
 from treadle.api.callbacks import effect_on_host
-from treadle.api.key_reuse import key_reuse as key_reuse
 from treadle.dims import hint
 from treadle.errors import at, user_source
 from treadle.trace.value import is_array

@@ -11,8 +11,7 @@ from treadle import dtypes
 from treadle.api.args import check_function, name_of
 from treadle.api.boundary import boundary
 from treadle.api.custom import custom_jvp
-from treadle.backends.devices import code_of_function, code_of_text
-from treadle.control.foreign import scalar_call
+from treadle.control.foreign import devices, scalar_call
 from treadle.errors import at, user_source
 from treadle.np.mapping import vectorize
 from treadle.np.operands import PYTHON_SCALARS, broadcast, cast, operand
@@ -75,7 +74,7 @@ def kernel(
 
 def _parsed(text: str) -> ScalarCode:
     try:
-        return code_of_text(text)
+        return devices().code_of_text(text)
     except ValueError as error:
         raise ValueError(
             f"this LLVM IR is no kernel: {error}{at(user_source())}"
@@ -105,7 +104,7 @@ def _of_c_function(function: Any) -> ScalarCode:
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
     *operands, result = [_C_TYPES[k] for k in (*kinds, function.restype)]
-    return code_of_function(named(address, name, function), operands, result)
+    return devices().code_of_function(named(address, name, function), operands, result)
 
 
 # How narrower integers are passed depends on the machine.

@@ -264,7 +264,7 @@ def one_axis(name: str, axis: Any, ndim: int) -> int:
     """An axis as a number from 0.
 
     Raises:
-      ValueError: if there is no such axis.
+      AxisError: if there is no such axis (NumPy's: a ValueError and an IndexError).
       TypeError: if it is not an integer.
     """
     try:
@@ -274,7 +274,7 @@ def one_axis(name: str, axis: Any, ndim: int) -> int:
             f"{name}: axis must be an integer, got {axis!r}{at(user_source())}"
         ) from None
     if not -ndim <= number < ndim:
-        raise ValueError(
+        raise np.exceptions.AxisError(
             f"{name}: axis {number} is out of range for an array with {ndim} "
             f"{'axis' if ndim == 1 else 'axes'}{at(user_source())}"
         )

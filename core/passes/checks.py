@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from treadle import dtypes
 from treadle.control.callback import io_callback
 from treadle.control.checks import Failure, error_if
@@ -63,7 +61,7 @@ def _failing(eq: Equation, source: str) -> Graph:
     p = eq.params
     scope = getattr(source, "scope", "")
     failure = Failure(p["message"], p["names"], p["line"], scope, p["levels"])
-    params: dict[str, Any] = {"function": failure, "types": (), "vectorized": False}
+    params = {"function": failure, "types": (), "batching": "sequential"}
     given = [Var(a.type) for a in eq.inputs]
     return Graph(given, [Equation(io_callback, given, params, [], eq.source)], [])
 

@@ -49,7 +49,9 @@ class _Lower(Rewriter):
             self.values[out] = self._nothing(eq)
         elif out.type.dtype in self.widened:
             self.values[out] = self._widened(eq, x, y)
-        elif eq.op is dot_general and dtypes.is_integer(out.type.dtype):
+        elif eq.op is dot_general and (
+            dtypes.is_integer(out.type.dtype) or (_is_thin(eq) and not _sums_rows(eq))
+        ):
             self.values[out] = self._sum_of_products(eq, x, y)
         elif eq.op is dot_general or x.type.ndim != 3:
             self.keep(eq)
@@ -58,6 +60,8 @@ class _Lower(Rewriter):
 
     def _contraction(self, eq: Equation, x: Atom, y: Atom) -> Atom:
         """The equation with other operands. A line is an image of one row."""
+        if eq.op is dot_general and _is_thin(eq):
+            return self._sum_of_products(eq, x, y)
         if eq.op is dot_general or x.type.ndim != 3:
             return self.emit(eq.op, [x, y], eq.params, eq.source)[0]
         params = {
@@ -154,6 +158,25 @@ class _Lower(Rewriter):
         return self.emit(broadcast_in_dim, [a], params, eq.source)[0]
 
 
+def _is_thin(eq: Equation) -> bool:
+    """Whether a contraction reads each element of a matrix once, so that a kernel that
+    keeps blocks in registers gains nothing: with a vector, or without a sum."""
+    return not all(_free(eq)) or not eq.params["contract"][0]
+
+
+def _sums_rows(eq: Equation) -> bool:
+    """Whether a sum is over the rows of a matrix, and not along them. In one precision,
+    the matrix kernel keeps more of it in registers."""
+    pairs = zip(eq.inputs, _free(eq), strict=True)
+    return bool(eq.params["contract"][0]) and any(_ends(a, f) for a, f in pairs)
+
+
+def _free(eq: Equation) -> list[Axes]:
+    """The free axes of both operands."""
+    sides = zip(eq.inputs, eq.params["contract"], eq.params["batch"], strict=True)
+    return [free_axes(a.type.ndim, c, b) for a, c, b in sides]
+
+
 def _ends(a: Atom, free: Axes) -> bool:
     """Whether the fastest axis of an operand is free."""
     long = [i for i, n in enumerate(a.type.shape) if n != 1]
@@ -170,8 +193,9 @@ def lower_contractions(graph: Graph, widen: bool) -> Graph:
     """Ensures that contractions are of single or double precision, and not empty, and
     that convolutions are not of lines.
 
-    Half floats are converted (if `widen`), so that sums are single. Integers, which
-    have no matrix kernel, become sums of products that fuse to one nest.
+    Half floats are converted (if `widen`), so that sums are single. Products with
+    vectors, and those of integers, which have no matrix kernel, become sums of products
+    that fuse to one nest with what makes their operands.
     """
     lower = _Lower if widen else _LowerWithHalves
     return lower.apply(graph) if mentions(graph, _PRODUCTS) else graph

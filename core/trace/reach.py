@@ -14,6 +14,7 @@ from types import (
     BuiltinFunctionType,
     CellType,
     FunctionType,
+    MemberDescriptorType,
     MethodType,
     ModuleType,
 )
@@ -126,6 +127,8 @@ class Reach:
         self.hidden: list[Hidden] = []
         self._todo: list[tuple[FunctionType, Any]] = []
         self._seen: set[tuple[int, int]] = set()
+        self._passed: list[Any] = []
+        self._of_locals: list[tuple[_Visit, Read]] = []
         self.functions: list[tuple[FunctionType, Any]] = []
         if own is not None and type(function) is FunctionType:
             self._visit(function, own)
@@ -135,6 +138,18 @@ class Reach:
             self._class(kind)
         while self._todo and len(self.functions) < MOST_FUNCTIONS:
             _Visit(self, *self._todo.pop()).go()
+            if not self._todo:
+                self._follow_locals()
+
+    def _follow_locals(self) -> None:
+        """Follows what functions read of their local variables, any of which may be one
+        of the objects that were passed on."""
+        for x in self._passed:
+            for visit, read in self._of_locals:
+                key = id(x), id(read)
+                if key not in self._seen:
+                    self._seen.add(key)
+                    visit.follow_from(x, read)
 
     @property
     def changes(self) -> bool:
@@ -195,14 +210,15 @@ class Reach:
             self._end([x.func, *x.args, *x.keywords.values()])
         elif isinstance(x, Value | ModuleType | BuiltinFunctionType | _Like):
             return
-        elif not is_foreign(kind.__module__):
+        elif not is_foreign(kind.__module__) or kind.__module__ in _NAMESPACES:
+            self._passed.append(x)
             for base in kind.__mro__[:-1]:
                 for name, f in list(vars(base).items()):
                     # What operators call; other methods are followed by their names.
                     if (
                         type(f) is FunctionType
                         and name[:2] == "__"
-                        and name not in _MAKING
+                        and name not in _ASIDE
                     ):
                         self._visit(f, x)
         elif kind.__module__.startswith("treadle"):
@@ -229,9 +245,14 @@ class _Visit:
         found = reads(self.function.__code__)
         for read in found.outside:
             self._read(read)
-        for name in self.first:
-            for read in found.own.get(name, ()):
-                self._read(read)
+        for name, of_local in found.own.items():
+            for read in of_local:
+                if name in self.first:
+                    self._read(read)
+                else:
+                    self.reach._of_locals.append((self, read))
+        for default in _defaults(self.function):
+            self.reach._end(default)
         for store in found.stores:
             path = store.variable
             holder: Any = self.globals if path[0] == GLOBAL else self.cells[path[1]]
@@ -285,6 +306,23 @@ class _Visit:
             if type(x) in _CALLED:
                 self._hidden(None, x, read, 2)
             return values
+        return values + self._rest(x, read)
+
+    def follow_from(self, x: Any, read: Read) -> None:
+        """Follows a path of a local variable, if that may hold `x`."""
+        name = read.path[2]
+        if (
+            name in getattr(x, "__dict__", ())
+            or _in_class(type(x), name) is not MISSING
+        ):
+            values = self._rest(x, read)
+            if len(values) == len(read.path) - 2:
+                self.reach._end(values[-1])
+
+    def _rest(self, x: Any, read: Read) -> list[Any]:
+        """The values of the attributes on a path that begins with `x`."""
+        path = read.path
+        values: list[Any] = []
         for i, name in enumerate(path[2:], 3):
             if type(x) is ModuleType:
                 library = is_foreign(x.__name__)
@@ -310,7 +348,7 @@ class _Visit:
         kind = x if isinstance(x, type) else type(x)
         if type(x) is _Like:
             kind = x.kind
-        elif is_foreign(kind.__module__):
+        elif is_foreign(kind.__module__) and kind.__module__ not in _NAMESPACES:
             if isinstance(x, type) and issubclass(x, datetime.date):
                 return True, getattr(x, name, MISSING)
             return True, MISSING
@@ -327,6 +365,10 @@ class _Visit:
                 own = kind
             self.reach._visit(function, own)
             return False, MISSING
+        if type(found) is MemberDescriptorType and not isinstance(x, type | _Like):
+            value = getattr(x, name, MISSING)
+            self._note(x, name, value, read, i)
+            return False, value
         if found is not MISSING and not hasattr(type(found), "__get__"):
             self._note(kind, name, found, read, i)
             return False, found
@@ -365,7 +407,14 @@ _PLAIN = frozenset(
     (str, bytes, int, float, complex, bool, type(None), type(...), range, slice)
 )
 
-_MAKING = frozenset(("__init__", "__new__", "__post_init__", "__repr__"))
+# Special methods that what is computed does not depend on, or hardly ever.
+_ASIDE_NAMES = (
+    "__init__ __new__ __post_init__ __repr__ __str__ __format__ __eq__ __ne__ __hash__ "
+    "__getstate__ __setstate__ __reduce__ __reduce_ex__ __copy__ __deepcopy__ __del__"
+)
+_ASIDE = frozenset(_ASIDE_NAMES.split())
+# Modules of classes whose objects hold nothing but the user's variables.
+_NAMESPACES = frozenset(("types", "argparse"))
 _DEFINED = frozenset((FunctionType, ModuleType, BuiltinFunctionType, type))
 _CALLED = frozenset((BuiltinFunctionType, MethodType, FunctionType))
 _SUSPECTS = frozenset(("time", "datetime", "random", "os", "uuid", "secrets", "numpy"))
@@ -421,6 +470,10 @@ def _default(function: FunctionType, name: str) -> Any:
     code, values = function.__code__, function.__defaults__
     names = code.co_varnames[: code.co_argcount][code.co_argcount - len(values) :]
     return values[names.index(name)] if name in names else MISSING
+
+
+def _defaults(function: FunctionType) -> list[Any]:
+    return [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
 
 
 def label_of(path: Path) -> str:

@@ -9,14 +9,18 @@ from is not in memory itself (the result of a contraction in registers).
 from __future__ import annotations
 
 from treadle.fuse.cluster import Cluster, members_fit
+from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.grouping.partition import Partition
 from treadle.fuse.lowering.clusters import kernel_of
 from treadle.fuse.roles import is_fused, is_stored
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.kernels.lower import cost_of
+from treadle.ops.movement import broadcast_in_dim
 from treadle.trace.lowering import Elementwise, Index, written
 
 _MAX_COST = 60
+_MAX_COST_OF_ROWS = 10
+"""Of a value that is one row of what reads it: that would be computed for every row."""
 _TOGETHER = 256
 """Candidates that are tried at once: many, as nearly all are fine, but one that is not
 has the others tried again."""
@@ -66,7 +70,7 @@ def _consider(eq: Equation, node: Cluster, part: Partition) -> list[Cluster]:
         return []
     leaves: set[Var] = set()
     total = _walk(v, node, part, leaves, 0)
-    if total > _MAX_COST:
+    if total > _MAX_COST or (total > _MAX_COST_OF_ROWS and _is_row(v, flow)):
         return []
     # Each reader loads the leaves in place of the value, which nobody stores. Axes are
     # counted, not bytes: the same program at another size must have the same kernels.
@@ -75,6 +79,23 @@ def _consider(eq: Equation, node: Cluster, part: Partition) -> list[Cluster]:
         return []
     flow.recomputed.add(v)
     return readers
+
+
+def _is_row(v: Var, flow: Dataflow) -> bool:
+    """Whether a reader sees a value repeated, in rows of the value's last axis."""
+    for r in flow.final_readers(v):
+        for a in r.inputs:
+            source, views = flow.resolve(a)
+            if source is v and any(map(_repeats_rows, views)):
+                return True
+    return False
+
+
+def _repeats_rows(view: Equation) -> bool:
+    if view.op is not broadcast_in_dim:
+        return False
+    dims, ndim = view.params["dims"], view.outputs[0].type.ndim
+    return 0 < len(dims) < ndim and dims[-1] == ndim - 1
 
 
 def _readers(v: Var, node: Cluster, part: Partition) -> list[Cluster]:

@@ -180,6 +180,9 @@ def test_every_public_transform_is_a_boundary() -> None:
     assert names - policies == {
         "ShapeDtype",
         "ambients",
+        "clear_caches",
         "current_transform",
         "disable_jit",
+        "effects_barrier",
+        "live_arrays",
     }

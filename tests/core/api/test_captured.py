@@ -3,8 +3,12 @@ they are bound to at the call."""
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
+from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -185,3 +189,95 @@ def test_values_of_arrays_are_not_kept_alive() -> None:
             weights = tnp.ones(3) * i
             f(1.0)
     assert not f._programs._earlier
+
+
+class Settings:
+    def __init__(self, rate: float) -> None:
+        self.rate, self.step = rate, 0
+
+
+class Slotted:
+    __slots__ = ("rate",)
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+
+
+@dataclasses.dataclass
+class Fields:
+    rate: float
+    step: int = 0
+
+
+def by_rate(x: Any, settings: Any) -> Any:
+    return x * settings.rate
+
+
+KINDS = [
+    Settings,
+    Slotted,
+    Fields,
+    lambda rate: SimpleNamespace(rate=rate),
+    lambda rate: Namespace(rate=rate),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
+def test_attributes_of_objects_that_are_passed_on(kind: Callable[..., Any]) -> None:
+    settings = kind(1.0)
+    several = [settings]
+
+    def with_default(x: Any, settings: Any = settings) -> Any:
+        return x * settings.rate
+
+    jitted = [
+        td.jit(lambda x: x * settings.rate),
+        td.jit(lambda x: by_rate(x, settings)),
+        td.jit(lambda x: sum(by_rate(x, s) for s in several)),
+        td.jit(with_default),
+        td.jit(partial(by_rate, settings=settings)),
+    ]
+    for rate in (1.0, 2.0, 3.0):
+        settings.rate = rate
+        for f in jitted:
+            assert f(5.0) == 5 * rate
+            assert f(5.0) == 5 * rate
+
+
+@pytest.mark.parametrize("kind", [Settings, Fields])
+def test_attributes_that_are_not_read_may_change(kind: Callable[..., Any]) -> None:
+    settings = kind(2.0)
+    f = td.jit(lambda x: by_rate(x, settings))
+    for _ in range(4):
+        assert f(3.0) == 6.0
+        settings.step += 1
+    assert f.report().traces == 1
+
+
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
+def test_the_sign_of_zero_counts() -> None:
+    zero = 0.0
+    f = td.jit(lambda x: x / tnp.asarray(zero))
+    assert f(1.0) == np.inf
+    zero = -0.0
+    assert f(1.0) == -np.inf
+    zero = float("nan")
+    f(1.0)
+    zero = -float("nan")
+    f(1.0)
+    assert f.report().traces == 3
+
+
+def test_a_library_function_by_a_name_of_the_users() -> None:
+    settings = SimpleNamespace(act=tnp.tanh)
+    activation: Callable[..., Any] = tnp.tanh
+    jitted = [
+        td.jit(lambda x: activation(x)),
+        td.jit(lambda x: settings.act(x)),
+    ]
+    for activation in (tnp.tanh, tnp.sin, tnp.tanh):
+        settings.act = activation
+        for f in jitted:
+            assert np.allclose(f(0.5), activation(0.5))
+            assert f.report().traces <= 2

@@ -62,6 +62,7 @@ HOLDERS: dict[str, tuple[Callable[[Any], Any], str]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
 @pytest.mark.parametrize("name", HOLDERS)
 def test_what_holds_it_is_named(name: str) -> None:
     store, words = HOLDERS[name]

@@ -46,7 +46,6 @@ NOT_HERE = {
     "float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz "
     "float8_e8m0fnu int1 int2 int4 uint1 uint2 uint4 object_",
     "NumPy's own machinery": "ufunc frompyfunc ComplexWarning",
-    "not yet": "fft",
 }
 
 

@@ -169,3 +169,13 @@ def test_shapes_must_be_integers() -> None:
         tnp.ones(3).reshape(1.5, 2)
     with pytest.raises(TypeError, match=r"zeros: a shape is a tuple of integers"):
         tnp.zeros((2.0,))
+
+
+def test_axes_that_are_not_there_are_numpys_errors() -> None:
+    x = np.ones((2, 3))
+    for expand in (np.expand_dims, tnp.expand_dims):
+        with pytest.raises(np.exceptions.AxisError, match="axis 3 is out of"):
+            expand(x, 3)
+    for total in (np.sum, tnp.sum):
+        with pytest.raises(np.exceptions.AxisError, match="axis -3 is out of"):
+            total(x, -3)
