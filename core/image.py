@@ -96,6 +96,8 @@ def resize(
     axes = [i for i, n in enumerate(wanted) if n != image.shape[i]]
     if _method("resize", method, ("nearest", *_KERNELS)) == "nearest":
         return _nearest(image, wanted, axes)
+    if 0 in wanted:
+        return tnp.zeros(wanted, as_inexact("resize", image).dtype)
     scale = [wanted[i] / max(image.shape[i], 1) for i in axes]
     return scale_and_translate(
         image, wanted, axes, scale, [0.0] * len(axes), method, antialias
@@ -171,7 +173,7 @@ def _along(
     """The image with one axis scaled and moved."""
     n = image.shape[axis]
     # Half floats can't count the pixels.
-    working = dtypes.promote((image.dtype, False), (dtypes.float32, False))[0]
+    working = dtypes.promote((image.real.dtype, False), (dtypes.float32, False))[0]
     backwards = 1 / scale
     width = tnp.maximum(backwards, 1) if antialias else 1.0
     new = tnp.arange(length, dtype=working)

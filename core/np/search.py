@@ -133,7 +133,16 @@ def interp(
     Args:
       left, right: the value before and behind the table; by default that of its end.
       period: of x and `xp`, which need not be in order then.
+
+    Raises:
+      TypeError: if x or `xp` are complex; `fp` may be.
     """
+    for name, value in (("x", x), ("xp", xp)):
+        if dtypes.is_complex(typeof(as_array(value)).dtype):
+            raise TypeError(
+                f"interp: {name} must be real, got {typeof(as_array(value))}"
+                f"{at(user_source())}"
+            )
     at_x, keys, values = (
         as_inexact("interp", v) for v in promoted("interp", x, xp, fp)
     )

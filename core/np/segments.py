@@ -38,12 +38,14 @@ class _How(NamedTuple):
     """A reduction over segments, and over the results of buckets.
 
     neutral: the value of a segment without rows, of a dtype.
+    of_bools: as what bools are reduced.
     """
 
     name: str
     scatter: Op
     reduce: Callable[..., Any]
     neutral: Callable[[np.dtype], Any]
+    of_bools: np.dtype = dtypes.int32
 
     def __call__(
         self,
@@ -54,6 +56,15 @@ class _How(NamedTuple):
         mode: str | None,
     ) -> Any:
         data, ids = self._checked(data, segment_ids, mode)
+        if data.dtype != dtypes.bool_:
+            return self._reduced(data, ids, num_segments, bucket_size, mode)
+        numbers = cast(data, self.of_bools)
+        out = self._reduced(numbers, ids, num_segments, bucket_size, mode)
+        return cast(out, dtypes.bool_) if self.of_bools == dtypes.uint8 else out
+
+    def _reduced(
+        self, data: Any, ids: Any, num_segments: Any, bucket_size: Any, mode: str | None
+    ) -> Any:
         if num_segments is None:
             num_segments = self._counted(ids)
         (count,) = as_shape(self.name, num_segments)
@@ -95,8 +106,6 @@ class _How(NamedTuple):
                 f"{self.name}: mode {mode!r} is none of "
                 f"{', '.join(map(repr, MODES))}{where}"
             )
-        if data.dtype == dtypes.bool_:
-            data = cast(data, dtypes.int32)
         return data, ids
 
     def _counted(self, ids: Any) -> int:
@@ -144,8 +153,8 @@ def _highest(dtype: np.dtype) -> Any:
 
 _SUM = _How("segment_sum", scatter_add, sum_of, lambda dtype: 0)
 _PROD = _How("segment_prod", scatter_mul, prod_of, lambda dtype: 1)
-_MAX = _How("segment_max", scatter_max, max_of, _lowest)
-_MIN = _How("segment_min", scatter_min, min_of, _highest)
+_MAX = _How("segment_max", scatter_max, max_of, _lowest, dtypes.uint8)
+_MIN = _How("segment_min", scatter_min, min_of, _highest, dtypes.uint8)
 
 
 def segment_sum(
@@ -213,8 +222,9 @@ def segment_max(
 ) -> Array:
     """The largest of rows that belong together, for each column.
 
-    A segment without rows is minus infinity, or the lowest integer. Rows that are
-    equally large share the derivative. Arguments and errors are those of `segment_sum`.
+    A segment without rows is minus infinity, the lowest integer, or False: bools stay
+    bools. Rows that are equally large share the derivative. Arguments and errors are
+    those of `segment_sum`.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> td.segment_max(tnp.array([2.0, 3.0, 4.0]), tnp.array([0, 1, 0]))
@@ -234,8 +244,9 @@ def segment_min(
 ) -> Array:
     """The smallest of rows that belong together, for each column.
 
-    A segment without rows is infinity, or the highest integer. Rows that are equally
-    small share the derivative. Arguments and errors are those of `segment_sum`.
+    A segment without rows is infinity, the highest integer, or True: bools stay bools.
+    Rows that are equally small share the derivative. Arguments and errors are those of
+    `segment_sum`.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> td.segment_min(tnp.array([2.0, 3.0, 4.0]), tnp.array([0, 1, 0]))

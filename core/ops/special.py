@@ -74,8 +74,12 @@ def _erf_inv(x: float) -> float:
         p = p * w + c
     y = p * x
     for _ in range(2):
-        # In the tails the complement keeps the digits that erf has lost.
-        error = math.erfc(abs(y)) - (1 - abs(x))
+        # In the tails the complement keeps the digits that erf has lost, near 0 erf
+        # those that the complement has.
+        if abs(x) < 0.5:
+            error = abs(x) - math.erf(abs(y))
+        else:
+            error = math.erfc(abs(y)) - (1 - abs(x))
         slope = 2 / math.sqrt(math.pi) * math.exp(-y * y)
         if slope == 0:
             break

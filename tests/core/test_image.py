@@ -73,6 +73,26 @@ def test_dtypes(dtype: str) -> None:
         np.testing.assert_allclose(found, wanted, rtol=20 * eps, atol=500 * eps)
 
 
+@pytest.mark.parametrize("method", ["nearest", "linear", "cubic"])
+def test_complex_images_are_resized_by_parts(method: str) -> None:
+    image = (IMAGE + 1j * IMAGE[..., ::-1]).astype("complex64")
+    wanted = [
+        np.asarray(jax.image.resize(part, (2, 4, 9, 3), method))
+        for part in (image.real, image.imag)
+    ]
+    found = np.asarray(td.image.resize(image, (2, 4, 9, 3), method))
+    np.testing.assert_allclose(found.real, wanted[0], atol=1e-5)
+    np.testing.assert_allclose(found.imag, wanted[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["nearest", "linear", "lanczos3"])
+def test_an_axis_of_no_length(method: str) -> None:
+    same(
+        td.image.resize(IMAGE, (2, 0, 9, 3), method),
+        jax.image.resize(IMAGE, (2, 0, 9, 3), method),
+    )
+
+
 def test_errors_name_what_is_wrong() -> None:
     with pytest.raises(ValueError, match="'blurry' is none of 'nearest', 'linear'"):
         td.image.resize(IMAGE, IMAGE.shape, "blurry")

@@ -70,8 +70,13 @@ def rel_entr(x: ArrayLike, y: ArrayLike, /) -> Array:
     x, y = floats("rel_entr", x, y)
     both = bitwise_and(gt(x, 0.0), gt(y, 0.0))
     nothing = bitwise_and(eq(x, 0.0), bitwise_not(lt(y, 0.0)))
-    ratio = div(select(both, x, 1.0), select(both, y, 1.0))
-    value = select(both, mul(x, unary.log(ratio)), math.inf)
+    above, below = select(both, x, 1.0), select(both, y, 1.0)
+    ratio = div(above, below)
+    # Accurate where x is near y; what overflows or underflows isn't.
+    usual = bitwise_and(is_finite(ratio), gt(ratio, 0.0))
+    apart = sub(unary.log(above), unary.log(below))
+    log = select(usual, unary.log(select(usual, ratio, 1.0)), apart)
+    value = select(both, mul(x, log), math.inf)
     value = select(nothing, 0.0, value)
     return select(ne(add(x, y), add(x, y)), math.nan, value)
 

@@ -17,6 +17,7 @@ from treadle.ops import unary
 from treadle.run.array import Array
 from treadle.scipy.operands import floats, whole
 from treadle.scipy.special.elementary import xlog1py
+from treadle.scipy.special.loops import epsilon
 
 gammaln = floating_function(
     unary.lgamma,
@@ -121,7 +122,19 @@ def poch(z: ArrayLike, m: ArrayLike, /) -> Array:
 def _poch_of(z: Any, m: Any) -> Any:
     ends = z + m
     sign = gammasgn(ends) * gammasgn(z)
-    return tnp.where(m == 0, 1.0, sign * tnp.exp(gammaln(ends) - gammaln(z)))
+    value = sign * tnp.exp(gammaln(ends) - gammaln(z))
+    far = z > epsilon(z) ** (-1 / 3) * tnp.maximum(1.0, m * m)
+    value = tnp.where(far, _power(*(tnp.where(far, x, 1.0) for x in (z, m))), value)
+    return tnp.where(m == 0, 1.0, value)
+
+
+def _power(z: Any, m: Any) -> Any:
+    """Γ(z + m) / Γ(z) for z far above m², where logarithms of both are the same.
+
+    Abramowitz and Stegun, 6.1.47.
+    """
+    third = (m - 2) * (3 * m - 1) / (12 * z)
+    return z**m * (1 + m * (m - 1) / (2 * z) * (1 + third))
 
 
 def comb(

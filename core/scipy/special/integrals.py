@@ -56,7 +56,7 @@ def _expn_of(n: Any, x: Any) -> Any:
     at_zero = tnp.where(n > 1, 1 / tnp.where(n > 1, n - 1, 1.0), math.inf)
     value = tnp.where((x == 0) & (n > 0), at_zero, value)
     value = tnp.where(x == math.inf, 0.0, value)
-    return tnp.where((x < 0) | (n < 0), math.nan, value)
+    return tnp.where((x >= 0) & (n >= 0), value, math.nan)
 
 
 def _fraction(n: Any, x: Any) -> Any:

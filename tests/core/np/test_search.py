@@ -140,3 +140,12 @@ def test_known_values() -> None:
 def test_values_that_are_traced(function: Any) -> None:
     with pytest.raises(TypeError, match=r"depends on the values[\s\S]*tnp\.where"):
         td.jit(function)(X)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_interp_takes_no_complex_places(which: int) -> None:
+    args = [np.array([0.5]), np.array([0.0, 1.0]), np.array([1j, 2.0])]
+    np.testing.assert_allclose(tnp.interp(*args), [1 + 0.5j])
+    args[which] = args[which] * (1 + 1j)
+    with pytest.raises(TypeError, match=f"interp: {('x', 'xp')[which]} must be real"):
+        tnp.interp(*args)

@@ -48,6 +48,17 @@ def test_dtypes(name: str, dtype: str) -> None:
     same(td.jit(lambda x, i: ours(name)(x, i, 5))(data, ids), wanted)
 
 
+@pytest.mark.parametrize("bucket_size", [None, 2])
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extremes_of_bools_are_bools(name: str, bucket_size: int | None) -> None:
+    data, ids = DATA[:12] > 0, np.array([0, 1, 0, 3, 3, 3, 0, 1, 1, 0, 3, 0], np.int32)
+    wanted = theirs(name)(data, ids, 5)
+    same(ours(name)(data, ids, 5, bucket_size=bucket_size), wanted)
+    found = td.jit(lambda x, i: ours(name)(x, i, 5, bucket_size=bucket_size))
+    same(found(data, ids), wanted)
+    assert found(data, ids).dtype == td.bool_
+
+
 @pytest.mark.parametrize("kind", ["int8", "uint8", "int64", "uint64"])
 def test_ids_of_all_dtypes_are_dropped_where_out_of_range(kind: str) -> None:
     ids = np.array([0, 1, 100, 2, 1], kind)

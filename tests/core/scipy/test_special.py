@@ -75,6 +75,40 @@ def _differences(f: Any, args: list[np.ndarray], i: int) -> np.ndarray:
     return (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * step)
 
 
+EXTREMES = {
+    "erfinv": [[1e-300, -1e-15, 1e-10, 1e-6, 0.1, 0.49, 0.51]],
+    "expn": [[0, 1, 2, 5, 2], [np.nan, np.nan, np.nan, 1.0, np.inf]],
+    "poch": [[1e15, 1e300, 1e15, 1e6, 2e5, np.inf], [1, 1, -1, 1.5, -0.5, 2]],
+    "rel_entr": [
+        [1e15, 1e300, 1e-300, 1e-300, 2.0, np.inf],
+        [1e-300, 1e-300, 1e300, 1e-300, 3.0, 1.0],
+    ],
+}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_extreme_arguments(name: str) -> None:
+    args = [np.array(a, float) for a in EXTREMES[name]]
+    function = getattr(special, name)
+    wanted = getattr(scipy.special, name)(*args)
+    for found in (function(*args), td.jit(function)(*args)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=0)
+
+
+def test_derivatives_at_extreme_arguments() -> None:
+    def entropies(x: Any, y: Any) -> Any:
+        return special.rel_entr(x, y).sum()
+
+    x, y = np.array([2.5, 1e-300, 1e300]), np.array([1e3, 1e300, 1e-300])
+    np.testing.assert_allclose(td.grad(entropies)(x, y), np.log(x) - np.log(y) + 1)
+
+    def symbols(z: Any) -> Any:
+        return special.poch(z, 2.0).sum()
+
+    z = np.array([2.5, 1e15])
+    np.testing.assert_allclose(td.grad(symbols)(z), 2 * z + 1)
+
+
 @each(lambda c: c.smooth, lambda c: c.slow)
 def test_derivatives_are_those_of_scipys_values(case: Case) -> None:
     """Forward, and reverse under jit and vmap; and once more of the derivative."""
