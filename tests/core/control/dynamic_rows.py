@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy as np
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.dynamic import floats, ints
+from tests.core.extend.test_ffi import times
+from tests.core.extend.test_kernel import libm
 from tests.core.ops.dynamic_rows import Row
 from treadle.trace.op import registry
 
@@ -46,6 +49,9 @@ def _decayed(x: Any) -> Any:
 @td.sequential_vmap
 def _one_by_one(x: Any) -> Any:
     return x / tnp.sum(x * x)
+
+
+_root = td.kernel(libm("cbrtf", ctypes.c_float, ctypes.c_float))
 
 
 @td.custom_jvp
@@ -226,6 +232,14 @@ CONTROL = [
         "pure_callback", "sum", lambda x: _sum_on_host(td.stop_gradient(x)), ROWS_OF_X
     ),
     _row("io_callback", "", lambda x: _seen(td.stop_gradient(x)), ROWS_OF_X),
+    _row("error_if", "", lambda x: td.debug.error_if(x, x > 1e9, "large"), ROWS_OF_X),
+    _row("scalar_call", "", lambda x: _root(td.stop_gradient(x)), ROWS_OF_X),
+    _row(
+        "foreign_call",
+        "",
+        lambda x: times(*map(td.stop_gradient, (x, x[0]))),
+        ROWS_OF_X,
+    ),
     _row("debug_callback", "", lambda x: _seen(td.stop_gradient(x)), ROWS_OF_X),
     _row("size", "int", lambda x: x + x.shape[0] * x.shape[1], ROWS_OF_X),
     _row(
