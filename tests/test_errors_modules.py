@@ -123,7 +123,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] 
     "tree keys": (
         lambda: tree.map(lambda a, b: a, {"a": 1}, {"b": 1}),
         StructureError,
-        ("dict(['a']: *) against dict(['b']: *)",),
+        ("two dict differ", "'a' is missing", "'b' is too much"),
     ),
     "tree lengths": (
         lambda: tree.map(lambda a, b: a, {"x": [1, (2, 3)]}, {"x": [1, (2,)]}),

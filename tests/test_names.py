@@ -45,7 +45,7 @@ MISSING = [
     (optim, "StepLR", "treadle.optim.piecewise_constant_schedule"),
     (optim, "clip_grad_norm_", "treadle.optim.clip_by_global_norm"),
     (td.tree, "tree_map", "treadle.tree.map"),
-    (td.scipy.special, "erf_inv", "treadle.scipy.special.erfinv"),
+    (td.scipy.special, "erf_inv", "treadle.lax.erf_inv"),
     (tnp, "special", "treadle.scipy.special"),
     (td.scipy.special, "lgamma", "treadle.scipy.special.gammaln"),
     (nn.init, "xavier_uniform_", "treadle.nn.init.glorot_uniform"),

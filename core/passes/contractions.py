@@ -37,6 +37,12 @@ _ROW: dict[str, Any] = {
 class _Lower(Rewriter):
     widened: tuple[np.dtype, ...] = _HALVES
 
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.reshaped = {
+            v for eq in graph.equations if eq.op is reshape for v in eq.outputs
+        }
+
     def equation(self, eq: Equation) -> None:
         if not isinstance(eq.op.lowering, Product):
             self.keep(eq)
@@ -50,7 +56,8 @@ class _Lower(Rewriter):
         elif out.type.dtype in self.widened:
             self.values[out] = self._widened(eq, x, y)
         elif eq.op is dot_general and (
-            dtypes.is_integer(out.type.dtype) or (_is_thin(eq) and not _sums_rows(eq))
+            dtypes.is_integer(out.type.dtype)
+            or (self._is_thin(eq) and not _sums_rows(eq))
         ):
             self.values[out] = self._sum_of_products(eq, x, y)
         elif eq.op is dot_general or x.type.ndim != 3:
@@ -58,9 +65,21 @@ class _Lower(Rewriter):
         else:
             self.values[out] = self._contraction(eq, x, y)
 
+    def _is_thin(self, eq: Equation) -> bool:
+        """Whether a contraction reads each element of a matrix once, so that a kernel
+        that keeps blocks in registers gains nothing: with a vector, or without a sum.
+
+        In which order several axes are summed, or one that is made of several, depends
+        on which of them have one element: it is not for all sizes the same.
+        """
+        sums = len(eq.params["contract"][0])
+        if sums > 1 or not self.reshaped.isdisjoint(eq.inputs):
+            return False
+        return not sums or not all(_free(eq))
+
     def _contraction(self, eq: Equation, x: Atom, y: Atom) -> Atom:
         """The equation with other operands. A line is an image of one row."""
-        if eq.op is dot_general and _is_thin(eq):
+        if eq.op is dot_general and self._is_thin(eq):
             return self._sum_of_products(eq, x, y)
         if eq.op is dot_general or x.type.ndim != 3:
             return self.emit(eq.op, [x, y], eq.params, eq.source)[0]
@@ -158,17 +177,12 @@ class _Lower(Rewriter):
         return self.emit(broadcast_in_dim, [a], params, eq.source)[0]
 
 
-def _is_thin(eq: Equation) -> bool:
-    """Whether a contraction reads each element of a matrix once, so that a kernel that
-    keeps blocks in registers gains nothing: with a vector, or without a sum."""
-    return not all(_free(eq)) or not eq.params["contract"][0]
-
-
 def _sums_rows(eq: Equation) -> bool:
     """Whether a sum is over the rows of a matrix, and not along them. In one precision,
     the matrix kernel keeps more of it in registers."""
     pairs = zip(eq.inputs, _free(eq), strict=True)
-    return bool(eq.params["contract"][0]) and any(_ends(a, f) for a, f in pairs)
+    ends = [a.type.ndim - 1 in free for a, free in pairs]
+    return bool(eq.params["contract"][0]) and any(ends)
 
 
 def _free(eq: Equation) -> list[Axes]:
