@@ -102,7 +102,8 @@ def check_ranks(name: str, shapes: Sequence[tuple[int, ...]]) -> None:
     )
     if strictness.ranks == "raise":
         raise ValueError(text)
-    warnings.warn(text, stacklevel=2)
+    file, _, line = user_source().rpartition(":")
+    warnings.warn_explicit(text, UserWarning, file or "treadle", int(line or 0))
 
 
 def check_dtypes(name: str, types: Sequence[ArrayType]) -> None:

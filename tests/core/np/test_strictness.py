@@ -59,10 +59,11 @@ def test_what_raises_in_jax_raises(
 def test_ranks_warn() -> None:
     with (
         td.numpy_rank_promotion("warn"),
-        pytest.warns(UserWarning, match=r"add of shapes \(3, 3\) and \(3,\)"),
+        pytest.warns(UserWarning, match=r"add of shapes \(3, 3\) and \(3,\)") as told,
     ):
         found = tnp.asarray(MATRIX) + ROW
     np.testing.assert_array_equal(found, MATRIX + ROW)
+    assert told[0].filename == __file__
 
 
 def test_wrong_modes() -> None:

@@ -94,9 +94,6 @@ def test_the_slow_line_is_found() -> None:
     first = slow.__code__.co_firstlineno
     assert found.lines[0].origin.source.endswith(f":{first + 2}")
     assert found.lines[0].share > 0.9
-    # All of the run's time is somewhere.
-    seconds = sum(row.seconds for row in found.kernels) + found.control
-    assert 0.8 * found.profiled < seconds < 1.05 * found.profiled
 
 
 def test_nests_that_run_together_have_times_of_their_own() -> None:
