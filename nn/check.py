@@ -7,7 +7,54 @@ from typing import Any
 
 import treadle as td
 import treadle.numpy as tnp
-from treadle.errors import at, user_source
+from treadle.errors import at, user_source, warn
+
+_TOO_WIDE = """\
+{layer} computes in {dtype}, and takes a {found} in it{at}
+Convert the data once, before training: `x.astype(np.{dtype})`. For a model that \
+computes in {found.dtype}, make its parameters so: `param_dtype=` of its layers."""
+
+
+class PrecisionWarning(UserWarning):
+    """Data are wider than what the model computes in."""
+
+
+def dtype(value: Any) -> Any:
+    """The `dtype` option of a layer as its field: None, or one that hashes."""
+    return None if value is None else td.dtypes.canonical(value)
+
+
+def operands(layer: str, compute: Any, x: Any, *params: Any) -> list[Any]:
+    """An input and parameters of a layer in the dtype in which it computes.
+
+    That is `compute`, or that of the parameters if it is None: what a model computes in
+    follows from the model, not from its data. Complex inputs stay complex. Parameters
+    that are None stay so.
+
+    >>> import numpy as np
+    >>> x, weight = operands("Linear", None, np.ones(2, np.float16), tnp.ones(2))
+    >>> x.dtype
+    dtype('float32')
+    """
+    if compute is None:
+        compute = tnp.result_type(*[p for p in params if p is not None])
+    x = as_array(x)
+    found = td.typeof(x)
+    if td.dtypes.is_complex(found.dtype):
+        compute = tnp.result_type(compute, found.dtype)
+    elif found.dtype.itemsize > max(compute.itemsize, 4) and td.dtypes.is_float(
+        found.dtype
+    ):
+        warn(
+            _TOO_WIDE.format(
+                layer=layer, dtype=compute, found=found, at=at(user_source())
+            ),
+            PrecisionWarning,
+        )
+    return [
+        v if v is None or v.dtype == compute else v.astype(compute)
+        for v in (x, *params)
+    ]
 
 
 def as_array(x: Any) -> td.Array:

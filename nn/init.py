@@ -84,6 +84,16 @@ def uniform(limit: float = 1.0) -> Initializer:
     return init
 
 
+def bias_uniform(fan_in: int) -> Initializer:
+    """An initialiser that draws evenly from ±1/sqrt(fan_in), as PyTorch draws biases.
+
+    >>> from treadle import rng
+    >>> round(float(bias_uniform(4)(rng.key(0), (1000,)).max()), 2)
+    0.5
+    """
+    return uniform(1 / math.sqrt(max(fan_in, 1)))
+
+
 _SHRINKAGE = 0.87962566103423978
 """The standard deviation of a normal variable cut off at two."""
 

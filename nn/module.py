@@ -240,8 +240,13 @@ class Module(metaclass=ModuleType):
         return list(super().__dir__())
 
     def __repr__(self) -> str:
-        _open(self)
-        return describe(type(self).__name__, self.__dict__)
+        # That a layer computes in the dtype of its parameters goes without saying.
+        fields = {
+            name: value
+            for name, value in fields_of(self).items()
+            if name != "dtype" or value is not None
+        }
+        return describe(type(self).__name__, fields)
 
     def __getstate__(self) -> tuple[dict[str, Any], Layout | None]:
         _open(self)

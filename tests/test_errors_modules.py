@@ -60,7 +60,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] 
     "replace": (
         lambda: LINEAR.replace(wieght=V),
         TypeError,
-        ("`wieght`", "in_features, out_features, weight, bias"),
+        ("`wieght`", "in_features, out_features, dtype, weight, bias"),
     ),
     "attribute": (lambda: LINEAR.wieght, AttributeError, ("`wieght`", "weight")),
     "unset": (lambda: Unset(), TypeError, ("`weight`", "Assign `self.weight`")),

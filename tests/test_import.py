@@ -75,7 +75,16 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder like site-packages, with the library as a normal install lays it."""
     folder = tmp_path_factory.mktemp("site-packages")
     shutil.copytree(ROOT / "core", folder / "treadle")
-    for name in ("nn", "optim", "rng", "checkpoint", "recipes"):
+    for name in (
+        "nn",
+        "optim",
+        "rng",
+        "metrics",
+        "weights",
+        "models",
+        "checkpoint",
+        "recipes",
+    ):
         shutil.copytree(ROOT / name, folder / "treadle" / name)
     return folder
 

@@ -64,7 +64,19 @@ def installed(site: Path) -> None:
     """The library as a wheel lays it out."""
     (site / "treadle").mkdir(parents=True)
     folders = [*(ROOT / "core").iterdir()]
-    folders += [ROOT / f for f in ("nn", "optim", "rng", "checkpoint", "recipes")]
+    folders += [
+        ROOT / f
+        for f in (
+            "nn",
+            "optim",
+            "rng",
+            "metrics",
+            "weights",
+            "models",
+            "checkpoint",
+            "recipes",
+        )
+    ]
     for path in folders:
         (site / "treadle" / path.name).symlink_to(path)
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from treadle.errors import at
+from treadle.errors import SideEffectWarning, at, warn
 from treadle.ir.graph import Graph
-from treadle.trace.effects import warn
 from treadle.trace.outside import is_foreign
 from treadle.trace.reach import MISSING, Reach, Variable
 from treadle.trace.value import Tracer
@@ -186,7 +185,7 @@ def warn_of(changes: Sequence[tuple[Variable, Any]], name: str, told: set[str]) 
         text = _STALE.format(
             what=v.label, before=before, name=name, now=after, at=at(v.source)
         )
-        warn(text, v.source)
+        warn(text, SideEffectWarning, v.source)
 
 
 def _shown(x: Any) -> str:

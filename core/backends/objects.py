@@ -8,12 +8,11 @@ import hashlib
 import os
 import threading
 import time
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 from treadle.backends import trusted
-from treadle.errors import user_source
+from treadle.errors import warn
 
 LIMIT_BYTES = 512 << 20
 DAY = 86400.0
@@ -86,9 +85,7 @@ class ObjectStore:
         reason = trusted.why_not(folder)
         if reason and not self._warned:
             self._warned = True
-            text = _REFUSED.format(reason=reason, folder=folder)
-            file, _, line = user_source().rpartition(":")
-            warnings.warn_explicit(text, UserWarning, file or "treadle", int(line or 0))
+            warn(_REFUSED.format(reason=reason, folder=folder))
         return not reason
 
     def _prune_daily(self) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from treadle.arraytype import ArrayType
-from treadle.errors import at, user_source
+from treadle.errors import at, user_source, warn
 
 _RANKS = ("allow", "warn", "raise")
 _DTYPES = ("standard", "strict")
@@ -102,8 +101,7 @@ def check_ranks(name: str, shapes: Sequence[tuple[int, ...]]) -> None:
     )
     if strictness.ranks == "raise":
         raise ValueError(text)
-    file, _, line = user_source().rpartition(":")
-    warnings.warn_explicit(text, UserWarning, file or "treadle", int(line or 0))
+    warn(text)
 
 
 def check_dtypes(name: str, types: Sequence[ArrayType]) -> None:

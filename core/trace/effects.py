@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import warnings
 from collections import deque
 from collections.abc import Collection, Iterable
 from types import FrameType, FunctionType, ModuleType
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle import tree
-from treadle.errors import SideEffectWarning, at
+from treadle.errors import SideEffectWarning, at, warn
 from treadle.trace.outside import ATOMS, are_owned, contents, is_foreign, same_contents
 from treadle.trace.reach import MISSING, Hidden, Reach, Site, label_of
 from treadle.trace.reads import Change
@@ -227,16 +226,10 @@ class Watch:
         said = text.format(
             name=self._name, what=what, when=self._when, at=at(source), remedy=remedy
         )
-        warn(said, source)
+        warn(said, SideEffectWarning, source)
 
 
 _NOTHING = Reach(None)
-
-
-def warn(text: str, source: str) -> None:
-    """Warns of a line of the user's."""
-    file, _, line = source.rpartition(":")
-    warnings.warn_explicit(text, SideEffectWarning, file, int(line))
 
 
 def _is_at(site: Site, before: _Before) -> bool:

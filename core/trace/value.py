@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import warnings
 from operator import index
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -12,7 +11,14 @@ import numpy as np
 from treadle import arraytype
 from treadle.arraytype import ArrayType
 from treadle.dims import is_dim
-from treadle.errors import LeakError, TracerError, at, user_frame, user_source
+from treadle.errors import (
+    LeakError,
+    TracerError,
+    at,
+    user_frame,
+    user_source,
+    warn,
+)
 from treadle.trace.interpreter import Interpreter, state
 
 if TYPE_CHECKING:
@@ -220,15 +226,7 @@ class Tracer(Value):
     def __str__(self) -> str:
         text = repr(self)
         if self.concrete() is None:
-            frame = user_frame()
-            if frame is not None:
-                warnings.warn_explicit(
-                    _PRINTED.format(text=text),
-                    UserWarning,
-                    frame.f_code.co_filename,
-                    frame.f_lineno,
-                    registry=frame.f_globals.setdefault("__warningregistry__", {}),
-                )
+            warn(_PRINTED.format(text=text))
         return text
 
     def __repr__(self) -> str:

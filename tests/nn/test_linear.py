@@ -35,11 +35,24 @@ def test_linear_errors():
         td.jit(layer)(tnp.ones(2))
 
 
+def test_a_layer_computes_in_its_own_dtype():
+    layer = nn.Linear(3, 4, key=KEY)
+    assert layer(np.ones(3, np.float16)).dtype == layer(np.ones(3, int)).dtype == "f4"
+    with pytest.warns(nn.PrecisionWarning, match=r"float32, and takes a f64\[3\]"):
+        assert layer(np.ones(3)).dtype == np.float32
+    half = nn.Linear(3, 4, dtype=tnp.bfloat16, key=KEY)
+    assert half.weight.dtype == np.float32
+    assert half(tnp.ones(3)).dtype == tnp.bfloat16
+    wide = nn.Linear(3, 4, param_dtype=tnp.float64, key=KEY)
+    assert wide(tnp.ones(3)).dtype == np.float64
+    assert layer(tnp.ones(3, np.complex64)).dtype == np.complex64
+
+
 def test_parameters_are_drawn_within_bounds():
     layer = nn.Linear(100, 50, key=KEY)
     for x in (layer.weight, layer.bias):
         assert np.abs(np.asarray(x)).max() <= 0.1 < np.abs(np.asarray(x)).max() * 1.2
-    other = nn.Linear(100, 50, init=nn.init.zeros, key=KEY)
+    other = nn.Linear(100, 50, weight_init=nn.init.zeros, key=KEY)
     assert not np.asarray(other.weight).any()
     different = nn.Linear(100, 50, key=rng.key(1))
     assert np.asarray(different.weight)[0, 0] != np.asarray(layer.weight)[0, 0]

@@ -47,7 +47,9 @@ STAGES = (
     ("",),
     ("rng",),
     ("nn",),
+    ("metrics", "weights"),
     ("optim",),
+    ("models",),
     ("checkpoint",),
     ("recipes",),
 )

@@ -7,7 +7,7 @@ import treadle.numpy as tnp
 from treadle import rng
 from treadle.errors import at, user_source
 from treadle.nn import check, init
-from treadle.nn.activation import sigmoid
+from treadle.nn.functions.activation import sigmoid
 from treadle.nn.module import Module
 
 

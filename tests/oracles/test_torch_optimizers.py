@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 
 from tests.optim.trees import assert_close, gradients, parameters, run
 from treadle import optim, tree
-
-torch = pytest.importorskip("torch", reason="PyTorch comes with the extra `bench`")
 
 TORCH: dict[str, tuple[Callable, Callable]] = {
     "sgd nesterov": (

@@ -6,7 +6,7 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle.errors import at, user_source
 from treadle.nn import check
-from treadle.nn.activation import log_softmax, softplus, top
+from treadle.nn.functions.activation import log_softmax, softplus, top
 
 Array = td.Array
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import treadle as td
 import treadle.numpy as tnp
 from tests.nn.oracle import close, random
 from treadle import nn, rng
 
-torch = pytest.importorskip("torch", reason="PyTorch comes with the extra `bench`")
 KEY = rng.key(0)
 
 

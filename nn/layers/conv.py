@@ -9,7 +9,6 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle import rng
 from treadle.nn import check, init
-from treadle.nn.linear import spread_bias
 from treadle.nn.module import Module
 
 
@@ -72,8 +71,8 @@ class Conv2d(Module):
         weight_key, bias_key = rng.split(key)
         shape = (*kernel, in_channels // groups, out_channels)
         self.weight = init.fan_in_uniform(weight_key, shape)
-        fan_in = math.prod(shape[:-1])
-        self.bias = spread_bias(bias_key, out_channels, fan_in) if bias else None
+        draw = init.bias_uniform(math.prod(shape[:-1]))
+        self.bias = draw(bias_key, (out_channels,)) if bias else None
 
     def __call__(self, x: tnp.ArrayLike) -> td.Array:
         x = check.image("Conv2d", x, self.in_channels)

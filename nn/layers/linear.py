@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import treadle as td
 import treadle.numpy as tnp
@@ -19,8 +19,10 @@ class Linear(Module):
 
     Args:
       bias: whether there is one.
-      init: draws the weight. The default, like PyTorch's, draws evenly from
-        ±1/sqrt(in_features), and the bias always does.
+      weight_init, bias_init: draw them. By default evenly from ±1/sqrt(in_features), as
+        PyTorch does.
+      dtype: in which the layer computes; by default that of its parameters.
+      param_dtype: in which the parameters are made.
 
     >>> from treadle import nn, rng
     >>> nn.Linear(3, 4, key=rng.key(0))
@@ -29,6 +31,7 @@ class Linear(Module):
 
     in_features: int
     out_features: int
+    dtype: Any
     weight: td.Array
     bias: td.Array | None
 
@@ -38,20 +41,23 @@ class Linear(Module):
         out_features: int,
         *,
         bias: bool = True,
-        init: init.Initializer = init.fan_in_uniform,
+        weight_init: init.Initializer = init.fan_in_uniform,
+        bias_init: init.Initializer | None = None,
+        dtype: Any = None,
+        param_dtype: Any = tnp.float32,
         key: rng.Key,
     ) -> None:
         self.in_features, self.out_features = in_features, out_features
+        self.dtype = check.dtype(dtype)
         weight_key, bias_key = rng.split(key)
-        self.weight = init(weight_key, (in_features, out_features))
-        self.bias = spread_bias(bias_key, out_features, in_features) if bias else None
+        self.weight = weight_init(weight_key, (in_features, out_features), param_dtype)
+        bias_init = bias_init or init.bias_uniform(in_features)
+        self.bias = bias_init(bias_key, (out_features,), param_dtype) if bias else None
 
     def __call__(self, x: tnp.ArrayLike) -> td.Array:
         x = check.last_axis("Linear", x, self.in_features, "in_features")
-        x = x @ self.weight
-        return x if self.bias is None else x + self.bias
-
-
-def spread_bias(key: rng.Key, size: int, fan_in: int) -> td.Array:
-    """A bias drawn evenly from ±1/sqrt(fan_in)."""
-    return init.uniform(1 / math.sqrt(max(fan_in, 1)))(key, (size,))
+        x, weight, bias = check.operands(
+            "Linear", self.dtype, x, self.weight, self.bias
+        )
+        x = x @ weight
+        return x if bias is None else x + bias

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import treadle as td
 import treadle.numpy as tnp
-from treadle.nn.activation import relu6
+from treadle.nn.functions.activation import relu6
 
 Array = td.Array
 

@@ -10,8 +10,8 @@ import treadle.numpy as tnp
 from treadle import rng
 from treadle.errors import at, user_source
 from treadle.nn import check
-from treadle.nn.activation import softmax
-from treadle.nn.linear import Linear
+from treadle.nn.functions.activation import softmax
+from treadle.nn.layers.linear import Linear
 from treadle.nn.module import Module
 from treadle.np.operands import broadcasts
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 import treadle as td
 import treadle.numpy as tnp
 from treadle import rng
-from treadle.nn.activation import relu
-from treadle.nn.linear import Linear
+from treadle.nn.functions.activation import relu
+from treadle.nn.layers.linear import Linear
 from treadle.nn.module import Module
 
 

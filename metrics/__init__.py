@@ -1,0 +1,1 @@
+"""Metrics: pytrees that are merged over batches and read at the end."""

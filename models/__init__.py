@@ -1,0 +1,1 @@
+"""Models of the field, in short files that can be copied."""

@@ -1,0 +1,1 @@
+"""Functions of arrays that layers are made of: activations."""

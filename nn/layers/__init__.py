@@ -1,0 +1,1 @@
+"""Layers: Modules with parameters, and those that need none."""

@@ -1,0 +1,1 @@
+"""Losses: how far predictions are from their targets."""

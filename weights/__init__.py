@@ -1,0 +1,1 @@
+"""Files of weights from elsewhere: read into dicts of arrays, and into modules."""
