@@ -49,12 +49,14 @@ from treadle.nn.functions.piecewise import tanh_shrink as tanh_shrink
 from treadle.nn.functions.piecewise import threshold as threshold
 from treadle.nn.layers.attention import MultiHeadAttention as MultiHeadAttention
 from treadle.nn.layers.attention import attention as attention
+from treadle.nn.layers.batch_norm import BatchNorm as BatchNorm
+from treadle.nn.layers.batch_norm import InstanceNorm as InstanceNorm
 from treadle.nn.layers.conv import Conv2d as Conv2d
 from treadle.nn.layers.dropout import Dropout as Dropout
 from treadle.nn.layers.embed import Embedding as Embedding
 from treadle.nn.layers.linear import Linear as Linear
 from treadle.nn.layers.mlp import MLP as MLP
-from treadle.nn.layers.norm import BatchNorm as BatchNorm
+from treadle.nn.layers.norm import GroupNorm as GroupNorm
 from treadle.nn.layers.norm import LayerNorm as LayerNorm
 from treadle.nn.layers.norm import RMSNorm as RMSNorm
 from treadle.nn.layers.pool import AvgPool2d as AvgPool2d
