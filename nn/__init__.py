@@ -47,12 +47,18 @@ from treadle.nn.functions.piecewise import sparse_sigmoid as sparse_sigmoid
 from treadle.nn.functions.piecewise import squareplus as squareplus
 from treadle.nn.functions.piecewise import tanh_shrink as tanh_shrink
 from treadle.nn.functions.piecewise import threshold as threshold
+from treadle.nn.layers.activation import PReLU as PReLU
+from treadle.nn.layers.activation import RReLU as RReLU
 from treadle.nn.layers.attention import MultiHeadAttention as MultiHeadAttention
 from treadle.nn.layers.attention import attention as attention
 from treadle.nn.layers.batch_norm import BatchNorm as BatchNorm
 from treadle.nn.layers.batch_norm import InstanceNorm as InstanceNorm
 from treadle.nn.layers.conv import Conv2d as Conv2d
+from treadle.nn.layers.dropout import AlphaDropout as AlphaDropout
 from treadle.nn.layers.dropout import Dropout as Dropout
+from treadle.nn.layers.dropout import DropPath as DropPath
+from treadle.nn.layers.dropout import GaussianDropout as GaussianDropout
+from treadle.nn.layers.dropout import GaussianNoise as GaussianNoise
 from treadle.nn.layers.embed import Embedding as Embedding
 from treadle.nn.layers.linear import Linear as Linear
 from treadle.nn.layers.mlp import MLP as MLP
@@ -67,6 +73,8 @@ from treadle.nn.layers.pool import max_pool as max_pool
 from treadle.nn.layers.rnn import GRUCell as GRUCell
 from treadle.nn.layers.rnn import LSTMCell as LSTMCell
 from treadle.nn.layers.sequential import Sequential as Sequential
+from treadle.nn.layers.weight_norm import SpectralNorm as SpectralNorm
+from treadle.nn.layers.weight_norm import WeightNorm as WeightNorm
 from treadle.nn.losses.basic import absolute_error as absolute_error
 from treadle.nn.losses.basic import binary_cross_entropy as binary_cross_entropy
 from treadle.nn.losses.basic import cross_entropy as cross_entropy

@@ -246,5 +246,6 @@ def _remember(layer: Any, mean: td.Array, variance: td.Array) -> None:
         layer.batches.value = layer.batches.value + 1
         share = 1 / layer.batches.value
     for cell, new in ((layer.mean, mean), (layer.var, variance)):
-        new = td.stop_gradient(new).astype(cell.value.dtype)
-        cell.value = (1 - share) * cell.value + share * new
+        old = check.wide(cell.value)
+        mixed = (1 - share) * old + share * td.stop_gradient(new)
+        cell.value = mixed.astype(cell.value.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from operator import index
 from typing import Any
@@ -222,9 +223,25 @@ class GroupNorm(Module):
             "GroupNorm", self.dtype, x, self.weight, self.bias
         )
         axes = spatial("GroupNorm", x, self.spatial_axes)
-        split = (*x.shape[:-1], self.groups, self.features // self.groups)
-        grouped = standardize(check.wide(x).reshape(split), (*axes, x.ndim), self.eps)
-        return check.scaled(grouped.reshape(x.shape), x, weight, bias)
+        if math.prod(x.shape[axis] for axis in axes) == 1:
+            # Not sums of one element: how these round depends on what is around them.
+            axes = ()
+        wide = check.wide(x)
+        centred = wide - self._means(wide, axes)
+        variance = self._means(tnp.square(centred), axes)
+        scale = td.lax.rsqrt(variance + self.eps)
+        if weight is not None:
+            scale = scale * check.wide(weight)
+        return check.scaled(centred * scale, x, None, bias)
+
+    def _means(self, x: td.Array, axes: tuple[int, ...]) -> td.Array:
+        """For each channel, the mean over the axes and over the channels of its group.
+        In two steps, so that arrays of the size of x stay as they are."""
+        x = x.mean(axes, keepdims=True)
+        size = self.features // self.groups
+        of_groups = x.reshape(*x.shape[:-1], self.groups, size).mean(-1, keepdims=True)
+        each = tnp.broadcast_to(of_groups, (*of_groups.shape[:-1], size))
+        return each.reshape(x.shape)
 
 
 def spatial(layer: str, x: td.Array, count: int | None) -> tuple[int, ...]:
