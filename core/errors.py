@@ -65,6 +65,10 @@ class CheckError(RuntimeError):
     """A condition held that a program was told to stop at: `td.debug.error_if`."""
 
 
+class MissingPackageError(ImportError):
+    """A package is not installed that this function needs; the library has others."""
+
+
 class StructureError(ValueError):
     """Two pytrees that must have the same structure do not."""
 
