@@ -14,7 +14,7 @@ import numpy as np
 from treadle.scopes import Source, current, source_of
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_LAYERS = ("nn", "optim", "rng", "metrics", "models", "weights", "checkpoint")
+_LAYERS = ("nn", "optim", "rng", "metrics", "models", "weights", "data", "checkpoint")
 
 
 def _folders() -> tuple[str, ...]:

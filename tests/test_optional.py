@@ -40,7 +40,7 @@ def test_a_missing_package_is_named_with_the_line_and_the_remedy() -> None:
 
 
 def test_other_modules_are_not_taken_for_packages() -> None:
-    with pytest.raises(ModuleNotFoundError, match="^inside$"), needed_for("a sum"):
+    with pytest.raises(ModuleNotFoundError, match=r"^inside$"), needed_for("a sum"):
         raise ModuleNotFoundError("inside", name="numpy.inside")
 
 

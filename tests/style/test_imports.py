@@ -47,7 +47,7 @@ STAGES = (
     ("",),
     ("rng",),
     ("nn",),
-    ("metrics", "weights"),
+    ("metrics", "weights", "data"),
     ("optim",),
     ("models",),
     ("checkpoint",),
