@@ -9,6 +9,7 @@
 (3, 4) (3,)
 """
 
+from treadle.data import augment as augment
 from treadle.data.collate import pad as pad
 from treadle.data.collate import stack as stack
 from treadle.data.loader import Loader as Loader
