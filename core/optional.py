@@ -13,12 +13,17 @@ _EXTRAS = {
     "tyro": "recipes",
     "matplotlib": "recipes",
     "sklearn": "recipes",
+    "PIL": "recipes",
     "orbax": "orbax",
     "tokenizers": "hf",
     "tensorboard": "logs",
 }
 """The extra of pyproject.toml that installs a package."""
-_INSTALLED_AS = {"sklearn": "scikit-learn", "orbax": "orbax-checkpoint"}
+_INSTALLED_AS = {
+    "sklearn": "scikit-learn",
+    "orbax": "orbax-checkpoint",
+    "PIL": "pillow",
+}
 
 
 @contextmanager

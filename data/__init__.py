@@ -12,6 +12,9 @@
 from treadle.data import augment as augment
 from treadle.data.collate import pad as pad
 from treadle.data.collate import stack as stack
+from treadle.data.files import DataSet as DataSet
+from treadle.data.files import Labelled as Labelled
+from treadle.data.files import read as read
 from treadle.data.loader import Loader as Loader
 from treadle.data.sources import Source as Source
 from treadle.data.stream import Stream as Stream

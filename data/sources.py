@@ -51,7 +51,7 @@ def source_of(data: Any, collate: Collate | None, workers: int) -> Source:
 
     data: a pytree of arrays, whose first axes count the examples; or an object with
       `__len__` and `__getitem__`, as PyTorch's data sets, Hugging Face's and Grain's
-      sources; or a `Source`.
+      sources; or a `Source`, or what has one as its attribute `source`.
     collate: how a batch is made of examples that come one by one.
     workers: threads that get them.
 
@@ -61,6 +61,8 @@ def source_of(data: Any, collate: Collate | None, workers: int) -> Source:
     """
     if isinstance(data, Source):
         return data
+    if isinstance(getattr(data, "source", None), Source):
+        return data.source
     if _is_arrays(data):
         return _of_arrays(data)
     if not (hasattr(data, "__getitem__") and hasattr(data, "__len__")):

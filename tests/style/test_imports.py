@@ -77,7 +77,7 @@ PUBLIC = (
 ABOVE = tuple(key.split(".")[1] for key in FOLDERS if "." in key)
 
 PEERS = {"jax", "jaxlib", "torch", "equinox", "flax", "optax"}
-OPTIONAL = {"cupy", "cupyx", "matplotlib", "mpi4py", "nvidia", "rich", "sklearn"}
+OPTIONAL = {"PIL", "cupy", "cupyx", "matplotlib", "mpi4py", "nvidia", "rich", "sklearn"}
 # Not optional, but slow to load and not needed by everybody who says `import treadle`.
 SLOW = {"llvmlite", "tensorstore"}
 
