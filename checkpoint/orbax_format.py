@@ -237,6 +237,7 @@ def _close(node: Any) -> Skeleton:
     """Turns dicts whose keys are steps into dicts by name and lists."""
     if not isinstance(node, dict) or not node:
         return node
-    if all(step.is_index for step in node):
+    # Orbax leaves out what holds nothing: then positions are names.
+    if {step.text for step in node if step.is_index} == set(map(str, range(len(node)))):
         return [_close(node[s]) for s in sorted(node, key=lambda s: int(s.text))]
     return {step.text: _close(child) for step, child in node.items()}

@@ -178,6 +178,28 @@ def register(
     names = keys or (lambda aux, n: range(n))
     _registry[kind] = _Node(flatten, unflatten, names, constant, hold, held, read)
     _leaf_kinds.discard(kind)
+    for tell in _followers:
+        tell(kind, _registry[kind])
+
+
+_followers: list[Callable[[type, Any], None]] = []
+
+
+def follow(tell: Callable[[type, Any], None]) -> None:
+    """Calls a function with every class that is a container, and with its `flatten`,
+    `unflatten` and `keys` (see `register`): those of now, and each that is registered
+    later. So other libraries can be told what Treadle's pytrees are.
+
+    >>> known = {}
+    >>> follow(known.setdefault)
+    >>> class Pair(tuple): ...
+    >>> register(Pair, lambda pair: (pair, None), lambda _, children: Pair(children))
+    >>> list in known, Pair in known
+    (True, True)
+    """
+    for kind, node in list(_registry.items()):
+        tell(kind, node)
+    _followers.append(tell)
 
 
 def kind_of(static: Any) -> Any:

@@ -17,6 +17,7 @@ from treadle.structure import LEAF as LEAF
 from treadle.structure import Attribute as Attribute
 from treadle.structure import Path as Path
 from treadle.structure import Structure as Structure
+from treadle.structure import follow as follow
 from treadle.structure import is_container, name_of_kind, take_apart, top_level
 from treadle.structure import key_name as key_name
 from treadle.structure import kind_of as kind_of

@@ -1,0 +1,172 @@
+"""Orbax's own checkpointers with modules, keys and states of optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from orbax.checkpoint.experimental import v1
+
+import treadle.checkpoint.orbax  # noqa: F401
+import treadle.numpy as tnp
+from tests.checkpoint.trees import assert_same
+from treadle import Array, nn, optim, rng, tree
+from treadle.checkpoint import Manager, restore, save
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Model(nn.Module):
+    """Whatever a module may hold: layers without arrays, statics among layers, None,
+    cells of state, arrays in plain containers."""
+
+    encoder: nn.Sequential
+    mixed: tuple[Any, ...]
+    extra: dict[str, Any]
+    head: nn.Linear | None
+    drop: nn.Dropout
+
+    def __init__(self, *, key: rng.Key) -> None:
+        first, second = rng.split(key)
+        self.encoder = nn.Sequential(
+            nn.Linear(2, 3, key=first), nn.Dropout(0.5), nn.Linear(3, 3, key=second)
+        )
+        self.mixed = (nn.Dropout(0.1), "mode", nn.BatchNorm(3))
+        self.extra = {"scales": (tnp.ones(3), [tnp.zeros(2, tnp.bfloat16)])}
+        self.head = None
+        self.drop = nn.Dropout(0.1)
+
+
+def training(seed: int) -> dict[str, Any]:
+    """Everything that a training goes on from."""
+    model = Model(key=rng.key(seed))
+    rate = optim.cosine_decay_schedule(1e-3, 100)
+    optimizer = optim.chain(optim.clip_by_global_norm(1.0), optim.adam(rate))
+    return {
+        "model": model,
+        "optimizer": tree.map(lambda x: x + seed, optimizer.init(model)),
+        "key": rng.key(seed),
+        "step": seed,
+        "data": np.full(4, seed),
+        "count": tnp.array(seed),
+    }
+
+
+def standard(path: Path, value: Any, like: Any) -> Any:
+    with ocp.StandardCheckpointer() as made:
+        made.save(path, value)
+        made.wait_until_finished()
+        return made.restore(path, like)
+
+
+def pytrees(**layout: bool) -> Callable[[Path, Any, Any], Any]:
+    def both(path: Path, value: Any, like: Any) -> Any:
+        arguments = ocp.checkpoint_utils.construct_restore_args(like)
+        handler = ocp.PyTreeCheckpointHandler(**layout)
+        with ocp.Checkpointer(handler) as made:
+            made.save(path, args=ocp.args.PyTreeSave(value))
+            return made.restore(
+                path, args=ocp.args.PyTreeRestore(like, restore_args=arguments)
+            )
+
+    return both
+
+
+def version_1(path: Path, value: Any, like: Any) -> Any:
+    v1.save(path, value)
+    return v1.load(path, like)
+
+
+WAYS = {
+    "standard": standard,
+    "ocdbt": pytrees(use_ocdbt=True, use_zarr3=False),
+    "ocdbt-zarr3": pytrees(use_ocdbt=True, use_zarr3=True),
+    "files": pytrees(use_ocdbt=False, use_zarr3=False),
+    "files-zarr3": pytrees(use_ocdbt=False, use_zarr3=True),
+    "version 1": version_1,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_checkpointer_of_orbax_saves_and_restores(way: str, tmp_path: Path) -> None:
+    saved, like = training(3), training(0)
+    assert_same(WAYS[way](tmp_path / "a", saved, like), saved)
+    assert_same(restore(tmp_path / "a", like), saved)
+    assert_same(
+        restore(tmp_path / "a", {"key": like["key"]}, partial=True)["key"], saved["key"]
+    )
+
+
+def test_what_we_save_a_checkpointer_of_orbax_restores(tmp_path: Path) -> None:
+    saved, like = training(3), training(0)
+    save(tmp_path / "a", saved)
+    with ocp.StandardCheckpointer() as made:
+        found = made.restore(tmp_path / "a", like)
+    assert_same(found, saved)
+    assert all(
+        isinstance(a, Array) == isinstance(b, Array)
+        for a, b in zip(tree.leaves(found), tree.leaves(saved), strict=True)
+    )
+    assert_same(v1.load(tmp_path / "a", like, checkpointable_name=None), saved)
+
+
+NAMINGS: list[dict[str, Any]] = [
+    {},
+    {"step_format_fixed_length": 6},
+    {"step_prefix": "ckpt"},
+    {"step_prefix": "ckpt", "step_format_fixed_length": 3},
+]
+
+
+@pytest.mark.parametrize("item", [None, "state"])
+@pytest.mark.parametrize("naming", NAMINGS, ids=str)
+def test_one_run_with_orbax_s_manager_and_ours(
+    tmp_path: Path, naming: dict[str, Any], item: str | None
+) -> None:
+    def to_save(value: Any) -> Any:
+        args = ocp.args.StandardSave(value)
+        return args if item is None else ocp.args.Composite(**{item: args})
+
+    def found_in(manager: ocp.CheckpointManager, step: int, name: str | None) -> Any:
+        args = ocp.args.StandardRestore(training(0))
+        if name is None:
+            return manager.restore(step, args=args)
+        return manager.restore(step, args=ocp.args.Composite(**{name: args}))[name]
+
+    options = ocp.CheckpointManagerOptions(**naming)
+    with ocp.CheckpointManager(tmp_path, options=options) as theirs:
+        theirs.save(5, args=to_save(training(5)))
+        theirs.wait_until_finished()
+        assert_same(found_in(theirs, 5, item), training(5))
+    with Manager(tmp_path, **naming) as ours:
+        assert_same(ours.restore(training(0), item=item), training(5))
+        ours.save(12, training(12))
+    with ocp.CheckpointManager(tmp_path, options=options) as theirs:
+        assert list(theirs.all_steps()) == [5, 12]
+        assert_same(found_in(theirs, 12, None), training(12))
+
+
+def test_jax_knows_classes_that_are_defined_later() -> None:
+    class Later(nn.Module):
+        scale: Array
+
+    doubled = jax.tree.map(lambda x: x * 2, Later(tnp.ones(2)))
+    assert isinstance(doubled, Later) and (doubled.scale == 2).all()
+
+
+def test_a_class_that_jax_knows_already_stays_as_it_is() -> None:
+    class Pair:
+        def __init__(self, a: Any, b: Any) -> None:
+            self.a, self.b = a, b
+
+    def children(pair: Pair) -> tuple[tuple[Any, Any], None]:
+        return (pair.a, pair.b), None
+
+    jax.tree_util.register_pytree_node(Pair, children, lambda _, c: Pair(*c))
+    tree.register(Pair, children, lambda _, c: Pair(*c))
+    assert jax.tree.leaves(Pair(1, 2)) == [1, 2]
