@@ -91,9 +91,13 @@ ROWS = [
     Row(
         "LinearGeneral axes",
         lambda: nn.LinearGeneral((6, 2), 3, axis=(-1, -3), key=KEY),
-        flax(linen.DenseGeneral(3, axis=(-1, -3)), random(6, 2, 3), random(3)),
+        flax(linen.DenseGeneral(3, axis=(-1, -3)), random(2, 6, 3), random(3)),
         (random(5, 2, 4, 6),),
-        SAME,
+        # Theirs are in the order of the input.
+        {
+            "weight": lambda values: values["weight"].swapaxes(0, 1),
+            "bias": named("bias"),
+        },
     ),
     Row(
         "Einsum",
