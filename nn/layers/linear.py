@@ -119,5 +119,6 @@ class Bilinear(Module):
         weight, bias = self.weight, self.bias
         x1, weight, bias = check.operands("Bilinear", self.dtype, x1, weight, bias)
         x2, _ = check.operands("Bilinear", self.dtype, x2, self.weight)
-        x = tnp.einsum("...i,...j,ijo->...o", x1, x2, weight)
+        x = tnp.einsum("...i,ijo->...jo", x1, weight)
+        x = tnp.einsum("...jo,...j->...o", x, x2)
         return x if bias is None else x + bias

@@ -193,19 +193,19 @@ class Upsample(Module):
                 n * f if isinstance(f, int) else math.floor(n * f) for n, f in factors
             ]
         shape = (*x.shape[: -1 - rank], *size, x.shape[-1])
-        if not self.align_corners:
+        moved = [0.0] * rank
+        if self.align_corners:
+            # From the middle of the first pixel to that of the last one.
+            pairs = list(zip(space, size, strict=True))
+            scales = [(m - 1) / (n - 1) if n > 1 and m > 1 else 1.0 for n, m in pairs]
+            moved = [(1 - s) / 2 for s in scales]
+        elif self.scale_factor is None or method == "nearest":
             return td.image.resize(x, shape, method, antialias=False)
-        # From (m - 1) / (n - 1) of the way between the middles of the outermost pixels.
-        pairs = list(zip(space, size, strict=True))
-        scales = [(m - 1) / (n - 1) if n > 1 and m > 1 else 1.0 for n, m in pairs]
+        else:
+            scales = list(map(float, self.scale_factor))
+        axes = tuple(range(-1 - rank, -1))
         return td.image.scale_and_translate(
-            x,
-            shape,
-            tuple(range(-1 - rank, -1)),
-            scales,
-            [(1 - s) / 2 for s in scales],
-            method,
-            antialias=False,
+            x, shape, axes, scales, moved, method, antialias=False
         )
 
 

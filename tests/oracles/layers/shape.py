@@ -108,7 +108,7 @@ ROWS = [
     same("PixelUnshuffle", 2, nn.PixelUnshuffle(2), torch.nn.PixelUnshuffle(2)),
     upsample("Upsample", 2, 2, "nearest"),
     upsample("Upsample size", 2, None, "nearest", size=(7, 5)),
-    upsample("Upsample linear", 1, (3,), "linear"),
+    upsample("Upsample linear", 1, (2.5,), "linear"),
     upsample("Upsample half", 2, (1.5, 0.5), "bilinear"),
     upsample("Upsample bilinear", 2, (2, 3), "bilinear"),
     upsample("Upsample smaller", 2, None, "bilinear", size=(3, 9)),
