@@ -54,12 +54,16 @@ _SYNONYMS = {
     "clipgradnorm": "treadle.optim.clip_by_global_norm",
     "clipgradvalue": "treadle.optim.clip",
     "compile": "treadle.jit",
+    "conv": "treadle.nn.Conv2d",
+    "convtranspose": "treadle.nn.ConvTranspose2d",
     "cosineannealinglr": "treadle.optim.cosine_decay_schedule",
     "crossentropyloss": "treadle.nn.cross_entropy",
     "customgradient": "treadle.custom_vjp",
     "dense": "treadle.nn.Linear",
+    "densegeneral": "treadle.nn.LinearGeneral",
     "deviceget": "treadle.numpy.asarray",
     "dotswithnobatchdimssaveable": "treadle.dots_without_batch_saveable",
+    "embed": "treadle.nn.Embedding",
     "ema": "treadle.optim.average_parameters",
     "exponentiallr": "treadle.optim.exponential_decay",
     "filtergrad": "treadle.grad",
@@ -108,6 +112,8 @@ _SYNONYMS = {
     "registerpytreenodeclass": "treadle.tree.register",
     "registerpytreewithkeys": "treadle.tree.register",
     "registerpytreewithkeysclass": "treadle.tree.register",
+    "reflectionpad2d": "treadle.nn.Pad",
+    "replicationpad2d": "treadle.nn.Pad",
     "restore": "treadle.checkpoint.restore",
     "save": "treadle.checkpoint.save",
     "savecheckpoint": "treadle.checkpoint.save",
@@ -117,6 +123,7 @@ _SYNONYMS = {
     "softmaxcrossentropy": "treadle.nn.cross_entropy",
     "softmaxcrossentropywithintegerlabels": "treadle.nn.cross_entropy",
     "sparsecrossentropy": "treadle.nn.cross_entropy",
+    "spacetodepth": "treadle.nn.PixelUnshuffle",
     "special": "treadle.scipy.special",
     "statedict": "treadle.checkpoint.save",
     "steplr": "treadle.optim.piecewise_constant_schedule",
@@ -139,12 +146,8 @@ _SYNONYMS = {
     "treeutil": "treadle.tree",
     "xaviernormal": "treadle.nn.init.glorot_normal",
     "xavieruniform": "treadle.nn.init.glorot_uniform",
+    "zeropad2d": "treadle.nn.Pad",
 }
-_CODE = {
-    ("treadle.nn", "flatten"): "lambda x: x.reshape(len(x), -1)",
-    ("treadle.nn", "identity"): "lambda x: x",
-}
-"""What has another meaning where the name is known."""
 _METHODS = {
     "apply": "Call it: `module(x)`; in training, `nn.stateful(module, key=key)(x)`.",
     "backward": "Derivatives are functions: `td.grad(loss)(module)`.",
@@ -254,8 +257,6 @@ def instead(module: str, name: str) -> str:
     """The full name of what is meant by a name that a module lacks, or nothing."""
     if module == "treadle" and name in _LAYERS:
         return f"treadle.{name}"
-    if (module, _plain(name)) in _CODE:
-        return _CODE[module, _plain(name)]
     # First: `load` of a checkpoint is meant, where `treadle.numpy` has one, too.
     if synonym := _SYNONYMS.get(_plain(name)):
         return synonym

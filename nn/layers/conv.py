@@ -93,7 +93,7 @@ class _Conv(Module):
         )
 
 
-class Conv1d(_Conv):
+class Conv1d(_Conv, init=False):
     """A convolution over a sequence.
 
     Shapes: ``(..., length, in_channels) -> (..., length, out_channels)``; the weight is
@@ -112,7 +112,7 @@ class Conv1d(_Conv):
     _paddings = ("SAME", "VALID", "CAUSAL")
 
 
-class Conv2d(_Conv):
+class Conv2d(_Conv, init=False):
     """A convolution over height and width (not flipped, as everywhere in this field).
 
     Shapes: ``(..., height, width, in_channels) -> (..., height, width, out_channels)``;
@@ -145,7 +145,7 @@ class Conv2d(_Conv):
     _rank = 2
 
 
-class Conv3d(_Conv):
+class Conv3d(_Conv, init=False):
     """A convolution over depth, height and width.
 
     Shapes: ``(..., depth, height, width, in_channels) -> (..., depth, height, width,
@@ -243,7 +243,7 @@ class _ConvTranspose(Module):
         )
 
 
-class ConvTranspose1d(_ConvTranspose):
+class ConvTranspose1d(_ConvTranspose, init=False):
     """The transpose of a convolution over a sequence.
 
     Shapes: ``(..., length, in_channels) -> (..., new_length, out_channels)``; arguments
@@ -258,7 +258,7 @@ class ConvTranspose1d(_ConvTranspose):
     _rank = 1
 
 
-class ConvTranspose2d(_ConvTranspose):
+class ConvTranspose2d(_ConvTranspose, init=False):
     """The transpose of a convolution over height and width: what upsamples in networks.
 
     Every element of the input adds the weight, times itself, to a window of the output;
@@ -288,7 +288,7 @@ class ConvTranspose2d(_ConvTranspose):
     _rank = 2
 
 
-class ConvTranspose3d(_ConvTranspose):
+class ConvTranspose3d(_ConvTranspose, init=False):
     """The transpose of a convolution over depth, height and width.
 
     Shapes: ``(..., depth, height, width, in_channels) -> (..., new_depth, new_height,
