@@ -96,11 +96,13 @@ def avg_pool(
     Array([[ 2.5,  4.5],
            [10.5, 12.5]], dtype=float32)
     """
+    x = check.as_array(x)
     windows = _windows("avg_pool", x, window, stride, padding, ceil_mode)
     if windows.tiles:
         return _pooled(windows, None, lambda tiles, axes: tiles.mean(axes))
+    windows = windows._replace(x=check.wide(windows.x))
     total = _pooled(windows, td.reduce_window_sum, None)
-    return total / _counts(windows, count_include_pad)
+    return check.narrow(total / _counts(windows, count_include_pad), x)
 
 
 def lp_pool(
@@ -280,7 +282,7 @@ def _counts(windows: _Windows, include_pad: bool) -> Any:
         first, last = (-low, n + high) if include_pad else (0, n)
         inside = lib.minimum(start + w, last) - lib.maximum(start, first)
         counts = counts[..., None] * inside
-    return tnp.asarray(counts[..., None], td.dtypes.to_float(windows.x.dtype))
+    return tnp.asarray(counts[..., None], windows.x.dtype)
 
 
 def _adapted(

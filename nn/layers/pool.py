@@ -7,15 +7,23 @@ from typing import Any, ClassVar
 
 import treadle as td
 import treadle.numpy as tnp
+from treadle.errors import at, user_source
 from treadle.nn.functions import pool
 from treadle.nn.module import Module
 
 Ints = int | Sequence[int]
 
 
-def _each(value: Any, rank: int) -> Any:
+def _each(layer: Any, name: str) -> Any:
     """An option of a layer as that of a function, which counts axes by it."""
-    return tuple(value) if hasattr(value, "__len__") else (value,) * rank
+    value, rank = getattr(layer, name), layer._rank
+    values = tuple(value) if hasattr(value, "__len__") else (value,) * rank
+    if len(values) == rank:
+        return values
+    raise ValueError(
+        f"{type(layer).__name__}: {name} has one entry for each of {rank} spatial "
+        f"axes, got {value!r}{at(user_source())}"
+    )
 
 
 class _MaxPool(Module):
@@ -29,7 +37,7 @@ class _MaxPool(Module):
     def __call__(self, x: tnp.ArrayLike) -> td.Array:
         return pool.max_pool(
             x,
-            _each(self.window, self._rank),
+            _each(self, "window"),
             self.stride,
             self.padding,
             ceil_mode=self.ceil_mode,
@@ -78,7 +86,7 @@ class _AvgPool(Module):
     def __call__(self, x: tnp.ArrayLike) -> td.Array:
         return pool.avg_pool(
             x,
-            _each(self.window, self._rank),
+            _each(self, "window"),
             self.stride,
             self.padding,
             ceil_mode=self.ceil_mode,
@@ -125,7 +133,7 @@ class _LPPool(Module):
     padding: Any = "VALID"
 
     def __call__(self, x: tnp.ArrayLike) -> td.Array:
-        window = _each(self.window, self._rank)
+        window = _each(self, "window")
         return pool.lp_pool(x, self.norm, window, self.stride, self.padding)
 
 
@@ -165,15 +173,16 @@ class _AdaptiveAvgPool(Module):
     output_size: Any
 
     def __call__(self, x: tnp.ArrayLike) -> td.Array:
-        return pool.adaptive_avg_pool(x, _each(self.output_size, self._rank))
+        return pool.adaptive_avg_pool(x, _each(self, "output_size"))
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPool):
     """`adaptive_avg_pool` over a sequence as a layer.
 
-    >>> import treadle.numpy as tnp
-    >>> AdaptiveAvgPool1d(4)(tnp.ones((2, 10, 3))).shape
-    (2, 4, 3)
+        >>> import treadle.numpy as tnp
+    from treadle.errors import at, user_source
+        >>> AdaptiveAvgPool1d(4)(tnp.ones((2, 10, 3))).shape
+        (2, 4, 3)
     """
 
     _rank = 1
@@ -182,9 +191,10 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPool):
 class AdaptiveAvgPool2d(_AdaptiveAvgPool):
     """`adaptive_avg_pool` over height and width as a layer.
 
-    >>> import treadle.numpy as tnp
-    >>> AdaptiveAvgPool2d((7, None))(tnp.ones((2, 10, 9, 3))).shape
-    (2, 7, 9, 3)
+        >>> import treadle.numpy as tnp
+    from treadle.errors import at, user_source
+        >>> AdaptiveAvgPool2d((7, None))(tnp.ones((2, 10, 9, 3))).shape
+        (2, 7, 9, 3)
     """
 
     _rank = 2
@@ -193,9 +203,10 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
     """`adaptive_avg_pool` over depth, height and width as a layer.
 
-    >>> import treadle.numpy as tnp
-    >>> AdaptiveAvgPool3d(2)(tnp.ones((2, 4, 5, 6, 3))).shape
-    (2, 2, 2, 2, 3)
+        >>> import treadle.numpy as tnp
+    from treadle.errors import at, user_source
+        >>> AdaptiveAvgPool3d(2)(tnp.ones((2, 4, 5, 6, 3))).shape
+        (2, 2, 2, 2, 3)
     """
 
     _rank = 3
@@ -207,15 +218,16 @@ class _AdaptiveMaxPool(Module):
     output_size: Any
 
     def __call__(self, x: tnp.ArrayLike) -> td.Array:
-        return pool.adaptive_max_pool(x, _each(self.output_size, self._rank))
+        return pool.adaptive_max_pool(x, _each(self, "output_size"))
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPool):
     """`adaptive_max_pool` over a sequence as a layer.
 
-    >>> import treadle.numpy as tnp
-    >>> AdaptiveMaxPool1d(4)(tnp.ones((2, 10, 3))).shape
-    (2, 4, 3)
+        >>> import treadle.numpy as tnp
+    from treadle.errors import at, user_source
+        >>> AdaptiveMaxPool1d(4)(tnp.ones((2, 10, 3))).shape
+        (2, 4, 3)
     """
 
     _rank = 1
@@ -224,9 +236,10 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
     """`adaptive_max_pool` over height and width as a layer.
 
-    >>> import treadle.numpy as tnp
-    >>> AdaptiveMaxPool2d((7, None))(tnp.ones((2, 10, 9, 3))).shape
-    (2, 7, 9, 3)
+        >>> import treadle.numpy as tnp
+    from treadle.errors import at, user_source
+        >>> AdaptiveMaxPool2d((7, None))(tnp.ones((2, 10, 9, 3))).shape
+        (2, 7, 9, 3)
     """
 
     _rank = 2
@@ -235,9 +248,10 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
     """`adaptive_max_pool` over depth, height and width as a layer.
 
-    >>> import treadle.numpy as tnp
-    >>> AdaptiveMaxPool3d(2)(tnp.ones((2, 4, 5, 6, 3))).shape
-    (2, 2, 2, 2, 3)
+        >>> import treadle.numpy as tnp
+    from treadle.errors import at, user_source
+        >>> AdaptiveMaxPool3d(2)(tnp.ones((2, 4, 5, 6, 3))).shape
+        (2, 2, 2, 2, 3)
     """
 
     _rank = 3
