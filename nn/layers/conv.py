@@ -82,6 +82,8 @@ class _Conv(Module):
         if self.padding_mode != "zeros":
             x = pad_spatial(x, pads, self.padding_mode)
             pads = ((0, 0),) * rank
+        if self.groups == 1 and _side_by_side(x, weight, reach, self.stride, pads):
+            return _of_tiles(x, weight, bias)
         return _convolved(
             x,
             weight,
@@ -333,6 +335,33 @@ def _drawn(
 def _reach(weight: td.Array, dilation: tuple[int, ...]) -> list[int]:
     """Over how many elements a window goes."""
     return [(k - 1) * d + 1 for k, d in zip(weight.shape[:-2], dilation, strict=True)]
+
+
+def _side_by_side(x: Any, weight: Any, reach: Any, stride: Any, pads: Any) -> bool:
+    """Whether windows lie side by side, without gaps, padding or a rest."""
+    kernel = weight.shape[:-2]
+    space = x.shape[-1 - len(kernel) : -1]
+    return (
+        stride == kernel == tuple(reach)
+        and not any(map(any, pads))
+        and not any([n % k for n, k in zip(space, kernel, strict=True)])
+    )
+
+
+def _of_tiles(x: Any, weight: Any, bias: Any) -> td.Array:
+    """As a product with the rows that windows are: almost twice as fast."""
+    *kernel, channels, features = weight.shape
+    row = math.prod(kernel) * channels
+    if row > channels:
+        first, rank = x.ndim - 1 - len(kernel), len(kernel)
+        outer = [n // k for n, k in zip(x.shape[first:-1], kernel, strict=True)]
+        split = [n for pair in zip(outer, kernel, strict=True) for n in pair]
+        x = x.reshape(*x.shape[:first], *split, channels)
+        order = [*range(0, 2 * rank, 2), *range(1, 2 * rank, 2), 2 * rank]
+        x = x.transpose(*range(first), *[first + axis for axis in order])
+        x = x.reshape(*x.shape[:first], *outer, row)
+    out = x @ weight.reshape(row, features)
+    return out if bias is None else out + bias
 
 
 def _convolved(x: Any, weight: Any, bias: Any, **options: Any) -> td.Array:

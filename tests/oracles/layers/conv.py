@@ -129,6 +129,10 @@ ROWS = [
         for mode in MODES
     ),
     conv("Conv2d same reflect", 2, padding="SAME", padding_mode="reflect"),
+    conv("Conv2d tiles", 2, kernel_size=(4, 7), stride=(4, 7)),
+    conv("Conv2d pointwise", 2, kernel_size=1, padding="SAME"),
+    conv("Conv2d rest", 2, kernel_size=3, stride=3),
+    conv("Conv3d tiles", 3, kernel_size=(5, 3, 2), stride=(5, 3, 2), bias=False),
     conv("Conv3d", 3, padding=1),
     conv("Conv3d options", 3, padding=(1, 0, 2), stride=(1, 2, 1), groups=2),
     conv("Conv3d replicate", 3, padding=1, padding_mode="replicate"),
