@@ -42,14 +42,13 @@ class Sequential(Module):
     """
 
     layers: tuple[Part, ...]
-    names: tuple[str, ...] | None
+    names: tuple[str, ...] | None = None
 
     @overload
     def __init__(self, layers: Mapping[str, Part], /) -> None: ...
     @overload
     def __init__(self, *layers: Part) -> None: ...
     def __init__(self, *layers: Any) -> None:
-        self.names = None
         if len(layers) == 1 and isinstance(layers[0], Mapping):
             self.names = tuple(layers[0])
             layers = tuple(layers[0].values())
