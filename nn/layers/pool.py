@@ -180,7 +180,6 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPool):
     """`adaptive_avg_pool` over a sequence as a layer.
 
         >>> import treadle.numpy as tnp
-    from treadle.errors import at, user_source
         >>> AdaptiveAvgPool1d(4)(tnp.ones((2, 10, 3))).shape
         (2, 4, 3)
     """
@@ -192,7 +191,6 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
     """`adaptive_avg_pool` over height and width as a layer.
 
         >>> import treadle.numpy as tnp
-    from treadle.errors import at, user_source
         >>> AdaptiveAvgPool2d((7, None))(tnp.ones((2, 10, 9, 3))).shape
         (2, 7, 9, 3)
     """
@@ -204,7 +202,6 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPool):
     """`adaptive_avg_pool` over depth, height and width as a layer.
 
         >>> import treadle.numpy as tnp
-    from treadle.errors import at, user_source
         >>> AdaptiveAvgPool3d(2)(tnp.ones((2, 4, 5, 6, 3))).shape
         (2, 2, 2, 2, 3)
     """
@@ -225,7 +222,6 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
     """`adaptive_max_pool` over a sequence as a layer.
 
         >>> import treadle.numpy as tnp
-    from treadle.errors import at, user_source
         >>> AdaptiveMaxPool1d(4)(tnp.ones((2, 10, 3))).shape
         (2, 4, 3)
     """
@@ -237,7 +233,6 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
     """`adaptive_max_pool` over height and width as a layer.
 
         >>> import treadle.numpy as tnp
-    from treadle.errors import at, user_source
         >>> AdaptiveMaxPool2d((7, None))(tnp.ones((2, 10, 9, 3))).shape
         (2, 7, 9, 3)
     """
@@ -249,7 +244,6 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
     """`adaptive_max_pool` over depth, height and width as a layer.
 
         >>> import treadle.numpy as tnp
-    from treadle.errors import at, user_source
         >>> AdaptiveMaxPool3d(2)(tnp.ones((2, 4, 5, 6, 3))).shape
         (2, 2, 2, 2, 3)
     """
