@@ -37,20 +37,24 @@ def dotted(path: Path) -> str:
     return ".".join(repr(t) if "." in t else t for t in map(_text, path))
 
 
+def matches(pattern: str, path: Path) -> bool:
+    """Whether a place is one that a pattern means (`select`).
+
+    >>> matches("layers.*.w?", (Attribute("layers"), 0, Attribute("w1")))
+    True
+    >>> matches("**.bias", (Attribute("bias"),))
+    True
+    """
+    return bool(_compiled(pattern).fullmatch(".".join(map(_text, path))))
+
+
 def _text(key: Any) -> str:
     return key.name if isinstance(key, Attribute) else str(key)
 
 
 @cache
-def pattern(text: str) -> re.Pattern[str]:
-    """What a pattern matches: paths joined by dots.
-
-    >>> bool(pattern("layers.*.w?").fullmatch("layers.0.w1"))
-    True
-    >>> bool(pattern("**.bias").fullmatch("bias"))
-    True
-    """
-    plain = re.sub(r"\[([^\]]*)\]", r".\1", text).replace("'", "").replace('"', "")
+def _compiled(pattern: str) -> re.Pattern[str]:
+    plain = re.sub(r"\[([^\]]*)\]", r".\1", pattern).replace("'", "").replace('"', "")
     parts = plain.lstrip(".").split(".")
     found = ""
     for part in parts[:-1]:
@@ -197,7 +201,7 @@ def _inside(what: str | type, form: Structure) -> tuple[tuple[bool, ...], int]:
     flags, places = [False] * form.count, 0
     for path, part, first in nodes(form):
         if isinstance(what, str):
-            hit = bool(pattern(what).fullmatch(".".join(map(_text, path))))
+            hit = matches(what, path)
         else:
             hit = part.kind is not None and issubclass(part.kind, what)
         if hit:

@@ -36,7 +36,7 @@ class _Node(NamedTuple):
     flatten: Callable[[Any], tuple[Sequence[Any], Hashable]]
     unflatten: Callable[[Any, Sequence[Any]], Any]
     keys: Callable[[Any, int], Sequence[Hashable]]
-    constant: bool = False
+    constant: bool | Callable[[Any], Sequence[bool]] = False
     hold: Callable[[Structure, list[Any]], Any] | None = None
     held: Callable[[Any], tuple[list[Any], Structure] | None] | None = None
     read: Callable[[Any], Any] | None = None
@@ -97,9 +97,12 @@ class Structure:
         return self.kind is type(None)
 
     @property
-    def constant(self) -> bool:
-        """Whether what is inside is not to be trained."""
-        return _registry[self.kind].constant
+    def constants(self) -> Sequence[bool]:
+        """For each child, whether what is inside is not to be trained."""
+        constant = _registry[self.kind].constant
+        if callable(constant):
+            return constant(self.aux)
+        return (constant,) * len(self.children)
 
     def keys(self) -> Sequence[Hashable]:
         """The path entries of the children."""
@@ -155,7 +158,7 @@ def register(
     unflatten: Callable[[Any, Sequence[Any]], Any],
     keys: Callable[[Any, int], Sequence[Hashable]] | None = None,
     *,
-    constant: bool = False,
+    constant: bool | Callable[[Any], Sequence[bool]] = False,
     hold: Callable[[Structure, list[Any]], Any] | None = None,
     held: Callable[[Any], tuple[list[Any], Structure] | None] | None = None,
     read: Callable[[Any], Any] | None = None,
@@ -168,7 +171,8 @@ def register(
       unflatten: takes the static part and the children; must not validate the
         children, which may be anything.
       keys: names the children, from the static part and their number; used in paths.
-      constant: True if what is inside is not to be trained: `grad` gives None there.
+      constant: True if what is inside is not to be trained: `grad` gives None there. Or
+        a function from the static part that says so for each child.
       hold, held: for classes that put off unflattening until somebody looks inside.
         ``hold(structure, leaves)`` makes such an instance; ``held(instance)`` gives
         leaves and structure back, or None if the instance has been opened.
