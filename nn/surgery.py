@@ -273,15 +273,17 @@ def _put(node: Any, path: tree.Path, value: Any) -> Any:
         return value
     key, rest = path[0], path[1:]
     if isinstance(node, Module):
-        fields = dict(fields_of(node))
-        changed = {key.name}  # type: ignore[attr-defined]
-        fields[key.name] = _put(fields[key.name], rest, value)  # type: ignore[attr-defined]
+        fields, changed = dict(fields_of(node)), [path]
+        name = key.name  # type: ignore[attr-defined]
+        fields[name] = _put(fields[name], rest, value)
         for first, other in node._layout.ties:  # type: ignore[union-attr]
-            if path[: len(first)] == first and at_place(fields, other) is not MISSING:
+            inside = any(p[: len(first)] == first for p in changed)
+            if inside and at_place(fields, other) is not MISSING:
                 name = other[0].name  # type: ignore[attr-defined]
                 fields[name] = _put(fields[name], other[1:], at_place(fields, first))
-                changed.add(name)
-        return node.replace(**{name: fields[name] for name in changed})
+                changed.append(other)
+        names = {place[0].name for place in changed}  # type: ignore[attr-defined]
+        return node.replace(**{name: fields[name] for name in names})
     if isinstance(key, tree.Attribute):
         inside = _put(getattr(node, key.name), rest, value)
         if isinstance(node, State):
