@@ -95,7 +95,7 @@ _SYNONYMS = {
     "nllloss": "treadle.nn.cross_entropy",
     "nograd": "treadle.stop_gradient",
     "onecyclelr": "treadle.optim.warmup_cosine_decay_schedule",
-    "parameter": "treadle.numpy.asarray",
+    "parameter": "treadle.nn.Param",
     "permute": "treadle.numpy.transpose",
     "prngkey": "treadle.rng.key",
     "pytreedef": "treadle.tree.Structure",
@@ -154,12 +154,18 @@ _METHODS = {
     "init": "A module is made with its parameters: `Module(..., key=key)`.",
     "loadstatedict": "`checkpoint.restore(path, module)` gives a module with what was "
     "saved.",
+    "modules": "`nn.iterate(module)` goes through them, with their paths.",
+    "namedmodules": "`nn.iterate(module)` goes through them, with their paths.",
     "namedparameters": "`nn.parameters(module)` lists them with their names.",
     "parameters": "A module is the pytree of its parameters: `td.tree.leaves(module)`, "
     "`nn.parameters(module)`.",
     "statedict": "A module is a pytree: save it by `checkpoint.save(path, module)`, "
     "look at it by `nn.parameters(module)`.",
-    "to": "`td.tree.map(lambda x: x.astype(dtype), module)` gives it another dtype.",
+    "registerbuffer": "Assign it: `self.name = nn.Buffer(array)`.",
+    "registerparameter": "Assign it: `self.name = array`, or `nn.Param(array, ...)`.",
+    "requiresgrad": "`nn.freeze(module)` is the module with parameters that are not "
+    "trained, `nn.unfreeze(module)` the way back.",
+    "to": "`nn.cast(module, dtype)` gives it another dtype.",
     "train": "`nn.training(module)` is the module as it trains.",
     "zerograd": "Gradients are results of `td.grad`, and nothing keeps them.",
 }
