@@ -157,7 +157,7 @@ class ModuleType(ABCMeta):
                 error.add_note(_called_as(cls))
             raise
         _seal(made)
-        for check in cls._checks:
+        for check in cls._checks:  # type: ignore[attr-defined]
             check(made)
         return made
 

@@ -45,7 +45,7 @@ class Mark:
 
     def __init__(self, value: Any, role: Role | None) -> None:
         number = isinstance(value, bool | int | float | complex)
-        self.value = tnp.asarray(value) if number else value
+        self.value: Any = tnp.asarray(value) if number else value
         self.role = role
 
     def spread(self) -> Any:

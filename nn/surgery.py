@@ -13,7 +13,7 @@ from treadle.errors import at as at_line
 from treadle.errors import user_source
 from treadle.nn.field import parts_in, parts_of
 from treadle.nn.module import Module, fields_of
-from treadle.nn.sharing import MISSING, at_place, get
+from treadle.nn.sharing import MISSING, Tie, at_place, get
 from treadle.nn.show import trainable
 from treadle.nn.state import State
 
@@ -137,11 +137,15 @@ def _all(found: Any) -> list[Any]:
     return [found] if type(found) is _Place else list(found)
 
 
+def _ties(node: Any) -> tuple[Tie, ...]:
+    return node._layout.ties if isinstance(node, Module) and node._layout else ()
+
+
 def _first_place(model: Any, path: tree.Path) -> tree.Path:
     """The first place of what stands at a path, which may be in several."""
     node = model
     for i, key in enumerate(path):
-        for first, other in node._layout.ties if isinstance(node, Module) else ():
+        for first, other in _ties(node):
             if path[i : i + len(other)] == other:
                 rest = path[i + len(other) :]
                 return _first_place(model, (*path[:i], *first, *rest))
@@ -271,14 +275,15 @@ def _put(node: Any, path: tree.Path, value: Any) -> Any:
     """`node` with another value at a place, which is the first of what stands there."""
     if not path:
         return value
-    key, rest = path[0], path[1:]
+    key: Any = path[0]
+    rest = path[1:]
     if isinstance(node, Module):
         fields, changed = dict(fields_of(node)), [path]
-        name = key.name  # type: ignore[attr-defined]
+        name = key.name
         fields[name] = _put(fields[name], rest, value)
-        for first, other in node._layout.ties:  # type: ignore[union-attr]
-            inside = any(p[: len(first)] == first for p in changed)
-            if inside and at_place(fields, other) is not MISSING:
+        for first, other in _ties(node):
+            touched = any(p[: len(first)] == first for p in changed)
+            if touched and at_place(fields, other) is not MISSING:
                 name = other[0].name  # type: ignore[attr-defined]
                 fields[name] = _put(fields[name], other[1:], at_place(fields, first))
                 changed.append(other)

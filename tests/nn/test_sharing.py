@@ -11,10 +11,13 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import treadle as td
 import treadle.numpy as tnp
 from treadle import checkpoint, nn, optim, rng, tree
+from treadle.nn.module import fields_of
 
 KEY = rng.key(0)
 Point = namedtuple("Point", ["x", "y"])
@@ -348,3 +351,82 @@ def test_calls_with_ties_are_read_without_flattening(monkeypatch: Any) -> None:
     monkeypatch.setattr("treadle.nn.field.Layout.take", never)
     for k, (h, m) in enumerate(calls):
         np.testing.assert_array_equal(h(m, X), results[2 * k])
+
+
+# Any nest -----------------------------------------------------------------------------
+
+numbers = st.integers(0, 3)
+nests = st.recursive(
+    numbers,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+        st.builds(Point, inner, inner),
+        st.dictionaries(st.sampled_from("xyz"), inner, max_size=3).map(
+            lambda d: ("module", d)
+        ),
+    ),
+    max_leaves=10,
+)
+
+
+def built(nest: Any, pool: list[Any]) -> Any:
+    """The nest with layers of the pool, and now and then a module that was there."""
+    if isinstance(nest, int):
+        return pool[nest]
+    if isinstance(nest, tuple) and nest and nest[0] == "module":
+        inner = {k: built(v, pool) for k, v in nest[1].items()}
+        made = Holds(**inner)
+        if len(inner) > 1:
+            pool[0] = made
+        return made
+    if isinstance(nest, dict):
+        return {k: built(v, pool) for k, v in nest.items()}
+    items = [built(x, pool) for x in nest]
+    return Point(*items) if isinstance(nest, Point) else type(nest)(items)
+
+
+def objects(node: Any) -> list[int]:
+    """The identities of all modules with arrays, in the order of their places."""
+    if isinstance(node, nn.Module):
+        inside = [] if isinstance(node, nn.Linear) else objects(fields_of(node))
+        full = any(isinstance(m, nn.Linear) for _, m in nn.iterate(node))
+        return ([id(node)] if full else []) + inside
+    if isinstance(node, dict):
+        return [i for _, x in sorted(node.items()) for i in objects(x)]
+    if isinstance(node, list | tuple):
+        return [i for x in node for i in objects(x)]
+    return []
+
+
+def pattern(node: Any) -> list[int]:
+    """Which of the places hold the same."""
+    found = objects(node)
+    return [found.index(i) for i in found]
+
+
+@given(nests)
+@settings(max_examples=25, deadline=None)
+def test_any_nest(nest: Any) -> None:
+    model = Holds(content=built(nest, [linear() for _ in range(4)]))
+    layers = {id(m) for _, m in nn.iterate(model) if isinstance(m, nn.Linear)}
+    assert len(tree.leaves(model)) == 2 * len(layers)
+    for change in (
+        lambda m: tree.map(lambda x: x, m),
+        lambda m: m.replace(),
+        copy.deepcopy,
+        nn.freeze,
+        lambda m: tree.unflatten(tree.structure(m), tree.leaves(m)),
+        lambda m: tree.map(lambda x: x, Holds(outer=[m])).outer[0],
+    ):
+        after = change(model)
+        assert pattern(after) == pattern(model)
+        assert tree.structure(change(after)) == tree.structure(after)
+    if not layers:
+        return
+    scaled = nn.at(model, nn.Linear).apply(lambda m: m.replace(bias=m.bias + 1))
+    assert pattern(scaled) == pattern(model)
+    for _, layer in nn.iterate(scaled):
+        if isinstance(layer, nn.Linear):
+            np.testing.assert_array_equal(layer.bias, linear().bias + 1)
