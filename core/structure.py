@@ -40,6 +40,7 @@ class _Node(NamedTuple):
     hold: Callable[[Structure, list[Any]], Any] | None = None
     held: Callable[[Any], tuple[list[Any], Structure] | None] | None = None
     read: Callable[[Any], Any] | None = None
+    shared: Callable[[Any], Sequence[tuple[Path, Path]]] | None = None
 
 
 class Structure:
@@ -104,6 +105,12 @@ class Structure:
             return constant(self.aux)
         return (constant,) * len(self.children)
 
+    @property
+    def shared(self) -> Sequence[tuple[Path, Path]]:
+        """Pairs of places that hold the same; leaves of it are at the first one."""
+        shared = _registry[self.kind].shared
+        return () if shared is None else shared(self.aux)
+
     def keys(self) -> Sequence[Hashable]:
         """The path entries of the children."""
         return _registry[self.kind].keys(self.aux, len(self.children))
@@ -162,6 +169,7 @@ def register(
     hold: Callable[[Structure, list[Any]], Any] | None = None,
     held: Callable[[Any], tuple[list[Any], Structure] | None] | None = None,
     read: Callable[[Any], Any] | None = None,
+    shared: Callable[[Any], Sequence[tuple[Path, Path]]] | None = None,
 ) -> None:
     """Makes instances of a class containers.
 
@@ -178,9 +186,13 @@ def register(
         leaves and structure back, or None if the instance has been opened.
       read: how native code gets at the children of an instance and of those like it
         (`treadle.reading`); by default it calls `flatten`.
+      shared: from the static part, the pairs of places below that hold the same, whose
+        leaves are flattened at the first one and found at either (`tree.select`).
     """
     names = keys or (lambda aux, n: range(n))
-    _registry[kind] = _Node(flatten, unflatten, names, constant, hold, held, read)
+    _registry[kind] = _Node(
+        flatten, unflatten, names, constant, hold, held, read, shared
+    )
     _leaf_kinds.discard(kind)
 
 

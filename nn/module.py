@@ -145,6 +145,7 @@ class ModuleType(ABCMeta):
             hold=_hold,
             held=_held,
             read=_read,
+            shared=lambda layout: layout.ties,
         )
 
     def __call__(cls: type[Made], *args: Any, **kwargs: Any) -> Made:

@@ -353,6 +353,35 @@ def test_calls_with_ties_are_read_without_flattening(monkeypatch: Any) -> None:
         np.testing.assert_array_equal(h(m, X), results[2 * k])
 
 
+def test_either_place_is_selected() -> None:
+    model = Twice()
+    shared = {"encoder.layers.0.weight", "encoder.layers.0.bias"}
+    for what in (
+        "decoder",
+        "decoder.last",
+        "encoder",
+        "encoder.layers",
+        ["decoder.last.bias", "encoder.layers.0.weight"],
+        tree.select("decoder.**.weight") | "**.0.bias",
+        lambda path, x: path.startswith("encoder"),
+        ~tree.select("middle"),
+    ):
+        frozen = nn.freeze(model, what)
+        assert set(nn.parameters(model)) - set(nn.parameters(frozen)) == shared
+        chosen, _ = nn.partition(model, what)
+        assert set(nn.parameters(chosen)) == shared
+    outer = Holds(inner=[model], layer=model.middle)
+    assert list(nn.parameters(nn.partition(outer, "inner.0.decoder.last")[0])) == [
+        "inner.0.encoder.layers.0.weight",
+        "inner.0.encoder.layers.0.bias",
+    ]
+    assert list(nn.parameters(nn.partition(outer, "layer.bias")[0])) == [
+        "inner.0.middle.bias"
+    ]
+    with pytest.raises(ValueError, match=r"decoder\.last\.bias"):
+        nn.freeze(model, "decoder.last.biass")
+
+
 # Any nest -----------------------------------------------------------------------------
 
 numbers = st.integers(0, 3)
