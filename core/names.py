@@ -105,7 +105,7 @@ _SYNONYMS = {
     "nllloss": "treadle.nn.cross_entropy",
     "nograd": "treadle.stop_gradient",
     "onecyclelr": "treadle.optim.warmup_cosine_decay_schedule",
-    "parameter": "treadle.numpy.asarray",
+    "parameter": "treadle.nn.Param",
     "permute": "treadle.numpy.transpose",
     "prngkey": "treadle.rng.key",
     "pytreedef": "treadle.tree.Structure",
@@ -156,6 +156,8 @@ _SYNONYMS = {
     "truncnormal": "treadle.nn.init.truncated_normal",
     "zeropad2d": "treadle.nn.Pad",
 }
+_ELSEWHERE = {("treadle.nn", "select"): "treadle.tree.select"}
+"""What has another meaning where the name is known."""
 _METHODS = {
     "apply": "Call it: `module(x)`; in training, `nn.stateful(module, key=key)(x)`.",
     "backward": "Derivatives are functions: `td.grad(loss)(module)`.",
@@ -164,12 +166,18 @@ _METHODS = {
     "init": "A module is made with its parameters: `Module(..., key=key)`.",
     "loadstatedict": "`checkpoint.restore(path, module)` gives a module with what was "
     "saved.",
+    "modules": "`nn.iterate(module)` goes through them, with their paths.",
+    "namedmodules": "`nn.iterate(module)` goes through them, with their paths.",
     "namedparameters": "`nn.parameters(module)` lists them with their names.",
     "parameters": "A module is the pytree of its parameters: `td.tree.leaves(module)`, "
     "`nn.parameters(module)`.",
     "statedict": "A module is a pytree: save it by `checkpoint.save(path, module)`, "
     "look at it by `nn.parameters(module)`.",
-    "to": "`td.tree.map(lambda x: x.astype(dtype), module)` gives it another dtype.",
+    "registerbuffer": "Assign it: `self.name = nn.Buffer(array)`.",
+    "registerparameter": "Assign it: `self.name = array`, or `nn.Param(array, ...)`.",
+    "requiresgrad": "`nn.freeze(module)` is the module with parameters that are not "
+    "trained, `nn.unfreeze(module)` the way back.",
+    "to": "`nn.cast(module, dtype)` gives it another dtype.",
     "train": "`nn.training(module)` is the module as it trains.",
     "zerograd": "Gradients are results of `td.grad`, and nothing keeps them.",
 }
@@ -265,6 +273,8 @@ def instead(module: str, name: str) -> str:
     """The full name of what is meant by a name that a module lacks, or nothing."""
     if module == "treadle" and name in _LAYERS:
         return f"treadle.{name}"
+    if (module, _plain(name)) in _ELSEWHERE:
+        return _ELSEWHERE[module, _plain(name)]
     # First: `load` of a checkpoint is meant, where `treadle.numpy` has one, too.
     if synonym := _SYNONYMS.get(_plain(name)):
         return synonym
