@@ -1,0 +1,87 @@
+"""From a folder of Hugging Face's to a model, and back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle import nn, rng, tree, weights
+from treadle.errors import at, user_source
+from treadle.models.huggingface import bert, gpt2, vit
+from treadle.models.huggingface.config import Config
+
+Model = TypeVar("Model")
+
+
+class Family(Protocol):
+    """A module of this folder: what it knows of one kind of models."""
+
+    PREFIX: str
+    """What names begin with, where a model has a head."""
+
+    @staticmethod
+    def make(config: Config, values: Any, key: rng.Key) -> nn.Module: ...
+    @staticmethod
+    def names(model: nn.Module) -> list[weights.Rule]: ...
+
+
+FAMILIES: dict[str, Any] = {"bert": bert, "gpt2": gpt2, "vit": vit}
+"""By `model_type` of config.json."""
+
+
+def from_huggingface(folder: str | os.PathLike[str], *, dtype: Any = None) -> Any:
+    """The model of a folder that transformers' ``save_pretrained`` wrote.
+
+    Known are BERT, GPT-2 and ViT, with the heads for masked tokens and for classes:
+    `Bert`, `BertMaskedLM`, `BertClassifier`, `GPT2`, `ViT`. It comes ready for
+    evaluation; to train it: `nn.training`.
+
+    Args:
+      folder: with config.json and the weights, as safetensors or as PyTorch's file.
+      dtype: of the parameters; float32 by default, whatever the file has.
+
+    Raises:
+      FileNotFoundError: if one of the files is missing.
+      ValueError: if the model is of another kind, has options that are not known, or
+        the arrays do not fit its config.json.
+
+    ```py
+    bert = models.from_huggingface("bert-base-uncased")
+    ```
+    """
+    folder = Path(folder)
+    config = Config.read(folder)
+    kind = config.get("model_type")
+    if kind not in FAMILIES:
+        raise ValueError(
+            f"{config.path}: model_type is {kind!r}; known are {', '.join(FAMILIES)}"
+            f"{at(user_source())}\nOther models: write them of `treadle.nn`, and put "
+            "the arrays of `weights.load` into them by `weights.into`."
+        )
+    family = FAMILIES[kind]
+    values = {
+        name.removeprefix(family.PREFIX): value
+        for name, value in weights.load(folder).items()
+    }
+    param_dtype = td.dtypes.canonical(tnp.float32 if dtype is None else dtype)
+    empty = td.eval_shape(lambda: family.make(config, values, rng.key(0)))
+    model = weights.into(_in_dtype(empty, param_dtype), values, family.names(empty))
+    return nn.inference(model)
+
+
+def _in_dtype(model: Model, dtype: np.dtype) -> Model:
+    """A model of types with parameters of another dtype; State cells keep theirs."""
+    types, form = tree.flatten(model)
+    return form.unflatten(
+        [
+            t
+            if constant or not td.dtypes.is_float(t.dtype)
+            else td.ArrayType(t.shape, dtype)
+            for t, constant in zip(types, tree.constants(form), strict=True)
+        ]
+    )

@@ -1,0 +1,277 @@
+"""Folders that transformers wrote: the model of the zoo computes the same."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.nn.oracle import close, random
+from treadle import models, nn, weights
+from treadle.models.huggingface.config import Config
+from treadle.models.huggingface.folder import FAMILIES
+
+hf.logging.set_verbosity_error()
+hf.logging.disable_progress_bar()
+
+TINY = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3}
+BERT = {**TINY, "intermediate_size": 40, "vocab_size": 50}
+BERT |= {"max_position_embeddings": 16}
+GPT2 = {"n_embd": 24, "n_layer": 2, "n_head": 3, "vocab_size": 50, "n_positions": 16}
+GPT2 |= {"bos_token_id": 0, "eos_token_id": 0}
+VIT = {**TINY, "intermediate_size": 40, "image_size": 12, "patch_size": 4}
+
+RANDOM = np.random.default_rng(0)
+TOKENS = RANDOM.integers(1, 50, (3, 9))
+LENGTHS = np.array([9, 4, 6])
+MASK = np.arange(9) < LENGTHS[:, None]
+SEGMENTS = RANDOM.integers(0, 2, (3, 9))
+IMAGES = random(2, 12, 12, 3)
+
+
+def made(kind, options, **more):
+    """A model of theirs, with weights that are not what they begin with."""
+    torch.manual_seed(0)
+    theirs = kind(kind.config_class(**options, **more)).eval()
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return theirs
+
+
+def saved_gradients(theirs, folder):
+    """Their gradients by the names that files have."""
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.copy_(
+                torch.zeros_like(parameter)
+                if parameter.grad is None
+                else parameter.grad
+            )
+    theirs.save_pretrained(folder)
+    return weights.load(folder)
+
+
+def compare(theirs, folder, call, expect):
+    """Outputs, and gradients of a weighted sum of them in every parameter.
+
+    call: our outputs of our model. expect: their outputs.
+    """
+    theirs.save_pretrained(folder / "model")
+    ours = models.from_huggingface(folder / "model")
+    expected = expect(theirs)
+    scores = random(*expected.shape, seed=7)
+    (expected * torch.tensor(scores)).sum().backward()
+    expected = expected.detach().numpy()
+    close(call(ours), expected, 1e-5)
+    close(td.jit(call)(ours), expected, 1e-5)
+
+    grads = td.jit(td.grad(lambda m: (call(m) * scores).sum()))(ours)
+    config = Config.read(folder / "model")
+    family = FAMILIES[config["model_type"]]
+    found = weights.of(grads, family.names(ours))
+    wanted = {
+        name.removeprefix(family.PREFIX): value
+        for name, value in saved_gradients(theirs, folder / "grads").items()
+    }
+    assert set(found) <= set(wanted)
+    # What is not in our model takes no part in theirs.
+    assert all(not np.any(wanted[name]) for name in set(wanted) - set(found))
+    for name in found:
+        size = max(1, float(np.abs(wanted[name]).max()))
+        np.testing.assert_allclose(
+            found[name] / size, wanted[name] / size, 0, 2e-5, err_msg=name
+        )
+
+
+def of_tokens(model, theirs):
+    ids = torch.tensor(TOKENS)
+    return theirs(
+        input_ids=ids,
+        attention_mask=torch.tensor(MASK.astype(int)),
+        token_type_ids=torch.tensor(SEGMENTS),
+    )
+
+
+@pytest.mark.parametrize("activation", ["gelu", "relu", "gelu_new"])
+def test_bert(activation, tmp_path):
+    theirs = made(hf.BertModel, BERT, hidden_act=activation)
+
+    def expect(theirs):
+        out = of_tokens(TOKENS, theirs)
+        whole = out.last_hidden_state * torch.tensor(MASK)[..., None]
+        return torch.cat([whole.flatten(1), out.pooler_output], 1)
+
+    def call(ours):
+        hidden = ours(TOKENS, mask=MASK, segments=SEGMENTS)
+        whole = hidden * MASK[..., None]
+        return tnp.concatenate([whole.reshape(3, -1), ours.pool(hidden)], 1)
+
+    compare(theirs, tmp_path, call, expect)
+
+
+def test_bert_without_a_pooler_or_a_mask(tmp_path):
+    torch.manual_seed(0)
+    theirs = hf.BertModel(hf.BertConfig(**BERT), add_pooling_layer=False).eval()
+    compare(
+        theirs,
+        tmp_path,
+        lambda ours: ours(TOKENS),
+        lambda theirs: theirs(torch.tensor(TOKENS)).last_hidden_state,
+    )
+
+
+def test_bert_masked_lm(tmp_path):
+    compare(
+        made(hf.BertForMaskedLM, BERT),
+        tmp_path,
+        lambda ours: ours(TOKENS, mask=MASK, segments=SEGMENTS) * MASK[..., None],
+        lambda theirs: of_tokens(TOKENS, theirs).logits * torch.tensor(MASK)[..., None],
+    )
+
+
+def test_bert_classifier(tmp_path):
+    compare(
+        made(hf.BertForSequenceClassification, BERT, num_labels=5),
+        tmp_path,
+        lambda ours: ours(TOKENS, mask=MASK, segments=SEGMENTS),
+        lambda theirs: of_tokens(TOKENS, theirs).logits,
+    )
+
+
+@pytest.mark.parametrize("kind", [hf.GPT2LMHeadModel, hf.GPT2Model])
+def test_gpt2(kind, tmp_path):
+    def expect(theirs):
+        out = theirs(torch.tensor(TOKENS), attention_mask=torch.tensor(MASK).int())
+        return out[0] * torch.tensor(MASK)[..., None]
+
+    def call(ours):
+        run = ours if kind is hf.GPT2LMHeadModel else ours.encode
+        return run(TOKENS, mask=MASK) * MASK[..., None]
+
+    compare(made(kind, GPT2), tmp_path, call, expect)
+
+
+def pixels():
+    return torch.tensor(np.moveaxis(IMAGES, -1, 1).copy())
+
+
+def test_vit_classifier(tmp_path):
+    compare(
+        made(hf.ViTForImageClassification, VIT, num_labels=7),
+        tmp_path,
+        lambda ours: ours(IMAGES),
+        lambda theirs: theirs(pixels()).logits,
+    )
+
+
+def test_vit(tmp_path):
+    def expect(theirs):
+        out = theirs(pixels())
+        return torch.cat([out.last_hidden_state.flatten(1), out.pooler_output], 1)
+
+    def call(ours):
+        x = ours.encode(IMAGES)
+        return tnp.concatenate([x.reshape(2, -1), ours.pool(x)], 1)
+
+    compare(made(hf.ViTModel, VIT), tmp_path, call, expect)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [(hf.BertForMaskedLM, BERT), (hf.GPT2LMHeadModel, GPT2)]
+)
+def test_one_trace_trains_for_all_batches_and_lengths(kind, options, tmp_path):
+    made(kind, options).save_pretrained(tmp_path)
+    model = nn.training(models.from_huggingface(tmp_path))
+    traced = []
+
+    def loss(model, tokens, mask, key):
+        traced.append(tokens.shape)
+        logits, _ = nn.stateful(model, key=key)(tokens, mask=mask)
+        return nn.cross_entropy(logits, tokens).mean()
+
+    step = td.jit(
+        td.value_and_grad(loss),
+        dynamic={"tokens": ("batch", "length"), "mask": ("batch", "length")},
+    )
+    for batch, length in ((3, 9), (1, 5), (4, 16), (2, 2)):
+        tokens = RANDOM.integers(0, 50, (batch, length))
+        value, _ = step(model, tokens, np.ones((batch, length), bool), td.rng.key(0))
+        assert np.isfinite(value)
+    assert len(traced) == 1
+    with pytest.raises(ValueError, match=r"at most 16 tokens, got i\d\d\[1,17\]"):
+        nn.inference(model)(np.zeros((1, 17), int))
+
+
+def test_files_of_pytorch_and_several_files(tmp_path):
+    theirs = made(hf.GPT2LMHeadModel, GPT2)
+    theirs.save_pretrained(tmp_path, max_shard_size="20kB")
+    assert (tmp_path / "model.safetensors.index.json").exists()
+    ours = models.from_huggingface(tmp_path)(TOKENS)
+    close(ours, theirs(torch.tensor(TOKENS)).logits.detach().numpy(), 1e-5)
+    for file in tmp_path.glob("model*"):
+        file.unlink()
+    # As the oldest files are: masks among the weights, the head beside its table.
+    state = theirs.state_dict()
+    state["transformer.h.0.attn.bias"] = torch.ones(1, 1, 16, 16).tril()
+    torch.save(state, tmp_path / "pytorch_model.bin")
+    np.testing.assert_array_equal(models.from_huggingface(tmp_path)(TOKENS), ours)
+
+
+def test_the_names_of_the_oldest_bert(tmp_path):
+    theirs = made(hf.BertForMaskedLM, BERT)
+    theirs.save_pretrained(tmp_path)
+    state = {
+        name.replace("Norm.weight", "Norm.gamma").replace("Norm.bias", "Norm.beta"): x
+        for name, x in weights.load(tmp_path).items()
+    }
+    state["cls.seq_relationship.weight"] = random(2, 24)
+    state["bert.embeddings.position_ids"] = np.arange(16)
+    weights.save(tmp_path, state)
+    found = models.from_huggingface(tmp_path)(TOKENS)
+    close(found, theirs(torch.tensor(TOKENS)).logits.detach().numpy(), 1e-5)
+
+
+def test_half_precision(tmp_path):
+    theirs = made(hf.BertModel, BERT).bfloat16()
+    theirs.save_pretrained(tmp_path)
+    ours = models.from_huggingface(tmp_path)
+    assert {x.dtype.name for x in nn.parameters(ours).values()} == {"float32"}
+    expected = theirs.float()(torch.tensor(TOKENS)).last_hidden_state.detach().numpy()
+    close(ours(TOKENS), expected, 1e-5)
+    half = models.from_huggingface(tmp_path, dtype=tnp.bfloat16)
+    assert {x.dtype.name for x in nn.parameters(half).values()} == {"bfloat16"}
+    out = half(TOKENS)
+    assert out.dtype == tnp.bfloat16
+    np.testing.assert_allclose(out.astype(np.float32), expected, 0.1, 0.1)
+
+
+def test_what_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"has no config\.json"):
+        models.from_huggingface(tmp_path)
+    theirs = made(hf.BertModel, BERT)
+    theirs.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+
+    def changed(**options):
+        (tmp_path / "config.json").write_text(json.dumps(config | options))
+        return pytest.raises(ValueError)
+
+    with changed(model_type="mamba") as error:
+        models.from_huggingface(tmp_path)
+    assert "model_type is 'mamba'; known are bert, gpt2" in str(error.value)
+    with changed(hidden_act="softsign") as error:
+        models.from_huggingface(tmp_path)
+    assert "hidden_act is 'softsign'; known are" in str(error.value)
+    with changed(is_decoder=True) as error:
+        models.from_huggingface(tmp_path)
+    assert "is_decoder is True; only False is supported" in str(error.value)
+    with changed(num_hidden_layers=3, vocab_size=60) as error:
+        models.from_huggingface(tmp_path)
+    assert "missing: `layers.2.attention.qkv.weight`" in str(error.value)
+    assert "`tokens.weight` is f32[60,24]" in str(error.value)
