@@ -12,8 +12,10 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, rng, tree, weights
 from treadle.errors import at, user_source
-from treadle.models.huggingface import bert, gpt2, vit
+from treadle.models.bert import Bert
+from treadle.models.huggingface import bert, gpt2, llama, resnet, sentence, vit
 from treadle.models.huggingface.config import Config
+from treadle.models.sentence import SentenceEncoder
 
 Model = TypeVar("Model")
 
@@ -30,16 +32,23 @@ class Family(Protocol):
     def names(model: nn.Module) -> list[weights.Rule]: ...
 
 
-FAMILIES: dict[str, Any] = {"bert": bert, "gpt2": gpt2, "vit": vit}
+FAMILIES: dict[str, Any] = {
+    "bert": bert,
+    "gpt2": gpt2,
+    "llama": llama,
+    "resnet": resnet,
+    "vit": vit,
+}
 """By `model_type` of config.json."""
 
 
 def from_huggingface(folder: str | os.PathLike[str], *, dtype: Any = None) -> Any:
     """The model of a folder that transformers' ``save_pretrained`` wrote.
 
-    Known are BERT, GPT-2 and ViT, with the heads for masked tokens and for classes:
-    `Bert`, `BertMaskedLM`, `BertClassifier`, `GPT2`, `ViT`. It comes ready for
-    evaluation; to train it: `nn.training`.
+    Known are BERT, GPT-2, Llama, ResNet and ViT, with the heads for tokens and classes:
+    `Bert`, `BertMaskedLM`, `BertClassifier`, `GPT2`, `Llama`, `ResNet`, `ViT`. Of a
+    folder with the modules.json of sentence-transformers it is a `SentenceEncoder`. It
+    comes ready for evaluation; to train it: `nn.training`.
 
     Args:
       folder: with config.json and the weights, as safetensors or as PyTorch's file.
@@ -55,6 +64,18 @@ def from_huggingface(folder: str | os.PathLike[str], *, dtype: Any = None) -> An
     ```
     """
     folder = Path(folder)
+    if not (folder / "modules.json").exists():
+        return _transformer(folder, dtype)
+    parts = sentence.parts(folder)
+    model = _transformer(parts.transformer, dtype)
+    if not isinstance(model, Bert):
+        raise ValueError(
+            f"{folder} makes sentences of a {type(model).__name__}; known is Bert"
+        )
+    return SentenceEncoder(model, pooling=parts.pooling, normalize=parts.normalize)
+
+
+def _transformer(folder: Path, dtype: Any) -> Any:
     config = Config.read(folder)
     kind = config.get("model_type")
     if kind not in FAMILIES:

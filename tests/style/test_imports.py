@@ -76,7 +76,7 @@ PUBLIC = (
 ABOVE = tuple(key.split(".")[1] for key in FOLDERS if "." in key)
 
 PEERS = {"jax", "jaxlib", "torch", "equinox", "flax", "optax"}
-OPTIONAL = {"cupy", "cupyx", "matplotlib", "mpi4py", "nvidia", "sklearn"}
+OPTIONAL = {"cupy", "cupyx", "matplotlib", "mpi4py", "nvidia", "sklearn", "tokenizers"}
 # Not optional, but slow to load and not needed by everybody who says `import treadle`.
 SLOW = {"llvmlite", "rich", "tensorstore"}
 

@@ -25,6 +25,9 @@ BERT |= {"max_position_embeddings": 16}
 GPT2 = {"n_embd": 24, "n_layer": 2, "n_head": 3, "vocab_size": 50, "n_positions": 16}
 GPT2 |= {"bos_token_id": 0, "eos_token_id": 0}
 VIT = {**TINY, "intermediate_size": 40, "image_size": 12, "patch_size": 4}
+LLAMA = {**TINY, "intermediate_size": 40, "vocab_size": 50, "head_dim": 8}
+LLAMA |= {"num_attention_heads": 4, "num_key_value_heads": 2}
+RESNET = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 2]}
 
 RANDOM = np.random.default_rng(0)
 TOKENS = RANDOM.integers(1, 50, (3, 9))
@@ -53,6 +56,8 @@ def saved_gradients(theirs, folder):
                 if parameter.grad is None
                 else parameter.grad
             )
+        for buffer in theirs.buffers():
+            buffer.zero_()
     theirs.save_pretrained(folder)
     return weights.load(folder)
 
@@ -182,8 +187,122 @@ def test_vit(tmp_path):
     compare(made(hf.ViTModel, VIT), tmp_path, call, expect)
 
 
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 1000.0, "factor": 8.0}
+LLAMA3 |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3 |= {"original_max_position_embeddings": 64}
+LINEAR = {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0}
+
+
 @pytest.mark.parametrize(
-    ("kind", "options"), [(hf.BertForMaskedLM, BERT), (hf.GPT2LMHeadModel, GPT2)]
+    "options",
+    [
+        {},
+        {"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True},
+        {"rope_parameters": LLAMA3, "num_key_value_heads": 1},
+        {"rope_parameters": LINEAR, "num_key_value_heads": 4},
+    ],
+)
+def test_llama(options, tmp_path):
+    compare(
+        made(hf.LlamaForCausalLM, LLAMA | options),
+        tmp_path,
+        lambda ours: ours(TOKENS, mask=MASK) * MASK[..., None],
+        lambda theirs: (
+            theirs(torch.tensor(TOKENS), attention_mask=torch.tensor(MASK).int()).logits
+            * torch.tensor(MASK)[..., None]
+        ),
+    )
+
+
+def test_llama_without_a_head(tmp_path):
+    compare(
+        made(hf.LlamaModel, LLAMA),
+        tmp_path,
+        lambda ours: ours.encode(TOKENS),
+        lambda theirs: theirs(torch.tensor(TOKENS)).last_hidden_state,
+    )
+
+
+def test_llama_as_older_versions_write_it(tmp_path):
+    theirs = made(hf.LlamaForCausalLM, LLAMA | {"rope_parameters": LLAMA3})
+    theirs.save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    scaling = config.pop("rope_parameters")
+    config |= {"rope_theta": scaling.pop("rope_theta"), "rope_scaling": scaling}
+    path.write_text(json.dumps(config))
+    found = models.from_huggingface(tmp_path)(TOKENS)
+    close(found, theirs(torch.tensor(TOKENS)).logits.detach().numpy(), 1e-5)
+    path.write_text(json.dumps(config | {"rope_scaling": {"rope_type": "yarn"}}))
+    with pytest.raises(ValueError, match="the rope_type is 'yarn'; known are default"):
+        models.from_huggingface(tmp_path)
+
+
+def photos(*shape):
+    images = random(*shape, 3)
+    return images, torch.tensor(np.moveaxis(images, -1, 1).copy())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"layer_type": "basic"},
+        {"layer_type": "bottleneck"},
+        {"layer_type": "bottleneck", "downsample_in_bottleneck": True},
+        {"layer_type": "basic", "downsample_in_first_stage": True},
+    ],
+)
+def test_resnet(options, tmp_path):
+    images, theirs_images = photos(2, 37, 45)
+    theirs = made(hf.ResNetForImageClassification, RESNET | options, num_labels=7)
+    with torch.no_grad():
+        theirs.train()(theirs_images)  # statistics that are not 0 and 1
+    compare(
+        theirs.eval(),
+        tmp_path,
+        lambda ours: ours(images),
+        lambda theirs: theirs(theirs_images).logits,
+    )
+
+
+def test_resnet_in_training(tmp_path):
+    images, theirs_images = photos(3, 33, 40)
+    theirs = made(hf.ResNetModel, RESNET)
+    theirs.save_pretrained(tmp_path / "before")
+    ours = nn.training(models.from_huggingface(tmp_path / "before"))
+    found, after = nn.stateful(ours.encode)(images)
+    with torch.no_grad():
+        expected = theirs.train()(theirs_images).last_hidden_state.numpy()
+    close(found, np.moveaxis(expected, 1, -1), 1e-4)
+    theirs.save_pretrained(tmp_path / "after")
+    file = weights.load(tmp_path / "after")
+    mean = file["encoder.stages.1.layers.0.shortcut.normalization.running_mean"]
+    close(after.stages[1][0].shortcut.norm.mean.value, mean, 1e-4)
+
+
+def test_resnet_has_one_trace_for_all_images(tmp_path):
+    made(hf.ResNetForImageClassification, RESNET).save_pretrained(tmp_path)
+    model = models.from_huggingface(tmp_path)
+    traced = []
+
+    def run(model, images):
+        traced.append(images.shape)
+        return model(images)
+
+    run = td.jit(run, dynamic={"images": ("batch", "height", "width", None)})
+    for shape in ((2, 33, 40), (1, 64, 64), (3, 50, 35)):
+        images, _ = photos(*shape)
+        close(run(model, images), model(images), 1e-5)
+    assert len(traced) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (hf.BertForMaskedLM, BERT),
+        (hf.GPT2LMHeadModel, GPT2),
+        (hf.LlamaForCausalLM, LLAMA),
+    ],
 )
 def test_one_trace_trains_for_all_batches_and_lengths(kind, options, tmp_path):
     made(kind, options).save_pretrained(tmp_path)
@@ -204,8 +323,13 @@ def test_one_trace_trains_for_all_batches_and_lengths(kind, options, tmp_path):
         value, _ = step(model, tokens, np.ones((batch, length), bool), td.rng.key(0))
         assert np.isfinite(value)
     assert len(traced) == 1
+
+
+def test_longer_texts_than_the_model_has_places(tmp_path):
+    made(hf.GPT2Model, GPT2).save_pretrained(tmp_path)
+    model = models.from_huggingface(tmp_path)
     with pytest.raises(ValueError, match=r"at most 16 tokens, got i\d\d\[1,17\]"):
-        nn.inference(model)(np.zeros((1, 17), int))
+        model(np.zeros((1, 17), int))
 
 
 def test_files_of_pytorch_and_several_files(tmp_path):
@@ -264,7 +388,7 @@ def test_what_is_not_there(tmp_path):
 
     with changed(model_type="mamba") as error:
         models.from_huggingface(tmp_path)
-    assert "model_type is 'mamba'; known are bert, gpt2" in str(error.value)
+    assert "model_type is 'mamba'; known are bert, gpt2, llama" in str(error.value)
     with changed(hidden_act="softsign") as error:
         models.from_huggingface(tmp_path)
     assert "hidden_act is 'softsign'; known are" in str(error.value)
