@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle.errors import at, user_source
+from treadle.optional import needed_for
 
-_MISSING = """\
-models.tokenizer needs the package tokenizers{at}
-Install it: `pip install 'treadle[hf]'`, or `pip install tokenizers`."""
 _NO_FILES = """\
 {folder} has no tokenizer: {found}{at}
 Needed is tokenizer.json; or vocab.txt (BERT); or vocab.json and merges.txt (GPT-2)."""
@@ -98,7 +96,7 @@ def tokenizer(
         names.
 
     Raises:
-      ImportError: without the package tokenizers (``pip install 'treadle[hf]'``).
+      MissingPackageError: without the package tokenizers.
       FileNotFoundError: if the folder has none of these files.
 
     ```py
@@ -113,10 +111,8 @@ def tokenizer(
 
 
 def _read(folder: Path, settings: dict[str, Any]) -> Any:
-    try:
+    with needed_for("models.tokenizer"):
         import tokenizers
-    except ImportError:
-        raise ImportError(_MISSING.format(at=at(user_source()))) from None
     if (folder / "tokenizer.json").exists():
         return tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     if (folder / "vocab.txt").exists():

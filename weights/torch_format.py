@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import mmap
 import zipfile
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +18,27 @@ from treadle.weights.pickles import Storage, Tensor
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LOCAL_HEADER = 30
 _PICKLE = "/data.pkl"
+_ZIP_ERRORS = zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, OSError
+_DAMAGED = """\
+{path} begins like a file of PyTorch or an .npz, and is damaged: {error}
+Was it copied or downloaded to its end? Get it once more."""
 _BIG_ENDIAN = """\
 {path} was written by a big-endian machine
 Save the weights there as safetensors, which are the same everywhere."""
 
 Memory = Callable[[Storage], np.ndarray]
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[None]:
+    """
+    Raises:
+      ValueError: where the zip file turns out to be damaged.
+    """
+    try:
+        yield
+    except _ZIP_ERRORS as error:
+        raise ValueError(_DAMAGED.format(path=path, error=error)) from None
 
 
 def is_archive(path: Path) -> bool:
@@ -29,14 +47,8 @@ def is_archive(path: Path) -> bool:
     Raises:
       ValueError: if it is cut off.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return any(name.endswith(_PICKLE) for name in archive.namelist())
-    except zipfile.BadZipFile:
-        raise ValueError(
-            f"{path} begins like a file of PyTorch or an .npz, and is not whole"
-            "\nWas it copied or downloaded to its end? Get it once more."
-        ) from None
+    with _whole(path), zipfile.ZipFile(path) as archive:
+        return any(name.endswith(_PICKLE) for name in archive.namelist())
 
 
 def read_archive(path: Path) -> Any:
@@ -46,7 +58,11 @@ def read_archive(path: Path) -> Any:
       ValueError: if it is damaged, or holds more than tensors, numbers, strings and
         containers of them.
     """
-    with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
+    with (
+        _whole(path),
+        zipfile.ZipFile(path) as archive,
+        open(path, "rb") as file,
+    ):
         names = archive.namelist()
         pickle = next(name for name in names if name.endswith(_PICKLE))
         folder = pickle.removesuffix(_PICKLE)
@@ -91,24 +107,33 @@ def read_legacy(path: Path) -> Any:
       ValueError: as `read_archive`.
     """
     with open(path, "rb") as file:
-        if pickles.read(file, str(path)) != _LEGACY_MAGIC:
-            raise ValueError(
-                f"{path} is a pickle, but not of PyTorch: only tensors are read"
-            )
-        pickles.read(file, str(path))  # the version of the format
-        about = pickles.read(file, str(path))
-        if isinstance(about, dict) and not about.get("little_endian", True):
-            raise ValueError(_BIG_ENDIAN.format(path=path))
-        content = pickles.read(file, str(path))
-        keys = pickles.read(file, str(path))
-        dtypes: dict[str, np.dtype] = {}
-        _note_storages(content, dtypes)
-        found = {str(key): _storage(file, path, dtypes.get(str(key))) for key in keys}
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if pickles.read(mapped, str(path)) != _LEGACY_MAGIC:
+        raise ValueError(
+            f"{path} is a pickle, but not of PyTorch: only tensors are read"
+        )
+    pickles.read(mapped, str(path))  # the version of the format
+    about = pickles.read(mapped, str(path))
+    if isinstance(about, dict) and not about.get("little_endian", True):
+        raise ValueError(_BIG_ENDIAN.format(path=path))
+    content = pickles.read(mapped, str(path))
+    keys = pickles.read(mapped, str(path))
+    place = mapped.tell()
+    dtypes: dict[str, np.dtype] = {}
+    _note_storages(content, dtypes)
+    places: dict[str, int] = {}
+    for key in map(str, keys if isinstance(keys, list) else ()):
+        if key not in dtypes:
+            raise ValueError(f"{path} holds memory {key!r:.40} that no tensor is of")
+        count = int.from_bytes(mapped[place : place + 8], "little")
+        places[key] = place + 8
+        place += 8 + count * dtypes[key].itemsize
 
     def memory(storage: Storage) -> np.ndarray:
-        if len(found.get(storage.key, b"")) < storage.count * storage.dtype.itemsize:
+        begin, nbytes = places.get(storage.key), storage.count * storage.dtype.itemsize
+        if begin is None or begin + nbytes > len(mapped):
             raise ValueError(f"{path} is damaged: storage {storage.key} is incomplete")
-        return np.frombuffer(found[storage.key], np.uint8)
+        return np.frombuffer(mapped, np.uint8, nbytes, begin)
 
     return _filled(content, memory, str(path))
 
@@ -119,13 +144,6 @@ def _note_storages(tree: Any, into: dict[str, np.dtype]) -> None:
     elif isinstance(tree, dict | list | tuple):
         for part in tree.values() if isinstance(tree, dict) else tree:
             _note_storages(part, into)
-
-
-def _storage(file: BinaryIO, path: Path, dtype: np.dtype | None) -> bytes:
-    if dtype is None:
-        raise ValueError(f"{path} holds memory that no tensor is of")
-    count = int.from_bytes(file.read(8), "little")
-    return file.read(count * dtype.itemsize)
 
 
 def _filled(tree: Any, memory: Memory, file: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle import rng
-from treadle.recipes.data.shuffle import Order
+from treadle.data.order import Order
 from treadle.recipes.errors import UsageError
 
 

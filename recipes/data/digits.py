@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from treadle import rng
+from treadle.optional import needed_for
 
 SIZE = 8
 CLASSES = 10
@@ -30,7 +31,8 @@ class Images(NamedTuple):
 
 def load() -> tuple[Images, Images]:
     """The training set, and the test set: a fifth, always the same."""
-    from sklearn.datasets import load_digits
+    with needed_for("the digits that this recipe learns from"):
+        from sklearn.datasets import load_digits
 
     bundled = load_digits()
     every = Images(
