@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,7 +19,10 @@ from treadle.weights.pickles import Storage, Tensor
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LOCAL_HEADER = 30
 _PICKLE = "/data.pkl"
-_ZIP_ERRORS = zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, OSError
+_ZIP_ERRORS = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, UnicodeDecodeError),
+    *(NotImplementedError, EOFError, OSError),
+)
 _DAMAGED = """\
 {path} begins like a file of PyTorch or an .npz, and is damaged: {error}
 Was it copied or downloaded to its end? Get it once more."""
@@ -83,8 +87,9 @@ def read_archive(path: Path) -> Any:
                     f"{path} is damaged: `{name}` has {entry.file_size} bytes, not "
                     f"{nbytes}"
                 )
-            if entry.compress_type == zipfile.ZIP_STORED:
-                begin = _begin(mapped, entry.header_offset)
+            begin = _begin(mapped, entry.header_offset)
+            stored = entry.compress_type == zipfile.ZIP_STORED
+            if stored and begin + nbytes <= len(mapped):
                 return np.frombuffer(mapped, np.uint8, nbytes, begin)
             return np.frombuffer(archive.read(name), np.uint8, nbytes)
 

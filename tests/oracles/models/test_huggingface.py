@@ -357,8 +357,15 @@ def test_the_names_of_the_oldest_bert(tmp_path):
     state["cls.seq_relationship.weight"] = random(2, 24)
     state["bert.embeddings.position_ids"] = np.arange(16)
     weights.save(tmp_path, state)
-    found = models.from_huggingface(tmp_path)(TOKENS)
-    close(found, theirs(torch.tensor(TOKENS)).logits.detach().numpy(), 1e-5)
+    ours = models.from_huggingface(tmp_path)
+    expected = theirs(torch.tensor(TOKENS)).logits.detach().numpy()
+    close(ours(TOKENS), expected, 1e-5)
+    models.to_huggingface(tmp_path / "again", ours, like=tmp_path)
+    again = hf.BertForMaskedLM.from_pretrained(tmp_path / "again").eval()
+    close(expected, again(torch.tensor(TOKENS)).logits.detach().numpy(), 1e-5)
+    file = weights.load(tmp_path / "again")
+    assert "cls.seq_relationship.weight" in file
+    assert "bert.embeddings.LayerNorm.weight" in file
 
 
 def test_half_precision(tmp_path):
@@ -373,6 +380,31 @@ def test_half_precision(tmp_path):
     out = half(TOKENS)
     assert out.dtype == tnp.bfloat16
     np.testing.assert_allclose(out.astype(np.float32), expected, 0.1, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "run"),
+    [
+        (hf.BertForMaskedLM, BERT, lambda theirs: theirs(torch.tensor(TOKENS)).logits),
+        (hf.GPT2LMHeadModel, GPT2, lambda theirs: theirs(torch.tensor(TOKENS)).logits),
+        (hf.LlamaForCausalLM, LLAMA, lambda theirs: theirs(torch.tensor(TOKENS))[0]),
+        (hf.ViTForImageClassification, VIT, lambda theirs: theirs(pixels()).logits),
+        (hf.ResNetForImageClassification, RESNET, lambda t: t(pixels()).logits),
+    ],
+)
+def test_what_we_write_transformers_loads(kind, options, run, tmp_path):
+    made(kind, options).save_pretrained(tmp_path / "theirs")
+    model = models.from_huggingface(tmp_path / "theirs")
+    changed = td.tree.map(lambda x: x * 1.1, model)
+    models.to_huggingface(tmp_path / "ours", changed, like=tmp_path / "theirs")
+    again, report = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(report.values()), report
+    inputs = TOKENS if "vocab_size" in options else IMAGES
+    close(changed(inputs), run(again.eval()).detach().numpy(), 1e-5)
+    wide = nn.at(model, nn.Linear).apply(lambda x: x.replace(weight=tnp.ones((2, 3))))
+    with pytest.raises(ValueError, match=r"is f32\[2,3\], and"):
+        models.to_huggingface(tmp_path / "more", wide, like=tmp_path / "theirs")
+    assert not (tmp_path / "more").exists()
 
 
 def test_what_is_not_there(tmp_path):

@@ -145,6 +145,17 @@ def test_gpt2_tokens(tmp_path):
     assert ours.decode([row[m] for row, m in zip(*found[:2], strict=True)]) == TEXTS
 
 
+def test_a_trained_encoder_is_written_whole(folder, encoder, theirs, tmp_path):
+    changed = td.tree.map(lambda x: x * 1.01, encoder)
+    models.to_huggingface(tmp_path / "mine", changed, like=folder)
+    batch = models.tokenizer(tmp_path / "mine")(TEXTS)
+    again = hf.AutoModel.from_pretrained(tmp_path / "mine").eval()
+    expected = expected_embeddings((theirs[0], again), TEXTS)
+    close(changed(*batch), expected, 1e-5)
+    found = models.from_huggingface(tmp_path / "mine")(*batch)
+    np.testing.assert_array_equal(found, changed(*batch))
+
+
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
 def test_poolings(pooling, tmp_path):
     torch.manual_seed(0)

@@ -148,3 +148,21 @@ def test_damaged_files(save):
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=r"x\.pt"):
         weights.load(path)
+
+
+def test_files_with_wrong_bytes_give_values_or_a_clear_error(save):
+    """Nothing but a ValueError leaves `load`, whatever the bytes are."""
+    path = save({"model": tensors(), "epoch": 3})
+    whole, draw = path.read_bytes(), np.random.default_rng(0)
+    failed = 0
+    for _ in range(300):
+        wrong = bytearray(whole)
+        for place in draw.integers(0, len(wrong) // draw.integers(1, 9), 3):
+            wrong[place] = draw.integers(256)
+        path.write_bytes(wrong)
+        try:
+            weights.load(path)
+        except ValueError as error:
+            failed += 1
+            assert str(path) in str(error)
+    assert 100 < failed < 300
