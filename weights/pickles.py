@@ -42,11 +42,11 @@ _UNTYPED = np.dtype(np.uint8)
 
 
 class Storage(NamedTuple):
-    """The memory of tensors: of `count` elements, under `key` in the file."""
+    """The memory of tensors: of so many elements, under `key` in the file."""
 
     key: str
     dtype: np.dtype
-    count: int
+    elements: int
 
 
 class Tensor(NamedTuple):

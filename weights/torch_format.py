@@ -80,7 +80,7 @@ def read_archive(path: Path) -> Any:
             name = f"{folder}/data/{storage.key}"
             if name not in names:
                 raise ValueError(f"{path} is damaged: `{name}` is missing")
-            nbytes = storage.count * storage.dtype.itemsize
+            nbytes = storage.elements * storage.dtype.itemsize
             entry = archive.getinfo(name)
             if entry.file_size < nbytes:
                 raise ValueError(
@@ -135,7 +135,7 @@ def read_legacy(path: Path) -> Any:
         place += 8 + count * dtypes[key].itemsize
 
     def memory(storage: Storage) -> np.ndarray:
-        begin, nbytes = places.get(storage.key), storage.count * storage.dtype.itemsize
+        begin, nbytes = places.get(storage.key), storage.elements * storage.dtype.itemsize
         if begin is None or begin + nbytes > len(mapped):
             raise ValueError(f"{path} is damaged: storage {storage.key} is incomplete")
         return np.frombuffer(mapped, np.uint8, nbytes, begin)
