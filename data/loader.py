@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import numpy as np
@@ -101,13 +101,18 @@ class Loader:
         """The number of batches in an epoch."""
         return self._own // self._size if self._drop else -(-self._own // self._size)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Generator[Any]:
         """The batches that are left of this epoch."""
         return self._run(self._place[0])
 
-    def repeat(self) -> Iterator[Any]:
+    def repeat(self) -> Generator[Any]:
         """Batches without end, epoch after epoch."""
         return self._run(None)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The epoch, and which of its batches comes next."""
+        return self._place
 
     def state(self) -> dict[str, int | bool]:
         """Which batch comes next, and of what: numbers, for JSON or a checkpoint."""
@@ -141,14 +146,14 @@ class Loader:
             "shards": shards,
         }
 
-    def _run(self, last: int | None) -> Iterator[Any]:
+    def _run(self, last: int | None) -> Generator[Any]:
         items = self._items(last)
         for batch, place in ahead(items, self._ahead) if self._ahead else items:
             # Before it is handed out: what is saved while it is used comes after it.
             self._place = place
             yield batch
 
-    def _items(self, last: int | None) -> Iterator[tuple[Any, tuple[int, int]]]:
+    def _items(self, last: int | None) -> Generator[tuple[Any, tuple[int, int]]]:
         """Batches from the present place on, each with the place after it."""
         epoch, number = self._place
         while last is None or epoch <= last:
