@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickletools
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -38,6 +39,8 @@ _STORAGES = {
     "ComplexFloat": "complex64",
     "ComplexDouble": "complex128",
 }
+# A few bytes can describe a tree of any size, by lists that hold one list twice.
+_MOST_CONTAINERS = 1_000_000
 _UNTYPED = np.dtype(np.uint8)
 
 
@@ -174,21 +177,25 @@ def read(data: Any, file: str) -> Any:
         raise ValueError(
             f"{file} is not a pickle of tensors: {type(error).__name__}: {error}"
         ) from None
-    return _values(result, file)
+    return _values(result, file, count())
 
 
-def _values(tree: Any, file: str, around: tuple[int, ...] = ()) -> Any:
-    """The tree with dtypes in place of their names."""
+def _values(
+    tree: Any, file: str, visited: Iterator[int], around: tuple[int, ...] = ()
+) -> Any:
+    """The tree with dtypes in place of their names; what is shared is copied."""
     if isinstance(tree, _Global):
         return tree.value if tree.value is not None else tree.name
     if type(tree) not in (dict, list, tuple):
         return tree
     if id(tree) in around:
         raise ValueError(f"{file} holds a {type(tree).__name__} that holds itself")
+    if next(visited) > _MOST_CONTAINERS:
+        raise ValueError(f"{file} holds more than {_MOST_CONTAINERS:,} containers")
     around = (*around, id(tree))
     if type(tree) is dict:
-        return {k: _values(v, file, around) for k, v in tree.items()}
-    return type(tree)(_values(v, file, around) for v in tree)
+        return {k: _values(v, file, visited, around) for k, v in tree.items()}
+    return type(tree)(_values(v, file, visited, around) for v in tree)
 
 
 class _Refused(Exception):

@@ -135,7 +135,8 @@ def read_legacy(path: Path) -> Any:
         place += 8 + count * dtypes[key].itemsize
 
     def memory(storage: Storage) -> np.ndarray:
-        begin, nbytes = places.get(storage.key), storage.elements * storage.dtype.itemsize
+        begin = places.get(storage.key)
+        nbytes = storage.elements * storage.dtype.itemsize
         if begin is None or begin + nbytes > len(mapped):
             raise ValueError(f"{path} is damaged: storage {storage.key} is incomplete")
         return np.frombuffer(mapped, np.uint8, nbytes, begin)

@@ -104,6 +104,15 @@ def test_a_container_in_itself_is_refused():
         pickles.read(pickle.dumps(loop), "x")
 
 
+def test_a_few_bytes_do_not_make_endless_trees(monkeypatch):
+    monkeypatch.setattr(pickles, "_MOST_CONTAINERS", 1000)
+    tree = []
+    for _ in range(60):
+        tree = [tree, tree]
+    with pytest.raises(ValueError, match="holds more than 1,000 containers"):
+        pickles.read(pickle.dumps(tree), "x")
+
+
 def test_cut_pickles():
     data = pickle.dumps(PLAIN)
     for length in (0, 1, 10, len(data) // 2, len(data) - 1):
