@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -54,9 +53,9 @@ def test_leading_axes():
 def test_multi_head_attention():
     layer = nn.MultiHeadAttention(12, 3, key=rng.key(0))
 
-    def formula(w, b, w_out, b_out, x):
-        q, k, v = jnp.split(x @ w + b, 3, -1)
-        heads = [y.reshape(*y.shape[:-1], 3, 4) for y in (q, k, v)]
+    def formula(w_q, b_q, w_k, b_k, w_v, b_v, w_out, b_out, x):
+        parts = (x @ w_q + b_q, x @ w_k + b_k, x @ w_v + b_v)
+        heads = [y.reshape(*y.shape[:-1], 3, 4) for y in parts]
         out = jax.nn.dot_product_attention(*heads, is_causal=True)
         return out.reshape(x.shape) @ w_out + b_out
 
@@ -72,10 +71,9 @@ def test_multi_head_attention():
 def test_cross_attention():
     layer = nn.MultiHeadAttention(12, 3, key=rng.key(0))
 
-    def formula(w, b, w_out, b_out, x, context):
-        q, _, _ = jnp.split(x @ w + b, 3, -1)
-        _, k, v = jnp.split(context @ w + b, 3, -1)
-        heads = [y.reshape(*y.shape[:-1], 3, 4) for y in (q, k, v)]
+    def formula(w_q, b_q, w_k, b_k, w_v, b_v, w_out, b_out, x, context):
+        parts = (x @ w_q + b_q, context @ w_k + b_k, context @ w_v + b_v)
+        heads = [y.reshape(*y.shape[:-1], 3, 4) for y in parts]
         out = jax.nn.dot_product_attention(*heads)
         return out.reshape(x.shape) @ w_out + b_out
 
