@@ -97,30 +97,30 @@ def _scores(query: td.Array, key: td.Array) -> td.Array:
     """(..., heads, queries, keys), in float32 for halves."""
     half = {query.dtype.itemsize, key.dtype.itemsize} == {2}
     wide = tnp.float32 if half else None
-    heads, shared = query.shape[-2], key.shape[-2]
+    *lead, queries, heads, depth = query.shape
+    shared = key.shape[-2]
     if heads == shared:
-        return tnp.einsum(
-            "...qhd,...khd->...hqk", query, key, preferred_element_type=wide
-        )
-    *lead, length, _, depth = query.shape
-    query = query.reshape(*lead, length, shared, heads // shared, depth)
-    scores = tnp.einsum(
-        "...qhgd,...khd->...hgqk", query, key, preferred_element_type=wide
-    )
-    return scores.reshape(*lead, heads, length, key.shape[-3])
+        formula = "...qhd,...khd->...hqk"
+        return tnp.einsum(formula, query, key, preferred_element_type=wide)
+    # Queries of all heads that share one are the rows of one product.
+    query = tnp.swapaxes(query, -3, -2)
+    query = query.reshape(*lead, shared, heads // shared * queries, depth)
+    formula = "...hqd,...khd->...hqk"
+    scores = tnp.einsum(formula, query, key, preferred_element_type=wide)
+    return scores.reshape(*lead, heads, queries, key.shape[-3])
 
 
 def _mixed(weights: td.Array, value: td.Array, dtype: Any) -> td.Array:
     """The values by their weights (..., heads, queries, keys)."""
     if dtype.itemsize == 2:
         weights = weights.astype(dtype)
-    heads, shared = weights.shape[-3], value.shape[-2]
+    *lead, heads, queries, keys = weights.shape
+    shared = value.shape[-2]
     if heads == shared:
         return tnp.einsum("...hqk,...khd->...qhd", weights, value)
-    *lead, _, queries, keys = weights.shape
-    weights = weights.reshape(*lead, shared, heads // shared, queries, keys)
-    out = tnp.einsum("...hgqk,...khd->...qhgd", weights, value)
-    return out.reshape(*lead, queries, heads, value.shape[-1])
+    weights = weights.reshape(*lead, shared, heads // shared * queries, keys)
+    out = tnp.einsum("...hqk,...khd->...hqd", weights, value)
+    return tnp.swapaxes(out.reshape(*lead, heads, queries, value.shape[-1]), -3, -2)
 
 
 def _check(query: Any, key: Any, value: Any, mask: Any) -> None:
