@@ -19,6 +19,7 @@ from treadle.errors import at, user_source
 _LISTS = (
     *("treadle", "treadle.numpy", "treadle.nn", "treadle.optim", "treadle.rng"),
     "treadle.lax",
+    "treadle.nn.init",
 )
 """Modules that consist of public names; the others here define theirs."""
 _MODULES = (
@@ -30,7 +31,6 @@ _MODULES = (
     "treadle.scipy.ndimage",
     "treadle.scipy.optimize",
     "treadle.scipy.sparse.linalg",
-    "treadle.nn.init",
 )
 _LAST = ("treadle.scipy.special", "treadle.scipy.stats")
 """Lists of names, too, many of which are short and mean something else elsewhere."""
@@ -74,8 +74,6 @@ _SYNONYMS = {
     "huberloss": "treadle.nn.huber",
     "inferencemode": "treadle.nn.inference",
     "injecthyperparams": "treadle.optim.hyperparameters",
-    "kaimingnormal": "treadle.nn.init.he_normal",
-    "kaiminguniform": "treadle.nn.init.he_uniform",
     "keystr": "treadle.tree.key_name",
     "kldivloss": "treadle.nn.kl_divergence",
     "l1loss": "treadle.nn.absolute_error",
@@ -137,8 +135,6 @@ _SYNONYMS = {
     "treetranspose": "treadle.tree.transpose",
     "treeunflatten": "treadle.tree.unflatten",
     "treeutil": "treadle.tree",
-    "xaviernormal": "treadle.nn.init.glorot_normal",
-    "xavieruniform": "treadle.nn.init.glorot_uniform",
 }
 _CODE = {
     ("treadle.nn", "flatten"): "lambda x: x.reshape(len(x), -1)",

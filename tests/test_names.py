@@ -48,7 +48,7 @@ MISSING = [
     (td.scipy.special, "erf_inv", "treadle.lax.erf_inv"),
     (tnp, "special", "treadle.scipy.special"),
     (td.scipy.special, "lgamma", "treadle.scipy.special.gammaln"),
-    (nn.init, "xavier_uniform_", "treadle.nn.init.glorot_uniform"),
+    (nn.init, "xavier_uniform_", "treadle.nn.init.xavier_uniform"),
     (td, "Flatten", "treadle.tree.flatten"),
 ]
 
