@@ -59,6 +59,10 @@ from treadle.nn.layers.dropout import DropPath as DropPath
 from treadle.nn.layers.dropout import GaussianDropout as GaussianDropout
 from treadle.nn.layers.dropout import GaussianNoise as GaussianNoise
 from treadle.nn.layers.embed import Embedding as Embedding
+from treadle.nn.layers.experts import MixtureOfExperts as MixtureOfExperts
+from treadle.nn.layers.experts import balance_loss as balance_loss
+from treadle.nn.layers.feedforward import FeedForward as FeedForward
+from treadle.nn.layers.feedforward import GatedMLP as GatedMLP
 from treadle.nn.layers.kv_cache import KVCache as KVCache
 from treadle.nn.layers.kv_cache import with_cache as with_cache
 from treadle.nn.layers.linear import Linear as Linear
@@ -66,6 +70,7 @@ from treadle.nn.layers.masks import causal_mask as causal_mask
 from treadle.nn.layers.masks import combine_masks as combine_masks
 from treadle.nn.layers.masks import padding_mask as padding_mask
 from treadle.nn.layers.masks import window_mask as window_mask
+from treadle.nn.layers.mixer import MLPMixerBlock as MLPMixerBlock
 from treadle.nn.layers.mlp import MLP as MLP
 from treadle.nn.layers.multihead import MultiHeadAttention as MultiHeadAttention
 from treadle.nn.layers.norm import GroupNorm as GroupNorm
@@ -88,6 +93,14 @@ from treadle.nn.layers.rotary import LinearScaling as LinearScaling
 from treadle.nn.layers.rotary import Llama3Scaling as Llama3Scaling
 from treadle.nn.layers.rotary import RotaryEmbedding as RotaryEmbedding
 from treadle.nn.layers.sequential import Sequential as Sequential
+from treadle.nn.layers.transformer import TransformerDecoder as TransformerDecoder
+from treadle.nn.layers.transformer import (
+    TransformerDecoderBlock as TransformerDecoderBlock,
+)
+from treadle.nn.layers.transformer import TransformerEncoder as TransformerEncoder
+from treadle.nn.layers.transformer import (
+    TransformerEncoderBlock as TransformerEncoderBlock,
+)
 from treadle.nn.layers.weight_norm import SpectralNorm as SpectralNorm
 from treadle.nn.layers.weight_norm import WeightNorm as WeightNorm
 from treadle.nn.losses.basic import absolute_error as absolute_error

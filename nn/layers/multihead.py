@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import treadle as td
@@ -96,7 +97,7 @@ class MultiHeadAttention(Module):
         context_width: int | None = None,
         bias: bool = True,
         out_bias: bool | None = None,
-        qk_norm: Callable[[int], Module] | None = None,
+        qk_norm: Callable[..., Module] | None = None,
         rotary: RotaryEmbedding | None = None,
         position_bias: Callable[[Any, Any], td.Array] | None = None,
         window: Window | None = None,
@@ -130,8 +131,10 @@ class MultiHeadAttention(Module):
         self.value = Linear(source, kv_heads * size, bias=bias, key=keys[2], **options)
         out_bias = bias if out_bias is None else out_bias
         self.out = Linear(heads * size, width, bias=out_bias, key=keys[3], **options)
-        self.query_norm = None if qk_norm is None else qk_norm(size)
-        self.key_norm = None if qk_norm is None else qk_norm(size)
+        self.query_norm = self.key_norm = None
+        if qk_norm is not None:
+            norm = partial(qk_norm, size, dtype=dtype, param_dtype=param_dtype)
+            self.query_norm, self.key_norm = norm(), norm()
         self.rotary, self.position_bias, self.cache = rotary, position_bias, None
 
     def __call__(
