@@ -164,8 +164,7 @@ def test_fewer_heads_are_not_copied():
     assert len(copies) <= 2, report  # the query, and the result
 
 
-@pytest.mark.parametrize("window", [0, 2, (1, 0), (3, 1)])
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window, causal", [(2, False), ((3, 1), False), (1, True)])
 def test_windows(window, causal):
     agree(
         our_attention(window=window, causal=causal),

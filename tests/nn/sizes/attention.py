@@ -55,12 +55,13 @@ EXPRESSIONS = [
     "nn.attention(qh, kh, kh, lengths=tl, query_lengths=tl)",
     "nn.attention(qh, qh, qh, window=2), nn.attention(qh, qh, qh, nn.ALiBi(4)("
     "tnp.arange(qh.shape[1]), tnp.arange(qh.shape[1])))",
-    "grouped(s, causal=True, lengths=tl), relative(s)",
-    "in_pieces(grouped, s, tl, tok), in_pieces(relative, s, tl, tok)",
+    "relative(s)",
+    "in_pieces(grouped, s, tl, tok)",
     "rotary(qh), places(s), waves(s), nn.sinusoidal(z, 4, interleaved=True)",
     "biased(relative_bias, s), biased(alibi, s)",
     "s + (nn.causal_mask(s.shape[1]) & nn.window_mask(s.shape[1], window=2) & "
     "nn.padding_mask(tl, s.shape[1])[:, 0]).sum(-1)[..., None]",
     "s + nn.combine_masks(nn.causal_mask(s.shape[1]) * 1.0, s[:, :, :1]).mean()",
 ]
+SIZES = {"in_pieces(grouped, s, tl, tok)": ((3, 5), (1, 1), (8, 3))}
 NOT_LAYERS = "LinearScaling Llama3Scaling alibi_slopes with_cache"
