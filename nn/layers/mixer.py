@@ -12,7 +12,7 @@ from treadle.nn import check
 from treadle.nn.layers.dropout import Dropout, DropPath
 from treadle.nn.layers.feedforward import FeedForward
 from treadle.nn.layers.norm import LayerNorm
-from treadle.nn.layers.transformer import Added, Make
+from treadle.nn.layers.transformer import Added, Layer, Make
 from treadle.nn.module import Module
 
 
@@ -41,10 +41,10 @@ class MLPMixerBlock(Module):
 
     length: int
     width: int
-    place_norm: Module
-    place_mlp: Module
-    mlp_norm: Module
-    mlp: Module
+    place_norm: Layer
+    place_mlp: Layer
+    mlp_norm: Layer
+    mlp: Layer
     added: Added
 
     def __init__(
@@ -81,10 +81,9 @@ class MLPMixerBlock(Module):
                 f"MLPMixerBlock takes arrays of shape (..., length={self.length}, "
                 f"width={self.width}), got {td.typeof(x)}{at(user_source())}"
             )
-        mlp: Any = self.place_mlp
 
         def mixed(x: td.Array) -> td.Array:
-            return tnp.swapaxes(mlp(tnp.swapaxes(x, -1, -2)), -1, -2)
+            return tnp.swapaxes(self.place_mlp(tnp.swapaxes(x, -1, -2)), -1, -2)
 
         x = self.added.to(x, self.place_norm, mixed)
         return self.added.to(x, self.mlp_norm, self.mlp)

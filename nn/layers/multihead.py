@@ -81,8 +81,8 @@ class MultiHeadAttention(Module):
     key: Linear
     value: Linear
     out: Linear
-    query_norm: Module | None
-    key_norm: Module | None
+    query_norm: Callable[..., td.Array] | None
+    key_norm: Callable[..., td.Array] | None
     rotary: RotaryEmbedding | None
     position_bias: Callable[[Any, Any], td.Array] | None
     cache: State | None
@@ -97,7 +97,7 @@ class MultiHeadAttention(Module):
         context_width: int | None = None,
         bias: bool = True,
         out_bias: bool | None = None,
-        qk_norm: Callable[..., Module] | None = None,
+        qk_norm: Callable[..., Callable[..., td.Array]] | None = None,
         rotary: RotaryEmbedding | None = None,
         position_bias: Callable[[Any, Any], td.Array] | None = None,
         window: Window | None = None,
@@ -238,7 +238,7 @@ class MultiHeadAttention(Module):
         key = self._split(self.key(context), self.kv_heads)
         value = self._split(self.value(context), self.kv_heads)
         if self.query_norm is not None and self.key_norm is not None:
-            query, key = self.query_norm(query), self.key_norm(key)  # type: ignore
+            query, key = self.query_norm(query), self.key_norm(key)
         return query, key, value
 
     def _split(self, x: td.Array, heads: int) -> td.Array:

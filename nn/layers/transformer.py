@@ -14,7 +14,8 @@ from treadle.nn.layers.multihead import MultiHeadAttention
 from treadle.nn.layers.norm import LayerNorm
 from treadle.nn.module import Module
 
-Make = Callable[..., Any]
+Layer = Callable[..., td.Array]
+Make = Callable[..., Layer]
 
 
 class Added(Module):
@@ -25,9 +26,7 @@ class Added(Module):
     dropout: Dropout
     drop_path: DropPath
 
-    def to(
-        self, x: td.Array, norm: Any, part: Callable[[td.Array], td.Array]
-    ) -> td.Array:
+    def to(self, x: td.Array, norm: Layer, part: Layer) -> td.Array:
         change = part(norm(x) if self.pre_norm else x)
         x = x + self.drop_path(self.dropout(change))
         return x if self.pre_norm else norm(x)
@@ -61,10 +60,10 @@ class TransformerEncoderBlock(Module):
     (4, 5, 8)
     """
 
-    attention_norm: Module
-    attention: Module
-    mlp_norm: Module
-    mlp: Module
+    attention_norm: Layer
+    attention: Layer
+    mlp_norm: Layer
+    mlp: Layer
     added: Added
 
     def __init__(
@@ -100,10 +99,8 @@ class TransformerEncoderBlock(Module):
         causal: bool = False,
         lengths: tnp.ArrayLike | None = None,
     ) -> td.Array:
-        attention: Any = self.attention
-
         def attend(x: td.Array) -> td.Array:
-            return attention(x, mask=mask, causal=causal, lengths=lengths)
+            return self.attention(x, mask=mask, causal=causal, lengths=lengths)
 
         x = self.added.to(x, self.attention_norm, attend)
         return self.added.to(x, self.mlp_norm, self.mlp)
@@ -130,12 +127,12 @@ class TransformerDecoderBlock(Module):
     (4, 5, 8)
     """
 
-    attention_norm: Module
-    attention: Module
-    context_norm: Module
-    context_attention: Module
-    mlp_norm: Module
-    mlp: Module
+    attention_norm: Layer
+    attention: Layer
+    context_norm: Layer
+    context_attention: Layer
+    mlp_norm: Layer
+    mlp: Layer
     added: Added
 
     def __init__(
@@ -180,14 +177,11 @@ class TransformerDecoderBlock(Module):
         lengths: tnp.ArrayLike | None = None,
         context_lengths: tnp.ArrayLike | None = None,
     ) -> td.Array:
-        attention: Any = self.attention
-        context_attention: Any = self.context_attention
-
         def attend(x: td.Array) -> td.Array:
-            return attention(x, mask=mask, causal=causal, lengths=lengths)
+            return self.attention(x, mask=mask, causal=causal, lengths=lengths)
 
         def look(x: td.Array) -> td.Array:
-            return context_attention(
+            return self.context_attention(
                 x, context, mask=context_mask, lengths=context_lengths
             )
 
@@ -203,8 +197,8 @@ def _hidden(width: int, hidden: int | None) -> int:
 class _Layers(Module):
     """Equal blocks, one after the other, and for pre-norm ones a norm behind them."""
 
-    layers: list[Any]
-    norm: Module | None
+    layers: list[Layer]
+    norm: Layer | None
 
     def __init__(
         self,
@@ -226,8 +220,7 @@ class _Layers(Module):
     def __call__(self, x: td.Array, *context: Any, **options: Any) -> td.Array:
         for layer in self.layers:
             x = layer(x, *context, **options)
-        norm: Any = self.norm
-        return x if norm is None else norm(x)
+        return x if self.norm is None else self.norm(x)
 
 
 class TransformerEncoder(_Layers):
