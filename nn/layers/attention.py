@@ -64,7 +64,9 @@ def attention(
     >>> attention(query, key, key, causal=True).shape
     (5, 2, 4)
     """
+    lengths, query_lengths = _array(lengths), _array(query_lengths)
     _check(query, key, value, mask)
+    _check_lengths(query.shape[:-3], lengths=lengths, query_lengths=query_lengths)
     queries, keys = query.shape[-3], key.shape[-3]
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = _scores(query * scale, key)
@@ -89,8 +91,12 @@ def attention(
     out = _mixed(weights, value, query.dtype)
     if query_lengths is None:
         return out
-    real = tnp.arange(queries) < tnp.asarray(query_lengths)[..., None]
+    real = tnp.arange(queries) < query_lengths[..., None]
     return tnp.where(real[..., None, None], out, 0)
+
+
+def _array(lengths: tnp.ArrayLike | None) -> td.Array | None:
+    return None if lengths is None else tnp.asarray(lengths)
 
 
 def _scores(query: td.Array, key: td.Array) -> td.Array:
@@ -146,5 +152,16 @@ def _check(query: Any, key: Any, value: Any, mask: Any) -> None:
     if not broadcasts(found, scores):
         raise ValueError(
             f"attention: a mask {td.typeof(mask)} does not broadcast to (..., heads, "
-            f"length, other length) = {scores}{at(user_source())}"
+            f"length, other length) = {scores}{at(user_source())}\nIf it has examples "
+            "and keys alone, give `mask[:, None, None]`; if examples, queries and "
+            "keys, `mask[:, None]`."
         )
+
+
+def _check_lengths(batch: tuple[int, ...], **lengths: Any) -> None:
+    for name, value in lengths.items():
+        if value is not None and not broadcasts(td.typeof(value).shape, batch):
+            raise ValueError(
+                f"attention: {name} are integers, one for each example {batch}, got "
+                f"{td.typeof(value)}{at(user_source())}"
+            )

@@ -92,6 +92,11 @@ class MixtureOfExperts(Module):
                 f"MixtureOfExperts: a token uses top_k={top_k} of experts={experts}, "
                 f"which is from 1 to {experts}{at(user_source())}"
             )
+        if capacity_factor is not None and capacity_factor <= 0:
+            raise ValueError(
+                "MixtureOfExperts: capacity_factor is a positive number or None, got "
+                f"{capacity_factor!r}{at(user_source())}"
+            )
         hidden = 4 * width if hidden is None else hidden
         self.width, self.experts, self.top_k = width, experts, top_k
         self.normalized, self.capacity_factor = normalized, capacity_factor

@@ -76,9 +76,8 @@ class KVCache(Module):
         """
         self._check(key, value)
         count = key.shape[-3]
-        length = self.length + tnp.asarray(
-            count if lengths is None else lengths, tnp.int32
-        )
+        added = tnp.asarray(count if lengths is None else lengths, tnp.int32)
+        length = tnp.broadcast_to(self.length + added, self.length.shape)
         length = td.debug.error_if(length, length > self.max_length, _FULL)
         places = self.places(count)
         where = (*_numbers(self.length.shape), places)

@@ -123,6 +123,9 @@ def test_masks_that_do_not_fit():
     for shape in [(4, 7), (1, 2, 3, 5, 7)]:
         with pytest.raises(ValueError, match=r"attention: a mask bool.*\(2, 3, 5, 7\)"):
             nn.attention(q, k, v, tnp.ones(shape, bool))
+    for name in ("lengths", "query_lengths"):
+        with pytest.raises(ValueError, match=rf"{name} are integers.*\(2,\), got i.*3"):
+            nn.attention(q, k, v, **{name: [1, 2, 3]})
 
 
 def test_values_of_another_depth():

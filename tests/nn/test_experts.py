@@ -105,3 +105,5 @@ def test_jitter():
 def test_errors():
     with pytest.raises(ValueError, match="top_k=5 of experts=4"):
         make(top_k=5)
+    with pytest.raises(ValueError, match="capacity_factor is a positive number"):
+        make(capacity_factor=0)
