@@ -70,6 +70,22 @@ class GPT(nn.Module):
         _, found = td.scan(step, first, length=count)
         return found.T
 
+    def complete(self, tokens: Any, end: int) -> Any:
+        """What follows one prompt, up to an end token, in one loop."""
+        first = self(tokens)[:, -1:].argmax(-1)
+        room = tnp.full((10,), end)
+
+        def going(carry: Any) -> Any:
+            count, token, _ = carry
+            return (count < 10) & (token[0, 0] != end)
+
+        def step(carry: Any) -> Any:
+            count, token, found = carry
+            found = found.at[count].set(token[0, 0])
+            return count + 1, self(token).argmax(-1), found
+
+        return td.while_loop(going, step, (0, first, room))[::2]
+
 
 MODEL = GPT()
 
@@ -154,6 +170,17 @@ def test_one_trace_for_all_lengths():
         found = run(MODEL, tnp.array([prompt]), tnp.array([n]))
         assert found.tolist() == [recomputed(prompt, 4)]
     assert len(traces) == 1
+
+
+def test_a_loop_that_ends_by_itself():
+    prompt = [3, 1, 4]
+    expected = recomputed(prompt, 8)
+    end = expected[5]
+    wanted = expected[: expected.index(end)]
+    cached = nn.with_cache(MODEL, 1, 16)
+    run = td.jit(lambda m, tokens: nn.stateful(m.complete)(tokens, end)[0])
+    count, found = run(cached, tnp.array([prompt]))
+    assert found[: int(count)].tolist() == wanted and wanted
 
 
 def test_examples_are_picked():
