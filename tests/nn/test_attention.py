@@ -150,11 +150,11 @@ def our_attention(**options):
 
 def test_keys_and_values_with_fewer_heads():
     q, k = random(2, 5, 6, 4), random(2, 7, 3, 4, seed=1)
-    for shared in (3, 1):
-        some = np.ascontiguousarray(k[:, :, :shared])
-        agree(our_attention(), jax_attention(), q, some, 2 * some + 1)
     mask = np.random.default_rng(0).random((2, 6, 5, 7)) < 0.6
-    agree(our_attention(mask=mask), jax_attention(mask=mask), q, k, k)
+    options = {"mask": mask, "scale": 0.3}
+    agree(our_attention(**options), jax_attention(**options), q, k, 2 * k + 1)
+    one = tnp.asarray(k[:, :, :1])
+    close(nn.attention(q, one, one), nn.attention(q, *[tnp.repeat(one, 6, 2)] * 2))
     with pytest.raises(ValueError, match="multiple"):
         nn.attention(q, *[tnp.ones((2, 7, 4, 4))] * 2)
 
@@ -167,7 +167,7 @@ def test_fewer_heads_are_not_copied():
     assert len(copies) <= 2, report  # the query, and the result
 
 
-@pytest.mark.parametrize("window, causal", [(2, False), ((3, 1), False), (1, True)])
+@pytest.mark.parametrize("window, causal", [((3, 1), False), (1, True)])
 def test_windows(window, causal):
     agree(
         our_attention(window=window, causal=causal),
@@ -179,7 +179,6 @@ def test_windows(window, causal):
 def test_lengths():
     theirs = np.array([2, 5], np.int32)
     options = {"key_value_seq_lengths": theirs}
-    agree(our_attention(lengths=theirs), jax_attention(**options), *inputs(4, 5))
     queries = np.array([4, 1], np.int32)
     agree(
         our_attention(lengths=theirs, query_lengths=queries, causal=True),
@@ -188,9 +187,7 @@ def test_lengths():
     )
 
 
-def test_scale_and_soft_cap():
-    agree(our_attention(scale=0.3), jax_attention(scale=0.3), *inputs())
-
+def test_soft_cap():
     def capped(q, k, v):
         scores = 0.5 * jnp.tanh(jnp.einsum("nqhd,nkhd->nhqk", q, k) / 2 / 0.5)
         return jnp.einsum("nhqk,nkhd->nqhd", jax.nn.softmax(scores), v)
