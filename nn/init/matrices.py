@@ -25,7 +25,8 @@ def eye(key: rng.Key | None, shape: Shape, dtype: Any = tnp.float32) -> td.Array
            [0., 1., 0.]], dtype=float32)
     """
     _check_rank("eye", shape, 2, 2)
-    return tnp.eye(*shape, dtype=dtype)
+    rows, columns = shape
+    return tnp.eye(rows, columns, dtype=dtype)
 
 
 def dirac(groups: int = 1) -> Initializer:

@@ -52,7 +52,8 @@ class PReLU(Module):
         if self.features != 1:
             x = check.last_axis("PReLU", x, self.features, "features")
         x, weight = check.operands("PReLU", self.dtype, x, self.weight)
-        return leaky_relu(x, weight if x.ndim else weight[0])
+        slope = weight if x.ndim else weight[0]
+        return tnp.where(x > 0, x, slope * x)
 
 
 class RReLU(Module):

@@ -58,7 +58,9 @@ class Dropout(Module):
         if self.rate == 1:
             return tnp.zeros_like(x)
         kept = 1 - self.rate
-        chosen = _chosen("Dropout", key, kept, _shared(x, self.broadcast_axes))
+        chosen = _chosen(
+            "Dropout", key, kept, _shared("Dropout", x, self.broadcast_axes)
+        )
         return tnp.where(chosen, x * (1 / kept), 0)
 
 
@@ -101,7 +103,9 @@ class AlphaDropout(Module):
         kept, least = 1 - self.rate, _LEAST_OF_SELU
         scale = (kept + least**2 * kept * self.rate) ** -0.5
         shift = -scale * least * self.rate
-        chosen = _chosen("AlphaDropout", key, kept, _shared(x, self.broadcast_axes))
+        chosen = _chosen(
+            "AlphaDropout", key, kept, _shared("AlphaDropout", x, self.broadcast_axes)
+        )
         return tnp.where(chosen, x, least) * scale + shift
 
 
@@ -140,7 +144,7 @@ class DropPath(Module):
             return tnp.zeros_like(x)
         kept = 1 - self.rate
         within = tuple(range(self.batch_axes, x.ndim))
-        chosen = _chosen("DropPath", key, kept, _shared(x, within))
+        chosen = _chosen("DropPath", key, kept, _shared("DropPath", x, within))
         return tnp.where(chosen, x * (1 / kept), 0)
 
 
@@ -224,10 +228,19 @@ def _axes(axes: int | Sequence[int]) -> tuple[int, ...]:
     return tuple(map(index, axes)) if isinstance(axes, Sequence) else (index(axes),)
 
 
-def _shared(x: td.Array, axes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of x with 1 for those axes."""
+def _shared(layer: str, x: td.Array, axes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of x with 1 for those axes.
+
+    Raises:
+      ValueError: if there is no such axis.
+    """
     shape = list(x.shape)
     for axis in axes:
+        if not -x.ndim <= axis < x.ndim:
+            raise ValueError(
+                f"{layer}: of the axes to broadcast over, {axis} is none of "
+                f"{td.typeof(x)}{at(user_source())}"
+            )
         shape[axis] = 1
     return tuple(shape)
 

@@ -123,6 +123,10 @@ def test_nothing_is_left(layer):
         (lambda: nn.DropPath(2), "DropPath: a rate is from 0 to 1, got 2"),
         (lambda: nn.GaussianDropout(1.0), "from 0 to below 1, got 1"),
         (lambda: nn.GaussianNoise(-1.0), "stddev is 0 or more, got -1"),
+        (
+            lambda: nn.Dropout(0.5, broadcast_axes=2)(tnp.ones((2, 3)), key=rng.key(0)),
+            r"Dropout: of the axes to broadcast over, 2 is none of f32\[2,3\]",
+        ),
         (lambda: nn.RReLU(0.5, 0.1), "lower bound 0.5 is above the upper one, 0.1"),
     ],
 )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 
-import jax
 import numpy as np
 import pytest
 
 import treadle.numpy as tnp
-from tests.nn.oracle import close
 from treadle import nn, rng
 
 SHAPE = (3, 20, 50)
@@ -65,35 +63,21 @@ def test_what_variance_scaling_takes():
         nn.init.variance_scaling(1.0, "fan_in", "gauss")
 
 
-AXES = [
-    {},
-    {"in_axis": 0, "out_axis": (1, 2)},
-    {"in_axis": (0, 1), "batch_axis": 2, "out_axis": 3},
-    {"in_axis": 1, "out_axis": -1, "batch_axis": (0,)},
-]
-
-
-@pytest.mark.parametrize("axes", AXES)
-@pytest.mark.parametrize("mode", ["fan_in", "fan_out", "fan_avg", "fan_geo_avg"])
-def test_variance_scaling_is_that_of_jax(mode, axes):
-    for distribution in ("uniform", "normal", "truncated_normal"):
-        ours = nn.init.variance_scaling(2.0, mode, distribution, **axes)
-        theirs = jax.nn.initializers.variance_scaling(2.0, mode, distribution, **axes)
-        shape = (4, 3, 5, 2)
-        close(ours(rng.key(1), shape), theirs(jax.random.key(1), shape), 1e-6)
-
-
-@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 3, 4, 5), (4, 0)])
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 3, 4, 5)])
 @pytest.mark.parametrize("axis", [-1, 0])
-def test_orthogonal_is_that_of_jax(shape, axis):
-    expected = jax.nn.initializers.orthogonal(2.0, axis)(jax.random.key(1), shape)
-    close(nn.init.orthogonal(2.0, axis)(rng.key(1), shape), expected)
+def test_orthogonal(shape, axis):
+    q = np.asarray(nn.init.orthogonal(2.0, axis)(rng.key(1), shape))
+    assert q.shape == shape
+    q = np.moveaxis(q, axis, -1).reshape(-1, shape[axis])
+    fewer = q.T @ q if q.shape[0] >= q.shape[1] else q @ q.T
+    np.testing.assert_allclose(fewer, 4 * np.eye(len(fewer)), atol=1e-5)
 
 
-@pytest.mark.parametrize("shape", [(3, 3, 3), (4, 3, 2, 6), (1, 2, 3, 4, 4)])
-def test_delta_orthogonal_is_that_of_jax(shape):
-    expected = jax.nn.initializers.delta_orthogonal(0.5)(jax.random.key(1), shape)
-    close(nn.init.delta_orthogonal(0.5)(rng.key(1), shape), expected)
+def test_a_convolution_that_keeps_lengths():
+    weight = np.asarray(nn.init.delta_orthogonal()(rng.key(0), (4, 3, 2, 6)))
+    middle = weight[1, 1]
+    np.testing.assert_allclose(middle @ middle.T, np.eye(2), atol=1e-6)
+    assert (weight != 0).sum() == middle.size
 
 
 @pytest.mark.parametrize("dtype", [tnp.bfloat16, tnp.float16, tnp.float64])

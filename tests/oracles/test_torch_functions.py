@@ -45,6 +45,22 @@ PAIRS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         lambda x: F.normalize(x, dim=-1, eps=2.0),
     ),
     "glu": (lambda x: nn.glu(x, -2), lambda x: F.glu(x, -2)),
+    "geglu": (nn.geglu, lambda x: F.gelu(x[:, :4], approximate="tanh") * x[:, 4:]),
+    "geglu_exact": (
+        lambda x: nn.geglu(x, approximate=False),
+        lambda x: F.gelu(x[:, :4]) * x[:, 4:],
+    ),
+    "reglu": (lambda x: nn.reglu(x, 0), lambda x: F.relu(x[:3]) * x[3:]),
+    "swiglu": (lambda x: nn.swiglu(x, 0), lambda x: F.silu(x[:3]) * x[3:]),
+    "quick_gelu": (nn.quick_gelu, lambda x: x * torch.sigmoid(1.702 * x)),
+    "standardize_axes": (
+        lambda x: nn.standardize(x, (0, 1), 0.1),
+        lambda x: F.layer_norm(x, x.shape, eps=0.1),
+    ),
+    "logmeanexp_all": (
+        lambda x: nn.logmeanexp(x, None),
+        lambda x: x.exp().mean().log(),
+    ),
     "mish": (nn.mish, F.mish),
     "log_sigmoid": (nn.log_sigmoid, F.logsigmoid),
     "softsign": (nn.softsign, F.softsign),
