@@ -21,7 +21,7 @@ import tensorstore as ts
 from treadle.checkpoint.manifest import DamagedError, Leaf, Manifest
 
 # Chunks are what is read, checked and written at once.
-CHUNK_BYTES = 64 << 20
+CHUNK_BYTES = 16 << 20
 # How much may be under way at a time: enough to keep the disk busy, and a bound on the
 # memory that a save takes beyond the arrays themselves.
 _BYTES_UNDER_WAY = 256 << 20
@@ -59,7 +59,7 @@ def chunk_shape(shape: Sequence[int], itemsize: int) -> list[int]:
     """Cuts leading axes until a chunk has at most `CHUNK_BYTES`.
 
     >>> chunk_shape((4096, 65536), 4)
-    [256, 65536]
+    [64, 65536]
     """
     chunk = list(shape)
     for axis in range(len(chunk)):
