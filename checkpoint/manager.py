@@ -11,11 +11,11 @@ import threading
 import warnings
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 from treadle.checkpoint import commit, orbax_format, store
 from treadle.checkpoint.manifest import DamagedError
-from treadle.checkpoint.restore import restore, verify
+from treadle.checkpoint.restore import How, restore, verify
 from treadle.checkpoint.save import Pending, into, snapshot, write
 
 ENDING = [
@@ -144,8 +144,7 @@ class Manager:
         step: int | None = None,
         *,
         fall_back: bool = True,
-        partial: bool = False,
-        item: str | None = None,
+        **how: Unpack[How],
     ) -> Any: ...
     @overload
     def restore(
@@ -154,8 +153,7 @@ class Manager:
         step: int | None = None,
         *,
         fall_back: bool = True,
-        partial: bool = False,
-        item: str | None = None,
+        **how: Unpack[How],
     ) -> T: ...
     def restore(
         self,
@@ -163,8 +161,7 @@ class Manager:
         step: int | None = None,
         *,
         fall_back: bool = True,
-        partial: bool = False,
-        item: str | None = None,
+        **how: Unpack[How],
     ) -> Any:
         """The pytree of a step; without `step`, of the latest.
 
@@ -190,14 +187,12 @@ class Manager:
             )
         wanted = steps[-1] if step is None else step
         try:
-            return self._restore(wanted, template, partial, item)
+            return self._restore(wanted, template, how)
         except DamagedError as error:
             if step is None and wanted not in self.all_steps():
                 # Another process has saved later ones, and deleted it meanwhile.
-                return self.restore(
-                    template, fall_back=fall_back, partial=partial, item=item
-                )
-            before = self._intact_before(wanted, item)
+                return self.restore(template, fall_back=fall_back, **how)
+            before = self._intact_before(wanted, how.get("item"))
             text = f"step {wanted} cannot be restored: {error}"
             if before is None:
                 raise DamagedError(f"{text}\nNo earlier step is intact.") from error
@@ -206,13 +201,11 @@ class Manager:
                     f"{text}\nStep {before} is intact: restore(step={before})"
                 ) from error
             warnings.warn(f"{text}\nStep {before} is restored instead.", stacklevel=2)
-            return self._restore(before, template, partial, item)
+            return self._restore(before, template, how)
 
-    def _restore(
-        self, step: int, template: Any, partial: bool, item: str | None
-    ) -> Any:
+    def _restore(self, step: int, template: Any, how: How) -> Any:
         try:
-            return restore(self.path(step), template, partial=partial, item=item)
+            return restore(self.path(step), template, **how)
         except FileNotFoundError as error:
             raise DamagedError(str(error)) from error
 

@@ -7,14 +7,18 @@ list or tuple, null for None, and the number of a leaf. The path to a leaf names
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from treadle import tree
 from treadle.tree import LEAF, Attribute, Structure
 
 Skeleton = dict[str, Any] | list[Any] | int | None
+
+
+# Python's own containers.
+PLAIN = (tuple, list, dict, OrderedDict, defaultdict)
 
 
 class Step(NamedTuple):
@@ -87,7 +91,18 @@ def _skeleton(form: Structure, numbers: Iterator[int], path: tree.Path) -> Skele
         form.kind is not dict and keys and keys == list(range(count))
     ):
         return children
-    return {_text(key, path): child for key, child in zip(keys, children, strict=True)}
+    # A field that is None is no part of what was saved, unlike a None in a dict.
+    keep = form.kind in PLAIN or is_namedtuple(form.kind)
+    return {
+        _text(key, path): child
+        for key, child in zip(keys, children, strict=True)
+        if keep or child is not None
+    }
+
+
+def is_namedtuple(kind: Any) -> bool:
+    """Whether a class is one of named tuples, whose fields are not registered."""
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
 def _text(key: Any, path: tree.Path) -> str:
@@ -118,6 +133,22 @@ def decode(skeleton: Skeleton, leaves: Sequence[Any] | Mapping[int, Any]) -> Any
     if isinstance(skeleton, list):
         return [decode(child, leaves) for child in skeleton]
     return None if skeleton is None else leaves[skeleton]
+
+
+def part(skeleton: Skeleton, numbers: Set[int]) -> Skeleton:
+    """The skeleton with some of its leaves, and without what is empty then.
+
+    >>> part({"a": [0, 1, 2], "b": 3}, {0, 2})
+    {'a': {'0': 0, '2': 2}}
+    """
+    if isinstance(skeleton, list):
+        kept = {str(i): part(child, numbers) for i, child in enumerate(skeleton)}
+        found = {key: child for key, child in kept.items() if child is not None}
+        return list(found.values()) if len(found) == len(kept) else found or None
+    if isinstance(skeleton, dict):
+        named = {key: part(child, numbers) for key, child in skeleton.items()}
+        return {k: child for k, child in named.items() if child is not None} or None
+    return skeleton if skeleton in numbers else None
 
 
 def endings(skeleton: Skeleton, path: Path = ()) -> Iterator[tuple[Path, Skeleton]]:

@@ -25,7 +25,6 @@ arrays, and where the target has another shape, it gives what was saved.
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -33,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from treadle import Array, tree
+from treadle.checkpoint import naming
 from treadle.optional import needed_for
 
 with needed_for("treadle.checkpoint.orbax"):
@@ -48,7 +48,25 @@ with needed_for("treadle.checkpoint.orbax"):
     from orbax.checkpoint.experimental.v1._src.tree import types as tree_types
 
 _CONCRETE = type(Array(np.zeros(())))
-_JAX_KNOWS = (tuple, list, dict, OrderedDict, defaultdict, type(None))
+
+
+_IN_A_LIST = """\
+Orbax can't take apart a module that holds one layer as `{}` and, in a list, as `{}`
+Let Treadle save it (`treadle.checkpoint.Manager`); or hold the layer once."""
+
+
+class _None:
+    """What stands for None where `jax.tree.map` has put that in a leaf's place: a field
+    that is None has none."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "None"
+
+
+_NONE = _None()
 
 
 def _key(key: Any, is_list: bool) -> Any:
@@ -64,22 +82,41 @@ def _key(key: Any, is_list: bool) -> Any:
 
 
 def _tell(kind: type, node: Any) -> None:
-    """Tells JAX of a class of containers."""
-    if kind in _JAX_KNOWS or (issubclass(kind, tuple) and hasattr(kind, "_fields")):
+    """Tells JAX of a class of containers.
+
+    Fields that are None are left out, as they are in our own checkpoints: Orbax takes
+    them for leaves, and puts things there that a layer's second place, which is None
+    when it is flattened, does not keep.
+    """
+    if kind in (*naming.PLAIN, type(None)) or naming.is_namedtuple(kind):
         return
 
     def with_keys(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
         children, aux = node.flatten(value)
-        keys = node.keys(aux, len(children))
-        is_list = list(keys) == list(range(len(children)))
-        names = [_key(key, is_list) for key in keys]
-        return list(zip(names, children, strict=True)), aux
+        for first, other in node.shared(aux) if node.shared else ():
+            if isinstance(other[-1], int):
+                raise TypeError(
+                    _IN_A_LIST.format(tree.dotted(first), tree.dotted(other))
+                )
+        keys = list(node.keys(aux, len(children)))
+        is_list = keys == list(range(len(keys)))
+        kept = tuple(
+            i for i, child in enumerate(children) if is_list or child is not None
+        )
+        found = [None if children[i] is _NONE else children[i] for i in kept]
+        names = [_key(keys[i], is_list) for i in kept]
+        return list(zip(names, found, strict=True)), (aux, kept, len(keys))
+
+    def unflatten(facts: Any, found: Sequence[Any]) -> Any:
+        aux, kept, count = facts
+        children: list[Any] = [None] * count
+        for i, child in zip(kept, found, strict=True):
+            children[i] = _NONE if child is None else child
+        return node.unflatten(aux, children)
 
     # Unless the user has told JAX already.
     with contextlib.suppress(ValueError):
-        jax.tree_util.register_pytree_with_keys(
-            kind, with_keys, lambda aux, children: node.unflatten(aux, list(children))
-        )
+        jax.tree_util.register_pytree_with_keys(kind, with_keys, unflatten)
 
 
 class _Arrays(type_handlers.NumpyHandler):

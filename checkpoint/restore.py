@@ -5,50 +5,39 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 
 from treadle import Array, ArrayType, dtypes, tree
+from treadle.checkpoint import fit, naming, orbax_format, store
 from treadle.checkpoint import manifest as manifests
-from treadle.checkpoint import naming, orbax_format, store
 from treadle.checkpoint.manifest import DamagedError, Leaf, Manifest
-from treadle.errors import StructureError
 
-_KINDS = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
 _PYTHON = {"bool": bool, "int": int, "float": float, "complex": complex, "str": str}
-_SHOWN = 40
-_REMEDY = (
-    "Build the template with the settings that the saved one was built with. Without a "
-    "template, restore gives all that was saved as dicts and lists."
-)
-_A_PART = "To restore only what the template has, pass partial=True."
 
 T = TypeVar("T")
 
 
+class How(TypedDict, total=False):
+    """How a template and a checkpoint are brought together: options of `restore`."""
+
+    partial: bool
+    strict: bool
+    cast: bool
+    names: fit.Names
+    only: Any
+    item: str | None
+
+
 @overload
 def restore(
-    path: str | os.PathLike[str],
-    template: None = None,
-    *,
-    partial: bool = False,
-    item: str | None = None,
+    path: str | os.PathLike[str], template: None = None, **how: Unpack[How]
 ) -> Any: ...
 @overload
+def restore(path: str | os.PathLike[str], template: T, **how: Unpack[How]) -> T: ...
 def restore(
-    path: str | os.PathLike[str],
-    template: T,
-    *,
-    partial: bool = False,
-    item: str | None = None,
-) -> T: ...
-def restore(
-    path: str | os.PathLike[str],
-    template: Any = None,
-    *,
-    partial: bool = False,
-    item: str | None = None,
+    path: str | os.PathLike[str], template: Any = None, **how: Unpack[How]
 ) -> Any:
     """The pytree that was saved at `path`, by Treadle or by Orbax.
 
@@ -59,6 +48,16 @@ def restore(
         had another order than a dict's, such as that of a module's fields).
       partial: the template is a part of what was saved; what it lacks is not read. A
         dict with the names of some fields stands for the module that was saved.
+      strict: whether what does not fit is an error. With ``strict=False`` it is left
+        out, and stays as the template has it; a warning lists it.
+      cast: arrays are converted to the dtypes of the template: integers to other
+        integers and to floats, floats to other floats.
+      names: what parts of the checkpoint are called in the template, as
+        ``{"encoder": "model.backbone"}``; or a function from the path of a saved leaf
+        to its path in the template, or to None if it is not to be restored.
+      only: what of the template is restored, in the terms of `treadle.tree.select`
+        (``"model.**.bias"``, a class); the rest stays as it is. Without a template: the
+        paths of what is restored.
       item: which of the items, if `path` is a step of Orbax's with several.
 
     Returns:
@@ -79,18 +78,24 @@ def restore(
     {'epoch': 7, 'weights': (array([1., 1.]), array([0., 0., 0.]))}
     >>> restore("two", {"epoch": 0}, partial=True)
     {'epoch': 7}
+    >>> restore("two", only="weights.0")
+    {'weights': {'0': Array([1., 1.], dtype=float64)}}
     """
-    if partial and template is None:
+    unknown = set(how) - set(How.__annotations__)
+    if unknown:
+        raise TypeError(f"restore has no option {sorted(unknown)[0]!r}")
+    without = {"partial", "strict", "cast", "names"} & set(how)
+    if without and template is None:
         raise ValueError(
-            "partial=True needs a template, which says what part: "
-            'restore(path, {"model": model}, partial=True)'
+            f"{min(without)}={how[min(without)]!r} needs a template, which says what "  # type: ignore[literal-required]
+            'it is about: restore(path, {"model": model}, partial=True)'
         )
     path = os.path.abspath(os.fspath(path))
     while True:
         before = _identity(path)
         try:
-            found = orbax_format.find_item(path, item)
-            return _restore(found, template, partial)
+            found = orbax_format.find_item(path, how.get("item"))
+            return _restore(found, template, how)
         except (DamagedError, FileNotFoundError):
             # Unless another process has replaced it while it was being read.
             if _identity(path) == before:
@@ -106,19 +111,62 @@ def _identity(path: str) -> tuple[int, ...] | None:
     return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
-def _restore(path: str, template: Any, partial: bool) -> Any:
+def _restore(path: str, template: Any, how: How) -> Any:
     manifest = load_manifest(path)
+    only = how.get("only")
     if template is None:
-        everything = dict.fromkeys(range(len(manifest.leaves)))
-        return naming.decode(manifest.tree, _values(path, manifest, everything))
-    skeleton, wanted = naming.encode(template)
+        return _without_template(path, manifest, only)
+    skeleton, likes = naming.encode(template)
     names = [tuple(step.text for step in p) for p in naming.leaf_paths(skeleton)]
-    saved = {tuple(s.text for s in p): i for i, p in enumerate(manifest.paths)}
-    likes = dict(zip(names, wanted, strict=True))
-    _compare(path, manifest, likes, saved, partial)
-    numbers = {saved[name]: like for name, like in likes.items()}
+    wanted = dict(zip(names, likes, strict=True))
+    if only is not None:
+        meant = tree.leaves(tree.select(only)(template))
+        for name, like, yes in zip(names, likes, meant, strict=True):
+            if not yes and not fit.is_type(like):
+                del wanted[name]
+    saved = fit.match(
+        path,
+        manifest,
+        wanted,
+        fit.saved_names(manifest, how.get("names")),
+        partial=how.get("partial", False) or only is not None,
+        strict=how.get("strict", True),
+        cast=how.get("cast", False),
+    )
+    numbers = {number: wanted[name] for name, number in saved.items()}
     values = _values(path, manifest, numbers)
-    return tree.structure(template).unflatten(values[saved[name]] for name in names)
+    return tree.structure(template).unflatten(
+        values[saved[name]] if name in saved else like
+        for name, like in zip(names, likes, strict=True)
+    )
+
+
+def _without_template(path: str, manifest: Manifest, only: Any) -> Any:
+    numbers = range(len(manifest.leaves))
+    skeleton = manifest.tree
+    if only is not None:
+        patterns = [only] if isinstance(only, str) else list(only)
+        numbers, kept = [], manifest.paths
+        for pattern in patterns:
+            found = [
+                number
+                for number, place in enumerate(kept)
+                if _is_meant(pattern, tuple(step.text for step in place))
+            ]
+            if not found:
+                raise ValueError(
+                    f"only={pattern!r} means nothing in the checkpoint at {path}; "
+                    "treadle.checkpoint.describe lists what is there"
+                )
+            numbers += found
+        skeleton = naming.part(skeleton, set(numbers))
+    values = _values(path, manifest, dict.fromkeys(numbers))
+    return naming.decode(skeleton, values)
+
+
+def _is_meant(pattern: str, path: tuple[str, ...]) -> bool:
+    """Whether a pattern means a leaf, or something that it is in."""
+    return any(tree.matches(pattern, path[:n]) for n in range(1, len(path) + 1))
 
 
 def load_manifest(path: str) -> Manifest:
@@ -137,7 +185,7 @@ def load_manifest(path: str) -> Manifest:
         manifest, kinds = orbax_format.read(path)
     leaves = []
     for (shape, dtype), kind in zip(store.describe(path, manifest), kinds, strict=True):
-        python = _KINDS[np.dtype(dtype).kind] if kind == "scalar" else ""
+        python = fit.KINDS[np.dtype(dtype).kind] if kind == "scalar" else ""
         leaves.append(Leaf(shape, dtype, python=python))
     return replace(manifest, leaves=tuple(leaves))
 
@@ -194,63 +242,14 @@ def _value(leaf: Leaf, arrays: Iterator[np.ndarray], like: Any) -> Any:
     array = next(arrays) if leaf.is_stored else np.empty(leaf.shape, dtype)
     if leaf.python:
         return _PYTHON[leaf.python](array[()])
+    wanted = np.dtype(getattr(like, "dtype", dtype)).newbyteorder("=")
+    if wanted != dtype:
+        # Where it is asked for: what a smaller dtype can't hold is infinite.
+        with np.errstate(over="ignore"):
+            array = array.astype(wanted)
+        dtype = wanted
     if isinstance(like, np.generic):
         return array[()]
     if isinstance(like, np.ndarray) or not dtypes.is_supported(dtype):
         return array
     return Array(array, ArrayType(leaf.shape, dtype, leaf.weak))
-
-
-def _compare(
-    path: str,
-    manifest: Manifest,
-    wanted: dict[tuple[str, ...], Any],
-    saved: dict[tuple[str, ...], int],
-    partial: bool,
-) -> None:
-    """Raises if what is wanted and what was saved differ, with all differences."""
-    problems = []
-    for name, like in wanted.items():
-        if name not in saved:
-            problems.append((name, f"{_expected(like)} expected, not saved"))
-            continue
-        leaf = manifest.leaves[saved[name]]
-        if not _fits(leaf, like):
-            problems.append((name, f"{_expected(like)} expected, {leaf} saved"))
-    more = [] if partial else [name for name in saved if name not in wanted]
-    whole = not problems
-    for name in more:
-        problems.append((name, f"not expected, {manifest.leaves[saved[name]]} saved"))
-    if not problems:
-        return
-    lines = [f"  {'.'.join(name) or '<root>'}: {text}" for name, text in problems]
-    if len(lines) > _SHOWN:
-        lines[_SHOWN:] = [f"  … and {len(lines) - _SHOWN} more"]
-    raise StructureError(
-        f"the checkpoint at {path} does not fit the template:\n"
-        + "\n".join(lines)
-        + "\n"
-        + (_A_PART if whole and wanted else _REMEDY)
-    )
-
-
-def _expected(like: Any) -> str:
-    if hasattr(like, "shape") and hasattr(like, "dtype"):
-        return str(Leaf(tuple(like.shape), np.dtype(like.dtype).name))
-    return f"Python {type(like).__name__}"
-
-
-def _fits(leaf: Leaf, like: Any) -> bool:
-    """Whether a leaf can stand where the template has `like`.
-
-    A Python number and an array with one element stand for each other: a step counter
-    that starts as 0 is an array once a compiled function has returned it.
-    """
-    if hasattr(like, "shape") and hasattr(like, "dtype"):
-        shape, dtype = tuple(like.shape), np.dtype(like.dtype).newbyteorder("=")
-        if leaf.python:
-            return shape == () and _KINDS.get(dtype.kind) == leaf.python
-        return shape == leaf.shape and dtype == np.dtype(leaf.dtype)
-    if leaf.python or leaf.shape:
-        return type(like).__name__ == leaf.python
-    return _KINDS.get(np.dtype(leaf.dtype).kind) == type(like).__name__

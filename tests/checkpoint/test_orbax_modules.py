@@ -21,15 +21,21 @@ from treadle.checkpoint import Manager, restore, save
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
+class Held(nn.Module):
+    layer: nn.Linear
+
+
 class Model(nn.Module):
     """Whatever a module may hold: layers without arrays, statics among layers, None,
-    cells of state, arrays in plain containers."""
+    one layer in two places, cells of state, arrays in plain containers."""
 
     encoder: nn.Sequential
     mixed: tuple[Any, ...]
     extra: dict[str, Any]
     head: nn.Linear | None
     drop: nn.Dropout
+    tied: nn.Linear
+    tied_inside: Held
 
     def __init__(self, *, key: rng.Key) -> None:
         first, second = rng.split(key)
@@ -40,6 +46,8 @@ class Model(nn.Module):
         self.extra = {"scales": (tnp.ones(3), [tnp.zeros(2, tnp.bfloat16)])}
         self.head = None
         self.drop = nn.Dropout(0.1)
+        self.tied = self.encoder.layers[0]
+        self.tied_inside = Held(self.encoder.layers[2])
 
 
 def training(seed: int) -> dict[str, Any]:
@@ -149,6 +157,16 @@ def test_one_run_with_orbax_s_manager_and_ours(
     with ocp.CheckpointManager(tmp_path, options=options) as theirs:
         assert list(theirs.all_steps()) == [5, 12]
         assert_same(found_in(theirs, 12, None), training(12))
+
+
+def test_one_layer_in_two_places_stays_one(tmp_path: Path) -> None:
+    model = Model(key=rng.key(1))
+    found = standard(tmp_path / "a", model, Model(key=rng.key(0)))
+    assert found.tied is found.encoder.layers[0]
+    assert found.tied_inside.layer is found.encoder.layers[2]
+    layer = nn.Linear(2, 2, key=rng.key(0))
+    with pytest.raises(TypeError, match=r"`layers\.0` and, in a list, as `layers\.1`"):
+        jax.tree.leaves(nn.Sequential(layer, layer))
 
 
 def test_jax_knows_classes_that_are_defined_later() -> None:
