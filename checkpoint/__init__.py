@@ -9,12 +9,15 @@ from treadle.checkpoint.manager import Manager
 from treadle.checkpoint.manifest import DamagedError
 from treadle.checkpoint.restore import describe, restore, verify
 from treadle.checkpoint.save import Pending, save, save_async
+from treadle.checkpoint.tools import compare, convert
 from treadle.names import suggest as _suggest
 
 __all__ = [
     "DamagedError",
     "Manager",
     "Pending",
+    "compare",
+    "convert",
     "describe",
     "restore",
     "save",

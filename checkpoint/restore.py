@@ -134,7 +134,7 @@ def _restore(path: str, template: Any, how: How) -> Any:
         cast=how.get("cast", False),
     )
     numbers = {number: wanted[name] for name, number in saved.items()}
-    values = _values(path, manifest, numbers)
+    values = values_of(path, manifest, numbers)
     return tree.structure(template).unflatten(
         values[saved[name]] if name in saved else like
         for name, like in zip(names, likes, strict=True)
@@ -160,7 +160,7 @@ def _without_template(path: str, manifest: Manifest, only: Any) -> Any:
                 )
             numbers += found
         skeleton = naming.part(skeleton, set(numbers))
-    values = _values(path, manifest, dict.fromkeys(numbers))
+    values = values_of(path, manifest, dict.fromkeys(numbers))
     return naming.decode(skeleton, values)
 
 
@@ -201,7 +201,7 @@ def describe(
     >>> describe("model")
     {'epoch': 'Python int', 'weight': 'float32[2,3]'}
     """
-    manifest = load_manifest(_found(path, item))
+    manifest = load_manifest(found_in(path, item))
     return {
         naming.shown(p): str(leaf)
         for p, leaf in zip(manifest.paths, manifest.leaves, strict=True)
@@ -216,17 +216,18 @@ def verify(path: str | os.PathLike[str], *, item: str | None = None) -> None:
       FileNotFoundError: if there is no checkpoint.
       ValueError: if there is no such item, or there are several and none is named.
     """
-    found = _found(path, item)
+    found = found_in(path, item)
     manifest = load_manifest(found)
     for _ in store.read(found, manifest, range(len(manifest.leaves))):
         pass
 
 
-def _found(path: str | os.PathLike[str], item: str | None) -> str:
+def found_in(path: str | os.PathLike[str], item: str | None) -> str:
+    """The folder of the checkpoint itself, where `path` may be a step's."""
     return orbax_format.find_item(os.path.abspath(os.fspath(path)), item)
 
 
-def _values(path: str, manifest: Manifest, likes: dict[int, Any]) -> dict[int, Any]:
+def values_of(path: str, manifest: Manifest, likes: dict[int, Any]) -> dict[int, Any]:
     """The leaves with some numbers; each like what it is to be."""
     arrays = store.read(path, manifest, likes)
     return {

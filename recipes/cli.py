@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from treadle import __version__
 from treadle.errors import MissingPackageError
 from treadle.optional import need
-from treadle.recipes import commands, config
+from treadle.recipes import checkpoints, commands, config
 from treadle.recipes.catalogue import DEFAULT, RECIPES
 from treadle.recipes.display import silence
 from treadle.recipes.errors import UsageError, brief, unknown
@@ -64,6 +64,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
         if add is not None:
             add(parser)
         parsers[name] = parser
+    commands_of.add_parser("checkpoint", help="look into checkpoints, and convert them")
     return top, parsers
 
 
@@ -131,7 +132,7 @@ def _check_names(argv: Sequence[str]) -> list[str]:
     Raises:
       UsageError: for an unknown command or recipe.
     """
-    names = ["list", "train", "resume", "eval", "report", "sample"]
+    names = ["list", "train", "resume", "eval", "report", "sample", "checkpoint"]
     if argv and not argv[0].startswith("-") and argv[0] not in names:
         raise unknown("command", argv[0], names)
     if list(argv[:1]) != ["train"] or set(argv[1:2]) & {"-h", "--help"}:
@@ -191,8 +192,11 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line, and returns the exit status."""
+    argv = sys.argv[1:] if argv is None else argv
     try:
-        arguments = parse(sys.argv[1:] if argv is None else argv)
+        if list(argv[:1]) == ["checkpoint"]:
+            return checkpoints.main(argv[1:])
+        arguments = parse(argv)
         need("the command line", "rich", "matplotlib", "sklearn")
         return _COMMANDS[arguments.command](arguments)
     except (UsageError, MissingPackageError) as error:
