@@ -5,6 +5,7 @@ saves in the background. They are in Orbax's format: plain Orbax restores what i
 here, and what plain Orbax saved can be restored here.
 """
 
+from treadle.checkpoint.keep import Saved
 from treadle.checkpoint.manager import Manager
 from treadle.checkpoint.manifest import DamagedError
 from treadle.checkpoint.restore import describe, restore, verify
@@ -16,6 +17,7 @@ __all__ = [
     "DamagedError",
     "Manager",
     "Pending",
+    "Saved",
     "compare",
     "convert",
     "describe",

@@ -72,7 +72,7 @@ _ORBAX_TEMPORARY = re.compile(rf"(?P<of>.+?){re.escape(_MARK)}(-[\w-]*)?")
 def _is_abandoned(path: str, made_by: re.Match[str] | None) -> bool:
     """Whether the process that made a temporary directory is surely gone."""
     if made_by is None or made_by["place"] != _place():
-        return time.time() - _last_written(path) > _FORGOTTEN_SECONDS
+        return time.time() - written(path) > _FORGOTTEN_SECONDS
     process = int(made_by["process"])
     try:
         os.kill(process, 0)
@@ -86,7 +86,8 @@ def _is_abandoned(path: str, made_by: re.Match[str] | None) -> bool:
     )
 
 
-def _last_written(top: str) -> float:
+def written(top: str) -> float:
+    """When a folder, or something in it, was last written to."""
     times = [0.0]
     for folder, _, files in os.walk(top):
         for path in (folder, *(os.path.join(folder, name) for name in files)):

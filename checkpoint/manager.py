@@ -9,14 +9,15 @@ import re
 import signal
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 from treadle.checkpoint import commit, orbax_format, store
+from treadle.checkpoint.keep import Keep, Saved
 from treadle.checkpoint.manifest import DamagedError
 from treadle.checkpoint.restore import How, restore, verify
-from treadle.checkpoint.save import Pending, into, snapshot, write
+from treadle.checkpoint.save import Pending, check_compression, into, snapshot, write
 
 ENDING = [
     getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
@@ -43,7 +44,12 @@ class Manager:
       keep_best: how many of the best steps are kept besides.
       best_metric: which of the metrics tells how good a step is.
       mode: whether the best is the smallest ("min") or the largest ("max").
+      keep_every_steps, keep_every_seconds: the multiples of a number of steps, and one
+        step in so much time, are kept besides.
+      keep: a function from all steps (a `Saved` each) to those that are kept besides.
       save_interval_steps: other steps than its multiples are not saved.
+      save_on_steps: steps that are saved although they are no multiples.
+      compression: a level of zstd, from 1 (fast) to 22 (small); None for none.
       step_prefix, step_format_fixed_length: how steps are named, as in Orbax's options:
         "ckpt" and 4 name step 7 ``ckpt_0007``. Steps of other lengths are found, too.
 
@@ -62,7 +68,12 @@ class Manager:
         keep_best: int = 1,
         best_metric: str = "loss",
         mode: Literal["min", "max"] = "min",
+        keep_every_steps: int | None = None,
+        keep_every_seconds: float | None = None,
+        keep: Callable[[Sequence[Saved]], Iterable[int]] | None = None,
         save_interval_steps: int = 1,
+        save_on_steps: Iterable[int] = (),
+        compression: int | None = None,
         step_prefix: str | None = None,
         step_format_fixed_length: int | None = None,
     ) -> None:
@@ -71,6 +82,11 @@ class Manager:
         if max_to_keep is not None:
             max_to_keep = _whole("max_to_keep", max_to_keep, least=1)
         keep_best = _whole("keep_best", keep_best, least=0)
+        if keep_every_steps is not None:
+            keep_every_steps = _whole("keep_every_steps", keep_every_steps, least=1)
+        self._keep = Keep(keep_every_steps, keep_every_seconds, keep)
+        self._on_steps = frozenset(save_on_steps)
+        self._compression = check_compression(compression)
         save_interval_steps = _whole("save_interval_steps", save_interval_steps, 1)
         length = step_format_fixed_length
         self._digits = 1 if length is None else _whole(_LENGTH, length, least=1)
@@ -100,7 +116,8 @@ class Manager:
           force: saves although the step is not due, or is saved already.
 
         Returns:
-          False if the step is not a multiple of `save_interval_steps`.
+          False if the step is not due: no multiple of `save_interval_steps`, and none
+          of `save_on_steps`.
 
         Raises:
           FileExistsError: if the step is saved already, or something that is not a
@@ -110,7 +127,8 @@ class Manager:
         """
         store.check_process("save a checkpoint")
         step = _whole("step", step, least=0)
-        if step % self.save_interval_steps and not force:
+        due = step % self.save_interval_steps == 0 or step in self._on_steps
+        if not due and not force:
             return False
         numbers = self._check_metrics(metrics)
         self.wait()
@@ -126,7 +144,7 @@ class Manager:
         def fill(made: str) -> None:
             item = os.path.join(made, orbax_format.ITEM)
             os.mkdir(item)
-            write(item, taken)
+            write(item, taken, self._compression)
             orbax_format.write_step(made, numbers)
 
         def work() -> None:
@@ -338,6 +356,13 @@ class Manager:
                 found.append((sign * value, -step))
         return [-step for _, step in sorted(found)]
 
+    def _saved(self) -> list[Saved]:
+        """The steps in ascending order, as policies see them."""
+        return [
+            Saved(step, commit.written(self.path(step)), self.metrics(step))
+            for step in self.all_steps()
+        ]
+
     def _clean(self) -> None:
         """Deletes the steps that are not to be kept."""
         if self.max_to_keep is None:
@@ -345,6 +370,7 @@ class Manager:
         kept = {
             *self.all_steps()[-self.max_to_keep :],
             *self._ranked()[: self.keep_best],
+            *(self._keep.of(self._saved()) if self._keep != Keep() else ()),
         }
         for step, name in self._folders().items():
             if step not in kept:

@@ -74,7 +74,7 @@ def _take(value: Any, path: naming.Path) -> tuple[Leaf, np.ndarray | None]:
     return leaf, array if leaf.is_stored else None
 
 
-def write(directory: str, taken: Snapshot) -> None:
+def write(directory: str, taken: Snapshot, compression: int | None = None) -> None:
     """Writes a snapshot into an empty directory."""
     leaves = [
         leaf if array is None else replace(leaf, crc32=store.checksum(array))
@@ -82,7 +82,8 @@ def write(directory: str, taken: Snapshot) -> None:
     ]
     manifest = manifests.describe(taken.skeleton, leaves)
     pairs = zip(manifest.names, taken.arrays, strict=True)
-    store.write(directory, ((n, array) for n, array in pairs if array is not None))
+    arrays = ((name, array) for name, array in pairs if array is not None)
+    store.write(directory, arrays, compression)
     manifests.write(directory, manifest)
     orbax_format.write(directory, manifest)
 
@@ -165,11 +166,33 @@ def _check_free(path: str | os.PathLike[str], overwrite: bool) -> str:
     return path
 
 
-def save(path: str | os.PathLike[str], tree: Any, *, overwrite: bool = False) -> None:
+def check_compression(level: int | None) -> int | None:
+    """
+    Raises:
+      ValueError: if it is no level of zstd.
+    """
+    if level is not None and not (type(level) is int and 1 <= level <= 22):
+        raise ValueError(
+            f"compression is a level of zstd, from 1 to 22, or None, not {level!r}"
+        )
+    return level
+
+
+def save(
+    path: str | os.PathLike[str],
+    tree: Any,
+    *,
+    overwrite: bool = False,
+    compression: int | None = None,
+) -> None:
     """Saves a pytree as the directory `path`, and returns when it is on the disk.
 
     Leaves are arrays of any dtype, Python numbers and strings. Plain Orbax restores
     what is saved here: ``StandardCheckpointer().restore(path)``.
+
+    Args:
+      overwrite: whether a checkpoint that is there may be replaced.
+      compression: a level of zstd, from 1 (fast) to 22 (small); None for none.
 
     Raises:
       FileExistsError: if `path` exists and `overwrite` is false.
@@ -180,13 +203,17 @@ def save(path: str | os.PathLike[str], tree: Any, *, overwrite: bool = False) ->
     >>> import numpy as np
     >>> save("start", {"weight": np.ones((2, 3)), "epoch": 0})
     """
-    path = _check_free(path, overwrite)
+    path, level = _check_free(path, overwrite), check_compression(compression)
     taken = snapshot(tree, copy=False)
-    into(path, lambda made: write(made, taken), overwrite=overwrite)
+    into(path, lambda made: write(made, taken, level), overwrite=overwrite)
 
 
 def save_async(
-    path: str | os.PathLike[str], tree: Any, *, overwrite: bool = False
+    path: str | os.PathLike[str],
+    tree: Any,
+    *,
+    overwrite: bool = False,
+    compression: int | None = None,
 ) -> Pending:
     """Like `save`, but returns as soon as the leaves are copied.
 
@@ -195,8 +222,10 @@ def save_async(
     >>> saving = save_async("middle", {"epoch": 1})
     >>> saving.wait()
     """
-    path = _check_free(path, overwrite)
+    path, level = _check_free(path, overwrite), check_compression(compression)
     taken = snapshot(tree, copy=True)
-    return Pending(
-        lambda: into(path, lambda made: write(made, taken), overwrite=overwrite), path
-    )
+
+    def work() -> None:
+        into(path, lambda made: write(made, taken, level), overwrite=overwrite)
+
+    return Pending(work, path)

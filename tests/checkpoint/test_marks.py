@@ -180,7 +180,7 @@ class SmallDisk:
     def __init__(self, folder: Path, size: int, write: Callable[..., None]) -> None:
         self.folder, self.size, self.write = folder, size, write
 
-    def __call__(self, directory: str, arrays: object) -> None:
+    def __call__(self, directory: str, arrays: object, compression: object) -> None:
         pairs = list(arrays)  # type: ignore[call-overload]
         used = sum(p.stat().st_size for p in self.folder.rglob("*") if p.is_file())
         if used + sum(array.nbytes for _, array in pairs) > self.size:

@@ -1,0 +1,44 @@
+"""Which steps of a run are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+
+class Saved(NamedTuple):
+    """A step that is on the disk: its metrics, and when it was saved, in seconds."""
+
+    step: int
+    time: float
+    metrics: dict[str, float]
+
+
+class Keep(NamedTuple):
+    """What is kept besides the latest and the best; see `Manager`."""
+
+    every_steps: int | None = None
+    every_seconds: float | None = None
+    chosen: Callable[[Sequence[Saved]], Iterable[int]] | None = None
+
+    def of(self, saved: Sequence[Saved]) -> set[int]:
+        """The steps to keep, of all in ascending order.
+
+        >>> saved = [Saved(step, 10.0 * step, {}) for step in range(6)]
+        >>> sorted(Keep(every_steps=4).of(saved))
+        [0, 4]
+        >>> sorted(Keep(every_seconds=25.0).of(saved))
+        [0, 3]
+        """
+        kept: set[int] = set()
+        if self.every_steps is not None:
+            kept.update(one.step for one in saved if not one.step % self.every_steps)
+        if self.every_seconds is not None:
+            last = -float("inf")
+            for one in saved:
+                if one.time - last >= self.every_seconds:
+                    kept.add(one.step)
+                    last = one.time
+        if self.chosen is not None:
+            kept.update(self.chosen(saved))
+        return kept
