@@ -36,6 +36,9 @@ from treadle.nn.functions.piecewise import sparse_sigmoid as sparse_sigmoid
 from treadle.nn.functions.piecewise import squareplus as squareplus
 from treadle.nn.layers.attention import MultiHeadAttention as MultiHeadAttention
 from treadle.nn.layers.attention import attention as attention
+from treadle.nn.layers.cells import GRUCell as GRUCell
+from treadle.nn.layers.cells import LSTMCell as LSTMCell
+from treadle.nn.layers.cells import SimpleCell as SimpleCell
 from treadle.nn.layers.conv import Conv2d as Conv2d
 from treadle.nn.layers.dropout import Dropout as Dropout
 from treadle.nn.layers.embed import Embedding as Embedding
@@ -49,8 +52,9 @@ from treadle.nn.layers.pool import MaxPool2d as MaxPool2d
 from treadle.nn.layers.pool import avg_pool as avg_pool
 from treadle.nn.layers.pool import global_avg_pool as global_avg_pool
 from treadle.nn.layers.pool import max_pool as max_pool
-from treadle.nn.layers.rnn import GRUCell as GRUCell
-from treadle.nn.layers.rnn import LSTMCell as LSTMCell
+from treadle.nn.layers.rnn import RNN as RNN
+from treadle.nn.layers.rnn import Bidirectional as Bidirectional
+from treadle.nn.layers.rnn import StackedRNN as StackedRNN
 from treadle.nn.layers.sequential import Sequential as Sequential
 from treadle.nn.losses.basic import absolute_error as absolute_error
 from treadle.nn.losses.basic import binary_cross_entropy as binary_cross_entropy
