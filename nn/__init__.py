@@ -74,6 +74,8 @@ from treadle.nn.state import training as training
 from treadle.nn.surgery import at as at
 from treadle.nn.surgery import combine as combine
 from treadle.nn.surgery import partition as partition
+from treadle.nn.watch import capture as capture
+from treadle.nn.watch import record as record
 
 _suggest(__name__)
 _suggest("treadle.nn.init")

@@ -60,7 +60,10 @@ def in_place(call: Callable[..., Any]) -> Callable[..., Any]:
             place.path = joined(path, _name_of(self, around))
         place.layer = self
         try:
-            return call(self, *args, **kwargs)
+            output = call(self, *args, **kwargs)
+            if place.watch is None:
+                return output
+            return place.watch(self, args, kwargs, output)
         finally:
             place.layer, place.path = around, path
 
