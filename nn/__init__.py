@@ -56,6 +56,7 @@ from treadle.nn.layers.rnn import RNN as RNN
 from treadle.nn.layers.rnn import Bidirectional as Bidirectional
 from treadle.nn.layers.rnn import StackedRNN as StackedRNN
 from treadle.nn.layers.sequential import Sequential as Sequential
+from treadle.nn.layers.stack import Stack as Stack
 from treadle.nn.losses.basic import absolute_error as absolute_error
 from treadle.nn.losses.basic import binary_cross_entropy as binary_cross_entropy
 from treadle.nn.losses.basic import cross_entropy as cross_entropy

@@ -23,7 +23,7 @@ class Collection:
     >>> def body(total, x):
     ...     seen.add("square", x * x)
     ...     return total + x, None
-    >>> with Collection().opened() as seen:
+    >>> with td.Collection().opened() as seen:
     ...     _ = td.scan(body, 0.0, tnp.array([1.0, 2.0, 3.0]))
     >>> seen.entries
     {'square': Array([1., 4., 9.], dtype=float32)}

@@ -1,4 +1,4 @@
-"""Recurrent layers on batches and lengths of any size."""
+"""Recurrent and stacked layers on batches and lengths of any size."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ LAYERS: dict[str, Any] = {
     "both": nn.Bidirectional(nn.GRUCell(8, 4, key=KEY), nn.GRUCell(8, 4, key=KEY)),
     "back": nn.RNN(nn.SimpleCell(8, 4, key=KEY), time_axis=0, reverse=True),
     "elman": nn.SimpleCell(8, 4, key=KEY),
+    "stack": nn.Stack(lambda key: nn.Linear(8, 8, key=key), 3, remat=True, key=KEY),
     "deep": nn.StackedRNN.make(nn.SimpleCell, (8, 4, 4), bidirectional=True, key=KEY),
 }
 EXPRESSIONS = [
     "rnn(s), back(s), elman(s, tnp.zeros(4))",
     "both(s, lengths=len)",
     "deep(s), deep(s, deep(s)[1])",
+    "stack(s), stack(s[0])",
 ]
+NOT_LAYERS = "capture record"
