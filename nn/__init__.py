@@ -64,9 +64,9 @@ from treadle.nn.losses.basic import huber as huber
 from treadle.nn.losses.basic import kl_divergence as kl_divergence
 from treadle.nn.losses.basic import squared_error as squared_error
 from treadle.nn.module import Module as Module
+from treadle.nn.overview import summary as summary
 from treadle.nn.show import count as count
 from treadle.nn.show import parameters as parameters
-from treadle.nn.show import summary as summary
 from treadle.nn.state import State as State
 from treadle.nn.state import draw_key as draw_key
 from treadle.nn.state import inference as inference

@@ -14,6 +14,7 @@ from treadle import tree
 from treadle.errors import at, user_source
 from treadle.names import method_instead
 from treadle.nn.field import Layout, always_child, layout_of, parts_of
+from treadle.nn.page import page
 from treadle.nn.place import in_place
 from treadle.nn.show import describe
 from treadle.reading import Fields, Held, Unreadable
@@ -240,13 +241,18 @@ class Module(metaclass=ModuleType):
         return list(super().__dir__())
 
     def __repr__(self) -> str:
+        return describe(type(self).__name__, self._shown())
+
+    def _repr_html_(self) -> str:
+        return page(type(self).__name__, self, self._shown())
+
+    def _shown(self) -> dict[str, Any]:
         # That a layer computes in the dtype of its parameters goes without saying.
-        fields = {
+        return {
             name: value
             for name, value in fields_of(self).items()
             if name != "dtype" or value is not None
         }
-        return describe(type(self).__name__, fields)
 
     def __getstate__(self) -> tuple[dict[str, Any], Layout | None]:
         _open(self)

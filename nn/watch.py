@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -35,8 +36,8 @@ def capture(
 ) -> Callable[..., tuple[Any, dict[str, Any]]]:
     """Calls a model, and gives its output and what its layers gave, by path.
 
-    The path of a layer is that in profiles and errors, ``encoder.layers[2].attention``;
-    a layer's second call in one of the model is ``path#2``. What `record` names stands
+    The path of a layer has dots, ``encoder.layers.2.attention``; its second call in one
+    of the model is ``path#2``. What `record` names stands
     there, too. In a `td.scan` (so in `RNN` and `Stack`) or `td.vmap` of the model's own
     values are stacked. Inside a jit, grad, cond or while_loop of its own nothing is
     seen; around `capture`, all transforms are welcome.
@@ -57,9 +58,9 @@ def capture(
     >>> mlp, x = nn.MLP((2, 8, 1), key=rng.key(0)), tnp.ones((3, 2))
     >>> output, found = nn.capture(mlp)(x)
     >>> {path: value.shape for path, value in found.items()}
-    {'layers[0]': (3, 8), 'layers[1]': (3, 1)}
+    {'layers.0': (3, 8), 'layers.1': (3, 1)}
     >>> def loss(change):
-    ...     edit = {"layers[0]": lambda hidden: hidden + change}
+    ...     edit = {"layers.0": lambda hidden: hidden + change}
     ...     return nn.capture(mlp, edit=edit)(x)[0].sum()
     >>> td.grad(loss)(tnp.zeros((3, 8))).shape
     (3, 8)
@@ -194,7 +195,7 @@ def watching(
         path = place.whole
         if not isinstance(layer, Module):
             path = joined(path, layer)
-        inside = path[len(base) :].lstrip(".")
+        inside = _dotted(path[len(base) :])
         output = told(inside, layer, args, kwargs, output)
         return output if outer is None else outer(layer, args, kwargs, output)
 
@@ -203,3 +204,8 @@ def watching(
         yield
     finally:
         place.path, place.layer, place.watch = before
+
+
+def _dotted(path: str) -> str:
+    """A place as `tree.select` writes it: ``layers[0]['a']`` is ``layers.0.a``."""
+    return re.sub(r"\['?(.*?)'?\]", r".\1", path).lstrip(".")

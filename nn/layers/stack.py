@@ -38,12 +38,7 @@ class Stack(Module):
     >>> stack = nn.Stack(lambda key: nn.Linear(4, 4, key=key), 12, key=rng.key(0))
     >>> stack
     Stack(
-      layers=Linear(
-        in_features=4,
-        out_features=4,
-        weight=f32[12,4,4],
-        bias=f32[12,4],
-      ),
+      layers=Linear(in_features=4, out_features=4, weight=f32[12,4,4], bias=f32[12,4]),
       length=12,
       remat=False,
     )
