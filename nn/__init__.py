@@ -34,6 +34,10 @@ from treadle.nn.functions.piecewise import hard_tanh as hard_tanh
 from treadle.nn.functions.piecewise import sparse_plus as sparse_plus
 from treadle.nn.functions.piecewise import sparse_sigmoid as sparse_sigmoid
 from treadle.nn.functions.piecewise import squareplus as squareplus
+from treadle.nn.layers.adapters import Adapter as Adapter
+from treadle.nn.layers.adapters import LoRA as LoRA
+from treadle.nn.layers.adapters import lora as lora
+from treadle.nn.layers.adapters import merge_lora as merge_lora
 from treadle.nn.layers.attention import MultiHeadAttention as MultiHeadAttention
 from treadle.nn.layers.attention import attention as attention
 from treadle.nn.layers.cells import GRUCell as GRUCell
