@@ -81,6 +81,8 @@ class Place:
     """
 
     __slots__ = ("around", "layer", "path", "watch")
+    layer: Any
+    watch: Any
 
     def __init__(self) -> None:
         self.path, self.around, self.layer, self.watch = "", "", None, None

@@ -74,7 +74,7 @@ class LoRA(Module):
         param_dtype: Any = tnp.float32,
         key: rng.Key,
     ) -> None:
-        weight = getattr(layer, "weight", None)
+        weight: Any = getattr(layer, "weight", None)
         if not isinstance(layer, Module) or getattr(weight, "ndim", 0) < 2:
             found = type(layer).__name__
             raise TypeError(_NO_WEIGHT.format(found=found, at=at_line(user_source())))
@@ -90,7 +90,7 @@ class LoRA(Module):
             is_table = isinstance(layer, Embedding)
             lora_a_init = init.standard_normal if is_table else init.fan_in_uniform
         k1, k2 = rng.split(key)
-        *lead, out = layer.weight.shape
+        *lead, out = weight.shape
         self.lora_a = lora_a_init(k1, (*lead, rank), param_dtype)
         self.lora_b = lora_b_init(k2, (rank, out), param_dtype)
 
@@ -158,7 +158,7 @@ class Adapter(Module):
     ... )
     >>> x = tnp.ones((3, 2))
     >>> (adapted(x) == mlp(x)).all()
-    Array(True)
+    Array(True, dtype=bool)
     """
 
     down: Linear
