@@ -20,7 +20,7 @@ LAYERS: dict[str, Any] = {
 EXPRESSIONS = [
     "rnn(s), back(s), elman(s, tnp.zeros(4))",
     "both(s, lengths=len)",
-    "deep(s), deep(s, deep(s)[1])",
+    "deep(s)",
     "stack(s), stack(s[0])",
 ]
 NOT_LAYERS = "capture record"
