@@ -37,7 +37,7 @@ _LAST = ("treadle.scipy.special", "treadle.scipy.stats")
 _NUMPY = {"treadle.numpy": "np", "treadle.numpy.linalg": "np.linalg"}
 _PREFIX = 4
 _CLOSE = 0.8
-_LAYERS = ("nn", "optim", "rng", "metrics", "models", "weights", "checkpoint")
+_LAYERS = ("nn", "optim", "rng", "metrics", "models", "weights", "data", "checkpoint")
 # Only what is called something else: a name that is spelled alike is found by itself.
 _SYNONYMS = {
     "adcheckpoint": "treadle.remat",

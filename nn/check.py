@@ -24,7 +24,7 @@ def dtype(value: Any) -> Any:
     return None if value is None else td.dtypes.canonical(value)
 
 
-def operands(layer: str, compute: Any, x: Any, *params: Any) -> list[Any]:
+def operands(layer: str, compute: Any, x: Any, *params: Any) -> list[td.Array]:
     """An input and parameters of a layer in the dtype in which it computes.
 
     That is `compute`, or that of the parameters if it is None: what a model computes in
