@@ -98,7 +98,7 @@ _SYNONYMS = {
     "nograd": "treadle.stop_gradient",
     "onecyclelr": "treadle.optim.warmup_cosine_decay_schedule",
     "optimizedlstmcell": "treadle.nn.LSTMCell",
-    "parameter": "treadle.numpy.asarray",
+    "parameter": "treadle.nn.Param",
     "permute": "treadle.numpy.transpose",
     "perturb": "treadle.nn.capture",
     "prngkey": "treadle.rng.key",
@@ -150,6 +150,7 @@ _SYNONYMS = {
 _CODE = {
     ("treadle.nn", "flatten"): "lambda x: x.reshape(len(x), -1)",
     ("treadle.nn", "identity"): "lambda x: x",
+    ("treadle.nn", "select"): "treadle.tree.select",
 }
 """What has another meaning where the name is known."""
 _METHODS = {
@@ -160,12 +161,18 @@ _METHODS = {
     "init": "A module is made with its parameters: `Module(..., key=key)`.",
     "loadstatedict": "`checkpoint.restore(path, module)` gives a module with what was "
     "saved.",
+    "modules": "`nn.iterate(module)` goes through them, with their paths.",
+    "namedmodules": "`nn.iterate(module)` goes through them, with their paths.",
     "namedparameters": "`nn.parameters(module)` lists them with their names.",
     "parameters": "A module is the pytree of its parameters: `td.tree.leaves(module)`, "
     "`nn.parameters(module)`.",
     "statedict": "A module is a pytree: save it by `checkpoint.save(path, module)`, "
     "look at it by `nn.parameters(module)`.",
-    "to": "`td.tree.map(lambda x: x.astype(dtype), module)` gives it another dtype.",
+    "registerbuffer": "Assign it: `self.name = nn.Buffer(array)`.",
+    "registerparameter": "Assign it: `self.name = array`, or `nn.Param(array, ...)`.",
+    "requiresgrad": "`nn.freeze(module)` is the module with parameters that are not "
+    "trained, `nn.unfreeze(module)` the way back.",
+    "to": "`nn.cast(module, dtype)` gives it another dtype.",
     "train": "`nn.training(module)` is the module as it trains.",
     "zerograd": "Gradients are results of `td.grad`, and nothing keeps them.",
 }

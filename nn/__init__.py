@@ -7,7 +7,12 @@ Linear(in_features=16, out_features=1, weight=f32[16,1], bias=f32[1])
 
 from treadle.names import suggest as _suggest
 from treadle.nn import init as init
+from treadle.nn.cast import cast as cast
 from treadle.nn.check import PrecisionWarning as PrecisionWarning
+from treadle.nn.freeze import freeze as freeze
+from treadle.nn.freeze import metadata as metadata
+from treadle.nn.freeze import tagged as tagged
+from treadle.nn.freeze import unfreeze as unfreeze
 from treadle.nn.functions.activation import celu as celu
 from treadle.nn.functions.activation import elu as elu
 from treadle.nn.functions.activation import gelu as gelu
@@ -69,6 +74,8 @@ from treadle.nn.losses.basic import kl_divergence as kl_divergence
 from treadle.nn.losses.basic import squared_error as squared_error
 from treadle.nn.module import Module as Module
 from treadle.nn.overview import summary as summary
+from treadle.nn.role import Buffer as Buffer
+from treadle.nn.role import Param as Param
 from treadle.nn.show import count as count
 from treadle.nn.show import parameters as parameters
 from treadle.nn.state import State as State
@@ -78,6 +85,7 @@ from treadle.nn.state import stateful as stateful
 from treadle.nn.state import training as training
 from treadle.nn.surgery import at as at
 from treadle.nn.surgery import combine as combine
+from treadle.nn.surgery import iterate as iterate
 from treadle.nn.surgery import partition as partition
 from treadle.nn.watch import capture as capture
 from treadle.nn.watch import record as record

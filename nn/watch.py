@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import wraps
@@ -25,7 +25,7 @@ capture: nothing was seen at {name!r}, which `edit` changes{at}
 _ELSEWHERE = """\
 Not seen were those inside of a jit, grad, cond or while_loop of the model's own: {}"""
 
-Where = Callable[[str, Any], bool] | type | tuple[type, ...]
+Where = Callable[[str, Any], bool] | type | str | Sequence[Any]
 
 
 def capture(
@@ -44,8 +44,9 @@ def capture(
 
     Args:
       model: a Module, a method of one, or ``nn.stateful(model, key=key)``.
-      where: which layers: a class or several, or a function ``(path, layer) -> bool``.
-        None: all, but for the model itself.
+      where: which layers: a class, a pattern over paths as for `tree.select`
+        (``"encoder.layers.*"``), a function ``(path, layer) -> bool``, or a list of
+        these. None: all, but for the model itself.
       edit: functions by path, which change what a layer gave before others see it: to
         see what a layer is for, or for the gradient at it (below).
 
@@ -155,7 +156,7 @@ class _Seen(td.Collection):
 
 
 def _shown(where: Any) -> str:
-    if isinstance(where, tuple):
+    if isinstance(where, list | tuple):
         return ", ".join(map(_shown, where))
     return str(getattr(where, "__name__", where))
 
@@ -168,13 +169,18 @@ def _is_shown(output: Any) -> bool:
 def _choice(where: Where | None) -> Callable[[str, Any], bool]:
     if where is None:
         return lambda path, layer: True
-    if isinstance(where, type | tuple):
+    if isinstance(where, list | tuple):
+        several = [_choice(one) for one in where]
+        return lambda path, layer: any(chosen(path, layer) for chosen in several)
+    if isinstance(where, str):
+        return lambda path, layer: tree.matches(where, path.split("."))
+    if isinstance(where, type):
         return lambda path, layer: isinstance(layer, where)
     if callable(where):
         return where
     raise TypeError(
-        "capture: `where` is a class, a tuple of classes, or a function of path and "
-        f"layer; got {where!r:.60}{at(user_source())}"
+        "capture: `where` is a class, a pattern, a function of path and layer, or a "
+        f"list of these; got {where!r:.60}{at(user_source())}"
     )
 
 

@@ -11,6 +11,7 @@ from treadle import rng, tree
 from treadle.errors import at as at_line
 from treadle.errors import user_source
 from treadle.nn import check, init
+from treadle.nn.freeze import freeze
 from treadle.nn.functions.activation import relu
 from treadle.nn.layers.dropout import Dropout
 from treadle.nn.layers.embed import Embedding
@@ -82,7 +83,7 @@ class LoRA(Module):
             raise ValueError(
                 f"LoRA: a rank is positive, got {rank!r}{at_line(user_source())}"
             )
-        self.layer, self.rank = layer, rank
+        self.layer, self.rank = freeze(layer), rank
         self.alpha = float(rank if alpha is None else alpha)
         self.dropout, self.dtype = Dropout(dropout), check.dtype(dtype)
         if lora_a_init is None:
@@ -97,8 +98,7 @@ class LoRA(Module):
     @property
     def weight(self) -> td.Array:
         """The changed weight."""
-        change = self._change().astype(self.layer.weight.dtype)
-        return td.stop_gradient(self.layer.weight) + change
+        return self.layer.weight + self._change().astype(self.layer.weight.dtype)
 
     @property
     def bias(self) -> td.Array | None:
@@ -110,7 +110,7 @@ class LoRA(Module):
         return self.layer.replace(weight=self.weight)
 
     def __call__(self, x: tnp.ArrayLike, *args: Any, **kwargs: Any) -> td.Array:
-        out = tree.map(td.stop_gradient, self.layer)(x, *args, **kwargs)
+        out = self.layer(x, *args, **kwargs)
         x = check.as_array(x)
         if td.dtypes.is_float(x.dtype):
             x = self.dropout(x)
@@ -205,7 +205,8 @@ def lora(
     put into another copy of the model alone. `merge_lora` folds them in.
 
     Args:
-      where: which layers, as `nn.at` takes it: a class, or a function that picks parts.
+      where: which layers, as `nn.at` takes it: a class, a pattern over paths
+        (``"blocks.*.query"``), a function that picks parts.
       rank, alpha, dropout: as of `LoRA`.
 
     Raises:
@@ -219,7 +220,7 @@ def lora(
     """
     if _adapters(model):
         raise ValueError(_TWICE.format(at=at_line(user_source())))
-    chosen = at(model, where)
+    chosen = at(freeze(model), where)
     found = chosen.get()
     layers = (found,) if chosen.single else found
     wrapped = [

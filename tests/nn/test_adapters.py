@@ -8,7 +8,7 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from tests.nn.oracle import close, random
-from treadle import nn, rng, tree
+from treadle import checkpoint, nn, optim, rng, tree
 from treadle.nn import init
 
 KEY = rng.key(0)
@@ -51,17 +51,45 @@ def test_at_first_it_computes_the_same():
     assert tnp.abs(drawn(nn.lora(model, rank=2, key=KEY))(X) - model(X)).max() > 0.01
 
 
-def test_only_adapters_have_gradients():
-    model = drawn(nn.lora(Model(KEY), lambda m: list(m.blocks), rank=2, key=KEY))
-    grads = td.jit(td.grad(lambda m: (m(X) ** 2).sum()))(model)
-    for path, grad in tree.leaves_with_path(grads.blocks):
-        assert ("lora" in tree.key_name(path)) == bool(tnp.any(grad != 0))
+def test_only_adapters_are_trained():
+    """Weight decay and averages included; the rest keeps its bits."""
+    model = drawn(nn.lora(Model(KEY), "blocks.*", rank=2, key=KEY))
+    assert list(nn.parameters(model)) == [
+        f"blocks.{i}.lora_{x}" for i in (0, 1) for x in "ab"
+    ]
+    optimizer = optim.adamw(0.1, weight_decay=0.1)
+    state = optimizer.init(model)
+
+    @td.jit
+    def step(model, state):
+        grads = td.grad(lambda m: ((m(X) - 1) ** 2).mean())(model)
+        updates, state = optimizer.update(grads, state, model)
+        return optim.apply_updates(model, updates), state
+
+    before = tree.leaves_with_path(model)
+    for _ in range(3):
+        model, state = step(model, state)
+    for (path, old), new in zip(before, tree.leaves(model), strict=True):
+        assert ("lora" in tree.dotted(path)) == bool((old != new).any()), path
+
+
+def test_adapters_are_saved_alone(tmp_path):
+    """The trainable half, put into another copy of the model."""
+    model = drawn(nn.lora(Model(KEY), rank=2, key=KEY))
+    adapters, _ = nn.partition(model)
+    assert len(tree.leaves(adapters)) == 2 * 3
+    checkpoint.save(tmp_path / "adapters", adapters)
+    fresh, rest = nn.partition(nn.lora(Model(KEY), rank=2, key=rng.key(1)))
+    loaded = checkpoint.restore(tmp_path / "adapters", fresh)
+    np.testing.assert_array_equal(nn.combine(loaded, rest)(X), model(X))
 
 
 def test_folded_in():
     model = drawn(nn.lora(Model(KEY), rank=2, alpha=8, key=KEY))
     merged = nn.merge_lora(model)
     close(merged(X), model(X))
+    assert nn.count(merged) == 0
+    assert nn.count(nn.unfreeze(merged)) == nn.count(Model(KEY))
     layer = model.blocks[0]
     change = np.asarray(layer.lora_a) @ np.asarray(layer.lora_b) * (8 / 2)
     close(merged.blocks[0].weight, layer.layer.weight + change)

@@ -68,7 +68,8 @@ def test_all_layers():
     ("where", "names"),
     [
         (nn.Linear, ["blocks.0.linear", "blocks.1.linear", "head", "head#2"]),
-        ((nn.Dropout, Model), ["blocks.0.drop", "blocks.1.drop"]),
+        ([nn.Dropout, "head"], ["blocks.0.drop", "blocks.1.drop", "head", "head#2"]),
+        ("blocks.*.*ive", ["blocks.0.active", "blocks.1.active"]),
         (
             lambda path, layer: path.endswith("active"),
             [f"blocks.{i}.active" for i in (0, 1)],
