@@ -44,12 +44,12 @@ def summary(
     >>> from treadle import nn, rng
     >>> mlp = nn.MLP((2, 16, 1), key=rng.key(0))
     >>> print(nn.summary(mlp))
-    array             type       elements  bytes
-    layers[0].weight  f32[2,16]        32  128 B
-    layers[0].bias    f32[16]          16   64 B
-    layers[1].weight  f32[16,1]        16   64 B
-    layers[1].bias    f32[1]            1    4 B
-    MLP               trainable        65  260 B
+    array            type       elements  bytes
+    layers.0.weight  f32[2,16]        32  128 B
+    layers.0.bias    f32[16]          16   64 B
+    layers.1.weight  f32[16,1]        16   64 B
+    layers.1.bias    f32[1]            1    4 B
+    MLP              trainable        65  260 B
     >>> print(nn.summary(mlp, td.ShapeDtype((8, 2))))
     layer     class   input      output     parameters  bytes  FLOPs
               MLP     f32[8,2]   f32[8,1]           65  260 B    904

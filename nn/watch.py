@@ -173,7 +173,7 @@ def _choice(where: Where | None) -> Callable[[str, Any], bool]:
         several = [_choice(one) for one in where]
         return lambda path, layer: any(chosen(path, layer) for chosen in several)
     if isinstance(where, str):
-        return lambda path, layer: tree.matches(where, path.split("."))
+        return lambda path, layer: tree.matches(where, tuple(path.split(".")))
     if isinstance(where, type):
         return lambda path, layer: isinstance(layer, where)
     if callable(where):
