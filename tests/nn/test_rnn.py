@@ -163,6 +163,9 @@ def test_parameters():
             (6 / 400) ** 0.5, rel=0.01
         )
         assert cell.weight_hh.shape == (200, gates * 200) and (cell.bias == 1).all()
+        turned = make(3, 4, weight_hh_init=init.orthogonal(), key=KEY).weight_hh
+        for gate in tnp.split(turned, gates, -1):
+            close(gate.T @ gate, np.eye(4, dtype=np.float32))
         half = make(3, 2, param_dtype=tnp.bfloat16, key=KEY)
         assert tree.leaves(half(tnp.ones(3), half.initial()))[0].dtype == tnp.bfloat16
         mixed = nn.RNN(make(3, 2, dtype=tnp.bfloat16, key=KEY))
