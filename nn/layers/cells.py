@@ -143,10 +143,10 @@ class LSTMCell(Module):
 
     def initial(self, batch: tuple[int, ...] = ()) -> tuple[td.Array, td.Array]:
         """A carry of zeros, for examples of the given leading axes."""
-        dtype, size = _computed(self), self.proj_size or self.hidden_size
-        return tnp.zeros((*batch, size), dtype), tnp.zeros(
-            (*batch, self.hidden_size), dtype
-        )
+        cell = tnp.zeros((*batch, self.hidden_size), _computed(self))
+        if self.proj_size is None:
+            return cell, cell
+        return tnp.zeros((*batch, self.proj_size), cell.dtype), cell
 
     def __call__(
         self, x: tnp.ArrayLike, carry: tuple[tnp.ArrayLike, tnp.ArrayLike]
