@@ -55,15 +55,19 @@ _SYNONYMS = {
     "clipgradnorm": "treadle.optim.clip_by_global_norm",
     "clipgradvalue": "treadle.optim.clip",
     "compile": "treadle.jit",
+    "conv": "treadle.nn.Conv2d",
+    "convtranspose": "treadle.nn.ConvTranspose2d",
     "cosineannealinglr": "treadle.optim.cosine_decay_schedule",
     "crossentropyloss": "treadle.nn.cross_entropy",
     "customgradient": "treadle.custom_vjp",
     "dense": "treadle.nn.Linear",
+    "densegeneral": "treadle.nn.LinearGeneral",
     "deviceget": "treadle.numpy.asarray",
     "dotswithnobatchdimssaveable": "treadle.dots_without_batch_saveable",
     "dropout1d": "treadle.nn.Dropout",
     "dropout2d": "treadle.nn.Dropout",
     "dropout3d": "treadle.nn.Dropout",
+    "embed": "treadle.nn.Embedding",
     "ema": "treadle.optim.average_parameters",
     "exponentiallr": "treadle.optim.exponential_decay",
     "featurealphadropout": "treadle.nn.AlphaDropout",
@@ -118,6 +122,8 @@ _SYNONYMS = {
     "registerpytreenodeclass": "treadle.tree.register",
     "registerpytreewithkeys": "treadle.tree.register",
     "registerpytreewithkeysclass": "treadle.tree.register",
+    "reflectionpad2d": "treadle.nn.Pad",
+    "replicationpad2d": "treadle.nn.Pad",
     "restore": "treadle.checkpoint.restore",
     "rnncell": "treadle.nn.SimpleCell",
     "save": "treadle.checkpoint.save",
@@ -130,6 +136,7 @@ _SYNONYMS = {
     "sow": "treadle.nn.record",
     "sparsecrossentropy": "treadle.nn.cross_entropy",
     "spatialdropout2d": "treadle.nn.Dropout",
+    "spacetodepth": "treadle.nn.PixelUnshuffle",
     "special": "treadle.scipy.special",
     "statedict": "treadle.checkpoint.save",
     "steplr": "treadle.optim.piecewise_constant_schedule",
@@ -154,12 +161,9 @@ _SYNONYMS = {
     "treeunflatten": "treadle.tree.unflatten",
     "treeutil": "treadle.tree",
     "truncnormal": "treadle.nn.init.truncated_normal",
+    "zeropad2d": "treadle.nn.Pad",
 }
-_CODE = {
-    ("treadle.nn", "flatten"): "lambda x: x.reshape(len(x), -1)",
-    ("treadle.nn", "identity"): "lambda x: x",
-    ("treadle.nn", "select"): "treadle.tree.select",
-}
+_ELSEWHERE = {("treadle.nn", "select"): "treadle.tree.select"}
 """What has another meaning where the name is known."""
 _METHODS = {
     "apply": "Call it: `module(x)`; in training, `nn.stateful(module, key=key)(x)`.",
@@ -276,8 +280,8 @@ def instead(module: str, name: str) -> str:
     """The full name of what is meant by a name that a module lacks, or nothing."""
     if module == "treadle" and name in _LAYERS:
         return f"treadle.{name}"
-    if (module, _plain(name)) in _CODE:
-        return _CODE[module, _plain(name)]
+    if (module, _plain(name)) in _ELSEWHERE:
+        return _ELSEWHERE[module, _plain(name)]
     # First: `load` of a checkpoint is meant, where `treadle.numpy` has one, too.
     if synonym := _SYNONYMS.get(_plain(name)):
         return synonym

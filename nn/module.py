@@ -209,6 +209,10 @@ class Module(metaclass=ModuleType):
         _held: ClassVar[tuple[list[Any], tree.Structure] | None]
         _layout: ClassVar[Layout | None]
 
+    def __init_subclass__(cls, *, init: bool = True) -> None:
+        """init: False tells type checkers that the constructor is that of a base."""
+        super().__init_subclass__()
+
     def replace(self, **fields: Any) -> Self:
         """A copy with other values in some fields.
 
