@@ -76,6 +76,7 @@ _SYNONYMS = {
     "filtervalueandgrad": "treadle.value_and_grad",
     "filtervmap": "treadle.vmap",
     "fromnumpy": "treadle.numpy.asarray",
+    "frompretrained": "treadle.models.from_huggingface",
     "functional": "treadle.nn",
     "fwdandbwd": "treadle.vjp",
     "gradcheck": "treadle.check_grads",
@@ -95,7 +96,8 @@ _SYNONYMS = {
     "linearlr": "treadle.optim.linear_schedule",
     "load": "treadle.checkpoint.restore",
     "loadcheckpoint": "treadle.checkpoint.restore",
-    "loadstatedict": "treadle.checkpoint.restore",
+    "loadfile": "treadle.weights.load",
+    "loadstatedict": "treadle.weights.into",
     "lrscheduler": "treadle.optim.Schedule",
     "lstm": "treadle.nn.StackedRNN",
     "loralinear": "treadle.nn.LoRA",
@@ -126,8 +128,11 @@ _SYNONYMS = {
     "replicationpad2d": "treadle.nn.Pad",
     "restore": "treadle.checkpoint.restore",
     "rnncell": "treadle.nn.SimpleCell",
+    "safeopen": "treadle.weights.load",
     "save": "treadle.checkpoint.save",
     "savecheckpoint": "treadle.checkpoint.save",
+    "savefile": "treadle.weights.save",
+    "savepretrained": "treadle.models.to_huggingface",
     "settozero": "treadle.optim.freeze",
     "shapedtypestruct": "treadle.ShapeDtype",
     "smoothl1loss": "treadle.nn.huber",
@@ -138,7 +143,7 @@ _SYNONYMS = {
     "spatialdropout2d": "treadle.nn.Dropout",
     "spacetodepth": "treadle.nn.PixelUnshuffle",
     "special": "treadle.scipy.special",
-    "statedict": "treadle.checkpoint.save",
+    "statedict": "treadle.weights.of",
     "steplr": "treadle.optim.piecewise_constant_schedule",
     "stochasticdepth": "treadle.nn.DropPath",
     "swish": "treadle.nn.silu",
@@ -171,15 +176,15 @@ _METHODS = {
     "cuda": "`treadle.devices()` lists the devices, `treadle.device_put` moves arrays.",
     "eval": "`nn.inference(module)` is the module as it evaluates.",
     "init": "A module is made with its parameters: `Module(..., key=key)`.",
-    "loadstatedict": "`checkpoint.restore(path, module)` gives a module with what was "
-    "saved.",
+    "loadstatedict": "`weights.into(module, arrays)` gives a module with arrays by "
+    "name; `checkpoint.restore(path, module)` one with what was saved here.",
     "modules": "`nn.iterate(module)` goes through them, with their paths.",
     "namedmodules": "`nn.iterate(module)` goes through them, with their paths.",
     "namedparameters": "`nn.parameters(module)` lists them with their names.",
     "parameters": "A module is the pytree of its parameters: `td.tree.leaves(module)`, "
     "`nn.parameters(module)`.",
-    "statedict": "A module is a pytree: save it by `checkpoint.save(path, module)`, "
-    "look at it by `nn.parameters(module)`.",
+    "statedict": "`weights.of(module)` is a dict of its arrays by name. To go on "
+    "training later: `checkpoint.save(path, module)`.",
     "registerbuffer": "Assign it: `self.name = nn.Buffer(array)`.",
     "registerparameter": "Assign it: `self.name = array`, or `nn.Param(array, ...)`.",
     "requiresgrad": "`nn.freeze(module)` is the module with parameters that are not "

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -38,8 +39,8 @@ MISSING = [
     (td, "load", "treadle.checkpoint.restore"),
     (checkpoint, "load", "treadle.checkpoint.restore"),
     (checkpoint, "CheckpointManager", "treadle.checkpoint.Manager"),
-    (td, "state_dict", "treadle.checkpoint.save"),
-    (nn, "load_state_dict", "treadle.checkpoint.restore"),
+    (td, "state_dict", "treadle.weights.of"),
+    (nn, "load_state_dict", "treadle.weights.into"),
     (tnp, "cat", "treadle.numpy.concatenate"),
     (nn, "Dense", "treadle.nn.Linear"),
     (optim, "StepLR", "treadle.optim.piecewise_constant_schedule"),
@@ -61,20 +62,13 @@ MISSING = [
 ]
 
 
-def resolve(path: str) -> Any:
-    found: Any = td
-    for part in path.split(".")[1:]:
-        found = getattr(found, part)
-    return found
-
-
 @pytest.mark.parametrize(("module", "name", "instead"), MISSING)
 def test_a_name_from_elsewhere(module: Any, name: str, instead: str) -> None:
     with pytest.raises(AttributeError, match=f"has no `{name}`: use `{instead}`") as e:
         getattr(module, name)
     assert f"at {__file__}:" in str(e.value)
     assert (e.value.name, e.value.obj) == (name, module)
-    resolve(instead)
+    resolve_name(instead)
 
 
 NEAR = [
@@ -90,7 +84,7 @@ NEAR = [
 def test_a_name_that_is_nearly_right(module: Any, name: str, meant: str) -> None:
     with pytest.raises(AttributeError, match=rf"`{name}`: did you mean `{meant}`\?"):
         getattr(module, name)
-    resolve(meant)
+    resolve_name(meant)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +129,7 @@ def test_checkpoint_is_a_module() -> None:
 
 def test_every_synonym_is_there_and_needed() -> None:
     for name, instead in names._SYNONYMS.items():
-        resolve(instead)
+        resolve_name(instead)
         assert name == names._plain(name)
         assert names.instead("treadle", name) == instead
 
