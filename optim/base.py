@@ -6,6 +6,7 @@ Gradients have the structure of the parameters, with None where nothing is to be
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeVar
@@ -23,7 +24,7 @@ class Update(Protocol):
     """What a transform does with gradients."""
 
     def __call__(
-        self, grads: Any, state: Any, params: Any = None, /
+        self, grads: Any, state: Any, params: Any = None, /, **extra: Any
     ) -> tuple[Any, Any]: ...
 
 
@@ -32,8 +33,10 @@ class Transform:
     """A gradient transform; an optimizer is one whose results are ready to be added.
 
     init: ``(params) -> state``, a pytree.
-    update: ``(grads, state, params) -> (updates, state)``; `params` may be left out
-      where the transform does not look at them.
+    update: ``(grads, state, params, **extra) -> (updates, state)``; `params` may be
+      left out where the transform does not look at them. A transform that needs more,
+      such as the loss, takes it by keyword: ``value=loss``. What a transform's function
+      does not name is not given to it, so every transform may be called with extras.
 
     >>> import treadle.numpy as tnp
     >>> halve = Transform(lambda p: (), lambda g, s, p=None: (tree.map(_half, g), s))
@@ -46,8 +49,24 @@ class Transform:
     update: Update
     name: str = "transform"
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "update", _with_extras(self.update))
+
     def __repr__(self) -> str:
         return f"<{self.name}>"
+
+
+def _with_extras(update: Callable[..., tuple[Any, Any]]) -> Update:
+    """The function itself if it takes any keyword; else one that leaves out those that
+    it has no name for."""
+    names = inspect.signature(update).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in names.values()):
+        return update
+
+    def chosen(*args: Any, **extra: Any) -> tuple[Any, Any]:
+        return update(*args, **{n: v for n, v in extra.items() if n in names})
+
+    return chosen
 
 
 class Record:

@@ -136,3 +136,20 @@ def test_errors_say_what_to_do() -> None:
     with pytest.raises(ValueError, match=r"label of \['head'\] is 'fast'(.|\n)*'slow'"):
         parts = {"slow": optim.sgd(0.1)}
         optim.partition(parts, {"body": "slow", "head": "fast"}).init(PARAMS)
+
+
+def test_extras_reach_those_who_name_them() -> None:
+    def update(grads: Any, state: Any, params: Any = None, *, value: Any) -> Any:
+        return tree.map(lambda g: g * value, grads), state
+
+    by_value = optim.Transform(lambda params: (), update)
+    inner = optim.chain(optim.scale(2.0), by_value)
+    whole = optim.partition({"one": inner, "other": optim.sgd(1.0)}, ["one", "other"])
+    params = [tnp.ones(2), tnp.ones(2)]
+    updates, _ = whole.update(params, whole.init(params), params, value=3.0, more=None)
+    np.testing.assert_array_equal(updates[0], [6.0, 6.0])
+    np.testing.assert_array_equal(updates[1], [-1.0, -1.0])
+    plain = optim.scale(2.0)
+    plain.update(params, plain.init(params), params=params, value=3.0)
+    with pytest.raises(TypeError, match="value"):
+        inner.update(params, inner.init(params), params)
