@@ -23,15 +23,12 @@ from treadle.optim.decay import matrices as matrices
 from treadle.optim.hyper import Hyperparameters as Hyperparameters
 from treadle.optim.hyper import hyperparameters as hyperparameters
 from treadle.optim.hyper import set_hyperparameters as set_hyperparameters
+from treadle.optim.moments import MomentState as MomentState
 from treadle.optim.named import adam as adam
 from treadle.optim.named import adamw as adamw
 from treadle.optim.named import lion as lion
 from treadle.optim.named import rmsprop as rmsprop
 from treadle.optim.named import sgd as sgd
-from treadle.optim.scale import AdamState as AdamState
-from treadle.optim.scale import LionState as LionState
-from treadle.optim.scale import RmsState as RmsState
-from treadle.optim.scale import TraceState as TraceState
 from treadle.optim.scale import scale as scale
 from treadle.optim.scale import scale_by_adam as scale_by_adam
 from treadle.optim.scale import scale_by_learning_rate as scale_by_learning_rate

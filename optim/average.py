@@ -5,23 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-import treadle as td
-import treadle.numpy as tnp
 from treadle import tree
 from treadle.errors import at, user_source
 from treadle.optim.base import Record, Transform, check_params, check_state
 from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
-from treadle.optim.leaves import (
-    map_trainable,
-    map_updates,
-    positions,
-    settle,
-    wide,
-    widen,
-)
+from treadle.optim.leaves import map_updates, positions, settle, widen
 from treadle.optim.limits import check
+from treadle.optim.moments import copies
 
 
 @tree.register_dataclass
@@ -42,6 +32,7 @@ def average_parameters(decay: Hyperparameter = 0.999) -> Transform:
 
     Polyak and Juditsky, *Acceleration of Stochastic Approximation by Averaging*, 1992.
 
+    >>> import treadle.numpy as tnp
     >>> from treadle import optim
     >>> optimizer = optim.chain(optim.sgd(1.0), average_parameters(0.5))
     >>> params, grads = {"w": tnp.zeros(1)}, {"w": tnp.ones(1)}
@@ -52,7 +43,7 @@ def average_parameters(decay: Hyperparameter = 0.999) -> Transform:
     check("average_parameters", decay=decay)
 
     def init(params: Any) -> AverageState:
-        return AverageState(hyper(decay=decay), map_trainable(_copy, params))
+        return AverageState(hyper(decay=decay), copies(params))
 
     def update(grads: Any, state: AverageState, params: Any = None) -> tuple[Any, Any]:
         check_state(state, AverageState, "average_parameters")
@@ -69,13 +60,6 @@ def average_parameters(decay: Hyperparameter = 0.999) -> Transform:
     return Transform(init, update, "average_parameters")
 
 
-def _copy(x: Any) -> Any:
-    """The parameter in at least float32, in memory of its own: states get donated."""
-    if isinstance(x, td.Array) and not td.is_traced(x):
-        x = np.asarray(x)
-    return tnp.array(x, wide(td.typeof(x).dtype))
-
-
 def averaged(params: Any, state: Any) -> Any:
     """The parameters with their averages in place of what is trained.
 
@@ -86,6 +70,7 @@ def averaged(params: Any, state: Any) -> Any:
     Raises:
       ValueError: unless there is one average in the state.
 
+    >>> import treadle.numpy as tnp
     >>> from treadle import optim
     >>> optimizer = optim.chain(optim.sgd(0.1), average_parameters())
     >>> params = {"w": tnp.ones(2), "steps": 3}

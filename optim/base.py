@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import treadle as td
@@ -73,10 +73,7 @@ class Record:
     """A state that shows its numbers, and of its trees only how large they are."""
 
     def __repr__(self) -> str:
-        parts = [
-            f"{f.name}={_summary(getattr(self, f.name))}"
-            for f in fields(self)  # type: ignore[arg-type]
-        ]
+        parts = [f"{name}={_summary(value)}" for name, value in vars(self).items()]
         return f"{type(self).__name__}({', '.join(parts)})"
 
 

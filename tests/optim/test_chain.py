@@ -125,7 +125,7 @@ def test_errors_say_what_to_do() -> None:
         optimizer.update(PARAMS, PARAMS, state)
     with pytest.raises(ValueError, match="3 transforms, but its state has 2 parts"):
         optimizer.update(PARAMS, optim.adam(0.1).init(PARAMS), PARAMS)
-    with pytest.raises(TypeError, match="not the AdamState that scale_by_adam"):
+    with pytest.raises(TypeError, match="hyper, mean, mean_square that scale_by_adam"):
         optim.adam(0.1).update(PARAMS, optim.sgd(0.1, 0.9).init(PARAMS))
     with pytest.raises(TypeError, match="chain takes transforms, got 0"):
         optim.chain(0)  # type: ignore[arg-type]
