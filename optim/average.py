@@ -14,13 +14,24 @@ from treadle.optim.limits import check
 from treadle.optim.moments import copies
 
 
+class Averaged(Record):
+    """A state that has other weights than the parameters, to evaluate."""
+
+    def weights(self, params: Any) -> Any:
+        """These weights, where something is trained, for the present parameters."""
+        raise NotImplementedError
+
+
 @tree.register_dataclass
 @dataclass(frozen=True, repr=False)
-class AverageState(Record):
+class AverageState(Averaged):
     """The state of `average_parameters`."""
 
     hyper: Hyperparameters
     average: Any
+
+    def weights(self, params: Any) -> Any:
+        return self.average
 
 
 def average_parameters(decay: Hyperparameter = 0.999) -> Transform:
@@ -61,11 +72,12 @@ def average_parameters(decay: Hyperparameter = 0.999) -> Transform:
 
 
 def averaged(params: Any, state: Any) -> Any:
-    """The parameters with their averages in place of what is trained.
+    """The parameters to evaluate: with averages in place of what is trained.
 
     Args:
       params: gives what is not averaged, and the dtypes.
-      state: of an optimizer with `average_parameters` in it.
+      state: of an optimizer with `average_parameters` in it, of `lookahead` (whose slow
+        weights these are), or of `schedule_free`.
 
     Raises:
       ValueError: unless there is one average in the state.
@@ -77,15 +89,15 @@ def averaged(params: Any, state: Any) -> Any:
     >>> averaged(params, optimizer.init(params))
     {'steps': 3, 'w': Array([1., 1.], dtype=float32)}
     """
-    parts = tree.leaves(state, is_leaf=lambda s: isinstance(s, AverageState))
-    found = [part for part in parts if isinstance(part, AverageState)]
+    parts = tree.leaves(state, is_leaf=lambda s: isinstance(s, Averaged))
+    found = [part for part in parts if isinstance(part, Averaged)]
     if len(found) != 1:
         raise ValueError(
             f"expected one average in the optimizer's state, found {len(found)}"
             f"{at(user_source())}\n"
             "Put `average_parameters` last in the chain."
         )
-    values, form = tree.flatten(found[0].average)
+    values, form = tree.flatten(found[0].weights(params))
     leaves, whole = tree.flatten(params)
     for i, value in zip(positions(form, whole, "the parameters"), values, strict=True):
         leaves[i] = settle(leaves[i], widen(value))

@@ -22,14 +22,19 @@ def scale(factor: Hyperparameter) -> Transform:
     return _scale("scale", "factor", factor, 1.0)
 
 
-def scale_by_learning_rate(learning_rate: Hyperparameter) -> Transform:
+def scale_by_learning_rate(
+    learning_rate: Hyperparameter, *, flip_sign: bool = True
+) -> Transform:
     """Multiplies by ``-learning_rate``: usually the last of a chain.
+
+    Without `flip_sign` by ``learning_rate``.
 
     >>> descend = scale_by_learning_rate(0.1)
     >>> descend.update(tnp.ones(2), descend.init(tnp.ones(2)))[0]
     Array([-0.1, -0.1], dtype=float32)
     """
-    return _scale("scale_by_learning_rate", "learning_rate", learning_rate, -1.0)
+    sign = -1.0 if flip_sign else 1.0
+    return _scale("scale_by_learning_rate", "learning_rate", learning_rate, sign)
 
 
 def _scale(name: str, key: str, value: Hyperparameter, sign: float) -> Transform:
@@ -78,6 +83,33 @@ def trace(
 
     numbers = {"momentum": momentum}
     return by_leaf("trace", numbers, {"velocity": means(moment_dtype)}, rule)
+
+
+def ema(
+    decay: Hyperparameter, debias: bool = True, moment_dtype: Any = None
+) -> Transform:
+    """A running mean of the gradients.
+
+    ``m ← decay · m + (1 - decay) g``; the update is m, divided by ``1 - decayᵗ`` if
+    `debias`, which corrects for its start at zero.
+
+    >>> mean = ema(0.5)
+    >>> _, state = mean.update(tnp.ones(2), mean.init(tnp.ones(2)))
+    >>> mean.update(3 * tnp.ones(2), state)[0]
+    Array([2.3333, 2.3333], dtype=float32)
+    """
+
+    def rule(now: Any, time: Any) -> Any:
+        keep, new = now.decay, 1 - now.decay
+        hat = ahead(keep, time, False)
+
+        def leaf(g: Any, m: Any) -> tuple[Any, Any]:
+            m = keep * m + new * g
+            return (hat(g, m) if debias else m), m
+
+        return leaf
+
+    return by_leaf("ema", {"decay": decay}, {"mean": means(moment_dtype)}, rule)
 
 
 def scale_by_adam(
