@@ -14,7 +14,7 @@ from treadle.optim.chain import chain
 from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
 from treadle.optim.leaves import map_updates, widen, zeros_for
 from treadle.optim.line_search import scale_by_zoom_linesearch
-from treadle.optim.objective import inner
+from treadle.optim.objective import inner, value_dtype
 from treadle.optim.scale import scale_by_learning_rate
 
 
@@ -62,7 +62,7 @@ def scale_by_lbfgs(memory_size: int = 10, scale_first: bool = True) -> Transform
             )
 
         before = zeros_for(params), zeros_for(params)
-        weights = tnp.zeros(memory_size, td.float32)
+        weights = tnp.zeros(memory_size, value_dtype(params))
         return LbfgsState(hyper(), *before, rows(), rows(), weights)
 
     def update(grads: Any, state: LbfgsState, params: Any = None) -> tuple[Any, Any]:
@@ -84,7 +84,7 @@ def scale_by_lbfgs(memory_size: int = 10, scale_first: bool = True) -> Transform
         g = tree.leaves(wide)
         product = inner(changes, moves)
         weight = tnp.where(product == 0, 0, 1 / tnp.where(product == 0, 1, product))
-        weights = state.weights.at[slot].set(weight.astype(td.float32))
+        weights = state.weights.at[slot].set(weight.astype(state.weights.dtype))
         scale: Any = 1.0
         if scale_first:
             size = inner(changes, changes)

@@ -8,13 +8,13 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import treadle as td
 import treadle.numpy as tnp
-from treadle import dtypes, tree
+from treadle import tree
 from treadle.errors import at, user_source
 from treadle.optim.base import Record, Transform, check_state
 from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
-from treadle.optim.leaves import map_updates, positions, trainable, wide, zeros_for
+from treadle.optim.leaves import map_updates, positions, zeros_for
 from treadle.optim.limits import check
-from treadle.optim.objective import Objective, objective
+from treadle.optim.objective import Objective, objective, value_dtype
 from treadle.optim.zoom import zoom
 
 T = TypeVar("T")
@@ -51,9 +51,7 @@ class _Start(NamedTuple):
 
 
 def _first(numbers: dict[str, Any], params: Any, grads: Any) -> LineSearchState:
-    chosen = zip(tree.leaves(params), trainable(params), strict=True)
-    found = [dtypes.to_real(td.typeof(x).dtype) for x, wanted in chosen if wanted]
-    dtype = tnp.result_type(td.float32, *map(wide, found))
+    dtype = value_dtype(params)
     return LineSearchState(
         hyper(**numbers),
         tnp.ones((), dtype),

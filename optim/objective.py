@@ -8,10 +8,10 @@ from typing import Any
 
 import treadle as td
 import treadle.numpy as tnp
-from treadle import tree
+from treadle import dtypes, tree
 from treadle.errors import at, user_source
 from treadle.optim.base import check_params
-from treadle.optim.leaves import positions, settle
+from treadle.optim.leaves import positions, settle, trainable, wide
 
 Leaves = list[Any]
 
@@ -62,6 +62,13 @@ def objective(
         return value_fn(whole.unflatten(changed))
 
     return Objective(value, [tnp.asarray(values[place]) for place in places])
+
+
+def value_dtype(params: Any) -> Any:
+    """The real dtype of what is computed of all trained leaves: at least float32."""
+    chosen = zip(tree.leaves(params), trainable(params), strict=True)
+    found = [dtypes.to_real(td.typeof(x).dtype) for x, wanted in chosen if wanted]
+    return tnp.result_type(td.float32, *map(wide, found))
 
 
 def check_value(value: Any, name: str) -> None:

@@ -169,7 +169,8 @@ def scale_by_radam(
 
     def rule(now: Any, time: Any) -> Any:
         b1, b2, c1, c2 = now.b1, now.b2, 1 - now.b1, 1 - now.b2
-        rest = 1 - b2**time
+        # 1 - b2ᵗ without cancellation: n is a difference of large numbers.
+        rest = -tnp.expm1(time * tnp.log1p(-c2))
         last = 2 / c2 - 1
         n = last - 2 * time * b2**time / rest
         enough = n >= now.threshold
