@@ -20,7 +20,6 @@ from tests.optim.trees import (
 )
 from treadle import optim, tree
 
-
 # One for each rule; the whole table is compared in `tests/oracles/`.
 QUICK = (
     "sgd nesterov",
