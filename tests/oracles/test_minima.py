@@ -52,6 +52,10 @@ def _down(rate: float, steps: int) -> optim.Schedule:
     return optim.cosine_decay_schedule(rate, steps)
 
 
+def _up_and_down(rate: float, steps: int) -> optim.Schedule:
+    return optim.warmup_cosine_decay_schedule(0.0, rate, 200, steps)
+
+
 # For each: how it is made for a number of steps, and how many it gets.
 OPTIMIZERS: dict[str, tuple[Callable[[int], optim.Transform], int]] = {
     "sgd": (lambda n: optim.sgd(1e-3), 30000),
@@ -59,14 +63,14 @@ OPTIMIZERS: dict[str, tuple[Callable[[int], optim.Transform], int]] = {
     "adam": (lambda n: optim.adam(_down(0.05, n)), 3000),
     "adamw": (lambda n: optim.adamw(_down(0.05, n), weight_decay=0.0), 3000),
     "nadam": (lambda n: optim.nadam(_down(0.05, n)), 3000),
-    "amsgrad": (lambda n: optim.amsgrad(_down(0.05, n)), 6000),
+    "amsgrad": (lambda n: optim.amsgrad(_down(1.0, n)), 6000),
     "adamax": (lambda n: optim.adamax(_down(0.05, n)), 6000),
     "adabelief": (lambda n: optim.adabelief(_down(0.05, n)), 3000),
     "yogi": (lambda n: optim.yogi(_down(0.05, n)), 6000),
-    "radam": (lambda n: optim.radam(_down(0.02, n)), 6000),
+    "radam": (lambda n: optim.radam(_up_and_down(0.05, n)), 6000),
     "rmsprop": (lambda n: optim.rmsprop(_down(0.02, n)), 6000),
     "adagrad": (lambda n: optim.adagrad(0.5), 6000),
-    "adadelta": (lambda n: optim.adadelta(_down(1.0, n), eps=1e-4), 10000),
+    "adadelta": (lambda n: optim.adadelta(_down(1.0, n), 0.99, 1e-4), 30000),
     "adan": (lambda n: optim.adan(_down(0.05, n)), 3000),
     "ademamix": (
         lambda n: optim.ademamix(
@@ -80,30 +84,43 @@ OPTIMIZERS: dict[str, tuple[Callable[[int], optim.Transform], int]] = {
     ),
     "adopt": (lambda n: optim.adopt(_down(0.05, n), b2=0.99), 6000),
     "lion": (lambda n: optim.lion(_down(0.01, n), weight_decay=0.0), 6000),
-    "sign_sgd": (lambda n: optim.sign_sgd(_down(0.01, n)), 10000),
+    "sign_sgd": (lambda n: optim.sign_sgd(_down(0.002, n)), 40000),
     "signum": (lambda n: optim.signum(_down(0.01, n)), 10000),
-    "rprop": (lambda n: optim.rprop(0.01), 2000),
+    "rprop": (lambda n: optim.rprop(0.01), 6000),
     "novograd": (lambda n: optim.novograd(_down(0.02, n)), 10000),
     "lars": (lambda n: optim.lars(_down(1.0, n), trust_coefficient=0.01), 10000),
     "lamb": (lambda n: optim.lamb(_down(0.05, n)), 6000),
-    "adafactor": (lambda n: optim.adafactor(_down(0.05, n)), 6000),
+    "adafactor": (lambda n: optim.adafactor(_down(0.1, n), momentum=0.9), 6000),
     "muon": (lambda n: optim.muon(_down(0.05, n)), 6000),
     "soap": (lambda n: optim.soap(_down(0.05, n), weight_decay=0.0), 3000),
     "sophia": (
         lambda n: optim.sophia(
-            _down(0.05, n), weight_decay=0.0, gamma=1.0, key=rng.key(0)
+            _down(0.03, n),
+            b1=0.9,
+            b2=0.999,
+            weight_decay=0.0,
+            gamma=0.1,
+            update_interval=1,
+            key=rng.key(0),
         ),
-        6000,
+        20000,
     ),
     "prodigy": (lambda n: optim.prodigy(_down(1.0, n)), 6000),
     "lookahead": (lambda n: optim.lookahead(optim.adam(_down(0.05, n))), 6000),
-    "schedule_free_sgd": (lambda n: optim.schedule_free_sgd(1e-3), 30000),
+    "schedule_free_sgd": (
+        lambda n: optim.schedule_free_sgd(1.5e-3, weight_lr_power=0.0),
+        100000,
+    ),
     "schedule_free_adamw": (lambda n: optim.schedule_free_adamw(0.05), 6000),
     "polyak_sgd": (lambda n: optim.polyak_sgd(), 10000),
     "lbfgs": (lambda n: optim.lbfgs(), 60),
     "lbfgs backtracking": (
-        lambda n: optim.lbfgs(line_search=optim.scale_by_backtracking_linesearch()),
-        100,
+        lambda n: optim.lbfgs(
+            line_search=optim.scale_by_backtracking_linesearch(
+                40, decrease_factor=0.5, increase_factor=10.0
+            )
+        ),
+        300,
     ),
     "sgd zoom": (
         lambda n: optim.chain(optim.sgd(1.0), optim.scale_by_zoom_linesearch()),
