@@ -131,7 +131,9 @@ def partition(transforms: Mapping[str, Transform], labels: Labels) -> Transform:
             part = form.unflatten(
                 [g if n == name else None for g, n in zip(leaves, here, strict=True)]
             )
-            updates, after[name] = transform.update(part, state[name], mine, **extra)
+            updates, after[name] = transform.update(
+                part, state[name], mine, **_for_part(extra, params, names, name)
+            )
             values, own = tree.flatten(updates)
             for i, value in zip(
                 positions(own, form, "the updates"), values, strict=True
@@ -140,6 +142,25 @@ def partition(transforms: Mapping[str, Transform], labels: Labels) -> Transform:
         return form.unflatten(results), after
 
     return Transform(init, update, f"partition of {', '.join(transforms)}")
+
+
+def _for_part(
+    extra: dict[str, Any], params: Any, names: list[str], wanted: str
+) -> dict[str, Any]:
+    """The extras for one part: with a loss that is a function of that part alone."""
+    loss = extra.get("value_fn")
+    if loss is None:
+        return extra
+    leaves, form = tree.flatten(params)
+    places = [i for i, name in enumerate(names) if name == wanted]
+
+    def value_fn(part: Any) -> Any:
+        whole = list(leaves)
+        for i, x in zip(places, tree.leaves(part), strict=True):
+            whole[i] = x
+        return loss(form.unflatten(whole))
+
+    return {**extra, "value_fn": value_fn}
 
 
 def _only(params: Any, names: list[str], wanted: str) -> Any:

@@ -153,3 +153,20 @@ def test_extras_reach_those_who_name_them() -> None:
     plain.update(params, plain.init(params), params=params, value=3.0)
     with pytest.raises(TypeError, match="value"):
         inner.update(params, inner.init(params), params)
+
+
+def test_a_part_sees_the_whole_loss() -> None:
+    def loss(p: Any) -> Any:
+        return ((p["a"] - p["b"]) ** 2).sum() + (p["b"] ** 2).sum()
+
+    optimizer = optim.partition(
+        {"newton": optim.lbfgs(), "frozen": optim.freeze()},
+        {"a": "newton", "b": "frozen"},
+    )
+    params = {"a": tnp.zeros(2), "b": tnp.array([1.0, -2.0])}
+    state = optimizer.init(params)
+    for _ in range(3):
+        grads = td.grad(loss)(params)
+        updates, state = optimizer.update(grads, state, params, value_fn=loss)
+        params = optim.apply_updates(params, updates)
+    np.testing.assert_allclose(params["a"], [1.0, -2.0], rtol=1e-5)

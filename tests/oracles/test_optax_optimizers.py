@@ -30,6 +30,20 @@ def test_same_way_as_optax(name: str) -> None:
         assert_close(a, b, rtol=ROUGH.get(name, 2e-5), atol=5e-6)
 
 
+@pytest.mark.parametrize(
+    "name", ["adagrad", "adamax", "amsgrad", "adabelief", "yogi", "radam", "adan"]
+)
+def test_complex_parameters(name: str) -> None:
+    random = np.random.default_rng(2)
+    p = (random.normal(size=3) + 1j * random.normal(size=3)).astype(np.complex64)
+    ours, theirs = (make() for make in OPTAX[name])
+    state, reference = ours.init(p), theirs.init(p)
+    for _ in range(3):
+        mine, state = ours.update(p, state, p)
+        yours, reference = theirs.update(p, reference, p)
+        np.testing.assert_allclose(mine, yours, rtol=ROUGH.get(name, 2e-5))
+
+
 @pytest.mark.parametrize("reset", [False, True])
 def test_lookahead(reset: bool) -> None:
     ours = optim.lookahead(optim.adam(0.05), 3, 0.3, reset_state=reset)
@@ -86,16 +100,25 @@ def test_sophia(threshold: float | None) -> None:
         0.1, update_interval=3, clip_threshold=threshold, **numbers
     )
     loss, other_loss = _quartic(tnp), _quartic(jnp)
-    values, other = tree.map(tnp.asarray, start), jax.tree.map(jnp.asarray, start)
-    state, reference = ours.init(values), theirs.init(other)
-    for _ in range(8):
+
+    @td.jit
+    def step(values: Any, state: Any) -> Any:
         grads = td.grad(loss)(values)
         updates, state = ours.update(grads, state, values, value_fn=loss)
-        values = optim.apply_updates(values, updates)
+        return optim.apply_updates(values, updates), state
+
+    @jax.jit
+    def their_step(other: Any, reference: Any) -> Any:
         moves, reference = theirs.update(
             jax.grad(other_loss)(other), reference, other, obj_fn=other_loss
         )
-        other = optax.apply_updates(other, moves)
+        return optax.apply_updates(other, moves), reference
+
+    values, other = tree.map(tnp.asarray, start), jax.tree.map(jnp.asarray, start)
+    state, reference = ours.init(values), theirs.init(other)
+    for _ in range(8):
+        values, state = step(values, state)
+        other, reference = their_step(other, reference)
         assert_close(values, other)
 
 
