@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import treadle as td
 from treadle import tree
@@ -18,14 +18,7 @@ from treadle.optim.leaves import positions, settle
 
 T = TypeVar("T")
 Init = Callable[[Any], Any]
-
-
-class Update(Protocol):
-    """What a transform does with gradients."""
-
-    def __call__(
-        self, grads: Any, state: Any, params: Any = None, /, **extra: Any
-    ) -> tuple[Any, Any]: ...
+Update = Callable[..., tuple[Any, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +49,7 @@ class Transform:
         return f"<{self.name}>"
 
 
-def _with_extras(update: Callable[..., tuple[Any, Any]]) -> Update:
+def _with_extras(update: Update) -> Update:
     """The function itself if it takes any keyword; else one that leaves out those that
     it has no name for."""
     names = inspect.signature(update).parameters

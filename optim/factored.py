@@ -115,7 +115,8 @@ def _zeros(x: Any, without: int | tuple[()] | None) -> Any:
     dtype = wide(dtypes.to_real(t.dtype))
     if without is None:
         return tnp.zeros((0,), dtype)
-    return tnp.zeros([n for i, n in enumerate(t.shape) if i != without], dtype)
+    kept = tuple(n for i, n in enumerate(t.shape) if i != without)
+    return tnp.zeros(kept, dtype)
 
 
 def adafactor(

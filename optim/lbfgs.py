@@ -61,9 +61,9 @@ def scale_by_lbfgs(memory_size: int = 10, scale_first: bool = True) -> Transform
                 zeros_for(params),
             )
 
-        before = zeros_for(params), zeros_for(params)
+        before = zeros_for(params)
         weights = tnp.zeros(memory_size, value_dtype(params))
-        return LbfgsState(hyper(), *before, rows(), rows(), weights)
+        return LbfgsState(hyper(), before, zeros_for(params), rows(), rows(), weights)
 
     def update(grads: Any, state: LbfgsState, params: Any = None) -> tuple[Any, Any]:
         check_state(state, LbfgsState, "scale_by_lbfgs")
@@ -80,7 +80,7 @@ def scale_by_lbfgs(memory_size: int = 10, scale_first: bool = True) -> Transform
             return g, p, g, s.at[slot].set(moves[-1]), y.at[slot].set(changes[-1])
 
         old = (state.params, state.grads, state.moves, state.changes)
-        wide, *rest = map_updates(leaf, grads, *old, read=(params,))
+        wide, p, g0, s, y = map_updates(leaf, grads, *old, read=(params,))
         g = tree.leaves(wide)
         product = inner(changes, moves)
         weight = tnp.where(product == 0, 0, 1 / tnp.where(product == 0, 1, product))
@@ -92,20 +92,18 @@ def scale_by_lbfgs(memory_size: int = 10, scale_first: bool = True) -> Transform
             norm = tnp.sqrt(inner(g, g))
             unknown = tnp.minimum(1, 1 / tnp.where(norm > 0, norm, 1))
             scale = tnp.where(some, known, unknown)
-        columns = _columns(wide, rest[2]), _columns(wide, rest[3])
+        columns = _columns(wide, s), _columns(wide, y)
         order = (state.hyper.count + tnp.arange(memory_size)) % memory_size
         direction = _inverse_times(g, *columns, weights, scale, order)
         updates = tree.structure(grads).unflatten(direction)
-        return updates, LbfgsState(after, *rest, weights)
+        return updates, LbfgsState(after, p, g0, s, y, weights)
 
     return Transform(init, update, "scale_by_lbfgs")
 
 
 def _columns(grads: Any, rows: Any) -> list[Any]:
     """The rows of those leaves that have a gradient."""
-    found = []
-    map_updates(lambda g, row: (found.append(row), g)[1:], grads, read=(rows,))
-    return found
+    return tree.leaves(map_updates(lambda g, row: (row,), grads, read=(rows,))[0])
 
 
 def _inverse_times(

@@ -89,8 +89,51 @@ def _start(
     return _Start(loss, direction, value, grads, slope.astype(value.dtype))
 
 
-def _scaled(updates: Any, rate: Any) -> Any:
-    return map_updates(lambda u: (rate * u,), updates)[0]
+class _Found(NamedTuple):
+    """Where a search ended. grads: None if they were not evaluated."""
+
+    step: Any
+    value: Any
+    grads: list[Any] | None
+    tried: Any
+    decrease_error: Any
+
+
+def _searching(
+    name: str,
+    numbers: dict[str, Any],
+    find: Callable[[_Start, Any, Any], _Found],
+    keeps_grads: bool,
+) -> Transform:
+    """A line search, by what finds the end from the start, the last length and the
+    numbers of this step."""
+    check(name, **numbers)
+
+    def init(params: Any) -> LineSearchState:
+        return _first(numbers, params, zeros_for(params) if keeps_grads else None)
+
+    def update(
+        updates: Any,
+        state: LineSearchState,
+        params: Any = None,
+        *,
+        value: Any = None,
+        grad: Any = None,
+        value_fn: Any = None,
+    ) -> tuple[Any, LineSearchState]:
+        start = _start(name, updates, state, params, value, grad, value_fn)
+        now, after = state.hyper.step()
+        found = find(start, state.learning_rate, now)
+        grads = state.grads
+        if found.grads is not None:
+            new = tree.structure(updates).unflatten(found.grads)
+            grads = map_updates(lambda g, old: (g, g), new, grads)[1]
+        (scaled,) = map_updates(lambda u: (found.step * u,), updates)
+        return scaled, LineSearchState(
+            after, found.step, found.value, grads, found.tried, found.decrease_error
+        )
+
+    return Transform(init, update, name)
 
 
 def scale_by_backtracking_linesearch(
@@ -137,64 +180,39 @@ def scale_by_backtracking_linesearch(
         "atol": atol,
         "rtol": rtol,
     }
-    check(name, **numbers)
 
-    def init(params: Any) -> LineSearchState:
-        return _first(numbers, params, zeros_for(params) if store_grads else None)
+    def find(start: _Start, last: Any, now: Any) -> _Found:
+        far = tnp.minimum(now.increase_factor * last, now.max_learning_rate)
+        return _backtracked(start, far.astype(last.dtype), now, store_grads)
 
-    def update(
-        updates: Any,
-        state: LineSearchState,
-        params: Any = None,
-        *,
-        value: Any = None,
-        grad: Any = None,
-        value_fn: Any = None,
-    ) -> tuple[Any, LineSearchState]:
-        start = _start(name, updates, state, params, value, grad, value_fn)
-        loss, direction = start.loss, start.direction
-        now, after = state.hyper.step()
-        dtype = start.value.dtype
-
-        def going(carry: Any) -> Any:
-            _, _, error, tried = carry
-            return ~(error <= now.atol) & (tried <= now.max_steps)
-
-        def shorter(carry: Any) -> Any:
-            rate, _, _, tried = carry
-            rate = rate * tnp.where(tried > 0, now.decrease_factor, 1).astype(dtype)
-            there = loss.value(loss.moved(rate, direction)).astype(dtype)
-            least = (1 + now.rtol) * start.value + rate * now.slope_rtol * start.slope
-            error = tnp.maximum(there - least, 0)
-            error = tnp.where(tnp.isnan(error), tnp.inf, error).astype(dtype)
-            return rate, there, error, tried + 1
-
-        far = now.increase_factor * state.learning_rate
-        far = tnp.minimum(far, now.max_learning_rate).astype(dtype)
-        begin = (
-            far,
-            start.value,
-            tnp.full((), tnp.inf, dtype),
-            tnp.zeros((), td.int32),
-        )
-        rate, there, error, tried = td.while_loop(going, shorter, begin)
-        rate = tnp.where(tnp.isinf(error), 0, rate)
-        grads = state.grads
-        if store_grads:
-            there, found = loss.value_and_grad(loss.moved(rate, direction))
-            grads = _kept(updates, found, grads)
-            there = there.astype(dtype)
-        return _scaled(updates, rate), LineSearchState(
-            after, rate, there, grads, tried, error
-        )
-
-    return Transform(init, update, name)
+    return _searching(name, numbers, find, store_grads)
 
 
-def _kept(updates: Any, found: list[Any], grads: Any) -> Any:
-    """The gradients in the state, with those that were found."""
-    new = tree.structure(updates).unflatten(found)
-    return map_updates(lambda g, old: (g, g), new, grads)[1]
+def _backtracked(start: _Start, far: Any, now: Any, with_grads: bool) -> _Found:
+    loss, direction = start.loss, start.direction
+    dtype = start.value.dtype
+
+    def going(carry: Any) -> Any:
+        _, _, error, tried = carry
+        return ~(error <= now.atol) & (tried <= now.max_steps)
+
+    def shorter(carry: Any) -> Any:
+        rate, _, _, tried = carry
+        rate = rate * tnp.where(tried > 0, now.decrease_factor, 1).astype(dtype)
+        there = loss.value(loss.moved(rate, direction)).astype(dtype)
+        least = (1 + now.rtol) * start.value + rate * now.slope_rtol * start.slope
+        error = tnp.maximum(there - least, 0)
+        error = tnp.where(tnp.isnan(error), tnp.inf, error).astype(dtype)
+        return rate, there, error, tried + 1
+
+    none = tnp.full((), tnp.inf, dtype)
+    begin = (far, start.value, none, tnp.zeros((), td.int32))
+    rate, there, error, tried = td.while_loop(going, shorter, begin)
+    rate = tnp.where(tnp.isinf(error), 0, rate)
+    if not with_grads:
+        return _Found(rate, there, None, tried, error)
+    there, grads = loss.value_and_grad(loss.moved(rate, direction))
+    return _Found(rate, there.astype(dtype), grads, tried, error)
 
 
 def scale_by_zoom_linesearch(
@@ -248,45 +266,20 @@ def scale_by_zoom_linesearch(
         numbers["max_learning_rate"] = max_learning_rate
     if approx_dec_rtol is not None:
         numbers["approx_dec_rtol"] = approx_dec_rtol
-    check(name, **numbers)
     if initial_guess not in ("keep", "one"):
         raise ValueError(
             f"{name}: initial_guess={initial_guess!r}, not 'keep' or 'one'"
             f"{at(user_source())}"
         )
 
-    def init(params: Any) -> LineSearchState:
-        return _first(numbers, params, zeros_for(params))
+    def find(start: _Start, last: Any, now: Any) -> _Found:
+        first = last if initial_guess == "keep" else tnp.ones_like(last)
+        known = (start.value, start.grads, start.slope)
+        end = zoom(start.loss, start.direction, known, first, now)
+        step, value, _ = end.at
+        return _Found(step, value, end.grads, end.tried, end.decrease_error)
 
-    def update(
-        updates: Any,
-        state: LineSearchState,
-        params: Any = None,
-        *,
-        value: Any = None,
-        grad: Any = None,
-        value_fn: Any = None,
-    ) -> tuple[Any, LineSearchState]:
-        start = _start(name, updates, state, params, value, grad, value_fn)
-        now, after = state.hyper.step()
-        guess = state.learning_rate
-        found = zoom(
-            start.loss,
-            start.direction,
-            (start.value, start.grads, start.slope),
-            guess if initial_guess == "keep" else tnp.ones_like(guess),
-            now,
-        )
-        return _scaled(updates, found.at.step), LineSearchState(
-            after,
-            found.at.step,
-            found.at.value,
-            _kept(updates, found.grads, state.grads),
-            found.tried,
-            found.decrease_error,
-        )
-
-    return Transform(init, update, name)
+    return _searching(name, numbers, find, True)
 
 
 def value_and_grad_from_state(

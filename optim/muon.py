@@ -107,11 +107,7 @@ def scale_by_muon(
     if consistent_rms is not None:
         numbers["consistent_rms"] = consistent_rms
     check("scale_by_muon", **numbers)
-    if preconditioning not in get_args(Preconditioning):
-        raise ValueError(
-            f"muon: preconditioning={preconditioning!r}{at(user_source())}\n"
-            f"It is one of {', '.join(map(repr, get_args(Preconditioning)))}."
-        )
+    _check_preconditioning(preconditioning)
     rows = _rows(coefficients, steps)
 
     def init(params: Any) -> MuonState:
@@ -131,6 +127,7 @@ def scale_by_muon(
             x, back = _as_matrices(mean, axes)
             rows, columns = x.shape[-2:]
             x = _orthogonal(x, state.coefficients, steps, preconditioning, now.eps)
+            factor: Any
             if consistent_rms is None:
                 factor = math.sqrt(max(1.0, columns / rows))
             else:
@@ -145,6 +142,15 @@ def scale_by_muon(
         return updates, MuonState(after, mean, state.coefficients)
 
     return Transform(init, update, "scale_by_muon")
+
+
+def _check_preconditioning(given: str) -> None:
+    kinds = get_args(Preconditioning)
+    if given not in kinds:
+        raise ValueError(
+            f"muon: preconditioning={given!r}{at(user_source())}\n"
+            f"It is one of {', '.join(map(repr, kinds))}."
+        )
 
 
 def _rows(coefficients: Coefficients, steps: int) -> list[Any]:

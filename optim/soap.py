@@ -102,24 +102,8 @@ def scale_by_soap(
             turned = factor * _rotated(new_m, basis)
             update = _rotated(turned / (tnp.sqrt(new_v) + eps), basis, back=True)
             new_m, new_v = tnp.where(first, m, new_m), tnp.where(first, v, new_v)
-            outer[n] = tuple(
-                None if side is None else keep * side + (1 - keep) * _outer(g, axis)
-                for axis, side in enumerate(outer[n])
-            )
-            if any(side is not None for side in basis):
-                bases[n], new_v = td.cond(
-                    first,
-                    lambda outer, basis, v: (_eigenbases(outer), v),
-                    lambda outer, basis, v: td.cond(
-                        due,
-                        _followed,
-                        lambda outer, basis, v: (basis, v),
-                        *[outer, basis, v],
-                    ),
-                    outer[n],
-                    basis,
-                    new_v,
-                )
+            outer[n] = _remembered(g, outer[n], keep)
+            bases[n], new_v = _turned(first, due, outer[n], basis, new_v)
             return tnp.where(first, 0, update), new_m, new_v
 
         updates, mean, square = map_updates(leaf, grads, state.mean, state.mean_square)
@@ -157,6 +141,27 @@ def _outer(g: Any, axis: int) -> Any:
     return rows @ rows.mT
 
 
+def _remembered(g: Any, outer: Sides, keep: Any) -> Sides:
+    return tuple(
+        None if side is None else keep * side + (1 - keep) * _outer(g, axis)
+        for axis, side in enumerate(outer)
+    )
+
+
+def _turned(first: Any, due: Any, outer: Sides, basis: Sides, v: Any) -> Any:
+    """The bases for the next step, and V in them."""
+    if all(side is None for side in basis):
+        return basis, v
+
+    def later(outer: Sides, basis: Sides, v: Any) -> Any:
+        return td.cond(due, _followed, lambda _, basis, v: (basis, v), outer, basis, v)
+
+    def begin(outer: Sides, basis: Sides, v: Any) -> Any:
+        return _eigenbases(outer), v
+
+    return td.cond(first, begin, later, outer, basis, v)
+
+
 def _eigenbases(outer: Sides) -> Sides:
     """Eigenvectors, those of the largest eigenvalues first."""
     return tuple(
@@ -167,7 +172,7 @@ def _eigenbases(outer: Sides) -> Sides:
 def _followed(outer: Sides, basis: Sides, v: Any) -> tuple[Sides, Any]:
     """Bases after one power iteration, and V with its axes in the order that they
     have now: by how large the second moments are."""
-    found = []
+    found: list[Any] = []
     for axis, (side, old) in enumerate(zip(outer, basis, strict=True)):
         if side is None:
             found.append(None)

@@ -74,7 +74,9 @@ def zoom(
         along = [
             tnp.sum(tnp.real(u * g)) for u, g in zip(direction, found, strict=True)
         ]
-        trial = Point(far, there.astype(dtype), sum(along).astype(dtype))
+        trial = Point(
+            far, there.astype(dtype), sum(along, tnp.zeros((), dtype)).astype(dtype)
+        )
         fall = _decrease_error(trial, value, slope, now)
         bend = tnp.abs(trial.slope) - now.curv_rtol * tnp.abs(slope)
         fine = tnp.maximum(fall, _known(bend)) <= now.tol
