@@ -182,9 +182,10 @@ def test_kahan_has_the_bits_of_two_halves() -> None:
     optimizer = optim.kahan(optim.sgd(1.0))
     state = optimizer.init(params)
     assert state.rest["whole"].size == 0 and state.rest["half"].dtype == td.bfloat16
-    step = tree.map(lambda p: tnp.full(p.shape, 2.0**-12, p.dtype), params)
+    grads = tree.map(lambda p: tnp.full(p.shape, 2.0**-12, p.dtype), params)
+    update = td.jit(optimizer.update)
     for count in range(1, 40):
-        updates, state = td.jit(optimizer.update)(step, state, params)
+        updates, state = update(grads, state, params)
         params = optim.apply_updates(params, updates)
         exact = 1 - count * 2.0**-12
         whole = np.asarray(params["half"], np.float64) + np.asarray(
