@@ -54,15 +54,19 @@ _SYNONYMS = {
     "clipgradnorm": "treadle.optim.clip_by_global_norm",
     "clipgradvalue": "treadle.optim.clip",
     "compile": "treadle.jit",
+    "conv": "treadle.nn.Conv2d",
+    "convtranspose": "treadle.nn.ConvTranspose2d",
     "cosineannealinglr": "treadle.optim.cosine_decay_schedule",
     "crossentropyloss": "treadle.nn.cross_entropy",
     "customgradient": "treadle.custom_vjp",
     "dense": "treadle.nn.Linear",
+    "densegeneral": "treadle.nn.LinearGeneral",
     "deviceget": "treadle.numpy.asarray",
     "dotswithnobatchdimssaveable": "treadle.dots_without_batch_saveable",
     "dropout1d": "treadle.nn.Dropout",
     "dropout2d": "treadle.nn.Dropout",
     "dropout3d": "treadle.nn.Dropout",
+    "embed": "treadle.nn.Embedding",
     "ema": "treadle.optim.average_parameters",
     "exponentiallr": "treadle.optim.exponential_decay",
     "featurealphadropout": "treadle.nn.AlphaDropout",
@@ -71,6 +75,7 @@ _SYNONYMS = {
     "filtervalueandgrad": "treadle.value_and_grad",
     "filtervmap": "treadle.vmap",
     "fromnumpy": "treadle.numpy.asarray",
+    "frompretrained": "treadle.models.from_huggingface",
     "functional": "treadle.nn",
     "fwdandbwd": "treadle.vjp",
     "gradcheck": "treadle.check_grads",
@@ -90,7 +95,8 @@ _SYNONYMS = {
     "linearlr": "treadle.optim.linear_schedule",
     "load": "treadle.checkpoint.restore",
     "loadcheckpoint": "treadle.checkpoint.restore",
-    "loadstatedict": "treadle.checkpoint.restore",
+    "loadfile": "treadle.weights.load",
+    "loadstatedict": "treadle.weights.into",
     "lrscheduler": "treadle.optim.Schedule",
     "lstm": "treadle.nn.LSTMCell",
     "makejaxpr": "treadle.trace",
@@ -101,7 +107,7 @@ _SYNONYMS = {
     "nllloss": "treadle.nn.cross_entropy",
     "nograd": "treadle.stop_gradient",
     "onecyclelr": "treadle.optim.warmup_cosine_decay_schedule",
-    "parameter": "treadle.numpy.asarray",
+    "parameter": "treadle.nn.Param",
     "permute": "treadle.numpy.transpose",
     "prngkey": "treadle.rng.key",
     "pytreedef": "treadle.tree.Structure",
@@ -114,9 +120,14 @@ _SYNONYMS = {
     "registerpytreenodeclass": "treadle.tree.register",
     "registerpytreewithkeys": "treadle.tree.register",
     "registerpytreewithkeysclass": "treadle.tree.register",
+    "reflectionpad2d": "treadle.nn.Pad",
+    "replicationpad2d": "treadle.nn.Pad",
     "restore": "treadle.checkpoint.restore",
+    "safeopen": "treadle.weights.load",
     "save": "treadle.checkpoint.save",
     "savecheckpoint": "treadle.checkpoint.save",
+    "savefile": "treadle.weights.save",
+    "savepretrained": "treadle.models.to_huggingface",
     "settozero": "treadle.optim.freeze",
     "shapedtypestruct": "treadle.ShapeDtype",
     "smoothl1loss": "treadle.nn.huber",
@@ -124,8 +135,9 @@ _SYNONYMS = {
     "softmaxcrossentropywithintegerlabels": "treadle.nn.cross_entropy",
     "sparsecrossentropy": "treadle.nn.cross_entropy",
     "spatialdropout2d": "treadle.nn.Dropout",
+    "spacetodepth": "treadle.nn.PixelUnshuffle",
     "special": "treadle.scipy.special",
-    "statedict": "treadle.checkpoint.save",
+    "statedict": "treadle.weights.of",
     "steplr": "treadle.optim.piecewise_constant_schedule",
     "stochasticdepth": "treadle.nn.DropPath",
     "swish": "treadle.nn.silu",
@@ -147,11 +159,9 @@ _SYNONYMS = {
     "treeunflatten": "treadle.tree.unflatten",
     "treeutil": "treadle.tree",
     "truncnormal": "treadle.nn.init.truncated_normal",
+    "zeropad2d": "treadle.nn.Pad",
 }
-_CODE = {
-    ("treadle.nn", "flatten"): "lambda x: x.reshape(len(x), -1)",
-    ("treadle.nn", "identity"): "lambda x: x",
-}
+_ELSEWHERE = {("treadle.nn", "select"): "treadle.tree.select"}
 """What has another meaning where the name is known."""
 _METHODS = {
     "apply": "Call it: `module(x)`; in training, `nn.stateful(module, key=key)(x)`.",
@@ -159,14 +169,20 @@ _METHODS = {
     "cuda": "`treadle.devices()` lists the devices, `treadle.device_put` moves arrays.",
     "eval": "`nn.inference(module)` is the module as it evaluates.",
     "init": "A module is made with its parameters: `Module(..., key=key)`.",
-    "loadstatedict": "`checkpoint.restore(path, module)` gives a module with what was "
-    "saved.",
+    "loadstatedict": "`weights.into(module, arrays)` gives a module with arrays by "
+    "name; `checkpoint.restore(path, module)` one with what was saved here.",
+    "modules": "`nn.iterate(module)` goes through them, with their paths.",
+    "namedmodules": "`nn.iterate(module)` goes through them, with their paths.",
     "namedparameters": "`nn.parameters(module)` lists them with their names.",
     "parameters": "A module is the pytree of its parameters: `td.tree.leaves(module)`, "
     "`nn.parameters(module)`.",
-    "statedict": "A module is a pytree: save it by `checkpoint.save(path, module)`, "
-    "look at it by `nn.parameters(module)`.",
-    "to": "`td.tree.map(lambda x: x.astype(dtype), module)` gives it another dtype.",
+    "statedict": "`weights.of(module)` is a dict of its arrays by name. To go on "
+    "training later: `checkpoint.save(path, module)`.",
+    "registerbuffer": "Assign it: `self.name = nn.Buffer(array)`.",
+    "registerparameter": "Assign it: `self.name = array`, or `nn.Param(array, ...)`.",
+    "requiresgrad": "`nn.freeze(module)` is the module with parameters that are not "
+    "trained, `nn.unfreeze(module)` the way back.",
+    "to": "`nn.cast(module, dtype)` gives it another dtype.",
     "train": "`nn.training(module)` is the module as it trains.",
     "zerograd": "Gradients are results of `td.grad`, and nothing keeps them.",
 }
@@ -262,8 +278,8 @@ def instead(module: str, name: str) -> str:
     """The full name of what is meant by a name that a module lacks, or nothing."""
     if module == "treadle" and name in _LAYERS:
         return f"treadle.{name}"
-    if (module, _plain(name)) in _CODE:
-        return _CODE[module, _plain(name)]
+    if (module, _plain(name)) in _ELSEWHERE:
+        return _ELSEWHERE[module, _plain(name)]
     # First: `load` of a checkpoint is meant, where `treadle.numpy` has one, too.
     if synonym := _SYNONYMS.get(_plain(name)):
         return synonym

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import treadle.numpy as tnp
+from treadle import tree
 from treadle.optim.base import Transform, check_params, check_state
 from treadle.optim.decay import Mask, add_decayed_weights
 from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
-from treadle.optim.leaves import map_updates, spread, square, widen
+from treadle.optim.leaves import map_updates, square, widen
 from treadle.optim.limits import check
 from treadle.optim.moments import by_leaf
 from treadle.optim.named import named
@@ -54,7 +55,7 @@ def scale_by_trust_ratio(
         check_state(state, Hyperparameters, name)
         check_params(params, grads, name)
         now, after = state.step()
-        chosen = spread(True if mask is None else mask, params, "the mask")
+        chosen = tree.select(True if mask is None else mask)(params)
 
         def norm(x: Any) -> Any:
             return tnp.maximum(tnp.sqrt(tnp.sum(square(widen(x)))), now.min_norm)

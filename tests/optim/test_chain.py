@@ -170,3 +170,12 @@ def test_a_part_sees_the_whole_loss() -> None:
         updates, state = optimizer.update(grads, state, params, value_fn=loss)
         params = optim.apply_updates(params, updates)
     np.testing.assert_allclose(params["a"], [1.0, -2.0], rtol=1e-5)
+
+
+def test_trust_ratios_take_patterns() -> None:
+    params = {"body": {"w": tnp.full(2, 3.0)}, "head": {"b": tnp.ones(2)}}
+    ratio = optim.scale_by_trust_ratio(mask="body.**")
+    grads = tree.map(tnp.ones_like, params)
+    updates, _ = ratio.update(grads, ratio.init(params), params)
+    np.testing.assert_allclose(updates["body"]["w"], [3.0, 3.0])
+    np.testing.assert_allclose(updates["head"]["b"], [1.0, 1.0])
