@@ -34,7 +34,9 @@ def chain(*transforms: Transform) -> Transform:
     def init(params: Any) -> tuple:
         return tuple([t.init(params) for t in transforms])
 
-    def update(grads: Any, state: tuple, params: Any = None) -> tuple[Any, tuple]:
+    def update(
+        grads: Any, state: tuple, params: Any = None, **extra: Any
+    ) -> tuple[Any, tuple]:
         check_state(state, tuple, "chain")
         if len(state) != len(transforms):
             raise ValueError(
@@ -44,7 +46,7 @@ def chain(*transforms: Transform) -> Transform:
             )
         after = []
         for transform, part in zip(transforms, state, strict=True):
-            grads, part = transform.update(grads, part, params)
+            grads, part = transform.update(grads, part, params, **extra)
             after.append(part)
         return grads, tuple(after)
 
@@ -113,7 +115,9 @@ def partition(transforms: Mapping[str, Transform], labels: Labels) -> Transform:
         names = label(params)
         return {n: t.init(_only(params, names, n)) for n, t in transforms.items()}
 
-    def update(grads: Any, state: dict, params: Any = None) -> tuple[Any, dict]:
+    def update(
+        grads: Any, state: dict, params: Any = None, **extra: Any
+    ) -> tuple[Any, dict]:
         check_state(state, dict, "partition")
         check_params(params, grads, "partition")
         names = label(params)
@@ -127,7 +131,9 @@ def partition(transforms: Mapping[str, Transform], labels: Labels) -> Transform:
             part = form.unflatten(
                 [g if n == name else None for g, n in zip(leaves, here, strict=True)]
             )
-            updates, after[name] = transform.update(part, state[name], mine)
+            updates, after[name] = transform.update(
+                part, state[name], mine, **_for_part(extra, params, names, name)
+            )
             values, own = tree.flatten(updates)
             for i, value in zip(
                 positions(own, form, "the updates"), values, strict=True
@@ -136,6 +142,25 @@ def partition(transforms: Mapping[str, Transform], labels: Labels) -> Transform:
         return form.unflatten(results), after
 
     return Transform(init, update, f"partition of {', '.join(transforms)}")
+
+
+def _for_part(
+    extra: dict[str, Any], params: Any, names: list[str], wanted: str
+) -> dict[str, Any]:
+    """The extras for one part: with a loss that is a function of that part alone."""
+    loss = extra.get("value_fn")
+    if loss is None:
+        return extra
+    leaves, form = tree.flatten(params)
+    places = [i for i, name in enumerate(names) if name == wanted]
+
+    def value_fn(part: Any) -> Any:
+        whole = list(leaves)
+        for i, x in zip(places, tree.leaves(part), strict=True):
+            whole[i] = x
+        return loss(form.unflatten(whole))
+
+    return {**extra, "value_fn": value_fn}
 
 
 def _only(params: Any, names: list[str], wanted: str) -> Any:

@@ -17,11 +17,13 @@ _LIMITS = {
     "learning_rate": _FROM_0,
     "weight_decay": _FROM_0,
     "eps": _FROM_0,
+    "eps_root": _FROM_0,
     "momentum": _FROM_0,
     "max_norm": _FROM_0,
     "max_delta": _FROM_0,
     "b1": (0.0, 1.0),
     "b2": (0.0, 1.0),
+    "b3": (0.0, 1.0),
     "decay": (0.0, 1.0),
 }
 _PARAMETERS = """
