@@ -18,6 +18,14 @@ from treadle.optim.chain import partition as partition
 from treadle.optim.clip import clip as clip
 from treadle.optim.clip import clip_by_global_norm as clip_by_global_norm
 from treadle.optim.clip import global_norm as global_norm
+from treadle.optim.cycle import cosine_onecycle_schedule as cosine_onecycle_schedule
+from treadle.optim.cycle import cosine_restarts_schedule as cosine_restarts_schedule
+from treadle.optim.cycle import cyclic_schedule as cyclic_schedule
+from treadle.optim.cycle import linear_onecycle_schedule as linear_onecycle_schedule
+from treadle.optim.cycle import (
+    piecewise_interpolate_schedule as piecewise_interpolate_schedule,
+)
+from treadle.optim.cycle import sgdr_schedule as sgdr_schedule
 from treadle.optim.decay import add_decayed_weights as add_decayed_weights
 from treadle.optim.decay import matrices as matrices
 from treadle.optim.hyper import Hyperparameters as Hyperparameters
@@ -51,6 +59,14 @@ from treadle.optim.schedule import polynomial_schedule as polynomial_schedule
 from treadle.optim.schedule import warmup_constant_schedule as warmup_constant_schedule
 from treadle.optim.schedule import (
     warmup_cosine_decay_schedule as warmup_cosine_decay_schedule,
+)
+from treadle.optim.warmup import inverse_sqrt_schedule as inverse_sqrt_schedule
+from treadle.optim.warmup import product_schedule as product_schedule
+from treadle.optim.warmup import (
+    warmup_exponential_decay_schedule as warmup_exponential_decay_schedule,
+)
+from treadle.optim.warmup import (
+    warmup_stable_decay_schedule as warmup_stable_decay_schedule,
 )
 
 _suggest(__name__)
