@@ -143,6 +143,7 @@ _SYNONYMS = {
 _CODE = {
     ("treadle.nn", "flatten"): "lambda x: x.reshape(len(x), -1)",
     ("treadle.nn", "identity"): "lambda x: x",
+    ("treadle.nn", "select"): "treadle.tree.select",
 }
 """What has another meaning where the name is known."""
 _METHODS = {

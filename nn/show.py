@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,35 +52,48 @@ class Row(NamedTuple):
     trainable: bool
 
 
+def trainable(leaves: Sequence[Any], form: tree.Structure) -> list[bool]:
+    """For each leaf of a model, whether it is trained: arrays, but not integers, and
+    not what State cells hold."""
+    return [
+        not constant
+        # `td.eval_shape` gives models of types: they are counted without being made.
+        and (td.is_array(x) or isinstance(x, td.ArrayType))
+        and td.dtypes.is_differentiable(_type(x).dtype)
+        for x, constant in zip(leaves, tree.constants(form), strict=True)
+    ]
+
+
+def _type(x: Any) -> td.ArrayType:
+    return x if isinstance(x, td.ArrayType) else td.typeof(x)
+
+
 def rows(model: Any) -> list[Row]:
-    """The arrays of a model, by path. Integers, and what State cells hold, are not
-    trainable."""
+    """The arrays of a model, by path."""
     leaves, form = tree.flatten(model)
     found = []
-    for path, leaf, constant in zip(
-        tree.paths(form), leaves, tree.constants(form), strict=True
+    for path, leaf, trained in zip(
+        tree.paths(form), leaves, trainable(leaves, form), strict=True
     ):
-        # `td.eval_shape` gives models of types: they are counted without being made.
         if not td.is_array(leaf) and not isinstance(leaf, td.ArrayType):
             continue
-        t = leaf if isinstance(leaf, td.ArrayType) else td.typeof(leaf)
-        trainable = not constant and td.dtypes.is_differentiable(t.dtype)
-        name = tree.key_name(path).lstrip(".")
-        found.append(Row(name, repr(t), t.size, t.nbytes, trainable))
+        t = _type(leaf)
+        found.append(Row(tree.dotted(path), repr(t), t.size, t.nbytes, trained))
     return found
 
 
 def parameters(model: Any) -> dict[str, Any]:
-    """The trainable arrays of a model by path: not integers, not what State cells hold.
+    """The trainable arrays of a model by path (``layers.0.weight``): not integers, not
+    what State cells hold.
 
     >>> from treadle import nn, rng
-    >>> list(parameters(nn.Linear(3, 4, key=rng.key(0))))
-    ['weight', 'bias']
+    >>> list(parameters(nn.MLP((3, 4, 1), key=rng.key(0))))[:2]
+    ['layers.0.weight', 'layers.0.bias']
     """
     leaves, form = tree.flatten(model)
-    trainable = {row.path for row in rows(model) if row.trainable}
-    names = [tree.key_name(path).lstrip(".") for path in tree.paths(form)]
-    return {n: x for n, x in zip(names, leaves, strict=True) if n in trainable}
+    paths, trained = tree.paths(form), trainable(leaves, form)
+    found = zip(paths, leaves, trained, strict=True)
+    return {tree.dotted(path): x for path, x, wanted in found if wanted}
 
 
 def count(model: Any) -> int:

@@ -11,7 +11,7 @@ from treadle import tree
 from treadle.errors import at as at_line
 from treadle.errors import user_source
 from treadle.nn.module import Module, fields_of
-from treadle.nn.show import parameters
+from treadle.nn.show import trainable
 from treadle.nn.state import State
 
 _NOT_A_PLACE = (
@@ -219,9 +219,7 @@ def _put(node: Any, path: tree.Path, value: Any) -> Any:
     return type(node)(*items) if hasattr(node, "_fields") else type(node)(items)
 
 
-def partition(
-    model: Model, predicate: Callable[[str, Any], bool] | None = None
-) -> tuple[Model, Model]:
+def partition(model: Model, where: Any = None) -> tuple[Model, Model]:
     """Two models of the same structure: the leaves that are chosen, and the others,
     with None in the places of the rest.
 
@@ -229,22 +227,21 @@ def partition(
     ``td.grad(lambda chosen: loss(nn.combine(chosen, rest)))(chosen)``.
 
     Args:
-      predicate: takes the path of a leaf (``layers[0].weight``) and the leaf. By
-        default the trainable arrays are chosen (`parameters`).
+      where: what `treadle.tree.select` takes: patterns (``"encoder.**.bias"``), a
+        class, a function of path and leaf, a mask. By default the trainable arrays are
+        chosen (`parameters`).
 
     >>> from treadle import nn, rng
     >>> layer = nn.Linear(2, 3, key=rng.key(0))
-    >>> chosen, rest = nn.partition(layer, lambda path, leaf: path == "bias")
+    >>> chosen, rest = nn.partition(layer, "bias")
     >>> chosen.weight is None, rest.bias is None
     (True, True)
     """
     leaves, form = tree.flatten(model)
-    names = [tree.key_name(path).lstrip(".") for path in tree.paths(form)]
-    if predicate is None:
-        trainable = parameters(model)
-        picked = [name in trainable for name in names]
+    if where is None:
+        picked = trainable(leaves, form)
     else:
-        picked = [bool(predicate(n, x)) for n, x in zip(names, leaves, strict=True)]
+        picked = tree.select(where).flags(leaves, form)
     pairs = list(zip(leaves, picked, strict=True))
     return (
         form.unflatten([x if chosen else None for x, chosen in pairs]),

@@ -140,11 +140,13 @@ def test_errors():
 
 def test_partition_by_path():
     model = Model()
-    chosen, rest = nn.partition(model, lambda path, leaf: "layers[0]" in path)
+    chosen, rest = nn.partition(
+        model, lambda path, leaf: path.startswith("body.layers.0.")
+    )
     assert rest.body.layers[0].weight is None
     assert list(nn.parameters(chosen)) == [
-        "body.layers[0].weight",
-        "body.layers[0].bias",
+        "body.layers.0.weight",
+        "body.layers.0.bias",
     ]
     joined = nn.combine(chosen, rest)
     assert tree.structure(joined) == tree.structure(model)

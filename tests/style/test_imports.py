@@ -27,7 +27,7 @@ from treadle.backends.devices import TARGETS
 # may use each other.
 STAGES = (
     ("errors", "events", "names", "scopes", "settings", "dims", "late"),
-    ("dtypes", "arraytype", "structure", "tree"),
+    ("dtypes", "arraytype", "structure", "matching", "selection", "tree"),
     ("reading",),
     ("ir", "trace"),
     ("run.array", "run.device", "run.eager"),
