@@ -6,6 +6,9 @@ updates to parameters.
 """
 
 from treadle.names import suggest as _suggest
+from treadle.optim.accumulate import MultiStepsState as MultiStepsState
+from treadle.optim.accumulate import has_updated as has_updated
+from treadle.optim.accumulate import multi_steps as multi_steps
 from treadle.optim.average import AverageState as AverageState
 from treadle.optim.average import average_parameters as average_parameters
 from treadle.optim.average import averaged as averaged
@@ -13,11 +16,29 @@ from treadle.optim.base import Transform as Transform
 from treadle.optim.base import apply_updates as apply_updates
 from treadle.optim.chain import chain as chain
 from treadle.optim.chain import freeze as freeze
+from treadle.optim.chain import groups as groups
 from treadle.optim.chain import identity as identity
+from treadle.optim.chain import masked as masked
+from treadle.optim.chain import named_chain as named_chain
 from treadle.optim.chain import partition as partition
+from treadle.optim.clean import NoiseState as NoiseState
+from treadle.optim.clean import ZeroNansState as ZeroNansState
+from treadle.optim.clean import add_noise as add_noise
+from treadle.optim.clean import centralize as centralize
+from treadle.optim.clean import keep_params_nonnegative as keep_params_nonnegative
+from treadle.optim.clean import normalize_by_update_norm as normalize_by_update_norm
+from treadle.optim.clean import zero_nans as zero_nans
+from treadle.optim.clip import adaptive_grad_clip as adaptive_grad_clip
 from treadle.optim.clip import clip as clip
 from treadle.optim.clip import clip_by_global_norm as clip_by_global_norm
 from treadle.optim.clip import global_norm as global_norm
+from treadle.optim.clip import unit_norm as unit_norm
+from treadle.optim.conditional import ConditionalState as ConditionalState
+from treadle.optim.conditional import SkipState as SkipState
+from treadle.optim.conditional import apply_if_finite as apply_if_finite
+from treadle.optim.conditional import conditionally_mask as conditionally_mask
+from treadle.optim.conditional import conditionally_transform as conditionally_transform
+from treadle.optim.conditional import skip_large_updates as skip_large_updates
 from treadle.optim.cycle import cosine_onecycle_schedule as cosine_onecycle_schedule
 from treadle.optim.cycle import cosine_restarts_schedule as cosine_restarts_schedule
 from treadle.optim.cycle import cyclic_schedule as cyclic_schedule
@@ -31,6 +52,11 @@ from treadle.optim.decay import matrices as matrices
 from treadle.optim.hyper import Hyperparameters as Hyperparameters
 from treadle.optim.hyper import hyperparameters as hyperparameters
 from treadle.optim.hyper import set_hyperparameters as set_hyperparameters
+from treadle.optim.monitor import MonitorState as MonitorState
+from treadle.optim.monitor import PlateauState as PlateauState
+from treadle.optim.monitor import measurements as measurements
+from treadle.optim.monitor import monitor as monitor
+from treadle.optim.monitor import reduce_on_plateau as reduce_on_plateau
 from treadle.optim.named import adam as adam
 from treadle.optim.named import adamw as adamw
 from treadle.optim.named import lion as lion
@@ -60,6 +86,8 @@ from treadle.optim.schedule import warmup_constant_schedule as warmup_constant_s
 from treadle.optim.schedule import (
     warmup_cosine_decay_schedule as warmup_cosine_decay_schedule,
 )
+from treadle.optim.target import incremental_update as incremental_update
+from treadle.optim.target import periodic_update as periodic_update
 from treadle.optim.warmup import inverse_sqrt_schedule as inverse_sqrt_schedule
 from treadle.optim.warmup import product_schedule as product_schedule
 from treadle.optim.warmup import (

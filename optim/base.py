@@ -50,13 +50,13 @@ class Transform:
     name: str = "transform"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "update", _with_extras(self.update))
+        object.__setattr__(self, "update", with_extras(self.update))
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
 
 
-def _with_extras(update: Callable[..., tuple[Any, Any]]) -> Update:
+def with_extras(update: Callable[..., tuple[Any, Any]]) -> Update:
     """The function itself if it takes any keyword; else one that leaves out those that
     it has no name for."""
     names = inspect.signature(update).parameters
