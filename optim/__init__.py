@@ -6,6 +6,7 @@ updates to parameters.
 """
 
 from treadle.names import suggest as _suggest
+from treadle.optim import tree as tree
 from treadle.optim.accumulate import MultiStepsState as MultiStepsState
 from treadle.optim.accumulate import has_updated as has_updated
 from treadle.optim.accumulate import multi_steps as multi_steps
@@ -32,6 +33,7 @@ from treadle.optim.clip import adaptive_grad_clip as adaptive_grad_clip
 from treadle.optim.clip import clip as clip
 from treadle.optim.clip import clip_by_global_norm as clip_by_global_norm
 from treadle.optim.clip import global_norm as global_norm
+from treadle.optim.clip import safe_norm as safe_norm
 from treadle.optim.clip import unit_norm as unit_norm
 from treadle.optim.conditional import ConditionalState as ConditionalState
 from treadle.optim.conditional import SkipState as SkipState
@@ -39,6 +41,9 @@ from treadle.optim.conditional import apply_if_finite as apply_if_finite
 from treadle.optim.conditional import conditionally_mask as conditionally_mask
 from treadle.optim.conditional import conditionally_transform as conditionally_transform
 from treadle.optim.conditional import skip_large_updates as skip_large_updates
+from treadle.optim.curvature import fisher_diag as fisher_diag
+from treadle.optim.curvature import hessian_diag as hessian_diag
+from treadle.optim.curvature import hvp as hvp
 from treadle.optim.cycle import cosine_onecycle_schedule as cosine_onecycle_schedule
 from treadle.optim.cycle import cosine_restarts_schedule as cosine_restarts_schedule
 from treadle.optim.cycle import cyclic_schedule as cyclic_schedule

@@ -79,6 +79,23 @@ def clip(max_delta: Hyperparameter) -> Transform:
     return Transform(init, update, "clip")
 
 
+def safe_norm(
+    x: tnp.ArrayLike,
+    min_norm: float = 0.0,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+) -> td.Array:
+    """``max(‖x‖, min_norm)`` over some axes, all by default; where the bound holds, at
+    0 too, the derivative is 0, not NaN.
+
+    >>> td.grad(safe_norm)(tnp.zeros(2))
+    Array([0., 0.], dtype=float32)
+    """
+    squares = square(tnp.asarray(x)).sum(axis, keepdims=keepdims)
+    above = squares > min_norm**2
+    return tnp.where(above, tnp.sqrt(tnp.where(above, squares, 1.0)), min_norm)
+
+
 def unit_norm(x: td.Array) -> td.Array:
     """The norm of all that leads to one output, in at least float32: over all axes but
     the last; of arrays with one axis or none, over all. Axes that are left have length

@@ -24,7 +24,6 @@ _LIMITS = {
     "every": (1.0, math.inf),
     "max_consecutive_errors": _FROM_0,
     "eta": _FROM_0,
-    "factor": (0.0, 1.0),
     "patience": (1.0, math.inf),
     "rtol": (0.0, 1.0),
     "atol": _FROM_0,
