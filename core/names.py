@@ -18,6 +18,7 @@ from treadle.errors import at, user_source
 
 _LISTS = (
     *("treadle", "treadle.numpy", "treadle.nn", "treadle.optim", "treadle.rng"),
+    "treadle.metrics",
     "treadle.lax",
 )
 """Modules that consist of public names; the others here define theirs."""
@@ -31,6 +32,7 @@ _MODULES = (
     "treadle.scipy.optimize",
     "treadle.scipy.sparse.linalg",
     "treadle.nn.init",
+    "treadle.optim.tree",
 )
 _LAST = ("treadle.scipy.special", "treadle.scipy.stats")
 """Lists of names, too, many of which are short and mean something else elsewhere."""

@@ -103,3 +103,4 @@ from treadle.optim.warmup import (
 )
 
 _suggest(__name__)
+_suggest("treadle.optim.tree")
