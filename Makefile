@@ -8,7 +8,7 @@ WORKERS ?= 2
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	--root-user-action=ignore
-LINKED := nn optim rng metrics weights models checkpoint recipes
+LINKED := nn optim rng metrics weights models data checkpoint recipes
 SOURCES := core $(LINKED) tests benchmarks examples
 
 .DEFAULT_GOAL := help
@@ -22,7 +22,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.base: pyproject.toml | $(BIN)/python
-	$(PIP) --editable .
+	$(PIP) --editable '.[recipes]'
 	@touch $@
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python

@@ -29,7 +29,6 @@ from tests.core.fuse.random_programs import Program, Step
 from tests.core.fuse.random_rules import generate
 from treadle.recipes import loop
 from treadle.recipes.catalogue import RECIPES
-from treadle.recipes.data.batches import Position
 
 PROGRAMS = 500
 STEPS = 20
@@ -117,10 +116,9 @@ def of_recipe(name: str) -> Results:
     data = recipe.load(config)
     learner = loop.learner_of(recipe, config, data.facts)
     step, state = loop.make_step(learner), loop.beginning(learner, config).state
-    position, losses = Position(), []
+    batches, losses = data.batches.repeat(), []
     for _ in range(STEPS):
-        batch, position = data.batches.take(position)
-        state, metrics = step(state, batch)
+        state, metrics = step(state, next(batches))
         losses.append(float(metrics["loss"]))
     return {f"{name}/losses": np.array(losses), f"{name}/state": digest(state)}
 

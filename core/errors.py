@@ -14,7 +14,7 @@ import numpy as np
 from treadle.scopes import Source, current, source_of
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_LAYERS = ("nn", "optim", "rng", "metrics", "models", "weights", "checkpoint")
+_LAYERS = ("nn", "optim", "rng", "metrics", "models", "weights", "data", "checkpoint")
 
 
 def _folders() -> tuple[str, ...]:
@@ -63,6 +63,10 @@ class DonatedError(RuntimeError):
 
 class CheckError(RuntimeError):
     """A condition held that a program was told to stop at: `td.debug.error_if`."""
+
+
+class MissingPackageError(ImportError):
+    """A package is not installed that this function needs; the library has others."""
 
 
 class StructureError(ValueError):

@@ -20,6 +20,7 @@ _LISTS = (
     *("treadle", "treadle.numpy", "treadle.nn", "treadle.optim", "treadle.rng"),
     "treadle.metrics",
     "treadle.lax",
+    "treadle.nn.init",
 )
 """Modules that consist of public names; the others here define theirs."""
 _MODULES = (
@@ -31,7 +32,6 @@ _MODULES = (
     "treadle.scipy.ndimage",
     "treadle.scipy.optimize",
     "treadle.scipy.sparse.linalg",
-    "treadle.nn.init",
     "treadle.optim.tree",
 )
 _LAST = ("treadle.scipy.special", "treadle.scipy.stats")
@@ -39,7 +39,7 @@ _LAST = ("treadle.scipy.special", "treadle.scipy.stats")
 _NUMPY = {"treadle.numpy": "np", "treadle.numpy.linalg": "np.linalg"}
 _PREFIX = 4
 _CLOSE = 0.8
-_LAYERS = ("nn", "optim", "rng", "metrics", "models", "weights", "checkpoint")
+_LAYERS = ("nn", "optim", "rng", "metrics", "models", "weights", "data", "checkpoint")
 # Only what is called something else: a name that is spelled alike is found by itself.
 _SYNONYMS = {
     "adcheckpoint": "treadle.remat",
@@ -71,8 +71,12 @@ _SYNONYMS = {
     "deviceget": "treadle.numpy.asarray",
     "diceloss": "treadle.nn.dice",
     "dotswithnobatchdimssaveable": "treadle.dots_without_batch_saveable",
+    "dropout1d": "treadle.nn.Dropout",
+    "dropout2d": "treadle.nn.Dropout",
+    "dropout3d": "treadle.nn.Dropout",
     "ema": "treadle.optim.average_parameters",
     "exponentiallr": "treadle.optim.exponential_decay",
+    "featurealphadropout": "treadle.nn.AlphaDropout",
     "filtergrad": "treadle.grad",
     "filterjit": "treadle.jit",
     "filtervalueandgrad": "treadle.value_and_grad",
@@ -82,11 +86,13 @@ _SYNONYMS = {
     "fwdandbwd": "treadle.vjp",
     "gradcheck": "treadle.check_grads",
     "gru": "treadle.nn.GRUCell",
+    "hardswish": "treadle.nn.hard_silu",
     "huberloss": "treadle.nn.huber",
     "inferencemode": "treadle.nn.inference",
     "injecthyperparams": "treadle.optim.hyperparameters",
-    "kaimingnormal": "treadle.nn.init.he_normal",
-    "kaiminguniform": "treadle.nn.init.he_uniform",
+    "instancenorm1d": "treadle.nn.InstanceNorm",
+    "instancenorm2d": "treadle.nn.InstanceNorm",
+    "instancenorm3d": "treadle.nn.InstanceNorm",
     "keystr": "treadle.tree.key_name",
     "kldivloss": "treadle.nn.kl_divergence",
     "l1loss": "treadle.nn.absolute_error",
@@ -140,10 +146,13 @@ _SYNONYMS = {
     "softmaxcrossentropy": "treadle.nn.cross_entropy",
     "softmaxcrossentropywithintegerlabels": "treadle.nn.cross_entropy",
     "sparsecrossentropy": "treadle.nn.cross_entropy",
+    "spatialdropout2d": "treadle.nn.Dropout",
     "special": "treadle.scipy.special",
     "statedict": "treadle.checkpoint.save",
     "steplr": "treadle.optim.piecewise_constant_schedule",
+    "stochasticdepth": "treadle.nn.DropPath",
     "swish": "treadle.nn.silu",
+    "syncbatchnorm": "treadle.nn.BatchNorm",
     "tensor": "treadle.numpy.array",
     "treeall": "treadle.tree.all",
     "treeat": "treadle.nn.at",
@@ -160,10 +169,9 @@ _SYNONYMS = {
     "treetranspose": "treadle.tree.transpose",
     "treeunflatten": "treadle.tree.unflatten",
     "treeutil": "treadle.tree",
+    "truncnormal": "treadle.nn.init.truncated_normal",
     "unitwisenorm": "treadle.optim.unit_norm",
     "welford": "treadle.metrics.Statistics",
-    "xaviernormal": "treadle.nn.init.glorot_normal",
-    "xavieruniform": "treadle.nn.init.glorot_uniform",
 }
 _CODE = {
     ("treadle.nn", "flatten"): "lambda x: x.reshape(len(x), -1)",

@@ -24,22 +24,24 @@ def dtype(value: Any) -> Any:
     return None if value is None else td.dtypes.canonical(value)
 
 
-def operands(layer: str, compute: Any, x: Any, *params: Any) -> list[Any]:
+def operands(layer: str, compute: Any, x: Any, *params: Any) -> list[td.Array]:
     """An input and parameters of a layer in the dtype in which it computes.
 
     That is `compute`, or that of the parameters if it is None: what a model computes in
-    follows from the model, not from its data. Complex inputs stay complex. Parameters
-    that are None stay so.
+    follows from the model, not from its data. A layer without parameters computes in
+    the dtype of its input. Complex inputs stay complex. Parameters that are None stay
+    so.
 
     >>> import numpy as np
     >>> x, weight = operands("Linear", None, np.ones(2, np.float16), tnp.ones(2))
     >>> x.dtype
     dtype('float32')
     """
-    if compute is None:
-        compute = tnp.result_type(*[p for p in params if p is not None])
     x = as_array(x)
     found = td.typeof(x)
+    if compute is None:
+        given = [p for p in params if p is not None]
+        compute = tnp.result_type(*given) if given else td.dtypes.to_float(found.dtype)
     if td.dtypes.is_complex(found.dtype):
         compute = tnp.result_type(compute, found.dtype)
     elif found.dtype.itemsize > max(compute.itemsize, 4) and td.dtypes.is_float(
@@ -92,6 +94,14 @@ def wide(x: Any) -> Any:
 def narrow(out: Any, x: Any) -> Any:
     """What was computed from `wide(x)` in the dtype of x; of integers, as it is."""
     return out.astype(td.dtypes.to_float(x.dtype))
+
+
+def scaled(out: Any, x: Any, weight: Any, bias: Any) -> Any:
+    """``out * weight + bias`` of what was computed from `wide(x)`, in the dtype of x.
+    A weight or bias that is None is left out."""
+    if weight is not None:
+        out = out * wide(weight)
+    return narrow(out if bias is None else out + wide(bias), x)
 
 
 def image(layer: str, x: Any, channels: int | None = None) -> td.Array:

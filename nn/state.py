@@ -271,7 +271,7 @@ def inference(model: Model) -> Model:
 
     >>> from treadle import nn
     >>> nn.inference(nn.Dropout(0.5))
-    Dropout(rate=0.5, inference=True)
+    Dropout(rate=0.5, broadcast_axes=(), inference=True)
     """
     return _switch(model, True)
 
@@ -281,7 +281,7 @@ def training(model: Model) -> Model:
 
     >>> from treadle import nn
     >>> nn.training(nn.inference(nn.Dropout(0.5)))
-    Dropout(rate=0.5, inference=False)
+    Dropout(rate=0.5, broadcast_axes=(), inference=False)
     """
     return _switch(model, False)
 

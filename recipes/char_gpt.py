@@ -17,8 +17,8 @@ import numpy as np
 import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, rng
+from treadle.data import Source
 from treadle.recipes.config import MOST_STEPS, Training, option
-from treadle.recipes.data.batches import Batches, in_turn
 from treadle.recipes.data.text import Corpus, Vocabulary
 from treadle.recipes.errors import UsageError
 from treadle.recipes.task import (
@@ -29,6 +29,8 @@ from treadle.recipes.task import (
     Recipe,
     Sampling,
     adamw,
+    batches,
+    in_turn,
 )
 
 _HELD_OUT = 10
@@ -112,11 +114,9 @@ def load(config: Config) -> Data:
     test = numbers[length - length // _HELD_OUT :]
     train = numbers[: length - len(test)]
     size = config.context + 1
-    key = rng.key(config.seed)
-    windows = partial(_windows, train, size, 1)
-    batches = Batches(windows, len(train) - size + 1, config.batch_size, key)
-    held_out = partial(_windows, test, size, config.context)
+    windows = Source(partial(_windows, train, size, 1), len(train) - size + 1)
     count = min((len(test) - 1) // config.context, _TEST_WINDOWS)
+    held_out = Source(partial(_windows, test, size, config.context), count)
     facts = {
         "training": len(train),
         "test": count * config.context,
@@ -124,7 +124,8 @@ def load(config: Config) -> Data:
         "characters": vocabulary.characters,
         "checksum": checksum,
     }
-    return Data(batches, partial(in_turn, held_out, count, config.batch_size), facts)
+    in_windows = partial(in_turn, held_out, config.batch_size)
+    return Data(batches(windows, config), in_windows, facts)
 
 
 def _check_length(config: Config, source: str, length: int) -> None:

@@ -1,69 +1,121 @@
-"""Learning to tell digits apart: what the digits recipes share."""
+"""Learning to tell images apart: what the recipes with images share."""
 
 from __future__ import annotations
 
+import zlib
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, rng
-from treadle.recipes.config import Training
-from treadle.recipes.data import digits as digits_data
-from treadle.recipes.data.batches import Batches, in_turn
-from treadle.recipes.data.digits import Images
-from treadle.recipes.task import Data, Learner, Metrics, adamw
+from treadle.data import DataSet, read
+from treadle.data.augment import random_crop
+from treadle.recipes.config import Training, option
+from treadle.recipes.data import digits
+from treadle.recipes.errors import UsageError
+from treadle.recipes.task import (
+    Data,
+    Facts,
+    Learner,
+    Metrics,
+    adamw,
+    batches,
+    in_turn,
+)
 
 _TEST_BATCH = 512
+_MOVED_BY = 14
+"""Images are moved by up to a pixel for so many of their height."""
+_SAMPLE = 256
+"""From how many images it is seen what values they have."""
 
 
-def load(config: Training) -> Data:
-    """The bundled digits, in batches."""
-    train, test = digits_data.load()
-    count, held_out = len(train.digits), len(test.digits)
-    return Data(
-        Batches(train.take, count, config.batch_size, rng.key(config.seed)),
-        partial(in_turn, test.take, held_out, min(_TEST_BATCH, held_out)),
-        {"training": count, "test": held_out, "examples": "images"},
+@dataclass(frozen=True)
+class Images(Training):
+    """The options of recipes with images."""
+
+    data: str | None = option(
+        None, "images by class in folders, or NPZ or IDX files (default: digits)"
+    )
+    image_size: int | None = option(
+        None, "height and width that images in folders get", least=1
     )
 
 
-def learner(model: nn.Module, config: Training) -> Learner:
-    """A classifier of images (*batch, 8, 8), trained with AdamW."""
-    return Learner(model, adamw(config), loss, best=("test_accuracy", "max"))
+def load(config: Images) -> Data:
+    """The images in batches: the bundled digits, or one's own."""
+    found = digits.load() if config.data is None else _own(config)
+    assert found.test is not None and found.classes is not None
+    sample = _sample(found)
+    shape = sample.shape[1:] if sample.ndim == 4 else (*sample.shape[1:], 1)
+    facts = {
+        "training": len(found.train),
+        "test": len(found.test),
+        "examples": "images",
+        "shape": list(map(int, shape)),
+        "classes": list(found.classes),
+        "white": _white(sample),
+        "checksum": zlib.crc32(np.ascontiguousarray(sample).tobytes()),
+    }
+    test = partial(in_turn, found.test.source, _TEST_BATCH)
+    return Data(batches(found.train, config), test, facts, found.about)
+
+
+def _own(config: Images) -> DataSet:
+    size = config.image_size
+    try:
+        found = read(str(config.data), image_size=(size, size) if size else None)
+        found = found.split(seed=config.seed)
+    except (ValueError, OSError) as error:
+        # Where in this file it was read is nothing to the user.
+        said = [t for t in str(error).splitlines() if not t.startswith("  at ")]
+        raise UsageError(f"--data {config.data}: {'; '.join(said)}") from None
+    shape = _sample(found).shape
+    if found.classes is None or not (len(shape) == 3 or len(shape) == 4):
+        raise UsageError(
+            f"--data {config.data}: this recipe tells images apart by classes; found "
+            f"{found.about}"
+        )
+    return found
+
+
+def _sample(found: DataSet) -> np.ndarray:
+    count = min(_SAMPLE, len(found.train))
+    return found.train.source.fetch(np.arange(count))[0]
+
+
+def _white(sample: np.ndarray) -> float:
+    """The brightest value that such images have: they are divided by it."""
+    if sample.dtype == np.uint8:
+        return 255.0
+    most = float(np.abs(sample).max(initial=0))
+    return 1.0 if most <= 1 else most
+
+
+def learner(model: nn.Module, config: Training, facts: Facts) -> Learner:
+    """A classifier of images (*batch, height, width, channels), trained with AdamW."""
+    return Learner(
+        model, adamw(config), partial(loss, facts["white"]), ("test_accuracy", "max")
+    )
 
 
 def loss(
-    model: Any, batch: Images, key: rng.Key | None
+    white: float, model: Any, batch: tuple[Any, Any], key: rng.Key | None
 ) -> tuple[td.Array, tuple[Metrics, Any]]:
     """The cross-entropy; in training, of images that are moved a little."""
-    pixels = tnp.asarray(batch.pixels)
-    digits = tnp.asarray(batch.digits)
+    pixels, labels = map(tnp.asarray, batch)
+    pixels = pixels.astype(td.float32) / white
+    if pixels.ndim == 3:
+        pixels = pixels[..., None]
     if key is not None:
         move_key, key = rng.split(key)
-        pixels = move(pixels, move_key)
+        reach = max(1, pixels.shape[1] // _MOVED_BY)
+        pixels = random_crop(move_key, pixels, padding=reach)
     logits, model = nn.stateful(model, key=key)(pixels)
-    value = nn.cross_entropy(logits, digits).mean()
-    hits = logits.argmax(-1) == digits
+    value = nn.cross_entropy(logits, labels).mean()
+    hits = logits.argmax(-1) == labels
     return value, ({"accuracy": hits.astype(td.float32).mean()}, model)
-
-
-def move(pixels: td.Array, key: rng.Key) -> td.Array:
-    """Each image moved by up to a pixel along each axis; zeros come in.
-
-    >>> move(tnp.ones((5, 8, 8)), rng.key(0)).shape
-    (5, 8, 8)
-    """
-    count, height, width = pixels.shape
-    row_key, column_key = rng.split(key)
-    padded = tnp.pad(pixels, ((0, 0), (1, 1), (1, 1)))
-    rows = rng.randint(row_key, (count, 1, 1), 0, 3)
-    columns = rng.randint(column_key, (count, 1, 1), 0, 3)
-    # A choice among three slices rather than a gather: it fuses into one pass.
-    moved = _choose([padded[:, k : k + height, :] for k in range(3)], rows)
-    return _choose([moved[:, :, k : k + width] for k in range(3)], columns)
-
-
-def _choose(options: list[td.Array], which: td.Array) -> td.Array:
-    first, second, third = options
-    return tnp.where(which == 0, first, tnp.where(which == 1, second, third))

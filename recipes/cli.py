@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from treadle import __version__
+from treadle.errors import MissingPackageError
+from treadle.optional import need
 from treadle.recipes import commands, config
 from treadle.recipes.catalogue import DEFAULT, RECIPES
 from treadle.recipes.display import silence
@@ -191,8 +193,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line, and returns the exit status."""
     try:
         arguments = parse(sys.argv[1:] if argv is None else argv)
+        need("the command line", "rich", "matplotlib", "sklearn")
         return _COMMANDS[arguments.command](arguments)
-    except UsageError as error:
+    except (UsageError, MissingPackageError) as error:
         print(f"treadle: {error}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, RuntimeError) as error:

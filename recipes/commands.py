@@ -65,7 +65,7 @@ def _train(run: Run, data: Data, learner: Learner) -> int:
     screen = display(sys.stdout)
     with runs.claimed(run), _explained(run):
         run.write()
-        _introduce(run, learner, screen)
+        _introduce(run, data, learner, screen)
         outcome = loop.train(run, data, learner, screen)
         drawn = reports.draw_curves(run)
     if outcome.interrupted is not None and outcome.step < run.config.steps:
@@ -86,8 +86,10 @@ def _train(run: Run, data: Data, learner: Learner) -> int:
     return 0
 
 
-def _introduce(run: Run, learner: Learner, screen: Display) -> None:
+def _introduce(run: Run, data: Data, learner: Learner, screen: Display) -> None:
     facts = run.facts
+    if data.about:
+        screen.note(f"data: {data.about}")
     screen.note(
         f"{run.recipe.name}: {nn.count(learner.model):,} parameters, "
         f"{facts['training']:,} {facts['examples']} to train with, "

@@ -1,4 +1,5 @@
-"""digits-cnn: a convolutional network reads handwritten digits.
+"""digits-cnn: a convolutional network reads handwritten digits, or tells apart what
+`--data` holds.
 
 Two convolutions with batch normalisation, each followed by pooling.
 """
@@ -10,13 +11,16 @@ from dataclasses import dataclass
 import treadle as td
 from treadle import nn, rng
 from treadle.recipes import classify
-from treadle.recipes.config import MOST_STEPS, Training, option
-from treadle.recipes.data.digits import CLASSES, SIZE
+from treadle.recipes.config import MOST_STEPS, option
+from treadle.recipes.errors import UsageError
 from treadle.recipes.task import Facts, Learner, Recipe
+
+_LEAST = 4
+"""Each side is halved twice."""
 
 
 @dataclass(frozen=True)
-class Config(Training):
+class Config(classify.Images):
     """The options."""
 
     steps: int = option(1000, "how many updates to make", least=1, below=MOST_STEPS)
@@ -31,7 +35,7 @@ class Config(Training):
 
 
 class Classifier(nn.Module):
-    """Images (*batch, 8, 8) to logits (*batch, 10)."""
+    """Images (*batch, height, width, channels) to logits (*batch, classes)."""
 
     first: nn.Conv2d
     first_norm: nn.BatchNorm
@@ -40,27 +44,32 @@ class Classifier(nn.Module):
     dropout: nn.Dropout
     out: nn.Linear
 
-    def __init__(self, config: Config, *, key: rng.Key) -> None:
+    def __init__(self, config: Config, facts: Facts, *, key: rng.Key) -> None:
+        height, width, channels = facts["shape"]
         first_key, second_key, out_key = rng.split(key, 3)
         narrow, wide = config.channels, 2 * config.channels
-        self.first = nn.Conv2d(1, narrow, 3, padding="SAME", key=first_key)
+        self.first = nn.Conv2d(channels, narrow, 3, padding="SAME", key=first_key)
         self.first_norm = nn.BatchNorm(narrow)
         self.second = nn.Conv2d(narrow, wide, 3, padding="SAME", key=second_key)
         self.second_norm = nn.BatchNorm(wide)
         self.dropout = nn.Dropout(config.dropout)
-        self.out = nn.Linear((SIZE // 4) ** 2 * wide, CLASSES, key=out_key)
+        features = (height // 4) * (width // 4) * wide
+        self.out = nn.Linear(features, len(facts["classes"]), key=out_key)
 
     def __call__(self, images: td.Array) -> td.Array:
-        x = images[..., None]
-        x = nn.max_pool(nn.relu(self.first_norm(self.first(x))), 2)
+        x = nn.max_pool(nn.relu(self.first_norm(self.first(images))), 2)
         x = nn.max_pool(nn.relu(self.second_norm(self.second(x))), 2)
-        x = x.reshape(*images.shape[:-2], self.out.in_features)
+        x = x.reshape(*images.shape[:-3], self.out.in_features)
         return self.out(self.dropout(x))
 
 
 def learner(config: Config, facts: Facts, key: rng.Key) -> Learner:
     """The network and its optimizer."""
-    return classify.learner(Classifier(config, key=key), config)
+    if min(facts["shape"][:2]) < _LEAST:
+        raise UsageError(
+            f"images of {facts['shape']} are too small: {_LEAST}x{_LEAST} is the least"
+        )
+    return classify.learner(Classifier(config, facts, key=key), config, facts)
 
 
 RECIPE = Recipe(

@@ -17,7 +17,6 @@ from treadle import nn, optim, rng, tree
 from treadle.checkpoint import Manager
 from treadle.recipes import metrics as metrics_file
 from treadle.recipes.config import Training
-from treadle.recipes.data.batches import Position
 from treadle.recipes.display import Display, Lasting
 from treadle.recipes.errors import UsageError
 from treadle.recipes.interrupt import Interrupts
@@ -34,6 +33,13 @@ class TrainState:
     optimizer: Any
     key: rng.Key
     step: Any
+
+
+class Position(NamedTuple):
+    """Which batch comes next. Saved with every checkpoint."""
+
+    epoch: int = 0
+    batch: int = 0
 
 
 class Checkpoint(NamedTuple):
@@ -193,17 +199,21 @@ class _Training:
         """Trains from a checkpoint on."""
         state, position = checkpoint
         number = begun = int(state.step)
+        loader = self.data.batches
+        loader.restore(loader.state() | position._asdict())
+        batches = loader.repeat()
         tested: Metrics = {}
         while (
             number < self.config.steps
             and interrupts.received is None
             and self.display.lost is None
         ):
-            batch, position = self.data.batches.take(position)
-            state, metrics = self.step(state, batch)
+            state, metrics = self.step(state, next(batches))
+            position = Position(*loader.place)
             number += 1
             self.display.update(number, metrics)
             tested = self._record(number, Checkpoint(state, position), metrics)
+        batches.close()
         if number >= self.config.steps:
             tested = tested or self.test(state.model)
         elif not tested and number > begun:

@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from treadle import optim
+from treadle.data import Labelled, Loader, Source
 from treadle.recipes.config import Training
-from treadle.recipes.data.batches import Batches
+from treadle.recipes.errors import UsageError
 
 Facts = dict[str, Any]
 """What a run keeps of its data: plain JSON. The same data gives the same facts."""
@@ -26,11 +29,35 @@ class Data:
     """Examples to learn from, and examples that are only for testing.
 
     test: makes an iterator of (batch, number of examples in it).
+    about: what was found, for the user.
     """
 
-    batches: Batches
+    batches: Loader
     test: Callable[[], Iterable[tuple[Any, int]]]
     facts: Facts
+    about: str = ""
+
+
+def batches(examples: Labelled | Source, config: Training) -> Loader:
+    """Examples in random order, as the options say.
+
+    Raises:
+      UsageError: if there are fewer than a batch.
+    """
+    source = examples if isinstance(examples, Source) else examples.source
+    if config.batch_size > source.count:
+        raise UsageError(
+            f"--batch-size {config.batch_size}: there are {source.count} training "
+            "examples only"
+        )
+    return Loader(source, config.batch_size, seed=config.seed)
+
+
+def in_turn(source: Source, size: int) -> Iterator[tuple[Any, int]]:
+    """All examples once, in batches, each with its size: for tests."""
+    for start in range(0, source.count, size):
+        numbers = np.arange(start, min(start + size, source.count))
+        yield source.fetch(numbers), len(numbers)
 
 
 @dataclass(frozen=True)

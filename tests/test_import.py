@@ -82,6 +82,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "metrics",
         "weights",
         "models",
+        "data",
         "checkpoint",
         "recipes",
     ):

@@ -48,7 +48,13 @@ MISSING = [
     (td.scipy.special, "erf_inv", "treadle.lax.erf_inv"),
     (tnp, "special", "treadle.scipy.special"),
     (td.scipy.special, "lgamma", "treadle.scipy.special.gammaln"),
-    (nn.init, "xavier_uniform_", "treadle.nn.init.glorot_uniform"),
+    (nn, "Dropout2d", "treadle.nn.Dropout"),
+    (nn, "InstanceNorm2d", "treadle.nn.InstanceNorm"),
+    (nn, "Hardswish", "treadle.nn.hard_silu"),
+    (nn, "Softshrink", "treadle.nn.soft_shrink"),
+    (nn.init, "trunc_normal_", "treadle.nn.init.truncated_normal"),
+    (nn.init, "kaiming_normal_", "treadle.nn.init.kaiming_normal"),
+    (nn.init, "xavier_uniform_", "treadle.nn.init.xavier_uniform"),
     (td, "Flatten", "treadle.tree.flatten"),
 ]
 

@@ -73,6 +73,7 @@ def installed(site: Path) -> None:
             "metrics",
             "weights",
             "models",
+            "data",
             "checkpoint",
             "recipes",
         )

@@ -16,6 +16,7 @@ import numpy as np
 
 from treadle.errors import SideEffectWarning, at, warn
 from treadle.ir.graph import Graph
+from treadle.trace.lowering import Host
 from treadle.trace.outside import is_foreign
 from treadle.trace.reach import MISSING, Reach, Variable
 from treadle.trace.value import Tracer
@@ -48,9 +49,10 @@ def read_by(reach: Reach, graph: Graph) -> Sequence[Variable]:
 
 
 def _callbacks(graph: Graph) -> Iterator[Any]:
+    """The functions that are called by Python while the program runs."""
     for eq in graph.equations:
         function = eq.params.get("function")
-        if function is not None and eq.op.name.endswith("callback"):
+        if function is not None and isinstance(eq.op.lowering, Host):
             yield function
         for inner in eq.graphs:
             yield from _callbacks(inner)

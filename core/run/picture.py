@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from treadle.optional import needed_for
 from treadle.run.table import time_text
 from treadle.run.text import line_text
 
@@ -14,8 +15,9 @@ _MOST_LETTERS = 44
 
 def picture(profile: Any, path: Any = None) -> Any:
     """A figure: kernels and lines by time, and when each thread did what."""
-    from matplotlib import colormaps
-    from matplotlib.figure import Figure
+    with needed_for("the picture of a profile"):
+        from matplotlib import colormaps
+        from matplotlib.figure import Figure
 
     colours = colormaps["tab20"](range(20))
     colour_of = {

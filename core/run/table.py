@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from io import StringIO
 from typing import Any
 
+from treadle.optional import needed_for
 from treadle.run.text import line_text
 
 _WIDTH = 120
@@ -14,7 +15,8 @@ _MOST_ROWS = 20
 
 def table(profile: Any) -> str:
     """A profile as text: what the run took, then kernels and lines by time."""
-    from rich.console import Console
+    with needed_for("the table of a profile"):
+        from rich.console import Console
 
     out = StringIO()
     console = Console(file=out, width=_WIDTH, color_system=None)

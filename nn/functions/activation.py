@@ -8,7 +8,9 @@ from typing import Any
 
 import treadle as td
 import treadle.numpy as tnp
+from treadle import rng
 from treadle.dims import is_dim
+from treadle.errors import at, user_source
 from treadle.nn import check
 from treadle.scipy import special
 
@@ -95,6 +97,16 @@ def gelu(x: Array, approximate: bool = True) -> Array:
     return x * (0.5 * (1.0 + special.erf(x * math.sqrt(0.5))))
 
 
+def quick_gelu(x: Array) -> Array:
+    """``x * sigmoid(1.702 * x)``, the first approximation of `gelu`, which CLIP uses.
+
+    >>> import treadle.numpy as tnp
+    >>> quick_gelu(tnp.array([-1.0, 2.0]))
+    Array([-0.1542,  1.9357], dtype=float32)
+    """
+    return x * special.expit(1.702 * x)
+
+
 def sigmoid(x: Array) -> Array:
     """``1 / (1 + exp(-x))``.
 
@@ -165,9 +177,9 @@ def tanh(x: Array) -> Array:
     return tnp.tanh(x)
 
 
-def glu(x: Array) -> Array:
-    """The first half of the last axis, gated by the `sigmoid` of the second half
-    (Dauphin 2017).
+def glu(x: Array, axis: int = -1) -> Array:
+    """The first half of an axis, gated by the `sigmoid` of the second half (Dauphin
+    2017).
 
     Shapes: ``(..., 2 n) -> (..., n)``.
 
@@ -178,12 +190,12 @@ def glu(x: Array) -> Array:
     >>> glu(tnp.array([1.0, 2.0, 0.0, 100.0]))
     Array([0.5, 2. ], dtype=float32)
     """
-    value, gate = _halves("glu", x)
+    value, gate = _halves("glu", x, axis)
     return value * sigmoid(gate)
 
 
-def swiglu(x: Array) -> Array:
-    """`silu` of the first half of the last axis, times the second half (Shazeer 2020).
+def swiglu(x: Array, axis: int = -1) -> Array:
+    """`silu` of the first half of an axis, times the second half (Shazeer 2020).
 
     Shapes: ``(..., 2 n) -> (..., n)``.
 
@@ -194,18 +206,51 @@ def swiglu(x: Array) -> Array:
     >>> swiglu(tnp.array([0.0, 100.0, 1.0, 2.0]))
     Array([  0., 200.], dtype=float32)
     """
-    gate, value = _halves("swiglu", x)
+    gate, value = _halves("swiglu", x, axis)
     return silu(gate) * value
 
 
-def _halves(name: str, x: Array) -> tuple[Array, Array]:
-    n = x.shape[-1] if x.ndim else 1
+def geglu(x: Array, axis: int = -1, approximate: bool = True) -> Array:
+    """`gelu` of the first half of an axis, times the second half (Shazeer 2020).
+
+    Shapes: ``(..., 2 n) -> (..., n)``.
+
+    Raises:
+      ValueError: if the length is odd.
+
+    >>> import treadle.numpy as tnp
+    >>> geglu(tnp.array([0.0, 100.0, 1.0, 2.0]))
+    Array([  0., 200.], dtype=float32)
+    """
+    gate, value = _halves("geglu", x, axis)
+    return gelu(gate, approximate) * value
+
+
+def reglu(x: Array, axis: int = -1) -> Array:
+    """`relu` of the first half of an axis, times the second half (Shazeer 2020).
+
+    Shapes: ``(..., 2 n) -> (..., n)``.
+
+    Raises:
+      ValueError: if the length is odd.
+
+    >>> import treadle.numpy as tnp
+    >>> reglu(tnp.array([-1.0, 100.0, 1.0, 2.0]))
+    Array([  0., 200.], dtype=float32)
+    """
+    gate, value = _halves("reglu", x, axis)
+    return relu(gate) * value
+
+
+def _halves(name: str, x: Array, axis: int) -> tuple[Array, Array]:
+    n = x.shape[axis] if x.ndim else 1
     if n % 2:
         raise ValueError(
-            f"{name} halves the last axis, which must have an even length; "
-            f"got {td.typeof(x)}"
+            f"{name} halves an axis, which must have an even length; got "
+            f"{td.typeof(x)} and axis {axis}{at(user_source())}"
         )
-    return x[..., : n // 2], x[..., n // 2 :]
+    lead = (slice(None),) * (axis % x.ndim)
+    return x[(*lead, slice(n // 2))], x[(*lead, slice(n // 2, None))]
 
 
 def softmax(x: Array, axis: Axis = -1) -> Array:
@@ -248,6 +293,46 @@ def log_softmax(x: Array, axis: Axis = -1) -> Array:
     return check.narrow(out, x)
 
 
+def softmin(x: Array, axis: Axis = -1) -> Array:
+    """`softmax` of ``-x``: the least element gets the most.
+
+    >>> import treadle.numpy as tnp
+    >>> softmin(tnp.array([0.0, 0.0, 1000.0]))
+    Array([0.5, 0.5, 0. ], dtype=float32)
+    """
+    return softmax(-tnp.asarray(x), axis)
+
+
+def gumbel_softmax(
+    x: Array,
+    key: rng.Key,
+    temperature: float = 1.0,
+    hard: bool = False,
+    axis: int = -1,
+) -> Array:
+    """A random choice by the scores ``x`` (logarithms of odds) that has derivatives:
+    `softmax` of the scores with Gumbel noise (Jang 2016).
+
+    Args:
+      temperature: towards 0, nearly all goes to one element.
+      hard: whether the result is 1 at one place and 0 elsewhere. Its derivatives are
+        those of the soft choice.
+
+    >>> from treadle import rng
+    >>> import treadle.numpy as tnp
+    >>> gumbel_softmax(tnp.array([0.0, 100.0]), rng.key(0), hard=True)
+    Array([0., 1.], dtype=float32)
+    """
+    x = tnp.asarray(x)
+    noisy = check.wide(x) + rng.gumbel(key, x.shape, check.wide(x).dtype)
+    soft = softmax(noisy / temperature, axis)
+    if hard:
+        chosen = tnp.arange(x.shape[axis]) == tnp.argmax(soft, axis)[..., None]
+        chosen = tnp.moveaxis(chosen.astype(soft.dtype), -1, axis)
+        soft = soft + td.stop_gradient(chosen - soft)
+    return check.narrow(soft, x)
+
+
 def logsumexp(x: Array, axis: Axis = -1, keepdims: bool = False) -> Array:
     """``log(sum(exp(x)))`` along an axis, without overflow. Halves are computed in
     float32. Of no elements, minus infinity.
@@ -262,6 +347,33 @@ def logsumexp(x: Array, axis: Axis = -1, keepdims: bool = False) -> Array:
     largest = tnp.where(tnp.isfinite(largest), largest, 0)
     out = tnp.log(tnp.exp(wide - largest).sum(axis, keepdims=True)) + largest
     return check.narrow(out if keepdims else tnp.squeeze(out, axis), x)
+
+
+def logmeanexp(x: Array, axis: Axis = -1, keepdims: bool = False) -> Array:
+    """``log(mean(exp(x)))`` along an axis, without overflow.
+
+    >>> import treadle.numpy as tnp
+    >>> logmeanexp(tnp.array([1000.0, 1000.0]))
+    Array(1000., dtype=float32)
+    """
+    wide = check.wide(x)
+    count = tnp.ones_like(wide).sum(axis, keepdims=keepdims)
+    return check.narrow(logsumexp(wide, axis, keepdims) - tnp.log(count), x)
+
+
+def log1mexp(x: Array) -> Array:
+    """``log(1 - exp(-x))`` of positive numbers, exact for small and large ones (Mächler
+    2012).
+
+    >>> import treadle.numpy as tnp
+    >>> log1mexp(tnp.array([1e-10, 1.0]))
+    Array([-23.0259,  -0.4587], dtype=float32)
+    """
+    x = tnp.asarray(x)
+    small = x < math.log(2)
+    # Of the branch not taken, the derivative must not be infinite.
+    near, far = tnp.where(small, x, 1), tnp.where(small, 1, x)
+    return tnp.where(small, tnp.log(-tnp.expm1(-near)), tnp.log1p(-tnp.exp(-far)))
 
 
 def top(x: Array, axis: Axis) -> Array:

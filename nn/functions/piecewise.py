@@ -30,14 +30,54 @@ def hard_silu(x: Array) -> Array:
     return x * hard_sigmoid(x)
 
 
-def hard_tanh(x: Array) -> Array:
-    """``x`` between -1 and 1, else the nearer of them.
+def hard_tanh(x: Array, lower: float = -1.0, upper: float = 1.0) -> Array:
+    """``x`` between two bounds, else the nearer of them.
 
     >>> import treadle.numpy as tnp
     >>> hard_tanh(tnp.array([-2.0, 0.5]))
     Array([-1. ,  0.5], dtype=float32)
     """
-    return tnp.where(x > 1, 1, tnp.where(x < -1, -1, x))
+    return tnp.where(x > upper, upper, tnp.where(x < lower, lower, x))
+
+
+def hard_shrink(x: Array, limit: float = 0.5) -> Array:
+    """``x``, but 0 between ``-limit`` and `limit`.
+
+    >>> import treadle.numpy as tnp
+    >>> hard_shrink(tnp.array([-2.0, 0.5]))
+    Array([-2.,  0.], dtype=float32)
+    """
+    return tnp.where(tnp.abs(x) <= limit, 0, x)
+
+
+def soft_shrink(x: Array, limit: float = 0.5) -> Array:
+    """``x`` nearer to 0 by `limit`; 0 where it is not that far from it.
+
+    >>> import treadle.numpy as tnp
+    >>> soft_shrink(tnp.array([-2.0, 0.5]))
+    Array([-1.5,  0. ], dtype=float32)
+    """
+    return tnp.where(x > limit, x - limit, tnp.where(x < -limit, x + limit, 0 * x))
+
+
+def tanh_shrink(x: Array) -> Array:
+    """``x - tanh(x)``.
+
+    >>> import treadle.numpy as tnp
+    >>> tanh_shrink(tnp.array([-1.0, 2.0]))
+    Array([-0.2384,  1.036 ], dtype=float32)
+    """
+    return x - tnp.tanh(x)
+
+
+def threshold(x: Array, limit: float, value: float) -> Array:
+    """``x`` where it is greater than `limit`, elsewhere `value`.
+
+    >>> import treadle.numpy as tnp
+    >>> threshold(tnp.array([-1.0, 2.0]), 0.5, 10.0)
+    Array([10.,  2.], dtype=float32)
+    """
+    return tnp.where(x > limit, x, value)
 
 
 def sparse_plus(x: Array) -> Array:

@@ -1,15 +1,36 @@
-"""Normalisation layers."""
+"""Normalisation of each example by itself."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import treadle as td
 import treadle.numpy as tnp
+from treadle import rng
 from treadle.errors import at, user_source
-from treadle.nn import check
+from treadle.nn import check, init
+from treadle.nn.functions.normalize import standardize
 from treadle.nn.module import Module
-from treadle.nn.state import State
+
+
+def affine(
+    shape: tuple[int, ...],
+    weight_init: init.Initializer | None,
+    bias_init: init.Initializer | None,
+    dtype: Any,
+    key: rng.Key | None,
+) -> tuple[td.Array | None, td.Array | None]:
+    """The weight and the bias of a norm, each None if its initialiser is. The usual
+    initialisers need no key; those that draw say so."""
+    keys: Any = (None, None) if key is None else rng.split(key)
+    weight, bias = (
+        None if draw is None else draw(k, shape, dtype)
+        for draw, k in zip((weight_init, bias_init), keys, strict=True)
+    )
+    return weight, bias
 
 
 class LayerNorm(Module):
@@ -17,33 +38,60 @@ class LayerNorm(Module):
 
     Shapes: ``(..., features) -> (..., features)``. Halves are computed in float32.
 
+    Args:
+      features: the length of the last axis; a tuple for several axes.
+      eps: what is added to the variance, against division by zero.
+      scale, bias: whether there is a weight, and a bias.
+      weight_init, bias_init: make them; `key` is needed only if they draw.
+      dtype: in which the layer computes; by default that of its parameters.
+      param_dtype: in which the parameters are made.
+
+    Raises:
+      ValueError: when called with other features.
+
     >>> from treadle import nn
     >>> import treadle.numpy as tnp
     >>> nn.LayerNorm(2)(tnp.array([[1.0, 3.0]]))
     Array([[-1.,  1.]], dtype=float32)
+    >>> nn.LayerNorm((3, 4)).weight.shape
+    (3, 4)
     """
 
-    features: int
+    features: int | tuple[int, ...]
     eps: float
+    dtype: Any
     weight: td.Array | None
     bias: td.Array | None
 
     def __init__(
-        self, features: int, *, eps: float = 1e-5, scale: bool = True, bias: bool = True
+        self,
+        features: int | Sequence[int],
+        *,
+        eps: float = 1e-5,
+        scale: bool = True,
+        bias: bool = True,
+        weight_init: init.Initializer = init.ones,
+        bias_init: init.Initializer = init.zeros,
+        dtype: Any = None,
+        param_dtype: Any = tnp.float32,
+        key: rng.Key | None = None,
     ) -> None:
-        self.features, self.eps = features, eps
-        self.weight = tnp.ones(features) if scale else None
-        self.bias = tnp.zeros(features) if bias else None
+        self.features, self.eps = _features(features), eps
+        self.dtype = check.dtype(dtype)
+        self.weight, self.bias = affine(
+            _shape(self.features),
+            weight_init if scale else None,
+            bias_init if bias else None,
+            param_dtype,
+            key,
+        )
 
     def __call__(self, x: tnp.ArrayLike) -> td.Array:
-        x = check.last_axis("LayerNorm", x, self.features, "features")
-        wide = check.wide(x)
-        centred = wide - wide.mean(-1, keepdims=True)
-        variance = tnp.square(centred).mean(-1, keepdims=True)
-        out = check.narrow(centred * td.lax.rsqrt(variance + self.eps), x)
-        if self.weight is not None:
-            out = out * self.weight
-        return out if self.bias is None else out + self.bias
+        x, axes = _last_axes("LayerNorm", x, self.features)
+        x, weight, bias = check.operands(
+            "LayerNorm", self.dtype, x, self.weight, self.bias
+        )
+        return check.scaled(standardize(check.wide(x), axes, self.eps), x, weight, bias)
 
 
 class RMSNorm(Module):
@@ -51,94 +99,192 @@ class RMSNorm(Module):
 
     Shapes: ``(..., features) -> (..., features)``. Halves are computed in float32.
 
+    Args:
+      features: the length of the last axis; a tuple for several axes.
+      eps: what is added to the mean square, against division by zero.
+      scale: whether there is a weight.
+      weight_init: makes it; `key` is needed only if it draws.
+      dtype: in which the layer computes; by default that of the weight.
+      param_dtype: in which the weight is made.
+
+    Raises:
+      ValueError: when called with other features.
+
     >>> from treadle import nn
     >>> import treadle.numpy as tnp
     >>> nn.RMSNorm(2)(tnp.array([[3.0, 4.0]]))
     Array([[0.8485, 1.1314]], dtype=float32)
     """
 
-    features: int
+    features: int | tuple[int, ...]
     eps: float
-    weight: td.Array
+    dtype: Any
+    weight: td.Array | None
 
-    def __init__(self, features: int, *, eps: float = 1e-6) -> None:
-        self.features, self.eps = features, eps
-        self.weight = tnp.ones(features)
+    def __init__(
+        self,
+        features: int | Sequence[int],
+        *,
+        eps: float = 1e-6,
+        scale: bool = True,
+        weight_init: init.Initializer = init.ones,
+        dtype: Any = None,
+        param_dtype: Any = tnp.float32,
+        key: rng.Key | None = None,
+    ) -> None:
+        self.features, self.eps = _features(features), eps
+        self.dtype = check.dtype(dtype)
+        self.weight, _ = affine(
+            _shape(self.features),
+            weight_init if scale else None,
+            None,
+            param_dtype,
+            key,
+        )
 
     def __call__(self, x: tnp.ArrayLike) -> td.Array:
-        x = check.last_axis("RMSNorm", x, self.features, "features")
+        x, axes = _last_axes("RMSNorm", x, self.features)
+        x, weight = check.operands("RMSNorm", self.dtype, x, self.weight)
         wide = check.wide(x)
-        square = tnp.square(wide).mean(-1, keepdims=True)
-        out = check.narrow(wide * td.lax.rsqrt(square + self.eps), x)
-        return out * self.weight
+        square = tnp.square(wide).mean(axes, keepdims=True)
+        return check.scaled(wide * td.lax.rsqrt(square + self.eps), x, weight, None)
 
 
-_TOO_FEW = """\
-BatchNorm takes statistics of two or more values per channel in training, got {}{}
-Call it on a batch (under `td.vmap` it would see one example at a time), or switch to \
-the running statistics: `nn.inference(model)`."""
+class GroupNorm(Module):
+    """Mean 0 and variance 1 of each group of channels of each example, then
+    ``* weight + bias`` (Wu and He 2018).
 
-
-class BatchNorm(Module):
-    """Mean 0 and variance 1 of each channel over all other axes (Ioffe 2015).
-
-    Shapes: ``(..., features) -> (..., features)``. In training, the statistics are the
-    batch's, and a running average of them is kept in State cells: call the model by
-    `nn.stateful`. In inference (`nn.inference`) that average is used.
+    Shapes: ``(batch, ..., features) -> (batch, ..., features)``. Halves are computed in
+    float32.
 
     Args:
-      momentum: the share of the new batch in the average.
+      groups: in how many parts the channels are split. One: all are normalised
+        together; as many as features: each by itself (`InstanceNorm`).
+      features: the number of channels, the length of the last axis.
+      spatial_axes: how many axes before the channels belong to one example: 2 for
+        images, whatever is before. By default all but the first.
       eps: what is added to the variance, against division by zero.
+      scale, bias: whether there is a weight, and a bias, for each channel.
+      weight_init, bias_init: make them; `key` is needed only if they draw.
+      dtype: in which the layer computes; by default that of its parameters.
+      param_dtype: in which the parameters are made.
 
     Raises:
-      ValueError: when called in training with fewer than two values per channel.
-      RuntimeError: when called in training outside of `nn.stateful`.
+      ValueError: if the channels can't be split so, and when called with others.
 
     >>> from treadle import nn
     >>> import treadle.numpy as tnp
-    >>> norm, x = nn.BatchNorm(1), tnp.array([[1.0], [3.0]])
-    >>> output, norm = nn.stateful(norm)(x)
-    >>> norm.mean.value, norm.var.value
-    (Array([0.2], dtype=float32), Array([1.1], dtype=float32))
+    >>> nn.GroupNorm(2, 4)(tnp.array([[1.0, 3.0, 0.0, 8.0]]))
+    Array([[-1.,  1., -1.,  1.]], dtype=float32)
     """
 
+    groups: int
     features: int
-    momentum: float
+    spatial_axes: int | None
     eps: float
-    inference: bool
-    weight: td.Array
-    bias: td.Array
-    mean: State
-    var: State
+    dtype: Any
+    weight: td.Array | None
+    bias: td.Array | None
 
     def __init__(
-        self, features: int, *, momentum: float = 0.1, eps: float = 1e-5
+        self,
+        groups: int,
+        features: int,
+        *,
+        spatial_axes: int | None = None,
+        eps: float = 1e-5,
+        scale: bool = True,
+        bias: bool = True,
+        weight_init: init.Initializer = init.ones,
+        bias_init: init.Initializer = init.zeros,
+        dtype: Any = None,
+        param_dtype: Any = tnp.float32,
+        key: rng.Key | None = None,
     ) -> None:
-        self.features, self.momentum, self.eps = features, momentum, eps
-        self.inference = False
-        self.weight, self.bias = tnp.ones(features), tnp.zeros(features)
-        self.mean, self.var = State(tnp.zeros(features)), State(tnp.ones(features))
+        if groups < 1 or features % groups:
+            raise ValueError(
+                f"GroupNorm: {features} features can't be split in {groups} groups"
+                f"{at(user_source())}"
+            )
+        self.groups, self.features = groups, features
+        self.spatial_axes, self.eps = spatial_axes, eps
+        self.dtype = check.dtype(dtype)
+        self.weight, self.bias = affine(
+            (features,),
+            weight_init if scale else None,
+            bias_init if bias else None,
+            param_dtype,
+            key,
+        )
 
     def __call__(self, x: tnp.ArrayLike) -> td.Array:
-        x = check.last_axis("BatchNorm", x, self.features, "features")
+        x = check.last_axis("GroupNorm", x, self.features, "features")
+        x, weight, bias = check.operands(
+            "GroupNorm", self.dtype, x, self.weight, self.bias
+        )
+        axes = spatial("GroupNorm", x, self.spatial_axes)
+        if math.prod(x.shape[axis] for axis in axes) == 1:
+            # Not sums of one element: how these round depends on what is around them.
+            axes = ()
         wide = check.wide(x)
-        if self.inference:
-            mean, variance = self.mean.value, self.var.value
-            centred = wide - mean
-        else:
-            axes, count = tuple(range(x.ndim - 1)), x.size // max(self.features, 1)
-            if count < 2:
-                raise ValueError(_TOO_FEW.format(td.typeof(x), at(user_source())))
-            mean = wide.mean(axes)
-            centred = wide - mean
-            variance = tnp.square(centred).mean(axes)
-            self._remember(mean, variance, count)
-        scale = td.lax.rsqrt(variance + self.eps) * self.weight
-        return check.narrow(centred * scale + self.bias, x)
+        centred = wide - self._means(wide, axes)
+        variance = self._means(tnp.square(centred), axes)
+        scale = td.lax.rsqrt(variance + self.eps)
+        if weight is not None:
+            scale = scale * check.wide(weight)
+        return check.scaled(centred * scale, x, None, bias)
 
-    def _remember(self, mean: Any, variance: Any, count: int) -> None:
-        # The variance of the population, from a batch as a sample of it.
-        unbiased = variance * (count / (count - 1))
-        for cell, new in ((self.mean, mean), (self.var, unbiased)):
-            new = td.stop_gradient(new).astype(cell.value.dtype)
-            cell.value = (1 - self.momentum) * cell.value + self.momentum * new
+    def _means(self, x: td.Array, axes: tuple[int, ...]) -> td.Array:
+        """For each channel, the mean over the axes and over the channels of its group.
+        In two steps, so that arrays of the size of x stay as they are."""
+        x = x.mean(axes, keepdims=True)
+        size = self.features // self.groups
+        of_groups = x.reshape(*x.shape[:-1], self.groups, size).mean(-1, keepdims=True)
+        each = tnp.broadcast_to(of_groups, (*of_groups.shape[:-1], size))
+        return each.reshape(x.shape)
+
+
+def spatial(layer: str, x: td.Array, count: int | None) -> tuple[int, ...]:
+    """The axes of one example before its channels: so many, or all but the first.
+
+    Raises:
+      ValueError: if there are less.
+    """
+    last = x.ndim - 1
+    if count is None:
+        return tuple(range(1, last))
+    if count > last:
+        raise ValueError(
+            f"{layer} was made for {count} spatial axes before the channels, got "
+            f"{td.typeof(x)}{at(user_source())}"
+        )
+    return tuple(range(last - count, last))
+
+
+def _features(features: int | Sequence[int]) -> int | tuple[int, ...]:
+    if isinstance(features, Sequence):
+        return tuple(map(index, features))
+    return index(features)
+
+
+def _shape(features: int | tuple[int, ...]) -> tuple[int, ...]:
+    return features if isinstance(features, tuple) else (features,)
+
+
+def _last_axes(
+    layer: str, x: Any, features: int | tuple[int, ...]
+) -> tuple[td.Array, tuple[int, ...]]:
+    """`x` as an array whose last axes have those lengths, and these axes.
+
+    Raises:
+      ValueError: if they have others.
+    """
+    if not isinstance(features, tuple):
+        return check.last_axis(layer, x, features, "features"), (-1,)
+    x = check.as_array(x)
+    if tuple(x.shape[max(x.ndim - len(features), 0) :]) != features:
+        raise ValueError(
+            f"{layer} takes arrays of shape (..., *features={features}), got "
+            f"{td.typeof(x)}{at(user_source())}"
+        )
+    return x, tuple(range(-len(features), 0))

@@ -10,7 +10,7 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from tests.nn.oracle import agree, close, random
-from treadle import nn
+from treadle import nn, rng
 
 PAIRS = {
     "relu": (nn.relu, jax.nn.relu),
@@ -44,6 +44,12 @@ PAIRS = {
     "tanh": (nn.tanh, jnp.tanh),
     "glu": (nn.glu, jax.nn.glu),
     "swiglu": (nn.swiglu, lambda x: jax.nn.silu(x[..., :4]) * x[..., 4:]),
+    "standardize": (nn.standardize, jax.nn.standardize),
+    "log1mexp": (
+        lambda x: nn.log1mexp(tnp.abs(x) + 1e-3),
+        lambda x: jax.nn.log1mexp(jnp.abs(x) + 1e-3),
+    ),
+    "logmeanexp": (nn.logmeanexp, lambda x: jax.nn.logmeanexp(x, -1)),
     "softmax": (nn.softmax, jax.nn.softmax),
     "softmax_axis": (lambda x: nn.softmax(x, 0), lambda x: jax.nn.softmax(x, 0)),
     "log_softmax": (nn.log_softmax, jax.nn.log_softmax),
@@ -93,9 +99,58 @@ def test_one_hot():
     assert nn.one_hot(tnp.asarray(labels), 3, tnp.int8).dtype == tnp.int8
 
 
-def test_halves_need_an_even_length():
-    with pytest.raises(ValueError, match=r"glu halves.*f32\[2,3\]"):
-        nn.glu(tnp.ones((2, 3)))
+@pytest.mark.parametrize("name", ["glu", "swiglu", "geglu", "reglu"])
+def test_gates_need_an_even_length(name):
+    with pytest.raises(ValueError, match=rf"{name} halves.*f32\[2,3\] and axis -1"):
+        getattr(nn, name)(tnp.ones((2, 3)))
+
+
+def test_log1mexp_of_extremes():
+    x = np.array([1e-30, 1e-6, 80.0, np.inf], np.float32)
+    expected = np.log(-np.expm1(-x.astype(np.float64)))
+    close(nn.log1mexp(tnp.asarray(x)), expected.astype(np.float32))
+    assert td.grad(nn.log1mexp)(tnp.asarray(np.inf)).item() == 0
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_a_random_choice_with_derivatives(hard):
+    x, key = random(3, 4), jax.random.key(5)
+
+    def theirs(x):
+        soft = jax.nn.softmax((x + jax.random.gumbel(key, x.shape)) / 0.5, 0)
+        rigid = jax.nn.one_hot(soft.argmax(0), 3, axis=0)
+        return soft + jax.lax.stop_gradient(rigid - soft) if hard else soft
+
+    def ours(x):
+        return nn.gumbel_softmax(x, rng.key(5), 0.5, hard, axis=0)
+
+    agree(ours, theirs, x)
+    assert ours(tnp.asarray(x, tnp.bfloat16)).dtype == tnp.bfloat16
+
+
+def test_choices_are_as_often_as_their_scores_say():
+    odds = np.array([0.1, 0.2, 0.7], np.float32)
+    x = tnp.broadcast_to(tnp.log(odds), (20_000, 3))
+    found = nn.gumbel_softmax(x, rng.key(0), hard=True).mean(0)
+    np.testing.assert_allclose(found, odds, atol=0.01)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, np.inf])
+def test_normalize(order):
+    def theirs(x):
+        return x / jnp.linalg.norm(x, order, axis=1, keepdims=True)
+
+    agree(lambda x: nn.normalize(x, 1, order), theirs, random(3, 4, 2))
+
+
+def test_short_vectors():
+    x = tnp.array([[0.0, 0.0], [1e-20, 0.0]])
+    assert nn.normalize(x, eps=1e-10).tolist() == [[0, 0], [pytest.approx(1e-10), 0]]
+    grads = td.grad(lambda x: nn.normalize(x).sum())(tnp.zeros(2))
+    assert np.isfinite(np.asarray(grads)).all()
+    half = nn.normalize(tnp.full((70_000,), 8.0, tnp.float16))
+    assert half.dtype == tnp.float16
+    assert half[0].item() == pytest.approx(70_000**-0.5, rel=1e-2)
 
 
 @pytest.mark.parametrize("name", ["relu", "relu6", "leaky_relu", "elu", "selu", "silu"])

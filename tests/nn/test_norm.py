@@ -6,9 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import treadle as td
 import treadle.numpy as tnp
 from tests.nn.oracle import agree_layer, close, random
-from treadle import nn, tree
+from treadle import nn, rng, tree
 
 
 def standard(x, axes=-1, eps=1e-5):
@@ -85,7 +86,16 @@ def test_running_statistics():
     close(layer.var.value, var.astype(np.float32))
 
 
-@pytest.mark.parametrize("layer", [nn.LayerNorm(64), nn.RMSNorm(64), nn.BatchNorm(64)])
+NORMS = [
+    nn.LayerNorm(64),
+    nn.RMSNorm(64),
+    nn.BatchNorm(64),
+    nn.GroupNorm(4, 64),
+    nn.InstanceNorm(64, spatial_axes=1),
+]
+
+
+@pytest.mark.parametrize("layer", NORMS)
 def test_halves_are_computed_in_float32(layer):
     x = tnp.asarray(100 * random(8, 64) + 1000)
     half = tree.map(lambda p: p.astype(tnp.bfloat16), layer)
@@ -103,6 +113,89 @@ def test_errors(layer):
         ValueError, match=rf"{name} takes.*features=4\), got f32\[4,3\]"
     ):
         layer(tnp.ones((4, 3)))
+
+
+def test_errors_of_axes():
+    with pytest.raises(ValueError, match=r"\*features=\(3, 4\)\), got f32\[4,3\]"):
+        nn.LayerNorm((3, 4))(tnp.ones((4, 3)))
+    with pytest.raises(ValueError, match="5 features can't be split in 2 groups"):
+        nn.GroupNorm(2, 5)
+    with pytest.raises(
+        ValueError, match=r"GroupNorm was made for 3 spatial.*f32\[2,4\]"
+    ):
+        nn.GroupNorm(2, 4, spatial_axes=3)(tnp.ones((2, 4)))
+    for shape in ((3, 4), (3, 1, 4)):
+        with pytest.raises(ValueError, match="InstanceNorm takes statistics of two"):
+            nn.InstanceNorm(4)(tnp.ones(shape))
+
+
+def test_initialisers_and_dtypes():
+    draw = nn.init.normal(0.1)
+    layer = nn.LayerNorm(4, weight_init=draw, key=rng.key(0), param_dtype=tnp.float16)
+    assert layer.weight.dtype == layer.bias.dtype == tnp.float16
+    assert layer.weight.tolist() != [1] * 4
+    with pytest.raises(TypeError, match="takes a random key, got NoneType"):
+        nn.LayerNorm(4, weight_init=draw)
+    wide = nn.BatchNorm(4, dtype=tnp.float32, param_dtype=tnp.bfloat16)
+    assert (wide.weight.dtype, wide.mean.value.dtype) == (tnp.bfloat16, tnp.float32)
+    assert nn.stateful(wide)(tnp.ones((2, 4), tnp.bfloat16))[0].dtype == tnp.float32
+
+
+def test_a_model_of_float32_stays_so():
+    for layer in NORMS:
+        with pytest.warns(nn.PrecisionWarning, match=type(layer).__name__):
+            out, _ = nn.stateful(layer)(tnp.ones((2, 3, 64), tnp.float64))
+        assert out.dtype == tnp.float32
+
+
+def through(model, x):
+    return nn.stateful(model)(x)
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, td.jit])
+@pytest.mark.parametrize("shape", [(8, 3), (4, 5, 3)])
+def test_statistics_over_a_mapped_axis(shape, transform):
+    """Examples that are mapped over are one batch, with its state and gradients."""
+    x = tnp.asarray(2 * random(*shape) + 1)
+    whole = varied(nn.BatchNorm(3))
+    shared = whole.replace(axis_name="batch")
+    mapped = transform(
+        td.vmap(through, in_axes=(None, 0), out_axes=(0, None), axis_name="batch")
+    )
+    expected, after = through(whole, x)
+    found, mapped_after = mapped(shared, x)
+    close(found, expected)
+    close(mapped_after.mean.value, after.mean.value)
+    close(mapped_after.var.value, after.var.value)
+
+    def loss(call):
+        return lambda model, x: (call(model, x)[0] ** 3).sum()
+
+    ours = td.grad(loss(mapped), (0, 1))(shared, x)
+    theirs = td.grad(loss(through), (0, 1))(whole, x)
+    close(ours[1], theirs[1], 1e-4)
+    close(ours[0].weight, theirs[0].weight, 1e-4)
+
+
+def test_statistics_over_two_mapped_axes():
+    x = tnp.asarray(random(2, 4, 3))
+    model = nn.BatchNorm(3, axis_name=("a", "b"))
+    axes = {"in_axes": (None, 0), "out_axes": (0, None)}
+    inner = td.vmap(through, axis_name="b", **axes)
+    found, after = td.vmap(inner, axis_name="a", **axes)(model, x)
+    expected, whole = through(nn.BatchNorm(3), x)
+    close(found, expected)
+    close(after.var.value, whole.var.value)
+
+
+def test_a_mean_of_all_batches():
+    layer = nn.BatchNorm(3, momentum=None)
+    batches = [2 * random(10, 3, seed=s) + 3 for s in range(4)]
+    for x in batches:
+        _, layer = nn.stateful(layer)(tnp.asarray(x))
+    close(layer.mean.value, np.mean([x.mean(0) for x in batches], 0))
+    close(layer.var.value, np.mean([x.var(0, ddof=1) for x in batches], 0))
+    assert layer.batches.value.item() == 4
 
 
 @pytest.mark.parametrize("x", [np.ones((1, 4)), np.ones(4), np.ones((0, 4))])

@@ -11,7 +11,8 @@ KEY = rng.key(0)
 
 def test_repr_of_layers():
     assert repr(nn.Sequential(nn.Dropout(0.5), nn.relu)) == (
-        "Sequential(layers=(Dropout(rate=0.5, inference=False), relu))"
+        "Sequential(layers=("
+        "Dropout(rate=0.5, broadcast_axes=(), inference=False), relu))"
     )
     assert repr(nn.BatchNorm(2).mean) == "State(value=f32[2])"
 

@@ -24,7 +24,7 @@ PLACES = [
     Place("jax.numpy.fft", ("treadle.numpy.fft",)),
     Place("jax.random", ("treadle.rng",)),
     Place("jax.nn", ("treadle.nn", "treadle.numpy", "treadle.scipy.special")),
-    Place("jax.nn.initializers", ("treadle.nn.initializers", "treadle.nn")),
+    Place("jax.nn.initializers", ("treadle.nn.init",)),
     Place("jax.scipy.special", ("treadle.scipy.special",)),
     Place("jax.scipy.stats", ("treadle.scipy.stats",)),
     Place("jax.scipy.linalg", ("treadle.scipy.linalg", "treadle.numpy.linalg")),

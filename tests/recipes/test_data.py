@@ -12,94 +12,40 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from treadle import rng
+from treadle.data import Source
 from treadle.recipes import char_gpt
-from treadle.recipes.data import digits, shuffle, text
-from treadle.recipes.data.batches import Batches, Position, in_turn
+from treadle.recipes.config import Training
+from treadle.recipes.data import digits, text
 from treadle.recipes.errors import UsageError
+from treadle.recipes.task import batches, in_turn
 
 
 def test_digits_are_split_once_and_for_all() -> None:
-    train, test = digits.load()
-    assert (len(train.digits), len(test.digits)) == (1437, 360)
-    assert train.pixels.shape == (1437, 8, 8)
-    assert (train.pixels.min(), train.pixels.max()) == (0, 1)
-    again = digits.load()[1]
-    assert np.array_equal(test.pixels, again.pixels)
+    found = digits.load()
+    train, test = found.train, found.test
+    assert test is not None
+    assert (len(train), len(test)) == (1437, 360)
+    assert train.inputs.shape == (1437, 8, 8)
+    assert (train.inputs.min(), train.inputs.max()) == (0, 1)
+    again = digits.load().test
+    assert again is not None and np.array_equal(test.inputs, again.inputs)
     # Every digit is tested about as often.
-    assert np.bincount(test.digits).min() > 20
+    assert np.bincount(test.labels).min() > 20
 
 
-def batches(count: int = 10, size: int = 3, seed: int = 0) -> Batches:
-    return Batches(lambda numbers: numbers, count, size, rng.key(seed))
-
-
-def test_an_epoch_sees_each_example_once() -> None:
-    position, epochs = Position(), {0: [], 1: []}
-    while position.epoch < 2:
-        seen = epochs[position.epoch]
-        batch, position = batches().take(position)
-        seen.extend(batch.tolist())
-    assert len(set(epochs[0])) == len(epochs[0]) == 9
-    assert epochs[0] != epochs[1]
-
-
-def test_batches_depend_on_key_and_position_alone() -> None:
-    walking = batches()
-    position = Position()
-    for _ in range(8):
-        here = position
-        batch, position = walking.take(here)
-        assert np.array_equal(batches().take(here)[0], batch)
-    assert not np.array_equal(
-        batches(seed=1).take(Position())[0], batches().take(Position())[0]
-    )
+def numbers(count: int) -> Source:
+    return Source(lambda numbers: numbers, count)
 
 
 def test_a_batch_larger_than_the_data() -> None:
     with pytest.raises(UsageError, match="--batch-size 11: there are 10 training"):
-        batches(size=11)
+        batches(numbers(10), Training(batch_size=11))
 
 
 def test_in_turn() -> None:
-    found = [(b.tolist(), n) for b, n in in_turn(lambda numbers: numbers, 5, 2)]
+    found = [(b.tolist(), n) for b, n in in_turn(numbers(5), 2)]
     assert found == [([0, 1], 2), ([2, 3], 2), ([4], 1)]
-
-
-@pytest.mark.parametrize("count", [1, 2, 5, 1000, 4096, 4097])
-def test_an_order_computed_place_by_place(
-    count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shuffle, "_IN_MEMORY", 0)
-    order = shuffle.Order(rng.key(0), count)
-    whole = order[0:count]
-    assert sorted(whole.tolist()) == list(range(count))
-    assert order[count // 3 : count // 2].tolist() == (
-        whole[count // 3 : count // 2].tolist()
-    )
-    assert order[0 : count + 7].tolist() == whole.tolist()
-    other = shuffle.Order(rng.key(1), count)[0:count]
-    assert (other.tolist() != whole.tolist()) == (count >= 5)
-
-
-def test_orders_of_many_are_even(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where number 0 … 7 of 100 goes, and what follows what, is left to chance."""
-    monkeypatch.setattr(shuffle, "_IN_MEMORY", 0)
-    orders = [shuffle.Order(rng.key(k), 100)[0:100] for k in range(2000)]
-    table = np.bincount(np.ravel([o[:8] for o in orders]), minlength=100)
-    assert stats.chisquare(table).pvalue > 1e-3
-    steps = np.ravel([np.diff(o) % 100 for o in orders])
-    assert stats.chisquare(np.bincount(steps, minlength=100)[1:]).pvalue > 1e-3
-
-
-def test_the_order_of_a_run_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run must go on in the order in which it began, also in a later version."""
-    found = shuffle.Order(rng.key(0), 1000)[0:1000]
-    assert found.tolist() == np.asarray(rng.permutation(rng.key(0), 1000)).tolist()
-    many = shuffle.Order(rng.key(0), 10**9)[0:4]
-    assert many.tolist() == [956858822, 622040317, 478034275, 325459185]
 
 
 def read(path: Path | None) -> str:
@@ -198,13 +144,13 @@ def test_a_long_text_takes_little_memory(tmp_path: Path) -> None:
 LOAD = """
 import resource, sys
 from treadle.recipes import char_gpt
-from treadle.recipes.data.batches import Position
 def used(): return resource.getrusage(resource.RUSAGE_SELF)
 warm = char_gpt.load(char_gpt.Config())
-warm.batches.take(Position())
+next(warm.batches.repeat())
 before = used()
 data = char_gpt.load(char_gpt.Config(corpus=sys.argv[1]))
-batch, _ = data.batches.take(Position(3, 1000))
+data.batches.restore(data.batches.state() | {"epoch": 3, "batch": 1000})
+batch = next(data.batches.repeat())
 after = used()
 assert batch.shape == (16, 129) and batch.dtype == "int32"
 print((after.ru_maxrss - before.ru_maxrss) / 1024, after.ru_utime - before.ru_utime)
@@ -266,7 +212,7 @@ def test_windows_of_text(tmp_path: Path) -> None:
     path.write_text("".join(chr(ord("a") + n % 26) for n in range(1000)))
     config = char_gpt.Config(corpus=str(path), context=9, batch_size=4)
     data = char_gpt.load(config)
-    batch, _ = data.batches.take(Position())
+    batch = next(data.batches.repeat())
     assert batch.shape == (4, 10)
     # Each window is a run of the alphabet, from anywhere.
     assert set(np.diff(batch).ravel().tolist()) <= {1, -25}

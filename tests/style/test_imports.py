@@ -26,7 +26,7 @@ from treadle.backends.devices import TARGETS
 # Data flows from left to right, and an import points to the left. Rooms in one group
 # may use each other.
 STAGES = (
-    ("errors", "events", "names", "scopes", "settings", "dims", "late"),
+    ("errors", "optional", "events", "names", "scopes", "settings", "dims", "late"),
     ("dtypes", "arraytype", "structure", "matching", "selection", "tree"),
     ("reading",),
     ("ir", "trace"),
@@ -47,7 +47,7 @@ STAGES = (
     ("",),
     ("rng",),
     ("nn",),
-    ("metrics", "weights"),
+    ("metrics", "weights", "data"),
     ("optim",),
     ("models",),
     ("checkpoint",),
@@ -58,6 +58,7 @@ RANK = {room: rank for rank, rooms in enumerate(STAGES) for room in rooms}
 PUBLIC = (
     "",
     "errors",
+    "optional",
     "names",
     "scopes",
     "settings",
@@ -76,9 +77,9 @@ PUBLIC = (
 ABOVE = tuple(key.split(".")[1] for key in FOLDERS if "." in key)
 
 PEERS = {"jax", "jaxlib", "torch", "equinox", "flax", "optax"}
-OPTIONAL = {"cupy", "cupyx", "matplotlib", "mpi4py", "nvidia", "sklearn"}
+OPTIONAL = {"PIL", "cupy", "cupyx", "matplotlib", "mpi4py", "nvidia", "rich", "sklearn"}
 # Not optional, but slow to load and not needed by everybody who says `import treadle`.
-SLOW = {"llvmlite", "rich", "tensorstore"}
+SLOW = {"llvmlite", "tensorstore"}
 
 
 def rank(dotted: str) -> int:

@@ -22,7 +22,6 @@ from treadle.kernels import lower
 from treadle.plan.steps import NestStep, OrderStep, ProductStep, Step
 from treadle.recipes import char_gpt, loop
 from treadle.recipes.catalogue import RECIPES
-from treadle.recipes.data.batches import Position
 from treadle.run.execute import Executable
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -53,11 +52,10 @@ def _train(recipe: Any, config: Any, steps: int) -> None:
     data = recipe.load(config)
     learner = loop.learner_of(recipe, config, data.facts)
     state, step = loop.beginning(learner, config).state, loop.make_step(learner)
-    position = Position()
+    batches = data.batches.repeat()
     with by_reference.checked() as seen:
         for _ in range(steps):
-            batch, position = data.batches.take(position)
-            state, _ = step(state, batch)
+            state, _ = step(state, next(batches))
     assert sum(plan.outline.name == "step" for plan in seen) == steps
 
 

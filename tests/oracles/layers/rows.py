@@ -66,7 +66,7 @@ class Row:
         """Our layer with weights taken from theirs."""
         for path, take in self.weights.items():
             layer = nn.at(layer, partial(find, path=path)).set(
-                tnp.asarray(np.ascontiguousarray(take(values)))
+                tnp.asarray(np.array(take(values), order="C"))
             )
         return layer
 

@@ -1,0 +1,136 @@
+"""Images in folders, one a class, read when they are needed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from treadle.data.sources import Source
+from treadle.errors import at, user_source
+from treadle.optional import needed_for
+
+_SUFFIXES = [
+    ".png",
+    ".jpg",
+    ".jpeg",
+    ".bmp",
+    ".gif",
+    ".webp",
+    ".tif",
+    ".tiff",
+    ".ppm",
+    ".pgm",
+    ".pbm",
+    ".jfif",
+]
+
+
+@dataclass(frozen=True)
+class ImageFolder:
+    """The images of a folder.
+
+    source: of bytes (n, height, width, 3), or (n, height, width) if all are grey.
+    labels: their classes, (n,) int32. classes: their names. size: height and width.
+    note: what is not obvious about them, or "".
+    """
+
+    source: Source
+    labels: np.ndarray
+    classes: tuple[str, ...]
+    size: tuple[int, int]
+    grey: bool
+    note: str
+
+    @property
+    def shape(self) -> str:
+        """For people."""
+        return "x".join(map(str, (*self.size, *([] if self.grey else [3]))))
+
+
+def image_folder(
+    path: Path,
+    size: tuple[int, int] | None = None,
+    classes: tuple[str, ...] | None = None,
+    grey: bool | None = None,
+) -> ImageFolder:
+    """The images in the folders of a folder.
+
+    size, classes, grey: as those of other images are; None: as is found.
+
+    Raises:
+      ValueError: if there are none, or one can't be read, or is of another class.
+    """
+    files, labels, classes = _files(path, classes)
+    sizes: Counter[tuple[int, int]] = Counter()
+    modes = set()
+    for file in files:
+        with _open(file) as image:
+            sizes[image.height, image.width] += 1
+            modes.add(image.mode)
+    note = ""
+    if size is None:
+        size = sizes.most_common(1)[0][0]
+        if len(sizes) > 1:
+            low, high = min(sizes), max(sizes)
+            note = f"sizes from {low[0]}x{low[1]} to {high[0]}x{high[1]} are made one"
+    if grey is None:
+        grey = modes <= {"1", "L", "LA", "I", "I;16"}
+    height, width = size
+
+    def one(file: Path) -> np.ndarray:
+        with _open(file) as image:
+            found = image.convert("L" if grey else "RGB")
+            if found.size != (width, height):
+                found = found.resize((width, height))
+            return np.asarray(found)
+
+    def fetch(numbers: np.ndarray) -> Any:
+        return np.stack([one(files[n]) for n in numbers])
+
+    return ImageFolder(Source(fetch, len(files)), labels, classes, size, grey, note)
+
+
+def _files(
+    path: Path, classes: tuple[str, ...] | None
+) -> tuple[list[Path], np.ndarray, tuple[str, ...]]:
+    folders = [p for p in sorted(path.iterdir()) if p.is_dir()]
+    found = {
+        folder.name: [f for f in sorted(folder.rglob("*")) if _is_image(f)]
+        for folder in folders
+    }
+    found = {name: files for name, files in found.items() if files}
+    if not found:
+        raise ValueError(
+            f"no folder in {path} holds images ({' '.join(_SUFFIXES)})"
+            f"{at(user_source())}\nImages lie in a folder for each class, by its name."
+        )
+    if classes is None:
+        classes = tuple(found)
+    for name in found:
+        if name not in classes:
+            raise ValueError(
+                f"{path / name} is a class that the training images don't have: "
+                f"{', '.join(classes)}{at(user_source())}"
+            )
+    files = [f for group in found.values() for f in group]
+    labels = [classes.index(name) for name, group in found.items() for _ in group]
+    return files, np.array(labels, np.int32), classes
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in _SUFFIXES and not path.name.startswith(".")
+
+
+def _open(path: Path) -> Any:
+    with needed_for("reading images"):
+        from PIL import Image, UnidentifiedImageError
+    try:
+        return Image.open(path)
+    except (UnidentifiedImageError, OSError) as error:
+        raise ValueError(
+            f"{path} is no image that can be read: {error}{at(user_source())}"
+        ) from None

@@ -1,0 +1,59 @@
+"""Arrays brought to a common size."""
+
+from __future__ import annotations
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle.nn import check
+
+Array = td.Array
+Axis = int | tuple[int, ...] | None
+
+
+def standardize(x: Array, axis: Axis = -1, eps: float = 1e-5) -> Array:
+    """Mean 0 and variance 1 along an axis (or several): the formula of `LayerNorm`.
+
+    Halves are computed in float32.
+
+    >>> import treadle.numpy as tnp
+    >>> standardize(tnp.array([[1.0, 3.0]]))
+    Array([[-1.,  1.]], dtype=float32)
+    """
+    x = tnp.asarray(x)
+    wide = check.wide(x)
+    centred = wide - wide.mean(axis, keepdims=True)
+    variance = tnp.square(centred).mean(axis, keepdims=True)
+    return check.narrow(centred * td.lax.rsqrt(variance + eps), x)
+
+
+def normalize(
+    x: Array, axis: Axis = -1, order: float = 2.0, eps: float = 1e-12
+) -> Array:
+    """Vectors along an axis (or several) divided by their length; those shorter than
+    `eps`, by that.
+
+    Halves are computed in float32.
+
+    Args:
+      order: which norm is the length: 2 is the Euclidean one, 1 the sum of magnitudes,
+        infinity the largest.
+
+    >>> import treadle.numpy as tnp
+    >>> normalize(tnp.array([3.0, 4.0]))
+    Array([0.6, 0.8], dtype=float32)
+    """
+    x = tnp.asarray(x)
+    wide = check.wide(x)
+    return check.narrow(wide / length(wide, axis, order, eps), x)
+
+
+def length(x: Array, axis: Axis, order: float = 2.0, eps: float = 0.0) -> Array:
+    """The norm along an axis, which stays as one of length 1; at least `eps`, and with
+    derivative 0 where it is less."""
+    size = tnp.abs(x)
+    if order == float("inf"):
+        return tnp.maximum(size.max(axis, keepdims=True), eps)
+    total = (size**order).sum(axis, keepdims=True)
+    enough = total > eps**order
+    # A root has no derivative at 0.
+    return tnp.where(enough, tnp.where(enough, total, 1) ** (1 / order), eps)
