@@ -41,9 +41,6 @@ from treadle.optim.conditional import apply_if_finite as apply_if_finite
 from treadle.optim.conditional import conditionally_mask as conditionally_mask
 from treadle.optim.conditional import conditionally_transform as conditionally_transform
 from treadle.optim.conditional import skip_large_updates as skip_large_updates
-from treadle.optim.curvature import fisher_diag as fisher_diag
-from treadle.optim.curvature import hessian_diag as hessian_diag
-from treadle.optim.curvature import hvp as hvp
 from treadle.optim.cycle import cosine_onecycle_schedule as cosine_onecycle_schedule
 from treadle.optim.cycle import cosine_restarts_schedule as cosine_restarts_schedule
 from treadle.optim.cycle import cyclic_schedule as cyclic_schedule
@@ -91,6 +88,9 @@ from treadle.optim.schedule import warmup_constant_schedule as warmup_constant_s
 from treadle.optim.schedule import (
     warmup_cosine_decay_schedule as warmup_cosine_decay_schedule,
 )
+from treadle.optim.second_order import fisher_diag as fisher_diag
+from treadle.optim.second_order import hessian_diag as hessian_diag
+from treadle.optim.second_order import hvp as hvp
 from treadle.optim.target import incremental_update as incremental_update
 from treadle.optim.target import periodic_update as periodic_update
 from treadle.optim.warmup import inverse_sqrt_schedule as inverse_sqrt_schedule
