@@ -93,7 +93,7 @@ class Summary(NamedTuple):
     std: td.Array
     min: td.Array
     max: td.Array
-    count: td.Array
+    number: td.Array
 
 
 @tree.register_dataclass

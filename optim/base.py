@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import treadle as td
 from treadle import tree
@@ -18,14 +18,7 @@ from treadle.optim.leaves import positions, settle
 
 T = TypeVar("T")
 Init = Callable[[Any], Any]
-
-
-class Update(Protocol):
-    """What a transform does with gradients."""
-
-    def __call__(
-        self, grads: Any, state: Any, params: Any = None, /, **extra: Any
-    ) -> tuple[Any, Any]: ...
+Update = Callable[..., tuple[Any, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,15 +49,15 @@ class Transform:
         return f"<{self.name}>"
 
 
-def with_extras(update: Callable[..., tuple[Any, Any]]) -> Update:
+def with_extras(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function itself if it takes any keyword; else one that leaves out those that
     it has no name for."""
-    names = inspect.signature(update).parameters
+    names = inspect.signature(function).parameters
     if any(p.kind is p.VAR_KEYWORD for p in names.values()):
-        return update
+        return function
 
-    def chosen(*args: Any, **extra: Any) -> tuple[Any, Any]:
-        return update(*args, **{n: v for n, v in extra.items() if n in names})
+    def chosen(*args: Any, **extra: Any) -> Any:
+        return function(*args, **{n: v for n, v in extra.items() if n in names})
 
     return chosen
 
@@ -73,10 +66,7 @@ class Record:
     """A state that shows its numbers, and of its trees only how large they are."""
 
     def __repr__(self) -> str:
-        parts = [
-            f"{f.name}={_summary(getattr(self, f.name))}"
-            for f in fields(self)  # type: ignore[arg-type]
-        ]
+        parts = [f"{name}={_summary(value)}" for name, value in vars(self).items()]
         return f"{type(self).__name__}({', '.join(parts)})"
 
 

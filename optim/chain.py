@@ -173,7 +173,10 @@ def masked(transform: Transform, mask: Any) -> Transform:
             [g if flags[i] else None for i, g in zip(places, leaves, strict=True)]
         )
         updates, state = transform.update(
-            mine, state, _only(params, flags, True), **extra
+            mine,
+            state,
+            _only(params, flags, True),
+            **_for_part(extra, params, flags, True),
         )
         results = [None if flags[i] else g for i, g in zip(places, leaves, strict=True)]
         _place(updates, form, results)
@@ -242,11 +245,32 @@ def partition(transforms: Mapping[str, Transform], labels: Labels) -> Transform:
             part = form.unflatten(
                 [g if n == name else None for g, n in zip(leaves, here, strict=True)]
             )
-            updates, after[name] = transform.update(part, state[name], mine, **extra)
+            updates, after[name] = transform.update(
+                part, state[name], mine, **_for_part(extra, params, names, name)
+            )
             _place(updates, form, results)
         return form.unflatten(results), after
 
     return Transform(init, update, f"partition of {', '.join(transforms)}")
+
+
+def _for_part(
+    extra: dict[str, Any], params: Any, names: list[Any], wanted: Any
+) -> dict[str, Any]:
+    """The extras for one part: with a loss that is a function of that part alone."""
+    loss = extra.get("value_fn")
+    if loss is None:
+        return extra
+    leaves, form = tree.flatten(params)
+    places = [i for i, name in enumerate(names) if name == wanted]
+
+    def value_fn(part: Any) -> Any:
+        whole = list(leaves)
+        for i, x in zip(places, tree.leaves(part), strict=True):
+            whole[i] = x
+        return loss(form.unflatten(whole))
+
+    return {**extra, "value_fn": value_fn}
 
 
 def _only(params: Any, names: list[Any], wanted: Any) -> Any:

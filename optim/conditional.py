@@ -140,8 +140,8 @@ def _skipping(
     check(name, **values)
 
     def init(params: Any) -> SkipState:
-        zeros = [tnp.zeros((), td.int32) for _ in range(2)]
-        return SkipState(hyper(**values), *zeros, inner.init(params))
+        in_a_row, total = (tnp.zeros((), td.int32) for _ in range(2))
+        return SkipState(hyper(**values), in_a_row, total, inner.init(params))
 
     def update(
         grads: Any, state: SkipState, params: Any = None, **extra: Any

@@ -17,6 +17,7 @@ _LIMITS = {
     "learning_rate": _FROM_0,
     "weight_decay": _FROM_0,
     "eps": _FROM_0,
+    "eps_root": _FROM_0,
     "momentum": _FROM_0,
     "max_norm": _FROM_0,
     "max_delta": _FROM_0,
@@ -32,6 +33,7 @@ _LIMITS = {
     "min_scale": _FROM_0,
     "b1": (0.0, 1.0),
     "b2": (0.0, 1.0),
+    "b3": (0.0, 1.0),
     "decay": (0.0, 1.0),
 }
 _PARAMETERS = """

@@ -195,7 +195,7 @@ def size(x: Any) -> int:
 # Trees like others --------------------------------------------------------------------
 
 
-def zeros_like(x: T, dtype: DTypeLike = None) -> T:
+def zeros_like(x: T, dtype: DTypeLike | None = None) -> T:
     """Zeros.
 
     >>> zeros_like({"w": tnp.ones(2)})
@@ -204,7 +204,7 @@ def zeros_like(x: T, dtype: DTypeLike = None) -> T:
     return tree.map(lambda leaf: tnp.zeros_like(leaf, dtype), x)
 
 
-def ones_like(x: T, dtype: DTypeLike = None) -> T:
+def ones_like(x: T, dtype: DTypeLike | None = None) -> T:
     """Ones.
 
     >>> ones_like({"w": tnp.zeros(2)})
@@ -213,7 +213,7 @@ def ones_like(x: T, dtype: DTypeLike = None) -> T:
     return tree.map(lambda leaf: tnp.ones_like(leaf, dtype), x)
 
 
-def full_like(x: T, fill_value: Any, dtype: DTypeLike = None) -> T:
+def full_like(x: T, fill_value: Any, dtype: DTypeLike | None = None) -> T:
     """One value everywhere.
 
     >>> full_like({"w": tnp.zeros(2)}, 5)
@@ -236,7 +236,7 @@ def random_like(
     key: rng.Key,
     x: T,
     sampler: Callable[[rng.Key, Any, Any], Any] = rng.normal,
-    dtype: DTypeLike = None,
+    dtype: DTypeLike | None = None,
 ) -> T:
     """Random leaves, independent of each other.
 

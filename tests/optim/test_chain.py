@@ -125,7 +125,7 @@ def test_errors_say_what_to_do() -> None:
         optimizer.update(PARAMS, PARAMS, state)
     with pytest.raises(ValueError, match="3 transforms, but its state has 2 parts"):
         optimizer.update(PARAMS, optim.adam(0.1).init(PARAMS), PARAMS)
-    with pytest.raises(TypeError, match="not the AdamState that scale_by_adam"):
+    with pytest.raises(TypeError, match="hyper, mean, mean_square that scale_by_adam"):
         optim.adam(0.1).update(PARAMS, optim.sgd(0.1, 0.9).init(PARAMS))
     with pytest.raises(TypeError, match="chain takes transforms, got 0"):
         optim.chain(0)  # type: ignore[arg-type]
@@ -153,3 +153,20 @@ def test_extras_reach_those_who_name_them() -> None:
     plain.update(params, plain.init(params), params=params, value=3.0)
     with pytest.raises(TypeError, match="value"):
         inner.update(params, inner.init(params), params)
+
+
+def test_a_part_sees_the_whole_loss() -> None:
+    def loss(p: Any) -> Any:
+        return ((p["a"] - p["b"]) ** 2).sum() + (p["b"] ** 2).sum()
+
+    optimizer = optim.partition(
+        {"newton": optim.lbfgs(), "frozen": optim.freeze()},
+        {"a": "newton", "b": "frozen"},
+    )
+    params = {"a": tnp.zeros(2), "b": tnp.array([1.0, -2.0])}
+    state = optimizer.init(params)
+    for _ in range(3):
+        grads = td.grad(loss)(params)
+        updates, state = optimizer.update(grads, state, params, value_fn=loss)
+        params = optim.apply_updates(params, updates)
+    np.testing.assert_allclose(params["a"], [1.0, -2.0], rtol=1e-5)
