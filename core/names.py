@@ -60,7 +60,9 @@ _SYNONYMS = {
     "clipgradnorm": "treadle.optim.clip_by_global_norm",
     "clipgradvalue": "treadle.optim.clip",
     "compile": "treadle.jit",
+    "conv": "treadle.nn.Conv2d",
     "convexkldivergence": "treadle.nn.generalized_kl_divergence",
+    "convtranspose": "treadle.nn.ConvTranspose2d",
     "cosineannealinglr": "treadle.optim.cosine_decay_schedule",
     "cosineannealingwarmrestarts": "treadle.optim.cosine_restarts_schedule",
     "crossentropyloss": "treadle.nn.cross_entropy",
@@ -68,12 +70,14 @@ _SYNONYMS = {
     "customgradient": "treadle.custom_vjp",
     "cycliclr": "treadle.optim.cyclic_schedule",
     "dense": "treadle.nn.Linear",
+    "densegeneral": "treadle.nn.LinearGeneral",
     "deviceget": "treadle.numpy.asarray",
     "diceloss": "treadle.nn.dice",
     "dotswithnobatchdimssaveable": "treadle.dots_without_batch_saveable",
     "dropout1d": "treadle.nn.Dropout",
     "dropout2d": "treadle.nn.Dropout",
     "dropout3d": "treadle.nn.Dropout",
+    "embed": "treadle.nn.Embedding",
     "ema": "treadle.optim.average_parameters",
     "exponentiallr": "treadle.optim.exponential_decay",
     "featurealphadropout": "treadle.nn.AlphaDropout",
@@ -82,6 +86,7 @@ _SYNONYMS = {
     "filtervalueandgrad": "treadle.value_and_grad",
     "filtervmap": "treadle.vmap",
     "fromnumpy": "treadle.numpy.asarray",
+    "frompretrained": "treadle.models.from_huggingface",
     "functional": "treadle.nn",
     "fwdandbwd": "treadle.vjp",
     "gradcheck": "treadle.check_grads",
@@ -102,7 +107,8 @@ _SYNONYMS = {
     "linearlr": "treadle.optim.linear_schedule",
     "load": "treadle.checkpoint.restore",
     "loadcheckpoint": "treadle.checkpoint.restore",
-    "loadstatedict": "treadle.checkpoint.restore",
+    "loadfile": "treadle.weights.load",
+    "loadstatedict": "treadle.weights.into",
     "lrscheduler": "treadle.optim.Schedule",
     "lstm": "treadle.nn.LSTMCell",
     "makejaxpr": "treadle.trace",
@@ -115,7 +121,7 @@ _SYNONYMS = {
     "nllloss": "treadle.nn.cross_entropy",
     "nograd": "treadle.stop_gradient",
     "onecyclelr": "treadle.optim.cosine_onecycle_schedule",
-    "parameter": "treadle.numpy.asarray",
+    "parameter": "treadle.nn.Param",
     "permute": "treadle.numpy.transpose",
     "pinballloss": "treadle.nn.quantile_error",
     "polynomiallr": "treadle.optim.polynomial_schedule",
@@ -133,9 +139,14 @@ _SYNONYMS = {
     "registerpytreenodeclass": "treadle.tree.register",
     "registerpytreewithkeys": "treadle.tree.register",
     "registerpytreewithkeysclass": "treadle.tree.register",
+    "reflectionpad2d": "treadle.nn.Pad",
+    "replicationpad2d": "treadle.nn.Pad",
     "restore": "treadle.checkpoint.restore",
+    "safeopen": "treadle.weights.load",
     "save": "treadle.checkpoint.save",
     "savecheckpoint": "treadle.checkpoint.save",
+    "savefile": "treadle.weights.save",
+    "savepretrained": "treadle.models.to_huggingface",
     "sequentiallr": "treadle.optim.join_schedules",
     "settozero": "treadle.optim.freeze",
     "shapedtypestruct": "treadle.ShapeDtype",
@@ -147,8 +158,9 @@ _SYNONYMS = {
     "softmaxcrossentropywithintegerlabels": "treadle.nn.cross_entropy",
     "sparsecrossentropy": "treadle.nn.cross_entropy",
     "spatialdropout2d": "treadle.nn.Dropout",
+    "spacetodepth": "treadle.nn.PixelUnshuffle",
     "special": "treadle.scipy.special",
-    "statedict": "treadle.checkpoint.save",
+    "statedict": "treadle.weights.of",
     "steplr": "treadle.optim.piecewise_constant_schedule",
     "stochasticdepth": "treadle.nn.DropPath",
     "swish": "treadle.nn.silu",
@@ -172,12 +184,9 @@ _SYNONYMS = {
     "truncnormal": "treadle.nn.init.truncated_normal",
     "unitwisenorm": "treadle.optim.unit_norm",
     "welford": "treadle.metrics.Statistics",
+    "zeropad2d": "treadle.nn.Pad",
 }
-_CODE = {
-    ("treadle.nn", "flatten"): "lambda x: x.reshape(len(x), -1)",
-    ("treadle.nn", "identity"): "lambda x: x",
-    ("treadle.nn", "select"): "treadle.tree.select",
-}
+_ELSEWHERE = {("treadle.nn", "select"): "treadle.tree.select"}
 """What has another meaning where the name is known."""
 _METHODS = {
     "apply": "Call it: `module(x)`; in training, `nn.stateful(module, key=key)(x)`.",
@@ -185,14 +194,20 @@ _METHODS = {
     "cuda": "`treadle.devices()` lists the devices, `treadle.device_put` moves arrays.",
     "eval": "`nn.inference(module)` is the module as it evaluates.",
     "init": "A module is made with its parameters: `Module(..., key=key)`.",
-    "loadstatedict": "`checkpoint.restore(path, module)` gives a module with what was "
-    "saved.",
+    "loadstatedict": "`weights.into(module, arrays)` gives a module with arrays by "
+    "name; `checkpoint.restore(path, module)` one with what was saved here.",
+    "modules": "`nn.iterate(module)` goes through them, with their paths.",
+    "namedmodules": "`nn.iterate(module)` goes through them, with their paths.",
     "namedparameters": "`nn.parameters(module)` lists them with their names.",
     "parameters": "A module is the pytree of its parameters: `td.tree.leaves(module)`, "
     "`nn.parameters(module)`.",
-    "statedict": "A module is a pytree: save it by `checkpoint.save(path, module)`, "
-    "look at it by `nn.parameters(module)`.",
-    "to": "`td.tree.map(lambda x: x.astype(dtype), module)` gives it another dtype.",
+    "statedict": "`weights.of(module)` is a dict of its arrays by name. To go on "
+    "training later: `checkpoint.save(path, module)`.",
+    "registerbuffer": "Assign it: `self.name = nn.Buffer(array)`.",
+    "registerparameter": "Assign it: `self.name = array`, or `nn.Param(array, ...)`.",
+    "requiresgrad": "`nn.freeze(module)` is the module with parameters that are not "
+    "trained, `nn.unfreeze(module)` the way back.",
+    "to": "`nn.cast(module, dtype)` gives it another dtype.",
     "train": "`nn.training(module)` is the module as it trains.",
     "zerograd": "Gradients are results of `td.grad`, and nothing keeps them.",
 }
@@ -288,8 +303,8 @@ def instead(module: str, name: str) -> str:
     """The full name of what is meant by a name that a module lacks, or nothing."""
     if module == "treadle" and name in _LAYERS:
         return f"treadle.{name}"
-    if (module, _plain(name)) in _CODE:
-        return _CODE[module, _plain(name)]
+    if (module, _plain(name)) in _ELSEWHERE:
+        return _ELSEWHERE[module, _plain(name)]
     # First: `load` of a checkpoint is meant, where `treadle.numpy` has one, too.
     if synonym := _SYNONYMS.get(_plain(name)):
         return synonym

@@ -37,20 +37,24 @@ def dotted(path: Path) -> str:
     return ".".join(repr(t) if "." in t else t for t in map(_text, path))
 
 
+def matches(pattern: str, path: Path) -> bool:
+    """Whether a place is one that a pattern means (`select`).
+
+    >>> matches("layers.*.w?", (Attribute("layers"), 0, Attribute("w1")))
+    True
+    >>> matches("**.bias", (Attribute("bias"),))
+    True
+    """
+    return bool(_compiled(pattern).fullmatch(".".join(map(_text, path))))
+
+
 def _text(key: Any) -> str:
     return key.name if isinstance(key, Attribute) else str(key)
 
 
 @cache
-def pattern(text: str) -> re.Pattern[str]:
-    """What a pattern matches: paths joined by dots.
-
-    >>> bool(pattern("layers.*.w?").fullmatch("layers.0.w1"))
-    True
-    >>> bool(pattern("**.bias").fullmatch("bias"))
-    True
-    """
-    plain = re.sub(r"\[([^\]]*)\]", r".\1", text).replace("'", "").replace('"', "")
+def _compiled(pattern: str) -> re.Pattern[str]:
+    plain = re.sub(r"\[([^\]]*)\]", r".\1", pattern).replace("'", "").replace('"', "")
     parts = plain.lstrip(".").split(".")
     found = ""
     for part in parts[:-1]:
@@ -101,8 +105,9 @@ class Selector:
         if not callable(what):
             return _mask(what, form)
         if _of_paths(what):
-            paths = [dotted(path) for path, part, _ in nodes(form) if part is LEAF]
-            return [bool(what(p, x)) for p, x in zip(paths, leaves, strict=True)]
+            # Of what stands in two places, the first one comes last.
+            paths = {n: path for path, part, n in nodes(form) if part is LEAF}
+            return [bool(what(dotted(paths[n]), x)) for n, x in enumerate(leaves)]
         return _mask(what(form.unflatten(leaves)), form)
 
     def __or__(self, other: Any) -> Selector:
@@ -170,15 +175,18 @@ def _is_rule(what: Any) -> bool:
     return isinstance(what, str | type) or callable(what)
 
 
-def nodes(form: Structure) -> Iterator[tuple[Path, Structure, int]]:
+Node = tuple[Path, Structure, int]
+
+
+def nodes(form: Structure) -> Iterator[Node]:
     """All nodes and leaves of a structure, each with its path and the number of the
-    first leaf in it.
+    first leaf in it. What stands in two places comes twice.
 
     >>> from treadle.tree import structure
     >>> [(dotted(path), first) for path, _, first in nodes(structure({"a": [1, 2]}))]
     [('', 0), ('a', 0), ('a.0', 0), ('a.1', 1)]
     """
-    waiting: list[tuple[Path, Structure, int]] = [((), form, 0)]
+    waiting: list[Node] = [((), form, 0)]
     while waiting:
         path, part, first = waiting.pop()
         yield path, part, first
@@ -188,6 +196,28 @@ def nodes(form: Structure) -> Iterator[tuple[Path, Structure, int]]:
                 inner.append(((*path, key), child, first))
                 first += child.count
             waiting += reversed(inner)
+            waiting += _others((path, part, inner[0][2]))
+
+
+def _others(node: Node) -> list[Node]:
+    """What a node holds in two places, at the other one."""
+    path, part, _ = node
+    shared = part.shared if part.children else ()
+    found = [(other, _below(node, first)) for first, other in shared]
+    return [((*path, *other), *at_first[1:]) for other, at_first in found if at_first]
+
+
+def _below(node: Node, path: Path) -> Node | None:
+    """The node at a place below one."""
+    if not path:
+        return node
+    place, part, first = node
+    keys = part.keys() if part.children else ()
+    for key, child in zip(keys, part.children, strict=True):
+        if key == path[0]:
+            return _below(((*place, key), child, first), path[1:])
+        first += child.count
+    return None
 
 
 @lru_cache(maxsize=1024)
@@ -195,14 +225,18 @@ def _inside(what: str | type, form: Structure) -> tuple[tuple[bool, ...], int]:
     """For each leaf, whether it is inside of a place that is meant; the number of
     these, those without leaves included (a bias that is None)."""
     flags, places = [False] * form.count, 0
-    for path, part, first in nodes(form):
+    every = list(nodes(form))
+    others = [other for node in every for other in _others(node)]
+    for path, part, first in every:
         if isinstance(what, str):
-            hit = bool(pattern(what).fullmatch(".".join(map(_text, path))))
+            hit = matches(what, path)
         else:
             hit = part.kind is not None and issubclass(part.kind, what)
         if hit:
             places += 1
-            flags[first : first + part.count] = [True] * part.count
+            within = [other for other in others if other[0][: len(path)] == path]
+            for _, meant, start in [(path, part, first), *within]:
+                flags[start : start + meant.count] = [True] * meant.count
     return tuple(flags), places
 
 

@@ -17,6 +17,7 @@ from treadle.matching import difference as difference
 from treadle.matching import flatten_up_to as flatten_up_to
 from treadle.selection import Selector as Selector
 from treadle.selection import dotted as dotted
+from treadle.selection import matches as matches
 from treadle.selection import select as select
 from treadle.structure import LEAF as LEAF
 from treadle.structure import Attribute as Attribute
@@ -274,20 +275,25 @@ def together(*forms: Structure) -> Structure:
 
 
 def constants(form: Structure) -> list[bool]:
-    """For each leaf, whether it lies in a node that is registered as constant: such
-    leaves (running statistics, caches) have no derivative."""
+    """For each leaf, whether it lies in a node that is registered as constant, or in a
+    constant part of one: such leaves (running statistics, frozen parameters) have no
+    derivative."""
+    return list(_constants(form))
+
+
+@functools.lru_cache(maxsize=1024)
+def _constants(form: Structure) -> tuple[bool, ...]:
     out: list[bool] = []
 
-    def walk(form: Structure, inside: bool) -> None:
-        if form is LEAF:
-            out.append(inside)
-        elif not form.is_none:
-            inside = inside or form.constant
-            for child in form.children:
+    def walk(form: Structure, constant: bool) -> None:
+        if constant or form is LEAF:
+            out.extend([constant] * form.count)
+        elif form.children:
+            for child, inside in zip(form.children, form.constants, strict=True):
                 walk(child, inside)
 
     walk(form, False)
-    return out
+    return tuple(out)
 
 
 class Partial(functools.partial):

@@ -111,10 +111,10 @@ def summary(model: Any) -> str:
 
     >>> from treadle import nn, rng
     >>> print(summary(nn.Linear(3, 4, key=rng.key(0))))
-    array   type      elements  bytes
-    weight  f32[3,4]        12   48 B
-    bias    f32[4]           4   16 B
-    Linear  trainable       16   64 B
+    array   type       elements  bytes
+    weight  f32[3,4]         12   48 B
+    bias    f32[4]            4   16 B
+    Linear  trainable        16   64 B
     """
     found = rows(model)
     table = [("array", "type", "elements", "bytes")]
