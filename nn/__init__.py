@@ -156,12 +156,35 @@ from treadle.nn.layers.vision import PatchEmbedding as PatchEmbedding
 from treadle.nn.layers.vision import SqueezeExcite as SqueezeExcite
 from treadle.nn.layers.weight_norm import SpectralNorm as SpectralNorm
 from treadle.nn.layers.weight_norm import WeightNorm as WeightNorm
-from treadle.nn.losses.basic import absolute_error as absolute_error
-from treadle.nn.losses.basic import binary_cross_entropy as binary_cross_entropy
-from treadle.nn.losses.basic import cross_entropy as cross_entropy
-from treadle.nn.losses.basic import huber as huber
-from treadle.nn.losses.basic import kl_divergence as kl_divergence
-from treadle.nn.losses.basic import squared_error as squared_error
+from treadle.nn.losses.classification import (
+    binary_cross_entropy as binary_cross_entropy,
+)
+from treadle.nn.losses.classification import binary_focal as binary_focal
+from treadle.nn.losses.classification import cross_entropy as cross_entropy
+from treadle.nn.losses.classification import focal as focal
+from treadle.nn.losses.classification import (
+    generalized_kl_divergence as generalized_kl_divergence,
+)
+from treadle.nn.losses.classification import kl_divergence as kl_divergence
+from treadle.nn.losses.classification import poly_cross_entropy as poly_cross_entropy
+from treadle.nn.losses.ctc import ctc as ctc
+from treadle.nn.losses.margin import hinge as hinge
+from treadle.nn.losses.margin import margin_ranking as margin_ranking
+from treadle.nn.losses.margin import multi_margin as multi_margin
+from treadle.nn.losses.margin import multiclass_hinge as multiclass_hinge
+from treadle.nn.losses.margin import squared_hinge as squared_hinge
+from treadle.nn.losses.margin import triplet_margin as triplet_margin
+from treadle.nn.losses.regression import absolute_error as absolute_error
+from treadle.nn.losses.regression import gaussian_nll as gaussian_nll
+from treadle.nn.losses.regression import huber as huber
+from treadle.nn.losses.regression import log_cosh as log_cosh
+from treadle.nn.losses.regression import poisson_nll as poisson_nll
+from treadle.nn.losses.regression import quantile_error as quantile_error
+from treadle.nn.losses.regression import squared_error as squared_error
+from treadle.nn.losses.segmentation import dice as dice
+from treadle.nn.losses.similarity import cosine_distance as cosine_distance
+from treadle.nn.losses.similarity import cosine_similarity as cosine_similarity
+from treadle.nn.losses.similarity import ntxent as ntxent
 from treadle.nn.module import Module as Module
 from treadle.nn.overview import summary as summary
 from treadle.nn.role import Buffer as Buffer
