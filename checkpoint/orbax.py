@@ -25,7 +25,7 @@ arrays, and where the target has another shape, it gives what was saved.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -107,7 +107,7 @@ def _tell(kind: type, node: Any) -> None:
         names = [_key(keys[i], is_list) for i in kept]
         return list(zip(names, found, strict=True)), (aux, kept, len(keys))
 
-    def unflatten(facts: Any, found: Sequence[Any]) -> Any:
+    def unflatten(facts: Any, found: Iterable[Any]) -> Any:
         aux, kept, count = facts
         children: list[Any] = [None] * count
         for i, child in zip(kept, found, strict=True):

@@ -142,7 +142,7 @@ def _restore(path: str, template: Any, how: How) -> Any:
 
 
 def _without_template(path: str, manifest: Manifest, only: Any) -> Any:
-    numbers = range(len(manifest.leaves))
+    numbers = list(range(len(manifest.leaves)))
     skeleton = manifest.tree
     if only is not None:
         patterns = [only] if isinstance(only, str) else list(only)
