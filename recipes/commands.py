@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from treadle import nn
 from treadle.checkpoint import DamagedError
 from treadle.errors import StructureError
-from treadle.recipes import loop, runs
+from treadle.recipes import loop, runs, template
 from treadle.recipes import report as reports
 from treadle.recipes.catalogue import RECIPES
 from treadle.recipes.config import Training
@@ -26,8 +28,8 @@ _SIGNAL_STATUS = 128
 def show_list() -> int:
     """Prints the recipes and the runs."""
     print("recipes:")
-    for recipe in RECIPES.values():
-        print(f"  {recipe.name:<12} {recipe.summary}")
+    for name in RECIPES:
+        print(f"  {name:<12} {RECIPES.summary(name)}")
     print("\ntrain one: treadle train NAME    its options: treadle train NAME --help")
     names = runs.names()
     if names:
@@ -41,14 +43,18 @@ def train(recipe: Recipe, config: Training, folder: Path | None) -> int:
     data = recipe.load(config)
     learner = loop.learner_of(recipe, config, data.facts)
     run = runs.create(recipe, config, data.facts, folder)
-    return _train(run, data, learner)
+    return _train(run, data, learner, [])
 
 
-def resume(name: str, steps: int | None) -> int:
-    """Goes on with a run."""
+def resume(name: str, changes: Mapping[str, Any]) -> int:
+    """Goes on with a run, with changed options."""
     run = runs.find(name, RECIPES)
-    if steps is not None:
-        run = replace(run, config=replace(run.config, steps=steps))
+    changed = [
+        f"--{option.replace('_', '-')} {value} (it was {getattr(run.config, option)})"
+        for option, value in changes.items()
+        if value != getattr(run.config, option)
+    ]
+    run = replace(run, config=replace(run.config, **changes))
     data = run.recipe.load(run.config)
     runs.check_same_data(run, data.facts)
     learner = loop.learner_of(run.recipe, run.config, run.facts)
@@ -58,14 +64,19 @@ def resume(name: str, steps: int | None) -> int:
             f"--steps {run.config.steps}: {run.folder} is at step {done} already\n"
             f"To train on: {command('resume', run.folder, '--steps', 2 * done)}"
         )
-    return _train(run, data, learner)
+    return _train(run, data, learner, changed)
 
 
-def _train(run: Run, data: Data, learner: Learner) -> int:
+def _train(run: Run, data: Data, learner: Learner, changed: list[str]) -> int:
     screen = display(sys.stdout)
     with runs.claimed(run), _explained(run):
-        run.write()
         _introduce(run, data, learner, screen)
+        if changed:
+            screen.note(f"changed: {', '.join(changed)}")
+        if runs.code_changed(run):
+            screen.note(
+                f"changed: {run.recipe.file}, since the run began with {run.code}"
+            )
         outcome = loop.train(run, data, learner, screen)
         drawn = reports.draw_curves(run)
     if outcome.interrupted is not None and outcome.step < run.config.steps:
@@ -82,7 +93,9 @@ def _train(run: Run, data: Data, learner: Learner) -> int:
         screen.note(f"sample: {command('sample', run.folder)}")
     longer = 2 * run.config.steps
     screen.note(f"resume: {command('resume', run.folder, '--steps', longer)}")
-    screen.note(f"test accuracy: {outcome.tested['test_accuracy']:.4f}")
+    names = [n for n in outcome.tested if n != "test_loss"] or list(outcome.tested)
+    for name in names:
+        screen.note(f"{name.replace('_', ' ')}: {outcome.tested[name]:.4f}")
     return 0
 
 
@@ -137,8 +150,9 @@ def _explained(run: Run) -> Iterator[None]:
         yield
     except StructureError as error:
         raise UsageError(
-            f"{error}\nThe model is built from {run.settings}: put the options back as "
-            f"they were, or start a new run: {command('train', run.recipe.name)}"
+            f"{error}\nThe model is built from {run.settings} (and from options that "
+            "were given to change it): put the options back as "
+            f"they were, or start a new run: {command('train', run.recipe.place)}"
         ) from None
     except DamagedError as error:
         raise UsageError(
@@ -169,4 +183,24 @@ def sample(name: str, wanted: Sampling, best: bool) -> int:
     for piece in run.recipe.sample(checkpoint.state.model, run.facts, wanted):
         print(piece, end="", flush=True)
     print()
+    return 0
+
+
+def new(name: str) -> int:
+    """Writes a recipe to begin with."""
+    if not re.fullmatch("[A-Za-z][A-Za-z0-9_-]*", name):
+        raise UsageError(
+            f"{name!r} is no name of a recipe: letters, digits and dashes, such as "
+            "my-recipe"
+        )
+    name = name.replace("_", "-")
+    path = Path(name.replace("-", "_") + ".py")
+    text = Path(template.__file__).read_text(encoding="utf-8")
+    text = text.replace(template.RECIPE.name, name).replace("FILE", path.name)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{path} exists: it is left as it is") from None
+    print(f"wrote {path}\ntrain it: {command('train', path)}")
     return 0

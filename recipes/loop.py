@@ -15,6 +15,7 @@ import numpy as np
 import treadle as td
 from treadle import nn, optim, rng, tree
 from treadle.checkpoint import Manager
+from treadle.data import Loader
 from treadle.recipes import metrics as metrics_file
 from treadle.recipes.config import Training
 from treadle.recipes.display import Display, Lasting
@@ -40,6 +41,14 @@ class Position(NamedTuple):
 
     epoch: int = 0
     batch: int = 0
+    batch_size: int = 0
+
+    def of(self, loader: Loader) -> tuple[int, int]:
+        """The place of a loader whose batches may be of another size: none of the
+        examples that were seen in this epoch come again."""
+        size = loader.state()["batch_size"]
+        batch = -(-self.batch * self.batch_size // size)
+        return (self.epoch, batch) if batch < len(loader) else (self.epoch + 1, 0)
 
 
 class Checkpoint(NamedTuple):
@@ -74,7 +83,7 @@ def beginning(learner: Learner, config: Training) -> Checkpoint:
         rng.fold_in(rng.key(config.seed), 2),
         td.numpy.zeros((), td.int32),
     )
-    return Checkpoint(state, Position())
+    return Checkpoint(state, Position(batch_size=config.batch_size))
 
 
 def make_step(
@@ -164,6 +173,7 @@ def train(run: Run, data: Data, learner: Learner, display: Display) -> Outcome:
     with Interrupts() as interrupts, manager_of(run, learner) as manager:
         begin = beginning(learner, run.config)
         checkpoint = restored(manager, begin, shown.note)
+        run.write()  # Now it is known that its options fit what was saved.
         log = metrics_file.Log(run.metrics, int(checkpoint.state.step))
         training = _Training(run, data, learner, shown, manager, log)
         shown.start(int(checkpoint.state.step), run.config.steps)
@@ -200,7 +210,8 @@ class _Training:
         state, position = checkpoint
         number = begun = int(state.step)
         loader = self.data.batches
-        loader.restore(loader.state() | position._asdict())
+        epoch, batch = position.of(loader)
+        loader.restore(loader.state() | {"epoch": epoch, "batch": batch})
         batches = loader.repeat()
         tested: Metrics = {}
         while (
@@ -209,7 +220,7 @@ class _Training:
             and self.display.lost is None
         ):
             state, metrics = self.step(state, next(batches))
-            position = Position(*loader.place)
+            position = Position(*loader.place, self.config.batch_size)
             number += 1
             self.display.update(number, metrics)
             tested = self._record(number, Checkpoint(state, position), metrics)

@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -61,11 +61,16 @@ class Run:
         """The recipe and its options."""
         return self.folder / _SETTINGS
 
+    @property
+    def code(self) -> Path:
+        """A copy of the recipe, if that is in a file of the user's."""
+        return self.folder / "recipe.py"
+
     def write(self) -> None:
         """Puts the settings on the disk, whole or not at all."""
         content = {
             "treadle": __version__,
-            "recipe": self.recipe.name,
+            "recipe": self.recipe.place,
             "config": asdict(self.config),
             "facts": self.facts,
         }
@@ -109,6 +114,8 @@ def create(recipe: Recipe, config: Training, facts: Facts, folder: Path | None) 
     folder.mkdir(parents=True, exist_ok=True)
     run = Run(folder, recipe, config, facts)
     run.write()
+    if recipe.code is not None:
+        replace_file(run.code, recipe.code.read_text(encoding="utf-8"))
     return run
 
 
@@ -130,7 +137,7 @@ def names() -> list[str]:
     return [path.parent.name for path in found]
 
 
-def find(name: str, recipes: dict[str, Recipe]) -> Run:
+def find(name: str, recipes: Mapping[str, Recipe]) -> Run:
     """The run that a user means by a path, by a name in `ROOT`, or by ``latest``.
 
     Raises:
@@ -145,7 +152,7 @@ def find(name: str, recipes: dict[str, Recipe]) -> Run:
     raise unknown("run", name, existing)
 
 
-def load(folder: Path, recipes: dict[str, Recipe]) -> Run:
+def load(folder: Path, recipes: Mapping[str, Recipe]) -> Run:
     """The run in a folder.
 
     Raises:
@@ -165,7 +172,10 @@ def load(folder: Path, recipes: dict[str, Recipe]) -> Run:
         ) from None
     if name not in recipes:
         raise UsageError(f"{path}: {unknown('recipe', name, recipes)}")
-    recipe = recipes[name]
+    try:
+        recipe = recipes[name]
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
     return Run(folder, recipe, from_dict(recipe.config, values, str(path)), facts)
 
 
@@ -186,8 +196,15 @@ def check_same_data(run: Run, facts: Facts) -> None:
         raise UsageError(
             f"the data of {run.folder} have changed ({listing})\n"
             "To go on, put the data back as they were; for the new data, start a new "
-            f"run: {command('train', run.recipe.name)}"
+            f"run: {command('train', run.recipe.place)}"
         )
+
+
+def code_changed(run: Run) -> bool:
+    """Whether the file of the run's recipe is another than when the run began."""
+    if run.recipe.code is None or not run.code.exists():
+        return False
+    return run.code.read_bytes() != run.recipe.code.read_bytes()
 
 
 def _start(value: Any) -> str:
