@@ -20,6 +20,7 @@ from treadle.recipes.config import Training
 from treadle.recipes.display import Display, display, duration
 from treadle.recipes.errors import UsageError, command
 from treadle.recipes.runs import Run
+from treadle.recipes.step import make_test
 from treadle.recipes.task import Data, Learner, Recipe, Sampling
 
 _SIGNAL_STATUS = 128
@@ -49,12 +50,9 @@ def train(recipe: Recipe, config: Training, folder: Path | None) -> int:
 def resume(name: str, changes: Mapping[str, Any]) -> int:
     """Goes on with a run, with changed options."""
     run = runs.find(name, RECIPES)
-    changed = [
-        f"--{option.replace('_', '-')} {value} (it was {getattr(run.config, option)})"
-        for option, value in changes.items()
-        if value != getattr(run.config, option)
-    ]
-    run = replace(run, config=replace(run.config, **changes))
+    config = replace(run.config, **changes)
+    changed = runs.changes(run.config, config)
+    run = replace(run, config=config)
     data = run.recipe.load(run.config)
     runs.check_same_data(run, data.facts)
     learner = loop.learner_of(run.recipe, run.config, run.facts)
@@ -79,12 +77,15 @@ def _train(run: Run, data: Data, learner: Learner, changed: list[str]) -> int:
             )
         outcome = loop.train(run, data, learner, screen)
         drawn = reports.draw_curves(run)
-    if outcome.interrupted is not None and outcome.step < run.config.steps:
+    early = outcome.step < run.config.steps
+    if early and outcome.interrupted is not None:
         screen.note(
             f"stopped by {outcome.interrupted.name} after step {outcome.step}, which "
             f"is saved\nresume: {command('resume', run.folder)}"
         )
         return _SIGNAL_STATUS + outcome.interrupted
+    if outcome.stopped is not None:
+        screen.note(f"stopped after step {outcome.step}: {outcome.stopped}")
     screen.note(f"trained {outcome.step} steps in {duration(outcome.seconds)}")
     if drawn:
         screen.note(f"curves: {run.curves}")
@@ -118,7 +119,7 @@ def evaluate(name: str, best: bool) -> int:
     runs.check_same_data(run, data.facts)
     learner = loop.learner_of(run.recipe, run.config, run.facts)
     checkpoint = _trained(run, learner, best)
-    tested = loop.make_test(learner, data)(checkpoint.state.model)
+    tested = make_test(learner, data)(checkpoint.state.model)
     print(f"{run.folder}, step {int(checkpoint.state.step)}")
     for metric, value in tested.items():
         print(f"{metric.replace('_', ' ')}: {value:.4f}")
@@ -152,7 +153,7 @@ def _explained(run: Run) -> Iterator[None]:
         raise UsageError(
             f"{error}\nThe model is built from {run.settings} (and from options that "
             "were given to change it): put the options back as "
-            f"they were, or start a new run: {command('train', run.recipe.place)}"
+            f"they were, or start a new run: {run.recipe.anew}"
         ) from None
     except DamagedError as error:
         raise UsageError(

@@ -45,6 +45,12 @@ class Training:
         250, "steps between checkpoints, each with a test", least=1
     )
     keep: int = option(3, "checkpoints to keep, besides the best", least=1)
+    accumulate: int = option(
+        1, "batches whose gradients are averaged for an update", least=1
+    )
+    patience: int | None = option(
+        None, "stop after so many tests in a row that were no better", least=1
+    )
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def create(recipe: Recipe, config: Training, facts: Facts, folder: Path | None) 
     """
     if folder is None:
         folder = _free(ROOT / f"{recipe.name}-{time.strftime('%Y%m%d-%H%M%S')}")
-    elif (folder / _SETTINGS).exists():
+    elif exists(folder):
         raise UsageError(
             f"--run-dir {folder}: there is a run already\n"
             f"Go on with it: {command('resume', folder)}"
@@ -117,6 +117,11 @@ def create(recipe: Recipe, config: Training, facts: Facts, folder: Path | None) 
     if recipe.code is not None:
         replace_file(run.code, recipe.code.read_text(encoding="utf-8"))
     return run
+
+
+def exists(folder: Path) -> bool:
+    """Whether there is a run in a folder."""
+    return (folder / _SETTINGS).exists()
 
 
 def _free(folder: Path) -> Path:
@@ -170,6 +175,11 @@ def load(folder: Path, recipes: Mapping[str, Recipe]) -> Run:
             f"{path} is damaged: {error}\n"
             "It holds the run's recipe and options; another run's file shows its form."
         ) from None
+    if name == "fit" and name not in recipes:
+        raise UsageError(
+            f"{folder} was trained by `recipes.fit`: its model is in the program that "
+            "did so, and it goes on there"
+        )
     if name not in recipes:
         raise UsageError(f"{path}: {unknown('recipe', name, recipes)}")
     try:
@@ -196,8 +206,17 @@ def check_same_data(run: Run, facts: Facts) -> None:
         raise UsageError(
             f"the data of {run.folder} have changed ({listing})\n"
             "To go on, put the data back as they were; for the new data, start a new "
-            f"run: {command('train', run.recipe.place)}"
+            f"run: {run.recipe.anew}"
         )
+
+
+def changes(before: Any, after: Any) -> list[str]:
+    """The options that have changed, for people."""
+    return [
+        f"--{name.replace('_', '-')} {value} (it was {getattr(before, name)})"
+        for name, value in asdict(after).items()
+        if value != getattr(before, name)
+    ]
 
 
 def code_changed(run: Run) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from treadle import optim
 from treadle.data import Labelled, Loader, Source
 from treadle.recipes.config import Training
-from treadle.recipes.errors import UsageError
+from treadle.recipes.errors import UsageError, command
 
 Facts = dict[str, Any]
 """What a run keeps of its data: plain JSON. The same data gives the same facts."""
@@ -107,6 +107,11 @@ class Recipe:
     def place(self) -> str:
         """What commands name it by."""
         return self.file or self.name
+
+    @property
+    def anew(self) -> str:
+        """How another run of it is started."""
+        return command("train", self.place)
 
     @property
     def code(self) -> Path | None:
