@@ -11,9 +11,11 @@ from treadle.errors import MissingPackageError
 from treadle.optional import need
 from treadle.recipes import commands
 from treadle.recipes.catalogue import RECIPES
+from treadle.recipes.config import from_dict, read_toml
 from treadle.recipes.display import silence
 from treadle.recipes.errors import UsageError, brief
 from treadle.recipes.parser import parse
+from treadle.recipes.sweep import sweep
 from treadle.recipes.task import Sampling
 
 _INTERRUPTED = 130
@@ -21,8 +23,33 @@ _INTERRUPTED = 130
 
 def _train(arguments: argparse.Namespace) -> int:
     recipe = RECIPES[arguments.recipe]
-    folder = getattr(arguments, "run_dir", None)
-    return commands.train(recipe, recipe.config(**_given(arguments)), folder)
+    values = _from_file(arguments) | _given(arguments)
+    config = from_dict(recipe.config, values, _source(arguments))
+    return commands.train(recipe, config, getattr(arguments, "run_dir", None))
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    recipe = RECIPES[arguments.recipe]
+    found = _from_file(arguments) | _given(arguments)
+    values = {n: v if isinstance(v, list) else [v] for n, v in found.items()}
+    # Whatever is wrong is said before the first run.
+    checked = {
+        name: [
+            getattr(from_dict(recipe.config, {name: v}, _source(arguments)), name)
+            for v in several
+        ]
+        for name, several in values.items()
+    }
+    return sweep(recipe, checked, getattr(arguments, "run_dir", None))
+
+
+def _from_file(arguments: argparse.Namespace) -> dict[str, Any]:
+    return read_toml(arguments.config)[1] if "config" in arguments else {}
+
+
+def _source(arguments: argparse.Namespace) -> str:
+    """Where options are from, that are not checked yet."""
+    return f"--config {arguments.config}" if "config" in arguments else "options"
 
 
 def _resume(arguments: argparse.Namespace) -> int:
@@ -31,7 +58,7 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 def _given(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options of a recipe that were given."""
-    about = ("command", "recipe", "run", "run_dir")
+    about = ("command", "recipe", "run", "run_dir", "config")
     return {name: v for name, v in vars(arguments).items() if name not in about}
 
 
@@ -44,6 +71,8 @@ def _sample(arguments: argparse.Namespace) -> int:
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "list": lambda arguments: commands.show_list(),
     "train": _train,
+    "sweep": _sweep,
+    "compare": lambda arguments: commands.compare(arguments.runs),
     "resume": _resume,
     "eval": lambda arguments: commands.evaluate(arguments.run, arguments.best),
     "report": lambda arguments: commands.report(arguments.run),

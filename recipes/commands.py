@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 from treadle import nn
 from treadle.checkpoint import DamagedError
 from treadle.errors import StructureError
-from treadle.recipes import loop, runs, template
+from treadle.recipes import comparison, loop, runs, template
 from treadle.recipes import report as reports
 from treadle.recipes.catalogue import RECIPES
 from treadle.recipes.config import Training
@@ -167,6 +167,14 @@ def report(name: str) -> int:
     run = runs.find(name, RECIPES)
     learner = loop.learner_of(run.recipe, run.config, run.facts)
     reports.write(run, learner, loop.manager_of(run, learner), sys.stdout)
+    return 0
+
+
+def compare(names: Sequence[str]) -> int:
+    """Shows runs beside each other, those of a sweep by its folder."""
+    found = [folder for name in names for folder in runs.inside(name)]
+    chosen = [runs.find(folder, RECIPES) for folder in found]
+    comparison.show([comparison.result(run) for run in chosen], sys.stdout)
     return 0
 
 

@@ -19,10 +19,10 @@ from treadle.recipes import metrics as metrics_file
 from treadle.recipes.callbacks import Callback, EarlyStopping, Progress
 from treadle.recipes.config import Training
 from treadle.recipes.display import Display, Lasting
-from treadle.recipes.errors import UsageError
+from treadle.recipes.errors import DivergedError
 from treadle.recipes.interrupt import Interrupts
 from treadle.recipes.runs import Run
-from treadle.recipes.step import Step, TrainState, make_step, make_test, next_batch
+from treadle.recipes.step import TrainState, make_step, make_test, next_batch
 from treadle.recipes.task import Data, Facts, Learner, Metrics, Recipe
 
 
@@ -115,14 +115,10 @@ def train(
     learner: Learner,
     display: Display,
     callbacks: Sequence[Callback] = (),
-    step: Step | None = None,
 ) -> Outcome:
     """Trains until the run's last step, until a callback or a signal ends it.
 
     A run that has checkpoints goes on from the latest.
-
-    Args:
-      step: the step of an equal learner, if there is one compiled.
 
     Raises:
       OSError: if nobody reads any more what is displayed: after the current step, which
@@ -137,8 +133,7 @@ def train(
         if run.config.patience is not None:
             stopping = EarlyStopping(run.config.patience, *learner.best)
             callbacks = [*callbacks, stopping]
-        step = step or make_step(learner, run.config.accumulate)
-        training = _Training(run, data, learner, shown, manager, log, callbacks, step)
+        training = _Training(run, data, learner, shown, manager, log, callbacks)
         shown.start(int(checkpoint.state.step), run.config.steps)
         try:
             outcome = training.run(checkpoint, interrupts)
@@ -162,12 +157,12 @@ class _Training:
         manager: Manager,
         log: metrics_file.Log,
         callbacks: Sequence[Callback],
-        step: Step,
     ) -> None:
         self.rows, self.config = run.metrics, run.config
         self.steps = run.config.steps
         self.data, self.display, self.manager, self.log = data, display, manager, log
-        self.step, self.test = step, make_test(learner, data)
+        self.step = make_step(learner, run.config.accumulate)
+        self.test = make_test(learner, data)
         self.callbacks = callbacks
         self.stopped: str | None = None
         self.saved = 0
@@ -250,13 +245,13 @@ class _Training:
         self.manager.save(number, checkpoint, tested, force=True)
         self.saved = number
 
-    def _diverged(self, number: int, what: str) -> UsageError:
+    def _diverged(self, number: int, what: str) -> DivergedError:
         """The error for a training that has no use going on."""
         self.manager.wait()
         kept = self.manager.latest_step()
         last = f"Step {kept} is saved, but from it the same happens again. "
         rate = self.config.learning_rate
-        return UsageError(
+        return DivergedError(
             f"{what.replace('_', ' ')} after step {number}: the training has diverged\n"
             f"{'' if kept is None else last}Start a run with a smaller "
             f"--learning-rate, such as {rate / 10:g} instead of {rate:g}."

@@ -27,6 +27,8 @@ _FROM_DATA: dict[str, Callable[[Facts], Any]] = {
     "classes": supervised.outputs_for,
 }
 _OPTION_TYPES = (bool, int, float, str)
+_COMMANDS = {"command", "recipe", "run", "run_dir", "config"}
+"""What the command line has for itself."""
 _ARGUMENT = """\
 {where} can't be made from the command line: what is its argument `{name}`?
 From the data come {known}; `key` is a random key. Any other one needs a default value \
@@ -116,7 +118,7 @@ def _model(module: ModuleType, file: Path, wanted: str) -> type[nn.Module]:
 def _of_model(model: type[nn.Module], file: Path) -> Recipe:
     """A recipe that trains a model on whatever `--data` holds."""
     from_data, own = [], []
-    used = {field.name for field in dataclasses.fields(supervised.Files)}
+    used = {field.name for field in dataclasses.fields(supervised.Files)} | _COMMANDS
     for argument in inspect.signature(model).parameters.values():
         name, default = argument.name, argument.default
         if name == "key" or (default is inspect.Parameter.empty and name in _FROM_DATA):

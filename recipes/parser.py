@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +19,7 @@ _METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", bool: "BOOLEAN"}
 _RUN_HELP = "a run's folder, its name in runs/, or 'latest'"
 _TAKE_RECIPES = {
     "train": f"start a run of a recipe (without a NAME: {DEFAULT})",
+    "sweep": "train a recipe with several values of its options, and compare",
 }
 _TAKE_RUNS = {
     "resume": "go on with a run from its latest checkpoint",
@@ -25,7 +27,7 @@ _TAKE_RUNS = {
     "report": "show what became of a run, with curves",
     "sample": "let a run's model write",
 }
-_NAMES = ["list", *_TAKE_RECIPES, *_TAKE_RUNS, "new"]
+_NAMES = ["list", *_TAKE_RECIPES, *_TAKE_RUNS, "compare", "new"]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -80,10 +82,18 @@ def _named(argv: Sequence[str]) -> list[str]:
     if set(argv[1:2]) & {"-h", "--help"}:
         return argv
     if len(argv) == 1 or argv[1].startswith("-"):
-        argv.insert(1, DEFAULT)
+        argv.insert(1, _recipe_of_file(argv) or DEFAULT)
     if argv[1] not in RECIPES:
         raise unknown("recipe", argv[1], RECIPES)
     return argv
+
+
+def _recipe_of_file(argv: Sequence[str]) -> str | None:
+    """The recipe that `--config FILE` names."""
+    early = _Parser(add_help=False)
+    early.add_argument("--config", type=Path)
+    found, _ = early.parse_known_args(argv)
+    return config.read_toml(found.config)[0] if "config" in found else None
 
 
 def _parser(argv: Sequence[str]) -> tuple[_Parser, dict[str, _Parser]]:
@@ -102,6 +112,10 @@ def _parser(argv: Sequence[str]) -> tuple[_Parser, dict[str, _Parser]]:
     _resume_options(parsers["resume"], argv)
     _checkpoint_option(parsers["eval"])
     _sample_options(parsers["sample"])
+    help = "show runs beside each other"
+    compare = commands.add_parser("compare", help=help, description=help)
+    compare.add_argument("runs", metavar="RUN", nargs="+", help=_RUN_HELP)
+    parsers["compare"] = compare
     help = "write a recipe to begin with"
     new = commands.add_parser("new", help=help, description=help)
     new.add_argument("name", metavar="NAME", help="of the recipe, such as my-recipe")
@@ -128,20 +142,33 @@ def _recipe_parsers(
         summary = RECIPES.summary(name)
         one = recipes.add_parser(name, help=summary, description=summary)
         if named:
-            _train_options(one, RECIPES[name])
+            _train_options(one, RECIPES[name], several=command == "sweep")
             found[f"{command} {name}"] = one
     return found
 
 
-def _train_options(parser: _Parser, recipe: Recipe) -> None:
+def _train_options(parser: _Parser, recipe: Recipe, *, several: bool) -> None:
+    """Those of a recipe; several: each takes values with commas between them."""
     for option in config.options(recipe.config).values():
-        _add(parser, option, option.parse)
+        _add(parser, option, partial(_values, option) if several else option.parse)
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="a TOML file of options; those that are given here go before it",
+    )
+    where = "runs go (default: runs/sweep-NAME-DATE-TIME)"
     parser.add_argument(
         "--run-dir",
         type=Path,
         metavar="FOLDER",
-        help="where the run goes (default: runs/NAME-DATE-TIME)",
+        help="where the "
+        + (where if several else "run goes (default: runs/NAME-DATE-TIME)"),
     )
+
+
+def _values(option: config.Option, text: str) -> list[Any]:
+    return [option.parse(part) for part in text.split(",")]
 
 
 def _add(

@@ -138,8 +138,20 @@ def _free(folder: Path) -> Path:
 
 def names() -> list[str]:
     """The runs in `ROOT`, the latest first."""
-    found = sorted(ROOT.glob(f"*/{_SETTINGS}"), key=lambda p: -p.stat().st_mtime)
-    return [path.parent.name for path in found]
+    # Those of a sweep are in a folder of their own.
+    paths = [*ROOT.glob(f"*/{_SETTINGS}"), *ROOT.glob(f"*/*/{_SETTINGS}")]
+    found = sorted(paths, key=lambda p: -p.stat().st_mtime)
+    return [str(path.parent.relative_to(ROOT)) for path in found]
+
+
+def inside(name: str) -> list[str]:
+    """The runs in a folder of runs, such as that of a sweep; else the name itself."""
+    for folder in (Path(name), ROOT / name):
+        if not exists(folder):
+            found = sorted(folder.glob(f"*/{_SETTINGS}"))
+            if found:
+                return [str(path.parent) for path in found]
+    return [name]
 
 
 def find(name: str, recipes: Mapping[str, Recipe]) -> Run:
