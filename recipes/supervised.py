@@ -182,8 +182,10 @@ def outputs_for(facts: Facts) -> int:
 
 def learner(model: Any, config: Training, facts: Facts) -> Learner:
     """A model of these data, trained with AdamW."""
-    best = ("test_accuracy", "max") if facts["classes"] else ("test_error", "min")
-    return Learner(model, adamw(config), partial(loss, facts), best)
+    optimizer, measured = adamw(config), partial(loss, facts)
+    if facts["classes"] is not None:
+        return Learner(model, optimizer, measured, ("test_accuracy", "max"))
+    return Learner(model, optimizer, measured, ("test_error", "min"))
 
 
 def loss(

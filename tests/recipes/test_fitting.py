@@ -139,11 +139,11 @@ def test_early_stopping_remembers_what_was_before(tmp_path: Path) -> None:
     """The targets are noise: a test is soon as good as it gets."""
     noise = np.random.default_rng(1).normal(size=240).astype(np.float32)
     options: dict[str, Any] = {"test": 0.5, "patience": 3, "checkpoint_every": 1}
-    options |= {"steps": 400, "learning_rate": 0.1, "run_dir": tmp_path / "run"}
+    options |= {"steps": 60, "learning_rate": 0.3, "run_dir": tmp_path / "run"}
     stopped = fit(linear(), (X, noise), **options)
     assert stopped.stopped is not None and "in 3 tests" in stopped.stopped
     tests = [row["test_loss"] for row in rows(tmp_path / "run")]
-    assert len(tests) == stopped.step < 400
+    assert len(tests) == stopped.step < 60
     best = min(tests)
     assert tests.index(best) == len(tests) - 4
     assert fit(linear(), (X, noise), **options).step == stopped.step

@@ -12,7 +12,7 @@ import pytest
 
 from tests.recipes.small import rows, table
 from treadle.data import Loader
-from treadle.recipes import catalogue, cli, digits_mlp, loop, runs
+from treadle.recipes import catalogue, cli, curves, digits_mlp, loop, runs
 from treadle.recipes.catalogue import RECIPES
 from treadle.recipes.errors import UsageError
 
@@ -39,6 +39,7 @@ Captured = pytest.CaptureFixture[str]
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(curves, "draw", lambda *arguments: None)  # It takes long.
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "model.py").write_text(MODEL)
     random = np.random.default_rng(0)

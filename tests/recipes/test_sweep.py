@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.recipes.small import assert_same_run, rows
-from treadle.recipes import cli, digits_mlp, loop, runs
+from treadle.recipes import cli, curves, digits_mlp, loop, runs
 from treadle.recipes.catalogue import RECIPES
 from treadle.recipes.step import make_step
 
@@ -23,6 +23,7 @@ Captured = pytest.CaptureFixture[str]
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(curves, "draw", lambda *arguments: None)  # It takes long.
     return tmp_path
 
 
