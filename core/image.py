@@ -143,7 +143,8 @@ def scale_and_translate(
             f"{name}: {len(scale)} scales and {len(translation)} translations for "
             f"{len(spatial_dims)} spatial_dims{at(user_source())}"
         )
-    for axis, by, to in zip(spatial_dims, scale, translation, strict=True):
+    axes = [axis % image.ndim for axis in spatial_dims]
+    for axis, by, to in zip(axes, scale, translation, strict=True):
         image = _along(image, axis, wanted[axis], by, to, kernel, antialias)
     if image.shape != wanted:
         raise ValueError(

@@ -77,6 +77,11 @@ class Parts(NamedTuple):
     children: Items
 
 
+class Skip(NamedTuple):
+    """In place of a reading: a child that is not looked at, as the rest says what it
+    is."""
+
+
 Reading = Leaf | Same | Static | Items | Entries | Fields | Held | Parts
 LEAF = Leaf()
 
@@ -115,8 +120,9 @@ def reading(tree: Any) -> Reading:
 
 
 def all_of(children: Iterable[tuple[Any, Any]]) -> tuple[tuple[Any, Reading], ...]:
-    """The readings of children, each with its key."""
-    return tuple([(key, reading(child)) for key, child in children])
+    """The readings of those children that are looked at, each with its key."""
+    readings: list[tuple[Any, Any]] = [(key, reading(child)) for key, child in children]
+    return tuple([(key, how) for key, how in readings if type(how) is not Skip])
 
 
 Reader = Callable[[Any, list[Any]], bool]

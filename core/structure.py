@@ -36,10 +36,11 @@ class _Node(NamedTuple):
     flatten: Callable[[Any], tuple[Sequence[Any], Hashable]]
     unflatten: Callable[[Any, Sequence[Any]], Any]
     keys: Callable[[Any, int], Sequence[Hashable]]
-    constant: bool = False
+    constant: bool | Callable[[Any], Sequence[bool]] = False
     hold: Callable[[Structure, list[Any]], Any] | None = None
     held: Callable[[Any], tuple[list[Any], Structure] | None] | None = None
     read: Callable[[Any], Any] | None = None
+    shared: Callable[[Any], Sequence[tuple[Path, Path]]] | None = None
 
 
 class Structure:
@@ -97,9 +98,18 @@ class Structure:
         return self.kind is type(None)
 
     @property
-    def constant(self) -> bool:
-        """Whether what is inside is not to be trained."""
-        return _registry[self.kind].constant
+    def constants(self) -> Sequence[bool]:
+        """For each child, whether what is inside is not to be trained."""
+        constant = _registry[self.kind].constant
+        if callable(constant):
+            return constant(self.aux)
+        return (constant,) * len(self.children)
+
+    @property
+    def shared(self) -> Sequence[tuple[Path, Path]]:
+        """Pairs of places that hold the same; leaves of it are at the first one."""
+        shared = _registry[self.kind].shared
+        return () if shared is None else shared(self.aux)
 
     def keys(self) -> Sequence[Hashable]:
         """The path entries of the children."""
@@ -155,10 +165,11 @@ def register(
     unflatten: Callable[[Any, Sequence[Any]], Any],
     keys: Callable[[Any, int], Sequence[Hashable]] | None = None,
     *,
-    constant: bool = False,
+    constant: bool | Callable[[Any], Sequence[bool]] = False,
     hold: Callable[[Structure, list[Any]], Any] | None = None,
     held: Callable[[Any], tuple[list[Any], Structure] | None] | None = None,
     read: Callable[[Any], Any] | None = None,
+    shared: Callable[[Any], Sequence[tuple[Path, Path]]] | None = None,
 ) -> None:
     """Makes instances of a class containers.
 
@@ -168,15 +179,20 @@ def register(
       unflatten: takes the static part and the children; must not validate the
         children, which may be anything.
       keys: names the children, from the static part and their number; used in paths.
-      constant: True if what is inside is not to be trained: `grad` gives None there.
+      constant: True if what is inside is not to be trained: `grad` gives None there. Or
+        a function from the static part that says so for each child.
       hold, held: for classes that put off unflattening until somebody looks inside.
         ``hold(structure, leaves)`` makes such an instance; ``held(instance)`` gives
         leaves and structure back, or None if the instance has been opened.
       read: how native code gets at the children of an instance and of those like it
         (`treadle.reading`); by default it calls `flatten`.
+      shared: from the static part, the pairs of places below that hold the same, whose
+        leaves are flattened at the first one and found at either (`tree.select`).
     """
     names = keys or (lambda aux, n: range(n))
-    _registry[kind] = _Node(flatten, unflatten, names, constant, hold, held, read)
+    _registry[kind] = _Node(
+        flatten, unflatten, names, constant, hold, held, read, shared
+    )
     _leaf_kinds.discard(kind)
 
 

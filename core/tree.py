@@ -13,11 +13,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from treadle.errors import StructureError, at, user_source
+from treadle.matching import difference as difference
+from treadle.matching import flatten_up_to as flatten_up_to
+from treadle.selection import Selector as Selector
+from treadle.selection import dotted as dotted
+from treadle.selection import matches as matches
+from treadle.selection import select as select
 from treadle.structure import LEAF as LEAF
 from treadle.structure import Attribute as Attribute
 from treadle.structure import Path as Path
 from treadle.structure import Structure as Structure
-from treadle.structure import is_container, name_of_kind, take_apart, top_level
+from treadle.structure import is_container, take_apart
 from treadle.structure import key_name as key_name
 from treadle.structure import kind_of as kind_of
 from treadle.structure import open_held as open_held
@@ -115,77 +121,6 @@ def _corresponding(form: Structure, rest: Sequence[Any]) -> list[list[Any]]:
         raise StructureError(
             f"tree.map of trees that don't correspond, {error}{at(user_source())}"
         ) from None
-
-
-def flatten_up_to(form: Structure, tree: Any, none: bool = False) -> list[Any]:
-    """The subtrees of `tree` that stand at the leaves of `form`.
-
-    Args:
-      none: whether a None in `tree` may stand for all leaves of a subtree of `form`.
-    """
-    out: list[Any] = []
-    _match(form, tree, (), out, none)
-    return out
-
-
-def difference(first: Structure, second: Structure, path: Path = ()) -> str:
-    """Where two structures first differ, and how; an empty string if they are equal.
-
-    >>> difference(structure({"a": (1, 2)}), structure({"a": 1}))
-    "at ['a']: tuple against a leaf"
-    """
-    place = f"at {key_name(path)}: "
-    if first.kind is not second.kind:
-        kinds = ["a leaf" if s is LEAF else s.name for s in (first, second)]
-        return place + " against ".join(kinds)
-    if first.aux != second.aux:
-        return place + f"static {first.aux!r} against {second.aux!r}"
-    if len(first.children) != len(second.children):
-        return place + f"{len(first.children)} entries against {len(second.children)}"
-    if first is LEAF or first.is_none:
-        return ""
-    for key, a, b in zip(first.keys(), first.children, second.children, strict=True):
-        found = difference(a, b, (*path, key))
-        if found:
-            return found
-    return ""
-
-
-def _match(form: Structure, tree: Any, path: Path, out: list[Any], none: bool) -> None:
-    if form is LEAF or (none and tree is None):
-        out += [tree] * form.count
-        return
-    if form.is_none:
-        if tree is not None:
-            raise StructureError(f"at {key_name(path)}: expected None, found {tree!r}")
-        return
-    if type(tree) is not form.kind:
-        raise StructureError(
-            f"at {key_name(path)}: expected {form.name}, "
-            f"found {name_of_kind(type(tree))}"
-        )
-    children, aux = top_level(tree)
-    if aux != form.aux or len(children) != len(form.children):
-        raise StructureError(
-            f"at {key_name(path)}: two {form.name} differ: {_unlike(form, tree)}"
-        )
-    for key, sub, child in zip(form.keys(), form.children, children, strict=True):
-        _match(sub, child, (*path, key), out, none)
-
-
-def _unlike(form: Structure, tree: Any) -> str:
-    """How the top of a tree differs from a structure of its class."""
-    children, aux = top_level(tree)
-    if isinstance(tree, dict):
-        known = form.keys()
-        lacks = [repr(k) for k in known if k not in tree]
-        more = [repr(k) for k in tree if k not in known]
-        words = [f"{', '.join(lacks)} is missing"] * bool(lacks)
-        words += [f"{', '.join(more)} is too much"] * bool(more)
-        return "; ".join(words) or "their keys have another order, or default"
-    if len(children) != len(form.children):
-        return f"expected {len(form.children)} entries, found {len(children)}"
-    return f"static {form.aux!r} against {aux!r}"
 
 
 def flatten_with_path(
@@ -340,20 +275,25 @@ def together(*forms: Structure) -> Structure:
 
 
 def constants(form: Structure) -> list[bool]:
-    """For each leaf, whether it lies in a node that is registered as constant: such
-    leaves (running statistics, caches) have no derivative."""
+    """For each leaf, whether it lies in a node that is registered as constant, or in a
+    constant part of one: such leaves (running statistics, frozen parameters) have no
+    derivative."""
+    return list(_constants(form))
+
+
+@functools.lru_cache(maxsize=1024)
+def _constants(form: Structure) -> tuple[bool, ...]:
     out: list[bool] = []
 
-    def walk(form: Structure, inside: bool) -> None:
-        if form is LEAF:
-            out.append(inside)
-        elif not form.is_none:
-            inside = inside or form.constant
-            for child in form.children:
+    def walk(form: Structure, constant: bool) -> None:
+        if constant or form is LEAF:
+            out.extend([constant] * form.count)
+        elif form.children:
+            for child, inside in zip(form.children, form.constants, strict=True):
                 walk(child, inside)
 
     walk(form, False)
-    return out
+    return tuple(out)
 
 
 class Partial(functools.partial):

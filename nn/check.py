@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import index
 from typing import Any
 
@@ -104,69 +105,103 @@ def scaled(out: Any, x: Any, weight: Any, bias: Any) -> Any:
     return narrow(out if bias is None else out + wide(bias), x)
 
 
-def image(layer: str, x: Any, channels: int | None = None) -> td.Array:
-    """`x` as an array, if it is (..., height, width, channels).
+_AXES = {1: "length", 2: "height, width", 3: "depth, height, width"}
+"""What spatial axes are called, by how many there are."""
+
+
+def spatial(layer: str, x: Any, rank: int, channels: int | None = None) -> td.Array:
+    """`x` as an array, if it is (..., *spatial, channels) with `rank` spatial axes.
 
     Raises:
       ValueError: naming the layer, what it takes, and what it got.
     """
     x = as_array(x)
-    if x.ndim >= 3 and channels in (None, x.shape[-1]):
+    if x.ndim > rank and channels in (None, x.shape[-1]):
         return x
     wanted = "channels" if channels is None else f"channels={channels}"
+    axes = _AXES.get(rank, f"{rank} spatial axes")
     hint = ""
-    if x.ndim >= 3 and x.shape[-3] == channels:
-        hint = "\nChannels are last: `tnp.moveaxis(x, -3, -1)`."
+    if x.ndim > rank and x.shape[-1 - rank] == channels:
+        hint = f"\nChannels are last: `tnp.moveaxis(x, {-1 - rank}, -1)`."
     raise ValueError(
-        f"{layer} takes arrays of shape (..., height, width, {wanted}), got "
+        f"{layer} takes arrays of shape (..., {axes}, {wanted}), got "
         f"{td.typeof(x)}{at(user_source())}{hint}"
     )
 
 
-def pair(layer: str, name: str, value: Any) -> tuple[int, int]:
-    """A positive option for height and width, given as one number or two.
+def per_axis(
+    layer: str, name: str, value: Any, rank: int, low: int = 1
+) -> tuple[int, ...]:
+    """An option with an int for each spatial axis, given as one for all or each.
 
     Raises:
-      ValueError: if it is neither.
+      ValueError: if it is neither, or one is less than `low`.
     """
     try:
-        values = tuple(map(index, value if hasattr(value, "__len__") else (value,) * 2))
+        many = hasattr(value, "__len__")
+        values = tuple([index(v) for v in (value if many else (value,) * rank)])
     except TypeError:
         values = ()
-    if len(values) != 2 or min(values) < 1:
-        raise ValueError(
-            f"{layer}: {name} is a positive int or two of them, got {value!r}"
-            f"{at(user_source())}"
-        )
-    return values[0], values[1]
+    if len(values) == rank and min(values) >= low:
+        return values
+    kind = {0: "a non-negative int", 1: "a positive int"}[low]
+    each = "" if rank == 1 else f" or {_COUNTS.get(rank, rank)} of them"
+    raise ValueError(
+        f"{layer}: {name} is {kind}{each}, got {value!r}{at(user_source())}"
+    )
+
+
+_COUNTS = {2: "two", 3: "three"}
 
 
 def padding(
-    layer: str, value: Any, sizes: tuple, window: tuple, strides: tuple
-) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The elements to add before and after, for height and width.
-
-    value: "SAME" (as many outputs as strides fit in the input), "VALID" (none), an int,
-    an int each for height and width, or a (before, after) pair each.
+    layer: str, value: Any, rank: int, names: tuple[str, ...] = ("SAME", "VALID")
+) -> Padding:
+    """An option that says what is added at both ends of each spatial axis: one of the
+    names, or a (before, after) pair for each axis, given as an int for all axes, an int
+    for each, or pairs.
 
     Raises:
       ValueError: if it is none of these.
     """
-    if value == "VALID":
-        return (0, 0), (0, 0)
-    if value == "SAME":
-        pads = []
-        for n, k, s in zip(sizes, window, strides, strict=True):
-            total = max((-(-n // s) - 1) * s + k - n, 0)
-            pads.append((total // 2, total - total // 2))
-        return tuple(pads)  # type: ignore[return-value]
-    if isinstance(value, int):
-        return (value, value), (value, value)
-    if isinstance(value, tuple | list) and len(value) == 2:
-        ends = [(v, v) if isinstance(v, int) else tuple(v) for v in value]
-        if all(len(e) == 2 for e in ends):
-            return tuple(ends)  # type: ignore[return-value]
+    if isinstance(value, str) and value in names:
+        return value
+    try:
+        each = value if hasattr(value, "__len__") else (value,) * rank
+        ends = [v if hasattr(v, "__len__") else (v, v) for v in each]
+        pairs = tuple([(index(before), index(after)) for before, after in ends])
+    except (TypeError, ValueError):
+        pairs = ()
+    if len(pairs) == rank and min(map(min, pairs)) >= 0:
+        return pairs
+    quoted = ", ".join([f'"{name}"' for name in names])
     raise ValueError(
-        f'{layer}: padding is "SAME", "VALID", an int, or two ints or pairs, '
-        f"got {value!r}"
+        f"{layer}: padding is {quoted}{', ' * bool(quoted)}an int, or an int or a pair "
+        f"for each spatial axis ({rank} here), got {value!r}{at(user_source())}"
     )
+
+
+Padding = str | tuple[tuple[int, int], ...]
+
+
+def pads(
+    padding: Padding, sizes: Sequence[int], reach: Sequence[int], strides: Sequence[int]
+) -> tuple[tuple[int, int], ...]:
+    """What `padding` says, as pairs, for axes with windows that reach over so many
+    elements. "SAME" makes as many windows as strides fit; "CAUSAL" ends each window
+    with the element of its own."""
+    if padding == "VALID":
+        return ((0, 0),) * len(sizes)
+    if padding == "CAUSAL":
+        return tuple([(r - 1, 0) for r in reach])
+    if padding == "SAME":
+        return tuple(map(_same, sizes, reach, strides))
+    assert not isinstance(padding, str)
+    return padding
+
+
+def _same(n: int, reach: int, stride: int) -> tuple[int, int]:
+    total = (-(-n // stride) - 1) * stride + reach - n
+    if reach < stride:  # else it can't be negative, and open sizes are not asked
+        total = max(total, 0)
+    return total // 2, total - total // 2

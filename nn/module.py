@@ -5,16 +5,28 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from abc import ABCMeta
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
+from weakref import WeakKeyDictionary
 
+import treadle as td
 from treadle import tree
 from treadle.errors import at, user_source
 from treadle.names import method_instead
-from treadle.nn.field import Layout, always_child, layout_of, parts_of
+from treadle.nn.field import (
+    Layout,
+    always_child,
+    entries_of,
+    kept,
+    layout_of,
+    parts_of,
+)
+from treadle.nn.page import page
 from treadle.nn.place import in_place
+from treadle.nn.role import Mark, Marked, marks_in, strip
+from treadle.nn.sharing import MISSING, Tie, at_place
 from treadle.nn.show import describe
 from treadle.reading import Fields, Held, Unreadable
 
@@ -25,14 +37,6 @@ Make a new one: `module = module.replace({name}=...)`; for something deeper insi
 _UNSET = """\
 `__init__` of {owner} left the annotated field `{name}` without a value{at}
 Assign `self.{name}`, give the annotation a default, or remove it."""
-
-_TWICE = """\
-{owner} holds one {kind} in two places, `{first}` and `{second}`{at}
-A module is a tree: the first transformation would make two of it, trained apart.
-To share weights, hold it once and call it twice, from a method (as \
-`Embedding.attend` does). For two that start equal, make a copy: \
-`tree.map(lambda x: x, layer)`."""
-
 
 Made = TypeVar("Made")
 
@@ -67,7 +71,9 @@ def _flatten(module: Module) -> tuple[Sequence[Any], Layout]:
     _open(module)
     layout = module._layout
     if layout is None:  # flattened inside its own `__init__`
-        layout = layout_of(type(module), module.__dict__, False)
+        given = _given(module)
+        layout = layout_of(type(module), entries_of(type(module), given), False)
+        return layout.take({n: strip(x) for n, x in given.items()}), layout
     return layout.take(module.__dict__), layout
 
 
@@ -104,6 +110,7 @@ class ModuleType(ABCMeta):
 
     _may_be_lazy: bool
     _required: frozenset[str]
+    _checks: tuple[Callable[[Any], None], ...]
 
     def __init__(cls, name: str, bases: tuple, namespace: dict, **kwargs: Any) -> None:
         super().__init__(name, bases, namespace, **kwargs)
@@ -122,6 +129,8 @@ class ModuleType(ABCMeta):
             for f in dataclasses.fields(cls)  # type: ignore[arg-type]
             if f.default is f.default_factory is dataclasses.MISSING
         )
+        own_checks = [base.__dict__.get("__check_init__") for base in cls.__mro__]
+        cls._checks = tuple([check for check in reversed(own_checks) if check])
         if "_may_be_lazy" not in namespace:
             own = not {"__getattr__", "__getattribute__"} & namespace.keys()
             cls._may_be_lazy = own and all(
@@ -133,9 +142,11 @@ class ModuleType(ABCMeta):
             _flatten,
             partial(_unflatten, cls),
             lambda layout, n: layout.paths,
+            constant=lambda layout: layout.constants,
             hold=_hold,
             held=_held,
             read=_read,
+            shared=lambda layout: layout.ties,
         )
 
     def __call__(cls: type[Made], *args: Any, **kwargs: Any) -> Made:
@@ -148,6 +159,8 @@ class ModuleType(ABCMeta):
                 error.add_note(_called_as(cls))
             raise
         _seal(made)
+        for check in cls._checks:  # type: ignore[attr-defined]
+            check(made)
         return made
 
     @property
@@ -164,9 +177,13 @@ class Module(metaclass=ModuleType):
     `__init__` gets one that takes its annotated fields, as a dataclass does. Modules
     compare and hash by identity.
 
-    A module is a tree: an array that stands in two fields becomes two at the first
-    transformation, trained apart; a layer with arrays in two places is an error. To
-    share weights, hold them once and use them twice, as `Embedding.attend` does.
+    A layer that stands in two places, however deep, is one: its arrays are leaves once,
+    at the first place, gradients add up, and what a transformation returns has it in
+    both places again. So is what one `nn.Param` gave to two fields. An array that is
+    assigned to two fields becomes two at the first transformation, trained apart.
+
+    ``__check_init__(self)``, of a class and of each of its bases, runs after the
+    constructor: it may look at the fields and raise.
 
     What a transformation returns is not taken apart until somebody looks at a field:
     between two jitted steps a model is a list of arrays.
@@ -192,8 +209,15 @@ class Module(metaclass=ModuleType):
         _held: ClassVar[tuple[list[Any], tree.Structure] | None]
         _layout: ClassVar[Layout | None]
 
+    def __init_subclass__(cls, *, init: bool = True) -> None:
+        """init: False tells type checkers that the constructor is that of a base."""
+        super().__init_subclass__()
+
     def replace(self, **fields: Any) -> Self:
         """A copy with other values in some fields.
+
+        What is not trained stays so (`nn.Buffer`, `nn.freeze`). A layer that is
+        replaced in one of two places stands alone there; `nn.at` replaces both.
 
         Raises:
           TypeError: if there is no such field.
@@ -204,7 +228,14 @@ class Module(metaclass=ModuleType):
                 raise TypeError(_missing(self, name))
         made = _blank(type(self), None)
         made.__dict__.update(self.__dict__ | fields)
-        _seal(made)
+        _seal(made, self)
+        return made
+
+    def _copied(self) -> Self:
+        """A copy that shares the layout."""
+        _open(self)
+        made = _blank(type(self), self._layout)
+        made.__dict__.update(self.__dict__)
         return made
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -214,6 +245,14 @@ class Module(metaclass=ModuleType):
                     name=name, owner=type(self).__name__, at=at(user_source())
                 )
             )
+        if isinstance(value, Mark):
+            # The default of a class is there for each of its instances.
+            shared = value is getattr(type(self), name, None)
+            mark = Mark(value.value, value.role) if shared else value
+            _pending.setdefault(self, {})[name] = mark
+            value = strip(value)
+        elif _pending and self in _pending:
+            _pending[self].pop(name, None)
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
@@ -240,13 +279,18 @@ class Module(metaclass=ModuleType):
         return list(super().__dir__())
 
     def __repr__(self) -> str:
+        return describe(type(self).__name__, self._shown())
+
+    def _repr_html_(self) -> str:
+        return page(type(self).__name__, self, self._shown())
+
+    def _shown(self) -> dict[str, Any]:
         # That a layer computes in the dtype of its parameters goes without saying.
-        fields = {
+        return {
             name: value
             for name, value in fields_of(self).items()
             if name != "dtype" or value is not None
         }
-        return describe(type(self).__name__, fields)
 
     def __getstate__(self) -> tuple[dict[str, Any], Layout | None]:
         _open(self)
@@ -262,45 +306,97 @@ _set_layout = Module.__dict__["_layout"].__set__
 _set_held = Module.__dict__["_held"].__set__
 
 
-def _seal(module: Module) -> None:
+_pending: WeakKeyDictionary[Module, dict[str, Mark]] = WeakKeyDictionary()
+"""What fields were assigned, where it was marked, of modules that are being made."""
+_marked: WeakKeyDictionary[Module, list[Marked]] = WeakKeyDictionary()
+"""Which marks modules were made with: one may stand in another module, too."""
+
+
+def _given(module: Module) -> dict[str, Any]:
+    """What the fields of a module that is being made were assigned."""
+    return module.__dict__ | _pending[module] if module in _pending else module.__dict__
+
+
+def _seal(module: Module, before: Module | None = None) -> None:
+    """before: the one of which this is a copy with other fields."""
     cls, fields = type(module), module.__dict__
     if not cls._required <= fields.keys():
         name = min(cls._required - fields.keys())
         raise TypeError(
             _UNSET.format(owner=cls.__name__, name=name, at=at(user_source()))
         )
-    layout = layout_of(cls, fields, cls._may_be_lazy)
-    _check_tree(cls, fields, layout.children, (), {})
-    _set_layout(module, layout)
+    given = _given(module)
+    _pending.pop(module, None)
+    old = before._layout if before is not None else None
+    had = [e for e in old.entries if e.role or e.template] if old is not None else ()
+    as_before = {str(e.name): kept(given[str(e.name)], e) for e in had}
+    entries = entries_of(cls, given | as_before if had else given)
+    children = [str(e.name) for e in entries if not e.static]
+    marks: list[Marked] = []
+    for name in children:
+        found = list(marks_in(given[name], (tree.Attribute(name),)))
+        if found:
+            marks += found
+            fields[name] = strip(given[name])
+    if before is not None:
+        marks += [m for m in _marked.get(before, ()) if _is_same(m[0], before, module)]
+    if marks:
+        _marked[module] = marks
+    ties = _ties(fields, children, marks)
+    if old is not None:
+        ties += tuple([t for t in old.ties if _still(t, ties, fields)])
+    _set_layout(module, layout_of(cls, entries, cls._may_be_lazy, ties))
 
 
-def _check_tree(
-    owner: type,
-    fields: dict[str, Any],
-    names: Sequence[str],
-    path: tree.Path,
-    seen: dict[int, tree.Path],
-) -> None:
-    """
-    Raises:
-      ValueError: if a layer or cell with arrays is in two places.
-    """
-    for place, part in parts_of(fields, names):
-        here = (*path, *place)
-        first = seen.setdefault(id(part), here)
-        if first is not here:
-            if tree.leaves(part):
-                raise ValueError(
-                    _TWICE.format(
-                        owner=owner.__name__,
-                        kind=type(part).__name__,
-                        first=tree.key_name(first).lstrip("."),
-                        second=tree.key_name(here).lstrip("."),
-                        at=at(user_source()),
-                    )
-                )
-        elif isinstance(part, Module) and part._held is None and part._layout:
-            _check_tree(owner, part.__dict__, part._layout.children, here, seen)
+def _is_same(path: tree.Path, before: Module, module: Module) -> bool:
+    found = at_place(before.__dict__, path)
+    return found is not MISSING and found is at_place(module.__dict__, path)
+
+
+def _still(tie: Tie, ties: tuple[Tie, ...], fields: dict[str, Any]) -> bool:
+    """Whether an array still stands in both places of a tie."""
+    first, other = tie
+    found = at_place(fields, first)
+    return (
+        td.is_array(found)
+        and found is at_place(fields, other)
+        and not any(p[: len(o)] == o for _, o in ties for p in tie)
+    )
+
+
+def _ties(
+    fields: dict[str, Any], children: Sequence[str], marks: Sequence[Marked]
+) -> tuple[Tie, ...]:
+    """What stands in two places of a module."""
+    # By identity: the part of the module in which something was first met, and where.
+    seen: dict[int, tuple[tree.Path, tree.Path]] = {}
+    ties: list[Tie] = []
+
+    def is_new(part: tree.Path, here: tree.Path, value: Any) -> bool:
+        known, first = seen.setdefault(id(value), (part, here))
+        # What is in one part twice is that part's own affair.
+        if known != part and (isinstance(value, Mark) or tree.leaves(value)):
+            ties.append((first, here))
+        return first is here
+
+    def walk(module: Module, part: tree.Path, path: tree.Path) -> None:
+        if module._held is None and module._layout is not None:
+            look(module.__dict__, module._layout.children, part, path)
+            for place, mark in _marked.get(module, ()):
+                is_new(part, (*path, *place), mark)
+
+    def look(
+        fields: dict[str, Any], names: Sequence[str], part: tree.Path, path: tree.Path
+    ) -> None:
+        for place, value in parts_of(fields, names):
+            here = (*path, *place)
+            if is_new(part or here, here, value) and isinstance(value, Module):
+                walk(value, part or here, here)
+
+    look(fields, children, (), ())
+    for place, mark in marks:
+        is_new(place, place, mark)
+    return tuple(ties)
 
 
 def _called_as(cls: Any) -> str:

@@ -1,8 +1,9 @@
-"""How models look: `repr`, and the table of their arrays."""
+"""How models look: `repr`, and what arrays they have."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,19 +16,20 @@ _WIDTH = 80
 
 def describe(name: str, fields: dict[str, Any]) -> str:
     """Source-like text for an object: on one line if that is short."""
-    return _bracket(f"{name}(", [f"{k}={_value(v)}" for k, v in fields.items()], ")")
+    return _bracket(f"{name}(", [f"{k}={text_of(v)}" for k, v in fields.items()], ")")
 
 
-def _value(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """A field as the `repr` of its module shows it."""
     if td.is_array(value) and not isinstance(value, np.generic):
         return repr(td.typeof(value))
     if type(value) is dict:
-        return _bracket("{", [f"{k!r}: {_value(v)}" for k, v in value.items()], "}")
+        return _bracket("{", [f"{k!r}: {text_of(v)}" for k, v in value.items()], "}")
     if type(value) is list:
-        return _bracket("[", [_value(v) for v in value], "]")
+        return _bracket("[", [text_of(v) for v in value], "]")
     if type(value) is tuple:
         close = ",)" if len(value) == 1 else ")"
-        return _bracket("(", [_value(v) for v in value], close)
+        return _bracket("(", [text_of(v) for v in value], close)
     if callable(value) and hasattr(value, "__name__"):
         return value.__name__
     return repr(value)
@@ -51,35 +53,48 @@ class Row(NamedTuple):
     trainable: bool
 
 
+def trainable(leaves: Sequence[Any], form: tree.Structure) -> list[bool]:
+    """For each leaf of a model, whether it is trained: arrays, but not integers, and
+    not what State cells hold."""
+    return [
+        not constant
+        # `td.eval_shape` gives models of types: they are counted without being made.
+        and (td.is_array(x) or isinstance(x, td.ArrayType))
+        and td.dtypes.is_differentiable(_type(x).dtype)
+        for x, constant in zip(leaves, tree.constants(form), strict=True)
+    ]
+
+
+def _type(x: Any) -> td.ArrayType:
+    return x if isinstance(x, td.ArrayType) else td.typeof(x)
+
+
 def rows(model: Any) -> list[Row]:
-    """The arrays of a model, by path. Integers, and what State cells hold, are not
-    trainable."""
+    """The arrays of a model, by path."""
     leaves, form = tree.flatten(model)
     found = []
-    for path, leaf, constant in zip(
-        tree.paths(form), leaves, tree.constants(form), strict=True
+    for path, leaf, trained in zip(
+        tree.paths(form), leaves, trainable(leaves, form), strict=True
     ):
-        # `td.eval_shape` gives models of types: they are counted without being made.
         if not td.is_array(leaf) and not isinstance(leaf, td.ArrayType):
             continue
-        t = leaf if isinstance(leaf, td.ArrayType) else td.typeof(leaf)
-        trainable = not constant and td.dtypes.is_differentiable(t.dtype)
-        name = tree.key_name(path).lstrip(".")
-        found.append(Row(name, repr(t), t.size, t.nbytes, trainable))
+        t = _type(leaf)
+        found.append(Row(tree.dotted(path), repr(t), t.size, t.nbytes, trained))
     return found
 
 
 def parameters(model: Any) -> dict[str, Any]:
-    """The trainable arrays of a model by path: not integers, not what State cells hold.
+    """The trainable arrays of a model by path (``layers.0.weight``): not integers, not
+    what State cells hold.
 
     >>> from treadle import nn, rng
-    >>> list(parameters(nn.Linear(3, 4, key=rng.key(0))))
-    ['weight', 'bias']
+    >>> list(parameters(nn.MLP((3, 4, 1), key=rng.key(0))))[:2]
+    ['layers.0.weight', 'layers.0.bias']
     """
     leaves, form = tree.flatten(model)
-    trainable = {row.path for row in rows(model) if row.trainable}
-    names = [tree.key_name(path).lstrip(".") for path in tree.paths(form)]
-    return {n: x for n, x in zip(names, leaves, strict=True) if n in trainable}
+    paths, trained = tree.paths(form), trainable(leaves, form)
+    found = zip(paths, leaves, trained, strict=True)
+    return {tree.dotted(path): x for path, x, wanted in found if wanted}
 
 
 def count(model: Any) -> int:
@@ -90,34 +105,6 @@ def count(model: Any) -> int:
     16
     """
     return sum(row.elements for row in rows(model) if row.trainable)
-
-
-def summary(model: Any) -> str:
-    """A table of a model's arrays: path, type, number of elements, size.
-
-    >>> from treadle import nn, rng
-    >>> print(summary(nn.Linear(3, 4, key=rng.key(0))))
-    array   type      elements  bytes
-    weight  f32[3,4]        12   48 B
-    bias    f32[4]           4   16 B
-    Linear  trainable       16   64 B
-    """
-    found = rows(model)
-    table = [("array", "type", "elements", "bytes")]
-    for row in found:
-        kind = row.type if row.trainable else f"{row.type} (not trained)"
-        table.append((row.path, kind, f"{row.elements:,}", size_text(row.bytes)))
-    name = type(model).__name__
-    for label, trainable in (("trainable", True), ("not trained", False)):
-        chosen = [row for row in found if row.trainable == trainable]
-        if chosen or trainable:
-            n, size = (sum(r.elements for r in chosen), sum(r.bytes for r in chosen))
-            table.append((name, label, f"{n:,}", size_text(size)))
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return "\n".join(
-        f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d:>{widths[3]}}"
-        for a, b, c, d in table
-    )
 
 
 def size_text(size: int) -> str:

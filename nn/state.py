@@ -121,6 +121,12 @@ class State:
                 )
         self._value = new
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be written here: in a call under `stateful`."""
+        scope = self._scope
+        return scope is not None and scope.transform is td.current_transform()
+
     def __reduce__(self) -> Any:
         return _cell, (self._value,)
 
@@ -273,7 +279,7 @@ def inference(model: Model) -> Model:
     >>> nn.inference(nn.Dropout(0.5))
     Dropout(rate=0.5, broadcast_axes=(), inference=True)
     """
-    return _switch(model, True)
+    return _switch(model, True, {})
 
 
 def training(model: Model) -> Model:
@@ -283,21 +289,24 @@ def training(model: Model) -> Model:
     >>> nn.training(nn.inference(nn.Dropout(0.5)))
     Dropout(rate=0.5, broadcast_axes=(), inference=False)
     """
-    return _switch(model, False)
+    return _switch(model, False, {})
 
 
-def _switch(node: Any, to: bool) -> Any:
+def _switch(node: Any, to: bool, known: dict[int, Any]) -> Any:
+    """known: what became of each module. One in two places stays one."""
     if isinstance(node, Module):
-        fields = fields_of(node)
-        changed = _switched(fields, to)
-        if fields.get("inference") is (not to):
-            changed["inference"] = to
-        return node.replace(**changed) if changed else node
+        if id(node) not in known:
+            fields = fields_of(node)
+            changed = _switched(fields, to, known)
+            if fields.get("inference") is (not to):
+                changed["inference"] = to
+            known[id(node)] = node.replace(**changed) if changed else node
+        return known[id(node)]
     if type(node) is dict:
-        changed = _switched(node, to)
+        changed = _switched(node, to, known)
         return node | changed if changed else node
     items, form = _opened(node)
-    switched = [_switch(x, to) for x in items]
+    switched = [_switch(x, to, known) for x in items]
     if all(new is old for new, old in zip(switched, items, strict=True)):
         return node
     return form(switched)
@@ -315,10 +324,10 @@ def _opened(node: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     return items, form.unflatten
 
 
-def _switched(items: dict[Any, Any], to: bool) -> dict[Any, Any]:
+def _switched(items: dict[Any, Any], to: bool, known: dict[int, Any]) -> dict[Any, Any]:
     """The entries in which something changed."""
     return {
         name: new
         for name, value in items.items()
-        if (new := _switch(value, to)) is not value
+        if (new := _switch(value, to, known)) is not value
     }

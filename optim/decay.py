@@ -9,12 +9,13 @@ import treadle as td
 from treadle import tree
 from treadle.optim.base import Transform, check_params, check_state
 from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
-from treadle.optim.leaves import map_updates, spread
+from treadle.optim.leaves import map_updates
 from treadle.optim.limits import check
 
 Mask = Any | Callable[[Any], Any]
-"""A pytree of booleans like the parameters (or a prefix: True for a whole layer), or a
-function from the parameters to one."""
+"""Whatever `treadle.tree.select` takes: patterns over paths (``"**.weight"``), classes,
+predicates, a pytree of booleans like the parameters (or a prefix: True for a whole
+layer), or a function from the parameters to one."""
 
 
 def matrices(params: Any) -> Any:
@@ -62,7 +63,7 @@ def add_decayed_weights(
         check_params(params, grads, "add_decayed_weights")
         now, after = state.step()
         rate = now.weight_decay
-        decays = spread(True if mask is None else mask, params, "the decay mask")
+        decays = tree.select(True if mask is None else mask)(params)
         (updates,) = map_updates(
             lambda g, p, here: (g + rate * p if here else g,),
             grads,

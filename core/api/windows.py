@@ -7,6 +7,7 @@ from operator import index
 from typing import Any
 
 from treadle.api.boundary import boundary
+from treadle.dims import is_dim
 from treadle.errors import at, user_source
 from treadle.ops import conv, window
 from treadle.run.array import Array
@@ -126,9 +127,14 @@ def _ints(function: str, option: str, values: Any) -> tuple[int, ...]:
 
 def _pairs(function: str, values: Any) -> tuple[tuple[int, int], ...]:
     try:
-        return tuple((index(before), index(after)) for before, after in values)
+        return tuple([(_size(before), _size(after)) for before, after in values])
     except (TypeError, ValueError):
         raise ValueError(
             f"{function}: padding takes a pair (before, after) for each spatial axis, "
             f"got {values!r}{at(user_source())}"
         ) from None
+
+
+def _size(value: Any) -> int:
+    """What is added may depend on sizes that are not fixed."""
+    return value if is_dim(value) else index(value)

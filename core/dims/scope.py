@@ -231,6 +231,7 @@ class Scope:
         found = self.known.get((floordiv, (p, m)))
         if found is None:
             (low, high), (least, most) = bounds_of(p), bounds_of(m)
+            least = max(least, 1)  # that it is not 0 may be a guard alone
             corners = [low // least, low // most, high // least, high // most]
             hint = hint_of(p) // hint_of(m)
             args = (p, m, hint, min(corners), max(corners))

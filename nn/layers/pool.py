@@ -1,133 +1,251 @@
-"""Pooling over height and width. Channels are last."""
+"""Pooling layers. Channels are last."""
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
-import numpy as np
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import treadle as td
 import treadle.numpy as tnp
-from treadle.dims import is_dim
 from treadle.errors import at, user_source
-from treadle.nn import check
+from treadle.nn.functions import pool
 from treadle.nn.module import Module
 
-Pair = int | tuple[int, int]
+Ints = int | Sequence[int]
 
 
-def max_pool(
-    x: tnp.ArrayLike, window: Pair, stride: Pair | None = None, padding: Any = "VALID"
-) -> td.Array:
-    """The largest element in each window. Padding never wins; how equal elements share
-    the derivative is not specified.
-
-    Shapes: ``(..., height, width, channels) -> (..., height, width, channels)``.
-
-    Args:
-      window: an int, or one each for height and width.
-      stride: the distance between windows; by default the window.
-      padding: as for `Conv2d`, but less than the window.
-
-    Raises:
-      ValueError: for other shapes, or windows of nothing but padding.
-
-    >>> import treadle.numpy as tnp
-    >>> max_pool(tnp.arange(16.0).reshape(4, 4, 1), 2)[..., 0]
-    Array([[ 5.,  7.],
-           [13., 15.]], dtype=float32)
-    """
-    return _pool("max_pool", x, window, stride, padding)
+def _each(layer: Any, name: str) -> Any:
+    """An option of a layer as that of a function, which counts axes by it."""
+    value, rank = getattr(layer, name), layer._rank
+    values = tuple(value) if hasattr(value, "__len__") else (value,) * rank
+    if len(values) == rank:
+        return values
+    raise ValueError(
+        f"{type(layer).__name__}: {name} has one entry for each of {rank} spatial "
+        f"axes, got {value!r}{at(user_source())}"
+    )
 
 
-def avg_pool(
-    x: tnp.ArrayLike, window: Pair, stride: Pair | None = None, padding: Any = "VALID"
-) -> td.Array:
-    """The mean of each window, over the elements that are not padding.
+class _MaxPool(Module):
+    _rank: ClassVar[int]
 
-    Arguments and shapes are those of `max_pool`.
+    window: Ints
+    stride: Ints | None = None
+    padding: Any = "VALID"
+    ceil_mode: bool = False
 
-    >>> import treadle.numpy as tnp
-    >>> avg_pool(tnp.arange(16.0).reshape(4, 4, 1), 2)[..., 0]
-    Array([[ 2.5,  4.5],
-           [10.5, 12.5]], dtype=float32)
-    """
-    return _pool("avg_pool", x, window, stride, padding)
-
-
-def global_avg_pool(x: tnp.ArrayLike) -> td.Array:
-    """The mean over height and width: ``(..., height, width, channels) -> (...,
-    channels)``.
-
-    >>> import treadle.numpy as tnp
-    >>> global_avg_pool(tnp.arange(16.0).reshape(4, 4, 1))
-    Array([7.5], dtype=float32)
-    """
-    return check.image("global_avg_pool", x).mean((-3, -2))
-
-
-def _pool(name: str, x: Any, window: Any, stride: Any, padding: Any) -> td.Array:
-    x = check.image(name, x)
-    sizes = check.pair(name, "window", window)
-    strides = sizes if stride is None else check.pair(name, "stride", stride)
-    shape = x.shape
-    pads = check.padding(name, padding, shape[-3:-1], sizes, strides)
-    if any(max(ends) >= size for ends, size in zip(pads, sizes, strict=True)):
-        raise ValueError(
-            f"{name}: padding of {pads} around windows of {sizes} makes windows of "
-            f"nothing but padding{at(user_source())}"
+    def __call__(self, x: tnp.ArrayLike) -> td.Array:
+        return pool.max_pool(
+            x,
+            _each(self, "window"),
+            self.stride,
+            self.padding,
+            ceil_mode=self.ceil_mode,
         )
-    (h, w), (height, width) = sizes, shape[-3:-1]
-    if strides == sizes and pads == ((0, 0), (0, 0)) and not (height % h or width % w):
-        tiles = x.reshape(*shape[:-3], height // h, h, width // w, w, shape[-1])
-        return tiles.max((-4, -2)) if name == "max_pool" else tiles.mean((-4, -2))
-    flat = x.reshape(math.prod(shape[:-3]), *shape[-3:])
-    options: dict[str, Any] = {"window": sizes, "strides": strides, "padding": pads}
-    if name == "max_pool":
-        out = td.reduce_window_max(flat, **options)
-    else:
-        total = td.reduce_window_sum(flat, **options)
-        out = total / _inside((height, width), sizes, strides, pads, x.dtype)
-    return out.reshape(*shape[:-3], *out.shape[1:])
 
 
-def _inside(size: Any, window: Any, stride: Any, pads: Any, dtype: Any) -> Any:
-    """How many elements of each window are not padding: (height, width, 1)."""
-    # Constants, unless the sizes are not fixed.
-    lib: Any = tnp if any(map(is_dim, size)) else np
-    counts = []
-    for n, w, s, (low, high) in zip(size, window, stride, pads, strict=True):
-        start = lib.arange((n + low + high - w) // s + 1) * s - low
-        counts.append(lib.minimum(start + w, n) - lib.maximum(start, 0))
-    return tnp.asarray(lib.outer(*counts)[..., None], dtype)
+class MaxPool1d(_MaxPool):
+    """`max_pool` over a sequence as a layer; one int as `window` is that for its axis.
+
+    >>> MaxPool1d(3, stride=2)
+    MaxPool1d(window=3, stride=2, padding='VALID', ceil_mode=False)
+    """
+
+    _rank = 1
 
 
-class MaxPool2d(Module):
-    """`max_pool` as a layer.
+class MaxPool2d(_MaxPool):
+    """`max_pool` over height and width as a layer.
 
     >>> MaxPool2d(2)
-    MaxPool2d(window=2, stride=None, padding='VALID')
+    MaxPool2d(window=2, stride=None, padding='VALID', ceil_mode=False)
     """
 
-    window: Pair
-    stride: Pair | None = None
+    _rank = 2
+
+
+class MaxPool3d(_MaxPool):
+    """`max_pool` over depth, height and width as a layer.
+
+    >>> MaxPool3d((1, 2, 2)).window
+    (1, 2, 2)
+    """
+
+    _rank = 3
+
+
+class _AvgPool(Module):
+    _rank: ClassVar[int]
+
+    window: Ints
+    stride: Ints | None = None
+    padding: Any = "VALID"
+    ceil_mode: bool = False
+    count_include_pad: bool = False
+
+    def __call__(self, x: tnp.ArrayLike) -> td.Array:
+        return pool.avg_pool(
+            x,
+            _each(self, "window"),
+            self.stride,
+            self.padding,
+            ceil_mode=self.ceil_mode,
+            count_include_pad=self.count_include_pad,
+        )
+
+
+class AvgPool1d(_AvgPool):
+    """`avg_pool` over a sequence as a layer; one int as `window` is that for its axis.
+
+    >>> AvgPool1d(3, stride=2).padding
+    'VALID'
+    """
+
+    _rank = 1
+
+
+class AvgPool2d(_AvgPool):
+    """`avg_pool` over height and width as a layer.
+
+    >>> AvgPool2d(3, stride=2, padding="SAME").stride
+    2
+    """
+
+    _rank = 2
+
+
+class AvgPool3d(_AvgPool):
+    """`avg_pool` over depth, height and width as a layer.
+
+    >>> AvgPool3d((1, 2, 2)).window
+    (1, 2, 2)
+    """
+
+    _rank = 3
+
+
+class _LPPool(Module):
+    _rank: ClassVar[int]
+
+    norm: float
+    window: Ints
+    stride: Ints | None = None
     padding: Any = "VALID"
 
     def __call__(self, x: tnp.ArrayLike) -> td.Array:
-        return max_pool(x, self.window, self.stride, self.padding)
+        window = _each(self, "window")
+        return pool.lp_pool(x, self.norm, window, self.stride, self.padding)
 
 
-class AvgPool2d(Module):
-    """`avg_pool` as a layer.
+class LPPool1d(_LPPool):
+    """`lp_pool` over a sequence as a layer; one int as `window` is that for its axis.
 
-    >>> AvgPool2d(3, stride=2, padding="SAME")
-    AvgPool2d(window=3, stride=2, padding='SAME')
+    >>> LPPool1d(2, 3).norm
+    2
     """
 
-    window: Pair
-    stride: Pair | None = None
-    padding: Any = "VALID"
+    _rank = 1
+
+
+class LPPool2d(_LPPool):
+    """`lp_pool` over height and width as a layer.
+
+    >>> LPPool2d(2, 3).window
+    3
+    """
+
+    _rank = 2
+
+
+class LPPool3d(_LPPool):
+    """`lp_pool` over depth, height and width as a layer.
+
+    >>> LPPool3d(2, (1, 3, 3)).window
+    (1, 3, 3)
+    """
+
+    _rank = 3
+
+
+class _AdaptiveAvgPool(Module):
+    _rank: ClassVar[int]
+
+    output_size: Any
 
     def __call__(self, x: tnp.ArrayLike) -> td.Array:
-        return avg_pool(x, self.window, self.stride, self.padding)
+        return pool.adaptive_avg_pool(x, _each(self, "output_size"))
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+    """`adaptive_avg_pool` over a sequence as a layer.
+
+    >>> import treadle.numpy as tnp
+    >>> AdaptiveAvgPool1d(4)(tnp.ones((2, 10, 3))).shape
+    (2, 4, 3)
+    """
+
+    _rank = 1
+
+
+class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+    """`adaptive_avg_pool` over height and width as a layer.
+
+    >>> import treadle.numpy as tnp
+    >>> AdaptiveAvgPool2d((7, None))(tnp.ones((2, 10, 9, 3))).shape
+    (2, 7, 9, 3)
+    """
+
+    _rank = 2
+
+
+class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+    """`adaptive_avg_pool` over depth, height and width as a layer.
+
+    >>> import treadle.numpy as tnp
+    >>> AdaptiveAvgPool3d(2)(tnp.ones((2, 4, 5, 6, 3))).shape
+    (2, 2, 2, 2, 3)
+    """
+
+    _rank = 3
+
+
+class _AdaptiveMaxPool(Module):
+    _rank: ClassVar[int]
+
+    output_size: Any
+
+    def __call__(self, x: tnp.ArrayLike) -> td.Array:
+        return pool.adaptive_max_pool(x, _each(self, "output_size"))
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+    """`adaptive_max_pool` over a sequence as a layer.
+
+    >>> import treadle.numpy as tnp
+    >>> AdaptiveMaxPool1d(4)(tnp.ones((2, 10, 3))).shape
+    (2, 4, 3)
+    """
+
+    _rank = 1
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+    """`adaptive_max_pool` over height and width as a layer.
+
+    >>> import treadle.numpy as tnp
+    >>> AdaptiveMaxPool2d((7, None))(tnp.ones((2, 10, 9, 3))).shape
+    (2, 7, 9, 3)
+    """
+
+    _rank = 2
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+    """`adaptive_max_pool` over depth, height and width as a layer.
+
+    >>> import treadle.numpy as tnp
+    >>> AdaptiveMaxPool3d(2)(tnp.ones((2, 4, 5, 6, 3))).shape
+    (2, 2, 2, 2, 3)
+    """
+
+    _rank = 3

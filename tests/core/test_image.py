@@ -93,6 +93,17 @@ def test_an_axis_of_no_length(method: str) -> None:
     )
 
 
+def test_axes_count_from_the_end() -> None:
+    x = np.random.default_rng(0).normal(size=(2, 4, 24)).astype(np.float32)
+    found, wanted = (
+        td.image.scale_and_translate(
+            x, (2, 8, 24), (axis,), [2.0], [0.5], "linear", antialias=False
+        )
+        for axis in (-2, 1)
+    )
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_errors_name_what_is_wrong() -> None:
     with pytest.raises(ValueError, match="'blurry' is none of 'nearest', 'linear'"):
         td.image.resize(IMAGE, IMAGE.shape, "blurry")

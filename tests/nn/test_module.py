@@ -16,7 +16,7 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
-from treadle import nn, rng, tree
+from treadle import nn, tree
 
 
 class Affine(nn.Module):
@@ -368,49 +368,37 @@ def test_making_a_module_is_cheap():
     assert seconds / 1000 < 100e-6
 
 
-# One layer in two places --------------------------------------------------------------
+# Checks -------------------------------------------------------------------------------
 
 
-class Holds(nn.Module):
-    def __init__(self, **fields):
-        for name, value in fields.items():
-            setattr(self, name, value)
+def test_checks_of_all_classes_run_after_init():
+    order = []
 
+    class Base(nn.Module):
+        size: int
 
-def linear():
-    return nn.Linear(2, 2, key=rng.key(0))
+        def __check_init__(self):
+            order.append("base")
+            if self.size < 1:
+                raise ValueError(f"size is positive, got {self.size}")
 
+    class Middle(Base):
+        pass
 
-@pytest.mark.parametrize(
-    ("fields", "places"),
-    [
-        (lambda x: {"one": x, "two": x}, ("one", "two")),
-        (lambda x: {"items": [x, nn.relu, x]}, (r"items\[0\]", r"items\[2\]")),
-        (
-            lambda x: {"one": Holds(layers=[x]), "two": {"a": (x,)}},
-            (r"one\.layers\[0\]", r"two\['a'\]\[0\]"),
-        ),
-    ],
-)
-@pytest.mark.parametrize("make", [linear, lambda: nn.State(0), lambda: nn.BatchNorm(2)])
-def test_a_layer_in_two_places(fields, places, make):
-    first, second = places
-    message = (
-        rf"Holds holds one \w+ in two places, `{first}` and `{second}`\n.*test_mod"
-    )
-    with pytest.raises(ValueError, match=message):
-        Holds(**fields(make()))
-    held = tree.map(lambda x: x, make())
-    with pytest.raises(ValueError, match=message):
-        Holds(**fields(held))
+    class Last(Middle):
+        def __init__(self, size):
+            self.size = size
+            order.append("init")
 
+        def __check_init__(self):
+            order.append("last")
+            with pytest.raises(AttributeError, match="frozen"):
+                self.size = 3
 
-def test_what_may_be_in_two_places():
-    array, drop, layer = tnp.ones(2), nn.Dropout(0.5), linear()
-    Holds(one=array, two=array)
-    Holds(one=drop, two=[drop])
-    two = Holds(one=layer, two=tree.map(lambda x: x, layer))
-    with pytest.raises(ValueError, match="in two places"):
-        two.replace(two=two.one)
-    with pytest.raises(ValueError, match="in two places"):
-        nn.at(two, lambda m: m.two).set(two.one)
+    assert Last(2).size == 2 and order == ["init", "base", "last"]
+    order.clear()
+    tree.map(lambda x: x, Last(2).replace(size=0))
+    assert order == ["init", "base", "last"]
+    for make in (Base, Middle, Last):
+        with pytest.raises(ValueError, match="size is positive, got 0"):
+            make(0)

@@ -20,15 +20,15 @@ def test_repr_of_layers():
 def test_summary():
     model = nn.Sequential(nn.Linear(2, 300, key=KEY), nn.BatchNorm(300))
     assert nn.summary(model) == (
-        "array                 type                    elements     bytes\n"
-        "layers[0].weight      f32[2,300]                   600  2.34 KiB\n"
-        "layers[0].bias        f32[300]                     300  1.17 KiB\n"
-        "layers[1].weight      f32[300]                     300  1.17 KiB\n"
-        "layers[1].bias        f32[300]                     300  1.17 KiB\n"
-        "layers[1].mean.value  f32[300] (not trained)       300  1.17 KiB\n"
-        "layers[1].var.value   f32[300] (not trained)       300  1.17 KiB\n"
-        "Sequential            trainable                  1,500  5.86 KiB\n"
-        "Sequential            not trained                  600  2.34 KiB"
+        "array                type                    elements     bytes\n"
+        "layers.0.weight      f32[2,300]                   600  2.34 KiB\n"
+        "layers.0.bias        f32[300]                     300  1.17 KiB\n"
+        "layers.1.weight      f32[300]                     300  1.17 KiB\n"
+        "layers.1.bias        f32[300]                     300  1.17 KiB\n"
+        "layers.1.mean.value  f32[300] (not trained)       300  1.17 KiB\n"
+        "layers.1.var.value   f32[300] (not trained)       300  1.17 KiB\n"
+        "Sequential           trainable                  1,500  5.86 KiB\n"
+        "Sequential           not trained                  600  2.34 KiB"
     )
 
 
@@ -36,10 +36,10 @@ def test_counts():
     model = nn.Sequential(nn.Linear(2, 3, key=KEY), nn.BatchNorm(3))
     assert nn.count(model) == 9 + 6
     assert list(nn.parameters(model)) == [
-        "layers[0].weight",
-        "layers[0].bias",
-        "layers[1].weight",
-        "layers[1].bias",
+        "layers.0.weight",
+        "layers.0.bias",
+        "layers.1.weight",
+        "layers.1.bias",
     ]
     assert nn.count({"steps": tnp.arange(3), "x": tnp.ones(2)}) == 2
     assert nn.count([]) == 0

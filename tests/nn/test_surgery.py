@@ -140,11 +140,13 @@ def test_errors():
 
 def test_partition_by_path():
     model = Model()
-    chosen, rest = nn.partition(model, lambda path, leaf: "layers[0]" in path)
+    chosen, rest = nn.partition(
+        model, lambda path, leaf: path.startswith("body.layers.0.")
+    )
     assert rest.body.layers[0].weight is None
     assert list(nn.parameters(chosen)) == [
-        "body.layers[0].weight",
-        "body.layers[0].bias",
+        "body.layers.0.weight",
+        "body.layers.0.bias",
     ]
     joined = nn.combine(chosen, rest)
     assert tree.structure(joined) == tree.structure(model)
@@ -169,3 +171,67 @@ def test_partition_by_default_leaves_state_out():
     chosen, rest = nn.partition(nn.BatchNorm(3))
     assert chosen.mean.value is None and rest.weight is None
     assert rest.mean.value.shape == (3,)
+
+
+# By path ------------------------------------------------------------------------------
+
+
+def test_places_by_path():
+    model = Model()
+    assert nn.at(model, "body.layers.0.weight").get() is model.body.layers[0].weight
+    assert nn.at(model, "body.layers[1]").get() is model.body.layers[1]
+    assert nn.at(model, "body.activation").set(nn.gelu).body.activation is nn.gelu
+    zero = nn.at(model, "body.layers.*.weight").apply(tnp.zeros_like)
+    assert [bool(m.weight.any()) for m in zero.body.layers] == [False, False]
+    assert zero.body.layers[0].bias is model.body.layers[0].bias
+    none = nn.at(model, "body.**.bias").set(None)
+    assert [m.bias for m in none.body.layers] == [None, None]
+    both = nn.at(model, "body.layers.*.bias").set([tnp.ones(3), None])
+    assert both.body.layers[0].bias.sum() == 3 and both.body.layers[1].bias is None
+    # The outer one of two inside each other.
+    assert nn.at(model, "body.**").get() == (model.body,)
+
+
+def test_places_by_selectors_and_lists():
+    model = Model()
+    biases = tree.select("body.**.bias")
+    for where in (biases, tree.select(nn.Linear) & biases, ["body.**.bias"]):
+        found = nn.at(model, where).get()
+        wanted = [m.bias for m in model.body.layers]
+        assert all(a is b for a, b in zip(found, wanted, strict=True))
+    parts = nn.at(model, ["body.layers.0", "body.layers.1.bias"]).get()
+    assert parts == (model.body.layers[0], model.body.layers[1].bias)
+    with pytest.raises(ValueError, match="overlap"):
+        nn.at(model, ["body", "body.layers.1.bias"])
+
+
+def test_paths_that_are_nowhere():
+    with pytest.raises(ValueError, match=r"`body\.layer\.0` is no place in this Model"):
+        nn.at(Model(), "body.layer.0")
+    with pytest.raises(ValueError, match=r"Near it are .*body\.layers\.0\.weight"):
+        nn.at(Model(), "body.layers.0.wieght")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "body.**.bias",
+        tree.select("body.**.bias"),
+        lambda path, x: path.endswith("bias") and "body" in path,
+    ],
+)
+def test_partition_takes_what_select_takes(where):
+    chosen, rest = nn.partition(Model(), where)
+    assert list(nn.parameters(chosen)) == ["body.layers.0.bias", "body.layers.1.bias"]
+    grads = td.grad(lambda c: nn.combine(c, rest).body(tnp.ones(2)).sum())(chosen)
+    assert list(nn.parameters(grads)) == list(nn.parameters(chosen))
+
+
+def test_iterate():
+    model = Model()
+    found = dict(nn.iterate(model))
+    assert found[""] is model and found["body.layers.1"] is model.body.layers[1]
+    for path, part in nn.iterate(tree.map(lambda x: x, {"a": [model]})):
+        assert path.startswith("a.0") and isinstance(part, nn.Module)
+    linear = [path for path, part in nn.iterate(model) if isinstance(part, nn.Linear)]
+    assert linear == ["body.layers.0", "body.layers.1"]

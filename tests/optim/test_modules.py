@@ -134,6 +134,32 @@ def test_masks_and_labels_of_modules() -> None:
     np.testing.assert_allclose(updates.out.weight, -np.asarray(grads.out.weight))
 
 
+MASKS: dict[str, Any] = {
+    "pattern": "out.weight",
+    "selector": tree.select("out") & ~tree.select("**.bias"),
+    "class": tree.select(nn.Linear) & "out.weight",
+    "test of path": lambda path, x: path == "out.weight",
+    "function": lambda model: tree.select("out.weight")(model),
+    "list": ["out.weight"],
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks_are_what_select_takes(name: str) -> None:
+    """Also for an optimizer that sees a part of the model."""
+    model = _model()
+    zero = tree.map(tnp.zeros_like, nn.partition(model)[0])
+    decay = optim.add_decayed_weights(0.5, mask=MASKS[name])
+    labels = optim.partition({"a": decay}, "a")
+    for optimizer in (decay, labels):
+        updates, _ = optimizer.update(zero, optimizer.init(model), model)
+        found = [n for n, u in nn.parameters(updates).items() if np.any(u)]
+        assert found == ["out.weight"]
+        np.testing.assert_allclose(
+            updates.out.weight, 0.5 * np.asarray(model.out.weight)
+        )
+
+
 def test_averages_of_modules() -> None:
     model = _model()
     optimizer = optim.chain(optim.sgd(0.1), optim.average_parameters(0.5))

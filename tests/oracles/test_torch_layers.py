@@ -77,49 +77,20 @@ def test_multi_head_attention():
     theirs = torch.nn.MultiheadAttention(8, 2, batch_first=True)
     torch.nn.init.normal_(theirs.in_proj_bias)
     ours = nn.MultiHeadAttention(8, 2, key=KEY)
-    qkv = ours.qkv.replace(
-        weight=transposed(theirs.in_proj_weight), bias=copied(theirs.in_proj_bias)
-    )
+    weights = theirs.in_proj_weight.chunk(3)
+    biases = theirs.in_proj_bias.chunk(3)
+    parts = {
+        name: getattr(ours, name).replace(weight=transposed(w), bias=copied(b))
+        for name, w, b in zip(("query", "key", "value"), weights, biases, strict=True)
+    }
     out = ours.out.replace(
         weight=transposed(theirs.out_proj.weight), bias=copied(theirs.out_proj.bias)
     )
     mask = torch.triu(torch.ones(5, 5, dtype=torch.bool), 1)
     compare(
-        lambda x: ours.replace(qkv=qkv, out=out)(x, causal=True),
+        lambda x: ours.replace(**parts, out=out)(x, causal=True),
         lambda x: theirs(x, x, x, attn_mask=mask)[0],
         random(2, 5, 8),
-    )
-
-
-def test_lstm_cell():
-    theirs = torch.nn.LSTMCell(3, 5)
-    ours = nn.LSTMCell(3, 5, key=KEY).replace(
-        weight_ih=transposed(theirs.weight_ih),
-        weight_hh=transposed(theirs.weight_hh),
-        bias=copied(theirs.bias_ih) + copied(theirs.bias_hh),
-    )
-    h, c = random(2, 5), random(2, 5, seed=1)
-    compare(
-        lambda x: tnp.concatenate(ours(x, (tnp.asarray(h), tnp.asarray(c))), -1),
-        lambda x: torch.cat(theirs(x, (torch.tensor(h), torch.tensor(c))), -1),
-        random(2, 3),
-    )
-
-
-def test_gru_cell():
-    theirs = torch.nn.GRUCell(3, 5)
-    bias = copied(theirs.bias_ih) + copied(theirs.bias_hh) * np.repeat([1, 1, 0], 5)
-    ours = nn.GRUCell(3, 5, key=KEY).replace(
-        weight_ih=transposed(theirs.weight_ih),
-        weight_hh=transposed(theirs.weight_hh),
-        bias=bias.astype(tnp.float32),
-        bias_n=copied(theirs.bias_hh)[10:],
-    )
-    h = random(2, 5)
-    compare(
-        lambda x: ours(x, tnp.asarray(h)),
-        lambda x: theirs(x, torch.tensor(h)),
-        random(2, 3),
     )
 
 

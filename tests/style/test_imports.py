@@ -27,7 +27,7 @@ from treadle.backends.devices import TARGETS
 # may use each other.
 STAGES = (
     ("errors", "optional", "events", "names", "scopes", "settings", "dims", "late"),
-    ("dtypes", "arraytype", "structure", "tree"),
+    ("dtypes", "arraytype", "structure", "matching", "selection", "tree"),
     ("reading",),
     ("ir", "trace"),
     ("run.array", "run.device", "run.eager"),
@@ -78,6 +78,7 @@ ABOVE = tuple(key.split(".")[1] for key in FOLDERS if "." in key)
 
 PEERS = {"jax", "jaxlib", "torch", "equinox", "flax", "optax"}
 OPTIONAL = {"PIL", "cupy", "cupyx", "matplotlib", "mpi4py", "nvidia", "rich", "sklearn"}
+OPTIONAL |= {"tokenizers"}
 # Not optional, but slow to load and not needed by everybody who says `import treadle`.
 SLOW = {"llvmlite", "tensorstore"}
 

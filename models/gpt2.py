@@ -1,0 +1,85 @@
+"""GPT-2: a language model that reads from left to right (Radford 2019)."""
+
+from __future__ import annotations
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle import nn, rng
+from treadle.models.parts import Activation, PreNormBlock, first_places, for_heads
+
+
+class GPT2(nn.Module):
+    """Tells which token comes next, at each place of a text.
+
+    Shapes: tokens ``(batch, length)`` of integers ``-> (batch, length, entries)``,
+    logits, made by the table of tokens. Any length up to `positions`; a jitted model
+    has one program for all.
+
+    Args:
+      entries: the number of tokens that there are.
+      depth: the number of layers.
+      hidden: the width inside of the feed-forward parts; by default ``4 * width``.
+      positions: the largest length.
+
+    Of a call, `mask`, (batch, length), is 1 or True at tokens and 0 at padding, which
+    stands behind them.
+
+    >>> from treadle import models, nn, rng
+    >>> gpt = nn.inference(models.GPT2(100, 16, 2, 4, key=rng.key(0)))
+    >>> gpt([[5, 6, 7]]).shape
+    (1, 3, 100)
+    """
+
+    tokens: nn.Embedding
+    positions: nn.Embedding
+    layers: list[PreNormBlock]
+    norm: nn.LayerNorm
+    dropout: nn.Dropout
+
+    def __init__(
+        self,
+        entries: int,
+        width: int,
+        depth: int,
+        heads: int,
+        *,
+        hidden: int | None = None,
+        positions: int = 1024,
+        activation: Activation = nn.gelu,
+        eps: float = 1e-5,
+        dropout: float = 0.1,
+        key: rng.Key,
+    ) -> None:
+        token_key, position_key, layers_key = rng.split(key, 3)
+        self.tokens = nn.Embedding(entries, width, key=token_key)
+        self.positions = nn.Embedding(positions, width, key=position_key)
+        self.layers = [
+            PreNormBlock(
+                width,
+                heads,
+                hidden=hidden,
+                activation=activation,
+                eps=eps,
+                dropout=dropout,
+                key=layer_key,
+            )
+            for layer_key in rng.split(layers_key, depth)
+        ]
+        self.norm = nn.LayerNorm(width, eps=eps)
+        self.dropout = nn.Dropout(dropout)
+
+    def __call__(
+        self, tokens: tnp.ArrayLike, mask: tnp.ArrayLike | None = None
+    ) -> td.Array:
+        return self.tokens.attend(self.encode(tokens, mask))
+
+    def encode(
+        self, tokens: tnp.ArrayLike, mask: tnp.ArrayLike | None = None
+    ) -> td.Array:
+        """The vectors that logits are made of: ``(batch, length, width)``."""
+        tokens = tnp.asarray(tokens)
+        places = first_places("GPT2", self.positions, tokens)
+        x = self.dropout(self.tokens(tokens) + places)
+        for layer in self.layers:
+            x = layer(x, for_heads(mask), causal=True)
+        return self.norm(x)

@@ -1,0 +1,1 @@
+"""Models of Hugging Face's folders: a file for each family."""

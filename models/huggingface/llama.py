@@ -1,0 +1,97 @@
+"""Hugging Face's Llama: options and names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from treadle import nn, rng
+from treadle.models.huggingface.config import Config
+from treadle.models.llama import Llama, rotary_frequencies
+from treadle.weights import TORCH, Rule
+
+PREFIX = "model."
+
+
+def make(config: Config, values: Mapping[str, Any], key: rng.Key) -> nn.Module:
+    """The model, with a head of its own if the file has one."""
+    config.require(hidden_act="silu")
+    heads = config["num_attention_heads"]
+    size = config.get("head_dim", config["hidden_size"] // heads)
+    return Llama(
+        config["vocab_size"],
+        config["hidden_size"],
+        config["num_hidden_layers"],
+        heads,
+        config["intermediate_size"],
+        kv_heads=config.get("num_key_value_heads", heads),
+        frequencies=_frequencies(config, size),
+        tied="lm_head.weight" not in values or config.get("tie_word_embeddings", False),
+        attention_bias=config.get("attention_bias", False),
+        bias=config.get("mlp_bias", False),
+        eps=config["rms_norm_eps"],
+        key=key,
+    )
+
+
+def _frequencies(config: Config, size: int) -> tuple[float, ...]:
+    """The rotary frequencies, slower for longer texts where the config says so.
+
+    Raises:
+      ValueError: for a kind that is not known.
+    """
+    # Before transformers 5, the base stood beside the options of scaling.
+    options = config.get("rope_parameters", config.get("rope_scaling", {}))
+    base = options.get("rope_theta", config.get("rope_theta", 10000.0))
+    kind = options.get("rope_type", options.get("type", "default"))
+    frequencies = rotary_frequencies(size, base)
+    if kind == "default":
+        return frequencies
+    if kind == "linear":
+        return tuple(f / options["factor"] for f in frequencies)
+    if kind == "llama3":
+        return tuple(_stretched(f, options) for f in frequencies)
+    raise ValueError(
+        f"{config.path}: the rope_type is {kind!r}; known are default, linear, llama3"
+    )
+
+
+def _stretched(frequency: float, options: Mapping[str, Any]) -> float:
+    """Llama 3.1's: fast ones stay, slow ones slow down, with a passage between."""
+    turns = options["original_max_position_embeddings"] * frequency / (2 * math.pi)
+    low, high = options["low_freq_factor"], options["high_freq_factor"]
+    share = min(max((turns - low) / (high - low), 0.0), 1.0)
+    return frequency * (share + (1 - share) / options["factor"])
+
+
+def names(model: nn.Module) -> list[Rule]:
+    """What the arrays of a model are called there."""
+    tied = isinstance(model, Llama) and model.head is None
+    words = "embed_tokens.weight"
+    head = (
+        Rule("lm_head.weight", None, same_as=words)
+        if tied
+        else Rule("lm_head.weight", "head.weight", TORCH)
+    )
+    return [
+        Rule(words, "tokens.weight"),
+        head,
+        # In older files.
+        Rule("layers.{i}.self_attn.rotary_emb.inv_freq", None),
+        *(
+            Rule(f"{theirs}.{{leaf}}", f"{ours}.{{leaf}}", TORCH)
+            for theirs, ours in {
+                "layers.{i}.self_attn.q_proj": "layers.{i}.attention.query",
+                "layers.{i}.self_attn.k_proj": "layers.{i}.attention.key",
+                "layers.{i}.self_attn.v_proj": "layers.{i}.attention.value",
+                "layers.{i}.self_attn.o_proj": "layers.{i}.attention.out",
+                "layers.{i}.mlp.gate_proj": "layers.{i}.gate",
+                "layers.{i}.mlp.up_proj": "layers.{i}.up",
+                "layers.{i}.mlp.down_proj": "layers.{i}.down",
+                "layers.{i}.input_layernorm": "layers.{i}.attention_norm",
+                "layers.{i}.post_attention_layernorm": "layers.{i}.norm",
+                "norm": "norm",
+            }.items()
+        ),
+    ]

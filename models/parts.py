@@ -1,0 +1,132 @@
+"""What several models are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle import nn, rng
+from treadle.errors import at, user_source
+
+Activation = Callable[[td.Array], td.Array]
+
+INIT = nn.init.normal(0.02)
+"""How BERT and the GPT models draw their weights."""
+
+
+def exact_gelu(x: td.Array) -> td.Array:
+    """`nn.gelu` by the error function.
+
+    >>> import treadle.numpy as tnp
+    >>> exact_gelu(tnp.array([-1.0, 2.0]))
+    Array([-0.1587,  1.9545], dtype=float32)
+    """
+    return nn.gelu(x, approximate=False)
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with an activation between them.
+
+    Shapes: ``(..., width) -> (..., width)``.
+
+    >>> from treadle import rng
+    >>> import treadle.numpy as tnp
+    >>> FeedForward(4, 16, key=rng.key(0))(tnp.ones((2, 4))).shape
+    (2, 4)
+    """
+
+    up: nn.Linear
+    down: nn.Linear
+    activation: Activation
+
+    def __init__(
+        self,
+        width: int,
+        hidden: int,
+        *,
+        activation: Activation = exact_gelu,
+        key: rng.Key,
+    ) -> None:
+        up_key, down_key = rng.split(key)
+        self.up = nn.Linear(width, hidden, weight_init=INIT, key=up_key)
+        self.down = nn.Linear(hidden, width, weight_init=INIT, key=down_key)
+        self.activation = activation
+
+    def __call__(self, x: tnp.ArrayLike) -> td.Array:
+        return self.down(self.activation(self.up(x)))
+
+
+class PreNormBlock(nn.Module):
+    """Attention and a feed-forward part, each normalised before and added after.
+
+    Shapes: ``(batch, length, width) -> (batch, length, width)``. `mask` and `causal`
+    are those of `nn.attention`.
+
+    >>> from treadle import rng
+    >>> import treadle.numpy as tnp
+    >>> block = PreNormBlock(4, 2, key=rng.key(0))
+    >>> nn.inference(block)(tnp.ones((2, 3, 4)), causal=True).shape
+    (2, 3, 4)
+    """
+
+    attention_norm: nn.LayerNorm
+    attention: nn.MultiHeadAttention
+    norm: nn.LayerNorm
+    feed_forward: FeedForward
+    dropout: nn.Dropout
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        hidden: int | None = None,
+        activation: Activation = exact_gelu,
+        eps: float = 1e-5,
+        dropout: float = 0.0,
+        key: rng.Key,
+    ) -> None:
+        attention_key, forward_key = rng.split(key)
+        self.attention_norm = nn.LayerNorm(width, eps=eps)
+        self.attention = nn.MultiHeadAttention(width, heads, key=attention_key)
+        self.norm = nn.LayerNorm(width, eps=eps)
+        self.feed_forward = FeedForward(
+            width, hidden or 4 * width, activation=activation, key=forward_key
+        )
+        self.dropout = nn.Dropout(dropout)
+
+    def __call__(
+        self, x: td.Array, mask: tnp.ArrayLike | None = None, causal: bool = False
+    ) -> td.Array:
+        mixed = self.attention(self.attention_norm(x), mask=mask, causal=causal)
+        x = x + self.dropout(mixed)
+        return x + self.dropout(self.feed_forward(self.norm(x)))
+
+
+def for_heads(mask: tnp.ArrayLike | None) -> td.Array | None:
+    """A mask of tokens, (batch, length), as attention takes it: for every head and
+    every place that looks.
+
+    >>> for_heads([[1, 1, 0]])
+    Array([[[[ True,  True, False]]]], dtype=bool)
+    """
+    if mask is None:
+        return None
+    return tnp.asarray(mask).astype(tnp.bool_)[..., None, None, :]
+
+
+def first_places(layer: str, table: nn.Embedding, tokens: td.Array) -> td.Array:
+    """The vectors of the places of tokens, (..., length): (length, features).
+
+    Raises:
+      ValueError: if there are more places than the table has.
+    """
+    length = tokens.shape[-1]
+    if length > table.entries:
+        raise ValueError(
+            f"{layer} was made for at most {table.entries} tokens, got "
+            f"{td.typeof(tokens)}{at(user_source())}\nCut them: "
+            f"`tokens[..., :{table.entries}]`."
+        )
+    return table.weight[:length]
