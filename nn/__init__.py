@@ -62,7 +62,6 @@ from treadle.nn.functions.pool import max_pool as max_pool
 from treadle.nn.functions.pool import min_pool as min_pool
 from treadle.nn.layers.activation import PReLU as PReLU
 from treadle.nn.layers.activation import RReLU as RReLU
-from treadle.nn.layers.attention import MultiHeadAttention as MultiHeadAttention
 from treadle.nn.layers.attention import attention as attention
 from treadle.nn.layers.batch_norm import BatchNorm as BatchNorm
 from treadle.nn.layers.batch_norm import InstanceNorm as InstanceNorm
@@ -81,9 +80,21 @@ from treadle.nn.layers.einsum import Einsum as Einsum
 from treadle.nn.layers.einsum import LinearGeneral as LinearGeneral
 from treadle.nn.layers.embed import Embedding as Embedding
 from treadle.nn.layers.embed import EmbeddingBag as EmbeddingBag
+from treadle.nn.layers.experts import MixtureOfExperts as MixtureOfExperts
+from treadle.nn.layers.experts import balance_loss as balance_loss
+from treadle.nn.layers.feedforward import FeedForward as FeedForward
+from treadle.nn.layers.feedforward import GatedMLP as GatedMLP
+from treadle.nn.layers.kv_cache import KVCache as KVCache
+from treadle.nn.layers.kv_cache import with_cache as with_cache
 from treadle.nn.layers.linear import Bilinear as Bilinear
 from treadle.nn.layers.linear import Linear as Linear
+from treadle.nn.layers.masks import causal_mask as causal_mask
+from treadle.nn.layers.masks import combine_masks as combine_masks
+from treadle.nn.layers.masks import padding_mask as padding_mask
+from treadle.nn.layers.masks import window_mask as window_mask
+from treadle.nn.layers.mixer import MLPMixerBlock as MLPMixerBlock
 from treadle.nn.layers.mlp import MLP as MLP
+from treadle.nn.layers.multihead import MultiHeadAttention as MultiHeadAttention
 from treadle.nn.layers.norm import GroupNorm as GroupNorm
 from treadle.nn.layers.norm import LayerNorm as LayerNorm
 from treadle.nn.layers.norm import RMSNorm as RMSNorm
@@ -102,8 +113,17 @@ from treadle.nn.layers.pool import LPPool3d as LPPool3d
 from treadle.nn.layers.pool import MaxPool1d as MaxPool1d
 from treadle.nn.layers.pool import MaxPool2d as MaxPool2d
 from treadle.nn.layers.pool import MaxPool3d as MaxPool3d
+from treadle.nn.layers.position_bias import ALiBi as ALiBi
+from treadle.nn.layers.position_bias import RelativePositionBias as RelativePositionBias
+from treadle.nn.layers.position_bias import alibi_slopes as alibi_slopes
+from treadle.nn.layers.positions import PositionalEmbedding as PositionalEmbedding
+from treadle.nn.layers.positions import SinusoidalEmbedding as SinusoidalEmbedding
+from treadle.nn.layers.positions import sinusoidal as sinusoidal
 from treadle.nn.layers.rnn import GRUCell as GRUCell
 from treadle.nn.layers.rnn import LSTMCell as LSTMCell
+from treadle.nn.layers.rotary import LinearScaling as LinearScaling
+from treadle.nn.layers.rotary import Llama3Scaling as Llama3Scaling
+from treadle.nn.layers.rotary import RotaryEmbedding as RotaryEmbedding
 from treadle.nn.layers.sequential import Identity as Identity
 from treadle.nn.layers.sequential import Lambda as Lambda
 from treadle.nn.layers.sequential import Residual as Residual
@@ -114,6 +134,14 @@ from treadle.nn.layers.shape import PixelShuffle as PixelShuffle
 from treadle.nn.layers.shape import PixelUnshuffle as PixelUnshuffle
 from treadle.nn.layers.shape import Unflatten as Unflatten
 from treadle.nn.layers.shape import Upsample as Upsample
+from treadle.nn.layers.transformer import TransformerDecoder as TransformerDecoder
+from treadle.nn.layers.transformer import (
+    TransformerDecoderBlock as TransformerDecoderBlock,
+)
+from treadle.nn.layers.transformer import TransformerEncoder as TransformerEncoder
+from treadle.nn.layers.transformer import (
+    TransformerEncoderBlock as TransformerEncoderBlock,
+)
 from treadle.nn.layers.vision import LocalResponseNorm as LocalResponseNorm
 from treadle.nn.layers.vision import PatchEmbedding as PatchEmbedding
 from treadle.nn.layers.vision import SqueezeExcite as SqueezeExcite

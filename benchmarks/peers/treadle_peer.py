@@ -9,10 +9,12 @@ from peers import LEARNING_RATE, WEIGHT_DECAY
 from treadle import nn, optim
 from treadle import numpy as tnp
 
+PARTS = ("query", "key", "value")
+
 
 def fill(model: nn.Module, weights: dict[str, np.ndarray]) -> nn.Module:
     """`model` with every array replaced by the weight of its path."""
-    unused = dict(weights)
+    unused = _apart(weights)
 
     def replace(path, leaf):
         name = ".".join(str(getattr(entry, "name", entry)) for entry in path)
@@ -25,6 +27,19 @@ def fill(model: nn.Module, weights: dict[str, np.ndarray]) -> nn.Module:
     if unused:
         raise ValueError(f"the model has no array {', '.join(unused)}")
     return filled
+
+
+def _apart(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The weights, with projections to query, key and value that are one for others
+    (`qkv`) in three."""
+    found = {}
+    for name, value in weights.items():
+        if ".qkv." in name:
+            for part, third in zip(PARTS, np.split(value, 3), strict=True):
+                found[name.replace(".qkv.", f".{part}.")] = third
+        else:
+            found[name] = value
+    return found
 
 
 def _channels_last(name: str, value: np.ndarray) -> np.ndarray:

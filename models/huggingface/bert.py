@@ -47,20 +47,18 @@ def names(model: nn.Module) -> list[Rule]:
     """What the arrays of a model are called there."""
     bert = "" if isinstance(model, Bert) else "bert."
     layer = "encoder.layer.{i}"
-    parts = ("query", "key", "value")
     rules = [
         Rule("embeddings.word_embeddings.weight", f"{bert}tokens.weight"),
         Rule("embeddings.position_embeddings.weight", f"{bert}positions.weight"),
         Rule("embeddings.token_type_embeddings.weight", f"{bert}segments.weight"),
         Rule("embeddings.position_ids", None),
-        Rule(
-            tuple(f"{layer}.attention.self.{part}.{{leaf}}" for part in parts),
-            f"{bert}layers.{{i}}.attention.qkv.{{leaf}}",
-            TORCH,
-        ),
     ]
     for theirs, ours in {
         "embeddings.LayerNorm": f"{bert}norm",
+        **{
+            f"{layer}.attention.self.{part}": f"{bert}layers.{{i}}.attention.{part}"
+            for part in ("query", "key", "value")
+        },
         f"{layer}.attention.output.dense": f"{bert}layers.{{i}}.attention.out",
         f"{layer}.attention.output.LayerNorm": f"{bert}layers.{{i}}.attention_norm",
         f"{layer}.intermediate.dense": f"{bert}layers.{{i}}.feed_forward.up",

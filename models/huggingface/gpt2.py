@@ -11,6 +11,7 @@ from treadle.models.huggingface.config import Config
 from treadle.weights import Rule
 
 PREFIX = "transformer."
+_PARTS = ("query", "key", "value")
 
 
 def make(config: Config, values: Mapping[str, Any], key: rng.Key) -> nn.Module:
@@ -45,7 +46,10 @@ def names(model: nn.Module) -> list[Rule]:
         Rule("h.{i}.attn.bias", None),
         Rule("h.{i}.attn.masked_bias", None),
         Rule("h.{i}.ln_1.{leaf}", "layers.{i}.attention_norm.{leaf}"),
-        Rule("h.{i}.attn.c_attn.{leaf}", "layers.{i}.attention.qkv.{leaf}"),
+        Rule(
+            "h.{i}.attn.c_attn.{leaf}",
+            tuple(f"layers.{{i}}.attention.{p}.{{leaf}}" for p in _PARTS),
+        ),
         Rule("h.{i}.attn.c_proj.{leaf}", "layers.{i}.attention.out.{leaf}"),
         Rule("h.{i}.ln_2.{leaf}", "layers.{i}.norm.{leaf}"),
         Rule("h.{i}.mlp.c_fc.{leaf}", "layers.{i}.feed_forward.up.{leaf}"),

@@ -40,19 +40,17 @@ def make(config: Config, values: Mapping[str, Any], key: rng.Key) -> nn.Module:
 def names(model: nn.Module) -> list[Rule]:
     """What the arrays of a model are called there."""
     theirs, ours = "encoder.layer.{i}", "layers.{i}"
-    parts = ("query", "key", "value")
     return [
         Rule("embeddings.cls_token", "first", _FIRST),
         Rule("embeddings.position_embeddings", "positions", _PLACES),
         Rule("embeddings.patch_embeddings.projection.{leaf}", "patches.{leaf}", TORCH),
-        Rule(
-            tuple(f"{theirs}.attention.attention.{part}.{{leaf}}" for part in parts),
-            f"{ours}.attention.qkv.{{leaf}}",
-            TORCH,
-        ),
         *(
             Rule(f"{a}.{{leaf}}", f"{b}.{{leaf}}", TORCH)
             for a, b in {
+                **{
+                    f"{theirs}.attention.attention.{part}": f"{ours}.attention.{part}"
+                    for part in ("query", "key", "value")
+                },
                 f"{theirs}.attention.output.dense": f"{ours}.attention.out",
                 f"{theirs}.layernorm_before": f"{ours}.attention_norm",
                 f"{theirs}.layernorm_after": f"{ours}.norm",

@@ -1,4 +1,4 @@
-"""Attention."""
+"""Attention as a function."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle import rng
 from treadle.errors import at, user_source
-from treadle.nn import check
 from treadle.nn.functions.activation import softmax
-from treadle.nn.layers.linear import Linear
-from treadle.nn.module import Module
+from treadle.nn.layers.dropout import Dropout
+from treadle.nn.layers.masks import Window, hidden, padding_mask, sees
 from treadle.np.operands import broadcasts
 
 
@@ -22,19 +21,38 @@ def attention(
     value: td.Array,
     mask: tnp.ArrayLike | None = None,
     causal: bool = False,
+    *,
+    window: Window | None = None,
+    lengths: tnp.ArrayLike | None = None,
+    query_lengths: tnp.ArrayLike | None = None,
+    scale: float | None = None,
+    soft_cap: float | None = None,
+    dropout: float = 0.0,
+    dropout_key: rng.Key | None = None,
 ) -> td.Array:
     """``softmax(query keyᵀ / sqrt(depth)) value``, for each head (Vaswani 2017).
 
-    Shapes: query (..., length, heads, depth), key (..., other length, heads, depth),
-    value (..., other length, heads, value depth); the result (..., length, heads, value
-    depth). Dtypes promote.
+    Shapes: query (..., length, heads, depth), key (..., other length, shared heads,
+    depth), value (..., other length, shared heads, value depth); the result (...,
+    length, heads, value depth). Where keys and values have fewer heads, each serves as
+    many following heads of the queries (Ainslie 2023); nothing is copied. Dtypes
+    promote; of halves, scores and their softmax are computed in float32.
 
     Args:
       mask: booleans that broadcast to (..., heads, length, other length), False where a
         query must not see a key; or floats, which are added to the scores (a bias, or
-        -inf where a query must not see a key).
+        -inf where a query must not see a key). `combine_masks` makes one of several.
       causal: whether a query sees only keys at its own place and before; of two
         different lengths, the last places coincide.
+      window: how many places before its own a query sees, and how many after; one
+        number for both.
+      lengths: how many keys each example has, (...) integers; those after are padding,
+        and are not seen.
+      query_lengths: how many queries each example has; the result is 0 for those after.
+      scale: what the products are multiplied with, by default 1 / sqrt(depth).
+      soft_cap: scores are ``soft_cap * tanh(scores / soft_cap)``, so never larger.
+      dropout: the share of the weights that is left out, with the random `dropout_key`,
+        by default one from the `nn.stateful` scope.
 
     A query that sees nothing gets the mean of all values (if the mask is of booleans).
 
@@ -42,28 +60,73 @@ def attention(
       ValueError: if the shapes don't fit.
 
     >>> import treadle.numpy as tnp
-    >>> query, key = tnp.ones((5, 2, 4)), tnp.ones((7, 2, 4))
+    >>> query, key = tnp.ones((5, 2, 4)), tnp.ones((7, 1, 4))
     >>> attention(query, key, key, causal=True).shape
     (5, 2, 4)
     """
+    lengths, query_lengths = _array(lengths), _array(query_lengths)
     _check(query, key, value, mask)
-    depth = query.shape[-1]
-    query = query * (1 / math.sqrt(depth))
-    scores = tnp.einsum("...qhd,...khd->...hqk", query, key)
-    seen: Any = _causal_mask(query.shape[-3], key.shape[-3]) if causal else None
+    _check_lengths(query.shape[:-3], lengths=lengths, query_lengths=query_lengths)
+    queries, keys = query.shape[-3], key.shape[-3]
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = _scores(query * scale, key)
+    if soft_cap is not None:
+        scores = soft_cap * tnp.tanh(scores / soft_cap)
+    seen: Any = None
+    if causal or window is not None:
+        places = tnp.arange(keys - queries, keys)
+        seen = sees(places, tnp.arange(keys), causal, window)
+    if lengths is not None:
+        real = padding_mask(lengths, keys)
+        seen = real if seen is None else tnp.logical_and(seen, real)
     if mask is not None and td.dtypes.is_float(td.typeof(mask).dtype):
         scores = scores + mask
     elif mask is not None:
         seen = mask if seen is None else tnp.logical_and(seen, mask)
     if seen is not None:
-        # Not -inf: a query that sees nothing gets the mean of all, not NaN.
-        scores = tnp.where(seen, scores, float(tnp.finfo(scores.dtype).min))
-    return tnp.einsum("...hqk,...khd->...qhd", softmax(scores), value)
+        scores = hidden(scores, seen)
+    weights = softmax(scores)
+    if dropout:
+        weights = Dropout(dropout)(weights, key=dropout_key)
+    out = _mixed(weights, value, query.dtype)
+    if query_lengths is None:
+        return out
+    real = tnp.arange(queries) < query_lengths[..., None]
+    return tnp.where(real[..., None, None], out, 0)
 
 
-def _causal_mask(queries: int, keys: int) -> td.Array:
-    places = tnp.arange(keys - queries, keys)
-    return places[:, None] >= tnp.arange(keys)[None, :]
+def _array(lengths: tnp.ArrayLike | None) -> td.Array | None:
+    return None if lengths is None else tnp.asarray(lengths)
+
+
+def _scores(query: td.Array, key: td.Array) -> td.Array:
+    """(..., heads, queries, keys), in float32 for halves."""
+    half = {query.dtype.itemsize, key.dtype.itemsize} == {2}
+    wide = tnp.float32 if half else None
+    *lead, queries, heads, depth = query.shape
+    shared = key.shape[-2]
+    if heads == shared:
+        formula = "...qhd,...khd->...hqk"
+        return tnp.einsum(formula, query, key, preferred_element_type=wide)
+    # Queries of all heads that share one are the rows of one product.
+    query = tnp.swapaxes(query, -3, -2)
+    query = query.reshape(*lead, shared, heads // shared * queries, depth)
+    formula = "...hqd,...khd->...hqk"
+    scores = tnp.einsum(formula, query, key, preferred_element_type=wide)
+    return scores.reshape(*lead, heads, queries, key.shape[-3])
+
+
+def _mixed(weights: td.Array, value: td.Array, dtype: Any) -> td.Array:
+    """The values by their weights (..., heads, queries, keys)."""
+    if dtype.itemsize == 2:
+        weights = weights.astype(dtype)
+    *lead, heads, queries, keys = weights.shape
+    shared = value.shape[-2]
+    if heads == shared:
+        return tnp.einsum("...hqk,...khd->...qhd", weights, value)
+    weights = weights.reshape(*lead, shared, heads // shared * queries, keys)
+    out = tnp.einsum("...hqk,...khd->...hqd", weights, value)
+    return tnp.swapaxes(out.reshape(*lead, heads, queries, value.shape[-1]), -3, -2)
 
 
 def _check(query: Any, key: Any, value: Any, mask: Any) -> None:
@@ -71,13 +134,16 @@ def _check(query: Any, key: Any, value: Any, mask: Any) -> None:
     fits = (
         min(map(len, (q, k, v))) >= 3
         and k[:-1] == v[:-1]
-        and (*q[:-3], *q[-2:]) == (*k[:-3], *k[-2:])
+        and (*q[:-3], q[-1]) == (*k[:-3], k[-1])
+        and k[-2]
+        and q[-2] % k[-2] == 0
     )
     if not fits:
         raise ValueError(
             "attention takes a query (..., length, heads, depth), a key (..., other "
-            "length, heads, depth) and a value (..., other length, heads, any depth); "
-            "got "
+            "length, heads, depth) and a value (..., other length, heads, any depth), "
+            "where key and value may have fewer heads, of which the query's are a "
+            "multiple; got "
             f"{', '.join(repr(td.typeof(x)) for x in (query, key, value))}"
             f"{at(user_source())}"
         )
@@ -86,78 +152,16 @@ def _check(query: Any, key: Any, value: Any, mask: Any) -> None:
     if not broadcasts(found, scores):
         raise ValueError(
             f"attention: a mask {td.typeof(mask)} does not broadcast to (..., heads, "
-            f"length, other length) = {scores}{at(user_source())}"
+            f"length, other length) = {scores}{at(user_source())}\nIf it has examples "
+            "and keys alone, give `mask[:, None, None]`; if examples, queries and "
+            "keys, `mask[:, None]`."
         )
 
 
-class MultiHeadAttention(Module):
-    """Every place looks at the others, or at those of a context, with several heads.
-
-    Shapes: ``(..., length, width) -> (..., length, width)``; `context` is (..., other
-    length, width).
-
-    Args:
-      heads: in how many parts the width is split; each part attends on its own.
-
-    Of a call, `mask` and `causal` are those of `attention`; `context` is what the keys
-    and values are made of (cross-attention), by default the input (self-attention).
-
-    >>> from treadle import nn, rng
-    >>> import treadle.numpy as tnp
-    >>> layer = nn.MultiHeadAttention(8, 2, key=rng.key(0))
-    >>> layer(tnp.ones((4, 5, 8)), causal=True).shape
-    (4, 5, 8)
-    >>> layer(tnp.ones((4, 5, 8)), context=tnp.ones((4, 7, 8))).shape
-    (4, 5, 8)
-    """
-
-    width: int
-    heads: int
-    qkv: Linear
-    out: Linear
-
-    def __init__(self, width: int, heads: int, *, key: rng.Key) -> None:
-        if heads < 1 or width % heads:
+def _check_lengths(batch: tuple[int, ...], **lengths: Any) -> None:
+    for name, value in lengths.items():
+        if value is not None and not broadcasts(td.typeof(value).shape, batch):
             raise ValueError(
-                f"MultiHeadAttention: a width of {width} can't be split in {heads} "
-                "heads"
+                f"attention: {name} are integers, one for each example {batch}, got "
+                f"{td.typeof(value)}{at(user_source())}"
             )
-        self.width, self.heads = width, heads
-        qkv_key, out_key = rng.split(key)
-        self.qkv = Linear(width, 3 * width, key=qkv_key)
-        self.out = Linear(width, width, key=out_key)
-
-    def __call__(
-        self,
-        x: tnp.ArrayLike,
-        mask: tnp.ArrayLike | None = None,
-        causal: bool = False,
-        context: tnp.ArrayLike | None = None,
-    ) -> td.Array:
-        x = check.last_axis("MultiHeadAttention", x, self.width, "width")
-        if context is None:
-            query, key, value = self._split(self.qkv(x))
-        else:
-            context = check.last_axis(
-                "MultiHeadAttention", context, self.width, "width"
-            )
-            (query,) = self._split(self._part(0, 1)(x))
-            key, value = self._split(self._part(1, 3)(context))
-        mixed = attention(query, key, value, mask, causal)
-        return self.out(mixed.reshape(*x.shape[:-1], self.width))
-
-    def _part(self, first: int, last: int) -> Linear:
-        """The projection to query (0), key (1) and value (2), or some of them."""
-        columns = slice(first * self.width, last * self.width)
-        weight, bias = self.qkv.weight, self.qkv.bias
-        return self.qkv.replace(
-            out_features=(last - first) * self.width,
-            weight=weight[:, columns],
-            bias=None if bias is None else bias[columns],
-        )
-
-    def _split(self, projected: td.Array) -> list[td.Array]:
-        """Parts of the width, each split into heads."""
-        lead, n = projected.shape[:-1], projected.shape[-1] // self.width
-        parts = projected.reshape(*lead, n, self.heads, self.width // self.heads)
-        return [parts[..., i, :, :] for i in range(n)]

@@ -77,15 +77,18 @@ def test_multi_head_attention():
     theirs = torch.nn.MultiheadAttention(8, 2, batch_first=True)
     torch.nn.init.normal_(theirs.in_proj_bias)
     ours = nn.MultiHeadAttention(8, 2, key=KEY)
-    qkv = ours.qkv.replace(
-        weight=transposed(theirs.in_proj_weight), bias=copied(theirs.in_proj_bias)
-    )
+    weights = theirs.in_proj_weight.chunk(3)
+    biases = theirs.in_proj_bias.chunk(3)
+    parts = {
+        name: getattr(ours, name).replace(weight=transposed(w), bias=copied(b))
+        for name, w, b in zip(("query", "key", "value"), weights, biases, strict=True)
+    }
     out = ours.out.replace(
         weight=transposed(theirs.out_proj.weight), bias=copied(theirs.out_proj.bias)
     )
     mask = torch.triu(torch.ones(5, 5, dtype=torch.bool), 1)
     compare(
-        lambda x: ours.replace(qkv=qkv, out=out)(x, causal=True),
+        lambda x: ours.replace(**parts, out=out)(x, causal=True),
         lambda x: theirs(x, x, x, attn_mask=mask)[0],
         random(2, 5, 8),
     )

@@ -69,7 +69,7 @@ def theirs(row: Row, reference: Any) -> tuple[Any, Any, Any]:
 @each
 def test_every_parameter_is_copied(row: Row) -> None:
     leaves = tree.leaves_with_path(row.ours())
-    cells = [tree.key_name(path).replace(".value", "") for path, _ in leaves]
+    cells = [tree.key_name(path).removesuffix(".value") for path, _ in leaves]
     names = {c.lstrip(".").replace("[", ".").replace("]", "") for c in cells}
     assert names == {p.removesuffix(".value") for p in row.weights}
 

@@ -429,5 +429,5 @@ def test_what_is_not_there(tmp_path):
     assert "is_decoder is True; only False is supported" in str(error.value)
     with changed(num_hidden_layers=3, vocab_size=60) as error:
         models.from_huggingface(tmp_path)
-    assert "missing: `layers.2.attention.qkv.weight`" in str(error.value)
+    assert "missing: `layers.2.attention.query.weight`" in str(error.value)
     assert "`tokens.weight` is f32[60,24]" in str(error.value)
