@@ -9,6 +9,7 @@ from treadle.names import suggest as _suggest
 from treadle.nn import init as init
 from treadle.nn.cast import cast as cast
 from treadle.nn.check import PrecisionWarning as PrecisionWarning
+from treadle.nn.check import operands as operands
 from treadle.nn.freeze import freeze as freeze
 from treadle.nn.freeze import metadata as metadata
 from treadle.nn.freeze import tagged as tagged
@@ -153,7 +154,10 @@ from treadle.nn.losses.basic import cross_entropy as cross_entropy
 from treadle.nn.losses.basic import huber as huber
 from treadle.nn.losses.basic import kl_divergence as kl_divergence
 from treadle.nn.losses.basic import squared_error as squared_error
+from treadle.nn.loss_scale import LossScale as LossScale
+from treadle.nn.loss_scale import all_finite as all_finite
 from treadle.nn.module import Module as Module
+from treadle.nn.precision import Precision as Precision
 from treadle.nn.role import Buffer as Buffer
 from treadle.nn.role import Param as Param
 from treadle.nn.show import count as count

@@ -8,6 +8,7 @@ from typing import Any
 
 import treadle as td
 import treadle.numpy as tnp
+from treadle import tree
 from treadle.errors import at, user_source, warn
 
 _TOO_WIDE = """\
@@ -58,6 +59,16 @@ def operands(layer: str, compute: Any, x: Any, *params: Any) -> list[td.Array]:
         v if v is None or v.dtype == compute else v.astype(compute)
         for v in (x, *params)
     ]
+
+
+def is_floating(x: Any) -> bool:
+    """Whether it is an array of floating-point numbers: real ones, no keys."""
+    return td.is_array(x) and td.dtypes.is_float(td.typeof(x).dtype)
+
+
+def floats_as(values: Any, dtype: Any) -> Any:
+    """A pytree with its floating arrays in a dtype."""
+    return tree.map(lambda x: x.astype(dtype) if is_floating(x) else x, values)
 
 
 def as_array(x: Any) -> td.Array:

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any
 
 from treadle import tree
+from treadle.nn.check import floats_as
 from treadle.nn.field import Part, parts_of
 from treadle.scopes import current, joined
 
@@ -48,7 +49,8 @@ def _deeper(module: Any, wanted: Any) -> tree.Path | None:
 
 
 def in_place(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The `__call__` of a Module, which names what it computes by its place."""
+    """The `__call__` of a Module, which names what it computes by its place, and gives
+    it in the module's `output_dtype` if it has one."""
 
     @wraps(call)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -60,7 +62,9 @@ def in_place(call: Callable[..., Any]) -> Callable[..., Any]:
             place.path = joined(path, _name_of(self, around))
         place.layer = self
         try:
-            return call(self, *args, **kwargs)
+            output = call(self, *args, **kwargs)
+            dtype = self.__dict__.get("output_dtype")
+            return output if dtype is None else floats_as(output, dtype)
         finally:
             place.layer, place.path = around, path
 

@@ -22,6 +22,8 @@ def describe(name: str, fields: dict[str, Any]) -> str:
 def _value(value: Any) -> str:
     if td.is_array(value) and not isinstance(value, np.generic):
         return repr(td.typeof(value))
+    if isinstance(value, np.dtype):
+        return str(value)
     if type(value) is dict:
         return _bracket("{", [f"{k!r}: {_value(v)}" for k, v in value.items()], "}")
     if type(value) is list:
