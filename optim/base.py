@@ -43,21 +43,21 @@ class Transform:
     name: str = "transform"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "update", _with_extras(self.update))
+        object.__setattr__(self, "update", with_extras(self.update))
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
 
 
-def _with_extras(update: Update) -> Update:
+def with_extras(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function itself if it takes any keyword; else one that leaves out those that
     it has no name for."""
-    names = inspect.signature(update).parameters
+    names = inspect.signature(function).parameters
     if any(p.kind is p.VAR_KEYWORD for p in names.values()):
-        return update
+        return function
 
-    def chosen(*args: Any, **extra: Any) -> tuple[Any, Any]:
-        return update(*args, **{n: v for n, v in extra.items() if n in names})
+    def chosen(*args: Any, **extra: Any) -> Any:
+        return function(*args, **{n: v for n, v in extra.items() if n in names})
 
     return chosen
 
