@@ -41,9 +41,11 @@ def operands(layer: str, compute: Any, x: Any, *params: Any) -> list[td.Array]:
     """
     x = as_array(x)
     found = td.typeof(x)
+    given = [p for p in params if p is not None]
     if compute is None:
-        given = [p for p in params if p is not None]
         compute = tnp.result_type(*given) if given else td.dtypes.to_float(found.dtype)
+    elif any([td.dtypes.is_complex(p.dtype) for p in given]):
+        compute = tnp.result_type(compute, *given)
     if td.dtypes.is_complex(found.dtype):
         compute = tnp.result_type(compute, found.dtype)
     elif found.dtype.itemsize > max(compute.itemsize, 4) and td.dtypes.is_float(
