@@ -141,9 +141,7 @@ def _dtype(name: str, value: Any) -> Any:
     except TypeError:
         found = None
     if found is None or not td.dtypes.is_float(found):
-        raise ValueError(
-            _NO_FLOAT.format(name=name, value=value, at=at(user_source()))
-        )
+        raise ValueError(_NO_FLOAT.format(name=name, value=value, at=at(user_source())))
     return found
 
 

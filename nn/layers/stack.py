@@ -130,7 +130,9 @@ class Stack(Module):
 
     def _entering(self, x: Any, each: dict, args: tuple, kwargs: dict) -> Any:
         """The input in the dtype of what a layer makes of it: the input of the next."""
-        if _computed_in(self.layers) <= {check.as_array(v).dtype for v in tree.leaves(x)}:
+        if _computed_in(self.layers) <= {
+            check.as_array(v).dtype for v in tree.leaves(x)
+        }:
             return x
 
         def first() -> Any:
