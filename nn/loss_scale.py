@@ -83,8 +83,8 @@ class LossScale(Module):
 
     def apply(self, loss: tnp.ArrayLike) -> td.Array:
         """The loss, scaled; of halves in float32."""
-        loss = wide(tnp.asarray(loss))
-        return loss * self.scale.astype(loss.dtype)
+        value: td.Array = wide(tnp.asarray(loss))
+        return value * self.scale.astype(value.dtype)
 
     def unscale(self, grads: Any) -> Any:
         """The gradients of the loss, given those of the scaled one: a pytree. Halves
