@@ -9,6 +9,7 @@
 from treadle.models.bert import Bert as Bert
 from treadle.models.bert import BertClassifier as BertClassifier
 from treadle.models.bert import BertMaskedLM as BertMaskedLM
+from treadle.models.convnext import ConvNeXt as ConvNeXt
 from treadle.models.gpt2 import GPT2 as GPT2
 from treadle.models.huggingface.folder import from_huggingface as from_huggingface
 from treadle.models.huggingface.folder import to_huggingface as to_huggingface
@@ -18,6 +19,7 @@ from treadle.models.sentence import SentenceEncoder as SentenceEncoder
 from treadle.models.tokenizer import Tokenizer as Tokenizer
 from treadle.models.tokenizer import Tokens as Tokens
 from treadle.models.tokenizer import tokenizer as tokenizer
+from treadle.models.unet import UNet as UNet
 from treadle.models.vit import ViT as ViT
 from treadle.names import suggest as _suggest
 

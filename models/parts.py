@@ -130,3 +130,15 @@ def first_places(layer: str, table: nn.Embedding, tokens: td.Array) -> td.Array:
             f"`tokens[..., :{table.entries}]`."
         )
     return table.weight[:length]
+
+
+def padded(images: td.Array, multiple: int) -> td.Array:
+    """Images with zeros after them, up to multiples of a height and width.
+
+    >>> import treadle.numpy as tnp
+    >>> padded(tnp.ones((2, 4, 5, 3)), 4).shape
+    (2, 4, 8, 3)
+    """
+    more = [-(-n // multiple) * multiple - n for n in images.shape[-3:-1]]
+    ends = [(0, 0)] * (images.ndim - 3) + [(0, n) for n in more]
+    return tnp.pad(images, [*ends, (0, 0)])
