@@ -20,6 +20,7 @@ from treadle.models.tokenizer import Tokenizer as Tokenizer
 from treadle.models.tokenizer import Tokens as Tokens
 from treadle.models.tokenizer import tokenizer as tokenizer
 from treadle.models.unet import UNet as UNet
+from treadle.models.vae import VAE as VAE
 from treadle.models.vit import ViT as ViT
 from treadle.names import suggest as _suggest
 

@@ -132,13 +132,11 @@ def first_places(layer: str, table: nn.Embedding, tokens: td.Array) -> td.Array:
     return table.weight[:length]
 
 
-def padded(images: td.Array, multiple: int) -> td.Array:
-    """Images with zeros after them, up to multiples of a height and width.
+def cropped(images: td.Array, like: td.Array) -> td.Array:
+    """Images without what exceeds the height and width of others.
 
     >>> import treadle.numpy as tnp
-    >>> padded(tnp.ones((2, 4, 5, 3)), 4).shape
-    (2, 4, 8, 3)
+    >>> cropped(tnp.ones((2, 4, 4, 3)), tnp.ones((2, 3, 4, 8))).shape
+    (2, 3, 4, 3)
     """
-    more = [-(-n // multiple) * multiple - n for n in images.shape[-3:-1]]
-    ends = [(0, 0)] * (images.ndim - 3) + [(0, n) for n in more]
-    return tnp.pad(images, [*ends, (0, 0)])
+    return images[..., : like.shape[-3], : like.shape[-2], :]

@@ -9,7 +9,7 @@ from typing import Any
 import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, rng
-from treadle.models.parts import Activation, padded
+from treadle.models.parts import Activation, cropped
 
 
 class ConvBlock(nn.Module):
@@ -59,8 +59,8 @@ class UNet(nn.Module):
     """Tells of which class each pixel is.
 
     Shapes: images ``(..., height, width, channels) -> (..., height, width, classes)``,
-    logits. Any height and width will do: zeros are added up to a multiple of
-    ``2 ** (len(widths) - 1)``, and what they give is cut off.
+    logits. Any height and width will do: halves are rounded up, and cut on the way up.
+    Those that can be halved so often share one compiled program.
 
     Args:
       widths: the channels at each size of the image; it is halved between them.
@@ -119,13 +119,12 @@ class UNet(nn.Module):
         self.head = nn.Conv2d(widths[0], classes, 1, key=head_key, **dtypes)
 
     def __call__(self, images: tnp.ArrayLike) -> td.Array:
-        images = tnp.asarray(images)
-        x = padded(images, 2 ** len(self.up))
-        seen = []
-        for i, block in enumerate(self.down):
-            x = block(nn.max_pool(x, 2) if i else x)
-            seen.append(x)
+        first, *rest = self.down
+        seen = [first(images)]
+        for block in rest:
+            seen.append(block(nn.max_pool(seen[-1], 2, padding="SAME")))
         x = seen.pop()
         for up, block in reversed(list(zip(self.up, self.joined, strict=True))):
-            x = block(tnp.concatenate([seen.pop(), up(x)], -1))
-        return self.head(x)[..., : images.shape[-3], : images.shape[-2], :]
+            aside = seen.pop()
+            x = block(tnp.concatenate([aside, cropped(up(x), aside)], -1))
+        return self.head(x)

@@ -91,6 +91,10 @@ def test_convnext_without_a_head_there_and_back(tmp_path):
     close(changed.encode(images), expected, 1e-5)
 
 
+def like(x, y):
+    return x[..., : y.shape[-2], : y.shape[-1]]
+
+
 class ConvBlock(torch.nn.Module):
     def __init__(self, before, width, groups):
         super().__init__()
@@ -118,14 +122,12 @@ class UNet(torch.nn.Module):
         self.head = torch.nn.Conv2d(a, classes, 1)
 
     def forward(self, x):
-        height, width = x.shape[-2:]
-        x = F.pad(x, (0, -width % 4, 0, -height % 4))
         x1 = self.in1(x)
-        x2 = self.in2(F.max_pool2d(x1, 2))
-        x = self.middle(F.max_pool2d(x2, 2))
-        x = self.out2(torch.cat([x2, self.up2(x)], 1))
-        x = self.out1(torch.cat([x1, self.up1(x)], 1))
-        return self.head(x)[..., :height, :width]
+        x2 = self.in2(F.max_pool2d(x1, 2, ceil_mode=True))
+        x = self.middle(F.max_pool2d(x2, 2, ceil_mode=True))
+        x = self.out2(torch.cat([x2, like(self.up2(x), x2)], 1))
+        x = self.out1(torch.cat([x1, like(self.up1(x), x1)], 1))
+        return self.head(x)
 
 
 UNET_RULES = [
