@@ -164,3 +164,180 @@ def test_unet(size):
         lambda ours: ours(images),
         lambda theirs: last(theirs(theirs_images)),
     )
+
+
+class TimedBlock(torch.nn.Module):
+    def __init__(self, before, width, time, groups):
+        super().__init__()
+        self.norms = torch.nn.ModuleList(
+            [torch.nn.GroupNorm(groups, n) for n in (before, width)]
+        )
+        self.convs = torch.nn.ModuleList(
+            [torch.nn.Conv2d(n, width, 3, padding=1) for n in (before, width)]
+        )
+        self.time = torch.nn.Linear(time, width)
+        if before != width:
+            self.shortcut = torch.nn.Linear(before, width)
+
+    def forward(self, x, time):
+        h = self.convs[0](F.silu(self.norms[0](x)))
+        h = h + self.time(F.silu(time))[:, :, None, None]
+        h = self.convs[1](F.silu(self.norms[1](h)))
+        return h + (
+            self.shortcut(last(x)).movedim(-1, 1) if hasattr(self, "shortcut") else x
+        )
+
+
+class PixelAttention(torch.nn.Module):
+    def __init__(self, width, heads, groups):
+        super().__init__()
+        self.heads = heads
+        self.norm = torch.nn.GroupNorm(groups, width)
+        self.attention = torch.nn.ModuleDict(
+            {n: torch.nn.Linear(width, width) for n in ("query", "key", "value", "out")}
+        )
+
+    def forward(self, x):
+        pixels = self.norm(x).flatten(2).mT
+        query, key, value = (
+            self.attention[n](pixels).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for n in ("query", "key", "value")
+        )
+        seen = F.scaled_dot_product_attention(query, key, value)
+        added = self.attention["out"](seen.transpose(1, 2).flatten(2))
+        return x + added.mT.reshape(x.shape)
+
+
+class Stage(torch.nn.Module):
+    def __init__(self, sizes, time, heads, groups, attends):
+        super().__init__()
+        self.blocks = torch.nn.ModuleList([TimedBlock(*s, time, groups) for s in sizes])
+        if attends:
+            self.attentions = torch.nn.ModuleList(
+                [PixelAttention(s[1], heads, groups) for s in sizes]
+            )
+
+    def forward(self, i, x, time):
+        x = self.blocks[i](x, time)
+        return self.attentions[i](x) if hasattr(self, "attentions") else x
+
+
+class DiffusionUNet(torch.nn.Module):
+    """Of two sizes, with two blocks in each; attention at the smaller one."""
+
+    def __init__(self, a, b, heads, groups):
+        super().__init__()
+        t, nn = 4 * a, torch.nn
+        self.time = nn.ModuleList([nn.Linear(a, t), nn.Linear(t, t)])
+        self.stem = nn.Conv2d(3, a, 3, padding=1)
+        self.down = nn.ModuleList(
+            [
+                Stage([(a, a), (a, a)], t, heads, groups, False),
+                Stage([(a, b), (b, b)], t, heads, groups, True),
+            ]
+        )
+        self.halvings = nn.ModuleList([nn.Conv2d(a, a, 3, stride=2, padding=1)])
+        self.middle = nn.ModuleList([TimedBlock(b, b, t, groups) for _ in range(2)])
+        self.attention = PixelAttention(b, heads, groups)
+        self.up = nn.ModuleList(
+            [
+                Stage([(2 * b, b), (2 * b, b), (b + a, b)], t, heads, groups, True),
+                Stage([(b + a, a), (2 * a, a), (2 * a, a)], t, heads, groups, False),
+            ]
+        )
+        self.doublings = nn.ModuleList([nn.Conv2d(b, b, 3, padding=1)])
+        self.norm = nn.GroupNorm(groups, a)
+        self.head = nn.Conv2d(a, 3, 3, padding=1)
+
+    def forward(self, x, times):
+        width = self.time[0].in_features
+        speeds = 10000 ** (-torch.arange(0, width, 2) / width)
+        angles = times[:, None] * speeds
+        waves = torch.cat([angles.sin(), angles.cos()], -1)
+        time = self.time[1](F.silu(self.time[0](waves)))
+        x0 = self.stem(x)
+        x1 = self.down[0](0, x0, time)
+        x2 = self.down[0](1, x1, time)
+        x3 = self.halvings[0](x2)
+        x4 = self.down[1](0, x3, time)
+        x5 = self.down[1](1, x4, time)
+        x = self.middle[1](self.attention(self.middle[0](x5, time)), time)
+        for i, aside in enumerate((x5, x4, x3)):
+            x = self.up[0](i, torch.cat([x, aside], 1), time)
+        x = self.doublings[0](like(F.interpolate(x, scale_factor=2), x2))
+        for i, aside in enumerate((x2, x1, x0)):
+            x = self.up[1](i, torch.cat([x, aside], 1), time)
+        return self.head(F.silu(self.norm(x)))
+
+
+@pytest.mark.parametrize("size", [(8, 12), (7, 10)])
+def test_diffusion_unet(size):
+    images, theirs_images = photos(2, *size)
+    times = np.array([3, 600])
+    same_as(
+        perturbed(DiffusionUNet(8, 12, 2, 4)),
+        models.DiffusionUNet((8, 12), 2, heads=2, groups=4, key=KEY),
+        [weights.Rule("{*path}.{leaf}", "{*path}.{leaf}", weights.TORCH)],
+        lambda ours: ours(images, times),
+        lambda theirs: last(theirs(theirs_images, torch.tensor(times))),
+    )
+
+
+class MixerBlock(torch.nn.Module):
+    def __init__(self, places, width):
+        super().__init__()
+        nn = torch.nn
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.up1, self.down1 = nn.Linear(places, 5), nn.Linear(5, places)
+        self.up2, self.down2 = nn.Linear(width, 20), nn.Linear(20, width)
+
+    def forward(self, x):
+        h = self.norm1(x).mT
+        x = x + self.down1(F.gelu(self.up1(h), approximate="tanh")).mT
+        h = self.up2(self.norm2(x))
+        return x + self.down2(F.gelu(h, approximate="tanh"))
+
+
+class Mixer(torch.nn.Module):
+    def __init__(self, places, width, classes):
+        super().__init__()
+        self.patches = torch.nn.Conv2d(3, width, 4, stride=4)
+        self.blocks = torch.nn.ModuleList([MixerBlock(places, width) for _ in range(2)])
+        self.norm = torch.nn.LayerNorm(width)
+        self.head = torch.nn.Linear(width, classes)
+
+    def forward(self, x):
+        x = self.patches(x).flatten(2).mT
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x).mean(1))
+
+
+def test_mixer():
+    images, theirs_images = photos(2, 12, 12)
+    named = {
+        "patches": "patches.projection",
+        "norm": "norm",
+        "head": "head",
+        **{
+            f"blocks.{{i}}.{a}": f"layers.{{i}}.{b}"
+            for a, b in {
+                "norm1": "place_norm",
+                "up1": "place_mlp.up",
+                "down1": "place_mlp.down",
+                "norm2": "mlp_norm",
+                "up2": "mlp.up",
+                "down2": "mlp.down",
+            }.items()
+        },
+    }
+    same_as(
+        perturbed(Mixer(9, 8, 7)),
+        models.MLPMixer(12, 4, 8, 2, 7, place_hidden=5, hidden=20, key=KEY),
+        [
+            weights.Rule(f"{a}.{{leaf}}", f"{b}.{{leaf}}", weights.TORCH)
+            for a, b in named.items()
+        ],
+        lambda ours: ours(images),
+        lambda theirs: theirs(theirs_images),
+    )
