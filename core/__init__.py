@@ -27,6 +27,7 @@ from treadle.api.callbacks import io_callback as io_callback
 from treadle.api.callbacks import pure_callback as pure_callback
 from treadle.api.check_grads import check_grads as check_grads
 from treadle.api.closure import closure_convert as closure_convert
+from treadle.api.collection import Collection as Collection
 from treadle.api.collectives import all_gather as all_gather
 from treadle.api.collectives import all_to_all as all_to_all
 from treadle.api.collectives import axis_index as axis_index

@@ -75,13 +75,22 @@ def joined(outer: str, inner: str) -> str:
 class Place:
     """Where in the user's program a thread is.
 
-    path: the names around. layer: that which runs.
+    path: the names around, within the graph that is written. around: those around that.
+    layer: what runs. watch: if somebody watches, what each call of a layer is told to,
+      ``(layer, args, kwargs, output)``; it gives the output.
     """
 
-    __slots__ = ("layer", "path")
+    __slots__ = ("around", "layer", "path", "watch")
+    layer: Any
+    watch: Any
 
     def __init__(self) -> None:
-        self.path, self.layer = "", None
+        self.path, self.around, self.layer, self.watch = "", "", None, None
+
+    @property
+    def whole(self) -> str:
+        """All names around."""
+        return joined(self.around, self.path)
 
 
 class _Current(threading.local):

@@ -62,9 +62,16 @@ from treadle.nn.functions.pool import max_pool as max_pool
 from treadle.nn.functions.pool import min_pool as min_pool
 from treadle.nn.layers.activation import PReLU as PReLU
 from treadle.nn.layers.activation import RReLU as RReLU
+from treadle.nn.layers.adapters import Adapter as Adapter
+from treadle.nn.layers.adapters import LoRA as LoRA
+from treadle.nn.layers.adapters import lora as lora
+from treadle.nn.layers.adapters import merge_lora as merge_lora
 from treadle.nn.layers.attention import attention as attention
 from treadle.nn.layers.batch_norm import BatchNorm as BatchNorm
 from treadle.nn.layers.batch_norm import InstanceNorm as InstanceNorm
+from treadle.nn.layers.cells import GRUCell as GRUCell
+from treadle.nn.layers.cells import LSTMCell as LSTMCell
+from treadle.nn.layers.cells import SimpleCell as SimpleCell
 from treadle.nn.layers.conv import Conv1d as Conv1d
 from treadle.nn.layers.conv import Conv2d as Conv2d
 from treadle.nn.layers.conv import Conv3d as Conv3d
@@ -119,8 +126,9 @@ from treadle.nn.layers.position_bias import alibi_slopes as alibi_slopes
 from treadle.nn.layers.positions import PositionalEmbedding as PositionalEmbedding
 from treadle.nn.layers.positions import SinusoidalEmbedding as SinusoidalEmbedding
 from treadle.nn.layers.positions import sinusoidal as sinusoidal
-from treadle.nn.layers.rnn import GRUCell as GRUCell
-from treadle.nn.layers.rnn import LSTMCell as LSTMCell
+from treadle.nn.layers.rnn import RNN as RNN
+from treadle.nn.layers.rnn import Bidirectional as Bidirectional
+from treadle.nn.layers.rnn import StackedRNN as StackedRNN
 from treadle.nn.layers.rotary import LinearScaling as LinearScaling
 from treadle.nn.layers.rotary import Llama3Scaling as Llama3Scaling
 from treadle.nn.layers.rotary import RotaryEmbedding as RotaryEmbedding
@@ -134,6 +142,7 @@ from treadle.nn.layers.shape import PixelShuffle as PixelShuffle
 from treadle.nn.layers.shape import PixelUnshuffle as PixelUnshuffle
 from treadle.nn.layers.shape import Unflatten as Unflatten
 from treadle.nn.layers.shape import Upsample as Upsample
+from treadle.nn.layers.stack import Stack as Stack
 from treadle.nn.layers.transformer import TransformerDecoder as TransformerDecoder
 from treadle.nn.layers.transformer import (
     TransformerDecoderBlock as TransformerDecoderBlock,
@@ -147,18 +156,41 @@ from treadle.nn.layers.vision import PatchEmbedding as PatchEmbedding
 from treadle.nn.layers.vision import SqueezeExcite as SqueezeExcite
 from treadle.nn.layers.weight_norm import SpectralNorm as SpectralNorm
 from treadle.nn.layers.weight_norm import WeightNorm as WeightNorm
-from treadle.nn.losses.basic import absolute_error as absolute_error
-from treadle.nn.losses.basic import binary_cross_entropy as binary_cross_entropy
-from treadle.nn.losses.basic import cross_entropy as cross_entropy
-from treadle.nn.losses.basic import huber as huber
-from treadle.nn.losses.basic import kl_divergence as kl_divergence
-from treadle.nn.losses.basic import squared_error as squared_error
+from treadle.nn.losses.classification import (
+    binary_cross_entropy as binary_cross_entropy,
+)
+from treadle.nn.losses.classification import binary_focal as binary_focal
+from treadle.nn.losses.classification import cross_entropy as cross_entropy
+from treadle.nn.losses.classification import focal as focal
+from treadle.nn.losses.classification import (
+    generalized_kl_divergence as generalized_kl_divergence,
+)
+from treadle.nn.losses.classification import kl_divergence as kl_divergence
+from treadle.nn.losses.classification import poly_cross_entropy as poly_cross_entropy
+from treadle.nn.losses.ctc import ctc as ctc
+from treadle.nn.losses.margin import hinge as hinge
+from treadle.nn.losses.margin import margin_ranking as margin_ranking
+from treadle.nn.losses.margin import multi_margin as multi_margin
+from treadle.nn.losses.margin import multiclass_hinge as multiclass_hinge
+from treadle.nn.losses.margin import squared_hinge as squared_hinge
+from treadle.nn.losses.margin import triplet_margin as triplet_margin
+from treadle.nn.losses.regression import absolute_error as absolute_error
+from treadle.nn.losses.regression import gaussian_nll as gaussian_nll
+from treadle.nn.losses.regression import huber as huber
+from treadle.nn.losses.regression import log_cosh as log_cosh
+from treadle.nn.losses.regression import poisson_nll as poisson_nll
+from treadle.nn.losses.regression import quantile_error as quantile_error
+from treadle.nn.losses.regression import squared_error as squared_error
+from treadle.nn.losses.segmentation import dice as dice
+from treadle.nn.losses.similarity import cosine_distance as cosine_distance
+from treadle.nn.losses.similarity import cosine_similarity as cosine_similarity
+from treadle.nn.losses.similarity import ntxent as ntxent
 from treadle.nn.module import Module as Module
+from treadle.nn.overview import summary as summary
 from treadle.nn.role import Buffer as Buffer
 from treadle.nn.role import Param as Param
 from treadle.nn.show import count as count
 from treadle.nn.show import parameters as parameters
-from treadle.nn.show import summary as summary
 from treadle.nn.state import State as State
 from treadle.nn.state import draw_key as draw_key
 from treadle.nn.state import inference as inference
@@ -168,6 +200,8 @@ from treadle.nn.surgery import at as at
 from treadle.nn.surgery import combine as combine
 from treadle.nn.surgery import iterate as iterate
 from treadle.nn.surgery import partition as partition
+from treadle.nn.watch import capture as capture
+from treadle.nn.watch import record as record
 
 _suggest(__name__)
 _suggest("treadle.nn.init")

@@ -23,6 +23,7 @@ from treadle.nn.field import (
     layout_of,
     parts_of,
 )
+from treadle.nn.page import page
 from treadle.nn.place import in_place
 from treadle.nn.role import Mark, Marked, marks_in, strip
 from treadle.nn.sharing import MISSING, Tie, at_place
@@ -278,13 +279,18 @@ class Module(metaclass=ModuleType):
         return list(super().__dir__())
 
     def __repr__(self) -> str:
+        return describe(type(self).__name__, self._shown())
+
+    def _repr_html_(self) -> str:
+        return page(type(self).__name__, self, self._shown())
+
+    def _shown(self) -> dict[str, Any]:
         # That a layer computes in the dtype of its parameters goes without saying.
-        fields = {
+        return {
             name: value
             for name, value in fields_of(self).items()
             if name != "dtype" or value is not None
         }
-        return describe(type(self).__name__, fields)
 
     def __getstate__(self) -> tuple[dict[str, Any], Layout | None]:
         _open(self)

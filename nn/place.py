@@ -13,8 +13,8 @@ from treadle.scopes import current, joined
 
 
 def _name_of(part: Any, module: Any) -> str:
-    """The place of a module in another one; its class, if it is not part of that: what
-    `vmap` or `scan` make of stacked layers are other objects."""
+    """The place of a module in another one, or that of the only part like it: what
+    `vmap` or `scan` make of stacked layers are other objects. Else its class."""
     # Most layers are fields, or in a list that is one: each call asks.
     for name, value in module.__dict__.items():
         if value is part:
@@ -23,8 +23,18 @@ def _name_of(part: Any, module: Any) -> str:
             for i, item in enumerate(value):
                 if item is part:
                     return f"{name}[{i}]"
-    path = _deeper(module, part)
+    path = _deeper(module, part) or _only_like(module, part)
     return type(part).__name__ if path is None else tree.key_name(path).lstrip(".")
+
+
+def _only_like(module: Any, wanted: Any) -> tree.Path | None:
+    """The place of the part that has the class and static fields of a module."""
+    like = [
+        path
+        for path, part in _parts(module)
+        if type(part) is type(wanted) and part._layout is wanted._layout
+    ]
+    return like[0] if len(like) == 1 else None
 
 
 def _parts(module: Any) -> list[Part]:
@@ -60,7 +70,10 @@ def in_place(call: Callable[..., Any]) -> Callable[..., Any]:
             place.path = joined(path, _name_of(self, around))
         place.layer = self
         try:
-            return call(self, *args, **kwargs)
+            output = call(self, *args, **kwargs)
+            if place.watch is None:
+                return output
+            return place.watch(self, args, kwargs, output)
         finally:
             place.layer, place.path = around, path
 

@@ -1,4 +1,4 @@
-"""How models look: `repr`, and the table of their arrays."""
+"""How models look: `repr`, and what arrays they have."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ _WIDTH = 80
 
 def describe(name: str, fields: dict[str, Any]) -> str:
     """Source-like text for an object: on one line if that is short."""
-    return _bracket(f"{name}(", [f"{k}={_value(v)}" for k, v in fields.items()], ")")
+    return _bracket(f"{name}(", [f"{k}={text_of(v)}" for k, v in fields.items()], ")")
 
 
-def _value(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """A field as the `repr` of its module shows it."""
     if td.is_array(value) and not isinstance(value, np.generic):
         return repr(td.typeof(value))
     if type(value) is dict:
-        return _bracket("{", [f"{k!r}: {_value(v)}" for k, v in value.items()], "}")
+        return _bracket("{", [f"{k!r}: {text_of(v)}" for k, v in value.items()], "}")
     if type(value) is list:
-        return _bracket("[", [_value(v) for v in value], "]")
+        return _bracket("[", [text_of(v) for v in value], "]")
     if type(value) is tuple:
         close = ",)" if len(value) == 1 else ")"
-        return _bracket("(", [_value(v) for v in value], close)
+        return _bracket("(", [text_of(v) for v in value], close)
     if callable(value) and hasattr(value, "__name__"):
         return value.__name__
     return repr(value)
@@ -104,34 +105,6 @@ def count(model: Any) -> int:
     16
     """
     return sum(row.elements for row in rows(model) if row.trainable)
-
-
-def summary(model: Any) -> str:
-    """A table of a model's arrays: path, type, number of elements, size.
-
-    >>> from treadle import nn, rng
-    >>> print(summary(nn.Linear(3, 4, key=rng.key(0))))
-    array   type       elements  bytes
-    weight  f32[3,4]         12   48 B
-    bias    f32[4]            4   16 B
-    Linear  trainable        16   64 B
-    """
-    found = rows(model)
-    table = [("array", "type", "elements", "bytes")]
-    for row in found:
-        kind = row.type if row.trainable else f"{row.type} (not trained)"
-        table.append((row.path, kind, f"{row.elements:,}", size_text(row.bytes)))
-    name = type(model).__name__
-    for label, trainable in (("trainable", True), ("not trained", False)):
-        chosen = [row for row in found if row.trainable == trainable]
-        if chosen or trainable:
-            n, size = (sum(r.elements for r in chosen), sum(r.bytes for r in chosen))
-            table.append((name, label, f"{n:,}", size_text(size)))
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return "\n".join(
-        f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d:>{widths[3]}}"
-        for a, b, c, d in table
-    )
 
 
 def size_text(size: int) -> str:

@@ -121,6 +121,12 @@ class State:
                 )
         self._value = new
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it may be written here: in a call under `stateful`."""
+        scope = self._scope
+        return scope is not None and scope.transform is td.current_transform()
+
     def __reduce__(self) -> Any:
         return _cell, (self._value,)
 

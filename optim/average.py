@@ -5,32 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-import treadle as td
-import treadle.numpy as tnp
 from treadle import tree
 from treadle.errors import at, user_source
 from treadle.optim.base import Record, Transform, check_params, check_state
 from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
-from treadle.optim.leaves import (
-    map_trainable,
-    map_updates,
-    positions,
-    settle,
-    wide,
-    widen,
-)
+from treadle.optim.leaves import map_updates, positions, settle, widen
 from treadle.optim.limits import check
+from treadle.optim.moments import copies
+
+
+class Averaged(Record):
+    """A state that has other weights than the parameters, to evaluate."""
+
+    def weights(self, params: Any) -> Any:
+        """These weights, where something is trained, for the present parameters."""
+        raise NotImplementedError
 
 
 @tree.register_dataclass
 @dataclass(frozen=True, repr=False)
-class AverageState(Record):
+class AverageState(Averaged):
     """The state of `average_parameters`."""
 
     hyper: Hyperparameters
     average: Any
+
+    def weights(self, params: Any) -> Any:
+        return self.average
 
 
 def average_parameters(decay: Hyperparameter = 0.999) -> Transform:
@@ -42,6 +43,7 @@ def average_parameters(decay: Hyperparameter = 0.999) -> Transform:
 
     Polyak and Juditsky, *Acceleration of Stochastic Approximation by Averaging*, 1992.
 
+    >>> import treadle.numpy as tnp
     >>> from treadle import optim
     >>> optimizer = optim.chain(optim.sgd(1.0), average_parameters(0.5))
     >>> params, grads = {"w": tnp.zeros(1)}, {"w": tnp.ones(1)}
@@ -52,7 +54,7 @@ def average_parameters(decay: Hyperparameter = 0.999) -> Transform:
     check("average_parameters", decay=decay)
 
     def init(params: Any) -> AverageState:
-        return AverageState(hyper(decay=decay), map_trainable(_copy, params))
+        return AverageState(hyper(decay=decay), copies(params))
 
     def update(grads: Any, state: AverageState, params: Any = None) -> tuple[Any, Any]:
         check_state(state, AverageState, "average_parameters")
@@ -69,38 +71,33 @@ def average_parameters(decay: Hyperparameter = 0.999) -> Transform:
     return Transform(init, update, "average_parameters")
 
 
-def _copy(x: Any) -> Any:
-    """The parameter in at least float32, in memory of its own: states get donated."""
-    if isinstance(x, td.Array) and not td.is_traced(x):
-        x = np.asarray(x)
-    return tnp.array(x, wide(td.typeof(x).dtype))
-
-
 def averaged(params: Any, state: Any) -> Any:
-    """The parameters with their averages in place of what is trained.
+    """The parameters to evaluate: with averages in place of what is trained.
 
     Args:
       params: gives what is not averaged, and the dtypes.
-      state: of an optimizer with `average_parameters` in it.
+      state: of an optimizer with `average_parameters` in it, of `lookahead` (whose slow
+        weights these are), or of `schedule_free`.
 
     Raises:
       ValueError: unless there is one average in the state.
 
+    >>> import treadle.numpy as tnp
     >>> from treadle import optim
     >>> optimizer = optim.chain(optim.sgd(0.1), average_parameters())
     >>> params = {"w": tnp.ones(2), "steps": 3}
     >>> averaged(params, optimizer.init(params))
     {'steps': 3, 'w': Array([1., 1.], dtype=float32)}
     """
-    parts = tree.leaves(state, is_leaf=lambda s: isinstance(s, AverageState))
-    found = [part for part in parts if isinstance(part, AverageState)]
+    parts = tree.leaves(state, is_leaf=lambda s: isinstance(s, Averaged))
+    found = [part for part in parts if isinstance(part, Averaged)]
     if len(found) != 1:
         raise ValueError(
             f"expected one average in the optimizer's state, found {len(found)}"
             f"{at(user_source())}\n"
             "Put `average_parameters` last in the chain."
         )
-    values, form = tree.flatten(found[0].average)
+    values, form = tree.flatten(found[0].weights(params))
     leaves, whole = tree.flatten(params)
     for i, value in zip(positions(form, whole, "the parameters"), values, strict=True):
         leaves[i] = settle(leaves[i], widen(value))

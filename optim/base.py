@@ -6,9 +6,10 @@ Gradients have the structure of the parameters, with None where nothing is to be
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import treadle as td
 from treadle import tree
@@ -17,14 +18,7 @@ from treadle.optim.leaves import positions, settle
 
 T = TypeVar("T")
 Init = Callable[[Any], Any]
-
-
-class Update(Protocol):
-    """What a transform does with gradients."""
-
-    def __call__(
-        self, grads: Any, state: Any, params: Any = None, /
-    ) -> tuple[Any, Any]: ...
+Update = Callable[..., tuple[Any, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +26,10 @@ class Transform:
     """A gradient transform; an optimizer is one whose results are ready to be added.
 
     init: ``(params) -> state``, a pytree.
-    update: ``(grads, state, params) -> (updates, state)``; `params` may be left out
-      where the transform does not look at them.
+    update: ``(grads, state, params, **extra) -> (updates, state)``; `params` may be
+      left out where the transform does not look at them. A transform that needs more,
+      such as the loss, takes it by keyword: ``value=loss``. What a transform's function
+      does not name is not given to it, so every transform may be called with extras.
 
     >>> import treadle.numpy as tnp
     >>> halve = Transform(lambda p: (), lambda g, s, p=None: (tree.map(_half, g), s))
@@ -46,18 +42,31 @@ class Transform:
     update: Update
     name: str = "transform"
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "update", with_extras(self.update))
+
     def __repr__(self) -> str:
         return f"<{self.name}>"
+
+
+def with_extras(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself if it takes any keyword; else one that leaves out those that
+    it has no name for."""
+    names = inspect.signature(function).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in names.values()):
+        return function
+
+    def chosen(*args: Any, **extra: Any) -> Any:
+        return function(*args, **{n: v for n, v in extra.items() if n in names})
+
+    return chosen
 
 
 class Record:
     """A state that shows its numbers, and of its trees only how large they are."""
 
     def __repr__(self) -> str:
-        parts = [
-            f"{f.name}={_summary(getattr(self, f.name))}"
-            for f in fields(self)  # type: ignore[arg-type]
-        ]
+        parts = [f"{name}={_summary(value)}" for name, value in vars(self).items()]
         return f"{type(self).__name__}({', '.join(parts)})"
 
 

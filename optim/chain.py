@@ -12,7 +12,7 @@ from treadle.optim.leaves import map_updates, positions, spread
 
 Labels = Any | Callable[[Any], Any]
 """A pytree of names like the parameters (or a prefix: one name for a whole layer), or a
-function from the parameters to one."""
+function from the parameters to one, such as `groups` makes."""
 
 
 def chain(*transforms: Transform) -> Transform:
@@ -34,7 +34,9 @@ def chain(*transforms: Transform) -> Transform:
     def init(params: Any) -> tuple:
         return tuple([t.init(params) for t in transforms])
 
-    def update(grads: Any, state: tuple, params: Any = None) -> tuple[Any, tuple]:
+    def update(
+        grads: Any, state: tuple, params: Any = None, **extra: Any
+    ) -> tuple[Any, tuple]:
         check_state(state, tuple, "chain")
         if len(state) != len(transforms):
             raise ValueError(
@@ -44,11 +46,38 @@ def chain(*transforms: Transform) -> Transform:
             )
         after = []
         for transform, part in zip(transforms, state, strict=True):
-            grads, part = transform.update(grads, part, params)
+            grads, part = transform.update(grads, part, params, **extra)
             after.append(part)
         return grads, tuple(after)
 
     return Transform(init, update, f"chain of {', '.join(map(repr, transforms))}")
+
+
+def named_chain(transforms: Mapping[str, Transform]) -> Transform:
+    """A `chain` whose state is a dict: each transform's state is found by its name.
+
+    >>> import treadle.numpy as tnp
+    >>> from treadle import optim
+    >>> optimizer = named_chain({"clip": optim.clip(1.0), "descend": optim.sgd(0.1)})
+    >>> state = optimizer.init(tnp.zeros(1))
+    >>> updates, state = optimizer.update(tnp.array([5.0]), state)
+    >>> updates, state["clip"]
+    (Array([-0.1], dtype=float32), Hyperparameters(count=1, max_delta=1.0))
+    """
+    whole = chain(*transforms.values())
+
+    def init(params: Any) -> dict[str, Any]:
+        return dict(zip(transforms, whole.init(params), strict=True))
+
+    def update(
+        grads: Any, state: dict, params: Any = None, **extra: Any
+    ) -> tuple[Any, dict]:
+        check_state(state, dict, "named_chain")
+        parts = tuple(state[name] for name in transforms)
+        updates, after = whole.update(grads, parts, params, **extra)
+        return updates, dict(zip(transforms, after, strict=True))
+
+    return Transform(init, update, f"chain of {', '.join(transforms)}")
 
 
 def identity() -> Transform:
@@ -77,12 +106,99 @@ def freeze() -> Transform:
     return Transform(lambda params: (), update, "freeze")
 
 
+def groups(**which: Any) -> Callable[[Any], Any]:
+    """Labels for `partition` by path, class or test: the first group that has a
+    parameter names it.
+
+    Args:
+      which: for each name what is in the group, whatever `treadle.tree.select` takes.
+
+    Raises:
+      ValueError: from the function it gives, for a parameter that is in no group.
+
+    >>> params = {"body": {"weight": 1.0, "bias": 2.0}, "head": {"weight": 3.0}}
+    >>> groups(fast=["head", "**.bias"], slow="**")(params)
+    {'body': {'bias': 'fast', 'weight': 'slow'}, 'head': {'weight': 'fast'}}
+    """
+    selectors = {name: tree.select(what) for name, what in which.items()}
+
+    def labels(params: Any) -> Any:
+        form = tree.structure(params)
+        columns = [tree.leaves(selector(params)) for selector in selectors.values()]
+        found = []
+        for number, path in enumerate(tree.paths(form)):
+            here = [n for n, c in zip(selectors, columns, strict=True) if c[number]]
+            if not here:
+                raise ValueError(
+                    f"groups: {tree.dotted(path)} is in none of "
+                    f"{', '.join(map(repr, selectors))}{at(user_source())}\n"
+                    'The last group may have all the rest: `rest="**"`.'
+                )
+            found.append(here[0])
+        return form.unflatten(found)
+
+    return labels
+
+
+def masked(transform: Transform, mask: Any) -> Transform:
+    """A transform for some parameters; gradients of the others are passed on.
+
+    The state is that of the transform, for these parameters.
+
+    Args:
+      mask: which, as `treadle.tree.select` takes it. What shall not change at all:
+        ``masked(freeze(), mask)``.
+
+    >>> import treadle.numpy as tnp
+    >>> from treadle import optim
+    >>> params = {"weight": tnp.ones(1), "bias": tnp.ones(1)}
+    >>> decay = masked(optim.scale(0.5), "weight")
+    >>> decay.update(params, decay.init(params), params)[0]
+    {'bias': Array([1.], dtype=float32), 'weight': Array([0.5], dtype=float32)}
+    """
+    name = f"masked {transform.name}"
+    selector = tree.select(mask)
+
+    def init(params: Any) -> Any:
+        return transform.init(_only(params, tree.leaves(selector(params)), True))
+
+    def update(
+        grads: Any, state: Any, params: Any = None, **extra: Any
+    ) -> tuple[Any, Any]:
+        check_params(params, grads, name)
+        flags = tree.leaves(selector(params))
+        leaves, form = tree.flatten(grads)
+        places = positions(form, tree.structure(params), "the parameters")
+        mine = form.unflatten(
+            [g if flags[i] else None for i, g in zip(places, leaves, strict=True)]
+        )
+        updates, state = transform.update(
+            mine,
+            state,
+            _only(params, flags, True),
+            **_for_part(extra, params, flags, True),
+        )
+        results = [None if flags[i] else g for i, g in zip(places, leaves, strict=True)]
+        _place(updates, form, results)
+        return form.unflatten(results), state
+
+    return Transform(init, update, name)
+
+
+def _place(updates: Any, form: tree.Structure, results: list[Any]) -> None:
+    """Puts updates of some leaves among those of all."""
+    values, own = tree.flatten(updates)
+    for i, value in zip(positions(own, form, "the updates"), values, strict=True):
+        results[i] = value
+
+
 def partition(transforms: Mapping[str, Transform], labels: Labels) -> Transform:
     """Different transforms for different parameters. The state is a dict.
 
     Args:
       transforms: by name.
-      labels: for each parameter the name of its transform.
+      labels: for each parameter the name of its transform; `groups` makes them of
+        paths and classes.
 
     Raises:
       ValueError: from `init` and `update`, for a label without a transform.
@@ -113,7 +229,9 @@ def partition(transforms: Mapping[str, Transform], labels: Labels) -> Transform:
         names = label(params)
         return {n: t.init(_only(params, names, n)) for n, t in transforms.items()}
 
-    def update(grads: Any, state: dict, params: Any = None) -> tuple[Any, dict]:
+    def update(
+        grads: Any, state: dict, params: Any = None, **extra: Any
+    ) -> tuple[Any, dict]:
         check_state(state, dict, "partition")
         check_params(params, grads, "partition")
         names = label(params)
@@ -127,18 +245,35 @@ def partition(transforms: Mapping[str, Transform], labels: Labels) -> Transform:
             part = form.unflatten(
                 [g if n == name else None for g, n in zip(leaves, here, strict=True)]
             )
-            updates, after[name] = transform.update(part, state[name], mine)
-            values, own = tree.flatten(updates)
-            for i, value in zip(
-                positions(own, form, "the updates"), values, strict=True
-            ):
-                results[i] = value
+            updates, after[name] = transform.update(
+                part, state[name], mine, **_for_part(extra, params, names, name)
+            )
+            _place(updates, form, results)
         return form.unflatten(results), after
 
     return Transform(init, update, f"partition of {', '.join(transforms)}")
 
 
-def _only(params: Any, names: list[str], wanted: str) -> Any:
+def _for_part(
+    extra: dict[str, Any], params: Any, names: list[Any], wanted: Any
+) -> dict[str, Any]:
+    """The extras for one part: with a loss that is a function of that part alone."""
+    loss = extra.get("value_fn")
+    if loss is None:
+        return extra
+    leaves, form = tree.flatten(params)
+    places = [i for i, name in enumerate(names) if name == wanted]
+
+    def value_fn(part: Any) -> Any:
+        whole = list(leaves)
+        for i, x in zip(places, tree.leaves(part), strict=True):
+            whole[i] = x
+        return loss(form.unflatten(whole))
+
+    return {**extra, "value_fn": value_fn}
+
+
+def _only(params: Any, names: list[Any], wanted: Any) -> Any:
     leaves, form = tree.flatten(params)
     return form.unflatten(
         [x if name == wanted else None for x, name in zip(leaves, names, strict=True)]

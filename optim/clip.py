@@ -7,7 +7,7 @@ from typing import Any
 import treadle as td
 import treadle.numpy as tnp
 from treadle import tree
-from treadle.optim.base import Transform, check_state
+from treadle.optim.base import Transform, check_params, check_state
 from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
 from treadle.optim.leaves import map_updates, square, widen
 from treadle.optim.limits import check
@@ -77,3 +77,68 @@ def clip(max_delta: Hyperparameter) -> Transform:
         return updates, after
 
     return Transform(init, update, "clip")
+
+
+def safe_norm(
+    x: tnp.ArrayLike,
+    min_norm: float = 0.0,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+) -> td.Array:
+    """``max(‖x‖, min_norm)`` over some axes, all by default; where the bound holds, at
+    0 too, the derivative is 0, not NaN.
+
+    >>> td.grad(safe_norm)(tnp.zeros(2))
+    Array([0., 0.], dtype=float32)
+    """
+    squares = square(tnp.asarray(x)).sum(axis, keepdims=keepdims)
+    above = squares > min_norm**2
+    return tnp.where(above, tnp.sqrt(tnp.where(above, squares, 1.0)), min_norm)
+
+
+def unit_norm(x: td.Array) -> td.Array:
+    """The norm of all that leads to one output, in at least float32: over all axes but
+    the last; of arrays with one axis or none, over all. Axes that are left have length
+    1.
+
+    >>> unit_norm(tnp.array([[3.0, 1.0], [4.0, 0.0]]))
+    Array([[5., 1.]], dtype=float32)
+    """
+    axes = tuple(range(x.ndim - 1)) if x.ndim > 1 else None
+    return tnp.sqrt(square(widen(x)).sum(axes, keepdims=True))
+
+
+def adaptive_grad_clip(
+    clipping: Hyperparameter, eps: Hyperparameter = 1e-3
+) -> Transform:
+    """Limits gradients relative to their parameters, output by output.
+
+    ``g ← g · min(1, clipping · max(‖p‖, eps) / ‖g‖)`` with norms as `unit_norm` says.
+
+    Brock et al., *High-Performance Large-Scale Image Recognition Without
+    Normalization*, 2021.
+
+    >>> limit = adaptive_grad_clip(0.1)
+    >>> params, grads = tnp.array([3.0, 4.0]), tnp.array([0.0, 2.0])
+    >>> limit.update(grads, limit.init(params), params)[0]
+    Array([0. , 0.5], dtype=float32)
+    """
+    check("adaptive_grad_clip", clipping=clipping, eps=eps)
+
+    def init(params: Any) -> Hyperparameters:
+        return hyper(clipping=clipping, eps=eps)
+
+    def update(
+        grads: Any, state: Hyperparameters, params: Any = None
+    ) -> tuple[Any, Any]:
+        check_state(state, Hyperparameters, "adaptive_grad_clip")
+        check_params(params, grads, "adaptive_grad_clip")
+        now, after = state.step()
+
+        def leaf(g: Any, p: Any) -> tuple[Any]:
+            most, norm = now.clipping * tnp.maximum(unit_norm(p), now.eps), unit_norm(g)
+            return (tnp.where(norm < most, g, g * (most / tnp.maximum(norm, 1e-6))),)
+
+        return map_updates(leaf, grads, read=(params,))[0], after
+
+    return Transform(init, update, "adaptive_grad_clip")

@@ -45,8 +45,8 @@ def sgd(
     check("sgd", learning_rate=learning_rate)
     rate = scale_by_learning_rate(learning_rate)
     if momentum is None:
-        return _named("sgd", rate)
-    return _named("sgd", trace(momentum, nesterov, moment_dtype), rate)
+        return named("sgd", rate)
+    return named("sgd", trace(momentum, nesterov, moment_dtype), rate)
 
 
 def adam(
@@ -56,6 +56,8 @@ def adam(
     eps: Hyperparameter = 1e-8,
     nesterov: bool = False,
     moment_dtype: Any = None,
+    *,
+    eps_root: Hyperparameter | None = None,
 ) -> Transform:
     """Adam: ``p ← p - learning_rate · m̂ / (√v̂ + eps)``; see `scale_by_adam`.
 
@@ -69,9 +71,9 @@ def adam(
     {'w': Array([-0.1], dtype=float32)}
     """
     check("adam", learning_rate=learning_rate, b1=b1, b2=b2, eps=eps)
-    return _named(
+    return named(
         "adam",
-        scale_by_adam(b1, b2, eps, nesterov, moment_dtype),
+        scale_by_adam(b1, b2, eps, nesterov, moment_dtype, eps_root=eps_root),
         scale_by_learning_rate(learning_rate),
     )
 
@@ -85,6 +87,8 @@ def adamw(
     mask: Mask | None = None,
     nesterov: bool = False,
     moment_dtype: Any = None,
+    *,
+    eps_root: Hyperparameter | None = None,
 ) -> Transform:
     """Adam with decoupled weight decay.
 
@@ -107,9 +111,9 @@ def adamw(
     {'w': Array([-0.15], dtype=float32)}
     """
     check("adamw", learning_rate=learning_rate, b1=b1, b2=b2, eps=eps)
-    return _named(
+    return named(
         "adamw",
-        scale_by_adam(b1, b2, eps, nesterov, moment_dtype),
+        scale_by_adam(b1, b2, eps, nesterov, moment_dtype, eps_root=eps_root),
         add_decayed_weights(weight_decay, mask),
         scale_by_learning_rate(learning_rate),
     )
@@ -138,7 +142,7 @@ def lion(
     {'w': Array([-0.15], dtype=float32)}
     """
     check("lion", learning_rate=learning_rate, b1=b1, b2=b2)
-    return _named(
+    return named(
         "lion",
         scale_by_lion(b1, b2, moment_dtype),
         add_decayed_weights(weight_decay, mask),
@@ -176,9 +180,10 @@ def rmsprop(
     ]
     if momentum is not None:
         parts.append(trace(momentum, nesterov))
-    return _named("rmsprop", *parts)
+    return named("rmsprop", *parts)
 
 
-def _named(name: str, *parts: Transform) -> Transform:
+def named(name: str, *parts: Transform) -> Transform:
+    """A chain under a name of its own."""
     whole = chain(*parts)
     return Transform(whole.init, whole.update, name)

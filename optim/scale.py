@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import treadle.numpy as tnp
-from treadle import tree
-from treadle.optim.base import Record, Transform, check_state
+from treadle.optim.base import Transform, check_state
 from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
-from treadle.optim.leaves import map_updates, square, widen, zeros_for
+from treadle.optim.leaves import map_updates, square
 from treadle.optim.limits import check
+from treadle.optim.moments import ahead, by_leaf, means, squares
 
 
 def scale(factor: Hyperparameter) -> Transform:
@@ -23,14 +22,19 @@ def scale(factor: Hyperparameter) -> Transform:
     return _scale("scale", "factor", factor, 1.0)
 
 
-def scale_by_learning_rate(learning_rate: Hyperparameter) -> Transform:
+def scale_by_learning_rate(
+    learning_rate: Hyperparameter, *, flip_sign: bool = True
+) -> Transform:
     """Multiplies by ``-learning_rate``: usually the last of a chain.
+
+    Without `flip_sign` by ``learning_rate``.
 
     >>> descend = scale_by_learning_rate(0.1)
     >>> descend.update(tnp.ones(2), descend.init(tnp.ones(2)))[0]
     Array([-0.1, -0.1], dtype=float32)
     """
-    return _scale("scale_by_learning_rate", "learning_rate", learning_rate, -1.0)
+    sign = -1.0 if flip_sign else 1.0
+    return _scale("scale_by_learning_rate", "learning_rate", learning_rate, sign)
 
 
 def _scale(name: str, key: str, value: Hyperparameter, sign: float) -> Transform:
@@ -51,18 +55,6 @@ def _scale(name: str, key: str, value: Hyperparameter, sign: float) -> Transform
     return Transform(init, update, name)
 
 
-# Momentum -----------------------------------------------------------------------------
-
-
-@tree.register_dataclass
-@dataclass(frozen=True, repr=False)
-class TraceState(Record):
-    """The state of `trace`."""
-
-    hyper: Hyperparameters
-    velocity: Any
-
-
 def trace(
     momentum: Hyperparameter, nesterov: bool = False, moment_dtype: Any = None
 ) -> Transform:
@@ -81,36 +73,43 @@ def trace(
     >>> heavy.update(tnp.ones(2), state)[0]
     Array([1.9, 1.9], dtype=float32)
     """
-    check("trace", momentum=momentum)
 
-    def init(params: Any) -> TraceState:
-        return TraceState(hyper(momentum=momentum), zeros_for(params, moment_dtype))
-
-    def update(grads: Any, state: TraceState, params: Any = None) -> tuple[Any, Any]:
-        check_state(state, TraceState, "trace")
-        now, after = state.hyper.step()
-
+    def rule(now: Any, time: Any) -> Any:
         def leaf(g: Any, v: Any) -> tuple[Any, Any]:
             v = now.momentum * v + g
             return (now.momentum * v + g if nesterov else v), v
 
-        updates, velocity = map_updates(leaf, grads, state.velocity)
-        return updates, TraceState(after, velocity)
+        return leaf
 
-    return Transform(init, update, "trace")
-
-
-# Adam ---------------------------------------------------------------------------------
+    numbers = {"momentum": momentum}
+    return by_leaf("trace", numbers, {"velocity": means(moment_dtype)}, rule)
 
 
-@tree.register_dataclass
-@dataclass(frozen=True, repr=False)
-class AdamState(Record):
-    """The state of `scale_by_adam`: running means of gradients and of their squares."""
+def ema(
+    decay: Hyperparameter, debias: bool = True, moment_dtype: Any = None
+) -> Transform:
+    """A running mean of the gradients.
 
-    hyper: Hyperparameters
-    mean: Any
-    mean_square: Any
+    ``m ← decay · m + (1 - decay) g``; the update is m, divided by ``1 - decayᵗ`` if
+    `debias`, which corrects for its start at zero.
+
+    >>> mean = ema(0.5)
+    >>> _, state = mean.update(tnp.ones(2), mean.init(tnp.ones(2)))
+    >>> mean.update(3 * tnp.ones(2), state)[0]
+    Array([2.3333, 2.3333], dtype=float32)
+    """
+
+    def rule(now: Any, time: Any) -> Any:
+        keep, new = now.decay, 1 - now.decay
+        hat = ahead(keep, time, False)
+
+        def leaf(g: Any, m: Any) -> tuple[Any, Any]:
+            m = keep * m + new * g
+            return (hat(g, m) if debias else m), m
+
+        return leaf
+
+    return by_leaf("ema", {"decay": decay}, {"mean": means(moment_dtype)}, rule)
 
 
 def scale_by_adam(
@@ -119,17 +118,20 @@ def scale_by_adam(
     eps: Hyperparameter = 1e-8,
     nesterov: bool = False,
     moment_dtype: Any = None,
+    *,
+    eps_root: Hyperparameter | None = None,
 ) -> Transform:
     """Divides a running mean of the gradients by the root of one of their squares.
 
     With step t from 1: ``m ← b1 m + (1 - b1) g``, ``v ← b2 v + (1 - b2) g²``, and the
-    update is ``m̂ / (√v̂ + eps)``, where ``m̂ = m / (1 - b1ᵗ)`` and ``v̂ = v / (1 - b2ᵗ)``
-    correct for the start at zero. With `nesterov` (NAdam), ``m̂ = b1 m / (1 - b1ᵗ⁺¹) +
-    (1 - b1) g / (1 - b1ᵗ)``.
+    update is ``m̂ / (√v̂ + eps)``, where ``m̂ = m / (1 - b1ᵗ)`` and
+    ``v̂ = v / (1 - b2ᵗ)`` correct for the start at zero. With `nesterov` (NAdam),
+    ``m̂ = b1 m / (1 - b1ᵗ⁺¹) + (1 - b1) g / (1 - b1ᵗ)``.
 
     Args:
       moment_dtype: the dtype of m. v, whose slow decay 16 bits can't hold, is at least
         float32, and so is m by default.
+      eps_root: added to v̂ inside of the root, for those who differentiate updates.
 
     Kingma and Ba, *Adam: A Method for Stochastic Optimization*, 2015; Dozat,
     *Incorporating Nesterov Momentum into Adam*, 2016.
@@ -139,52 +141,32 @@ def scale_by_adam(
     >>> adam.update(grads, adam.init(grads))[0]
     Array([ 1., -1.], dtype=float32)
     """
-    check("scale_by_adam", b1=b1, b2=b2, eps=eps)
 
-    def init(params: Any) -> AdamState:
-        return AdamState(
-            hyper(b1=b1, b2=b2, eps=eps),
-            zeros_for(params, moment_dtype),
-            zeros_for(params, real=True),
-        )
-
-    def update(grads: Any, state: AdamState, params: Any = None) -> tuple[Any, Any]:
-        check_state(state, AdamState, "scale_by_adam")
-        now, after = state.hyper.step()
+    def rule(now: Any, time: Any) -> Any:
         b1, b2, c1, c2 = now.b1, now.b2, 1 - now.b1, 1 - now.b2
-        # m̂ / (√v̂ + eps) with the corrections outside the leaves: both sides of the
-        # division are multiplied by √(1 - b2ᵗ).
-        time = after.count.astype(now.b1.dtype)
-        root = tnp.sqrt(1 - b2**time)
+        # m̂ / (√(v̂ + eps_root) + eps) with the corrections outside of the leaves: both
+        # sides of the division are multiplied by √(1 - b2ᵗ).
+        rest = 1 - b2**time
+        root = tnp.sqrt(rest)
         eps = root * now.eps
-        past = root / (1 - b1 ** (time + 1 if nesterov else time))
-        present = c1 * root / (1 - b1**time) if nesterov else None
+        inside = None if eps_root is None else rest * now.eps_root
+        hat = ahead(b1, time, nesterov, root)
 
         def leaf(g: Any, m: Any, v: Any) -> tuple[Any, Any, Any]:
-            g = widen(g)
             m = b1 * m + c1 * g
             v = b2 * v + c2 * square(g)
-            ahead = past * m if present is None else past * b1 * m + present * g
-            return ahead / (tnp.sqrt(v) + eps), m, v
+            scale = tnp.sqrt(v if inside is None else v + inside)
+            return hat(g, m) / (scale + eps), m, v
 
-        updates, mean, mean_square = map_updates(
-            leaf, grads, state.mean, state.mean_square
-        )
-        return updates, AdamState(after, mean, mean_square)
+        return leaf
 
-    return Transform(init, update, "scale_by_adam")
-
-
-# Lion ---------------------------------------------------------------------------------
-
-
-@tree.register_dataclass
-@dataclass(frozen=True, repr=False)
-class LionState(Record):
-    """The state of `scale_by_lion`."""
-
-    hyper: Hyperparameters
-    mean: Any
+    numbers = {"b1": b1, "b2": b2, "eps": eps}
+    return by_leaf(
+        "scale_by_adam",
+        numbers if eps_root is None else numbers | {"eps_root": eps_root},
+        {"mean": means(moment_dtype), "mean_square": squares()},
+        rule,
+    )
 
 
 def scale_by_lion(
@@ -201,36 +183,14 @@ def scale_by_lion(
     >>> lion.update(grads, lion.init(grads))[0]
     Array([ 1., -1.], dtype=float32)
     """
-    check("scale_by_lion", b1=b1, b2=b2)
 
-    def init(params: Any) -> LionState:
-        return LionState(hyper(b1=b1, b2=b2), zeros_for(params, moment_dtype))
-
-    def update(grads: Any, state: LionState, params: Any = None) -> tuple[Any, Any]:
-        check_state(state, LionState, "scale_by_lion")
-        now, after = state.hyper.step()
+    def rule(now: Any, time: Any) -> Any:
         b1, b2, c1, c2 = now.b1, now.b2, 1 - now.b1, 1 - now.b2
+        return lambda g, m: (tnp.sign(b1 * m + c1 * g), b2 * m + c2 * g)
 
-        def leaf(g: Any, m: Any) -> tuple[Any, Any]:
-            return tnp.sign(b1 * m + c1 * g), b2 * m + c2 * g
-
-        updates, mean = map_updates(leaf, grads, state.mean)
-        return updates, LionState(after, mean)
-
-    return Transform(init, update, "scale_by_lion")
-
-
-# RMSProp ------------------------------------------------------------------------------
-
-
-@tree.register_dataclass
-@dataclass(frozen=True, repr=False)
-class RmsState(Record):
-    """The state of `scale_by_rms`; no mean unless it is centered."""
-
-    hyper: Hyperparameters
-    mean: Any
-    mean_square: Any
+    return by_leaf(
+        "scale_by_lion", {"b1": b1, "b2": b2}, {"mean": means(moment_dtype)}, rule
+    )
 
 
 def scale_by_rms(
@@ -238,12 +198,15 @@ def scale_by_rms(
     eps: Hyperparameter = 1e-8,
     eps_in_sqrt: bool = True,
     centered: bool = False,
+    *,
+    bias_correction: bool = False,
 ) -> Transform:
     """Divides by the root of a running mean of squared gradients.
 
     ``v ← decay · v + (1 - decay) g²``; the update is ``g / √(v + eps)``, or
     ``g / (√v + eps)`` unless `eps_in_sqrt`. If `centered`, ``v - m²`` stands for v,
-    with ``m ← decay · m + (1 - decay) g``.
+    with ``m ← decay · m + (1 - decay) g``. With `bias_correction`, ``v / (1 - decayᵗ)``
+    and ``m / (1 - decayᵗ)`` stand for v and m.
 
     Tieleman and Hinton, *Lecture 6.5: RMSProp*, 2012; Graves, *Generating Sequences
     With Recurrent Neural Networks*, 2013 (centered).
@@ -253,16 +216,10 @@ def scale_by_rms(
     >>> rms.update(grads, rms.init(grads))[0]
     Array([ 2.    , -1.9996], dtype=float32)
     """
-    check("scale_by_rms", decay=decay, eps=eps)
 
-    def init(params: Any) -> RmsState:
-        mean = zeros_for(params) if centered else None
-        return RmsState(hyper(decay=decay, eps=eps), mean, zeros_for(params, real=True))
-
-    def update(grads: Any, state: RmsState, params: Any = None) -> tuple[Any, Any]:
-        check_state(state, RmsState, "scale_by_rms")
-        now, after = state.hyper.step()
+    def rule(now: Any, time: Any) -> Any:
         keep, new = now.decay, 1 - now.decay
+        whole = 1 / (1 - keep**time) if bias_correction else 1.0
 
         def scaled(g: Any, variance: Any) -> Any:
             if eps_in_sqrt:
@@ -270,23 +227,17 @@ def scale_by_rms(
             return g / (tnp.sqrt(variance) + now.eps)
 
         def plain(g: Any, v: Any) -> tuple[Any, Any]:
-            g = widen(g)
             v = keep * v + new * square(g)
-            return scaled(g, v), v
+            return scaled(g, whole * v if bias_correction else v), v
 
-        def around_mean(g: Any, m: Any, v: Any) -> tuple[Any, Any, Any]:
-            g = widen(g)
+        def around_mean(g: Any, v: Any, m: Any) -> tuple[Any, Any, Any]:
             m = keep * m + new * g
             v = keep * v + new * square(g)
             # Rounding may make the difference negative, by a little.
-            return scaled(g, tnp.maximum(v - square(m), 0.0)), m, v
+            spread = tnp.maximum(whole * v - square(whole * m), 0.0)
+            return scaled(g, spread), v, m
 
-        if centered:
-            updates, mean, mean_square = map_updates(
-                around_mean, grads, state.mean, state.mean_square
-            )
-            return updates, RmsState(after, mean, mean_square)
-        updates, mean_square = map_updates(plain, grads, state.mean_square)
-        return updates, RmsState(after, None, mean_square)
+        return around_mean if centered else plain
 
-    return Transform(init, update, "scale_by_rms")
+    moments = {"mean_square": squares()} | ({"mean": means()} if centered else {})
+    return by_leaf("scale_by_rms", {"decay": decay, "eps": eps}, moments, rule)

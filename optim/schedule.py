@@ -56,7 +56,7 @@ def show(value: Any) -> str:
     return str(value) if known else repr(value)
 
 
-def _positive(name: str, **steps: Number) -> None:
+def positive(name: str, **steps: Number) -> None:
     """
     Raises:
       ValueError: naming the first of the given numbers of steps that is not positive.
@@ -117,7 +117,7 @@ def polynomial_schedule(
     >>> polynomial_schedule(1.0, 0.0, power=2, transition_steps=10)(5)
     Array(0.25, dtype=float32)
     """
-    _positive("polynomial_schedule", transition_steps=transition_steps)
+    positive("polynomial_schedule", transition_steps=transition_steps)
     return Schedule(
         _polynomial,
         {
@@ -152,7 +152,7 @@ def linear_schedule(
     >>> linear_schedule(0.0, 1.0, transition_steps=10)(5)
     Array(0.5, dtype=float32)
     """
-    _positive("linear_schedule", transition_steps=transition_steps)
+    positive("linear_schedule", transition_steps=transition_steps)
     return Schedule(
         _linear,
         {
@@ -205,7 +205,7 @@ def cosine_decay_schedule(
     >>> cosine_decay_schedule(0.1, decay_steps=100)(50)
     Array(0.05, dtype=float32)
     """
-    _positive("cosine_decay_schedule", decay_steps=decay_steps)
+    positive("cosine_decay_schedule", decay_steps=decay_steps)
     return Schedule(
         _cosine_decay,
         {
@@ -253,7 +253,7 @@ def warmup_cosine_decay_schedule(
     >>> schedule(5), schedule(60)
     (Array(0.05, dtype=float32), Array(0.05, dtype=float32))
     """
-    _positive("warmup_cosine_decay_schedule", decay_steps=decay_steps)
+    positive("warmup_cosine_decay_schedule", decay_steps=decay_steps)
     plain = isinstance(warmup_steps, int) and isinstance(decay_steps, int)
     if plain and not 0 <= warmup_steps < decay_steps:
         raise ValueError(
@@ -330,7 +330,7 @@ def exponential_decay(
     >>> exponential_decay(1.0, transition_steps=10, decay_rate=0.5)(20)
     Array(0.25, dtype=float32)
     """
-    _positive(
+    positive(
         "exponential_decay", transition_steps=transition_steps, decay_rate=decay_rate
     )
     numbers = {

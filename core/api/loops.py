@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from operator import index
 from typing import Any, TypeVar, overload
 
@@ -18,6 +19,7 @@ from treadle.api.carry import (
     restarted,
     trace_body,
 )
+from treadle.api.collection import Additions
 from treadle.api.vmap import vmap
 from treadle.arraytype import ArrayType
 from treadle.control.unroll import unrolled_scan
@@ -86,6 +88,10 @@ def scan(
     (Array(6., dtype=float32), Array([0., 1., 3.], dtype=float32))
     """
     check_function("scan", f)
+    if added := Additions():
+        return added.taken(
+            lambda: _adding_scan(added, f, init, xs, length, reverse, unroll)
+        )
     x_leaves, x_form = flatten_checked(xs, "scan: xs", CLOSE_OVER)
     length = _length_of(x_leaves, x_form, length, name_of(f))
     at_once = _unrolled(unroll, length)
@@ -115,6 +121,19 @@ def scan(
     )
     carry, ys = body.leave(outs)
     return form.unflatten(carry), y_form.unflatten(ys)
+
+
+def _adding_scan(added: Additions, f: Any, init: Any, *rest: Any) -> Any:
+    """A scan that stacks what its body adds to collections, too."""
+    run = added.returned_by(f)
+
+    def body(carry: Any, x: Any) -> Any:
+        out, entries = run(carry, x)
+        carry, y = _pair(out, f)
+        return carry, (y, entries)
+
+    carry, (ys, entries) = scan(wraps(f)(body), init, *rest)
+    return (carry, ys), entries
 
 
 def _pair(out: Any, f: Any) -> tuple[Any, Any]:

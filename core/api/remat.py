@@ -16,6 +16,7 @@ from treadle.api.args import (
     positions,
 )
 from treadle.api.boundary import boundary
+from treadle.api.collection import Additions
 from treadle.api.policies import Policy, nothing_saveable
 from treadle.api.purity import call_pure
 from treadle.control import remat as op
@@ -70,6 +71,11 @@ def remat(
     def remat_function(*args: Any, **kwargs: Any) -> Any:
         if state.staging_disabled:
             return function(*args, **kwargs)
+        if added := Additions():
+            again: Any = remat(
+                added.returned_by(function), policy=policy, static=static
+            )
+            return added.taken(lambda: again(*args, **kwargs))
         leaves, form = tree.flatten((args, kwargs))
         # What is not an array (a flag, a function) is the same in both passes.
         kept = _places(form, args, *fixed) if any(fixed) else set()

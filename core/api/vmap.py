@@ -16,6 +16,7 @@ from treadle.api.args import (
     name_of,
 )
 from treadle.api.boundary import boundary
+from treadle.api.collection import Additions
 from treadle.api.purity import call_pure
 from treadle.arraytype import ArrayType
 from treadle.control.ways import branching
@@ -67,6 +68,10 @@ def vmap(
     @boundary
     @wraps(function)
     def vmap_function(*args: Any, **kwargs: Any) -> Any:
+        if added := Additions():
+            both = added.returned_by(function)
+            mapped = vmap(both, in_axes, (out_axes, 0), axis_name, axis_size)
+            return added.taken(lambda: mapped(*args, **kwargs))
         leaves, form = tree.flatten((args, kwargs))
         check_arguments(function, leaves, form)
         axes = _in_axes(function, in_axes, args) + _spread(0, kwargs, "in_axes")

@@ -93,15 +93,16 @@ def using(interpreter: Interpreter) -> Iterator[Interpreter]:
 def entering(interpreter: Interpreter) -> Iterator[Interpreter]:
     """Like `using`, for an interpreter whose life ends with the block."""
     interpreter.called_at = user_source()
-    path, source = current.place.path, state.source
+    place, source = current.place, state.source
+    path, around = place.path, place.around
     if interpreter.writes_graph:
-        current.place.path, state.source = "", str(source)
+        place.path, place.around, state.source = "", place.whole, str(source)
     with using(interpreter):
         try:
             yield interpreter
         finally:
             interpreter.alive = False
-            current.place.path, state.source = path, source
+            place.path, place.around, state.source = path, around, source
 
 
 def current_source() -> str:

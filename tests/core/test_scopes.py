@@ -186,9 +186,10 @@ def test_a_jitted_function_has_the_names_of_each_caller() -> None:
     assert [eq.scope for eq in inlined.equations] == ["a.inner", "b.inner", "b"]
 
 
-def test_a_layer_of_another_making_has_the_name_of_its_class() -> None:
+def test_a_layer_of_another_making_has_the_name_of_the_part_like_it() -> None:
     class Scanned(nn.Module):
         layers: Block
+        others: Any = None
 
         def __call__(self, x: Any) -> Any:
             return td.scan(lambda x, layer: (layer(x), None), x, self.layers)[0]
@@ -196,6 +197,10 @@ def test_a_layer_of_another_making_has_the_name_of_its_class() -> None:
     layers = model().encoder.layers
     stacked = td.tree.map(lambda *xs: tnp.stack(xs), *layers)
     graph = td.trace(lambda m, x: m(x))(Scanned(stacked), X)
+    assert paths(graph, "exp") == {"layers.attention"}
+    # Of two like it, it might be either: it has the name of its class.
+    again = td.tree.map(lambda x: x + 0, stacked)
+    graph = td.trace(lambda m, x: m(x))(Scanned(stacked, again), X)
     assert paths(graph, "exp") == {"Block.attention"}
 
 

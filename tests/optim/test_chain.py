@@ -125,7 +125,7 @@ def test_errors_say_what_to_do() -> None:
         optimizer.update(PARAMS, PARAMS, state)
     with pytest.raises(ValueError, match="3 transforms, but its state has 2 parts"):
         optimizer.update(PARAMS, optim.adam(0.1).init(PARAMS), PARAMS)
-    with pytest.raises(TypeError, match="not the AdamState that scale_by_adam"):
+    with pytest.raises(TypeError, match="hyper, mean, mean_square that scale_by_adam"):
         optim.adam(0.1).update(PARAMS, optim.sgd(0.1, 0.9).init(PARAMS))
     with pytest.raises(TypeError, match="chain takes transforms, got 0"):
         optim.chain(0)  # type: ignore[arg-type]
@@ -136,3 +136,46 @@ def test_errors_say_what_to_do() -> None:
     with pytest.raises(ValueError, match=r"label of \['head'\] is 'fast'(.|\n)*'slow'"):
         parts = {"slow": optim.sgd(0.1)}
         optim.partition(parts, {"body": "slow", "head": "fast"}).init(PARAMS)
+
+
+def test_extras_reach_those_who_name_them() -> None:
+    def update(grads: Any, state: Any, params: Any = None, *, value: Any) -> Any:
+        return tree.map(lambda g: g * value, grads), state
+
+    by_value = optim.Transform(lambda params: (), update)
+    inner = optim.chain(optim.scale(2.0), by_value)
+    whole = optim.partition({"one": inner, "other": optim.sgd(1.0)}, ["one", "other"])
+    params = [tnp.ones(2), tnp.ones(2)]
+    updates, _ = whole.update(params, whole.init(params), params, value=3.0, more=None)
+    np.testing.assert_array_equal(updates[0], [6.0, 6.0])
+    np.testing.assert_array_equal(updates[1], [-1.0, -1.0])
+    plain = optim.scale(2.0)
+    plain.update(params, plain.init(params), params=params, value=3.0)
+    with pytest.raises(TypeError, match="value"):
+        inner.update(params, inner.init(params), params)
+
+
+def test_a_part_sees_the_whole_loss() -> None:
+    def loss(p: Any) -> Any:
+        return ((p["a"] - p["b"]) ** 2).sum() + (p["b"] ** 2).sum()
+
+    optimizer = optim.partition(
+        {"newton": optim.lbfgs(), "frozen": optim.freeze()},
+        {"a": "newton", "b": "frozen"},
+    )
+    params = {"a": tnp.zeros(2), "b": tnp.array([1.0, -2.0])}
+    state = optimizer.init(params)
+    for _ in range(3):
+        grads = td.grad(loss)(params)
+        updates, state = optimizer.update(grads, state, params, value_fn=loss)
+        params = optim.apply_updates(params, updates)
+    np.testing.assert_allclose(params["a"], [1.0, -2.0], rtol=1e-5)
+
+
+def test_trust_ratios_take_patterns() -> None:
+    params = {"body": {"w": tnp.full(2, 3.0)}, "head": {"b": tnp.ones(2)}}
+    ratio = optim.scale_by_trust_ratio(mask="body.**")
+    grads = tree.map(tnp.ones_like, params)
+    updates, _ = ratio.update(grads, ratio.init(params), params)
+    np.testing.assert_allclose(updates["body"]["w"], [3.0, 3.0])
+    np.testing.assert_allclose(updates["head"]["b"], [1.0, 1.0])

@@ -162,7 +162,7 @@ def test_states_have_stable_paths() -> None:
 def test_a_state_shows_its_numbers() -> None:
     state = optim.sgd(0.1, momentum=0.9).init(PARAMS)
     assert repr(state) == (
-        "(TraceState(hyper=Hyperparameters(count=0, momentum=0.9), "
+        "(MomentState(hyper=Hyperparameters(count=0, momentum=0.9), "
         "velocity=<dict of 2 arrays, 4 numbers>), "
         "Hyperparameters(count=0, learning_rate=0.1))"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import jax
 import numpy as np
 import optax
 import pytest
@@ -36,6 +37,22 @@ CASES: dict[str, tuple[Callable, Callable]] = {
         "exponential_decay floor": (1.0, 10, 0.5, 0, False, 0.2),
         "exponential_decay growing": (1.0, 10, 2.0, 0, False, 5.0),
         "piecewise_constant_schedule": (1.0, {10: 0.1, 30: 0.5, 31: 3.0}),
+        "piecewise_interpolate_schedule linear":
+            ("linear", 1.0, {10: 0.1, 30: 0.5, 31: 3.0}),
+        "piecewise_interpolate_schedule cosine":
+            ("cosine", 0.5, {7: 2.0, 60: 0.1}),
+        "piecewise_interpolate_schedule constant": ("cosine", 0.5, {}),
+        "linear_onecycle_schedule": (70, 0.1),
+        "linear_onecycle_schedule options": (50, 0.1, 0.2, 0.7, 10.0, 100.0),
+        "cosine_onecycle_schedule": (70, 0.1),
+        "cosine_onecycle_schedule options": (50, 0.1, 0.5, 10.0, 100.0),
+        "sgdr_schedule": (
+            [{"init_value": 0.1, "peak_value": 1.0, "warmup_steps": 3,
+              "decay_steps": 10 * n, "end_value": 0.01 * n} for n in (1, 2, 3)],
+        ),
+        "warmup_exponential_decay_schedule": (0.0, 1.0, 10, 20, 0.5),
+        "warmup_exponential_decay_schedule options":
+            (0.1, 1.0, 10, 5, 0.5, 4, True, 0.1),
     }.items()
 }  # fmt: skip
 
@@ -44,12 +61,15 @@ CASES: dict[str, tuple[Callable, Callable]] = {
 def test_values_are_optax(name: str) -> None:
     ours, theirs = CASES[name]
     schedule, reference = ours(), theirs()
-    for count in [*range(0, 80, 3), 10, 30, 31, 1000]:
-        np.testing.assert_allclose(
-            schedule(count), reference(count), rtol=1e-6, atol=1e-6, err_msg=str(count)
-        )
-        value = schedule(tnp.asarray(count))
-        assert value.shape == () and value.dtype == td.float32
+    counts = np.array([*range(80), 1000])
+    np.testing.assert_allclose(
+        td.vmap(schedule)(tnp.asarray(counts)),
+        jax.vmap(reference)(counts),
+        rtol=1e-6,
+        atol=1e-6,
+    )
+    value = schedule(tnp.asarray(30))
+    assert value.shape == () and value.dtype == td.float32
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -92,6 +112,24 @@ def test_a_schedule_shows_its_numbers() -> None:
     )
 
 
+def test_a_product_counts_once() -> None:
+    warm, decay = optim.linear_schedule(0.0, 1.0, 5), optax.exponential_decay(1, 3, 0.5)
+    product = optim.product_schedule(warm, lambda t: 0.5 ** (t / 3))
+    for count in range(12):
+        expected = float(warm(count)) * float(decay(count))
+        np.testing.assert_allclose(product(count), expected, rtol=1e-6)
+
+
+def test_one_trace_for_all_cycles() -> None:
+    jitted, count = traces(lambda s, t: s(t))
+    for first in (5, 7):
+        schedule = optim.cosine_restarts_schedule(1.0, first, 2.0)
+        for number in range(6):
+            start = first * (2**number - 1)
+            np.testing.assert_allclose(jitted(schedule, start), 1.0, rtol=1e-5)
+    assert len(count) == 1
+
+
 def test_errors_name_the_value() -> None:
     with pytest.raises(ValueError, match="decay_steps must be positive, got 0"):
         optim.cosine_decay_schedule(0.1, 0)
@@ -99,5 +137,11 @@ def test_errors_name_the_value() -> None:
         optim.exponential_decay(0.1, 5, -1.0)
     with pytest.raises(ValueError, match="decay_steps=10 counts the warm-up too"):
         optim.warmup_cosine_decay_schedule(0.0, 1.0, 10, 10)
+    with pytest.raises(ValueError, match="'linear' or 'cosine', got 'cubic'"):
+        optim.piecewise_interpolate_schedule("cubic", 1.0, {})
+    with pytest.raises(ValueError, match="'cosine' or 'sqrt', got 'cubic'"):
+        optim.warmup_stable_decay_schedule(1.0, 1, 1, 1, decay="cubic")
+    with pytest.raises(ValueError, match="timescale must be positive, got 0"):
+        optim.inverse_sqrt_schedule(1.0, 0)
     with pytest.raises(ValueError, match="2 schedules with 2 boundaries"):
         optim.join_schedules([optim.constant_schedule(1.0)] * 2, [1, 2])

@@ -94,38 +94,6 @@ def test_multi_head_attention():
     )
 
 
-def test_lstm_cell():
-    theirs = torch.nn.LSTMCell(3, 5)
-    ours = nn.LSTMCell(3, 5, key=KEY).replace(
-        weight_ih=transposed(theirs.weight_ih),
-        weight_hh=transposed(theirs.weight_hh),
-        bias=copied(theirs.bias_ih) + copied(theirs.bias_hh),
-    )
-    h, c = random(2, 5), random(2, 5, seed=1)
-    compare(
-        lambda x: tnp.concatenate(ours(x, (tnp.asarray(h), tnp.asarray(c))), -1),
-        lambda x: torch.cat(theirs(x, (torch.tensor(h), torch.tensor(c))), -1),
-        random(2, 3),
-    )
-
-
-def test_gru_cell():
-    theirs = torch.nn.GRUCell(3, 5)
-    bias = copied(theirs.bias_ih) + copied(theirs.bias_hh) * np.repeat([1, 1, 0], 5)
-    ours = nn.GRUCell(3, 5, key=KEY).replace(
-        weight_ih=transposed(theirs.weight_ih),
-        weight_hh=transposed(theirs.weight_hh),
-        bias=bias.astype(tnp.float32),
-        bias_n=copied(theirs.bias_hh)[10:],
-    )
-    h = random(2, 5)
-    compare(
-        lambda x: ours(x, tnp.asarray(h)),
-        lambda x: theirs(x, torch.tensor(h)),
-        random(2, 3),
-    )
-
-
 def test_embedding():
     theirs = torch.nn.Embedding(7, 3)
     ours = nn.Embedding(7, 3, key=KEY).replace(weight=copied(theirs.weight))

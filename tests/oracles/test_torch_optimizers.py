@@ -24,6 +24,26 @@ TORCH: dict[str, tuple[Callable, Callable]] = {
         lambda: optim.adamw(0.01, weight_decay=0.1),
         lambda p: torch.optim.AdamW(p, 0.01, weight_decay=0.1),
     ),
+    "adagrad": (
+        lambda: optim.adagrad(0.1, initial_accumulator_value=0.0, eps=0.0),
+        lambda p: torch.optim.Adagrad(p, 0.1, eps=1e-30),
+    ),
+    "adadelta": (
+        lambda: optim.adadelta(0.5, 0.8, 1e-3),
+        lambda p: torch.optim.Adadelta(p, 0.5, rho=0.8, eps=1e-3),
+    ),
+    "adamax": (
+        lambda: optim.adamax(0.01, 0.8, 0.9),
+        lambda p: torch.optim.Adamax(p, 0.01, betas=(0.8, 0.9)),
+    ),
+    "radam": (
+        lambda: optim.radam(0.01, threshold=5.0 + 1e-6),
+        lambda p: torch.optim.RAdam(p, 0.01),
+    ),
+    "rprop": (
+        lambda: optim.rprop(0.01, 0.4, 1.3, 1e-3, 0.1),
+        lambda p: torch.optim.Rprop(p, 0.01, etas=(0.4, 1.3), step_sizes=(1e-3, 0.1)),
+    ),
     "rmsprop": (
         lambda: optim.rmsprop(0.01, decay=0.99, eps_in_sqrt=False, momentum=0.9),
         lambda p: torch.optim.RMSprop(p, 0.01, momentum=0.9),
