@@ -194,8 +194,8 @@ class DiffusionUNet(nn.Module):
         time = 4 * first
         keys = iter(rng.split(key, 8 + 4 * levels))
 
-        def conv(*sizes: int, **more: Any) -> nn.Conv2d:
-            return nn.Conv2d(*sizes, 3, key=next(keys), **dtypes, **more)
+        def conv(before: int, width: int, **more: Any) -> nn.Conv2d:
+            return nn.Conv2d(before, width, 3, key=next(keys), **dtypes, **more)
 
         def stage(sizes: Sequence[tuple[int, int]], level: int) -> Stage:
             attending = levels - level <= attends

@@ -155,10 +155,10 @@ class VAE(nn.Module):
         for (before, width), k in zip(
             pairs[::-1], rng.split(up_key, len(pairs)), strict=True
         ):
-            conv = nn.ConvTranspose2d(
+            back = nn.ConvTranspose2d(
                 width, before, 4, stride=2, padding=1, key=k, **options
             )
-            up += [activation, conv]
+            up += [activation, back]
         inner = (small, small, widths[-1])
         size = math.prod(inner)
         return cls(

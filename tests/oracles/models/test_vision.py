@@ -10,8 +10,9 @@ from torch.nn import functional as F
 
 import treadle as td
 from tests.nn.oracle import close, random
-from tests.oracles.models.test_huggingface import compare, made, photos
-from treadle import models, rng, weights
+from tests.oracles.models.test_huggingface import RESNET, compare, made, photos
+from treadle import models, nn, rng, weights
+from treadle.models.huggingface import resnet
 
 KEY = rng.key(0)
 CONVNEXT = {"hidden_sizes": [8, 16], "depths": [1, 2], "num_stages": 2}
@@ -93,6 +94,31 @@ def test_convnext_without_a_head_there_and_back(tmp_path):
 
 def like(x, y):
     return x[..., : y.shape[-2], : y.shape[-1]]
+
+
+@pytest.mark.parametrize("kind", ["basic", "bottleneck"])
+def test_gradients_of_a_resnet_in_training(kind, tmp_path):
+    images, theirs_images = photos(3, 33, 40)
+    theirs = made(hf.ResNetForImageClassification, RESNET | {"layer_type": kind})
+    theirs.save_pretrained(tmp_path / "model")
+    ours = nn.training(models.from_huggingface(tmp_path / "model"))
+    expected = theirs.train()(theirs_images).logits
+    scores = random(*expected.shape, seed=7)
+    (expected * torch.tensor(scores)).sum().backward()
+
+    def loss(model):
+        out, _ = nn.stateful(model)(images)
+        return (out * scores).sum(), out
+
+    grads, found = td.jit(td.grad(loss, has_aux=True))(ours)
+    close(found, expected.detach().numpy(), 1e-4)
+    gradients = weights.of(grads, resnet.names(ours))
+    for name, parameter in theirs.named_parameters():
+        wanted = parameter.grad.numpy()
+        size = max(1, float(np.abs(wanted).max()))
+        np.testing.assert_allclose(
+            gradients[name.removeprefix("resnet.")] / size, wanted / size, 0, 1e-4
+        )
 
 
 class ConvBlock(torch.nn.Module):
