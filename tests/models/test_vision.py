@@ -86,7 +86,7 @@ TRAINED = {
 @pytest.mark.parametrize("name", TRAINED)
 def test_steps_of_training_for_all_sizes(name):
     make, loss_of, batches = TRAINED[name]
-    optimizer = optim.adam(3e-3)
+    optimizer = optim.sgd(0.01)
     traced = []
 
     def step(model, state, images, key):
