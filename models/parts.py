@@ -131,3 +131,13 @@ def first_places(layer: str, table: nn.Embedding, tokens: td.Array) -> td.Array:
         )
     places = table.weight[:length]
     return places if table.dtype is None else places.astype(table.dtype)
+
+
+def cropped(images: td.Array, like: td.Array) -> td.Array:
+    """Images without what exceeds the height and width of others.
+
+    >>> import treadle.numpy as tnp
+    >>> cropped(tnp.ones((2, 4, 4, 3)), tnp.ones((2, 3, 4, 8))).shape
+    (2, 3, 4, 3)
+    """
+    return images[..., : like.shape[-3], : like.shape[-2], :]

@@ -420,7 +420,7 @@ def test_what_is_not_there(tmp_path):
 
     with changed(model_type="mamba") as error:
         models.from_huggingface(tmp_path)
-    assert "model_type is 'mamba'; known are bert, gpt2, llama" in str(error.value)
+    assert "model_type is 'mamba'; known are bert, convnext, gpt2" in str(error.value)
     with changed(hidden_act="softsign") as error:
         models.from_huggingface(tmp_path)
     assert "hidden_act is 'softsign'; known are" in str(error.value)
