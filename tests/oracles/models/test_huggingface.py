@@ -157,7 +157,7 @@ def test_gpt2(kind, tmp_path):
 
     def call(ours):
         run = ours if kind is hf.GPT2LMHeadModel else ours.encode
-        return run(TOKENS, mask=MASK) * MASK[..., None]
+        return run(TOKENS, LENGTHS) * MASK[..., None]
 
     compare(made(kind, GPT2), tmp_path, call, expect)
 
@@ -206,7 +206,7 @@ def test_llama(options, tmp_path):
     compare(
         made(hf.LlamaForCausalLM, LLAMA | options),
         tmp_path,
-        lambda ours: ours(TOKENS, mask=MASK) * MASK[..., None],
+        lambda ours: ours(TOKENS, LENGTHS) * MASK[..., None],
         lambda theirs: (
             theirs(torch.tensor(TOKENS), attention_mask=torch.tensor(MASK).int()).logits
             * torch.tensor(MASK)[..., None]
@@ -297,21 +297,22 @@ def test_resnet_has_one_trace_for_all_images(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "options"),
+    ("kind", "options", "padding"),
     [
-        (hf.BertForMaskedLM, BERT),
-        (hf.GPT2LMHeadModel, GPT2),
-        (hf.LlamaForCausalLM, LLAMA),
+        (hf.BertForMaskedLM, BERT, "mask"),
+        (hf.GPT2LMHeadModel, GPT2, "lengths"),
+        (hf.LlamaForCausalLM, LLAMA, "lengths"),
     ],
 )
-def test_one_trace_trains_for_all_batches_and_lengths(kind, options, tmp_path):
+def test_one_trace_trains_for_all_batches_and_lengths(kind, options, padding, tmp_path):
     made(kind, options).save_pretrained(tmp_path)
     model = nn.training(models.from_huggingface(tmp_path))
     traced = []
 
     def loss(model, tokens, mask, key):
         traced.append(tokens.shape)
-        logits, _ = nn.stateful(model, key=key)(tokens, mask=mask)
+        options = {padding: mask if padding == "mask" else mask.sum(-1)}
+        logits, _ = nn.stateful(model, key=key)(tokens, **options)
         return nn.cross_entropy(logits, tokens).mean()
 
     step = td.jit(
@@ -328,7 +329,7 @@ def test_one_trace_trains_for_all_batches_and_lengths(kind, options, tmp_path):
 def test_longer_texts_than_the_model_has_places(tmp_path):
     made(hf.GPT2Model, GPT2).save_pretrained(tmp_path)
     model = models.from_huggingface(tmp_path)
-    with pytest.raises(ValueError, match=r"at most 16 tokens, got i\d\d\[1,17\]"):
+    with pytest.raises(ValueError, match=r"has 16 places, got f32\[1,17,24\]"):
         model(np.zeros((1, 17), int))
 
 
