@@ -9,6 +9,9 @@
 from treadle.models.bert import Bert as Bert
 from treadle.models.bert import BertClassifier as BertClassifier
 from treadle.models.bert import BertMaskedLM as BertMaskedLM
+from treadle.models.generate import Generated as Generated
+from treadle.models.generate import generate as generate
+from treadle.models.generate import stream as stream
 from treadle.models.gpt2 import GPT2 as GPT2
 from treadle.models.huggingface.folder import from_huggingface as from_huggingface
 from treadle.models.huggingface.folder import to_huggingface as to_huggingface
