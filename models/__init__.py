@@ -18,6 +18,9 @@ from treadle.models.huggingface.folder import to_huggingface as to_huggingface
 from treadle.models.llama import Llama as Llama
 from treadle.models.resnet import ResNet as ResNet
 from treadle.models.sentence import SentenceEncoder as SentenceEncoder
+from treadle.models.t5 import T5 as T5
+from treadle.models.t5 import T5Decoder as T5Decoder
+from treadle.models.t5 import T5Encoder as T5Encoder
 from treadle.models.tokenizer import Tokenizer as Tokenizer
 from treadle.models.tokenizer import Tokens as Tokens
 from treadle.models.tokenizer import tokenizer as tokenizer

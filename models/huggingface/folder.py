@@ -14,7 +14,7 @@ import treadle.numpy as tnp
 from treadle import nn, rng, tree, weights
 from treadle.errors import at, user_source
 from treadle.models.bert import Bert
-from treadle.models.huggingface import bert, gpt2, llama, resnet, sentence, vit
+from treadle.models.huggingface import bert, gpt2, llama, resnet, sentence, t5, vit
 from treadle.models.huggingface.config import Config
 from treadle.models.sentence import SentenceEncoder
 from treadle.weights.rules import group
@@ -39,6 +39,7 @@ FAMILIES: dict[str, Any] = {
     "gpt2": gpt2,
     "llama": llama,
     "resnet": resnet,
+    "t5": t5,
     "vit": vit,
 }
 """By `model_type` of config.json."""
@@ -48,10 +49,10 @@ _WEIGHTS = ("*.safetensors", "*.bin", "*.index.json", "*.h5", "*.msgpack", "*.on
 def from_huggingface(folder: str | os.PathLike[str], *, dtype: Any = None) -> Any:
     """The model of a folder that transformers' ``save_pretrained`` wrote.
 
-    Known are BERT, GPT-2, Llama, ResNet and ViT, with the heads for tokens and classes:
-    `Bert`, `BertMaskedLM`, `BertClassifier`, `GPT2`, `Llama`, `ResNet`, `ViT`. Of a
-    folder with the modules.json of sentence-transformers it is a `SentenceEncoder`. It
-    comes ready for evaluation; to train it: `nn.training`.
+    Known are BERT, GPT-2, Llama, ResNet, T5 and ViT, with the heads for tokens and
+    classes: `Bert`, `BertMaskedLM`, `BertClassifier`, `GPT2`, `Llama`, `ResNet`, `T5`,
+    `ViT`. Of a folder with the modules.json of sentence-transformers it is a
+    `SentenceEncoder`. It comes ready for evaluation; to train it: `nn.training`.
 
     Args:
       folder: with config.json and the weights, as safetensors or as PyTorch's file.

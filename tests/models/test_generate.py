@@ -218,7 +218,9 @@ def test_inside_of_a_users_jit():
 
 def test_what_it_refuses():
     model = MODELS["gpt2"]
-    with pytest.raises(ValueError, match=r"32 places, and a cache is to have length \+ 27"):
+    with pytest.raises(
+        ValueError, match=r"32 places, and a cache is to have length \+ 27"
+    ):
         models.generate(model, [[1] * 6], 28)
     with pytest.raises(ValueError, match="top_k, top_p without a key"):
         models.generate(model, [[1]], 2, top_k=3, top_p=0.5)

@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers as hf
 
-from tests.oracles.models.test_huggingface import GPT2, LLAMA, made
+from tests.oracles.models.test_huggingface import GPT2, LLAMA, T5, made
 from treadle import models
 
 KINDS = {
@@ -98,3 +98,38 @@ def test_beams(pair, beams, penalty):
         )
         same_texts(found, expected, ends)
         np.testing.assert_allclose(found.scores, out.sequences_scores, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+def test_texts_for_other_texts(beams, tmp_path):
+    # Their caches want as many layers in the decoder as in the encoder.
+    theirs = made(hf.T5ForConditionalGeneration, T5 | {"num_decoder_layers": 2})
+    theirs.save_pretrained(tmp_path)
+    ours = models.from_huggingface(tmp_path)
+    mask = np.arange(6) < LENGTHS[:, None]
+
+    def expected(eos):
+        with torch.no_grad():
+            return theirs.generate(
+                torch.tensor(TOKENS),
+                attention_mask=torch.tensor(mask.astype(int)),
+                max_new_tokens=STEPS,
+                pad_token_id=0,
+                eos_token_id=eos,
+                num_beams=beams,
+            ).numpy()[:, 1:]
+
+    eos = int(expected(None)[0, 5])
+    found = models.generate(
+        ours.decoder,
+        np.zeros((4, 1), int),
+        STEPS,
+        eos=eos,
+        beams=beams,
+        context=ours.encoder(TOKENS, LENGTHS),
+        context_lengths=LENGTHS,
+    )
+    texts = expected(eos)
+    texts = np.pad(texts, ((0, 0), (0, STEPS - texts.shape[1])))
+    same_texts(found, texts, (eos,))
+    assert min(found.lengths) < STEPS

@@ -27,6 +27,9 @@ GPT2 |= {"bos_token_id": 0, "eos_token_id": 0}
 VIT = {**TINY, "intermediate_size": 40, "image_size": 12, "patch_size": 4}
 LLAMA = {**TINY, "intermediate_size": 40, "vocab_size": 50, "head_dim": 8}
 LLAMA |= {"num_attention_heads": 4, "num_key_value_heads": 2}
+T5 = {"d_model": 24, "d_kv": 5, "d_ff": 40, "num_layers": 2, "num_decoder_layers": 3}
+T5 |= {"num_heads": 3, "vocab_size": 50, "relative_attention_num_buckets": 8}
+T5 |= {"relative_attention_max_distance": 12, "decoder_start_token_id": 0}
 RESNET = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 2]}
 
 RANDOM = np.random.default_rng(0)
@@ -238,6 +241,55 @@ def test_llama_as_older_versions_write_it(tmp_path):
         models.from_huggingface(tmp_path)
 
 
+TARGETS = RANDOM.integers(1, 50, (3, 17))
+TARGET_LENGTHS = np.array([11, 17, 1])
+TARGET_MASK = np.arange(17) < TARGET_LENGTHS[:, None]
+
+
+def of_texts(theirs):
+    return theirs(
+        input_ids=torch.tensor(TOKENS),
+        attention_mask=torch.tensor(MASK).int(),
+        decoder_input_ids=torch.tensor(TARGETS),
+        decoder_attention_mask=torch.tensor(TARGET_MASK).int(),
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+        {"feed_forward_proj": "gated-silu"},
+    ],
+)
+def test_t5(options, tmp_path):
+    compare(
+        made(hf.T5ForConditionalGeneration, T5 | options),
+        tmp_path,
+        lambda ours: (
+            ours(TOKENS, TARGETS, LENGTHS, TARGET_LENGTHS) * TARGET_MASK[..., None]
+        ),
+        lambda theirs: of_texts(theirs).logits * torch.tensor(TARGET_MASK)[..., None],
+    )
+
+
+def test_t5_with_a_head_of_its_own(tmp_path):
+    """As files of version 1.1 are."""
+    theirs = made(hf.T5ForConditionalGeneration, T5 | {"tie_word_embeddings": False})
+    theirs.save_pretrained(tmp_path)
+    head = random(50, 24, seed=2)
+    weights.save(tmp_path, weights.load(tmp_path) | {"lm_head.weight": head})
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"tie_word_embeddings": False}))
+    with torch.no_grad():
+        theirs.lm_head.weight = torch.nn.Parameter(torch.tensor(head))
+        expected = of_texts(theirs).logits.numpy()
+    found = models.from_huggingface(tmp_path)(TOKENS, TARGETS, LENGTHS)
+    close(found * TARGET_MASK[..., None], expected * TARGET_MASK[..., None], 1e-5)
+
+
 def photos(*shape):
     images = random(*shape, 3)
     return images, torch.tensor(np.moveaxis(images, -1, 1).copy())
@@ -389,6 +441,7 @@ def test_half_precision(tmp_path):
         (hf.BertForMaskedLM, BERT, lambda theirs: theirs(torch.tensor(TOKENS)).logits),
         (hf.GPT2LMHeadModel, GPT2, lambda theirs: theirs(torch.tensor(TOKENS)).logits),
         (hf.LlamaForCausalLM, LLAMA, lambda theirs: theirs(torch.tensor(TOKENS))[0]),
+        (hf.T5ForConditionalGeneration, T5, lambda theirs: of_texts(theirs).logits),
         (hf.ViTForImageClassification, VIT, lambda theirs: theirs(pixels()).logits),
         (hf.ResNetForImageClassification, RESNET, lambda t: t(pixels()).logits),
     ],
@@ -400,8 +453,13 @@ def test_what_we_write_transformers_loads(kind, options, run, tmp_path):
     models.to_huggingface(tmp_path / "ours", changed, like=tmp_path / "theirs")
     again, report = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(report.values()), report
-    inputs = TOKENS if "vocab_size" in options else IMAGES
-    close(changed(inputs), run(again.eval()).detach().numpy(), 1e-5)
+    inputs = (TOKENS,) if "vocab_size" in options else (IMAGES,)
+    if kind is hf.T5ForConditionalGeneration:
+        inputs = (TOKENS, TARGETS, LENGTHS, TARGET_LENGTHS)
+    found, expected = changed(*inputs), run(again.eval()).detach().numpy()
+    if kind is hf.T5ForConditionalGeneration:
+        found, expected = (x * TARGET_MASK[..., None] for x in (found, expected))
+    close(found, expected, 1e-5)
     wide = nn.at(model, nn.Linear).apply(lambda x: x.replace(weight=tnp.ones((2, 3))))
     with pytest.raises(ValueError, match=r"is f32\[2,3\], and"):
         models.to_huggingface(tmp_path / "more", wide, like=tmp_path / "theirs")
