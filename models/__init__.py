@@ -16,6 +16,7 @@ from treadle.models.gpt2 import GPT2 as GPT2
 from treadle.models.huggingface.folder import from_huggingface as from_huggingface
 from treadle.models.huggingface.folder import to_huggingface as to_huggingface
 from treadle.models.llama import Llama as Llama
+from treadle.models.lstm import LSTMLM as LSTMLM
 from treadle.models.resnet import ResNet as ResNet
 from treadle.models.sentence import SentenceEncoder as SentenceEncoder
 from treadle.models.t5 import T5 as T5

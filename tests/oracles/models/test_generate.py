@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers as hf
 
-from tests.oracles.models.test_huggingface import GPT2, LLAMA, T5, made
+from tests.oracles.models.test_huggingface import GPT2, LLAMA, made, t5_with_a_head
 from treadle import models
 
 KINDS = {
@@ -103,8 +103,7 @@ def test_beams(pair, beams, penalty):
 @pytest.mark.parametrize("beams", [1, 4])
 def test_texts_for_other_texts(beams, tmp_path):
     # Their caches want as many layers in the decoder as in the encoder.
-    theirs = made(hf.T5ForConditionalGeneration, T5 | {"num_decoder_layers": 2})
-    theirs.save_pretrained(tmp_path)
+    theirs = t5_with_a_head(tmp_path, num_decoder_layers=2)
     ours = models.from_huggingface(tmp_path)
     mask = np.arange(6) < LENGTHS[:, None]
 

@@ -274,18 +274,23 @@ def test_t5(options, tmp_path):
     )
 
 
-def test_t5_with_a_head_of_its_own(tmp_path):
-    """As files of version 1.1 are."""
-    theirs = made(hf.T5ForConditionalGeneration, T5 | {"tie_word_embeddings": False})
-    theirs.save_pretrained(tmp_path)
+def t5_with_a_head(folder, **options):
+    """As files of version 1.1 are: their model, of which the file is in a folder."""
+    options = T5 | options | {"tie_word_embeddings": False}
+    theirs = made(hf.T5ForConditionalGeneration, options)
+    theirs.save_pretrained(folder)
     head = random(50, 24, seed=2)
-    weights.save(tmp_path, weights.load(tmp_path) | {"lm_head.weight": head})
-    path = tmp_path / "config.json"
+    weights.save(folder, weights.load(folder) | {"lm_head.weight": head})
+    path = folder / "config.json"
     config = json.loads(path.read_text())
     path.write_text(json.dumps(config | {"tie_word_embeddings": False}))
-    with torch.no_grad():
-        theirs.lm_head.weight = torch.nn.Parameter(torch.tensor(head))
-        expected = of_texts(theirs).logits.numpy()
+    theirs.lm_head.weight = torch.nn.Parameter(torch.tensor(head))
+    return theirs
+
+
+def test_t5_with_a_head_of_its_own(tmp_path):
+    theirs = t5_with_a_head(tmp_path)
+    expected = of_texts(theirs).logits.detach().numpy()
     found = models.from_huggingface(tmp_path)(TOKENS, TARGETS, LENGTHS)
     close(found * TARGET_MASK[..., None], expected * TARGET_MASK[..., None], 1e-5)
 
