@@ -16,7 +16,7 @@ class Beams(NamedTuple):
     first; how long those are (batch, beams); for which examples they may get better
     (batch); caches, which begin with batch * beams."""
 
-    count: td.Array
+    made: td.Array
     tokens: td.Array
     scores: td.Array
     over_tokens: td.Array
@@ -49,10 +49,10 @@ def search(
     none = step.none(tokens.shape[0])
 
     def going(found: Beams) -> td.Array:
-        return (found.count < steps) & found.open.any()
+        return (found.made < steps) & found.open.any()
 
     def body(found: Beams) -> Beams:
-        last = tnp.take(found.tokens, found.count - 1, -1).reshape(-1)
+        last = tnp.take(found.tokens, found.made - 1, -1).reshape(-1)
         logits, caches = advance(model, found.caches, last, inputs)
         return step(found, logits, caches)
 
@@ -98,8 +98,8 @@ class _Step(NamedTuple):
         kept = max(2, 1 + len(self.ends)) * self.beams
         scores, places = tnp.top_k(chances.reshape(batch, self.beams * entries), kept)
         parent, token = places // entries, places % entries
-        tokens = _picked(found.tokens, parent).at[:, :, found.count].set(token)
-        count = found.count + 1
+        tokens = _picked(found.tokens, parent).at[:, :, found.made].set(token)
+        count = found.made + 1
         ended = is_end(token, self.ends) | (count == self.steps)
 
         scores_on, on = tnp.top_k(tnp.where(ended, scores - 1e9, scores), self.beams)

@@ -140,7 +140,7 @@ def _chunks(
         yield texts.tokens[:, before:made]
         until = min(made + chunk, steps)
         texts = _continued(model, texts, until, values, how, ends=ends)
-        before, made = made, int(texts.count)
+        before, made = made, int(texts.made)
 
 
 def _made(

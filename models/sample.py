@@ -38,7 +38,7 @@ class Sampling(nn.Module):
         self.temperature = tnp.asarray(1.0 if temperature is None else temperature)
         self.top_p = None if top_p is None else tnp.asarray(top_p)
 
-    def next(self, logits: td.Array, made: tnp.ArrayLike) -> td.Array:
+    def next(self, logits: td.Array, made: int | td.Array) -> td.Array:
         """The tokens (batch) after logits (batch, entries); `made` have been before.
 
         >>> Sampling().next(tnp.array([[0.0, 2.0, 1.0]]), 0)

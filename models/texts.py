@@ -16,7 +16,7 @@ class Texts(NamedTuple):
     examples are over (batch), all tokens (batch, steps), how many of these are of each
     example (batch), the logarithms of their probabilities (batch), caches."""
 
-    count: td.Array
+    made: td.Array
     last: td.Array
     over: td.Array
     tokens: td.Array
@@ -28,16 +28,16 @@ class Texts(NamedTuple):
         self, logits: td.Array, caches: list[Any], how: Sampling, ends: tuple[int, ...]
     ) -> Texts:
         """With a further token, chosen by logits (batch, entries)."""
-        token = how.next(logits, self.count)
+        token = how.next(logits, self.made)
         if ends:
             token = tnp.where(self.over, ends[0], token)
         chances = nn.log_softmax(logits.astype(tnp.float32))
         chance = tnp.take_along_axis(chances, token[:, None], -1)[:, 0]
         return Texts(
-            self.count + 1,
+            self.made + 1,
             token,
             self.over | is_end(token, ends),
-            self.tokens.at[:, self.count].set(token),
+            self.tokens.at[:, self.made].set(token),
             self.lengths + (~self.over).astype(tnp.int32),
             self.scores + tnp.where(self.over, 0, chance),
             caches,
@@ -83,7 +83,7 @@ def go_on(
     """Further tokens, until there are so many or all examples are over."""
 
     def going(texts: Texts) -> td.Array:
-        return (texts.count < until) & ~texts.over.all()
+        return (texts.made < until) & ~texts.over.all()
 
     def step(texts: Texts) -> Texts:
         logits, caches = advance(model, texts.caches, texts.last, inputs)

@@ -7,7 +7,8 @@ import pytest
 import torch
 import transformers as hf
 
-from tests.oracles.models.test_huggingface import GPT2, LLAMA, made, t5_with_a_head
+from tests.oracles.models.test_huggingface import GPT2, LLAMA, made
+from tests.oracles.models.test_t5 import t5_with_a_head
 from treadle import models
 
 KINDS = {

@@ -38,6 +38,9 @@ LENGTHS = np.array([9, 4, 6])
 MASK = np.arange(9) < LENGTHS[:, None]
 SEGMENTS = RANDOM.integers(0, 2, (3, 9))
 IMAGES = random(2, 12, 12, 3)
+TARGETS = RANDOM.integers(1, 50, (3, 17))
+TARGET_LENGTHS = np.array([11, 17, 1])
+TARGET_MASK = np.arange(17) < TARGET_LENGTHS[:, None]
 
 
 def made(kind, options, **more):
@@ -241,60 +244,6 @@ def test_llama_as_older_versions_write_it(tmp_path):
         models.from_huggingface(tmp_path)
 
 
-TARGETS = RANDOM.integers(1, 50, (3, 17))
-TARGET_LENGTHS = np.array([11, 17, 1])
-TARGET_MASK = np.arange(17) < TARGET_LENGTHS[:, None]
-
-
-def of_texts(theirs):
-    return theirs(
-        input_ids=torch.tensor(TOKENS),
-        attention_mask=torch.tensor(MASK).int(),
-        decoder_input_ids=torch.tensor(TARGETS),
-        decoder_attention_mask=torch.tensor(TARGET_MASK).int(),
-    )
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
-        {"feed_forward_proj": "gated-silu"},
-    ],
-)
-def test_t5(options, tmp_path):
-    compare(
-        made(hf.T5ForConditionalGeneration, T5 | options),
-        tmp_path,
-        lambda ours: (
-            ours(TOKENS, TARGETS, LENGTHS, TARGET_LENGTHS) * TARGET_MASK[..., None]
-        ),
-        lambda theirs: of_texts(theirs).logits * torch.tensor(TARGET_MASK)[..., None],
-    )
-
-
-def t5_with_a_head(folder, **options):
-    """As files of version 1.1 are: their model, of which the file is in a folder."""
-    options = T5 | options | {"tie_word_embeddings": False}
-    theirs = made(hf.T5ForConditionalGeneration, options)
-    theirs.save_pretrained(folder)
-    head = random(50, 24, seed=2)
-    weights.save(folder, weights.load(folder) | {"lm_head.weight": head})
-    path = folder / "config.json"
-    config = json.loads(path.read_text())
-    path.write_text(json.dumps(config | {"tie_word_embeddings": False}))
-    theirs.lm_head.weight = torch.nn.Parameter(torch.tensor(head))
-    return theirs
-
-
-def test_t5_with_a_head_of_its_own(tmp_path):
-    theirs = t5_with_a_head(tmp_path)
-    expected = of_texts(theirs).logits.detach().numpy()
-    found = models.from_huggingface(tmp_path)(TOKENS, TARGETS, LENGTHS)
-    close(found * TARGET_MASK[..., None], expected * TARGET_MASK[..., None], 1e-5)
-
-
 def photos(*shape):
     images = random(*shape, 3)
     return images, torch.tensor(np.moveaxis(images, -1, 1).copy())
@@ -438,6 +387,15 @@ def test_half_precision(tmp_path):
     out = half(TOKENS)
     assert out.dtype == tnp.bfloat16
     np.testing.assert_allclose(out.astype(np.float32), expected, 0.1, 0.1)
+
+
+def of_texts(theirs):
+    return theirs(
+        input_ids=torch.tensor(TOKENS),
+        attention_mask=torch.tensor(MASK).int(),
+        decoder_input_ids=torch.tensor(TARGETS),
+        decoder_attention_mask=torch.tensor(TARGET_MASK).int(),
+    )
 
 
 @pytest.mark.parametrize(
