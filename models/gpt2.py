@@ -5,7 +5,7 @@ from __future__ import annotations
 import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, rng
-from treadle.models.parts import Activation, PreNormBlock, first_places, for_heads
+from treadle.models.parts import INIT, Activation, PreNormBlock
 
 
 class GPT2(nn.Module):
@@ -21,8 +21,9 @@ class GPT2(nn.Module):
       hidden: the width inside of the feed-forward parts; by default ``4 * width``.
       positions: the largest length.
 
-    Of a call, `mask`, (batch, length), is 1 or True at tokens and 0 at padding, which
-    stands behind them.
+    Of a call, `lengths`, (batch), is how many tokens each text has; those behind them
+    are padding. With caches (`nn.with_cache`) it is called with new tokens alone, as
+    `generate` does.
 
     >>> from treadle import models, nn, rng
     >>> gpt = nn.inference(models.GPT2(100, 16, 2, 4, key=rng.key(0)))
@@ -31,7 +32,7 @@ class GPT2(nn.Module):
     """
 
     tokens: nn.Embedding
-    positions: nn.Embedding
+    positions: nn.PositionalEmbedding
     layers: list[PreNormBlock]
     norm: nn.LayerNorm
     dropout: nn.Dropout
@@ -51,8 +52,8 @@ class GPT2(nn.Module):
         key: rng.Key,
     ) -> None:
         token_key, position_key, layers_key = rng.split(key, 3)
-        self.tokens = nn.Embedding(entries, width, key=token_key)
-        self.positions = nn.Embedding(positions, width, key=position_key)
+        self.tokens = nn.Embedding(entries, width, weight_init=INIT, key=token_key)
+        self.positions = nn.PositionalEmbedding(positions, width, key=position_key)
         self.layers = [
             PreNormBlock(
                 width,
@@ -69,17 +70,15 @@ class GPT2(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def __call__(
-        self, tokens: tnp.ArrayLike, mask: tnp.ArrayLike | None = None
+        self, tokens: tnp.ArrayLike, lengths: tnp.ArrayLike | None = None
     ) -> td.Array:
-        return self.tokens.attend(self.encode(tokens, mask))
+        return self.tokens.attend(self.encode(tokens, lengths))
 
     def encode(
-        self, tokens: tnp.ArrayLike, mask: tnp.ArrayLike | None = None
+        self, tokens: tnp.ArrayLike, lengths: tnp.ArrayLike | None = None
     ) -> td.Array:
         """The vectors that logits are made of: ``(batch, length, width)``."""
-        tokens = tnp.asarray(tokens)
-        places = first_places("GPT2", self.positions, tokens)
-        x = self.dropout(self.tokens(tokens) + places)
+        x = self.dropout(self.positions(self.tokens(tokens), lengths=lengths))
         for layer in self.layers:
-            x = layer(x, for_heads(mask), causal=True)
+            x = layer(x, causal=True, lengths=lengths)
         return self.norm(x)

@@ -60,8 +60,8 @@ class FeedForward(nn.Module):
 class PreNormBlock(nn.Module):
     """Attention and a feed-forward part, each normalised before and added after.
 
-    Shapes: ``(batch, length, width) -> (batch, length, width)``. `mask` and `causal`
-    are those of `nn.attention`.
+    Shapes: ``(batch, length, width) -> (batch, length, width)``. `mask`, `causal`
+    and `lengths` are those of `nn.attention`.
 
     >>> from treadle import rng
     >>> import treadle.numpy as tnp
@@ -97,9 +97,15 @@ class PreNormBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def __call__(
-        self, x: td.Array, mask: tnp.ArrayLike | None = None, causal: bool = False
+        self,
+        x: td.Array,
+        mask: tnp.ArrayLike | None = None,
+        causal: bool = False,
+        lengths: tnp.ArrayLike | None = None,
     ) -> td.Array:
-        mixed = self.attention(self.attention_norm(x), mask=mask, causal=causal)
+        mixed = self.attention(
+            self.attention_norm(x), mask=mask, causal=causal, lengths=lengths
+        )
         x = x + self.dropout(mixed)
         return x + self.dropout(self.feed_forward(self.norm(x)))
 

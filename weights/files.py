@@ -55,14 +55,15 @@ def load(path: PathLike) -> dict[str, np.ndarray]:
         return _load_folder(path)
     with open(path, "rb") as file:
         first = file.read(16)
+    # First: its header begins with a length, which may be any bytes.
+    if safetensors.looks_like(first) or path.suffix == ".safetensors":
+        return safetensors.read(path)[0]
     if first[:2] == b"PK":
         if torch_format.is_archive(path):
             return _flat(torch_format.read_archive(path), path)
         return _load_npz(path)
     if first[:1] == b"\x80":
         return _flat(torch_format.read_legacy(path), path)
-    if safetensors.looks_like(first) or path.suffix == ".safetensors":
-        return safetensors.read(path)[0]
     raise ValueError(_UNKNOWN.format(path=path, first=first, at=at(user_source())))
 
 

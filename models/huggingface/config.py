@@ -62,12 +62,13 @@ class Config:
         found = self.options.get(name)
         return default if found is None else found
 
-    def activation(self, name: str) -> Activation:
-        """
+    def activation(self, name: str, meant: str | None = None) -> Activation:
+        """That of an option, or the one that it means.
+
         Raises:
           ValueError: if it is one that there is not.
         """
-        found = self[name]
+        found = self[name] if meant is None else meant
         if found not in _ACTIVATIONS:
             raise ValueError(
                 f"{self.path}: {name} is {found!r}; known are "

@@ -21,6 +21,7 @@ from treadle.models.huggingface import (
     llama,
     resnet,
     sentence,
+    t5,
     vit,
 )
 from treadle.models.huggingface.config import Config
@@ -48,6 +49,7 @@ FAMILIES: dict[str, Any] = {
     "gpt2": gpt2,
     "llama": llama,
     "resnet": resnet,
+    "t5": t5,
     "vit": vit,
 }
 """By `model_type` of config.json."""
@@ -57,10 +59,10 @@ _WEIGHTS = ("*.safetensors", "*.bin", "*.index.json", "*.h5", "*.msgpack", "*.on
 def from_huggingface(folder: str | os.PathLike[str], *, dtype: Any = None) -> Any:
     """The model of a folder that transformers' ``save_pretrained`` wrote.
 
-    Known are BERT, ConvNeXt, GPT-2, Llama, ResNet and ViT, with the heads for tokens
-    and classes: `Bert`, `BertMaskedLM`, `BertClassifier`, `ConvNeXt`, `GPT2`, `Llama`,
-    `ResNet`, `ViT`. Of a folder with the modules.json of sentence-transformers it is a
-    `SentenceEncoder`. It comes ready for evaluation; to train it: `nn.training`.
+    Known are BERT, ConvNeXt, GPT-2, Llama, ResNet, T5 and ViT, with the heads for
+    tokens and classes: `Bert`, `BertMaskedLM`, `BertClassifier`, `ConvNeXt`, `GPT2`,
+    `Llama`, `ResNet`, `T5`, `ViT`. Of a folder with the modules.json of
+    sentence-transformers it is a `SentenceEncoder`. It comes ready for evaluation; to train it: `nn.training`.
 
     Args:
       folder: with config.json and the weights, as safetensors or as PyTorch's file.

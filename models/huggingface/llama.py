@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from treadle import nn, rng
 from treadle.models.huggingface.config import Config
-from treadle.models.llama import Llama, rotary_frequencies
+from treadle.models.llama import Llama
 from treadle.weights import TORCH, Rule
 
 PREFIX = "model."
@@ -26,7 +25,7 @@ def make(config: Config, values: Mapping[str, Any], key: rng.Key) -> nn.Module:
         heads,
         config["intermediate_size"],
         kv_heads=config.get("num_key_value_heads", heads),
-        frequencies=_frequencies(config, size),
+        rotary=rotary(config, size),
         tied="lm_head.weight" not in values or config.get("tie_word_embeddings", False),
         attention_bias=config.get("attention_bias", False),
         bias=config.get("mlp_bias", False),
@@ -35,8 +34,8 @@ def make(config: Config, values: Mapping[str, Any], key: rng.Key) -> nn.Module:
     )
 
 
-def _frequencies(config: Config, size: int) -> tuple[float, ...]:
-    """The rotary frequencies, slower for longer texts where the config says so.
+def rotary(config: Config, size: int) -> nn.RotaryEmbedding:
+    """The rotary positions, slower for longer texts where the config says so.
 
     Raises:
       ValueError: for a kind that is not known.
@@ -45,24 +44,24 @@ def _frequencies(config: Config, size: int) -> tuple[float, ...]:
     options = config.get("rope_parameters", config.get("rope_scaling", {}))
     base = options.get("rope_theta", config.get("rope_theta", 10000.0))
     kind = options.get("rope_type", options.get("type", "default"))
-    frequencies = rotary_frequencies(size, base)
-    if kind == "default":
-        return frequencies
-    if kind == "linear":
-        return tuple(f / options["factor"] for f in frequencies)
-    if kind == "llama3":
-        return tuple(_stretched(f, options) for f in frequencies)
-    raise ValueError(
-        f"{config.path}: the rope_type is {kind!r}; known are default, linear, llama3"
-    )
+    if kind not in _SCALINGS:
+        raise ValueError(
+            f"{config.path}: the rope_type is {kind!r}; known are "
+            f"{', '.join(_SCALINGS)}"
+        )
+    return nn.RotaryEmbedding(size, base=base, scaling=_SCALINGS[kind](options))
 
 
-def _stretched(frequency: float, options: Mapping[str, Any]) -> float:
-    """Llama 3.1's: fast ones stay, slow ones slow down, with a passage between."""
-    turns = options["original_max_position_embeddings"] * frequency / (2 * math.pi)
-    low, high = options["low_freq_factor"], options["high_freq_factor"]
-    share = min(max((turns - low) / (high - low), 0.0), 1.0)
-    return frequency * (share + (1 - share) / options["factor"])
+_SCALINGS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "default": lambda options: None,
+    "linear": lambda options: nn.LinearScaling(options["factor"]),
+    "llama3": lambda options: nn.Llama3Scaling(
+        options["factor"],
+        options["low_freq_factor"],
+        options["high_freq_factor"],
+        options["original_max_position_embeddings"],
+    ),
+}
 
 
 def names(model: nn.Module) -> list[Rule]:
@@ -86,11 +85,11 @@ def names(model: nn.Module) -> list[Rule]:
                 "layers.{i}.self_attn.k_proj": "layers.{i}.attention.key",
                 "layers.{i}.self_attn.v_proj": "layers.{i}.attention.value",
                 "layers.{i}.self_attn.o_proj": "layers.{i}.attention.out",
-                "layers.{i}.mlp.gate_proj": "layers.{i}.gate",
-                "layers.{i}.mlp.up_proj": "layers.{i}.up",
-                "layers.{i}.mlp.down_proj": "layers.{i}.down",
+                "layers.{i}.mlp.gate_proj": "layers.{i}.mlp.gate",
+                "layers.{i}.mlp.up_proj": "layers.{i}.mlp.up",
+                "layers.{i}.mlp.down_proj": "layers.{i}.mlp.down",
                 "layers.{i}.input_layernorm": "layers.{i}.attention_norm",
-                "layers.{i}.post_attention_layernorm": "layers.{i}.norm",
+                "layers.{i}.post_attention_layernorm": "layers.{i}.mlp_norm",
                 "norm": "norm",
             }.items()
         ),

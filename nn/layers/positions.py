@@ -137,7 +137,16 @@ class PositionalEmbedding(Module):
         self.cache = None
 
     def new_cache(self, batch: tuple[int, ...], length: int, dtype: Any) -> td.Array:
-        """How many places each example has had: none."""
+        """How many places each example has had: none.
+
+        Raises:
+          ValueError: if there is to be room for more than there are.
+        """
+        if length > self.max_length:
+            raise ValueError(
+                f"PositionalEmbedding has {self.max_length} places, and a cache is to "
+                f"have {length}{at(user_source())}"
+            )
         return tnp.zeros(batch, tnp.int32)
 
     def __call__(

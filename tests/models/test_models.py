@@ -88,7 +88,7 @@ def test_what_models_refuse():
         bert.pool(tnp.ones((1, 3, 8)))
     with pytest.raises(ValueError, match="pooling is one of mean, first, max; got"):
         models.SentenceEncoder(bert, pooling="last")
-    with pytest.raises(ValueError, match="4 heads can't share 3 of keys"):
+    with pytest.raises(ValueError, match="4 heads can't share 3 heads"):
         models.Llama(20, 8, 1, 4, 12, kv_heads=3, key=KEY)
     with pytest.raises(ValueError, match="2 widths for 1 stages"):
         models.ResNet((8, 16), (1,), 3, key=KEY)

@@ -147,6 +147,15 @@ def test_damaged_headers(header, message, tmp_path):
         weights.load(written(tmp_path / "x.safetensors", header))
 
 
+@pytest.mark.parametrize("length", [0x80, 0x4B50])
+def test_headers_whose_length_reads_as_another_format(length, tmp_path):
+    """A pickle begins with the byte 80, an archive with PK, which is 4B50."""
+    header = b'{"a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}}'
+    whole = length.to_bytes(8, "little") + header.ljust(length) + b"\x05\x06"
+    (tmp_path / "a.safetensors").write_bytes(whole)
+    assert weights.load(tmp_path / "a.safetensors")["a"].tolist() == [5, 6]
+
+
 def test_cut_files(tmp_path):
     path = written(tmp_path / "x.safetensors", HEADER)
     np.testing.assert_array_equal(weights.load(path)["x"], [0, 0])

@@ -27,6 +27,9 @@ GPT2 |= {"bos_token_id": 0, "eos_token_id": 0}
 VIT = {**TINY, "intermediate_size": 40, "image_size": 12, "patch_size": 4}
 LLAMA = {**TINY, "intermediate_size": 40, "vocab_size": 50, "head_dim": 8}
 LLAMA |= {"num_attention_heads": 4, "num_key_value_heads": 2}
+T5 = {"d_model": 24, "d_kv": 5, "d_ff": 40, "num_layers": 2, "num_decoder_layers": 3}
+T5 |= {"num_heads": 3, "vocab_size": 50, "relative_attention_num_buckets": 8}
+T5 |= {"relative_attention_max_distance": 12, "decoder_start_token_id": 0}
 RESNET = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 2]}
 
 RANDOM = np.random.default_rng(0)
@@ -35,6 +38,9 @@ LENGTHS = np.array([9, 4, 6])
 MASK = np.arange(9) < LENGTHS[:, None]
 SEGMENTS = RANDOM.integers(0, 2, (3, 9))
 IMAGES = random(2, 12, 12, 3)
+TARGETS = RANDOM.integers(1, 50, (3, 17))
+TARGET_LENGTHS = np.array([11, 17, 1])
+TARGET_MASK = np.arange(17) < TARGET_LENGTHS[:, None]
 
 
 def made(kind, options, **more):
@@ -157,7 +163,7 @@ def test_gpt2(kind, tmp_path):
 
     def call(ours):
         run = ours if kind is hf.GPT2LMHeadModel else ours.encode
-        return run(TOKENS, mask=MASK) * MASK[..., None]
+        return run(TOKENS, LENGTHS) * MASK[..., None]
 
     compare(made(kind, GPT2), tmp_path, call, expect)
 
@@ -206,7 +212,7 @@ def test_llama(options, tmp_path):
     compare(
         made(hf.LlamaForCausalLM, LLAMA | options),
         tmp_path,
-        lambda ours: ours(TOKENS, mask=MASK) * MASK[..., None],
+        lambda ours: ours(TOKENS, LENGTHS) * MASK[..., None],
         lambda theirs: (
             theirs(torch.tensor(TOKENS), attention_mask=torch.tensor(MASK).int()).logits
             * torch.tensor(MASK)[..., None]
@@ -297,21 +303,22 @@ def test_resnet_has_one_trace_for_all_images(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "options"),
+    ("kind", "options", "padding"),
     [
-        (hf.BertForMaskedLM, BERT),
-        (hf.GPT2LMHeadModel, GPT2),
-        (hf.LlamaForCausalLM, LLAMA),
+        (hf.BertForMaskedLM, BERT, "mask"),
+        (hf.GPT2LMHeadModel, GPT2, "lengths"),
+        (hf.LlamaForCausalLM, LLAMA, "lengths"),
     ],
 )
-def test_one_trace_trains_for_all_batches_and_lengths(kind, options, tmp_path):
+def test_one_trace_trains_for_all_batches_and_lengths(kind, options, padding, tmp_path):
     made(kind, options).save_pretrained(tmp_path)
     model = nn.training(models.from_huggingface(tmp_path))
     traced = []
 
     def loss(model, tokens, mask, key):
         traced.append(tokens.shape)
-        logits, _ = nn.stateful(model, key=key)(tokens, mask=mask)
+        options = {padding: mask if padding == "mask" else mask.sum(-1)}
+        logits, _ = nn.stateful(model, key=key)(tokens, **options)
         return nn.cross_entropy(logits, tokens).mean()
 
     step = td.jit(
@@ -328,7 +335,7 @@ def test_one_trace_trains_for_all_batches_and_lengths(kind, options, tmp_path):
 def test_longer_texts_than_the_model_has_places(tmp_path):
     made(hf.GPT2Model, GPT2).save_pretrained(tmp_path)
     model = models.from_huggingface(tmp_path)
-    with pytest.raises(ValueError, match=r"at most 16 tokens, got i\d\d\[1,17\]"):
+    with pytest.raises(ValueError, match=r"has 16 places, got f32\[1,17,24\]"):
         model(np.zeros((1, 17), int))
 
 
@@ -382,12 +389,22 @@ def test_half_precision(tmp_path):
     np.testing.assert_allclose(out.astype(np.float32), expected, 0.1, 0.1)
 
 
+def of_texts(theirs):
+    return theirs(
+        input_ids=torch.tensor(TOKENS),
+        attention_mask=torch.tensor(MASK).int(),
+        decoder_input_ids=torch.tensor(TARGETS),
+        decoder_attention_mask=torch.tensor(TARGET_MASK).int(),
+    )
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "run"),
     [
         (hf.BertForMaskedLM, BERT, lambda theirs: theirs(torch.tensor(TOKENS)).logits),
         (hf.GPT2LMHeadModel, GPT2, lambda theirs: theirs(torch.tensor(TOKENS)).logits),
         (hf.LlamaForCausalLM, LLAMA, lambda theirs: theirs(torch.tensor(TOKENS))[0]),
+        (hf.T5ForConditionalGeneration, T5, lambda theirs: of_texts(theirs).logits),
         (hf.ViTForImageClassification, VIT, lambda theirs: theirs(pixels()).logits),
         (hf.ResNetForImageClassification, RESNET, lambda t: t(pixels()).logits),
     ],
@@ -399,8 +416,13 @@ def test_what_we_write_transformers_loads(kind, options, run, tmp_path):
     models.to_huggingface(tmp_path / "ours", changed, like=tmp_path / "theirs")
     again, report = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(report.values()), report
-    inputs = TOKENS if "vocab_size" in options else IMAGES
-    close(changed(inputs), run(again.eval()).detach().numpy(), 1e-5)
+    inputs = (TOKENS,) if "vocab_size" in options else (IMAGES,)
+    if kind is hf.T5ForConditionalGeneration:
+        inputs = (TOKENS, TARGETS, LENGTHS, TARGET_LENGTHS)
+    found, expected = changed(*inputs), run(again.eval()).detach().numpy()
+    if kind is hf.T5ForConditionalGeneration:
+        found, expected = (x * TARGET_MASK[..., None] for x in (found, expected))
+    close(found, expected, 1e-5)
     wide = nn.at(model, nn.Linear).apply(lambda x: x.replace(weight=tnp.ones((2, 3))))
     with pytest.raises(ValueError, match=r"is f32\[2,3\], and"):
         models.to_huggingface(tmp_path / "more", wide, like=tmp_path / "theirs")

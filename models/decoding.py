@@ -1,0 +1,77 @@
+"""Token by token: a model with caches as a step of a loop, which carries them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle import nn, tree
+
+Model = TypeVar("Model")
+Inputs = dict[str, td.Array]
+
+
+def start(
+    model: Any, tokens: td.Array, lengths: td.Array, room: int, inputs: Inputs
+) -> tuple[td.Array, list[Any]]:
+    """Reads prompts (batch, length): the logits after each (batch, entries), and what
+    caches with room for so many tokens hold then."""
+    cached = nn.with_cache(nn.inference(model), tokens.shape[0], room)
+    logits, cached = nn.stateful(cached)(tokens, lengths=lengths, **inputs)
+    last = tnp.take_along_axis(logits, (lengths - 1)[:, None, None], 1)
+    return last[:, 0], held(cached)
+
+
+def advance(
+    model: Any, caches: Sequence[Any], token: td.Array, inputs: Inputs
+) -> tuple[td.Array, list[Any]]:
+    """The logits after a further token of each example (batch), and what the caches
+    hold then."""
+    empty = nn.with_cache(nn.inference(model), token.shape[0], 1)
+    logits, cached = nn.stateful(_filled(empty, caches))(token[:, None], **inputs)
+    return logits[:, 0], held(cached)
+
+
+def is_end(token: td.Array, ends: Sequence[int]) -> td.Array:
+    """Which tokens are one of these.
+
+    >>> is_end(tnp.array([1, 2, 3]), (3, 1))
+    Array([ True, False,  True], dtype=bool)
+    """
+    found = tnp.zeros_like(token, dtype=bool)
+    for end in ends:
+        found = found | (token == end)
+    return found
+
+
+def held(model: Any) -> list[Any]:
+    """What the caches of a model hold.
+
+    >>> from treadle import rng
+    >>> layer = nn.MultiHeadAttention(8, 2, key=rng.key(0))
+    >>> [cache] = held(nn.with_cache(layer, 3, 16))
+    >>> cache.key.shape
+    (3, 16, 2, 4)
+    """
+    parts = tree.leaves(model, is_leaf=_has_cache)
+    return [part.cache.value for part in parts if _has_cache(part)]
+
+
+def _filled(model: Model, caches: Sequence[Any]) -> Model:
+    """The model with other values in its caches."""
+    values = iter(caches)
+
+    def put(part: Any) -> Any:
+        if not _has_cache(part):
+            return part
+        return part.replace(cache=nn.State(next(values)))
+
+    return tree.map(put, model, is_leaf=_has_cache)
+
+
+def _has_cache(part: Any) -> bool:
+    return isinstance(part, nn.Module) and isinstance(
+        getattr(part, "cache", None), nn.State
+    )
