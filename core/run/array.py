@@ -165,7 +165,8 @@ class Array(Value):
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Array:
-        return self
+        # Donation ends an array, and a copy is what is kept from before it.
+        return Array(self._data.copy(), self.type)
 
 
 ArrayLike = Array | np.ndarray | np.generic | bool | int | float | complex

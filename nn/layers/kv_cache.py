@@ -9,6 +9,7 @@ import treadle.numpy as tnp
 from treadle import tree
 from treadle.errors import at, user_source
 from treadle.nn.layers.masks import Window, sees
+from treadle.nn.layers.stack import Stack
 from treadle.nn.module import Module
 from treadle.nn.state import State
 
@@ -151,12 +152,21 @@ def with_cache(
     lead = batch if isinstance(batch, tuple) else (batch,)
 
     def filled(part: Any) -> Any:
+        if isinstance(part, Stack):
+            return part.replace(layers=td.vmap(fill)(part.layers))
         if not _is_cached(part):
             return part
         empty = part.new_cache(lead, length, dtype)
         return part.replace(cache=None if empty is None else State(empty))
 
-    return tree.map(filled, model, is_leaf=_is_cached)
+    def fill(model: Any) -> Any:
+        return tree.map(filled, model, is_leaf=_holds_caches)
+
+    return fill(model)
+
+
+def _holds_caches(part: Any) -> bool:
+    return isinstance(part, Stack) or _is_cached(part)
 
 
 def _is_cached(part: Any) -> bool:
