@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import warnings
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -98,10 +98,16 @@ def user_frame() -> FrameType | None:
         filename = frame.f_code.co_filename
         # Looked up here first: every operation of a trace asks for its line.
         known = _ours.get(filename)
-        if not (is_ours(filename) if known is None else known):
+        ours = is_ours(filename) if known is None else known
+        if not ours and not _is_generated(frame.f_code):
             break
         frame = frame.f_back
     return frame
+
+
+def _is_generated(code: CodeType) -> bool:
+    """Whether `dataclasses` wrote it, in a file that there isn't."""
+    return code.co_filename == "<string>" and code.co_qualname.startswith("__create_fn")
 
 
 _MOST_KNOWN = 100_000

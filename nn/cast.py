@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import treadle as td
 from treadle import tree
+from treadle.errors import at, user_source
 from treadle.nn.state import State
 
 Model = TypeVar("Model")
@@ -22,6 +23,9 @@ def cast(model: Model, dtype: Any, where: Any = None) -> Model:
       where: what `treadle.tree.select` takes: patterns (``"encoder"``), a class, a
         function of path and array, a mask; all by default.
 
+    Raises:
+      TypeError: for a dtype that is none of floating-point numbers.
+
     >>> import treadle as td
     >>> from treadle import nn, rng
     >>> mlp = nn.MLP((2, 8, 1), key=rng.key(0))
@@ -29,6 +33,11 @@ def cast(model: Model, dtype: Any, where: Any = None) -> Model:
     Linear(in_features=2, out_features=8, weight=bf16[2,8], bias=bf16[8])
     """
     dtype = td.dtypes.canonical(dtype)
+    if not td.dtypes.is_float(dtype):
+        raise TypeError(
+            f"nn.cast is for floating dtypes, such as bfloat16; got {dtype}"
+            f"{at(user_source())}"
+        )
     cells = tree.select(State, required=False)
     chosen = tree.select(True if where is None else where) & ~cells
     leaves, form = tree.flatten(model)

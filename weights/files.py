@@ -99,9 +99,15 @@ def save(
     Raises:
       TypeError: for dtypes that the format lacks (complex128 in safetensors, bfloat16
         in npz).
+      ValueError: for other endings, and if there is no array to write.
     """
     path = Path(path)
     arrays = of(model)
+    if not arrays:
+        raise ValueError(
+            f"weights.save: there is no array in {model!r:.60} to be written to {path}"
+            f"{at(user_source())}"
+        )
     notes = dict(metadata or {})
     if path.suffix == ".npz":
         _save_npz(path, arrays, notes)

@@ -36,11 +36,19 @@ def fans(
       batch_axis: axes along which there are independent weights. All other axes are
         windows, which count for both.
 
+    Raises:
+      ValueError: for sizes that are none.
+
     >>> fans((3, 3, 16, 32))
     (144, 288)
     >>> fans((8, 16, 4, 64), in_axis=1, out_axis=(2, 3), batch_axis=0)
     (16, 256)
     """
+    if any(not hasattr(n, "__index__") or n < 0 for n in shape):
+        raise ValueError(
+            f"the sizes of a weight are ints of 0 or more, got {tuple(shape)}"
+            f"{at(user_source())}"
+        )
     if len(shape) < 2:
         n = math.prod(shape)
         return n, n

@@ -187,7 +187,10 @@ def _weight(owner: str, layer: Module, where: str) -> td.Array:
     Raises:
       TypeError: if there is no array of floating-point numbers.
     """
-    weight = _follow(where, layer)
+    try:
+        weight = _follow(where, layer)
+    except (AttributeError, LookupError, TypeError):
+        weight = None
     if not td.is_array(weight) or not td.dtypes.is_float(weight.dtype):
         raise TypeError(
             f"{owner}: `{where}` of {type(layer).__name__} is no array of "

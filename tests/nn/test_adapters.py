@@ -130,7 +130,10 @@ def test_errors():
 def test_layers_of_a_stack_have_adapters_of_their_own():
     """Also in Stacks of Stacks, and where an adapter's weight has a window."""
     k1, k2 = rng.split(KEY)
-    inner = lambda key: nn.Stack(lambda k: nn.Linear(4, 4, key=k), 2, key=key)
+
+    def inner(key):
+        return nn.Stack(lambda k: nn.Linear(4, 4, key=k), 2, key=key)
+
     deep = nn.Sequential(nn.Stack(inner, 3, key=k1), nn.Linear(4, 2, key=k2))
     conv = nn.Stack(lambda k: nn.Conv1d(4, 4, 3, padding="SAME", key=k), 3, key=k1)
     for model, where in ((deep, nn.Linear), (conv, nn.Conv1d)):
