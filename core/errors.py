@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import warnings
@@ -26,8 +25,12 @@ def _folders() -> tuple[str, ...]:
     return _HERE + os.sep, *(os.path.join(root, name) + os.sep for name in beside)
 
 
-# NumPy calls back into the library: between the two there is no line of the user's.
-_OURS = (*_folders(), os.path.dirname(np.__file__) + os.sep, contextlib.__file__)
+# NumPy calls back into the library, threads begin in it: no line there is the user's.
+_LIB = os.path.dirname(os.__file__) + os.sep
+_PYTHON = tuple(
+    [_LIB + name for name in ("contextlib.py", "threading.py", "concurrent")]
+)
+_OURS = (*_folders(), os.path.dirname(np.__file__) + os.sep, *_PYTHON)
 # Recipes are programs as a user would write them.
 _RECIPES = os.path.join(_HERE, "recipes") + os.sep
 _ours: dict[str, bool] = {}

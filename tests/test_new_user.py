@@ -9,7 +9,7 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
-from treadle import metrics, nn, optim, rng, weights
+from treadle import data, metrics, nn, optim, rng, weights
 from treadle.errors import DonatedError
 
 KEY = rng.key(0)
@@ -63,13 +63,13 @@ MISTAKES = {
     ),
     "no weight": (
         lambda: nn.WeightNorm(nn.Dropout(0.1)),
-        TypeError,
-        "`weight` of Dropout is no array",
+        AttributeError,
+        "Dropout has no field `weight`; its fields are rate",
     ),
     "a function without": (
         lambda: nn.SpectralNorm(nn.relu, key=KEY),
         TypeError,
-        "`weight` of function is no array",
+        "takes a layer, got <function relu",
     ),
     "a number for a place": (lambda: nn.at(MLP, 3).get(), TypeError, "a path.*got 3"),
     "half a carry": (
@@ -128,6 +128,42 @@ MISTAKES = {
         ValueError,
         "no array in 'model'",
     ),
+    "batches of half an example": (
+        lambda: data.Loader((X,), 2.5),
+        ValueError,
+        "batch_size is an int of 1 or more, got 2.5",
+    ),
+    "fewer than no threads": (
+        lambda: data.Loader((X,), 2, workers=-1),
+        ValueError,
+        "workers is an int of 0 or more, got -1",
+    ),
+    "half a shard": (
+        lambda: data.Loader((X,), 2, shard=2),
+        ValueError,
+        r"\(which, of how many\), got 2",
+    ),
+    "a stream of nothing": (
+        lambda: data.Stream([1, 2], 0),
+        ValueError,
+        "batch_size is an int of 1 or more, got 0",
+    ),
+    "another state": (
+        lambda: data.Loader((X,), 2).restore({"step": 1}),
+        TypeError,
+        r"dict of epoch, batch.*got {'step': 1}",
+    ),
+    "a batch of none": (lambda: data.stack([]), ValueError, "one example or more"),
+    "rounded up to nothing": (
+        lambda: data.pad([[1]], multiple_of=0),
+        ValueError,
+        "multiple_of is 1 or more, got 0",
+    ),
+    "too few targets": (
+        lambda: data.augment.mixup(KEY, X, tnp.ones((3, 2))),
+        ValueError,
+        r"as many targets as images, got f32\[3,2\] for f32\[2,4\]",
+    ),
     "names that differ": (
         lambda: weights.Rule("a.{i}", "b.{j}"),
         ValueError,
@@ -143,3 +179,9 @@ def test_mistakes_are_answered(case):
     with pytest.raises(kind, match=text) as caught:
         call()
     assert f"at {__file__}:" in str(caught.value)
+
+
+def test_a_thread_is_no_line_of_the_users():
+    with pytest.raises(ValueError, match="have different shapes") as caught:
+        list(data.Loader([[1, 2], [3]], 2))
+    assert "threading.py" not in str(caught.value)

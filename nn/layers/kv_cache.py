@@ -161,11 +161,9 @@ def with_cache(
             return part.replace(layers=td.vmap(fill)(part.layers))
         if not _is_cached(part):
             return part
-        empty = part.new_cache(lead, length, dtype)
-        if empty is None:
-            return part.replace(cache=None)
         count += 1
-        return part.replace(cache=State(empty))
+        empty = part.new_cache(lead, length, dtype)
+        return part.replace(cache=None if empty is None else State(empty))
 
     def fill(model: Any) -> Any:
         return tree.map(filled, model, is_leaf=_holds_caches)
@@ -174,8 +172,8 @@ def with_cache(
     if not count:
         raise ValueError(
             f"with_cache: no layer of this {type(model).__name__} keeps keys and values"
-            f"{at(user_source())}\nThose that do have a method `new_cache`, as "
-            "`nn.MultiHeadAttention` (without `context_width=`)."
+            f"{at(user_source())}\n"
+            "Those that do have a method `new_cache`, as `nn.MultiHeadAttention`."
         )
     return filled_model
 
