@@ -147,3 +147,17 @@ def test_layers_of_a_stack_have_adapters_of_their_own():
     rows = nn.lora(conv, nn.Conv1d, rank=2, key=KEY).unstack()
     assert [row.lora_a.shape for row in rows] == [(3, 4, 2)] * 3
     assert not tree.equal(rows[0].lora_a, rows[1].lora_a)
+    block = nn.Stack(lambda k: nn.TransformerEncoderBlock(4, 2, key=k), 2, key=KEY)
+    adapted = nn.lora(block, "layers.attention**", rank=2, key=KEY)  # and its norm
+    assert len(nn.parameters(adapted)) == 8
+    close(adapted(X[None]), block(X[None]), 1e-6)
+
+
+def test_patterns_pick_the_layers_inside() -> None:
+    model = nn.TransformerEncoderBlock(8, 2, key=rng.key(0))
+    for where in ("attention.*", ["attention"], td.tree.select("attention.**")):
+        adapted = nn.lora(model, where, rank=2, key=rng.key(1))
+        names = {name.rpartition(".")[0] for name in nn.parameters(adapted)}
+        assert names == {f"attention.{p}" for p in ("query", "key", "value", "out")}
+    with pytest.raises(ValueError, match=r"'\*\*norm' has no layer with a weight"):
+        nn.lora(model, "**norm", rank=2, key=rng.key(1))
