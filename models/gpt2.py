@@ -5,7 +5,7 @@ from __future__ import annotations
 import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, rng
-from treadle.models.parts import Activation, PreNormBlock, first_places, for_heads
+from treadle.models.parts import Activation, PreNormBlock, for_heads
 
 
 class GPT2(nn.Module):
@@ -22,7 +22,7 @@ class GPT2(nn.Module):
       positions: the largest length.
 
     Of a call, `mask`, (batch, length), is 1 or True at tokens and 0 at padding, which
-    stands behind them.
+    stands behind them. `nn.with_cache` makes it generate token by token.
 
     >>> from treadle import models, nn, rng
     >>> gpt = nn.inference(models.GPT2(100, 16, 2, 4, key=rng.key(0)))
@@ -31,7 +31,7 @@ class GPT2(nn.Module):
     """
 
     tokens: nn.Embedding
-    positions: nn.Embedding
+    positions: nn.PositionalEmbedding
     layers: list[PreNormBlock]
     norm: nn.LayerNorm
     dropout: nn.Dropout
@@ -52,7 +52,7 @@ class GPT2(nn.Module):
     ) -> None:
         token_key, position_key, layers_key = rng.split(key, 3)
         self.tokens = nn.Embedding(entries, width, key=token_key)
-        self.positions = nn.Embedding(positions, width, key=position_key)
+        self.positions = nn.PositionalEmbedding(positions, width, key=position_key)
         self.layers = [
             PreNormBlock(
                 width,
@@ -77,9 +77,7 @@ class GPT2(nn.Module):
         self, tokens: tnp.ArrayLike, mask: tnp.ArrayLike | None = None
     ) -> td.Array:
         """The vectors that logits are made of: ``(batch, length, width)``."""
-        tokens = tnp.asarray(tokens)
-        places = first_places("GPT2", self.positions, tokens)
-        x = self.dropout(self.tokens(tokens) + places)
+        x = self.dropout(self.positions(self.tokens(tokens)))
         for layer in self.layers:
             x = layer(x, for_heads(mask), causal=True)
         return self.norm(x)

@@ -82,6 +82,11 @@ MISTAKES = {
         ValueError,
         "no layer of this MLP keeps keys",
     ),
+    "more places than there are": (
+        lambda: nn.with_cache(nn.PositionalEmbedding(8, 4, key=KEY), 2, 9),
+        ValueError,
+        "has 8 places, and a cache was asked for with room for 9",
+    ),
     "a list of groups": (
         lambda: optim.partition([optim.sgd(0.1)], optim.groups(a="**")),
         TypeError,
