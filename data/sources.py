@@ -73,7 +73,7 @@ def check_state(owner: str, own: Mapping[str, Any], given: Any) -> None:
         )
 
 
-def source_of(data: Any, collate: Collate | None, workers: int) -> Source:
+def source_of(data: Any, collate: Collate | None = None, workers: int = 0) -> Source:
     """A data set as a source.
 
     data: a pytree of arrays, whose first axes count the examples; or an object with
