@@ -47,7 +47,7 @@ def _linear(key):
 
 MISTAKES = {
     "a negative size": (lambda: nn.Linear(-4, 3, key=KEY), ValueError, r"\(-4, 3\)"),
-    "a string for a size": (lambda: nn.Linear("4", 3, key=KEY), ValueError, "'4', 3"),
+    "a string for a size": (lambda: nn.Linear("4", 3, key=KEY), TypeError, "'4', 3"),
     "one size": (lambda: nn.MLP((4,), key=KEY), ValueError, r"two or more.*\(4,\)"),
     "no dtype": (lambda: nn.cast(MLP, "bf16"), TypeError, "'bf16' is not.*bfloat16"),
     "a model of ints": (lambda: nn.cast(MLP, "int32"), TypeError, "got int32"),
