@@ -12,6 +12,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from treadle.errors import at, user_source
+
 bool_ = np.dtype(np.bool_)
 int8, int16, int32, int64 = (np.dtype(f"int{n}") for n in (8, 16, 32, 64))
 uint8, uint16, uint32, uint64 = (np.dtype(f"uint{n}") for n in (8, 16, 32, 64))
@@ -64,14 +66,20 @@ def canonical(dtype: DTypeLike) -> np.dtype:
         try:
             result = np.dtype(dtype)
         except TypeError:
-            raise TypeError(f"{dtype!r} is not a dtype") from None
+            raise TypeError(
+                f"{dtype!r} is not a dtype; use one of {_names()}{at(user_source())}"
+            ) from None
         if result not in _KIND:
             raise TypeError(
-                f"dtype {result} is not supported; "
-                f"use one of {', '.join(sorted(_BY_NAME))}"
+                f"dtype {result} is not supported; use one of {_names()}"
+                f"{at(user_source())}"
             )
     _canonical[dtype] = result
     return result
+
+
+def _names() -> str:
+    return ", ".join(sorted(_BY_NAME))
 
 
 def is_supported(dtype: np.dtype) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import warnings
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -26,8 +25,12 @@ def _folders() -> tuple[str, ...]:
     return _HERE + os.sep, *(os.path.join(root, name) + os.sep for name in beside)
 
 
-# NumPy calls back into the library: between the two there is no line of the user's.
-_OURS = (*_folders(), os.path.dirname(np.__file__) + os.sep, contextlib.__file__)
+# NumPy calls back into the library, threads begin in it: no line there is the user's.
+_LIB = os.path.dirname(os.__file__) + os.sep
+_PYTHON = tuple(
+    [_LIB + name for name in ("contextlib.py", "threading.py", "concurrent")]
+)
+_OURS = (*_folders(), os.path.dirname(np.__file__) + os.sep, *_PYTHON)
 # Recipes are programs as a user would write them.
 _RECIPES = os.path.join(_HERE, "recipes") + os.sep
 _ours: dict[str, bool] = {}
@@ -98,10 +101,16 @@ def user_frame() -> FrameType | None:
         filename = frame.f_code.co_filename
         # Looked up here first: every operation of a trace asks for its line.
         known = _ours.get(filename)
-        if not (is_ours(filename) if known is None else known):
+        ours = is_ours(filename) if known is None else known
+        if not ours and not _is_generated(frame.f_code):
             break
         frame = frame.f_back
     return frame
+
+
+def _is_generated(code: CodeType) -> bool:
+    """Whether `dataclasses` wrote it, in a file that there isn't."""
+    return code.co_filename == "<string>" and code.co_qualname.startswith("__create_fn")
 
 
 _MOST_KNOWN = 100_000

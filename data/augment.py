@@ -310,7 +310,7 @@ def mixup(
     >>> y.sum(-1)
     Array([1., 1., 1., 1.], dtype=float32)
     """
-    images, targets = tnp.asarray(images), _targets("mixup", targets)
+    images, targets = tnp.asarray(images), _targets("mixup", images, targets)
     order_key, share_key = rng.split(key)
     count = images.shape[0]
     other = rng.permutation(order_key, count)
@@ -318,8 +318,13 @@ def mixup(
     return _mixed(images, images[other], share), _mixed(targets, targets[other], share)
 
 
-def _targets(name: str, targets: Any) -> Array:
+def _targets(name: str, images: Any, targets: Any) -> Array:
     targets = tnp.asarray(targets)
+    if targets.ndim == 0 or targets.shape[0] != tnp.shape(images)[0]:
+        raise ValueError(
+            f"{name}: as many targets as images, got {td.typeof(targets)} for "
+            f"{td.typeof(tnp.asarray(images))}{at(user_source())}"
+        )
     if td.dtypes.is_float(targets.dtype):
         return targets
     raise ValueError(
@@ -351,7 +356,7 @@ def cutmix(
     >>> x.shape, y.sum(-1)
     ((4, 8, 8, 3), Array([1., 1., 1., 1.], dtype=float32))
     """
-    images, targets = _images("cutmix", images), _targets("cutmix", targets)
+    images, targets = _images("cutmix", images), _targets("cutmix", images, targets)
     count, height, width = images.shape[:3]
     keys = rng.split(key, 4)
     other = rng.permutation(keys[0], count)

@@ -25,7 +25,7 @@ def stack(examples: Sequence[Any]) -> Any:
     Python's numbers, and lists of them, become float32 or int32. Strings stay a list.
 
     Raises:
-      ValueError: if examples are different pytrees, or differ in shapes.
+      ValueError: if there are none, or they are different pytrees, or differ in shapes.
 
     >>> stack([{"x": [1.0, 2.0], "label": 3}, {"x": [5.0, 6.0], "label": 7}])
     {'label': array([3, 7], dtype=int32), 'x': array([[1., 2.],
@@ -45,6 +45,10 @@ def pad(examples: Sequence[Any], value: Any = 0, multiple_of: int = 1) -> Any:
     array([[1, 2, 3],
            [4, 0, 0]], dtype=int32)
     """
+    if multiple_of < 1:
+        raise ValueError(
+            f"pad: multiple_of is 1 or more, got {multiple_of!r}{at(user_source())}"
+        )
 
     def padded(place: str, arrays: list[np.ndarray]) -> np.ndarray:
         if len({x.ndim for x in arrays}) > 1:
@@ -68,7 +72,8 @@ def _columns(examples: Sequence[Any], join: Any) -> Any:
             raise ValueError(_FORMS.format(first=form, other=own, at=at(user_source())))
         form = own
         rows.append(leaves)
-    assert form is not None
+    if form is None:
+        raise ValueError(f"a batch is of one example or more{at(user_source())}")
     columns = [
         list(column)
         if isinstance(column[0], str | bytes)

@@ -10,7 +10,7 @@ import numpy as np
 from treadle import rng
 from treadle.data.ahead import ahead
 from treadle.data.order import Order
-from treadle.data.sources import Collate, source_of
+from treadle.data.sources import Collate, check_state, source_of, whole
 from treadle.errors import at, user_source
 
 _AHEAD = 2
@@ -47,8 +47,8 @@ class Loader:
       workers: threads that get examples which come one by one.
 
     Raises:
-      ValueError: if arrays have different lengths, or a batch has more examples than
-        there are.
+      ValueError: if arrays have different lengths, a batch has more examples than there
+        are, or an option is none.
       TypeError: if `data` is none of these.
 
     >>> import numpy as np
@@ -74,15 +74,17 @@ class Loader:
         prefetch: int | None = None,
         workers: int = 0,
     ) -> None:
+        batch_size = whole("Loader", "batch_size", batch_size, 1)
+        workers = whole("Loader", "workers", workers, 0)
         self._source = source_of(data, collate, workers)
-        which, shards = shard
+        which, shards = shard if isinstance(shard, tuple) else (-1, -1)
         if not 0 <= which < shards:
             raise ValueError(
                 f"Loader: shard is (which, of how many), got {shard}{at(user_source())}"
             )
         own = self._source.count // shards
         least = batch_size if drop_last else 1
-        if batch_size < 1 or own < least:
+        if own < least:
             of_shards = f" in each of {shards} shards" if shards > 1 else ""
             raise ValueError(
                 f"Loader: batches of {batch_size} can't be made of {own} examples"
@@ -91,9 +93,9 @@ class Loader:
         self._size, self._seed, self._shuffle = batch_size, seed, shuffle
         self._drop, self._shard, self._own = drop_last, (which, shards), own
         self._transform = transform
-        self._ahead = prefetch
         if prefetch is None:
-            self._ahead = _AHEAD if self._source.slow or transform else 0
+            prefetch = _AHEAD if self._source.slow or transform else 0
+        self._ahead = whole("Loader", "prefetch", prefetch, 0)
         self._place = 0, 0
         self._order: tuple[int, Order] | None = None
 
@@ -122,9 +124,11 @@ class Loader:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Goes to the place that a state tells.
 
-        Raises:
-          ValueError: if it is the state of a loader with other data or options.
+          Raises:
+            TypeError: if it is no state of a loader.
+        ValueError: if it is the state of a loader with other data or options.
         """
+        check_state("Loader", self.state(), state)
         for name, ours in self._identity().items():
             if int(state[name]) != ours:
                 raise ValueError(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,32 @@ class Source:
     fetch: Callable[[np.ndarray], Any]
     count: int
     slow: bool = True
+
+
+def whole(owner: str, name: str, value: Any, least: int) -> int:
+    """An option that counts something.
+
+    Raises:
+      ValueError: if it is no int, or less than `least`.
+    """
+    if hasattr(value, "__index__") and index(value) >= least:
+        return index(value)
+    raise ValueError(
+        f"{owner}: {name} is an int of {least} or more, got {value!r}"
+        f"{at(user_source())}"
+    )
+
+
+def check_state(owner: str, own: Mapping[str, Any], given: Any) -> None:
+    """
+    Raises:
+      TypeError: if what was given to `restore` lacks what a state has.
+    """
+    if not isinstance(given, Mapping) or not own.keys() <= given.keys():
+        raise TypeError(
+            f"{owner}.restore takes what `state()` gave, a dict of {', '.join(own)}; "
+            f"got {given!r:.80}{at(user_source())}"
+        )
 
 
 def source_of(data: Any, collate: Collate | None = None, workers: int = 0) -> Source:

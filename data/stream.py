@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from treadle.data.ahead import ahead
 from treadle.data.collate import stack
-from treadle.data.sources import Collate
+from treadle.data.sources import Collate, check_state, whole
 from treadle.errors import at, user_source
 
 _EMPTY = "an epoch has fewer examples than a batch of {size}{at}"
@@ -66,8 +66,10 @@ class Stream:
                 f"{type(examples).__name__} ends once{at(user_source())}\n"
                 "Give a function that makes one: `lambda epoch: ...`."
             )
-        self._examples, self._size, self._drop = examples, batch_size, drop_last
-        self._collate, self._transform, self._ahead = collate, transform, prefetch
+        self._size = whole("Stream", "batch_size", batch_size, 1)
+        self._ahead = whole("Stream", "prefetch", prefetch, 0)
+        self._examples, self._drop = examples, drop_last
+        self._collate, self._transform = collate, transform
         self._place = _Place(0, 0)
 
     def __iter__(self) -> Iterator[Any]:
@@ -103,6 +105,7 @@ class Stream:
         Raises:
           ValueError: if it is that of a stream of other batches.
         """
+        check_state("Stream", self.state(), state)
         if int(state["batch_size"]) != self._size:
             raise ValueError(
                 f"the state is that of a stream of batches of {state['batch_size']}, "

@@ -10,6 +10,11 @@ import treadle.numpy as tnp
 from treadle import tree
 from treadle.errors import at, user_source
 
+_NOT_STACKED = """\
+merged takes one metric whose leaves are stacked, as `td.vmap` gives it, not a {found} \
+of them{at}
+Of single ones: `a.merge(b)`."""
+
 
 class Metric(ABC):
     """A number about many examples, of which it keeps only what has to be summed.
@@ -106,7 +111,14 @@ def merged(stack: Any) -> Any:
     >>> halves = td.vmap(lambda x: metrics.Mean().update(x))(tnp.array([[1.0], [2.0]]))
     >>> merged(halves).compute()
     Array(1.5, dtype=float32)
+
+    Raises:
+      TypeError: for a list of metrics.
     """
+    if isinstance(stack, list | tuple):
+        raise TypeError(
+            _NOT_STACKED.format(found=type(stack).__name__, at=at(user_source()))
+        )
     first = tree.map(lambda x: x[0], stack)
     rest = tree.map(lambda x: x[1:], stack)
     return td.scan(lambda sofar, one: (sofar.merge(one), None), first, rest)[0]

@@ -95,6 +95,12 @@ class TopKAccuracy(Metric):
     correct: Any = field(default_factory=count)
     count: Any = field(default_factory=count)
 
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ValueError(
+                f"TopKAccuracy: k is 1 or more, got {self.k!r}{at(user_source())}"
+            )
+
     def update(self, logits: Any, labels: Any, where: Any = None) -> Self:
         """With more examples: logits (..., classes), labels (...) of integers; `where`
         (...) says which count.

@@ -11,6 +11,13 @@ from treadle import tree
 from treadle.errors import at, user_source
 from treadle.metrics.base import Metric, check_alike
 
+_NOT_METRICS = """\
+Collection takes a dict of metrics by name, got {found!r:.80}{at}
+For example `metrics.Collection({{"loss": metrics.Mean()}})`."""
+_CLASS = """\
+Collection: {name!r} is the class {kind}, not a metric{at}
+Make one of it: `{kind}(...)`."""
+
 
 @tree.register_dataclass
 @dataclass(frozen=True)
@@ -31,6 +38,18 @@ class Collection(Metric):
     """
 
     metrics: Mapping[str, Metric]
+
+    def __post_init__(self) -> None:
+        named = isinstance(self.metrics, Mapping)
+        if not named or not all(hasattr(m, "update") for m in self.metrics.values()):
+            raise TypeError(
+                _NOT_METRICS.format(found=self.metrics, at=at(user_source()))
+            )
+        for name, metric in self.metrics.items():
+            if isinstance(metric, type):
+                raise TypeError(
+                    _CLASS.format(name=name, kind=metric.__name__, at=at(user_source()))
+                )
 
     def __getitem__(self, name: str) -> Metric:
         return self.metrics[name]

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import treadle as td
 from treadle import tree
+from treadle.errors import at, user_source
 from treadle.nn.check import is_floating
 from treadle.nn.state import State
 
@@ -24,6 +25,9 @@ def cast(model: Model, dtype: Any, where: Any = None, *, state: bool = False) ->
         function of path and array, a mask; all by default.
       state: whether what State cells hold (running statistics, caches) is cast too.
 
+    Raises:
+      TypeError: for a dtype that is none of floating-point numbers.
+
     >>> import treadle as td
     >>> from treadle import nn, rng
     >>> mlp = nn.MLP((2, 8, 1), key=rng.key(0))
@@ -31,6 +35,11 @@ def cast(model: Model, dtype: Any, where: Any = None, *, state: bool = False) ->
     Linear(in_features=2, out_features=8, weight=bf16[2,8], bias=bf16[8])
     """
     dtype = td.dtypes.canonical(dtype)
+    if not td.dtypes.is_float(dtype):
+        raise TypeError(
+            f"nn.cast is for floating dtypes, such as bfloat16; got {dtype}"
+            f"{at(user_source())}"
+        )
     chosen = tree.select(True if where is None else where)
     if not state:
         chosen &= ~tree.select(State, required=False)

@@ -26,7 +26,8 @@ _CLOSED = """\
 a State cell was written outside of a scope{at}
 Training: `output, model = nn.stateful(model, key=key)(x)`, which returns the model \
 with its new state.
-Evaluation: `output = nn.inference(model)(x)`, which writes nothing.
+Evaluation: `output = nn.inference(model)(x)`, which writes nothing: it sets the field \
+`inference` of layers, which one of your own has to have and look at.
 Inside a scope, a cell that came through the arguments of jit, vmap, scan or another \
 transform is closed too: call `nn.stateful` inside the transformed function, and \
 return the model. Functions given to scan, cond and remat may also close over the \

@@ -17,6 +17,10 @@ from treadle.nn.sharing import MISSING, Tie, at_place, get
 from treadle.nn.show import trainable
 from treadle.nn.state import State
 
+_NO_WHERE = (
+    "nn.at takes a path, a pattern, a class, a function, a selector, or a list of "
+    'these, as in `nn.at(model, "layers.0.weight")`; got {where!r:.60}{at}'
+)
 _NOT_A_PLACE = (
     "`where` must return a part of its argument, or a tuple of parts, as in "
     "`lambda m: m.layers[0].weight`; it returned {found!r:.60}{at}"
@@ -130,6 +134,8 @@ def _find(model: Any, where: Any) -> Any:
         mask, form = tree.flatten(where(model))
         paths = [p for p, x in zip(tree.paths(form), mask, strict=True) if x]
         return [_Place(get(model, path), path) for path in paths]
+    if not callable(where):
+        raise TypeError(_NO_WHERE.format(where=where, at=at_line(user_source())))
     return where(root)
 
 

@@ -28,7 +28,8 @@ def chain(*transforms: Transform) -> Transform:
     for transform in transforms:
         if not isinstance(transform, Transform):
             raise TypeError(
-                f"chain takes transforms, got {transform!r:.60}{at(user_source())}"
+                f"chain takes transforms, got {transform!r:.60}{at(user_source())}\n"
+                "One after the other: `optim.chain(optim.clip(1.0), optim.sgd(0.1))`."
             )
 
     def init(params: Any) -> tuple:
@@ -213,6 +214,11 @@ def partition(transforms: Mapping[str, Transform], labels: Labels) -> Transform:
     >>> optimizer.update(params, optimizer.init(params), params)[0]
     {'body': Array([-0.1], dtype=float32), 'head': Array([-1.], dtype=float32)}
     """
+    if not isinstance(transforms, Mapping):
+        raise TypeError(
+            "partition takes a dict of transforms by name, got "
+            f"{transforms!r:.60}{at(user_source())}"
+        )
 
     def label(params: Any) -> list[str]:
         names = tree.leaves(spread(labels, params, "the labels of a partition"))

@@ -43,6 +43,12 @@ def monitor(
     {'norm': Array(5., dtype=float32)}
     """
     check("monitor", decay=decay)
+    if not isinstance(measures, Mapping):
+        raise TypeError(
+            f"monitor takes a dict of functions by name, got {measures!r:.60}"
+            f"{at(user_source())}\n"
+            'For example `optim.monitor({"norm": optim.global_norm})`.'
+        )
 
     def measured(grads: Any) -> dict[str, Any]:
         return {name: measure(grads) for name, measure in measures.items()}

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle import tree
 from treadle.errors import at, user_source
 from treadle.weights import safetensors, torch_format
 from treadle.weights.modules import of
@@ -100,9 +101,15 @@ def save(
     Raises:
       TypeError: for dtypes that the format lacks (complex128 in safetensors, bfloat16
         in npz).
+      ValueError: for other endings, and for leaves of which none is an array.
     """
     path = Path(path)
     arrays = of(model)
+    if not arrays and tree.leaves(model):
+        raise ValueError(
+            f"weights.save: there is no array in {model!r:.60} to be written to {path}"
+            f"{at(user_source())}"
+        )
     notes = dict(metadata or {})
     if path.suffix == ".npz":
         _save_npz(path, arrays, notes)

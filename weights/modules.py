@@ -58,6 +58,11 @@ def of(model: Any, names: Names = None) -> dict[str, np.ndarray]:
     return found
 
 
+_NOT_BY_NAME = """\
+weights.into takes a dict of arrays by name, got {found}{at}
+Those of a file: `weights.load(path)`; of another model: `weights.of(model)`."""
+
+
 def into(
     model: Model,
     values: Mapping[str, Any],
@@ -79,6 +84,7 @@ def into(
       strict: whether missing and left-over arrays are errors, not warnings.
 
     Raises:
+      TypeError: if `values` is not a dict.
       ValueError: naming all that is missing, left over, doubled, or of another shape or
         kind, with the names that come near.
 
@@ -91,6 +97,9 @@ def into(
     Array([[1.],
            [1.]], dtype=float32)
     """
+    if not isinstance(values, Mapping):
+        found = type(values).__name__
+        raise TypeError(_NOT_BY_NAME.format(found=found, at=at(user_source())))
     leaves, form = tree.flatten(model)
     paths = [dotted(path) for path in tree.paths(form)]
     targets = {

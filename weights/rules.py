@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from treadle.errors import at, user_source
+
 _VARIABLE = re.compile(r"\{(\*?)(\w+)\}")
 
 
@@ -72,10 +74,15 @@ class Rule:
         if len(theirs) > 1 and len(ours) > 1:
             raise ValueError(f"{self}: either joins or splits")
         if self.same_as and ours:
-            raise ValueError(f"{self}: what is the same as another is not taken itself")
+            raise ValueError(
+                f"{self}: what is the same as another is not taken itself"
+                f"{at(user_source())}"
+            )
         variables = {frozenset(_variables(t)) for t in (*theirs, *ours)}
         if len(variables) > 1:
-            raise ValueError(f"{self}: all names must have the same {{variables}}")
+            raise ValueError(
+                f"{self}: all names must have the same {{variables}}{at(user_source())}"
+            )
 
 
 Names = Mapping[str, str | None] | Iterable[Rule] | None

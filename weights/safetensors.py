@@ -18,6 +18,8 @@ from typing import Any, BinaryIO, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from treadle.errors import at, user_source
+
 DTYPES = {
     "BOOL": np.dtype(np.bool_),
     "BF16": np.dtype(ml_dtypes.bfloat16),
@@ -81,6 +83,7 @@ def write(
         if not (isinstance(key, str) and isinstance(value, str)):
             raise TypeError(
                 f"{path}: metadata are strings by strings, got {key!r}: {value!r:.60}"
+                f"{at(user_source())}"
             )
     # The widest first, so that all are aligned.
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
@@ -183,6 +186,6 @@ def _check_places(path: Path, entries: Mapping[str, _Entry], size: int) -> None:
 
 def _damaged(path: Path, why: str) -> str:
     return (
-        f"{path} is not a whole safetensors file: {why}\nWas it copied or downloaded "
-        "to its end? Get it once more."
+        f"{path} is not a whole safetensors file: {why}{at(user_source())}\n"
+        "Was it copied or downloaded to its end? Get it once more."
     )

@@ -327,7 +327,8 @@ def jit(
       static: arguments, by name or position, that are Python values to compile for
         (hashable): flags, sizes, functions.
       donate: arguments, by name or position, that the caller gives up: their memory
-        is reused for the results, and using them afterwards is an error.
+        is reused for the results, and using them afterwards is an error. What shall
+        outlive the call is copied before: ``copy.deepcopy(model)``.
       dynamic: names for the axes whose sizes vary, by argument: ``{"x": ("batch",
         None)}``; in a tree of them for an argument that is one, or one for all its
         arrays; a `ShapeDtype` with names will do too. Axes of one name have one size.

@@ -62,7 +62,8 @@ def from_huggingface(folder: str | os.PathLike[str], *, dtype: Any = None) -> An
     Known are BERT, ConvNeXt, GPT-2, Llama, ResNet, T5 and ViT, with the heads for
     tokens and classes: `Bert`, `BertMaskedLM`, `BertClassifier`, `ConvNeXt`, `GPT2`,
     `Llama`, `ResNet`, `T5`, `ViT`. Of a folder with the modules.json of
-    sentence-transformers it is a `SentenceEncoder`. It comes ready for evaluation; to train it: `nn.training`.
+    sentence-transformers it is a `SentenceEncoder`. It comes ready for evaluation; to
+    train it: `nn.training`.
 
     Args:
       folder: with config.json and the weights, as safetensors or as PyTorch's file.

@@ -22,6 +22,7 @@ from treadle.nn.init.basic import (
 Axes = int | Sequence[int]
 Mode = Literal["fan_in", "fan_out", "fan_avg", "fan_geo_avg"]
 Distribution = Literal["normal", "truncated_normal", "uniform"]
+_NO_SIZES = "the sizes of a weight are ints of 0 or more, got {shape}{at}"
 _MODES = ("fan_in", "fan_out", "fan_avg", "fan_geo_avg")
 _DISTRIBUTIONS = ("normal", "truncated_normal", "uniform")
 
@@ -36,11 +37,19 @@ def fans(
       batch_axis: axes along which there are independent weights. All other axes are
         windows, which count for both.
 
+    Raises:
+      TypeError: for sizes that are no ints.
+      ValueError: for negative ones.
+
     >>> fans((3, 3, 16, 32))
     (144, 288)
     >>> fans((8, 16, 4, 64), in_axis=1, out_axis=(2, 3), batch_axis=0)
     (16, 256)
     """
+    if any(not hasattr(n, "__index__") for n in shape):
+        raise TypeError(_NO_SIZES.format(shape=tuple(shape), at=at(user_source())))
+    if any(n < 0 for n in shape):
+        raise ValueError(_NO_SIZES.format(shape=tuple(shape), at=at(user_source())))
     if len(shape) < 2:
         n = math.prod(shape)
         return n, n

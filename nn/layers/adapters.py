@@ -16,6 +16,7 @@ from treadle.nn.functions.activation import relu
 from treadle.nn.layers.dropout import Dropout
 from treadle.nn.layers.embed import Embedding
 from treadle.nn.layers.linear import Linear
+from treadle.nn.layers.stack import Stack
 from treadle.nn.module import Module
 from treadle.nn.surgery import at, iterate
 
@@ -127,7 +128,10 @@ class LoRA(Module):
         return self.alpha / self.rank
 
     def _change(self) -> td.Array:
-        return self.lora_a @ (self.lora_b * self._scale)
+        product = tnp.matmul
+        for _ in range(self.lora_b.ndim - 2):  # in a Stack that does not run
+            product = td.vmap(product)
+        return product(self.lora_a, self.lora_b * self._scale)
 
     def _with(self, weight: td.Array) -> Any:
         """The layer with another weight, and nothing added to that."""
@@ -224,14 +228,34 @@ def lora(
         raise ValueError(_TWICE.format(at=at_line(user_source())))
     if isinstance(where, str | tree.Selector) or _are_patterns(where):
         where = _layers(model, where)
-    chosen = at(freeze(model), where)
+    frozen = freeze(model)
+    chosen = at(frozen, where)
     found = chosen.get()
     layers = (found,) if chosen.single else found
+    lengths = _stacked(frozen)
+
+    def wrap(layer: Any, key: rng.Key, lengths: tuple[int, ...]) -> LoRA:
+        if not lengths:
+            return LoRA(layer, rank, alpha=alpha, dropout=dropout, key=key)
+        keys = rng.split(key, lengths[0])
+        return td.vmap(lambda layer, key: wrap(layer, key, lengths[1:]))(layer, keys)
+
     wrapped = [
-        LoRA(layer, rank, alpha=alpha, dropout=dropout, key=k)
+        wrap(layer, k, lengths.get(id(layer), ()))
         for layer, k in zip(layers, rng.split(key, len(layers)), strict=True)
     ]
     return chosen.set(wrapped[0] if chosen.single else wrapped)
+
+
+def _stacked(model: Any) -> dict[int, tuple[int, ...]]:
+    """Of modules (by id) in a Stack, in Stacks: how many layers are stacked."""
+    found: dict[int, tuple[int, ...]] = {}
+    for _, stack in iterate(model):
+        if isinstance(stack, Stack):
+            around = found.get(id(stack), ())
+            for _, part in iterate(stack.layers):
+                found[id(part)] = (*around, stack.length)
+    return found
 
 
 def _are_patterns(where: Any) -> bool:
@@ -246,20 +270,21 @@ def _layers(model: Any, where: Any) -> list[str]:
         for path, wanted in zip(tree.paths(form), leaves, strict=True)
         if wanted
     }
+    stacked = _stacked(model)
     found = [
         path
         for path, part in iterate(model)
-        if _fits(part) and f"{path}.weight" in chosen
+        if f"{path}.weight" in chosen and _fits(part, len(stacked.get(id(part), ())))
     ]
     if not found:
         raise ValueError(_NONE.format(where=where, at=at_line(user_source())))
     return found
 
 
-def _fits(part: Any) -> bool:
-    """Whether `LoRA` wraps it."""
+def _fits(part: Any, stacked: int = 0) -> bool:
+    """Whether `LoRA` wraps it, or each of the layers that are stacked in it."""
     weight: Any = getattr(part, "weight", None)
-    return isinstance(part, Module) and getattr(weight, "ndim", 0) >= 2
+    return isinstance(part, Module) and getattr(weight, "ndim", 0) >= 2 + stacked
 
 
 def merge_lora(model: Model) -> Model:

@@ -9,6 +9,7 @@ import treadle.numpy as tnp
 from treadle import tree
 from treadle.errors import at, user_source
 from treadle.nn.layers.masks import Window, sees
+from treadle.nn.layers.stack import Stack
 from treadle.nn.module import Module
 from treadle.nn.state import State
 
@@ -138,6 +139,9 @@ def with_cache(
       length: how many tokens there is room for, prompt and answer.
       dtype: of the keys and values; by default that in which the layer computes.
 
+    Raises:
+      ValueError: if no layer of the model takes part.
+
     >>> from treadle import nn, rng
     >>> import treadle.numpy as tnp
     >>> layer = nn.MultiHeadAttention(8, 2, key=rng.key(0))
@@ -149,14 +153,33 @@ def with_cache(
     True
     """
     lead = batch if isinstance(batch, tuple) else (batch,)
+    count = 0
 
     def filled(part: Any) -> Any:
+        nonlocal count
+        if isinstance(part, Stack):
+            return part.replace(layers=td.vmap(fill)(part.layers))
         if not _is_cached(part):
             return part
+        count += 1
         empty = part.new_cache(lead, length, dtype)
         return part.replace(cache=None if empty is None else State(empty))
 
-    return tree.map(filled, model, is_leaf=_is_cached)
+    def fill(model: Any) -> Any:
+        return tree.map(filled, model, is_leaf=_holds_caches)
+
+    filled_model = fill(model)
+    if not count:
+        raise ValueError(
+            f"with_cache: no layer of this {type(model).__name__} keeps keys and values"
+            f"{at(user_source())}\n"
+            "Those that do have a method `new_cache`, as `nn.MultiHeadAttention`."
+        )
+    return filled_model
+
+
+def _holds_caches(part: Any) -> bool:
+    return isinstance(part, Stack) or _is_cached(part)
 
 
 def _is_cached(part: Any) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import treadle as td
 import treadle.numpy as tnp
 from treadle import rng
+from treadle.errors import at, user_source
 from treadle.nn import init
 from treadle.nn.functions.activation import relu
 from treadle.nn.layers.dropout import Dropout
@@ -57,7 +58,9 @@ class MLP(Module):
         key: rng.Key,
     ) -> None:
         if len(sizes) < 2:
-            raise ValueError(f"MLP takes two or more sizes, got {tuple(sizes)}")
+            raise ValueError(
+                f"MLP takes two or more sizes, got {tuple(sizes)}{at(user_source())}"
+            )
         self.layers = [
             Linear(
                 n_in,

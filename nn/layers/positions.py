@@ -140,12 +140,12 @@ class PositionalEmbedding(Module):
         """How many places each example has had: none.
 
         Raises:
-          ValueError: if there is to be room for more than there are.
+          ValueError: if there shall be room for more than `max_length`.
         """
         if length > self.max_length:
             raise ValueError(
-                f"PositionalEmbedding has {self.max_length} places, and a cache is to "
-                f"have {length}{at(user_source())}"
+                f"PositionalEmbedding has {self.max_length} places, and a cache was "
+                f"asked for with room for {length}{at(user_source())}"
             )
         return tnp.zeros(batch, tnp.int32)
 
@@ -157,7 +157,8 @@ class PositionalEmbedding(Module):
         if x.shape[-2] > self.max_length:
             raise ValueError(
                 f"PositionalEmbedding has {self.max_length} places, got {td.typeof(x)} "
-                f"with {x.shape[-2]}{at(user_source())}"
+                f"with {x.shape[-2]}{at(user_source())}\n"
+                "Cut what is longer, or make the layer with a larger `max_length`."
             )
         return x + weight[_places(self.cache, x.shape[-2], lengths)]
 

@@ -12,10 +12,11 @@ from typing import Any, Self
 import treadle as td
 import treadle.numpy as tnp
 from treadle import rng, tree
-from treadle.errors import at, user_source
+from treadle.errors import StructureError, at, user_source
 from treadle.nn import check
 from treadle.nn.layers.dropout import Dropout
 from treadle.nn.module import Module
+from treadle.nn.show import text_of
 
 _LENGTHS = """\
 RNN: lengths are integers, one for each example: of shape {batch}; got {found}{at}"""
@@ -72,7 +73,7 @@ class RNN(Module):
         batch = frames.shape[1:-1]
         start = self.cell.initial(batch)
         if carry is not None:
-            start = tree.map(lambda zero, c: tnp.asarray(c, zero.dtype), start, carry)
+            start = self._given(carry, start)
         if lengths is None:
             last, outputs = td.scan(self._step, start, frames, reverse=self.reverse)
         else:
@@ -83,6 +84,18 @@ class RNN(Module):
                 self._step_if, start, (frames, running), reverse=self.reverse
             )
         return tnp.moveaxis(outputs, 0, self.time_axis), last
+
+    def _given(self, carry: Any, zeros: Any) -> Any:
+        """A first carry in the dtypes of the cell's own."""
+        try:
+            return tree.map(lambda zero, c: tnp.asarray(c, zero.dtype), zeros, carry)
+        except StructureError:
+            wanted = tree.map(td.typeof, zeros)
+            raise ValueError(
+                f"RNN: a carry of {type(self.cell).__name__} is as "
+                f"`cell.initial(batch)` gives it, {text_of(wanted)}; got "
+                f"{text_of(carry)}{at(user_source())}"
+            ) from None
 
     def _frames(self, x: td.Array) -> td.Array:
         """The input with time first."""

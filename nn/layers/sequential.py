@@ -11,10 +11,18 @@ from treadle.errors import at, user_source
 from treadle.nn import check
 from treadle.nn.module import Module
 
+_CLASS = """\
+{owner} takes layers and functions, got the class {part}{at}
+Make a layer of it: `{part}(...)`."""
+
 Part = Callable[[Any], Any]
 
 
 def _part(owner: str, part: Part) -> Part:
+    if isinstance(part, type):
+        raise TypeError(
+            _CLASS.format(owner=owner, part=part.__name__, at=at(user_source()))
+        )
     if callable(part):
         return part
     raise TypeError(

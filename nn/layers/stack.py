@@ -18,6 +18,11 @@ _UNEQUAL = """\
 Stack takes equal layers, and layer {i} differs from the first {how}{at}
 Sizes, dtypes and static fields of all must be those of the first."""
 
+_NO_MAKER = """\
+Stack takes a function that makes a layer from a key, got {found}{at}
+For example `nn.Stack(lambda key: nn.Linear(4, 4, key=key), 12, key=key)`; of layers \
+that are made, `nn.Stack.of(layers)`."""
+
 
 class Stack(Module):
     """Equal layers, one after the other, as a scan over their stacked parameters: the
@@ -63,6 +68,10 @@ class Stack(Module):
         if length < 1:
             raise ValueError(
                 f"Stack takes one layer or more, got length={length}{at(user_source())}"
+            )
+        if isinstance(make, Module) or not callable(make):
+            raise TypeError(
+                _NO_MAKER.format(found=type(make).__name__, at=at(user_source()))
             )
         self.layers = td.vmap(make)(rng.split(key, length))
         self.length, self.remat = length, remat

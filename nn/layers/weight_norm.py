@@ -185,8 +185,11 @@ def _follow(path: str, part: Any) -> Any:
 def _weight(owner: str, layer: Module, where: str) -> td.Array:
     """
     Raises:
+      AttributeError: if there is no such field.
       TypeError: if there is no array of floating-point numbers.
     """
+    if not isinstance(layer, Module):
+        raise TypeError(f"{owner} takes a layer, got {layer!r:.60}{at(user_source())}")
     weight = _follow(where, layer)
     if not td.is_array(weight) or not td.dtypes.is_float(weight.dtype):
         raise TypeError(

@@ -117,3 +117,14 @@ def test_other_names_lead_here():
         _ = models.from_pretrained
     with pytest.raises(AttributeError, match=r"use `treadle\.weights\.of`"):
         _ = td.state_dict
+
+
+def test_gpt2_generates_with_caches():
+    """Places go on from call to call."""
+    gpt = nn.inference(models.GPT2(20, 8, 2, 2, positions=8, key=KEY))
+    tokens = tnp.array([[3, 1, 4, 1, 5, 9], [2, 7, 1, 8, 2, 8]])
+    cached, found = nn.with_cache(gpt, 2, 8), []
+    for first, last in [(0, 3), (3, 4), (4, 6)]:
+        out, cached = nn.stateful(cached)(tokens[:, first:last])
+        found.append(out)
+    np.testing.assert_allclose(tnp.concatenate(found, 1), gpt(tokens), atol=1e-5)

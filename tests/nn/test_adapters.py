@@ -127,6 +127,32 @@ def test_errors():
         nn.merge_lora(Model(KEY))
 
 
+def test_layers_of_a_stack_have_adapters_of_their_own():
+    """Also in Stacks of Stacks, and where an adapter's weight has a window."""
+    k1, k2 = rng.split(KEY)
+
+    def inner(key):
+        return nn.Stack(lambda k: nn.Linear(4, 4, key=k), 2, key=key)
+
+    deep = nn.Sequential(nn.Stack(inner, 3, key=k1), nn.Linear(4, 2, key=k2))
+    conv = nn.Stack(lambda k: nn.Conv1d(4, 4, 3, padding="SAME", key=k), 3, key=k1)
+    for model, where in ((deep, nn.Linear), (conv, nn.Conv1d)):
+        adapted = nn.lora(model, where, rank=2, key=KEY)
+        close(adapted(X), model(X), 1e-6)
+        adapted = drawn(adapted)
+        grads = td.grad(lambda m, x: (m(x) ** 2).sum())(adapted, X)
+        assert tree.structure(grads) == tree.structure(nn.partition(adapted)[0])
+        assert tnp.abs(adapted(X) - model(X)).max() > 0.01
+        close(nn.merge_lora(adapted)(X), adapted(X), 1e-5)
+    rows = nn.lora(conv, nn.Conv1d, rank=2, key=KEY).unstack()
+    assert [row.lora_a.shape for row in rows] == [(3, 4, 2)] * 3
+    assert not tree.equal(rows[0].lora_a, rows[1].lora_a)
+    block = nn.Stack(lambda k: nn.TransformerEncoderBlock(4, 2, key=k), 2, key=KEY)
+    adapted = nn.lora(block, "layers.attention**", rank=2, key=KEY)  # and its norm
+    assert len(nn.parameters(adapted)) == 8
+    close(adapted(X[None]), block(X[None]), 1e-6)
+
+
 def test_patterns_pick_the_layers_inside() -> None:
     model = nn.TransformerEncoderBlock(8, 2, key=rng.key(0))
     for where in ("attention.*", ["attention"], td.tree.select("attention.**")):

@@ -244,3 +244,21 @@ def test_errors():
     for step in (nn.stateful(full), td.jit(lambda x: nn.stateful(full)(x)[0])):
         with pytest.raises(RuntimeError, match="cache of keys and values is full"):
             step(random(2, 1, 8))
+
+
+@pytest.mark.parametrize("remat", [False, True])
+def test_layers_of_a_stack_have_caches_of_their_own(remat):
+    block = partial(nn.TransformerEncoderBlock, 8, 4)
+    stack = nn.Stack(lambda key: block(key=key), 3, remat=remat, key=KEY)
+    model = nn.Sequential(nn.Linear(8, 8, key=KEY), stack)
+    x = random(2, 6, 8)
+    whole = stack(model.layers[0](x), causal=True)
+    cached = nn.with_cache(model, 2, 9)
+    start, cached = nn.stateful(cached)(x[:, :4])
+    end, cached = nn.stateful(cached)(x[:, 4:])
+    close(tnp.concatenate([start, end], 1), whole, 1e-5)
+    assert [x.shape for x in tree.leaves(cached.layers[1].layers.attention.cache)] == [
+        (3, 2, 9, 4, 2),
+        (3, 2, 9, 4, 2),
+        (3, 2),
+    ]

@@ -335,7 +335,7 @@ def test_one_trace_trains_for_all_batches_and_lengths(kind, options, padding, tm
 def test_longer_texts_than_the_model_has_places(tmp_path):
     made(hf.GPT2Model, GPT2).save_pretrained(tmp_path)
     model = models.from_huggingface(tmp_path)
-    with pytest.raises(ValueError, match=r"has 16 places, got f32\[1,17,24\]"):
+    with pytest.raises(ValueError, match=r"has 16 places, got .* with 17\n"):
         model(np.zeros((1, 17), int))
 
 
