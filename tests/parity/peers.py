@@ -1,0 +1,112 @@
+"""The libraries whose names are looked for here."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """A module of a peer, and the modules of ours that are searched for its names."""
+
+    theirs: str
+    ours: tuple[str, ...]
+
+
+class Peer(NamedTuple):
+    """A library. name: how it calls itself; package: what is imported to know its
+    version; places: its modules. Its page is ``docs/parity-<key>.md``, and what is said
+    of its names in ``judged_names/<key>.txt``."""
+
+    key: str
+    name: str
+    package: str
+    places: tuple[Place, ...]
+
+
+_JAX = (
+    Place("jax", ("treadle", "treadle.debug", "treadle.numpy")),
+    Place("jax.lax", ("treadle.lax",)),
+    Place("jax.numpy", ("treadle.numpy",)),
+    Place("jax.numpy.linalg", ("treadle.numpy.linalg",)),
+    Place("jax.numpy.fft", ("treadle.numpy.fft",)),
+    Place("jax.random", ("treadle.rng",)),
+    Place("jax.nn", ("treadle.nn", "treadle.numpy", "treadle.scipy.special")),
+    Place("jax.nn.initializers", ("treadle.nn.init",)),
+    Place("jax.scipy.special", ("treadle.scipy.special",)),
+    Place("jax.scipy.stats", ("treadle.scipy.stats",)),
+    Place("jax.scipy.linalg", ("treadle.scipy.linalg", "treadle.numpy.linalg")),
+    Place("jax.scipy.signal", ("treadle.scipy.signal",)),
+    Place("jax.scipy.fft", ("treadle.scipy.fft",)),
+    Place("jax.scipy.optimize", ("treadle.scipy.optimize",)),
+    Place("jax.scipy.sparse.linalg", ("treadle.scipy.sparse.linalg",)),
+    Place("jax.scipy.integrate", ("treadle.scipy.integrate", "treadle.numpy")),
+    Place("jax.scipy.interpolate", ("treadle.scipy.interpolate",)),
+    Place("jax.scipy.ndimage", ("treadle.scipy.ndimage",)),
+    Place("jax.scipy.cluster.vq", ("treadle.scipy.cluster.vq",)),
+    Place("jax.scipy.spatial.transform", ("treadle.scipy.spatial.transform",)),
+    Place("jax.tree", ("treadle.tree",)),
+    Place("jax.tree_util", ("treadle.tree",)),
+    Place("jax.flatten_util", ("treadle.tree",)),
+    Place("jax.image", ("treadle.image",)),
+    Place("jax.ops", ("treadle",)),
+    Place("jax.debug", ("treadle.debug",)),
+    Place("jax.profiler", ()),
+    Place("jax.custom_derivatives", ("treadle",)),
+    Place("jax.custom_batching", ("treadle",)),
+    Place("jax.checkpoint_policies", ("treadle",)),
+    Place("jax.ad_checkpoint", ("treadle",)),
+    Place("jax.dtypes", ("treadle.dtypes", "treadle.numpy")),
+)
+_NN = ("treadle.nn", "treadle.nn.init", "treadle", "treadle.tree")
+_OPTIM = ("treadle.optim", "treadle.nn", "treadle.tree")
+
+PEERS = (
+    Peer("jax", "JAX", "jax", _JAX),
+    Peer(
+        "equinox",
+        "Equinox",
+        "equinox",
+        (
+            Place("equinox", _NN),
+            Place("equinox.nn", ("treadle.nn",)),
+            Place("equinox.debug", ("treadle.debug", "treadle.nn")),
+        ),
+    ),
+    Peer(
+        "nnx",
+        "Flax NNX",
+        "flax",
+        (
+            Place("flax.nnx", (*_NN, "treadle.metrics", "treadle.optim")),
+            Place("flax.nnx.initializers", ("treadle.nn.init",)),
+        ),
+    ),
+    Peer(
+        "torch",
+        "PyTorch",
+        "torch",
+        (
+            Place("torch.nn", ("treadle.nn",)),
+            Place("torch.nn.functional", ("treadle.nn", "treadle.numpy")),
+            Place("torch.nn.init", ("treadle.nn.init",)),
+            Place("torch.nn.utils", _NN),
+            Place("torch.optim", ("treadle.optim",)),
+            Place("torch.optim.lr_scheduler", ("treadle.optim",)),
+        ),
+    ),
+    Peer(
+        "optax",
+        "Optax",
+        "optax",
+        (
+            Place("optax", _OPTIM),
+            Place("optax.contrib", ("treadle.optim",)),
+            Place("optax.losses", ("treadle.nn",)),
+            Place("optax.tree", ("treadle.tree", "treadle.optim")),
+            Place("optax.schedules", ("treadle.optim",)),
+        ),
+    ),
+)
+
+WITH_MODULES = ("jax.scipy.stats",)
+"""Modules whose modules are names of them, too: distributions."""
