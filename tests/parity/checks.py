@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import pytest
 
 from tests.parity.judged import JUDGED
-from tests.parity.names import module, rows
+from tests.parity.names import has, public, rows
 from tests.parity.page import page, path, version
 from tests.parity.peers import Peer
 
 
 def judgements_are_needed(peer: Peer) -> None:
-    """None is of a name that is the same here, or that the peer doesn't have."""
+    """None is of a name that is the same here, or that the peer doesn't have; what
+    differs has the same name."""
     for place in peer.places:
-        for name in JUDGED:
+        theirs = public(place.theirs)
+        for name, judged in JUDGED.items():
             outer, _, last = name.rpartition(".")
             if outer != place.theirs or "*" in last:
                 continue
-            found = [getattr(module(m), last, None) for m in place.ours]
-            # (A folder of ours may have been imported by that name.)
-            assert all(x is None or isinstance(x, ModuleType) for x in found), name
+            found = [m for m in place.ours if has(m, last)]
+            assert bool(found) == (judged.verdict == "differs"), name
+            assert last in theirs or judged.file != peer.key, name
 
 
 def nothing_is_missing(peer: Peer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -30,15 +31,20 @@ def module(name: str) -> Any:
 
 def public(name: str) -> list[str]:
     """The public names of a module of a peer."""
-    found = module(name)
-    return [
-        n
-        for n in dir(found)
-        if not n.startswith("_")
-        and (
-            name in WITH_MODULES or not isinstance(getattr(found, n, None), ModuleType)
-        )
-    ]
+    return [n for n in dir(module(name)) if has(name, n)]
+
+
+def has(module_name: str, name: str) -> bool:
+    """Whether a module has a public name of its own: neither a module that was imported
+    in it, nor something of Python's library."""
+    found = getattr(module(module_name), name, None)
+    if name.startswith("_") or not hasattr(module(module_name), name):
+        return False
+    if isinstance(found, ModuleType):
+        return module_name in WITH_MODULES
+    home = str(getattr(found, "__module__", ""))
+    standard = home.partition(".")[0] in sys.stdlib_module_names
+    return not (standard and getattr(module(home), name, None) is found)
 
 
 def rows(place: Place) -> list[Row]:
@@ -52,7 +58,7 @@ def _row(place: Place, name: str) -> Row:
     if found is not None:
         return Row(name, *found[:3])
     for ours in place.ours:
-        if hasattr(module(ours), name):
+        if has(ours, name):
             return Row(name, "same", f"{ours}.{name}", "")
     return Row(name, *(judged_by_pattern(dotted) or ("missing", "", ""))[:3])
 

@@ -10,23 +10,32 @@ from tests.parity.names import Row, module, rows
 from tests.parity.peers import PEERS, Peer, Place
 
 DOCS = Path(__file__).parents[2] / "docs"
-VERDICTS = ("same", "other name", "better", "later", "not planned", "missing")
+VERDICTS = (
+    "same",
+    "other name",
+    "differs",
+    "better",
+    "later",
+    "not planned",
+    "missing",
+)
 
 _OVERVIEW = """\
 # Names of other libraries, and ours
 
 What has become of every public name of the libraries whose users come here: it has the
-*same* name here, an *other name*, there is something *better*, it comes *later*, or is
-*not planned*. The pages of the libraries say it name by name.
+*same* name here, an *other name*, the same name that *differs* in what it takes or
+does, there is something *better*, it comes *later*, or is *not planned*. The pages of
+the libraries say it name by name.
 
 """
 _HEAD = """\
 # {name}'s names, and ours
 
 Every public name of {name} {version}, and what it is in Treadle: the *same* name; an
-*other name*; something *better*; to come *later*; or *not planned*. Written by
-`python -m tests.parity.page` from both libraries and
-`tests/parity/judged_names/{key}.txt`.
+*other name*; the same name that *differs* in what it takes or does; something *better*;
+to come *later*; or *not planned*. Written by `python -m tests.parity.page` from both
+libraries and `tests/parity/judged_names/{key}.txt`.
 
 """
 
@@ -46,7 +55,8 @@ def page(peer: Peer) -> str:
     found = {place: rows(place) for place in peer.places}
     counts = {f"`{p.theirs}`": Counter(r.verdict for r in f) for p, f in found.items()}
     head = _HEAD.format(name=peer.name, version=version(peer), key=peer.key)
-    parts = [head, _summary("module", counts)]
+    parts = [head, *([peer.note + "\n"] if peer.note else [])]
+    parts.append(_summary("module", counts))
     parts += [_section(place, found[place]) for place in peer.places]
     return "\n".join(parts)
 

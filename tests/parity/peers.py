@@ -15,12 +15,13 @@ class Place(NamedTuple):
 class Peer(NamedTuple):
     """A library. name: how it calls itself; package: what is imported to know its
     version; places: its modules. Its page is ``docs/parity-<key>.md``, and what is said
-    of its names in ``judged_names/<key>.txt``."""
+    of its names in ``judged_names/<key>.txt``. note: what its page says of all."""
 
     key: str
     name: str
     package: str
     places: tuple[Place, ...]
+    note: str = ""
 
 
 _JAX = (
@@ -71,15 +72,19 @@ PEERS = (
             Place("equinox.nn", ("treadle.nn",)),
             Place("equinox.debug", ("treadle.debug", "treadle.nn")),
         ),
+        "Here a layer takes any leading axes (no `vmap` around it), and channels are "
+        "last.",
     ),
     Peer(
         "nnx",
         "Flax NNX",
         "flax",
         (
-            Place("flax.nnx", (*_NN, "treadle.metrics", "treadle.optim")),
+            Place("flax.nnx", (*_NN, "treadle.metrics", "treadle.debug")),
             Place("flax.nnx.initializers", ("treadle.nn.init",)),
         ),
+        "Here a module is a pytree that stays as it is, and is made with `key=` in "
+        "place of `rngs=`; sizes come first.",
     ),
     Peer(
         "torch",
@@ -90,9 +95,18 @@ PEERS = (
             Place("torch.nn.functional", ("treadle.nn", "treadle.numpy")),
             Place("torch.nn.init", ("treadle.nn.init",)),
             Place("torch.nn.utils", _NN),
+            Place("torch.nn.utils.rnn", ()),
+            Place("torch.nn.utils.parametrizations", ()),
+            Place("torch.nn.utils.parametrize", ()),
+            Place("torch.nn.utils.prune", ()),
+            Place("torch.nn.utils.stateless", ()),
             Place("torch.optim", ("treadle.optim",)),
             Place("torch.optim.lr_scheduler", ("treadle.optim",)),
+            Place("torch.optim.swa_utils", ("treadle.optim",)),
+            Place("torch.func", ("treadle",)),
         ),
+        "Here channels are last, a layer's weight is (in, out), losses give one value "
+        "for each example and no mean, and what draws random numbers takes `key=`.",
     ),
     Peer(
         "optax",
@@ -102,11 +116,18 @@ PEERS = (
             Place("optax", _OPTIM),
             Place("optax.contrib", ("treadle.optim",)),
             Place("optax.losses", ("treadle.nn",)),
-            Place("optax.tree", ("treadle.tree", "treadle.optim")),
+            Place("optax.tree", ("treadle.optim.tree", "treadle.tree")),
             Place("optax.schedules", ("treadle.optim",)),
+            Place("optax.transforms", ("treadle.optim",)),
+            Place("optax.second_order", ("treadle.optim",)),
+            Place("optax.projections", ()),
+            Place("optax.perturbations", ()),
+            Place("optax.assignment", ()),
         ),
+        "Here every number of an optimizer is part of its state, and frozen parameters "
+        "have no updates.",
     ),
 )
 
-WITH_MODULES = ("jax.scipy.stats",)
+WITH_MODULES = ("jax.scipy.stats", "treadle.scipy.stats")
 """Modules whose modules are names of them, too: distributions."""
