@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from tests.parity.judged import judged, judged_by_pattern
-from tests.parity.peers import WITH_MODULES, Place
+from tests.parity.peers import PEERS, WITH_MODULES, Place
 
 
 class Row(NamedTuple):
@@ -63,7 +63,25 @@ def _row(place: Place, name: str) -> Row:
     return Row(name, *(judged_by_pattern(dotted) or ("missing", "", ""))[:3])
 
 
+def row(dotted: str) -> Row:
+    """What has become of one name of a peer.
+
+    Raises:
+      LookupError: if no peer has it.
+    """
+    outer, _, name = dotted.rpartition(".")
+    places = [p for peer in PEERS for p in peer.places if p.theirs == outer]
+    if not places or name not in public(outer):
+        raise LookupError(f"{dotted} is no name of the peers")
+    return _row(places[0], name)
+
+
+def resolve(dotted: str) -> Any:
+    """What a dotted name stands for; None for nothing."""
+    outer, _, last = dotted.rpartition(".")
+    return getattr(module(outer), last, None)
+
+
 def resolves(dotted: str) -> bool:
     """Whether a dotted name of ours exists."""
-    outer, _, last = dotted.rpartition(".")
-    return module(dotted) is not None or hasattr(module(outer), last)
+    return module(dotted) is not None or resolve(dotted) is not None

@@ -34,9 +34,9 @@ _HEAD = """\
 
 Every public name of {name} {version}, and what it is in Treadle: the *same* name; an
 *other name*; the same name that *differs* in what it takes or does; something *better*;
-to come *later*; or *not planned*. Written by `python -m tests.parity.page` from both
-libraries and `tests/parity/judged_names/{key}.txt`.
-
+to come *later*; or *not planned*. Arguments may be named otherwise everywhere. Written
+by `python -m tests.parity.page` from both libraries and
+`tests/parity/judged_names/{key}.txt`.
 """
 
 
