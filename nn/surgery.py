@@ -6,7 +6,7 @@ import dataclasses
 import operator
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from treadle import tree
 from treadle.errors import at as at_line
@@ -154,7 +154,6 @@ def _first_place(model: Any, path: tree.Path) -> tree.Path:
 
 
 Model = TypeVar("Model")
-Where = Callable[[Any], Any] | str | type[Any] | list[Any] | tuple[Any, ...]
 
 
 class At(NamedTuple, Generic[Model]):
@@ -196,7 +195,13 @@ class At(NamedTuple, Generic[Model]):
         return self.set(values[0] if self.single else values)
 
 
-def at(model: Model, where: Where) -> At[Model]:
+@overload
+def at(
+    model: Model, where: str | type[Any] | list[Any] | tuple[Any, ...]
+) -> At[Model]: ...
+@overload
+def at(model: Model, where: Callable[[Model], Any]) -> At[Model]: ...
+def at(model: Model, where: Any) -> At[Model]:
     """Places in a model, to `get`, `set` or `apply` a function to what stands there.
 
     Args:

@@ -19,8 +19,10 @@ from itertools import accumulate
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
+from treadle.dims import is_dim
 from treadle.ir.graph import Atom, Equation, Graph, Var
 from treadle.ir.scalar import SCALARS
+from treadle.late import is_one
 from treadle.ops.arithmetic import add, mul, multiply_add, sub
 from treadle.ops.cast import convert
 from treadle.passes.rewrite import Rewriter
@@ -36,21 +38,32 @@ class _Readers:
     def __init__(self, graph: Graph) -> None:
         self.known: dict[Atom, list[Equation]] = {}
         self.returned = set(graph.outputs)
+        self.equations = graph.equations
         self.position = {id(eq): n for n, eq in enumerate(graph.equations)}
         for eq in graph.equations:
             for a in dict.fromkeys(eq.inputs):
                 self.known.setdefault(a, []).append(eq)
-        others = (not _fuses(eq) for eq in graph.equations)
+        others = (not (_fuses(eq) or _may_vanish(eq)) for eq in graph.equations)
         self.others_before = list(accumulate(others, initial=0))
+        self.vanishing = [n for n, eq in enumerate(graph.equations) if _may_vanish(eq)]
 
-    def close_by(self, eq: Equation) -> list[Equation]:
-        """The readers of an equation's result; none if some are not close by."""
+    def of(self, eq: Equation) -> list[Equation]:
+        """The readers of an equation's result; none if it is returned."""
         (out,) = eq.outputs
-        found = [] if out in self.returned else self.known.get(out, [])
-        here = self.others_before[self.position[id(eq)] + 1]
-        if any(self.others_before[self.position[id(r)]] != here for r in found):
-            return []
-        return found
+        return [] if out in self.returned else self.known.get(out, [])
+
+    def are_close_by(self, eq: Equation) -> bool:
+        """Whether they all are. This may ask about sizes: last."""
+        found = self.of(eq)
+        here, ends = self.position[id(eq)], [self.position[id(r)] for r in found]
+        if any(self.others_before[n] != self.others_before[here + 1] for n in ends):
+            return False
+        between = [n for n in self.vanishing if here < n < max(ends, default=0)]
+        return all(map(self._vanishes, between))
+
+    def _vanishes(self, number: int) -> bool:
+        eq = self.equations[number]
+        return all(is_one(eq.inputs[0].type.shape[a]) for a in eq.params["axes"])
 
 
 def _role(eq: Equation) -> str:
@@ -73,6 +86,15 @@ def _fuses(eq: Equation) -> bool:
         return isinstance(eq.op.lowering, Elementwise | Index | View)
     axes = eq.params.get("axes", ())
     return eq.inputs[0].type.ndim - 1 in axes
+
+
+def _may_vanish(eq: Equation) -> bool:
+    """Whether programs for some sizes lack an equation that keeps others apart: a sum
+    along axes of open lengths, none of them the last, is none where they are 1."""
+    if not isinstance(eq.op.lowering, Reduction) or _fuses(eq):
+        return False
+    shape, axes = eq.inputs[0].type.shape, eq.params.get("axes", ())
+    return bool(axes) and all(is_dim(shape[a]) for a in axes)
 
 
 class _Widen(Rewriter):
@@ -98,14 +120,16 @@ class _Widen(Rewriter):
     def _is_wide(self, eq: Equation) -> bool:
         if eq.outputs[0].type.dtype not in _HALVES or _role(eq) == "telling":
             return False
-        readers = self.readers.close_by(eq)
-        return bool(readers) and all(map(self._computes, readers))
+        readers = self.readers.of(eq)
+        computes = bool(readers) and all(map(self._computes, readers))
+        return computes and self.readers.are_close_by(eq)
 
     def _computes(self, reader: Equation) -> bool:
         """Whether an equation makes other numbers of a half float, or rounds."""
         if reader.op is convert and reader.params["dtype"] == dtypes.float32:
-            after = self.readers.close_by(reader)
-            return bool(after) and all(_role(r) == "arithmetic" for r in after)
+            after = self.readers.of(reader)
+            arithmetic = bool(after) and all(_role(r) == "arithmetic" for r in after)
+            return arithmetic and self.readers.are_close_by(reader)
         return _role(reader) != "telling"
 
 
@@ -120,8 +144,10 @@ class _Contract(Rewriter):
         for eq in graph.equations:
             if eq.op is not mul:
                 continue
-            found = readers.close_by(eq)
-            if len(found) == 1 and id(found[0]) not in taken and _adds(found[0], eq):
+            found = readers.of(eq)
+            if len(found) != 1 or id(found[0]) in taken or not _adds(found[0], eq):
+                continue
+            if readers.are_close_by(eq):
                 self.products[eq.outputs[0]] = eq
                 taken.add(id(found[0]))
 

@@ -17,11 +17,13 @@ from treadle.nn.layers.dropout import Dropout
 from treadle.nn.layers.embed import Embedding
 from treadle.nn.layers.linear import Linear
 from treadle.nn.module import Module
-from treadle.nn.surgery import at
+from treadle.nn.surgery import at, iterate
 
 _NO_WEIGHT = """\
 LoRA wraps layers with a `weight` of shape (..., in, out), such as Linear, Conv2d and \
 Embedding; got {found}{at}"""
+_NONE = """\
+nn.lora: {where!r} has no layer with a weight of two axes or more{at}"""
 _TWICE = """\
 lora: the model has adapters already{at}
 Fold these in first, `nn.merge_lora(model)`, or choose all layers in one call."""
@@ -75,8 +77,7 @@ class LoRA(Module):
         param_dtype: Any = tnp.float32,
         key: rng.Key,
     ) -> None:
-        weight: Any = getattr(layer, "weight", None)
-        if not isinstance(layer, Module) or getattr(weight, "ndim", 0) < 2:
+        if not _fits(layer):
             found = type(layer).__name__
             raise TypeError(_NO_WEIGHT.format(found=found, at=at_line(user_source())))
         if rank < 1:
@@ -91,7 +92,7 @@ class LoRA(Module):
             is_table = isinstance(layer, Embedding)
             lora_a_init = init.standard_normal if is_table else init.fan_in_uniform
         k1, k2 = rng.split(key)
-        *lead, out = weight.shape
+        *lead, out = layer.weight.shape
         self.lora_a = lora_a_init(k1, (*lead, rank), param_dtype)
         self.lora_b = lora_b_init(k2, (rank, out), param_dtype)
 
@@ -205,8 +206,9 @@ def lora(
     put into another copy of the model alone. `merge_lora` folds them in.
 
     Args:
-      where: which layers, as `nn.at` takes it: a class, a pattern over paths
-        (``"blocks.*.query"``), a function that picks parts.
+      where: which layers: a class, a function that picks parts, as `nn.at` takes them;
+        or patterns over paths (``"blocks.*.query"``): all layers there, and inside of
+        what is there, that have a weight of two axes or more.
       rank, alpha, dropout: as of `LoRA`.
 
     Raises:
@@ -220,6 +222,8 @@ def lora(
     """
     if _adapters(model):
         raise ValueError(_TWICE.format(at=at_line(user_source())))
+    if isinstance(where, str | tree.Selector) or _are_patterns(where):
+        where = _layers(model, where)
     chosen = at(freeze(model), where)
     found = chosen.get()
     layers = (found,) if chosen.single else found
@@ -228,6 +232,34 @@ def lora(
         for layer, k in zip(layers, rng.split(key, len(layers)), strict=True)
     ]
     return chosen.set(wrapped[0] if chosen.single else wrapped)
+
+
+def _are_patterns(where: Any) -> bool:
+    return isinstance(where, list | tuple) and all(isinstance(w, str) for w in where)
+
+
+def _layers(model: Any, where: Any) -> list[str]:
+    """The paths of layers to wrap, of whose weights a selection has some."""
+    leaves, form = tree.flatten(tree.select(where)(model))
+    chosen = {
+        tree.dotted(path)
+        for path, wanted in zip(tree.paths(form), leaves, strict=True)
+        if wanted
+    }
+    found = [
+        path
+        for path, part in iterate(model)
+        if _fits(part) and f"{path}.weight" in chosen
+    ]
+    if not found:
+        raise ValueError(_NONE.format(where=where, at=at_line(user_source())))
+    return found
+
+
+def _fits(part: Any) -> bool:
+    """Whether `LoRA` wraps it."""
+    weight: Any = getattr(part, "weight", None)
+    return isinstance(part, Module) and getattr(weight, "ndim", 0) >= 2
 
 
 def merge_lora(model: Model) -> Model:

@@ -125,3 +125,13 @@ def test_errors():
         nn.lora(model, rank=2, key=KEY)
     with pytest.raises(ValueError, match="there is no LoRA in this Model"):
         nn.merge_lora(Model(KEY))
+
+
+def test_patterns_pick_the_layers_inside() -> None:
+    model = nn.TransformerEncoderBlock(8, 2, key=rng.key(0))
+    for where in ("attention.*", ["attention"], td.tree.select("attention.**")):
+        adapted = nn.lora(model, where, rank=2, key=rng.key(1))
+        names = {name.rpartition(".")[0] for name in nn.parameters(adapted)}
+        assert names == {f"attention.{p}" for p in ("query", "key", "value", "out")}
+    with pytest.raises(ValueError, match=r"'\*\*norm' has no layer with a weight"):
+        nn.lora(model, "**norm", rank=2, key=rng.key(1))

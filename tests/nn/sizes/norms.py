@@ -30,6 +30,8 @@ FUNCTIONS = (
 EXPRESSIONS = [
     *(f"nn.{name}(s)" for name in FUNCTIONS.split()),
     "nn.threshold(s, 0.5, 2.0), nn.log1mexp(p), nn.gumbel_softmax(s, rng.key(0))",
+    "nn.standardize(a, (1, 3))",
+    "nn.standardize(a.astype(tnp.bfloat16), (1, 3))",
     "nn.glu(s, 2), nn.logmeanexp(z, 1), nn.standardize(z, (0, 1)), nn.normalize(z, 0)",
     "plane_norm(x[:, None] + tnp.ones((4, 1)))",
     "group_norm(s)",

@@ -13,7 +13,7 @@ import transformers as hf
 
 import treadle as td
 from tests.nn.oracle import close
-from treadle import models, nn, optim
+from treadle import models, nn, optim, rng
 
 hf.logging.set_verbosity_error()
 hf.logging.disable_progress_bar()
@@ -127,6 +127,51 @@ def test_a_step_of_training(folder, encoder):
         model, state, value = step(model, state, batch)
         values.append(float(value))
     assert values[2] < values[1] < values[0]
+
+
+def test_low_rank_fine_tuning_changes_adapters_alone(folder, encoder, theirs):
+    tokenizer = models.tokenizer(folder)
+    wanted = np.float32([1.0, 0.0, 0.0, 1.0])
+    model = nn.lora(
+        encoder, "bert.layers.**.attention.*", rank=4, alpha=8, key=rng.key(0)
+    )
+    np.testing.assert_allclose(
+        model(*tokenizer(TEXTS)), expected_embeddings(theirs, TEXTS), atol=1e-5
+    )
+    optimizer = optim.adamw(1e-3)
+
+    @td.jit
+    def step(model, state, batch):
+        def loss(model):
+            found = model(*batch)
+            return ((found @ found[0] - wanted) ** 2).mean()
+
+        value, grads = td.value_and_grad(loss)(model)
+        updates, state = optimizer.update(grads, state, model)
+        return optim.apply_updates(model, updates), state, value
+
+    def named(model):
+        leaves = td.tree.leaves_with_path(model)
+        return {td.tree.dotted(path): leaf for path, leaf in leaves}
+
+    before = named(model)
+    state, values = optimizer.init(model), []
+    for texts in (TEXTS, [t + " in May" for t in TEXTS], TEXTS, [t * 3 for t in TEXTS]):
+        model, state, value = step(model, state, tokenizer(texts))
+        values.append(float(value))
+    assert values[2] < values[0]
+    assert step.report().traces <= 2, "one trace for the lengths that vary"
+    same = {
+        name: np.array_equal(a, b)
+        for (name, a), b in zip(before.items(), named(model).values(), strict=True)
+    }
+    adapters = {name for name in same if ".lora_" in name}
+    assert len(adapters) == 6 * 4 * 2
+    assert {name for name, kept in same.items() if not kept} == adapters
+    merged = nn.merge_lora(model)
+    np.testing.assert_allclose(
+        merged(*tokenizer(TEXTS)), model(*tokenizer(TEXTS)), atol=1e-5
+    )
 
 
 def test_gpt2_tokens(tmp_path):
