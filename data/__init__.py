@@ -17,7 +17,9 @@ from treadle.data.files import Labelled as Labelled
 from treadle.data.files import read as read
 from treadle.data.loader import Loader as Loader
 from treadle.data.sources import Source as Source
+from treadle.data.sources import source_of as source_of
 from treadle.data.stream import Stream as Stream
+from treadle.data.tables import Column as Column
 from treadle.names import suggest as _suggest
 
 _suggest(__name__)

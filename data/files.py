@@ -44,12 +44,12 @@ class Labelled:
     labels: np.ndarray | None
 
     def __len__(self) -> int:
-        return source_of(self.inputs, None, 0).count
+        return source_of(self.inputs).count
 
     @property
     def source(self) -> Source:
         """For a `Loader`: its batches are pairs of inputs and labels."""
-        inputs, labels = source_of(self.inputs, None, 0), self.labels
+        inputs, labels = source_of(self.inputs), self.labels
 
         def fetch(numbers: np.ndarray) -> tuple[Any, np.ndarray | None]:
             return inputs.fetch(numbers), None if labels is None else labels[numbers]

@@ -46,7 +46,7 @@ class Source:
     slow: bool = True
 
 
-def source_of(data: Any, collate: Collate | None, workers: int) -> Source:
+def source_of(data: Any, collate: Collate | None = None, workers: int = 0) -> Source:
     """A data set as a source.
 
     data: a pytree of arrays, whose first axes count the examples; or an object with

@@ -30,7 +30,9 @@ class _OfScores(Metric):
         name = type(self).__name__
         x, y = pair(f"{name}.update", scores, labels)
         here, y = masked(name, x.shape, where), y.astype(bool)
-        place = tnp.clip(tnp.floor(x * self.bins), 0, self.bins - 1).astype(tnp.int32)
+        place = tnp.clip(
+            tnp.floor(x.astype(tnp.float32) * self.bins), 0, self.bins - 1
+        ).astype(tnp.int32)
 
         def tallied(flags: Any) -> Any:
             flat = tnp.where(flags, place, -1).reshape(-1)

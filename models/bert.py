@@ -181,7 +181,8 @@ class BertMaskedLM(nn.Module):
         segments: tnp.ArrayLike | None = None,
     ) -> td.Array:
         x = self.activation(self.transform(self.bert(tokens, mask, segments)))
-        return self.bert.tokens.attend(self.norm(x)) + self.bias
+        logits = self.bert.tokens.attend(self.norm(x))
+        return logits + self.bias.astype(logits.dtype)
 
 
 class BertClassifier(nn.Module):

@@ -129,4 +129,5 @@ def first_places(layer: str, table: nn.Embedding, tokens: td.Array) -> td.Array:
             f"{td.typeof(tokens)}{at(user_source())}\nCut them: "
             f"`tokens[..., :{table.entries}]`."
         )
-    return table.weight[:length]
+    places = table.weight[:length]
+    return places if table.dtype is None else places.astype(table.dtype)

@@ -107,7 +107,8 @@ class ViT(nn.Module):
                 f"{td.typeof(tnp.asarray(images))}: `td.image.resize` them"
             )
         first = tnp.broadcast_to(self.first.astype(x.dtype), (*lead, 1, width))
-        x = self.dropout(tnp.concatenate([first, x], -2) + self.positions)
+        x = tnp.concatenate([first, x], -2) + self.positions.astype(x.dtype)
+        x = self.dropout(x)
         for layer in self.layers:
             x = layer(x)
         return self.norm(x)

@@ -9,6 +9,7 @@ from treadle.names import suggest as _suggest
 from treadle.nn import init as init
 from treadle.nn.cast import cast as cast
 from treadle.nn.check import PrecisionWarning as PrecisionWarning
+from treadle.nn.check import operands as operands
 from treadle.nn.freeze import freeze as freeze
 from treadle.nn.freeze import metadata as metadata
 from treadle.nn.freeze import tagged as tagged
@@ -156,6 +157,8 @@ from treadle.nn.layers.vision import PatchEmbedding as PatchEmbedding
 from treadle.nn.layers.vision import SqueezeExcite as SqueezeExcite
 from treadle.nn.layers.weight_norm import SpectralNorm as SpectralNorm
 from treadle.nn.layers.weight_norm import WeightNorm as WeightNorm
+from treadle.nn.loss_scale import LossScale as LossScale
+from treadle.nn.loss_scale import all_finite as all_finite
 from treadle.nn.losses.classification import (
     binary_cross_entropy as binary_cross_entropy,
 )
@@ -189,6 +192,7 @@ from treadle.nn.losses.similarity import hinge_embedding as hinge_embedding
 from treadle.nn.losses.similarity import ntxent as ntxent
 from treadle.nn.module import Module as Module
 from treadle.nn.overview import summary as summary
+from treadle.nn.precision import Precision as Precision
 from treadle.nn.role import Buffer as Buffer
 from treadle.nn.role import Param as Param
 from treadle.nn.show import count as count

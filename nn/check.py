@@ -8,6 +8,7 @@ from typing import Any
 
 import treadle as td
 import treadle.numpy as tnp
+from treadle import tree
 from treadle.errors import at, user_source, warn
 
 _TOO_WIDE = """\
@@ -40,9 +41,11 @@ def operands(layer: str, compute: Any, x: Any, *params: Any) -> list[td.Array]:
     """
     x = as_array(x)
     found = td.typeof(x)
+    given = [p for p in params if p is not None]
     if compute is None:
-        given = [p for p in params if p is not None]
         compute = tnp.result_type(*given) if given else td.dtypes.to_float(found.dtype)
+    elif any([td.dtypes.is_complex(p.dtype) for p in given]):
+        compute = tnp.result_type(compute, *given)
     if td.dtypes.is_complex(found.dtype):
         compute = tnp.result_type(compute, found.dtype)
     elif found.dtype.itemsize > max(compute.itemsize, 4) and td.dtypes.is_float(
@@ -58,6 +61,16 @@ def operands(layer: str, compute: Any, x: Any, *params: Any) -> list[td.Array]:
         v if v is None or v.dtype == compute else v.astype(compute)
         for v in (x, *params)
     ]
+
+
+def is_floating(x: Any) -> bool:
+    """Whether it is an array of floating-point numbers: real ones, no keys."""
+    return td.is_array(x) and td.dtypes.is_float(td.typeof(x).dtype)
+
+
+def floats_as(values: Any, dtype: Any) -> Any:
+    """A pytree with its floating arrays in a dtype."""
+    return tree.map(lambda x: x.astype(dtype) if is_floating(x) else x, values)
 
 
 def as_array(x: Any) -> td.Array:

@@ -222,14 +222,10 @@ class Module(metaclass=ModuleType):
         Raises:
           TypeError: if there is no such field.
         """
-        _open(self)
         for name in fields:
-            if name not in self.__dict__:
+            if name not in fields_of(self):
                 raise TypeError(_missing(self, name))
-        made = _blank(type(self), None)
-        made.__dict__.update(self.__dict__ | fields)
-        _seal(made, self)
-        return made
+        return with_fields(self, fields)
 
     def _copied(self) -> Self:
         """A copy that shares the layout."""
@@ -304,6 +300,17 @@ class Module(metaclass=ModuleType):
 
 _set_layout = Module.__dict__["_layout"].__set__
 _set_held = Module.__dict__["_held"].__set__
+
+
+Kind = TypeVar("Kind", bound=Module)
+
+
+def with_fields(module: Kind, fields: dict[str, Any]) -> Kind:
+    """A copy with other values in some fields, or with more of these."""
+    made = _blank(type(module), None)
+    made.__dict__.update(fields_of(module) | fields)
+    _seal(made, module)
+    return made
 
 
 _pending: WeakKeyDictionary[Module, dict[str, Mark]] = WeakKeyDictionary()

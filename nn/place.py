@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any
 
 from treadle import tree
+from treadle.nn.check import floats_as
 from treadle.nn.field import Part, parts_of
 from treadle.scopes import current, joined
 
@@ -58,7 +59,8 @@ def _deeper(module: Any, wanted: Any) -> tree.Path | None:
 
 
 def in_place(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The `__call__` of a Module, which names what it computes by its place."""
+    """The `__call__` of a Module, which names what it computes by its place, and gives
+    it in the module's `output_dtype` if it has one."""
 
     @wraps(call)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -71,6 +73,9 @@ def in_place(call: Callable[..., Any]) -> Callable[..., Any]:
         place.layer = self
         try:
             output = call(self, *args, **kwargs)
+            dtype = self.__dict__.get("output_dtype")
+            if dtype is not None:
+                output = floats_as(output, dtype)
             if place.watch is None:
                 return output
             return place.watch(self, args, kwargs, output)

@@ -23,6 +23,8 @@ def text_of(value: Any) -> str:
     """A field as the `repr` of its module shows it."""
     if td.is_array(value) and not isinstance(value, np.generic):
         return repr(td.typeof(value))
+    if isinstance(value, np.dtype):
+        return str(value)
     if type(value) is dict:
         return _bracket("{", [f"{k!r}: {text_of(v)}" for k, v in value.items()], "}")
     if type(value) is list:

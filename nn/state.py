@@ -279,7 +279,7 @@ def inference(model: Model) -> Model:
     >>> nn.inference(nn.Dropout(0.5))
     Dropout(rate=0.5, broadcast_axes=(), inference=True)
     """
-    return _switch(model, True, {})
+    return _switch(model, True)
 
 
 def training(model: Model) -> Model:
@@ -289,27 +289,40 @@ def training(model: Model) -> Model:
     >>> nn.training(nn.inference(nn.Dropout(0.5)))
     Dropout(rate=0.5, broadcast_axes=(), inference=False)
     """
-    return _switch(model, False, {})
+    return _switch(model, False)
 
 
-def _switch(node: Any, to: bool, known: dict[int, Any]) -> Any:
+def _switch(model: Model, to: bool) -> Model:
+    def change(module: Module) -> dict[str, Any]:
+        switches = fields_of(module).get("inference") is (not to)
+        return {"inference": to} if switches else {}
+
+    return changed(model, change)
+
+
+def changed(model: Model, change: Callable[[Module], dict[str, Any]]) -> Model:
+    """A model in which modules have other static fields: those that `change` gives."""
+    return _changed(model, change, {})
+
+
+_Change = Callable[[Module], dict[str, Any]]
+
+
+def _changed(node: Any, change: _Change, known: dict[int, Any]) -> Any:
     """known: what became of each module. One in two places stays one."""
     if isinstance(node, Module):
         if id(node) not in known:
-            fields = fields_of(node)
-            changed = _switched(fields, to, known)
-            if fields.get("inference") is (not to):
-                changed["inference"] = to
-            known[id(node)] = node.replace(**changed) if changed else node
+            new = _entries(fields_of(node), change, known) | change(node)
+            known[id(node)] = node.replace(**new) if new else node
         return known[id(node)]
     if type(node) is dict:
-        changed = _switched(node, to, known)
-        return node | changed if changed else node
+        new = _entries(node, change, known)
+        return node | new if new else node
     items, form = _opened(node)
-    switched = [_switch(x, to, known) for x in items]
-    if all(new is old for new, old in zip(switched, items, strict=True)):
+    found = [_changed(x, change, known) for x in items]
+    if all(new is old for new, old in zip(found, items, strict=True)):
         return node
-    return form(switched)
+    return form(found)
 
 
 def _opened(node: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
@@ -324,10 +337,12 @@ def _opened(node: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     return items, form.unflatten
 
 
-def _switched(items: dict[Any, Any], to: bool, known: dict[int, Any]) -> dict[Any, Any]:
+def _entries(
+    items: dict[Any, Any], change: _Change, known: dict[int, Any]
+) -> dict[Any, Any]:
     """The entries in which something changed."""
     return {
         name: new
         for name, value in items.items()
-        if (new := _switch(value, to, known)) is not value
+        if (new := _changed(value, change, known)) is not value
     }

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from treadle import nn
 from treadle.checkpoint import DamagedError
 from treadle.errors import StructureError
-from treadle.recipes import loop, runs
+from treadle.recipes import comparison, loop, runs, template
 from treadle.recipes import report as reports
 from treadle.recipes.catalogue import RECIPES
 from treadle.recipes.config import Training
 from treadle.recipes.display import Display, display, duration
 from treadle.recipes.errors import UsageError, command
 from treadle.recipes.runs import Run
+from treadle.recipes.step import make_test
 from treadle.recipes.task import Data, Learner, Recipe, Sampling
 
 _SIGNAL_STATUS = 128
@@ -26,8 +29,8 @@ _SIGNAL_STATUS = 128
 def show_list() -> int:
     """Prints the recipes and the runs."""
     print("recipes:")
-    for recipe in RECIPES.values():
-        print(f"  {recipe.name:<12} {recipe.summary}")
+    for name in RECIPES:
+        print(f"  {name:<12} {RECIPES.summary(name)}")
     print("\ntrain one: treadle train NAME    its options: treadle train NAME --help")
     names = runs.names()
     if names:
@@ -41,14 +44,15 @@ def train(recipe: Recipe, config: Training, folder: Path | None) -> int:
     data = recipe.load(config)
     learner = loop.learner_of(recipe, config, data.facts)
     run = runs.create(recipe, config, data.facts, folder)
-    return _train(run, data, learner)
+    return _train(run, data, learner, [])
 
 
-def resume(name: str, steps: int | None) -> int:
-    """Goes on with a run."""
+def resume(name: str, changes: Mapping[str, Any]) -> int:
+    """Goes on with a run, with changed options."""
     run = runs.find(name, RECIPES)
-    if steps is not None:
-        run = replace(run, config=replace(run.config, steps=steps))
+    config = replace(run.config, **changes)
+    changed = runs.changes(run.config, config)
+    run = replace(run, config=config)
     data = run.recipe.load(run.config)
     runs.check_same_data(run, data.facts)
     learner = loop.learner_of(run.recipe, run.config, run.facts)
@@ -58,22 +62,30 @@ def resume(name: str, steps: int | None) -> int:
             f"--steps {run.config.steps}: {run.folder} is at step {done} already\n"
             f"To train on: {command('resume', run.folder, '--steps', 2 * done)}"
         )
-    return _train(run, data, learner)
+    return _train(run, data, learner, changed)
 
 
-def _train(run: Run, data: Data, learner: Learner) -> int:
+def _train(run: Run, data: Data, learner: Learner, changed: list[str]) -> int:
     screen = display(sys.stdout)
     with runs.claimed(run), _explained(run):
-        run.write()
         _introduce(run, data, learner, screen)
+        if changed:
+            screen.note(f"changed: {', '.join(changed)}")
+        if runs.code_changed(run):
+            screen.note(
+                f"changed: {run.recipe.file}, since the run began with {run.code}"
+            )
         outcome = loop.train(run, data, learner, screen)
         drawn = reports.draw_curves(run)
-    if outcome.interrupted is not None and outcome.step < run.config.steps:
+    early = outcome.step < run.config.steps
+    if early and outcome.interrupted is not None:
         screen.note(
             f"stopped by {outcome.interrupted.name} after step {outcome.step}, which "
             f"is saved\nresume: {command('resume', run.folder)}"
         )
         return _SIGNAL_STATUS + outcome.interrupted
+    if outcome.stopped is not None:
+        screen.note(f"stopped after step {outcome.step}: {outcome.stopped}")
     screen.note(f"trained {outcome.step} steps in {duration(outcome.seconds)}")
     if drawn:
         screen.note(f"curves: {run.curves}")
@@ -82,7 +94,9 @@ def _train(run: Run, data: Data, learner: Learner) -> int:
         screen.note(f"sample: {command('sample', run.folder)}")
     longer = 2 * run.config.steps
     screen.note(f"resume: {command('resume', run.folder, '--steps', longer)}")
-    screen.note(f"test accuracy: {outcome.tested['test_accuracy']:.4f}")
+    names = [n for n in outcome.tested if n != "test_loss"] or list(outcome.tested)
+    for name in names:
+        screen.note(f"{name.replace('_', ' ')}: {outcome.tested[name]:.4f}")
     return 0
 
 
@@ -105,7 +119,7 @@ def evaluate(name: str, best: bool) -> int:
     runs.check_same_data(run, data.facts)
     learner = loop.learner_of(run.recipe, run.config, run.facts)
     checkpoint = _trained(run, learner, best)
-    tested = loop.make_test(learner, data)(checkpoint.state.model)
+    tested = make_test(learner, data)(checkpoint.state.model)
     print(f"{run.folder}, step {int(checkpoint.state.step)}")
     for metric, value in tested.items():
         print(f"{metric.replace('_', ' ')}: {value:.4f}")
@@ -137,8 +151,9 @@ def _explained(run: Run) -> Iterator[None]:
         yield
     except StructureError as error:
         raise UsageError(
-            f"{error}\nThe model is built from {run.settings}: put the options back as "
-            f"they were, or start a new run: {command('train', run.recipe.name)}"
+            f"{error}\nThe model is built from {run.settings} (and from options that "
+            "were given to change it): put the options back as "
+            f"they were, or start a new run: {run.recipe.anew}"
         ) from None
     except DamagedError as error:
         raise UsageError(
@@ -152,6 +167,14 @@ def report(name: str) -> int:
     run = runs.find(name, RECIPES)
     learner = loop.learner_of(run.recipe, run.config, run.facts)
     reports.write(run, learner, loop.manager_of(run, learner), sys.stdout)
+    return 0
+
+
+def compare(names: Sequence[str]) -> int:
+    """Shows runs beside each other, those of a sweep by its folder."""
+    found = [folder for name in names for folder in runs.inside(name)]
+    chosen = [runs.find(folder, RECIPES) for folder in found]
+    comparison.show([comparison.result(run) for run in chosen], sys.stdout)
     return 0
 
 
@@ -169,4 +192,24 @@ def sample(name: str, wanted: Sampling, best: bool) -> int:
     for piece in run.recipe.sample(checkpoint.state.model, run.facts, wanted):
         print(piece, end="", flush=True)
     print()
+    return 0
+
+
+def new(name: str) -> int:
+    """Writes a recipe to begin with."""
+    if not re.fullmatch("[A-Za-z][A-Za-z0-9_-]*", name):
+        raise UsageError(
+            f"{name!r} is no name of a recipe: letters, digits and dashes, such as "
+            "my-recipe"
+        )
+    name = name.replace("_", "-")
+    path = Path(name.replace("-", "_") + ".py")
+    text = Path(template.__file__).read_text(encoding="utf-8")
+    text = text.replace(template.RECIPE.name, name).replace("FILE", path.name)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{path} exists: it is left as it is") from None
+    print(f"wrote {path}\ntrain it: {command('train', path)}")
     return 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
@@ -45,6 +47,12 @@ class Training:
         250, "steps between checkpoints, each with a test", least=1
     )
     keep: int = option(3, "checkpoints to keep, besides the best", least=1)
+    accumulate: int = option(
+        1, "batches whose gradients are averaged for an update", least=1
+    )
+    patience: int | None = option(
+        None, "stop after so many tests in a row that were no better", least=1
+    )
 
 
 @dataclass(frozen=True)
@@ -114,6 +122,21 @@ _PARSERS: dict[type, Any] = {
 }
 
 
+def read_toml(path: Path) -> tuple[str | None, dict[str, Any]]:
+    """The recipe that a file of options names, if it does, and the options.
+
+    Raises:
+      UsageError: if it can't be read.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise UsageError(f"--config {path}: {said}") from None
+    recipe = content.pop("recipe", None)
+    return recipe, {name.replace("-", "_"): v for name, v in content.items()}
+
+
 def options(kind: Any) -> dict[str, Option]:
     """The options of a dataclass by name.
 
@@ -151,4 +174,6 @@ def from_dict(kind: type, values: Mapping[str, Any], source: str) -> Any:
             known[name].check(value)
     except UsageError as error:
         raise UsageError(f"{source}: {error}") from None
-    return kind(**values)
+    # TOML and JSON write a whole number without a point.
+    whole = {n for n, v in values.items() if known[n].kind is float and type(v) is int}
+    return kind(**{n: float(v) if n in whole else v for n, v in values.items()})

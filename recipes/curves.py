@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ from treadle.recipes.metrics import Row, series
 
 _SIZE = (10.0, 4.0)
 _TRAINING, _TEST = "#8aa4c8", "#c4451c"
+_KNOWN = ("step", "seconds", "loss")
 _SMOOTH = 40
 """How many averages along the curve the trend is drawn with."""
 
 
 def draw(rows: list[Row], path: Path, title: str) -> None:
-    """Draws loss and accuracy, in training and in tests, as a PNG."""
+    """Draws the loss and the first other metric, in training and in tests, as a PNG."""
     # Not pyplot: it would look for a window system, and keep the figure.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -24,10 +26,32 @@ def draw(rows: list[Row], path: Path, title: str) -> None:
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
     _panel(left, rows, "loss")
-    _panel(right, rows, "accuracy")
+    others = [n for n in rows[-1] if n not in _KNOWN and not n.startswith("test_")]
+    _panel(right, rows, others[0] if others else "accuracy")
     if all(value > 0 for value in series(rows, "loss")[1]):
         left.set_yscale("log")
     figure.suptitle(title)
+    _save(figure, path)
+
+
+def draw_together(runs: Mapping[str, list[Row]], metric: str, path: Path) -> None:
+    """Draws a metric of several runs, by their names, as a PNG."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=_SIZE, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for name, rows in runs.items():
+        axes.plot(*series(rows, metric), linewidth=2, marker="o", label=name)
+    axes.set_xlabel("step")
+    axes.set_title(metric.replace("_", " "))
+    axes.grid(alpha=0.3, which="both")
+    axes.legend(frameon=False)
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
     temporary = path.with_name(path.name + ".new")
     figure.savefig(temporary, dpi=120, format="png")
     os.replace(temporary, path)

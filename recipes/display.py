@@ -283,6 +283,25 @@ class Live:
         self._progress.stop()
 
 
+class Quiet:
+    """Shows nothing."""
+
+    def start(self, step: int, steps: int) -> None:
+        """The training begins, or goes on, at a step."""
+
+    def update(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """A step was made."""
+
+    def test(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """The model was tested."""
+
+    def note(self, text: str) -> None:
+        """Something that the user should know."""
+
+    def close(self) -> None:
+        """The training has ended."""
+
+
 def display(out: TextIO) -> Display:
     """The display that suits where the output goes."""
     from rich.console import Console

@@ -15,6 +15,10 @@ class UsageError(Exception):
     """The request can't be carried out as it is; the message says what to change."""
 
 
+class DivergedError(UsageError):
+    """The loss or the model is not finite any more."""
+
+
 def unknown(kind: str, name: str, valid: Iterable[str]) -> UsageError:
     """The error for a name that doesn't exist: it lists those that do.
 

@@ -5,34 +5,25 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from signal import Signals
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import treadle as td
-from treadle import nn, optim, rng, tree
+from treadle import rng, tree
 from treadle.checkpoint import Manager
+from treadle.data import Loader
 from treadle.recipes import metrics as metrics_file
+from treadle.recipes.callbacks import Callback, EarlyStopping, Progress
 from treadle.recipes.config import Training
 from treadle.recipes.display import Display, Lasting
-from treadle.recipes.errors import UsageError
+from treadle.recipes.errors import DivergedError
 from treadle.recipes.interrupt import Interrupts
 from treadle.recipes.runs import Run
+from treadle.recipes.step import TrainState, make_step, make_test, next_batch
 from treadle.recipes.task import Data, Facts, Learner, Metrics, Recipe
-
-
-@tree.register_dataclass
-@dataclass(frozen=True)
-class TrainState:
-    """Everything that a step changes."""
-
-    model: Any
-    optimizer: Any
-    key: rng.Key
-    step: Any
 
 
 class Position(NamedTuple):
@@ -40,6 +31,14 @@ class Position(NamedTuple):
 
     epoch: int = 0
     batch: int = 0
+    batch_size: int = 0
+
+    def of(self, loader: Loader) -> tuple[int, int]:
+        """The place of a loader whose batches may be of another size: none of the
+        examples that were seen in this epoch come again."""
+        size = loader.state()["batch_size"]
+        batch = -(-self.batch * self.batch_size // size)
+        return (self.epoch, batch) if batch < len(loader) else (self.epoch + 1, 0)
 
 
 class Checkpoint(NamedTuple):
@@ -53,12 +52,15 @@ class Outcome(NamedTuple):
     """How a training ended.
 
     interrupted: the signal that ended it early.
+    stopped: why it ended early of its own accord.
     """
 
+    model: Any
     step: int
     tested: Metrics
     seconds: float
     interrupted: Signals | None
+    stopped: str | None
 
 
 def learner_of(recipe: Recipe, config: Training, facts: Facts) -> Learner:
@@ -74,51 +76,7 @@ def beginning(learner: Learner, config: Training) -> Checkpoint:
         rng.fold_in(rng.key(config.seed), 2),
         td.numpy.zeros((), td.int32),
     )
-    return Checkpoint(state, Position())
-
-
-def make_step(
-    learner: Learner,
-) -> Callable[[TrainState, Any], tuple[TrainState, Metrics]]:
-    """The training step, compiled."""
-
-    @td.jit(donate="state")
-    def step(state: TrainState, batch: Any) -> tuple[TrainState, Metrics]:
-        key = rng.fold_in(state.key, state.step)
-
-        def loss(model: Any) -> Any:
-            value, (metrics, model) = learner.loss(model, batch, key)
-            return value, (metrics, model)
-
-        (value, (metrics, model)), grads = td.value_and_grad(loss, has_aux=True)(
-            state.model
-        )
-        updates, optimizer = learner.optimizer.update(grads, state.optimizer, model)
-        model = optim.apply_updates(model, updates)
-        after = TrainState(model, optimizer, state.key, state.step + 1)
-        return after, {"loss": value, **metrics}
-
-    return step
-
-
-def make_test(learner: Learner, data: Data) -> Callable[[Any], dict[str, float]]:
-    """The test of a model: average metrics over the held-out examples."""
-
-    @td.jit
-    def test_batch(model: Any, batch: Any) -> Metrics:
-        value, (metrics, _) = learner.loss(nn.inference(model), batch, None)
-        return {"loss": value, **metrics}
-
-    def test(model: Any) -> dict[str, float]:
-        totals: dict[str, float] = {}
-        examples = 0
-        for batch, size in data.test():
-            examples += size
-            for name, value in test_batch(model, batch).items():
-                totals[name] = totals.get(name, 0.0) + float(value) * size
-        return {f"test_{name}": total / examples for name, total in totals.items()}
-
-    return test
+    return Checkpoint(state, Position(batch_size=config.batch_size))
 
 
 def manager_of(run: Run, learner: Learner) -> Manager:
@@ -151,8 +109,14 @@ def restored(
     return found
 
 
-def train(run: Run, data: Data, learner: Learner, display: Display) -> Outcome:
-    """Trains until the run's last step, or until a signal.
+def train(
+    run: Run,
+    data: Data,
+    learner: Learner,
+    display: Display,
+    callbacks: Sequence[Callback] = (),
+) -> Outcome:
+    """Trains until the run's last step, until a callback or a signal ends it.
 
     A run that has checkpoints goes on from the latest.
 
@@ -164,8 +128,12 @@ def train(run: Run, data: Data, learner: Learner, display: Display) -> Outcome:
     with Interrupts() as interrupts, manager_of(run, learner) as manager:
         begin = beginning(learner, run.config)
         checkpoint = restored(manager, begin, shown.note)
+        run.write()  # Now it is known that its options fit what was saved.
         log = metrics_file.Log(run.metrics, int(checkpoint.state.step))
-        training = _Training(run, data, learner, shown, manager, log)
+        if run.config.patience is not None:
+            stopping = EarlyStopping(run.config.patience, *learner.best)
+            callbacks = [*callbacks, stopping]
+        training = _Training(run, data, learner, shown, manager, log, callbacks)
         shown.start(int(checkpoint.state.step), run.config.steps)
         try:
             outcome = training.run(checkpoint, interrupts)
@@ -188,55 +156,80 @@ class _Training:
         display: Lasting,
         manager: Manager,
         log: metrics_file.Log,
+        callbacks: Sequence[Callback],
     ) -> None:
-        self.config: Training = run.config
+        self.rows, self.config = run.metrics, run.config
+        self.steps = run.config.steps
         self.data, self.display, self.manager, self.log = data, display, manager, log
-        self.step = make_step(learner)
+        self.step = make_step(learner, run.config.accumulate)
         self.test = make_test(learner, data)
+        self.callbacks = callbacks
+        self.stopped: str | None = None
+        self.saved = 0
         self.started = time.monotonic() - log.seconds
 
     def run(self, checkpoint: Checkpoint, interrupts: Interrupts) -> Outcome:
         """Trains from a checkpoint on."""
         state, position = checkpoint
-        number = begun = int(state.step)
-        loader = self.data.batches
-        loader.restore(loader.state() | position._asdict())
+        number = self.saved = int(state.step)
+        loader, size = self.data.batches, self.config.batch_size
+        epoch, batch = position.of(loader)
+        loader.restore(loader.state() | {"epoch": epoch, "batch": batch})
         batches = loader.repeat()
         tested: Metrics = {}
+        self._call("on_start", metrics_file.read(self.rows))
         while (
             number < self.config.steps
+            and self.stopped is None
             and interrupts.received is None
             and self.display.lost is None
         ):
-            state, metrics = self.step(state, next(batches))
-            position = Position(*loader.place)
+            taken = next_batch(batches, self.config.accumulate)
+            state, metrics = self.step(state, taken)
+            position = Position(*loader.place, size)
             number += 1
             self.display.update(number, metrics)
+            self._call("on_step", Progress(number, self.steps, state.model, metrics))
             tested = self._record(number, Checkpoint(state, position), metrics)
         batches.close()
-        if number >= self.config.steps:
-            tested = tested or self.test(state.model)
-        elif not tested and number > begun:
+        if self.saved != number:
             self._save(number, Checkpoint(state, position), None)
+        if number >= self.config.steps or self.stopped is not None:
+            tested = tested or self.test(state.model)
         self.manager.wait()
-        return Outcome(number, tested, self._seconds(), interrupts.received)
+        return Outcome(
+            state.model,
+            number,
+            tested,
+            self._seconds(),
+            interrupts.received,
+            self.stopped,
+        )
+
+    def _call(self, event: str, about: Any) -> None:
+        for callback in self.callbacks:
+            reason = getattr(callback, event)(about)
+            self.stopped = self.stopped or reason
 
     def _record(self, number: int, checkpoint: Checkpoint, metrics: Metrics) -> Metrics:
         """Logs and saves what is due after a step; the test's metrics, if one was."""
         tested: Metrics = {}
-        due = number % self.config.checkpoint_every == 0
-        if due or number == self.config.steps:
+        due = number % self.config.checkpoint_every == 0 or number == self.config.steps
+        if due:
             tested = self.test(checkpoint.state.model)
             self.display.test(number, tested)
-        if tested or number % self.config.log_every == 0:
+        if due or number % self.config.log_every == 0:
             values = {name: float(value) for name, value in metrics.items()} | tested
             for name in ("loss", "test_loss"):
                 if not math.isfinite(values.get(name, 0.0)):
                     raise self._diverged(number, f"the {name} is {values[name]}")
             row = {"step": number, **values}
             self.log.write(row | {"seconds": round(self._seconds(), 3)})
+        if due:
+            self._save(number, checkpoint, tested or None)
         if tested:
-            self._save(number, checkpoint, tested)
+            model = checkpoint.state.model
+            self._call("on_test", Progress(number, self.steps, model, tested))
         return tested
 
     def _save(
@@ -250,14 +243,15 @@ class _Training:
         self.log.sync()
         # force: where a damaged checkpoint of this step was passed over, it lies there.
         self.manager.save(number, checkpoint, tested, force=True)
+        self.saved = number
 
-    def _diverged(self, number: int, what: str) -> UsageError:
+    def _diverged(self, number: int, what: str) -> DivergedError:
         """The error for a training that has no use going on."""
         self.manager.wait()
         kept = self.manager.latest_step()
         last = f"Step {kept} is saved, but from it the same happens again. "
         rate = self.config.learning_rate
-        return UsageError(
+        return DivergedError(
             f"{what.replace('_', ' ')} after step {number}: the training has diverged\n"
             f"{'' if kept is None else last}Start a run with a smaller "
             f"--learning-rate, such as {rate / 10:g} instead of {rate:g}."

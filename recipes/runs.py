@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -61,11 +61,16 @@ class Run:
         """The recipe and its options."""
         return self.folder / _SETTINGS
 
+    @property
+    def code(self) -> Path:
+        """A copy of the recipe, if that is in a file of the user's."""
+        return self.folder / "recipe.py"
+
     def write(self) -> None:
         """Puts the settings on the disk, whole or not at all."""
         content = {
             "treadle": __version__,
-            "recipe": self.recipe.name,
+            "recipe": self.recipe.place,
             "config": asdict(self.config),
             "facts": self.facts,
         }
@@ -99,7 +104,7 @@ def create(recipe: Recipe, config: Training, facts: Facts, folder: Path | None) 
     """
     if folder is None:
         folder = _free(ROOT / f"{recipe.name}-{time.strftime('%Y%m%d-%H%M%S')}")
-    elif (folder / _SETTINGS).exists():
+    elif exists(folder):
         raise UsageError(
             f"--run-dir {folder}: there is a run already\n"
             f"Go on with it: {command('resume', folder)}"
@@ -109,7 +114,14 @@ def create(recipe: Recipe, config: Training, facts: Facts, folder: Path | None) 
     folder.mkdir(parents=True, exist_ok=True)
     run = Run(folder, recipe, config, facts)
     run.write()
+    if recipe.code is not None:
+        replace_file(run.code, recipe.code.read_text(encoding="utf-8"))
     return run
+
+
+def exists(folder: Path) -> bool:
+    """Whether there is a run in a folder."""
+    return (folder / _SETTINGS).exists()
 
 
 def _free(folder: Path) -> Path:
@@ -126,11 +138,23 @@ def _free(folder: Path) -> Path:
 
 def names() -> list[str]:
     """The runs in `ROOT`, the latest first."""
-    found = sorted(ROOT.glob(f"*/{_SETTINGS}"), key=lambda p: -p.stat().st_mtime)
-    return [path.parent.name for path in found]
+    # Those of a sweep are in a folder of their own.
+    paths = [*ROOT.glob(f"*/{_SETTINGS}"), *ROOT.glob(f"*/*/{_SETTINGS}")]
+    found = sorted(paths, key=lambda p: -p.stat().st_mtime)
+    return [str(path.parent.relative_to(ROOT)) for path in found]
 
 
-def find(name: str, recipes: dict[str, Recipe]) -> Run:
+def inside(name: str) -> list[str]:
+    """The runs in a folder of runs, such as that of a sweep; else the name itself."""
+    for folder in (Path(name), ROOT / name):
+        if not exists(folder):
+            found = sorted(folder.glob(f"*/{_SETTINGS}"))
+            if found:
+                return [str(path.parent) for path in found]
+    return [name]
+
+
+def find(name: str, recipes: Mapping[str, Recipe]) -> Run:
     """The run that a user means by a path, by a name in `ROOT`, or by ``latest``.
 
     Raises:
@@ -145,7 +169,7 @@ def find(name: str, recipes: dict[str, Recipe]) -> Run:
     raise unknown("run", name, existing)
 
 
-def load(folder: Path, recipes: dict[str, Recipe]) -> Run:
+def load(folder: Path, recipes: Mapping[str, Recipe]) -> Run:
     """The run in a folder.
 
     Raises:
@@ -163,9 +187,17 @@ def load(folder: Path, recipes: dict[str, Recipe]) -> Run:
             f"{path} is damaged: {error}\n"
             "It holds the run's recipe and options; another run's file shows its form."
         ) from None
+    if name == "fit" and name not in recipes:
+        raise UsageError(
+            f"{folder} was trained by `recipes.fit`: its model is in the program that "
+            "did so, and it goes on there"
+        )
     if name not in recipes:
         raise UsageError(f"{path}: {unknown('recipe', name, recipes)}")
-    recipe = recipes[name]
+    try:
+        recipe = recipes[name]
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
     return Run(folder, recipe, from_dict(recipe.config, values, str(path)), facts)
 
 
@@ -186,8 +218,24 @@ def check_same_data(run: Run, facts: Facts) -> None:
         raise UsageError(
             f"the data of {run.folder} have changed ({listing})\n"
             "To go on, put the data back as they were; for the new data, start a new "
-            f"run: {command('train', run.recipe.name)}"
+            f"run: {run.recipe.anew}"
         )
+
+
+def changes(before: Any, after: Any) -> list[str]:
+    """The options that have changed, for people."""
+    return [
+        f"--{name.replace('_', '-')} {value} (it was {getattr(before, name)})"
+        for name, value in asdict(after).items()
+        if value != getattr(before, name)
+    ]
+
+
+def code_changed(run: Run) -> bool:
+    """Whether the file of the run's recipe is another than when the run began."""
+    if run.recipe.code is None or not run.code.exists():
+        return False
+    return run.code.read_bytes() != run.recipe.code.read_bytes()
 
 
 def _start(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from treadle import optim
 from treadle.data import Labelled, Loader, Source
 from treadle.recipes.config import Training
-from treadle.recipes.errors import UsageError
+from treadle.recipes.errors import UsageError, command
 
 Facts = dict[str, Any]
 """What a run keeps of its data: plain JSON. The same data gives the same facts."""
@@ -91,6 +92,7 @@ class Recipe:
     learner: from the options, the data's facts and a key to what is trained.
     sample: writes with a trained model, given the facts, piece by piece; None for
       recipes that don't write.
+    file: where it was found, if that is a file of the user's.
     """
 
     name: str
@@ -99,6 +101,22 @@ class Recipe:
     load: Callable[[Any], Data]
     learner: Callable[[Any, Facts, Any], Learner]
     sample: Callable[[Any, Facts, Sampling], Iterator[str]] | None = None
+    file: str | None = None
+
+    @property
+    def place(self) -> str:
+        """What commands name it by."""
+        return self.file or self.name
+
+    @property
+    def anew(self) -> str:
+        """How another run of it is started."""
+        return command("train", self.place)
+
+    @property
+    def code(self) -> Path | None:
+        """The file itself."""
+        return None if self.file is None else Path(self.file.partition(":")[0])
 
 
 def adamw(config: Training) -> optim.Transform:

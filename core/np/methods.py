@@ -229,8 +229,8 @@ class Methods(Operators):
         return bits.bitcast(self, dtype)
 
     def copy(self: Any) -> Array:
-        """Itself: arrays never change."""
-        return self
+        """The array in memory of its own, which stays when this one is donated."""
+        return creation.copy(self)
 
     def reshape(self: Any, *lengths: Any, order: str = "C") -> Array:
         """The same elements in another shape; one length may be -1."""

@@ -162,10 +162,11 @@ class Array(Value):
         return Array, (np.asarray(self._data),)
 
     def __copy__(self) -> Array:
-        return self
+        # Arrays don't change, but they may be donated: a copy then stays.
+        return Array(np.array(self._data))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Array:
-        return self
+        return self.__copy__()
 
 
 ArrayLike = Array | np.ndarray | np.generic | bool | int | float | complex
@@ -191,6 +192,9 @@ class Placed(Array):
     @property
     def device(self) -> Device:
         return self._device
+
+    def __copy__(self) -> Array:
+        return Placed.on(self._device, np.array(self._data))
 
     def unplaced(self) -> Array:
         """The same elements, for where its device is known."""

@@ -177,7 +177,7 @@ def global_avg_pool(x: tnp.ArrayLike, *, rank: int = 2) -> td.Array:
     Array([7.5], dtype=float32)
     """
     x = check.spatial("global_avg_pool", x, rank)
-    return x.mean(tuple(range(-1 - rank, -1)))
+    return tnp.mean(x, tuple(range(-1 - rank, -1)))
 
 
 def global_max_pool(x: tnp.ArrayLike, *, rank: int = 2) -> td.Array:

@@ -9,8 +9,10 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle import rng, tree
 from treadle.errors import at, user_source
+from treadle.nn import check
 from treadle.nn.module import Module
 from treadle.nn.state import State, stateful
+from treadle.nn.surgery import iterate
 
 _UNEQUAL = """\
 Stack takes equal layers, and layer {i} differs from the first {how}{at}
@@ -120,10 +122,40 @@ class Stack(Module):
             return x, (extra, held)
 
         rows = (self.layers, dict(each or {}))
+        x = self._entering(x, rows[1], args, kwargs)
         x, (extras, held) = td.scan(body, x, rows, length=self.length)
         for cell, value in zip(cells, held or (), strict=is_open):
             cell.value = value
         return (x, extras) if paired else x
+
+    def _entering(self, x: Any, each: dict, args: tuple, kwargs: dict) -> Any:
+        """The input in the dtype of what a layer makes of it: the input of the next."""
+        if _computed_in(self.layers) <= {
+            check.as_array(v).dtype for v in tree.leaves(x)
+        }:
+            return x
+
+        def first() -> Any:
+            layer, more = tree.map(lambda rows: rows[0], (self.layers, each))
+            out, _ = stateful(layer, key=rng.key(0))(x, *args, **kwargs, **more)
+            is_pair = not isinstance(x, tuple) and isinstance(out, tuple)
+            return out[0] if is_pair and len(out) == 2 else out
+
+        made = td.eval_shape(first)
+        if tree.structure(made) != tree.structure(x):
+            return x
+        return tree.map(
+            lambda v, t: v.astype(t.dtype) if td.dtypes.is_float(t.dtype) else v,
+            tree.map(check.as_array, x),
+            made,
+        )
+
+
+def _computed_in(layers: Any) -> set[Any]:
+    """The dtypes of the floating arrays in layers, and those they are told to use."""
+    own = {x.dtype for x in tree.leaves(layers) if check.is_floating(x)}
+    said = {getattr(layer, "dtype", None) for _, layer in iterate(layers)}
+    return own | said - {None}
 
 
 def _cells(layers: Any) -> list[State]:

@@ -28,7 +28,8 @@ class Added(Module):
 
     def to(self, x: td.Array, norm: Layer, part: Layer) -> td.Array:
         change = part(norm(x) if self.pre_norm else x)
-        x = x + self.drop_path(self.dropout(change))
+        # What a block computes in follows from its layers, not from its input.
+        x = x.astype(change.dtype) + self.drop_path(self.dropout(change))
         return x if self.pre_norm else norm(x)
 
 

@@ -228,3 +228,15 @@ def test_errors_say_what_to_do() -> None:
         metrics.Accuracy().update(LOGITS, LABELS, WHERE[1:])
     with pytest.raises(ValueError, match=r"R2.update takes two arrays of one shape"):
         metrics.R2().update(X, Y[1:])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_halves_are_summed_in_the_types_that_a_metric_has(name: str) -> None:
+    empty, args, _ = TABLE[name]
+    halves = [x.astype(td.bfloat16) if x.dtype == np.float32 else x for x in args]
+    wides = [x.astype(np.float32) if x.dtype == td.bfloat16 else x for x in halves]
+    found = empty.update(*halves).update(*halves)
+    types = [td.typeof(x) for x in tree.leaves(empty)]
+    assert [td.typeof(x) for x in tree.leaves(found)] == types
+    expected = empty.update(*wides).update(*wides)
+    tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), found, expected)

@@ -50,6 +50,19 @@ class Silent:
         pass
 
 
+def table(path: Path, rows: int = 300) -> Path:
+    """A table: a colour and a size make the price; each eighth size is missing."""
+    random = np.random.default_rng(0)
+    with path.open("w") as file:
+        print("size,colour,price", file=file)
+        for row in range(rows):
+            size, red = random.uniform(0, 50), random.random() < 0.3
+            price = 1000 * size + 40000 * red
+            colour = "red" if red else "blue" if row % 3 else "green"
+            print(f"{size if row % 8 else ''},{colour},{price:.2f}", file=file)
+    return path
+
+
 def begin(
     folder: Path, config: Training = SMALL, recipe: Recipe = digits_mlp.RECIPE
 ) -> Run:

@@ -17,11 +17,12 @@ from tests.recipes.small import (
     begin,
     final_leaves,
     rows,
+    table,
     train,
 )
 from treadle.checkpoint import DamagedError, Manager, commit
 from treadle.errors import StructureError
-from treadle.recipes import char_gpt, digits_cnn, runs
+from treadle.recipes import char_gpt, digits_cnn, runs, tabular
 from treadle.recipes.catalogue import RECIPES
 from treadle.recipes.config import Training
 from treadle.recipes.interrupt import Interrupts
@@ -37,6 +38,16 @@ def small(name: str, folder: Path) -> Training:
     if name == "digits-cnn":
         return digits_cnn.Config(
             steps=6, batch_size=100, channels=2, log_every=1, checkpoint_every=2
+        )
+    if name == "tabular":
+        return tabular.Config(
+            steps=6,
+            batch_size=200,
+            width=4,
+            data=str(table(folder / "prices.csv")),
+            target="colour",
+            log_every=1,
+            checkpoint_every=2,
         )
     corpus = folder / "corpus.txt"
     corpus.write_text(CORPUS)

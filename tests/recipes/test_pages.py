@@ -53,7 +53,14 @@ def test_the_readme_learns(
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_commands_are_understood(page: Path) -> None:
+def test_commands_are_understood(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for block in blocks(page, "python") + blocks(page, "toml"):
+        named = re.match(r"# (\w+\.(?:py|toml))\n", block)
+        if named:
+            Path(named[1]).write_text(block)
     for block in blocks(page, "sh"):
         for line in block.splitlines():
             program, *arguments = shlex.split(line, comments=True)
@@ -62,6 +69,8 @@ def test_commands_are_understood(page: Path) -> None:
             if "--help" in arguments:
                 arguments.remove("--help")
             cli.parse(arguments)
+            if arguments[0] == "new":
+                cli.main(arguments)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

@@ -22,11 +22,13 @@ from treadle.kernels import lower
 from treadle.plan.steps import NestStep, OrderStep, ProductStep, Step
 from treadle.recipes import char_gpt, loop
 from treadle.recipes.catalogue import RECIPES
+from treadle.recipes.step import make_step
 from treadle.run.execute import Executable
 
 SMALL: dict[str, dict[str, Any]] = {
     "digits-mlp": {"batch_size": 32, "width": 24},
     "digits-cnn": {"batch_size": 12, "channels": 5},
+    "tabular": {"batch_size": 32, "width": 24},
     "char-gpt": {"batch_size": 3, "context": 24, "width": 32, "layers": 2},
 }
 
@@ -51,7 +53,7 @@ def test_steps_of_recipes_as_they_are(name: str) -> None:
 def _train(recipe: Any, config: Any, steps: int) -> None:
     data = recipe.load(config)
     learner = loop.learner_of(recipe, config, data.facts)
-    state, step = loop.beginning(learner, config).state, loop.make_step(learner)
+    state, step = loop.beginning(learner, config).state, make_step(learner)
     batches = data.batches.repeat()
     with by_reference.checked() as seen:
         for _ in range(steps):

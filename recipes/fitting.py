@@ -1,0 +1,280 @@
+"""Training from Python: the loop of the recipes, for any model and data."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from signal import SIGINT
+from typing import Any
+
+import numpy as np
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle import nn, optim, rng, tree
+from treadle.data import DataSet, Source, source_of
+from treadle.recipes import loop, runs
+from treadle.recipes import metrics as metrics_file
+from treadle.recipes.callbacks import Callback
+from treadle.recipes.config import Training, from_dict
+from treadle.recipes.display import Quiet, display
+from treadle.recipes.errors import UsageError
+from treadle.recipes.runs import Run
+from treadle.recipes.task import (
+    Data,
+    Facts,
+    Learner,
+    Metrics,
+    Recipe,
+    adamw,
+    batches,
+    in_turn,
+)
+
+NAME = "fit"
+_TEST_BATCH = 512
+_SAMPLE = 256
+"""By how many of the first examples data are told from others."""
+
+Compared = Callable[[Any, Any], Any]
+"""``(outputs, targets) -> array``, of which the mean is taken."""
+
+
+@dataclass(frozen=True)
+class _Fit(Recipe):
+    @property
+    def anew(self) -> str:
+        """How another run of it is started."""
+        return "give another run_dir"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What became of a training.
+
+    metrics: of the last test; where there are no examples for testing, those of the
+      last logged step.
+    rows: the metrics of all logged steps.
+    stopped: why it ended before its last step, if it did.
+    """
+
+    model: Any
+    step: int
+    metrics: dict[str, float]
+    rows: list[dict[str, Any]]
+    stopped: str | None
+
+
+def fit(
+    model: Any,
+    data: Any,
+    *,
+    test: Any = None,
+    loss: Compared | None = None,
+    metrics: Mapping[str, Compared] | None = None,
+    optimizer: optim.Transform | None = None,
+    epochs: float | None = None,
+    run_dir: str | Path | None = None,
+    callbacks: Sequence[Callback] = (),
+    show: bool = True,
+    **options: Any,
+) -> Fitted:
+    """Trains a model, with checkpoints from which it goes on.
+
+    Args:
+      model: takes a batch of inputs; or a `Learner`, which has its own loss and
+        optimizer, and for which a batch is whatever `data` gives.
+      data: a pair of arrays (inputs, targets), or what `data.Loader` takes and gives
+        such pairs.
+      test: other data for testing; or the share of `data` to be set apart, such as 0.2.
+      loss: by default the cross-entropy where targets are whole numbers, else the
+        squared error.
+      metrics: what else is measured, by name; by default the accuracy of classes.
+      optimizer: by default AdamW with a warm-up and half a cosine.
+      epochs: how often to go through the data, instead of `steps`.
+      run_dir: where checkpoints and metrics are kept. If a run is there already, it
+        goes on. By default nothing is kept.
+      show: whether progress is shown.
+      options: those of all recipes: `steps`, `batch_size`, `learning_rate`,
+        `weight_decay`, `seed`, `log_every`, `checkpoint_every` (also how often is
+        tested), `keep`, `accumulate`, `patience`.
+
+    Raises:
+      UsageError: for options that are unknown or wrong; if the training diverges; if
+        `run_dir` holds a run with other data.
+      StructureError: if it holds one with another model.
+      KeyboardInterrupt: after Ctrl-C, when the step is made and saved.
+
+    >>> import numpy as np
+    >>> from treadle import nn, recipes, rng
+    >>> x = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)
+    >>> y = x @ np.array([1.0, 2.0, 3.0], np.float32)
+    >>> model = nn.Linear(3, 1, key=rng.key(0))
+    >>> options = dict(steps=200, learning_rate=0.1, weight_decay=0.0, show=False)
+    >>> fitted = recipes.fit(model, (x, y), test=0.2, **options)
+    >>> fitted.metrics["test_loss"] < 1e-3
+    True
+    """
+    if test is None and options.get("patience") is not None:
+        raise UsageError("patience counts tests: give examples in test=")
+    seed = options.get("seed", 0)
+    train_source, test_source = _parts(data, test, seed)
+    if epochs is not None:
+        options["steps"] = _steps(epochs, train_source.count, options)
+    config = from_dict(Training, options, "fit")
+    loaded = _data(train_source, test_source, config)
+    learner = _learner(model, train_source, loss, metrics, optimizer, config)
+    recipe = _Fit(
+        NAME,
+        "trained from Python",
+        Training,
+        lambda config: loaded,
+        lambda config, facts, key: learner,
+    )
+    screen = display(sys.stdout) if show else Quiet()
+    with _run(recipe, config, loaded.facts, run_dir, screen.note) as run:
+        with runs.claimed(run):
+            found = loop.train(run, loaded, learner, screen, callbacks)
+        rows = metrics_file.read(run.metrics)
+    if found.interrupted is not None and found.step < config.steps:
+        if found.interrupted == SIGINT:
+            raise KeyboardInterrupt
+        raise SystemExit(128 + found.interrupted)
+    last = rows[-1] if rows else {}
+    numbers = {n: v for n, v in last.items() if n not in ("step", "seconds")}
+    return Fitted(found.model, found.step, found.tested or numbers, rows, found.stopped)
+
+
+def _parts(data: Any, test: Any, seed: int) -> tuple[Source, Source | None]:
+    """The examples for training, and those for testing."""
+    if isinstance(data, DataSet):
+        data, test = data.train, data.test if test is None else test
+    source = _source(data)
+    if not isinstance(test, float):
+        return source, None if test is None else _source(test)
+    held = round(test * source.count)
+    if not 0 < held < source.count:
+        raise UsageError(
+            f"test={test} of {source.count} examples leaves nothing to "
+            f"{'train' if held else 'test'} with"
+        )
+    order = np.asarray(rng.permutation(rng.key(seed), source.count))
+
+    def part(chosen: np.ndarray) -> Source:
+        return Source(lambda n: source.fetch(chosen[n]), len(chosen), source.slow)
+
+    return part(np.sort(order[held:])), part(np.sort(order[:held]))
+
+
+def _source(data: Any) -> Source:
+    return source_of(data)
+
+
+def _steps(epochs: float, count: int, options: Mapping[str, Any]) -> int:
+    usual = Training()
+    size = options.get("batch_size", usual.batch_size)
+    taken = size * options.get("accumulate", usual.accumulate)
+    if "steps" in options:
+        raise UsageError("steps and epochs say the same: give one of them")
+    return max(1, round(epochs * count / taken))
+
+
+def _data(train: Source, test: Source | None, config: Training) -> Data:
+    sample = train.fetch(np.arange(min(_SAMPLE, train.count)))
+    leaves = [np.ascontiguousarray(x) for x in tree.leaves(sample)]
+    facts = {
+        "training": train.count,
+        "test": 0 if test is None else test.count,
+        "examples": "examples",
+        "shapes": [list(x.shape[1:]) for x in leaves],
+        "checksum": zlib.crc32(b"".join(x.tobytes() for x in leaves)),
+    }
+    tests: Callable[[], Iterator[Any]] = lambda: iter(())  # noqa: E731
+    if test is not None:
+        tests = partial(in_turn, test, _TEST_BATCH)
+    return Data(batches(train, config), tests, facts)
+
+
+def _learner(
+    model: Any,
+    source: Source,
+    loss: Compared | None,
+    metrics: Mapping[str, Compared] | None,
+    optimizer: optim.Transform | None,
+    config: Training,
+) -> Learner:
+    if isinstance(model, Learner):
+        if not loss is metrics is optimizer is None:
+            raise UsageError("a Learner has its loss, metrics and optimizer already")
+        return replace(model, model=_copied(model.model))
+    _, targets = source.fetch(np.arange(1))
+    if loss is None:
+        classes = not np.issubdtype(np.asarray(targets).dtype, np.inexact)
+        loss = nn.cross_entropy if classes else _squared_error
+        if metrics is None and classes:
+            metrics = {"accuracy": _hits}
+    measured = partial(_measured, loss, dict(metrics or {}))
+    optimizer = optimizer or adamw(config)
+    return Learner(_copied(model), optimizer, measured, ("test_loss", "min"))
+
+
+def _copied(model: Any) -> Any:
+    """A step reuses the arrays that it is given; the user's stay as they are."""
+    return tree.map(lambda x: tnp.asarray(np.array(x)), model)
+
+
+def _measured(
+    loss: Compared,
+    metrics: Mapping[str, Compared],
+    model: Any,
+    batch: Any,
+    key: rng.Key | None,
+) -> tuple[td.Array, tuple[Metrics, Any]]:
+    inputs, targets = batch
+    outputs, model = nn.stateful(model, key=key)(inputs)
+    found = {
+        name: measure(outputs, targets).mean() for name, measure in metrics.items()
+    }
+    return loss(outputs, targets).mean(), (found, model)
+
+
+def _squared_error(outputs: Any, targets: Any) -> td.Array:
+    """Outputs of one number need no axis of their own in the targets."""
+    if outputs.ndim == targets.ndim + 1 and outputs.shape[-1] == 1:
+        outputs = outputs[..., 0]
+    return nn.squared_error(outputs, targets)
+
+
+def _hits(outputs: Any, targets: Any) -> td.Array:
+    return (outputs.argmax(-1) == targets).astype(td.float32)
+
+
+@contextmanager
+def _run(
+    recipe: Recipe,
+    config: Training,
+    facts: Facts,
+    folder: str | Path | None,
+    note: Callable[[str], None],
+) -> Iterator[Run]:
+    """The run in a folder, new or to be gone on with; or one that is not kept."""
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="treadle-fit-") as temporary:
+            yield runs.create(recipe, config, facts, Path(temporary))
+        return
+    folder = Path(folder)
+    if not runs.exists(folder):
+        yield runs.create(recipe, config, facts, folder)
+        return
+    run = runs.load(folder, {NAME: recipe})
+    runs.check_same_data(run, facts)
+    changed = runs.changes(run.config, config)
+    if changed:
+        note(f"changed: {', '.join(changed)}")
+    yield replace(run, config=config)

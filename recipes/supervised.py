@@ -1,0 +1,222 @@
+"""Learning labels from examples in files: what all recipes do that read `--data`."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle import nn, rng
+from treadle.data import DataSet, Source, read
+from treadle.recipes.config import Training, option
+from treadle.recipes.data import features
+from treadle.recipes.errors import UsageError
+from treadle.recipes.task import (
+    Data,
+    Facts,
+    Learner,
+    Metrics,
+    adamw,
+    batches,
+    in_turn,
+)
+
+_TEST_BATCH = 512
+_SAMPLE = 256
+"""From how many examples it is seen what values they have."""
+
+
+@dataclass(frozen=True)
+class Files(Training):
+    """The options of recipes that take any labelled data."""
+
+    data: str | None = option(
+        None, "images by class in folders, or an NPZ, IDX or CSV file"
+    )
+    target: str | None = option(
+        None, "the column of a CSV file to be predicted (default: the last)"
+    )
+    image_size: int | None = option(
+        None, "height and width that images in folders get", least=1
+    )
+
+
+def own(config: Any) -> DataSet:
+    """What `--data` names, some of it set apart for testing.
+
+    Raises:
+      UsageError: if it can't be read, or has no labels.
+    """
+    if config.data is None:
+        raise UsageError(
+            "--data PATH is missing: images by class in folders, or an NPZ, IDX or CSV "
+            "file"
+        )
+    size = config.image_size
+    try:
+        found = read(
+            config.data,
+            target=getattr(config, "target", None),
+            image_size=(size, size) if size else None,
+        ).split(seed=config.seed)
+    except (ValueError, OSError) as error:
+        # Where in this file it was read is nothing to the user.
+        said = [t for t in str(error).splitlines() if not t.startswith("  at ")]
+        raise UsageError(f"--data {config.data}: {'; '.join(said)}") from None
+    if found.train.labels is None or found.test is None or found.test.labels is None:
+        raise UsageError(
+            f"--data {config.data}: {found.about}, but no labels of all of them\n"
+            "Labels are an array y of an .npz file, one number for each example."
+        )
+    return found
+
+
+def load(config: Files) -> Data:
+    """The examples of `--data` in batches, as arrays that a model can take: images and
+    vectors as they are, rows of a table as vectors (`features.vectors`)."""
+    found = own(config)
+    if found.columns:
+        return of_table(found, config, vectors=True)
+    return in_batches(found, config, describe(found))
+
+
+def describe(found: DataSet) -> Facts:
+    """The facts of examples that are arrays."""
+    sample = sample_of(found)
+    shape = sample.shape[1:]
+    if is_images(sample):
+        shape = (*shape, 1)[:3]
+    return {
+        **_counts(found, "images" if is_images(sample) else "examples"),
+        "shape": list(map(int, shape)),
+        "white": _white(sample),
+        "checksum": zlib.crc32(np.ascontiguousarray(sample).tobytes()),
+    }
+
+
+def of_table(found: DataSet, config: Any, *, vectors: bool) -> Data:
+    """The rows of a table in batches.
+
+    vectors: whether each row is one vector, instead of its numbers and categories.
+    """
+    columns = features.describe(found)
+    made = features.vectors if vectors else features.standardized
+    sources = [
+        Source(partial(_row_fetch, part.source, columns, made), len(part), slow=False)
+        for part in (found.train, found.test)
+        if part is not None
+    ]
+    sample, _ = sources[0].fetch(np.arange(min(_SAMPLE, sources[0].count)))
+    parts = [sample] if vectors else [sample["numbers"], sample["categories"]]
+    facts = {
+        **_counts(found, "rows"),
+        "shape": [int(sum(part.shape[-1] for part in parts))],
+        "white": None,
+        "columns": columns,
+        "checksum": zlib.crc32(b"".join(part.tobytes() for part in parts)),
+    }
+    test = partial(in_turn, sources[1], _TEST_BATCH)
+    return Data(batches(sources[0], config), test, facts, found.about)
+
+
+def _row_fetch(source: Source, columns: Any, made: Any, numbers: np.ndarray) -> Any:
+    inputs, labels = source.fetch(numbers)
+    return made(inputs, columns), labels
+
+
+def _counts(found: DataSet, examples: str) -> Facts:
+    assert found.test is not None and found.train.labels is not None
+    facts: Facts = {
+        "training": len(found.train),
+        "test": len(found.test),
+        "examples": examples,
+        "classes": None if found.classes is None else list(found.classes),
+    }
+    if found.classes is None:
+        labels = found.train.labels.astype(np.float64)
+        # A model learns values near 1; all equal, they stay as they are.
+        facts["mean"], facts["spread"] = (
+            float(labels.mean()),
+            float(labels.std()) or 1.0,
+        )
+    return facts
+
+
+def in_batches(found: DataSet, config: Training, facts: Facts) -> Data:
+    """A data set as what a recipe loads."""
+    assert found.test is not None
+    test = partial(in_turn, found.test.source, _TEST_BATCH)
+    return Data(batches(found.train, config), test, facts, found.about)
+
+
+def sample_of(found: DataSet) -> np.ndarray:
+    """The inputs of the first examples."""
+    count = min(_SAMPLE, len(found.train))
+    return found.train.source.fetch(np.arange(count))[0]
+
+
+def is_images(sample: np.ndarray) -> bool:
+    """Whether examples are images, with or without an axis of channels."""
+    return sample.ndim == 3 or (sample.ndim == 4 and sample.shape[-1] in (1, 3, 4))
+
+
+def _white(sample: np.ndarray) -> float | None:
+    """The brightest value that such images have: they are divided by it."""
+    if not is_images(sample):
+        return None
+    if sample.dtype == np.uint8:
+        return 255.0
+    most = float(np.abs(sample).max(initial=0))
+    return 1.0 if most <= 1 else most
+
+
+def outputs_for(facts: Facts) -> int:
+    """How many numbers a model gives for an example: one a class, or one."""
+    return 1 if facts["classes"] is None else len(facts["classes"])
+
+
+def learner(model: Any, config: Training, facts: Facts) -> Learner:
+    """A model of these data, trained with AdamW."""
+    optimizer, measured = adamw(config), partial(loss, facts)
+    if facts["classes"] is not None:
+        return Learner(model, optimizer, measured, ("test_accuracy", "max"))
+    return Learner(model, optimizer, measured, ("test_error", "min"))
+
+
+def loss(
+    facts: Facts, model: Any, batch: tuple[Any, Any], key: rng.Key | None
+) -> tuple[td.Array, tuple[Metrics, Any]]:
+    """How far the model's outputs are from the labels."""
+    inputs, labels = batch
+    return scored(facts, model, prepared(facts, inputs), labels, key)
+
+
+def prepared(facts: Facts, inputs: Any) -> Any:
+    """Inputs as a model takes them: images have channels, and values up to 1."""
+    white = facts["white"]
+    if white is None:
+        return inputs
+    pixels = tnp.asarray(inputs).astype(td.float32) / white
+    return pixels[..., None] if pixels.ndim == 3 else pixels
+
+
+def scored(
+    facts: Facts, model: Any, inputs: Any, labels: Any, key: rng.Key | None
+) -> tuple[td.Array, tuple[Metrics, Any]]:
+    """Of classes, the cross-entropy, and which share is right (accuracy); of numbers,
+    the mean squared error in units of their spread, and by how much they are missed on
+    average (error), in their own units."""
+    labels = tnp.asarray(labels)
+    outputs, model = nn.stateful(model, key=key)(inputs)
+    if facts["classes"] is not None:
+        value = nn.cross_entropy(outputs, labels).mean()
+        hits = outputs.argmax(-1) == labels
+        return value, ({"accuracy": hits.astype(td.float32).mean()}, model)
+    mean, spread = facts["mean"], facts["spread"]
+    missed = outputs.reshape(labels.shape) - (labels - mean) / spread
+    return (missed**2).mean(), ({"error": tnp.abs(missed).mean() * spread}, model)
