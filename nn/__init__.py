@@ -186,7 +186,9 @@ from treadle.nn.losses.regression import quantile_error as quantile_error
 from treadle.nn.losses.regression import squared_error as squared_error
 from treadle.nn.losses.segmentation import dice as dice
 from treadle.nn.losses.similarity import cosine_distance as cosine_distance
+from treadle.nn.losses.similarity import cosine_embedding as cosine_embedding
 from treadle.nn.losses.similarity import cosine_similarity as cosine_similarity
+from treadle.nn.losses.similarity import hinge_embedding as hinge_embedding
 from treadle.nn.losses.similarity import ntxent as ntxent
 from treadle.nn.module import Module as Module
 from treadle.nn.overview import summary as summary

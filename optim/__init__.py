@@ -26,7 +26,9 @@ from treadle.optim.average import average_parameters as average_parameters
 from treadle.optim.average import averaged as averaged
 from treadle.optim.base import Transform as Transform
 from treadle.optim.base import apply_updates as apply_updates
+from treadle.optim.base import stateless as stateless
 from treadle.optim.chain import chain as chain
+from treadle.optim.chain import flatten as flatten
 from treadle.optim.chain import freeze as freeze
 from treadle.optim.chain import groups as groups
 from treadle.optim.chain import identity as identity
@@ -45,6 +47,7 @@ from treadle.optim.clip import clip as clip
 from treadle.optim.clip import clip_by_global_norm as clip_by_global_norm
 from treadle.optim.clip import global_norm as global_norm
 from treadle.optim.clip import safe_norm as safe_norm
+from treadle.optim.clip import safe_root_mean_squares as safe_root_mean_squares
 from treadle.optim.clip import unit_norm as unit_norm
 from treadle.optim.conditional import ConditionalState as ConditionalState
 from treadle.optim.conditional import SkipState as SkipState

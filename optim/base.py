@@ -49,6 +49,21 @@ class Transform:
         return f"<{self.name}>"
 
 
+def stateless(function: Callable[[Any, Any], Any]) -> Transform:
+    """A transform of a function ``(grads, params) -> updates`` that remembers nothing.
+
+    >>> import treadle.numpy as tnp
+    >>> signs = stateless(lambda grads, params: tree.map(tnp.sign, grads))
+    >>> signs.update({"w": tnp.array([-2.0, 3.0])}, signs.init(None))[0]
+    {'w': Array([-1.,  1.], dtype=float32)}
+    """
+
+    def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        return function(grads, params), state
+
+    return Transform(lambda params: (), update, "stateless")
+
+
 def with_extras(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function itself if it takes any keyword; else one that leaves out those that
     it has no name for."""

@@ -8,7 +8,7 @@ from typing import Any
 from treadle import tree
 from treadle.errors import at, user_source
 from treadle.optim.base import Transform, check_params, check_state
-from treadle.optim.leaves import map_updates, positions, spread
+from treadle.optim.leaves import map_trainable, map_updates, positions, spread, widen
 
 Labels = Any | Callable[[Any], Any]
 """A pytree of names like the parameters (or a prefix: one name for a whole layer), or a
@@ -105,6 +105,39 @@ def freeze() -> Transform:
         return map_updates(lambda g: (None,), grads)[0], ()
 
     return Transform(lambda params: (), update, "freeze")
+
+
+def flatten(transform: Transform) -> Transform:
+    """A transform of all parameters as one vector: bounds and norms that are taken
+    array by array are of all together, and many small arrays are one.
+
+    Not for transforms that call the loss, which takes the parameters as they are.
+
+    >>> import treadle.numpy as tnp
+    >>> from treadle import optim
+    >>> params = {"a": tnp.zeros(1), "b": tnp.zeros(1)}
+    >>> limit = flatten(optim.clip_by_block_rms(1.0))
+    >>> grads = {"a": tnp.array([1.0]), "b": tnp.array([7.0])}
+    >>> limit.update(grads, limit.init(params))[0]
+    {'a': Array([0.2], dtype=float32), 'b': Array([1.4], dtype=float32)}
+    """
+
+    def init(params: Any) -> Any:
+        return transform.init(tree.ravel(map_trainable(lambda x: x, params))[0])
+
+    def update(
+        grads: Any, state: Any, params: Any = None, **extra: Any
+    ) -> tuple[Any, Any]:
+        vector, unravel = tree.ravel(tree.map(widen, grads))
+        if params is not None:
+            leaves, whole = tree.flatten(params)
+            form = tree.structure(grads)
+            places = positions(form, whole, "the parameters")
+            params = tree.ravel([leaves[i] for i in places])[0]
+        updates, state = transform.update(vector, state, params, **extra)
+        return unravel(updates), state
+
+    return Transform(init, update, f"flatten {transform.name}")
 
 
 def groups(**which: Any) -> Callable[[Any], Any]:

@@ -96,6 +96,18 @@ def safe_norm(
     return tnp.where(above, tnp.sqrt(tnp.where(above, squares, 1.0)), min_norm)
 
 
+def safe_root_mean_squares(x: tnp.ArrayLike, min_rms: float = 0.0) -> td.Array:
+    """``max(root of the mean square of x, min_rms)``, with derivative 0 where the bound
+    holds.
+
+    >>> td.grad(safe_root_mean_squares)(tnp.zeros(2))
+    Array([0., 0.], dtype=float32)
+    """
+    mean = square(tnp.asarray(x)).mean()
+    above = mean > min_rms**2
+    return tnp.where(above, tnp.sqrt(tnp.where(above, mean, 1.0)), min_rms)
+
+
 def unit_norm(x: td.Array) -> td.Array:
     """The norm of all that leads to one output, in at least float32: over all axes but
     the last; of arrays with one axis or none, over all. Axes that are left have length

@@ -62,6 +62,52 @@ def cosine_distance(
     return narrow(1 - cosine_similarity(a, b, eps=eps, where=where), x)
 
 
+def cosine_embedding(
+    x: tnp.ArrayLike, y: tnp.ArrayLike, targets: tnp.ArrayLike, margin: float = 0.0
+) -> Array:
+    """`cosine_distance` of pairs that shall be alike, and of the others how far their
+    `cosine_similarity` is above a margin.
+
+    Shapes: ``(..., features), (..., features)``; targets (...), 1 for pairs that shall
+    be alike and -1 (or anything else) for the others; the result (...).
+
+    Raises:
+      ValueError: if the shapes don't fit.
+
+    >>> import treadle.numpy as tnp
+    >>> x, y = tnp.array([[3.0, 4.0]] * 2), tnp.array([[1.0, 0.0]] * 2)
+    >>> cosine_embedding(x, y, tnp.array([1, -1]))
+    Array([0.4, 0.6], dtype=float32)
+    """
+    a, b = same("cosine_embedding", x, y)
+    cosine, targets = cosine_similarity(a, b), check.as_array(targets)
+    if targets.shape != cosine.shape:
+        raise ValueError(
+            "cosine_embedding takes vectors (..., features) and targets (...); got "
+            f"{td.typeof(a)} and {td.typeof(targets)}{at(user_source())}"
+        )
+    return narrow(
+        tnp.where(targets == 1, 1 - cosine, tnp.maximum(cosine - margin, 0)), x
+    )
+
+
+def hinge_embedding(
+    distances: tnp.ArrayLike, targets: tnp.ArrayLike, margin: float = 1.0
+) -> Array:
+    """The distance of pairs that shall be near (targets of 1), and ``max(0, margin -
+    distance)`` of the others (-1). Elementwise.
+
+    Raises:
+      ValueError: if the shapes differ.
+
+    >>> import treadle.numpy as tnp
+    >>> hinge_embedding(tnp.array([0.25, 0.25]), tnp.array([1, -1]))
+    Array([0.25, 0.75], dtype=float32)
+    """
+    d, y = same("hinge_embedding", distances, targets)
+    return narrow(tnp.where(y == 1, d, tnp.maximum(margin - d, 0)), distances)
+
+
 def ntxent(
     embeddings: tnp.ArrayLike, labels: tnp.ArrayLike, temperature: float = 0.07
 ) -> Array:

@@ -101,6 +101,19 @@ TABLE: dict[str, tuple[Callable, Callable]] = {
         lambda: optim.chain(optim.sgd(0.1), optim.keep_params_nonnegative()),
         lambda: optax.chain(optax.sgd(0.1), optax.keep_params_nonnegative()),
     ),
+    "flatten": (
+        lambda: optim.flatten(optim.chain(
+            optim.clip_by_block_rms(0.5), optim.add_decayed_weights(0.1),
+            optim.sgd(0.1, 0.9))),
+        lambda: optax.flatten(optax.chain(
+            optax.clip_by_block_rms(0.5), optax.add_decayed_weights(0.1),
+            optax.sgd(0.1, 0.9))),
+    ),
+    "stateless": (
+        lambda: optim.stateless(lambda g, p: tree.map(lambda x, y: y / 9 - x, g, p)),
+        lambda: optax.stateless(
+            lambda g, p: jax.tree.map(lambda x, y: y / 9 - x, g, p)),
+    ),
     "normalize_by_update_norm": (
         lambda: optim.chain(optim.normalize_by_update_norm(0.5), optim.sgd(0.1)),
         lambda: optax.chain(optax.normalize_by_update_norm(0.5), optax.sgd(0.1)),
@@ -145,6 +158,26 @@ def test_apply_if_finite_is_optax() -> None:
         assert_close(updates, expected)
         assert int(state.in_a_row) == int(their_state.notfinite_count)
         assert int(state.total) == int(their_state.total_notfinite)
+
+
+@pytest.mark.parametrize("least", [0.0, 2.0])
+@pytest.mark.parametrize("scale", [0.0, 1e-3, 5.0])
+def test_safe_root_mean_squares_is_optax(scale: float, least: float) -> None:
+    x = scale * np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    found = td.value_and_grad(optim.safe_root_mean_squares)(tnp.asarray(x), least)
+    theirs = jax.value_and_grad(optax.safe_root_mean_squares)(jnp.asarray(x), least)
+    for mine, expected in zip(found, theirs, strict=True):
+        np.testing.assert_allclose(mine, expected, rtol=1e-5)
+
+
+def test_flattened_leaves_may_be_halves_or_frozen() -> None:
+    params = {"a": tnp.ones(2, td.bfloat16), "n": 3, "b": tnp.ones(3)}
+    grads = {"a": tnp.ones(2, td.bfloat16), "n": None, "b": tnp.ones(3)}
+    optimizer = optim.flatten(optim.adam(0.001))
+    updates, state = td.jit(optimizer.update)(grads, optimizer.init(params), params)
+    assert updates["n"] is None and updates["a"].dtype == td.float32
+    np.testing.assert_allclose(updates["a"], -0.001, rtol=1e-5)
+    assert optim.tree.get(state, "mean").shape == (5,)
 
 
 @pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 3, 4, 5)])

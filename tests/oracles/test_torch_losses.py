@@ -84,6 +84,23 @@ TABLE: dict[str, tuple[Callable, Callable, tuple]] = {
     "triplet_margin": (
         lambda a, p, n: nn.triplet_margin(a, p, n, 0.5).mean(),
         lambda a, p, n: F.triplet_margin_loss(a, p, n, 0.5), (X, Y, Z)),
+    "cosine_embedding": (
+        lambda x, y: nn.cosine_embedding(x, y, SIGNS[:, 0], 0.2).mean(),
+        lambda x, y: F.cosine_embedding_loss(
+            x, y, torch.tensor(SIGNS[:, 0]), 0.2), (X, Y)),
+    "hinge_embedding": (
+        lambda x: nn.hinge_embedding(x, SIGNS, 0.7).mean(),
+        lambda x: F.hinge_embedding_loss(x, torch.tensor(SIGNS), 0.7), (abs(X),)),
+    "multilabel_soft_margin": (
+        lambda x: nn.binary_cross_entropy(x, SIGNS > 0).mean(-1),
+        lambda x: F.multilabel_soft_margin_loss(
+            x, torch.tensor(SIGNS > 0).float(), reduction="none"), (X,)),
+    "triplet_margin_with_distance": (
+        lambda a, p, n: nn.margin_ranking(
+            abs(a - n).sum(-1), abs(a - p).sum(-1), np.ones(6), 0.5),
+        lambda a, p, n: F.triplet_margin_with_distance_loss(
+            a, p, n, margin=0.5, reduction="none",
+            distance_function=lambda x, y: abs(x - y).sum(-1)), (X, Y, Z)),
     "cosine_similarity": (nn.cosine_similarity, F.cosine_similarity, (X, Y)),
     "ctc": (
         lambda x: nn.ctc(x, SPELLED, FRAMES, LETTERS),

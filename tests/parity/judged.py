@@ -1,4 +1,5 @@
-"""Names of JAX whose counterpart here isn't just the same name: `judged.txt`, read."""
+"""Names of the peers whose counterpart here isn't just the same name, as the files in
+`judged_names/` say, one a peer."""
 
 from __future__ import annotations
 
@@ -9,24 +10,26 @@ from typing import NamedTuple
 
 class Judged(NamedTuple):
     """verdict: a heading of the file; ours: where it is; why: what is better, or why
-    there is none."""
+    there is none; file: which says so."""
 
     verdict: str
     ours: str
     why: str
+    file: str
 
 
 def _read() -> dict[str, Judged]:
     found: dict[str, Judged] = {}
-    verdict = ""
-    for line in Path(__file__).with_suffix(".txt").read_text().splitlines():
-        if line.startswith("["):
-            verdict = line.strip("[]")
-        elif line and not line.startswith("#"):
-            head, _, why = line.partition(" | ")
-            names, _, ours = head.partition(" = ")
-            for name in names.split():
-                found.setdefault(name, Judged(verdict, ours, why))
+    for path in sorted((Path(__file__).parent / "judged_names").glob("*.txt")):
+        verdict = ""
+        for line in path.read_text().splitlines():
+            if line.startswith("["):
+                verdict = line.strip("[]")
+            elif line and not line.startswith("#"):
+                head, _, why = line.partition(" | ")
+                names, _, ours = head.partition(" = ")
+                for name in names.split():
+                    found.setdefault(name, Judged(verdict, ours, why, path.stem))
     return found
 
 

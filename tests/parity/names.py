@@ -1,58 +1,14 @@
-"""What JAX has, name by name, and where the same is found here."""
+"""The names of a peer, and where the same is found here."""
 
 from __future__ import annotations
 
 import importlib
+import sys
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from tests.parity.judged import judged, judged_by_pattern
-
-
-class Place(NamedTuple):
-    """A module of JAX, and the modules of ours that are searched for its names."""
-
-    theirs: str
-    ours: tuple[str, ...]
-
-
-PLACES = [
-    Place("jax", ("treadle", "treadle.debug", "treadle.numpy")),
-    Place("jax.lax", ("treadle.lax",)),
-    Place("jax.numpy", ("treadle.numpy",)),
-    Place("jax.numpy.linalg", ("treadle.numpy.linalg",)),
-    Place("jax.numpy.fft", ("treadle.numpy.fft",)),
-    Place("jax.random", ("treadle.rng",)),
-    Place("jax.nn", ("treadle.nn", "treadle.numpy", "treadle.scipy.special")),
-    Place("jax.nn.initializers", ("treadle.nn.init",)),
-    Place("jax.scipy.special", ("treadle.scipy.special",)),
-    Place("jax.scipy.stats", ("treadle.scipy.stats",)),
-    Place("jax.scipy.linalg", ("treadle.scipy.linalg", "treadle.numpy.linalg")),
-    Place("jax.scipy.signal", ("treadle.scipy.signal",)),
-    Place("jax.scipy.fft", ("treadle.scipy.fft",)),
-    Place("jax.scipy.optimize", ("treadle.scipy.optimize",)),
-    Place("jax.scipy.sparse.linalg", ("treadle.scipy.sparse.linalg",)),
-    Place("jax.scipy.integrate", ("treadle.scipy.integrate", "treadle.numpy")),
-    Place("jax.scipy.interpolate", ("treadle.scipy.interpolate",)),
-    Place("jax.scipy.ndimage", ("treadle.scipy.ndimage",)),
-    Place("jax.scipy.cluster.vq", ("treadle.scipy.cluster.vq",)),
-    Place("jax.scipy.spatial.transform", ("treadle.scipy.spatial.transform",)),
-    Place("jax.tree", ("treadle.tree",)),
-    Place("jax.tree_util", ("treadle.tree",)),
-    Place("jax.flatten_util", ("treadle.tree",)),
-    Place("jax.image", ("treadle.image",)),
-    Place("jax.ops", ("treadle",)),
-    Place("jax.debug", ("treadle.debug",)),
-    Place("jax.profiler", ()),
-    Place("jax.custom_derivatives", ("treadle",)),
-    Place("jax.custom_batching", ("treadle",)),
-    Place("jax.checkpoint_policies", ("treadle",)),
-    Place("jax.ad_checkpoint", ("treadle",)),
-    Place("jax.dtypes", ("treadle.dtypes", "treadle.numpy")),
-]
-
-MODULES = ("jax.scipy.stats",)
-"""Modules of JAX whose modules are names of it, too: distributions."""
+from tests.parity.peers import PEERS, WITH_MODULES, Place
 
 
 class Row(NamedTuple):
@@ -74,18 +30,25 @@ def module(name: str) -> Any:
 
 
 def public(name: str) -> list[str]:
-    """The public names of a module of JAX."""
-    found = module(name)
-    return [
-        n
-        for n in dir(found)
-        if not n.startswith("_")
-        and (name in MODULES or not isinstance(getattr(found, n, None), ModuleType))
-    ]
+    """The public names of a module of a peer."""
+    return [n for n in dir(module(name)) if has(name, n)]
+
+
+def has(module_name: str, name: str) -> bool:
+    """Whether a module has a public name of its own: neither a module that was imported
+    in it, nor something of Python's library."""
+    found = getattr(module(module_name), name, None)
+    if name.startswith("_") or not hasattr(module(module_name), name):
+        return False
+    if isinstance(found, ModuleType):
+        return module_name in WITH_MODULES
+    home = str(getattr(found, "__module__", ""))
+    standard = home.partition(".")[0] in sys.stdlib_module_names
+    return not (standard and getattr(module(home), name, None) is found)
 
 
 def rows(place: Place) -> list[Row]:
-    """What has become of each name of a module of JAX, in their order."""
+    """What has become of each name of a module of a peer, in their order."""
     return [_row(place, name) for name in public(place.theirs)]
 
 
@@ -93,14 +56,32 @@ def _row(place: Place, name: str) -> Row:
     dotted = f"{place.theirs}.{name}"
     found = judged(dotted)
     if found is not None:
-        return Row(name, *found)
+        return Row(name, *found[:3])
     for ours in place.ours:
-        if hasattr(module(ours), name):
+        if has(ours, name):
             return Row(name, "same", f"{ours}.{name}", "")
-    return Row(name, *(judged_by_pattern(dotted) or ("missing", "", "")))
+    return Row(name, *(judged_by_pattern(dotted) or ("missing", "", ""))[:3])
+
+
+def row(dotted: str) -> Row:
+    """What has become of one name of a peer.
+
+    Raises:
+      LookupError: if no peer has it.
+    """
+    outer, _, name = dotted.rpartition(".")
+    places = [p for peer in PEERS for p in peer.places if p.theirs == outer]
+    if not places or name not in public(outer):
+        raise LookupError(f"{dotted} is no name of the peers")
+    return _row(places[0], name)
+
+
+def resolve(dotted: str) -> Any:
+    """What a dotted name stands for; None for nothing."""
+    outer, _, last = dotted.rpartition(".")
+    return getattr(module(outer), last, None)
 
 
 def resolves(dotted: str) -> bool:
     """Whether a dotted name of ours exists."""
-    outer, _, last = dotted.rpartition(".")
-    return module(dotted) is not None or hasattr(module(outer), last)
+    return module(dotted) is not None or resolve(dotted) is not None

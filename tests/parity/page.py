@@ -1,4 +1,4 @@
-"""Writes docs/parity.md: `python -m tests.parity.page`."""
+"""Writes docs/parity.md and a page for each peer: `python -m tests.parity.page`."""
 
 from __future__ import annotations
 
@@ -6,41 +6,81 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-import jax
+from tests.parity.names import Row, module, rows
+from tests.parity.peers import PEERS, Peer, Place
 
-from tests.parity.names import PLACES, Place, Row, rows
+DOCS = Path(__file__).parents[2] / "docs"
+VERDICTS = (
+    "same",
+    "other name",
+    "differs",
+    "better",
+    "later",
+    "not planned",
+    "missing",
+)
 
-PAGE = Path(__file__).parents[2] / "docs" / "parity.md"
-VERDICTS = ("same", "other name", "better", "later", "not planned", "missing")
+_OVERVIEW = """\
+# Names of other libraries, and ours
 
+What has become of every public name of the libraries whose users come here: it has the
+*same* name here, an *other name*, the same name that *differs* in what it takes or
+does, there is something *better*, it comes *later*, or is *not planned*. The pages of
+the libraries say it name by name.
+
+"""
 _HEAD = """\
-# JAX's names, and ours
+# {name}'s names, and ours
 
-Every public name of JAX {version}, and what it is in Treadle: the *same* name; an
-*other name*; something *better*; to come *later*; or *not planned*. Written by
-`python -m tests.parity.page` from both libraries and `tests/parity/judged.txt`.
-
+Every public name of {name} {version}, and what it is in Treadle: the *same* name; an
+*other name*; the same name that *differs* in what it takes or does; something *better*;
+to come *later*; or *not planned*. Arguments may be named otherwise everywhere. Written
+by `python -m tests.parity.page` from both libraries and
+`tests/parity/judged_names/{key}.txt`.
 """
 
 
-def page() -> str:
-    """The page's text."""
-    found = {place: rows(place) for place in PLACES}
-    parts = [_HEAD.format(version=jax.__version__), _summary(found)]
-    parts += [_section(place, found[place]) for place in PLACES]
+def path(peer: Peer) -> Path:
+    """Where a peer's page lies."""
+    return DOCS / f"parity-{peer.key}.md"
+
+
+def version(peer: Peer) -> str:
+    """Of what is installed."""
+    return module(peer.package).__version__
+
+
+def page(peer: Peer) -> str:
+    """The text of a peer's page."""
+    found = {place: rows(place) for place in peer.places}
+    counts = {f"`{p.theirs}`": Counter(r.verdict for r in f) for p, f in found.items()}
+    head = _HEAD.format(name=peer.name, version=version(peer), key=peer.key)
+    parts = [head, *([peer.note + "\n"] if peer.note else [])]
+    parts.append(_summary("module", counts))
+    parts += [_section(place, found[place]) for place in peer.places]
     return "\n".join(parts)
 
 
-def _summary(found: dict[Place, list[Row]]) -> str:
+def overview() -> str:
+    """The text of docs/parity.md."""
+    counts = {
+        f"[{peer.name} {version(peer)}]({path(peer).name})": Counter(
+            row.verdict for place in peer.places for row in rows(place)
+        )
+        for peer in PEERS
+    }
+    return _OVERVIEW + _summary("library", counts)
+
+
+def _summary(what: str, found: dict[str, Counter[str]]) -> str:
     lines = [
-        "| module | " + " | ".join(VERDICTS) + " |",
+        f"| {what} | " + " | ".join(VERDICTS) + " |",
         "| --- " * (len(VERDICTS) + 1) + "|",
     ]
     total: Counter[str] = Counter()
-    for place, named in found.items():
-        counts = Counter(row.verdict for row in named)
+    for name, counts in found.items():
         total += counts
-        lines.append(_counted(f"`{place.theirs}`", counts))
+        lines.append(_counted(name, counts))
     lines.append(_counted("all", total))
     return "\n".join(lines) + "\n"
 
@@ -65,4 +105,6 @@ def _section(place: Place, named: Iterable[Row]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    for peer in PEERS:
+        path(peer).write_text(page(peer))
+    (DOCS / "parity.md").write_text(overview())

@@ -1,17 +1,17 @@
-"""docs/parity.md is what its script writes, and what it says is so."""
+"""The pages of the names of JAX and of Optax say what is so."""
 
 from __future__ import annotations
 
-from types import ModuleType
-
-import jax
 import pytest
 
+from tests.parity import checks
 from tests.parity.judged import JUDGED
-from tests.parity.names import PLACES, module, resolves, rows
-from tests.parity.page import PAGE, page
+from tests.parity.names import resolves
+from tests.parity.peers import PEERS, Peer
 
 WITHOUT_OURS = ("later", "not planned")
+HERE = [peer for peer in PEERS if peer.key in ("jax", "optax")]
+each = pytest.mark.parametrize("peer", HERE, ids=lambda peer: peer.key)
 
 
 def test_what_is_named_exists() -> None:
@@ -25,29 +25,16 @@ def test_what_is_named_exists() -> None:
     ] == []
 
 
-def test_no_judgement_is_of_a_name_that_is_the_same() -> None:
-    """Nor of one that JAX doesn't have."""
-    for place in PLACES:
-        for name in JUDGED:
-            outer, _, last = name.rpartition(".")
-            if outer != place.theirs or "*" in last:
-                continue
-            found = [getattr(module(m), last, None) for m in place.ours]
-            # (A folder of ours may have been imported by that name.)
-            assert all(x is None or isinstance(x, ModuleType) for x in found), name
+@each
+def test_judgements_are_needed(peer: Peer) -> None:
+    checks.judgements_are_needed(peer)
 
 
-def test_nothing_is_missing() -> None:
-    missing = [
-        f"{p.theirs}.{r.name}"
-        for p in PLACES
-        for r in rows(p)
-        if r.verdict == "missing"
-    ]
-    assert missing == []
+@each
+def test_nothing_is_missing(peer: Peer) -> None:
+    checks.nothing_is_missing(peer)
 
 
-def test_the_page_is_current() -> None:
-    if f"JAX {jax.__version__}," not in PAGE.read_text():
-        pytest.skip("the page is of another version of JAX")
-    assert PAGE.read_text() == page(), "run `python -m tests.parity.page`"
+@each
+def test_the_page_is_current(peer: Peer) -> None:
+    checks.the_page_is_current(peer)

@@ -28,6 +28,7 @@ EXPRESSIONS = [
     "nn.multiclass_hinge(logits, named), nn.multi_margin(logits, named), "
     "nn.triplet_margin(logits, q, 2 * q), nn.cosine_similarity(logits, q, where=bits), "
     "nn.cosine_distance(logits, q), nn.ntxent(logits, named, 0.5), "
+    "nn.cosine_embedding(logits, q, named), nn.hinge_embedding(logits, q), "
     "nn.log_cosh(logits, q), nn.quantile_error(logits, q, 0.2), "
     "nn.poisson_nll(logits, q, True), nn.gaussian_nll(logits, q, q)",
     "nn.dice(nn.softmax(maps), areas)",
