@@ -148,8 +148,11 @@ def _dtype(name: str, value: Any) -> Any:
 def _computing(model: Model, dtype: Any, chosen: tree.Selector) -> Model:
     leaves, form = tree.flatten(model)
     flags: Any = form.unflatten(chosen.flags(leaves, form))
+    # By path: a layer without arrays that stands in two places comes once here only.
+    marks = dict(iterate(flags))
     meant, without = set(), {}
-    for (path, module), (_, mark) in zip(iterate(model), iterate(flags), strict=True):
+    for path, module in iterate(model):
+        mark = marks[path]
         own = list(_own(mark))
         if not all(own or tree.leaves(mark) or [False]):
             continue

@@ -48,13 +48,21 @@ def _parser() -> _Parser:
     return top
 
 
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """
+    Raises:
+      UsageError: for what is wrong with the arguments.
+    """
+    return _parser().parse_args(argv)
+
+
 def main(argv: Sequence[str]) -> int:
     """Runs one of the commands, and returns the exit status.
 
     Raises:
       UsageError: for what is wrong with the arguments.
     """
-    arguments = _parser().parse_args(argv)
+    arguments = parse(argv)
     try:
         return _COMMANDS[arguments.command](arguments)
     except (checkpoint.DamagedError, ValueError, TypeError) as error:

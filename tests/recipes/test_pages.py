@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.style.sources import ROOT
-from treadle.recipes import cli
+from treadle.recipes import checkpoints, cli
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 CODE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -68,6 +68,9 @@ def test_commands_are_understood(
                 continue
             if "--help" in arguments:
                 arguments.remove("--help")
+            if arguments[0] == "checkpoint":
+                checkpoints.parse(arguments[1:])
+                continue
             cli.parse(arguments)
             if arguments[0] == "new":
                 cli.main(arguments)

@@ -35,7 +35,9 @@ def kernels() -> list[Source]:
 
 def pretend(other: Target) -> None:
     """From now on `other` is the host."""
-    users = [m for m in sys.modules.values() if getattr(m, "host", None) is target.host]
+    users = [
+        m for m in list(sys.modules.values()) if getattr(m, "host", None) is target.host
+    ]
     for module in users:
         vars(module)["host"] = lambda: other
 
