@@ -150,7 +150,7 @@ def test_a_loop_that_is_left_leaves_no_thread() -> None:
         batches = iter(data.Loader(Examples(100), 2, prefetch=3))
         next(batches)
         batches.close()  # type: ignore[attr-defined]
-    assert not [t for t in threading.enumerate() if t.name.startswith("treadle-data")]
+    assert not [t for t in threading.enumerate() if t.name == "treadle-data"]
 
 
 def test_wrong_arguments_are_named() -> None:
