@@ -9,6 +9,7 @@ from typing import Any
 import treadle as td
 import treadle.numpy as tnp
 from treadle import tree
+from treadle.nn import all_finite
 from treadle.optim.base import Record, Transform, check_state, with_extras
 from treadle.optim.clip import global_norm
 from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
@@ -158,10 +159,7 @@ def _skipping(
 
 
 def _is_not_finite(grads: Any, now: Any) -> tuple[Any, Any]:
-    finite: Any = tnp.asarray(True)
-    for leaf in tree.leaves(grads):
-        finite = finite & tnp.isfinite(leaf).all()
-    return ~finite, now.max_consecutive_errors
+    return ~all_finite(grads), now.max_consecutive_errors
 
 
 def apply_if_finite(
