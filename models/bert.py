@@ -10,7 +10,6 @@ from treadle.models.parts import (
     Activation,
     FeedForward,
     exact_gelu,
-    first_places,
     for_heads,
 )
 
@@ -75,7 +74,7 @@ class Bert(nn.Module):
     """
 
     tokens: nn.Embedding
-    positions: nn.Embedding
+    positions: nn.PositionalEmbedding
     segments: nn.Embedding
     norm: nn.LayerNorm
     layers: list[BertLayer]
@@ -100,7 +99,7 @@ class Bert(nn.Module):
     ) -> None:
         keys = rng.split(key, 4)
         self.tokens = nn.Embedding(entries, width, key=keys[0])
-        self.positions = nn.Embedding(positions, width, key=keys[1])
+        self.positions = nn.PositionalEmbedding(positions, width, key=keys[1])
         self.segments = nn.Embedding(segments, width, key=keys[2])
         self.norm = nn.LayerNorm(width, eps=eps)
         *layer_keys, pooler_key = rng.split(keys[3], depth + 1)
@@ -131,8 +130,8 @@ class Bert(nn.Module):
     ) -> td.Array:
         tokens = tnp.asarray(tokens)
         kinds = tnp.zeros_like(tokens) if segments is None else segments
-        places = first_places("Bert", self.positions, tokens)
-        x = self.dropout(self.norm(self.tokens(tokens) + self.segments(kinds) + places))
+        x = self.positions(self.tokens(tokens) + self.segments(kinds))
+        x = self.dropout(self.norm(x))
         for layer in self.layers:
             x = layer(x, for_heads(mask))
         return x

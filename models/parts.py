@@ -7,7 +7,6 @@ from collections.abc import Callable
 import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, rng
-from treadle.errors import at, user_source
 
 Activation = Callable[[td.Array], td.Array]
 
@@ -120,23 +119,6 @@ def for_heads(mask: tnp.ArrayLike | None) -> td.Array | None:
     if mask is None:
         return None
     return tnp.asarray(mask).astype(tnp.bool_)[..., None, None, :]
-
-
-def first_places(layer: str, table: nn.Embedding, tokens: td.Array) -> td.Array:
-    """The vectors of the places of tokens, (..., length): (length, features).
-
-    Raises:
-      ValueError: if there are more places than the table has.
-    """
-    length = tokens.shape[-1]
-    if length > table.entries:
-        raise ValueError(
-            f"{layer} was made for at most {table.entries} tokens, got "
-            f"{td.typeof(tokens)}{at(user_source())}\nCut them: "
-            f"`tokens[..., :{table.entries}]`."
-        )
-    places = table.weight[:length]
-    return places if table.dtype is None else places.astype(table.dtype)
 
 
 def cropped(images: td.Array, like: td.Array) -> td.Array:
