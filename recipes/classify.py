@@ -47,20 +47,17 @@ def images(config: Images) -> DataSet:
       UsageError: if there is something else in `--data`.
     """
     found = digits.load() if config.data is None else supervised.own(config)
-    if (
-        found.columns
-        or found.classes is None
-        or not supervised.is_images(supervised.sample_of(found))
-    ):
-        raise UsageError(
-            f"--data {config.data}: this recipe tells images apart by classes; found "
-            f"{found.about}"
-        )
+    supervised.check_images(config, found, "tells images apart by classes")
     labels = found.train.labels
+    if found.classes is None:
+        raise UsageError(
+            f"--data {config.data}: {found.about}, whose labels are no classes\n"
+            "Classes are whole numbers or texts."
+        )
     if labels is None or len(np.unique(labels)) < _CLASSES:
         raise UsageError(
-            f"--data {config.data}: of {found.about}, all for training are of one class"
-            "\nThere is nothing to be told apart: two classes are the least."
+            f"--data {config.data}: {found.about}; all for training are of one class\n"
+            "There is nothing to be told apart: two classes are the least."
         )
     return found
 

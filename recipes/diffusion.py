@@ -86,10 +86,7 @@ def load(config: Config) -> Data:
         found = digits.load()
     else:
         found = supervised.own(config, labelled=False)
-    if found.columns or not supervised.is_images(supervised.sample_of(found)):
-        raise UsageError(
-            f"--data {config.data}: this recipe draws images; found {found.about}"
-        )
+    supervised.check_images(config, found, "draws images")
     facts = supervised.describe(found, config.image_size)
     least = float(supervised.prepared(facts, supervised.sample_of(found)).min())
     facts["least"] = -1 if least < 0 else 0
@@ -141,10 +138,17 @@ def learner(config: Config, facts: Facts, key: rng.Key) -> Learner:
             f"--width {config.width}: expected a multiple of {_GROUPS}, such as "
             f"{config.width // _GROUPS * _GROUPS}"
         )
+    height, width, channels = facts["shape"]
+    most = max(height, width).bit_length()
+    if config.levels > most:
+        raise UsageError(
+            f"--levels {config.levels}: images of {height}x{width} can be halved to "
+            f"{most} sizes at most"
+        )
     unet = models.DiffusionUNet(
         [config.width * 2**level for level in range(config.levels)],
         config.blocks,
-        channels=facts["shape"][-1],
+        channels=channels,
         groups=_GROUPS,
         dropout=config.dropout,
         key=key,

@@ -163,7 +163,8 @@ def network(config: Config, facts: Facts, key: rng.Key) -> models.ResNet:
             config.depth, classes, channels=channels, small=small, key=key
         )
     except ValueError as error:
-        raise UsageError(f"--depth: {supervised.said(error)}") from None
+        wrong = supervised.said(error).removeprefix("ResNet.of_depth: ")
+        raise UsageError(f"--depth {config.depth}: {wrong}") from None
 
 
 def _pretrained(

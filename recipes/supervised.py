@@ -73,7 +73,9 @@ def own(config: Any, *, labelled: bool = True) -> DataSet:
             "Labels are an array y of an .npz file, one number for each example; "
             "images in files lie in a folder for each class."
         )
-    if not np.isfinite(_numbers(sample_of(found))).all():
+    values = found.train.inputs
+    is_float = isinstance(values, np.ndarray) and values.dtype.kind == "f"
+    if is_float and not np.isfinite(values.sum(dtype=np.float64)):
         raise UsageError(
             f"--data {config.data}: {found.about}, of which some values are not finite"
         )
@@ -84,11 +86,6 @@ def said(error: Exception) -> str:
     """What an error says, but for where in the recipe: that is nothing to the user."""
     lines = [t for t in str(error).splitlines() if not t.startswith("  at ")]
     return "; ".join(lines)
-
-
-def _numbers(sample: Any) -> np.ndarray:
-    """Examples that have to be finite; in tables values may be missing."""
-    return sample if isinstance(sample, np.ndarray) else np.zeros(0)
 
 
 def load(config: Files) -> Data:
@@ -191,7 +188,24 @@ def sample_of(found: DataSet) -> np.ndarray:
     alike."""
     count = len(found.train)
     chosen = np.linspace(0, count - 1, min(_SAMPLE, count)).astype(np.int64)
-    return found.train.source.fetch(chosen)[0]
+    return _telling(found.train.source).fetch(chosen)[0]
+
+
+def check_images(config: Any, found: DataSet, purpose: str) -> None:
+    """
+    purpose: what the recipe does with images.
+
+    Raises:
+      UsageError: if a data set has other examples.
+    """
+    sample = None if found.columns else found.train.source.fetch(np.arange(1))[0]
+    if sample is not None and is_images(sample):
+        return
+    first = sample is not None and sample.ndim == 4 and sample.shape[1] in (1, 3, 4)
+    raise UsageError(
+        f"--data {config.data}: this recipe {purpose}; found {found.about}"
+        + "\nChannels come last: save `np.moveaxis(x, 1, -1)`." * first
+    )
 
 
 def is_images(sample: np.ndarray) -> bool:
