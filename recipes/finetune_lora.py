@@ -201,11 +201,11 @@ def sample(trained: Trained, wanted: Sampling) -> Iterator[str]:
     ):
         written = np.asarray(more)[0].tolist()
         tokens += takewhile(lambda token: token not in folder.ends, written)
-        text = folder.decode(tokens)
         # The last character may lack some of its bytes yet.
-        if not text.endswith("\N{REPLACEMENT CHARACTER}"):
-            yield text[len(shown) :]
-            shown = text
+        text = folder.decode(tokens).rstrip("\N{REPLACEMENT CHARACTER}")
+        yield text[len(shown) :]
+        shown = shown + text[len(shown) :]
+    yield folder.decode(tokens)[len(shown) :]
 
 
 def export(trained: Trained, folder: Path) -> None:

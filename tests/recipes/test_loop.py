@@ -107,7 +107,14 @@ def small(name: str, folder: Path) -> Training:
     )
 
 
-@pytest.mark.parametrize("name", RECIPES)
+# It compiles for long.
+SLOW = {"diffusion"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in RECIPES],
+)
 def test_an_interrupted_run_ends_as_if_it_had_not_been(
     tmp_path: Path, name: str
 ) -> None:
