@@ -92,7 +92,7 @@ def test_conv_errors():
     with pytest.raises(ValueError, match="3 in_channels and 8 out_channels"):
         nn.Conv2d(3, 8, 3, groups=2, key=KEY)
     with pytest.raises(ValueError, match=r'padding is "SAME"'):
-        nn.Conv2d(3, 8, 3, padding="same", key=KEY)
+        nn.Conv2d(3, 8, 3, padding="some", key=KEY)
     with pytest.raises(ValueError, match="kernel_size is a positive int or two"):
         nn.Conv2d(3, 8, (3, 3, 3), key=KEY)
 
