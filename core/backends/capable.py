@@ -8,13 +8,11 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.ir.graph import Equation
-from treadle.late import is_one
 from treadle.trace.lowering import (
     Branch,
     Convolution,
     Elementwise,
     Expanded,
-    FilterTaps,
     Foreign,
     Fourier,
     Host,
@@ -95,6 +93,4 @@ def _product(eq: Equation, how: Product) -> Lowering:
         return _EMPTY
     if not isinstance(how, Convolution):
         return how
-    if how.filter_gradient and not is_one(eq.params["feature_groups"]):
-        return FilterTaps()
     return how if out.ndim == 4 else _VOLUMES

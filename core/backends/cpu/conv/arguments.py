@@ -73,3 +73,23 @@ class FilterWord(IntEnum):
     AT_ONCE = ConvWord.RUN + 12  # images that the micro-kernel sums over in one go
     IMAGE = ConvWord.RUN + 13  # elements of a plane that belong to one image
     TABLE = ConvWord.RUN + 14  # of row groups: the element offsets of each in A and C
+
+
+class DepthwiseWord(IntEnum):
+    """Words of Kind.DEPTHWISE and Kind.DEPTHWISE_FILTER beside those of ConvWord; the
+    first three are those of FilterWord."""
+
+    PARTIALS = FilterWord.PARTIALS
+    FEATURES = FilterWord.FEATURES
+    TASK_OFFSET = FilterWord.TASK_OFFSET
+    IN_X = ConvWord.RUN + 3
+    PAD_X = ConvWord.RUN + 4
+    BLOCK_Y = ConvWord.RUN + 5  # outputs that share a table of pixels
+    BLOCK_X = ConvWord.RUN + 6
+    BLOCKS_Y = ConvWord.RUN + 7  # such blocks in an image
+    BLOCKS_X = ConvWord.RUN + 8
+    LINE = ConvWord.RUN + 9  # entries in a line of the table
+    TAPS_OFFSET = ConvWord.RUN + 10  # bytes from a task's scratch to its table of taps
+    OUTPUTS_OFFSET = ConvWord.RUN + 11  # ... to that of outputs
+    TABLE_OFFSET = ConvWord.RUN + 12  # ... and to that of pixels
+    COUNT = ConvWord.RUN + 13

@@ -26,7 +26,7 @@ from treadle.dims import hint, settled
 from treadle.ir.filled import sizes_in
 from treadle.kernels.contract import Strides
 from treadle.kernels.convolve import Axis, ConvSpec
-from treadle.late import numbers
+from treadle.late import is_one, numbers
 
 _FILTER_BYTES = 1 << 20  # of packed filter, to stay in the L2 cache
 _SLAB_BYTES = 1 << 18  # of padded image
@@ -51,7 +51,9 @@ def launched(
         return list(plan(*how, spec))
     args = plan, how, *_parts(spec)
     # Their table of steps has a row for each channel, if these are few.
+    # So has one group, of whole pixels, fewer segments than several.
     if sizes_in((spec.channels, spec.groups, spec.y.taps, spec.x.taps)):
+        is_one(spec.groups)
         settled(_word_count, args)
     rest = iter(numbers(_words, args))
     return [

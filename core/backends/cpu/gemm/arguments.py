@@ -51,6 +51,8 @@ class Kind(IntEnum):
     CONVOLUTION = 1
     FILTER_GRADIENT = 2
     SUM_PARTIALS = 3
+    DEPTHWISE = 4
+    DEPTHWISE_FILTER = 5
 
 
 class Word(IntEnum):

@@ -41,6 +41,7 @@ from treadle.backends.cpu.gemm.parts import (
     Args,
     call_epilogue,
     call_pack,
+    emit_dispatch,
     minimum,
     operand_at,
     share,
@@ -112,24 +113,14 @@ def emit_module(machine: Machine) -> str:
     _emit_product(b, machine)
     emit_convolution(b, machine)
     emit_filter_gradient(b, machine)
-    _emit_contract(b)
-    return b.text()
-
-
-def _emit_contract(b: Builder) -> None:
-    """``contract``: calls the kernel of the kind that the arguments are for."""
     kinds = {
         Kind.PRODUCT: "product",
         Kind.CONVOLUTION: "convolution",
         Kind.FILTER_GRADIENT: "filter_gradient",
         Kind.SUM_PARTIALS: "sum_partials",
     }
-    with b.function("define void @contract(ptr %args, i64 %task) " + COLD):
-        kind = Args(b)(Word.KIND)
-        for number, name in kinds.items():
-            with b.when(b.op(f"icmp eq i64 {kind}, {int(number)}")):
-                b(f"call void @{name}(ptr %args, i64 %task)")
-        b("ret void")
+    emit_dispatch(b, "contract", kinds)
+    return b.text()
 
 
 def _emit_product(b: Builder, machine: Machine) -> None:

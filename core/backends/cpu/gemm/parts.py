@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from treadle.backends.cpu.conv.arguments import ConvWord
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.gemm.arguments import BUILT_IN, Word
+from treadle.backends.cpu.gemm.arguments import BUILT_IN, Kind, Word
 from treadle.backends.cpu.gemm.pack import HOOK
 from treadle.backends.cpu.gemm.tile import Machine
 
@@ -100,3 +102,13 @@ def panel_features(
     end = minimum(b, b.op(f"add i64 {within}, {width}"), features)
     start = b.op(f"mul i64 {group}, {features}")
     return group, b.op(f"add i64 {start}, {within}"), b.op(f"add i64 {start}, {end}")
+
+
+def emit_dispatch(b: Builder, name: str, kinds: Mapping[Kind, str]) -> None:
+    """Defines a kernel: calls the function of the kind that the arguments are for."""
+    with b.function(f"define void @{name}(ptr %args, i64 %task) " + COLD):
+        kind = Args(b)(Word.KIND)
+        for number, function in kinds.items():
+            with b.when(b.op(f"icmp eq i64 {kind}, {int(number)}")):
+                b(f"call void @{function}(ptr %args, i64 %task)")
+        b("ret void")
