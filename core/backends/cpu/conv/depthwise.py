@@ -31,6 +31,7 @@ from treadle.backends.cpu.gemm.parts import (
     Args,
     call_epilogue,
     emit_dispatch,
+    maximum,
     minimum,
     offset,
     share,
@@ -302,7 +303,7 @@ def _emit_table(b: Builder, machine: Machine) -> None:
         reach = b.op(f"mul i64 {reach}, {args(ConvWord.DILATION_Y)}")
         lines = b.op(f"add i64 {b.op(f'add i64 {lines}, {reach}')}, 1")
         left = b.op(f"mul i64 %x0, {args(ConvWord.STRIDE_X)}")
-        left = b.op(f"sub i64 {left}, {args(DepthwiseWord.PAD_X)}")
+        left = b.op(f"sub i64 {left}, {args(ConvWord.PAD_X)}")
         spread = args(ConvWord.IN_DILATION_X)
         first, stop, head, tail = _columns(b, args, left, line)
         step = b.op(f"mul i64 {args(Word.A + 3)}, {machine.itemsize}")
@@ -346,11 +347,11 @@ def _columns(
     position `start`; where zeros before them end, and where those behind them begin."""
     dilation = args(ConvWord.IN_DILATION_X)
     raised = b.op(f"add i64 {start}, {b.op(f'sub i64 {dilation}, 1')}")
-    first = _maximum(b, "0", b.op(f"sdiv i64 {raised}, {dilation}"))
+    first = maximum(b, "0", b.op(f"sdiv i64 {raised}, {dilation}"))
     end = b.op(f"add i64 {b.op(f'add i64 {start}, {line}')}, {dilation}")
     stop = b.op(f"sdiv i64 {b.op(f'sub i64 {end}, 1')}, {dilation}")
-    stop = minimum(b, stop, args(DepthwiseWord.IN_X))
-    stop = _maximum(b, stop, first)
+    stop = minimum(b, stop, args(ConvWord.IN_X))
+    stop = maximum(b, stop, first)
     none = b.op(f"icmp eq i64 {first}, {stop}")
     # With gaps between them all are zeros at first.
     gaps = b.op(f"icmp ne i64 {dilation}, 1")
@@ -360,11 +361,6 @@ def _columns(
         b.op(f"select i1 {all_first}, i64 {line}, i64 {x}") for x in (head, tail)
     )
     return first, stop, head, tail
-
-
-def _maximum(b: Builder, x: str, y: str) -> str:
-    b.declare("i64 @llvm.smax.i64(i64, i64)")
-    return b.op(f"call i64 @llvm.smax.i64(i64 {x}, i64 {y})")
 
 
 class _Block:

@@ -85,8 +85,6 @@ def _words(spec: ConvSpec, tile: Tile) -> list[int]:
     table = outputs + 16 * block_y * block_x
     values: dict[Any, int] = {
         Word.SCRATCH_STRIDE: round_up(table + 8 * lines * line, 64),
-        DepthwiseWord.IN_X: x.size,
-        DepthwiseWord.PAD_X: x.padding,
         DepthwiseWord.BLOCK_Y: block_y,
         DepthwiseWord.BLOCK_X: block_x,
         DepthwiseWord.BLOCKS_Y: -(-y.out // block_y),
