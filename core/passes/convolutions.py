@@ -4,6 +4,7 @@ single features, of one channel and one feature each."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Lit
 from treadle.ops.conv import Window, conv_general
+from treadle.ops.dot import dot_general
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.ops.shape import concatenate, pad, slice_
@@ -57,7 +59,7 @@ class _Forms:
         return self.reshaped(a, (*shape[:-1], shape[-1] * times))
 
     def given(self, x: Atom, y: Atom, params: dict[str, Any]) -> Atom:
-        for form in (_of_lines, _in_phases, _of_volumes, _repeated, _summed):
+        for form in _FORMS:
             found = form(self, x, y, params)
             if found is not None:
                 return found
@@ -245,6 +247,30 @@ def _turned(f: _Forms, a: Atom) -> Atom:
     """With the last two axes exchanged."""
     n = a.type.ndim
     return f.emit(transpose, [a], permutation=(*range(n - 2), n - 1, n - 2))
+
+
+def _of_single_taps(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
+    """The gradient by a filter that meets each pixel alone is a product over pixels."""
+    plain = {k: (v,) * (x.type.ndim - 2) for k, v in _ROW.items()}
+    if not f.is_filter_gradient or params != {**plain, "feature_groups": 1}:
+        return None
+    rows = [
+        f.reshaped(a, (math.prod(a.type.shape[:-1]), a.type.shape[-1])) for a in (x, y)
+    ]
+    how = {"contract": ((0,), (0,)), "batch": ((), ())}
+    result = f.emit(dot_general, rows, **how)
+    return f.reshaped(result, (*params["kernel"], *result.type.shape))
+
+
+_FORMS = (
+    _of_lines,
+    _of_single_taps,
+    _in_phases,
+    _of_volumes,
+    _repeated,
+    _summed,
+)
+"""The first of these that gives something is taken."""
 
 
 def _times(groups: int, one: int, several: int) -> int | None:

@@ -13,6 +13,7 @@ from treadle.ops.conv import Window, conv_filter_grad, conv_general
 
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "points": ((5, 4), (4, 3), {}),
+    "single taps": ((3, 4, 5, 6), (1, 1, 6, 7), {}),
     "lines": ((2, 9, 4), (3, 4, 6), {"strides": (2,), "padding": ((1, 1),)}),
     "volumes": (
         (2, 5, 4, 6, 3),
@@ -92,7 +93,14 @@ def test_values_and_gradients(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["volumes", "volumes of channels", "several channels", "gaps and padding"]
+    "name",
+    [
+        "single taps",
+        "volumes",
+        "volumes of channels",
+        "several channels",
+        "gaps and padding",
+    ],
 )
 def test_images_of_any_number_and_height(name: str) -> None:
     """Bits are those of a program for one size."""
