@@ -25,7 +25,14 @@ from treadle.fuse.order import Node
 from treadle.ir.graph import Atom, Equation, Var, is_zero
 from treadle.ir.origin import Origin, origin_of
 from treadle.trace import lowering
-from treadle.trace.lowering import Foreign, Fourier, Host, Lowering, Routine
+from treadle.trace.lowering import (
+    Blocked,
+    Foreign,
+    Fourier,
+    Host,
+    Lowering,
+    Routine,
+)
 
 
 def lower(groups: Groups) -> Kernels:
@@ -173,10 +180,11 @@ class _Lowering:
 
     def _calls(self, eq: Equation) -> None:
         how = eq.op.lowering
-        assert isinstance(how, Routine | Foreign | Fourier)
+        assert isinstance(how, Routine | Foreign | Fourier | Blocked)
         if any(v.type.size for v in eq.outputs):
             operands = tuple([self.memory(a) for a in eq.inputs])
             types = [a.type for a in eq.inputs], [v.type for v in eq.outputs]
+            assert how.script is not None
             script = how.script(*types, eq.params)
             call = Calls(eq.op, eq.params, operands, eq.outputs, types, script)
             self.add(call, [eq])
@@ -234,6 +242,7 @@ _HANDLERS: dict[type[Lowering], Callable[[_Lowering, Equation], None]] = {
     lowering.Routine: _Lowering._calls,
     lowering.Foreign: _Lowering._calls,
     lowering.Fourier: _Lowering._calls,
+    lowering.Blocked: _Lowering._calls,
     lowering.Scan: _Lowering._scan,
     lowering.While: _Lowering._while,
     lowering.Branch: _Lowering._branch,
