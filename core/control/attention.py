@@ -177,9 +177,7 @@ def _gradient(ct: Any, *args: Any, **params: Any) -> list[Any]:
     """`attention_grad` as other operations."""
     primals = [*args[:3], *args[5:]]
     moving = [i < 3 for i in range(len(primals))]
-    split = linearize_flat(
-        lambda *xs: formula(*xs, **params)[:1], primals, moving, "attention"
-    )
+    split = linearize_flat(lambda *xs: formula(*xs, **params)[:1], primals, moving)
     given = [*split.residuals, *(Linear(typeof(x)) for x in primals[:3])]
     return backward(split.graph, given, [ct])[len(split.residuals) :]
 

@@ -25,14 +25,7 @@ from treadle.fuse.order import Node
 from treadle.ir.graph import Atom, Equation, Var, is_zero
 from treadle.ir.origin import Origin, origin_of
 from treadle.trace import lowering
-from treadle.trace.lowering import (
-    Blocked,
-    Foreign,
-    Fourier,
-    Host,
-    Lowering,
-    Routine,
-)
+from treadle.trace.lowering import Foreign, Fourier, Host, Lowering, Routine
 
 
 def lower(groups: Groups) -> Kernels:
@@ -180,7 +173,7 @@ class _Lowering:
 
     def _calls(self, eq: Equation) -> None:
         how = eq.op.lowering
-        assert isinstance(how, Routine | Foreign | Fourier | Blocked)
+        assert isinstance(how, Routine | Foreign | Fourier | lowering.Blocked)
         if any(v.type.size for v in eq.outputs):
             operands = tuple([self.memory(a) for a in eq.inputs])
             types = [a.type for a in eq.inputs], [v.type for v in eq.outputs]
