@@ -80,52 +80,67 @@ def wide(dtype: np.dtype) -> np.dtype:
 # What it means ------------------------------------------------------------------------
 
 
-def formula(
-    query: Any, key: Any, value: Any, *masks: Any, rate: float, **params: Any
-) -> list[Any]:
+def formula(query: Any, key: Any, value: Any, *masks: Any, **params: Any) -> list[Any]:
     """`attention` as other operations."""
-    dtype, shape = typeof(query).dtype, typeof(query).shape
-    given = Masks(**dict(zip(params["masks"], masks, strict=True)))
-    scores = _scores(*(convert(x, dtype=wide(dtype)) for x in (query, key)), params)
-    if given.bias is not None:
-        scores = add(scores, _spread(given.bias, typeof(scores).shape))
-    seen = _seen(given.seen, typeof(scores).shape, params)
-    if seen is not None:
-        lowest = typeof(scores).dtype.type(LOWEST * math.log(2))
-        scores = select(seen, scores, lowest)
-    peak = reduce_max(scores, axes=(3,))
-    weights = exp(sub(scores, _along(peak, typeof(scores).shape)))
-    total = reduce_sum(weights, axes=(3,))
-    weights = div(weights, _along(total, typeof(scores).shape))
-    if given.kept is not None:
-        kept = _spread(given.kept, typeof(scores).shape)
-        weights = select(kept, mul(weights, rate), 0.0)
-    out = _mixed(weights, convert(value, dtype=wide(dtype)), shape)
+    dtype = typeof(query).dtype
+    weights, peak, total = _softened(_masked(query, key, *masks, params=params))
+    out = _mixed(_kept(weights, masks, params), value, typeof(query).shape)
     peak = maximum(mul(peak, 1 / math.log(2)), LOWEST)
     pair = [_row(peak), _row(div(1.0, total))]
     return [convert(out, dtype=dtype), concatenate(*pair, axis=2)]
+
+
+def _given(masks: Sequence[Any], params: dict[str, Any]) -> Masks:
+    return Masks(**dict(zip(params["masks"], masks, strict=True)))
+
+
+def _masked(query: Any, key: Any, *masks: Any, params: dict[str, Any]) -> Any:
+    """The scores, with masks."""
+    given, dtype = _given(masks, params), wide(typeof(query).dtype)
+    scores = _scores(*(convert(x, dtype=dtype) for x in (query, key)), params)
+    shape = typeof(scores).shape
+    if given.bias is not None:
+        scores = add(scores, _spread(given.bias, shape))
+    seen = _seen(given.seen, shape, params)
+    lowest = dtype.type(LOWEST * math.log(2))
+    return scores if seen is None else select(seen, scores, lowest)
+
+
+def _softened(scores: Any) -> tuple[Any, Any, Any]:
+    """Weights, the largest score of each row, and its sum of exponentials."""
+    shape = typeof(scores).shape
+    peak = reduce_max(scores, axes=(3,))
+    weights = exp(sub(scores, _along(peak, shape)))
+    total = reduce_sum(weights, axes=(3,))
+    return div(weights, _along(total, shape)), peak, total
+
+
+def _kept(weights: Any, masks: Sequence[Any], params: dict[str, Any]) -> Any:
+    kept = _given(masks, params).kept
+    if kept is None:
+        return weights
+    kept = _spread(kept, typeof(weights).shape)
+    return select(kept, mul(weights, params["rate"]), 0.0)
 
 
 def _scores(query: Any, key: Any, params: dict[str, Any]) -> Any:
     """(batch, heads, queries, keys); queries of all heads that share one are rows."""
     batch, queries, heads, depth = typeof(query).shape
     keys, shared = typeof(key).shape[1:3]
-    grouped = (batch, queries, shared, heads // shared, depth)
-    pairs = ((4,), (3,)), ((0, 2), (0, 2))
-    query = reshape(query, shape=grouped)
-    scores = dot_general(query, key, contract=pairs[0], batch=pairs[1])
-    scores = transpose(scores, permutation=(0, 1, 3, 2, 4))
-    return mul(reshape(scores, shape=(batch, heads, queries, keys)), params["scale"])
+    rows = transpose(mul(query, params["scale"]), permutation=(0, 2, 1, 3))
+    rows = reshape(rows, shape=(batch, shared, heads // shared * queries, depth))
+    scores = dot_general(rows, key, contract=((3,), (3,)), batch=((0, 1), (0, 2)))
+    return reshape(scores, shape=(batch, heads, queries, keys))
 
 
 def _mixed(weights: Any, value: Any, shape: _Shape) -> Any:
     batch, queries, heads, _ = shape
     keys, shared, depth = typeof(value).shape[1:]
-    grouped = (batch, shared, heads // shared, queries, keys)
-    weights = reshape(weights, shape=grouped)
-    out = dot_general(weights, value, contract=((4,), (1,)), batch=((0, 1), (0, 2)))
-    out = transpose(out, permutation=(0, 3, 1, 2, 4))
-    return reshape(out, shape=(batch, queries, heads, depth))
+    value = convert(value, dtype=typeof(weights).dtype)
+    rows = reshape(weights, shape=(batch, shared, heads // shared * queries, keys))
+    out = dot_general(rows, value, contract=((3,), (1,)), batch=((0, 1), (0, 2)))
+    out = reshape(out, shape=(batch, heads, queries, depth))
+    return transpose(out, permutation=(0, 2, 1, 3))
 
 
 def _seen(seen: Any, shape: _Shape, params: dict[str, Any]) -> Any:
@@ -225,12 +240,32 @@ def _run(meaning: Callable[..., list[Any]]) -> Callable[..., Sequence[Any]]:
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     if not all([isinstance(t, Zero) for t in tangents[3:]]):
-        outs, moved = jvp_flat(partial(formula, **params), primals, tangents)
-        return outs, [moved[0], zero_of(outs[1])]
+        return _jvp_by_bias(primals, tangents, params)
     out, rows = attention(*primals, **params)
     moving = map(instantiate, tangents[:3])
     args = [*moving, *primals[:3], out, rows, *primals[3:]]
     return [out, rows], [attention_tangent(*args, **params)[0], zero_of(rows)]
+
+
+def _jvp_by_bias(primals: Any, tangents: Any, params: dict[str, Any]) -> Any:
+    """With all scores. Written with the weights alone, so that a backward pass keeps
+    nothing else of that size."""
+    query, key, value, *masks = primals
+    (scores,), (moved,) = jvp_flat(
+        lambda *xs: [_masked(*xs, params=params)],
+        [query, key, *masks],
+        [*tangents[:2], *tangents[3:]],
+    )
+    weights, _, _ = _softened(scores)
+    product = reduce_sum(mul(weights, moved), axes=(3,))
+    moved = mul(weights, sub(moved, _along(product, typeof(scores).shape)))
+    dtype, shape = typeof(query).dtype, typeof(query).shape
+    tangent = _mixed(_kept(moved, masks, params), value, shape)
+    if not isinstance(tangents[2], Zero):
+        mixed = _mixed(_kept(weights, masks, params), tangents[2], shape)
+        tangent = add(tangent, mixed)
+    outs = formula(*primals, **params)
+    return outs, [convert(tangent, dtype=dtype), zero_of(outs[1])]
 
 
 def _jvp_of(

@@ -17,15 +17,7 @@ that all vectors are of queries, with their largest scores and sums beside them:
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from treadle.backends.cpu.attention.forward import (
-    BOOL,
-    LOWEST,
-    biased,
-    hidden,
-    thinned,
-)
+from treadle.backends.cpu.attention.forward import FUNCTIONS, LOWEST, each
 from treadle.backends.cpu.attention.parts import (
     LOG2E,
     Code,
@@ -38,13 +30,11 @@ from treadle.backends.cpu.attention.parts import (
 )
 from treadle.backends.cpu.attention.schedule import (
     COLUMNS,
-    MASKS,
     Area,
     Word,
     block_rows,
     pitch,
 )
-from treadle.backends.cpu.emit.access import load
 from treadle.backends.cpu.emit.lanes import Value, select
 from treadle.backends.cpu.gemm.parts import COLD, share
 
@@ -54,7 +44,8 @@ _PITCH = pitch(COLUMNS)
 def emit_backward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
     """Defines the kernel."""
     _emit_differentiate(code, masks)
-    _emit_products(code)
+    _emit_offsets(code, masks)
+    _emit_products(code, masks)
     _emit_queries(code)
     _emit_block(code)
     _emit_prepare(code)
@@ -119,7 +110,7 @@ def _states(code: Code) -> list[str]:
 
 def _emit_head(code: Code) -> None:
     """``backward_head``: a head of the queries."""
-    b, rows = code.b, block_rows(code.machine.tile)
+    b = code.b
     with b.function(
         "define internal void @backward_head(ptr %args, ptr %scratch, i64 %batch, "
         "i64 %head, i64 %own) " + COLD
@@ -138,6 +129,7 @@ def _emit_head(code: Code) -> None:
         blind = code.ask("prepare", "%args", "%scratch", batch, head)
         dq, (deep, _) = _sums(code)[0], _deep(code)
         code.zero(dq, queries * deep)
+        rows = code.word(Word.BLOCK)
         with code.loop(0, keys, rows) as key:
             count = code.least(keys - key, rows)
             where = "%args", "%scratch", batch, head, own, key, count, blind
@@ -224,7 +216,7 @@ def _emit_block(code: Code) -> None:
         b("ret void")
 
 
-def _emit_products(code: Code) -> None:
+def _emit_products(code: Code, masks: tuple[str, ...]) -> None:
     """``backward_products``: what some queries add to cotangents of keys and values."""
     b, width = code.b, code.machine.tile.columns
     with b.function(
@@ -237,6 +229,9 @@ def _emit_products(code: Code) -> None:
         everything = full.compare("ne", 0)
         place = key - keys + queries
         tiles = tiles_of(code, count)
+        if masks:
+            where = "%args", "%scratch", *code.ints("batch", "head"), key, count, i0, i1
+            code.call("offsets", *where)
         _emit_scores(code, tiles, (i0, i1), place, everything)
         scores, grads = code.area(Area.SCORES), code.area(Area.GRADS)
         deeps, sums = _deep(code), _sums(code)
@@ -250,8 +245,7 @@ def _emit_products(code: Code) -> None:
             lines = [code.at(x, first * _PITCH) for x in (scores, grads)]
             code.call(
                 *("differentiate", "%args", "%scratch", *lines),
-                *code.ints("batch", "head"),
-                *(key + first, following - first, i0, near, far, i1),
+                *(first, key + first, following - first, i0, near, far, i1),
             )
             with b.when(far.compare("sgt", near).text):
                 for line, area, deep, to in (
@@ -335,41 +329,77 @@ def _emit_queries(code: Code) -> None:
         b("ret void")
 
 
+def _emit_offsets(code: Code, masks: tuple[str, ...]) -> None:
+    """``offsets``: what masks add to the scores of a block, and by what the weights
+    that are kept are multiplied: rows are read as they lie, and turned."""
+    b, step = code.b, code.int(pitch(block_rows(code.machine.tile)))
+    with b.function(
+        "define internal void @offsets(ptr %args, ptr %scratch, i64 %batch, i64 %head, "
+        "i64 %key, i64 %some, i64 %i0, i64 %i1)"
+    ):
+        some, i0, i1 = code.ints("some", "i0", "i1")
+        rows = code.area(Area.TURNED)
+        for kind, start in ((("bias", "seen"), 0.0), (("kept",), 1.0)):
+            given = [name for name in kind if name in masks]
+            if not given:
+                continue
+            with code.loop(i0, i1) as query:
+                line = code.at(rows, (query - i0) * step)
+                code.call("fill", line, code.int(0), some, code.float(start))
+                for name in given:
+                    each(code, name, line, query, FUNCTIONS[name])
+            turned = _offsets(code)[kind == ("kept",)]
+            where = rows, step, some, i1 - i0, turned, code.int(_PITCH)
+            code.call("pack_transpose", *where)
+        b("ret void")
+
+
+def _offsets(code: Code) -> tuple[str, str]:
+    """What is added to the scores of a block, and what weights are multiplied with."""
+    base = code.area(Area.OFFSETS)
+    size = code.int(block_rows(code.machine.tile) * _PITCH)
+    return base, code.at(base, size)
+
+
 def _emit_differentiate(code: Code, masks: tuple[str, ...]) -> None:
     """``differentiate``: scores of a tile to weights, and cotangents of weights to
     those of scores."""
     b, lanes = code.b, code.lanes
     with b.function(
         "define internal void @differentiate(ptr %args, ptr %scratch, ptr %scores, "
-        "ptr %grads, i64 %batch, i64 %head, i64 %key, i64 %height, i64 %i0, i64 %near, "
-        "i64 %far, i64 %i1)"
+        "ptr %grads, i64 %first, i64 %key, i64 %height, i64 %i0, i64 %near, i64 %far, "
+        "i64 %i1)"
     ):
-        key, height = code.ints("key", "height")
+        first, key, height = code.ints("first", "key", "height")
         i0, near, far, i1 = code.ints("i0", "near", "far", "i1")
         start = near - i0
         stop = start + code.below(far - near + (lanes - 1), lanes)
         states = [code.at(x, i0) for x in _states(code)]
+        offsets = [code.at(x, first * _PITCH) for x in _offsets(code)]
         with code.loop(0, height) as i:
-            line, grad = (code.at(x, i * _PITCH) for x in ("%scores", "%grads"))
-            if "bias" in masks:
-                _each(code, "bias", line, key + i, biased)
-            if "seen" in masks:
-                _each(code, "seen", line, key + i, hidden)
-            if "kept" in masks:
-                _each(code, "kept", grad, key + i, thinned)
+            line, grad, added, kept = (
+                code.at(x, i * _PITCH) for x in ("%scores", "%grads", *offsets)
+            )
+            if "bias" in masks or "seen" in masks:
+                with code.loop(start, stop, lanes) as j:
+                    x = code.load(code.at(line, j)) + code.load(code.at(added, j))
+                    code.store(code.at(line, j), x)
             _emit_edges(code, line, grad, key + i, (start, stop))
             with code.loop(start, stop, lanes) as j:
                 at = code.at(line, j), code.at(grad, j)
                 peak, share, product, life = (code.load(code.at(x, j)) for x in states)
                 weight = (power(code.load(at[0]) - peak) * share).rounded_once()
-                code.store(at[0], weight)
-                moved = (weight * life).rounded_once() * (code.load(at[1]) - product)
+                moved, left = code.load(at[1]), weight
+                if "kept" in masks:
+                    factor = code.load(code.at(kept, j))
+                    moved = (moved * factor).rounded_once()
+                    left = (weight * factor).rounded_once()
+                code.store(at[0], left)
+                moved = (weight * life).rounded_once() * (moved - product)
                 code.store(at[1], moved.rounded_once())
             zero = code.float(0.0)
             code.call("fill", grad, code.int(0), start, zero)
             code.call("fill", grad, stop, i1 - i0, zero)
-            if "kept" in masks:
-                _each(code, "kept", line, key + i, thinned)
         b("ret void")
 
 
@@ -388,36 +418,3 @@ def _emit_edges(
     for base, number in ((line, LOWEST), (grad, 0.0)):
         code.call("fill", base, some[0], first, code.float(number))
         code.call("fill", base, last, some[1], code.float(number))
-
-
-def _each(
-    code: Code,
-    mask: str,
-    line: str,
-    key: Value,
-    function: Callable[[Code, Value, Value], Value],
-) -> None:
-    """Applies a mask to a row of queries: in vectors, where it is one for them all,
-    else one by one."""
-    b, word = code.b, MASKS[mask]
-    dtype = code.dtype if mask == "bias" else BOOL
-    batch, head, i0, near, far = code.ints("batch", "head", "i0", "near", "far")
-    kind = code.machine.scalar if mask == "bias" else "i8"
-    steps = code.words(*range(word + 1, word + 5))
-    skipped = batch * steps[0] + head * steps[1] + i0 * steps[2] + key * steps[3]
-    base = code.args(word, "ptr")
-    base = b.op(f"getelementptr {kind}, ptr {base}, i64 {skipped.text}")
-    alike = steps[2].compare("eq", 0)
-    start, stop = near - i0, far - i0
-    whole = start + (select(alike, stop - start, 0) & -code.lanes)
-    for first, end, lanes in ((start, whole, code.lanes), (whole, stop, 1)):
-        with code.loop(first, end, lanes) as j:
-            place = b.op(f"getelementptr {kind}, ptr {base}, i64 {(j * steps[2]).text}")
-            given = load(b, place, dtype, 1, None).splat(lanes)
-            at = code.at(line, j)
-            x = code.load(at) if lanes > 1 else code.load_one(at)
-            x = function(code, x, given)
-            if lanes > 1:
-                code.store(at, x)
-            else:
-                code.store_one(at, x)

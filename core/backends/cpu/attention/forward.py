@@ -49,7 +49,7 @@ from treadle.backends.cpu.gemm.parts import COLD, share
 LOWEST = -1e30
 """See `treadle.control.attention`."""
 
-BOOL = np.dtype(np.bool_)
+_BOOL = np.dtype(np.bool_)
 _PITCH = pitch(COLUMNS)
 
 
@@ -57,8 +57,7 @@ def emit_forward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
     """Defines the kernel."""
     _emit_soften(code, masks)
     _emit_block(code)
-    b, tile = code.b, code.machine.tile
-    rows = block_rows(tile)
+    b = code.b
     with b.function(f'define void @"{symbol}"(ptr %args, i64 %task) ' + COLD):
         batches, heads, shared = code.words(Word.BATCH, Word.HEADS, Word.SHARED)
         pieces, queries, keys = code.words(Word.PIECES, Word.QUERIES, Word.KEYS)
@@ -68,7 +67,8 @@ def emit_forward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
         base = code.args(Word.SCRATCH, "ptr")
         scratch = b.op(f"getelementptr i8, ptr {base}, i64 {used.text}")
         factor = (code.number(Word.SCALE) * LOG2E).rounded_once()
-        blocks = (queries + (rows - 1)).op("udiv", rows)
+        rows = code.word(Word.BLOCK)
+        blocks = (queries + rows - 1).op("udiv", rows)
         mine = share(b, "%task", units.text, code.args(Word.TASKS))
         with b.loop(*mine) as index:
             unit = code.int(index)
@@ -211,10 +211,9 @@ def _emit_soften(code: Code, masks: tuple[str, ...]) -> None:
         room = code.below(some + (lanes - 1), lanes)
         with code.loop(0, height) as i:
             line = code.at("%block", i * _PITCH)
-            if "bias" in masks:
-                _each(code, "bias", line, query + i, biased)
-            if "seen" in masks:
-                _each(code, "seen", line, query + i, hidden)
+            for name in ("bias", "seen"):
+                if name in masks:
+                    each(code, name, line, query + i, FUNCTIONS[name])
             _emit_edges(code, line, query + i, room)
             old = code.load_one(code.at("%peaks", i))
             first = [(old.splat(lanes).type, old.splat(lanes).text)]
@@ -235,7 +234,7 @@ def _emit_soften(code: Code, masks: tuple[str, ...]) -> None:
             more = total(Value(b, t.values[0], none.kind, lanes))
             code.store_one(place, code.load_one(place) * shrinks + more)
             if "kept" in masks:
-                _each(code, "kept", line, query + i, thinned)
+                each(code, "kept", line, query + i, FUNCTIONS["kept"])
             with b.when(shrinks.compare("one", 1.0).text):
                 mixed = code.at("%mixed", i * deep)
                 with code.loop(0, deep, lanes) as j:
@@ -259,22 +258,26 @@ def _emit_edges(code: Code, line: str, query: Value, room: Value) -> None:
     code.call("fill", line, end, room, code.float(-math.inf))
 
 
-def biased(code: Code, x: Value, bias: Value) -> Value:
+def _biased(code: Code, x: Value, bias: Value) -> Value:
     scaled = (bias * LOG2E).rounded_once()
     # A large number that a user adds must not become infinite.
     low = scaled.compare("olt", LOWEST) & bias.compare("ogt", -math.inf)
     return x + select(low, LOWEST, scaled)
 
 
-def hidden(code: Code, x: Value, seen: Value) -> Value:
+def _hidden(code: Code, x: Value, seen: Value) -> Value:
     return select(seen, x, LOWEST)
 
 
-def thinned(code: Code, x: Value, kept: Value) -> Value:
+def _thinned(code: Code, x: Value, kept: Value) -> Value:
     return select(kept, (x * code.number(Word.RATE)).rounded_once(), 0.0)
 
 
-def _each(
+FUNCTIONS = {"bias": _biased, "seen": _hidden, "kept": _thinned}
+"""What each mask does with a row: `kept` with weights, the others with scores."""
+
+
+def each(
     code: Code,
     mask: str,
     line: str,
@@ -284,7 +287,7 @@ def _each(
     """Applies a mask to the scores of a row: in vectors, where its keys are contiguous,
     else one by one."""
     b, word = code.b, MASKS[mask]
-    dtype = code.dtype if mask == "bias" else BOOL
+    dtype = code.dtype if mask == "bias" else _BOOL
     batch, head, key, some = code.ints("batch", "head", "key", "some")
     kind = code.machine.scalar if mask == "bias" else "i8"
     steps = code.words(*range(word + 1, word + 5))

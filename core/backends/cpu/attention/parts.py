@@ -91,9 +91,13 @@ class Code:
         return x.op("udiv", to) * to
 
     @contextmanager
-    def loop(self, start: Value | int, stop: Value, step: int = 1) -> Iterator[Value]:
-        first = start.text if isinstance(start, Value) else str(start)
-        with self.b.loop(first, stop.text, str(step)) as index:
+    def loop(
+        self, start: Value | int, stop: Value, step: Value | int = 1
+    ) -> Iterator[Value]:
+        first, stride = (
+            x.text if isinstance(x, Value) else str(x) for x in (start, step)
+        )
+        with self.b.loop(first, stop.text, stride) as index:
             yield self.int(index)
 
     # Memory

@@ -22,7 +22,7 @@ from treadle.trace.routine import Attention
 COLUMNS = 256
 """Of a block of scores."""
 
-_ROWS = 64
+_ROWS = 72
 _SKEW = 16
 """Between rows of a block: at a multiple of a page they would share few cache sets."""
 _WORTH_SPLITTING = 50_000
@@ -50,7 +50,7 @@ class Word(IntEnum):
     SCALE = 12  # the bits of a double, as the next
     RATE = 13
     PIECES = 14  # into which the queries of a head are cut
-    ROWS = 15  # what the forward kernel leaves for the other
+    BLOCK = 15  # rows of a block of scores
     QUERY = 16
     KEY = 20
     VALUE = 24
@@ -60,13 +60,14 @@ class Word(IntEnum):
     DK = 40
     DV = 44
     AREAS = 48  # bytes from a task's scratch to each `Area`
-    BIAS = 60
-    SEEN = 65
-    KEPT = 70
+    ROWS = 60  # what the forward kernel leaves for the other
+    BIAS = 61
+    SEEN = 66
+    KEPT = 71
 
 
 MASKS = {"bias": Word.BIAS, "seen": Word.SEEN, "kept": Word.KEPT}
-_END = 75
+_END = 76
 
 
 class Area(IntEnum):
@@ -96,8 +97,14 @@ AREAS = 12
 
 
 def block_rows(tile: Tile) -> int:
-    """Of a block of scores: a multiple of those of a tile."""
+    """The most that a block of scores has: a multiple of those of a tile."""
     return tile.rows * (_ROWS // tile.rows)
+
+
+def _block(length: int, most: int, tile_rows: int) -> int:
+    """The rows of blocks that are alike, but for the last."""
+    count = max(-(-length // most), 1)
+    return _up(-(-length // count), tile_rows)
 
 
 def pitch(columns: int) -> int:
@@ -137,7 +144,7 @@ def _areas(
             queries * value_deep + spare,
             block,
             (COLUMNS + lanes) * pitch(rows),
-            2 * block,
+            2 * block + lanes * pitch(COLUMNS),
             queries * deep + keys * (deep + value_deep),
         ]
     else:
@@ -170,8 +177,14 @@ def tasks(a: Attention, tile: Tile, threads: int) -> int:
     (batch, queries, heads, depth), (keys, shared, _) = a.query, a.key
     units = batch * (shared if a.backward else heads)
     work = batch * queries * heads * depth * keys
-    rows = 0 if a.backward else block_rows(tile)
+    rows = 0 if a.backward else _rows(a, tile)
     return number(_tasks, (units, work, queries, rows, threads), low=1)
+
+
+def _rows(a: Attention, tile: Tile) -> int:
+    """Of a block."""
+    length = a.key[0] if a.backward else a.query[1]
+    return number(_block, (length, block_rows(tile), tile.rows), low=1)
 
 
 def _tasks(units: int, work: int, queries: int, rows: int, threads: int) -> int:
@@ -212,9 +225,9 @@ def words(
     found[Word.SCALE], found[Word.RATE] = _bits(a.scale), _bits(a.rate)
     pieces = 1
     if not a.backward:
-        sizes = tasks, batch * heads, queries, block_rows(tile)
+        sizes = tasks, batch * heads, queries, _rows(a, tile)
         pieces = number(_pieces, sizes, low=1)
-    found[Word.PIECES] = pieces
+    found[Word.PIECES], found[Word.BLOCK] = pieces, _rows(a, tile)
     found[Word.AREAS : Word.AREAS + AREAS] = areas
     given = list(places)
     if a.backward:
