@@ -266,7 +266,11 @@ def _biased(code: Code, x: Value, bias: Value) -> Value:
 
 
 def _hidden(code: Code, x: Value, seen: Value) -> Value:
-    return select(seen, x, LOWEST)
+    # Not a `select`: of that and its store LLVM makes a masked store, which some
+    # processors are slow at.
+    there = seen.cast("sext", f"i{8 * code.size}")
+    lowest = code.float(LOWEST, x.lanes).as_int()
+    return ((x.as_int() & there) | (lowest & ~there)).as_float()
 
 
 def _thinned(code: Code, x: Value, kept: Value) -> Value:
