@@ -79,6 +79,7 @@ from treadle.nn.layers.conv import Conv3d as Conv3d
 from treadle.nn.layers.conv import ConvTranspose1d as ConvTranspose1d
 from treadle.nn.layers.conv import ConvTranspose2d as ConvTranspose2d
 from treadle.nn.layers.conv import ConvTranspose3d as ConvTranspose3d
+from treadle.nn.layers.conv_lstm import ConvLSTMCell as ConvLSTMCell
 from treadle.nn.layers.dropout import AlphaDropout as AlphaDropout
 from treadle.nn.layers.dropout import Dropout as Dropout
 from treadle.nn.layers.dropout import DropPath as DropPath
