@@ -93,6 +93,7 @@ from treadle.nn.layers.experts import MixtureOfExperts as MixtureOfExperts
 from treadle.nn.layers.experts import balance_loss as balance_loss
 from treadle.nn.layers.feedforward import FeedForward as FeedForward
 from treadle.nn.layers.feedforward import GatedMLP as GatedMLP
+from treadle.nn.layers.kv_cache import ContextCache as ContextCache
 from treadle.nn.layers.kv_cache import KVCache as KVCache
 from treadle.nn.layers.kv_cache import with_cache as with_cache
 from treadle.nn.layers.linear import Bilinear as Bilinear
