@@ -135,6 +135,7 @@ from treadle.nn.layers.rnn import StackedRNN as StackedRNN
 from treadle.nn.layers.rotary import LinearScaling as LinearScaling
 from treadle.nn.layers.rotary import Llama3Scaling as Llama3Scaling
 from treadle.nn.layers.rotary import RotaryEmbedding as RotaryEmbedding
+from treadle.nn.layers.rotary import YarnScaling as YarnScaling
 from treadle.nn.layers.sequential import Identity as Identity
 from treadle.nn.layers.sequential import Lambda as Lambda
 from treadle.nn.layers.sequential import Residual as Residual
