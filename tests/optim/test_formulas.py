@@ -259,3 +259,22 @@ def test_errors_say_what_is_missing() -> None:
         optim.scale_by_zoom_linesearch(initial_guess="x")  # type: ignore[arg-type]
     with pytest.raises(StructureError):
         optim.muon(0.1, matrices={"w": True}).init(params)
+
+
+@pytest.mark.parametrize(
+    "matrices",
+    ["body", ["body.w", "body.b"], ~tree.select("head"), tree.select("body")],
+)
+def test_muon_takes_what_masks_take(matrices: Any) -> None:
+    """Of what is meant, matrices are what has two axes."""
+    w, b = rng.normal(rng.key(0), (3, 4)), rng.normal(rng.key(1), (4,))
+    params = {"body": {"w": w, "b": b}, "head": {"w": w}}
+    axes = {"body": {"w": True, "b": False}, "head": {"w": False}}
+
+    def updates(which: Any) -> Any:
+        optimizer = optim.muon(0.1, matrices=which)
+        return optimizer.update(params, optimizer.init(params), params)[0]
+
+    found = updates(matrices)
+    tree.map(np.testing.assert_array_equal, found, updates(axes))
+    assert abs(found["body"]["w"] - found["head"]["w"]).max() > 0.01
