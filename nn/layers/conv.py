@@ -79,10 +79,15 @@ class _Conv(Module):
         x, weight, bias = check.operands(name, self.dtype, x, self.weight, self.bias)
         reach = _reach(weight, self.dilation)
         pads = check.pads(self.padding, x.shape[-1 - rank : -1], reach, self.stride)
+        side_by_side = self.stride == weight.shape[:-2] == tuple(reach)
+        as_tiles = self.groups == 1 and side_by_side
         if self.padding_mode != "zeros":
             x = pad_spatial(x, pads, self.padding_mode)
             pads = ((0, 0),) * rank
-        if self.groups == 1 and _side_by_side(x, weight, reach, self.stride, pads):
+        elif as_tiles and self.padding == "SAME":
+            x = pad_spatial(x, pads, "constant")
+            pads = ((0, 0),) * rank
+        if as_tiles and not any(map(any, pads)):
             return _of_tiles(x, weight, bias)
         return _convolved(
             x,
@@ -337,24 +342,16 @@ def _reach(weight: td.Array, dilation: tuple[int, ...]) -> list[int]:
     return [(k - 1) * d + 1 for k, d in zip(weight.shape[:-2], dilation, strict=True)]
 
 
-def _side_by_side(x: Any, weight: Any, reach: Any, stride: Any, pads: Any) -> bool:
-    """Whether windows lie side by side, without gaps, padding or a rest."""
-    kernel = weight.shape[:-2]
-    space = x.shape[-1 - len(kernel) : -1]
-    return (
-        stride == kernel == tuple(reach)
-        and not any(map(any, pads))
-        and not any([n % k for n, k in zip(space, kernel, strict=True)])
-    )
-
-
 def _of_tiles(x: Any, weight: Any, bias: Any) -> td.Array:
-    """As a product with the rows that windows are: almost twice as fast."""
+    """Of windows side by side: as a product with the rows that they are, which is
+    almost twice as fast. What is left behind the last ones is cut off."""
     *kernel, channels, features = weight.shape
     row = math.prod(kernel) * channels
     if row > channels:
         first, rank = x.ndim - 1 - len(kernel), len(kernel)
         outer = [n // k for n, k in zip(x.shape[first:-1], kernel, strict=True)]
+        whole = [slice(n * k) for n, k in zip(outer, kernel, strict=True)]
+        x = x[(..., *whole, slice(None))]
         split = [n for pair in zip(outer, kernel, strict=True) for n in pair]
         x = x.reshape(*x.shape[:first], *split, channels)
         order = [*range(0, 2 * rank, 2), *range(1, 2 * rank, 2), 2 * rank]
