@@ -79,15 +79,11 @@ class _Conv(Module):
         x, weight, bias = check.operands(name, self.dtype, x, self.weight, self.bias)
         reach = _reach(weight, self.dilation)
         pads = check.pads(self.padding, x.shape[-1 - rank : -1], reach, self.stride)
-        side_by_side = self.stride == weight.shape[:-2] == tuple(reach)
-        as_tiles = self.groups == 1 and side_by_side
         if self.padding_mode != "zeros":
             x = pad_spatial(x, pads, self.padding_mode)
             pads = ((0, 0),) * rank
-        elif as_tiles and self.padding == "SAME":
-            x = pad_spatial(x, pads, "constant")
-            pads = ((0, 0),) * rank
-        if as_tiles and not any(map(any, pads)):
+        side_by_side = self.stride == weight.shape[:-2] == tuple(reach)
+        if self.groups == 1 and side_by_side and not any(map(any, pads)):
             return _of_tiles(x, weight, bias)
         return _convolved(
             x,

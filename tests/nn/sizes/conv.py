@@ -25,7 +25,6 @@ LAYERS: dict[str, Any] = {
     "shuffle": nn.PixelShuffle(2),
     "unshuffle": nn.PixelUnshuffle(2),
     "tiles": nn.Conv2d(3, 4, 2, stride=2, padding="VALID", key=KEY),
-    "same_tiles": nn.Conv2d(3, 4, (2, 3), stride=(2, 3), key=KEY),
     "patches": nn.PatchEmbedding(4, 3, 2, key=KEY),
     "excite": nn.SqueezeExcite(4, 2, key=KEY),
     "response": nn.LocalResponseNorm(3),
@@ -33,7 +32,6 @@ LAYERS: dict[str, Any] = {
     "unflatten": nn.Unflatten(-1, (2, 2)),
 }
 EXPRESSIONS = [
-    "same_tiles(im)",
     "tiles(im)",
     "conv1(seq), wrapped(seq), up1(seq), pad(seq), response(seq)",
     "same1(seq)",
