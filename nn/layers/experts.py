@@ -91,11 +91,8 @@ class MixtureOfExperts(Module):
                 f"MixtureOfExperts: a token uses top_k={top_k} of experts={experts}, "
                 f"which is from 1 to {experts}{at(user_source())}"
             )
-        if capacity_factor is not None and capacity_factor <= 0:
-            raise ValueError(
-                "MixtureOfExperts: capacity_factor is a positive number or None, got "
-                f"{capacity_factor!r}{at(user_source())}"
-            )
+        check.positive("MixtureOfExperts", "capacity_factor", capacity_factor)
+        check.within("MixtureOfExperts", "jitter", jitter, 0, 1)
         hidden = 4 * width if hidden is None else hidden
         self.width, self.experts, self.top_k = width, experts, top_k
         self.normalized, self.capacity_factor = normalized, capacity_factor
@@ -221,6 +218,9 @@ def balance_loss(model: Any) -> td.Array:
     It is part of a loss: of the model that `nn.stateful` returned, inside of the
     function that is differentiated.
 
+    Raises:
+      ValueError: if there are none.
+
     >>> import treadle as td, treadle.numpy as tnp
     >>> from treadle import nn, rng
     >>> layer = nn.MixtureOfExperts(4, experts=3, top_k=1, key=rng.key(0))
@@ -235,5 +235,10 @@ def balance_loss(model: Any) -> td.Array:
     def is_mixture(part: Any) -> bool:
         return isinstance(part, MixtureOfExperts)
 
-    mixtures = filter(is_mixture, tree.leaves(model, is_mixture))
+    mixtures = list(filter(is_mixture, tree.leaves(model, is_mixture)))
+    if not mixtures:
+        raise ValueError(
+            f"balance_loss: there is no MixtureOfExperts in this {type(model).__name__}"
+            f"{at(user_source())}"
+        )
     return sum((m.balance.value.sum() for m in mixtures), tnp.zeros(()))

@@ -126,5 +126,5 @@ def test_jitter():
 def test_errors():
     with pytest.raises(ValueError, match="top_k=5 of experts=4"):
         make(top_k=5)
-    with pytest.raises(ValueError, match="capacity_factor is a positive number"):
+    with pytest.raises(ValueError, match="capacity_factor is more than 0"):
         make(capacity_factor=0)
