@@ -75,6 +75,8 @@ def into(path: str, fill: Callable[[str], None], *, overwrite: bool) -> None:
     """
     folder, name = os.path.split(path)
     if places.is_remote(path):
+        if not places.is_remote(f"{folder}/"):
+            raise ValueError(f"a checkpoint lies below {path}: {path}/NAME")
         objects.sweep(folder, name)
         made = objects.begin(path)
         try:

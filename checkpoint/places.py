@@ -41,7 +41,7 @@ def absolute(path: Place) -> str:
     """A path that means the same wherever the process goes; URLs stay as they are.
 
     Raises:
-      ValueError: if it is a URL that no longer is one.
+      ValueError: if it is a URL that no longer is one, or of no such store.
 
     >>> absolute("/runs/../run/"), absolute("s3://bucket/run/")
     ('/run', 's3://bucket/run')
@@ -53,7 +53,10 @@ def absolute(path: Place) -> str:
             "the slashes: pass the URL as a string"
         )
     text = text.removeprefix("file://")
-    return text.rstrip("/") if is_remote(text) else os.path.abspath(text)
+    if not is_remote(text):
+        return os.path.abspath(text)
+    kvstore(text)
+    return text.rstrip("/")
 
 
 def kvstore(folder: str) -> dict[str, Any]:
