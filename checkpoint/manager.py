@@ -294,6 +294,17 @@ class Manager:
         """The folder of a step."""
         return self._steps.path(step)
 
+    def delete(self, step: int) -> None:
+        """Deletes a step.
+
+        Raises:
+          FileNotFoundError: if there is no such step.
+        """
+        self.wait()
+        if step not in self._steps.folders():
+            raise FileNotFoundError(f"step {step} is not in {self.directory}")
+        commit.discard(self.path(step))
+
     def all_steps(self) -> list[int]:
         """The steps whose checkpoints are complete, in ascending order."""
         return sorted(self._steps.folders())
