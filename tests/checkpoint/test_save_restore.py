@@ -112,8 +112,7 @@ def test_integer_keys(tmp_path: Path) -> None:
     assert list(restore(tmp_path / "a")) == ["2", "10"]
 
 
-@pytest.mark.parametrize("most", [1, 150, 1000, 1 << 20])
-@pytest.mark.parametrize("chunk", [8, 100, 1000])
+@pytest.mark.parametrize(("chunk", "most"), [(40, 1), (100, 1000), (999, 150)])
 def test_many_chunks(tmp_path: Path, chunk: int, most: int) -> None:
     value = {str(i): np.arange(3 * 5 * i).reshape(3, 1, 5, i) for i in range(1, 9, 2)}
     how = {"chunk_bytes": chunk, "max_bytes_in_flight": most}
