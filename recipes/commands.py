@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -178,9 +179,18 @@ def _explained(run: Run) -> Iterator[None]:
 
 def report(name: str) -> int:
     """Shows what became of a run."""
-    run = runs.find(name, RECIPES)
-    learner = loop.learner_of(run.recipe, run.config, run.facts)
-    reports.write(run, learner, loop.manager_of(run, learner), sys.stdout)
+    reports.write(runs.find(name, RECIPES), sys.stdout)
+    return 0
+
+
+def report_live(name: str, port: int) -> int:
+    """Serves the report of a run while it goes on, or before it begins."""
+
+    @cache
+    def find() -> Path:
+        return runs.find(name, RECIPES).folder
+
+    reports.serve(name, lambda: runs.load(find(), RECIPES), port, sys.stdout)
     return 0
 
 

@@ -37,7 +37,6 @@ from treadle.recipes.task import (
     in_turn,
 )
 
-NAME = "fit"
 _TEST_BATCH = 512
 _SAMPLE = 256
 """By how many of the first examples data are told from others."""
@@ -131,7 +130,7 @@ def fit(
     loaded = _data(train_source, test_source, config)
     learner = _learner(model, train_source, loss, metrics, optimizer, config)
     recipe = _Fit(
-        NAME,
+        runs.FIT,
         "trained from Python",
         Training,
         lambda config: loaded,
@@ -272,7 +271,7 @@ def _run(
     if not runs.exists(folder):
         yield runs.create(recipe, config, facts, folder)
         return
-    run = runs.load(folder, {NAME: recipe})
+    run = runs.load(folder, {runs.FIT: recipe})
     runs.check_same_data(run, facts)
     changed = runs.changes(run.config, config)
     if changed:

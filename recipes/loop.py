@@ -80,9 +80,9 @@ def beginning(learner: Learner, config: Training) -> Checkpoint:
     return Checkpoint(state, Position(batch_size=config.batch_size))
 
 
-def manager_of(run: Run, learner: Learner) -> Manager:
-    """The checkpoints of a run."""
-    metric, mode = learner.best
+def manager_of(run: Run, learner: Learner | None) -> Manager:
+    """The checkpoints of a run; learner: if what it trains is known here."""
+    metric, mode = run.best if learner is None else learner.best
     return Manager(
         run.checkpoints,
         max_to_keep=run.config.keep,

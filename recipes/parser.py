@@ -17,6 +17,7 @@ from treadle.recipes.task import Recipe, Sampling
 
 _METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", bool: "BOOLEAN"}
 _RUN_HELP = "a run's folder, its name in runs/, or 'latest'"
+_PORT = 6060
 _TAKE_RECIPES = {
     "train": f"start a run of a recipe (without a NAME: {DEFAULT})",
     "sweep": "train a recipe with several values of its options, and compare",
@@ -112,6 +113,7 @@ def _parser(argv: Sequence[str]) -> tuple[_Parser, dict[str, _Parser]]:
         parser.add_argument("run", metavar="RUN", help=_RUN_HELP)
         parsers[name] = parser
     _resume_options(parsers["resume"], argv)
+    _report_options(parsers["report"])
     _checkpoint_option(parsers["eval"])
     _sample_options(parsers["sample"], argv)
     _checkpoint_option(parsers["export"])
@@ -214,6 +216,18 @@ def _checkpoint_option(parser: _Parser) -> None:
         default=False,
         help="take the best checkpoint, not the latest",
     )
+
+
+def _report_options(parser: _Parser) -> None:
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        default=False,
+        help="serve it to browsers on this machine while the run goes on",
+    )
+    help = "of --live; 0: any that is free"
+    port = config.Option("port", int, _PORT, help, 0, 2**16)
+    _add(parser, port, port.parse, default=_PORT)
 
 
 def _sample_options(parser: _Parser, argv: Sequence[str]) -> None:
