@@ -102,7 +102,7 @@ def fit(
       show: whether progress is shown.
       options: those of all recipes: `steps`, `batch_size`, `learning_rate`,
         `weight_decay`, `seed`, `log_every`, `checkpoint_every` (also how often is
-        tested), `keep`, `accumulate`, `patience`.
+        tested), `keep`, `accumulate`, `patience`, `tensorboard`, `profile`.
 
     Raises:
       UsageError: for options that are unknown or wrong; if the training diverges; if
@@ -128,18 +128,18 @@ def fit(
         options["steps"] = _steps(epochs, train_source.count, options)
     config = from_dict(Training, options, "fit")
     loaded = _data(train_source, test_source, config)
-    learner = _learner(model, train_source, loss, metrics, optimizer, config)
+    made = partial(_learner, model, train_source, loss, metrics, optimizer, config)
     recipe = _Fit(
         runs.FIT,
         "trained from Python",
         Training,
         lambda config: loaded,
-        lambda config, facts, key: learner,
+        lambda config, facts, key: made(),
     )
     screen = display(sys.stdout) if show else Quiet()
     with _run(recipe, config, loaded.facts, run_dir, screen.note) as run:
         with runs.claimed(run):
-            found = loop.train(run, loaded, learner, screen, callbacks)
+            found = loop.train(run, loaded, made(), screen, callbacks)
         rows = metrics_file.read(run.metrics)
     if found.interrupted is not None and found.step < config.steps:
         if found.interrupted == SIGINT:

@@ -183,6 +183,8 @@ def _add(
     parser: _Parser, option: config.Option, parse: Callable[[str], Any], **more: Any
 ) -> None:
     usual = "" if option.default is None else f" (default: {option.default})"
+    if option.kind is bool:
+        more |= {"nargs": "?", "const": True}
     parser.add_argument(
         option.flag,
         dest=option.name,
