@@ -71,7 +71,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "list": lambda arguments: commands.show_list(),
     "train": _train,
     "sweep": _sweep,
-    "compare": lambda arguments: commands.compare(arguments.runs),
+    "compare": lambda arguments: commands.compare(arguments.runs, arguments.page),
     "resume": _resume,
     "eval": lambda arguments: commands.evaluate(arguments.run, arguments.best),
     "report": _report,

@@ -123,6 +123,13 @@ def _parser(argv: Sequence[str]) -> tuple[_Parser, dict[str, _Parser]]:
     help = "show runs beside each other"
     compare = commands.add_parser("compare", help=help, description=help)
     compare.add_argument("runs", metavar="RUN", nargs="+", help=_RUN_HELP)
+    compare.add_argument(
+        "--page",
+        type=Path,
+        metavar="FILE",
+        default=None,
+        help="write a page for the browser, with curves",
+    )
     parsers["compare"] = compare
     help = "write a recipe to begin with"
     new = commands.add_parser("new", help=help, description=help)

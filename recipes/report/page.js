@@ -34,7 +34,9 @@ function colour(number) {
 function shown(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (size >= 1e5 || size < 1e-3) return value.toExponential(2).replace("e+", "e");
+  if (size >= 1e5 || size < 1e-3) {
+    return value.toExponential(2).replace(/\.?0*e\+?/, "e");
+  }
   return String(+value.toPrecision(5));
 }
 
@@ -206,7 +208,8 @@ class Chart {
       if (!one.x.length) return;
       const entry = tag(this.keys, "span");
       tag(entry, "i").style.background = colour(n);
-      entry.append(one.name ? `${one.name} ${shown(one.y.at(-1))}` : shown(one.y.at(-1)));
+      entry.append(`${one.name} `);
+      tag(entry, "b", "", shown(one.y.at(-1)));
     });
   }
 
@@ -235,7 +238,9 @@ class Chart {
       const other = one.x[place] === at ? "" : ` (${this.chart.x} ${step(one.x[place])})`;
       const entry = tag(this.tip, "div");
       tag(entry, "i").style.background = colour(one.n);
-      entry.append(`${one.name} ${shown(one.y[place])}${other}`);
+      entry.append(`${one.name} `);
+      tag(entry, "b", "", shown(one.y[place]));
+      entry.append(other);
       element(this.dots, "circle", {
         cx: this.toX(one.x[place]), cy: this.toY(one.y[place]), r: 4, fill: colour(one.n),
       });
