@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from treadle.recipes import metrics as metrics_file
 from treadle.recipes import runs
-from treadle.recipes.display import duration
+from treadle.recipes.display import duration, packed
 from treadle.recipes.report import learner_of, parts
 from treadle.recipes.report.page import page
 from treadle.recipes.runs import Run
@@ -116,21 +116,11 @@ def show(found: Ranking, out: TextIO) -> None:
     if needed <= console.width:
         console.print(table)
         return
-    for row in found.rows:
-        _show_one(found.head, row, console)
-
-
-def _show_one(head: Sequence[str], row: Sequence[str], console: Any) -> None:
-    """A run, with as many entries on a line as there is room for."""
-    console.print(row[0], markup=False, style="bold")
-    line = " "
-    for name, value in zip(head[1:], row[1:], strict=True):
-        entry = f" {name} {value}".rstrip() if value else ""
-        if len(line) + len(entry) > console.width:
-            console.print(line, markup=False)
-            line = " "
-        line += f"{entry} " * bool(entry)
-    console.print(line, markup=False)
+    for name, *cells in found.rows:
+        told = zip(found.head[1:], cells, strict=True)
+        entries = [f"{head} {cell}".strip() for head, cell in told if cell]
+        console.print(name, markup=False, style="bold")
+        console.print("  " + packed(entries, console.width - 2), markup=False)
 
 
 def write(found: Ranking, title: str, path: Path) -> None:
