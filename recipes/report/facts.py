@@ -102,10 +102,10 @@ def _run(
         ("folder", str(run.folder)),
         ("steps", f"{done} of {run.config.steps} ({state})"),
         ("training time", duration(seconds)),
-        ("parameters", "unknown" if count is None else f"{count:,}"),
+        ("parameters", "" if count is None else f"{count:,}"),
         ("checkpoints", ", ".join(map(str, manager.all_steps())) or "none"),
     ]
-    return [(name, value, "") for name, value in entries]
+    return [(name, value, "") for name, value in entries if value]
 
 
 def _metrics(run: Run, rows: list[Row], manager: Manager) -> list[tuple[str, str, str]]:
