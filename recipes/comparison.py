@@ -151,7 +151,7 @@ def _by_option(found: Ranking) -> list[parts.Chart]:
     given = [_settings(result.run) for result in tested]
     charts = []
     for option in found.options:
-        values = [settings.get(option) for settings in given]
+        values: list[Any] = [settings.get(option) for settings in given]
         if any(type(value) not in (int, float) for value in values):
             continue
         curves: dict[str, list[tuple[Any, Any]]] = {}
@@ -165,12 +165,13 @@ def _by_option(found: Ranking) -> list[parts.Chart]:
         if max(map(len, curves.values())) < 2:
             continue
         shown = [
-            parts.Curve(name, *zip(*sorted(points), strict=True), dots=True)
-            for name, points in curves.items()
+            parts.Curve(name, [x for x, _ in points], [y for _, y in points], True)
+            for name, points in ((n, sorted(p)) for n, p in curves.items())
         ]
-        x = option.replace("_", " ")
+        label = option.replace("_", " ")
         wide = min(values) > 0 and max(values) >= _WIDE * min(values)
-        charts.append(parts.Chart(f"best {metric} by {x}", shown, x, log_x=wide))
+        title = f"best {metric} by {label}"
+        charts.append(parts.Chart(title, shown, label, log_x=wide))
     return charts
 
 

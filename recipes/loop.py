@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from signal import Signals
@@ -220,7 +220,9 @@ class _Training:
             self.stopped,
         )
 
-    def _batches(self, position: Position) -> Iterator[tuple[Any, Position]]:
+    def _batches(
+        self, position: Position
+    ) -> Generator[tuple[Any, Position], None, None]:
         """What the steps from a position on take, and the position after each."""
         loader, size = self.data.batches, self.config.batch_size
         epoch, batch = position.of(loader)

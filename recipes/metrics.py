@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -107,7 +108,7 @@ def last(rows: list[Row], name: str) -> float | None:
     return next((row[name] for row in reversed(rows) if name in row), None)
 
 
-def series(rows: list[Row], name: str) -> tuple[list[int], list[float]]:
+def series(rows: Sequence[Row], name: str) -> tuple[list[int], list[float]]:
     """The steps at which a metric was measured, and its values."""
     found = [(row["step"], row[name]) for row in rows if name in row]
     return [step for step, _ in found], [value for _, value in found]

@@ -107,5 +107,5 @@ def _numbers(value: np.ndarray) -> list[str]:
     return [one if isinstance(one, str) else _number(one) for one in found]
 
 
-def _number(value: float) -> str:
+def _number(value: Any) -> str:
     return f"{value:.3g}"
