@@ -278,6 +278,7 @@ def test_a_report_in_a_browser(page: Page, here: Path) -> None:
     assert page.errors == []
 
 
+@pytest.mark.slow
 @needs_a_browser
 def test_a_live_report_in_a_browser(page: Page, here: Path) -> None:
     options = ["--steps=100000", "--batch-size=100", "--width=8", "--log-every=20"]

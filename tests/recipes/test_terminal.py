@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux on PATH")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("tmux") is None, reason="no tmux on PATH"),
+]
 TREADLE = f"{shlex.quote(sys.executable)} -m treadle.recipes"
 OPTIONS = "--steps=100000 --batch-size=100 --width=8 --checkpoint-every=400"
 
