@@ -16,7 +16,7 @@ _EXTRAS = {
     "PIL": "recipes",
     "orbax": "orbax",
     "tokenizers": "hf",
-    "tensorboard": "logs",
+    "tensorboardX": "logs",
 }
 """The extra of pyproject.toml that installs a package."""
 _INSTALLED_AS = {
