@@ -8,6 +8,7 @@ from typing import Any
 
 import treadle as td
 from treadle import nn, rng
+from treadle.data import DataSet
 from treadle.data.augment import random_crop
 from treadle.recipes import supervised
 from treadle.recipes.config import Training, option
@@ -33,6 +34,16 @@ class Images(Training):
 
 def load(config: Images) -> Data:
     """The images in batches: the bundled digits, or one's own."""
+    found = images(config)
+    return supervised.in_batches(found, config, supervised.describe(found))
+
+
+def images(config: Images) -> DataSet:
+    """The bundled digits, or one's own images.
+
+    Raises:
+      UsageError: if these are no images, or not of classes.
+    """
     found = digits.load() if config.data is None else supervised.own(config)
     if (
         found.columns
@@ -43,7 +54,7 @@ def load(config: Images) -> Data:
             f"--data {config.data}: this recipe tells images apart by classes; found "
             f"{found.about}"
         )
-    return supervised.in_batches(found, config, supervised.describe(found))
+    return found
 
 
 def learner(model: nn.Module, config: Training, facts: Facts) -> Learner:

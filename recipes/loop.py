@@ -22,7 +22,7 @@ from treadle.recipes.display import Display, Lasting
 from treadle.recipes.errors import DivergedError
 from treadle.recipes.interrupt import Interrupts
 from treadle.recipes.runs import Run
-from treadle.recipes.step import TrainState, make_step, make_test, next_batch
+from treadle.recipes.step import Step, TrainState, make_step, make_test, next_batch
 from treadle.recipes.task import Data, Facts, Learner, Metrics, Recipe
 
 
@@ -128,12 +128,13 @@ def train(
     with Interrupts() as interrupts, manager_of(run, learner) as manager:
         begin = beginning(learner, run.config)
         checkpoint = restored(manager, begin, shown.note)
-        run.write()  # Now it is known that its options fit what was saved.
+        step = make_step(learner, run.config.accumulate)
+        run.write()  # Now it is known that its options fit, and what was saved.
         log = metrics_file.Log(run.metrics, int(checkpoint.state.step))
         if run.config.patience is not None:
             stopping = EarlyStopping(run.config.patience, *learner.best)
             callbacks = [*callbacks, stopping]
-        training = _Training(run, data, learner, shown, manager, log, callbacks)
+        training = _Training(run, data, learner, step, shown, manager, log, callbacks)
         shown.start(int(checkpoint.state.step), run.config.steps)
         try:
             outcome = training.run(checkpoint, interrupts)
@@ -153,6 +154,7 @@ class _Training:
         run: Run,
         data: Data,
         learner: Learner,
+        step: Step,
         display: Lasting,
         manager: Manager,
         log: metrics_file.Log,
@@ -161,8 +163,8 @@ class _Training:
         self.rows, self.config = run.metrics, run.config
         self.steps = run.config.steps
         self.data, self.display, self.manager, self.log = data, display, manager, log
-        self.step = make_step(learner, run.config.accumulate)
-        self.test = make_test(learner, data)
+        self.step = step
+        self.test, self.told = make_test(learner, data), learner.told
         self.callbacks = callbacks
         self.stopped: str | None = None
         self.saved = 0
@@ -172,7 +174,8 @@ class _Training:
         """Trains from a checkpoint on."""
         state, position = checkpoint
         number = self.saved = int(state.step)
-        loader, size = self.data.batches, self.config.batch_size
+        loader = self.data.batches
+        size = int(loader.state()["batch_size"])
         epoch, batch = position.of(loader)
         loader.restore(loader.state() | {"epoch": epoch, "batch": batch})
         batches = loader.repeat()
@@ -195,7 +198,7 @@ class _Training:
         if self.saved != number:
             self._save(number, Checkpoint(state, position), None)
         if number >= self.config.steps or self.stopped is not None:
-            tested = tested or self.test(state.model)
+            tested = tested or self._tested(number, state.model)
         self.manager.wait()
         return Outcome(
             state.model,
@@ -205,6 +208,10 @@ class _Training:
             interrupts.received,
             self.stopped,
         )
+
+    def _tested(self, number: int, model: Any) -> Metrics:
+        told = {} if self.told is None else self.told(number)
+        return self.test(model) | told
 
     def _call(self, event: str, about: Any) -> None:
         for callback in self.callbacks:
@@ -216,7 +223,7 @@ class _Training:
         tested: Metrics = {}
         due = number % self.config.checkpoint_every == 0 or number == self.config.steps
         if due:
-            tested = self.test(checkpoint.state.model)
+            tested = self._tested(number, checkpoint.state.model)
             self.display.test(number, tested)
         if due or number % self.config.log_every == 0:
             values = {name: float(value) for name, value in metrics.items()} | tested
