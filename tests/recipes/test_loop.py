@@ -77,6 +77,7 @@ def small(name: str, folder: Path) -> Training:
 TESTED = {
     "dp-sgd": {"test_loss", "test_accuracy", "epsilon"},
     "cartpole-ppo": {"test_return"},
+    "char-gpt": {"test_loss", "test_accuracy", "test_bits_per_character"},
 }
 
 
