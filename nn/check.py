@@ -171,14 +171,14 @@ def padding(
     layer: str, value: Any, rank: int, names: tuple[str, ...] = ("SAME", "VALID")
 ) -> Padding:
     """An option that says what is added at both ends of each spatial axis: one of the
-    names, or a (before, after) pair for each axis, given as an int for all axes, an int
-    for each, or pairs.
+    names in any case, or a (before, after) pair for each axis, given as an int for all
+    axes, an int for each, or pairs.
 
     Raises:
       ValueError: if it is none of these.
     """
-    if isinstance(value, str) and value in names:
-        return value
+    if isinstance(value, str) and value.upper() in names:
+        return value.upper()
     try:
         each = value if hasattr(value, "__len__") else (value,) * rank
         ends = [v if hasattr(v, "__len__") else (v, v) for v in each]
