@@ -25,7 +25,7 @@ from treadle.data import Loader, Source
 from treadle.recipes.config import MOST_STEPS, Training, option
 from treadle.recipes.errors import UsageError
 from treadle.recipes.step import TrainState
-from treadle.recipes.task import Data, Facts, Learner, Metrics, Recipe, Sampling, adamw
+from treadle.recipes.task import Data, Facts, Learner, Metrics, Recipe, Trained, adamw
 
 GRAVITY, CART, POLE, HALF, FORCE, SECONDS = 9.8, 1.0, 0.1, 0.5, 10.0, 0.02
 FARTHEST, STEEPEST, LONGEST = 2.4, 12 * 2 * np.pi / 360, 500
@@ -38,9 +38,7 @@ class Config(Training):
 
     steps: int = option(100, "how many updates to make", least=1, below=MOST_STEPS)
     batch_size: int = option(16, "carts that are played at once", least=1)
-    learning_rate: float = option(
-        2e-3, "the peak, after a warm-up; then it falls to a tenth", least=0
-    )
+    learning_rate: float = option(2e-3, "the peak, after a warm-up", least=0)
     weight_decay: float = option(0.0, "how fast unused weights shrink", least=0)
     log_every: int = option(1, "steps between rows of metrics.jsonl", least=1)
     checkpoint_every: int = option(20, "steps between checkpoints, with tests", least=1)
@@ -52,6 +50,15 @@ class Config(Training):
     clip: float = option(0.2, "how far a pass may change a probability", least=0)
     entropy: float = option(0.01, "how much chance is rewarded", least=0)
     width: int = option(64, "units in each hidden layer", least=1)
+
+
+@dataclass(frozen=True)
+class Episode:
+    """The options of `treadle sample`."""
+
+    length: int = option(LONGEST, "moves that are shown, at most", least=1)
+    temperature: float = option(0.0, "0: the likelier move; 1: as in training", least=0)
+    seed: int = option(0, "other numbers start elsewhere", least=0, below=2**64)
 
 
 def move(cart: Any, right: Any) -> tuple[Any, Any]:
@@ -107,16 +114,10 @@ class Agent(nn.Module):
             after, lost = td.vmap(move)(carts, right)
             ages = ages + 1
             over = lost | (ages >= LONGEST)
-            happened = {
-                "carts": carts,
-                "right": right,
-                "chance": chances(logits, right),
-                "value": value,
-                # What is only stopped because of its age would have gone on.
-                "next": tnp.where(lost, 0.0, self(after)[1]),
-                "over": over,
-                "age": ages,
-            }
+            happened = {"carts": carts, "right": right, "value": value, "age": ages}
+            happened |= {"chance": chances(logits, right), "over": over}
+            # What is only stopped because of its age would have gone on.
+            happened["next"] = tnp.where(lost, 0.0, self(after)[1])
             anew = td.vmap(start)(rng.split(start_key, len(carts)))
             carts = tnp.where(over[:, None], anew, after)
             return (carts, tnp.where(over, 0, ages)), happened
@@ -129,8 +130,7 @@ class Agent(nn.Module):
 
 def chances(logits: Any, right: Any) -> td.Array:
     """The logarithms of the probabilities of what was done."""
-    each = nn.log_softmax(logits)
-    return tnp.where(right == 1, each[..., 1], each[..., 0])
+    return tnp.take_along_axis(nn.log_softmax(logits), right[..., None], -1)[..., 0]
 
 
 def advantages(config: Config, played: dict[str, Any]) -> td.Array:
@@ -206,8 +206,8 @@ def load(config: Config) -> Data:
     facts = {"training": config.batch_size, "test": _TESTS, "examples": "carts"}
     starts = np.random.default_rng(config.seed).uniform(-_START, _START, (_TESTS, 4))
     tests = [(starts.astype(np.float32), _TESTS)]
-    nothing = Source(lambda numbers: numbers, MOST_STEPS, slow=False)
-    return Data(Loader(nothing, 1, shuffle=False), lambda: tests, facts)
+    nothing = Loader(Source(lambda n: n, MOST_STEPS, slow=False), 1, shuffle=False)
+    return Data(nothing, lambda: tests, facts)
 
 
 def learner(config: Config, facts: Facts, key: rng.Key) -> Learner:
@@ -217,20 +217,19 @@ def learner(config: Config, facts: Facts, key: rng.Key) -> Learner:
             f"--parts {config.parts}: {config.moves} --moves of {config.batch_size} "
             f"carts can't be cut into them\nChoose a divisor, such as --parts 4."
         )
-    updates = config.steps * config.passes * config.parts
-    decayed = adamw(replace(config, steps=updates))
+    decayed = adamw(replace(config, steps=config.steps * config.passes * config.parts))
     optimizer = optim.chain(optim.clip_by_global_norm(0.5), decayed)
-    improve, best = partial(update, config, optimizer), ("test_return", "max")
-    return Learner(Agent(config, key=key), optimizer, play_best, best, improve)
+    agent, improve = Agent(config, key=key), partial(update, config, optimizer)
+    return Learner(agent, optimizer, play_best, ("test_return", "max"), update=improve)
 
 
-def sample(agent: Agent, facts: Facts, wanted: Sampling) -> Iterator[str]:
+def sample(trained: Trained, wanted: Episode) -> Iterator[str]:
     """An episode, a line for each move: where the cart is, and how its pole leans."""
     key, act_key = rng.split(rng.key(wanted.seed))
     cart, moving, number, lost = start(key), td.jit(move), 0, False
     while number < min(wanted.length, LONGEST) and not lost:
         number += 1
-        logits = agent(cart)[0] / max(wanted.temperature, 1e-6)
+        logits = trained.model(cart)[0] / max(wanted.temperature, 1e-6)
         cart, lost = moving(cart, rng.categorical(rng.fold_in(act_key, number), logits))
         x, degrees = float(cart[0]), float(tnp.rad2deg(cart[2]))
         column = round((1 + np.clip(x / FARTHEST, -1, 1)) / 2 * _WIDTH)
@@ -247,4 +246,5 @@ RECIPE = Recipe(
     load=load,
     learner=learner,
     sample=sample,
+    sampling=Episode,
 )

@@ -13,17 +13,30 @@ from importlib.metadata import EntryPoint, entry_points
 from treadle.recipes import (
     cartpole_ppo,
     char_gpt,
+    diffusion,
     digits_cnn,
     digits_mlp,
     dp_sgd,
+    finetune_lora,
     own,
+    resnet,
     tabular,
 )
 from treadle.recipes.errors import UsageError
 from treadle.recipes.task import Recipe
 
 GROUP = "treadle.recipes"
-_OWN = (digits_mlp, digits_cnn, tabular, char_gpt, dp_sgd, cartpole_ppo)
+_OWN = (
+    digits_mlp,
+    digits_cnn,
+    resnet,
+    tabular,
+    char_gpt,
+    finetune_lora,
+    diffusion,
+    dp_sgd,
+    cartpole_ppo,
+)
 DEFAULT = digits_mlp.RECIPE.name
 
 

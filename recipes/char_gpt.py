@@ -30,6 +30,7 @@ from treadle.recipes.task import (
     Metrics,
     Recipe,
     Sampling,
+    Trained,
     adamw,
     batches,
     in_turn,
@@ -116,12 +117,11 @@ def load(config: Config) -> Data:
         survey = corpus.survey()
         _check_length(config, corpus.name, survey.length)
         windows, test, facts = _READERS[config.tokens](config, corpus, survey)
-    size, count = config.context + 1, (len(test) - 1) // config.context
-    fetch = partial(_windows, test, size, config.context)
-    held_out = Source(fetch, min(count, _TEST_WINDOWS))
+    fetch = partial(_windows, test, config.context + 1, config.context)
+    held_out = Source(fetch, min((len(test) - 1) // config.context, _TEST_WINDOWS))
     facts |= {"test": held_out.count * config.context, "checksum": survey.checksum}
-    in_windows = partial(in_turn, held_out, config.batch_size)
-    return Data(batches(windows, config), in_windows, facts)
+    tests = partial(in_turn, held_out, config.batch_size)
+    return Data(batches(windows, config), tests, facts)
 
 
 def _characters(config: Config, corpus: Corpus, survey: Survey) -> Any:
@@ -205,21 +205,21 @@ def learner(config: Config, facts: Facts, key: rng.Key) -> Learner:
 
 
 def _coder(facts: Facts) -> Vocabulary | Tokens:
-    form = facts.get("tokenizer")
-    return Vocabulary(facts["characters"]) if form is None else Tokens(form)
+    known = facts.get("characters")
+    return Tokens(facts["tokenizer"]) if known is None else Vocabulary(known)
 
 
-def sample(model: GPT, facts: Facts, wanted: Sampling) -> Iterator[str]:
+def sample(trained: Trained, wanted: Sampling) -> Iterator[str]:
     """The prompt, then what the model writes after it, as it is written."""
-    vocabulary = _coder(facts)
-    speak = vocabulary.speaker()
+    vocabulary = _coder(trained.facts)
+    model: GPT = nn.inference(trained.model)
     context = model.places.entries
-    model = nn.inference(model)
     written = vocabulary.encode(wanted.prompt)[-context:] if wanted.prompt else None
     if written is None:
         # It needs something to go on from: most texts have lines.
         written = vocabulary.encode("\n")
     yield wanted.prompt
+    speak = vocabulary.speaker()
     for n in range(wanted.length):
         key = rng.fold_in(rng.key(wanted.seed), n)
         window = np.zeros(context, np.int32)

@@ -34,7 +34,6 @@ _AT_ONCE = 32
 """Images whose gradients are in memory at a time."""
 _OVERFLOW = 40.0
 """A draw is larger than its room with a chance below exp(-40), far below every δ."""
-_MOST_NOISE = 1000.0
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def noise_for(epsilon: float, rate: float, steps: int, delta: float) -> float:
     enough, least = 1.0, 0.1
     while spent(enough, rate, steps, delta) > epsilon:
         enough, least = 2 * enough, enough
-        if enough > _MOST_NOISE:
+        if enough > 1000:
             raise UsageError(
                 f"--epsilon {epsilon:g}: no noise is enough for {steps} steps\n"
                 "Choose a larger one, fewer --steps, or a smaller --batch-size."
@@ -136,7 +135,7 @@ def drawn(source: Source, config: Config) -> Source:
 def load(config: Config) -> Data:
     """Images in batches, and how much noise their privacy takes."""
     found = classify.images(config)
-    facts = supervised.describe(found)
+    facts = supervised.describe(found, config.image_size)
     count = facts["training"]
     whole = supervised.in_batches(found, config, facts)
     if config.delta >= 1 / count:
@@ -153,7 +152,8 @@ def load(config: Config) -> Data:
         _check_budget(config, rate)
         planned = f"noise {noise:g}"
     facts |= {"rate": rate, "noise": noise, "privacy": planned}
-    batches = Loader(drawn(found.train.source, config), 1, shuffle=False)
+    source = supervised.telling(found.train.source)
+    batches = Loader(drawn(source, config), 1, shuffle=False)
     about = f"{found.about}; {planned}" if found.about else planned
     return Data(batches, whole.test, facts, about)
 
@@ -236,8 +236,8 @@ def learner(config: Config, facts: Facts, key: rng.Key) -> Learner:
         optimizer,
         partial(supervised.loss, facts),
         ("test_accuracy", "max"),
-        partial(update, config, facts, optimizer),
-        told,
+        update=partial(update, config, facts, optimizer),
+        told=told,
     )
 
 

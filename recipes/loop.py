@@ -51,6 +51,7 @@ class Checkpoint(NamedTuple):
 class Outcome(NamedTuple):
     """How a training ended.
 
+    model: as it is used (`Learner.evaluated`).
     interrupted: the signal that ended it early.
     stopped: why it ended early of its own accord.
     """
@@ -163,8 +164,8 @@ class _Training:
         self.rows, self.config = run.metrics, run.config
         self.steps = run.config.steps
         self.data, self.display, self.manager, self.log = data, display, manager, log
-        self.step = step
-        self.test, self.told = make_test(learner, data), learner.told
+        self.learner, self.step = learner, step
+        self.test = make_test(learner, data)
         self.callbacks = callbacks
         self.stopped: str | None = None
         self.saved = 0
@@ -198,10 +199,10 @@ class _Training:
         if self.saved != number:
             self._save(number, Checkpoint(state, position), None)
         if number >= self.config.steps or self.stopped is not None:
-            tested = tested or self._tested(number, state.model)
+            tested = tested or self._tested(number, state.evaluated(self.learner))
         self.manager.wait()
         return Outcome(
-            state.model,
+            state.evaluated(self.learner),
             number,
             tested,
             self._seconds(),
@@ -210,8 +211,8 @@ class _Training:
         )
 
     def _tested(self, number: int, model: Any) -> Metrics:
-        told = {} if self.told is None else self.told(number)
-        return self.test(model) | told
+        told = self.learner.told
+        return self.test(model) | ({} if told is None else told(number))
 
     def _call(self, event: str, about: Any) -> None:
         for callback in self.callbacks:
@@ -223,7 +224,8 @@ class _Training:
         tested: Metrics = {}
         due = number % self.config.checkpoint_every == 0 or number == self.config.steps
         if due:
-            tested = self._tested(number, checkpoint.state.model)
+            model = checkpoint.state.evaluated(self.learner)
+            tested = self._tested(number, model)
             self.display.test(number, tested)
         if due or number % self.config.log_every == 0:
             values = {name: float(value) for name, value in metrics.items()} | tested
@@ -235,7 +237,6 @@ class _Training:
         if due:
             self._save(number, checkpoint, tested or None)
         if tested:
-            model = checkpoint.state.model
             self._call("on_test", Progress(number, self.steps, model, tested))
         return tested
 

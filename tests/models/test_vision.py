@@ -228,6 +228,47 @@ def test_samples_are_distributed_as_steps_say(schedule, eta):
     np.testing.assert_allclose(x.std(), std, 0.02)
 
 
+def test_velocities():
+    """A model that tells velocities draws what one that tells noise does; it is told
+    what Salimans 2022 says, of which noise and image are the sums."""
+    signal = models.cosine_schedule(60)
+    of_noise = models.Diffusion(signal)
+    of_velocity = models.Diffusion(signal, prediction="velocity")
+    noise = gaussian(of_noise)
+
+    def velocity(x, times):
+        left = of_noise.signal[times][:, None]
+        found = noise(x, times)
+        image = (x - tnp.sqrt(1 - left) * found) / tnp.sqrt(left)
+        return tnp.sqrt(left) * found - tnp.sqrt(1 - left) * image
+
+    options = {"shape": (50, 3), "steps": 20, "key": KEY}
+    np.testing.assert_allclose(
+        of_velocity.sample(velocity, **options),
+        of_noise.sample(noise, **options),
+        1e-3,
+        1e-3,
+    )
+    seen = []
+
+    def record(x, times):
+        seen.append((x, times))
+        return tnp.zeros_like(x)
+
+    x = random(7, 5)
+    for diffusion in (of_noise, of_velocity):
+        found = diffusion.loss(record, x, key=KEY)
+        noisy, times = seen[-1]
+        left = signal[np.asarray(times)][:, None]
+        noise_in = (noisy - left**0.5 * x) / (1 - left) ** 0.5
+        wanted = noise_in
+        if diffusion is of_velocity:
+            wanted = left**0.5 * noise_in - (1 - left) ** 0.5 * x
+        np.testing.assert_allclose(found, (wanted**2).mean(-1), 1e-3)
+    with pytest.raises(ValueError, match='"noise" or "velocity", got \'eps\''):
+        models.Diffusion(signal, prediction="eps")
+
+
 def test_fewer_steps_and_clipped_pixels():
     diffusion = models.Diffusion(models.cosine_schedule(200))
     model = gaussian(diffusion)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from treadle import nn, rng
 from treadle.recipes import cartpole_ppo as cartpole
 from treadle.recipes.loop import beginning
 from treadle.recipes.step import make_step
-from treadle.recipes.task import Sampling
+from treadle.recipes.task import Trained
 
 CONFIG = cartpole.Config(batch_size=3, moves=40, width=8)
 
@@ -75,8 +76,9 @@ def test_it_learns() -> None:
 
 def test_a_sample_is_an_episode() -> None:
     agent = cartpole.Agent(CONFIG, key=rng.key(0))
-    *moves, end = cartpole.sample(agent, {}, Sampling("", 300, 1.0, 4))
+    trained = Trained(agent, CONFIG, {}, Path())
+    *moves, end = cartpole.sample(trained, cartpole.Episode(300, 1.0, 4))
     assert end == f"lost after {len(moves)} moves"
     assert all(len(line) == len(moves[0]) for line in moves)
-    again = list(cartpole.sample(agent, {}, Sampling("", 300, 1.0, 4)))
+    again = list(cartpole.sample(trained, cartpole.Episode(300, 1.0, 4)))
     assert again == [*moves, end]

@@ -13,7 +13,7 @@ from treadle.recipes import char_gpt, loop, runs
 from treadle.recipes.catalogue import RECIPES
 from treadle.recipes.data.tokens import Tokens
 from treadle.recipes.errors import UsageError
-from treadle.recipes.task import Sampling
+from treadle.recipes.task import Sampling, Trained
 
 TEXT = "".join(f"{n} times {n} is {n * n}, größer als €{n}.\n" for n in range(500))
 BYTES = np.frombuffer(TEXT.encode(), np.uint8)
@@ -101,10 +101,11 @@ def test_a_model_of_tokens_writes_text(tmp_path: Path) -> None:
     options = config(tmp_path)
     facts = char_gpt.load(options).facts
     model = loop.learner_of(char_gpt.RECIPE, options, facts).model
+    trained = Trained(model, options, facts, tmp_path)
     wanted = Sampling("größer", 40, 1.0, 1)
-    pieces = list(char_gpt.sample(model, facts, wanted))
+    pieces = list(char_gpt.sample(trained, wanted))
     assert pieces[0] == "größer" and len(pieces) == 41 and "".join(pieces[1:])
-    assert pieces == list(char_gpt.sample(model, facts, wanted))
+    assert pieces == list(char_gpt.sample(trained, wanted))
 
 
 def test_characters_of_several_tokens_are_said_once_complete() -> None:
