@@ -30,8 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "recipes" / "README.md"
 _ROW = re.compile(
     r"\| `treadle (?P<command>train (?P<recipe>\S+)[^`]*)` \| "
-    r"(?P<metric>test [\w ]+) (?P<relation>[≥≤]) (?P<value>[\d.]+) \| "
-    r"(?P<found>[^|]*) \| (?P<took>[^|]*) \| !\[[^]]*\]\((?P<curve>[^)]*)\) \|"
+    r"(?P<metric>test [\w ]+) (?P<relation>[≥≤]) (?P<value>[\d.]+) \|"
 )
 _CURVE = (2.4, 1.2)
 
@@ -44,7 +43,12 @@ class Statement(NamedTuple):
     metric: str
     least: bool
     value: float
-    curve: Path
+
+    @property
+    def curve(self) -> Path:
+        """Its picture, beside the page."""
+        words = re.findall(r"\w+", " ".join(self.command[1:]))
+        return PAGE.parent / "curves" / f"{'-'.join(words)}.png"
 
     def holds(self, found: float) -> bool:
         return found >= self.value if self.least else found <= self.value
@@ -59,7 +63,6 @@ def statements(page: Path = PAGE) -> list[Statement]:
             row["metric"].replace(" ", "_"),
             row["relation"] == "≥",
             float(row["value"]),
-            page.parent / row["curve"],
         )
         for row in map(_ROW.match, page.read_text(encoding="utf-8").splitlines())
         if row

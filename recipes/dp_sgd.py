@@ -46,6 +46,7 @@ class Config(classify.Images):
         2e-2, "the peak, after a warm-up; then it falls to a tenth", least=0
     )
     weight_decay: float = option(0.0, "how fast unused weights shrink", least=0)
+    checkpoint_every: int = option(50, "steps between checkpoints, with tests", least=1)
     epsilon: float = option(3.0, "the privacy loss that is allowed", least=0)
     delta: float = option(
         1e-4, "the chance with which it may be larger", least=1e-12, below=1
@@ -154,8 +155,7 @@ def load(config: Config) -> Data:
     facts |= {"rate": rate, "noise": noise, "privacy": planned}
     source = supervised.telling(found.train.source)
     batches = Loader(drawn(source, config), 1, shuffle=False)
-    about = f"{found.about}; {planned}" if found.about else planned
-    return Data(batches, whole.test, facts, about)
+    return Data(batches, whole.test, facts, f"{found.about}; {planned}")
 
 
 def _check_budget(config: Config, rate: float) -> None:
