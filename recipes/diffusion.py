@@ -10,7 +10,7 @@ new noise: J. Song et al., *Denoising Diffusion Implicit Models*, 2020.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -34,7 +34,10 @@ from treadle.recipes.task import (
     averaging,
 )
 
-_SCHEDULES = {"cosine": models.cosine_schedule, "linear": models.linear_schedule}
+_SCHEDULES: dict[str, Callable[[int], np.ndarray]] = {
+    "cosine": models.cosine_schedule,
+    "linear": models.linear_schedule,
+}
 _PREDICTIONS = ("noise", "velocity")
 _GROUPS = 8
 _TEST_SEED = 0

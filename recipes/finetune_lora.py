@@ -196,8 +196,9 @@ def sample(trained: Trained, wanted: Sampling) -> Iterator[str]:
     model = nn.merge_lora(nn.inference(trained.model))
     tokens, shown = list(given), folder.decode(given)
     yield wanted.prompt
+    prompts = np.array([given])
     for more in models.stream(
-        model, [given], wanted.length, eos=folder.ends, **options
+        model, prompts, wanted.length, eos=folder.ends, **options
     ):
         written = np.asarray(more)[0].tolist()
         tokens += takewhile(lambda token: token not in folder.ends, written)

@@ -217,8 +217,12 @@ def _checkpoint_option(parser: _Parser) -> None:
 
 
 def _sample_options(parser: _Parser, argv: Sequence[str]) -> None:
+    """Those of the run's recipe; as long as no run is named, those of all."""
     _checkpoint_option(parser)
     recipe = _recipe_of_run("sample", argv)
-    kind: Any = Sampling if recipe is None else recipe.sampling
-    for option in config.options(kind).values():
+    kinds: list[Any] = [Sampling if recipe is None else recipe.sampling]
+    if argv[:1] == ["sample"] and recipe is None:
+        kinds = [one.sampling for one in RECIPES.values() if one.sample is not None]
+    found = {o.name: o for kind in kinds for o in config.options(kind).values()}
+    for option in found.values():
         _add(parser, option, option.parse)

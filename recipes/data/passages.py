@@ -75,7 +75,7 @@ def _line(line: str, where: str) -> Passage:
         found: Any = json.loads(line)
     except ValueError as error:
         raise UsageError(f"{where}: is no JSON: {error}") from None
-    keys = ("text",)
+    keys: tuple[str, ...] = ("text",)
     if isinstance(found, dict) and "text" not in found:
         keys = ("prompt", "completion")
     if not isinstance(found, dict) or not all(

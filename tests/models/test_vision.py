@@ -69,7 +69,7 @@ TRAINED = {
         FIXED,
     ),
     "vit": (
-        lambda: models.ViT(8, 4, 8, 1, 2, classes=3, key=KEY),
+        lambda **o: models.ViT(8, 4, 8, 1, 2, classes=3, key=KEY, **o),
         labelled,
         FIXED,
     ),
@@ -119,12 +119,8 @@ def test_steps_of_training_for_all_sizes(name):
     assert all(after < before for before, after in values.values()), values
 
 
-QUICK = ("mlp vae", "conv vae")
-HALVES = [
-    n if n in QUICK else pytest.param(n, marks=pytest.mark.slow)
-    for n in TRAINED
-    if n != "vit"  # made of float32, to be cast
-]
+QUICK = ("mlp vae", "conv vae", "vit")
+HALVES = [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in TRAINED]
 
 
 @pytest.mark.parametrize("name", HALVES)
