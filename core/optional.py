@@ -17,12 +17,14 @@ _EXTRAS = {
     "orbax": "orbax",
     "tokenizers": "hf",
     "tensorboardX": "logs",
+    "dp_accounting": "privacy",
 }
 """The extra of pyproject.toml that installs a package."""
 _INSTALLED_AS = {
     "sklearn": "scikit-learn",
     "orbax": "orbax-checkpoint",
     "PIL": "pillow",
+    "dp_accounting": "dp-accounting",
 }
 
 

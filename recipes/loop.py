@@ -25,7 +25,7 @@ from treadle.recipes.display import Display, Lasting
 from treadle.recipes.errors import DivergedError
 from treadle.recipes.interrupt import Interrupts
 from treadle.recipes.runs import Run
-from treadle.recipes.step import TrainState, make_step, make_test, next_batch
+from treadle.recipes.step import Step, TrainState, make_step, make_test, next_batch
 from treadle.recipes.task import Data, Facts, Learner, Metrics, Recipe
 from treadle.recipes.tensorboard import TensorBoard
 
@@ -133,8 +133,9 @@ def train(
     with Interrupts() as interrupts, manager_of(run, learner) as manager:
         begin = beginning(learner, run.config)
         checkpoint = restored(manager, begin, shown.note)
+        step = make_step(learner, run.config.accumulate)
         run = replace(run, best=learner.best)
-        run.write()  # Now it is known that its options fit what was saved.
+        run.write()  # Now it is known that its options fit, and what was saved.
         log = metrics_file.Log(run.metrics, int(checkpoint.state.step))
         if run.config.patience is not None:
             stopping = EarlyStopping(run.config.patience, *learner.best)
@@ -143,7 +144,7 @@ def train(
             callbacks = [*callbacks, TensorBoard(run.logs)]
         divergence.forget(run.diverged)
         training = _Training(
-            run, data, learner, shown, manager, log, callbacks, interrupts
+            run, data, learner, step, shown, manager, log, callbacks, interrupts
         )
         shown.start(int(checkpoint.state.step), run.config.steps)
         try:
@@ -166,6 +167,7 @@ class _Training:
         run: Run,
         data: Data,
         learner: Learner,
+        step: Step,
         display: Lasting,
         manager: Manager,
         log: metrics_file.Log,
@@ -175,8 +177,7 @@ class _Training:
         self.about, self.config = run, run.config
         self.steps = run.config.steps
         self.data, self.display, self.manager, self.log = data, display, manager, log
-        self.learner = learner
-        self.step = make_step(learner, run.config.accumulate)
+        self.learner, self.step = learner, step
         self.test = make_test(learner, data)
         self.callbacks = callbacks
         self.stopped: str | None = None
@@ -209,7 +210,7 @@ class _Training:
         if self.saved != number:
             self._save(number, Checkpoint(state, position), None)
         if number >= self.config.steps or self.stopped is not None:
-            tested = tested or self.test(state.evaluated(self.learner))
+            tested = tested or self._tested(number, state.evaluated(self.learner))
         self.manager.wait()
         return Outcome(
             state.evaluated(self.learner),
@@ -224,7 +225,8 @@ class _Training:
         self, position: Position
     ) -> Generator[tuple[Any, Position], None, None]:
         """What the steps from a position on take, and the position after each."""
-        loader, size = self.data.batches, self.config.batch_size
+        loader = self.data.batches
+        size = int(loader.state()["batch_size"])
         epoch, batch = position.of(loader)
         loader.restore(loader.state() | {"epoch": epoch, "batch": batch})
         with closing(loader.repeat()) as batches:
@@ -240,6 +242,10 @@ class _Training:
         profiles.write(found, self.about.profile, int(checkpoint.state.step))
         self.display.note(f"profile: {self.about.profile}")
 
+    def _tested(self, number: int, model: Any) -> Metrics:
+        told = self.learner.told
+        return self.test(model) | ({} if told is None else told(number))
+
     def _call(self, event: str, about: Any) -> None:
         for callback in self.callbacks:
             reason = getattr(callback, event)(about)
@@ -251,7 +257,7 @@ class _Training:
         due = number % self.config.checkpoint_every == 0 or number == self.config.steps
         if due:
             model = checkpoint.state.evaluated(self.learner)
-            tested = self.test(model)
+            tested = self._tested(number, model)
             self.display.test(number, tested)
         if due or number % self.config.log_every == 0:
             values = {name: float(value) for name, value in metrics.items()} | tested

@@ -248,9 +248,9 @@ def check_same_data(run: Run, facts: Facts) -> None:
             for name in changed
         )
         raise UsageError(
-            f"the data of {run.folder} have changed ({listing})\n"
-            "To go on, put the data back as they were; for the new data, start a new "
-            f"run: {run.recipe.anew}"
+            f"the data of {run.folder} have changed, or how they are read ({listing})\n"
+            "To go on, put data and options back as they were; else start a new run: "
+            f"{run.recipe.anew}"
         )
 
 
