@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from operator import index
 from typing import Any
@@ -61,6 +62,33 @@ def operands(layer: str, compute: Any, x: Any, *params: Any) -> list[td.Array]:
         v if v is None or v.dtype == compute else v.astype(compute)
         for v in (x, *params)
     ]
+
+
+def within(
+    owner: str, name: str, value: Any, low: float = 0.0, high: float = math.inf
+) -> None:
+    """An option from `low` to `high`. What is traced, or an array, is not looked at.
+
+    Raises:
+      ValueError: if it is not, or NaN.
+    """
+    if isinstance(value, int | float) and not low <= value <= high:
+        wanted = f"{low:g} or more" if high == math.inf else f"from {low:g} to {high:g}"
+        raise ValueError(
+            f"{owner}: {name} is {wanted}, got {value!r}{at(user_source())}"
+        )
+
+
+def positive(owner: str, name: str, value: Any) -> None:
+    """An option above 0. What is traced, or an array, is not looked at.
+
+    Raises:
+      ValueError: if it is not, or NaN.
+    """
+    if isinstance(value, int | float) and not value > 0:
+        raise ValueError(
+            f"{owner}: {name} is more than 0, got {value!r}{at(user_source())}"
+        )
 
 
 def is_floating(x: Any) -> bool:

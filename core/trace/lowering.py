@@ -15,7 +15,7 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.ir.maps import Affine, Map
 from treadle.ir.scalar import SCALARS
-from treadle.trace.routine import FUNCTION, RoutineCall, Script, Transform
+from treadle.trace.routine import FUNCTION, Attention, RoutineCall, Script, Transform
 
 if TYPE_CHECKING:
     from treadle.ir.graph import Equation
@@ -313,6 +313,21 @@ class Fourier(Lowering):
     """
 
     script: Callable[[Sequence[ArrayType], Sequence[ArrayType], dict], Transform]
+
+
+@dataclass(eq=False, repr=False)
+class Blocked(Lowering):
+    """Work that a kernel does block by block, so that what is between its steps is
+    never whole in memory.
+
+    script: ``(types of operands, types of results, params) -> Attention``; None if
+      there is no kernel.
+    formula: ``(*operands, **params) -> results``, in other operations: what a pass
+      writes in its place where there is none.
+    """
+
+    script: Callable[[Sequence[ArrayType], Sequence[ArrayType], dict], Attention] | None
+    formula: Callable[..., Sequence[Any]]
 
 
 FUSABLE = (Elementwise, Index, Reduction, Gather)

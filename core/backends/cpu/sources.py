@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from treadle.backends.cpu.attention import kernel as attention
 from treadle.backends.cpu.conv import depthwise
 from treadle.backends.cpu.emit.nest import emit
 from treadle.backends.cpu.foreign import arrays as foreign
@@ -24,7 +25,7 @@ from treadle.plan.steps import (
     ProductStep,
     Step,
 )
-from treadle.trace.routine import Transform
+from treadle.trace.routine import Attention, Transform
 
 
 def _key(nest: Nest, entry: str) -> str:
@@ -57,6 +58,8 @@ def library_source(step: CallsStep) -> native.Source:
     script = step.call.script
     if isinstance(script, Transform):
         return fourier.source()
+    if isinstance(script, Attention):
+        return attention.source(script)
     return (lapack if script.function is None else foreign).source()
 
 

@@ -79,6 +79,7 @@ class _Partitioner(Growth):
                 how = type(self.flow.lowering(eq))
                 _OTHERS.get(how, _Partitioner._whole)(self, eq)
         self.merge_twins()
+        self.merge_columns()
         self._copy_returned_views()
         self._attach_epilogues()
         nodes = self.order.topological()
