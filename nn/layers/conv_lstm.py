@@ -130,7 +130,9 @@ class ConvLSTMCell(Module):
 def _of_gates(initializer: init.Initializer) -> init.Initializer:
     """Draws each of the four gates by itself."""
 
-    def draw(key: rng.Key, shape: Sequence[int], dtype: Any) -> td.Array:
+    def draw(
+        key: rng.Key, shape: tuple[int, ...], dtype: Any = tnp.float32
+    ) -> td.Array:
         each = (*shape[:-1], shape[-1] // 4)
         parts = [initializer(k, each, dtype) for k in rng.split(key, 4)]
         return tnp.concatenate(parts, -1)
