@@ -12,8 +12,7 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.backends.capable import lowering_of
 from treadle.backends.cpu.attention import schedule as attention_schedule
-from treadle.backends.cpu.conv import depthwise_schedule, filter_schedule
-from treadle.backends.cpu.conv import schedule as conv_schedule
+from treadle.backends.cpu.conv import choice
 from treadle.backends.cpu.cost import nest_tasks
 from treadle.backends.cpu.emit.nest import supported
 from treadle.backends.cpu.emit.tasks import scratch_bytes, scratch_rows
@@ -140,12 +139,7 @@ class CPUTarget:
         if isinstance(what, Contraction):
             hooked = product.epilogue is not None
             return [gemm_schedule.schedule(what, tile, count, hooked)]
-        if what.depthwise:
-            gradient = product.filter_gradient
-            return depthwise_schedule.schedule(what, tile, count, gradient)
-        if product.filter_gradient:
-            return filter_schedule.schedule(what, tile, count)
-        return [conv_schedule.schedule(what, tile, count)]
+        return choice.schedule(what, product.filter_gradient, tile, count)
 
     def link(self, plan: Plan) -> Linked:
         return Linked(plan)
