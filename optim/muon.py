@@ -54,6 +54,13 @@ Matrices = Any | Callable[[Any], Any]
 `MatrixAxes`. A pytree like the parameters, a prefix of one, or a function to one."""
 
 
+def _is_rule(matrices: Any) -> bool:
+    """Whether it says by paths or classes which parameters are meant."""
+    if isinstance(matrices, list | tuple) and matrices:
+        return all(map(_is_rule, matrices))
+    return isinstance(matrices, str | type | tree.Selector)
+
+
 @tree.register_dataclass
 @dataclass(frozen=True, repr=False)
 class MuonState(Record):
@@ -244,7 +251,9 @@ def muon(
 
     Args:
       matrices: which parameters are matrices, and by which axes. None: those with two
-        axes. Embeddings and the last layer are better left to Adam.
+        axes. Patterns, classes and selectors of `treadle.tree.select`: those of them
+        with two axes or more, by the last two. Embeddings and the last layer are better
+        left to Adam: ``~td.tree.select("embed", "head")``.
       adam: the optimizer of the rest, ``nadamw(learning_rate, weight_decay=0)`` by
         default (`adamw` unless `nesterov`).
 
@@ -259,6 +268,7 @@ def muon(
            [ 0.  , -0.11]], dtype=float32)
     """
     check("muon", learning_rate=learning_rate)
+    by_rule = matrices is None or _is_rule(matrices)
     if adam is None:
         adam = adamw(
             learning_rate,
@@ -271,7 +281,10 @@ def muon(
     def chosen(params: Any) -> Any:
         if matrices is None:
             return tree.map(lambda x: td.typeof(x).ndim == 2, params)
-        return spread(matrices, params, "`matrices`")
+        if not by_rule:
+            return spread(matrices, params, "`matrices`")
+        meant = tree.select(matrices)(params)
+        return tree.map(lambda m, x: m and td.typeof(x).ndim > 1, meant, params)
 
     orthogonal = scale_by_muon(
         b1,
@@ -280,7 +293,7 @@ def muon(
         steps,
         nesterov,
         moment_dtype,
-        matrices=True if matrices is None else matrices,
+        matrices=True if by_rule else matrices,
         adaptive=adaptive,
         preconditioning=preconditioning,
         consistent_rms=consistent_rms,

@@ -8,13 +8,11 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.ir.graph import Equation
-from treadle.late import is_one
 from treadle.trace.lowering import (
+    Blocked,
     Branch,
-    Convolution,
     Elementwise,
     Expanded,
-    FilterTaps,
     Foreign,
     Fourier,
     Host,
@@ -40,7 +38,7 @@ _ANY_DTYPE = (View, Join, Same, Scan, While)
 _COMPLEX = Host("it has no kernel for complex numbers")
 _HALF_OR_INTEGER = Host("the matrix kernel is for float32 and float64")
 _EMPTY = Host("there is nothing to compute")
-_VOLUMES = Host("the convolution kernels have two spatial axes")
+_NO_BLOCKS = Host("it has no kernel of its own")
 _LONG = Host("the kernel of orders counts in 32 bits")
 _NO_LAPACK = Host("the LAPACK of this NumPy was not found")
 _NO_FOURIER = Host("the Fourier transforms of this NumPy were not found")
@@ -66,6 +64,8 @@ def lowering_of(
         return how if isinstance(how, Foreign) or has_lapack() else _NO_LAPACK
     if isinstance(how, Fourier):
         return how if has_fourier() else _NO_FOURIER
+    if isinstance(how, Blocked):
+        return _blocked(eq, how)
     for a in (*eq.inputs, *eq.outputs):
         if a.type.dtype.kind == "c":
             return _COMPLEX
@@ -78,6 +78,15 @@ def lowering_of(
     if isinstance(how, Expanded | Inline):
         raise AssertionError(f"a pass should have replaced {eq.op.name}")
     return how
+
+
+def _blocked(eq: Equation, how: Blocked) -> Lowering:
+    if how.script is None:
+        return _NO_BLOCKS
+    if eq.outputs[0].type.dtype not in (dtypes.float32, dtypes.float64):
+        return _HALF_OR_INTEGER
+    sized = all(a.type.size for a in (*eq.inputs, *eq.outputs))
+    return how if sized else _EMPTY
 
 
 def _elementwise(eq: Equation, how: Elementwise, supported: Supported) -> Lowering:
@@ -93,8 +102,4 @@ def _product(eq: Equation, how: Product) -> Lowering:
         return _HALF_OR_INTEGER
     if not all(a.type.size for a in (*eq.inputs, *eq.outputs)):
         return _EMPTY
-    if not isinstance(how, Convolution):
-        return how
-    if how.filter_gradient and not is_one(eq.params["feature_groups"]):
-        return FilterTaps()
-    return how if out.ndim == 4 else _VOLUMES
+    return how

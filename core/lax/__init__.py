@@ -30,6 +30,7 @@ from treadle.api.loops import scan as scan
 from treadle.api.while_loops import fori_loop as fori_loop
 from treadle.api.while_loops import while_loop as while_loop
 from treadle.lax import linalg as linalg
+from treadle.lax.attention import attention as attention
 from treadle.lax.barrier import optimization_barrier as optimization_barrier
 from treadle.lax.bits import bitcast_convert_type as bitcast_convert_type
 from treadle.lax.bits import reduce_precision as reduce_precision

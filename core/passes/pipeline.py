@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from treadle.ir.graph import Graph
+from treadle.ir.graph import Equation, Graph
 from treadle.passes.algebra import simplify
+from treadle.passes.blocks import lower_blocks
 from treadle.passes.checks import lower_checks
 from treadle.passes.contractions import lower_contractions
 from treadle.passes.counted import loop_over_rows
@@ -20,6 +21,7 @@ from treadle.passes.runs import lengthen_runs
 from treadle.passes.scans import hoist_from_scans
 from treadle.passes.sorting import lower_sorts
 from treadle.passes.split_complex import split_complex
+from treadle.trace.lowering import Lowering
 
 Pass = Callable[[Graph], Graph]
 
@@ -28,10 +30,13 @@ class Arithmetic(Protocol):
     """What passes ask of a target.
 
     widens_halves: whether it computes with half floats in float32.
+    lowering: what becomes of an equation: what its op says, or `Host`.
     """
 
     @property
     def widens_halves(self) -> bool: ...
+
+    def lowering(self, eq: Equation) -> Lowering: ...
 
 
 def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
@@ -41,6 +46,8 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         inline_calls,  # ensures: no `call` equations, in nested graphs too
         lower_checks,  # needs inlined calls; ensures: no `error_if` equations
         loop_over_rows,  # needs inlined calls; ensures: no counted scans
+        # needs inlined calls; ensures: blocked work is what the target has kernels for
+        partial(lower_blocks, target=target),
         split_complex,  # needs inlined calls; ensures: no complex number in a kernel
         simplify,  # needs inlined calls; leaves dead and equal equations behind
         merge_equal,  # ensures: no two pure equations are equal

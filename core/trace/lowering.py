@@ -15,7 +15,7 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.ir.maps import Affine, Map
 from treadle.ir.scalar import SCALARS
-from treadle.trace.routine import FUNCTION, RoutineCall, Script, Transform
+from treadle.trace.routine import FUNCTION, Attention, RoutineCall, Script, Transform
 
 if TYPE_CHECKING:
     from treadle.ir.graph import Equation
@@ -265,10 +265,6 @@ class Convolution(Product):
     filter_gradient: bool = False
 
 
-class FilterTaps(Lowering):
-    """The filter gradient of a grouped convolution: each tap is a sum over pixels."""
-
-
 @dataclass(eq=False, repr=False)
 class Window(Lowering):
     """One number of each window of an array, or windows' numbers put back into one."""
@@ -317,6 +313,21 @@ class Fourier(Lowering):
     """
 
     script: Callable[[Sequence[ArrayType], Sequence[ArrayType], dict], Transform]
+
+
+@dataclass(eq=False, repr=False)
+class Blocked(Lowering):
+    """Work that a kernel does block by block, so that what is between its steps is
+    never whole in memory.
+
+    script: ``(types of operands, types of results, params) -> Attention``; None if
+      there is no kernel.
+    formula: ``(*operands, **params) -> results``, in other operations: what a pass
+      writes in its place where there is none.
+    """
+
+    script: Callable[[Sequence[ArrayType], Sequence[ArrayType], dict], Attention] | None
+    formula: Callable[..., Sequence[Any]]
 
 
 FUSABLE = (Elementwise, Index, Reduction, Gather)

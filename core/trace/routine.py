@@ -1,5 +1,5 @@
-"""Calls of libraries as data: what LAPACK does with each matrix of a batch, and how the
-lines of an array are Fourier transformed."""
+"""Calls of kernels as data: what LAPACK does with each matrix of a batch, how the lines
+of an array are Fourier transformed, and how attention mixes values."""
 
 from __future__ import annotations
 
@@ -127,6 +127,33 @@ class Transform(NamedTuple):
     def times(self, types: Sequence[ArrayType]) -> int:
         """How many lines there are."""
         return self.outer * self.inner
+
+
+class Attention(NamedTuple):
+    """Attention (see `treadle.control.attention`), or its derivative.
+
+    query: (batch, queries, heads, depth). key: (keys, shared heads, value depth).
+    reach: how many places before and after its own a query sees; None: all.
+    masks: their names and shapes.
+    """
+
+    dtype: np.dtype
+    backward: bool
+    query: tuple[int, ...]
+    key: tuple[int, ...]
+    scale: float
+    reach: tuple[int | None, int | None]
+    masks: tuple[tuple[str, tuple[int, ...]], ...]
+    rate: float
+
+    @property
+    def called(self) -> str:
+        what = " ".join([name for name, _ in self.masks])
+        return f"{'backward' if self.backward else 'forward'} {what}".strip()
+
+    def times(self, types: Sequence[ArrayType]) -> int:
+        """How many heads there are."""
+        return self.query[0] * self.query[2]
 
 
 def lead_of(x: ArrayType, rank: int = 2) -> int:

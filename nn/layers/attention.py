@@ -10,6 +10,7 @@ import treadle.numpy as tnp
 from treadle import rng
 from treadle.errors import at, user_source
 from treadle.nn.functions.activation import softmax
+from treadle.nn.layers.blocks import Masks, fits_blocks, in_blocks
 from treadle.nn.layers.dropout import Dropout
 from treadle.nn.layers.masks import Window, hidden, padding_mask, sees
 from treadle.np.operands import broadcasts
@@ -67,32 +68,61 @@ def attention(
     lengths, query_lengths = _array(lengths), _array(query_lengths)
     _check(query, key, value, mask)
     _check_lengths(query.shape[:-3], lengths=lengths, query_lengths=query_lengths)
-    queries, keys = query.shape[-3], key.shape[-3]
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    bias, seen = _told_apart(mask, lengths, key.shape[-3])
+    masks = Masks(bias, seen, causal, window)
+    random = dropout, dropout_key
+    if soft_cap is None and fits_blocks(query, key, value, masks.bias, dropout):
+        out = in_blocks(query, key, value, masks, scale, random)
+    else:
+        out = _plain(query, key, value, masks, scale, random, soft_cap)
+    if query_lengths is None:
+        return out
+    real = tnp.arange(query.shape[-3]) < query_lengths[..., None]
+    return tnp.where(real[..., None, None], out, 0)
+
+
+def _told_apart(mask: Any, lengths: Any, keys: int) -> tuple[Any, Any]:
+    """A mask of floats, and one of booleans that hides padding, too."""
+    bias = seen = None
+    if mask is not None and td.dtypes.is_float(td.typeof(mask).dtype):
+        bias = mask
+    else:
+        seen = mask
+    if lengths is not None:
+        real = padding_mask(lengths, keys)
+        seen = real if seen is None else tnp.logical_and(real, seen)
+    return bias, seen
+
+
+def _plain(
+    query: td.Array,
+    key: td.Array,
+    value: td.Array,
+    masks: Masks,
+    scale: Any,
+    random: tuple[float, rng.Key | None],
+    soft_cap: float | None,
+) -> td.Array:
+    """By way of all scores."""
+    queries, keys = query.shape[-3], key.shape[-3]
     scores = _scores(query * scale, key)
     if soft_cap is not None:
         scores = soft_cap * tnp.tanh(scores / soft_cap)
-    seen: Any = None
-    if causal or window is not None:
+    seen = masks.seen
+    if masks.causal or masks.window is not None:
         places = tnp.arange(keys - queries, keys)
-        seen = sees(places, tnp.arange(keys), causal, window)
-    if lengths is not None:
-        real = padding_mask(lengths, keys)
-        seen = real if seen is None else tnp.logical_and(seen, real)
-    if mask is not None and td.dtypes.is_float(td.typeof(mask).dtype):
-        scores = scores + mask
-    elif mask is not None:
-        seen = mask if seen is None else tnp.logical_and(seen, mask)
+        near = sees(places, tnp.arange(keys), masks.causal, masks.window)
+        seen = near if seen is None else tnp.logical_and(near, seen)
+    if masks.bias is not None:
+        scores = scores + masks.bias
     if seen is not None:
         scores = hidden(scores, seen)
     weights = softmax(scores)
+    dropout, dropout_key = random
     if dropout:
         weights = Dropout(dropout)(weights, key=dropout_key)
-    out = _mixed(weights, value, query.dtype)
-    if query_lengths is None:
-        return out
-    real = tnp.arange(queries) < query_lengths[..., None]
-    return tnp.where(real[..., None, None], out, 0)
+    return _mixed(weights, value, query.dtype)
 
 
 def _array(lengths: tnp.ArrayLike | None) -> td.Array | None:

@@ -58,7 +58,7 @@ class Dropout(Module):
         if self.rate == 1:
             return tnp.zeros_like(x)
         kept = 1 - self.rate
-        chosen = _chosen(
+        chosen = kept_of(
             "Dropout", key, kept, _shared("Dropout", x, self.broadcast_axes)
         )
         return tnp.where(chosen, x * (1 / kept), 0)
@@ -103,7 +103,7 @@ class AlphaDropout(Module):
         kept, least = 1 - self.rate, _LEAST_OF_SELU
         scale = (kept + least**2 * kept * self.rate) ** -0.5
         shift = -scale * least * self.rate
-        chosen = _chosen(
+        chosen = kept_of(
             "AlphaDropout", key, kept, _shared("AlphaDropout", x, self.broadcast_axes)
         )
         return tnp.where(chosen, x, least) * scale + shift
@@ -144,7 +144,7 @@ class DropPath(Module):
             return tnp.zeros_like(x)
         kept = 1 - self.rate
         within = tuple(range(self.batch_axes, x.ndim))
-        chosen = _chosen("DropPath", key, kept, _shared("DropPath", x, within))
+        chosen = kept_of("DropPath", key, kept, _shared("DropPath", x, within))
         return tnp.where(chosen, x * (1 / kept), 0)
 
 
@@ -245,7 +245,8 @@ def _shared(layer: str, x: td.Array, axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _chosen(
+def kept_of(
     layer: str, key: rng.Key | None, share: float, shape: tuple[int, ...]
 ) -> td.Array:
+    """Booleans, a share of which is True: what is kept. Without a key, one is drawn."""
     return rng.bernoulli(draw_key(layer) if key is None else key, share, shape)

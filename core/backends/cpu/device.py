@@ -11,7 +11,8 @@ import numpy as np
 
 from treadle.arraytype import ArrayType
 from treadle.backends.capable import lowering_of
-from treadle.backends.cpu.conv import filter_schedule
+from treadle.backends.cpu.attention import schedule as attention_schedule
+from treadle.backends.cpu.conv import depthwise_schedule, filter_schedule
 from treadle.backends.cpu.conv import schedule as conv_schedule
 from treadle.backends.cpu.cost import nest_tasks
 from treadle.backends.cpu.emit.nest import supported
@@ -37,7 +38,12 @@ from treadle.backends.cpu.run.executor import (
 )
 from treadle.backends.cpu.run.host import address_of, host_call, meaning
 from treadle.backends.cpu.run.profile import profile
-from treadle.backends.cpu.sources import library_source, nest_source, sources_of
+from treadle.backends.cpu.sources import (
+    library_source,
+    nest_source,
+    product_source,
+    sources_of,
+)
 from treadle.backends.cpu.target import cpu_count, host
 from treadle.backends.memory import room, size_class
 from treadle.errors import InternalError
@@ -64,7 +70,7 @@ from treadle.plan.steps import (
 )
 from treadle.plan.target import Work
 from treadle.trace.lowering import Lowering
-from treadle.trace.routine import Transform, work_bytes
+from treadle.trace.routine import Attention, Transform, work_bytes
 
 _supported = functools.cache(supported)
 
@@ -115,6 +121,11 @@ class CPUTarget:
         first, script = calls.types[0][0], calls.script
         if isinstance(script, Transform):
             return Work(fourier_schedule.tasks(script, threads.num_threads()))
+        if isinstance(script, Attention):
+            tile, count = gemm.tile(script.dtype), threads.num_threads()
+            tasks = attention_schedule.tasks(script, tile, count)
+            scratch = attention_schedule.scratch_bytes(script, tile, tasks)
+            return Work(tasks, scratch)
         if script.function is not None:
             return Work(foreign.tasks(calls.times, threads.num_threads()))
         elements = math.prod(first.shape[script.lead :])
@@ -129,6 +140,9 @@ class CPUTarget:
         if isinstance(what, Contraction):
             hooked = product.epilogue is not None
             return [gemm_schedule.schedule(what, tile, count, hooked)]
+        if what.depthwise:
+            gradient = product.filter_gradient
+            return depthwise_schedule.schedule(what, tile, count, gradient)
         if product.filter_gradient:
             return filter_schedule.schedule(what, tile, count)
         return [conv_schedule.schedule(what, tile, count)]
@@ -313,7 +327,7 @@ class Linked:
             words[Word.EPILOGUE_ARGS] = len(words)
             words += [1, *launch.outer, launch.inner]
             words += self._operands(step.places, launch)
-        source = gemm.source(step.product.contraction.dtype)
+        source = product_source(step.product.contraction)
         return self.kernels[source.key], words[1:], step.words.tasks
 
     def _order_words(self, step: OrderStep) -> list[Any]:
@@ -331,6 +345,10 @@ class Linked:
             loop = fourier_library.loop(script.kind, script.dtype)
             sizes = [t.dtype.itemsize for t in types]
             return fourier_schedule.words(script, step.tasks, places, loop, sizes)
+        if isinstance(script, Attention):
+            assert step.scratch is not None
+            tile, scratch = gemm.tile(script.dtype), self.at(step.scratch)
+            return attention_schedule.words(script, tile, step.tasks, scratch, places)
         if script.function is not None:
             return foreign.words(script.function, types, places, script.lead)
         assert step.scratch is not None and found is not None

@@ -12,7 +12,6 @@ from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.grouping.growth import Growth
 from treadle.fuse.layout import joined, row_major
 from treadle.fuse.lowering.copies import begun, copy_launch, filled, scatter_launch
-from treadle.fuse.lowering.filters import filter_launch
 from treadle.fuse.lowering.launches import Copy, Launch
 from treadle.fuse.lowering.loops import zero_inits
 from treadle.fuse.lowering.products import product, product_with_epilogue
@@ -24,7 +23,6 @@ from treadle.ir.graph import Equation, Graph, Lit, Var
 from treadle.ops.dot import free_axes
 from treadle.trace.lowering import (
     Contraction,
-    FilterTaps,
     Join,
     Lowering,
     Reduction,
@@ -296,7 +294,6 @@ def _finds_place(eq: Equation) -> bool:
 _NESTS: dict[type[Lowering], Callable[[Equation, Dataflow], Launch | None]] = {
     Window: window_launch,
     Running: running_launch,
-    FilterTaps: filter_launch,
 }
 """What writes the nest of work that fuses with nothing."""
 

@@ -18,7 +18,7 @@ from treadle.kernels.contract import Contraction
 from treadle.kernels.convolve import ConvSpec
 from treadle.kernels.nest import Nest
 from treadle.trace.op import Op
-from treadle.trace.routine import Script, Transform
+from treadle.trace.routine import Attention, Script, Transform
 
 
 class Binding(NamedTuple):
@@ -71,15 +71,15 @@ class Sort(NamedTuple):
 
 
 class Calls(NamedTuple):
-    """Calls of a library for each of some matrices or lines, as a script says; and what
-    these mean, an operation."""
+    """Calls of a library for each of some matrices or lines, or of a kernel for each
+    head of attention, as a script says; and what these mean, an operation."""
 
     op: Op
     params: dict[str, Any]
     operands: tuple[Atom, ...]
     results: tuple[Var, ...]
     types: tuple[list[ArrayType], list[ArrayType]]
-    script: Script | Transform
+    script: Script | Transform | Attention
 
     @property
     def times(self) -> int:

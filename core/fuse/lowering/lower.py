@@ -173,10 +173,11 @@ class _Lowering:
 
     def _calls(self, eq: Equation) -> None:
         how = eq.op.lowering
-        assert isinstance(how, Routine | Foreign | Fourier)
+        assert isinstance(how, Routine | Foreign | Fourier | lowering.Blocked)
         if any(v.type.size for v in eq.outputs):
             operands = tuple([self.memory(a) for a in eq.inputs])
             types = [a.type for a in eq.inputs], [v.type for v in eq.outputs]
+            assert how.script is not None
             script = how.script(*types, eq.params)
             call = Calls(eq.op, eq.params, operands, eq.outputs, types, script)
             self.add(call, [eq])
@@ -229,11 +230,11 @@ _HANDLERS: dict[type[Lowering], Callable[[_Lowering, Equation], None]] = {
     lowering.Scatter: _Lowering._scatter,
     lowering.Window: _Lowering._nest,
     lowering.Running: _Lowering._nest,
-    lowering.FilterTaps: _Lowering._nest,
     lowering.Order: _Lowering._order,
     lowering.Routine: _Lowering._calls,
     lowering.Foreign: _Lowering._calls,
     lowering.Fourier: _Lowering._calls,
+    lowering.Blocked: _Lowering._calls,
     lowering.Scan: _Lowering._scan,
     lowering.While: _Lowering._while,
     lowering.Branch: _Lowering._branch,

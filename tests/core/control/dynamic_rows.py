@@ -135,7 +135,28 @@ def _members(f: Any) -> Any:
     return td.vmap(f, axis_name="i")
 
 
+def _attended(q: Any, k: Any) -> Any:
+    return td.lax.attention(q, k, k, scale=0.5, after=0)
+
+
+def _attended_backward(q: Any, k: Any) -> Any:
+    out, back = td.vjp(_attended, q, k)
+    return back(tnp.sin(out))
+
+
+def _attended_forward(q: Any, k: Any) -> Any:
+    return td.jvp(_attended, (q, k), (q, k))
+
+
 CONTROL = [
+    _row("attention", "", _attended, floats("n t 4 3"), floats("n k 2 3")),
+    _row(
+        "attention_grad", "", _attended_backward, floats("n t 2 3"), floats("n k 2 3")
+    ),
+    _row(
+        *("attention_tangent", "", _attended_forward),
+        *(floats("n t 2 3"), floats("n k 2 3")),
+    ),
     _row("psum", "", _members(lambda x: x / td.psum(x * x, "i")), ROWS_OF_X),
     _row("pmax", "", _members(lambda x: x - td.pmax(x, "i")), ROWS_OF_X),
     _row("pmin", "", _members(lambda x: x * td.pmin(x, "i")), ROWS_OF_X),

@@ -96,6 +96,31 @@ def filter_gradient_by_windows(x: np.ndarray, w: np.ndarray) -> np.ndarray:
     return np.broadcast_to(sums[..., None], w.shape)
 
 
+def attention(q: Any, k: Any, v: Any, bias: Any) -> list[Any]:
+    """Causal, with what a cotangent of ones amounts to."""
+
+    def mixed(*xs: Any) -> Any:
+        return td.lax.attention(*xs, bias=bias, scale=0.5, after=0)
+
+    out, back = td.vjp(mixed, q, k, v)
+    return [out, *back(tnp.ones_like(out))]
+
+
+def attention_by_hand(q: Any, k: Any, v: Any, bias: Any) -> list[Any]:
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
+    scores = np.einsum("nqhd,nkhd->nhqk", q, k) * 0.5 + bias
+    rows = np.arange(scores.shape[2])[:, None] + scores.shape[3] - scores.shape[2]
+    weights = softmax(np, np.where(np.arange(len(k[0])) <= rows, scores, -1e30))
+    moved = np.einsum("nkhd->nhk", v)[:, :, None]
+    moved = weights * (moved - (weights * moved).sum(-1, keepdims=True)) * 0.5
+    return [
+        np.einsum("nhqk,nkhd->nqhd", weights, v),
+        np.einsum("nhqk,nkhd->nqhd", moved, k),
+        np.einsum("nhqk,nqhd->nkhd", moved, q),
+        np.broadcast_to(weights.sum(2).transpose(0, 2, 1)[..., None], v.shape),
+    ]
+
+
 def step(w: Any, b: Any, x: Any, labels: Any) -> Any:
     """Softmax regression, one step of gradient descent."""
 
@@ -168,6 +193,12 @@ def programs() -> dict[str, Program]:
         table[f"reductions {name}"] = Program(reductions, reductions, [x])
         table[f"softmax {name}"] = Program(
             lambda x: softmax(tnp, x), lambda x: softmax(np, x), [x]
+        )
+        heads = normal(2, 37, 2, 5, dtype=dtype), normal(2, 45, 2, 5, dtype=dtype)
+        table[f"attention {name}"] = Program(
+            attention,
+            attention_by_hand,
+            [*heads, heads[1], normal(1, 2, 37, 45, dtype=dtype)],
         )
         table[f"products {name}"] = Program(
             lambda x, y: products(tnp, x, y),

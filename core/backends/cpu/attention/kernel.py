@@ -1,0 +1,51 @@
+"""The kernels of attention: one for each dtype, direction and set of masks."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from treadle.backends.cpu.attention.backward import emit_backward
+from treadle.backends.cpu.attention.forward import emit_forward
+from treadle.backends.cpu.attention.parts import Code, emit_parts
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.kernel import machine_for
+from treadle.backends.cpu.gemm.pack import emit_pack
+from treadle.backends.cpu.gemm.sweep import emit_sweep, emit_tiles
+from treadle.backends.cpu.gemm.tile import Machine
+from treadle.backends.cpu.run.native import Source
+from treadle.backends.cpu.target import host, llvm
+from treadle.trace.routine import Attention
+
+
+def source(a: Attention) -> Source:
+    """The kernel that attention runs."""
+    return _source(a.dtype, a.backward, tuple([name for name, _ in a.masks]))
+
+
+@functools.cache
+def _source(dtype: np.dtype, backward: bool, masks: tuple[str, ...]) -> Source:
+    parts = ["attend", "backward" if backward else "forward", dtype.name, *masks]
+    symbol = "_".join(parts)
+
+    def emit() -> str:
+        llvm().initialize_native_asmparser()  # for the assembly in the kernels
+        return emit_module(machine_for(dtype, host()), symbol, backward, masks)
+
+    return Source(symbol, symbol, emit)
+
+
+def emit_module(
+    machine: Machine, symbol: str, backward: bool, masks: tuple[str, ...]
+) -> str:
+    """The IR text of a module that defines one kernel."""
+    b = Builder()
+    emit_tiles(b, machine)
+    emit_sweep(b, machine)
+    b.lines.append("@one_segment = internal constant i64 0")
+    emit_pack(b, machine)
+    code = Code(b, machine)
+    emit_parts(code)
+    (emit_backward if backward else emit_forward)(code, symbol, masks)
+    return b.text()

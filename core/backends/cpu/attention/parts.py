@@ -1,0 +1,345 @@
+"""Pieces of IR that the kernels of attention share.
+
+Numbers are `Value`s of kind "i64", addresses are names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+from treadle.backends.cpu.attention.schedule import Area, Word
+from treadle.backends.cpu.emit.access import load, store
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.lanes import (
+    Number,
+    Value,
+    constant,
+    intrinsic,
+    lane_numbers,
+    select,
+)
+from treadle.backends.cpu.gemm.parts import Args, offset
+from treadle.backends.cpu.gemm.sweep import Sweep, row_of_tile
+from treadle.backends.cpu.gemm.tile import Machine
+from treadle.backends.cpu.math.exp import polynomial, power_of_two, to_int
+
+LOG2E = 1.0 / math.log(2.0)
+_POWER = {
+    "float": (
+        *(0.0001546144469856913, 0.0013400428177615838, 0.009618056678524637),
+        *(0.05550327226670302, 0.24022650922288757, 0.6931472067028326, 1.0),
+    ),
+    "double": (
+        *(4.4558179083360645e-10, 7.074194297288521e-09, 1.0178057087733941e-07),
+        *(1.3215432535912375e-06, 1.5252733841556773e-05, 0.00015403530463724353),
+        *(0.001333355814640647, 0.009618129107587256, 0.055504108664821625),
+        *(0.24022650695910158, 0.6931471805599453, 1.0),
+    ),
+}
+"""2^r for |r| <= 1/2, highest power first, fitted as the polynomials of `math.exp`."""
+
+
+class Code:
+    """What writes the kernels of one machine, in one function at a time."""
+
+    def __init__(self, b: Builder, machine: Machine) -> None:
+        self.b, self.machine = b, machine
+        self.args = Args(b)
+        self.lanes, self.size = machine.tile.lanes, machine.itemsize
+        self.dtype = np.dtype(f"float{8 * machine.itemsize}")
+
+    # Numbers
+
+    def int(self, text: str | int) -> Value:
+        if isinstance(text, int):
+            return constant(self.b, text, "i64")
+        return Value(self.b, text, "i64", 1)
+
+    def ints(self, *names: str) -> list[Value]:
+        """Parameters of the function."""
+        return [self.int(f"%{name}") for name in names]
+
+    def word(self, word: int) -> Value:
+        return self.int(self.args(word))
+
+    def words(self, *words: int) -> list[Value]:
+        return [self.word(w) for w in words]
+
+    def number(self, word: int) -> Value:
+        """A float among the words."""
+        found = Value(self.b, self.args(word, "double"), "double", 1)
+        if self.machine.scalar == "double":
+            return found
+        return found.cast("fptrunc", "float")
+
+    def float(self, number: float, lanes: int = 1) -> Value:
+        return constant(self.b, number, self.machine.scalar, lanes)
+
+    def least(self, x: Value, y: Value | int) -> Value:
+        return intrinsic("smin", x, y)
+
+    def most(self, x: Value, y: Value | int) -> Value:
+        return intrinsic("smax", x, y)
+
+    def below(self, x: Value, to: int) -> Value:
+        """The multiple of a number that is not above x, which is not negative."""
+        return x.op("udiv", to) * to
+
+    @contextmanager
+    def loop(
+        self, start: Value | int, stop: Value, step: Value | int = 1
+    ) -> Iterator[Value]:
+        first, stride = (
+            x.text if isinstance(x, Value) else str(x) for x in (start, step)
+        )
+        with self.b.loop(first, stop.text, stride) as index:
+            yield self.int(index)
+
+    # Memory
+
+    def at(self, base: str, *steps: Value) -> str:
+        """An address so many elements further on."""
+        for step in steps:
+            base = offset(self.b, self.machine, base, step.text, "1")
+        return base
+
+    def area(self, area: Area, scratch: str = "%scratch") -> str:
+        skipped = self.args(Word.AREAS + area)
+        return self.b.op(f"getelementptr i8, ptr {scratch}, i64 {skipped}")
+
+    def head(self, word: int, batch: Value, head: Value) -> str:
+        """Where a head of an array begins."""
+        base = self.args(word, "ptr")
+        steps = batch * self.word(word + 1), head * self.word(word + 3)
+        return self.at(base, *steps)
+
+    def load(self, address: str, mask: Value | None = None) -> Value:
+        return load(self.b, address, self.dtype, self.lanes, mask)
+
+    def store(self, address: str, x: Value, mask: Value | None = None) -> None:
+        store(self.b, address, x.splat(self.lanes), self.dtype, mask)
+
+    def load_one(self, address: str) -> Value:
+        return load(self.b, address, self.dtype, 1, None)
+
+    def store_one(self, address: str, x: Value) -> None:
+        store(self.b, address, x, self.dtype, None)
+
+    def zero(self, address: str, count: Value) -> None:
+        self.b.declare("void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+        nbytes = count * self.size
+        self.b(
+            f"call void @llvm.memset.p0.i64(ptr {address}, i8 0, i64 {nbytes.text},"
+            " i1 false)"
+        )
+
+    def numbered(self) -> Value:
+        """0, 1, 2, ... in lanes as wide as an element."""
+        return lane_numbers(self.b, f"i{8 * self.size}", self.lanes)
+
+    def mask(self, count: Value) -> Value:
+        """The first lanes, so many."""
+        kind = f"i{8 * self.size}"
+        limit = count if kind == "i64" else count.cast("trunc", kind)
+        return self.numbered().compare("slt", limit)
+
+    # Calls
+
+    def call(self, name: str, *operands: str | Value) -> None:
+        self.b(f"call void @{name}({self._given(operands)})")
+
+    def ask(self, name: str, *operands: str | Value) -> Value:
+        """The i64 that a function returns."""
+        return self.int(self.b.op(f"call i64 @{name}({self._given(operands)})"))
+
+    def _given(self, operands: tuple[str | Value, ...]) -> str:
+        return ", ".join(
+            [
+                f"{x.type} {x.text}" if isinstance(x, Value) else f"ptr {x}"
+                for x in operands
+            ]
+        )
+
+
+class Tiles(NamedTuple):
+    """Rows cut into tiles: of so many rows (`low`), the first `extra` of one more."""
+
+    code: Code
+    count: Value
+    low: Value
+    extra: Value
+
+    def start(self, tile: Value) -> Value:
+        """The row at which a tile begins."""
+        b = self.code.b
+        texts = self.low.text, self.extra.text, tile.text
+        return self.code.int(row_of_tile(b, *texts))
+
+    def until(self, row: Value) -> Value:
+        """The number of a tile, before which are all tiles that begin at this row or
+        before it."""
+        code = self.code
+        found = code.most(row + self.low, 0).op("udiv", self.low)
+        return code.least(found, self.count)
+
+    def since(self, row: Value) -> Value:
+        """The number of a tile, before which none has this row or one after it."""
+        code = self.code
+        high = select(self.extra.compare("sgt", 0), self.low + 1, self.low)
+        found = code.most(row, 0).op("udiv", high)
+        return code.least(found, self.count)
+
+
+def tiles_of(code: Code, rows: Value) -> Tiles:
+    """For at least one row."""
+    height = code.machine.tile.rows
+    count = (rows + (height - 1)).op("udiv", height)
+    low = rows.op("udiv", count)
+    return Tiles(code, count, low, rows - low * count)
+
+
+class Factor(NamedTuple):
+    """A matrix: address, and elements from row to row."""
+
+    base: str
+    step: Value
+
+
+def multiply(
+    code: Code,
+    tiles: Tiles,
+    some: tuple[Value, Value],
+    rows: Factor,
+    depth: Value,
+    panel: str,
+    result: Factor,
+    add: bool,
+) -> None:
+    """The product of rows, from the first of `some` tiles on, and a panel; the rows and
+    the result are given at the row where that tile begins."""
+    width = code.machine.tile.columns
+    size = code.size
+    Sweep(
+        tiles=(tiles.low.text, tiles.extra.text, some[0].text, some[1].text),
+        a=(rows.base, (rows.step * size).text),
+        k=("@one_segment", "1", depth.text),
+        panel=(panel, str(width * size)),
+        c=(result.base, (result.step * size).text),
+        columns=str(width),
+        accumulate=str(int(add)),
+    ).call(code.b)
+
+
+def power(x: Value) -> Value:
+    """2**x for x that is not above 1; 0 where that is no normal number."""
+    low = -126.0 if x.kind == "float" else -1022.0
+    gone = x.compare("olt", low)
+    n = intrinsic("roundeven", x)
+    r = x - n
+    found = polynomial(r, _POWER[x.kind]) * power_of_two(to_int(n), x.kind)
+    return select(gone, 0.0, found.rounded_once())
+
+
+def emit_parts(code: Code) -> None:
+    """Defines what both kernels call."""
+    _emit_scaled_copy(code)
+    _emit_pack_rows(code)
+    _emit_pack_turned(code)
+    _emit_fill(code)
+
+
+def _emit_scaled_copy(code: Code) -> None:
+    """``scaled_copy``: rows times a number."""
+    b, scalar = code.b, code.machine.scalar
+    with b.function(
+        "define internal void @scaled_copy(ptr %from, i64 %step, ptr %to, i64 %to_step,"
+        f" i64 %rows, i64 %columns, {scalar} %factor)"
+    ):
+        step, to_step, rows, columns = code.ints("step", "to_step", "rows", "columns")
+        factor = Value(b, "%factor", scalar, 1).splat(code.lanes)
+        whole = columns & -code.lanes
+        mask = code.mask(columns - whole)
+        ragged = columns.compare("sgt", whole)
+        with code.loop(0, rows) as i:
+            source, target = code.at("%from", i * step), code.at("%to", i * to_step)
+            with code.loop(0, whole, code.lanes) as j:
+                x = (code.load(code.at(source, j)) * factor).rounded_once()
+                code.store(code.at(target, j), x)
+            with b.when(ragged.text):
+                x = (code.load(code.at(source, whole), mask) * factor).rounded_once()
+                code.store(code.at(target, whole), x, mask)
+        b("ret void")
+
+
+def _emit_pack_rows(code: Code) -> None:
+    """``pack_rows``: rows as panels, each of some of their columns."""
+    b, width = code.b, code.machine.tile.columns
+    with b.function(
+        "define internal void @pack_rows(ptr %from, i64 %step, i64 %rows, i64 %columns,"
+        " ptr %panels)"
+    ):
+        step, rows, columns = code.ints("step", "rows", "columns")
+        with code.loop(0, columns, width) as j:
+            some = code.least(columns - j, width)
+            source, target = code.at("%from", j), code.at("%panels", j * rows)
+            wide = code.int(width)
+            code.call("pack_copy", source, step, rows, some, target, wide)
+        b("ret void")
+
+
+def _emit_pack_turned(code: Code) -> None:
+    """``pack_turned``: the transpose of rows as panels, each of some rows."""
+    b, width = code.b, code.machine.tile.columns
+    with b.function(
+        "define internal void @pack_turned(ptr %from, i64 %step, i64 %rows,"
+        " i64 %columns, ptr %panels)"
+    ):
+        step, rows, columns = code.ints("step", "rows", "columns")
+        with code.loop(0, rows, width) as i:
+            some = code.least(rows - i, width)
+            source, target = code.at("%from", i * step), code.at("%panels", i * columns)
+            wide = code.int(width)
+            code.call("pack_transpose", source, step, columns, some, target, wide)
+        b("ret void")
+
+
+def _emit_fill(code: Code) -> None:
+    """``fill``: elements from one place to another, of a number."""
+    b, scalar = code.b, code.machine.scalar
+    with b.function(
+        f"define internal void @fill(ptr %row, i64 %start, i64 %stop, {scalar} %x)"
+    ):
+        start, stop = code.ints("start", "stop")
+        number = Value(b, "%x", scalar, 1)
+        whole = start + (code.most(stop - start, 0) & -code.lanes)
+        with code.loop(start, whole, code.lanes) as j:
+            code.store(code.at("%row", j), number)
+        with code.loop(whole, stop) as j:
+            code.store_one(code.at("%row", j), number)
+        b("ret void")
+
+
+def total(x: Value) -> Value:
+    """The sum of the lanes, in pairs."""
+    while x.lanes > 2:
+        half = x.lanes // 2
+        x = x.shuffle([*range(half)]) + x.shuffle([*range(half, x.lanes)])
+    return x.lane(0) + x.lane(1) if x.lanes == 2 else x
+
+
+def largest(x: Value, y: Value | Number) -> Value:
+    """The larger of two; y where x is not a number."""
+    return select(x.compare("ogt", y), x, y)
+
+
+def across(x: Value) -> Value:
+    """The largest of the lanes."""
+    while x.lanes > 2:
+        half = x.lanes // 2
+        x = largest(x.shuffle([*range(half)]), x.shuffle([*range(half, x.lanes)]))
+    return largest(x.lane(0), x.lane(1)) if x.lanes == 2 else x

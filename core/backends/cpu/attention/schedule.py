@@ -1,0 +1,275 @@
+"""How a CPU runs attention: tasks, scratch, and the words of its kernels.
+
+A head of the keys goes to one task (of the forward kernel, some rows of queries of a
+head of the queries do), so that no bit depends on how many tasks there are. Scores are
+made in blocks of a few rows and up to `COLUMNS` columns, which stay in the L2 cache.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from treadle.backends.cpu.gemm.arguments import Tile
+from treadle.late import number, numbers
+from treadle.trace.routine import Attention
+
+COLUMNS = 256
+"""Of a block of scores."""
+
+_ROWS = 72
+_SKEW = 16
+"""Between rows of a block: at a multiple of a page they would share few cache sets."""
+_WORTH_SPLITTING = 50_000
+_TASKS_PER_THREAD = 4
+_FAR = 1 << 40
+"""A window that ends nowhere."""
+
+
+class Word(IntEnum):
+    """Words of the arguments. Arrays are an address and the strides of batch, length
+    and head, in elements; masks have strides of batch, head, query and key."""
+
+    TASKS = 0
+    SCRATCH = 1
+    SCRATCH_STRIDE = 2  # bytes per task
+    BATCH = 3
+    QUERIES = 4
+    HEADS = 5
+    DEPTH = 6
+    KEYS = 7
+    SHARED = 8
+    VALUE_DEPTH = 9
+    BEFORE = 10
+    AFTER = 11
+    SCALE = 12  # the bits of a double, as the next
+    RATE = 13
+    PIECES = 14  # into which the queries of a head are cut
+    BLOCK = 15  # rows of a block of scores
+    QUERY = 16
+    KEY = 20
+    VALUE = 24
+    OUT = 28
+    CT = 32
+    DQ = 36
+    DK = 40
+    DV = 44
+    AREAS = 48  # bytes from a task's scratch to each `Area`
+    ROWS = 60  # what the forward kernel leaves for the other
+    BIAS = 61
+    SEEN = 66
+    KEPT = 71
+
+
+MASKS = {"bias": Word.BIAS, "seen": Word.SEEN, "kept": Word.KEPT}
+_END = 76
+
+
+class Area(IntEnum):
+    """Parts of a task's scratch. Panels are as wide as a tile: of the transposed keys
+    there is one for some keys, of the keys themselves one for some of their depth."""
+
+    SCORES = 0
+    STATES = 1
+    ROWS = 2
+    # Of the forward kernel:
+    KEYS_T = 3
+    VALUES = 4
+    OUT = 5
+    # Of the backward kernel:
+    KEYS = 3
+    QUERIES_T = 4
+    CTS_T = 5
+    QUERIES = 6
+    CTS = 7
+    GRADS = 8
+    TURNED = 9
+    OFFSETS = 10
+    SUMS = 11
+
+
+AREAS = 12
+
+
+def block_rows(tile: Tile) -> int:
+    """The most that a block of scores has: a multiple of those of a tile."""
+    return tile.rows * (_ROWS // tile.rows)
+
+
+def _block(length: int, most: int, tile_rows: int) -> int:
+    """The rows of blocks that are alike, but for the last."""
+    count = max(-(-length // most), 1)
+    return _up(-(-length // count), tile_rows)
+
+
+def pitch(columns: int) -> int:
+    """Elements between rows of a block that has so many columns."""
+    return columns + _SKEW
+
+
+def _up(n: int, to: int) -> int:
+    return -(-n // to) * to
+
+
+def _areas(
+    backward: bool,
+    queries: int,
+    keys: int,
+    depth: int,
+    value_depth: int,
+    lanes: int,
+    rows: int,
+    columns: int,
+    itemsize: int,
+) -> list[int]:
+    """Offsets in bytes, and all of it."""
+    deep, value_deep = _up(depth, columns), _up(value_depth, columns)
+    spare = lanes * columns  # a transposition writes up to a vector more of rows
+    block = rows * pitch(COLUMNS)
+    if backward:
+        long = _up(queries, columns)
+        sizes = [
+            block,
+            4 * (long + lanes),
+            rows * depth,
+            keys * deep + spare,
+            long * depth + spare,
+            long * value_depth + spare,
+            queries * deep + spare,
+            queries * value_deep + spare,
+            block,
+            (COLUMNS + lanes) * pitch(rows),
+            2 * block + lanes * pitch(COLUMNS),
+            queries * deep + keys * (deep + value_deep),
+        ]
+    else:
+        sizes = [
+            block,
+            2 * rows + lanes,
+            rows * depth,
+            _up(keys, columns) * depth + spare,
+            keys * value_deep + spare,
+            rows * value_deep,
+        ]
+    starts, total = [], 0
+    for size in sizes:
+        starts.append(total * itemsize)
+        total += _up(size + lanes, 64)
+    starts += [0] * (AREAS - len(starts))
+    # Tasks that begin a page apart would share few cache sets.
+    return [*starts, _up(total * itemsize, 4096) + 192]
+
+
+def _layout(a: Attention, tile: Tile) -> Sequence[int]:
+    (_, queries, _, depth), (keys, _, value_depth) = a.query, a.key
+    sizes = a.backward, queries, keys, depth, value_depth
+    machine = tile.lanes, block_rows(tile), tile.columns, a.dtype.itemsize
+    return numbers(_areas, (*sizes, *machine))
+
+
+def tasks(a: Attention, tile: Tile, threads: int) -> int:
+    """Into how many tasks it is cut."""
+    (batch, queries, heads, depth), (keys, shared, _) = a.query, a.key
+    units = batch * (shared if a.backward else heads)
+    work = batch * queries * heads * depth * keys
+    rows = 0 if a.backward else _rows(a, tile)
+    return number(_tasks, (units, work, queries, rows, threads), low=1)
+
+
+def _rows(a: Attention, tile: Tile) -> int:
+    """Of a block."""
+    length = a.key[0] if a.backward else a.query[1]
+    return number(_block, (length, block_rows(tile), tile.rows), low=1)
+
+
+def _tasks(units: int, work: int, queries: int, rows: int, threads: int) -> int:
+    if threads == 1 or work < _WORTH_SPLITTING:
+        return 1
+    most = units * _most_pieces(queries, rows)
+    return max(min(most, _TASKS_PER_THREAD * threads), 1)
+
+
+def _most_pieces(queries: int, rows: int) -> int:
+    return -(-queries // rows) if rows else 1
+
+
+def _pieces(tasks: int, units: int, queries: int, rows: int) -> int:
+    """A piece packs keys and values anew, so there are no more than it takes."""
+    return max(min(-(-tasks // max(units, 1)), _most_pieces(queries, rows)), 1)
+
+
+def scratch_bytes(a: Attention, tile: Tile, tasks: int) -> int:
+    """For all tasks."""
+    return tasks * _layout(a, tile)[-1]
+
+
+def words(
+    a: Attention, tile: Tile, tasks: int, scratch: Any, places: Sequence[Any]
+) -> list[Any]:
+    """The words after the number of tasks.
+
+    places: of the operands, then of the results.
+    """
+    found: list[Any] = [0] * _END
+    (batch, queries, heads, depth), (keys, shared, value_depth) = a.query, a.key
+    *areas, stride = _layout(a, tile)
+    found[Word.SCRATCH], found[Word.SCRATCH_STRIDE] = scratch, stride
+    found[Word.BATCH : Word.BEFORE] = [*a.query, *a.key]
+    reach = [_FAR if n is None else n for n in a.reach]
+    found[Word.BEFORE : Word.SCALE] = reach
+    found[Word.SCALE], found[Word.RATE] = _bits(a.scale), _bits(a.rate)
+    pieces = 1
+    if not a.backward:
+        sizes = tasks, batch * heads, queries, _rows(a, tile)
+        pieces = number(_pieces, sizes, low=1)
+    found[Word.PIECES], found[Word.BLOCK] = pieces, _rows(a, tile)
+    found[Word.AREAS : Word.AREAS + AREAS] = areas
+    given = list(places)
+    if a.backward:
+        names = [Word.CT, Word.QUERY, Word.KEY, Word.VALUE, Word.OUT, Word.ROWS]
+        names += [MASKS[name] for name, _ in a.masks] + [Word.DQ, Word.DK, Word.DV]
+    else:
+        names = [Word.QUERY, Word.KEY, Word.VALUE]
+        names += [MASKS[name] for name, _ in a.masks] + [Word.OUT, Word.ROWS]
+    for name, place in zip(names, given, strict=True):
+        found[name] = place
+    for name in (Word.QUERY, Word.DQ):
+        found[name + 1 : name + 4] = _steps(queries, heads, depth)
+    for name in (Word.OUT, Word.CT):
+        found[name + 1 : name + 4] = _steps(queries, heads, value_depth)
+    for name in (Word.KEY, Word.DK):
+        found[name + 1 : name + 4] = _steps(keys, shared, depth)
+    for name in (Word.VALUE, Word.DV):
+        found[name + 1 : name + 4] = _steps(keys, shared, value_depth)
+    for mask, shape in a.masks:
+        at = MASKS[mask]
+        found[at + 1 : at + 5] = _mask_steps(shape)
+    return found[1:]
+
+
+def _steps(length: int, heads: int, depth: int) -> list[int]:
+    return [length * heads * depth, heads * depth, depth]
+
+
+def _mask_steps(shape: tuple[int, ...]) -> list[int]:
+    """0 where an axis has one element, which is that for all."""
+    whole = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    return [number(_step, pair) for pair in zip(shape, whole, strict=True)]
+
+
+def _step(length: int, step: int) -> int:
+    return 0 if length == 1 else step
+
+
+def _bits(x: float) -> int:
+    return struct.unpack("<q", struct.pack("<d", x))[0]
+
+
+def supported(dtype: np.dtype) -> bool:
+    """Whether there is a kernel."""
+    return dtype.name in ("float32", "float64")
