@@ -147,14 +147,15 @@ class Dataflow:
     def _lay_out(self, eq: Equation) -> None:
         """What is repeated is made in memory if it is repetitions itself: it is small,
         and whoever looked through both would step through short runs."""
-        inner = self.maker.get(eq.inputs[0])  # type: ignore[call-overload]
+        inner = self._made(eq.inputs[0])
         if inner is None or not self._repeats(eq):
             return
-        first = inner
-        if inner.op is reshape:
-            first = self.maker.get(inner.inputs[0])  # type: ignore[call-overload]
+        first = self._made(inner.inputs[0]) if inner.op is reshape else inner
         if first is not None and first.op is broadcast_in_dim and self._repeats(first):
             self._views.pop(inner.outputs[0], None)
+
+    def _made(self, a: Atom) -> Equation | None:
+        return self.maker.get(a) if isinstance(a, Var) else None
 
     def _repeats(self, eq: Equation) -> bool:
         """Whether a broadcast's result is larger than its operand."""
