@@ -339,8 +339,8 @@ class Linked:
             return fourier_schedule.words(script, step.tasks, places, loop, sizes)
         if isinstance(script, Attention):
             assert step.scratch is not None
-            tile, scratch = gemm.tile(script.dtype), self.at(step.scratch)
-            return attention_schedule.words(script, tile, step.tasks, scratch, places)
+            tile, room = gemm.tile(script.dtype), self.at(step.scratch)
+            return attention_schedule.words(script, tile, step.tasks, room, places)
         if script.function is not None:
             return foreign.words(script.function, types, places, script.lead)
         assert step.scratch is not None and found is not None
