@@ -310,6 +310,7 @@ def mixup(
     >>> y.sum(-1)
     Array([1., 1., 1., 1.], dtype=float32)
     """
+    _share("mixup", alpha)
     images, targets = tnp.asarray(images), _targets("mixup", images, targets)
     order_key, share_key = rng.split(key)
     count = images.shape[0]
@@ -331,6 +332,14 @@ def _targets(name: str, images: Any, targets: Any) -> Array:
         f"{name} mixes targets, which must be floats, got {td.typeof(targets)}"
         f"{at(user_source())}\nLabels become so by `nn.one_hot(labels, classes)`."
     )
+
+
+def _share(name: str, alpha: Any) -> None:
+    if isinstance(alpha, int | float) and not alpha > 0:
+        raise ValueError(
+            f"{name}: alpha is more than 0, got {alpha!r}{at(user_source())}\n"
+            "It mixes most where alpha is large; leave it out to mix nothing."
+        )
 
 
 def _mixed(one: Array, other: Array, share: Array) -> Array:
@@ -356,6 +365,7 @@ def cutmix(
     >>> x.shape, y.sum(-1)
     ((4, 8, 8, 3), Array([1., 1., 1., 1.], dtype=float32))
     """
+    _share("cutmix", alpha)
     images, targets = _images("cutmix", images), _targets("cutmix", images, targets)
     count, height, width = images.shape[:3]
     keys = rng.split(key, 4)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from treadle import rng, tree
-from treadle.data.folders import image_folder
+from treadle.data.folders import image_folder, is_image
 from treadle.data.order import Order
 from treadle.data.sources import Source, source_of
 from treadle.data.tables import Column, table
@@ -118,7 +118,8 @@ def read(
 
     - A folder with a folder of images for each class; or with folders `train` and
       `test` (`val`) of such. Images are read when they are needed. Grey ones stay grey;
-      of different sizes, all get the size that most have.
+      of different sizes, all get the size that most have. Of a folder that holds images
+      itself, and no folders of such, they have no labels.
     - A file .npz with `x` (or `images`) and `y` (or `labels`); or `x_train`, `y_train`,
       `x_test`, `y_test`.
     - IDX files, as MNIST's, .gz or not: a folder of them, or the one with the images.
@@ -154,7 +155,7 @@ def read(
         return _from_parts({name: _idx(*pair) for name, pair in idx.items()})
     if path.is_dir():
         folders = {p.name: p for p in sorted(path.iterdir()) if p.is_dir()}
-        if folders:
+        if folders or any(is_image(p) for p in path.iterdir()):
             test = next((folders[n] for n in _TEST if n in folders), None)
             own = "train" in folders
             return _images(
@@ -171,10 +172,10 @@ def _images(
     if test_folder is not None:
         other = image_folder(test_folder, train.size, train.classes, train.grey)
         test = Labelled(other.source, other.labels)
-    about = (
-        f"{len(train.labels)} images of {train.shape} in {len(train.classes)} classes"
-    )
-    about += f" ({', '.join(train.classes[:12])}{', …' * (len(train.classes) > 12)})"
+    about = f"{train.source.count} images of {train.shape}"
+    if train.classes is not None:
+        names = ", ".join(train.classes[:12]) + ", …" * (len(train.classes) > 12)
+        about += f" in {len(train.classes)} classes ({names})"
     if train.note:
         about += f"; {train.note}"
     if test is not None:

@@ -34,13 +34,14 @@ class ImageFolder:
     """The images of a folder.
 
     source: of bytes (n, height, width, 3), or (n, height, width) if all are grey.
-    labels: their classes, (n,) int32. classes: their names. size: height and width.
+    labels: their classes, (n,) int32. classes: their names. Both are None where images
+      lie in the folder itself. size: height and width.
     note: what is not obvious about them, or "".
     """
 
     source: Source
-    labels: np.ndarray
-    classes: tuple[str, ...]
+    labels: np.ndarray | None
+    classes: tuple[str, ...] | None
     size: tuple[int, int]
     grey: bool
     note: str
@@ -57,7 +58,7 @@ def image_folder(
     classes: tuple[str, ...] | None = None,
     grey: bool | None = None,
 ) -> ImageFolder:
-    """The images in the folders of a folder.
+    """The images in the folders of a folder, or in a folder that has no such.
 
     size, classes, grey: as those of other images are; None: as is found.
 
@@ -83,10 +84,15 @@ def image_folder(
 
     def one(file: Path) -> np.ndarray:
         with _open(file) as image:
-            found = image.convert("L" if grey else "RGB")
-            if found.size != (width, height):
-                found = found.resize((width, height))
-            return np.asarray(found)
+            try:
+                if image.mode.startswith("I"):  # of 16 bits, which `convert` cuts off
+                    image = image.point(lambda value: value * (1 / 256))
+                found = image.convert("L" if grey else "RGB")
+            except OSError as error:
+                raise ValueError(f"{file} can't be read: {error}") from None
+        if found.size != (width, height):
+            found = found.resize((width, height))
+        return np.asarray(found)
 
     def fetch(numbers: np.ndarray) -> Any:
         return np.stack([one(files[n]) for n in numbers])
@@ -96,13 +102,16 @@ def image_folder(
 
 def _files(
     path: Path, classes: tuple[str, ...] | None
-) -> tuple[list[Path], np.ndarray, tuple[str, ...]]:
+) -> tuple[list[Path], np.ndarray | None, tuple[str, ...] | None]:
     folders = [p for p in sorted(path.iterdir()) if p.is_dir()]
     found = {
-        folder.name: [f for f in sorted(folder.rglob("*")) if _is_image(f)]
+        folder.name: [f for f in sorted(folder.rglob("*")) if is_image(f)]
         for folder in folders
     }
     found = {name: files for name, files in found.items() if files}
+    here = [f for f in sorted(path.iterdir()) if is_image(f)]
+    if here and not found and classes is None:
+        return here, None, None
     if not found:
         raise ValueError(
             f"no folder in {path} holds images ({' '.join(_SUFFIXES)})"
@@ -121,7 +130,8 @@ def _files(
     return files, np.array(labels, np.int32), classes
 
 
-def _is_image(path: Path) -> bool:
+def is_image(path: Path) -> bool:
+    """Whether a file is called as an image is."""
     return path.suffix.lower() in _SUFFIXES and not path.name.startswith(".")
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, tree
-from treadle.models.decoding import Inputs, advance, is_end, start
+from treadle.models.decoding import Inputs, advance, is_end, joined, split, start
 
 
 class Beams(NamedTuple):
@@ -46,6 +46,7 @@ def search(
     step = _Step(beams, penalty, steps, ends)
     logits, caches = start(model, tokens, lengths, tokens.shape[1] + steps - 1, inputs)
     caches, inputs = tree.map(step.repeated, (caches, inputs))
+    caches, kept = split(caches)
     none = step.none(tokens.shape[0])
 
     def going(found: Beams) -> td.Array:
@@ -53,8 +54,8 @@ def search(
 
     def body(found: Beams) -> Beams:
         last = tnp.take(found.tokens, found.made - 1, -1).reshape(-1)
-        logits, caches = advance(model, found.caches, last, inputs)
-        return step(found, logits, caches)
+        logits, caches = advance(model, joined(found.caches, kept), last, inputs)
+        return step(found, logits, split(caches)[0])
 
     first = step(none, step.repeated(logits), caches)
     found = td.while_loop(going, body, first)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, rng
 from treadle.models.parts import (
     INIT,
     Activation,
-    FeedForward,
     exact_gelu,
     for_heads,
 )
@@ -22,7 +23,7 @@ class BertLayer(nn.Module):
 
     attention: nn.MultiHeadAttention
     attention_norm: nn.LayerNorm
-    feed_forward: FeedForward
+    feed_forward: nn.FeedForward
     norm: nn.LayerNorm
     dropout: nn.Dropout
 
@@ -35,15 +36,25 @@ class BertLayer(nn.Module):
         activation: Activation,
         eps: float,
         dropout: float,
+        dtype: Any,
+        param_dtype: Any,
         key: rng.Key,
     ) -> None:
+        dtypes: Any = {"dtype": dtype, "param_dtype": param_dtype}
         attention_key, forward_key = rng.split(key)
-        self.attention = nn.MultiHeadAttention(width, heads, key=attention_key)
-        self.attention_norm = nn.LayerNorm(width, eps=eps)
-        self.feed_forward = FeedForward(
-            width, hidden, activation=activation, key=forward_key
+        self.attention = nn.MultiHeadAttention(
+            width, heads, key=attention_key, **dtypes
         )
-        self.norm = nn.LayerNorm(width, eps=eps)
+        self.attention_norm = nn.LayerNorm(width, eps=eps, **dtypes)
+        self.feed_forward = nn.FeedForward(
+            width,
+            hidden,
+            activation=activation,
+            weight_init=INIT,
+            key=forward_key,
+            **dtypes,
+        )
+        self.norm = nn.LayerNorm(width, eps=eps, **dtypes)
         self.dropout = nn.Dropout(dropout)
 
     def __call__(self, x: td.Array, mask: td.Array | None) -> td.Array:
@@ -63,6 +74,8 @@ class Bert(nn.Module):
       hidden: the width inside of the feed-forward parts; by default ``4 * width``.
       positions, segments: the largest length, and the number of kinds of text.
       pooler: whether there is a layer for `pool`.
+      dtype: in which the layers compute; by default that of their parameters.
+      param_dtype: in which the parameters are made.
 
     Of a call, `mask`, (batch, length), is 1 or True at tokens and 0 at padding;
     `segments`, of the shape of the tokens, says which kind of text each is of.
@@ -95,13 +108,16 @@ class Bert(nn.Module):
         activation: Activation = exact_gelu,
         eps: float = 1e-12,
         dropout: float = 0.1,
+        dtype: Any = None,
+        param_dtype: Any = tnp.float32,
         key: rng.Key,
     ) -> None:
+        dtypes: Any = {"dtype": dtype, "param_dtype": param_dtype}
         keys = rng.split(key, 4)
-        self.tokens = nn.Embedding(entries, width, key=keys[0])
-        self.positions = nn.PositionalEmbedding(positions, width, key=keys[1])
-        self.segments = nn.Embedding(segments, width, key=keys[2])
-        self.norm = nn.LayerNorm(width, eps=eps)
+        self.tokens = nn.Embedding(entries, width, key=keys[0], **dtypes)
+        self.positions = nn.PositionalEmbedding(positions, width, key=keys[1], **dtypes)
+        self.segments = nn.Embedding(segments, width, key=keys[2], **dtypes)
+        self.norm = nn.LayerNorm(width, eps=eps, **dtypes)
         *layer_keys, pooler_key = rng.split(keys[3], depth + 1)
         self.layers = [
             BertLayer(
@@ -112,11 +128,12 @@ class Bert(nn.Module):
                 eps=eps,
                 dropout=dropout,
                 key=layer_key,
+                **dtypes,
             )
             for layer_key in layer_keys
         ]
         self.pooler = (
-            nn.Linear(width, width, weight_init=INIT, key=pooler_key)
+            nn.Linear(width, width, weight_init=INIT, key=pooler_key, **dtypes)
             if pooler
             else None
         )
@@ -147,7 +164,7 @@ class Bert(nn.Module):
 
 
 class BertMaskedLM(nn.Module):
-    """A `Bert` that tells which tokens fit at each place.
+    """A `Bert` that tells which tokens fit at each place. What is added has its dtypes.
 
     Shapes: tokens ``(batch, length) -> (batch, length, entries)``, logits.
 
@@ -167,11 +184,12 @@ class BertMaskedLM(nn.Module):
     def __init__(
         self, bert: Bert, *, activation: Activation = exact_gelu, key: rng.Key
     ) -> None:
-        width = bert.tokens.features
+        width, param_dtype = bert.tokens.features, bert.tokens.weight.dtype
+        dtypes: Any = {"dtype": bert.tokens.dtype, "param_dtype": param_dtype}
         self.bert, self.activation = bert, activation
-        self.transform = nn.Linear(width, width, weight_init=INIT, key=key)
-        self.norm = nn.LayerNorm(width, eps=bert.norm.eps)
-        self.bias = tnp.zeros(bert.tokens.entries)
+        self.transform = nn.Linear(width, width, weight_init=INIT, key=key, **dtypes)
+        self.norm = nn.LayerNorm(width, eps=bert.norm.eps, **dtypes)
+        self.bias = tnp.zeros(bert.tokens.entries, param_dtype)
 
     def __call__(
         self,
@@ -185,7 +203,8 @@ class BertMaskedLM(nn.Module):
 
 
 class BertClassifier(nn.Module):
-    """A `Bert` that tells of which class a text is.
+    """A `Bert` that tells of which class a text is. What is added has its
+    dtypes.
 
     Shapes: tokens ``(batch, length) -> (batch, classes)``, logits.
 
@@ -205,7 +224,14 @@ class BertClassifier(nn.Module):
     ) -> None:
         self.bert, self.dropout = bert, nn.Dropout(dropout)
         width = bert.tokens.features
-        self.head = nn.Linear(width, classes, weight_init=INIT, key=key)
+        self.head = nn.Linear(
+            width,
+            classes,
+            weight_init=INIT,
+            dtype=bert.tokens.dtype,
+            param_dtype=bert.tokens.weight.dtype,
+            key=key,
+        )
 
     def __call__(
         self,

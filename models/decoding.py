@@ -24,6 +24,20 @@ def start(
     return last[:, 0], held(cached)
 
 
+def split(caches: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Caches that a step changes, and those of a context, which it only reads: each
+    list has None where the other has a cache. A loop carries the first alone."""
+    kept = [isinstance(cache, nn.ContextCache) for cache in caches]
+    pairs = list(zip(caches, kept, strict=True))
+    return [None if k else c for c, k in pairs], [c if k else None for c, k in pairs]
+
+
+def joined(changing: Sequence[Any], kept: Sequence[Any]) -> list[Any]:
+    """Caches that were `split`."""
+    pairs = zip(changing, kept, strict=True)
+    return [old if new is None else new for new, old in pairs]
+
+
 def advance(
     model: Any, caches: Sequence[Any], token: td.Array, inputs: Inputs
 ) -> tuple[td.Array, list[Any]]:

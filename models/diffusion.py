@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, rng
+from treadle.errors import at, user_source
 
 Model = Callable[[Any, Any], td.Array]
+Prediction = Literal["noise", "velocity"]
 
 
 def linear_schedule(
@@ -43,12 +45,15 @@ class Diffusion(nn.Module):
     """Adds noise to images in steps, and takes it from them with a model.
 
     A model is called with noisy images and times, whole numbers from 0 to
-    ``steps - 1``; it gives the noise in the images, which has the variance 1:
-    `DiffusionUNet`.
+    ``steps - 1``; it gives the noise in the images, which has the variance 1, or their
+    velocity: `DiffusionUNet`.
 
     Args:
       signal: how much of an image's variance is left after each step: (steps,), as
         `linear_schedule` and `cosine_schedule` give it.
+      prediction: what the model gives: the "noise", or the "velocity"
+        ``sqrt(signal) * noise - sqrt(1 - signal) * image``, of which it can tell as
+        much at all times (Salimans 2022).
 
     >>> from treadle import models, nn, rng
     >>> import treadle.numpy as tnp
@@ -61,8 +66,16 @@ class Diffusion(nn.Module):
     """
 
     signal: td.Array
+    prediction: Prediction
 
-    def __init__(self, signal: tnp.ArrayLike) -> None:
+    def __init__(
+        self, signal: tnp.ArrayLike, *, prediction: Prediction = "noise"
+    ) -> None:
+        if prediction not in ("noise", "velocity"):
+            raise ValueError(
+                f'Diffusion: prediction is "noise" or "velocity", got {prediction!r}'
+                f"{at(user_source())}"
+            )
         values = np.asarray(signal)
         if values.ndim != 1 or not np.all(np.diff([1, *values, 0]) < 0):
             raise ValueError(
@@ -70,26 +83,35 @@ class Diffusion(nn.Module):
                 f"{td.typeof(tnp.asarray(signal))}"
             )
         self.signal = nn.Buffer(tnp.asarray(values, tnp.float32))
+        self.prediction = prediction
 
     def noised(
         self, x: tnp.ArrayLike, times: tnp.ArrayLike, noise: tnp.ArrayLike
     ) -> td.Array:
         """Images after so many steps. Shapes: ``x`` and ``noise`` are of one shape,
         ``(*lead, ...)``; times ``(*lead)``."""
-        x, times, noise = tnp.asarray(x), tnp.asarray(times), tnp.asarray(noise)
+        x, noise = tnp.asarray(x), tnp.asarray(noise)
+        kept, added = self._shares(x, times)
+        return kept * x + added * noise
+
+    def _shares(self, x: td.Array, times: tnp.ArrayLike) -> tuple[td.Array, td.Array]:
+        """What images and noise are multiplied with at times."""
+        times = tnp.asarray(times)
         signal = self.signal[times].reshape(*times.shape, *[1] * (x.ndim - times.ndim))
-        return tnp.sqrt(signal) * x + tnp.sqrt(1 - signal) * noise
+        return tnp.sqrt(signal), tnp.sqrt(1 - signal)
 
     def loss(self, model: Model, x: tnp.ArrayLike, *, key: rng.Key) -> td.Array:
-        """For each example how far off the model is about the noise, the mean of its
-        squares, at a random time. Shapes: ``(batch, ...) -> (batch)``."""
+        """For each example how far off the model is about the noise (or velocity), the
+        mean of its squares, at a random time. Shapes: ``(batch, ...) -> (batch)``."""
         x = tnp.asarray(x)
         time_key, noise_key = rng.split(key)
         steps = self.signal.shape[0]
         times = rng.randint(time_key, x.shape[:1], 0, steps)
         noise = rng.normal(noise_key, x.shape)
-        found = model(self.noised(x, times, noise), times)
-        error = nn.squared_error(found.astype(noise.dtype), noise)
+        kept, added = self._shares(x, times)
+        found = model(kept * x + added * noise, times)
+        wanted = noise if self.prediction == "noise" else kept * noise - added * x
+        error = nn.squared_error(found.astype(wanted.dtype), wanted)
         return error.mean(tuple(range(1, error.ndim)))
 
     def sample(
@@ -127,7 +149,10 @@ class Diffusion(nn.Module):
 
         def step(x: td.Array, row: Any) -> tuple[td.Array, None]:
             time, now, then, step_key = row
-            noise = model(x, tnp.broadcast_to(time, x.shape[:1])).astype(x.dtype)
+            found = model(x, tnp.broadcast_to(time, x.shape[:1])).astype(x.dtype)
+            noise = found
+            if self.prediction == "velocity":
+                noise = tnp.sqrt(now) * found + tnp.sqrt(1 - now) * x
             image = (x - tnp.sqrt(1 - now) * noise) / tnp.sqrt(now)
             if clip is not None:
                 image = tnp.clip(image, -clip, clip)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, rng
@@ -20,6 +22,8 @@ class GPT2(nn.Module):
       depth: the number of layers.
       hidden: the width inside of the feed-forward parts; by default ``4 * width``.
       positions: the largest length.
+      dtype: in which the layers compute; by default that of their parameters.
+      param_dtype: in which the parameters are made.
 
     Of a call, `lengths`, (batch), is how many tokens each text has; those behind them
     are padding. With caches (`nn.with_cache`) it is called with new tokens alone, as
@@ -49,11 +53,18 @@ class GPT2(nn.Module):
         activation: Activation = nn.gelu,
         eps: float = 1e-5,
         dropout: float = 0.1,
+        dtype: Any = None,
+        param_dtype: Any = tnp.float32,
         key: rng.Key,
     ) -> None:
+        dtypes: Any = {"dtype": dtype, "param_dtype": param_dtype}
         token_key, position_key, layers_key = rng.split(key, 3)
-        self.tokens = nn.Embedding(entries, width, weight_init=INIT, key=token_key)
-        self.positions = nn.PositionalEmbedding(positions, width, key=position_key)
+        self.tokens = nn.Embedding(
+            entries, width, weight_init=INIT, key=token_key, **dtypes
+        )
+        self.positions = nn.PositionalEmbedding(
+            positions, width, key=position_key, **dtypes
+        )
         self.layers = [
             PreNormBlock(
                 width,
@@ -63,10 +74,11 @@ class GPT2(nn.Module):
                 eps=eps,
                 dropout=dropout,
                 key=layer_key,
+                **dtypes,
             )
             for layer_key in rng.split(layers_key, depth)
         ]
-        self.norm = nn.LayerNorm(width, eps=eps)
+        self.norm = nn.LayerNorm(width, eps=eps, **dtypes)
         self.dropout = nn.Dropout(dropout)
 
     def __call__(

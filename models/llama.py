@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import treadle as td
 import treadle.numpy as tnp
@@ -28,6 +29,8 @@ class Llama(nn.Module):
       tied: whether logits are made by the table of tokens.
       attention_bias, bias: whether linear layers have one, those of attention and the
         others.
+      dtype: in which the layers compute; by default that of their parameters.
+      param_dtype: in which the parameters are made.
 
     Of a call, `lengths`, (batch), is how many tokens each text has; those behind them
     are padding. With caches (`nn.with_cache`) it is called with new tokens alone, as
@@ -58,8 +61,11 @@ class Llama(nn.Module):
         attention_bias: bool = False,
         bias: bool = False,
         eps: float = 1e-6,
+        dtype: Any = None,
+        param_dtype: Any = tnp.float32,
         key: rng.Key,
     ) -> None:
+        dtypes: Any = {"dtype": dtype, "param_dtype": param_dtype}
         token_key, head_key, layers_key = rng.split(key, 3)
         if rotary is None:
             rotary = nn.RotaryEmbedding(width // heads)
@@ -76,15 +82,20 @@ class Llama(nn.Module):
             ),
             mlp=partial(nn.GatedMLP, bias=bias, weight_init=INIT),
         )
-        self.tokens = nn.Embedding(entries, width, weight_init=INIT, key=token_key)
+        self.tokens = nn.Embedding(
+            entries, width, weight_init=INIT, key=token_key, **dtypes
+        )
         self.layers = [
-            block(width, heads, hidden, key=k) for k in rng.split(layers_key, depth)
+            block(width, heads, hidden, key=k, **dtypes)
+            for k in rng.split(layers_key, depth)
         ]
-        self.norm = nn.RMSNorm(width, eps=eps)
+        self.norm = nn.RMSNorm(width, eps=eps, **dtypes)
         self.head = (
             None
             if tied
-            else nn.Linear(width, entries, bias=False, weight_init=INIT, key=head_key)
+            else nn.Linear(
+                width, entries, bias=False, weight_init=INIT, key=head_key, **dtypes
+            )
         )
 
     def __call__(

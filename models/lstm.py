@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import treadle as td
@@ -20,6 +21,8 @@ class LSTMLM(nn.Module):
       depth: the number of layers.
       tied: whether logits are made by the table of tokens (Press and Wolf 2017).
       dropout: the rate before, between and behind the layers.
+      dtype: in which the layers compute; by default that of their parameters.
+      param_dtype: in which the parameters are made.
 
     Of a call, `lengths`, (batch), is how many tokens each text has; those behind them
     are padding. With a cache (`nn.with_cache`), which is the state of its layers, it is
@@ -45,15 +48,23 @@ class LSTMLM(nn.Module):
         *,
         tied: bool = False,
         dropout: float = 0.0,
+        dtype: Any = None,
+        param_dtype: Any = tnp.float32,
         key: rng.Key,
     ) -> None:
+        dtypes: Any = {"dtype": dtype, "param_dtype": param_dtype}
         token_key, layers_key, head_key = rng.split(key, 3)
         draw = nn.init.normal(width**-0.5)
-        self.tokens = nn.Embedding(entries, width, weight_init=draw, key=token_key)
-        self.layers = nn.StackedRNN.make(
-            nn.LSTMCell, (width,) * (depth + 1), dropout=dropout, key=layers_key
+        self.tokens = nn.Embedding(
+            entries, width, weight_init=draw, key=token_key, **dtypes
         )
-        self.head = None if tied else nn.Linear(width, entries, key=head_key)
+        self.layers = nn.StackedRNN.make(
+            partial(nn.LSTMCell, **dtypes),
+            (width,) * (depth + 1),
+            dropout=dropout,
+            key=layers_key,
+        )
+        self.head = None if tied else nn.Linear(width, entries, key=head_key, **dtypes)
         self.dropout, self.cache = nn.Dropout(dropout), None
 
     def new_cache(self, batch: tuple[int, ...], length: int, dtype: Any) -> Any:

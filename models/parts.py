@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import treadle as td
 import treadle.numpy as tnp
@@ -24,38 +25,6 @@ def exact_gelu(x: td.Array) -> td.Array:
     return nn.gelu(x, approximate=False)
 
 
-class FeedForward(nn.Module):
-    """Two linear layers with an activation between them.
-
-    Shapes: ``(..., width) -> (..., width)``.
-
-    >>> from treadle import rng
-    >>> import treadle.numpy as tnp
-    >>> FeedForward(4, 16, key=rng.key(0))(tnp.ones((2, 4))).shape
-    (2, 4)
-    """
-
-    up: nn.Linear
-    down: nn.Linear
-    activation: Activation
-
-    def __init__(
-        self,
-        width: int,
-        hidden: int,
-        *,
-        activation: Activation = exact_gelu,
-        key: rng.Key,
-    ) -> None:
-        up_key, down_key = rng.split(key)
-        self.up = nn.Linear(width, hidden, weight_init=INIT, key=up_key)
-        self.down = nn.Linear(hidden, width, weight_init=INIT, key=down_key)
-        self.activation = activation
-
-    def __call__(self, x: tnp.ArrayLike) -> td.Array:
-        return self.down(self.activation(self.up(x)))
-
-
 class PreNormBlock(nn.Module):
     """Attention and a feed-forward part, each normalised before and added after.
 
@@ -72,7 +41,7 @@ class PreNormBlock(nn.Module):
     attention_norm: nn.LayerNorm
     attention: nn.MultiHeadAttention
     norm: nn.LayerNorm
-    feed_forward: FeedForward
+    feed_forward: nn.FeedForward
     dropout: nn.Dropout
 
     def __init__(
@@ -84,14 +53,24 @@ class PreNormBlock(nn.Module):
         activation: Activation = exact_gelu,
         eps: float = 1e-5,
         dropout: float = 0.0,
+        dtype: Any = None,
+        param_dtype: Any = tnp.float32,
         key: rng.Key,
     ) -> None:
+        dtypes: Any = {"dtype": dtype, "param_dtype": param_dtype}
         attention_key, forward_key = rng.split(key)
-        self.attention_norm = nn.LayerNorm(width, eps=eps)
-        self.attention = nn.MultiHeadAttention(width, heads, key=attention_key)
-        self.norm = nn.LayerNorm(width, eps=eps)
-        self.feed_forward = FeedForward(
-            width, hidden or 4 * width, activation=activation, key=forward_key
+        self.attention_norm = nn.LayerNorm(width, eps=eps, **dtypes)
+        self.attention = nn.MultiHeadAttention(
+            width, heads, key=attention_key, **dtypes
+        )
+        self.norm = nn.LayerNorm(width, eps=eps, **dtypes)
+        self.feed_forward = nn.FeedForward(
+            width,
+            hidden,
+            activation=activation,
+            weight_init=INIT,
+            key=forward_key,
+            **dtypes,
         )
         self.dropout = nn.Dropout(dropout)
 

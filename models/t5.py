@@ -54,6 +54,7 @@ def _blocks(
     mlp: Callable[..., Any],
     eps: float,
     dropout: float,
+    dtypes: dict[str, Any],
     key: rng.Key,
 ) -> list[Any]:
     """Layers that share what they add to scores for distances."""
@@ -63,6 +64,7 @@ def _blocks(
         attention=partial(_attention, head_size=head_size, position_bias=bias),
         mlp=partial(mlp, bias=False, weight_init=_init),
         dropout=dropout,
+        **dtypes,
     )
     return [make(width, heads, hidden, key=k) for k in rng.split(key, depth)]
 
@@ -141,6 +143,8 @@ class T5(nn.Module):
       tied: whether logits are made by the table of tokens; without, by a `head`.
       scaled: whether vectors are divided by the root of the width before, as in the
         first T5; by default if tied.
+      dtype: in which the layers compute; by default that of their parameters.
+      param_dtype: in which the parameters are made.
 
     Of a call, `lengths` and `target_lengths`, (batch), are how many tokens each text
     has; those behind them are padding.
@@ -175,8 +179,11 @@ class T5(nn.Module):
         scaled: bool | None = None,
         eps: float = 1e-6,
         dropout: float = 0.1,
+        dtype: Any = None,
+        param_dtype: Any = tnp.float32,
         key: rng.Key,
     ) -> None:
+        dtypes: Any = {"dtype": dtype, "param_dtype": param_dtype}
         keys = rng.split(key, 4)
 
         def blocks(block: Any, depth: int, bidirectional: bool, key: rng.Key) -> Any:
@@ -188,6 +195,7 @@ class T5(nn.Module):
                 bidirectional=bidirectional,
                 weight_init=nn.init.normal(width**-0.5),
                 key=bias_key,
+                **dtypes,
             )
             return _blocks(
                 block,
@@ -200,22 +208,25 @@ class T5(nn.Module):
                 mlp=mlp,
                 eps=eps,
                 dropout=dropout,
+                dtypes=dtypes,
                 key=layers_key,
             )
 
-        tokens = nn.Embedding(entries, width, key=keys[0])
+        tokens = nn.Embedding(entries, width, key=keys[0], **dtypes)
         self.encoder = T5Encoder(
             tokens,
             blocks(nn.TransformerEncoderBlock, depth, True, keys[1]),
-            nn.RMSNorm(width, eps=eps),
+            nn.RMSNorm(width, eps=eps, **dtypes),
             nn.Dropout(dropout),
         )
         depth = depth if decoder_depth is None else decoder_depth
-        head = nn.Linear(width, entries, bias=False, weight_init=_init, key=keys[3])
+        head = nn.Linear(
+            width, entries, bias=False, weight_init=_init, key=keys[3], **dtypes
+        )
         self.decoder = T5Decoder(
             tokens,
             blocks(nn.TransformerDecoderBlock, depth, False, keys[2]),
-            nn.RMSNorm(width, eps=eps),
+            nn.RMSNorm(width, eps=eps, **dtypes),
             None if tied else head,
             nn.Dropout(dropout),
             tied if scaled is None else scaled,

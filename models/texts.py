@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import treadle as td
 import treadle.numpy as tnp
 from treadle import nn
-from treadle.models.decoding import Inputs, advance, is_end, start
+from treadle.models.decoding import Inputs, advance, is_end, joined, split, start
 from treadle.models.sample import Sampling
 
 
@@ -82,11 +82,15 @@ def go_on(
 ) -> Texts:
     """Further tokens, until there are so many or all examples are over."""
 
+    changing, kept = split(texts.caches)
+
     def going(texts: Texts) -> td.Array:
         return (texts.made < until) & ~texts.over.all()
 
     def step(texts: Texts) -> Texts:
-        logits, caches = advance(model, texts.caches, texts.last, inputs)
-        return texts.add(logits, caches, how, ends)
+        caches = joined(texts.caches, kept)
+        logits, caches = advance(model, caches, texts.last, inputs)
+        return texts.add(logits, split(caches)[0], how, ends)
 
-    return td.while_loop(going, step, texts)
+    texts = td.while_loop(going, step, texts._replace(caches=changing))
+    return texts._replace(caches=joined(texts.caches, kept))

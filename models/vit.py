@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, rng
@@ -20,6 +22,8 @@ class ViT(nn.Module):
       classes: None: for `encode` alone.
       hidden: the width inside of the feed-forward parts; by default ``4 * width``.
       pooler: whether there is a layer for `pool`.
+      dtype: in which the layers compute; by default that of their parameters.
+      param_dtype: in which the parameters are made.
 
     >>> from treadle import models, rng
     >>> import treadle.numpy as tnp
@@ -53,17 +57,20 @@ class ViT(nn.Module):
         activation: Activation = exact_gelu,
         eps: float = 1e-12,
         dropout: float = 0.0,
+        dtype: Any = None,
+        param_dtype: Any = tnp.float32,
         key: rng.Key,
     ) -> None:
+        dtypes: Any = {"dtype": dtype, "param_dtype": param_dtype}
         if image % patch:
             raise ValueError(f"ViT: {image} pixels are no whole number of {patch}")
         keys = rng.split(key, 6)
         self.image = image
         self.patches = nn.Conv2d(
-            channels, width, patch, stride=patch, padding="VALID", key=keys[0]
+            channels, width, patch, stride=patch, padding="VALID", key=keys[0], **dtypes
         )
-        self.first = INIT(keys[1], (width,))
-        self.positions = INIT(keys[2], (1 + (image // patch) ** 2, width))
+        self.first = INIT(keys[1], (width,), param_dtype)
+        self.positions = INIT(keys[2], (1 + (image // patch) ** 2, width), param_dtype)
         self.layers = [
             PreNormBlock(
                 width,
@@ -73,17 +80,20 @@ class ViT(nn.Module):
                 eps=eps,
                 dropout=dropout,
                 key=layer_key,
+                **dtypes,
             )
             for layer_key in rng.split(keys[3], depth)
         ]
-        self.norm = nn.LayerNorm(width, eps=eps)
+        self.norm = nn.LayerNorm(width, eps=eps, **dtypes)
         self.pooler = (
-            nn.Linear(width, width, weight_init=INIT, key=keys[4]) if pooler else None
+            nn.Linear(width, width, weight_init=INIT, key=keys[4], **dtypes)
+            if pooler
+            else None
         )
         self.head = (
             None
             if classes is None
-            else nn.Linear(width, classes, weight_init=INIT, key=keys[5])
+            else nn.Linear(width, classes, weight_init=INIT, key=keys[5], **dtypes)
         )
         self.dropout = nn.Dropout(dropout)
 

@@ -79,6 +79,7 @@ from treadle.nn.layers.conv import Conv3d as Conv3d
 from treadle.nn.layers.conv import ConvTranspose1d as ConvTranspose1d
 from treadle.nn.layers.conv import ConvTranspose2d as ConvTranspose2d
 from treadle.nn.layers.conv import ConvTranspose3d as ConvTranspose3d
+from treadle.nn.layers.conv_lstm import ConvLSTMCell as ConvLSTMCell
 from treadle.nn.layers.dropout import AlphaDropout as AlphaDropout
 from treadle.nn.layers.dropout import Dropout as Dropout
 from treadle.nn.layers.dropout import DropPath as DropPath
@@ -92,6 +93,7 @@ from treadle.nn.layers.experts import MixtureOfExperts as MixtureOfExperts
 from treadle.nn.layers.experts import balance_loss as balance_loss
 from treadle.nn.layers.feedforward import FeedForward as FeedForward
 from treadle.nn.layers.feedforward import GatedMLP as GatedMLP
+from treadle.nn.layers.kv_cache import ContextCache as ContextCache
 from treadle.nn.layers.kv_cache import KVCache as KVCache
 from treadle.nn.layers.kv_cache import with_cache as with_cache
 from treadle.nn.layers.linear import Bilinear as Bilinear
@@ -133,6 +135,7 @@ from treadle.nn.layers.rnn import StackedRNN as StackedRNN
 from treadle.nn.layers.rotary import LinearScaling as LinearScaling
 from treadle.nn.layers.rotary import Llama3Scaling as Llama3Scaling
 from treadle.nn.layers.rotary import RotaryEmbedding as RotaryEmbedding
+from treadle.nn.layers.rotary import YarnScaling as YarnScaling
 from treadle.nn.layers.sequential import Identity as Identity
 from treadle.nn.layers.sequential import Lambda as Lambda
 from treadle.nn.layers.sequential import Residual as Residual

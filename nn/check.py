@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from operator import index
 from typing import Any
@@ -61,6 +62,33 @@ def operands(layer: str, compute: Any, x: Any, *params: Any) -> list[td.Array]:
         v if v is None or v.dtype == compute else v.astype(compute)
         for v in (x, *params)
     ]
+
+
+def within(
+    owner: str, name: str, value: Any, low: float = 0.0, high: float = math.inf
+) -> None:
+    """An option from `low` to `high`. What is traced, or an array, is not looked at.
+
+    Raises:
+      ValueError: if it is not, or NaN.
+    """
+    if isinstance(value, int | float) and not low <= value <= high:
+        wanted = f"{low:g} or more" if high == math.inf else f"from {low:g} to {high:g}"
+        raise ValueError(
+            f"{owner}: {name} is {wanted}, got {value!r}{at(user_source())}"
+        )
+
+
+def positive(owner: str, name: str, value: Any) -> None:
+    """An option above 0. What is traced, or an array, is not looked at.
+
+    Raises:
+      ValueError: if it is not, or NaN.
+    """
+    if isinstance(value, int | float) and not value > 0:
+        raise ValueError(
+            f"{owner}: {name} is more than 0, got {value!r}{at(user_source())}"
+        )
 
 
 def is_floating(x: Any) -> bool:
@@ -171,14 +199,14 @@ def padding(
     layer: str, value: Any, rank: int, names: tuple[str, ...] = ("SAME", "VALID")
 ) -> Padding:
     """An option that says what is added at both ends of each spatial axis: one of the
-    names, or a (before, after) pair for each axis, given as an int for all axes, an int
-    for each, or pairs.
+    names in any case, or a (before, after) pair for each axis, given as an int for all
+    axes, an int for each, or pairs.
 
     Raises:
       ValueError: if it is none of these.
     """
-    if isinstance(value, str) and value in names:
-        return value
+    if isinstance(value, str) and value.upper() in names:
+        return value.upper()
     try:
         each = value if hasattr(value, "__len__") else (value,) * rank
         ends = [v if hasattr(v, "__len__") else (v, v) for v in each]

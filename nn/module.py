@@ -280,6 +280,14 @@ class Module(metaclass=ModuleType):
     def _repr_html_(self) -> str:
         return page(type(self).__name__, self, self._shown())
 
+    def __treescope_repr__(self, path: str | None, subtree_renderer: Any) -> Any:
+        # Treescope calls this, so it is there.
+        from treescope.repr_lib import render_object_constructor
+
+        return render_object_constructor(
+            type(self), self._shown(), path, subtree_renderer
+        )
+
     def _shown(self) -> dict[str, Any]:
         # That a layer computes in the dtype of its parameters goes without saying.
         return {

@@ -38,7 +38,7 @@ def scale_by_lbfgs(memory_size: int = 10, scale_first: bool = True) -> Transform
     It is what the last `memory_size` differences of parameters s and of gradients y
     tell: with ``r = 1 / <s, y>``, ``H ← (1 - r s yᵀ) H (1 - r y sᵀ) + r s sᵀ``, from
     ``H = <s, y> / <y, y>`` of the last pair (before there is one, ``min(1, 1 / ‖g‖)``),
-    or from 1 unless `scale_first`.
+    or from 1 unless `scale_first`. Pairs with ``<s, y> ≤ 0`` don't count.
 
     Nocedal, *Updating Quasi-Newton Matrices with Limited Storage*, 1980; Liu and
     Nocedal, *On the limited memory BFGS method for large scale optimization*, 1989.
@@ -83,7 +83,10 @@ def scale_by_lbfgs(memory_size: int = 10, scale_first: bool = True) -> Transform
         wide, p, g0, s, y = map_updates(leaf, grads, *old, read=(params,))
         g = tree.leaves(wide)
         product = inner(changes, moves)
-        weight = tnp.where(product == 0, 0, 1 / tnp.where(product == 0, 1, product))
+        # Where the slope did not grow, the pair would make H indefinite: updates might
+        # ascend. Only a search for Wolfe's conditions never ends there.
+        convex = product > 0
+        weight = tnp.where(convex, 1 / tnp.where(convex, product, 1), 0)
         weights = state.weights.at[slot].set(weight.astype(state.weights.dtype))
         scale: Any = 1.0
         if scale_first:
@@ -91,7 +94,7 @@ def scale_by_lbfgs(memory_size: int = 10, scale_first: bool = True) -> Transform
             known = tnp.where(size > 0, product / tnp.where(size > 0, size, 1), 1)
             norm = tnp.sqrt(inner(g, g))
             unknown = tnp.minimum(1, 1 / tnp.where(norm > 0, norm, 1))
-            scale = tnp.where(some, known, unknown)
+            scale = tnp.where(convex, known, unknown)
         columns = _columns(wide, s), _columns(wide, y)
         order = (state.hyper.count + tnp.arange(memory_size)) % memory_size
         direction = _inverse_times(g, *columns, weights, scale, order)

@@ -54,6 +54,23 @@ Matrices = Any | Callable[[Any], Any]
 `MatrixAxes`. A pytree like the parameters, a prefix of one, or a function to one."""
 
 
+def _is_rule(matrices: Any) -> bool:
+    """Whether it says by paths or classes which parameters are meant."""
+    if isinstance(matrices, list | tuple) and matrices:
+        return all(map(_is_rule, matrices))
+    return isinstance(matrices, str | type | tree.Selector)
+
+
+def _chosen(matrices: Matrices | None, params: Any) -> Any:
+    """For each parameter True, False or `MatrixAxes`."""
+    if matrices is None:
+        return tree.map(lambda x: td.typeof(x).ndim == 2, params)
+    if not _is_rule(matrices):
+        return spread(matrices, params, "`matrices`")
+    where = tree.select(matrices)(params)
+    return tree.map(lambda meant, x: meant and td.typeof(x).ndim > 1, where, params)
+
+
 @tree.register_dataclass
 @dataclass(frozen=True, repr=False)
 class MuonState(Record):
@@ -244,7 +261,8 @@ def muon(
 
     Args:
       matrices: which parameters are matrices, and by which axes. None: those with two
-        axes. Embeddings and the last layer are better left to Adam.
+        axes. Patterns, classes, selectors: those of them with two or more. Embeddings
+        and the last layer are better left to Adam.
       adam: the optimizer of the rest, ``nadamw(learning_rate, weight_decay=0)`` by
         default (`adamw` unless `nesterov`).
 
@@ -268,11 +286,6 @@ def muon(
             moment_dtype=moment_dtype,
         )
 
-    def chosen(params: Any) -> Any:
-        if matrices is None:
-            return tree.map(lambda x: td.typeof(x).ndim == 2, params)
-        return spread(matrices, params, "`matrices`")
-
     orthogonal = scale_by_muon(
         b1,
         eps,
@@ -280,7 +293,7 @@ def muon(
         steps,
         nesterov,
         moment_dtype,
-        matrices=True if matrices is None else matrices,
+        matrices=True if matrices is None or _is_rule(matrices) else matrices,
         adaptive=adaptive,
         preconditioning=preconditioning,
         consistent_rms=consistent_rms,
@@ -290,10 +303,11 @@ def muon(
         "muon": chain(orthogonal, decay, scale_by_learning_rate(learning_rate)),
         "adam": adam,
     }
-    whole = partition(
-        parts,
-        lambda params: tree.map(
-            lambda which: "adam" if which is False else "muon", chosen(params)
-        ),
-    )
+
+    def labels(params: Any) -> Any:
+        return tree.map(
+            lambda w: "adam" if w is False else "muon", _chosen(matrices, params)
+        )
+
+    whole = partition(parts, labels)
     return Transform(whole.init, whole.update, "muon")

@@ -16,8 +16,8 @@ class Progress:
 
     step: the updates that were made.
     steps: those that are to be made.
-    model: as it is now. After a step its arrays are reused for the next one: what is to
-      be kept of it has to be copied.
+    model: as it is now; after a test, the one that was tested. After a step its arrays
+      are reused for the next one: what is to be kept of it has to be copied.
     metrics: of the step, or of the test.
     """
 

@@ -10,12 +10,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 
-from treadle.recipes import char_gpt, digits_cnn, digits_mlp, own, tabular
+from treadle.recipes import (
+    char_gpt,
+    diffusion,
+    digits_cnn,
+    digits_mlp,
+    finetune_lora,
+    own,
+    resnet,
+    tabular,
+)
 from treadle.recipes.errors import UsageError
 from treadle.recipes.task import Recipe
 
 GROUP = "treadle.recipes"
-_OWN = (digits_mlp, digits_cnn, tabular, char_gpt)
+_OWN = (
+    digits_mlp,
+    digits_cnn,
+    resnet,
+    tabular,
+    char_gpt,
+    finetune_lora,
+    diffusion,
+)
 DEFAULT = digits_mlp.RECIPE.name
 
 

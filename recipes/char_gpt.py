@@ -28,6 +28,7 @@ from treadle.recipes.task import (
     Metrics,
     Recipe,
     Sampling,
+    Trained,
     adamw,
     batches,
     in_turn,
@@ -171,11 +172,11 @@ def learner(config: Config, facts: Facts, key: rng.Key) -> Learner:
     return Learner(model, adamw(config), loss, best=("test_loss", "min"))
 
 
-def sample(model: GPT, facts: Facts, wanted: Sampling) -> Iterator[str]:
+def sample(trained: Trained, wanted: Sampling) -> Iterator[str]:
     """The prompt, then what the model writes after it, as it is written."""
-    vocabulary = Vocabulary(facts["characters"])
+    vocabulary = Vocabulary(trained.facts["characters"])
+    model: GPT = nn.inference(trained.model)
     context = model.places.entries
-    model = nn.inference(model)
     written = vocabulary.encode(wanted.prompt)[-context:] if wanted.prompt else None
     if written is None:
         # It needs something to go on from: most texts have lines.

@@ -16,7 +16,6 @@ from treadle.recipes.display import silence
 from treadle.recipes.errors import UsageError, brief
 from treadle.recipes.parser import parse
 from treadle.recipes.sweep import sweep
-from treadle.recipes.task import Sampling
 
 _INTERRUPTED = 130
 
@@ -58,14 +57,8 @@ def _resume(arguments: argparse.Namespace) -> int:
 
 def _given(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options of a recipe that were given."""
-    about = ("command", "recipe", "run", "run_dir", "config")
+    about = ("command", "recipe", "run", "run_dir", "config", "best")
     return {name: v for name, v in vars(arguments).items() if name not in about}
-
-
-def _sample(arguments: argparse.Namespace) -> int:
-    names = Sampling._fields
-    wanted = Sampling(**{k: v for k, v in vars(arguments).items() if k in names})
-    return commands.sample(arguments.run, wanted, arguments.best)
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
@@ -76,7 +69,12 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "resume": _resume,
     "eval": lambda arguments: commands.evaluate(arguments.run, arguments.best),
     "report": lambda arguments: commands.report(arguments.run),
-    "sample": _sample,
+    "sample": lambda arguments: commands.sample(
+        arguments.run, _given(arguments), arguments.best
+    ),
+    "export": lambda arguments: commands.export(
+        arguments.run, arguments.folder, arguments.best
+    ),
     "new": lambda arguments: commands.new(arguments.name),
 }
 

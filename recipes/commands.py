@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from treadle import nn
 from treadle.checkpoint import DamagedError
 from treadle.errors import StructureError
+from treadle.optional import needed_for
 from treadle.recipes import comparison, loop, runs, template
 from treadle.recipes import report as reports
 from treadle.recipes.catalogue import RECIPES
@@ -21,7 +24,7 @@ from treadle.recipes.display import Display, display, duration
 from treadle.recipes.errors import UsageError, command
 from treadle.recipes.runs import Run
 from treadle.recipes.step import make_test
-from treadle.recipes.task import Data, Learner, Recipe, Sampling
+from treadle.recipes.task import Data, Learner, Recipe, Trained
 
 _SIGNAL_STATUS = 128
 
@@ -97,7 +100,14 @@ def _train(run: Run, data: Data, learner: Learner, changed: list[str]) -> int:
     names = [n for n in outcome.tested if n != "test_loss"] or list(outcome.tested)
     for name in names:
         screen.note(f"{name.replace('_', ' ')}: {outcome.tested[name]:.4f}")
+    if run.recipe.details is not None:
+        for line in run.recipe.details(_known(run, outcome.model), data):
+            screen.note(line)
     return 0
+
+
+def _known(run: Run, model: Any) -> Trained:
+    return Trained(model, run.config, run.facts, run.folder)
 
 
 def _introduce(run: Run, data: Data, learner: Learner, screen: Display) -> None:
@@ -119,10 +129,14 @@ def evaluate(name: str, best: bool) -> int:
     runs.check_same_data(run, data.facts)
     learner = loop.learner_of(run.recipe, run.config, run.facts)
     checkpoint = _trained(run, learner, best)
-    tested = make_test(learner, data)(checkpoint.state.model)
+    model = checkpoint.state.evaluated(learner)
+    tested = make_test(learner, data)(model)
     print(f"{run.folder}, step {int(checkpoint.state.step)}")
     for metric, value in tested.items():
         print(f"{metric.replace('_', ' ')}: {value:.4f}")
+    if run.recipe.details is not None:
+        for line in run.recipe.details(_known(run, model), data):
+            print(line)
     return 0
 
 
@@ -178,21 +192,56 @@ def compare(names: Sequence[str]) -> int:
     return 0
 
 
-def sample(name: str, wanted: Sampling, best: bool) -> int:
-    """Lets a run's model write."""
+def sample(name: str, values: Mapping[str, Any], best: bool) -> int:
+    """Lets a run's model write. Pictures go to files in the run's folder."""
     run = runs.find(name, RECIPES)
-    if run.recipe.sample is None:
-        writers = ", ".join(r.name for r in RECIPES.values() if r.sample is not None)
-        raise UsageError(
-            f"{run.folder} is a run of {run.recipe.name}, which doesn't write\n"
-            f"Runs of these do: {writers}"
-        )
-    learner = loop.learner_of(run.recipe, run.config, run.facts)
-    checkpoint = _trained(run, learner, best)
-    for piece in run.recipe.sample(checkpoint.state.model, run.facts, wanted):
-        print(piece, end="", flush=True)
+    write = run.recipe.sample
+    if write is None:
+        raise _unable(run, "doesn't write", lambda recipe: recipe.sample)
+    step, trained = _used(run, best)
+    wanted = run.recipe.sampling(**values)
+    pictures = 0
+    for piece in write(trained, wanted):
+        if isinstance(piece, str):
+            print(piece, end="", flush=True)
+            continue
+        pictures += 1
+        part = f"-{pictures}" if pictures > 1 else ""
+        path = run.folder / f"sample-{step}-{wanted.seed}{part}.png"
+        with needed_for("writing pictures"):
+            from PIL import Image
+        Image.fromarray(np.asarray(piece)).save(path)
+        print(f"picture: {path}", end="", flush=True)
     print()
     return 0
+
+
+def export(name: str, folder: Path, best: bool) -> int:
+    """Writes a run's model to a folder, for others to use."""
+    run = runs.find(name, RECIPES)
+    write = run.recipe.export
+    if write is None:
+        raise _unable(run, "has no form of its own", lambda recipe: recipe.export)
+    if folder.exists():
+        raise UsageError(f"{folder} exists: it is left as it is")
+    step, trained = _used(run, best)
+    write(trained, folder)
+    print(f"wrote {folder}: the model of {run.folder} at step {step}")
+    return 0
+
+
+def _used(run: Run, best: bool) -> tuple[int, Trained]:
+    learner = loop.learner_of(run.recipe, run.config, run.facts)
+    state = _trained(run, learner, best).state
+    return int(state.step), _known(run, state.evaluated(learner))
+
+
+def _unable(run: Run, why: str, ability: Callable[[Recipe], Any]) -> UsageError:
+    able = ", ".join(r.name for r in RECIPES.values() if ability(r) is not None)
+    return UsageError(
+        f"{run.folder} is a run of {run.recipe.name}, which {why}\n"
+        f"Runs of these do: {able}"
+    )
 
 
 def new(name: str) -> int:

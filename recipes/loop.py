@@ -51,6 +51,7 @@ class Checkpoint(NamedTuple):
 class Outcome(NamedTuple):
     """How a training ended.
 
+    model: as it is used (`Learner.evaluated`).
     interrupted: the signal that ended it early.
     stopped: why it ended early of its own accord.
     """
@@ -161,6 +162,7 @@ class _Training:
         self.rows, self.config = run.metrics, run.config
         self.steps = run.config.steps
         self.data, self.display, self.manager, self.log = data, display, manager, log
+        self.learner = learner
         self.step = make_step(learner, run.config.accumulate)
         self.test = make_test(learner, data)
         self.callbacks = callbacks
@@ -195,10 +197,10 @@ class _Training:
         if self.saved != number:
             self._save(number, Checkpoint(state, position), None)
         if number >= self.config.steps or self.stopped is not None:
-            tested = tested or self.test(state.model)
+            tested = tested or self.test(state.evaluated(self.learner))
         self.manager.wait()
         return Outcome(
-            state.model,
+            state.evaluated(self.learner),
             number,
             tested,
             self._seconds(),
@@ -216,7 +218,8 @@ class _Training:
         tested: Metrics = {}
         due = number % self.config.checkpoint_every == 0 or number == self.config.steps
         if due:
-            tested = self.test(checkpoint.state.model)
+            model = checkpoint.state.evaluated(self.learner)
+            tested = self.test(model)
             self.display.test(number, tested)
         if due or number % self.config.log_every == 0:
             values = {name: float(value) for name, value in metrics.items()} | tested
@@ -228,7 +231,6 @@ class _Training:
         if due:
             self._save(number, checkpoint, tested or None)
         if tested:
-            model = checkpoint.state.model
             self._call("on_test", Progress(number, self.steps, model, tested))
         return tested
 

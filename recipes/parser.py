@@ -13,7 +13,7 @@ from treadle import __version__
 from treadle.recipes import config, runs
 from treadle.recipes.catalogue import DEFAULT, RECIPES
 from treadle.recipes.errors import UsageError, unknown
-from treadle.recipes.task import Recipe
+from treadle.recipes.task import Recipe, Sampling
 
 _METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", bool: "BOOLEAN"}
 _RUN_HELP = "a run's folder, its name in runs/, or 'latest'"
@@ -25,7 +25,8 @@ _TAKE_RUNS = {
     "resume": "go on with a run from its latest checkpoint",
     "eval": "test a run's model",
     "report": "show what became of a run, with curves",
-    "sample": "let a run's model write",
+    "sample": "let a run's model write, or draw",
+    "export": "write a run's model for others to use",
 }
 _NAMES = ["list", *_TAKE_RECIPES, *_TAKE_RUNS, "compare", "new", "checkpoint"]
 
@@ -112,7 +113,11 @@ def _parser(argv: Sequence[str]) -> tuple[_Parser, dict[str, _Parser]]:
         parsers[name] = parser
     _resume_options(parsers["resume"], argv)
     _checkpoint_option(parsers["eval"])
-    _sample_options(parsers["sample"])
+    _sample_options(parsers["sample"], argv)
+    _checkpoint_option(parsers["export"])
+    parsers["export"].add_argument(
+        "folder", type=Path, metavar="FOLDER", help="where to write it"
+    )
     help = "show runs beside each other"
     compare = commands.add_parser("compare", help=help, description=help)
     compare.add_argument("runs", metavar="RUN", nargs="+", help=_RUN_HELP)
@@ -188,12 +193,18 @@ def _add(
 
 def _resume_options(parser: _Parser, argv: Sequence[str]) -> None:
     """The options of the run's recipe; as long as no run is named, those of all."""
-    kind: Any = config.Training
-    if argv[:1] == ["resume"] and len(argv) > 1:
-        with suppress(UsageError):  # It is said when the command runs.
-            kind = runs.find(argv[1], RECIPES).recipe.config
+    recipe = _recipe_of_run("resume", argv)
+    kind: Any = config.Training if recipe is None else recipe.config
     for option in config.options(kind).values():
         _add(parser, option, option.parse)
+
+
+def _recipe_of_run(command: str, argv: Sequence[str]) -> Recipe | None:
+    """The recipe of the run that a command takes, if it can be found."""
+    if argv[:1] == [command] and len(argv) > 1:
+        with suppress(UsageError):  # It is said when the command runs.
+            return runs.find(argv[1], RECIPES).recipe
+    return None
 
 
 def _checkpoint_option(parser: _Parser) -> None:
@@ -205,14 +216,13 @@ def _checkpoint_option(parser: _Parser) -> None:
     )
 
 
-def _sample_options(parser: _Parser) -> None:
+def _sample_options(parser: _Parser, argv: Sequence[str]) -> None:
+    """Those of the run's recipe; as long as no run is named, those of all."""
     _checkpoint_option(parser)
-    parser.add_argument("--prompt", default="", help="what the text begins with")
-    for name, default, help, least in (
-        ("length", 500, "how many characters to write", 0),
-        ("temperature", 0.8, "0: the likeliest; 1: as in the corpus", 0),
-        ("seed", 0, "other numbers give other texts", 0),
-    ):
-        below = 2**64 if name == "seed" else None
-        option = config.Option(name, type(default), default, help, least, below)
-        _add(parser, option, option.parse, default=default)
+    recipe = _recipe_of_run("sample", argv)
+    kinds: list[Any] = [Sampling if recipe is None else recipe.sampling]
+    if argv[:1] == ["sample"] and recipe is None:
+        kinds = [one.sampling for one in RECIPES.values() if one.sample is not None]
+    found = {o.name: o for kind in kinds for o in config.options(kind).values()}
+    for option in found.values():
+        _add(parser, option, option.parse)

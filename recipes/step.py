@@ -23,6 +23,10 @@ class TrainState:
     key: rng.Key
     step: Any
 
+    def evaluated(self, learner: Learner) -> Any:
+        """The model that is tested and used."""
+        return learner.evaluated(self.model, self.optimizer)
+
 
 Step = Callable[[TrainState, Any], tuple[TrainState, Metrics]]
 Test = Callable[[Any], dict[str, float]]

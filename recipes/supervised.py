@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -41,16 +41,16 @@ class Files(Training):
     target: str | None = option(
         None, "the column of a CSV file to be predicted (default: the last)"
     )
-    image_size: int | None = option(
-        None, "height and width that images in folders get", least=1
-    )
+    image_size: int | None = option(None, "height and width that images get", least=1)
 
 
-def own(config: Any) -> DataSet:
+def own(config: Any, *, labelled: bool = True) -> DataSet:
     """What `--data` names, some of it set apart for testing.
 
+    labelled: whether labels are needed.
+
     Raises:
-      UsageError: if it can't be read, or has no labels.
+      UsageError: if it can't be read, or has no labels where they are needed.
     """
     if config.data is None:
         raise UsageError(
@@ -65,15 +65,27 @@ def own(config: Any) -> DataSet:
             image_size=(size, size) if size else None,
         ).split(seed=config.seed)
     except (ValueError, OSError) as error:
-        # Where in this file it was read is nothing to the user.
-        said = [t for t in str(error).splitlines() if not t.startswith("  at ")]
-        raise UsageError(f"--data {config.data}: {'; '.join(said)}") from None
-    if found.train.labels is None or found.test is None or found.test.labels is None:
+        raise UsageError(f"--data {config.data}: {said(error)}") from None
+    assert found.test is not None
+    if labelled and (found.train.labels is None or found.test.labels is None):
         raise UsageError(
             f"--data {config.data}: {found.about}, but no labels of all of them\n"
-            "Labels are an array y of an .npz file, one number for each example."
+            "Labels are an array y of an .npz file, one number for each example; "
+            "images in files lie in a folder for each class."
+        )
+    values = found.train.inputs
+    is_float = isinstance(values, np.ndarray) and values.dtype.kind == "f"
+    if is_float and not np.isfinite(values.sum(dtype=np.float64)):
+        raise UsageError(
+            f"--data {config.data}: {found.about}, of which some values are not finite"
         )
     return found
+
+
+def said(error: Exception) -> str:
+    """What an error says, but for where in the recipe: that is nothing to the user."""
+    lines = [t for t in str(error).splitlines() if not t.startswith("  at ")]
+    return "; ".join(lines)
 
 
 def load(config: Files) -> Data:
@@ -82,15 +94,19 @@ def load(config: Files) -> Data:
     found = own(config)
     if found.columns:
         return of_table(found, config, vectors=True)
-    return in_batches(found, config, describe(found))
+    return in_batches(found, config, describe(found, config.image_size))
 
 
-def describe(found: DataSet) -> Facts:
-    """The facts of examples that are arrays."""
+def describe(found: DataSet, size: int | None = None) -> Facts:
+    """The facts of examples that are arrays.
+
+    size: height and width that images get.
+    """
     sample = sample_of(found)
     shape = sample.shape[1:]
     if is_images(sample):
         shape = (*shape, 1)[:3]
+        shape = (size or shape[0], size or shape[1], shape[2])
     return {
         **_counts(found, "images" if is_images(sample) else "examples"),
         "shape": list(map(int, shape)),
@@ -130,14 +146,14 @@ def _row_fetch(source: Source, columns: Any, made: Any, numbers: np.ndarray) -> 
 
 
 def _counts(found: DataSet, examples: str) -> Facts:
-    assert found.test is not None and found.train.labels is not None
+    assert found.test is not None
     facts: Facts = {
         "training": len(found.train),
         "test": len(found.test),
         "examples": examples,
         "classes": None if found.classes is None else list(found.classes),
     }
-    if found.classes is None:
+    if found.classes is None and found.train.labels is not None:
         labels = found.train.labels.astype(np.float64)
         # A model learns values near 1; all equal, they stay as they are.
         facts["mean"], facts["spread"] = (
@@ -150,14 +166,46 @@ def _counts(found: DataSet, examples: str) -> Facts:
 def in_batches(found: DataSet, config: Training, facts: Facts) -> Data:
     """A data set as what a recipe loads."""
     assert found.test is not None
-    test = partial(in_turn, found.test.source, _TEST_BATCH)
-    return Data(batches(found.train, config), test, facts, found.about)
+    test = partial(in_turn, _telling(found.test.source), _TEST_BATCH)
+    return Data(batches(_telling(found.train.source), config), test, facts, found.about)
+
+
+def _telling(source: Source) -> Source:
+    """A source of which a file that can't be read, when it is needed, is the user's
+    to mend."""
+
+    def fetch(numbers: np.ndarray) -> Any:
+        try:
+            return source.fetch(numbers)
+        except (ValueError, OSError) as error:
+            raise UsageError(f"--data: {said(error)}") from None
+
+    return replace(source, fetch=fetch)
 
 
 def sample_of(found: DataSet) -> np.ndarray:
-    """The inputs of the first examples."""
-    count = min(_SAMPLE, len(found.train))
-    return found.train.source.fetch(np.arange(count))[0]
+    """The inputs of some examples: they are evenly spread, for the first may all be
+    alike."""
+    count = len(found.train)
+    chosen = np.linspace(0, count - 1, min(_SAMPLE, count)).astype(np.int64)
+    return _telling(found.train.source).fetch(chosen)[0]
+
+
+def check_images(config: Any, found: DataSet, purpose: str) -> None:
+    """
+    purpose: what the recipe does with images.
+
+    Raises:
+      UsageError: if a data set has other examples.
+    """
+    sample = None if found.columns else found.train.source.fetch(np.arange(1))[0]
+    if sample is not None and is_images(sample):
+        return
+    first = sample is not None and sample.ndim == 4 and sample.shape[1] in (1, 3, 4)
+    raise UsageError(
+        f"--data {config.data}: this recipe {purpose}; found {found.about}"
+        + "\nChannels come last: save `np.moveaxis(x, 1, -1)`." * first
+    )
 
 
 def is_images(sample: np.ndarray) -> bool:
@@ -197,12 +245,17 @@ def loss(
 
 
 def prepared(facts: Facts, inputs: Any) -> Any:
-    """Inputs as a model takes them: images have channels, and values up to 1."""
+    """Inputs as a model takes them: images have channels, values up to 1, and the size
+    that the facts say."""
     white = facts["white"]
     if white is None:
         return inputs
     pixels = tnp.asarray(inputs).astype(td.float32) / white
-    return pixels[..., None] if pixels.ndim == 3 else pixels
+    pixels = pixels[..., None] if pixels.ndim == 3 else pixels
+    wanted = (pixels.shape[0], *facts["shape"])
+    if pixels.shape == wanted:
+        return pixels
+    return td.image.resize(pixels, wanted, "linear")
 
 
 def scored(

@@ -9,9 +9,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+import treadle.numpy as tnp
 from treadle import optim
 from treadle.data import Labelled, Loader, Source
-from treadle.recipes.config import Training
+from treadle.recipes.config import Training, option
 from treadle.recipes.errors import UsageError, command
 
 Facts = dict[str, Any]
@@ -66,21 +67,38 @@ class Learner:
     """A model as it is at first, and how it is trained.
 
     best: the metric that tells how good a checkpoint is, and which extreme is best.
+    evaluated: from the model and its optimizer's state to the model that is tested and
+      used; `optim.averaged` where averages of the weights are kept.
     """
 
     model: Any
     optimizer: optim.Transform
     loss: Loss
     best: tuple[str, Literal["min", "max"]]
+    evaluated: Callable[[Any, Any], Any] = lambda model, optimizer: model
 
 
-class Sampling(NamedTuple):
-    """What `treadle sample` was asked for."""
+@dataclass(frozen=True)
+class Sampling:
+    """The options of `treadle sample` for a run of a recipe that writes."""
 
-    prompt: str
-    length: int
-    temperature: float
-    seed: int
+    prompt: str = option("", "what the text begins with")
+    length: int = option(500, "how many characters to write", least=0)
+    temperature: float = option(0.8, "0: the likeliest; 1: as in the corpus", least=0)
+    seed: int = option(0, "other numbers give other texts", least=0, below=2**64)
+
+
+class Trained(NamedTuple):
+    """What a run has come to.
+
+    model: as it is used (`Learner.evaluated`).
+    folder: the run's.
+    """
+
+    model: Any
+    config: Any
+    facts: Facts
+    folder: Path
 
 
 @dataclass(frozen=True)
@@ -90,8 +108,12 @@ class Recipe:
     config: a dataclass of `option` fields.
     load: from the options to the data.
     learner: from the options, the data's facts and a key to what is trained.
-    sample: writes with a trained model, given the facts, piece by piece; None for
-      recipes that don't write.
+    sample: writes with a trained model, as `sampling` says, piece by piece: texts, and
+      pictures, which are bytes (height, width) or (height, width, 3). None for recipes
+      that don't write.
+    sampling: the options of `sample`.
+    details: what else is told of a trained model, line by line, after a test.
+    export: writes a trained model to a folder for others to use.
     file: where it was found, if that is a file of the user's.
     """
 
@@ -100,7 +122,10 @@ class Recipe:
     config: type[Training]
     load: Callable[[Any], Data]
     learner: Callable[[Any, Facts, Any], Learner]
-    sample: Callable[[Any, Facts, Sampling], Iterator[str]] | None = None
+    sample: Callable[[Trained, Any], Iterator[str | np.ndarray]] | None = None
+    sampling: type = Sampling
+    details: Callable[[Trained, Data], Iterator[str]] | None = None
+    export: Callable[[Trained, Path], None] | None = None
     file: str | None = None
 
     @property
@@ -119,8 +144,11 @@ class Recipe:
         return None if self.file is None else Path(self.file.partition(":")[0])
 
 
-def adamw(config: Training) -> optim.Transform:
-    """AdamW with a warm-up and half a cosine, from the options of all recipes."""
+def adamw(config: Training, mask: Any = None) -> optim.Transform:
+    """AdamW with a warm-up and half a cosine, from the options of all recipes.
+
+    mask: which parameters decay, as `optim.adamw` takes it; all by default.
+    """
     warmup = max(1, min(100, config.steps // 10))
     schedule = optim.warmup_cosine_decay_schedule(
         init_value=0.0,
@@ -129,4 +157,17 @@ def adamw(config: Training) -> optim.Transform:
         decay_steps=max(config.steps, warmup + 1),
         end_value=config.learning_rate / 10,
     )
-    return optim.adamw(schedule, weight_decay=config.weight_decay)
+    return optim.adamw(schedule, weight_decay=config.weight_decay, mask=mask)
+
+
+def averaging(optimizer: optim.Transform, decay: float) -> optim.Transform:
+    """An optimizer that keeps a moving average of the weights: `optim.averaged`.
+
+    The decay grows to what is given: else a short training would be averaged with what
+    it began with.
+    """
+
+    def grown(count: Any) -> Any:
+        return tnp.minimum(decay, (count + 1) / (count + 10))
+
+    return optim.chain(optimizer, optim.average_parameters(grown))

@@ -8,7 +8,7 @@ from typing import Any
 
 from treadle import dtypes, tree
 from treadle.api.args import Chosen, argument, check_leaf, described, name_of, result
-from treadle.api.tangents import differentiable
+from treadle.api.tangents import differentiable, differentiable_leaves
 from treadle.errors import at, user_source
 from treadle.trace.value import typeof
 
@@ -34,6 +34,12 @@ _NOT_REAL = (
 _IN_OTHERS = (
     "Choose what to differentiate with `argnums`; other arguments may be anything."
 )
+
+
+_FROZEN = """\
+{what}: {argument} has nothing to differentiate: all its arrays are frozen, buffers or \
+state{at}
+`nn.unfreeze` lets them be trained again."""
 
 
 class Differentiated:
@@ -88,8 +94,21 @@ class Differentiated:
             raise ValueError(
                 f"argnums={self.numbers} chooses an argument twice{at(user_source())}"
             )
-        chosen = Chosen(self.function, self.numbers, args, kwargs)
-        return chosen, [args[n] for n in self.numbers]
+        chosen = [args[n] for n in self.numbers]
+        leaves, form = tree.flatten(chosen)
+        if (
+            leaves
+            and not self.allow_int
+            and not any(differentiable_leaves(leaves, form))
+        ):
+            raise TypeError(
+                _FROZEN.format(
+                    what=self.what,
+                    argument=argument(self.function, (self.numbers[0] % count,)),
+                    at=at(user_source()),
+                )
+            )
+        return Chosen(self.function, self.numbers, args, kwargs), chosen
 
     def _check(self, n: int, value: Any) -> None:
         leaves, form = tree.flatten((value,))

@@ -110,8 +110,8 @@ def value_and_grad(
       holomorphic: if True, arguments and value are complex, and `function` is complex
         differentiable: the gradient is its derivative. Otherwise the gradient of a real
         value in z = x + iy is ``df/dx - i df/dy``.
-      allow_int: if True, an argument may be without any derivative (integers): its
-        gradient is None.
+      allow_int: if True, an argument may be without any derivative (integers, a frozen
+        model): its gradient is None.
 
     Returns:
       A function returning (value, gradient), or ((value, aux), gradient). The gradient
@@ -119,7 +119,8 @@ def value_and_grad(
       leaves that can't be differentiated (integers, keys, state cells) are None in it.
 
     Raises:
-      TypeError: when called, if the value is not a real scalar.
+      TypeError: when called, if the value is not a real scalar, or if there is nothing
+        to differentiate: arguments are integers, or all in them is frozen.
 
     >>> import treadle as td
     >>> td.value_and_grad(lambda x: x**2)(3.0)

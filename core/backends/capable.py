@@ -8,14 +8,11 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.ir.graph import Equation
-from treadle.late import is_one
 from treadle.trace.lowering import (
     Blocked,
     Branch,
-    Convolution,
     Elementwise,
     Expanded,
-    FilterTaps,
     Foreign,
     Fourier,
     Host,
@@ -41,7 +38,6 @@ _ANY_DTYPE = (View, Join, Same, Scan, While)
 _COMPLEX = Host("it has no kernel for complex numbers")
 _HALF_OR_INTEGER = Host("the matrix kernel is for float32 and float64")
 _EMPTY = Host("there is nothing to compute")
-_VOLUMES = Host("the convolution kernels have two spatial axes")
 _NO_BLOCKS = Host("it has no kernel of its own")
 _LONG = Host("the kernel of orders counts in 32 bits")
 _NO_LAPACK = Host("the LAPACK of this NumPy was not found")
@@ -106,8 +102,4 @@ def _product(eq: Equation, how: Product) -> Lowering:
         return _HALF_OR_INTEGER
     if not all(a.type.size for a in (*eq.inputs, *eq.outputs)):
         return _EMPTY
-    if not isinstance(how, Convolution):
-        return how
-    if how.filter_gradient and not is_one(eq.params["feature_groups"]):
-        return FilterTaps()
-    return how if out.ndim == 4 else _VOLUMES
+    return how

@@ -174,6 +174,8 @@ class Scope:
                 raise ZeroDivisionError(f"{p} // {m}: {m} is 0{at(user_source())}")
             return self.quotient(-p, -m)
         whole, rest = [self.dim(t) for t in poly.divide(terms_of(p), m.terms)]
+        if type(rest) is int and not rest:
+            return whole
         if bounds_of(rest)[0] >= 0 and bounds_of(m - rest)[0] > 0:
             return whole
         return whole + self._atom_quotient(rest, m)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from treadle.dims import likely_less
+from treadle.dims import likely_less, one
 
 
 class Affine(NamedTuple):
@@ -180,7 +180,9 @@ def _digits(
         if likely_less(lengths[j], step * sizes[d]):
             # The dimension runs over into the digit before: cut it there.
             inner, rest = divmod(lengths[j], step)
-            return None if rest or sizes[d] % inner else Split(d, inner)
+            if rest or sizes[d] % inner or one(inner):
+                return None  # A cut into ones would be asked for again, without end.
+            return Split(d, inner)
         largest[j] += step * (sizes[d] - 1)
         digits[j].append((d, step))
     if any(last >= n for last, n in zip(largest, lengths, strict=True)):

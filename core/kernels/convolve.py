@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from treadle.dims import hint
 from treadle.kernels.contract import Strides
 
 
@@ -82,6 +83,13 @@ class ConvSpec:
             raise ValueError(
                 f"the output needs feature stride 1, not {self.output.column}"
             )
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether every channel is a group, and gives one feature. For sizes that are
+        not fixed whoever made it has asked."""
+        channels = hint(self.channels)
+        return hint(self.groups) == channels == hint(self.features) != 1
 
     @property
     def k(self) -> int:

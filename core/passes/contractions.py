@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from treadle import dtypes
@@ -11,10 +9,10 @@ from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Lit
 from treadle.ops.arithmetic import mul
 from treadle.ops.cast import convert
-from treadle.ops.conv import conv_general
 from treadle.ops.dot import Axes, dot_general, free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
+from treadle.passes.convolutions import convolution
 from treadle.passes.rewrite import Rewriter, mentions
 from treadle.trace.lowering import Product
 from treadle.trace.op import registry
@@ -24,14 +22,6 @@ _PRODUCTS = frozenset(
 )
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 _WIDE = np.dtype(np.float32)
-_ROW: dict[str, Any] = {
-    "strides": 1,
-    "padding": (0, 0),
-    "lhs_dilation": 1,
-    "rhs_dilation": 1,
-    "kernel": 1,
-}
-"""What a convolution does along an axis that its images don't have."""
 
 
 class _Lower(Rewriter):
@@ -60,7 +50,7 @@ class _Lower(Rewriter):
             or (self._is_thin(eq) and not _sums_rows(eq))
         ):
             self.values[out] = self._sum_of_products(eq, x, y)
-        elif eq.op is dot_general or x.type.ndim != 3:
+        elif eq.op is dot_general:
             self.keep(eq)
         else:
             self.values[out] = self._contraction(eq, x, y)
@@ -81,24 +71,9 @@ class _Lower(Rewriter):
         """The equation with other operands. A line is an image of one row."""
         if eq.op is dot_general and self._is_thin(eq):
             return self._sum_of_products(eq, x, y)
-        if eq.op is dot_general or x.type.ndim != 3:
+        if eq.op is dot_general:
             return self.emit(eq.op, [x, y], eq.params, eq.source)[0]
-        params = {
-            name: (_ROW[name], *value) if name in _ROW else value
-            for name, value in eq.params.items()
-        }
-        n, *rest = x.type.shape
-        x = self._reshaped(x, (n, 1, *rest), eq)
-        n, *rest = y.type.shape
-        is_filter = eq.op is conv_general
-        y = self._reshaped(y, (1, n, *rest) if is_filter else (n, 1, *rest), eq)
-        (result,) = self.emit(eq.op, [x, y], params, eq.source)
-        shape = list(result.type.shape)
-        del shape[1 if is_filter else 0]
-        return self._reshaped(result, tuple(shape), eq)
-
-    def _reshaped(self, a: Atom, shape: Axes, eq: Equation) -> Atom:
-        return self.emit(reshape, [a], {"shape": shape}, eq.source)[0]
+        return convolution(self, eq, x, y)
 
     def _nothing(self, eq: Equation) -> Atom:
         """A sum over no elements."""

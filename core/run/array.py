@@ -158,6 +158,9 @@ class Array(Value):
     def __str__(self) -> str:
         return str(self._data)
 
+    def __treescope_repr__(self, path: str | None, subtree_renderer: Any) -> Any:
+        return subtree_renderer(np.asarray(self._data), path=path)
+
     def __reduce__(self) -> Any:
         return Array, (np.asarray(self._data),)
 

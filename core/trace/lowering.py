@@ -265,10 +265,6 @@ class Convolution(Product):
     filter_gradient: bool = False
 
 
-class FilterTaps(Lowering):
-    """The filter gradient of a grouped convolution: each tap is a sum over pixels."""
-
-
 @dataclass(eq=False, repr=False)
 class Window(Lowering):
     """One number of each window of an array, or windows' numbers put back into one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -52,6 +53,22 @@ def rotary(config: Config, size: int) -> nn.RotaryEmbedding:
     return nn.RotaryEmbedding(size, base=base, scaling=_SCALINGS[kind](options))
 
 
+def _yarn(options: Mapping[str, Any]) -> nn.YarnScaling:
+    factor, attention = options["factor"], options.get("attention_factor")
+    over, under = options.get("mscale"), options.get("mscale_all_dim")
+    if attention is None and over and under:
+        more = 0.1 * math.log(max(factor, 1))
+        attention = (1 + over * more) / (1 + under * more)
+    return nn.YarnScaling(
+        factor,
+        options["original_max_position_embeddings"],
+        options.get("beta_fast") or 32.0,
+        options.get("beta_slow") or 1.0,
+        attention,
+        options.get("truncate", True),
+    )
+
+
 _SCALINGS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "default": lambda options: None,
     "linear": lambda options: nn.LinearScaling(options["factor"]),
@@ -61,6 +78,7 @@ _SCALINGS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         options["high_freq_factor"],
         options["original_max_position_embeddings"],
     ),
+    "yarn": _yarn,
 }
 
 

@@ -392,9 +392,17 @@ def one_hot(
 
     A label that is no class gives zeros.
 
+    Raises:
+      TypeError: for labels that are no integers.
+
     >>> import treadle.numpy as tnp
     >>> one_hot(tnp.array([2, 0]), 3)
     Array([[0., 0., 1.],
            [1., 0., 0.]], dtype=float32)
     """
-    return (tnp.asarray(labels)[..., None] == tnp.arange(classes)).astype(dtype)
+    labels = check.as_array(labels)
+    if not td.dtypes.is_integer(labels.dtype):
+        raise TypeError(
+            f"one_hot takes integer labels, got {td.typeof(labels)}{at(user_source())}"
+        )
+    return (labels[..., None] == tnp.arange(classes)).astype(dtype)

@@ -82,6 +82,8 @@ class BatchNorm(Module):
         param_dtype: Any = tnp.float32,
         key: rng.Key | None = None,
     ) -> None:
+        check.within("BatchNorm", "eps", eps)
+        check.within("BatchNorm", "momentum", momentum, 0, 1)
         self.features, self.momentum, self.eps = features, momentum, eps
         self.axis_name, self.inference = axis_name, False
         self.dtype = check.dtype(dtype)
@@ -182,6 +184,8 @@ class InstanceNorm(Module):
         param_dtype: Any = tnp.float32,
         key: rng.Key | None = None,
     ) -> None:
+        check.within("InstanceNorm", "eps", eps)
+        check.within("InstanceNorm", "momentum", momentum, 0, 1)
         self.features, self.spatial_axes = features, spatial_axes
         self.momentum, self.eps, self.inference = momentum, eps, False
         self.dtype = check.dtype(dtype)

@@ -82,7 +82,8 @@ class _Conv(Module):
         if self.padding_mode != "zeros":
             x = pad_spatial(x, pads, self.padding_mode)
             pads = ((0, 0),) * rank
-        if self.groups == 1 and _side_by_side(x, weight, reach, self.stride, pads):
+        side_by_side = self.stride == weight.shape[:-2] == tuple(reach)
+        if self.groups == 1 and side_by_side and not any(map(any, pads)):
             return _of_tiles(x, weight, bias)
         return _convolved(
             x,
@@ -337,24 +338,16 @@ def _reach(weight: td.Array, dilation: tuple[int, ...]) -> list[int]:
     return [(k - 1) * d + 1 for k, d in zip(weight.shape[:-2], dilation, strict=True)]
 
 
-def _side_by_side(x: Any, weight: Any, reach: Any, stride: Any, pads: Any) -> bool:
-    """Whether windows lie side by side, without gaps, padding or a rest."""
-    kernel = weight.shape[:-2]
-    space = x.shape[-1 - len(kernel) : -1]
-    return (
-        stride == kernel == tuple(reach)
-        and not any(map(any, pads))
-        and not any([n % k for n, k in zip(space, kernel, strict=True)])
-    )
-
-
 def _of_tiles(x: Any, weight: Any, bias: Any) -> td.Array:
-    """As a product with the rows that windows are: almost twice as fast."""
+    """Of windows side by side: as a product with the rows that they are, which is
+    almost twice as fast. What is left behind the last ones is cut off."""
     *kernel, channels, features = weight.shape
     row = math.prod(kernel) * channels
     if row > channels:
         first, rank = x.ndim - 1 - len(kernel), len(kernel)
         outer = [n // k for n, k in zip(x.shape[first:-1], kernel, strict=True)]
+        whole = [slice(n * k) for n, k in zip(outer, kernel, strict=True)]
+        x = x[(..., *whole, slice(None))]
         split = [n for pair in zip(outer, kernel, strict=True) for n in pair]
         x = x.reshape(*x.shape[:first], *split, channels)
         order = [*range(0, 2 * rank, 2), *range(1, 2 * rank, 2), 2 * rank]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import treadle as td
 import treadle.numpy as tnp
@@ -36,8 +36,7 @@ class MixtureOfExperts(Module):
       normalized: whether the weights of the chosen experts sum to 1.
       capacity_factor: experts take at most that many times the tokens of an even load;
         those that come late are passed over by the expert (they get 0 from it). None:
-        none is passed over, and every expert computes all tokens, which for many
-        experts takes more time.
+        none is passed over.
       jitter: in training the router sees inputs times random numbers from 1 ± jitter.
       dropout: the share of the hidden features that is left out.
       weight_init: draws the weights, of each expert as of a `Linear`.
@@ -92,11 +91,8 @@ class MixtureOfExperts(Module):
                 f"MixtureOfExperts: a token uses top_k={top_k} of experts={experts}, "
                 f"which is from 1 to {experts}{at(user_source())}"
             )
-        if capacity_factor is not None and capacity_factor <= 0:
-            raise ValueError(
-                "MixtureOfExperts: capacity_factor is a positive number or None, got "
-                f"{capacity_factor!r}{at(user_source())}"
-            )
+        check.positive("MixtureOfExperts", "capacity_factor", capacity_factor)
+        check.within("MixtureOfExperts", "jitter", jitter, 0, 1)
         hidden = 4 * width if hidden is None else hidden
         self.width, self.experts, self.top_k = width, experts, top_k
         self.normalized, self.capacity_factor = normalized, capacity_factor
@@ -124,7 +120,7 @@ class MixtureOfExperts(Module):
 
     def __call__(self, x: tnp.ArrayLike, *, key: rng.Key | None = None) -> td.Array:
         x = check.last_axis("MixtureOfExperts", x, self.width, "width")
-        tokens, gate, up, down = check.operands(
+        tokens, *params = check.operands(
             "MixtureOfExperts",
             self.dtype,
             x.reshape(-1, self.width),
@@ -133,21 +129,26 @@ class MixtureOfExperts(Module):
             self.down,
         )
         weights, chosen = self._routed(tokens, key)
-
-        def network(tokens: td.Array) -> td.Array:
-            """Of each expert, (experts, count, width)."""
-            hidden = tnp.matmul(tokens, up if gate is None else gate)
-            hidden = self.activation(hidden)
-            if gate is not None:
-                hidden = hidden * tnp.matmul(tokens, up)
-            return tnp.matmul(self.dropout(hidden), down)
-
+        # First choices come first, in the order of the tokens.
+        queues = _queues(chosen.T.reshape(-1), self.experts)
         if self.capacity_factor is None:
-            share = (one_hot(chosen, self.experts) * weights[..., None]).sum(-2)
-            out = tnp.einsum("te,etd->td", share.astype(up.dtype), network(tokens))
+            queues = queues.cut(tokens.shape[0] * self.top_k // (2 * self.experts) + 1)
+            gate, up, down = (w if w is None else w[queues.owner] for w in params)
         else:
-            out = self._in_places(tokens, weights.astype(up.dtype), chosen, network)
-        return out.reshape(x.shape)
+            gate, up, down = params
+            queues = queues._replace(size=self._capacity(tokens.shape[0]))
+
+        shape = (queues.owner.shape[0], queues.size, self.width)
+        where = queues.queue, queues.place
+        every = tnp.tile(tokens, (self.top_k, 1))
+        rows = tnp.zeros(shape, tokens.dtype).at[where].set(every, mode="drop")
+        hidden = self.activation(tnp.matmul(rows, up if gate is None else gate))
+        if gate is not None:
+            hidden = hidden * tnp.matmul(rows, up)
+        out = tnp.matmul(self.dropout(hidden), down)
+        found = out.at[where].get(mode="fill", fill_value=0)
+        found = found.reshape(self.top_k, *tokens.shape)
+        return (found * weights.astype(out.dtype).T[..., None]).sum(0).reshape(x.shape)
 
     def _routed(self, tokens: td.Array, key: Any) -> tuple[td.Array, td.Array]:
         """The weights of the experts of each token, and which they are: (tokens, top_k)
@@ -168,28 +169,47 @@ class MixtureOfExperts(Module):
             weights = weights / weights.sum(-1, keepdims=True)
         return weights, chosen
 
-    def _in_places(
-        self,
-        tokens: td.Array,
-        weights: td.Array,
-        chosen: td.Array,
-        network: Callable[[td.Array], td.Array],
-    ) -> td.Array:
-        """The result if experts have so many places each, which are given first to the
-        first choices of the tokens, in their order."""
-        count = tokens.shape[0]
+    def _capacity(self, count: int) -> int:
+        """How many of so many tokens an expert takes."""
         factor = Fraction(self.capacity_factor or 0).limit_denominator(10000)
         even = factor * self.top_k / self.experts
-        capacity = -(-count * even.numerator // even.denominator)
-        expert = chosen.T.reshape(-1)
-        before = tnp.cumsum(one_hot(expert, self.experts, tnp.int32), 0)
-        place = tnp.take_along_axis(before, expert[:, None], 1)[:, 0] - 1
-        room = tnp.zeros((self.experts, capacity, self.width), tokens.dtype)
-        every = tnp.tile(tokens, (self.top_k, 1))
-        out = network(room.at[expert, place].set(every, mode="drop"))
-        found = out.at[expert, place].get(mode="fill", fill_value=0)
-        found = found.reshape(self.top_k, count, self.width)
-        return (found * weights.T[..., None]).sum(0)
+        return -(-count * even.numerator // even.denominator)
+
+
+class _Queues(NamedTuple):
+    """Where tokens wait for experts: the queue of each and its place there (tokens),
+    the expert of each queue (queues), how many there are in each, and how many have
+    room in a queue."""
+
+    queue: td.Array
+    place: td.Array
+    owner: td.Array
+    load: td.Array
+    size: int
+
+    def cut(self, size: int) -> _Queues:
+        """Queues of such a size, as many for an expert as its load takes. All together
+        are at most so many as full ones, and one that is not full for each: what is
+        computed is proportional to the tokens, however uneven their choice."""
+        experts, total = self.owner.shape[0], self.queue.shape[0]
+        count = (self.load + size - 1) // size
+        end = tnp.cumsum(count)
+        owner = (tnp.arange(total // size + experts)[:, None] >= end).sum(-1)
+        return _Queues(
+            (end - count)[self.queue] + self.place // size,
+            self.place % size,
+            tnp.minimum(owner, experts - 1),
+            self.load,
+            size,
+        )
+
+
+def _queues(expert: td.Array, experts: int) -> _Queues:
+    """One for each expert, for all who chose it, in their order."""
+    before = tnp.cumsum(one_hot(expert, experts, tnp.int32), 0)
+    place = tnp.take_along_axis(before, expert[:, None], 1)[:, 0] - 1
+    load = one_hot(expert, experts, tnp.int32).sum(0)
+    return _Queues(expert, place, tnp.arange(experts), load, expert.shape[0])
 
 
 def balance_loss(model: Any) -> td.Array:
@@ -197,6 +217,9 @@ def balance_loss(model: Any) -> td.Array:
 
     It is part of a loss: of the model that `nn.stateful` returned, inside of the
     function that is differentiated.
+
+    Raises:
+      ValueError: if there are none.
 
     >>> import treadle as td, treadle.numpy as tnp
     >>> from treadle import nn, rng
@@ -212,5 +235,10 @@ def balance_loss(model: Any) -> td.Array:
     def is_mixture(part: Any) -> bool:
         return isinstance(part, MixtureOfExperts)
 
-    mixtures = filter(is_mixture, tree.leaves(model, is_mixture))
+    mixtures = list(filter(is_mixture, tree.leaves(model, is_mixture)))
+    if not mixtures:
+        raise ValueError(
+            f"balance_loss: there is no MixtureOfExperts in this {type(model).__name__}"
+            f"{at(user_source())}"
+        )
     return sum((m.balance.value.sum() for m in mixtures), tnp.zeros(()))

@@ -104,6 +104,16 @@ class KVCache(Module):
                 )
 
 
+class ContextCache(Module):
+    """The keys and values of a context, which stay while a text is written.
+
+    Fields: key (..., length, heads, size), value (..., length, heads, value size).
+    """
+
+    key: td.Array
+    value: td.Array
+
+
 def _numbers(batch: tuple[int, ...]) -> list[td.Array]:
     """The numbers of examples along each axis, to index with beside places."""
     return [
@@ -128,11 +138,14 @@ def with_cache(
     those of earlier calls, and is causal; places are counted on from call to call. So
     the model is called with new tokens alone, first with the prompt, by `nn.stateful`.
     Prompts of different lengths are padded at the end, and `lengths=` given to the
-    layers. A model that has a bidirectional encoder, too, has caches in its decoder
+    layers. An attention made for a context keeps the keys and values of the context of
+    the first call, and takes these in later ones: for another context, make the caches
+    anew. A model that has a bidirectional encoder, too, has caches in its decoder
     alone: ``nn.at(model, lambda m: m.decoder).apply(...)``.
 
     A layer of your own takes part if it has a field `cache`, a State or None, and a
-    method ``new_cache(batch, length, dtype)`` that gives the State's first value.
+    method ``new_cache(batch, length, dtype)`` that gives the State's first value; None
+    for what the first call finds out.
 
     Args:
       batch: how many examples there are at a time; a tuple for several leading axes.
@@ -162,8 +175,7 @@ def with_cache(
         if not _is_cached(part):
             return part
         count += 1
-        empty = part.new_cache(lead, length, dtype)
-        return part.replace(cache=None if empty is None else State(empty))
+        return part.replace(cache=State(part.new_cache(lead, length, dtype)))
 
     def fill(model: Any) -> Any:
         return tree.map(filled, model, is_leaf=_holds_caches)

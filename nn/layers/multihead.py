@@ -12,7 +12,7 @@ from treadle import rng
 from treadle.errors import at, user_source
 from treadle.nn import check, init
 from treadle.nn.layers.attention import attention
-from treadle.nn.layers.kv_cache import KVCache
+from treadle.nn.layers.kv_cache import ContextCache, KVCache
 from treadle.nn.layers.linear import Linear
 from treadle.nn.layers.masks import Window, combine_masks
 from treadle.nn.layers.rotary import RotaryEmbedding
@@ -157,7 +157,7 @@ class MultiHeadAttention(Module):
                 x, self.cache.value, mask=mask, lengths=lengths, key=key
             )
             return out
-        query, keys, values = self._projected(x, x)
+        query, (keys, values) = self._queries(x), self._sources(x)
         if self.rotary is not None:
             query, keys = self.rotary(query), self.rotary(keys)
         if self.position_bias is not None:
@@ -195,7 +195,7 @@ class MultiHeadAttention(Module):
         ((4, 5, 8), [5, 5, 5, 5])
         """
         x = check.last_axis("MultiHeadAttention", x, self.width, "width")
-        query, keys, values = self._projected(x, x)
+        query, (keys, values) = self._queries(x), self._sources(x)
         places = cache.places(x.shape[-2])
         if self.rotary is not None:
             query, keys = self.rotary(query, places), self.rotary(keys, places)
@@ -210,7 +210,8 @@ class MultiHeadAttention(Module):
     def new_cache(
         self, batch: tuple[int, ...], length: int, dtype: Any = None
     ) -> KVCache | None:
-        """An empty cache for so many places; None for cross-attention."""
+        """An empty cache for so many places; None for attention to a context, whose
+        first call makes a `ContextCache`."""
         if self.context_width is not None:
             return None
         computed = self.key.weight.dtype if self.dtype is None else self.dtype
@@ -227,19 +228,34 @@ class MultiHeadAttention(Module):
     ) -> td.Array:
         width = self.key.in_features
         context = check.last_axis("MultiHeadAttention", context, width, "context_width")
-        query, keys, values = self._projected(x, context)
+        query, (keys, values) = self._queries(x), self._of_context(context)
         return self._attend(query, keys, values, mask, key, causal, None, lengths)
 
-    def _projected(
-        self, x: td.Array, context: td.Array
-    ) -> tuple[td.Array, td.Array, td.Array]:
-        """Queries of x, keys and values of the context: (..., length, heads, size)."""
+    def _of_context(self, context: td.Array) -> tuple[td.Array, td.Array]:
+        """Keys and values of a context: with a cache, those of the first call."""
+        if self.cache is None or self.context_width is None:
+            return self._sources(context)
+        if self.cache.value is None:
+            self.cache.value = ContextCache(*self._sources(context))
+        kept = self.cache.value
+        if kept.key.shape[:-2] != context.shape[:-1]:
+            raise ValueError(
+                f"MultiHeadAttention: the cache holds {td.typeof(kept.key)}, the keys "
+                f"of another context than {td.typeof(context)}{at(user_source())}\n"
+                "For another context make the caches anew: `nn.with_cache(model, ...)`."
+            )
+        return kept.key, kept.value
+
+    def _queries(self, x: td.Array) -> td.Array:
+        """(..., length, heads, size)"""
         query = self._split(self.query(x), self.heads)
-        key = self._split(self.key(context), self.kv_heads)
-        value = self._split(self.value(context), self.kv_heads)
-        if self.query_norm is not None and self.key_norm is not None:
-            query, key = self.query_norm(query), self.key_norm(key)
-        return query, key, value
+        return query if self.query_norm is None else self.query_norm(query)
+
+    def _sources(self, x: td.Array) -> tuple[td.Array, td.Array]:
+        """Keys and values: (..., length, kv_heads, size)."""
+        key = self._split(self.key(x), self.kv_heads)
+        value = self._split(self.value(x), self.kv_heads)
+        return key if self.key_norm is None else self.key_norm(key), value
 
     def _split(self, x: td.Array, heads: int) -> td.Array:
         return x.reshape(*x.shape[:-1], heads, self.head_size)

@@ -76,6 +76,7 @@ class LayerNorm(Module):
         param_dtype: Any = tnp.float32,
         key: rng.Key | None = None,
     ) -> None:
+        check.within("LayerNorm", "eps", eps)
         self.features, self.eps = _features(features), eps
         self.dtype = check.dtype(dtype)
         self.weight, self.bias = affine(
@@ -132,6 +133,7 @@ class RMSNorm(Module):
         param_dtype: Any = tnp.float32,
         key: rng.Key | None = None,
     ) -> None:
+        check.within("RMSNorm", "eps", eps)
         self.features, self.eps = _features(features), eps
         self.dtype = check.dtype(dtype)
         self.weight, _ = affine(
@@ -201,6 +203,7 @@ class GroupNorm(Module):
         param_dtype: Any = tnp.float32,
         key: rng.Key | None = None,
     ) -> None:
+        check.within("GroupNorm", "eps", eps)
         if groups < 1 or features % groups:
             raise ValueError(
                 f"GroupNorm: {features} features can't be split in {groups} groups"

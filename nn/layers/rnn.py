@@ -53,14 +53,15 @@ class RNN(Module):
     reverse: bool
 
     def __init__(
-        self, cell: Any, *, time_axis: int = -2, reverse: bool = False
+        self, cell: Any, *, time_axis: int | None = None, reverse: bool = False
     ) -> None:
         if not callable(cell) or not hasattr(cell, "initial"):
             raise TypeError(
                 "RNN takes a cell, a Module with `__call__(x, carry)` and "
                 f"`initial(batch)`; got {type(cell).__name__}{at(user_source())}"
             )
-        self.cell, self.time_axis, self.reverse = cell, time_axis, reverse
+        self.cell, self.reverse = cell, reverse
+        self.time_axis = -2 - _spatial_rank(cell) if time_axis is None else time_axis
 
     def __call__(
         self,
@@ -77,9 +78,10 @@ class RNN(Module):
         if lengths is None:
             last, outputs = td.scan(self._step, start, frames, reverse=self.reverse)
         else:
-            running = _running(check.as_array(lengths), batch, frames.shape[0])
+            examples = batch[: len(batch) - _spatial_rank(self.cell)]
+            running = _running(check.as_array(lengths), examples, frames.shape[0])
             # What stands in padding may be anything, NaN too: it must not reach sums.
-            frames = tnp.where(running[..., None], frames, 0)
+            frames = tnp.where(_like(running, frames), frames, 0)
             last, outputs = td.scan(
                 self._step_if, start, (frames, running), reverse=self.reverse
             )
@@ -129,7 +131,7 @@ class Bidirectional(Module):
 
     Args:
       forward, backward: the cells.
-      time_axis: the axis of x and of the outputs that is time.
+      time_axis: as for `RNN`.
       merge: makes one of both outputs; by default they stand side by side.
 
     >>> from treadle import nn, rng
@@ -150,7 +152,7 @@ class Bidirectional(Module):
         forward: Any,
         backward: Any,
         *,
-        time_axis: int = -2,
+        time_axis: int | None = None,
         merge: Callable[[td.Array, td.Array], td.Array] | None = None,
     ) -> None:
         self.forward = RNN(forward, time_axis=time_axis)
@@ -205,7 +207,7 @@ class StackedRNN(Module):
         *,
         bidirectional: bool = False,
         dropout: float = 0.0,
-        time_axis: int = -2,
+        time_axis: int | None = None,
         key: rng.Key,
     ) -> Self:
         """Layers of one kind of cell, as PyTorch's LSTM, GRU and RNN are.
@@ -216,7 +218,7 @@ class StackedRNN(Module):
           sizes: the number of features, and the hidden size of each layer.
           bidirectional: whether each layer is a `Bidirectional`.
           dropout: the rate of the `Dropout` between layers.
-          time_axis: the axis of x and of the outputs that is time.
+          time_axis: as for `RNN`.
 
         >>> from treadle import nn, rng
         >>> import treadle.numpy as tnp
@@ -256,6 +258,10 @@ class StackedRNN(Module):
             out, last = layer(self.dropout(out) if i else out, start, lengths=lengths)
             carries.append(last)
         return out, tuple(carries)
+
+
+def _spatial_rank(cell: Any) -> int:
+    return getattr(cell, "spatial_rank", 0)
 
 
 def _output(carry: Any) -> td.Array:

@@ -48,6 +48,49 @@ class LinearScaling(NamedTuple):
         return frequencies / self.factor
 
 
+class YarnScaling(NamedTuple):
+    """YaRN (Peng 2023): rotations are slower by `factor` where there are fewer than
+    `slow` in `length` places, stay where there are more than `fast`, and change
+    gradually with the number of the pair between; what is turned grows by `magnitude`.
+
+    Args:
+      length: how many places the model was trained on.
+      attention: the magnitude; by default ``1 + log(factor) / 10``, at least 1.
+      rounded: whether the ramp begins and ends at whole numbers of pairs.
+
+    >>> scaling = YarnScaling(factor=4.0, length=256)
+    >>> scaling(np.array([1.0, 0.1, 0.01])), round(scaling.magnitude, 4)
+    (array([1.    , 0.0625, 0.0025]), 1.1386)
+    """
+
+    factor: float
+    length: int
+    fast: float = 32.0
+    slow: float = 1.0
+    attention: float | None = None
+    rounded: bool = True
+
+    @property
+    def magnitude(self) -> float:
+        """By what turned queries and keys are multiplied."""
+        if self.attention is not None:
+            return self.attention
+        return 1 + 0.1 * math.log(max(self.factor, 1))
+
+    def __call__(self, frequencies: np.ndarray) -> np.ndarray:
+        count = len(frequencies)
+        # From one pair to the next, the logarithm of the frequency falls by this.
+        fall = -math.log(frequencies[1] / frequencies[0]) if count > 1 else math.inf
+        first = math.log(self.length * frequencies[0] / (2 * math.pi))
+        low, high = ((first - math.log(n)) / fall for n in (self.fast, self.slow))
+        if self.rounded:
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, 2 * count - 1)
+        width = high - low or 0.001
+        slowed = np.clip((np.arange(count) - low) / width, 0, 1)
+        return frequencies * (1 - slowed + slowed / self.factor)
+
+
 class RotaryEmbedding(Module):
     """Turns pairs of elements of queries and keys by angles that grow with the place,
     so that products depend on the distance alone (Su 2021).
@@ -60,7 +103,9 @@ class RotaryEmbedding(Module):
       base: the slowest rotation takes about ``2 pi base`` places.
       interleaved: whether pairs are neighbours (GPT-J); by default the first half pairs
         with the second (GPT-NeoX, Llama).
-      scaling: changes the frequencies, for contexts longer than in training.
+      scaling: changes the frequencies, for contexts longer than in training:
+        `LinearScaling`, `Llama3Scaling`, `YarnScaling`, or a function. If it has a
+        `magnitude`, what is turned is multiplied by it.
 
     >>> from treadle import nn
     >>> import treadle.numpy as tnp
@@ -111,7 +156,8 @@ class RotaryEmbedding(Module):
         places = tnp.arange(x.shape[-3]) if places is None else tnp.asarray(places)
         speed = tnp.asarray(self.frequencies(), tnp.float32)
         angles = (places[..., None] * speed)[..., None, :]
-        cos, sin = tnp.cos(angles), tnp.sin(angles)
+        magnitude = getattr(self.scaling, "magnitude", 1)
+        cos, sin = magnitude * tnp.cos(angles), magnitude * tnp.sin(angles)
         if self.interleaved:
             first, second = x[..., 0::2], x[..., 1::2]
         else:

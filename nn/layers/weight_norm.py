@@ -122,6 +122,7 @@ class SpectralNorm(Module):
         eps: float = 1e-12,
         key: rng.Key,
     ) -> None:
+        check.within("SpectralNorm", "eps", eps)
         if iterations < 1:
             raise ValueError(
                 f"SpectralNorm: iterations is 1 or more, got {iterations}"

@@ -50,6 +50,7 @@ def cross_entropy(
     >>> cross_entropy(tnp.array([[0.0, 0.0], [9.0, -9.0]]), tnp.array([0, 0]))
     Array([0.6931, 0.    ], dtype=float32)
     """
+    check.within("cross_entropy", "smoothing", smoothing, 0, 1)
     logits, labels = check.as_array(logits), check.as_array(labels)
     numbers = by_number("cross_entropy", logits, labels)
     if numbers and where is None and class_weights is None:
@@ -130,6 +131,7 @@ def binary_cross_entropy(
     >>> binary_cross_entropy(tnp.array([0.0, 100.0]), tnp.array([1, 0]))
     Array([  0.6931, 100.    ], dtype=float32)
     """
+    check.within("binary_cross_entropy", "smoothing", smoothing, 0, 1)
     x, y = same("binary_cross_entropy", logits, labels)
     if smoothing:
         y = (1 - smoothing) * y + smoothing / 2
@@ -195,6 +197,7 @@ def focal(
     >>> focal(tnp.array([[0.0, 0.0], [4.0, 0.0]]), tnp.array([0, 0]))
     Array([0.1733, 0.    ], dtype=float32)
     """
+    check.within("focal", "gamma", gamma)
     logits, labels = check.as_array(logits), check.as_array(labels)
     numbers = by_number("focal", logits, labels)
     wide = check.wide(logits)
@@ -230,6 +233,8 @@ def binary_focal(
     >>> binary_focal(tnp.array([0.0, 4.0]), tnp.array([1, 1]))
     Array([0.1733, 0.    ], dtype=float32)
     """
+    check.within("binary_focal", "gamma", gamma)
+    check.within("binary_focal", "alpha", alpha, 0, 1)
     x, y = same("binary_focal", logits, labels)
     missed = (1 - y) * sigmoid(x) + y * sigmoid(-x)
     loss = _power(missed, gamma) * (softplus(x) - y * x)

@@ -92,6 +92,7 @@ def multi_margin(
     >>> multi_margin(tnp.array([[3.0, 1.0], [3.0, 1.0]]), tnp.array([0, 1]))
     Array([0. , 1.5], dtype=float32)
     """
+    check.positive("multi_margin", "power", power)
     wide, mine, picked = _classes("multi_margin", scores, labels)
     inside = tnp.maximum(margin - picked + wide, 0) ** power
     return narrow(tnp.where(mine, 0, inside).mean(-1), scores)
@@ -141,6 +142,8 @@ def triplet_margin(
     >>> triplet_margin(tnp.zeros(2), tnp.array([3.0, 4.0]), tnp.array([0.0, 2.0]))
     Array(4., dtype=float32)
     """
+    check.positive("triplet_margin", "order", order)
+    check.within("triplet_margin", "eps", eps)
     a, p, n = same("triplet_margin", anchors, positives, negatives)
 
     def distance(y: Array) -> Array:

@@ -6,6 +6,7 @@ import math
 
 import treadle as td
 import treadle.numpy as tnp
+from treadle.nn import check
 from treadle.nn.functions.activation import softplus
 from treadle.nn.losses.operands import narrow, same
 
@@ -46,12 +47,13 @@ def huber(
     """Half the squared error up to `delta`, linear beyond (Huber 1964). Elementwise.
 
     Raises:
-      ValueError: if the shapes differ.
+      ValueError: if the shapes differ, or the option is out of range.
 
     >>> import treadle.numpy as tnp
     >>> huber(tnp.array([0.5, 5.0]), tnp.array([0.0, 0.0]))
     Array([0.125, 4.5  ], dtype=float32)
     """
+    check.positive("huber", "delta", delta)
     x, y = same("huber", prediction, target)
     distance = tnp.abs(x - y)
     near = tnp.minimum(distance, delta)
@@ -84,12 +86,13 @@ def quantile_error(
     Koenker and Bassett, *Regression Quantiles*, 1978.
 
     Raises:
-      ValueError: if the shapes differ.
+      ValueError: if the shapes differ, or the option is out of range.
 
     >>> import treadle.numpy as tnp
     >>> quantile_error(tnp.array([0.0, 0.0]), tnp.array([1.0, -1.0]), 0.9)
     Array([0.9, 0.1], dtype=float32)
     """
+    check.within("quantile_error", "quantile", quantile, 0, 1)
     x, y = same("quantile_error", prediction, target)
     error = y - x
     return narrow(tnp.maximum(quantile * error, (quantile - 1) * error), prediction)
@@ -144,6 +147,7 @@ def gaussian_nll(
     >>> gaussian_nll(tnp.array([0.0, 3.0]), one, one)
     Array([0.5, 2. ], dtype=float32)
     """
+    check.within("gaussian_nll", "eps", eps)
     x, y, variance = same("gaussian_nll", mean, target, variance)
     variance = tnp.maximum(variance, eps)
     loss = 0.5 * (tnp.log(variance) + tnp.square(x - y) / variance)

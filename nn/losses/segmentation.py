@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import treadle as td
 import treadle.numpy as tnp
+from treadle.nn import check
 from treadle.nn.losses.operands import among, narrow, same
 
 
@@ -42,6 +43,9 @@ def dice(
     >>> dice(p, t)
     Array([[0.25]], dtype=float32)
     """
+    check.within("dice", "alpha", alpha)
+    check.within("dice", "beta", beta)
+    check.within("dice", "smooth", smooth)
     p, t = same("dice", probabilities, targets)
     axes = tuple(range(1, p.ndim - 1))
     p, t = among(p, where), among(t, where)

@@ -35,6 +35,7 @@ def cosine_similarity(
     >>> cosine_similarity(tnp.array([3.0, 4.0]), tnp.array([1.0, 0.0]))
     Array(0.6, dtype=float32)
     """
+    check.within("cosine_similarity", "eps", eps)
     a, b = same("cosine_similarity", x, y)
     a, b = among(a, where), among(b, where)
     return narrow((_unit(a, eps) * _unit(b, eps)).sum(-1), x)
@@ -58,6 +59,7 @@ def cosine_distance(
     >>> cosine_distance(tnp.array([3.0, 4.0]), tnp.array([1.0, 0.0]))
     Array(0.4, dtype=float32)
     """
+    check.within("cosine_distance", "eps", eps)
     a, b = same("cosine_distance", x, y)
     return narrow(1 - cosine_similarity(a, b, eps=eps, where=where), x)
 
@@ -132,6 +134,7 @@ def ntxent(
     >>> ntxent(vectors, tnp.array([0, 0, 1, 1]), temperature=0.5)
     Array([0.265 , 0.3147, 0.265 , 0.3147], dtype=float32)
     """
+    check.positive("ntxent", "temperature", temperature)
     embeddings, labels = check.as_array(embeddings), check.as_array(labels)
     if embeddings.ndim != 2 or labels.shape != embeddings.shape[:1]:
         raise ValueError(

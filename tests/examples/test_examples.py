@@ -51,4 +51,5 @@ def test_all_that_are_promised_are_there() -> None:
         "neural_ode",
         "pagerank",
         "quantum_circuit",
+        "small_gpt2",
     ]

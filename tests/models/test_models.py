@@ -128,3 +128,35 @@ def test_gpt2_generates_with_caches():
         out, cached = nn.stateful(cached)(tokens[:, first:last])
         found.append(out)
     np.testing.assert_allclose(tnp.concatenate(found, 1), gpt(tokens), atol=1e-5)
+
+
+def of_texts(model, tokens):
+    return model(tokens, tokens) if isinstance(model, models.T5) else model(tokens)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **o: models.GPT2(50, 16, 2, 2, key=KEY, **o),
+        lambda **o: models.Llama(50, 16, 2, 4, 24, kv_heads=2, key=KEY, **o),
+        lambda **o: models.LSTMLM(50, 16, 2, key=KEY, **o),
+        lambda **o: models.T5(50, 16, 1, 2, key=KEY, **o),
+        lambda **o: models.BertMaskedLM(
+            models.Bert(50, 16, 2, 2, key=KEY, **o), key=KEY
+        ),
+        lambda **o: models.BertClassifier(
+            models.Bert(50, 16, 2, 2, key=KEY, **o), 3, key=KEY
+        ),
+    ],
+)
+def test_halves(make):
+    """Parameters stay wide, what is computed is narrow, and about the same."""
+    tokens = tnp.arange(12).reshape(2, 6)
+    wide, narrow = nn.inference(make()), nn.inference(make(dtype=tnp.bfloat16))
+    assert {x.dtype.name for x in nn.parameters(narrow).values()} == {"float32"}
+    wanted, found = of_texts(wide, tokens), of_texts(narrow, tokens)
+    assert found.dtype.name == "bfloat16"
+    size = float(abs(wanted).max())
+    assert 0 < float(abs(found.astype(tnp.float32) - wanted).max()) < 0.05 * size
+    half = make(param_dtype=tnp.bfloat16)
+    assert {x.dtype.name for x in nn.parameters(half).values()} == {"bfloat16"}

@@ -71,6 +71,18 @@ def test_conv_takes_any_leading_axes():
     close(layer(x[1, 2]), out[1, 2])
 
 
+def test_a_padding_is_named_in_any_case():
+    x = random(2, 5, 7, 3)
+    for name in ("same", "valid"):
+        conv, like = (
+            nn.Conv2d(3, 4, 3, padding=p, key=rng.key(0)) for p in (name, name.upper())
+        )
+        assert conv.padding == like.padding
+        np.testing.assert_array_equal(conv(x), like(x))
+        pooled = (nn.max_pool(x, 2, padding=p) for p in (name, name.upper()))
+        np.testing.assert_array_equal(*pooled)
+
+
 def test_conv_errors():
     layer = nn.Conv2d(3, 8, 3, key=KEY)
     with pytest.raises(ValueError, match=r"height, width, channels=3\), got f32\[2,3"):
@@ -80,7 +92,7 @@ def test_conv_errors():
     with pytest.raises(ValueError, match="3 in_channels and 8 out_channels"):
         nn.Conv2d(3, 8, 3, groups=2, key=KEY)
     with pytest.raises(ValueError, match=r'padding is "SAME"'):
-        nn.Conv2d(3, 8, 3, padding="same", key=KEY)
+        nn.Conv2d(3, 8, 3, padding="some", key=KEY)
     with pytest.raises(ValueError, match="kernel_size is a positive int or two"):
         nn.Conv2d(3, 8, (3, 3, 3), key=KEY)
 

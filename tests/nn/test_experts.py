@@ -57,6 +57,27 @@ def test_experts(top_k):
         close(td.jit(lambda m: m(x))(limited), by_hand(layer, x, capacity)[0], 1e-4)
 
 
+def test_all_tokens_may_choose_one_expert():
+    layer = nn.inference(make(top_k=1))
+    x = np.tile(random(1, 6), (50, 1))
+    expected, taken = by_hand(layer, x, 1000)
+    assert sorted(taken) == [0, 0, 0, 50]
+    close(layer(x), expected, 1e-4)
+
+
+def test_operations_are_those_of_the_chosen_experts():
+    x = random(512, 64)
+
+    def flops(experts, top_k):
+        layer = nn.MixtureOfExperts(64, 128, experts=experts, top_k=top_k, key=KEY)
+        run = td.jit(lambda layer: nn.inference(layer)(x))
+        return run.lower(layer).cost_analysis().flops
+
+    chosen = 512 * 2 * 3 * 64 * 128
+    assert flops(8, 1) / chosen < 1.6 and flops(32, 1) / chosen < 1.9
+    assert 1.9 < flops(8, 2) / flops(8, 1) < 2.1
+
+
 def test_gradients_with_a_capacity():
     """Where there is room for all, those without one."""
     layer, x = make(), tnp.asarray(random(3, 4, 6))
@@ -105,5 +126,5 @@ def test_jitter():
 def test_errors():
     with pytest.raises(ValueError, match="top_k=5 of experts=4"):
         make(top_k=5)
-    with pytest.raises(ValueError, match="capacity_factor is a positive number"):
+    with pytest.raises(ValueError, match="capacity_factor is more than 0"):
         make(capacity_factor=0)

@@ -228,7 +228,7 @@ def test_what_a_cache_holds():
     out, _ = nn.stateful(cached)(random(3, 2, 8))
     assert out.dtype == tnp.bfloat16
     across = nn.MultiHeadAttention(8, 2, context_width=8, key=KEY)
-    assert nn.with_cache(across, 3, 7).cache is None
+    assert nn.with_cache(across, 3, 7).cache.value is None
     with pytest.raises(TypeError, match=r"its own width \(context_width=8\), and was"):
         across(random(3, 2, 8))
 

@@ -103,3 +103,22 @@ def test_layers_stacked_and_scanned():
     np.testing.assert_allclose(td.jit(deep)(stacked, x), expected, atol=1e-5)
     grads = td.jit(td.grad(lambda m, x: deep(m, x).sum()))(stacked, x)
     assert grads.weight.shape == (5, 8, 8)
+
+
+def test_a_model_of_which_nothing_is_trained_is_an_error():
+    model = nn.Linear(2, 3, key=rng.key(0))
+
+    def loss(model, other=None):
+        return model(tnp.ones(2)).sum()
+
+    for frozen in (nn.freeze(model), nn.State(tnp.ones(2))):
+        with pytest.raises(
+            TypeError, match=r"argument `model` of .*loss has nothing"
+        ) as e:
+            td.value_and_grad(loss)(frozen)
+        assert __file__ in str(e.value) and "nn.unfreeze" in str(e.value)
+    half = nn.freeze(model, "weight")
+    assert td.grad(loss)(half).bias is not None
+    grads = td.grad(loss, (0, 1))(model, nn.freeze(model))
+    assert grads[1].weight is None, "beside one that is trained"
+    assert td.grad(loss, allow_int=True)(nn.freeze(model)).bias is None

@@ -26,25 +26,44 @@ def test_an_encoder_goes_on_with_caches():
         close(out, whole[:, first:last], 1e-5)
 
 
-def test_a_decoder_goes_on_with_caches():
-    """The attention to the context has none."""
+@pytest.mark.parametrize("stacked", [False, True])
+def test_a_decoder_goes_on_with_caches(stacked):
+    """Keys and values of the context are those of the first call."""
     model = nn.TransformerDecoder(2, 8, 2, attention=rotary, key=KEY)
+    if stacked:
+        model = nn.Stack.of(model.layers)
     lengths = [4, 2]
     whole = model(X, CONTEXT, context_lengths=lengths)
-    cached = nn.with_cache(model, 2, 6)
-    caches = [
-        (layer.attention.cache is None, layer.context_attention.cache is None)
-        for layer in cached.layers
-    ]
-    assert caches == [(False, True)] * 2
+    cached = nn.with_cache(model, 2, 7)
     for first, last in [(0, 1), (1, 5), (5, 6)]:
+        context = tnp.where(first, tnp.nan, CONTEXT)
         out, cached = nn.stateful(cached)(
-            X[:, first:last], CONTEXT, context_lengths=lengths
+            X[:, first:last], context, context_lengths=lengths
         )
         close(out, whole[:, first:last], 1e-5)
     padded = np.array(CONTEXT)
     padded[1, 2:] = 99
     close(model(X, padded, context_lengths=lengths), whole, 1e-6)
+    with pytest.raises(ValueError, match=r"another context than f32\[2,5,8\]"):
+        nn.stateful(cached)(X[:, 5:], random(2, 5, 8), context_lengths=lengths)
+
+
+def test_a_further_token_computes_nothing_of_the_context():
+    def flops(length, cached):
+        context = random(2, length, 8)
+        step = td.jit(lambda model, x: nn.stateful(model)(x, context))
+        return step.lower(cached, X[:, 1:2]).cost_analysis().flops
+
+    model = nn.TransformerDecoder(2, 8, 2, key=KEY)
+    begun = {
+        n: nn.stateful(nn.with_cache(model, 2, 6))(X[:, :1], random(2, n, 8))[1]
+        for n in (100, 200)
+    }
+    more = (flops(200, begun[200]) - flops(100, begun[100])) / 100
+    # Of each of two layers and examples, scores and sums, and little for softmax.
+    assert 4 * (32 + 8) > more / 2 > 4 * 16
+    empty = nn.with_cache(model, 2, 6)
+    assert flops(200, empty) - flops(200, begun[200]) > 2 * 2 * 200 * 2 * 2 * 8 * 8 - 1
 
 
 def test_dropout_is_for_training():

@@ -259,3 +259,47 @@ def test_errors_say_what_is_missing() -> None:
         optim.scale_by_zoom_linesearch(initial_guess="x")  # type: ignore[arg-type]
     with pytest.raises(StructureError):
         optim.muon(0.1, matrices={"w": True}).init(params)
+
+
+@pytest.mark.parametrize(
+    "matrices",
+    ["body", ["body.w", "body.b"], ~tree.select("head"), tree.select("body")],
+)
+def test_muon_takes_what_masks_take(matrices: Any) -> None:
+    """Of what is meant, matrices are what has two axes."""
+    w, b = rng.normal(rng.key(0), (3, 4)), rng.normal(rng.key(1), (4,))
+    params = {"body": {"w": w, "b": b}, "head": {"w": w}}
+    axes = {"body": {"w": True, "b": False}, "head": {"w": False}}
+
+    def updates(which: Any) -> Any:
+        optimizer = optim.muon(0.1, matrices=which)
+        return optimizer.update(params, optimizer.init(params), params)[0]
+
+    found = updates(matrices)
+    tree.map(np.testing.assert_array_equal, found, updates(axes))
+    assert abs(found["body"]["w"] - found["head"]["w"]).max() > 0.01
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_lbfgs_backtracks_to_the_minimum_of_rosenbrock(dtype: str) -> None:
+    """Backtracking may end where the slope fell; such steps say nothing of curvature."""
+
+    def rosenbrock(p: Any) -> Any:
+        return (1 - p[0]) ** 2 + 100 * (p[1] - p[0] ** 2) ** 2
+
+    search = optim.scale_by_backtracking_linesearch()
+    optimizer = optim.lbfgs(line_search=search)
+
+    @td.jit
+    def step(params: Any, state: Any) -> tuple[Any, Any]:
+        value, grads = td.value_and_grad(rosenbrock)(params)
+        updates, state = optimizer.update(
+            grads, state, params, value=value, value_fn=rosenbrock
+        )
+        return optim.apply_updates(params, updates), state
+
+    params = tnp.array([-1.2, 1.0], dtype)
+    state = optimizer.init(params)
+    for _ in range(60):
+        params, state = step(params, state)
+    np.testing.assert_allclose(params, [1.0, 1.0], 1e-5)

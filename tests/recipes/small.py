@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Mapping
@@ -9,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
-from treadle import tree
+from treadle import models, rng, tree, weights
 from treadle.checkpoint import Manager
+from treadle.models.huggingface import gpt2, resnet
 from treadle.recipes import digits_mlp, loop, runs
 from treadle.recipes import metrics as metrics_file
 from treadle.recipes.config import Training
@@ -61,6 +64,48 @@ def table(path: Path, rows: int = 300) -> Path:
             colour = "red" if red else "blue" if row % 3 else "green"
             print(f"{size if row % 8 else ''},{colour},{price:.2f}", file=file)
     return path
+
+
+def images(path: Path, count: int = 60) -> Path:
+    """Images of 6x5 in three colours, of which each is a class."""
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 80, (count, 6, 5, 3), np.uint8)
+    labels = np.arange(count) % 3
+    for i, label in enumerate(labels):
+        pixels[i, ..., label] += 100
+    np.savez(path, x=pixels, y=labels)
+    return path
+
+
+def image_model(folder: Path) -> Path:
+    """A folder with a ResNet that has learnt nothing."""
+    folder.mkdir()
+    model = models.ResNet((8, 16), (1, 1), 2, block="basic", stem=4, key=rng.key(0))
+    weights.save(folder / "model.safetensors", weights.of(model, resnet.names(model)))
+    options = {"model_type": "resnet", "hidden_sizes": [8, 16], "depths": [1, 1]}
+    options |= {"layer_type": "basic", "embedding_size": 4, "num_channels": 3}
+    options |= {"hidden_act": "relu", "downsample_in_first_stage": False}
+    (folder / "config.json").write_text(json.dumps(options))
+    return folder
+
+
+def language_model(folder: Path, text: str) -> Path:
+    """A folder with a GPT-2 that has learnt nothing, and a tokenizer of a text."""
+    tokenizers = pytest.importorskip("tokenizers")
+    folder.mkdir()
+    tokenizer = tokenizers.ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator([text], 300, special_tokens=["<end>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    entries = tokenizer.get_vocab_size()
+    model = models.GPT2(entries, 16, 1, 2, positions=32, key=rng.key(0))
+    arrays = weights.of(model, gpt2.names(model))
+    weights.save(folder / "model.safetensors", arrays)
+    options = {"model_type": "gpt2", "vocab_size": entries, "n_embd": 16}
+    options |= {"n_layer": 1, "n_head": 2, "n_positions": 32, "eos_token_id": 0}
+    options |= {"activation_function": "gelu_new", "layer_norm_epsilon": 1e-5}
+    options |= {"resid_pdrop": 0.1}
+    (folder / "config.json").write_text(json.dumps(options))
+    return folder
 
 
 def begin(

@@ -12,7 +12,7 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.backends.capable import lowering_of
 from treadle.backends.cpu.attention import schedule as attention_schedule
-from treadle.backends.cpu.conv import filter_schedule
+from treadle.backends.cpu.conv import depthwise_schedule, filter_schedule
 from treadle.backends.cpu.conv import schedule as conv_schedule
 from treadle.backends.cpu.cost import nest_tasks
 from treadle.backends.cpu.emit.nest import supported
@@ -38,7 +38,12 @@ from treadle.backends.cpu.run.executor import (
 )
 from treadle.backends.cpu.run.host import address_of, host_call, meaning
 from treadle.backends.cpu.run.profile import profile
-from treadle.backends.cpu.sources import library_source, nest_source, sources_of
+from treadle.backends.cpu.sources import (
+    library_source,
+    nest_source,
+    product_source,
+    sources_of,
+)
 from treadle.backends.cpu.target import cpu_count, host
 from treadle.backends.memory import room, size_class
 from treadle.errors import InternalError
@@ -135,6 +140,9 @@ class CPUTarget:
         if isinstance(what, Contraction):
             hooked = product.epilogue is not None
             return [gemm_schedule.schedule(what, tile, count, hooked)]
+        if what.depthwise:
+            gradient = product.filter_gradient
+            return depthwise_schedule.schedule(what, tile, count, gradient)
         if product.filter_gradient:
             return filter_schedule.schedule(what, tile, count)
         return [conv_schedule.schedule(what, tile, count)]
@@ -319,7 +327,7 @@ class Linked:
             words[Word.EPILOGUE_ARGS] = len(words)
             words += [1, *launch.outer, launch.inner]
             words += self._operands(step.places, launch)
-        source = gemm.source(step.product.contraction.dtype)
+        source = product_source(step.product.contraction)
         return self.kernels[source.key], words[1:], step.words.tasks
 
     def _order_words(self, step: OrderStep) -> list[Any]:

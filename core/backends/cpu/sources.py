@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from treadle.backends.cpu.attention import kernel as attention
+from treadle.backends.cpu.conv import depthwise
 from treadle.backends.cpu.emit.nest import emit
 from treadle.backends.cpu.foreign import arrays as foreign
 from treadle.backends.cpu.fourier import kernel as fourier
@@ -12,6 +13,8 @@ from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.lapack import kernel as lapack
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.run import native
+from treadle.kernels.contract import Contraction
+from treadle.kernels.convolve import ConvSpec
 from treadle.kernels.nest import Nest
 from treadle.plan.steps import (
     Branch,
@@ -43,6 +46,13 @@ def nest_source(nest: Nest, entry: str) -> native.Source:
     return found
 
 
+def product_source(what: Contraction | ConvSpec) -> native.Source:
+    """The kernel of a product or convolution."""
+    if isinstance(what, ConvSpec) and what.depthwise:
+        return depthwise.source(what.dtype)
+    return gemm.source(what.dtype)
+
+
 def library_source(step: CallsStep) -> native.Source:
     """What calls the library that a step calls."""
     script = step.call.script
@@ -63,7 +73,7 @@ def sources_of(steps: Sequence[Step]) -> Iterable[native.Source]:
             if isinstance(step, NestStep):
                 found = [nest_source(step.launch.nest, "task")]
             elif isinstance(step, ProductStep):
-                found = [gemm.source(step.product.contraction.dtype)]
+                found = [product_source(step.product.contraction)]
                 if step.product.epilogue is not None:
                     found.append(nest_source(step.product.epilogue.nest, "tile"))
             elif isinstance(step, OrderStep):

@@ -10,6 +10,7 @@ from treadle.fuse.cluster import (
     Cluster,
     join,
     members_fit,
+    operand_key,
     operands_fit,
     start,
 )
@@ -19,6 +20,9 @@ from treadle.fuse.layout import row_major, stored_strides
 from treadle.fuse.maps import Space
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.trace.lowering import Gather, Lowering, Reduction, Reshape
+
+MAX_COLUMN_REDUCTIONS = 4
+"""More in one column nest, and its accumulators leave the registers."""
 
 
 class Growth(Nodes):
@@ -112,17 +116,66 @@ class Growth(Nodes):
                 names = matching(a.space.maps[re], b.space.maps[im])
                 self._take_in(a, b, a.space.copy(), names)
 
+    def merge_columns(self) -> None:
+        """Merges clusters that reduce the same axes of values of one shape, where one
+        pass over memory can serve both: they read the same, or what was made of it."""
+        known: dict[Any, Cluster] = {}
+        clusters = [n for n in self.order.nodes if isinstance(n, Cluster)]
+        for cluster in clusters:
+            if cluster.form != "mid":
+                continue
+            first = _reductions(cluster)[0]
+            sources = self._made_of(first)
+            place = first.inputs[0].type.shape, first.params.get("axes")
+            for v in sources:
+                other = known.get((place, v))
+                if other is not None and self._merge_column(other, cluster):
+                    cluster = other
+                    break
+            known.update({(place, v): cluster for v in sources})
+
+    def _merge_column(self, cluster: Cluster, other: Cluster) -> bool:
+        mine, others = _reductions(cluster), _reductions(other)
+        if len(mine) + len(others) > MAX_COLUMN_REDUCTIONS:
+            return False
+        if self.order.depends(cluster, other) or self.order.depends(other, cluster):
+            return False
+        names = matching(
+            cluster.space.maps[operand_key(mine[0])],
+            other.space.maps[operand_key(others[0])],
+        )
+        return self._take_in(cluster, other, cluster.space.copy(), names)
+
+    def _made_of(self, eq: Equation) -> list[Var]:
+        """What a reduction reads, and what the cluster reads that made that."""
+        found = sorted(self.flow.sources(eq.inputs[0]), key=self._place)
+        for v in list(found):
+            node = self.owner.get(v)
+            if isinstance(node, Cluster) and node.form != "mid":
+                found += [
+                    u
+                    for maker in node.equations
+                    for a in maker.inputs
+                    if a.type.shape == eq.inputs[0].type.shape
+                    for u in self.flow.sources(a)
+                ]
+        return found
+
+    def _place(self, v: Var) -> int:
+        eq = self.flow.maker.get(v)
+        return -1 if eq is None else self.position.get(id(eq), -1)
+
     def _take_in(
         self,
         cluster: Cluster,
         other: Cluster,
         space: Space,
         names: dict[int, int] | None,
-    ) -> None:
+    ) -> bool:
         """Lets a cluster, with a space of its own, take in another one whose dimensions
         have other names, if it can."""
         if names is None or not extend(names, cluster, other):
-            return
+            return False
         for v, entries in other.space.maps.items():
             space.maps[v] = tuple(
                 type(a)(a.offset, tuple((names[d], c) for d, c in a.terms))
@@ -131,14 +184,16 @@ class Growth(Nodes):
         reduced = cluster.reduced | {names[d] for d in other.reduced}
         space.frozen |= reduced
         if not members_fit(space, cluster, self.flow):
-            return
+            return False
         if not self.contract(cluster, other):
-            return
+            return False
         cluster.space, cluster.reduced = space, reduced
         cluster.form = other.form or cluster.form
+        cluster.after |= other.after
         cluster.equations = sorted(
             cluster.equations + other.equations, key=lambda e: self.position[id(e)]
         )
+        return True
 
     # Views in memory
 
@@ -226,3 +281,7 @@ class Growth(Nodes):
             if isinstance(a, Var) and self.flow.is_view(a):
                 return self.substitute(eq, a, self.copied(a))
         raise AssertionError(f"{eq.op.name} has an operand without an index map")
+
+
+def _reductions(cluster: Cluster) -> list[Equation]:
+    return [eq for eq in cluster.equations if isinstance(eq.op.lowering, Reduction)]

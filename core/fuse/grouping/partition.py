@@ -12,7 +12,6 @@ from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.grouping.growth import Growth
 from treadle.fuse.layout import joined, row_major
 from treadle.fuse.lowering.copies import begun, copy_launch, filled, scatter_launch
-from treadle.fuse.lowering.filters import filter_launch
 from treadle.fuse.lowering.launches import Copy, Launch
 from treadle.fuse.lowering.loops import zero_inits
 from treadle.fuse.lowering.products import product, product_with_epilogue
@@ -24,7 +23,6 @@ from treadle.ir.graph import Equation, Graph, Lit, Var
 from treadle.ops.dot import free_axes
 from treadle.trace.lowering import (
     Contraction,
-    FilterTaps,
     Join,
     Lowering,
     Reduction,
@@ -81,6 +79,7 @@ class _Partitioner(Growth):
                 how = type(self.flow.lowering(eq))
                 _OTHERS.get(how, _Partitioner._whole)(self, eq)
         self.merge_twins()
+        self.merge_columns()
         self._copy_returned_views()
         self._attach_epilogues()
         nodes = self.order.topological()
@@ -293,7 +292,6 @@ def _finds_place(eq: Equation) -> bool:
 _NESTS: dict[type[Lowering], Callable[[Equation, Dataflow], Launch | None]] = {
     Window: window_launch,
     Running: running_launch,
-    FilterTaps: filter_launch,
 }
 """What writes the nest of work that fuses with nothing."""
 

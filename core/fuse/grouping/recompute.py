@@ -8,6 +8,8 @@ from is not in memory itself (the result of a contraction in registers).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from treadle.fuse.cluster import Cluster, members_fit
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.grouping.partition import Partition
@@ -19,8 +21,9 @@ from treadle.ops.movement import broadcast_in_dim
 from treadle.trace.lowering import Elementwise, Index, written
 
 _MAX_COST = 60
-_MAX_COST_OF_ROWS = 10
-"""Of a value that is one row of what reads it: that would be computed for every row."""
+_MAX_COST_OF_ROWS = 5
+"""Of a value that is one row of what reads it, or the same for a row of what goes down
+columns: that would be computed for every row, or for every block of columns."""
 _TOGETHER = 256
 """Candidates that are tried at once: many, as nearly all are fine, but one that is not
 has the others tried again."""
@@ -45,10 +48,10 @@ def _settle(candidates: list[tuple[Equation, Cluster]], part: Partition) -> None
     marked: list[Var] = []
     changed: dict[Cluster, None] = {}
     for eq, node in candidates:
-        readers = _consider(eq, node, part)
-        if readers:
-            marked.append(eq.outputs[0])
-            changed |= dict.fromkeys((*readers, node))
+        found = _consider(eq, node, part)
+        if found.readers:
+            marked += found.values
+            changed |= dict.fromkeys((*found.readers, node))
     if all(_builds(cluster, part) for cluster in changed):
         return
     part.flow.recomputed.difference_update(marked)
@@ -60,25 +63,52 @@ def _settle(candidates: list[tuple[Equation, Cluster]], part: Partition) -> None
         _settle(candidates[middle:], part)
 
 
-def _consider(eq: Equation, node: Cluster, part: Partition) -> list[Cluster]:
-    """Marks a value if it is worth it; gives the clusters that compute it then."""
+class _Found(NamedTuple):
+    """Values that are worth it, and the clusters that compute them then."""
+
+    values: list[Var]
+    readers: list[Cluster]
+
+
+_NOTHING = _Found([], [])
+
+
+def _consider(eq: Equation, node: Cluster, part: Partition) -> _Found:
+    """Marks a value if it is worth it, with what it is made from in its cluster."""
     flow, v = part.flow, eq.outputs[0]
-    if v in flow.inline or v in flow.parts or flow.is_returned(v):
-        return []
+    if v in flow.recomputed or v in flow.inline or v in flow.parts:
+        return _NOTHING
+    if flow.is_returned(v):
+        return _NOTHING
     readers = _readers(v, node, part)
     if not readers:
-        return []
-    leaves: set[Var] = set()
-    total = _walk(v, node, part, leaves, 0)
-    if total > _MAX_COST or (total > _MAX_COST_OF_ROWS and _is_row(v, flow)):
-        return []
+        return _NOTHING
+    columns = [r for r in readers if r.form == "mid"]
+    walk = _Walk(v, node, part, bool(columns))
+    total = walk.cost(v)
+    again = any([walk.axes(v) < len(r.space.sizes) for r in columns])
+    again = again or _is_row(v, flow)
+    if total > (_MAX_COST_OF_ROWS if again else _MAX_COST):
+        return _NOTHING
     # Each reader loads the leaves in place of the value, which nobody stores. Axes are
     # counted, not bytes: the same program at another size must have the same kernels.
-    loads = sum(u.type.ndim >= v.type.ndim for u in leaves)
-    if loads * len(readers) > 1 + len(readers):
-        return []
-    flow.recomputed.add(v)
-    return readers
+    leaves = {u for u in walk.leaves if walk.axes(u) >= walk.axes(v)}
+    loads = sum([len(leaves - _loaded(r, v, part)) for r in readers])
+    if loads > 1 + len(readers):
+        return _NOTHING
+    flow.recomputed.update(walk.values)
+    return _Found(list(walk.values), readers)
+
+
+def _loaded(cluster: Cluster, v: Var, part: Partition) -> set[Var]:
+    """What a cluster reads in any case, besides a value."""
+    return {
+        u
+        for eq in cluster.equations
+        for a in eq.inputs
+        if part.flow.resolve(a)[0] is not v
+        for u in part.flow.sources(a)
+    }
 
 
 def _is_row(v: Var, flow: Dataflow) -> bool:
@@ -111,39 +141,66 @@ def _readers(v: Var, node: Cluster, part: Partition) -> list[Cluster]:
     return list(found.values())
 
 
-def _walk(v: Var, node: Cluster, part: Partition, leaves: set[Var], spent: int) -> int:
-    """Collects the stored values that a member is made from; gives the cost."""
-    flow = part.flow
-    eq = flow.maker[v]
-    if isinstance(eq.op.lowering, Elementwise):
-        spent += sum([cost_of(i.name, i.dtype) for i in written(eq)])
-    for a in eq.inputs:
-        if spent > _MAX_COST:
-            break
-        spent = _leaf(a, node, part, leaves, spent)
-    return spent
+class _Walk:
+    """What a member of a cluster is made from.
 
+    values: those of the cluster, which are computed again with it. leaves: stored ones.
+    columns: whether some reader goes down columns, again for each block of them.
+    """
 
-def _leaf(a: Atom, node: Cluster, part: Partition, leaves: set[Var], spent: int) -> int:
-    flow = part.flow
-    source, _ = flow.resolve(a)
-    if isinstance(source, Lit):
+    def __init__(self, v: Var, node: Cluster, part: Partition, columns: bool) -> None:
+        self.v, self.node, self.part, self.columns = v, node, part, columns
+        self.flow = part.flow
+        self.values: dict[Var, None] = {}
+        self.leaves: set[Var] = set()
+
+    def axes(self, v: Var) -> int:
+        """How many axes a value varies along."""
+        return len(v.type.shape) - len(self.flow.units.absent(v))
+
+    def cost(self, v: Var, spent: int = 0) -> int:
+        """Collects what a member is made from; gives the cost, after what is spent."""
+        if self.part.owner.get(v) is self.node:
+            self.values[v] = None
+        eq = self.flow.maker[v]
+        if isinstance(eq.op.lowering, Elementwise):
+            spent += sum([cost_of(i.name, i.dtype) for i in written(eq)])
+        for a in eq.inputs:
+            if spent > _MAX_COST:
+                break
+            spent = self._operand(a, spent)
         return spent
-    if source in flow.inline or source in flow.recomputed:
-        return _walk(source, node, part, leaves, spent)
-    if flow.maker.get(source) is None or part.owner.get(source) is not node:
-        leaves.add(source)
-        return spent
-    maker = flow.maker[source]
-    if node.product is not None and source is node.product.c:
-        # The contraction's own result is in registers, not in memory.
-        return _MAX_COST + 1
-    if not isinstance(maker.op.lowering, Elementwise | Index) or is_stored(
-        source, node, part
-    ):
-        leaves.add(source)
-        return spent
-    return _walk(source, node, part, leaves, spent)
+
+    def _operand(self, a: Atom, spent: int) -> int:
+        flow, node = self.flow, self.node
+        source, _ = flow.resolve(a)
+        if isinstance(source, Lit):
+            return spent
+        if source in flow.inline or source in flow.recomputed:
+            return self.cost(source, spent)
+        if flow.maker.get(source) is None or self.part.owner.get(source) is not node:
+            self.leaves.add(source)
+            return spent
+        if node.product is not None and source is node.product.c:
+            # The contraction's own result is in registers, not in memory.
+            return _MAX_COST + 1
+        if self._stays(source):
+            self.leaves.add(source)
+            return spent
+        return self.cost(source, spent)
+
+    def _stays(self, v: Var) -> bool:
+        """Whether a member is stored rather than computed again."""
+        if not isinstance(self.flow.maker[v].op.lowering, Elementwise | Index):
+            return True
+        if is_stored(v, self.node, self.part):
+            return True
+        if self.axes(v) >= self.axes(self.v):
+            return False
+        if not (self.columns or _is_row(v, self.flow)):
+            return False
+        alone = _Walk(self.v, self.node, self.part, columns=False)
+        return alone.cost(v) > _MAX_COST_OF_ROWS
 
 
 def _builds(cluster: Cluster, part: Partition) -> bool:

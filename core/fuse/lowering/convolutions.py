@@ -41,7 +41,7 @@ def convolution(
         spec = _spec(eq, eq.params["kernel"], other, x.steps, steps, y.steps)
     else:
         spec = _spec(eq, other[:2], out.type.shape, x.steps, y.steps, steps)
-    if spec is None:
+    if spec is None or not _is_known(spec):
         return None
     result = ProductKernel(spec, x[:2], y[:2], out, None, how.filter_gradient)
     if body is None:
@@ -57,6 +57,14 @@ def convolution(
     images, rows, last = groups
     result.epilogue = assemble(body, sizes, [images, [], rows], [], [last], "inner")
     return result
+
+
+def _is_known(spec: ConvSpec) -> bool:
+    """Whether a depthwise convolution, whose kernel has channels in its lanes, finds
+    them side by side."""
+    if not spec.groups == spec.channels == spec.features != 1:
+        return True
+    return spec.input.column == spec.filter.column == spec.output.column == 1
 
 
 def _spec(

@@ -230,7 +230,6 @@ _HANDLERS: dict[type[Lowering], Callable[[_Lowering, Equation], None]] = {
     lowering.Scatter: _Lowering._scatter,
     lowering.Window: _Lowering._nest,
     lowering.Running: _Lowering._nest,
-    lowering.FilterTaps: _Lowering._nest,
     lowering.Order: _Lowering._order,
     lowering.Routine: _Lowering._calls,
     lowering.Foreign: _Lowering._calls,

@@ -121,6 +121,34 @@ def test_a_quotient_times_its_divisor_is_what_was_divided(
         assert same_shape((whole % k,), (0,))
 
 
+# ``k * (p // k)`` is written as ``p - p % k``, in which the quotient is not seen.
+UNDIVIDED = st.recursive(
+    st.one_of(st.sampled_from(["b", "t", "h"]), st.integers(-9, 12)),
+    lambda leaves: st.one_of(
+        st.tuples(st.sampled_from([*ARITHMETIC]), leaves, leaves),
+        st.tuples(st.just("%"), leaves, st.integers(2, 5)),
+    ),
+    max_leaves=7,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(UNDIVIDED, UNDIVIDED, SIZES)
+@example("b", ("-", ("+", "t", 1), ("%", ("+", "t", 1), 2)), {"b": 2, "t": 16, "h": 16})
+def test_a_product_divided_by_a_factor_is_the_other(
+    first: Any, second: Any, hints: Any
+) -> None:
+    _, names = symbols(hints)
+    try:
+        whole, factor = compute(first, names), compute(second, names)
+        if not factor > 0:
+            assume(False)
+        assert same_shape((whole * factor // factor,), (whole,))
+        assert same_shape((whole * factor % factor,), (0,))
+    except (ZeroDivisionError, Restart):
+        assume(False)
+
+
 def test_equal_sizes_are_one_object() -> None:
     scope, n = symbols({"b": 6, "t": 4})
     b, t = n["b"], n["t"]

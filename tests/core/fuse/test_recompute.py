@@ -11,8 +11,10 @@ import treadle.numpy as tnp
 from tests.core.fuse.evaluate import agrees
 from tests.core.fuse.graphs import array, grouped
 from tests.core.fuse.lowering.alone import normal
+from treadle import lax
 from treadle.fuse.grouping import recompute
 from treadle.fuse.grouping.recompute import choose
+from treadle.fuse.roles import stored_members
 
 X, W = array(8, 8), array(8, 8)
 
@@ -177,3 +179,41 @@ def test_many_candidates_are_tried_in_turn(monkeypatch: pytest.MonkeyPatch) -> N
     for together in (1, 2, 3):
         monkeypatch.setattr(recompute, "_TOGETHER", together)
         assert recomputed(bent, X, W) == wanted
+
+
+def standardized_gradients(x: Any, ct: Any) -> tuple[Any, Any]:
+    """The sums over rows that the gradient of a layer norm takes."""
+    centred = x - x.mean(1, keepdims=True)
+    scale = lax.rsqrt(tnp.square(centred).mean(1, keepdims=True) + 1e-5)
+    return (ct * (centred * scale)).sum(0), ct.sum(0)
+
+
+def test_what_a_value_is_made_from_is_computed_again_with_it() -> None:
+    part = grouped(standardized_gradients, array(8, 8), array(8, 8))
+    choose(part)
+    stored = {v for node in part.nodes for v in stored_members(node, part)}
+    assert not [v for v in stored if v.type.shape == (8, 8)]
+
+
+def test_dear_values_of_rows_are_not_computed_for_each_block_of_columns() -> None:
+    assert "rsqrt" not in recomputed(standardized_gradients, array(8, 8), array(8, 8))
+
+
+def test_columns_of_what_is_read_together_are_reduced_together() -> None:
+    part = grouped(standardized_gradients, array(8, 8), array(8, 8))
+    columns = [n for n in part.nodes if getattr(n, "form", None) == "mid"]
+    assert [len(n.equations) for n in columns] == [2]
+
+
+def test_columns_that_wait_for_each_other_are_reduced_one_after_the_other() -> None:
+    def variance(x: Any) -> Any:
+        return tnp.square(x - x.sum(0)).sum(0)
+
+    agrees(variance, normal(8, 8))
+
+
+def test_many_columns_of_one_array_agree_with_numpy() -> None:
+    def sums(x: Any, y: Any) -> Any:
+        return [(x * y + float(n)).sum(0) for n in range(6)], (x.max(0), y.min(0))
+
+    agrees(sums, normal(70, 9), normal(70, 9, seed=1))

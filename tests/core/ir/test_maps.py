@@ -288,3 +288,9 @@ def test_going_back_gives_the_same_map(r: random.Random) -> None:
         return
     before, after, sizes = found
     assert reshape(after, new_shape, shape, sizes) == before
+
+
+def test_no_dimension_is_cut_into_ones() -> None:
+    """It would be asked for again, without end."""
+    outside = Affine(0, ((0, 4),))
+    assert reshape((outside,), (4,), (2, 2), {0: 2}) is None

@@ -208,6 +208,12 @@ CASES = [
         Window((1, 1), ((1, 0), (1, 0)), (1, 1), (1, 1), 3),
     ),
     *_conv(
+        "depthwise, one feature each",
+        normal(2, 5, 4, 3),
+        normal(3, 2, 1, 3),
+        Window((2, 1), ((1, 1), (2, 0)), (1, 2), (1, 2), 3),
+    ),
+    *_conv(
         "1d", normal(2, 7, 3), normal(3, 3, 2), Window((2,), ((1, 1),), (1,), (1,), 1)
     ),
     *_conv(

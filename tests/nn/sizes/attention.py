@@ -64,4 +64,6 @@ EXPRESSIONS = [
     "s + nn.combine_masks(nn.causal_mask(s.shape[1]) * 1.0, s[:, :, :1]).mean()",
 ]
 SIZES = {"in_pieces(grouped, s, tl, tok)": ((3, 5), (1, 1), (8, 3))}
-NOT_LAYERS = "LinearScaling Llama3Scaling alibi_slopes with_cache"
+NOT_LAYERS = (
+    "ContextCache LinearScaling Llama3Scaling YarnScaling alibi_slopes with_cache"
+)

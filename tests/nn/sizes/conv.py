@@ -24,6 +24,7 @@ LAYERS: dict[str, Any] = {
     "corners": nn.Upsample((3,), mode="linear", align_corners=True),
     "shuffle": nn.PixelShuffle(2),
     "unshuffle": nn.PixelUnshuffle(2),
+    "tiles": nn.Conv2d(3, 4, 2, stride=2, padding="VALID", key=KEY),
     "patches": nn.PatchEmbedding(4, 3, 2, key=KEY),
     "excite": nn.SqueezeExcite(4, 2, key=KEY),
     "response": nn.LocalResponseNorm(3),
@@ -31,6 +32,7 @@ LAYERS: dict[str, Any] = {
     "unflatten": nn.Unflatten(-1, (2, 2)),
 }
 EXPRESSIONS = [
+    "tiles(im)",
     "conv1(seq), wrapped(seq), up1(seq), pad(seq), response(seq)",
     "same1(seq)",
     "corners(seq)",

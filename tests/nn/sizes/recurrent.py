@@ -15,12 +15,14 @@ LAYERS: dict[str, Any] = {
     "back": nn.RNN(nn.SimpleCell(8, 4, key=KEY), time_axis=0, reverse=True),
     "elman": nn.SimpleCell(8, 4, key=KEY),
     "stack": nn.Stack(lambda key: nn.Linear(8, 8, key=key), 3, remat=True, key=KEY),
+    "video_cell": nn.ConvLSTMCell(3, 2, (3, 3), key=KEY),
     "deep": nn.StackedRNN.make(nn.SimpleCell, (8, 4, 4), bidirectional=True, key=KEY),
 }
 EXPRESSIONS = [
     "rnn(s), back(s), elman(s, tnp.zeros(4))",
     "both(s, lengths=len)",
     "deep(s)",
+    "nn.RNN(video_cell)(tnp.stack([im, im + 1], 1))[0]",
     "stack(s), stack(s[0])",
 ]
 NOT_LAYERS = "capture record"

@@ -196,6 +196,8 @@ def test_vit(tmp_path):
 LLAMA3 = {"rope_type": "llama3", "rope_theta": 1000.0, "factor": 8.0}
 LLAMA3 |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LLAMA3 |= {"original_max_position_embeddings": 64}
+YARN = {"rope_type": "yarn", "rope_theta": 1000.0, "factor": 4.0}
+YARN |= {"original_max_position_embeddings": 32}
 LINEAR = {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0}
 
 
@@ -205,6 +207,8 @@ LINEAR = {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0}
         {},
         {"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True},
         {"rope_parameters": LLAMA3, "num_key_value_heads": 1},
+        {"rope_parameters": YARN},
+        {"rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 0.3}},
         {"rope_parameters": LINEAR, "num_key_value_heads": 4},
     ],
 )
@@ -239,8 +243,10 @@ def test_llama_as_older_versions_write_it(tmp_path):
     path.write_text(json.dumps(config))
     found = models.from_huggingface(tmp_path)(TOKENS)
     close(found, theirs(torch.tensor(TOKENS)).logits.detach().numpy(), 1e-5)
-    path.write_text(json.dumps(config | {"rope_scaling": {"rope_type": "yarn"}}))
-    with pytest.raises(ValueError, match="the rope_type is 'yarn'; known are default"):
+    path.write_text(json.dumps(config | {"rope_scaling": {"rope_type": "longrope"}}))
+    with pytest.raises(
+        ValueError, match="the rope_type is 'longrope'; known are default"
+    ):
         models.from_huggingface(tmp_path)
 
 

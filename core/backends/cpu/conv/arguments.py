@@ -5,7 +5,11 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from treadle.backends.cpu.gemm.arguments import FIRST
+from treadle.backends.cpu.gemm.arguments import FIRST as _FIRST
+from treadle.backends.cpu.gemm.arguments import ProductWord
+
+FIRST = _FIRST + len(ProductWord)
+"""Behind the words of products: a convolution of packed patches has both."""
 
 
 class ConvWord(IntEnum):
@@ -50,9 +54,11 @@ class ConvWord(IntEnum):
     GRID_UNITS = FIRST + 36
     GRID_PANELS = FIRST + 37
     FILTER_OFFSET = FIRST + 38  # bytes from a task's scratch to the packed filter
-    RUN = FIRST + 39  # elements of a segment
-    SEGMENTS = FIRST + 40  # their number; the offsets (in bytes) follow
-    OFFSETS = FIRST + 41
+    IN_X = FIRST + 39
+    PAD_X = FIRST + 40
+    RUN = FIRST + 41  # elements of a segment
+    SEGMENTS = FIRST + 42  # their number; the offsets (in bytes) follow
+    OFFSETS = FIRST + 43
 
 
 class FilterWord(IntEnum):
@@ -73,3 +79,21 @@ class FilterWord(IntEnum):
     AT_ONCE = ConvWord.RUN + 12  # images that the micro-kernel sums over in one go
     IMAGE = ConvWord.RUN + 13  # elements of a plane that belong to one image
     TABLE = ConvWord.RUN + 14  # of row groups: the element offsets of each in A and C
+
+
+class DepthwiseWord(IntEnum):
+    """Words of Kind.DEPTHWISE and Kind.DEPTHWISE_FILTER beside those of ConvWord; the
+    first three are those of FilterWord."""
+
+    PARTIALS = FilterWord.PARTIALS
+    FEATURES = FilterWord.FEATURES
+    TASK_OFFSET = FilterWord.TASK_OFFSET
+    BLOCK_Y = ConvWord.RUN + 3  # outputs that share a table of pixels
+    BLOCK_X = ConvWord.RUN + 4
+    BLOCKS_Y = ConvWord.RUN + 5  # such blocks in an image
+    BLOCKS_X = ConvWord.RUN + 6
+    LINE = ConvWord.RUN + 7  # entries in a line of the table
+    TAPS_OFFSET = ConvWord.RUN + 8  # bytes from a task's scratch to its table of taps
+    OUTPUTS_OFFSET = ConvWord.RUN + 9  # ... to that of outputs
+    TABLE_OFFSET = ConvWord.RUN + 10  # ... and to that of pixels
+    COUNT = ConvWord.RUN + 11

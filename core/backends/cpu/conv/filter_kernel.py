@@ -41,7 +41,7 @@ def emit_filter_gradient(b: Builder, machine: Machine) -> None:
     _emit_planes(b, machine)
     _emit_slab(b, machine)
     _emit_panel(b, machine)
-    _emit_sum(b, machine)
+    emit_sum(b, machine)
     with b.function(
         "define internal void @filter_gradient(ptr %args, i64 %task) " + COLD
     ):
@@ -233,7 +233,7 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
         b("ret void")
 
 
-def _emit_sum(b: Builder, machine: Machine) -> None:
+def emit_sum(b: Builder, machine: Machine) -> None:
     """``sum_partials``: a task owns some rows (dy, dx, c) of the result."""
     lanes = machine.tile.lanes
     with b.function("define internal void @sum_partials(ptr %args, i64 %task)"):

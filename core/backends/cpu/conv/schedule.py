@@ -20,16 +20,26 @@ from itertools import islice
 from typing import Any
 
 from treadle.backends.cpu.conv.arguments import ConvWord
-from treadle.backends.cpu.gemm.arguments import BUILT_IN, Kind, Scheduled, Tile, Word
+from treadle.backends.cpu.gemm.arguments import (
+    BUILT_IN,
+    PATCHES,
+    Kind,
+    ProductWord,
+    Scheduled,
+    Tile,
+    Word,
+)
 from treadle.backends.cpu.gemm.schedule import round_up, task_count
+from treadle.backends.cpu.gemm.schedule import schedule as product_schedule
 from treadle.dims import hint, settled
 from treadle.ir.filled import sizes_in
-from treadle.kernels.contract import Strides
+from treadle.kernels.contract import Contraction, Strides
 from treadle.kernels.convolve import Axis, ConvSpec
-from treadle.late import numbers
+from treadle.late import is_one, numbers
 
 _FILTER_BYTES = 1 << 20  # of packed filter, to stay in the L2 cache
 _SLAB_BYTES = 1 << 18  # of padded image
+_PATCH_FEATURES = 256
 _EPILOGUE_WORK = 4096  # pixels * k between two calls of the epilogue
 
 
@@ -51,7 +61,9 @@ def launched(
         return list(plan(*how, spec))
     args = plan, how, *_parts(spec)
     # Their table of steps has a row for each channel, if these are few.
+    # So has one group, of whole pixels, fewer segments than several.
     if sizes_in((spec.channels, spec.groups, spec.y.taps, spec.x.taps)):
+        is_one(spec.groups)
         settled(_word_count, args)
     rest = iter(numbers(_words, args))
     return [
@@ -110,6 +122,8 @@ def _planned(
 ) -> list[Scheduled]:
     itemsize = spec.dtype.itemsize
     words = common_words(spec, tile, in_place)
+    if _packs_patches(spec, tile):
+        return [_patches(spec, words, tile, threads)]
     panels, k = words[ConvWord.PANELS], spec.k
     work = spec.images * spec.y.out * spec.x.out * k * panels * tile.vectors // 2
     tasks = task_count(work, threads)
@@ -139,6 +153,44 @@ def _planned(
     words[ConvWord.FILTER_OFFSET] = image
     words += _segments(spec, words)
     return [Scheduled(tuple(map(int, words)), tasks, scratch * tasks)]
+
+
+def _packs_patches(spec: ConvSpec, tile: Tile) -> bool:
+    """Whether rows of an image fill tiles so badly that a product of all pixels of all
+    images is worth the packing of what its taps meet: that of enough features."""
+    out, tiles = spec.x.out, -(-spec.x.out // tile.rows)
+    return (
+        spec.features >= _PATCH_FEATURES
+        and spec.groups == 1
+        and 4 * out <= 5 * tile.rows
+        and 3 * out <= 2 * tiles * tile.rows
+        and spec.input.column == 1
+        and not spec.fused_input
+        and spec.output.b0 == spec.y.out * out * spec.output.row
+    )
+
+
+def _patches(spec: ConvSpec, words: list[int], tile: Tile, threads: int) -> Scheduled:
+    """The words of a product, beside those of the convolution."""
+    pixels, none = spec.images * spec.y.out * spec.x.out, Strides(0, 0, 0, 1)
+    result = Strides(0, 0, spec.output.row, 1)
+    product = Contraction(
+        *(spec.dtype, pixels, spec.features, spec.k, none, none, result),
+        fused_a=True,
+        fused_b=True,
+    )
+    found = product_schedule(product, tile, threads)
+    operands = words[Word.A : Word.C]
+    words[: len(found.words)] = found.words
+    words[Word.A : Word.C] = operands
+    words[Word.PACK_A] = words[Word.PACK_B] = PATCHES
+    # The filter is packed tap by tap, each up to a vector of rows too much.
+    slack = round_up(tile.lanes * tile.columns * spec.dtype.itemsize, 64)
+    words[ProductWord.A_OFFSET] += slack
+    words[Word.SCRATCH_STRIDE] += slack
+    words += _segments(spec, words)
+    scratch = words[Word.SCRATCH_STRIDE] * found.tasks
+    return Scheduled(tuple(map(int, words)), found.tasks, scratch)
 
 
 def common_words(spec: ConvSpec, tile: Tile, in_place: bool) -> list[int]:
@@ -196,6 +248,8 @@ def common_words(spec: ConvSpec, tile: Tile, in_place: bool) -> list[int]:
         ConvWord.IN_PLACE: int(in_place),
         ConvWord.PLACE_OFFSET: -y.padding * spec.input.b1 - x.padding * spec.input.row,
         ConvWord.K: spec.k,
+        ConvWord.IN_X: x.size,
+        ConvWord.PAD_X: x.padding,
     }
     for word, value in values.items():
         words[word] = value

@@ -20,13 +20,17 @@ from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.emit.ops import supported
 from treadle.backends.cpu.emit.row import RowSweeps
 from treadle.backends.cpu.emit.tasks import split_axis
-from treadle.kernels.lower import is_running, is_store, schedule
+from treadle.kernels.lower import cost, is_running, is_store, schedule
 from treadle.kernels.nest import STRIDED, Nest
 
 __all__ = ["emit", "supported"]
 
-COLUMN_VECTORS = 4
-"""Vectors of accumulators that a block of a column nest holds in registers."""
+_COLUMN_BYTES = 256
+"""How wide a block of a column nest should be: rows are read in pieces of so much, and
+narrow pieces of long rows come slowly."""
+_COLUMN_WORK = 10
+"""Instructions at each point, above which a block is half as wide: it is the
+instructions that take the time then, and they are written for each vector."""
 
 
 ROW_TILE = 16
@@ -133,7 +137,8 @@ def _row_tiles(
 
 def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
     sweeps = ColumnSweeps(b, schedule(nest), arguments, lanes)
-    width = COLUMN_VECTORS * lanes
+    vectors = _column_vectors(nest, lanes)
+    width = vectors * lanes
     blocks = _ceiling(b, arguments.inner, width)
     sizes = [*arguments.outer, blocks]
     first, last = "0", _product(b, sizes)
@@ -146,11 +151,18 @@ def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> No
         full = b.op(f"add i64 {low}, {width}")
         fits = b.op(f"icmp sle i64 {full}, {arguments.inner}")
         with b.when(fits):
-            sweeps.block(positions, low, COLUMN_VECTORS, masked=False)
+            sweeps.block(positions, low, vectors, masked=False)
         end = b.least(full, arguments.inner)
         start = b.op(f"select i1 {fits}, i64 {end}, i64 {low}")
         with b.loop(start, end, str(lanes)) as i:
             sweeps.block(positions, i, 1, masked=True)
+
+
+def _column_vectors(nest: Nest, lanes: int) -> int:
+    """How many vectors of accumulators a block of a column nest has."""
+    work = sum(cost(nest.body[i]) for s in schedule(nest).sweeps for i in s.body)
+    most = 8 if work <= _COLUMN_WORK else 4
+    return max(4, min(most, _COLUMN_BYTES // (4 * lanes)))
 
 
 def _share(b: Builder, total: str, tasks: str) -> tuple[str, str]:

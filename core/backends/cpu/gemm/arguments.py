@@ -51,6 +51,8 @@ class Kind(IntEnum):
     CONVOLUTION = 1
     FILTER_GRADIENT = 2
     SUM_PARTIALS = 3
+    DEPTHWISE = 4
+    DEPTHWISE_FILTER = 5
 
 
 class Word(IntEnum):
@@ -74,8 +76,9 @@ class Word(IntEnum):
 FIRST = 25
 """The first word that only one kind uses."""
 
-IN_PLACE, BUILT_IN = 0, 1
-"""Values of Word.PACK_A and Word.PACK_B that are no addresses."""
+IN_PLACE, BUILT_IN, PATCHES = 0, 1, 2
+"""Values of Word.PACK_A and Word.PACK_B that are no addresses. PATCHES: A is what the
+taps of a convolution meet, and B its filter (`treadle.backends.cpu.conv.patches`)."""
 
 
 class ProductWord(IntEnum):

@@ -26,10 +26,12 @@ import numpy as np
 
 from treadle.backends.cpu.conv.filter_kernel import emit_filter_gradient
 from treadle.backends.cpu.conv.kernel import emit_convolution
+from treadle.backends.cpu.conv.patches import call_image_epilogues, emit_patches
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import (
     BUILT_IN,
     IN_PLACE,
+    PATCHES,
     Kind,
     ProductWord,
     Tile,
@@ -41,6 +43,7 @@ from treadle.backends.cpu.gemm.parts import (
     Args,
     call_epilogue,
     call_pack,
+    emit_dispatch,
     minimum,
     operand_at,
     share,
@@ -111,25 +114,16 @@ def emit_module(machine: Machine) -> str:
     _emit_rows(b, machine)
     _emit_product(b, machine)
     emit_convolution(b, machine)
+    emit_patches(b, machine)
     emit_filter_gradient(b, machine)
-    _emit_contract(b)
-    return b.text()
-
-
-def _emit_contract(b: Builder) -> None:
-    """``contract``: calls the kernel of the kind that the arguments are for."""
     kinds = {
         Kind.PRODUCT: "product",
         Kind.CONVOLUTION: "convolution",
         Kind.FILTER_GRADIENT: "filter_gradient",
         Kind.SUM_PARTIALS: "sum_partials",
     }
-    with b.function("define void @contract(ptr %args, i64 %task) " + COLD):
-        kind = Args(b)(Word.KIND)
-        for number, name in kinds.items():
-            with b.when(b.op(f"icmp eq i64 {kind}, {int(number)}")):
-                b(f"call void @{name}(ptr %args, i64 %task)")
-        b("ret void")
+    emit_dispatch(b, "contract", kinds)
+    return b.text()
 
 
 def _emit_product(b: Builder, machine: Machine) -> None:
@@ -270,7 +264,11 @@ def _emit_block(b: Builder, machine: Machine) -> None:
         r1 = first_row(b, args, ProductWord.TILE_LOW, "%t1")
         _emit_panels(b, machine, args, (r0, r1))
         finished = b.op(f"icmp eq i64 %k1, {args(ProductWord.K)}")
-        call_epilogue(b, args, finished, ("%b0", "%b1", r0, r1, "%n0", "%n1"))
+        patches = b.op(f"icmp eq i64 {args(Word.PACK_A)}, {PATCHES}")
+        others = b.op(f"and i1 {finished}, {b.op(f'xor i1 {patches}, true')}")
+        call_epilogue(b, args, others, ("%b0", "%b1", r0, r1, "%n0", "%n1"))
+        with b.when(b.op(f"and i1 {finished}, {patches}")):
+            call_image_epilogues(b, args, (r0, r1, "%n0", "%n1"))
         b("ret void")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from treadle.backends.cpu.conv.arguments import ConvWord
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.gemm.arguments import BUILT_IN, Word
+from treadle.backends.cpu.gemm.arguments import BUILT_IN, PATCHES, Kind, Word
 from treadle.backends.cpu.gemm.pack import HOOK
 from treadle.backends.cpu.gemm.tile import Machine
 
@@ -43,6 +45,11 @@ def minimum(b: Builder, x: str, y: str) -> str:
     return b.op(f"call i64 @llvm.smin.i64(i64 {x}, i64 {y})")
 
 
+def maximum(b: Builder, x: str, y: str) -> str:
+    b.declare("i64 @llvm.smax.i64(i64, i64)")
+    return b.op(f"call i64 @llvm.smax.i64(i64 {x}, i64 {y})")
+
+
 def offset(b: Builder, machine: Machine, base: str, index: str, step: str) -> str:
     """base + index * step elements."""
     elements = b.op(f"mul i64 {index}, {step}")
@@ -56,8 +63,12 @@ def call_pack(
     producer = args(slot)
     built_in = b.op(f"icmp ule i64 {producer}, {BUILT_IN}")
     address = b.op(f"inttoptr i64 {producer} to ptr")
-    function = b.op(f"select i1 {built_in}, ptr @pack, ptr {address}")
     given = args(slot + 1, "ptr")
+    patches = b.op(f"icmp eq i64 {producer}, {PATCHES}")
+    packer = "@pack_patches" if slot == Word.PACK_A else "@pack_filter"
+    address = b.op(f"select i1 {patches}, ptr {packer}, ptr {address}")
+    given = b.op(f"select i1 {patches}, ptr %args, ptr {given}")
+    function = b.op(f"select i1 {built_in}, ptr @pack, ptr {address}")
     values = b.op(f"select i1 {built_in}, ptr {args.at(operand)}, ptr {given}")
     b(f"call void ({HOOK}) {function}(ptr {values}, {coordinates}, {block})")
 
@@ -100,3 +111,13 @@ def panel_features(
     end = minimum(b, b.op(f"add i64 {within}, {width}"), features)
     start = b.op(f"mul i64 {group}, {features}")
     return group, b.op(f"add i64 {start}, {within}"), b.op(f"add i64 {start}, {end}")
+
+
+def emit_dispatch(b: Builder, name: str, kinds: Mapping[Kind, str]) -> None:
+    """Defines a kernel: calls the function of the kind that the arguments are for."""
+    with b.function(f"define void @{name}(ptr %args, i64 %task) " + COLD):
+        kind = Args(b)(Word.KIND)
+        for number, function in kinds.items():
+            with b.when(b.op(f"icmp eq i64 {kind}, {int(number)}")):
+                b(f"call void @{function}(ptr %args, i64 %task)")
+        b("ret void")

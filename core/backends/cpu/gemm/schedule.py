@@ -27,7 +27,7 @@ _CHUNK_BYTES = 1 << 18  # of packed B, to stay in the L2 cache with ...
 _A_BYTES = 5 << 18  # ... this much of packed A
 _BLOCK_COLUMNS = 128  # a block of C should have: long rows are fast to write
 _BLOCK_BYTES = 1 << 18  # of C, to be in the cache when the epilogue runs
-_MAX_K_PIECE = 1024
+_PIECE_BYTES = 1 << 15  # of a panel of B, multiplied at once: the L1 cache
 _SMALL_B_ROWS = 128  # from which on packing B pays, if it is small ...
 _LARGE_B_ROWS = 24  # ... or larger than ...
 _LARGE_BYTES = 1 << 20  # ... this
@@ -132,7 +132,7 @@ def _blocks(
     pack_b = fused[1] or _packs_b(m, n * k * itemsize, b_column)
     # Each piece is a sum of its own: so that results do not depend on where operands
     # lie, k is cut whether or not that helps.
-    pieces = _groups(k, _MAX_K_PIECE)
+    pieces = _groups(k, _PIECE_BYTES // (tile.columns * itemsize))
     k_piece = round_up(_groups(k, pieces), tile.lanes)
     tiles = _groups(m, tile.rows)
     per_column = (0.3 if b_column == 1 else 0.5) if pack_b else 0.0

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle.backends.cpu.conv import filter_schedule
+from treadle.backends.cpu.conv import depthwise, depthwise_schedule, filter_schedule
 from treadle.backends.cpu.conv import schedule as conv_schedule
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm.arguments import Scheduled, Tile, Word
@@ -32,7 +32,10 @@ def strides(array: np.ndarray) -> Strides:
 
 
 def kernel(dtype: np.dtype) -> int:
-    source = gemm.source(dtype)
+    return _address(gemm.source(dtype))
+
+
+def _address(source: native.Source) -> int:
     return native.load([source])[source.key]
 
 
@@ -166,6 +169,26 @@ def filter_gradient(
     launches = filter_schedule.schedule(spec, gemm.tile(spec.dtype), num_threads)
     pointers = {Word.A: image, Word.B: gradient, Word.C: result}
     return Call(launches, pointers, hooks)
+
+
+def channelwise(
+    spec: ConvSpec,
+    result: np.ndarray,
+    image: np.ndarray,
+    other: np.ndarray,
+    *,
+    gradient: bool = False,
+    num_threads: int = 1,
+    hooks: dict[Word, int] | None = None,
+    filter_offset: int = 0,
+) -> Call:
+    """A depthwise convolution, or its gradient by the filter: `other` is the filter, or
+    the derivative by the output."""
+    tile = gemm.tile(spec.dtype)
+    launches = depthwise_schedule.schedule(spec, tile, num_threads, gradient)
+    pointers = {Word.A: image, Word.B: other, Word.C: result}
+    address = _address(depthwise.source(spec.dtype))
+    return Call(launches, pointers, hooks, address, {Word.B: filter_offset})
 
 
 def transposed(axis: Axis) -> Axis:

@@ -7,17 +7,31 @@ from typing import Any
 import numpy as np
 import pytest
 
+import treadle as td
 import treadle.numpy as tnp
 from tests.core.fuse import evaluate
 from tests.core.fuse.evaluate import meant
 from tests.core.fuse.graphs import equation, program_of, traced
 from tests.core.fuse.lowering.alone import agrees, needs_copies, normal
-from tests.core.fuse.lowering.test_filters import DEFAULT, OPTIONS
 from treadle.fuse.cluster import Cluster
 from treadle.fuse.lowering.products import product
 from treadle.ops.conv import conv_filter_grad, conv_general
 from treadle.ops.movement import reshape, transpose
 
+DEFAULT = {
+    "strides": (1, 1),
+    "padding": ((0, 0), (0, 0)),
+    "lhs_dilation": (1, 1),
+    "rhs_dilation": (1, 1),
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "strides": {"strides": (2, 3)},
+    "padding": {"padding": ((1, 2), (0, 1))},
+    "cut": {"padding": ((-1, 0), (0, -1))},
+    "input dilated": {"lhs_dilation": (2, 3), "padding": ((1, 1), (2, 0))},
+    "filter dilated": {"rhs_dilation": (2, 1), "padding": ((1, 0), (0, 0))},
+}
 X, W = normal(2, 5, 6, 4), normal(3, 2, 4, 6)
 
 
@@ -38,15 +52,58 @@ def test_values(name: str, groups: int) -> None:
     assert not found.filter_gradient
 
 
+def gradient(how: dict[str, Any], x: np.ndarray, w: np.ndarray) -> tuple[Any, Any]:
+    """The gradient of a filter, and a cotangent."""
+    (out,) = meant(traced(conv(**how), x, w), [x, w])
+    kernel = w.shape[:2]
+    return lambda x, ct: conv_filter_grad(x, ct, kernel=kernel, **how), np.sin(out)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("name", OPTIONS)
-def test_gradients_of_filters(name: str) -> None:
-    how = {**DEFAULT, **OPTIONS[name], "feature_groups": 1}
-    (out,) = meant(traced(conv(**how), X, W), [X, W])
+def test_gradients_of_filters(name: str, groups: int) -> None:
+    how = {**DEFAULT, **OPTIONS[name], "feature_groups": groups}
+    function, ct = gradient(how, X, W[:, :, : 4 // groups])
+    found = agrees(function, product, X, ct, rtol=1e-4)
+    assert found.filter_gradient
+    assert not found.contraction.depthwise
 
-    def gradient(x: Any, ct: Any) -> Any:
-        return conv_filter_grad(x, ct, kernel=(3, 2), **how)
 
-    assert agrees(gradient, product, X, np.sin(out), rtol=1e-4).filter_gradient
+@pytest.mark.parametrize("name", OPTIONS)
+def test_groups_of_one_channel(name: str) -> None:
+    """They have a kernel of their own if each gives one feature."""
+    how, w = {**OPTIONS[name], "feature_groups": 4}, W[:, :, :1, :4]
+    found = agrees(conv(**how), product, X, w, rtol=1e-4)
+    assert found.contraction.depthwise
+    function, ct = gradient({**DEFAULT, **how}, X, w)
+    found = agrees(function, product, X, ct, rtol=1e-4)
+    assert found.contraction.depthwise
+    assert found.filter_gradient
+    two = normal(3, 2, 1, 8)
+    found = agrees(conv(**how), product, X, two, rtol=1e-4)
+    assert not found.contraction.depthwise
+
+
+def test_channels_that_are_not_side_by_side_are_copied() -> None:
+    def turned(x: Any, w: Any) -> Any:
+        x = transpose(x, permutation=(0, 2, 3, 1))
+        return conv(feature_groups=4)(x, w)
+
+    x, w = X.transpose(0, 3, 1, 2).copy(), W[:, :, :1, :4]
+    assert needs_copies(turned, product, x, w)
+    evaluate.agrees(turned, x, w)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 3, 2), (1, 0, 2, 3), (3, 2, 0, 1)])
+def test_a_gradient_that_is_read_transposed(order: tuple[int, ...]) -> None:
+    def turned(x: Any, ct: Any) -> Any:
+        grad = conv_filter_grad(x, ct, kernel=(3, 2), **DEFAULT, feature_groups=1)
+        return transpose(grad, permutation=order)
+
+    (ct,) = meant(traced(conv(), X, W), [X, W])
+    np.testing.assert_allclose(
+        td.jit(turned)(X, ct), turned(X, ct), rtol=1e-4, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("size", [(1, 6), (5, 1), (1, 1)])

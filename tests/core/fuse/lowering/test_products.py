@@ -12,7 +12,7 @@ import treadle.numpy as tnp
 from tests.core.fuse.evaluate import Memory, agrees, meant
 from tests.core.fuse.graphs import equation, grouped, program_of, traced
 from tests.core.fuse.lowering.alone import normal
-from tests.core.fuse.lowering.test_filters import DEFAULT
+from tests.core.fuse.lowering.test_convolutions import DEFAULT
 from treadle.fuse.cluster import Cluster, join, start
 from treadle.fuse.lowering import products
 from treadle.fuse.lowering.launches import ProductKernel

@@ -1,0 +1,472 @@
+"""The kernels of depthwise convolutions: lanes are channels, and nothing is copied.
+
+A *block* is some outputs of an image, at most `BLOCK_Y` rows by `BLOCK_X` pixels. For
+each block a task writes a table of the pixels that it sees: their addresses, line by
+line, and that of a row of zeros where there is padding (or a gap between elements). A
+tap, or an output, is then a fixed step in this table, whatever strides and dilations
+there are, and two loops are all that is needed::
+
+    for each tile of up to four outputs of a row       for each tile of up to four taps
+        for each two vectors of channels                   for each two vectors
+            for each tap: up to four sums                      for each output: ... sums
+
+The second is the gradient by the filter. It adds to one of some partial sums, of which
+there are as many as the shape says; `sum_partials` adds them up. The outputs of a block
+follow each other in memory.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from treadle.backends.cpu.conv.arguments import ConvWord, DepthwiseWord
+from treadle.backends.cpu.conv.filter_kernel import emit_sum
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.arguments import Kind, Word
+from treadle.backends.cpu.gemm.kernel import machine_for
+from treadle.backends.cpu.gemm.parts import (
+    COLD,
+    Args,
+    call_epilogue,
+    emit_dispatch,
+    maximum,
+    minimum,
+    offset,
+    share,
+)
+from treadle.backends.cpu.gemm.tile import (
+    Machine,
+    lane_mask,
+    masked_load,
+    masked_store,
+)
+from treadle.backends.cpu.run.native import Source
+from treadle.backends.cpu.target import host
+
+OUTPUTS = 4
+"""Sums of one vector of channels; with two vectors they hide the latency of their
+additions, and fit the registers of every CPU."""
+
+_VECTORS = 2
+_CHANNELS = 4
+"""Vectors of channels between two tiles of taps: what these read stays in the cache."""
+
+
+@functools.cache
+def source(dtype: np.dtype) -> Source:
+    """The kernel ``depthwise`` for one dtype, to be loaded."""
+    return Source(
+        f"depthwise/{dtype.name}",
+        "depthwise",
+        lambda: emit_module(machine_for(dtype, host())),
+    )
+
+
+def emit_module(machine: Machine) -> str:
+    """IR of everything that one dtype needs."""
+    b = Builder()
+    for sums in range(1, OUTPUTS + 1):
+        _emit_tile(b, machine, sums)
+    names = ", ".join(f"ptr @tile_{sums}" for sums in range(1, OUTPUTS + 1))
+    b.lines.append(f"@tiles = internal constant [{OUTPUTS} x ptr] [{names}]")
+    _emit_steps(b, machine)
+    _emit_table(b, machine)
+    _emit_forward(b, machine)
+    _emit_filter_gradient(b, machine)
+    emit_sum(b, machine)
+    kinds = {
+        Kind.DEPTHWISE: "forward",
+        Kind.DEPTHWISE_FILTER: "filter_gradient",
+        Kind.SUM_PARTIALS: "sum_partials",
+    }
+    emit_dispatch(b, "depthwise", kinds)
+    return b.text()
+
+
+_TILE = (
+    "ptr %table, ptr %places, ptr %steps, i64 %count, ptr %factors, ptr %out, "
+    "i64 %out_row, i64 %c0, i64 %c1, i64 %add"
+)
+
+
+def _emit_tile(b: Builder, machine: Machine, sums: int) -> None:
+    """``tile_N``: adds up products of pixels and factors, for channels c0..c1-1.
+
+    places, steps: pairs of numbers, of bytes. The first of both together lead from the
+    table to the pixel of a sum's product, the second of `steps` from `factors` to its
+    factor. add: whether (1) to what is there.
+    """
+    lanes = machine.tile.lanes
+    with b.function(f"define internal void @tile_{sums}({_TILE})"):
+        places = []
+        for j in range(sums):
+            place = b.op(f"getelementptr [2 x i64], ptr %places, i64 {j}")
+            place = b.op(f"load i64, ptr {place}, align 8")
+            places.append(b.op(f"getelementptr i8, ptr %table, i64 {place}"))
+        keep = b.op("icmp ne i64 %add, 0")
+        start = "%c0"
+        for vectors in (_VECTORS, 1):
+            left = b.op(f"sub i64 %c1, {start}")
+            whole = b.op(f"and i64 {left}, {-vectors * lanes}")
+            stop = b.op(f"add i64 {start}, {whole}")
+            with b.loop(start, stop, str(vectors * lanes)) as c:
+                _emit_sums(b, machine, places, c, vectors, keep, None)
+            start = stop
+        left = b.op(f"sub i64 %c1, {start}")
+        with b.when(b.op(f"icmp sgt i64 {left}, 0")):
+            mask = lane_mask(b, machine, left)
+            _emit_sums(b, machine, places, start, 1, keep, mask)
+        b("ret void")
+
+
+def _emit_sums(
+    b: Builder,
+    machine: Machine,
+    places: list[str],
+    channel: str,
+    vectors: int,
+    keep: str,
+    mask: str | None,
+) -> None:
+    """Some vectors of all sums, from a channel on."""
+    vector, scalar, lanes = machine.vector, machine.scalar, machine.tile.lanes
+    fma = f"@llvm.fmuladd.{machine.suffix}"
+    b.declare(f"{vector} {fma}({vector}, {vector}, {vector})")
+
+    def at(base: str, number: int) -> str:
+        address = b.op(f"getelementptr {scalar}, ptr {base}, i64 {channel}")
+        if number:
+            shift = number * lanes
+            address = b.op(f"getelementptr {scalar}, ptr {address}, i64 {shift}")
+        return address
+
+    def load(base: str, number: int) -> str:
+        return _load(b, machine, at(base, number), mask)
+
+    first = [(vector, "zeroinitializer")] * (len(places) * vectors)
+    with b.carrying("0", "%count", "1", first) as turn:
+        entry = b.op(f"getelementptr [2 x i64], ptr %steps, i64 {turn.index}")
+        step = b.op(f"load i64, ptr {entry}, align 8")
+        entry = b.op(f"getelementptr i64, ptr {entry}, i64 1")
+        factor = b.op(f"load i64, ptr {entry}, align 8")
+        factor = b.op(f"getelementptr i8, ptr %factors, i64 {factor}")
+        factors = [load(factor, v) for v in range(vectors)]
+        sums = iter(turn.values)
+        for place in places:
+            pixel = b.op(f"getelementptr i8, ptr {place}, i64 {step}")
+            pixel = b.op(f"load ptr, ptr {pixel}, align 8")
+            for v in range(vectors):
+                arguments = (load(pixel, v), factors[v], next(sums))
+                text = ", ".join(f"{vector} {x}" for x in arguments)
+                turn.next.append(b.op(f"call {vector} {fma}({text})"))
+    lines = [b.op(f"mul i64 {j}, %out_row") for j in range(len(places))]
+    lines = [b.op(f"getelementptr i8, ptr %out, i64 {line}") for line in lines]
+    addresses = [at(line, v) for line in lines for v in range(vectors)]
+    # A branch: products that waited for what was there would wait for memory.
+    with b.when(b.op(f"xor i1 {keep}, true")):
+        for address, value in zip(addresses, turn.values, strict=True):
+            _store(b, machine, value, address, mask)
+    with b.when(keep):
+        for address, value in zip(addresses, turn.values, strict=True):
+            old = _load(b, machine, address, mask)
+            total = b.op(f"fadd {vector} {old}, {value}")
+            _store(b, machine, total, address, mask)
+
+
+def _load(b: Builder, machine: Machine, address: str, mask: str | None) -> str:
+    if mask is not None:
+        return masked_load(b, machine, address, mask)
+    return b.op(f"load {machine.vector}, ptr {address}, align {machine.itemsize}")
+
+
+def _store(
+    b: Builder, machine: Machine, value: str, address: str, mask: str | None
+) -> None:
+    if mask is not None:
+        masked_store(b, machine, value, address, mask)
+    else:
+        align = machine.itemsize
+        b(f"store {machine.vector} {value}, ptr {address}, align {align}")
+
+
+def _emit_tiles(
+    b: Builder, size: str, places: str, out: tuple[str, str], arguments: str
+) -> None:
+    """Calls tiles of about the same number of sums.
+
+    out: the address of the first sum, and the step in bytes. arguments: of a tile, with
+    holes for its places, the first of its sums, and the step.
+    """
+    raised = b.op(f"add i64 {size}, {OUTPUTS - 1}")
+    tiles = b.op(f"udiv i64 {raised}, {OUTPUTS}")
+    start, row = out
+    with b.loop("0", tiles) as tile:
+        first, last = share(b, tile, size, tiles)
+        entry = b.op(f"getelementptr [2 x i64], ptr {places}, i64 {first}")
+        skipped = b.op(f"mul i64 {first}, {row}")
+        target = b.op(f"getelementptr i8, ptr {start}, i64 {skipped}")
+        count = b.op(f"sub i64 {last}, {first}")
+        slot = b.op(f"getelementptr ptr, ptr @tiles, i64 {b.op(f'sub i64 {count}, 1')}")
+        function = b.op(f"load ptr, ptr {slot}, align 8")
+        given = arguments.format(places=entry, out=target, row=row)
+        b(f"call void {function}({given})")
+
+
+class _Scratch:
+    """Where the parts of a task's scratch are."""
+
+    def __init__(self, b: Builder, args: Args) -> None:
+        base = args(Word.SCRATCH, "ptr")
+        used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
+        used = b.op(f"add i64 {used}, {args(DepthwiseWord.TASK_OFFSET)}")
+        self.zeros = b.op(f"getelementptr i8, ptr {base}, i64 {used}")
+        self.taps, self.outputs, self.table = (
+            b.op(f"getelementptr i8, ptr {self.zeros}, i64 {args(word)}")
+            for word in (
+                DepthwiseWord.TAPS_OFFSET,
+                DepthwiseWord.OUTPUTS_OFFSET,
+                DepthwiseWord.TABLE_OFFSET,
+            )
+        )
+
+
+def _emit_steps(b: Builder, machine: Machine) -> None:
+    """``steps``: what a task needs for all of its blocks: zeros, and the steps of taps
+    and outputs."""
+    b.declare("void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
+    with b.function(
+        "define internal void @steps(ptr %args, ptr %zeros, ptr %taps, ptr %outputs) "
+        + COLD
+    ):
+        args = Args(b)
+        size = b.op(f"mul i64 {args(ConvWord.CHANNELS)}, {machine.itemsize}")
+        b(f"call void @llvm.memset.p0.i64(ptr %zeros, i8 0, i64 {size}, i1 false)")
+        taps_x, block_x = args(ConvWord.TAPS_X), args(DepthwiseWord.BLOCK_X)
+        _pairs(
+            b,
+            machine,
+            "%taps",
+            (args(ConvWord.TAPS_Y), taps_x),
+            (args(ConvWord.DILATION_Y), args(ConvWord.DILATION_X)),
+            (args(Word.B + 1), args(Word.B + 2)),
+        )
+        pixel = args(Word.B + 3)
+        _pairs(
+            b,
+            machine,
+            "%outputs",
+            (args(DepthwiseWord.BLOCK_Y), block_x),
+            (args(ConvWord.STRIDE_Y), args(ConvWord.STRIDE_X)),
+            (b.op(f"mul i64 {block_x}, {pixel}"), pixel),
+        )
+        b("ret void")
+
+
+def _pairs(
+    b: Builder,
+    machine: Machine,
+    target: str,
+    sizes: tuple[str, str],
+    entries: tuple[str, str],
+    elements: tuple[str, str],
+) -> None:
+    """Writes the steps of lines and columns: in entries of the table, of which a line
+    has `LINE`, and in elements of the factors."""
+    args = Args(b)
+    line = b.op(f"mul i64 {entries[0]}, {args(DepthwiseWord.LINE)}")
+    with b.loop("0", sizes[0]) as y, b.loop("0", sizes[1]) as x:
+        number = b.op(f"add i64 {b.op(f'mul i64 {y}, {sizes[1]}')}, {x}")
+        pair = b.op(f"getelementptr [2 x i64], ptr {target}, i64 {number}")
+        steps = ((line, entries[1], 8), (*elements, machine.itemsize))
+        for i, (down, right, size) in enumerate(steps):
+            step = b.op(f"mul i64 {y}, {down}")
+            step = b.op(f"add i64 {step}, {b.op(f'mul i64 {x}, {right}')}")
+            slot = b.op(f"getelementptr i64, ptr {pair}, i64 {i}")
+            b(f"store i64 {b.op(f'mul i64 {step}, {size}')}, ptr {slot}, align 8")
+
+
+def _emit_table(b: Builder, machine: Machine) -> None:
+    """``table``: the addresses of the pixels that `rows` rows of outputs see, from y0
+    and x0 on."""
+    with b.function(
+        "define internal void @table(ptr %args, ptr %table, ptr %zeros, ptr %image, "
+        "i64 %y0, i64 %rows, i64 %x0)"
+    ):
+        args = Args(b)
+        line, dilation = args(DepthwiseWord.LINE), args(ConvWord.IN_DILATION_Y)
+        start = b.op(f"mul i64 %y0, {args(ConvWord.STRIDE_Y)}")
+        start = b.op(f"sub i64 {start}, {args(ConvWord.PAD_Y)}")
+        lines = b.op(f"mul i64 {b.op('sub i64 %rows, 1')}, {args(ConvWord.STRIDE_Y)}")
+        reach = b.op(f"sub i64 {args(ConvWord.TAPS_Y)}, 1")
+        reach = b.op(f"mul i64 {reach}, {args(ConvWord.DILATION_Y)}")
+        lines = b.op(f"add i64 {b.op(f'add i64 {lines}, {reach}')}, 1")
+        left = b.op(f"mul i64 %x0, {args(ConvWord.STRIDE_X)}")
+        left = b.op(f"sub i64 {left}, {args(ConvWord.PAD_X)}")
+        spread = args(ConvWord.IN_DILATION_X)
+        first, stop, head, tail = _columns(b, args, left, line)
+        step = b.op(f"mul i64 {args(Word.A + 3)}, {machine.itemsize}")
+        size = args(ConvWord.IN_Y)
+        with b.loop("0", lines) as row:
+            target = b.op(f"mul i64 {row}, {line}")
+            target = b.op(f"getelementptr ptr, ptr %table, i64 {target}")
+            position = b.op(f"add i64 {start}, {row}")
+            y = b.op(f"sdiv i64 {position}, {dilation}")
+            gap = b.op(f"icmp ne i64 {b.op(f'srem i64 {position}, {dilation}')}, 0")
+            before = b.op(f"icmp slt i64 {position}, 0")
+            beyond = b.op(f"icmp sge i64 {y}, {size}")
+            outside = b.op(f"or i1 {b.op(f'or i1 {before}, {beyond}')}, {gap}")
+            limits = (
+                b.op(f"select i1 {outside}, i64 {there}, i64 {inside}")
+                for there, inside in ((line, head), (line, tail), ("0", stop))
+            )
+            head_here, tail_here, stop_here = limits
+            _zeros(b, target, "0", head_here)
+            pixels = offset(b, machine, "%image", y, args(Word.A + 2))
+            with b.loop(first, stop_here) as x:
+                place = b.op(f"sub i64 {b.op(f'mul i64 {x}, {spread}')}, {left}")
+                slot = b.op(f"getelementptr ptr, ptr {target}, i64 {place}")
+                pixel = b.op(f"mul i64 {x}, {step}")
+                pixel = b.op(f"getelementptr i8, ptr {pixels}, i64 {pixel}")
+                b(f"store ptr {pixel}, ptr {slot}, align 8")
+            _zeros(b, target, tail_here, line)
+        b("ret void")
+
+
+def _zeros(b: Builder, line: str, first: str, stop: str) -> None:
+    with b.loop(first, stop) as place:
+        slot = b.op(f"getelementptr ptr, ptr {line}, i64 {place}")
+        b(f"store ptr %zeros, ptr {slot}, align 8")
+
+
+def _columns(
+    b: Builder, args: Args, start: str, line: str
+) -> tuple[str, str, str, str]:
+    """The input columns first..stop-1 that are in a line of the table, which begins at
+    position `start`; where zeros before them end, and where those behind them begin."""
+    dilation = args(ConvWord.IN_DILATION_X)
+    raised = b.op(f"add i64 {start}, {b.op(f'sub i64 {dilation}, 1')}")
+    first = maximum(b, "0", b.op(f"sdiv i64 {raised}, {dilation}"))
+    end = b.op(f"add i64 {b.op(f'add i64 {start}, {line}')}, {dilation}")
+    stop = b.op(f"sdiv i64 {b.op(f'sub i64 {end}, 1')}, {dilation}")
+    stop = minimum(b, stop, args(ConvWord.IN_X))
+    stop = maximum(b, stop, first)
+    none = b.op(f"icmp eq i64 {first}, {stop}")
+    # With gaps between them all are zeros at first.
+    gaps = b.op(f"icmp ne i64 {dilation}, 1")
+    all_first = b.op(f"or i1 {none}, {gaps}")
+    head, tail = (b.op(f"sub i64 {x}, {start}") for x in (first, stop))
+    head, tail = (
+        b.op(f"select i1 {all_first}, i64 {line}, i64 {x}") for x in (head, tail)
+    )
+    return first, stop, head, tail
+
+
+class _Block:
+    """A block of outputs, whose table of pixels has been written.
+
+    first: the number of its first output in the image, of `count`.
+    """
+
+    def __init__(
+        self, b: Builder, machine: Machine, args: Args, scratch: _Scratch, unit: str
+    ) -> None:
+        across, down = args(DepthwiseWord.BLOCKS_X), args(DepthwiseWord.BLOCKS_Y)
+        rest = b.op(f"udiv i64 {unit}, {across}")
+        self.image = b.op(f"udiv i64 {rest}, {down}")
+        starts, counts = [], []
+        for number, size, out in (
+            (b.op(f"urem i64 {rest}, {down}"), DepthwiseWord.BLOCK_Y, ConvWord.OUT_Y),
+            (b.op(f"urem i64 {unit}, {across}"), DepthwiseWord.BLOCK_X, ConvWord.OUT_X),
+        ):
+            start = b.op(f"mul i64 {number}, {args(size)}")
+            left = b.op(f"sub i64 {args(out)}, {start}")
+            starts.append(start)
+            counts.append(minimum(b, left, args(size)))
+        (y0, x0), (rows, columns) = starts, counts
+        pixels = offset(b, machine, args(Word.A, "ptr"), self.image, args(Word.A + 1))
+        b(
+            f"call void @table(ptr %args, ptr {scratch.table}, ptr {scratch.zeros}, "
+            f"ptr {pixels}, i64 {y0}, i64 {rows}, i64 {x0})"
+        )
+        line = b.op(f"mul i64 {y0}, {args(ConvWord.OUT_X)}")
+        self.first = b.op(f"add i64 {line}, {x0}")
+        self.count = b.op(f"mul i64 {rows}, {columns}")
+
+
+def _units(b: Builder, args: Args) -> str:
+    blocks = b.op(
+        f"mul i64 {args(DepthwiseWord.BLOCKS_Y)}, {args(DepthwiseWord.BLOCKS_X)}"
+    )
+    return b.op(f"mul i64 {args(ConvWord.IMAGES)}, {blocks}")
+
+
+def _emit_forward(b: Builder, machine: Machine) -> None:
+    """``forward``: the blocks that a task owns, and their epilogue."""
+    with b.function("define internal void @forward(ptr %args, i64 %task)"):
+        args = Args(b)
+        scratch = _Scratch(b, args)
+        b(
+            f"call void @steps(ptr %args, ptr {scratch.zeros}, ptr {scratch.taps}, "
+            f"ptr {scratch.outputs})"
+        )
+        channels, taps = args(ConvWord.CHANNELS), args(ConvWord.K)
+        pixel = args(Word.C + 3)
+        row = b.op(f"mul i64 {pixel}, {machine.itemsize}")
+        weights = args(Word.B, "ptr")
+        with b.loop(*share(b, "%task", _units(b, args), args(Word.TASKS))) as unit:
+            block = _Block(b, machine, args, scratch, unit)
+            out = offset(b, machine, args(Word.C, "ptr"), block.image, args(Word.C + 1))
+            out = offset(b, machine, out, block.first, pixel)
+            _emit_tiles(
+                b,
+                block.count,
+                scratch.outputs,
+                (out, row),
+                f"ptr {scratch.table}, ptr {{places}}, ptr {scratch.taps}, i64 {taps}, "
+                f"ptr {weights}, ptr {{out}}, i64 {{row}}, i64 0, i64 {channels}, "
+                "i64 0",
+            )
+            last = b.op(f"add i64 {block.first}, {block.count}")
+            where = (block.image, "0", block.first, last, "0", channels)
+            call_epilogue(b, args, "true", where)
+        b("ret void")
+
+
+def _emit_filter_gradient(b: Builder, machine: Machine) -> None:
+    """``filter_gradient``: the partial sums that a task owns."""
+    with b.function("define internal void @filter_gradient(ptr %args, i64 %task)"):
+        args = Args(b)
+        scratch = _Scratch(b, args)
+        b(
+            f"call void @steps(ptr %args, ptr {scratch.zeros}, ptr {scratch.taps}, "
+            f"ptr {scratch.outputs})"
+        )
+        channels, taps = args(ConvWord.CHANNELS), args(ConvWord.K)
+        row = b.op(f"mul i64 {channels}, {machine.itemsize}")
+        size = b.op(f"mul i64 {taps}, {row}")
+        partials, units = args(DepthwiseWord.PARTIALS), _units(b, args)
+        base = args(Word.SCRATCH, "ptr")
+        several = str(_CHANNELS * machine.tile.lanes)
+        with b.loop(*share(b, "%task", partials, args(Word.TASKS))) as partial:
+            skipped = b.op(f"mul i64 {partial}, {size}")
+            sums = b.op(f"getelementptr i8, ptr {base}, i64 {skipped}")
+            b(f"call void @llvm.memset.p0.i64(ptr {sums}, i8 0, i64 {size}, i1 false)")
+            with b.loop(*share(b, partial, units, partials)) as unit:
+                block = _Block(b, machine, args, scratch, unit)
+                ct = args(Word.B, "ptr")
+                for index, word in ((block.image, 1), (block.first, 3)):
+                    ct = offset(b, machine, ct, index, args(Word.B + word))
+                with b.loop("0", channels, several) as c0:
+                    c1 = minimum(b, b.op(f"add i64 {c0}, {several}"), channels)
+                    _emit_tiles(
+                        b,
+                        taps,
+                        scratch.taps,
+                        (sums, row),
+                        f"ptr {scratch.table}, ptr {{places}}, ptr {scratch.outputs}, "
+                        f"i64 {block.count}, ptr {ct}, ptr {{out}}, i64 {{row}}, "
+                        f"i64 {c0}, i64 {c1}, i64 1",
+                    )
+        b("ret void")

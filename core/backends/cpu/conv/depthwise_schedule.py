@@ -1,0 +1,110 @@
+"""How a CPU runs a depthwise convolution, and its gradient by the filter: the blocks of
+outputs that share a table of pixels, and tasks (see `depthwise`).
+
+Words: as of other convolutions (`schedule`, `filter_schedule`), with channels that lie
+side by side in all three. The epilogue sees images, 0, pixels and channels.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from treadle.backends.cpu.conv.arguments import ConvWord, DepthwiseWord
+from treadle.backends.cpu.conv.schedule import common_words, launched
+from treadle.backends.cpu.gemm.arguments import Kind, Scheduled, Tile, Word
+from treadle.backends.cpu.gemm.schedule import round_up, task_count
+from treadle.kernels.convolve import ConvSpec
+
+_OUTPUTS = 64  # of a block: its table, and a few channels of it, stay in the L1 cache
+_MAX_PARTIALS = 16
+_PARTIAL_BYTES = 1 << 21  # of all partial sums together
+_PARTIAL_OUTPUTS = 256  # that each of them is worth
+_SUM_ELEMENTS = 1 << 16  # per task of the launch that adds them up
+
+
+def schedule(
+    spec: ConvSpec, tile: Tile, threads: int, gradient: bool
+) -> list[Scheduled]:
+    """One launch; two for the gradient by the filter, on the same scratch."""
+    return launched(_gradient if gradient else _forward, (tile, threads), spec)
+
+
+@lru_cache(maxsize=1024)
+def _forward(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
+    words = _words(spec, tile)
+    scratch = words[Word.SCRATCH_STRIDE]
+    tasks = min(_units(words), _tasks(spec, words, tile, threads))
+    words[Word.TASKS], words[Word.KIND] = tasks, Kind.DEPTHWISE
+    return [Scheduled(tuple(map(int, words)), tasks, scratch * tasks)]
+
+
+@lru_cache(maxsize=1024)
+def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
+    words = _words(spec, tile)
+    b, c = slice(Word.B, Word.B + 5), slice(Word.C, Word.C + 5)
+    words[b], words[c] = words[c], words[b]
+    nbytes = spec.k * spec.channels * spec.dtype.itemsize
+    outputs = spec.images * spec.y.out * spec.x.out
+    most = min(
+        _MAX_PARTIALS,
+        _units(words),
+        -(-outputs // _PARTIAL_OUTPUTS),
+        max(1, _PARTIAL_BYTES // nbytes),
+    )
+    # A power of two, so that it divides well among threads.
+    partials = 1 << (most.bit_length() - 1)
+    start = round_up(partials * nbytes, 64)
+    words[DepthwiseWord.PARTIALS] = partials
+    words[DepthwiseWord.FEATURES] = spec.features
+    words[DepthwiseWord.TASK_OFFSET] = start
+    tasks = min(partials, _tasks(spec, words, tile, threads))
+    words[Word.TASKS], words[Word.KIND] = tasks, Kind.DEPTHWISE_FILTER
+    total = start + words[Word.SCRATCH_STRIDE] * tasks
+    first = Scheduled(tuple(map(int, words)), tasks, total)
+    sums = spec.k * spec.features * partials // _SUM_ELEMENTS
+    sums = max(1, min(threads, sums))
+    words[Word.TASKS], words[Word.KIND] = sums, Kind.SUM_PARTIALS
+    return [first, Scheduled(tuple(map(int, words)), sums, total)]
+
+
+def _words(spec: ConvSpec, tile: Tile) -> list[int]:
+    """What both have in common."""
+    y, x = spec.y, spec.x
+    words = common_words(spec, tile, in_place=False)
+    words += [0] * (DepthwiseWord.COUNT - len(words))
+    # The outputs of a block follow each other: they are rows, or part of one.
+    blocks_x = -(-x.out // _OUTPUTS)
+    block_x = -(-x.out // blocks_x)
+    block_y = max(1, min(y.out, _OUTPUTS // block_x)) if blocks_x == 1 else 1
+    block_y = -(-y.out // -(-y.out // block_y))
+    line = (block_x - 1) * x.stride + (x.taps - 1) * x.dilation + 1
+    lines = (block_y - 1) * y.stride + (y.taps - 1) * y.dilation + 1
+    zeros = round_up(spec.channels * spec.dtype.itemsize, 64)
+    outputs = zeros + 16 * spec.k
+    table = outputs + 16 * block_y * block_x
+    values: dict[Any, int] = {
+        Word.SCRATCH_STRIDE: round_up(table + 8 * lines * line, 64),
+        DepthwiseWord.BLOCK_Y: block_y,
+        DepthwiseWord.BLOCK_X: block_x,
+        DepthwiseWord.BLOCKS_Y: -(-y.out // block_y),
+        DepthwiseWord.BLOCKS_X: -(-x.out // block_x),
+        DepthwiseWord.LINE: line,
+        DepthwiseWord.TAPS_OFFSET: zeros,
+        DepthwiseWord.OUTPUTS_OFFSET: outputs,
+        DepthwiseWord.TABLE_OFFSET: table,
+    }
+    for word, value in values.items():
+        words[word] = value
+    return words
+
+
+def _units(words: list[int]) -> int:
+    blocks = words[DepthwiseWord.BLOCKS_Y] * words[DepthwiseWord.BLOCKS_X]
+    return words[ConvWord.IMAGES] * blocks
+
+
+def _tasks(spec: ConvSpec, words: list[int], tile: Tile, threads: int) -> int:
+    vectors = -(-spec.channels // tile.lanes)
+    outputs = spec.images * spec.y.out * spec.x.out
+    return task_count(outputs * vectors * (spec.k + 3), threads)

@@ -1,0 +1,282 @@
+"""Gives convolutions the forms that kernels have: of images, not of lines or volumes;
+of elements without zeros between them; and if groups are single channels, or give
+single features, of one channel and one feature each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from treadle.arraytype import ArrayType
+from treadle.ir.graph import Atom, Equation, Lit
+from treadle.ops.conv import Window, conv_general
+from treadle.ops.dot import dot_general
+from treadle.ops.movement import broadcast_in_dim, reshape, transpose
+from treadle.ops.reduce import reduce_sum
+from treadle.ops.shape import concatenate, pad, slice_
+from treadle.passes.rewrite import Rewriter
+from treadle.trace.op import Op
+
+_ROW: dict[str, Any] = {
+    "strides": 1,
+    "padding": (0, 0),
+    "lhs_dilation": 1,
+    "rhs_dilation": 1,
+    "kernel": 1,
+}
+"""What a convolution does along an axis that its images don't have."""
+
+_MOST_REPEATED = 8
+"""How often channels are repeated, rather than giving the matrix kernel few columns."""
+
+
+def convolution(rewriter: Rewriter, eq: Equation, x: Atom, y: Atom) -> Atom:
+    """A convolution, or its gradient by the filter, of other operands."""
+    return _Forms(rewriter, eq).given(x, y, dict(eq.params))
+
+
+class _Forms:
+    """The equations that stand instead of one."""
+
+    def __init__(self, rewriter: Rewriter, eq: Equation) -> None:
+        self.rewriter, self.eq = rewriter, eq
+        self.is_filter_gradient = eq.op is not conv_general
+
+    def emit(self, op: Op, operands: Sequence[Atom], **params: Any) -> Atom:
+        return self.rewriter.emit(op, list(operands), params, self.eq.source)[0]
+
+    def reshaped(self, a: Atom, shape: Sequence[int]) -> Atom:
+        return self.emit(reshape, [a], shape=tuple(shape))
+
+    def copies(self, a: Atom, times: int) -> Atom:
+        """With so many copies of each channel, side by side."""
+        shape = a.type.shape
+        dims = tuple(range(len(shape)))
+        a = self.emit(broadcast_in_dim, [a], shape=(*shape, times), dims=dims)
+        return self.reshaped(a, (*shape[:-1], shape[-1] * times))
+
+    def given(self, x: Atom, y: Atom, params: dict[str, Any]) -> Atom:
+        for form in _FORMS:
+            found = form(self, x, y, params)
+            if found is not None:
+                return found
+        return self.emit(self.eq.op, [x, y], **params)
+
+
+def _of_lines(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
+    """A line is an image of one row, and a point a line of one pixel."""
+    if x.type.ndim > 3:
+        return None
+    params = {
+        name: (_ROW[name], *value) if name in _ROW else value
+        for name, value in params.items()
+    }
+    n, *rest = x.type.shape
+    x = f.reshaped(x, (n, 1, *rest))
+    n, *rest = y.type.shape
+    y = f.reshaped(y, (n, 1, *rest) if f.is_filter_gradient else (1, n, *rest))
+    result = f.given(x, y, params)
+    shape = list(result.type.shape)
+    del shape[0 if f.is_filter_gradient else 1]
+    return f.reshaped(result, shape)
+
+
+def _in_phases(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
+    """With zeros between the elements of an axis, each of the results in turn meets
+    another part of the filter: a convolution without zeros for each part.
+
+    A depthwise convolution takes as long as its results take to be moved once more.
+    """
+    window = Window(**{k: v for k, v in params.items() if k != "kernel"})
+    spatial, rank = x.type.shape[1:-1], x.type.ndim
+    axis = next((i for i, n in enumerate(window.lhs_dilation) if n > 1), None)
+    if axis is None or f.is_filter_gradient:
+        return None
+    by, taps = window.lhs_dilation[axis], y.type.shape[axis]
+    if window.strides[axis] != 1 or window.rhs_dilation[axis] != 1:
+        return None
+    if window.feature_groups != 1 and y.type.shape[-2] == 1:
+        return None
+    out = window.out_spatial(spatial, y.type.shape[:-2])
+    low, count, pieces = window.padding[axis][0], -(-out[axis] // by), []
+    lengths = (x.type.shape[0], *out, y.type.shape[-1])
+    shape = [*lengths[: axis + 1], count, 1, *lengths[axis + 2 :]]
+    for phase in range(by):
+        first = (low - phase) % by
+        part = len(range(first, taps, by))
+        if not part:
+            params_of_zeros = {"shape": tuple(shape), "dims": ()}
+            pieces.append(f.emit(broadcast_in_dim, [_zero(x)], **params_of_zeros))
+            continue
+        # Where the phase's first result meets its first tap.
+        before = (low - phase - first) // by
+        after = count + part - 1 - spatial[axis] - before
+        some = {"lhs_dilation": 1, "padding": (before, after)}
+        changed = {k: _with(params[k], axis, v) for k, v in some.items()}
+        result = f.given(x, _part(f, y, axis, first, by), params | changed)
+        pieces.append(f.reshaped(result, shape))
+    result = f.emit(concatenate, pieces, axis=axis + 2)
+    shape = [*lengths[: axis + 1], count * by, *lengths[axis + 2 :]]
+    result = f.reshaped(result, shape)
+    return f.emit(
+        slice_, [result], starts=(0,) * rank, limits=lengths, steps=(1,) * rank
+    )
+
+
+def _with(values: Sequence[Any], i: int, value: Any) -> tuple[Any, ...]:
+    return (*values[:i], value, *values[i + 1 :])
+
+
+def _part(f: _Forms, a: Atom, axis: int, first: int, step: int, count: int = 0) -> Atom:
+    """Every so many elements of an axis: `count` of them, or all from the first on."""
+    shape, rank = a.type.shape, a.type.ndim
+    stop = first + (count - 1) * step + 1 if count else shape[axis]
+    starts, steps = _with((0,) * rank, axis, first), _with((1,) * rank, axis, step)
+    limits = _with(shape, axis, stop)
+    return f.emit(slice_, [a], starts=starts, limits=limits, steps=steps)
+
+
+def _of_volumes(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
+    """A volume is images, of all that the filter meets along its first axis."""
+    if x.type.ndim <= 4:
+        return None
+    images, depth, *space, _ = x.type.shape
+    rest = {k: v[1:] if k in _ROW else v for k, v in params.items()}
+    if f.is_filter_gradient:
+        taps, count = params["kernel"][0], y.type.shape[1]
+        y = f.reshaped(y, (images * count, *y.type.shape[2:]))
+    else:
+        taps, kernel = y.type.shape[0], y.type.shape[:-2]
+        count = Window(**params).out_spatial((depth, *space), kernel)[0]
+    padding = [(0, 0, 0)] * x.type.ndim
+    padding[1] = (*params["padding"][0], params["lhs_dilation"][0] - 1)
+    x = f.emit(pad, [x, _zero(x)], padding=tuple(padding))
+    seen = []
+    for tap in range(taps):
+        first, step = tap * params["rhs_dilation"][0], params["strides"][0]
+        part = _part(f, x, 1, first, step, count)
+        seen.append(f.reshaped(part, (images * count, *space, x.type.shape[-1])))
+    each = x.type.shape[-1] // params["feature_groups"]
+    if each == 1 and y.type.shape[-1] == params["feature_groups"]:
+        result = _added(f, seen, y, rest)
+    else:
+        result = _mixed(f, seen, y, rest)
+    if f.is_filter_gradient:
+        return result
+    return f.reshaped(result, (images, count, *result.type.shape[1:]))
+
+
+def _mixed(f: _Forms, seen: list[Atom], y: Atom, params: dict[str, Any]) -> Atom:
+    """What each tap of the first axis meets are channels of a pixel: in every group,
+    those of all taps."""
+    groups, taps = params["feature_groups"], len(seen)
+    *lead, channels = seen[0].type.shape
+    parts = [f.reshaped(a, (*lead, groups, 1, channels // groups)) for a in seen]
+    x = f.emit(concatenate, parts, axis=len(lead) + 1)
+    x = f.reshaped(x, (*lead, taps * channels))
+    n = len(lead) - 1
+    if f.is_filter_gradient:
+        result = f.given(x, y, params)
+        *kernel, _, features = result.type.shape
+        shape = (*kernel, taps, channels // groups, features)
+        order = (n, *range(n), n + 1, n + 2)
+        return f.emit(transpose, [f.reshaped(result, shape)], permutation=order)
+    _, *kernel, each, features = y.type.shape
+    order = (*range(1, n + 1), 0, n + 1, n + 2)
+    y = f.emit(transpose, [y], permutation=order)
+    return f.given(x, f.reshaped(y, (*kernel, taps * each, features)), params)
+
+
+def _added(f: _Forms, seen: list[Atom], y: Atom, params: dict[str, Any]) -> Atom:
+    """The same where a group is one channel, and gives one feature: those of a tap are
+    side by side, and results of all taps are added."""
+    taps, features = len(seen), y.type.shape[-1]
+    n, params = seen[0].type.ndim - 2, params | {"feature_groups": taps * features}
+    x = f.emit(concatenate, seen, axis=n + 1)
+    if f.is_filter_gradient:
+        dims, lead = tuple([*range(n + 1), n + 2]), y.type.shape[:-1]
+        y = f.emit(broadcast_in_dim, [y], shape=(*lead, taps, features), dims=dims)
+        result = f.given(x, f.reshaped(y, (*lead, taps * features)), params)
+        result = f.reshaped(result, (*params["kernel"], 1, taps, features))
+        order = (n + 1, *range(n), n, n + 2)
+        return f.emit(transpose, [result], permutation=order)
+    _, *kernel, _, _ = y.type.shape
+    order = (*range(1, n + 2), 0, n + 2)
+    y = f.emit(transpose, [y], permutation=order)
+    result = f.given(x, f.reshaped(y, (*kernel, 1, taps * features)), params)
+    lead = result.type.shape[:-1]
+    result = f.reshaped(result, (*lead, taps, features))
+    return f.emit(reduce_sum, [result], axes=(len(lead),))
+
+
+def _zero(a: Atom) -> Lit:
+    return Lit(np.zeros((), a.type.dtype), ArrayType((), a.type.dtype))
+
+
+def _repeated(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
+    """Of a channel with several features each gets a copy."""
+    groups, features = params["feature_groups"], y.type.shape[-1]
+    times = _times(groups, x.type.shape[-1], features)
+    if times is None:
+        return None
+    return f.given(f.copies(x, times), y, params | {"feature_groups": features})
+
+
+def _summed(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
+    """A feature of several channels is the sum of what each gives."""
+    groups, channels = params["feature_groups"], x.type.shape[-1]
+    times = _times(groups, y.type.shape[-1], channels)
+    if times is None:
+        return None
+    params = params | {"feature_groups": channels}
+    if f.is_filter_gradient:
+        result = f.given(x, f.copies(y, times), params)
+        return _turned(f, f.reshaped(result, (*params["kernel"], groups, times)))
+    result = f.given(
+        x, f.reshaped(_turned(f, y), (*y.type.shape[:-2], 1, channels)), params
+    )
+    shape = result.type.shape
+    result = f.reshaped(result, (*shape[:-1], groups, times))
+    return f.emit(reduce_sum, [result], axes=(len(shape),))
+
+
+def _turned(f: _Forms, a: Atom) -> Atom:
+    """With the last two axes exchanged."""
+    n = a.type.ndim
+    return f.emit(transpose, [a], permutation=(*range(n - 2), n - 1, n - 2))
+
+
+def _of_single_taps(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
+    """The gradient by a filter that meets each pixel alone is a product over pixels."""
+    plain = {k: (v,) * (x.type.ndim - 2) for k, v in _ROW.items()}
+    if not f.is_filter_gradient or params != {**plain, "feature_groups": 1}:
+        return None
+    rows = [
+        f.reshaped(a, (math.prod(a.type.shape[:-1]), a.type.shape[-1])) for a in (x, y)
+    ]
+    how = {"contract": ((0,), (0,)), "batch": ((), ())}
+    result = f.emit(dot_general, rows, **how)
+    return f.reshaped(result, (*params["kernel"], *result.type.shape))
+
+
+_FORMS = (
+    _of_lines,
+    _of_single_taps,
+    _in_phases,
+    _of_volumes,
+    _repeated,
+    _summed,
+)
+"""The first of these that gives something is taken."""
+
+
+def _times(groups: int, one: int, several: int) -> int | None:
+    """How many of `several` there are in a group that has one of the others; None if
+    that is not so, or they are no few."""
+    if groups == 1 or groups != one:
+        return None
+    times = several // groups
+    return times if 1 < times <= _MOST_REPEATED else None

@@ -1,0 +1,151 @@
+"""Depthwise convolutions and both gradients against a plain loop over taps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.core.backends.cpu import contract_call as calls
+from tests.core.backends.cpu.conv.test_kernel import (
+    GEOMETRIES,
+    close,
+    filter_gradient,
+    forward,
+    problem,
+)
+from treadle.backends.cpu.gemm.arguments import Word
+from treadle.kernels.contract import Strides
+
+# Full pairs of vectors, one vector more, and a part of one, for every lane count.
+CHANNELS = (3, 8, 64, 93)
+
+
+def depthwise_problem(channels, axes, **options):
+    return problem(channels, channels, axes, groups=channels, **options)
+
+
+def outputs_for_threads(run, like):
+    """What 1, 2 and 5 threads give, which must be the same bits."""
+    results = []
+    for num_threads in (1, 2, 5):
+        results.append(np.full_like(like, np.nan))
+        run(results[-1], num_threads)
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0], other)
+    return results[0]
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("channels", CHANNELS)
+def test_values(channels, geometry):
+    image, weights, output, spec = depthwise_problem(channels, GEOMETRIES[geometry])
+    assert spec.depthwise
+    found = outputs_for_threads(
+        lambda out, n: calls.channelwise(
+            spec, out, image, weights, num_threads=n
+        ).serial(),
+        output,
+    )
+    close(found, forward(image, weights, spec), spec.k)
+    gradient = output
+    found = outputs_for_threads(
+        lambda out, n: calls.channelwise(
+            spec, out, image, gradient, gradient=True, num_threads=n
+        ).serial(),
+        weights,
+    )
+    expected = filter_gradient(image, gradient, spec)
+    close(found, expected, gradient[..., 0].size)
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_input_gradient_is_the_transpose(geometry):
+    image, weights, gradient, spec = depthwise_problem(20, GEOMETRIES[geometry])
+    result = np.empty_like(image)
+    target = calls.strides(result)
+    backward, offset = calls.input_gradient(
+        spec, calls.strides(gradient), Strides(target.b0, 0, target.row, 1)
+    )
+    # The filter has one channel: features stay where they are.
+    backward = calls.replace(
+        backward, filter=calls.replace(backward.filter, row=0, column=1)
+    )
+    calls.channelwise(
+        backward, result, gradient, weights, filter_offset=offset
+    ).serial()
+    # The adjoint of a linear map: <gradient, forward(v)> = <result, v> for all v.
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        v = rng.standard_normal(image.shape)
+        left = np.vdot(gradient.astype(np.float64), forward(v, weights, spec))
+        right = np.vdot(result.astype(np.float64), v)
+        assert abs(left - right) < 1e-6 * np.abs(gradient).sum() * spec.k**0.5
+
+
+SHAPES = {
+    "narrow": {"size": (9, 1), "filter_size": (3, 1)},
+    "one row": {"size": (1, 150), "filter_size": (1, 5)},
+    "long rows": {"size": (3, 200), "filter_size": (3, 3)},
+    "many small images": {"images": 40, "size": (3, 3)},
+    "large filter": {"size": (7, 7), "filter_size": (7, 6), "images": 2},
+    "one tap": {"filter_size": (1, 1)},
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes(shape, dtype):
+    options = SHAPES[shape]
+    taps_y, taps_x = options.get("filter_size", (3, 3))
+    axes = {"padding": taps_y // 2}, {"padding": taps_x // 2}
+    image, weights, output, spec = depthwise_problem(21, axes, dtype=dtype, **options)
+    gradient = output.copy()
+    calls.channelwise(spec, output, image, weights, num_threads=4).parallel()()
+    close(output, forward(image, weights, spec), spec.k)
+    found = np.empty_like(weights)
+    calls.channelwise(
+        spec, found, image, gradient, gradient=True, num_threads=4
+    ).parallel()()
+    close(found, filter_gradient(image, gradient, spec), gradient[..., 0].size)
+
+
+def test_filter_outside_of_the_image():
+    """Every tap meets zeros only."""
+    image, weights, _, _ = depthwise_problem(12, GEOMETRIES["valid"])
+    output = np.full((3, 2, 2, 12), np.nan, "float32")
+    axis = {"padding": 50}
+    spec = calls.conv_spec(output, image, weights, axis, axis, groups=12)
+    calls.channelwise(spec, output, image, weights).serial()
+    assert (output == 0).all()
+
+
+def test_results_beside_others():
+    """Channels of a larger array: what is beside them is left alone."""
+    image, weights, output, _ = depthwise_problem(12, GEOMETRIES["same"])
+    whole = np.full((*output.shape[:-1], 20), 7, "float32")
+    part, axis = whole[..., 4:16], {"padding": 1}
+    spec = calls.conv_spec(part, image, weights, axis, axis, groups=12)
+    calls.channelwise(spec, part, image, weights).serial()
+    close(part, forward(image, weights, spec), spec.k)
+    assert (whole[..., :4] == 7).all()
+    assert (whole[..., 16:] == 7).all()
+
+
+def test_epilogue():
+    image, weights, output, spec = depthwise_problem(40, GEOMETRIES["same"])
+    expected = np.maximum(forward(image, weights, spec), 0)
+    seen = np.zeros(output.shape, int)
+    pixels = output.reshape(len(output), -1, 40)
+
+    def clip(given, b0, b1, r0, r1, c0, c1):
+        assert b1 == 0
+        block = (b0, slice(r0, r1), slice(c0, c1))
+        seen.reshape(pixels.shape)[block] += 1
+        pixels[block] = np.maximum(pixels[block], 0)
+
+    hook = calls.EPILOGUE(clip)
+    address = calls.ctypes.cast(hook, calls.ctypes.c_void_p).value
+    hooks = {Word.EPILOGUE: address}
+    calls.channelwise(spec, output, image, weights, num_threads=4, hooks=hooks).serial()
+    assert (seen == 1).all()
+    close(output, expected, spec.k)

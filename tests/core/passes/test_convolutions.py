@@ -1,0 +1,120 @@
+"""Convolutions of all kinds, compiled, against their meaning in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+from tests.core.dynamic import same_bytes
+from treadle.ops.conv import Window, conv_filter_grad, conv_general
+
+CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "points": ((5, 4), (4, 3), {}),
+    "single taps": ((3, 4, 5, 6), (1, 1, 6, 7), {}),
+    "lines": ((2, 9, 4), (3, 4, 6), {"strides": (2,), "padding": ((1, 1),)}),
+    "volumes": (
+        (2, 5, 4, 6, 3),
+        (3, 2, 3, 3, 4),
+        {"strides": (2, 1, 2), "padding": ((1, 1), (0, 1), (1, 0))},
+    ),
+    "grouped volumes": (
+        (2, 5, 4, 6, 4),
+        (2, 2, 3, 2, 6),
+        {"rhs_dilation": (2, 1, 1), "feature_groups": 2},
+    ),
+    "volumes of channels": (
+        (2, 5, 4, 6, 5),
+        (3, 2, 1, 1, 5),
+        {"padding": ((1, 1), (1, 0), (0, 0)), "feature_groups": 5},
+    ),
+    "four axes": ((1, 3, 4, 3, 4, 2), (2, 2, 2, 2, 2, 3), {}),
+    "several features": ((2, 6, 5, 3), (3, 2, 1, 9), {"feature_groups": 3}),
+    "several channels": ((2, 6, 5, 9), (3, 2, 3, 3), {"feature_groups": 3}),
+    "gaps": ((2, 4, 5, 3), (3, 4, 3, 2), {"lhs_dilation": (2, 3)}),
+    "gaps and padding": (
+        (2, 4, 5, 3),
+        (3, 4, 3, 2),
+        {"lhs_dilation": (3, 2), "padding": ((2, 3), (3, 1))},
+    ),
+    "gaps and cuts": (
+        (2, 5, 6, 3),
+        (3, 2, 3, 2),
+        {"lhs_dilation": (2, 2), "padding": ((-1, 0), (1, -2))},
+    ),
+    "more gaps than taps": (
+        (2, 4, 5, 4),
+        (1, 2, 2, 6),
+        {"lhs_dilation": (2, 3), "padding": ((0, 1), (1, 1)), "feature_groups": 2},
+    ),
+    "gaps and steps": (
+        (2, 4, 5, 3),
+        (3, 2, 3, 2),
+        {"lhs_dilation": (2, 2), "strides": (3, 1), "rhs_dilation": (1, 2)},
+    ),
+    "volumes with gaps": (
+        (1, 3, 2, 3, 2),
+        (3, 2, 2, 2, 3),
+        {"lhs_dilation": (2, 1, 2)},
+    ),
+    "channels with gaps": (
+        (2, 4, 5, 6),
+        (3, 3, 1, 6),
+        {"lhs_dilation": (2, 2), "padding": ((1, 2), (1, 2)), "feature_groups": 6},
+    ),
+}
+
+
+def params_of(name: str) -> dict[str, Any]:
+    x, _, options = CASES[name]
+    n = len(x) - 2
+    ones, zeros = (1,) * n, ((0, 0),) * n
+    return Window(ones, zeros, ones, ones, 1)._asdict() | options
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients(name: str) -> None:
+    x_shape, w_shape, _ = CASES[name]
+    rng, how = np.random.default_rng(0), params_of(name)
+    x, w = (rng.normal(size=s).astype("float32") for s in (x_shape, w_shape))
+
+    def run(x: Any, w: Any) -> Any:
+        out = conv_general(x, w, **how)
+        grad = conv_filter_grad(x, td.numpy.sin(out), kernel=w_shape[:-2], **how)
+        return out, grad
+
+    compiled = td.jit(run)
+    found = compiled(x, w)
+    assert "host" not in str(compiled.explain(x, w))
+    for a, b in zip(found, run(x, w), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "single taps",
+        "volumes",
+        "volumes of channels",
+        "several channels",
+        "gaps and padding",
+    ],
+)
+def test_images_of_any_number_and_height(name: str) -> None:
+    """Bits are those of a program for one size."""
+    x_shape, w_shape, _ = CASES[name]
+    rng, how = np.random.default_rng(0), params_of(name)
+    w = rng.normal(size=w_shape).astype("float32")
+
+    def run(x: Any, w: Any) -> Any:
+        out = conv_general(x, w, **how)
+        return out, conv_filter_grad(x, out, kernel=w_shape[:-2], **how)
+
+    compiled = td.jit(run, dynamic={"x": ("n", "h", *[None] * (len(x_shape) - 2))})
+    for n, h in ((2, 5), (3, 4), (1, 9), (4, 6)):
+        x = rng.normal(size=(n, h, *x_shape[2:])).astype("float32")
+        found, wanted = compiled(x, w), td.jit(lambda *a: run(*a))(x, w)
+        assert not (why := same_bytes(found, wanted)), f"{n}, {h}: {why}"
+    assert compiled.report().traces == 1
