@@ -1,4 +1,4 @@
-# make demo | test | test-all | oracles | bench | lint | format | clean
+# make demo | test | test-all | oracles | bench | recipes | lint | format | clean
 # PYTHON chooses the interpreter, VENV where the virtual environment lies.
 
 PYTHON ?= python3
@@ -12,7 +12,7 @@ LINKED := nn optim rng metrics weights models data checkpoint recipes
 SOURCES := core $(LINKED) tests benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all oracles bench lint format types clean
+.PHONY: help demo test test-all oracles bench recipes lint format types clean
 
 help:
 	@sed -n '1,2s/^# //p' Makefile
@@ -53,6 +53,9 @@ oracles: $(VENV)/.oracle
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py
+
+recipes: $(VENV)/.test
+	$(BIN)/python benchmarks/recipes.py
 
 lint: $(VENV)/.test types
 	$(BIN)/ruff format --check $(SOURCES)

@@ -12,44 +12,21 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import itertools
 import os
 import re
 import shutil
-import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
-from treadle.checkpoint import orbax_format
+from treadle.checkpoint import makers, objects, orbax_format, places
+from treadle.checkpoint.makers import Maker
 
 _MARK = ".orbax-checkpoint-tmp"
 _ASIDE = "replaced"
 _AT_CWD, _EXCHANGE = -100, 2
 # What nobody has written to for so long has no writer, whoever that was.
 _FORGOTTEN_SECONDS = 3600.0
-_counter = itertools.count()
-
-
-def _place() -> str:
-    """Where process numbers mean the same: the machine, and the container on it."""
-    name = re.sub(r"\W", "_", socket.gethostname())
-    with contextlib.suppress(OSError):
-        name += f"_{os.stat('/proc/self/ns/pid').st_ino}"
-    return name
-
-
-_UNKNOWN, _DEAD = "0", "dead"
-
-
-def _started(process: int) -> str:
-    """When a process began, if the system tells: numbers of processes recur."""
-    try:
-        with open(f"/proc/{process}/stat", encoding="latin1") as file:
-            # Behind the program's name, which may hold any characters.
-            state, *others = file.read().rpartition(")")[2].split()
-    except (OSError, ValueError):
-        return _UNKNOWN
-    return _DEAD if state in "ZX" else others[18]
 
 
 def temporary(path: str, label: str = "") -> str:
@@ -57,43 +34,70 @@ def temporary(path: str, label: str = "") -> str:
 
     It says which process made it.
     """
-    me = os.getpid()
-    maker = f"{_place()}-{me}-{_started(me)}-{next(_counter)}"
-    return f"{path}{_MARK}{label and '-' + label}-{maker}"
+    return f"{path}{_MARK}{label and '-' + label}-{Maker.me()}"
 
 
 _TEMPORARY = re.compile(
     rf"(?P<of>.+?){re.escape(_MARK)}"
-    rf"(-(?P<aside>{_ASIDE}))?-(?P<place>\w+)-(?P<process>\d+)-(?P<started>\d+)-\d+"
+    rf"(-(?P<aside>{_ASIDE}))?-(?P<maker>{makers.PATTERN})"
 )
 _ORBAX_TEMPORARY = re.compile(rf"(?P<of>.+?){re.escape(_MARK)}(-[\w-]*)?")
 
 
 def _is_abandoned(path: str, made_by: re.Match[str] | None) -> bool:
     """Whether the process that made a temporary directory is surely gone."""
-    if made_by is None or made_by["place"] != _place():
+    maker = Maker.read(made_by["maker"]) if made_by else None
+    if maker is None or not maker.is_here:
         return time.time() - written(path) > _FORGOTTEN_SECONDS
-    process = int(made_by["process"])
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
-        pass
-    started = _started(process)
-    return _UNKNOWN not in (started, made_by["started"]) and (
-        started != made_by["started"]
-    )
+    return maker.is_dead
 
 
 def written(top: str) -> float:
     """When a folder, or something in it, was last written to."""
+    if places.is_remote(top):
+        found = objects.committed(top)
+        return found.saved if found else 0.0
     times = [0.0]
     for folder, _, files in os.walk(top):
         for path in (folder, *(os.path.join(folder, name) for name in files)):
             with contextlib.suppress(FileNotFoundError):
                 times.append(os.lstat(path).st_mtime)
     return max(times)
+
+
+def into(path: str, fill: Callable[[str], None], *, overwrite: bool) -> None:
+    """Calls `fill` with an empty folder, and then makes that the checkpoint `path`.
+
+    Raises:
+      FileExistsError: if there is something, and `overwrite` is false or it is not a
+        checkpoint.
+      OSError: if there is no room, or no way there.
+    """
+    folder, name = os.path.split(path)
+    if places.is_remote(path):
+        if not places.is_remote(f"{folder}/"):
+            raise ValueError(f"a checkpoint lies below {path}: {path}/NAME")
+        objects.sweep(folder, name)
+        made = objects.begin(path)
+        try:
+            fill(made)
+            objects.publish(made, path, overwrite=overwrite)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                objects.delete(made)
+            raise
+        return
+    os.makedirs(folder, exist_ok=True)
+    # First, because what a killed save has left may take the room that this one needs.
+    sweep(folder, name)
+    made = temporary(path)
+    os.mkdir(made)
+    try:
+        fill(made)
+        publish(made, path, overwrite=overwrite)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
 
 
 def publish(made: str, path: str, *, overwrite: bool) -> None:
@@ -113,12 +117,19 @@ def publish(made: str, path: str, *, overwrite: bool) -> None:
     _sync(os.path.dirname(path))
 
 
+def exists(path: str) -> bool:
+    """Whether something has the name; in an object store, a complete checkpoint."""
+    if places.is_remote(path):
+        return objects.committed(path) is not None
+    return os.path.lexists(path)
+
+
 def check_replaceable(path: str) -> None:
     """
     Raises:
       FileExistsError: if what is there is not a checkpoint.
     """
-    if os.path.lexists(path) and not orbax_format.is_checkpoint(path):
+    if exists(path) and not orbax_format.is_checkpoint(path):
         raise not_a_checkpoint(path)
 
 
@@ -149,6 +160,9 @@ def discard(path: str) -> None:
 
     Anything else is left alone.
     """
+    if places.is_remote(path):
+        objects.discard(path)
+        return
     if not orbax_format.is_checkpoint(path):
         return  # Or another process that keeps the same ones was quicker.
     doomed = temporary(path)
@@ -175,6 +189,9 @@ def sweep(directory: str, of: str | None = None) -> None:
     Args:
       of: only what was made for this name.
     """
+    if places.is_remote(directory):
+        objects.sweep(directory, of)
+        return
     try:
         names = os.listdir(directory)
     except OSError:

@@ -1,4 +1,4 @@
-"""Which steps of a run are kept."""
+"""Which steps of a run are saved, and which are kept."""
 
 from __future__ import annotations
 
@@ -42,3 +42,34 @@ class Keep(NamedTuple):
         if self.chosen is not None:
             kept.update(self.chosen(saved))
         return kept
+
+
+class Due(NamedTuple):
+    """When a step is saved; see `Manager`."""
+
+    every_steps: int | None = None
+    on_steps: frozenset[int] = frozenset()
+    every_seconds: float | None = None
+    chosen: Callable[[int, Saved | None], bool] | None = None
+
+    def of(self, step: int, latest: Callable[[], Saved | None], now: float) -> bool:
+        """Whether a step is due.
+
+        >>> due = Due(every_steps=4, on_steps=frozenset({6}), every_seconds=60.0)
+        >>> last = lambda: Saved(4, 100.0, {})
+        >>> [step for step in range(5, 9) if due.of(step, last, now=130.0)]
+        [6, 8]
+        >>> due.of(5, last, now=160.0)
+        True
+        """
+        if self == Due():
+            return True
+        if self.every_steps is not None and step % self.every_steps == 0:
+            return True
+        if step in self.on_steps:
+            return True
+        if self.every_seconds is not None:
+            last = latest()
+            if last is None or now - last.time >= self.every_seconds:
+                return True
+        return self.chosen is not None and bool(self.chosen(step, latest()))

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import math
-import operator
 import os
-import re
-import signal
-import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from treadle.checkpoint import commit, orbax_format, store
-from treadle.checkpoint.keep import Keep, Saved
+from treadle.checkpoint import commit, look, orbax_format, places, store
+from treadle.checkpoint import manifest as manifests
+from treadle.checkpoint.ending import Ending
+from treadle.checkpoint.items import Items, as_json
+from treadle.checkpoint.keep import Due, Keep, Saved
 from treadle.checkpoint.manifest import DamagedError
-from treadle.checkpoint.restore import How, restore, verify
-from treadle.checkpoint.save import Pending, check_compression, into, snapshot, write
-
-ENDING = [
-    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
-]
-"""The signals that ask a process to end; a system may lack the second."""
-_LENGTH = "step_format_fixed_length"
+from treadle.checkpoint.places import Place
+from treadle.checkpoint.restore import How, restore
+from treadle.checkpoint.save import Pending, take, write_items
+from treadle.checkpoint.steps import Steps, whole
+from treadle.checkpoint.store import Storage
 
 T = TypeVar("T")
 
@@ -35,11 +32,13 @@ class Manager:
     background. Use it as a context manager: leaving it, also by an exception, SIGTERM
     or SIGHUP, waits until the last save is complete.
 
+    Steps hold one pytree, or several `Items`.
+
     Plain Orbax reads the directory as that of its ``CheckpointManager``. Whatever else
     lies there, under a number too, is left alone.
 
     Args:
-      directory: made with the first save.
+      directory: made with the first save; or a URL as ``s3://bucket/run``.
       max_to_keep: how many of the latest steps are kept; None for all.
       keep_best: how many of the best steps are kept besides.
       best_metric: which of the metrics tells how good a step is.
@@ -47,11 +46,16 @@ class Manager:
       keep_every_steps, keep_every_seconds: the multiples of a number of steps, and one
         step in so much time, are kept besides.
       keep: a function from all steps (a `Saved` each) to those that are kept besides.
-      save_interval_steps: other steps than its multiples are not saved.
-      save_on_steps: steps that are saved although they are no multiples.
-      compression: a level of zstd, from 1 (fast) to 22 (small); None for none.
+      save_interval_steps, save_on_steps, save_interval_seconds, save_when: if one is
+        given, only these steps are saved: the multiples of a number; some steps; the
+        first one so much time after the last that was saved; those for which a function
+        of the step and of the last one (a `Saved`, or None) says so.
+      save_on_preemption: at SIGTERM or SIGHUP the step that is under way is finished:
+        the next `save` is due, completed, and ends the program.
+      metadata: of the whole run; anything that JSON holds. See `metadata`.
       step_prefix, step_format_fixed_length: how steps are named, as in Orbax's options:
         "ckpt" and 4 name step 7 ``ckpt_0007``. Steps of other lengths are found, too.
+      storage: as in `save`: compression, chunk_bytes, file_bytes, max_bytes_in_flight.
 
     >>> with Manager("run", max_to_keep=2) as manager:
     ...     for step in range(4):
@@ -62,7 +66,7 @@ class Manager:
 
     def __init__(
         self,
-        directory: str | os.PathLike[str],
+        directory: Place,
         *,
         max_to_keep: int | None = 3,
         keep_best: int = 1,
@@ -71,34 +75,38 @@ class Manager:
         keep_every_steps: int | None = None,
         keep_every_seconds: float | None = None,
         keep: Callable[[Sequence[Saved]], Iterable[int]] | None = None,
-        save_interval_steps: int = 1,
+        save_interval_steps: int | None = None,
         save_on_steps: Iterable[int] = (),
-        compression: int | None = None,
+        save_interval_seconds: float | None = None,
+        save_when: Callable[[int, Saved | None], bool] | None = None,
+        save_on_preemption: bool = False,
+        metadata: Mapping[str, Any] | None = None,
         step_prefix: str | None = None,
         step_format_fixed_length: int | None = None,
+        **storage: Unpack[Storage],
     ) -> None:
         if mode not in ("min", "max"):
             raise ValueError(f"mode is 'min' or 'max', not {mode!r}")
         if max_to_keep is not None:
-            max_to_keep = _whole("max_to_keep", max_to_keep, least=1)
-        keep_best = _whole("keep_best", keep_best, least=0)
+            max_to_keep = whole("max_to_keep", max_to_keep, least=1)
         if keep_every_steps is not None:
-            keep_every_steps = _whole("keep_every_steps", keep_every_steps, least=1)
+            keep_every_steps = whole("keep_every_steps", keep_every_steps, least=1)
         self._keep = Keep(keep_every_steps, keep_every_seconds, keep)
-        self._on_steps = frozenset(save_on_steps)
-        self._compression = check_compression(compression)
-        save_interval_steps = _whole("save_interval_steps", save_interval_steps, 1)
-        length = step_format_fixed_length
-        self._digits = 1 if length is None else _whole(_LENGTH, length, least=1)
-        self._prefix = "" if step_prefix is None else f"{step_prefix}_"
-        if step_prefix == "" or os.path.basename(self._prefix) != self._prefix:
-            raise ValueError(f"step_prefix is part of a name, not {step_prefix!r}")
-        self.directory = os.path.abspath(os.fspath(directory))
-        self.max_to_keep, self.keep_best = max_to_keep, keep_best
+        interval = save_interval_steps
+        if interval is not None:
+            interval = whole("save_interval_steps", interval, 1)
+        some = frozenset(save_on_steps)
+        self._due = Due(interval, some, save_interval_seconds, save_when)
+        self._storage = store.check_storage(storage)
+        self._metadata = as_json("metadata", dict(metadata or {}))
+        self.directory = places.absolute(directory)
+        self._steps = Steps(self.directory, step_prefix, step_format_fixed_length)
+        self.max_to_keep = max_to_keep
+        self.keep_best = whole("keep_best", keep_best, least=0)
         self.best_metric, self.mode = best_metric, mode
-        self.save_interval_steps = save_interval_steps
         self._pending: Pending | None = None
-        self._old_handlers: dict[signal.Signals, Any] = {}
+        self._last: Saved | None = None
+        self._ending = Ending(save_on_preemption)
 
     def save(
         self,
@@ -106,54 +114,100 @@ class Manager:
         tree: Any,
         metrics: Mapping[str, Any] | None = None,
         force: bool = False,
+        metadata: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Starts to save a pytree as `step`, and says whether it did.
+        """Starts to save a pytree, or `Items`, as `step`, and says whether it did.
 
         It waits for the previous save first, and raises if that failed.
 
         Args:
           metrics: numbers that tell how good the step is.
           force: saves although the step is not due, or is saved already.
+          metadata: of this step; anything that JSON holds.
 
         Returns:
-          False if the step is not due: no multiple of `save_interval_steps`, and none
-          of `save_on_steps`.
+          False if the step is not due, as the manager's options say.
 
         Raises:
           FileExistsError: if the step is saved already, or something that is not a
             checkpoint has its name.
           OSError: if the previous save failed.
           RuntimeError: in a forked process, where TensorStore does not work.
+          SystemExit: when this is the last one, with ``save_on_preemption=True``.
         """
         store.check_process("save a checkpoint")
-        step = _whole("step", step, least=0)
-        due = step % self.save_interval_steps == 0 or step in self._on_steps
-        if not due and not force:
+        step = whole("step", step, least=0)
+        if not (force or self.preempted or self._is_due(step)):
             return False
         numbers = self._check_metrics(metrics)
+        about = as_json("metadata", dict(metadata or {}))
         self.wait()
         path = self.path(step)
         commit.check_replaceable(path)
-        if not force and os.path.lexists(path):
+        exists = commit.exists(path)
+        if exists and not force and not self.preempted:
             raise FileExistsError(
                 f"step {step} is saved already in {self.directory}; pass force=True "
                 "to replace it"
             )
-        taken = snapshot(tree, copy=True)
+        if not exists or force:
+            items = (
+                tree if isinstance(tree, Items) else Items({orbax_format.ITEM: tree})
+            )
+            taken = take(items, copy=True)
 
-        def fill(made: str) -> None:
-            item = os.path.join(made, orbax_format.ITEM)
-            os.mkdir(item)
-            write(item, taken, self._compression)
-            orbax_format.write_step(made, numbers)
+            def fill(made: str) -> None:
+                write_items(made, taken, self._storage, about, numbers)
 
-        def work() -> None:
-            commit.sweep(self.directory)
-            into(path, fill, overwrite=force)
-            self._clean()
+            def work() -> None:
+                commit.sweep(self.directory)
+                self._write_root()
+                commit.into(path, fill, overwrite=force)
+                self._clean()
 
-        self._pending = Pending(work, path)
+            self._pending = Pending(work, path)
+            self._last = Saved(step, time.time(), numbers or {})
+        if self._ending.noted is not None:
+            self.wait()
+            raise SystemExit(128 + self._ending.noted)
         return True
+
+    @property
+    def preempted(self) -> bool:
+        """Whether the process was asked to end, with ``save_on_preemption=True``: the
+        next `save` will be the last."""
+        return self._ending.noted is not None
+
+    def _is_due(self, step: int) -> bool:
+        def latest() -> Saved | None:
+            if self._last is None and (steps := self.all_steps()):
+                self._last = self._saved_at(steps[-1])
+            return self._last
+
+        return self._due.of(step, latest, time.time())
+
+    def _write_root(self) -> None:
+        path = os.path.join(self.directory, orbax_format.ROOT)
+        if self._metadata and self.metadata() != self._metadata:
+            places.make_folder(os.path.dirname(path))
+            content = {"internal_metadata": {}, "custom_metadata": self._metadata}
+            manifests.write_json(path, content)
+
+    def metadata(self, step: int | None = None) -> dict[str, Any]:
+        """The metadata of a step; without one, those of the whole run, as they are in
+        the folder.
+
+        Raises:
+          FileNotFoundError: if there is no such step.
+          DamagedError: if they are damaged.
+        """
+        if step is not None:
+            return look.metadata(self.path(step))
+        try:
+            found = manifests.read_json(os.path.join(self.directory, orbax_format.ROOT))
+        except FileNotFoundError:
+            return {}
+        return dict(found.get("custom_metadata") or {})
 
     @overload
     def restore(
@@ -192,12 +246,12 @@ class Manager:
           DamagedError: if the step is damaged; it names the latest intact one.
         """
         if step is not None:
-            step = _whole("step", step, least=0)
+            step = whole("step", step, least=0)
         self.wait()
         steps = self.all_steps()
         if step is None and not steps:
             raise FileNotFoundError(
-                f"no step is saved in {self.directory}{self._hint()}"
+                f"no step is saved in {self.directory}{self._steps.hint()}"
             )
         if step is not None and step not in steps:
             raise FileNotFoundError(
@@ -230,46 +284,30 @@ class Manager:
     def _intact_before(self, step: int, item: str | None) -> int | None:
         for earlier in reversed([s for s in self.all_steps() if s < step]):
             try:
-                verify(self.path(earlier), item=item)
+                look.verify(self.path(earlier), item=item)
             except (DamagedError, FileNotFoundError, ValueError):
                 continue
             return earlier
         return None
 
-    def _hint(self) -> str:
-        """What to do if there are steps, but under names with a prefix."""
-        for name in _names_in(self.directory):
-            named = re.fullmatch(r"(.+)_[0-9]+", name)
-            path = os.path.join(self.directory, name)
-            if named and not self._prefix and orbax_format.is_checkpoint(path):
-                return f"; for {name!r} use Manager(…, step_prefix={named[1]!r})"
-        return ""
-
     def path(self, step: int) -> str:
         """The folder of a step."""
-        name = self._folders().get(step, self._name(step))
-        return os.path.join(self.directory, name)
+        return self._steps.path(step)
 
-    def _name(self, step: int) -> str:
-        return f"{self._prefix}{step:0{self._digits}}"
+    def delete(self, step: int) -> None:
+        """Deletes a step.
 
-    def _folders(self) -> dict[int, str]:
-        """The names of the folders that are steps."""
-        found: dict[int, str] = {}
-        for name in _names_in(self.directory):
-            if not re.fullmatch(f"{re.escape(self._prefix)}[0-9]+", name):
-                continue
-            step = int(name.removeprefix(self._prefix))
-            # Of two folders for one step, the one that a save would write counts.
-            if (step not in found or name == self._name(step)) and (
-                orbax_format.is_checkpoint(os.path.join(self.directory, name))
-            ):
-                found[step] = name
-        return found
+        Raises:
+          FileNotFoundError: if there is no such step.
+        """
+        self.wait()
+        if step not in self._steps.folders():
+            raise FileNotFoundError(f"step {step} is not in {self.directory}")
+        commit.discard(self.path(step))
 
     def all_steps(self) -> list[int]:
         """The steps whose checkpoints are complete, in ascending order."""
-        return sorted(self._folders())
+        return sorted(self._steps.folders())
 
     def latest_step(self) -> int | None:
         """The last complete step; None if there is none."""
@@ -299,17 +337,11 @@ class Manager:
         try:
             self.wait()
         finally:
-            while self._old_handlers:
-                signal.signal(*self._old_handlers.popitem())
+            self._ending.end()
 
     def __enter__(self) -> Manager:
         commit.sweep(self.directory)
-        # The default action would end the process in the middle of a save. Whoever has
-        # a handler, or ignores the signal, keeps to that.
-        if threading.current_thread() is threading.main_thread():
-            for number in ENDING:
-                if signal.getsignal(number) is signal.SIG_DFL:
-                    self._old_handlers[number] = signal.signal(number, _exit)
+        self._ending.begin()
         return self
 
     def __exit__(
@@ -358,10 +390,10 @@ class Manager:
 
     def _saved(self) -> list[Saved]:
         """The steps in ascending order, as policies see them."""
-        return [
-            Saved(step, commit.written(self.path(step)), self.metrics(step))
-            for step in self.all_steps()
-        ]
+        return [self._saved_at(step) for step in self.all_steps()]
+
+    def _saved_at(self, step: int) -> Saved:
+        return Saved(step, commit.written(self.path(step)), self.metrics(step))
 
     def _clean(self) -> None:
         """Deletes the steps that are not to be kept."""
@@ -372,34 +404,6 @@ class Manager:
             *self._ranked()[: self.keep_best],
             *(self._keep.of(self._saved()) if self._keep != Keep() else ()),
         }
-        for step, name in self._folders().items():
+        for step, name in self._steps.folders().items():
             if step not in kept:
                 commit.discard(os.path.join(self.directory, name))
-
-
-def _names_in(directory: str) -> list[str]:
-    try:
-        return sorted(os.listdir(directory))
-    except FileNotFoundError:
-        return []
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    """A number of steps or checkpoints, of any type that counts.
-
-    Raises:
-      ValueError: if it is none.
-    """
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if number < least or isinstance(value, bool):
-        raise ValueError(
-            f"{name} is a whole number and at least {least}, not {value!r}"
-        ) from None
-    return number
-
-
-def _exit(number: int, frame: Any) -> None:
-    raise SystemExit(128 + number)

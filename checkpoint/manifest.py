@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from treadle.checkpoint import naming
+from treadle.checkpoint import naming, places
 from treadle.checkpoint.naming import Path, Skeleton
 
 FILE = "treadle.json"
 _FORMAT = 1
+_ABOUT = ("metadata", "written_by")
 
 
 class DamagedError(RuntimeError):
@@ -53,7 +54,8 @@ class Manifest:
     """A checkpoint's tree, and its leaves with their names in the array store.
 
     `driver` and `ocdbt` say in which of the formats that Orbax uses the data lie;
-    `zeros_stored`, whether a missing chunk is lost, rather than zero.
+    `zeros_stored`, whether a missing chunk is lost, rather than zero. `metadata` is
+    the user's.
     """
 
     tree: Skeleton
@@ -62,6 +64,8 @@ class Manifest:
     driver: str = "zarr3"
     ocdbt: bool = True
     zeros_stored: bool = True
+    metadata: dict[str, Any] = field(default_factory=dict)
+    written_by: dict[str, str] = field(default_factory=dict)
 
     @property
     def paths(self) -> list[Path]:
@@ -69,10 +73,10 @@ class Manifest:
         return naming.leaf_paths(self.tree)
 
 
-def describe(skeleton: Skeleton, leaves: list[Leaf]) -> Manifest:
-    """The manifest of a checkpoint of ours."""
+def describe(skeleton: Skeleton, leaves: list[Leaf], **about: Any) -> Manifest:
+    """The manifest of a checkpoint of ours; about: its metadata, what wrote it."""
     names = tuple(naming.store_name(path) for path in naming.leaf_paths(skeleton))
-    return Manifest(skeleton, tuple(leaves), names)
+    return Manifest(skeleton, tuple(leaves), names, **about)
 
 
 def write(directory: str, manifest: Manifest) -> None:
@@ -82,6 +86,7 @@ def write(directory: str, manifest: Manifest) -> None:
         for leaf in manifest.leaves
     ]
     body = {"format": _FORMAT, "tree": manifest.tree, "leaves": leaves}
+    body |= {name: getattr(manifest, name) for name in _ABOUT}
     write_checked(os.path.join(directory, FILE), body)
 
 
@@ -114,10 +119,7 @@ def _canonical(body: Any) -> bytes:
 
 def write_json(path: str, content: Any) -> None:
     """Writes a small file, and returns when it is on the disk."""
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
+    places.write(path, json.dumps(content).encode())
 
 
 def read_json(path: str) -> Any:
@@ -128,11 +130,12 @@ def read_json(path: str) -> Any:
       DamagedError: if it is not JSON, or no file that can be read.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
+        return json.loads(places.read(path).decode())
     except FileNotFoundError:
         raise
     except OSError as error:
+        if places.is_remote(path):
+            raise  # It is not the checkpoint that is at fault.
         raise DamagedError(f"{path} cannot be read: {error.strerror}") from error
     except (RecursionError, ValueError) as error:
         raise DamagedError(f"{path} is damaged: {error}") from error
@@ -156,4 +159,5 @@ def read(directory: str) -> Manifest:
         Leaf(**{**leaf, "shape": tuple(leaf.get("shape", ()))})
         for leaf in body["leaves"]
     ]
-    return describe(body["tree"], leaves)
+    about = {name: body[name] for name in _ABOUT if name in body}
+    return describe(body["tree"], leaves, **about)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from treadle.checkpoint import manifest as manifests
-from treadle.checkpoint import naming
+from treadle.checkpoint import naming, objects, places
 from treadle.checkpoint.manifest import DamagedError, Manifest
 from treadle.checkpoint.naming import Path, Skeleton, Step
 
@@ -19,11 +20,16 @@ FILE = "_METADATA"
 STEP_FILE = "_CHECKPOINT_METADATA"
 ITEM = "default"
 METRICS = "metrics"
-_CHECKED_METRICS = "checked.json"
-_COMMITTED = "commit_success.txt"
+ABOUT = "treadle_step.json"
+"""What a step says about itself, with a checksum; Orbax ignores it."""
+ROOT = os.path.join("metadata", "_ROOT_METADATA")
+_JSON = "metadata"
+_CHECKED = "checked.json"
 _STORED = ("np.ndarray", "scalar")
 _AUTHOR = {"written_by": "treadle"}
 _HANDLERS = "orbax.checkpoint._src.handlers."
+_TREE_HANDLER = _HANDLERS + "standard_checkpoint_handler.StandardCheckpointHandler"
+_JSON_HANDLER = _HANDLERS + "json_checkpoint_handler.JsonCheckpointHandler"
 
 
 def write(directory: str, manifest: Manifest) -> None:
@@ -47,7 +53,7 @@ def write(directory: str, manifest: Manifest) -> None:
         "use_ocdbt": manifest.ocdbt,
         "use_zarr3": manifest.driver == "zarr3",
         "store_array_data_equal_to_fill_value": True,
-        "custom_metadata": _AUTHOR,
+        "custom_metadata": {**manifest.metadata, **_AUTHOR},
     }
     manifests.write_json(os.path.join(directory, FILE), content)
 
@@ -65,27 +71,104 @@ def _kind(end: Skeleton, manifest: Manifest) -> str:
     return "List" if isinstance(end, list) else "None"
 
 
-def write_step(directory: str, metrics: dict[str, float] | None) -> None:
-    """Makes a directory that holds the item a step of Orbax's CheckpointManager."""
-    handlers = {
-        ITEM: _HANDLERS + "standard_checkpoint_handler.StandardCheckpointHandler"
-    }
+def write_step(
+    directory: str,
+    items: Mapping[str, bool],
+    metrics: dict[str, float] | None,
+    about: dict[str, Any],
+) -> None:
+    """Makes a folder that holds items a step of Orbax's CheckpointManager.
+
+    Args:
+      items: their names, and whether each is JSON.
+      about: "metadata" of the user's, and what else is told.
+    """
+    handlers = {n: _JSON_HANDLER if j else _TREE_HANDLER for n, j in items.items()}
     if metrics is not None:
-        handlers[METRICS] = _HANDLERS + "json_checkpoint_handler.JsonCheckpointHandler"
-        folder = os.path.join(directory, METRICS)
-        os.makedirs(folder)
-        # Orbax's file has no room for a checksum. So there are two.
-        manifests.write_json(os.path.join(folder, METRICS), metrics)
-        manifests.write_checked(os.path.join(folder, _CHECKED_METRICS), metrics)
-    content = {"item_handlers": handlers, "metrics": {}, "custom_metadata": {}}
+        handlers[METRICS] = _JSON_HANDLER
+        _write_twice(os.path.join(directory, METRICS), METRICS, metrics)
+    content = {
+        "item_handlers": handlers,
+        "metrics": {},
+        "custom_metadata": about["metadata"],
+    }
+    about = {"items": sorted(items), **about}
+    manifests.write_checked(os.path.join(directory, ABOUT), about)
     manifests.write_json(os.path.join(directory, STEP_FILE), content)
+
+
+def _write_twice(folder: str, name: str, content: Any) -> None:
+    """Orbax's files of JSON have no room for a checksum. So there are two."""
+    places.make_folder(folder)
+    manifests.write_json(os.path.join(folder, name), content)
+    manifests.write_checked(os.path.join(folder, _CHECKED), content)
+
+
+def write_json_item(folder: str, value: Any) -> None:
+    """Writes an item of JSON."""
+    _write_twice(folder, _JSON, value)
+
+
+def is_json_item(folder: str) -> bool:
+    """Whether an item is JSON."""
+    return not is_item(folder) and any(
+        places.has(os.path.join(folder, name)) for name in (_CHECKED, _JSON)
+    )
+
+
+def read_json_item(folder: str) -> Any:
+    """The value of an item of JSON.
+
+    Raises:
+      DamagedError: if it is missing or altered.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        return manifests.read_checked(os.path.join(folder, _CHECKED))
+    return manifests.read_json(os.path.join(folder, _JSON))
+
+
+def verify_json_item(folder: str) -> None:
+    """
+    Raises:
+      DamagedError: if an item of JSON is not what was saved, to us or to Orbax.
+    """
+    path = os.path.join(folder, _JSON)
+    try:
+        same = manifests.read_json(path) == read_json_item(folder)
+    except FileNotFoundError as error:
+        raise DamagedError(f"{path} is missing") from error
+    if not same:
+        raise DamagedError(f"{path} is not what was saved")
+
+
+def about(directory: str) -> dict[str, Any]:
+    """What a checkpoint, or a step, says about itself besides its tree: "metadata" of
+    the user's and, in ours, "written_by" and "items".
+
+    Raises:
+      DamagedError: if that is damaged.
+      FileNotFoundError: if there is no checkpoint.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        return dict(manifests.read_checked(os.path.join(directory, ABOUT)))
+    with contextlib.suppress(FileNotFoundError):
+        found = manifests.read(directory)
+        return {"metadata": found.metadata, "written_by": found.written_by}
+    for name in (STEP_FILE, FILE):
+        with contextlib.suppress(FileNotFoundError):
+            content = manifests.read_json(os.path.join(directory, name))
+            return {"metadata": content.get("custom_metadata") or {}}
+    raise FileNotFoundError(f"no checkpoint at {directory}")
 
 
 def read_metrics(directory: str) -> dict[str, float]:
     """The metrics of a step: none if it was saved without, or they are damaged."""
-    folder = os.path.join(directory, METRICS)
+    try:
+        folder = os.path.join(objects.data_of(directory), METRICS)
+    except FileNotFoundError:
+        return {}
     for read, name in (
-        (manifests.read_checked, _CHECKED_METRICS),
+        (manifests.read_checked, _CHECKED),
         (manifests.read_json, METRICS),
     ):
         with contextlib.suppress(
@@ -102,27 +185,42 @@ def is_checkpoint(path: str) -> bool:
     Without a mark of its own, a folder of checkpoints and nothing else is a step: older
     versions of Orbax gave steps no mark.
     """
+    if places.is_remote(path):
+        return objects.committed(path) is not None
     try:
         names = set(os.listdir(path))
     except OSError:
         return False
-    if names & {manifests.FILE, FILE, STEP_FILE}:
+    if names & {manifests.FILE, FILE, STEP_FILE, ABOUT} or objects.holds_data(names):
         return True
     items = items_in(path)
-    return bool(items) and names <= {*items, METRICS, _COMMITTED}
+    return bool(items) and names <= {*items, METRICS, objects.MARKER}
 
 
 def is_item(path: str) -> bool:
     """Whether a folder bears the mark of one checkpoint, with no items inside."""
     marks = (os.path.join(path, name) for name in (manifests.FILE, FILE))
-    return any(os.path.lexists(mark) for mark in marks)
+    return any(places.has(mark) for mark in marks)
 
 
 def items_in(step: str) -> list[str]:
-    """The names of the checkpoints inside a step."""
-    return [
-        name for name in sorted(os.listdir(step)) if is_item(os.path.join(step, name))
-    ]
+    """The names of the pytrees inside a step."""
+    return [name for name in places.names(step) if is_item(os.path.join(step, name))]
+
+
+def all_items_in(step: str) -> list[str]:
+    """The names of the items of a step, also of those that are lost."""
+    found = {
+        name
+        for name in places.names(step)
+        if name != METRICS
+        and (
+            is_item(os.path.join(step, name)) or is_json_item(os.path.join(step, name))
+        )
+    }
+    with contextlib.suppress(FileNotFoundError):
+        found |= set(about(step).get("items", ()))
+    return sorted(found)
 
 
 def find_item(directory: str, item: str | None = None) -> str:
@@ -134,18 +232,19 @@ def find_item(directory: str, item: str | None = None) -> str:
     Raises:
       ValueError: if there is no such item, or there are several.
     """
+    directory = objects.data_of(directory)
     if item is not None:
         inside = os.path.join(directory, item)
-        if os.path.isdir(directory) and not os.path.isdir(inside):
+        if places.is_folder(directory) and not places.is_folder(inside):
             raise ValueError(
                 f"{directory} has no item {item!r}; there are "
-                f"{_items_or_none(directory)}"
+                f"{_items_or_none(directory, every=True)}"
             )
         return inside
     if is_item(directory):
         return directory
     for name in (ITEM, "state"):
-        if os.path.isdir(os.path.join(directory, name)):
+        if places.is_folder(os.path.join(directory, name)):
             return os.path.join(directory, name)
     items = _items_or_none(directory)
     if len(items) > 1:
@@ -156,9 +255,9 @@ def find_item(directory: str, item: str | None = None) -> str:
     return os.path.join(directory, *items)
 
 
-def _items_or_none(step: str) -> list[str]:
+def _items_or_none(step: str, *, every: bool = False) -> list[str]:
     try:
-        return items_in(step)
+        return all_items_in(step) if every else items_in(step)
     except OSError:
         return []
 
@@ -183,7 +282,7 @@ def read(directory: str) -> tuple[Manifest, list[str]]:
         ) from None
     if not isinstance(content, dict):
         raise DamagedError(f"{path} is damaged: it describes no tree")
-    if content.get("custom_metadata") == _AUTHOR:
+    if _AUTHOR.items() <= (content.get("custom_metadata") or {}).items():
         raise DamagedError(f"{os.path.join(directory, manifests.FILE)} is missing")
     try:
         skeleton, names, kinds = _tree(content["tree_metadata"])

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 
 from treadle import Array, ArrayType, dtypes, tree
-from treadle.checkpoint import fit, naming, orbax_format, store
+from treadle.checkpoint import fit, naming, objects, orbax_format, places, store
 from treadle.checkpoint import manifest as manifests
+from treadle.checkpoint.items import Items, Json, keeper
 from treadle.checkpoint.manifest import DamagedError, Leaf, Manifest
+from treadle.checkpoint.places import Place
 
 _PYTHON = {"bool": bool, "int": int, "float": float, "complex": complex, "str": str}
 
@@ -28,24 +30,24 @@ class How(TypedDict, total=False):
     names: fit.Names
     only: Any
     item: str | None
+    max_bytes_in_flight: int
 
 
 @overload
-def restore(
-    path: str | os.PathLike[str], template: None = None, **how: Unpack[How]
-) -> Any: ...
+def restore(path: Place, template: None = None, **how: Unpack[How]) -> Any: ...
 @overload
-def restore(path: str | os.PathLike[str], template: T, **how: Unpack[How]) -> T: ...
-def restore(
-    path: str | os.PathLike[str], template: Any = None, **how: Unpack[How]
-) -> Any:
+def restore(path: Place, template: T, **how: Unpack[How]) -> T: ...
+def restore(path: Place, template: Any = None, **how: Unpack[How]) -> Any:
     """The pytree that was saved at `path`, by Treadle or by Orbax.
 
     Args:
+      path: a folder, or a URL as ``s3://bucket/model`` or ``gs://bucket/model``.
       template: a pytree like the one that was saved: a new model, or the shapes of one
         (leaves need only ``shape`` and ``dtype``). The result has its containers.
         Without it the result is made of dicts and lists (of an OrderedDict where names
-        had another order than a dict's, such as that of a module's fields).
+        had another order than a dict's, such as that of a module's fields). For
+        several items: `Items`, with a template for each that is wanted. An object that
+        knows its place goes to the one that was saved.
       partial: the template is a part of what was saved; what it lacks is not read. A
         dict with the names of some fields stands for the module that was saved.
       strict: whether what does not fit is an error. With ``strict=False`` it is left
@@ -58,7 +60,9 @@ def restore(
       only: what of the template is restored, in the terms of `treadle.tree.select`
         (``"model.**.bias"``, a class); the rest stays as it is. Without a template: the
         paths of what is restored.
-      item: which of the items, if `path` is a step of Orbax's with several.
+      item: which of the items, if several were saved.
+      max_bytes_in_flight: how much is being read at a time (256 MB), but at least one
+        array.
 
     Returns:
       Arrays where arrays were saved (NumPy's where the template has NumPy's), Python
@@ -66,6 +70,7 @@ def restore(
 
     Raises:
       FileNotFoundError: if there is no checkpoint.
+      OSError: if an object store cannot be reached.
       ValueError: if there is no such item, or there are several and none is named.
       StructureError: if the template has other leaves, shapes or dtypes. It lists all
         differences, before anything is read.
@@ -90,20 +95,61 @@ def restore(
             f"{min(without)}={how[min(without)]!r} needs a template, which says what "  # type: ignore[literal-required]
             'it is about: restore(path, {"model": model}, partial=True)'
         )
-    path = os.path.abspath(os.fspath(path))
+    path = places.absolute(path)
     while True:
         before = _identity(path)
         try:
-            found = orbax_format.find_item(path, how.get("item"))
-            return _restore(found, template, how)
+            if isinstance(template, Items):
+                return _restore_items(path, template, how)
+            return _restored(path, template, how)()
         except (DamagedError, FileNotFoundError):
             # Unless another process has replaced it while it was being read.
             if _identity(path) == before:
                 raise
 
 
-def _identity(path: str) -> tuple[int, ...] | None:
+def _restore_items(path: str, templates: Items, how: How) -> Items:
+    if alone := {"names", "only", "item"} & set(how):
+        raise ValueError(
+            f"{min(alone)}={how[min(alone)]!r} is about one item: "  # type: ignore[literal-required]
+            "restore it alone, with item="
+        )
+    found = {
+        name: _restored(path, template, {**how, "item": name})
+        for name, template in templates.items()
+    }
+    # Nothing goes to its place unless all was found.
+    return Items({name: finish() for name, finish in found.items()})
+
+
+def _restored(path: str, template: Any, how: How) -> Callable[[], Any]:
+    """What gives an item, once the others are read, too."""
+    found = orbax_format.find_item(path, how.get("item"))
+    keeps = keeper(template)
+    is_json = orbax_format.is_json_item(found)
+    if is_json and not (keeps or template is None or isinstance(template, Json)):
+        raise ValueError(
+            f"{found} is JSON, which needs no template: pass None in its place"
+        )
+    value = (
+        orbax_format.read_json_item(found)
+        if is_json
+        else _restore(found, None if keeps else template, how)
+    )
+    if keeps is None:
+        return lambda: value
+
+    def go() -> Any:
+        keeps.set(value)
+        return template
+
+    return go
+
+
+def _identity(path: str) -> Any:
     """Tells a directory from another one that later has its name."""
+    if places.is_remote(path):
+        return objects.committed(path)
     try:
         found = os.stat(path)
     except OSError:
@@ -115,7 +161,7 @@ def _restore(path: str, template: Any, how: How) -> Any:
     manifest = load_manifest(path)
     only = how.get("only")
     if template is None:
-        return _without_template(path, manifest, only)
+        return _without_template(path, manifest, how)
     skeleton, likes = naming.encode(template)
     names = [tuple(step.text for step in p) for p in naming.leaf_paths(skeleton)]
     wanted = dict(zip(names, likes, strict=True))
@@ -134,14 +180,20 @@ def _restore(path: str, template: Any, how: How) -> Any:
         cast=how.get("cast", False),
     )
     numbers = {number: wanted[name] for name, number in saved.items()}
-    values = values_of(path, manifest, numbers)
+    values = values_of(path, manifest, numbers, **_in_flight(how))
     return tree.structure(template).unflatten(
         values[saved[name]] if name in saved else like
         for name, like in zip(names, likes, strict=True)
     )
 
 
-def _without_template(path: str, manifest: Manifest, only: Any) -> Any:
+def _in_flight(how: How) -> dict[str, int]:
+    most = how.get("max_bytes_in_flight")
+    return {} if most is None else {"most": most}
+
+
+def _without_template(path: str, manifest: Manifest, how: How) -> Any:
+    only = how.get("only")
     numbers = list(range(len(manifest.leaves)))
     skeleton = manifest.tree
     if only is not None:
@@ -160,7 +212,8 @@ def _without_template(path: str, manifest: Manifest, only: Any) -> Any:
                 )
             numbers += found
         skeleton = naming.part(skeleton, set(numbers))
-    values = values_of(path, manifest, dict.fromkeys(numbers))
+    likes = dict.fromkeys(numbers)
+    values = values_of(path, manifest, likes, **_in_flight(how))
     return naming.decode(skeleton, values)
 
 
@@ -177,7 +230,7 @@ def load_manifest(path: str) -> Manifest:
       DamagedError: if its description is missing or altered.
     """
     store.check_process("read a checkpoint")
-    if not os.path.isdir(path):
+    if not places.is_folder(path):
         raise FileNotFoundError(f"no checkpoint at {path}")
     try:
         return manifests.read(path)
@@ -190,46 +243,14 @@ def load_manifest(path: str) -> Manifest:
     return replace(manifest, leaves=tuple(leaves))
 
 
-def describe(
-    path: str | os.PathLike[str], *, item: str | None = None
-) -> dict[str, str]:
-    """The name of each leaf of a checkpoint, with its dtype and shape.
-
-    >>> import numpy as np
-    >>> from treadle.checkpoint import save
-    >>> save("model", {"weight": np.ones((2, 3), np.float32), "epoch": 7})
-    >>> describe("model")
-    {'epoch': 'Python int', 'weight': 'float32[2,3]'}
-    """
-    manifest = load_manifest(found_in(path, item))
-    return {
-        naming.shown(p): str(leaf)
-        for p, leaf in zip(manifest.paths, manifest.leaves, strict=True)
-    }
-
-
-def verify(path: str | os.PathLike[str], *, item: str | None = None) -> None:
-    """Reads a checkpoint and compares all checksums.
-
-    Raises:
-      DamagedError: names the first part that is missing or altered.
-      FileNotFoundError: if there is no checkpoint.
-      ValueError: if there is no such item, or there are several and none is named.
-    """
-    found = found_in(path, item)
-    manifest = load_manifest(found)
-    for _ in store.read(found, manifest, range(len(manifest.leaves))):
-        pass
-
-
-def found_in(path: str | os.PathLike[str], item: str | None) -> str:
-    """The folder of the checkpoint itself, where `path` may be a step's."""
-    return orbax_format.find_item(os.path.abspath(os.fspath(path)), item)
-
-
-def values_of(path: str, manifest: Manifest, likes: dict[int, Any]) -> dict[int, Any]:
+def values_of(
+    path: str,
+    manifest: Manifest,
+    likes: dict[int, Any],
+    most: int = store.BYTES_IN_FLIGHT,
+) -> dict[int, Any]:
     """The leaves with some numbers; each like what it is to be."""
-    arrays = store.read(path, manifest, likes)
+    arrays = store.read(path, manifest, likes, most)
     return {
         number: _value(manifest.leaves[number], arrays, like)
         for number, like in likes.items()

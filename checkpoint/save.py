@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
 from treadle import Array
-from treadle.checkpoint import commit, naming, orbax_format, store
+from treadle.checkpoint import (
+    commit,
+    naming,
+    orbax_format,
+    places,
+    provenance,
+    store,
+)
 from treadle.checkpoint import manifest as manifests
+from treadle.checkpoint.items import Items, Json, as_json, keeper
 from treadle.checkpoint.manifest import Leaf
 from treadle.checkpoint.naming import Skeleton
+from treadle.checkpoint.places import Place
+from treadle.checkpoint.store import Storage
 
 _log = logging.getLogger("treadle.checkpoint")
 _SCALARS = (bool, int, float, complex)
@@ -74,34 +85,60 @@ def _take(value: Any, path: naming.Path) -> tuple[Leaf, np.ndarray | None]:
     return leaf, array if leaf.is_stored else None
 
 
-def write(directory: str, taken: Snapshot, compression: int | None = None) -> None:
-    """Writes a snapshot into an empty directory."""
+def write(
+    directory: str, taken: Snapshot, storage: Storage, **about: Mapping[str, Any]
+) -> None:
+    """Writes a snapshot into an empty directory; about: metadata, what wrote it."""
     leaves = [
         leaf if array is None else replace(leaf, crc32=store.checksum(array))
         for leaf, array in zip(taken.leaves, taken.arrays, strict=True)
     ]
-    manifest = manifests.describe(taken.skeleton, leaves)
+    manifest = manifests.describe(taken.skeleton, leaves, **about)
     pairs = zip(manifest.names, taken.arrays, strict=True)
     arrays = ((name, array) for name, array in pairs if array is not None)
-    store.write(directory, arrays, compression)
+    store.write(directory, arrays, storage)
     manifests.write(directory, manifest)
     orbax_format.write(directory, manifest)
 
 
-def into(path: str, fill: Callable[[str], None], *, overwrite: bool) -> None:
-    """Calls `fill` with an empty directory, and then gives that its name."""
-    folder, name = os.path.split(path)
-    os.makedirs(folder, exist_ok=True)
-    # First, because what a killed save has left may take the room that this one needs.
-    commit.sweep(folder, name)
-    made = commit.temporary(path)
-    os.mkdir(made)
-    try:
-        fill(made)
-        commit.publish(made, path, overwrite=overwrite)
-    except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
-        raise
+def take(items: Items, *, copy: bool) -> dict[str, Snapshot | Json]:
+    """What is to be saved of each item.
+
+    Raises:
+      TypeError: as `snapshot`; and if what is to be JSON can't be.
+    """
+    return {name: _take_item(name, value, copy) for name, value in items.items()}
+
+
+def _take_item(name: str, value: Any, copy: bool) -> Snapshot | Json:
+    keeps = keeper(value)
+    state = keeps.get() if keeps else value
+    if isinstance(value, Json):
+        return Json(as_json(f"the item {name!r}", value.value))
+    if keeps:
+        with contextlib.suppress(TypeError):
+            return Json(as_json(name, state))
+    return snapshot(state, copy=copy)
+
+
+def write_items(
+    directory: str,
+    taken: Mapping[str, Snapshot | Json],
+    storage: Storage,
+    metadata: Mapping[str, Any],
+    metrics: dict[str, float] | None = None,
+) -> None:
+    """Writes several items into an empty directory, as a step."""
+    for name, item in taken.items():
+        folder = os.path.join(directory, name)
+        places.make_folder(folder)
+        if isinstance(item, Json):
+            orbax_format.write_json_item(folder, item.value)
+        else:
+            write(folder, item, storage)
+    kinds = {name: isinstance(item, Json) for name, item in taken.items()}
+    about = {"metadata": metadata, "written_by": provenance.of_this_process()}
+    orbax_format.write_step(directory, kinds, metrics, about)
 
 
 class Pending:
@@ -155,65 +192,90 @@ class Pending:
             raise error
 
 
-def _check_free(path: str | os.PathLike[str], overwrite: bool) -> str:
-    # Where a link leads, so that replacing a checkpoint leaves the link in place.
-    path = os.path.realpath(os.fspath(path))
-    if os.path.lexists(path):
+def _check_free(path: Place, overwrite: bool) -> str:
+    path = places.absolute(path)
+    if not places.is_remote(path):
+        # Where a link leads, so that replacing a checkpoint leaves the link in place.
+        path = os.path.realpath(path)
+    if commit.exists(path):
         if not overwrite:
             raise FileExistsError(f"{path} exists; pass overwrite=True to replace it")
-        if not orbax_format.is_item(path):
-            raise commit.not_a_checkpoint(path)
+        commit.check_replaceable(path)
     return path
 
 
-def check_compression(level: int | None) -> int | None:
-    """
-    Raises:
-      ValueError: if it is no level of zstd.
-    """
-    if level is not None and not (type(level) is int and 1 <= level <= 22):
-        raise ValueError(
-            f"compression is a level of zstd, from 1 to 22, or None, not {level!r}"
+def _prepare(
+    path: Place,
+    tree: Any,
+    overwrite: bool,
+    metadata: Mapping[str, Any] | None,
+    storage: Storage,
+    *,
+    copy: bool,
+) -> tuple[str, Callable[[], None]]:
+    """Where a checkpoint goes, and what brings it there."""
+    path, how = _check_free(path, overwrite), store.check_storage(storage)
+    about = as_json("metadata", dict(metadata or {}))
+    fill: Callable[[str], None]
+    if isinstance(tree, Items):
+        fill = partial(
+            write_items, taken=take(tree, copy=copy), storage=how, metadata=about
         )
-    return level
+    else:
+        fill = partial(
+            write,
+            taken=snapshot(tree, copy=copy),
+            storage=how,
+            metadata=about,
+            written_by=provenance.of_this_process(),
+        )
+    return path, partial(commit.into, path, fill, overwrite=overwrite)
 
 
 def save(
-    path: str | os.PathLike[str],
+    path: Place,
     tree: Any,
     *,
     overwrite: bool = False,
-    compression: int | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    **storage: Unpack[Storage],
 ) -> None:
-    """Saves a pytree as the directory `path`, and returns when it is on the disk.
+    """Saves a pytree, or `Items`, as the folder `path`, and returns when it is on the
+    disk.
 
     Leaves are arrays of any dtype, Python numbers and strings. Plain Orbax restores
     what is saved here: ``StandardCheckpointer().restore(path)``.
 
     Args:
+      path: a folder, or a URL as ``s3://bucket/model`` or ``gs://bucket/model``.
       overwrite: whether a checkpoint that is there may be replaced.
-      compression: a level of zstd, from 1 (fast) to 22 (small); None for none.
+      metadata: anything that JSON holds; `metadata` reads it.
+      storage: ``compression`` is a level of zstd, from 1 (fast) to 22 (small), or None
+        for none. ``chunk_bytes`` (16 MB) are compressed, checked and read at a time;
+        ``file_bytes`` is about the largest size of files; ``max_bytes_in_flight`` (256
+        MB) are being written at a time.
 
     Raises:
-      FileExistsError: if `path` exists and `overwrite` is false.
+      FileExistsError: if `path` exists and `overwrite` is false, or it is not a
+        checkpoint.
       TypeError: if a leaf or a key cannot be saved; it names the place.
-      OSError: if the disk is full or fails. Then an earlier checkpoint is untouched.
+      OSError: if the disk is full or fails, or an object store cannot be reached. Then
+        an earlier checkpoint is untouched.
       RuntimeError: in a forked process, where TensorStore does not work.
 
     >>> import numpy as np
-    >>> save("start", {"weight": np.ones((2, 3)), "epoch": 0})
+    >>> save("start", {"weight": np.ones((2, 3)), "epoch": 0}, compression=3)
     """
-    path, level = _check_free(path, overwrite), check_compression(compression)
-    taken = snapshot(tree, copy=False)
-    into(path, lambda made: write(made, taken, level), overwrite=overwrite)
+    _prepare(path, tree, overwrite, metadata, storage, copy=False)[1]()
 
 
 def save_async(
-    path: str | os.PathLike[str],
+    path: Place,
     tree: Any,
     *,
     overwrite: bool = False,
-    compression: int | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    **storage: Unpack[Storage],
 ) -> Pending:
     """Like `save`, but returns as soon as the leaves are copied.
 
@@ -222,10 +284,5 @@ def save_async(
     >>> saving = save_async("middle", {"epoch": 1})
     >>> saving.wait()
     """
-    path, level = _check_free(path, overwrite), check_compression(compression)
-    taken = snapshot(tree, copy=True)
-
-    def work() -> None:
-        into(path, lambda made: write(made, taken, level), overwrite=overwrite)
-
+    path, work = _prepare(path, tree, overwrite, metadata, storage, copy=True)
     return Pending(work, path)

@@ -12,19 +12,57 @@ import math
 import os
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypedDict, cast
 
 import numpy as np
 import tensorstore as ts
 
+from treadle.checkpoint import places
 from treadle.checkpoint.manifest import DamagedError, Leaf, Manifest
 
 # Chunks are what is read, checked and written at once.
 CHUNK_BYTES = 16 << 20
+
+
+class Storage(TypedDict, total=False):
+    """How arrays are stored: options of `save`, `save_async` and `Manager`.
+
+    compression: a level of zstd, from 1 (fast) to 22 (small); None for none.
+    chunk_bytes: at most so much is compressed, checked and read at a time.
+    file_bytes: how large the files of data are about to be; None for 2 GB.
+    max_bytes_in_flight: how much is being written at a time.
+    """
+
+    compression: int | None
+    chunk_bytes: int
+    file_bytes: int | None
+    max_bytes_in_flight: int
+
+
+def check_storage(how: Mapping[str, Any]) -> Storage:
+    """
+    Raises:
+      TypeError, ValueError: if an option is none, or its value makes no sense.
+    """
+    for name, value in how.items():
+        if name not in Storage.__annotations__:
+            raise TypeError(f"there is no option {name!r} of how arrays are stored")
+        whole = type(value) is int
+        if name == "compression":
+            if value is not None and not (whole and 1 <= value <= 22):
+                raise ValueError(
+                    "compression is a level of zstd, from 1 to 22, or None, not "
+                    f"{value!r}"
+                )
+        elif not (whole and value >= 1) and (name, value) != ("file_bytes", None):
+            raise ValueError(f"{name} is a whole number of bytes, not {value!r}")
+    return cast(Storage, dict(how))
+
+
 # How much may be under way at a time: enough to keep the disk busy, and a bound on the
 # memory that a save takes beyond the arrays themselves.
-_BYTES_UNDER_WAY = 256 << 20
+BYTES_IN_FLIGHT = 256 << 20
 _DTYPES = {"bool", "int4", "bfloat16", "complex64", "complex128"}
 _DTYPES |= {f"{sign}{bits}" for sign in ("int", "uint") for bits in (8, 16, 32, 64)}
 _DTYPES |= {f"float{bits}" for bits in ("8_e4m3fn", "8_e5m2", "16", "32", "64")}
@@ -55,8 +93,10 @@ def can_hold(dtype: np.dtype) -> bool:
     return dtype.name in _DTYPES
 
 
-def chunk_shape(shape: Sequence[int], itemsize: int) -> list[int]:
-    """Cuts leading axes until a chunk has at most `CHUNK_BYTES`.
+def chunk_shape(
+    shape: Sequence[int], itemsize: int, most: int = CHUNK_BYTES
+) -> list[int]:
+    """Cuts leading axes until a chunk has at most so many bytes.
 
     >>> chunk_shape((4096, 65536), 4)
     [64, 65536]
@@ -64,9 +104,9 @@ def chunk_shape(shape: Sequence[int], itemsize: int) -> list[int]:
     chunk = list(shape)
     for axis in range(len(chunk)):
         rest = math.prod(chunk[axis + 1 :]) * itemsize
-        if chunk[axis] * rest <= CHUNK_BYTES:
+        if chunk[axis] * rest <= most:
             break
-        chunk[axis] = max(1, CHUNK_BYTES // rest)
+        chunk[axis] = max(1, most // rest)
     return chunk
 
 
@@ -79,22 +119,22 @@ def checksum(array: np.ndarray) -> int:
 def _spec(
     directory: str, name: str, *, driver: str = "zarr3", ocdbt: bool = True
 ) -> dict[str, Any]:
-    folder = os.path.join(directory, "")
-    kvstore: dict[str, Any] = {"driver": "file", "path": f"{folder}{name}/"}
+    kvstore = places.kvstore(directory)
     if ocdbt:
-        base = {"driver": "file", "path": folder}
-        kvstore = {"driver": "ocdbt", "base": base, "path": f"{name}/"}
+        kvstore = {"driver": "ocdbt", "base": kvstore, "path": f"{name}/"}
+    else:
+        kvstore["path"] += f"{name}/"
     return {"driver": driver, "kvstore": kvstore}
 
 
 def _new(
-    directory: str, name: str, array: np.ndarray, compression: int | None
+    directory: str, name: str, array: np.ndarray, storage: Storage
 ) -> dict[str, Any]:
-    chunk = chunk_shape(array.shape, array.itemsize)
+    chunk = _chunk(array, storage)
     grid = {"name": "regular", "configuration": {"chunk_shape": chunk}}
     codecs = list(_CODECS)
-    if compression is not None:
-        level = {"level": compression}
+    if storage.get("compression") is not None:
+        level = {"level": storage["compression"]}
         codecs.insert(1, {"name": "zstd", "configuration": level})
     metadata = {
         "shape": array.shape,
@@ -104,13 +144,36 @@ def _new(
     }
     # Otherwise a chunk of zeros would be left out, and a lost chunk read as zeros.
     keep = {"store_data_equal_to_fill_value": True}
-    return {**_spec(directory, name), "metadata": metadata, **keep}
+    spec = _spec(directory, name)
+    if storage.get("file_bytes") is not None:
+        spec["kvstore"]["target_data_file_size"] = storage["file_bytes"]
+    return {**spec, "metadata": metadata, **keep}
+
+
+def _chunk(array: np.ndarray, storage: Storage) -> list[int]:
+    most = storage.get("chunk_bytes", CHUNK_BYTES)
+    return chunk_shape(array.shape, array.itemsize, most)
+
+
+def _pieces(array: np.ndarray, chunk: list[int], most: int) -> Iterator[Any]:
+    """Indices of whole chunks of an array with about so many bytes together."""
+    if array.nbytes <= most or list(array.shape) == chunk:
+        yield ()
+        return
+    axis = next(i for i, n in enumerate(chunk) if n < array.shape[i])
+    while axis + 1 < array.ndim and math.prod(array.shape[axis + 1 :]) * (
+        array.itemsize * chunk[axis]
+    ) > max(most, math.prod(chunk) * array.itemsize):
+        axis += 1
+    row = math.prod(array.shape[axis + 1 :]) * array.itemsize * chunk[axis]
+    step = max(1, most // row) * chunk[axis]
+    for outer in np.ndindex(*array.shape[:axis]):
+        for begin in range(0, array.shape[axis], step):
+            yield (*outer, slice(begin, min(begin + step, array.shape[axis])))
 
 
 def write(
-    directory: str,
-    arrays: Iterable[tuple[str, np.ndarray]],
-    compression: int | None = None,
+    directory: str, arrays: Iterable[tuple[str, np.ndarray]], storage: Storage
 ) -> None:
     """Writes named arrays into a new database, and returns when they are on the disk.
 
@@ -119,41 +182,41 @@ def write(
     Raises:
       OSError: if the disk is full or fails.
     """
-    context = ts.Context()
+    context = places.context()
+    most = storage.get("max_bytes_in_flight", BYTES_IN_FLIGHT)
     under_way: deque[tuple[Any, int]] = deque()
     waiting = 0
     opened = [
-        (
-            ts.open(
-                _new(directory, name, array, compression), context=context, create=True
-            ),
-            array,
-        )
-        for name, array in arrays
+        (ts.open(_new(directory, name, x, storage), context=context, create=True), x)
+        for name, x in arrays
     ]
     try:
         for future, array in opened:
-            done = future.result().write(
-                array, can_reference_source_data_indefinitely=True
-            )
-            under_way.append((done, array.nbytes))
-            waiting += array.nbytes
-            while waiting > _BYTES_UNDER_WAY:
-                first, size = under_way.popleft()
-                first.result()
-                waiting -= size
-        for future, _ in under_way:
-            future.result()
+            target = future.result()
+            # A quarter at a time, so that the disk is busy while one waits.
+            for at in _pieces(array, _chunk(array, storage), max(1, most // 4)):
+                piece = array[at]
+                while under_way and waiting + piece.nbytes > most:
+                    first, size = under_way.popleft()
+                    first.result()
+                    waiting -= size
+                done = target[at].write(
+                    piece, can_reference_source_data_indefinitely=True
+                )
+                under_way.append((done, piece.nbytes))
+                waiting += piece.nbytes
+        for done, _ in under_way:
+            done.result()
     except ValueError as error:
         # What is still being written would come back after its folder is deleted.
-        for future, _ in under_way:
-            future.exception()
+        for done, _ in under_way:
+            done.exception()
         raise OSError(f"could not write the checkpoint: {error}") from error
 
 
 def describe(directory: str, manifest: Manifest) -> list[tuple[tuple[int, ...], str]]:
     """The shape and dtype of each array, without reading elements."""
-    context = ts.Context()
+    context = places.context()
     return [
         (tuple(opened.shape), opened.dtype.numpy_dtype.name)
         for opened in _open(directory, manifest, manifest.names, context)
@@ -173,13 +236,19 @@ def _open(
         try:
             yield future.result()
         except ValueError as error:
-            raise DamagedError(_damage(directory, name, error)) from error
+            raise _unreadable(directory, name, error) from error
 
 
 def read(
-    directory: str, manifest: Manifest, numbers: Iterable[int]
+    directory: str,
+    manifest: Manifest,
+    numbers: Iterable[int],
+    most: int = BYTES_IN_FLIGHT,
 ) -> Iterator[np.ndarray]:
     """The stored arrays among some leaves of a checkpoint, in turn, each checked.
+
+    Args:
+      most: how many bytes are being read at a time, but at least one array.
 
     Raises:
       DamagedError: names the array that is missing or altered.
@@ -189,15 +258,15 @@ def read(
         for number in numbers
         if manifest.leaves[number].is_stored
     ]
-    opened = _open(directory, manifest, (name for name, _ in stored), ts.Context())
+    opened = _open(directory, manifest, (name for name, _ in stored), places.context())
     under_way: deque[tuple[str, Leaf, Any]] = deque()
     waiting = 0
     for (name, leaf), array in zip(stored, opened, strict=True):
-        under_way.append((name, leaf, array.read()))
-        waiting += size(leaf)
-        while waiting > _BYTES_UNDER_WAY:
+        while under_way and waiting + size(leaf) > most:
             waiting -= size(under_way[0][1])
             yield _checked(directory, *under_way.popleft())
+        under_way.append((name, leaf, array.read()))
+        waiting += size(leaf)
     while under_way:
         yield _checked(directory, *under_way.popleft())
 
@@ -211,7 +280,7 @@ def _checked(directory: str, name: str, leaf: Leaf, future: Any) -> np.ndarray:
     try:
         array = future.result()
     except ValueError as error:
-        raise DamagedError(_damage(directory, name, error)) from error
+        raise _unreadable(directory, name, error) from error
     if leaf.crc32 is None:
         return array
     if (array.shape, array.dtype.name) != (leaf.shape, leaf.dtype):
@@ -225,3 +294,11 @@ def _checked(directory: str, name: str, leaf: Leaf, future: Any) -> np.ndarray:
 def _damage(directory: str, name: str, reason: object) -> str:
     reason = str(reason).partition(" [tensorstore_spec=")[0]
     return f"the array {name!r} in the checkpoint at {directory} is damaged: {reason}"
+
+
+def _unreadable(directory: str, name: str, error: ValueError) -> Exception:
+    """What an error of TensorStore's means: an object store that does not answer says
+    nothing about the array."""
+    if str(error).startswith(places.OUT_OF_REACH):
+        return places.unreachable(directory, error)
+    return DamagedError(_damage(directory, name, error))

@@ -13,7 +13,8 @@ import numpy as np
 
 from treadle import tree, weights
 from treadle.checkpoint import naming, orbax_format
-from treadle.checkpoint.restore import found_in, load_manifest, restore, values_of
+from treadle.checkpoint.look import found_in
+from treadle.checkpoint.restore import load_manifest, restore, values_of
 from treadle.checkpoint.save import save
 
 PathLike = str | os.PathLike[str]

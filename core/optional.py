@@ -16,13 +16,15 @@ _EXTRAS = {
     "PIL": "recipes",
     "orbax": "orbax",
     "tokenizers": "hf",
-    "tensorboard": "logs",
+    "tensorboardX": "logs",
+    "dp_accounting": "privacy",
 }
 """The extra of pyproject.toml that installs a package."""
 _INSTALLED_AS = {
     "sklearn": "scikit-learn",
     "orbax": "orbax-checkpoint",
     "PIL": "pillow",
+    "dp_accounting": "dp-accounting",
 }
 
 

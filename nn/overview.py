@@ -58,6 +58,23 @@ def summary(
     """
     if not inputs and not options:
         return _of_arrays(model)
+    table = layer_table(model, *inputs, depth=depth, timed=timed, **options)
+    return _aligned(table, left=4)
+
+
+def layer_table(
+    model: Any,
+    *inputs: Any,
+    depth: int | None = None,
+    timed: bool = False,
+    **options: Any,
+) -> list[list[str]]:
+    """The rows of a `summary` with inputs, the head first: for other ways to show it.
+
+    >>> from treadle import nn, rng
+    >>> layer_table(nn.Linear(2, 1, key=rng.key(0)), td.ShapeDtype((8, 2)))[1]
+    ['', 'Linear', 'f32[8,2]', 'f32[8,1]', '3', '12 B', '40']
+    """
     if not callable(model):
         raise TypeError(
             f"summary: inputs are for a model that can be called, not a "
@@ -208,7 +225,7 @@ def _types(values: Any) -> str:
     return ", ".join(words)
 
 
-def _of_layers(calls: Sequence[_Call], timed: bool) -> str:
+def _of_layers(calls: Sequence[_Call], timed: bool) -> list[list[str]]:
     head = ["layer", "class", "input", "output", "parameters", "bytes", "FLOPs"]
     table = [head + ["time"] * timed]
     for call in calls:
@@ -227,7 +244,7 @@ def _of_layers(calls: Sequence[_Call], timed: bool) -> str:
             seconds = call.seconds()
             row.append(_UNKNOWN if seconds is None else _time(seconds))
         table.append(row)
-    return _aligned(table, left=4)
+    return table
 
 
 def _of_arrays(model: Any) -> str:

@@ -13,3 +13,4 @@ from treadle.recipes.fitting import Fitted as Fitted
 from treadle.recipes.fitting import fit as fit
 from treadle.recipes.task import Learner as Learner
 from treadle.recipes.task import Recipe as Recipe
+from treadle.recipes.tensorboard import TensorBoard as TensorBoard

@@ -42,9 +42,16 @@ class Callback:
         """An update was made."""
         return None
 
+    def on_log(self, row: Mapping[str, Any]) -> str | None:
+        """A row of metrics was logged."""
+        return None
+
     def on_test(self, progress: Progress) -> str | None:
         """The model was tested."""
         return None
+
+    def on_end(self) -> None:
+        """The training has ended, in whatever way."""
 
 
 class EarlyStopping(Callback):

@@ -11,10 +11,12 @@ from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 
 from treadle.recipes import (
+    cartpole_ppo,
     char_gpt,
     diffusion,
     digits_cnn,
     digits_mlp,
+    dp_sgd,
     finetune_lora,
     own,
     resnet,
@@ -32,6 +34,8 @@ _OWN = (
     char_gpt,
     finetune_lora,
     diffusion,
+    dp_sgd,
+    cartpole_ppo,
 )
 DEFAULT = digits_mlp.RECIPE.name
 

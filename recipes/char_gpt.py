@@ -1,4 +1,4 @@
-"""char-gpt: a small GPT learns to write, character by character.
+"""char-gpt: a small GPT learns to write, character by character, or `--tokens bpe`.
 
 By default it reads Python's standard library; `--corpus FILE` gives it another text.
 `treadle sample RUN` lets it write. The architecture is that of A. Radford et al.,
@@ -7,6 +7,7 @@ By default it reads Python's standard library; `--corpus FILE` gives it another 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,8 +20,9 @@ import treadle.numpy as tnp
 from treadle import nn, rng
 from treadle.data import Source
 from treadle.recipes.config import MOST_STEPS, Training, option
-from treadle.recipes.data.text import Corpus, Vocabulary
-from treadle.recipes.errors import UsageError
+from treadle.recipes.data.text import Corpus, Survey, Vocabulary
+from treadle.recipes.data.tokens import Tokens, Utf8
+from treadle.recipes.errors import UsageError, unknown
 from treadle.recipes.task import (
     Data,
     Facts,
@@ -48,8 +50,10 @@ class Config(Training):
         2e-3, "the peak, after a warm-up; then it falls to a tenth", least=0
     )
     corpus: str | None = option(None, "a text file (default: Python's own sources)")
-    context: int = option(128, "how many characters it looks back", least=2)
+    context: int = option(128, "how many characters or tokens it looks back", least=2)
+    tokens: str = option("characters", "what it reads and writes: characters or bpe")
     characters: int = option(128, "how many different ones it knows", least=2)
+    vocabulary: int = option(512, "how many tokens of --tokens bpe", least=257)
     width: int = option(128, "the size of a character's vector", least=1)
     layers: int = option(4, "transformer blocks", least=1)
     heads: int = option(4, "attention heads in each block", least=1)
@@ -107,32 +111,55 @@ class GPT(nn.Module):
 
 def load(config: Config) -> Data:
     """Windows of the corpus; its last tenth is for testing."""
+    if config.tokens not in _READERS:
+        raise unknown("kind of --tokens", config.tokens, _READERS)
     with Corpus(config.corpus) as corpus:
-        length, counts, checksum = corpus.survey()
-        _check_length(config, corpus.name, length)
-        vocabulary = Vocabulary.of(counts, config.characters)
-        numbers = corpus.numbers(vocabulary, length)
-    test = numbers[length - length // _HELD_OUT :]
-    train = numbers[: length - len(test)]
+        survey = corpus.survey()
+        _check_length(config, corpus.name, survey.length)
+        windows, test, facts = _READERS[config.tokens](config, corpus, survey)
+    fetch = partial(_windows, test, config.context + 1, config.context)
+    held_out = Source(fetch, min((len(test) - 1) // config.context, _TEST_WINDOWS))
+    facts |= {"test": held_out.count * config.context, "checksum": survey.checksum}
+    tests = partial(in_turn, held_out, config.batch_size)
+    return Data(batches(windows, config), tests, facts)
+
+
+def _characters(config: Config, corpus: Corpus, survey: Survey) -> Any:
+    """Windows to train with, numbers to test with, and facts."""
+    vocabulary = Vocabulary.of(survey.counts, config.characters)
+    train, test = _parts(corpus.numbers(vocabulary, survey.length))
     size = config.context + 1
     windows = Source(partial(_windows, train, size, 1), len(train) - size + 1)
-    count = min((len(test) - 1) // config.context, _TEST_WINDOWS)
-    held_out = Source(partial(_windows, test, size, config.context), count)
-    facts = {
-        "training": len(train),
-        "test": count * config.context,
-        "examples": "characters",
-        "characters": vocabulary.characters,
-        "checksum": checksum,
-    }
-    in_windows = partial(in_turn, held_out, config.batch_size)
-    return Data(batches(windows, config), in_windows, facts)
+    about = {"examples": "characters", "characters": vocabulary.characters}
+    return windows, test, {"training": len(train), **about}
 
 
-def _check_length(config: Config, source: str, length: int) -> None:
-    windows_end = config.context + config.batch_size
+def _pieces(config: Config, corpus: Corpus, survey: Survey) -> Any:
+    """As `_characters`; text becomes tokens when a window is fetched."""
+    train, test = _parts(corpus.numbers(Utf8(), survey.size))
+    tokens = Tokens.of(train, config.vocabulary)
+    size = config.context + 1
+    _check_length(config, corpus.name, survey.size, tokens.longest)
+    fetch = partial(tokens.windows, train, size)
+    held = tokens.held(test, config.context, _TEST_WINDOWS)
+    ratio = (len(held.numbers) - 1) / held.characters
+    about = {"examples": "bytes", "tokenizer": tokens.form, "per_character": ratio}
+    windows = Source(fetch, len(train) - tokens.reach(size))
+    return windows, held.numbers, {"training": len(train), **about}
+
+
+_READERS = {"characters": _characters, "bpe": _pieces}
+
+
+def _parts(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    held_out = len(numbers) // _HELD_OUT
+    return numbers[:-held_out], numbers[-held_out:]
+
+
+def _check_length(config: Config, source: str, length: int, longest: int = 1) -> None:
+    windows_end = config.context * longest + config.batch_size
     least = max(
-        _HELD_OUT * (config.context + 1),
+        _HELD_OUT * (config.context * longest + 1),
         -(-windows_end * _HELD_OUT // (_HELD_OUT - 1)),
     )
     if length < least:
@@ -151,14 +178,19 @@ def _windows(
 
 
 def loss(
-    model: Any, windows: Any, key: rng.Key | None
+    facts: Facts, model: Any, windows: Any, key: rng.Key | None
 ) -> tuple[td.Array, tuple[Metrics, Any]]:
-    """The cross-entropy of each next character, given those before it."""
+    """The cross-entropy of each next token, given those before it; in tests, in bits
+    per character, too, which compares models with other tokens."""
     seen, following = windows[:, :-1], windows[:, 1:]
     logits, model = nn.stateful(model, key=key)(seen)
     value = nn.cross_entropy(logits, following).mean()
     hits = logits.argmax(-1) == following
-    return value, ({"accuracy": hits.astype(td.float32).mean()}, model)
+    metrics = {"accuracy": hits.astype(td.float32).mean()}
+    if key is None:
+        per_character = facts.get("per_character", 1.0)
+        metrics["bits_per_character"] = value * (per_character / math.log(2))
+    return value, (metrics, model)
 
 
 def learner(config: Config, facts: Facts, key: rng.Key) -> Learner:
@@ -168,13 +200,18 @@ def learner(config: Config, facts: Facts, key: rng.Key) -> Learner:
             f"--width {config.width} can't be split among --heads {config.heads}\n"
             f"Choose a multiple, such as --width {config.heads * 32}"
         )
-    model = GPT(config, len(facts["characters"]), key=key)
-    return Learner(model, adamw(config), loss, best=("test_loss", "min"))
+    model = GPT(config, len(_coder(facts)), key=key)
+    return Learner(model, adamw(config), partial(loss, facts), ("test_loss", "min"))
+
+
+def _coder(facts: Facts) -> Vocabulary | Tokens:
+    known = facts.get("characters")
+    return Tokens(facts["tokenizer"]) if known is None else Vocabulary(known)
 
 
 def sample(trained: Trained, wanted: Sampling) -> Iterator[str]:
     """The prompt, then what the model writes after it, as it is written."""
-    vocabulary = Vocabulary(trained.facts["characters"])
+    vocabulary = _coder(trained.facts)
     model: GPT = nn.inference(trained.model)
     context = model.places.entries
     written = vocabulary.encode(wanted.prompt)[-context:] if wanted.prompt else None
@@ -182,6 +219,7 @@ def sample(trained: Trained, wanted: Sampling) -> Iterator[str]:
         # It needs something to go on from: most texts have lines.
         written = vocabulary.encode("\n")
     yield wanted.prompt
+    speak = vocabulary.speaker()
     for n in range(wanted.length):
         key = rng.fold_in(rng.key(wanted.seed), n)
         window = np.zeros(context, np.int32)
@@ -189,7 +227,7 @@ def sample(trained: Trained, wanted: Sampling) -> Iterator[str]:
         last = len(written) - 1
         number = _next_character(model, window, last, wanted.temperature, key)
         written = np.append(written, int(number))[-context:]
-        yield vocabulary.decode(written[-1:])
+        yield speak(int(number))
 
 
 @td.jit

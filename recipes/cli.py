@@ -61,14 +61,20 @@ def _given(arguments: argparse.Namespace) -> dict[str, Any]:
     return {name: v for name, v in vars(arguments).items() if name not in about}
 
 
+def _report(arguments: argparse.Namespace) -> int:
+    if arguments.live:
+        return commands.report_live(arguments.run, arguments.port)
+    return commands.report(arguments.run)
+
+
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "list": lambda arguments: commands.show_list(),
     "train": _train,
     "sweep": _sweep,
-    "compare": lambda arguments: commands.compare(arguments.runs),
+    "compare": lambda arguments: commands.compare(arguments.runs, arguments.page),
     "resume": _resume,
     "eval": lambda arguments: commands.evaluate(arguments.run, arguments.best),
-    "report": lambda arguments: commands.report(arguments.run),
+    "report": _report,
     "sample": lambda arguments: commands.sample(
         arguments.run, _given(arguments), arguments.best
     ),

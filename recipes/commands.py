@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,8 @@ def _introduce(run: Run, data: Data, learner: Learner, screen: Display) -> None:
 def evaluate(name: str, best: bool) -> int:
     """Tests a run's model."""
     run = runs.find(name, RECIPES)
+    if run.recipe.name == runs.FIT:
+        return _show_tests(run, best)
     data = run.recipe.load(run.config)
     runs.check_same_data(run, data.facts)
     learner = loop.learner_of(run.recipe, run.config, run.facts)
@@ -140,15 +143,31 @@ def evaluate(name: str, best: bool) -> int:
     return 0
 
 
+def _show_tests(run: Run, best: bool) -> int:
+    """What the tests of a run gave whose model only its program has."""
+    manager = loop.manager_of(run, None)
+    step = manager.best_step() if best else manager.latest_step()
+    if step is None:
+        raise _untrained(run)
+    print(f"{run.folder}, step {step}, as it was tested in the training")
+    for metric, value in manager.metrics(step).items():
+        print(f"{metric.replace('_', ' ')}: {value:.4f}")
+    return 0
+
+
+def _untrained(run: Run) -> UsageError:
+    return UsageError(
+        f"{run.folder} has no checkpoint to take yet\n"
+        f"Train on: {command('resume', run.folder)}"
+    )
+
+
 def _trained(run: Run, learner: Learner, best: bool) -> loop.Checkpoint:
     """A run's latest checkpoint, or its best."""
     manager = loop.manager_of(run, learner)
     step = manager.best_step() if best else None
     if manager.latest_step() is None or (best and step is None):
-        raise UsageError(
-            f"{run.folder} has no checkpoint to take yet\n"
-            f"Train on: {command('resume', run.folder)}"
-        )
+        raise _untrained(run)
     template = loop.beginning(learner, run.config)
     with _explained(run):
         if step is not None:
@@ -178,17 +197,30 @@ def _explained(run: Run) -> Iterator[None]:
 
 def report(name: str) -> int:
     """Shows what became of a run."""
-    run = runs.find(name, RECIPES)
-    learner = loop.learner_of(run.recipe, run.config, run.facts)
-    reports.write(run, learner, loop.manager_of(run, learner), sys.stdout)
+    reports.write(runs.find(name, RECIPES), sys.stdout)
     return 0
 
 
-def compare(names: Sequence[str]) -> int:
+def report_live(name: str, port: int) -> int:
+    """Serves the report of a run while it goes on, or before it begins."""
+
+    @cache
+    def find() -> Path:
+        return runs.find(name, RECIPES).folder
+
+    reports.serve(name, lambda: runs.load(find(), RECIPES), port, sys.stdout)
+    return 0
+
+
+def compare(names: Sequence[str], page: Path | None) -> int:
     """Shows runs beside each other, those of a sweep by its folder."""
-    found = [folder for name in names for folder in runs.inside(name)]
-    chosen = [runs.find(folder, RECIPES) for folder in found]
-    comparison.show([comparison.result(run) for run in chosen], sys.stdout)
+    folders = [folder for name in names for folder in runs.inside(name)]
+    chosen = [runs.find(folder, RECIPES) for folder in folders]
+    found = comparison.ranking([comparison.result(run) for run in chosen])
+    comparison.show(found, sys.stdout)
+    if page is not None:
+        comparison.write(found, " and ".join(names), page)
+        print(f"\npage: {page}")
     return 0
 
 

@@ -53,6 +53,10 @@ class Training:
     patience: int | None = option(
         None, "stop after so many tests in a row that were no better", least=1
     )
+    tensorboard: bool = option(False, "write logs for TensorBoard, too")
+    profile: int | None = option(
+        None, "measure so many steps: where their time goes", least=1
+    )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TextIO
 
 _REFRESH = 0.1
@@ -118,6 +118,21 @@ def numbers(metrics: Mapping[str, Any]) -> str:
     return "  ".join(
         f"{name.replace('_', ' ')} {float(metrics[name]):.4f}" for name in names
     )
+
+
+def packed(entries: Sequence[str], width: int) -> str:
+    """Entries on as few lines as a terminal has room for; none is broken in two.
+
+    >>> print(packed(["step 10", "loss 0.5", "accuracy 0.9"], 20))
+    step 10  loss 0.5
+      accuracy 0.9
+    """
+    lines = [entries[0]]
+    for entry in entries[1:]:
+        if len(lines[-1]) + 2 + len(entry) > width:
+            lines.append("")
+        lines[-1] += f"  {entry}"
+    return "\n".join(lines)
 
 
 def duration(seconds: float) -> str:
@@ -266,7 +281,8 @@ class Live:
     def test(self, step: int, metrics: Mapping[str, Any]) -> None:
         """A line above the bar."""
         total = self._progress.tasks[0].total
-        self.note(f"step {step:>{len(str(total))}}  {numbers(metrics)}")
+        entries = [f"step {step:>{len(str(total))}}", *numbers(metrics).split("  ")]
+        self.note(packed(entries, self._progress.console.width))
 
     def note(self, text: str) -> None:
         """A line above the bar."""

@@ -37,7 +37,6 @@ from treadle.recipes.task import (
     in_turn,
 )
 
-NAME = "fit"
 _TEST_BATCH = 512
 _SAMPLE = 256
 """By how many of the first examples data are told from others."""
@@ -103,7 +102,7 @@ def fit(
       show: whether progress is shown.
       options: those of all recipes: `steps`, `batch_size`, `learning_rate`,
         `weight_decay`, `seed`, `log_every`, `checkpoint_every` (also how often is
-        tested), `keep`, `accumulate`, `patience`.
+        tested), `keep`, `accumulate`, `patience`, `tensorboard`, `profile`.
 
     Raises:
       UsageError: for options that are unknown or wrong; if the training diverges; if
@@ -129,18 +128,18 @@ def fit(
         options["steps"] = _steps(epochs, train_source.count, options)
     config = from_dict(Training, options, "fit")
     loaded = _data(train_source, test_source, config)
-    learner = _learner(model, train_source, loss, metrics, optimizer, config)
+    made = partial(_learner, model, train_source, loss, metrics, optimizer, config)
     recipe = _Fit(
-        NAME,
+        runs.FIT,
         "trained from Python",
         Training,
         lambda config: loaded,
-        lambda config, facts, key: learner,
+        lambda config, facts, key: made(),
     )
     screen = display(sys.stdout) if show else Quiet()
     with _run(recipe, config, loaded.facts, run_dir, screen.note) as run:
         with runs.claimed(run):
-            found = loop.train(run, loaded, learner, screen, callbacks)
+            found = loop.train(run, loaded, made(), screen, callbacks)
         rows = metrics_file.read(run.metrics)
     if found.interrupted is not None and found.step < config.steps:
         if found.interrupted == SIGINT:
@@ -272,7 +271,7 @@ def _run(
     if not runs.exists(folder):
         yield runs.create(recipe, config, facts, folder)
         return
-    run = runs.load(folder, {NAME: recipe})
+    run = runs.load(folder, {runs.FIT: recipe})
     runs.check_same_data(run, facts)
     changed = runs.changes(run.config, config)
     if changed:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from treadle.recipes.runs import replace_file
 
@@ -33,6 +35,39 @@ def _row(line: bytes) -> Row | None:
     if not isinstance(row, dict) or not {"step", "seconds"} <= row.keys():
         return None
     return row if all(isinstance(v, int | float) for v in row.values()) else None
+
+
+class Tail:
+    """The rows of a file that others write to: each is read once.
+
+    path: the file. It may be put in another's place, when a run goes on from an earlier
+      step; then it is read again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._rows: list[Row] = []
+        self._file: tuple[int, int] | None = None
+        self._read = 0
+
+    def rows(self) -> list[Row]:
+        """All rows that are there now."""
+        with suppress(FileNotFoundError), open(self.path, "rb") as file:
+            self._read_on(file)
+        return self._rows
+
+    def _read_on(self, file: BinaryIO) -> None:
+        found = os.fstat(file.fileno())
+        if self._file != (found.st_dev, found.st_ino) or found.st_size < self._read:
+            self._file, self._read = (found.st_dev, found.st_ino), 0
+            self._rows = []
+        file.seek(self._read)
+        text = file.read()
+        # A line that is being written is read when it is whole.
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read += len(whole)
+        rows = map(_row, whole.splitlines())
+        self._rows = [*self._rows, *(row for row in rows if row is not None)]
 
 
 class Log:
@@ -73,7 +108,7 @@ def last(rows: list[Row], name: str) -> float | None:
     return next((row[name] for row in reversed(rows) if name in row), None)
 
 
-def series(rows: list[Row], name: str) -> tuple[list[int], list[float]]:
+def series(rows: Sequence[Row], name: str) -> tuple[list[int], list[float]]:
     """The steps at which a metric was measured, and its values."""
     found = [(row["step"], row[name]) for row in rows if name in row]
     return [step for step, _ in found], [value for _, value in found]

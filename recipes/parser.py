@@ -17,6 +17,7 @@ from treadle.recipes.task import Recipe, Sampling
 
 _METAVARS = {int: "INTEGER", float: "NUMBER", str: "TEXT", bool: "BOOLEAN"}
 _RUN_HELP = "a run's folder, its name in runs/, or 'latest'"
+_PORT = 6060
 _TAKE_RECIPES = {
     "train": f"start a run of a recipe (without a NAME: {DEFAULT})",
     "sweep": "train a recipe with several values of its options, and compare",
@@ -112,6 +113,7 @@ def _parser(argv: Sequence[str]) -> tuple[_Parser, dict[str, _Parser]]:
         parser.add_argument("run", metavar="RUN", help=_RUN_HELP)
         parsers[name] = parser
     _resume_options(parsers["resume"], argv)
+    _report_options(parsers["report"])
     _checkpoint_option(parsers["eval"])
     _sample_options(parsers["sample"], argv)
     _checkpoint_option(parsers["export"])
@@ -121,6 +123,13 @@ def _parser(argv: Sequence[str]) -> tuple[_Parser, dict[str, _Parser]]:
     help = "show runs beside each other"
     compare = commands.add_parser("compare", help=help, description=help)
     compare.add_argument("runs", metavar="RUN", nargs="+", help=_RUN_HELP)
+    compare.add_argument(
+        "--page",
+        type=Path,
+        metavar="FILE",
+        default=None,
+        help="write a page for the browser, with curves",
+    )
     parsers["compare"] = compare
     help = "write a recipe to begin with"
     new = commands.add_parser("new", help=help, description=help)
@@ -181,6 +190,8 @@ def _add(
     parser: _Parser, option: config.Option, parse: Callable[[str], Any], **more: Any
 ) -> None:
     usual = "" if option.default is None else f" (default: {option.default})"
+    if option.kind is bool:
+        more |= {"nargs": "?", "const": True}
     parser.add_argument(
         option.flag,
         dest=option.name,
@@ -214,6 +225,18 @@ def _checkpoint_option(parser: _Parser) -> None:
         default=False,
         help="take the best checkpoint, not the latest",
     )
+
+
+def _report_options(parser: _Parser) -> None:
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        default=False,
+        help="serve it to browsers on this machine while the run goes on",
+    )
+    help = "of --live; 0: any that is free"
+    port = config.Option("port", int, _PORT, help, 0, 2**16)
+    _add(parser, port, port.parse, default=_PORT)
 
 
 def _sample_options(parser: _Parser, argv: Sequence[str]) -> None:

@@ -8,10 +8,10 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TextIO
 
 from treadle import __version__
 from treadle.recipes.config import Training, from_dict
@@ -20,8 +20,11 @@ from treadle.recipes.task import Facts, Recipe
 
 ROOT = Path("runs")
 LATEST = "latest"
+FIT = "fit"
+"""What `recipes.fit` calls its recipe."""
 _SETTINGS = "run.json"
 _CLAIM = ".claim"
+_ASKED = 10
 
 
 @dataclass(frozen=True)
@@ -29,12 +32,15 @@ class Run:
     """A run's folder, and what its settings say.
 
     facts: what it keeps of its data (`treadle.recipes.task.Facts`).
+    best: the metric that tells how good a checkpoint is, and which extreme is best;
+      known once the training has begun.
     """
 
     folder: Path
     recipe: Recipe
     config: Any
     facts: Facts
+    best: tuple[str, Literal["min", "max"]] = ("test_loss", "min")
 
     @property
     def checkpoints(self) -> Path:
@@ -57,6 +63,21 @@ class Run:
         return self.folder / "report.html"
 
     @property
+    def profile(self) -> Path:
+        """The folder of what `--profile` measured."""
+        return self.folder / "profile"
+
+    @property
+    def logs(self) -> Path:
+        """The folder of logs for TensorBoard."""
+        return self.folder / "tensorboard"
+
+    @property
+    def diverged(self) -> Path:
+        """What is known of values that were not finite, and the checkpoint before."""
+        return self.folder / "diverged"
+
+    @property
     def settings(self) -> Path:
         """The recipe and its options."""
         return self.folder / _SETTINGS
@@ -73,6 +94,7 @@ class Run:
             "recipe": self.recipe.place,
             "config": asdict(self.config),
             "facts": self.facts,
+            "best": self.best,
         }
         replace_file(self.settings, json.dumps(content, indent=1) + "\n")
 
@@ -187,18 +209,28 @@ def load(folder: Path, recipes: Mapping[str, Recipe]) -> Run:
             f"{path} is damaged: {error}\n"
             "It holds the run's recipe and options; another run's file shows its form."
         ) from None
-    if name == "fit" and name not in recipes:
-        raise UsageError(
-            f"{folder} was trained by `recipes.fit`: its model is in the program that "
-            "did so, and it goes on there"
-        )
-    if name not in recipes:
+    if name not in recipes and name != FIT:
         raise UsageError(f"{path}: {unknown('recipe', name, recipes)}")
     try:
-        recipe = recipes[name]
+        recipe = recipes[name] if name in recipes else _from_python(folder)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
-    return Run(folder, recipe, from_dict(recipe.config, values, str(path)), facts)
+    config = from_dict(recipe.config, values, str(path))
+    # Runs of earlier versions don't say it.
+    best = content.get("best", Run.best)
+    return Run(folder, recipe, config, facts, tuple(best))
+
+
+def _from_python(folder: Path) -> Recipe:
+    """What is known of a run of `recipes.fit` outside of its program."""
+
+    def elsewhere(*_: Any) -> Any:
+        raise UsageError(
+            f"{folder} was trained by `recipes.fit`: its model and data are in the "
+            "program that did so, and it goes on there"
+        )
+
+    return Recipe(FIT, "trained from Python", Training, elsewhere, elsewhere)
 
 
 def check_same_data(run: Run, facts: Facts) -> None:
@@ -216,9 +248,9 @@ def check_same_data(run: Run, facts: Facts) -> None:
             for name in changed
         )
         raise UsageError(
-            f"the data of {run.folder} have changed ({listing})\n"
-            "To go on, put the data back as they were; for the new data, start a new "
-            f"run: {run.recipe.anew}"
+            f"the data of {run.folder} have changed, or how they are read ({listing})\n"
+            "To go on, put data and options back as they were; else start a new run: "
+            f"{run.recipe.anew}"
         )
 
 
@@ -253,7 +285,7 @@ def claimed(run: Run) -> Iterator[None]:
     """
     with open(run.folder / _CLAIM, "a+", encoding="utf-8") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(file)
         except BlockingIOError:
             file.seek(0)
             raise UsageError(
@@ -266,3 +298,25 @@ def claimed(run: Run) -> Iterator[None]:
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
         yield
+
+
+def _lock(file: TextIO) -> None:
+    """Locks a file at once; but one who asks whether it is locked has it for a
+    moment."""
+    for _ in range(_ASKED):
+        with suppress(BlockingIOError):
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(0.01)
+    return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def is_claimed(folder: Path) -> bool:
+    """Whether a process trains the run in a folder now."""
+    try:
+        with open(folder / _CLAIM, encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # Nobody has trained it, or the file system has no locks.
+    return False

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 import treadle as td
 from treadle import nn, optim, rng, tree
-from treadle.recipes.task import Data, Learner, Metrics
+from treadle.recipes.errors import UsageError
+from treadle.recipes.task import Data, Learner, Metrics, Update
 
 
 @tree.register_dataclass
@@ -37,7 +38,18 @@ def make_step(learner: Learner, accumulate: int = 1) -> Step:
 
     accumulate: of so many batches, which it takes as one with a further axis in front
       (`next_batch`), the gradients and metrics are averaged.
+
+    Raises:
+      UsageError: if there are gradients to be averaged, but the learner makes its steps
+        itself.
     """
+    if learner.update is not None:
+        if accumulate > 1:
+            raise UsageError(
+                f"--accumulate {accumulate}: this recipe makes its steps itself\n"
+                "A larger --batch-size does the same."
+            )
+        return _own_step(learner.update)
 
     def gradients(model: Any, batch: Any, key: rng.Key) -> tuple[Any, Metrics, Any]:
         def loss(model: Any) -> Any:
@@ -75,6 +87,15 @@ def make_step(learner: Learner, accumulate: int = 1) -> Step:
     return step
 
 
+def _own_step(update: Update) -> Step:
+    @td.jit(donate="state")
+    def step(state: TrainState, batch: Any) -> tuple[TrainState, Metrics]:
+        after, metrics = update(state, batch)
+        return replace(after, step=state.step + 1), metrics
+
+    return step
+
+
 def next_batch(batches: Iterator[Any], accumulate: int) -> Any:
     """What the next step takes."""
     if accumulate == 1:
@@ -89,7 +110,7 @@ def make_test(learner: Learner, data: Data) -> Test:
     @td.jit
     def test_batch(model: Any, batch: Any) -> Metrics:
         value, (metrics, _) = learner.loss(nn.inference(model), batch, None)
-        return {"loss": value, **metrics}
+        return metrics if value is None else {"loss": value, **metrics}
 
     def test(model: Any) -> dict[str, float]:
         totals: dict[str, float] = {}

@@ -166,11 +166,11 @@ def _counts(found: DataSet, examples: str) -> Facts:
 def in_batches(found: DataSet, config: Training, facts: Facts) -> Data:
     """A data set as what a recipe loads."""
     assert found.test is not None
-    test = partial(in_turn, _telling(found.test.source), _TEST_BATCH)
-    return Data(batches(_telling(found.train.source), config), test, facts, found.about)
+    test = partial(in_turn, telling(found.test.source), _TEST_BATCH)
+    return Data(batches(telling(found.train.source), config), test, facts, found.about)
 
 
-def _telling(source: Source) -> Source:
+def telling(source: Source) -> Source:
     """A source of which a file that can't be read, when it is needed, is the user's
     to mend."""
 
@@ -188,7 +188,7 @@ def sample_of(found: DataSet) -> np.ndarray:
     alike."""
     count = len(found.train)
     chosen = np.linspace(0, count - 1, min(_SAMPLE, count)).astype(np.int64)
-    return _telling(found.train.source).fetch(chosen)[0]
+    return telling(found.train.source).fetch(chosen)[0]
 
 
 def check_images(config: Any, found: DataSet, purpose: str) -> None:

@@ -57,15 +57,17 @@ def sweep(
             print(note)
             return status
         results.append(comparison.result(run, note))
-        found = results[-1]
-        shown = "" if found.best is None else f"{found.best:.4f}"
-        print(note or f"{found.metric.replace('_', ' ')} {shown}", flush=True)
+        last = results[-1]
+        shown = "" if last.best is None else f"{last.best:.4f}"
+        print(note or f"{last.metric.replace('_', ' ')} {shown}", flush=True)
     print()
-    comparison.show(results, sys.stdout)
+    found = comparison.ranking(results)
+    comparison.show(found, sys.stdout)
     rows = {r.run.folder.name: metrics_file.read(r.run.metrics) for r in results}
-    picture = folder / "curves.png"
+    picture, page = folder / "curves.png", folder / "compare.html"
     curves.draw_together(rows, results[0].metric, picture)
-    print(f"\ncurves: {picture}\ncompare: {command('compare', folder)}")
+    comparison.write(found, f"{recipe.name} · {folder.name}", page)
+    print(f"\ncurves: {picture}\npage:   {page}\ncompare: {command('compare', folder)}")
     return 0
 
 

@@ -16,14 +16,19 @@ from treadle.recipes.config import Training, option
 from treadle.recipes.errors import UsageError, command
 
 Facts = dict[str, Any]
-"""What a run keeps of its data: plain JSON. The same data gives the same facts."""
+"""What a run keeps of its data: plain JSON. The same data, read with the same options,
+gives the same facts."""
 
 Metrics = dict[str, Any]
 """Numbers by name, averages over a batch."""
 
 Loss = Callable[[Any, Any, Any], tuple[Any, tuple[Metrics, Any]]]
 """``(model, batch, key) -> (loss, (metrics, model))``: the model comes back with its
-new state. Without a key it is a test: no augmentation, no dropout."""
+new state. Without a key it is a test: no augmentation, no dropout. What has no loss
+gives None for it."""
+
+Update = Callable[[Any, Any], tuple[Any, Metrics]]
+"""``(state, batch) -> (state, metrics)``, of a `TrainState`; it is compiled."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,10 @@ class Learner:
     best: the metric that tells how good a checkpoint is, and which extreme is best.
     evaluated: from the model and its optimizer's state to the model that is tested and
       used; `optim.averaged` where averages of the weights are kept.
+    update: makes a step, where that is more than following the gradient of the loss;
+      the number of steps is then counted, and the loss is for tests.
+    told: what the number of steps alone tells, such as the privacy that is spent: with
+      each test.
     """
 
     model: Any
@@ -76,6 +85,8 @@ class Learner:
     loss: Loss
     best: tuple[str, Literal["min", "max"]]
     evaluated: Callable[[Any, Any], Any] = lambda model, optimizer: model
+    update: Update | None = None
+    told: Callable[[int], Metrics] | None = None
 
 
 @dataclass(frozen=True)

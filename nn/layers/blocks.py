@@ -12,7 +12,6 @@ from treadle.dims import is_symbolic, one, settled
 from treadle.nn.layers.dropout import kept_of
 from treadle.nn.layers.masks import Window, both_ways
 
-
 LEAST = 16
 """Of fewer queries, or keys, all scores are made at once."""
 

@@ -8,12 +8,13 @@ import shutil
 import sysconfig
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from treadle.recipes.data.tokens import Utf8
 from treadle.recipes.errors import UsageError
 
 UNKNOWN = "\N{REPLACEMENT CHARACTER}"
@@ -36,11 +37,14 @@ _MARKS = {
 class Survey(NamedTuple):
     """What one reading of a text finds out.
 
+    length: in characters.
+    size: in bytes, as UTF-8.
     counts: how often each character occurs.
     checksum: tells whether two texts are the same.
     """
 
     length: int
+    size: int
     counts: dict[str, int]
     checksum: int
 
@@ -86,17 +90,18 @@ class Corpus:
     def survey(self) -> Survey:
         """Reads all of it once."""
         counts = np.zeros(_CODES, np.int64)
-        checksum = 0
+        checksum = size = 0
         for piece in self.pieces():
-            checksum = zlib.crc32(piece.encode("utf-8"), checksum)
+            content = piece.encode("utf-8")
+            checksum, size = zlib.crc32(content, checksum), size + len(content)
             found = np.bincount(_codes(piece))
             counts[: len(found)] += found
         present = np.flatnonzero(counts)
         numbered = {chr(code): int(counts[code]) for code in present}
-        return Survey(int(counts.sum()), numbered, checksum)
+        return Survey(int(counts.sum()), size, numbered, checksum)
 
-    def numbers(self, vocabulary: Vocabulary, length: int) -> np.ndarray:
-        """The numbers of all characters (length,), in memory or in a file.
+    def numbers(self, vocabulary: Vocabulary | Utf8, length: int) -> np.ndarray:
+        """All characters, or all bytes, as numbers (length,), in memory or in a file.
 
         Raises:
           UsageError: if there is no room for the file, or the text has changed since
@@ -254,3 +259,7 @@ class Vocabulary:
     def decode(self, numbers: np.ndarray) -> str:
         """The text of some numbers."""
         return "".join(self.characters[int(n)] for n in numbers)
+
+    def speaker(self) -> Callable[[int], str]:
+        """A function from a number to its text."""
+        return self.characters.__getitem__

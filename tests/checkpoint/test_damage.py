@@ -5,14 +5,29 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 
 from tests.checkpoint.trees import assert_same, training_state
-from treadle.checkpoint import DamagedError, Manager, restore, save, verify
+from treadle.checkpoint import (
+    DamagedError,
+    Items,
+    Json,
+    Manager,
+    convert,
+    metadata,
+    restore,
+    save,
+    verify,
+)
 from treadle.errors import StructureError
 
 
@@ -112,26 +127,132 @@ def test_orbax_files_that_are_none_are_damage(
         restore(saved)
 
 
-def test_random_flips_never_pass(saved: Path) -> None:
-    before = restore(saved)
+def plain(path: Path, **how: Any) -> None:
+    rng = np.random.default_rng(0)
+    arrays = {name: rng.standard_normal(5000) for name in ("left", "right")}
+    save(path, {"big": arrays, "state": training_state()}, **how)
+
+
+def stepped(path: Path) -> None:
+    rng = np.random.default_rng(0)
+    items = Items(
+        model={"w": rng.standard_normal(500)},
+        zeros={"w": np.zeros(50)},
+        config=Json({"layers": [1, 2], "name": "x" * 50}),
+    )
+    save(path, items, metadata={"note": "second half of the data"})
+
+
+def of_orbax(path: Path) -> None:
+    """What Orbax wrote has no checksums, until it is converted."""
+    with ocp.StandardCheckpointer() as checkpointer:
+        value = {"w": np.random.default_rng(0).standard_normal(500), "step": 3}
+        checkpointer.save(path.with_name("theirs"), value)
+        checkpointer.wait_until_finished()
+    convert(path.with_name("theirs"), path)
+
+
+LAYOUTS: dict[str, Callable[[Path], None]] = {
+    "plain": plain,
+    "compressed": partial(plain, compression=3),
+    "small chunks and files": partial(plain, chunk_bytes=4000, file_bytes=9000),
+    "items": stepped,
+    "converted": of_orbax,
+}
+
+
+def everything(path: Path) -> list[Any]:
+    """All that can be read of a checkpoint."""
+    if not (path / "treadle_step.json").exists():
+        return [restore(path)]
+    config = restore(path, item="config")
+    trees = [restore(path, item=name) for name in ("model", "zeros")]
+    return [*trees, config, metadata(path)]
+
+
+def spoil(content: bytes, choose: random.Random) -> bytes:
+    """One bit is another, or the end is missing."""
+    changed = bytearray(content)
+    at = choose.randrange(len(content))
+    if choose.random() < 0.2:
+        return bytes(changed[:at])
+    changed[at] ^= 1 << choose.randrange(8)
+    return bytes(changed)
+
+
+def spoiled_never_pass(path: Path, layout: str, times: int) -> None:
+    LAYOUTS[layout](path)
+    before = everything(path)
     choose = random.Random(0)
-    sizes = [(file, file.stat().st_size) for file in files(saved)]
-    for _ in range(60):
-        file, size = choose.choices(sizes, [s for _, s in sizes])[0]
-        content = bytearray(file.read_bytes())
-        at, bit = choose.randrange(size), 1 << choose.randrange(8)
-        content[at] ^= bit
-        file.write_bytes(content)
+    sizes = [(file, file.stat().st_size) for file in files(path)]
+    found_out = 0
+    for number in range(times):
+        # Every file in turn, and then each byte as likely as any other.
+        file = (
+            sizes[number][0]
+            if number < len(sizes)
+            else choose.choices(sizes, [s for _, s in sizes])[0][0]
+        )
+        content = file.read_bytes()
+        file.write_bytes(spoil(content, choose))
         try:
-            found = restore(saved)
+            found = everything(path)
         except DamagedError:
-            pass
+            found_out += 1
         else:
-            # Unused bytes of the database, or Orbax's description.
+            # Unused bytes of the database, or what only Orbax reads.
             assert_same(found, before)
-        content[at] ^= bit
         file.write_bytes(content)
-    assert_same(restore(saved), before)
+    assert_same(everything(path), before)
+    assert found_out > times / 3
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_is_spoiled_never_passes(tmp_path: Path, layout: str) -> None:
+    spoiled_never_pass(tmp_path / "a", layout, 30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_nothing_that_is_spoiled_ever_passes(tmp_path: Path, layout: str) -> None:
+    spoiled_never_pass(tmp_path / "a", layout, 2000)
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+from treadle.checkpoint import Manager
+
+manager = Manager(sys.argv[1])
+manager.save(1, {"x": np.ones(100)})
+manager.wait()
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+manager.save(2, {"x": np.random.default_rng(0).random(100_000)})
+try:
+    manager.wait()
+except OSError as error:
+    print(error)
+assert manager.restore(step=1)["x"].sum() == 100
+"""
+
+
+def test_files_that_may_not_grow(tmp_path: Path) -> None:
+    """As a full disk, or a quota: an error, nothing half there, older steps whole."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, tmp_path], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "could not write the checkpoint" in done.stdout
+    assert [p.name for p in tmp_path.iterdir()] == ["1"]
+
+
+def test_a_folder_that_may_not_be_written_to(tmp_path: Path) -> None:
+    """A file stands in the way: root may write whatever the folder's mode."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        save(tmp_path / "file" / "a", {"x": 1})
+    with pytest.raises(OSError, match="file"), Manager(tmp_path / "file") as manager:
+        manager.save(1, {"x": 1})
 
 
 def test_swapped_arrays_are_noticed(saved: Path) -> None:

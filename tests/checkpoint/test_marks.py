@@ -11,11 +11,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from treadle.checkpoint import Manager, commit, restore, save, store
+from treadle.checkpoint import Manager, commit, makers, restore, save, store
 
 IMAGE = b"a picture"
 
@@ -113,7 +114,7 @@ def test_a_link_to_a_step_is_deleted_not_the_step(tmp_path: Path) -> None:
 def leftover(path: Path, made_by: int, begun: str = "1") -> Path:
     """What a process leaves if it is killed while it saves `path`."""
     mark = f"{path.name}.orbax-checkpoint-tmp"
-    made = path.with_name(f"{mark}-{commit._place()}-{made_by}-{begun}-0")
+    made = path.with_name(f"{mark}-{makers._place()}-{made_by}-{begun}-0")
     (made / "default").mkdir(parents=True)
     return made
 
@@ -130,7 +131,7 @@ def test_the_leftovers_of_the_dead_are_swept(tmp_path: Path, alive: int) -> None
     leftover(tmp_path / "3", DEAD)
     # The number of a dead process, which another one has now.
     leftover(tmp_path / "4", alive, begun="1")
-    kept = leftover(tmp_path / "5", alive, commit._started(alive))
+    kept = leftover(tmp_path / "5", alive, makers._started(alive))
     with Manager(tmp_path) as manager:
         assert manager.all_steps() == []
     assert names(tmp_path) == [kept.name]
@@ -180,12 +181,12 @@ class SmallDisk:
     def __init__(self, folder: Path, size: int, write: Callable[..., None]) -> None:
         self.folder, self.size, self.write = folder, size, write
 
-    def __call__(self, directory: str, arrays: object, compression: object) -> None:
+    def __call__(self, directory: str, arrays: object, storage: Any) -> None:
         pairs = list(arrays)  # type: ignore[call-overload]
         used = sum(p.stat().st_size for p in self.folder.rglob("*") if p.is_file())
         if used + sum(array.nbytes for _, array in pairs) > self.size:
             raise OSError("could not write the checkpoint: No space left on device")
-        self.write(directory, pairs)
+        self.write(directory, pairs, storage)
 
 
 @pytest.mark.parametrize("how", ["manager", "save"])

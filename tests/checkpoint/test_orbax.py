@@ -233,7 +233,9 @@ def test_items_with_other_names(tmp_path: Path) -> None:
     verify(tmp_path / "2", item="ema")
     with pytest.raises(ValueError, match=r"items: \['ema', 'params'\].*item='ema'"):
         ours.restore()
-    with pytest.raises(ValueError, match=r"no item 'emma'; there are \['ema', 'par"):
+    with pytest.raises(
+        ValueError, match=r"no item 'emma'; there are \['data', 'ema', 'par"
+    ):
         ours.restore(item="emma")
 
 

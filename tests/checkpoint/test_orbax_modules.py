@@ -16,7 +16,7 @@ import treadle.checkpoint.orbax  # noqa: F401
 import treadle.numpy as tnp
 from tests.checkpoint.trees import assert_same
 from treadle import Array, nn, optim, rng, tree
-from treadle.checkpoint import Manager, restore, save
+from treadle.checkpoint import Items, Manager, restore, save
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -72,12 +72,19 @@ def standard(path: Path, value: Any, like: Any) -> Any:
         return made.restore(path, like)
 
 
-def pytrees(**layout: bool) -> Callable[[Path, Any, Any], Any]:
+def pytrees(
+    kind: Any = ocp.Checkpointer, chunk: int | None = None, **layout: Any
+) -> Callable[[Path, Any, Any], Any]:
     def both(path: Path, value: Any, like: Any) -> Any:
         arguments = ocp.checkpoint_utils.construct_restore_args(like)
         handler = ocp.PyTreeCheckpointHandler(**layout)
-        with ocp.Checkpointer(handler) as made:
-            made.save(path, args=ocp.args.PyTreeSave(value))
+        one = ocp.SaveArgs(chunk_byte_size=chunk)
+        cut = jax.tree.map(lambda _: one, value) if chunk else None
+        sizes = {"ocdbt_target_data_file_size": 1 << 12} if chunk else {}
+        with kind(handler) as made:
+            made.save(path, args=ocp.args.PyTreeSave(value, save_args=cut, **sizes))
+            if kind is ocp.AsyncCheckpointer:
+                made.wait_until_finished()
             return made.restore(
                 path, args=ocp.args.PyTreeRestore(like, restore_args=arguments)
             )
@@ -96,6 +103,10 @@ WAYS = {
     "ocdbt-zarr3": pytrees(use_ocdbt=True, use_zarr3=True),
     "files": pytrees(use_ocdbt=False, use_zarr3=False),
     "files-zarr3": pytrees(use_ocdbt=False, use_zarr3=True),
+    "uncompressed": pytrees(use_ocdbt=True, use_compression=False),
+    "small chunks": pytrees(use_ocdbt=True, use_zarr3=True, chunk=64),
+    "small chunks, zarr 2": pytrees(use_ocdbt=True, use_zarr3=False, chunk=64),
+    "async": pytrees(ocp.AsyncCheckpointer),
     "version 1": version_1,
 }
 
@@ -108,6 +119,64 @@ def test_a_checkpointer_of_orbax_saves_and_restores(way: str, tmp_path: Path) ->
     assert_same(
         restore(tmp_path / "a", {"key": like["key"]}, partial=True)["key"], saved["key"]
     )
+
+
+HOWS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "compressed": {"compression": 3},
+    "small chunks": {"chunk_bytes": 8, "file_bytes": 1 << 10},
+    "with metadata": {"metadata": {"k": 1}},
+}
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_every_layout_of_ours_is_one_of_orbax_s(how: str, tmp_path: Path) -> None:
+    saved, like = training(3), training(0)
+    save(tmp_path / "a", saved, **HOWS[how])
+    with ocp.StandardCheckpointer() as made:
+        assert_same(made.restore(tmp_path / "a", like), saved)
+    arguments = ocp.checkpoint_utils.construct_restore_args(like)
+    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as plain:
+        args = ocp.args.PyTreeRestore(like, restore_args=arguments)
+        assert_same(plain.restore(tmp_path / "a", args=args), saved)
+    assert_same(v1.load(tmp_path / "a", like, checkpointable_name=None), saved)
+
+
+def test_targets_without_elements(tmp_path: Path) -> None:
+    """The shapes of a model, as JAX's and as ours, for what either has saved."""
+    model, other = Model(key=rng.key(3)), Model(key=rng.key(0))
+    jax_types = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), other)
+    our_types = tree.map(lambda x: x.type, other)
+    standard(tmp_path / "theirs", model, other)
+    save(tmp_path / "ours", model)
+    for name in ("theirs", "ours"):
+        for types in (jax_types, our_types):
+            assert_same(restore(tmp_path / name, types), model)
+        with ocp.StandardCheckpointer() as made:
+            found = made.restore(tmp_path / name, jax_types)
+        pairs = zip(tree.leaves(found), tree.leaves(model), strict=True)
+        assert all(np.array_equal(a, b) for a, b in pairs)
+
+
+def test_items_with_modules_both_ways(tmp_path: Path) -> None:
+    def parts(value: Any, args: Any) -> Any:
+        return ocp.args.Composite(
+            model=args(value["model"]), optimizer=args(value["optimizer"])
+        )
+
+    def items(value: Any) -> Items:
+        return Items(model=value["model"], optimizer=value["optimizer"])
+
+    with ocp.CheckpointManager(tmp_path) as theirs:
+        theirs.save(1, args=parts(training(1), ocp.args.StandardSave))
+    with Manager(tmp_path) as ours:
+        found = ours.restore(items(training(0)))
+        ours.save(2, items(training(2)))
+    with ocp.CheckpointManager(tmp_path) as theirs:
+        back = theirs.restore(2, args=parts(training(0), ocp.args.StandardRestore))
+    for name in ("model", "optimizer"):
+        assert_same(found[name], training(1)[name])
+        assert_same(back[name], training(2)[name])
 
 
 def test_what_we_save_a_checkpointer_of_orbax_restores(tmp_path: Path) -> None:

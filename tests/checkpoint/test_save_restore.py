@@ -112,12 +112,13 @@ def test_integer_keys(tmp_path: Path) -> None:
     assert list(restore(tmp_path / "a")) == ["2", "10"]
 
 
-def test_many_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "CHUNK_BYTES", 100)
-    monkeypatch.setattr(store, "_BYTES_UNDER_WAY", 1000)
-    value = {str(i): np.arange(7 * 11 * i).reshape(7, 11, i) for i in range(1, 9)}
-    save(tmp_path / "a", value)
-    assert_same(restore(tmp_path / "a", value), value)
+@pytest.mark.parametrize(("chunk", "most"), [(40, 1), (100, 1000), (999, 150)])
+def test_many_chunks(tmp_path: Path, chunk: int, most: int) -> None:
+    value = {str(i): np.arange(3 * 5 * i).reshape(3, 1, 5, i) for i in range(1, 9, 2)}
+    how = {"chunk_bytes": chunk, "max_bytes_in_flight": most}
+    save(tmp_path / "a", value, **how)
+    found = restore(tmp_path / "a", value, max_bytes_in_flight=most)
+    assert_same(found, value)
 
 
 def test_weak_arrays_stay_weak(tmp_path: Path) -> None:

@@ -61,6 +61,50 @@ _JAX = (
 _NN = ("treadle.nn", "treadle.nn.init", "treadle", "treadle.tree")
 _OPTIM = ("treadle.optim", "treadle.nn", "treadle.tree")
 
+_CHECKPOINT = ("treadle.checkpoint",)
+_ORBAX_MODULES = (
+    "",
+    *(
+        f".{name}"
+        for name in (
+            "args",
+            "checkpoint_managers",
+            "checkpoint_utils",
+            "checkpointers",
+            "handlers",
+            "options",
+            "type_handlers",
+            "transform_utils",
+            "metadata",
+            "step",
+            "tree",
+            "utils",
+            "arrays",
+            "future",
+            "serialization",
+            "multihost",
+            "logging",
+            "aggregate_handlers",
+            "msgpack_utils",
+            "test_utils",
+        )
+    ),
+    *(
+        f".experimental.v1{name}"
+        for name in (
+            "",
+            ".arrays",
+            ".errors",
+            ".handlers",
+            ".multihost",
+            ".options",
+            ".path",
+            ".training",
+            ".tree",
+        )
+    ),
+)
+
 PEERS = (
     Peer("jax", "JAX", "jax", _JAX),
     Peer(
@@ -126,6 +170,18 @@ PEERS = (
         ),
         "Here every number of an optimizer is part of its state, and frozen parameters "
         "have no updates.",
+    ),
+    Peer(
+        "orbax",
+        "Orbax",
+        "orbax.checkpoint",
+        (
+            *(Place(f"orbax.checkpoint{m}", _CHECKPOINT) for m in _ORBAX_MODULES),
+            Place("orbax.checkpoint.experimental.v1.partial", ()),
+        ),
+        "Here options are arguments of `save`, `restore` and `Manager`, and templates "
+        "say what is restored. Orbax's own checkpointers work, too, once "
+        "`treadle.checkpoint.orbax` is imported.",
     ),
 )
 

@@ -154,8 +154,10 @@ def test_from_training_to_report(capsys: Captured, here: Path) -> None:
     assert "610" in output
     assert (folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     page = (folder / "report.html").read_text()
-    assert "data:image/png;base64," in page
     assert "best test accuracy" in page
+    for heading in ("model", "activations", "gradients", "kernels of a training step"):
+        assert f"<h2>{heading}</h2>" in page
+    assert "left out" not in page
 
     assert cli.main(["list"]) == 0
     assert folder.name in capsys.readouterr().out

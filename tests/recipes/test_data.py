@@ -95,7 +95,9 @@ def test_a_text_in_pieces(
     with text.Corpus(str(path)) as corpus:
         assert "".join(corpus.pieces()) == plain
         survey = corpus.survey()
-        assert survey == (len(plain), Counter(plain), zlib.crc32(plain.encode()))
+        content = plain.encode()
+        expected = len(plain), len(content), Counter(plain), zlib.crc32(content)
+        assert survey == expected
         assert corpus.numbers(vocabulary, len(plain)).tolist() == numbers
         monkeypatch.setattr(text, "_IN_MEMORY", 0)
         stored = corpus.numbers(vocabulary, len(plain))
@@ -127,28 +129,40 @@ def test_no_room_for_the_numbers(
         char_gpt.load(char_gpt.Config(corpus=str(path)))
 
 
-def test_a_long_text_takes_little_memory(tmp_path: Path) -> None:
-    """Forty million characters: less than one byte of memory for each."""
+@pytest.mark.parametrize(
+    ("tokens", "length"),
+    [
+        ("characters", 40_000_000),
+        pytest.param("characters", 200_000_000, marks=pytest.mark.slow),
+        pytest.param("bpe", 200_000_000, marks=pytest.mark.slow),
+    ],
+)
+def test_a_long_text_takes_little_memory(
+    tmp_path: Path, tokens: str, length: int
+) -> None:
+    """Less than one byte of memory for each character, and seconds."""
     path = tmp_path / "corpus.txt"
     line = "the quick brown fox jumps over the lazy dog; größer, naïve, 3.14159\n"
-    path.write_text(line * (40_000_000 // len(line)))
+    path.write_text(line * (length // len(line)))
     done = subprocess.run(
-        [sys.executable, "-c", LOAD, str(path)], capture_output=True, text=True
+        [sys.executable, "-c", LOAD, str(path), tokens],
+        capture_output=True,
+        text=True,
     )
     assert done.stderr == ""
     grown, used = map(float, done.stdout.split())
     assert grown < 40
-    assert used < 4
+    assert used < 4 + length / 100_000_000
 
 
 LOAD = """
 import resource, sys
 from treadle.recipes import char_gpt
 def used(): return resource.getrusage(resource.RUSAGE_SELF)
-warm = char_gpt.load(char_gpt.Config())
+warm = char_gpt.load(char_gpt.Config(tokens=sys.argv[2]))
 next(warm.batches.repeat())
 before = used()
-data = char_gpt.load(char_gpt.Config(corpus=sys.argv[1]))
+data = char_gpt.load(char_gpt.Config(corpus=sys.argv[1], tokens=sys.argv[2]))
 data.batches.restore(data.batches.state() | {"epoch": 3, "batch": 1000})
 batch = next(data.batches.repeat())
 after = used()

@@ -165,7 +165,7 @@ def test_options_and_data_that_are_wrong(
         with pytest.raises(UsageError, match=part):
             fit(linear(), (X, Y), **options)
     fit(linear(), (X, Y), steps=1, run_dir=tmp_path / "run")
-    assert cli.main(["eval", str(tmp_path / "run")]) == 2
+    assert cli.main(["resume", str(tmp_path / "run")]) == 2
     assert "was trained by `recipes.fit`" in capsys.readouterr().err
 
 

@@ -11,19 +11,29 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.recipes.small import assert_same_run
 from treadle.checkpoint import Manager
-from treadle.recipes import metrics
+from treadle.recipes import cli, metrics
 
 COMMAND = [sys.executable, "-m", "treadle.recipes"]
 # So many checkpoints that a kill often hits the writing of one.
-OPTIONS = ["--steps=240", "--checkpoint-every=3", "--log-every=1"]
-OPTIONS += ["--batch-size=200", "--width=8", "--depth=1"]
+OFTEN = ["--checkpoint-every=3", "--log-every=1", "--width=8"]
+OPTIONS = [*OFTEN, "--steps=240", "--batch-size=200", "--depth=1"]
+SMALL = ["--layers=1", "--heads=2", "--dropout=0.1"]
+SMALL += ["--tokens=bpe", "--vocabulary=300"]
+RECIPES = {
+    "digits-mlp": OPTIONS,
+    "cartpole-ppo": [*OFTEN, "--steps=150", "--batch-size=4", "--moves=16"],
+    "char-gpt": [*OFTEN, "--steps=200", "--batch-size=4", "--context=16", *SMALL],
+}
+TEXT = "".join(f"{n} times {n} is {n * n}.\n" for n in range(500))
 
 
 @pytest.fixture(autouse=True)
@@ -65,56 +75,78 @@ def until_it_steps(process: subprocess.Popen[str]) -> None:
             return
 
 
+class Whole(NamedTuple):
+    """A run that was trained to its end.
+
+    command: what trained it, but for its folder.
+    seconds: what its steps took.
+    """
+
+    command: list[str]
+    folder: Path
+    seconds: float
+
+
 @pytest.fixture(scope="module")
-def whole_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
-    """A run that was trained to its end, and how many seconds its steps took."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    process = start("train", "digits-mlp", *OPTIONS, "--run-dir", str(folder))
-    until_it_steps(process)
-    began = time.monotonic()
-    output = finish(process)
-    assert "test accuracy: " in output.splitlines()[-1]
-    return folder, time.monotonic() - began
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Whole]:
+    """Trains a recipe once, in this process: the others end with the same bits."""
+
+    @cache
+    def trained(name: str) -> Whole:
+        folder = tmp_path_factory.mktemp(name)
+        command = ["train", name, *RECIPES[name]]
+        if name == "char-gpt":
+            (folder / "corpus.txt").write_text(TEXT)
+            command.append(f"--corpus={folder / 'corpus.txt'}")
+        assert cli.main([*command, "--run-dir", str(folder / "run")]) == 0
+        times = [row["seconds"] for row in metrics.read(folder / "run/metrics.jsonl")]
+        return Whole(command, folder / "run", times[-1] - times[0])
+
+    return trained
 
 
-def killed_and_resumed(folder: Path, whole_run: tuple[Path, float], kills: int) -> None:
+def killed_and_resumed(folder: Path, whole: Whole, kills: int) -> None:
     killed = folder / "killed"
-    whole, seconds = whole_run
     choose = random.Random(kills)
-    process = start("train", "digits-mlp", *OPTIONS, "--run-dir", str(killed))
+    process = start(*whole.command, "--run-dir", str(killed))
     for _ in range(kills):
-        kill_after(process, choose.uniform(0, seconds / kills))
+        kill_after(process, choose.uniform(0, whole.seconds / kills))
         process = start("resume", str(killed))
     finish(process)
-    assert_same_run(killed, whole)
+    assert_same_run(killed, whole.folder)
 
 
-def test_killed_and_resumed(tmp_path: Path, whole_run: tuple[Path, float]) -> None:
-    killed_and_resumed(tmp_path, whole_run, 3)
+@pytest.mark.parametrize(
+    ("name", "kills"), [("digits-mlp", 2), ("cartpole-ppo", 2), ("char-gpt", 1)]
+)
+def test_killed_and_resumed(
+    tmp_path: Path, whole: Callable[[str], Whole], name: str, kills: int
+) -> None:
+    killed_and_resumed(tmp_path, whole(name), kills)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "kills"), [("digits-mlp", 34), ("cartpole-ppo", 33), ("char-gpt", 33)]
+)
 def test_killed_and_resumed_often(
-    tmp_path: Path, whole_run: tuple[Path, float]
+    tmp_path: Path, whole: Callable[[str], Whole], name: str, kills: int
 ) -> None:
-    killed_and_resumed(tmp_path, whole_run, 25)
+    killed_and_resumed(tmp_path, whole(name), kills)
 
 
 ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
-def signalled_and_resumed(
-    folder: Path, whole_run: tuple[Path, float], storms: int
-) -> None:
+def signalled_and_resumed(folder: Path, whole: Whole, storms: int) -> None:
     """Several signals in quick succession; a Ctrl-C among them may end it at once."""
     stormy = folder / "stormy"
-    whole, seconds = whole_run
     choose = random.Random(storms)
-    process = start("train", "digits-mlp", *OPTIONS, "--run-dir", str(stormy))
+    process = start(*whole.command, "--run-dir", str(stormy))
     latest = 0
     for _ in range(storms):
         until_it_steps(process)
-        time.sleep(choose.uniform(0, seconds / storms))
+        time.sleep(choose.uniform(0, whole.seconds / storms))
         sent = []
         for _ in range(choose.randint(1, 6)):
             sent.append(choose.choice(ENDING))
@@ -131,19 +163,20 @@ def signalled_and_resumed(
         latest = step
         process = start("resume", str(stormy))
     finish(process)
-    assert_same_run(stormy, whole)
+    assert_same_run(stormy, whole.folder)
     assert all(path.name.isdecimal() for path in (stormy / "checkpoints").iterdir())
 
 
-def test_signalled_and_resumed(tmp_path: Path, whole_run: tuple[Path, float]) -> None:
-    signalled_and_resumed(tmp_path, whole_run, 3)
+def test_signalled_and_resumed(tmp_path: Path, whole: Callable[[str], Whole]) -> None:
+    signalled_and_resumed(tmp_path, whole("digits-mlp"), 3)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", RECIPES)
 def test_signalled_and_resumed_often(
-    tmp_path: Path, whole_run: tuple[Path, float]
+    tmp_path: Path, whole: Callable[[str], Whole], name: str
 ) -> None:
-    signalled_and_resumed(tmp_path, whole_run, 40)
+    signalled_and_resumed(tmp_path, whole(name), 14)
 
 
 @pytest.mark.parametrize("number", ENDING)

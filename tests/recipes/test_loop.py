@@ -26,9 +26,11 @@ from tests.recipes.small import (
 from treadle.checkpoint import DamagedError, Manager, commit
 from treadle.errors import StructureError
 from treadle.recipes import (
+    cartpole_ppo,
     char_gpt,
     diffusion,
     digits_cnn,
+    dp_sgd,
     finetune_lora,
     resnet,
     runs,
@@ -36,6 +38,7 @@ from treadle.recipes import (
 )
 from treadle.recipes.catalogue import RECIPES
 from treadle.recipes.config import Training
+from treadle.recipes.errors import UsageError
 from treadle.recipes.interrupt import Interrupts
 from treadle.recipes.task import Recipe
 
@@ -59,6 +62,14 @@ def small(name: str, folder: Path) -> Training:
             target="colour",
             log_every=1,
             checkpoint_every=2,
+        )
+    if name == "dp-sgd":
+        return dp_sgd.Config(
+            steps=6, batch_size=64, noise=4.0, width=4, log_every=1, checkpoint_every=2
+        )
+    if name == "cartpole-ppo":
+        return cartpole_ppo.Config(
+            steps=6, batch_size=4, moves=8, width=4, checkpoint_every=2
         )
     if name == "resnet":
         return resnet.Config(
@@ -107,6 +118,12 @@ def small(name: str, folder: Path) -> Training:
     )
 
 
+TESTED = {
+    "dp-sgd": {"test_loss", "test_accuracy", "epsilon"},
+    "cartpole-ppo": {"test_return"},
+    "char-gpt": {"test_loss", "test_accuracy", "test_bits_per_character"},
+    "diffusion": {"test_loss"},
+}
 # It compiles for long.
 SLOW = {"diffusion"}
 
@@ -123,8 +140,7 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(
     whole = begin(tmp_path / "whole", config, recipe)
     outcome = train(whole)
     assert (outcome.step, outcome.interrupted) == (config.steps, None)
-    measured = {"test_loss"} if name == "diffusion" else {"test_loss", "test_accuracy"}
-    assert set(outcome.tested) == measured
+    assert set(outcome.tested) == TESTED.get(name, {"test_loss", "test_accuracy"})
 
     parts = begin(tmp_path / "parts", config, recipe)
     outcome = train(parts, Silent(interrupt_at=3))
@@ -155,6 +171,15 @@ def test_other_seeds_give_other_runs(tmp_path: Path) -> None:
     train(one)
     train(other)
     assert rows(one.folder) != rows(other.folder)
+
+
+def test_options_that_do_not_fit_leave_the_run_as_it_is(tmp_path: Path) -> None:
+    run = begin(tmp_path / "run", small("dp-sgd", tmp_path), RECIPES["dp-sgd"])
+    train(run)
+    settings = run.settings.read_text()
+    with pytest.raises(UsageError, match="--accumulate 2: this recipe makes its steps"):
+        train(replace(run, config=replace(run.config, accumulate=2)))
+    assert run.settings.read_text() == settings
 
 
 def test_a_complete_run_is_left_as_it_is(tmp_path: Path) -> None:

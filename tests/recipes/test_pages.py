@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import recipes
 from tests.style.sources import ROOT
 from treadle.recipes import checkpoints, cli
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+STATED = ROOT / "recipes" / "README.md"
+PAGES = [ROOT / "README.md", STATED, *sorted((ROOT / "docs").glob("*.md"))]
 CODE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -74,6 +76,15 @@ def test_commands_are_understood(
             cli.parse(arguments)
             if arguments[0] == "new":
                 cli.main(arguments)
+
+
+def test_what_is_stated_of_recipes_can_be_run() -> None:
+    found = recipes.statements(STATED)
+    assert len(found) == STATED.read_text().count("| `treadle train ")
+    for stated in found:
+        cli.parse(stated.command)
+        better = stated.value + (1 if stated.least else -1)
+        assert stated.holds(better) and not stated.holds(2 * stated.value - better)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

@@ -78,7 +78,7 @@ ABOVE = tuple(key.split(".")[1] for key in FOLDERS if "." in key)
 
 PEERS = {"jax", "jaxlib", "torch", "equinox", "flax", "optax"}
 OPTIONAL = {"PIL", "cupy", "cupyx", "matplotlib", "mpi4py", "nvidia", "rich", "sklearn"}
-OPTIONAL |= {"tokenizers", "treescope"}
+OPTIONAL |= {"dp_accounting", "tensorboardX", "tokenizers", "treescope"}
 # What Orbax's own checkpointers need, the file that nothing else imports.
 FOR_ORBAX = "checkpoint/orbax.py"
 # Not optional, but slow to load and not needed by everybody who says `import treadle`.

@@ -30,6 +30,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "digits-cnn": {"batch_size": 12, "channels": 5},
     "tabular": {"batch_size": 32, "width": 24},
     "char-gpt": {"batch_size": 3, "context": 24, "width": 32, "layers": 2},
+    "dp-sgd": {"batch_size": 32, "width": 8, "noise": 4.0},
+    "cartpole-ppo": {"batch_size": 3, "moves": 8, "passes": 1, "width": 8},
 }
 # Those that are small: others are made of the same operations.
 CHECKED = [name for name in RECIPES if name in SMALL]

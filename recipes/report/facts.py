@@ -1,0 +1,136 @@
+"""What is known of a run without running anything of it."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import fields
+from pathlib import Path
+
+from treadle import checkpoint, nn
+from treadle.checkpoint import Manager
+from treadle.recipes import metrics as metrics_file
+from treadle.recipes import profiles, runs
+from treadle.recipes.display import duration
+from treadle.recipes.metrics import Row
+from treadle.recipes.report.parts import Pairs, Table, Text
+from treadle.recipes.runs import Run
+from treadle.recipes.task import Learner
+
+_FACT_LENGTH = 60
+_SHAPE = re.compile(r"\[([\d,]*)\]$")
+
+
+def sections(
+    run: Run, learner: Learner | None, manager: Manager, rows: list[Row]
+) -> list[Pairs]:
+    """What the terminal is told, too.
+
+    learner: None for a run whose model is in a program of the user's.
+    """
+    return [
+        Pairs("run", _run(run, learner, rows, manager)),
+        Pairs("metrics", _metrics(run, rows, manager)),
+        Pairs("options", _options(run)),
+        Pairs("data", [(k, _short(v), "") for k, v in run.facts.items()]),
+    ]
+
+
+def state(run: Run, manager: Manager, rows: list[Row]) -> tuple[str, str]:
+    """What a run is doing, in a word and in a sentence."""
+    saved, steps = manager.latest_step() or 0, run.config.steps
+    reached = max(saved, rows[-1]["step"] if rows else 0)
+    place = f"step {reached:,} of {steps:,}"
+    if runs.is_claimed(run.folder):
+        return "training", f"training: {place}"
+    if notes(run):
+        return "failed", f"the run has ended: it diverged after {place}"
+    if saved >= steps:
+        return "complete", f"the run has ended: {place}"
+    return "stopped", f"the run has ended early: {place}"
+
+
+def notes(run: Run) -> list[Text]:
+    """What went wrong."""
+    path = run.diverged / "why.txt"
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8").rstrip()
+    return [Text("values that are not finite", text, "alarm")]
+
+
+KERNELS = "kernels of a training step"
+
+
+def kernels(found: profiles.Kernels) -> Table:
+    """Where the time of a step goes."""
+    numbers, code = frozenset(range(2, len(profiles.HEAD))), frozenset({0, 1})
+    return Table(KERNELS, profiles.HEAD, found["rows"], numbers, code, found["about"])
+
+
+def title(run: Run) -> str:
+    """A run's name as headings show it."""
+    name, recipe = run.folder.resolve().name, run.recipe.name
+    return name if name.startswith(recipe) else f"{recipe} · {name}"
+
+
+def parameters(run: Run, learner: Learner | None, manager: Manager) -> int | None:
+    """How many numbers a model has; None where nothing tells."""
+    if learner is not None:
+        return nn.count(learner.model)
+    step = manager.latest_step()
+    if step is None:
+        return None
+    leaves = checkpoint.describe(Path(run.checkpoints) / str(step))
+    shapes = [
+        found[1]
+        for name, text in leaves.items()
+        if name.startswith("state.model") and (found := _SHAPE.search(text))
+    ]
+    return sum(math.prod(map(int, filter(None, s.split(",")))) for s in shapes)
+
+
+def _run(
+    run: Run, learner: Learner | None, rows: list[Row], manager: Manager
+) -> list[tuple[str, str, str]]:
+    done = manager.latest_step() or 0
+    state = "complete" if done >= run.config.steps else "not complete"
+    seconds = rows[-1]["seconds"] if rows else 0.0
+    count = parameters(run, learner, manager)
+    entries = [
+        ("recipe", run.recipe.name),
+        ("folder", str(run.folder)),
+        ("steps", f"{done} of {run.config.steps} ({state})"),
+        ("training time", duration(seconds)),
+        ("parameters", "" if count is None else f"{count:,}"),
+        ("checkpoints", ", ".join(map(str, manager.all_steps())) or "none"),
+    ]
+    return [(name, value, "") for name, value in entries if value]
+
+
+def _metrics(run: Run, rows: list[Row], manager: Manager) -> list[tuple[str, str, str]]:
+    names = [n for n in (rows[-1] if rows else {}) if n not in ("step", "seconds")]
+    found = [
+        (name.replace("_", " "), f"{metrics_file.last(rows, name):.4f}", "")
+        for name in names
+    ]
+    step, (metric, _) = manager.best_step(), run.best
+    if step is not None:
+        value = manager.metrics(step)[metric]
+        label = f"best {metric.replace('_', ' ')}"
+        found.append((label, f"{value:.4f} (checkpoint of step {step})", ""))
+    return found
+
+
+def _options(run: Run) -> list[tuple[str, str, str]]:
+    shown = []
+    for field in fields(run.config):
+        value = getattr(run.config, field.name)
+        remark = "" if value == field.default else f"usually {field.default}"
+        shown.append((field.name.replace("_", " "), str(value), remark))
+    return shown
+
+
+def _short(value: object) -> str:
+    text = repr(value) if isinstance(value, str) and not value.isalpha() else str(value)
+    return text if len(text) <= _FACT_LENGTH else text[: _FACT_LENGTH - 1] + "…"
