@@ -117,19 +117,15 @@ class CPUTarget:
         return Work(tasks, tasks * _order_scratch(length, itemsize))
 
     def calls(self, calls: Calls) -> Work:
-        first, script = calls.types[0][0], calls.script
+        first, script, count = calls.types[0][0], calls.script, threads.num_threads()
         if isinstance(script, Transform):
-            return Work(fourier_schedule.tasks(script, threads.num_threads()))
+            return Work(fourier_schedule.tasks(script, count))
         if isinstance(script, Attention):
-            tile, count = gemm.tile(script.dtype), threads.num_threads()
-            tasks = attention_schedule.tasks(script, tile, count)
-            scratch = attention_schedule.scratch_bytes(script, tile, tasks)
-            return Work(tasks, scratch)
+            return Work(*attention_schedule.work(script, count))
         if script.function is not None:
-            return Work(foreign.tasks(calls.times, threads.num_threads()))
+            return Work(foreign.tasks(calls.times, count))
         elements = math.prod(first.shape[script.lead :])
-        args = script, calls.times, elements, threads.num_threads()
-        tasks = lapack_schedule.tasks(*args)
+        tasks = lapack_schedule.tasks(script, calls.times, elements, count)
         return Work(tasks, tasks * work_bytes(script))
 
     def contraction(self, product: ProductKernel) -> Sequence[Scheduled]:
@@ -340,9 +336,8 @@ class Linked:
             sizes = [t.dtype.itemsize for t in types]
             return fourier_schedule.words(script, step.tasks, places, loop, sizes)
         if isinstance(script, Attention):
-            assert step.scratch is not None
-            tile, scratch = gemm.tile(script.dtype), self.at(step.scratch)
-            return attention_schedule.words(script, tile, step.tasks, scratch, places)
+            room = [self.at(p) for p in (step.scratch,) if p is not None]
+            return attention_schedule.words(script, step.tasks, [*room, *places])
         if script.function is not None:
             return foreign.words(script.function, types, places, script.lead)
         assert step.scratch is not None and found is not None
