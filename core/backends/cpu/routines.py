@@ -1,5 +1,5 @@
-"""Native routines that steps call, of LAPACK, of Fourier transforms, of attention and of
-users: which kernel, how much work, and which words."""
+"""Native routines that steps call, of LAPACK, of Fourier transforms, of attention and
+of users: which kernel, how much work, and which words."""
 
 from __future__ import annotations
 
