@@ -99,7 +99,7 @@ def test_another_model_is_refused(
     arrays = weights.load(path)
     weights.save(path, arrays | {"ln_f.bias": arrays["ln_f.bias"] + 1})
     assert cli.main(["resume", str(run.folder), "--steps=6"]) == 2
-    assert "have changed (model:" in capsys.readouterr().err
+    assert "have changed, or how they are read (model:" in capsys.readouterr().err
 
 
 def letters(text: str) -> list[int]:
