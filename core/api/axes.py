@@ -153,7 +153,20 @@ class Pattern:
 
 def place(function: Callable[..., Any], form: tree.Structure, leaf: int) -> str:
     """How a leaf of (args, kwargs) is written in the function: ``params['w']``."""
-    return argument(function, tree.paths(form)[leaf][1:]).split("`")[1]
+    return argument(function, _path(form, leaf)[1:]).split("`")[1]
+
+
+def _path(form: tree.Structure, leaf: int) -> tree.Path:
+    """The path of one leaf, found without those of the others: models have many."""
+    path: list[Any] = []
+    while form is not tree.LEAF:
+        for key, child in zip(form.keys(), form.children, strict=True):
+            if leaf < child.count:
+                path.append(key)
+                form = child
+                break
+            leaf -= child.count
+    return tuple(path)
 
 
 def _parts(form: tree.Structure) -> list[tuple[Any, tree.Structure]]:

@@ -22,6 +22,7 @@ from treadle.dims import is_dim
 from treadle.ir.filled import filled
 from treadle.ir.graph import Graph
 from treadle.run.array import Array
+from treadle.run.collector import no_collection
 from treadle.trace.effects import Memory, Watch
 from treadle.trace.reach import Variable
 from treadle.trace.ways import Branches, noting
@@ -147,7 +148,7 @@ def trace_entry(
     own = dict(statics).get(0)
     name = name_of(function)
     watch = Watch(function, name, memory=memory, kinds=_kinds(form), own=own)
-    with watch, noting() as branches:
+    with watch, noting() as branches, no_collection():
         graph, captured = explore(flat, types, lambda: out_form, name=name)
     # The program computes with what it was traced with, also if that is an array of
     # NumPy's that changes later.

@@ -110,12 +110,19 @@ class Nest:
     @cached_property
     def digest(self) -> str:
         """A name for the structure that is the same in every process."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()
+        loops = self.outer, self.mid, self.axis, self.serial
+        operands = [(_spelled(x.dtype), *x[1:]) for x in self.operands]
+        body = [(i.name, i.args, _spelled(i.dtype), i.attr) for i in self.body]
+        return hashlib.sha256(repr((loops, operands, body)).encode()).hexdigest()
 
     def __getstate__(self) -> dict[str, Any]:
         self.digest  # noqa: B018  another process need not find it again
         # The hashes of texts differ from process to process.
         return {k: v for k, v in vars(self).items() if k != "_hash"}
+
+
+# NumPy takes long to spell a dtype, and nests have few of them.
+_spelled = lru_cache(maxsize=64)(repr)
 
 
 @lru_cache(maxsize=4096)

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Holds Python's garbage collector off: everything that is made here is alive until
-    the plan is done, so that searching it (and all modules, each time) finds nothing.
-    None of the user's code runs meanwhile."""
+    """Holds Python's garbage collector off while a program is traced or planned: what
+    is made then is alive until that is done, so that searching it, and all that was
+    loaded before, finds nothing. A full search takes as long as tracing a model."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -14,7 +14,9 @@ from treadle.fuse.cluster import Cluster, members_fit
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.grouping.partition import Partition
 from treadle.fuse.lowering.clusters import kernel_of
-from treadle.fuse.roles import is_fused, is_stored
+from treadle.fuse.lowering.launches import Launch, ProductKernel
+from treadle.fuse.lowering.nests import build, form_of
+from treadle.fuse.roles import is_fused, is_stored, stored_members
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.kernels.lower import cost_of
 from treadle.ops.movement import broadcast_in_dim
@@ -207,12 +209,28 @@ def _builds(cluster: Cluster, part: Partition) -> bool:
     """Whether a cluster can make what it computes again at the points that it has. What
     it became is kept."""
     part.built.pop(cluster, None)
-    space = cluster.space.copy()
-    space.freeze()
-    if not members_fit(space, cluster, part.flow):
-        return False
-    found = kernel_of(cluster, part)
+    found = _kernel(cluster, part)
     if found is None:
         return False
     part.built[cluster] = found
     return True
+
+
+def _kernel(cluster: Cluster, part: Partition) -> Launch | ProductKernel | None:
+    if cluster.product is not None:
+        return kernel_of(cluster, part) if _fits(cluster, part.flow) else None
+    flow, stored, maps = part.flow, stored_members(cluster, part), cluster.space.maps
+    form, known = form_of(cluster, flow, stored), flow.memo.fits
+    # Members' memory can't be read before all points are done; see `members_fit`.
+    places = [(flow.memory(a) in maps, a in flow.kept) for a in form.values]
+    key = (*form.words, *places)
+    if key not in known:
+        known[key] = _fits(cluster, flow)
+    return build(cluster, flow, stored, form) if known[key] else None
+
+
+def _fits(cluster: Cluster, flow: Dataflow) -> bool:
+    """Whether all members can read what they read, with no further split."""
+    space = cluster.space.copy()
+    space.freeze()
+    return members_fit(space, cluster, flow)

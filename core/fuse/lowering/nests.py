@@ -276,10 +276,21 @@ def window_map(where: Addressing, entries: Map) -> Map:
 # The order of the loops ---------------------------------------------------------------
 
 
-def build(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Launch:
-    """The nest of a cluster that stores the members in `stored`."""
-    form, known = Form(flow), flow.memo.kernels
+def form_of(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Form:
+    """The form of the nest of a cluster that stores the members in `stored`."""
+    form = Form(flow)
     form.cluster(cluster, cluster.equations, stored)
+    return form
+
+
+def build(
+    cluster: Cluster, flow: Dataflow, stored: set[Var], form: Form | None = None
+) -> Launch:
+    """The nest of a cluster that stores the members in `stored`.
+
+    form: its form, if that has been found already.
+    """
+    form, known = form or form_of(cluster, flow, stored), flow.memo.kernels
     key, values = tuple(form.words), form.values
     if key in known:
         launch, others = known[key]

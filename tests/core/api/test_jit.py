@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -250,3 +251,29 @@ def test_methods_can_be_looked_into() -> None:
     assert model.double.graph(x).out_types[0].shape == (3,)
     bound, free = model.double.lower(x), Model.double.lower(model, x)
     assert bound.compile().program is free.compile().program
+
+
+def test_the_collector_rests_while_a_function_is_traced() -> None:
+    seen = []
+
+    def function(x: Any) -> Any:
+        seen.append(gc.isenabled())
+        return x + 1 if x.shape[0] > 2 else x.missing
+
+    assert gc.isenabled()
+    td.jit(function)(np.ones(3))
+    assert gc.isenabled()
+    with pytest.raises(AttributeError):
+        td.jit(function)(np.ones(2))
+    assert gc.isenabled()
+    assert seen == [False, False]
+
+
+def test_the_report_names_leaves_by_their_paths() -> None:
+    tree_of = {"a": [1.0, None, (2.0, {})], "b": {"c": 3.0}}
+    step = td.jit(lambda first, second: first)
+    step(0.0, tree_of)
+    (program,) = step.report().programs
+    named = [part.partition(":")[0] for part in program.signature.split(", ")]
+    inside = ["['a'][0]", "['a'][2][0]", "['b']['c']"]
+    assert named == ["first", *[f"second{place}" for place in inside]]

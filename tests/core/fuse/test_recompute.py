@@ -217,3 +217,36 @@ def test_many_columns_of_one_array_agree_with_numpy() -> None:
         return [(x * y + float(n)).sum(0) for n in range(6)], (x.max(0), y.min(0))
 
     agrees(sums, normal(70, 9), normal(70, 9, seed=1))
+
+
+def layers(count: int) -> Callable[..., Any]:
+    """Equal layers, one after the other, whose values are computed again."""
+
+    def function(x: Any, w: Any) -> Any:
+        for _ in range(count):
+            y = x * 2.0
+            rows = tnp.sum(y + 1.0, 1)
+            x = tnp.sin((rows[:, None] * x) @ w) @ w + tnp.exp(y)
+        return x
+
+    return function
+
+
+def test_equal_layers_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    fits = recompute._fits
+
+    def counted(*args: Any) -> bool:
+        asked.append(args)
+        return fits(*args)
+
+    monkeypatch.setattr(recompute, "_fits", counted)
+    found = {}
+    for count in (8, 24):
+        asked.clear()
+        names = recomputed(layers(count), X, W)
+        alone = [c for c, _ in asked if c.product is None]
+        found[count] = len(names), len(alone)
+    (few, questions), (many, of_many) = found[8], found[24]
+    assert many > few
+    assert 0 < of_many == questions
