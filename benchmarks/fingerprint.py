@@ -128,7 +128,8 @@ def parts(programs: dict[str, Program]) -> Iterator[tuple[str, Results]]:
     for name, program in programs.items():
         yield name, of_program(name, program)
     for name in workloads.NAMES:
-        yield name, of_model(name)
+        if getattr(workloads.load(name), "trains", True):
+            yield name, of_model(name)
     for name in RECIPES:
         yield name, of_recipe(name)
 

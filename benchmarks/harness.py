@@ -7,7 +7,6 @@ float, so no peer's work is still running when the clock stops.
 """
 
 import json
-import math
 import os
 import statistics
 import subprocess
@@ -21,10 +20,11 @@ from typing import Protocol, SupportsFloat
 HERE = Path(__file__).parent
 QUIET_SECONDS = 0.2
 WARM_UP_STEPS = 2
-BLOCK_SECONDS = 0.5
+BLOCK_SECONDS = 0.3
 BLOCK_STEPS = (3, 50)
 LOSS_STEPS = 20
-PEAK_FLOPS = 400e9
+CHILD_SECONDS = 180
+"""How long a peer may take to compile a workload and to train a few steps."""
 
 
 class Step(Protocol):
@@ -75,66 +75,40 @@ def time_interleaved(
     return times
 
 
-def compile_times(peer: str, workload: str, runs: int) -> dict[str, float]:
-    """Median milliseconds to build the program in a fresh process, by kind of start.
+def alone(peer: str, workload: str, runs: int) -> dict[str, float]:
+    """What fresh processes take, or a RuntimeError that says why they fail: medians
+    of `compile_ms`, `memory_mb`, and for Treadle `warm_compile_ms`, that of a process
+    which finds the kernels on disk.
 
-    `cold` starts with an empty kernel cache; `warm` is the next process, which finds
-    the kernels on disk (Treadle only: the other peers run without a cache on disk).
+    Nothing else finds anything on disk, except that `torch.compile` keeps what the last
+    process made for this one.
     """
-    kinds = ("cold", "warm") if peer == "treadle" else ("cold",)
-    times: dict[str, list[float]] = {kind: [] for kind in kinds}
-    for _ in range(runs):
+    found: dict[str, list[float]] = {}
+    for i in range(runs):
         with tempfile.TemporaryDirectory() as cache:
-            for kind in kinds:
-                times[kind].append(_compile_in_child(peer, workload, cache))
-    return {kind: statistics.median(values) for kind, values in times.items()}
+            kept = {} if i == runs - 1 else {"TORCHINDUCTOR_CACHE_DIR": cache}
+            first = _in_child(peer, workload, {"TREADLE_CACHE_DIR": cache} | kept)
+            if peer == "treadle":
+                again = _in_child(peer, workload, {"TREADLE_CACHE_DIR": cache})
+                first["warm_compile_ms"] = again["compile_ms"]
+        for key, value in first.items():
+            found.setdefault(key, []).append(value)
+    return {key: statistics.median(values) for key, values in found.items()}
 
 
-def _compile_in_child(peer: str, workload: str, cache: str) -> float:
-    environment = dict(
-        os.environ, TREADLE_CACHE_DIR=cache, JAX_ENABLE_COMPILATION_CACHE="false"
-    )
-    child = subprocess.run(
-        [sys.executable, str(HERE / "compile_time.py"), peer, workload],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+def _in_child(peer: str, workload: str, places: dict[str, str]) -> dict[str, float]:
+    environment = dict(os.environ, JAX_ENABLE_COMPILATION_CACHE="false", **places)
+    try:
+        child = subprocess.run(
+            [sys.executable, str(HERE / "alone.py"), peer, workload],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=CHILD_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"took more than {CHILD_SECONDS} s") from error
     if child.returncode:
-        raise RuntimeError(f"{peer} did not compile {workload}:\n{child.stderr}")
-    return json.loads(child.stdout.splitlines()[-1])["compile_ms"]
-
-
-def limit_ms(flops: int) -> float:
-    """The shortest time in which the machine can do this arithmetic."""
-    return flops / PEAK_FLOPS * 1e3
-
-
-def table(rows: list[dict], peers: tuple[str, ...]) -> str:
-    """The rows as a Markdown table; ratios are a peer's time over Treadle's."""
-    ours = "treadle" in peers
-    others = [peer for peer in peers if peer != "treadle"]
-    columns = {"workload": "workload"}
-    columns |= {f"{peer}_ms": f"{peer} ms" for peer in peers}
-    columns |= {f"{peer}_ratio": f"{peer}/treadle" for peer in others if ours}
-    columns |= {"limit_ms": "limit ms"}
-    columns |= {
-        f"{peer}_compile_ms": f"{peer} compile ms" for peer in peers if peer != "torch"
-    }
-    if ours:
-        columns |= {"treadle_warm_compile_ms": "treadle warm compile ms"}
-    columns |= {"loss_difference": "max loss difference"}
-    lines = ["| " + " | ".join(columns.values()) + " |", "| --- " * len(columns) + "|"]
-    for row in rows:
-        cells = (_cell(row.get(key)) for key in columns)
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _cell(value: str | float | None) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, str):
-        return value
-    digits = 2 if value == 0 else 2 - math.floor(math.log10(abs(value)))
-    return f"{value:.0e}" if abs(value) < 1e-2 else f"{value:.{max(digits, 0)}f}"
+        lines = child.stderr.strip().splitlines() or ["it gave no reason"]
+        raise RuntimeError(lines[-1])
+    return json.loads(child.stdout.splitlines()[-1])

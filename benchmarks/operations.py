@@ -1,7 +1,7 @@
-"""Times single operations: compiled, as a host callback would run them, and in JAX.
+"""Times single operations beside JAX and NumPy or SciPy: `python operations.py`.
 
-Run from the repository: `python -m benchmarks.operations [ROUNDS]`. The contenders take
-turns; every figure is the fastest call, in milliseconds.
+`python benchmarks/operations.py [ROUNDS] [PART OF A NAME]`. The contenders take turns;
+every figure is the fastest call, in milliseconds; ratios are over Treadle's.
 """
 
 from __future__ import annotations
@@ -9,15 +9,19 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
+import workloads
 from jax import lax
 from jax.experimental.ode import odeint
+from peers.jax_functions import JaxFunctions
+from peers.treadle_functions import TreadleFunctions
 
 import treadle as td
 import treadle.numpy as tnp
@@ -300,6 +304,119 @@ def rows() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
     ]
 
 
+class Row(NamedTuple):
+    """An operation in the libraries; `plain` is in NumPy or SciPy, where these have
+    it."""
+
+    title: str
+    ours: Function
+    theirs: Function
+    arrays: tuple[Any, ...]
+    plain: Function | None = None
+
+
+def loops() -> Iterator[Row]:
+    """Rows of many small products, one after the other."""
+    for n in (16, 64, 256):
+        w, x = normal(n, n) / np.float32(np.sqrt(n)), normal(n)
+
+        def steps(np: Any, scan: Function, w: Any, x: Any) -> Any:
+            return scan(lambda x, _: (np.tanh(w @ x), None), x, None, length=1000)[0]
+
+        def plain(w: Any, x: Any) -> Any:
+            for _ in range(1000):
+                x = np.tanh(w @ x)
+            return x
+
+        ours, theirs = partial(steps, tnp, td.scan), partial(steps, jnp, lax.scan)
+        title = f"1000 products of {n}x{n} and a vector in a scan"
+        yield Row(title, ours, theirs, (w, x), plain)
+    program = workloads.load("gpt-decoding")
+    weights = {
+        name: workloads.initial.channels_last(name, x)
+        for name, x in program.weights(0).items()
+    }
+    tokens = tuple(x.astype("int32") for x in program.batch(0))
+    ours, theirs = (program.bound(F()) for F in (TreadleFunctions, JaxFunctions))
+    title = f"decoding {program.length} tokens with a cache, 4x256"
+    yield Row(title, ours, theirs, (weights, *tokens))
+
+
+def numpy_functions() -> dict[str, Function]:
+    """What NumPy and SciPy have of the operations, by the beginning of the title."""
+    found: dict[str, Function] = {
+        "argmax": lambda x: np.argmax(x, axis=0),
+        "50000 rows of 64 max-ed": maxed,
+        "50000 rows of 64 summed": summed,
+        "cumsum of 1000x1000 along": lambda x: np.cumsum(x, axis=1),
+        "cumsum of 1000x1000 down": lambda x: np.cumsum(x, axis=0),
+        "cumsum of 1000000": np.cumsum,
+        "softmax": lambda x: scipy.special.softmax(x, -1),
+        "sum of": np.sum,
+        "product of int32": np.matmul,
+        "complex product": np.matmul,
+        "sort": lambda x: np.sort(x, kind="stable"),
+        "argsort": lambda x: np.argsort(x, kind="stable"),
+        "z * z + z": lambda z: z * z + z,
+        "complex stencil": lambda z: stencil(np, plain_scan, z),
+        "cholesky": np.linalg.cholesky,
+        "solve": lambda a: np.linalg.solve(a, a[..., :1]),
+        "eigh": lambda a: np.linalg.eigh(a)[1],
+        "svd": lambda a: np.linalg.svd(a)[0],
+        "cg of": lambda b: scipy.sparse.linalg.cg(laplace_matrix(64), b.ravel())[0],
+        "odeint of": plain_odeint,
+    }
+    for name in ("abs", "exp", "log", "sqrt", "tanh"):
+        found[f"complex {name} "] = getattr(np, name)
+    for name in ("fft", "rfft", "irfft", "fft2"):
+        found[f"{name} of"] = getattr(scipy.fft, name)
+    for name in ("erfcx", "dawsn", "i0e", "expi", "spence", "log_ndtr", "gammainc"):
+        found[f"{name} of"] = getattr(scipy.special, name)
+    return found
+
+
+def maxed(x: np.ndarray, places: np.ndarray, updates: np.ndarray) -> np.ndarray:
+    x = x.copy()
+    np.maximum.at(x, places, updates)
+    return x
+
+
+def summed(x: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    found = np.zeros((10_000, x.shape[1]), x.dtype)
+    np.add.at(found, ids, x)
+    return found
+
+
+def plain_scan(step: Function, carry: Any, _: None, length: int) -> tuple[Any, None]:
+    for _ in range(length):
+        carry = step(carry, None)[0]
+    return carry, None
+
+
+def laplace_matrix(n: int) -> Any:
+    """4.1 times a pixel without its neighbours, as a sparse matrix."""
+    line = scipy.sparse.diags_array([1.0, 1.0], offsets=[-1, 1], shape=(n, n))
+    one = scipy.sparse.eye_array(n)
+    around = scipy.sparse.kron(line, one) + scipy.sparse.kron(one, line)
+    return (4.1 * scipy.sparse.eye_array(n * n) - around).astype("float32").tocsr()
+
+
+def plain_odeint(y: np.ndarray, w: np.ndarray, times: np.ndarray) -> np.ndarray:
+    def change(y: np.ndarray, _: float) -> np.ndarray:
+        return np.tanh(y.reshape(-1, len(w)) @ w).ravel()
+
+    return scipy.integrate.odeint(change, y.ravel(), times, rtol=1e-5, atol=1e-5)
+
+
+def all_rows() -> Iterator[Row]:
+    """The rows with what NumPy and SciPy have of them."""
+    plain = numpy_functions()
+    for title, *others in rows():
+        fitting = [f for name, f in plain.items() if title.startswith(name)]
+        yield Row(title, *others, plain=fitting[0] if fitting else None)
+    yield from loops()
+
+
 def fastest(run: Function, seconds: float) -> float:
     run()
     found, end = [], time.perf_counter() + seconds
@@ -310,27 +427,41 @@ def fastest(run: Function, seconds: float) -> float:
     return 1e3 * min(found)
 
 
-def main(rounds: int) -> None:
-    print("| operation | treadle ms | host callback ms | jax ms |")
-    print("| --- | --- | --- | --- |")
-    for title, ours, theirs, arrays in rows():
-        compiled, oracle = td.jit(ours), jax.jit(theirs)
-        mine, others = map(tnp.asarray, arrays), map(jnp.asarray, arrays)
-        args, jax_args = tuple(mine), tuple(others)
+def timed(row: Row, rounds: int) -> list[float]:
+    """Milliseconds in Treadle, JAX and, where it has it, NumPy."""
+    compiled, oracle = td.jit(row.ours), jax.jit(row.theirs)
+    args = td.tree.map(tnp.asarray, row.arrays)
+    jax_args = jax.tree.map(jnp.asarray, row.arrays)
+    contenders: list[Function] = [
+        lambda: compiled(*args),
+        lambda: jax.block_until_ready(oracle(*jax_args)),
+    ]
+    if row.plain is not None:
+        plain = row.plain
+        contenders.append(lambda: plain(*row.arrays))
+    times = [[fastest(run, 0.1) for run in contenders] for _ in range(rounds)]
+    return [min(column) for column in zip(*times, strict=True)]
 
-        def eager(ours: Function = ours, args: tuple = args) -> None:
-            with td.disable_jit():
-                ours(*args)
 
-        contenders: list[Function] = [
-            lambda f=compiled, args=args: f(*args),
-            eager,
-            lambda f=oracle, args=jax_args: jax.block_until_ready(f(*args)),
-        ]
-        times = [[fastest(run, 0.1) for run in contenders] for _ in range(rounds)]
-        figures = (f"{min(column):.3g}" for column in zip(*times, strict=True))
-        print(f"| {title} | {' | '.join(figures)} |", flush=True)
+def main(rounds: int = 3, part: str = "") -> None:
+    print(
+        "| operation | treadle ms | jax ms | NumPy ms | jax/treadle | NumPy/treadle |"
+    )
+    print("| --- | --- | --- | --- | --- | --- |")
+    ratios = []
+    for row in all_rows():
+        if part not in row.title:
+            continue
+        ours, *others = timed(row, rounds)
+        figures = [ours, *others, *(ms / ours for ms in others)]
+        cells = [f"{x:.3g}" for x in figures]
+        if row.plain is None:
+            cells = [*cells[:2], "-", cells[2], "-"]
+        ratios.append(others[0] / ours)
+        print(f"| {row.title} | {' | '.join(cells)} |", flush=True)
+    ahead = sum(ratio >= 1 for ratio in ratios)
+    print(f"\nAt least JAX's speed in {ahead} of {len(ratios)} rows.")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
+    main(*map(int, sys.argv[1:2]), *sys.argv[2:])

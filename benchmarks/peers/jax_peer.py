@@ -7,8 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from workloads import initial
 
 from peers import LEARNING_RATE, WEIGHT_DECAY
+from peers.jax_functions import JaxFunctions
 
 
 def fill(model, weights: dict[str, np.ndarray]):
@@ -26,24 +28,38 @@ def fill(model, weights: dict[str, np.ndarray]):
     return eqx.combine(filled, static)
 
 
-class TrainStep:
-    """One jitted, donated step; the model maps one example, as Equinox models do."""
+def build(program, weights: initial.Weights, batch):
+    """The step of a program of `workloads`."""
+    params = {
+        name: jnp.asarray(initial.channels_last(name, value))
+        for name, value in weights.items()
+    }
+    functions = JaxFunctions()
+    loss = program.bound(functions)
+    batch = tuple(functions.cast(jnp.asarray(x), program.dtype) for x in batch)
+    if program.trains:
+        return LossStep(params, loss, batch)
+    return CallStep(params, loss, batch, program.repeat)
 
-    def __init__(self, model, batch):
-        # The arrays alone cross the jit boundary: it is the cheapest way to call an
-        # Equinox model, `eqx.filter_jit` splits the model again at each call.
-        self.params, static = eqx.partition(model, eqx.is_array)
+
+def _seconds_to_compile(function, *arguments) -> float:
+    jax.block_until_ready(arguments)
+    start = time.perf_counter()
+    function.lower(*arguments).compile()
+    return time.perf_counter() - start
+
+
+class LossStep:
+    """One jitted, donated step that lessens `loss(params, *batch)`."""
+
+    def __init__(self, params, loss, batch):
+        self.params = params
         self.feed(batch)
         optimizer = optax.adamw(LEARNING_RATE, weight_decay=WEIGHT_DECAY)
-        self.state = optimizer.init(self.params)
+        self.state = optimizer.init(params)
 
-        def train(params, state, x, y):
-            def loss(params):
-                logits = jax.vmap(eqx.combine(params, static))(x)
-                entropy = optax.softmax_cross_entropy_with_integer_labels(logits, y)
-                return entropy.mean()
-
-            value, grads = jax.value_and_grad(loss)(params)
+        def train(params, state, *batch):
+            value, grads = jax.value_and_grad(loss)(params, *batch)
             updates, state = optimizer.update(grads, state, params)
             return optax.apply_updates(params, updates), state, value
 
@@ -55,12 +71,49 @@ class TrainStep:
 
     def compile_ms(self) -> float:
         """Milliseconds to trace, lower and compile."""
-        jax.block_until_ready((self.params, self.state, self.batch))
-        start = time.perf_counter()
-        self.train.lower(self.params, self.state, *self.batch).compile()
-        return (time.perf_counter() - start) * 1e3
+        arguments = self.params, self.state, *self.batch
+        return _seconds_to_compile(self.train, *arguments) * 1e3
 
     def step(self):
         """Train once; the loss."""
         self.params, self.state, loss = self.train(self.params, self.state, *self.batch)
         return loss
+
+
+class TrainStep(LossStep):
+    """The same for a model that maps one example to logits, as Equinox models do."""
+
+    def __init__(self, model, batch):
+        # The arrays alone cross the jit boundary: it is the cheapest way to call an
+        # Equinox model, `eqx.filter_jit` splits the model again at each call.
+        params, static = eqx.partition(model, eqx.is_array)
+
+        def loss(params, x, y):
+            logits = jax.vmap(eqx.combine(params, static))(x)
+            return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
+
+        super().__init__(params, loss, batch)
+
+
+class CallStep:
+    """Calls of a jitted function, one after the other."""
+
+    def __init__(self, params, function, batch, repeat: int):
+        self.params, self.repeat = params, repeat
+        self.batch = tuple(jnp.asarray(array) for array in batch)
+        self.function = jax.jit(function)
+
+    def compile_ms(self) -> float:
+        """Milliseconds to trace, lower and compile."""
+        return _seconds_to_compile(self.function, self.params, *self.batch) * 1e3
+
+    def results(self) -> list[np.ndarray]:
+        """All that the function gives."""
+        found = self.function(self.params, *self.batch)
+        return [np.asarray(x) for x in jax.tree.leaves(found)]
+
+    def step(self) -> float:
+        """Call as often as asked for; the first element of what the last one gave."""
+        for _ in range(self.repeat):
+            found = self.function(self.params, *self.batch)
+        return float(np.asarray(jax.tree.leaves(found)[0]).flat[0])

@@ -1,11 +1,11 @@
 """Treadle."""
 
-import time
-
 import numpy as np
+from workloads import initial
 
 import treadle as td
-from peers import LEARNING_RATE, WEIGHT_DECAY
+from peers import LEARNING_RATE, WEIGHT_DECAY, after_two_steps
+from peers.treadle_functions import TreadleFunctions
 from treadle import nn, optim
 from treadle import numpy as tnp
 
@@ -18,7 +18,7 @@ def fill(model: nn.Module, weights: dict[str, np.ndarray]) -> nn.Module:
 
     def replace(path, leaf):
         name = ".".join(str(getattr(entry, "name", entry)) for entry in path)
-        value = _channels_last(name, unused.pop(name))
+        value = initial.channels_last(name, unused.pop(name))
         if value.shape != leaf.shape:
             raise ValueError(f"{name} has shape {leaf.shape}, not {value.shape}")
         return tnp.asarray(value)
@@ -42,28 +42,39 @@ def _apart(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return found
 
 
-def _channels_last(name: str, value: np.ndarray) -> np.ndarray:
-    """The weight in Treadle's layout: input channels before output channels."""
-    if value.ndim == 4:
-        return value.transpose(2, 3, 1, 0)
-    is_table = name in ("tokens.weight", "positions.weight")
-    return value.T if value.ndim == 2 and not is_table else value
+def build(program, weights: initial.Weights, batch):
+    """The step of a program of `workloads`."""
+    params = {
+        name: tnp.asarray(initial.channels_last(name, value))
+        for name, value in weights.items()
+    }
+    functions = TreadleFunctions()
+    loss = program.bound(functions)
+    batch = tuple(functions.cast(x, program.dtype) for x in placed(batch))
+    if program.trains:
+        return LossStep(params, loss, batch)
+    return CallStep(params, loss, batch, program.repeat)
 
 
-class TrainStep:
-    """One jitted, donated step."""
+def placed(batch) -> tuple:
+    """The batch as arrays; labels and tokens are 32-bit."""
+    return tuple(
+        tnp.asarray(array if array.dtype.kind != "i" else array.astype(np.int32))
+        for array in batch
+    )
 
-    def __init__(self, model: nn.Module, batch):
+
+class LossStep:
+    """One jitted, donated step that lessens `loss(model, *batch)`."""
+
+    def __init__(self, model, loss, batch):
         self.model = model
         self.feed(batch)
         optimizer = optim.adamw(LEARNING_RATE, weight_decay=WEIGHT_DECAY)
         self.state = optimizer.init(model)
 
-        def train(model, state, x, y):
-            def loss(model):
-                return nn.cross_entropy(model(x), y).mean()
-
-            value, grads = td.value_and_grad(loss)(model)
+        def train(model, state, *batch):
+            value, grads = td.value_and_grad(loss)(model, *batch)
             updates, state = optimizer.update(grads, state, model)
             return optim.apply_updates(model, updates), state, value
 
@@ -71,11 +82,8 @@ class TrainStep:
         self.train = td.jit(train, donate=("model", "state"))
 
     def feed(self, batch) -> None:
-        """Train on `batch` from now on; labels and tokens are 32-bit."""
-        self.batch = tuple(
-            tnp.asarray(array if array.dtype.kind == "f" else array.astype(np.int32))
-            for array in batch
-        )
+        """Train on `batch` from now on."""
+        self.batch = placed(batch)
 
     @property
     def traces(self) -> int:
@@ -84,15 +92,42 @@ class TrainStep:
 
     def compile_ms(self) -> float:
         """Milliseconds to trace, to compile, and to make a path for further calls (the
-        second step does): what the first two steps take more than the third."""
-        times = []
-        for _ in range(3):
-            start = time.perf_counter()
-            float(self.step())
-            times.append((time.perf_counter() - start) * 1e3)
-        return times[0] + times[1] - 2 * times[2]
+        second step does)."""
+        return after_two_steps(self)
 
     def step(self):
         """Train once; the loss."""
         self.model, self.state, loss = self.train(self.model, self.state, *self.batch)
         return loss
+
+
+class TrainStep(LossStep):
+    """The same for a model that maps a batch to logits."""
+
+    def __init__(self, model: nn.Module, batch):
+        super().__init__(
+            model, lambda model, x, y: nn.cross_entropy(model(x), y).mean(), batch
+        )
+
+
+class CallStep:
+    """Calls of a jitted function, one after the other."""
+
+    def __init__(self, params, function, batch, repeat: int):
+        self.params, self.batch, self.repeat = params, placed(batch), repeat
+        self.function = td.jit(function)
+
+    def compile_ms(self) -> float:
+        """As that of a training step."""
+        return after_two_steps(self)
+
+    def results(self) -> list[np.ndarray]:
+        """All that the function gives."""
+        found = self.function(self.params, *self.batch)
+        return [np.asarray(x) for x in td.tree.leaves(found)]
+
+    def step(self) -> float:
+        """Call as often as asked for; the first element of what the last one gave."""
+        for _ in range(self.repeat):
+            found = self.function(self.params, *self.batch)
+        return float(np.asarray(td.tree.leaves(found)[0]).flat[0])

@@ -91,7 +91,8 @@ def torch_step(weights: initial.Weights, batch):
     # Channels last is the layout in which PyTorch convolves fastest on a CPU.
     model = torch_peer.fill(CNN(), weights).to(memory_format=torch.channels_last)
     step = torch_peer.TrainStep(model, batch)
-    step.x = step.x.to(memory_format=torch.channels_last)
+    x, y = step.arguments
+    step.arguments = [x.to(memory_format=torch.channels_last), y]
     return step
 
 

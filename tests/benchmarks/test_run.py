@@ -14,7 +14,12 @@ KEYS = {
     "treadle_ms",
     "jax_ms",
     "torch_ms",
+    "ratio",
     "limit_ms",
+    "limit_ratio",
+    "treadle_memory_mb",
+    "jax_memory_mb",
+    "torch_memory_mb",
     "treadle_compile_ms",
     "jax_compile_ms",
     "loss_difference",
@@ -42,11 +47,17 @@ def test_run_writes_a_row_for_a_workload(tmp_path):
     pytest.importorskip("torch")
     pytest.importorskip("equinox")
     file = tmp_path / "rows.json"
-    arguments = ("--rounds", "1", "--steps", "2", "--compiles", "1")
+    arguments = ("--rounds", "1", "--steps", "2", "--peers", "treadle,jax,torch")
     out = run("run.py", "--workload", "mlp", *arguments, "--json", str(file))
     (row,) = json.loads(file.read_text())
     assert row.keys() >= KEYS
+    assert row["failures"] == {}
     assert all(row[key] > 0 for key in KEYS - {"workload", "loss_difference"})
+    assert row["ratio"] == min(row["jax_ratio"], row["torch_ratio"])
+    picture = tmp_path / "rows.png"
+    again = run("run.py", "--table", str(file), "--picture", str(picture))
+    assert again.strip() in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
     assert "| mlp |" in out
 
 
