@@ -40,6 +40,7 @@ def check_leaks() -> Iterator[None]:
     """
     before = _dead()
     yield
+    gc.collect()
     known = {id(x) for x in before}
     leaked = [x for x in _dead() if id(x) not in known]
     if leaked:
@@ -50,7 +51,6 @@ def check_leaks() -> Iterator[None]:
 
 def _dead() -> list[Tracer]:
     """All tracers whose transform has returned."""
-    gc.collect()
     return [
         x
         for x in gc.get_objects()

@@ -64,8 +64,8 @@ def check_steps(directory: Path) -> list[int]:
     ("ending", "code"),
     [
         ("", 0),
-        ("sys.exit(3)", 3),
-        ("raise KeyError('bug')", 1),
+        pytest.param("sys.exit(3)", 3, marks=pytest.mark.slow),
+        pytest.param("raise KeyError('bug')", 1, marks=pytest.mark.slow),
         ("os.kill(os.getpid(), signal.SIGINT); time.sleep(5)", -signal.SIGINT),
     ],
     ids=["end", "exit", "exception", "interrupt"],
@@ -85,10 +85,14 @@ def test_a_save_without_a_manager_is_not_lost(
     ("ending", "code"),
     [
         ("", 0),
-        ("sys.exit(3)", 3),
-        ("raise KeyError('bug')", 1),
+        pytest.param("sys.exit(3)", 3, marks=pytest.mark.slow),
+        pytest.param("raise KeyError('bug')", 1, marks=pytest.mark.slow),
         ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(5)", 128 + signal.SIGTERM),
-        ("os.kill(os.getpid(), signal.SIGHUP); time.sleep(5)", 128 + signal.SIGHUP),
+        pytest.param(
+            "os.kill(os.getpid(), signal.SIGHUP); time.sleep(5)",
+            128 + signal.SIGHUP,
+            marks=pytest.mark.slow,
+        ),
         ("soon(signal.SIGINT); manager.wait()", -signal.SIGINT),
     ],
     ids=["end", "exit", "exception", "terminate", "hang-up", "interrupt"],

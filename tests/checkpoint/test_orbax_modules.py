@@ -201,7 +201,14 @@ NAMINGS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("item", [None, "state"])
-@pytest.mark.parametrize("naming", NAMINGS, ids=str)
+@pytest.mark.parametrize(
+    "naming",
+    [
+        *NAMINGS[::3],
+        *(pytest.param(naming, marks=pytest.mark.slow) for naming in NAMINGS[1:3]),
+    ],
+    ids=str,
+)
 def test_one_run_with_orbax_s_manager_and_ours(
     tmp_path: Path, naming: dict[str, Any], item: str | None
 ) -> None:

@@ -231,9 +231,20 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(TREES)
 def test_random_trees(tmp_path_factory: pytest.TempPathFactory, value: Any) -> None:
+    saved_and_restored(tmp_path_factory, value)
+
+
+@pytest.mark.slow
+@settings(max_examples=200)
+@given(TREES)
+def test_many_trees(tmp_path_factory: pytest.TempPathFactory, value: Any) -> None:
+    saved_and_restored(tmp_path_factory, value)
+
+
+def saved_and_restored(tmp_path_factory: pytest.TempPathFactory, value: Any) -> None:
     folder = tmp_path_factory.mktemp("random")
     save(folder / "a", value)
     assert_same(restore(folder / "a", value), value)

@@ -6,6 +6,7 @@ import ast
 import tomllib
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -38,65 +39,75 @@ def module(path: Path) -> str:
     return ".".join((prefix, *inside))
 
 
-@cache
+class Function(NamedTuple):
+    """Where a function begins, its name, and how many lines it has."""
+
+    line: int
+    name: str
+    lines: int
+
+
+class Facts(NamedTuple):
+    """What the rules ask of a file, without what only a type checker sees.
+
+    imports: (line, dotted module) of every import.
+    late: those that stand inside functions.
+    texts: (line, value) of every string.
+    """
+
+    imports: list[tuple[int, str]]
+    late: list[tuple[int, str]]
+    functions: list[Function]
+    texts: list[tuple[int, str]]
+
+
 def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
 
-def _for_type_checkers(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-
-
+# The trees of all files are two million objects, which every collection of garbage and
+# every test that looks for leaks would go through: only what is asked of them is kept.
 @cache
-def nodes(path: Path) -> list[ast.AST]:
-    """All nodes, except what only a type checker sees."""
-    found: list[ast.AST] = []
-    waiting: list[ast.AST] = [parse(path)]
+def facts(path: Path) -> Facts:
+    found = Facts([], [], [], [])
+    waiting: list[tuple[ast.AST, bool]] = [(parse(path), False)]
     while waiting:
-        node = waiting.pop()
-        found.append(node)
+        node, inside = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = True
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            found.functions.append(Function(node.lineno, node.name, lines))
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            for target in _targets(node):
+                found.imports.append((node.lineno, target))
+                if inside:
+                    found.late.append((node.lineno, target))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.texts.append((node.lineno, node.value))
         waiting += [
-            child
+            (child, inside)
             for child in ast.iter_child_nodes(node)
             if not _for_type_checkers(child)
         ]
     return found
 
 
-def _targets(node: ast.AST) -> list[str]:
+def _for_type_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def _targets(node: ast.Import | ast.ImportFrom) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
-    if isinstance(node, ast.ImportFrom):
-        base = "." * node.level + (node.module or "")
-        # `from treadle import tree` names a module, `from treadle import grad` a
-        # value: only a source file tells them apart.
-        return [
-            f"{base}.{a.name}" if f"{base}.{a.name}" in _modules() else base
-            for a in node.names
-        ]
-    return []
+    base = "." * node.level + (node.module or "")
+    # `from treadle import tree` names a module, `from treadle import grad` a value:
+    # only a source file tells them apart.
+    return [
+        f"{base}.{a.name}" if f"{base}.{a.name}" in _modules() else base
+        for a in node.names
+    ]
 
 
 @cache
 def _modules() -> frozenset[str]:
     return frozenset(module(path) for path in LIBRARY)
-
-
-@cache
-def imports(path: Path) -> list[tuple[int, str]]:
-    """(line, dotted module) of every import in a file."""
-    found = [(getattr(n, "lineno", 0), t) for n in nodes(path) for t in _targets(n)]
-    return sorted(found)
-
-
-def late_imports(path: Path) -> list[tuple[int, str]]:
-    """The imports that stand inside functions."""
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    found = {
-        (getattr(inner, "lineno", 0), target)
-        for outer in nodes(path)
-        if isinstance(outer, functions)
-        for inner in ast.walk(outer)
-        for target in _targets(inner)
-    }
-    return sorted(found)

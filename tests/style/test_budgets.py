@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
-import pytest
-
-from tests.style.sources import AROUND, LIBRARY, PROJECT, ROOT, module, name, nodes
+from tests.style.sources import AROUND, LIBRARY, PROJECT, ROOT, facts, module, name
 
 FILE_LINES = 500
 FUNCTION_LINES = 80
@@ -23,32 +20,31 @@ TEXTS = sorted(
 MACHINE_PATH = re.compile(r"(?<![\w.])/(home|root|work|Users|tmp)/\w")
 
 
-@pytest.mark.parametrize("path", LIBRARY + AROUND, ids=name)
-def test_file_is_small(path: Path) -> None:
-    lines = len(path.read_text().splitlines())
-    assert lines <= FILE_LINES, f"{lines} lines: split it by what the parts are about"
-
-
-@pytest.mark.parametrize("path", LIBRARY + AROUND, ids=name)
-def test_functions_are_small(path: Path) -> None:
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+def test_files_are_small() -> None:
     long = [
-        f"{name(path)}:{node.lineno}: {node.name} has {lines} lines"
-        for node in nodes(path)
-        if isinstance(node, functions)
-        and (lines := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES
+        f"{name(path)}: {lines} lines"
+        for path in LIBRARY + AROUND
+        if (lines := len(path.read_text().splitlines())) > FILE_LINES
+    ]
+    assert not long, "split it by what the parts are about:\n" + "\n".join(long)
+
+
+def test_functions_are_small() -> None:
+    long = [
+        f"{name(path)}:{function.line}: {function.name} has {function.lines} lines"
+        for path in LIBRARY + AROUND
+        for function in facts(path).functions
+        if function.lines > FUNCTION_LINES
     ]
     assert not long, "\n".join(long)
 
 
-@pytest.mark.parametrize("path", LIBRARY + AROUND + TEXTS, ids=name)
-def test_no_machine_paths(path: Path) -> None:
-    if path == Path(__file__):
-        return
-    lines = path.read_text().splitlines()
+def test_no_machine_paths() -> None:
     found = [
         f"{name(path)}:{number}: {line.strip()}"
-        for number, line in enumerate(lines, 1)
+        for path in LIBRARY + AROUND + TEXTS
+        if path != Path(__file__)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
         if MACHINE_PATH.search(line)
     ]
     assert not found, "\n".join(found)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +13,9 @@ from tests.style.sources import (
     FOLDERS,
     LIBRARY,
     ROOT,
-    imports,
-    late_imports,
+    facts,
     module,
     name,
-    nodes,
 )
 from treadle.backends.devices import TARGETS
 
@@ -96,16 +92,15 @@ def room(dotted: str) -> str:
     return ([*dotted.split("."), ""])[1]
 
 
-@pytest.mark.parametrize("path", LIBRARY, ids=name)
-def test_imports_point_down(path: Path) -> None:
-    own = room(module(path))
+def test_imports_point_down() -> None:
     wrong = [
         f"{name(path)}:{line}: {target}"
-        for line, target in imports(path)
+        for path in LIBRARY
+        for line, target in facts(path).imports
         if target.split(".")[0] == "treadle"
         and (
             rank(target) > rank(module(path))
-            or (own in ABOVE and room(target) not in (*PUBLIC, *ABOVE))
+            or (room(module(path)) in ABOVE and room(target) not in (*PUBLIC, *ABOVE))
         )
     ]
     assert not wrong, "imports of a later stage, or of the inside of core:\n" + (
@@ -119,7 +114,7 @@ def test_one_file_outside_a_backend_imports_it() -> None:
         f"{name(path)}:{line}: {target}"
         for path in LIBRARY
         if name(path) != "core/backends/devices.py"
-        for line, target in imports(path)
+        for line, target in facts(path).imports
         for backend in TARGETS
         if target.startswith(f"treadle.backends.{backend}")
         and not module(path).startswith(f"treadle.backends.{backend}")
@@ -129,11 +124,11 @@ def test_one_file_outside_a_backend_imports_it() -> None:
 
 def test_no_file_outside_a_backend_names_a_device() -> None:
     wrong = [
-        f"{name(path)}:{node.lineno}: {node.value!r}"
+        f"{name(path)}:{line}: {text!r}"
         for path in LIBRARY
         if not name(path).startswith("core/backends/")
-        for node in nodes(path)
-        if isinstance(node, ast.Constant) and node.value in TARGETS
+        for line, text in facts(path).texts
+        if text in TARGETS
     ]
     assert not wrong, "ask the list of devices:\n" + "\n".join(wrong)
 
@@ -143,33 +138,33 @@ def test_every_room_has_a_stage() -> None:
     assert rooms <= set(RANK), f"add {sorted(rooms - set(RANK))} to STAGES"
 
 
-@pytest.mark.parametrize("path", LIBRARY + AROUND, ids=name)
-def test_imports_are_absolute_and_by_the_installed_name(path: Path) -> None:
+def test_imports_are_absolute_and_by_the_installed_name() -> None:
     bare = set(FOLDERS.values())
     wrong = [
         f"{name(path)}:{line}: {target}"
-        for line, target in imports(path)
+        for path in LIBRARY + AROUND
+        for line, target in facts(path).imports
         if target.split(".")[0] in bare or target.startswith(".")
     ]
     assert not wrong, "write `treadle.…`:\n" + "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", LIBRARY, ids=name)
-def test_peers_are_imported_by_tests_only(path: Path) -> None:
+def test_peers_are_imported_by_tests_only() -> None:
     wrong = [
         f"{name(path)}:{line}: {target}"
-        for line, target in imports(path)
+        for path in LIBRARY
+        for line, target in facts(path).imports
         if (target.split(".")[0] in PEERS | {"orbax"} and name(path) != FOR_ORBAX)
         or f"{target}.".startswith("treadle.checkpoint.orbax.")
     ]
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", LIBRARY, ids=name)
-def test_only_optional_and_slow_dependencies_are_imported_late(path: Path) -> None:
+def test_only_optional_and_slow_dependencies_are_imported_late() -> None:
     wrong = [
         f"{name(path)}:{line}: {target}"
-        for line, target in late_imports(path)
+        for path in LIBRARY
+        for line, target in facts(path).late
         if target.split(".")[0] not in OPTIONAL | SLOW
     ]
     assert not wrong, "import these at the top of the file:\n" + "\n".join(wrong)

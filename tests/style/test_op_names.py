@@ -7,8 +7,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import treadle as td
 from tests.style.sources import LIBRARY, ROOT, name, parse
 from treadle.trace.op import registry
@@ -35,17 +33,20 @@ def _registrations(tree: ast.AST) -> Iterator[ast.AST]:
             yield from node.args[:1]
 
 
-@pytest.mark.parametrize("path", MIDDLE, ids=name)
-def test_no_literal_names_an_op(path: Path) -> None:
+def _literals(path: Path) -> Iterator[str]:
     tree = parse(path)
     allowed = {id(n) for n in (*_parameter_names(tree), *_registrations(tree))}
-    wrong = [
-        f"{name(path)}:{node.lineno}: {node.value!r}"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant)
-        and node.value in registry
-        and id(node) not in allowed
-    ]
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Constant)
+            and node.value in registry
+            and id(node) not in allowed
+        ):
+            yield f"{name(path)}:{node.lineno}: {node.value!r}"
+
+
+def test_no_literal_names_an_op() -> None:
+    wrong = [literal for path in MIDDLE for literal in _literals(path)]
     assert not wrong, "compare records, or use `treadle.ir.scalar`:\n" + "\n".join(
         wrong
     )

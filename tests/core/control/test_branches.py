@@ -15,7 +15,11 @@ import treadle.numpy as tnp
 from tests.core.control.branch_programs import INPUTS, program
 from treadle.errors import MutationError, StructureError, TracerError
 
-SEEDS = range(40)
+# A sample of them, and many with `make test-all`.
+SEEDS = [
+    *range(10),
+    *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 500)),
+]
 POINTS = np.float32(INPUTS)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,31 +14,38 @@ from tests.core.fuse.random_rules import generate
 
 pytestmark = pytest.mark.usefixtures("checked_by_reference")
 
+
 SMOOTH = ("float32", "float32", "float64")
 
 
-@pytest.mark.parametrize("seed", range(1000, 1220))
+def sample(seeds: range, often: int) -> list[Any]:
+    """The first seeds, and the others with `make test-all`."""
+    rest = [pytest.param(seed, marks=pytest.mark.slow) for seed in seeds[often:]]
+    return [*seeds[:often], *rest]
+
+
+@pytest.mark.parametrize("seed", sample(range(1000, 1220), 100))
 def test_compiled_agrees_with_eager(seed: int) -> None:
     program = generate(seed)
     print(program.source())
     agrees(program.function(), program.arguments())
 
 
-@pytest.mark.parametrize("seed", range(2000, 2060))
+@pytest.mark.parametrize("seed", sample(range(2000, 2060), 30))
 def test_compiled_complex_numbers_agree_with_eager(seed: int) -> None:
     program = generate(seed, ("complex64", "complex64", "complex128"), 8)
     print(program.source())
     agrees(program.function(), program.arguments())
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", sample(range(200), 100))
 def test_awkward_programs_agree_to_the_last_bit(seed: int) -> None:
     program = awkward.generate(seed)
     print(program.source())
     agrees_exactly(program.function(), program.arguments())
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", sample(range(60), 30))
 def test_compiled_gradients_agree_with_eager(seed: int) -> None:
     program = generate(seed, SMOOTH, 6)
     if not program.smooth():
@@ -45,7 +54,7 @@ def test_compiled_gradients_agree_with_eager(seed: int) -> None:
     agrees(program.gradient(), program.arguments())
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", sample(range(60), 30))
 def test_compiled_batches_agree_with_eager(seed: int) -> None:
     program = generate(seed, SMOOTH, 6)
     if not program.smooth():

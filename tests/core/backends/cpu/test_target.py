@@ -39,7 +39,12 @@ def script(name: str, **environment: str) -> tuple[str, str]:
 
 @pytest.mark.skipif(not X86, reason="levels of x86-64")
 @pytest.mark.parametrize(
-    ("level", "vector_bytes"), [("x86-64", 16), ("x86-64-v2", 16), ("x86-64-v3", 32)]
+    ("level", "vector_bytes"),
+    [
+        ("x86-64", 16),
+        pytest.param("x86-64-v2", 16, marks=pytest.mark.slow),
+        pytest.param("x86-64-v3", 32, marks=pytest.mark.slow),
+    ],
 )
 def test_code_for_a_level_of_x86_64_is_right(level: str, vector_bytes: int) -> None:
     out, errors = script("target_programs.py", TREADLE_CPU=level)
