@@ -40,6 +40,9 @@ def scale_by_lbfgs(memory_size: int = 10, scale_first: bool = True) -> Transform
     ``H = <s, y> / <y, y>`` of the last pair (before there is one, ``min(1, 1 / ‖g‖)``),
     or from 1 unless `scale_first`. Pairs with ``<s, y> ≤ 0`` don't count.
 
+    Args:
+      memory_size: a static int: shapes of the state depend on it.
+
     Nocedal, *Updating Quasi-Newton Matrices with Limited Storage*, 1980; Liu and
     Nocedal, *On the limited memory BFGS method for large scale optimization*, 1989.
 
@@ -150,6 +153,7 @@ def lbfgs(
 
     Args:
       learning_rate: multiplies the direction in which the line search goes.
+      memory_size: a static int: shapes of the state depend on it.
       line_search: None for `scale_by_zoom_linesearch` from a length of 1;
         `scale_by_backtracking_linesearch` evaluates no gradients; `identity` for none.
 
