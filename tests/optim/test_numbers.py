@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from tests.optim.trees import traces
+from tests.refused import refused
 from treadle import optim, rng, tree
 
 SHAPES = "shapes of the state depend on it"
@@ -64,10 +66,13 @@ PART: dict[tuple[str, str], str] = {
 """Where the part of a chain that an option goes to has another name for it."""
 
 PARAMS = {"w": tnp.arange(6.0).reshape(2, 3) / 3 - 1, "b": tnp.ones((1, 3))}
+ANY = {"factor", "f_min"}
+"""Numbers that may be negative."""
+
 IDLE = {"approx_dec_rtol"}
 """What matters where losses differ by rounding alone: not here."""
 
-OTHER = (0.45, 3.0, 0.0, 300.0)
+OTHER = (0.45, 3.0, 0.0, 300.0, 0.02, 1.0)
 """What numbers are set to: what is in range."""
 
 
@@ -98,6 +103,21 @@ def _made(name: str) -> Any:
 @pytest.mark.parametrize("name", ALL)
 def test_every_number_is_in_the_state(name: str) -> None:
     assert {own for _, own in _settable(name)} == set(_numbers(ALL[name])) - set(STATIC)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_numbers_out_of_range_are_refused(name: str) -> None:
+    """What is not a number, and below 0 whatever that makes no sense for."""
+    options = inspect.signature(ALL[name]).parameters
+    given = {n: GIVEN[n] for n in options if n in GIVEN}
+    for option in _numbers(ALL[name]):
+        for bad in (math.nan,) if option in ANY else (math.nan, -0.5):
+            refused(
+                lambda o=option, v=bad: ALL[name](**given | {o: v}),
+                ValueError,
+                f"{PART.get((name, option), option)} must be",
+                f"got {bad}",
+            )
 
 
 def _settable(name: str) -> list[tuple[str, str]]:
