@@ -27,7 +27,7 @@ a data set is a pytree of arrays, or has `__len__` and `__getitem__`, or is a \
 `data.Source`; got {found}{at}"""
 _COUNT = """\
 a Source was asked for {wanted} examples, and fetched{place} {found}{at}
-The first axes of what `fetch(numbers)` gives count the examples: one for each number."""
+The first axes of what `fetch(numbers)` gives count examples: one for each number."""
 _STREAM = """
 What can only be iterated over goes in a `data.Stream`."""
 
