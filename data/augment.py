@@ -44,6 +44,24 @@ def _chance(name: str, p: Any) -> Any:
     return p
 
 
+def _least(name: str, option: str, value: Any) -> None:
+    if isinstance(value, int | float) and not value >= 0:
+        raise ValueError(
+            f"{name}: {option} is 0 or more, got {value!r}{at(user_source())}"
+        )
+
+
+def _range(name: str, option: str, pair: Any, most: float) -> None:
+    """The least and the greatest of what is drawn."""
+    known = all(isinstance(value, int | float) for value in pair)
+    if known and not 0 < pair[0] <= pair[1] <= most:
+        above = "" if most == math.inf else f", at most {most:g}"
+        raise ValueError(
+            f"{name}: {option} is a least number above 0 and a greatest one{above}, "
+            f"got {pair}{at(user_source())}"
+        )
+
+
 def random_flip(key: rng.Key, images: Any, p: Any = 0.5, axis: int = -2) -> Array:
     """Each image mirrored with probability p: left to right, or along another axis.
 
@@ -79,6 +97,7 @@ def random_crop(
     >>> augment.random_crop(rng.key(0), tnp.ones((5, 32, 32, 3)), padding=4).shape
     (5, 32, 32, 3)
     """
+    _least("random_crop", "padding", padding)
     images = _images("random_crop", images)
     count, height, width = images.shape[:3]
     rows, columns = (height, width) if size is None else size
@@ -123,6 +142,8 @@ def random_resized_crop(
     >>> augment.random_resized_crop(rng.key(0), x, (16, 16)).shape
     (2, 16, 16, 3)
     """
+    _range("random_resized_crop", "scale", scale, 1)
+    _range("random_resized_crop", "ratio", ratio, math.inf)
     images = _images("random_resized_crop", images)
     count, height, width, channels = images.shape
     keys = rng.split(key, 4)
@@ -157,6 +178,7 @@ def random_rotation(
     >>> augment.random_rotation(rng.key(0), tnp.ones((2, 9, 9, 1)), 15).shape
     (2, 9, 9, 1)
     """
+    _least("random_rotation", "degrees", degrees)
     images = _images("random_rotation", images)
     count, height, width, channels = images.shape
     most = tnp.deg2rad(tnp.asarray(degrees, tnp.float32))
@@ -202,6 +224,8 @@ def random_erasing(
     >>> 0.6 < float(x.mean()) < 1
     True
     """
+    _range("random_erasing", "scale", scale, 1)
+    _range("random_erasing", "ratio", ratio, math.inf)
     images = _images("random_erasing", images)
     keys = rng.split(key, 3)
     happens = rng.bernoulli(keys[0], _chance("random_erasing", p), (images.shape[0],))
@@ -264,6 +288,9 @@ def color_jitter(
     >>> bool(((y > 0.3) & (y < 0.7)).all())
     True
     """
+    _least("color_jitter", "brightness", brightness)
+    _least("color_jitter", "contrast", contrast)
+    _least("color_jitter", "saturation", saturation)
     images = _images("color_jitter", images)
     if saturation and images.shape[-1] != 3:
         raise ValueError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import index
 from typing import Any
 
@@ -25,6 +25,9 @@ The first axis counts the examples."""
 _NO_SOURCE = """\
 a data set is a pytree of arrays, or has `__len__` and `__getitem__`, or is a \
 `data.Source`; got {found}{at}"""
+_COUNT = """\
+a Source was asked for {wanted} examples, and fetched{place} {found}{at}
+The first axes of what `fetch(numbers)` gives count examples: one for each number."""
 _STREAM = """
 What can only be iterated over goes in a `data.Stream`."""
 
@@ -33,7 +36,8 @@ What can only be iterated over goes in a `data.Stream`."""
 class Source:
     """Examples that are had by their numbers.
 
-    fetch: from the numbers of some examples, as int64 (n,), to a batch of them.
+    fetch: from the numbers of some examples, as int64 (n,), to a batch of them: a
+      pytree of arrays whose first axes count them.
     count: how many examples there are.
     slow: whether to fetch ahead, in the background.
 
@@ -87,7 +91,7 @@ def source_of(data: Any, collate: Collate | None = None, workers: int = 0) -> So
       TypeError: if it is none of these.
     """
     if isinstance(data, Source):
-        return data
+        return replace(data, fetch=_counted(data.fetch))
     if isinstance(getattr(data, "source", None), Source):
         return data.source
     if _is_arrays(data):
@@ -101,6 +105,26 @@ def source_of(data: Any, collate: Collate | None = None, workers: int = 0) -> So
         if collate is None:
             return Source(lambda numbers: columns[numbers], len(data))
     return Source(_one_by_one(data, collate or stack, workers), len(data))
+
+
+def _counted(fetch: Callable[[np.ndarray], Any]) -> Callable[[np.ndarray], Any]:
+    """A user's `fetch`, whose batches have as many examples as were asked for."""
+
+    def fetched(numbers: np.ndarray) -> Any:
+        batch = fetch(numbers)
+        for path, x in tree.flatten_with_path(batch)[0]:
+            if td.is_array(x) and np.ndim(x) and np.shape(x)[0] != len(numbers):
+                raise ValueError(
+                    _COUNT.format(
+                        wanted=len(numbers),
+                        place=f" in {tree.key_name(path)}" if path else "",
+                        found=td.typeof(x),
+                        at=at(user_source()),
+                    )
+                )
+        return batch
+
+    return fetched
 
 
 def _is_arrays(data: Any) -> bool:

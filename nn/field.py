@@ -19,8 +19,8 @@ import numpy as np
 
 import treadle as td
 from treadle import tree
+from treadle.alike import representative
 from treadle.errors import at, user_source
-from treadle.nn.alike import representative
 from treadle.nn.role import Mark, Role
 from treadle.nn.sharing import SKIPPED, Tie, cut, tied
 from treadle.reading import Entries, Items, Reading, Skip, reading

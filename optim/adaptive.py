@@ -19,12 +19,12 @@ from treadle.optim.scale import scale_by_learning_rate
 
 
 def scale_by_rss(
-    initial_accumulator_value: float = 0.1, eps: Hyperparameter = 1e-7
+    initial_accumulator_value: Hyperparameter = 0.1, eps: Hyperparameter = 1e-7
 ) -> Transform:
     """Divides by the root of the sum of all squared gradients so far.
 
-    ``s ← s + g²``, from s = `initial_accumulator_value`; the update is ``g / √(s +
-    eps)``, and 0 where s is 0.
+    With ``s = initial_accumulator_value + Σ g²`` the update is ``g / √(s + eps)``, and
+    0 where s is 0. The state has the sum, without the number that it is added to.
 
     Duchi et al., *Adaptive Subgradient Methods for Online Learning and Stochastic
     Optimization*, 2011.
@@ -36,20 +36,22 @@ def scale_by_rss(
     """
 
     def rule(now: Any, time: Any) -> Any:
-        def leaf(g: Any, s: Any) -> tuple[Any, Any]:
-            s = s + square(g)
+        def leaf(g: Any, total: Any) -> tuple[Any, Any]:
+            total = total + square(g)
+            s = total + now.initial_accumulator_value
             some = s > 0
-            return tnp.where(some, g / tnp.sqrt(tnp.where(some, s, 1) + now.eps), 0), s
+            update = g / tnp.sqrt(tnp.where(some, s, 1) + now.eps)
+            return tnp.where(some, update, 0), total
 
         return leaf
 
-    moments = {"sum_of_squares": squares(initial_accumulator_value)}
-    return by_leaf("scale_by_rss", {"eps": eps}, moments, rule)
+    numbers = {"initial_accumulator_value": initial_accumulator_value, "eps": eps}
+    return by_leaf("scale_by_rss", numbers, {"sum_of_squares": squares()}, rule)
 
 
 def adagrad(
     learning_rate: Hyperparameter,
-    initial_accumulator_value: float = 0.1,
+    initial_accumulator_value: Hyperparameter = 0.1,
     eps: Hyperparameter = 1e-7,
 ) -> Transform:
     """AdaGrad: ``p ← p - learning_rate · g / √(Σ g² + eps)``; see `scale_by_rss`.

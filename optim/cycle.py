@@ -16,6 +16,7 @@ from treadle.optim.schedule import (
     join_schedules,
     positive,
     warmup_cosine_decay_schedule,
+    within,
 )
 
 
@@ -77,6 +78,8 @@ def piecewise_interpolate_schedule(
             f"got {interpolation!r}{at(user_source())}"
         )
     pieces = sorted(boundaries_and_scales.items())
+    for step, _ in pieces:
+        within("piecewise_interpolate_schedule", boundaries_and_scales=step)
     return Schedule(
         _RULES[interpolation],
         {
@@ -107,7 +110,13 @@ def linear_onecycle_schedule(
     >>> [round(schedule(step).item(), 6) for step in (0, 30, 85, 100)]
     [0.04, 1.0, 0.04, 4e-06]
     """
-    positive("linear_onecycle_schedule", transition_steps=transition_steps)
+    positive(
+        "linear_onecycle_schedule",
+        transition_steps=transition_steps,
+        div_factor=div_factor,
+        final_div_factor=final_div_factor,
+    )
+    within("linear_onecycle_schedule", 1, pct_start=pct_start, pct_final=pct_final)
     return piecewise_interpolate_schedule(
         "linear",
         peak_value / div_factor,
@@ -138,7 +147,13 @@ def cosine_onecycle_schedule(
     >>> [round(schedule(step).item(), 6) for step in (0, 30, 65, 100)]
     [0.04, 1.0, 0.500002, 4e-06]
     """
-    positive("cosine_onecycle_schedule", transition_steps=transition_steps)
+    positive(
+        "cosine_onecycle_schedule",
+        transition_steps=transition_steps,
+        div_factor=div_factor,
+        final_div_factor=final_div_factor,
+    )
+    within("cosine_onecycle_schedule", 1, pct_start=pct_start)
     return piecewise_interpolate_schedule(
         "cosine",
         peak_value / div_factor,
@@ -263,6 +278,7 @@ def cyclic_schedule(
     """
     steps_down = steps_up if steps_down is None else steps_down
     positive("cyclic_schedule", steps_up=steps_up, steps_down=steps_down)
+    within("cyclic_schedule", cycle_decay=cycle_decay, step_decay=step_decay)
     return Schedule(
         _cyclic,
         {

@@ -57,7 +57,7 @@ def scale_by_factored_rms(
     """
     name = "scale_by_factored_rms"
     numbers = {"decay_power": decay_power, "eps": eps, "step_offset": step_offset}
-    check(name, **numbers)
+    check(name, **numbers, min_dim_size_to_factor=min_dim_size_to_factor)
 
     def axes(shape: tuple[int, ...]) -> tuple[int, int] | None:
         """The second longest axis and the longest, of those of equal length the last

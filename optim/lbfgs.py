@@ -8,11 +8,11 @@ from typing import Any
 import treadle as td
 import treadle.numpy as tnp
 from treadle import tree
-from treadle.errors import at, user_source
 from treadle.optim.base import Record, Transform, check_params, check_state
 from treadle.optim.chain import chain
 from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
 from treadle.optim.leaves import map_updates, widen, zeros_for
+from treadle.optim.limits import check
 from treadle.optim.line_search import scale_by_zoom_linesearch
 from treadle.optim.objective import inner, value_dtype
 from treadle.optim.scale import scale_by_learning_rate
@@ -40,6 +40,9 @@ def scale_by_lbfgs(memory_size: int = 10, scale_first: bool = True) -> Transform
     ``H = <s, y> / <y, y>`` of the last pair (before there is one, ``min(1, 1 / ‖g‖)``),
     or from 1 unless `scale_first`. Pairs with ``<s, y> ≤ 0`` don't count.
 
+    Args:
+      memory_size: a static int: shapes of the state depend on it.
+
     Nocedal, *Updating Quasi-Newton Matrices with Limited Storage*, 1980; Liu and
     Nocedal, *On the limited memory BFGS method for large scale optimization*, 1989.
 
@@ -48,11 +51,7 @@ def scale_by_lbfgs(memory_size: int = 10, scale_first: bool = True) -> Transform
     >>> newton.update(params, newton.init(params), params)[0]
     Array([0.6, 0.8], dtype=float32)
     """
-    if memory_size < 1:
-        raise ValueError(
-            f"scale_by_lbfgs: memory_size={memory_size}, not 1 or more"
-            f"{at(user_source())}"
-        )
+    check("scale_by_lbfgs", memory_size=memory_size)
 
     def init(params: Any) -> LbfgsState:
         def rows() -> Any:
@@ -150,6 +149,7 @@ def lbfgs(
 
     Args:
       learning_rate: multiplies the direction in which the line search goes.
+      memory_size: a static int: shapes of the state depend on it.
       line_search: None for `scale_by_zoom_linesearch` from a length of 1;
         `scale_by_backtracking_linesearch` evaluates no gradients; `identity` for none.
 

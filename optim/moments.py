@@ -107,11 +107,9 @@ def means(dtype: Any = None) -> Callable[[Any], Any]:
     return lambda params: zeros_for(params, dtype)
 
 
-def squares(start: Any = 0.0) -> Callable[[Any], Any]:
-    """How a moment of squares begins: real, in at least float32."""
-    return lambda params: tree.map(
-        lambda zero: zero + tnp.asarray(start, zero.dtype), zeros_for(params, real=True)
-    )
+def squares() -> Callable[[Any], Any]:
+    """How a moment of squares begins: at zero, real, in at least float32."""
+    return lambda params: zeros_for(params, real=True)
 
 
 def norms(params: Any) -> Any:

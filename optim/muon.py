@@ -123,7 +123,7 @@ def scale_by_muon(
     numbers = {"b1": b1, "eps": eps}
     if consistent_rms is not None:
         numbers["consistent_rms"] = consistent_rms
-    check("scale_by_muon", **numbers)
+    check("scale_by_muon", **numbers, steps=steps)
     _check_preconditioning(preconditioning)
     rows = _rows(coefficients, steps)
 

@@ -56,16 +56,31 @@ def show(value: Any) -> str:
     return str(value) if known else repr(value)
 
 
-def positive(name: str, **steps: Number) -> None:
+_KNOWN = (int, float, np.generic, td.Array)
+
+
+def positive(name: str, **numbers: Number) -> None:
     """
     Raises:
-      ValueError: naming the first of the given numbers of steps that is not positive.
+      ValueError: naming the first of the given numbers that is not positive.
     """
-    concrete = (int, float, np.generic, td.Array)
-    for argument, value in steps.items():
-        if isinstance(value, concrete) and not float(value) > 0:
+    for argument, value in numbers.items():
+        if isinstance(value, _KNOWN) and not float(value) > 0:
             raise ValueError(
                 f"{name}: {argument} must be positive, got {value}{at(user_source())}"
+            )
+
+
+def within(name: str, most: float = np.inf, **numbers: Number) -> None:
+    """
+    Raises:
+      ValueError: naming the first of the given numbers that is not from 0 to `most`.
+    """
+    for argument, value in numbers.items():
+        if isinstance(value, _KNOWN) and not 0 <= float(value) <= most:
+            wanted = "0 or more" if most == np.inf else f"from 0 to {most:g}"
+            raise ValueError(
+                f"{name}: {argument} must be {wanted}, got {value}{at(user_source())}"
             )
 
 
@@ -117,7 +132,8 @@ def polynomial_schedule(
     >>> polynomial_schedule(1.0, 0.0, power=2, transition_steps=10)(5)
     Array(0.25, dtype=float32)
     """
-    positive("polynomial_schedule", transition_steps=transition_steps)
+    positive("polynomial_schedule", transition_steps=transition_steps, power=power)
+    within("polynomial_schedule", transition_begin=transition_begin)
     return Schedule(
         _polynomial,
         {
@@ -153,6 +169,7 @@ def linear_schedule(
     Array(0.5, dtype=float32)
     """
     positive("linear_schedule", transition_steps=transition_steps)
+    within("linear_schedule", transition_begin=transition_begin)
     return Schedule(
         _linear,
         {
@@ -172,6 +189,7 @@ def warmup_constant_schedule(
     >>> warmup_constant_schedule(0.0, 0.1, warmup_steps=10)(25)
     Array(0.1, dtype=float32)
     """
+    positive("warmup_constant_schedule", warmup_steps=warmup_steps)
     return linear_schedule(init_value, peak_value, warmup_steps)
 
 
@@ -205,7 +223,8 @@ def cosine_decay_schedule(
     >>> cosine_decay_schedule(0.1, decay_steps=100)(50)
     Array(0.05, dtype=float32)
     """
-    positive("cosine_decay_schedule", decay_steps=decay_steps)
+    positive("cosine_decay_schedule", decay_steps=decay_steps, exponent=exponent)
+    within("cosine_decay_schedule", alpha=alpha)
     return Schedule(
         _cosine_decay,
         {
@@ -253,7 +272,9 @@ def warmup_cosine_decay_schedule(
     >>> schedule(5), schedule(60)
     (Array(0.05, dtype=float32), Array(0.05, dtype=float32))
     """
-    positive("warmup_cosine_decay_schedule", decay_steps=decay_steps)
+    name = "warmup_cosine_decay_schedule"
+    positive(name, decay_steps=decay_steps, exponent=exponent)
+    within(name, warmup_steps=warmup_steps)
     plain = isinstance(warmup_steps, int) and isinstance(decay_steps, int)
     if plain and not 0 <= warmup_steps < decay_steps:
         raise ValueError(
@@ -333,6 +354,7 @@ def exponential_decay(
     positive(
         "exponential_decay", transition_steps=transition_steps, decay_rate=decay_rate
     )
+    within("exponential_decay", transition_begin=transition_begin)
     numbers = {
         "init_value": init_value,
         "transition_steps": transition_steps,
@@ -369,6 +391,8 @@ def piecewise_constant_schedule(
     (Array(1., dtype=float32), Array(0.1, dtype=float32), Array(0.05, dtype=float32))
     """
     pieces = sorted(boundaries_and_scales.items())
+    for step, _ in pieces:
+        within("piecewise_constant_schedule", boundaries_and_scales=step)
     return Schedule(
         _piecewise_constant,
         {
@@ -407,5 +431,7 @@ def join_schedules(
             f"boundaries between them{at(user_source())}\n"
             "There is one boundary less than there are schedules."
         )
+    for step in boundaries:
+        within("join_schedules", boundaries=step)
     parts = tuple(s if isinstance(s, Schedule) else Schedule(s, {}) for s in schedules)
     return Schedule(_joined, {"schedules": parts, "boundaries": tuple(boundaries)})

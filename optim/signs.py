@@ -82,7 +82,7 @@ def signum(
 
 
 def scale_by_rprop(
-    learning_rate: float,
+    learning_rate: Hyperparameter,
     eta_minus: Hyperparameter = 0.5,
     eta_plus: Hyperparameter = 1.2,
     min_step_size: Hyperparameter = 1e-6,
@@ -90,9 +90,10 @@ def scale_by_rprop(
 ) -> Transform:
     """Each element has a step size of its own, which follows the sign of its gradient.
 
-    From `learning_rate` on it is multiplied by `eta_plus` where the gradient has the
-    sign of the one before, and by `eta_minus` where it has the other sign; there the
-    gradient counts as 0. The update is ``step_size · sign(g)``.
+    From `learning_rate` at its first gradient on it is multiplied by `eta_plus` where
+    the gradient has the sign of the one before, and by `eta_minus` where it has the
+    other sign; there the gradient counts as 0. The update is ``step_size · sign(g)``.
+    In the state, a step size of 0 is one that there was no gradient for yet.
 
     Riedmiller and Braun, *A Direct Adaptive Method for Faster Backpropagation Learning:
     The RPROP Algorithm*, 1993; Igel and Hüsken, *Improving the Rprop Learning
@@ -103,10 +104,10 @@ def scale_by_rprop(
     >>> rprop.update(grads, rprop.init(grads))[0]
     Array([ 0.1, -0.1], dtype=float32)
     """
-    check("scale_by_rprop", learning_rate=learning_rate)
 
     def rule(now: Any, time: Any) -> Any:
         def leaf(g: Any, before: Any, size: Any) -> tuple[Any, Any, Any]:
+            size = tnp.where(size > 0, size, now.learning_rate)
             turned = tnp.sign(g) * tnp.sign(before)
             factor = tnp.where(turned > 0, now.eta_plus, now.eta_minus)
             new = tnp.clip(size * factor, now.min_step_size, now.max_step_size)
@@ -117,17 +118,18 @@ def scale_by_rprop(
         return leaf
 
     numbers = {
+        "learning_rate": learning_rate,
         "eta_minus": eta_minus,
         "eta_plus": eta_plus,
         "min_step_size": min_step_size,
         "max_step_size": max_step_size,
     }
-    moments = {"gradient": means(), "step_size": squares(learning_rate)}
+    moments = {"gradient": means(), "step_size": squares()}
     return by_leaf("scale_by_rprop", numbers, moments, rule)
 
 
 def rprop(
-    learning_rate: float,
+    learning_rate: Hyperparameter,
     eta_minus: Hyperparameter = 0.5,
     eta_plus: Hyperparameter = 1.2,
     min_step_size: Hyperparameter = 1e-6,
@@ -136,7 +138,7 @@ def rprop(
     """Rprop: steps from signs alone, for gradients of all data; see `scale_by_rprop`.
 
     Args:
-      learning_rate: the first step size: a number.
+      learning_rate: the first step size, read at the first gradient of a leaf.
 
     Riedmiller and Braun, *A Direct Adaptive Method for Faster Backpropagation Learning:
     The RPROP Algorithm*, 1993.

@@ -222,7 +222,8 @@ def schedule_free_sgd(
     >>> optimizer.update(grads, optimizer.init(params), params)[0]
     {'w': Array([-0.3], dtype=float32)}
     """
-    check("schedule_free_sgd", learning_rate=learning_rate)
+    numbers = {"learning_rate": learning_rate, "warmup_steps": warmup_steps}
+    check("schedule_free_sgd", **numbers)
     base = chain(
         add_decayed_weights(weight_decay, mask), sgd(_warm(learning_rate, warmup_steps))
     )
@@ -256,7 +257,8 @@ def schedule_free_adamw(
     >>> optimizer.update(grads, optimizer.init(params), params)[0]
     {'w': Array([-0.1], dtype=float32)}
     """
-    check("schedule_free_adamw", learning_rate=learning_rate)
+    numbers = {"learning_rate": learning_rate, "warmup_steps": warmup_steps}
+    check("schedule_free_adamw", **numbers)
     base = chain(
         scale_by_rms(b2, eps, eps_in_sqrt=False, bias_correction=True),
         add_decayed_weights(weight_decay, mask),

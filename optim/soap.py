@@ -67,7 +67,7 @@ def scale_by_soap(
     numbers = {"b1": b1, "b2": b2, "eps": eps, "frequency": frequency}
     if b3 is not None:
         numbers["b3"] = b3
-    check("scale_by_soap", **numbers)
+    check("scale_by_soap", **numbers, max_size=max_size)
 
     def init(params: Any) -> SoapState:
         mean = zeros_for(params, moment_dtype)

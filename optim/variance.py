@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import treadle.numpy as tnp
-from treadle import tree
 from treadle.optim.base import Transform
 from treadle.optim.hyper import Hyperparameter
 from treadle.optim.leaves import square
@@ -85,13 +84,13 @@ def scale_by_yogi(
     b1: Hyperparameter = 0.9,
     b2: Hyperparameter = 0.999,
     eps: Hyperparameter = 1e-3,
-    initial_accumulator_value: float = 1e-6,
+    initial_accumulator_value: Hyperparameter = 1e-6,
 ) -> Transform:
     """Adam whose mean square changes by no more than the square of the gradient.
 
     ``m ← b1 m + (1 - b1) g``, ``v ← v - (1 - b2) sign(v - g²) g²``, both from
-    `initial_accumulator_value`; the update is ``m̂ / (√v̂ + eps)``, corrected as in
-    `scale_by_adam`.
+    `initial_accumulator_value` as it is at a leaf's first gradient; the update is
+    ``m̂ / (√v̂ + eps)``, corrected as in `scale_by_adam`.
 
     Zaheer et al., *Adaptive Methods for Nonconvex Optimization*, 2018.
 
@@ -108,6 +107,9 @@ def scale_by_yogi(
         eps = root * now.eps
 
         def leaf(g: Any, m: Any, v: Any) -> tuple[Any, Any, Any]:
+            # v never falls to 0: there it is before the first gradient.
+            m = tnp.where(v > 0, m, now.initial_accumulator_value)
+            v = tnp.where(v > 0, v, now.initial_accumulator_value)
             m = b1 * m + c1 * g
             size = square(g)
             v = v - c2 * tnp.sign(v - size) * size
@@ -115,11 +117,13 @@ def scale_by_yogi(
 
         return leaf
 
-    def mean(params: Any) -> Any:
-        return tree.map(lambda m: m + initial_accumulator_value, means()(params))
-
-    numbers = {"b1": b1, "b2": b2, "eps": eps}
-    moments = {"mean": mean, "mean_square": squares(initial_accumulator_value)}
+    numbers = {
+        "b1": b1,
+        "b2": b2,
+        "eps": eps,
+        "initial_accumulator_value": initial_accumulator_value,
+    }
+    moments = {"mean": means(), "mean_square": squares()}
     return by_leaf("scale_by_yogi", numbers, moments, rule)
 
 

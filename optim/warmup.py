@@ -18,6 +18,7 @@ from treadle.optim.schedule import (
     join_schedules,
     linear_schedule,
     positive,
+    within,
 )
 
 
@@ -38,6 +39,7 @@ def warmup_exponential_decay_schedule(
     >>> schedule(5), schedule(30)
     (Array(0.5, dtype=float32), Array(0.5, dtype=float32))
     """
+    positive("warmup_exponential_decay_schedule", warmup_steps=warmup_steps)
     decay = exponential_decay(
         peak_value, transition_steps, decay_rate, transition_begin, staircase, end_value
     )
@@ -75,6 +77,7 @@ def inverse_sqrt_schedule(
     (Array(0.5, dtype=float32), Array(1., dtype=float32), Array(0.5, dtype=float32))
     """
     timescale = warmup_steps if timescale is None else timescale
+    within("inverse_sqrt_schedule", warmup_steps=warmup_steps)
     positive("inverse_sqrt_schedule", timescale=timescale)
     return Schedule(
         _inverse_sqrt,
@@ -156,7 +159,9 @@ def warmup_stable_decay_schedule(
             "warmup_stable_decay_schedule: decay is 'linear', 'cosine' or 'sqrt', got "
             f"{decay!r}{at(user_source())}"
         )
-    positive("warmup_stable_decay_schedule", decay_steps=decay_steps)
+    name = "warmup_stable_decay_schedule"
+    positive(name, decay_steps=decay_steps)
+    within(name, warmup_steps=warmup_steps, stable_steps=stable_steps)
     return Schedule(
         _FALLS[decay],
         {

@@ -105,8 +105,8 @@ def fit(
         tested), `keep`, `accumulate`, `patience`, `tensorboard`, `profile`.
 
     Raises:
-      UsageError: for options that are unknown or wrong; if the training diverges; if
-        `run_dir` holds a run with other data.
+      UsageError: for options that are unknown or wrong; if nothing of the model is to
+        be trained; if the training diverges; if `run_dir` holds a run with other data.
       StructureError: if it holds one with another model.
       KeyboardInterrupt: after Ctrl-C, when the step is made and saved.
 
@@ -212,6 +212,11 @@ def _learner(
         if not loss is metrics is optimizer is None:
             raise UsageError("a Learner has its loss, metrics and optimizer already")
         return replace(model, model=_copied(model.model))
+    if nn.count(model) == 0:
+        raise UsageError(
+            f"nothing of this {type(model).__name__} is to be trained: it has no "
+            "parameters, or all are frozen (`nn.unfreeze` lets them be trained)"
+        )
     _, targets = source.fetch(np.arange(1))
     if loss is None:
         classes = not np.issubdtype(np.asarray(targets).dtype, np.inexact)

@@ -313,13 +313,22 @@ class _Training:
             lines.append(f"In {origin.where}, {origin.why}")
             lines.append(f"What was before is kept: {path}")
         last = f"Step {kept} is saved, but from it the same happens again. "
-        rate = self.config.learning_rate
-        lines.append(
-            f"{'' if kept is None else last}Start a run with a smaller "
-            f"--learning-rate, such as {rate / 10:g} instead of {rate:g}."
-        )
+        lines.append(f"{'' if kept is None else last}{self._remedy(origin)}")
         divergence.note(self.about.diverged, "\n".join(lines))
         return DivergedError("\n".join(lines))
+
+    def _remedy(self, origin: divergence.Origin | None) -> str:
+        if origin is not None and origin.done == 0:
+            return (
+                "Nothing had been learnt by then, so it is not the learning rate: look "
+                "at that line, and at what it was given."
+            )
+        rate = self.config.learning_rate
+        line = "" if origin is None else ", or mend that line"
+        return (
+            f"Start a run with a smaller --learning-rate, such as {rate / 10:g} "
+            f"instead of {rate:g}{line}."
+        )
 
     def _origin(self, number: int, inf: bool) -> divergence.Origin | None:
         # The steps have used up the arrays with which it began.

@@ -12,8 +12,7 @@ from itertools import islice
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
-import numpy as np
-
+from treadle.alike import NUMBERS, alike
 from treadle.errors import SideEffectWarning, at, warn
 from treadle.ir.graph import Graph
 from treadle.trace.lowering import Host
@@ -21,7 +20,6 @@ from treadle.trace.outside import is_foreign
 from treadle.trace.reach import MISSING, Reach, Variable
 from treadle.trace.value import Tracer
 
-_NUMBERS = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
 _CODE = (FunctionType, type)
 
 _STALE = """\
@@ -136,35 +134,6 @@ def _chain(variables: Sequence[Variable]) -> Callable[[], bool]:
     return names["same"]
 
 
-def alike(a: Any, b: Any) -> bool:
-    """Whether a function that is traced again would find the same in one object as in
-    the other. (What can change in place is only like itself.)"""
-    if a is b:
-        return True
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, _NUMBERS):
-        return repr(a) == repr(b)  # 0.0 and -0.0 differ, NaN is like NaN.
-    if type(a) is tuple:
-        return len(a) == len(b) and all(map(alike, a, b))
-    if type(a) is not FunctionType:
-        return False
-    return (
-        a.__code__ == b.__code__
-        and a.__globals__ is b.__globals__
-        and alike(a.__defaults__, b.__defaults__)
-        and alike(*[tuple((f.__kwdefaults__ or {}).items()) for f in (a, b)])
-        and alike(_cells(a), _cells(b))
-    )
-
-
-def _cells(f: FunctionType) -> tuple:
-    try:
-        return tuple([c.cell_contents for c in f.__closure__ or ()])
-    except ValueError:
-        return (f,)
-
-
 def described(changes: Sequence[tuple[Variable, Any]]) -> str:
     """What has changed, as a reason for a trace."""
     shown = [
@@ -191,7 +160,7 @@ def warn_of(changes: Sequence[tuple[Variable, Any]], name: str, told: set[str]) 
 
 
 def _shown(x: Any) -> str:
-    if isinstance(x, _NUMBERS):
+    if isinstance(x, NUMBERS):
         return f"{x!r:.60}"
     return "deleted" if x is MISSING else f"another {type(x).__name__}"
 
@@ -199,4 +168,4 @@ def _shown(x: Any) -> str:
 def is_light(values: Sequence[Any]) -> bool:
     """Whether values take no memory to speak of, so that what was traced for them may
     be kept for when they come back."""
-    return all(isinstance(x, (*_NUMBERS, *_CODE)) for x in values)
+    return all(isinstance(x, (*NUMBERS, *_CODE)) for x in values)

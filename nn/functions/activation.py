@@ -323,6 +323,7 @@ def gumbel_softmax(
     >>> gumbel_softmax(tnp.array([0.0, 100.0]), rng.key(0), hard=True)
     Array([0., 1.], dtype=float32)
     """
+    check.positive("gumbel_softmax", "temperature", temperature)
     x = tnp.asarray(x)
     noisy = check.wide(x) + rng.gumbel(key, x.shape, check.wide(x).dtype)
     soft = softmax(noisy / temperature, axis)

@@ -19,6 +19,7 @@ def standardize(x: Array, axis: Axis = -1, eps: float = 1e-5) -> Array:
     >>> standardize(tnp.array([[1.0, 3.0]]))
     Array([[-1.,  1.]], dtype=float32)
     """
+    check.within("standardize", "eps", eps)
     x = tnp.asarray(x)
     wide = check.wide(x)
     centred = wide - wide.mean(axis, keepdims=True)
@@ -42,6 +43,8 @@ def normalize(
     >>> normalize(tnp.array([3.0, 4.0]))
     Array([0.6, 0.8], dtype=float32)
     """
+    check.positive("normalize", "order", order)
+    check.within("normalize", "eps", eps)
     x = tnp.asarray(x)
     wide = check.wide(x)
     return check.narrow(wide / length(wide, axis, order, eps), x)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import treadle as td
 import treadle.numpy as tnp
+from treadle.nn import check
 from treadle.nn.functions.activation import relu6
 
 Array = td.Array
@@ -47,6 +48,7 @@ def hard_shrink(x: Array, limit: float = 0.5) -> Array:
     >>> hard_shrink(tnp.array([-2.0, 0.5]))
     Array([-2.,  0.], dtype=float32)
     """
+    check.within("hard_shrink", "limit", limit)
     return tnp.where(tnp.abs(x) <= limit, 0, x)
 
 
@@ -57,6 +59,7 @@ def soft_shrink(x: Array, limit: float = 0.5) -> Array:
     >>> soft_shrink(tnp.array([-2.0, 0.5]))
     Array([-1.5,  0. ], dtype=float32)
     """
+    check.within("soft_shrink", "limit", limit)
     return tnp.where(x > limit, x - limit, tnp.where(x < -limit, x + limit, 0 * x))
 
 
@@ -109,4 +112,5 @@ def squareplus(x: Array, b: float = 4.0) -> Array:
     >>> squareplus(tnp.array([0.0, 1000.0]))
     Array([   1.  , 1000.001], dtype=float32)
     """
+    check.within("squareplus", "b", b)
     return (x + tnp.sqrt(tnp.square(x) + b)) / 2

@@ -9,6 +9,7 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle import rng
 from treadle.errors import at, user_source
+from treadle.nn import check
 
 Shape = tuple[int, ...]
 
@@ -56,6 +57,8 @@ def normal(stddev: float = 1.0) -> Initializer:
     >>> round(float(normal(0.02)(rng.key(0), (1000,)).std()), 3)
     0.02
     """
+
+    check.within("normal", "stddev", stddev)
 
     def init(key: rng.Key, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
         return rng.normal(key, shape, dtype) * stddev
@@ -105,6 +108,8 @@ def truncated_normal(
     >>> round(float(truncated_normal(0.02)(rng.key(0), (1000,)).std()), 3)
     0.02
     """
+    check.within("truncated_normal", "stddev", stddev)
+    check.within("truncated_normal", "upper", upper, math.nextafter(lower, math.inf))
     whole = stddev / _stddev_between(lower, upper)
 
     def init(key: rng.Key, shape: Shape, dtype: Any = tnp.float32) -> td.Array:

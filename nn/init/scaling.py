@@ -11,6 +11,7 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle import rng
 from treadle.errors import at, user_source
+from treadle.nn import check
 from treadle.nn.init.basic import (
     Initializer,
     Shape,
@@ -97,6 +98,7 @@ def variance_scaling(
     >>> round(float(he(rng.key(0), (200, 300)).std()), 2)
     0.1
     """
+    check.within("variance_scaling", "scale", scale)
     _one_of("variance_scaling", "mode", mode, _MODES)
     _one_of("variance_scaling", "distribution", distribution, _DISTRIBUTIONS)
 

@@ -85,6 +85,8 @@ class LoRA(Module):
             raise ValueError(
                 f"LoRA: a rank is positive, got {rank!r}{at_line(user_source())}"
             )
+        if alpha is not None:
+            check.within("LoRA", "alpha", alpha)
         self.layer, self.rank = freeze(layer), rank
         self.alpha = float(rank if alpha is None else alpha)
         self.dropout, self.dtype = Dropout(dropout), check.dtype(dtype)

@@ -9,6 +9,7 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle import rng
 from treadle.errors import at, user_source
+from treadle.nn import check
 from treadle.nn.functions.activation import softmax
 from treadle.nn.layers.blocks import Masks, fits_blocks, in_blocks
 from treadle.nn.layers.dropout import Dropout
@@ -65,6 +66,8 @@ def attention(
     >>> attention(query, key, key, causal=True).shape
     (5, 2, 4)
     """
+    check.within("attention", "dropout", dropout, 0, 1)
+    check.positive("attention", "soft_cap", soft_cap)
     lengths, query_lengths = _array(lengths), _array(query_lengths)
     _check(query, key, value, mask)
     _check_lengths(query.shape[:-3], lengths=lengths, query_lengths=query_lengths)

@@ -47,7 +47,7 @@ class Dropout(Module):
         broadcast_axes: int | Sequence[int] = (),
         inference: bool = False,
     ) -> None:
-        _check_rate("Dropout", rate)
+        check.within("Dropout", "rate", rate, 0, 1)
         self.rate, self.broadcast_axes = rate, _axes(broadcast_axes)
         self.inference = inference
 
@@ -90,7 +90,7 @@ class AlphaDropout(Module):
     def __init__(
         self, rate: float, *, broadcast_axes: int | Sequence[int] = ()
     ) -> None:
-        _check_rate("AlphaDropout", rate)
+        check.within("AlphaDropout", "rate", rate, 0, 1)
         self.rate, self.broadcast_axes = rate, _axes(broadcast_axes)
         self.inference = False
 
@@ -133,7 +133,7 @@ class DropPath(Module):
     inference: bool
 
     def __init__(self, rate: float, *, batch_axes: int = 1) -> None:
-        _check_rate("DropPath", rate)
+        check.within("DropPath", "rate", rate, 0, 1)
         self.rate, self.batch_axes, self.inference = rate, batch_axes, False
 
     def __call__(self, x: tnp.ArrayLike, *, key: rng.Key | None = None) -> td.Array:
@@ -169,7 +169,7 @@ class GaussianDropout(Module):
     def __init__(self, rate: float) -> None:
         if not 0 <= rate < 1:
             raise ValueError(
-                f"GaussianDropout: a rate is from 0 to below 1, got {rate!r}"
+                f"GaussianDropout: rate is from 0 to below 1, got {rate!r}"
                 f"{at(user_source())}"
             )
         self.rate, self.inference = rate, False
@@ -203,10 +203,7 @@ class GaussianNoise(Module):
     inference: bool
 
     def __init__(self, stddev: float) -> None:
-        if stddev < 0:
-            raise ValueError(
-                f"GaussianNoise: stddev is 0 or more, got {stddev!r}{at(user_source())}"
-            )
+        check.within("GaussianNoise", "stddev", stddev)
         self.stddev, self.inference = stddev, False
 
     def __call__(self, x: tnp.ArrayLike, *, key: rng.Key | None = None) -> td.Array:
@@ -215,13 +212,6 @@ class GaussianNoise(Module):
             return x
         key = draw_key("GaussianNoise") if key is None else key
         return x + check.narrow(self.stddev * rng.normal(key, x.shape), x)
-
-
-def _check_rate(layer: str, rate: float) -> None:
-    if not 0 <= rate <= 1:
-        raise ValueError(
-            f"{layer}: a rate is from 0 to 1, got {rate!r}{at(user_source())}"
-        )
 
 
 def _axes(axes: int | Sequence[int]) -> tuple[int, ...]:

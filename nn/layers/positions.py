@@ -40,6 +40,7 @@ def sinusoidal(
     """
     if width < 2 or width % 2:
         raise ValueError(f"sinusoidal: a width is even, got {width}{at(user_source())}")
+    check.positive("sinusoidal", "base", base)
     speed = tnp.asarray(base ** -(np.arange(0, width, 2) / width), tnp.float32)
     angles = tnp.asarray(places)[..., None] * speed
     waves = (tnp.sin(angles), tnp.cos(angles))
@@ -75,6 +76,7 @@ class SinusoidalEmbedding(Module):
             raise ValueError(
                 f"SinusoidalEmbedding: a width is even, got {width}{at(user_source())}"
             )
+        check.positive("SinusoidalEmbedding", "base", base)
         self.width, self.base, self.interleaved = width, float(base), interleaved
         self.cache = None
 

@@ -132,6 +132,7 @@ class RotaryEmbedding(Module):
                 f"RotaryEmbedding turns pairs: a size is even, got {size}"
                 f"{at(user_source())}"
             )
+        check.positive("RotaryEmbedding", "base", base)
         self.size, self.base, self.interleaved = size, float(base), interleaved
         self.scaling = scaling
 

@@ -156,6 +156,10 @@ class LocalResponseNorm(Module):
     beta: float = 0.75
     k: float = 1.0
 
+    def __check_init__(self) -> None:
+        for name, least in {"size": 1, "alpha": 0, "beta": 0, "k": 0}.items():
+            check.within("LocalResponseNorm", name, getattr(self, name), least)
+
     def __call__(self, x: tnp.ArrayLike) -> td.Array:
         x = check.as_array(x)
         wide = check.wide(x)

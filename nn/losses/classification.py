@@ -150,6 +150,8 @@ def poly_cross_entropy(
 ) -> Array:
     """``cross_entropy + epsilon · (1 - p)``, p the probability of the label.
 
+    Below -1, `epsilon` would make good guesses better by making them worse.
+
     Shapes and `where` as for `cross_entropy`.
 
     Leng et al., *PolyLoss: A Polynomial Expansion Perspective of Classification Loss
@@ -162,6 +164,7 @@ def poly_cross_entropy(
     >>> poly_cross_entropy(tnp.array([[0.0, 0.0]]), tnp.array([0]), epsilon=1.0)
     Array([1.1931], dtype=float32)
     """
+    check.within("poly_cross_entropy", "epsilon", epsilon, -1)
     logits, labels = check.as_array(logits), check.as_array(labels)
     numbers = by_number("poly_cross_entropy", logits, labels)
     wide = _allowed(check.wide(logits), where)

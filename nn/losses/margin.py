@@ -93,6 +93,7 @@ def multi_margin(
     Array([0. , 1.5], dtype=float32)
     """
     check.positive("multi_margin", "power", power)
+    check.within("multi_margin", "margin", margin)
     wide, mine, picked = _classes("multi_margin", scores, labels)
     inside = tnp.maximum(margin - picked + wide, 0) ** power
     return narrow(tnp.where(mine, 0, inside).mean(-1), scores)
@@ -114,6 +115,7 @@ def margin_ranking(
     >>> margin_ranking(tnp.array([2.0, 2.0]), tnp.array([1.0, 1.0]), tnp.array([1, -1]))
     Array([0., 1.], dtype=float32)
     """
+    check.within("margin_ranking", "margin", margin)
     x, y, sign = same("margin_ranking", first, second, targets)
     return narrow(tnp.maximum(margin - sign * (x - y), 0), first)
 
@@ -143,6 +145,7 @@ def triplet_margin(
     Array(4., dtype=float32)
     """
     check.positive("triplet_margin", "order", order)
+    check.within("triplet_margin", "margin", margin)
     check.within("triplet_margin", "eps", eps)
     a, p, n = same("triplet_margin", anchors, positives, negatives)
 

@@ -81,6 +81,7 @@ def cosine_embedding(
     >>> cosine_embedding(x, y, tnp.array([1, -1]))
     Array([0.4, 0.6], dtype=float32)
     """
+    check.within("cosine_embedding", "margin", margin, -1, 1)
     a, b = same("cosine_embedding", x, y)
     cosine, targets = cosine_similarity(a, b), check.as_array(targets)
     if targets.shape != cosine.shape:
@@ -106,6 +107,7 @@ def hinge_embedding(
     >>> hinge_embedding(tnp.array([0.25, 0.25]), tnp.array([1, -1]))
     Array([0.25, 0.75], dtype=float32)
     """
+    check.within("hinge_embedding", "margin", margin)
     d, y = same("hinge_embedding", distances, targets)
     return narrow(tnp.where(y == 1, d, tnp.maximum(margin - d, 0)), distances)
 

@@ -226,3 +226,15 @@ def test_padding() -> None:
     with pytest.raises(ValueError, match="different pytrees"):
         data.stack([{"t": 1}, {"u": 1}])
     assert data.stack([2**40, 1]).dtype == np.int64
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_a_source_that_fetches_other_numbers_of_examples(prefetch: int) -> None:
+    rows = np.arange(20.0).reshape(10, 2)
+    short = data.Source(lambda n: {"x": rows[n], "y": rows[n[1:], 0]}, 10)
+    loader = data.Loader(short, 4, prefetch=prefetch)
+    said = r"asked for 4 examples, and fetched in \['y'\] f64\[3\]"
+    with pytest.raises(ValueError, match=said):
+        next(iter(loader))
+    right = data.Source(lambda n: {"x": rows[n], "scale": np.float32(2)}, 10)
+    assert len(list(data.Loader(right, 4, prefetch=prefetch))) == 2

@@ -12,7 +12,7 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from treadle import nn
-from treadle.nn.alike import representative
+from treadle.alike import representative
 
 OFFSET = [0.0]
 

@@ -119,8 +119,8 @@ def test_nothing_is_left(layer):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: nn.AlphaDropout(-0.1), r"AlphaDropout: a rate is from 0 to 1, got -0"),
-        (lambda: nn.DropPath(2), "DropPath: a rate is from 0 to 1, got 2"),
+        (lambda: nn.AlphaDropout(-0.1), r"AlphaDropout: rate is from 0 to 1, got -0"),
+        (lambda: nn.DropPath(2), "DropPath: rate is from 0 to 1, got 2"),
         (lambda: nn.GaussianDropout(1.0), "from 0 to below 1, got 1"),
         (lambda: nn.GaussianNoise(-1.0), "stddev is 0 or more, got -1"),
         (

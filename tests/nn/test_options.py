@@ -120,7 +120,7 @@ def test_dropout_between_layers() -> None:
     plain = nn.MLP((4, 64, 64, 2), key=rng.key(0))
     assert np.array_equal(nn.inference(model)(x), plain(x))
     assert plain.dropout is None
-    with pytest.raises(ValueError, match="a rate is from 0 to 1"):
+    with pytest.raises(ValueError, match="rate is from 0 to 1"):
         nn.MLP((4, 2), dropout=1.5, key=rng.key(0))
 
 

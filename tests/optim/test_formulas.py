@@ -247,7 +247,7 @@ def test_errors_say_what_is_missing() -> None:
         optim.muon(0.1, coefficients=(1.0, 2.0))
     with pytest.raises(ValueError, match="'spectral'"):
         optim.muon(0.1, preconditioning="other")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="memory_size=0"):
+    with pytest.raises(ValueError, match="memory_size must be 1 or more"):
         optim.lbfgs(memory_size=0)
     with pytest.raises(ValueError, match="expected one line search"):
         optim.value_and_grad_from_state(

@@ -151,3 +151,19 @@ def test_a_test_that_gives_nan(here: Path) -> None:
         )
     assert "In the test after step 3, `log` gave" in str(caught.value)
     assert (here / "run/diverged/3").is_dir()
+
+
+def test_what_fails_in_the_first_step_is_not_the_learning_rate() -> None:
+    x, _ = examples(bad=3)
+    with pytest.raises(DivergedError) as caught:
+        recipes.fit(
+            nn.Sequential(nn.Linear(3, 1, key=rng.key(0)), nn.Lambda(tnp.log)),
+            (np.full_like(x, 1e3), x[:, 0]),
+            loss=lambda output, target: output[..., 0] + tnp.log(target - 1e6),
+            steps=3,
+            batch_size=20,
+            show=False,
+        )
+    assert "In step 1, `log` gave" in str(caught.value)
+    assert "so it is not the learning rate: look at that line" in str(caught.value)
+    assert "smaller" not in str(caught.value)

@@ -169,6 +169,11 @@ def test_options_and_data_that_are_wrong(
     assert "was trained by `recipes.fit`" in capsys.readouterr().err
 
 
+def test_a_model_of_which_all_is_frozen() -> None:
+    with pytest.raises(UsageError, match="nothing of this Linear is to be trained"):
+        fit(nn.freeze(linear()), (X, Y))
+
+
 def test_epochs() -> None:
     usual = {"batch_size": 40, "show": False}
     assert recipes.fit(linear(), (X, Y), epochs=2, **usual).step == 12

@@ -22,7 +22,17 @@ from treadle.backends.devices import TARGETS
 # Data flows from left to right, and an import points to the left. Rooms in one group
 # may use each other.
 STAGES = (
-    ("errors", "optional", "events", "names", "scopes", "settings", "dims", "late"),
+    (
+        "alike",
+        "errors",
+        "optional",
+        "events",
+        "names",
+        "scopes",
+        "settings",
+        "dims",
+        "late",
+    ),
     ("dtypes", "arraytype", "structure", "matching", "selection", "tree"),
     ("reading",),
     ("ir", "trace"),
@@ -53,6 +63,7 @@ RANK = {room: rank for rank, rooms in enumerate(STAGES) for room in rooms}
 # Above `core/`, only what a user could import.
 PUBLIC = (
     "",
+    "alike",
     "errors",
     "optional",
     "names",

@@ -16,6 +16,7 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
+from treadle.alike import alike
 from treadle.errors import SideEffectWarning
 
 scale: Any = 2.0
@@ -281,3 +282,22 @@ def test_a_library_function_by_a_name_of_the_users() -> None:
         for f in jitted:
             assert np.allclose(f(0.5), activation(0.5))
             assert f.report().traces <= 2
+
+
+def test_functions_that_do_the_same_are_alike() -> None:
+    """The same that lets a model built again be the one that it was."""
+
+    def recursive(k: Any) -> Any:
+        def count(n: int) -> Any:
+            return count(n - 1) + k if n else k
+
+        return count
+
+    assert alike(recursive(2.0), recursive(2.0))
+    assert not alike(recursive(2.0), recursive(-2.0))
+    assert not alike(recursive(0.0), recursive(-0.0))
+    assert alike(partial(recursive, float("nan")), partial(recursive, float("nan")))
+    assert alike((np.float32(1), "a"), (np.float32(1), "a"))
+    assert not alike(np.float32(1), np.float64(1))
+    first, second = [1.0], [1.0]
+    assert not alike(recursive(first), recursive(second))

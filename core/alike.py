@@ -1,7 +1,11 @@
-"""Functions that are made anew and do the same: one of them stands for all.
+"""Functions that are made anew and do the same.
 
-A model that is built again with ``activation=lambda x: ...`` then has the structure
-that it had, and what was compiled for it serves again.
+One of them stands for all in a model: built again with ``activation=lambda x: ...`` it
+has the structure that it had, and what was compiled for it serves again. And a jitted
+function that reads a variable is not traced again where that is bound to another one.
+
+Functions do the same that have equal code and refer to the same. What they refer to
+counts by identity, but for numbers, strings, tuples of them, and functions in turn.
 """
 
 from __future__ import annotations
@@ -12,18 +16,22 @@ from types import FunctionType
 from typing import Any
 from weakref import WeakValueDictionary
 
+import numpy as np
+
 _known: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
-_BY_VALUE = (bool, int, float, complex, str, bytes, type(None))
+NUMBERS = (bool, int, float, complex, str, bytes, type(None), np.generic, np.dtype)
 _EMPTY = object()
 
 
-def representative(value: Any) -> Any:
-    """The first of the functions (or `functools.partial` of such) that have this one's
-    code and all that it refers to; other values are their own.
+def alike(a: Any, b: Any) -> bool:
+    """Whether a function that is traced again would find the same in one object as in
+    the other. (What can change in place is only like itself.)"""
+    return a is b or (type(a) is type(b) and _part(a, ()) == _part(b, ()))
 
-    What a function refers to counts by identity, but for numbers, strings, tuples of
-    them, and functions in turn. It is looked at when the module is made.
-    """
+
+def representative(value: Any) -> Any:
+    """The first of the functions (or `functools.partial` of such) that do what this one
+    does; other values are their own. It is looked at when the module is made."""
     if type(value) is FunctionType:
         # A function of a module is made once.
         if value.__globals__.get(value.__name__) is value:
@@ -49,16 +57,17 @@ def _key(value: Any, around: tuple[int, ...]) -> Hashable | None:
     if type(value) is partial and not vars(value):
         function, *args = _parts((value.func, *value.args), around)
         return partial, function, *args, *_named(value.keywords, around)
-    if type(value) is not FunctionType or vars(value):
+    if type(value) is not FunctionType:
         return None
     cells = tuple([_content(cell) for cell in value.__closure__ or ()])
     return (
-        id(value.__code__),
+        value.__code__,
         id(value.__globals__),
         value.__qualname__,
         _parts(value.__defaults__ or (), around),
         _named(value.__kwdefaults__ or {}, around),
         _parts(cells, around),
+        _named(vars(value), around) if vars(value) else (),
     )
 
 
@@ -79,8 +88,8 @@ def _parts(values: tuple, around: tuple[int, ...]) -> tuple[Hashable, ...]:
 
 def _part(value: Any, around: tuple[int, ...]) -> Hashable:
     kind = type(value)
-    if kind in _BY_VALUE:
-        # 1.0 and 1 are equal, and so are 0.0 and -0.0.
+    if isinstance(value, NUMBERS):
+        # 1.0 and 1 are equal, and so are 0.0 and -0.0; NaN is not.
         return kind, repr(value)
     if kind is tuple:
         return kind, _parts(value, around)
