@@ -8,6 +8,7 @@ any type is a half float multiplies that (see `treadle.kernels.contract`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -75,10 +76,11 @@ class _Fuse(Rewriter):
         return all(a.type.dtype == self.dtype for a in eq.inputs)
 
 
-def fuse_conversions(graph: Graph, dtype: np.dtype) -> Graph:
-    """Makes conversions between float32 and `dtype`, whose products the target has a
-    kernel for, part of these. Needs roundings that are in their places."""
-    if not mentions(graph, (dot_general,)):
-        return graph
-    fuse = type("_FuseOne", (_Fuse,), {"dtype": dtype})
-    return drop_dead(fuse.apply(graph))
+def fuse_conversions(graph: Graph, multiplied: Sequence[np.dtype]) -> Graph:
+    """Makes conversions between float32 and half floats part of products of these, if
+    the target has a kernel for them: those that are `multiplied`."""
+    for dtype in multiplied:
+        if mentions(graph, (dot_general,)):
+            fuse = type("_FuseOne", (_Fuse,), {"dtype": dtype})
+            graph = drop_dead(fuse.apply(graph))
+    return graph

@@ -94,18 +94,6 @@ def test_what_others_read_is_rounded_once() -> None:
     close(c, x @ w)
 
 
-def test_a_result_that_is_wanted_in_float32_is_not_rounded() -> None:
-    x, w = normal(40, 70), normal(70, 50)
-
-    def dense(x: Any, w: Any) -> Any:
-        return (x @ w).astype(float32) * 3.0
-
-    plan, (c,) = run(dense, x, w)
-    assert products(plan) == [("bfloat16", "bfloat16", "float32")]
-    x, w = wide(x, w)
-    np.testing.assert_allclose(c, x @ w * 3, rtol=1e-4, atol=1e-4)
-
-
 def test_epilogues_work_on_blocks_of_half_floats() -> None:
     x, w, b = normal(70, 90), normal(90, 50), normal(50)
     plan, (y,) = run(lambda x, w, b: tnp.maximum(x @ w + b, 0), x, w, b)
