@@ -198,7 +198,7 @@ def lower_contractions(
     Products with vectors, and those of integers, which have no matrix kernel, become
     sums of products that fuse to one nest with what makes their operands.
     """
-    lower = _Lower if widen else _LowerWithHalves
+    lower: type[_Lower] = _Lower if widen else _LowerWithHalves
     if multiplied:
         lower = type("_LowerSome", (lower,), {"multiplied": tuple(multiplied)})
     return lower.apply(graph) if mentions(graph, _PRODUCTS) else graph

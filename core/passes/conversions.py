@@ -81,6 +81,7 @@ def fuse_conversions(graph: Graph, multiplied: Sequence[np.dtype]) -> Graph:
     the target has a kernel for them: those that are `multiplied`."""
     for dtype in multiplied:
         if mentions(graph, (dot_general,)):
-            fuse = type("_FuseOne", (_Fuse,), {"dtype": dtype})
+            # Passes of nested graphs are made by their class alone.
+            fuse: type[_Fuse] = type("_FuseOne", (_Fuse,), {"dtype": dtype})
             graph = drop_dead(fuse.apply(graph))
     return graph

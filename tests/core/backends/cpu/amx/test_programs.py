@@ -118,6 +118,20 @@ def test_gradients_and_loops() -> None:
     assert error < 0.03 * np.abs(wanted).max()
 
 
+def test_open_sizes_have_the_bits_of_fixed_ones() -> None:
+    def dense(x: Any, w: Any) -> Any:
+        return x @ w
+
+    w = normal(300, 50)
+    once = td.jit(dense, dynamic={"x": ("rows", None)})
+    for rows in (3, 40, 130):
+        x = normal(rows, 300)
+        (wanted,) = run(dense, x, w)[1]
+        np.testing.assert_array_equal(
+            np.asarray(once(x, w)).view(np.int16), wanted.view(np.int16)
+        )
+
+
 def test_vectors_need_no_tiles() -> None:
     x, w = normal(70), normal(70, 50)
     plan, (c,) = run(lambda x, w: x @ w, x, w)
