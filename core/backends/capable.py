@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -50,6 +50,7 @@ def lowering_of(
     supported: Supported,
     has_lapack: Callable[[], bool] = lambda: True,
     has_fourier: Callable[[], bool] = lambda: True,
+    multiplied: Sequence[np.dtype] = (),
 ) -> Lowering:
     """What becomes of an equation: what its op says, or `Host`."""
     how = eq.op.lowering
@@ -74,7 +75,7 @@ def lowering_of(
     if isinstance(how, Elementwise):
         return _elementwise(eq, how, supported)
     if isinstance(how, Product):
-        return _product(eq, how)
+        return _product(eq, how, multiplied)
     if isinstance(how, Expanded | Inline):
         raise AssertionError(f"a pass should have replaced {eq.op.name}")
     return how
@@ -96,9 +97,9 @@ def _elementwise(eq: Equation, how: Elementwise, supported: Supported) -> Loweri
     return how
 
 
-def _product(eq: Equation, how: Product) -> Lowering:
+def _product(eq: Equation, how: Product, multiplied: Sequence[np.dtype]) -> Lowering:
     out = eq.outputs[0].type
-    if out.dtype not in (dtypes.float32, dtypes.float64):
+    if out.dtype not in (dtypes.float32, dtypes.float64, *multiplied):
         return _HALF_OR_INTEGER
     if not all(a.type.size for a in (*eq.inputs, *eq.outputs)):
         return _EMPTY

@@ -27,6 +27,8 @@ class Strides:
 class Contraction:
     """One matrix product, batched over up to two dimensions.
 
+    dtype: of C. a_dtype, b_dtype: of A and B; None: as C. If one of them is a half
+    float, elements of A and B are multiplied as that, and summed in float32.
     a, b: any strides. c: its column stride must be 1; for a result that is wanted
     transposed swap the operands (C^T = B^T A^T).
     fused_a, fused_b: the operand never exists in memory: a *producer* computes elements
@@ -45,6 +47,8 @@ class Contraction:
     b1: int = 1
     fused_a: bool = False
     fused_b: bool = False
+    a_dtype: np.dtype | None = None
+    b_dtype: np.dtype | None = None
 
     def __post_init__(self) -> None:
         sizes = (self.b0, self.b1, self.m, self.n, self.k)
@@ -57,6 +61,16 @@ class Contraction:
             raise ValueError(
                 f"C needs column stride 1, not {self.c.column}: swap A and B"
             )
+
+    @property
+    def dtypes(self) -> tuple[np.dtype, np.dtype, np.dtype]:
+        """Of A, B and C."""
+        return self.a_dtype or self.dtype, self.b_dtype or self.dtype, self.dtype
+
+    @property
+    def half(self) -> np.dtype | None:
+        """The half float that elements of A and B are multiplied as, if any."""
+        return next((d for d in self.dtypes if d.itemsize == 2), None)
 
     @property
     def flops(self) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.ir.graph import Atom, Equation, Graph, Lit
+from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ops.arithmetic import mul
 from treadle.ops.cast import convert
 from treadle.ops.dot import Axes, dot_general, free_axes
@@ -26,6 +28,7 @@ _WIDE = np.dtype(np.float32)
 
 class _Lower(Rewriter):
     widened: tuple[np.dtype, ...] = _HALVES
+    multiplied: tuple[np.dtype, ...] = ()
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
@@ -84,10 +87,16 @@ class _Lower(Rewriter):
 
     def _widened(self, eq: Equation, x: Atom, y: Atom) -> Atom:
         """Half floats are summed in single precision, and rounded once."""
+        out = eq.outputs[0].type
+        narrow = {"dtype": out.dtype}
+        dot = eq.op is dot_general and not self._is_thin(eq)
+        if dot and out.dtype in self.multiplied:
+            result = Var(ArrayType(out.shape, _WIDE))
+            self.emit(eq.op, [x, y], eq.params, eq.source, [result])
+            return self.emit(convert, [result], narrow, eq.source)[0]
         wide = [self.emit(convert, [a], {"dtype": _WIDE}, eq.source)[0] for a in (x, y)]
-        result = self._contraction(eq, *wide)
-        narrow = {"dtype": eq.outputs[0].type.dtype}
-        return self.emit(convert, [result], narrow, eq.source)[0]
+        total = self._contraction(eq, *wide)
+        return self.emit(convert, [total], narrow, eq.source)[0]
 
     def _sum_of_products(self, eq: Equation, x: Atom, y: Atom) -> Atom:
         """Multiplies and sums in one nest, over whichever axes are contiguous."""
@@ -178,13 +187,18 @@ class _LowerWithHalves(_Lower):
     widened = ()
 
 
-def lower_contractions(graph: Graph, widen: bool) -> Graph:
+def lower_contractions(
+    graph: Graph, widen: bool, multiplied: Sequence[np.dtype] = ()
+) -> Graph:
     """Ensures that contractions are of single or double precision, and not empty, and
     that convolutions are not of lines.
 
-    Half floats are converted (if `widen`), so that sums are single. Products with
-    vectors, and those of integers, which have no matrix kernel, become sums of products
-    that fuse to one nest with what makes their operands.
+    Half floats are converted (if `widen`), so that sums are single, but for products of
+    matrices of those that are `multiplied`, whose sums are single all the same.
+    Products with vectors, and those of integers, which have no matrix kernel, become
+    sums of products that fuse to one nest with what makes their operands.
     """
-    lower = _Lower if widen else _LowerWithHalves
+    lower: type[_Lower] = _Lower if widen else _LowerWithHalves
+    if multiplied:
+        lower = type("_LowerSome", (lower,), {"multiplied": tuple(multiplied)})
     return lower.apply(graph) if mentions(graph, _PRODUCTS) else graph

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
+
+import numpy as np
 
 from treadle.ir.graph import Equation, Graph
 from treadle.passes.algebra import simplify
 from treadle.passes.blocks import lower_blocks
 from treadle.passes.checks import lower_checks
 from treadle.passes.contractions import lower_contractions
+from treadle.passes.conversions import fuse_conversions
 from treadle.passes.counted import loop_over_rows
 from treadle.passes.cse import merge_equal
 from treadle.passes.dce import drop_dead
@@ -30,18 +33,22 @@ class Arithmetic(Protocol):
     """What passes ask of a target.
 
     widens_halves: whether it computes with half floats in float32.
+    multiplied: the half floats whose products it has a kernel for all the same.
     lowering: what becomes of an equation: what its op says, or `Host`.
     """
 
     @property
     def widens_halves(self) -> bool: ...
 
+    @property
+    def multiplied(self) -> Sequence[np.dtype]: ...
+
     def lowering(self, eq: Equation) -> Lowering: ...
 
 
 def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
     """The passes, as a target needs them."""
-    wide = target.widens_halves
+    wide, multiplied = target.widens_halves, target.multiplied
     return (
         inline_calls,  # ensures: no `call` equations, in nested graphs too
         lower_checks,  # needs inlined calls; ensures: no `error_if` equations
@@ -53,7 +60,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         merge_equal,  # ensures: no two pure equations are equal
         hoist_from_scans,  # needs simplified bodies; emits new equations outside
         # ensures: products of dtypes that the matrix kernel knows
-        partial(lower_contractions, widen=wide),
+        partial(lower_contractions, widen=wide, multiplied=multiplied),
         lower_sorts,  # ensures: only unsigned integers are ordered
         simplify,
         split_reductions,  # ensures: a reduction is over one last axis, or not over it
@@ -61,6 +68,8 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         merge_equal,
         drop_dead,  # ensures: every pure equation is used
         partial(place_roundings, widen=wide),  # needs all readers, and no others
+        # needs placed roundings; leaves halves and float32 mixed in products
+        partial(fuse_conversions, multiplied=multiplied),
     )
 
 

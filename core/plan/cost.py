@@ -175,7 +175,8 @@ def _product_cost(step: ProductStep) -> Cost:
         c = what.b0 * what.b1 * what.m * what.n
     itemsize = what.dtype.itemsize
     flops = what.flops if dtypes.is_float(what.dtype) else 0
-    cost = Cost(flops, 0, (a + b) * itemsize, c * itemsize)
+    read = a * product.a[0].type.dtype.itemsize + b * product.b[0].type.dtype.itemsize
+    cost = Cost(flops, 0, read, c * itemsize)
     if product.epilogue is None:
         return cost
     # It reads the product's blocks, and may write over them, while they are in cache.

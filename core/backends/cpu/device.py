@@ -11,6 +11,7 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.backends.capable import lowering_of
 from treadle.backends.cpu import routines
+from treadle.backends.cpu.amx import schedule as amx_schedule
 from treadle.backends.cpu.conv import choice
 from treadle.backends.cpu.cost import nest_tasks
 from treadle.backends.cpu.emit.nest import supported
@@ -34,8 +35,9 @@ from treadle.backends.cpu.run.executor import (
 from treadle.backends.cpu.run.host import address_of, host_call, meaning
 from treadle.backends.cpu.run.profile import profile
 from treadle.backends.cpu.sources import nest_source, product_source, sources_of
-from treadle.backends.cpu.target import cpu_count, host
+from treadle.backends.cpu.target import amx, cpu_count, host
 from treadle.backends.memory import room, size_class
+from treadle.dtypes import bfloat16
 from treadle.errors import InternalError
 from treadle.fuse.lowering.launches import Calls, Launch, ProductKernel
 from treadle.ir.filled import filled_with, sizes_in
@@ -83,7 +85,11 @@ class CPUTarget:
     def identity(self) -> str:
         machine = host()
         parts = machine.triple, machine.cpu, machine.features, machine.vector_bytes
-        return repr((self.name, parts, threads.num_threads(), *_found()))
+        return repr((self.name, parts, threads.num_threads(), *_found(), amx()))
+
+    @property
+    def multiplied(self) -> Sequence[np.dtype]:
+        return (bfloat16,) if amx() else ()
 
     def described(self) -> dict[str, str]:
         return {
@@ -93,7 +99,8 @@ class CPUTarget:
         }
 
     def lowering(self, eq: Equation) -> Lowering:
-        return lowering_of(eq, _supported, _has_lapack, fourier_library.available)
+        found = _has_lapack, fourier_library.available
+        return lowering_of(eq, _supported, *found, self.multiplied)
 
     def nest(self, launch: Launch) -> Work:
         tasks = nest_tasks(launch, threads.num_threads())
@@ -114,6 +121,8 @@ class CPUTarget:
         what = product.contraction
         tile, count = gemm.tile(what.dtype), threads.num_threads()
         if isinstance(what, Contraction):
+            if what.half is not None:
+                return amx_schedule.schedule(what, count)
             hooked = product.epilogue is not None
             return [gemm_schedule.schedule(what, tile, count, hooked)]
         return choice.schedule(what, product.filter_gradient, tile, count)

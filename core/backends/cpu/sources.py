@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from treadle.backends.cpu import routines
+from treadle.backends.cpu.amx import kernel as amx
 from treadle.backends.cpu.conv import depthwise
 from treadle.backends.cpu.emit.nest import emit
 from treadle.backends.cpu.gemm import kernel as gemm
@@ -46,6 +47,8 @@ def product_source(what: Contraction | ConvSpec) -> native.Source:
     """The kernel of a product or convolution."""
     if isinstance(what, ConvSpec) and what.depthwise:
         return depthwise.source(what.dtype)
+    if isinstance(what, Contraction) and what.half is not None:
+        return amx.source(amx.Dtypes(*what.dtypes))
     return gemm.source(what.dtype)
 
 

@@ -52,10 +52,14 @@ _LEVELS = {
     "x86-64-v4": frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl"}),
 }
 
+AMX, AMX_MODEL = "amx", "amx-model"
+"""How products of bfloat16 are computed, where not in float32: by the CPU's tiles, or,
+for tests on any CPU, by a model of them, which TREADLE_CPU=amx-model asks for."""
+
 
 @functools.cache
 def host() -> Target:
-    """The target of this machine, or the lower one that TREADLE_CPU names."""
+    """The target of this machine, or the other one that TREADLE_CPU names."""
     binding = llvm()
     triple = binding.get_process_triple()
     try:
@@ -65,6 +69,8 @@ def host() -> Target:
     flags = frozenset(name for name, present in found.items() if present)
     arch = triple.split("-")[0].replace("arm64", "aarch64").replace("amd64", "x86_64")
     level = os.environ.get("TREADLE_CPU")
+    if level == AMX_MODEL:
+        flags, level = flags | {AMX_MODEL}, None
     if level:
         cpu, flags, off = level, _level_flags(level, arch, flags), []
         vector_bytes = _choose(arch, flags, level)[1]
@@ -126,17 +132,24 @@ def machine(level: int = 2) -> Any:
 
 
 @functools.cache
-def amx_available() -> bool:
-    """Whether bf16 tiles may be used; asks the kernel for permission on first call.
+def amx() -> str:
+    """AMX or AMX_MODEL if products of bfloat16 are to be made of tiles, else nothing.
 
-    Without permission the first tile instruction kills the process. Once granted it
-    holds for all threads and forked children.
+    The first call asks the operating system for permission, without which the first
+    tile instruction would kill the process. Once granted, it holds for all threads,
+    also those that run already, and for forked children.
     """
-    if "amx-bf16" not in host().flags or not sys.platform.startswith("linux"):
-        return False
+    flags = host().flags
+    if AMX_MODEL in flags:
+        return AMX_MODEL
+    # Packing and storing need the others, which a virtual machine may hide.
+    needed = {"amx-tile", "amx-bf16", "avx512bw", "avx512bf16"}
+    if not needed <= flags or not sys.platform.startswith("linux"):
+        return ""
     arch_prctl, request_permission, tile_data = 158, 0x1023, 18
     libc = ctypes.CDLL(None, use_errno=True)
-    return libc.syscall(arch_prctl, request_permission, tile_data) == 0
+    granted = libc.syscall(arch_prctl, request_permission, tile_data) == 0
+    return AMX if granted else ""
 
 
 def cpu_count() -> int:

@@ -29,11 +29,13 @@ def _steps(s: Strides) -> tuple[int, int, int, int]:
 
 
 def _contract(what: Contraction, a: Where, b: Where, c: Where) -> None:
-    dtype, batch = what.dtype, (what.b0, what.b1)
-    x = a.view(dtype, (*batch, what.m, what.k), _steps(what.a))
-    y = b.view(dtype, (*batch, what.k, what.n), _steps(what.b))
+    (a_dtype, b_dtype, dtype), batch = what.dtypes, (what.b0, what.b1)
+    x = a.view(a_dtype, (*batch, what.m, what.k), _steps(what.a))
+    y = b.view(b_dtype, (*batch, what.k, what.n), _steps(what.b))
     out = c.view(dtype, (*batch, what.m, what.n), _steps(what.c))
     apart(out, x, y)
+    if what.half is not None:
+        x, y = x.astype(what.half), y.astype(what.half)
     for i in np.ndindex(batch):
         out[i] = _einsum("mk,kn->mn", x[i], y[i])
 

@@ -138,6 +138,7 @@ class ReferenceTarget(Target):
     name = "reference"
     identity = name
     widens_halves = True
+    multiplied = ()
 
     def lowering(self, eq: Equation) -> Lowering:
         return lowering_of(eq, lambda name, dtype: True)

@@ -103,6 +103,8 @@ def contraction(
             strides(2, steps(row, 2), steps(column, 2) if column else 1),
             extent(b0, sizes),
             extent(b1, sizes),
+            a_dtype=eq.inputs[ia].type.dtype,
+            b_dtype=eq.inputs[ib].type.dtype,
         ),
         operands[ia][:2],
         operands[ib][:2],

@@ -53,6 +53,7 @@ class Kind(IntEnum):
     SUM_PARTIALS = 3
     DEPTHWISE = 4
     DEPTHWISE_FILTER = 5
+    PANELS = 6  # packs B for a product on tiles
 
 
 class Word(IntEnum):
@@ -101,6 +102,16 @@ class ProductWord(IntEnum):
     PANEL_STRIDE = FIRST + 14  # bytes between packed panels; 0 if B is read in place
     CHUNK = FIRST + 15  # columns whose packed panels stay in the L2 cache
     A_TILES = FIRST + 16  # and tiles whose packed rows of A do
+
+
+class TileWord(IntEnum):
+    """What a product on tile registers has beside the words of Kind.PRODUCT, which
+    Kind.PANELS has, too. There a row tile is a block of up to 32 rows, `A_STRIDE` is in
+    bytes from one to the next, as `PANEL_STRIDE` is, and `BLOCK_TILES` isn't used."""
+
+    SHARED = FIRST + len(ProductWord)
+    """Bytes at the start of the scratch, before that of the first task, which hold all
+    of B, packed; 0 if each task packs what it reads."""
 
 
 @dataclass(frozen=True)

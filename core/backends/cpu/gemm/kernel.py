@@ -46,7 +46,7 @@ from treadle.backends.cpu.gemm.parts import (
     emit_dispatch,
     minimum,
     operand_at,
-    share,
+    owned_by_task,
 )
 from treadle.backends.cpu.gemm.sweep import (
     Sweep,
@@ -130,21 +130,8 @@ def _emit_product(b: Builder, machine: Machine) -> None:
     """``product``: one task. Finds out what the task owns."""
     with b.function("define internal void @product(ptr %args, i64 %task) " + COLD):
         args = Args(b)
-        columns, rows = args(ProductWord.GRID_COLUMNS), args(ProductWord.GRID_ROWS)
-        column = b.op(f"urem i64 %task, {columns}")
-        rest = b.op(f"udiv i64 %task, {columns}")
-        row = b.op(f"urem i64 {rest}, {rows}")
-        group = b.op(f"udiv i64 {rest}, {rows}")
-        width = machine.tile.columns
-        panels = b.op(
-            f"udiv i64 {b.op(f'add i64 {args(ProductWord.N)}, {width - 1}')}, {width}"
-        )
-        panel_bounds = share(b, column, panels, columns)
-        first, last = (b.op(f"mul i64 {p}, {width}") for p in panel_bounds)
-        last = minimum(b, last, args(ProductWord.N))
-        tiles = share(b, row, args(ProductWord.TILES), rows)
-        groups = args(ProductWord.GRID_BATCHES)
-        batches = share(b, group, args(ProductWord.BATCHES), groups)
+        owned = owned_by_task(b, args, machine.tile.columns)
+        (first, last), tiles, batches = owned
         used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
         scratch = b.op(f"getelementptr i8, ptr {args(Word.SCRATCH, 'ptr')}, i64 {used}")
         k = args(ProductWord.K)

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from treadle.backends.cpu.conv.arguments import ConvWord
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.gemm.arguments import BUILT_IN, PATCHES, Kind, Word
+from treadle.backends.cpu.gemm.arguments import (
+    BUILT_IN,
+    PATCHES,
+    Kind,
+    ProductWord,
+    Word,
+)
 from treadle.backends.cpu.gemm.pack import HOOK
 from treadle.backends.cpu.gemm.tile import Machine
+
+
+class Elements(Protocol):
+    """How elements of an operand lie in memory, by IR's name of their type."""
+
+    @property
+    def scalar(self) -> str: ...
+
 
 COLD = "noinline optnone"
 """For functions that run once per task or per image: LLVM compiles them in half the
@@ -40,6 +55,31 @@ def share(b: Builder, index: str, size: str, groups: str) -> tuple[str, str]:
     return bounds[0], bounds[1]
 
 
+def owned_by_task(
+    b: Builder, args: Args, width: int
+) -> tuple[tuple[str, str], tuple[str, str], tuple[str, str]]:
+    """The columns, row tiles and batch elements that a task owns: in each case the
+    first, and the one after the last.
+
+    width: columns of a panel.
+    """
+    columns, rows = args(ProductWord.GRID_COLUMNS), args(ProductWord.GRID_ROWS)
+    column = b.op(f"urem i64 %task, {columns}")
+    rest = b.op(f"udiv i64 %task, {columns}")
+    row = b.op(f"urem i64 {rest}, {rows}")
+    group = b.op(f"udiv i64 {rest}, {rows}")
+    panels = b.op(
+        f"udiv i64 {b.op(f'add i64 {args(ProductWord.N)}, {width - 1}')}, {width}"
+    )
+    panel_bounds = share(b, column, panels, columns)
+    first, last = (b.op(f"mul i64 {p}, {width}") for p in panel_bounds)
+    last = minimum(b, last, args(ProductWord.N))
+    tiles = share(b, row, args(ProductWord.TILES), rows)
+    groups = args(ProductWord.GRID_BATCHES)
+    batches = share(b, group, args(ProductWord.BATCHES), groups)
+    return (first, last), tiles, batches
+
+
 def minimum(b: Builder, x: str, y: str) -> str:
     b.declare("i64 @llvm.smin.i64(i64, i64)")
     return b.op(f"call i64 @llvm.smin.i64(i64 {x}, i64 {y})")
@@ -50,10 +90,10 @@ def maximum(b: Builder, x: str, y: str) -> str:
     return b.op(f"call i64 @llvm.smax.i64(i64 {x}, i64 {y})")
 
 
-def offset(b: Builder, machine: Machine, base: str, index: str, step: str) -> str:
+def offset(b: Builder, of: Elements, base: str, index: str, step: str) -> str:
     """base + index * step elements."""
     elements = b.op(f"mul i64 {index}, {step}")
-    return b.op(f"getelementptr {machine.scalar}, ptr {base}, i64 {elements}")
+    return b.op(f"getelementptr {of.scalar}, ptr {base}, i64 {elements}")
 
 
 def call_pack(
@@ -74,12 +114,12 @@ def call_pack(
 
 
 def operand_at(
-    b: Builder, machine: Machine, args: Args, slot: Word, row: str, column: str
+    b: Builder, of: Elements, args: Args, slot: Word, row: str, column: str
 ) -> str:
     """Address of an element of batch element (b0, b1)."""
     address = args(slot, "ptr")
     for i, index in enumerate(("%b0", "%b1", row, column), start=1):
-        address = offset(b, machine, address, index, args(slot + i))
+        address = offset(b, of, address, index, args(slot + i))
     return address
 
 

@@ -137,7 +137,7 @@ def _blocks(
     tiles = _groups(m, tile.rows)
     per_column = (0.3 if b_column == 1 else 0.5) if pack_b else 0.0
     cycles = k * (0.55 if pack_a else 0.15), k * (0.15 + per_column)
-    grid = _grid((batches, m, n, k), tile, threads, cycles)
+    grid = grid_of((batches, m, n, k), tile, threads, cycles)
     panels = _groups(_groups(n, tile.columns), grid[2])
     panel = round_up(k_piece * tile.columns * itemsize, 64)
     if pack_b:
@@ -193,7 +193,7 @@ def task_count(cycles: float, threads: int) -> int:
     return threads * min(_MAX_TASKS_PER_THREAD, max(1, per_thread))
 
 
-def _grid(
+def grid_of(
     sizes: tuple[int, int, int, int],
     tile: Tile,
     threads: int,

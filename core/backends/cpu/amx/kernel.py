@@ -1,0 +1,274 @@
+"""The matrix product on tile registers: bfloat16 operands, sums in float32.
+
+It has the tasks and the arguments of the product kernel (`treadle.backends.cpu.gemm`),
+with packed blocks and a micro-kernel of its own, and computes nothing in place::
+
+    all panels of B are packed, by a launch before, if several groups of rows read them
+    for each batch element
+        for each group of blocks of rows whose packed part of A fits the L2 cache
+            pack the group's part of A, all of k
+            for each chunk of columns
+                for each panel of 32 columns
+                    pack it, unless that is done
+                    for each piece of k, for each block of rows: micro-kernel
+                epilogue
+
+A piece of a panel stays in the L1 cache. Partial sums are floats in scratch and lose
+nothing there, so no bit depends on how k is cut; nor on anything else that is chosen.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+from treadle.backends.cpu.amx.block import PENDING, SIDE, SUMS_BYTES, emit_block
+from treadle.backends.cpu.amx.pack import Format, emit_pack
+from treadle.backends.cpu.amx.tiles import Instructions, Model, Tiles
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.arguments import Kind, ProductWord, TileWord, Word
+from treadle.backends.cpu.gemm.kernel import machine_for
+from treadle.backends.cpu.gemm.pack import emit_pack as emit_wide_pack
+from treadle.backends.cpu.gemm.parts import (
+    COLD,
+    Args,
+    call_epilogue,
+    emit_dispatch,
+    minimum,
+    operand_at,
+    owned_by_task,
+    share,
+)
+from treadle.backends.cpu.gemm.sweep import first_row
+from treadle.backends.cpu.run.native import Source
+from treadle.backends.cpu.target import AMX, AMX_MODEL, amx, host
+from treadle.dtypes import bfloat16
+
+_FLOAT32 = np.dtype(np.float32)
+
+
+class Dtypes(NamedTuple):
+    """Of A, B and C in memory: each bfloat16 or float32."""
+
+    a: np.dtype = bfloat16
+    b: np.dtype = bfloat16
+    c: np.dtype = bfloat16
+
+
+def spelling() -> Tiles:
+    """How this machine's kernels spell what they do with tiles."""
+    return {AMX: Instructions, AMX_MODEL: Model}[amx()]()
+
+
+@functools.cache
+def source(dtypes: Dtypes) -> Source:
+    """The kernel ``contract`` for operands and results of these dtypes."""
+    names = [dtype.name for dtype in dtypes]
+    if not {"bfloat16", "float32"}.issuperset(names):
+        raise NotImplementedError(
+            f"no product on tiles for {', '.join(names)}: only bfloat16 and float32"
+        )
+    tiles = spelling()
+    return Source(
+        f"contract/{tiles.name}/{' '.join(names)}",
+        "contract",
+        lambda: emit_module(dtypes, tiles),
+    )
+
+
+def emit_module(dtypes: Dtypes, tiles: Tiles) -> str:
+    """IR of everything that operands and results of some dtypes need."""
+    b = Builder()
+    a, by, c = (Format(dtype, tiles) for dtype in dtypes)
+    tiles.define(b)
+    emit_wide_pack(b, machine_for(_FLOAT32, host()))
+    emit_pack(b, a, by)
+    emit_block(b, tiles, c)
+    _emit_pack_group(b, a)
+    _emit_pack_panel(b, by)
+    _emit_panels(b)
+    _emit_columns(b, c)
+    _emit_product(b, tiles)
+    emit_dispatch(b, "contract", {Kind.PRODUCT: "product", Kind.PANELS: "panels"})
+    return b.text()
+
+
+def _emit_product(b: Builder, tiles: Tiles) -> None:
+    """``product``: one task."""
+    with b.function("define internal void @product(ptr %args, i64 %task) " + COLD):
+        args = Args(b)
+        (first, last), rows, batches = owned_by_task(b, args, SIDE)
+        used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
+        used = b.op(f"add i64 {used}, {args(TileWord.SHARED)}")
+        scratch = b.op(f"getelementptr i8, ptr {args(Word.SCRATCH, 'ptr')}, i64 {used}")
+        group, chunk = args(ProductWord.A_TILES), args(ProductWord.CHUNK)
+        tiles.configure(b)
+        with b.loop(*batches) as batch, b.loop(*rows, group) as t0:
+            b0 = b.op(f"udiv i64 {batch}, {args(ProductWord.BATCH1)}")
+            b1 = b.op(f"urem i64 {batch}, {args(ProductWord.BATCH1)}")
+            t1 = minimum(b, b.op(f"add i64 {t0}, {group}"), rows[1])
+            where = f"ptr {scratch}, i64 {b0}, i64 {b1}, i64 {t0}, i64 {t1}"
+            b(f"call void @pack_group(ptr %args, {where})")
+            r0 = first_row(b, args, ProductWord.TILE_LOW, t0)
+            r1 = first_row(b, args, ProductWord.TILE_LOW, t1)
+            with b.loop(first, last, chunk) as n0:
+                n1 = minimum(b, b.op(f"add i64 {n0}, {chunk}"), last)
+                b(f"call void @columns(ptr %args, {where}, i64 {n0}, i64 {n1})")
+                call_epilogue(b, args, "true", (b0, b1, r0, r1, n0, n1))
+        tiles.release(b)
+        b("ret void")
+
+
+_GROUP = "ptr %args, ptr %scratch, i64 %b0, i64 %b1, i64 %t0, i64 %t1"
+"""A batch element and some blocks of rows."""
+
+
+def _emit_pack_group(b: Builder, a: Format) -> None:
+    """``pack_group``: packs the rows of A of some blocks."""
+    with b.function(f"define internal void @pack_group({_GROUP}) " + COLD):
+        args = Args(b)
+        packed = b.op(
+            f"getelementptr i8, ptr %scratch, i64 {args(ProductWord.A_OFFSET)}"
+        )
+        with b.loop("%t0", "%t1") as t:
+            row = first_row(b, args, ProductWord.TILE_LOW, t)
+            following = b.op(f"add i64 {t}, 1")
+            end = first_row(b, args, ProductWord.TILE_LOW, following)
+            given = operand_at(b, a, args, Word.A, row, "0")
+            number = b.op(f"sub i64 {t}, %t0")
+            skipped = b.op(f"mul i64 {number}, {args(ProductWord.A_STRIDE)}")
+            target = b.op(f"getelementptr i8, ptr {packed}, i64 {skipped}")
+            b(
+                f"call void @pack_rows(ptr {given}, i64 {args(Word.A + 3)}, "
+                f"i64 {args(Word.A + 4)}, i64 {b.op(f'sub i64 {end}, {row}')}, "
+                f"i64 {args(ProductWord.K)}, ptr {target})"
+            )
+        b("ret void")
+
+
+def _emit_pack_panel(b: Builder, by: Format) -> None:
+    """``pack_panel``: packs the columns of B from a multiple of 32 on."""
+    with b.function(
+        "define internal void @pack_panel(ptr %args, i64 %b0, i64 %b1, i64 %column, "
+        "ptr %to) " + COLD
+    ):
+        args = Args(b)
+        left = b.op(f"sub i64 {args(ProductWord.N)}, %column")
+        b(
+            f"call void @pack_columns("
+            f"ptr {operand_at(b, by, args, Word.B, '0', '%column')}, "
+            f"i64 {args(Word.B + 4)}, i64 {args(Word.B + 3)}, "
+            f"i64 {minimum(b, left, str(SIDE))}, i64 {args(ProductWord.K)}, ptr %to)"
+        )
+        b("ret void")
+
+
+def _emit_panels(b: Builder) -> None:
+    """``panels``: packs a task's share of the panels that all read."""
+    with b.function("define internal void @panels(ptr %args, i64 %task) " + COLD):
+        args = Args(b)
+        rounded = b.op(f"add i64 {args(ProductWord.N)}, {SIDE - 1}")
+        count = b.op(f"udiv i64 {rounded}, {SIDE}")
+        wanted = b.op(f"icmp ne i64 {args(TileWord.SHARED)}, 0")
+        count = b.op(f"select i1 {wanted}, i64 {count}, i64 0")
+        with b.loop(*share(b, "%task", count, args(Word.TASKS))) as panel:
+            target = _shared_panel(b, args, panel)
+            column = b.op(f"mul i64 {panel}, {SIDE}")
+            where = f"i64 0, i64 0, i64 {column}, ptr {target}"
+            b(f"call void @pack_panel(ptr %args, {where})")
+        b("ret void")
+
+
+def _shared_panel(b: Builder, args: Args, panel: str) -> str:
+    skipped = b.op(f"mul i64 {panel}, {args(ProductWord.PANEL_STRIDE)}")
+    return b.op(f"getelementptr i8, ptr {args(Word.SCRATCH, 'ptr')}, i64 {skipped}")
+
+
+def _emit_columns(b: Builder, c: Format) -> None:
+    """``columns``: some blocks of rows, for the columns of a chunk."""
+    with b.function(f"define internal void @columns({_GROUP}, i64 %n0, i64 %n1)"):
+        args = Args(b)
+        pending = b.op(f"alloca {PENDING}, align 8")
+        _set_pending(b, pending, {3: "0"})
+        alone = b.op(f"icmp eq i64 {args(TileWord.SHARED)}, 0")
+        stride = args(ProductWord.PANEL_STRIDE)
+        k, piece = args(ProductWord.K), args(ProductWord.K_PIECE)
+        before = b.op(f"sub i64 {args(ProductWord.A_OFFSET)}, {stride}")
+        own = b.op(f"getelementptr i8, ptr %scratch, i64 {before}")
+        with b.loop("%n0", "%n1", str(SIDE)) as n:
+            shared = _shared_panel(b, args, b.op(f"udiv i64 {n}, {SIDE}"))
+            panel = b.op(f"select i1 {alone}, ptr {own}, ptr {shared}")
+            with b.when(alone):
+                where = f"i64 %b0, i64 %b1, i64 {n}, ptr {panel}"
+                b(f"call void @pack_panel(ptr %args, {where})")
+            with b.loop("0", k, piece) as k0:
+                _emit_piece(b, args, c, (n, panel), k0, pending)
+        b(f"call void @store_rows(ptr {pending}, i64 {SIDE})")
+        b("ret void")
+
+
+def _emit_piece(
+    b: Builder,
+    args: Args,
+    c: Format,
+    panel: tuple[str, str],
+    k0: str,
+    pending: str,
+) -> None:
+    """Multiplies all blocks of rows by one piece of a panel: its column and address."""
+    n, address = panel
+    k, piece = args(ProductWord.K), args(ProductWord.K_PIECE)
+    k1 = b.op(f"add i64 {k0}, {piece}")
+    length = b.op(f"sub i64 {minimum(b, k1, k)}, {k0}")
+    steps = b.op(f"udiv i64 {b.op(f'add i64 {length}, {SIDE - 1}')}, {SIDE}")
+    is_first = b.op(f"icmp eq i64 {k0}, 0")
+    is_last = b.op(f"icmp sge i64 {k1}, {k}")
+    whole = b.op(f"icmp sge i64 {piece}, {k}")
+    columns = minimum(b, b.op(f"sub i64 %n1, {n}"), str(SIDE))
+    blocks = b.op("sub i64 %t1, %t0")
+    # The next piece is as long as this one at most: its lines of 64 bytes, of which
+    # there is one for each k, are shared out over all steps.
+    ahead = b.op(f"add i64 {b.op(f'sub i64 {blocks}, 1')}, {SIDE}")
+    ahead = b.op(f"udiv i64 {ahead}, {blocks}")
+    each = b.op(f"mul i64 {ahead}, {b.op(f'mul i64 {steps}, 64')}")
+    packed = b.op(f"getelementptr i8, ptr %scratch, i64 {args(ProductWord.A_OFFSET)}")
+    step = b.op(f"mul i64 {args(Word.C + 3)}, {c.dtype.itemsize}")
+    at_k = b.op(f"mul i64 {k0}, {2 * SIDE}")
+    by = b.op(f"getelementptr i8, ptr {address}, i64 {at_k}")
+    following = b.op(
+        f"getelementptr i8, ptr {by}, i64 {b.op(f'mul i64 {steps}, 2048')}"
+    )
+    with b.loop("%t0", "%t1") as t:
+        number = b.op(f"sub i64 {t}, %t0")
+        # With one piece, sums are done with when the next but one begins.
+        turn = b.op(f"and i64 {number}, 1")
+        place = b.op(f"select i1 {whole}, i64 {turn}, i64 {number}")
+        place = b.op(f"mul i64 {place}, {SUMS_BYTES}")
+        sums = b.op(f"getelementptr i8, ptr %scratch, i64 {place}")
+        skipped = b.op(f"mul i64 {number}, {args(ProductWord.A_STRIDE)}")
+        skipped = b.op(f"add i64 {skipped}, {at_k}")
+        a = b.op(f"getelementptr i8, ptr {packed}, i64 {skipped}")
+        next_b = b.op(
+            f"getelementptr i8, ptr {following}, "
+            f"i64 {b.op(f'mul i64 {number}, {each}')}"
+        )
+        b(
+            f"call void @block(ptr {a}, ptr {by}, ptr {sums}, i64 {steps}, "
+            f"i1 {is_first}, ptr {next_b}, i64 {ahead}, ptr {pending})"
+        )
+        with b.when(is_last):
+            row = first_row(b, args, ProductWord.TILE_LOW, t)
+            end = first_row(b, args, ProductWord.TILE_LOW, b.op(f"add i64 {t}, 1"))
+            target = operand_at(b, c, args, Word.C, row, n)
+            rows = b.op(f"sub i64 {end}, {row}")
+            values = {0: sums, 1: target, 2: step, 3: rows, 4: columns}
+            _set_pending(b, pending, values)
+
+
+def _set_pending(b: Builder, pending: str, values: dict[int, str]) -> None:
+    for index, value in values.items():
+        field = b.op(f"getelementptr {PENDING}, ptr {pending}, i64 0, i32 {index}")
+        kind = "ptr" if index < 2 else "i64"
+        b(f"store {kind} {value}, ptr {field}, align 8")

@@ -1,0 +1,220 @@
+"""Packs operands for tiles: blocks of 32 x 32 bfloat16, padded with zeros.
+
+A's rows become blocks [32 rows][32 k], B's columns blocks [16 pairs of k][32 columns]
+[2], one behind the other along k. Both are an operand's `outer` axis (rows of A or
+columns of B) against k, in one of two orders::
+
+    lines    [outer][k]           as they lie, if k is contiguous
+    pairs    [k / 2][outer][2]    two lines interleaved, if the outer axis is
+
+The order that isn't wanted is transposed, by pairs. What is contiguous along neither is
+gathered first. Floats are rounded on the way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from treadle.backends.cpu.amx.tiles import Tiles
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.parts import maximum, minimum
+from treadle.dtypes import bfloat16
+
+SIDE = 32
+BLOCK_BYTES = SIDE * SIDE * 2
+
+_WORDS = f"<{SIDE} x i16>"
+_MASK = f"<{SIDE} x i1>"
+_AHEAD = 16
+"""Lines between a copy and its prefetch; they may lie pages apart."""
+
+
+def line_mask(b: Builder, count: str, first: str = "0") -> str:
+    """Which of 32 elements from `first` on are below the i64 `count`."""
+    left = b.op(f"sub i64 {count}, {first}")
+    left = maximum(b, minimum(b, left, str(SIDE)), "0")
+    limit = b.op(f"trunc i64 {left} to i16")
+    one = b.op(f"insertelement {_WORDS} poison, i16 {limit}, i64 0")
+    zeros = f"<{SIDE} x i32> zeroinitializer"
+    limits = b.op(f"shufflevector {_WORDS} {one}, {_WORDS} poison, {zeros}")
+    numbers = ", ".join(f"i16 {i}" for i in range(SIDE))
+    return b.op(f"icmp slt {_WORDS} <{numbers}>, {limits}")
+
+
+@dataclass(frozen=True)
+class Format:
+    """How elements lie in memory: as bfloat16, or as floats that are rounded."""
+
+    dtype: np.dtype
+    tiles: Tiles
+
+    @property
+    def short(self) -> bool:
+        return self.dtype == bfloat16
+
+    @property
+    def scalar(self) -> str:
+        return "i16" if self.short else "float"
+
+    @property
+    def vector(self) -> str:
+        return f"<{SIDE} x {self.scalar}>"
+
+    @property
+    def _suffix(self) -> str:
+        return "v32i16" if self.short else "v32f32"
+
+    def read(self, b: Builder, address: str, mask: str) -> str:
+        """32 elements as bfloat16. Those that the mask leaves out are zero."""
+        name, align = f"@llvm.masked.load.{self._suffix}.p0", self.dtype.itemsize
+        b.declare(f"{self.vector} {name}(ptr, {_MASK}, {self.vector})")
+        value = b.op(
+            f"call {self.vector} {name}(ptr align {align} {address}, {_MASK} {mask}, "
+            f"{self.vector} zeroinitializer)"
+        )
+        return value if self.short else self.tiles.rounded(b, value)
+
+    def write(self, b: Builder, floats: str, address: str, mask: str) -> None:
+        """The first of 32 floats, as many as the mask has."""
+        value = self.tiles.rounded(b, floats) if self.short else floats
+        name, align = f"@llvm.masked.store.{self._suffix}.p0", self.dtype.itemsize
+        b.declare(f"void {name}({self.vector}, ptr, {_MASK})")
+        b(
+            f"call void {name}({self.vector} {value}, ptr align {align} {address}, "
+            f"{_MASK} {mask})"
+        )
+
+    def at(self, b: Builder, base: str, index: str, step: str = "1") -> str:
+        skipped = index if step == "1" else b.op(f"mul i64 {index}, {step}")
+        return b.op(f"getelementptr {self.scalar}, ptr {base}, i64 {skipped}")
+
+
+def _bytes(b: Builder, base: str, index: str, size: int) -> str:
+    skipped = b.op(f"mul i64 {index}, {size}")
+    return b.op(f"getelementptr i8, ptr {base}, i64 {skipped}")
+
+
+def emit_pack(b: Builder, a: Format, by: Format) -> None:
+    """Defines ``pack_rows`` of A and ``pack_columns`` of B, which need a
+    ``pack_transpose`` of floats (see `treadle.backends.cpu.gemm.pack`)."""
+    b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    for form in dict.fromkeys((a, by)):
+        _emit_lines(b, form)
+        _emit_pairs(b, form)
+    _emit_panel(b, "pack_rows", a, ("lines", "pairs"))
+    _emit_panel(b, "pack_columns", by, ("pairs", "lines"))
+
+
+_COPY = "ptr noalias readonly %source, i64 %step, i64 %count, i64 %k, ptr noalias %to"
+
+
+def _prefetch(b: Builder, address: str) -> None:
+    b(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
+
+
+def _emit_lines(b: Builder, form: Format) -> None:
+    """``lines``: `count` lines of `k` contiguous elements."""
+    with b.function(f"define internal void @lines_{form.scalar}({_COPY})"):
+        with b.loop("0", str(SIDE)) as i:
+            line = form.at(b, "%source", i, "%step")
+            later = form.at(b, line, str(_AHEAD), "%step")
+            present = b.op(f"icmp slt i64 {i}, %count")
+            wanted = b.op(f"select i1 {present}, i64 %k, i64 0")
+            target = _bytes(b, "%to", i, 2 * SIDE)
+            with b.loop("0", "%k", str(SIDE)) as j:
+                _prefetch(b, form.at(b, later, j))
+                value = form.read(b, form.at(b, line, j), line_mask(b, wanted, j))
+                # A block has as many bytes as it takes for each of its k, times 32.
+                place = _bytes(b, target, j, BLOCK_BYTES // SIDE)
+                b(f"store {_WORDS} {value}, ptr {place}, align 64")
+        b("ret void")
+
+
+def _emit_pairs(b: Builder, form: Format) -> None:
+    """``pairs``: `k` lines of `count` contiguous elements, to a whole block's end."""
+    with b.function(f"define internal void @pairs_{form.scalar}({_COPY})"):
+        whole = b.op(f"and i64 {b.op(f'add i64 %k, {SIDE - 1}')}, {-SIDE}")
+        with b.loop("0", whole, "2") as i:
+            values = []
+            for j in (i, b.op(f"add i64 {i}, 1")):
+                line = form.at(b, "%source", j, "%step")
+                later = form.at(b, line, str(_AHEAD), "%step")
+                for part in range(0, SIDE * form.dtype.itemsize, 64):
+                    _prefetch(b, b.op(f"getelementptr i8, ptr {later}, i64 {part}"))
+                present = b.op(f"icmp slt i64 {j}, %k")
+                wanted = b.op(f"select i1 {present}, i64 %count, i64 0")
+                values.append(form.read(b, line, line_mask(b, wanted)))
+            target = _bytes(b, "%to", i, BLOCK_BYTES // SIDE)
+            for half in (0, 1):
+                lanes = range(half * SIDE // 2, (half + 1) * SIDE // 2)
+                picks = ", ".join(f"i32 {i}, i32 {i + SIDE}" for i in lanes)
+                both = ", ".join(f"{_WORDS} {value}" for value in values)
+                pair = b.op(f"shufflevector {both}, <{SIDE} x i32> <{picks}>")
+                place = b.op(f"getelementptr i8, ptr {target}, i64 {64 * half}")
+                b(f"store {_WORDS} {pair}, ptr {place}, align 64")
+        b("ret void")
+
+
+def _emit_panel(b: Builder, name: str, form: Format, orders: tuple[str, str]) -> None:
+    """Packs `count` of the outer axis, at most 32, and all `k`.
+
+    orders: the wanted one and the other, which is transposed.
+    """
+    wanted, other = orders
+    with b.function(
+        f"define internal void @{name}(ptr %source, i64 %outer_step, i64 %k_step, "
+        "i64 %count, i64 %k, ptr %to)"
+    ):
+        turned = b.op(f"alloca [{BLOCK_BYTES} x i8], align 64")
+        gathered = b.op(f"alloca [{SIDE * SIDE} x {form.scalar}], align 64")
+        along, step = {}, {"lines": "%outer_step", "pairs": "%k_step"}
+        along["lines"] = b.op("icmp eq i64 %k_step, 1")
+        along["pairs"] = b.op("icmp eq i64 %outer_step, 1")
+        with b.when(along[wanted]):
+            _copy(b, form, wanted, "%source", step[wanted], "%k", "%to")
+            b("ret void")
+            b.label(b.fresh_label("unreachable"))
+        apart = b.op(f"xor i1 {along[other]}, true")
+        with b.loop("0", "%k", str(SIDE)) as k0:
+            length = minimum(b, b.op(f"sub i64 %k, {k0}"), str(SIDE))
+            source = form.at(b, "%source", k0, "%k_step")
+            with b.when(apart):
+                _gather(b, form, other, source, length, gathered)
+            source = b.op(f"select i1 {apart}, ptr {gathered}, ptr {source}")
+            between = b.op(f"select i1 {apart}, i64 {SIDE}, i64 {step[other]}")
+            _copy(b, form, other, source, between, length, turned)
+            # A row of lines holds the pairs of a block's k, one of pairs its lines.
+            rows = {"lines": SIDE // 2, "pairs": SIDE}[other]
+            columns = {"lines": SIDE, "pairs": SIDE // 2}[other]
+            target = _bytes(b, "%to", k0, BLOCK_BYTES // SIDE)
+            b(
+                f"call void @pack_transpose(ptr {turned}, i64 {rows}, i64 {rows}, "
+                f"i64 {columns}, ptr {target}, i64 {columns})"
+            )
+        b("ret void")
+
+
+def _copy(
+    b: Builder, form: Format, order: str, source: str, step: str, k: str, to: str
+) -> None:
+    b(
+        f"call void @{order}_{form.scalar}(ptr {source}, i64 {step}, i64 %count, "
+        f"i64 {k}, ptr {to})"
+    )
+
+
+def _gather(b: Builder, form: Format, order: str, source: str, k: str, to: str) -> None:
+    """Makes lines of an order contiguous, 32 elements apart."""
+    outer, inner = ("%count", "%outer_step"), (k, "%k_step")
+    if order == "pairs":
+        outer, inner = inner, outer
+    align = form.dtype.itemsize
+    with b.loop("0", outer[0]) as i:
+        line, target = form.at(b, source, i, outer[1]), form.at(b, to, i, str(SIDE))
+        with b.loop("0", inner[0]) as j:
+            address = form.at(b, line, j, inner[1])
+            value = b.op(f"load {form.scalar}, ptr {address}, align {align}")
+            place = form.at(b, target, j)
+            b(f"store {form.scalar} {value}, ptr {place}, align {align}")

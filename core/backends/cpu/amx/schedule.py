@@ -1,0 +1,107 @@
+"""How a CPU with tile registers runs a product of bfloat16: blocks, groups, tasks."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from treadle.backends.cpu.amx.block import SIDE, SUMS_BYTES
+from treadle.backends.cpu.gemm.arguments import (
+    FIRST,
+    Kind,
+    ProductWord,
+    Scheduled,
+    Tile,
+    TileWord,
+    Word,
+)
+from treadle.backends.cpu.gemm.schedule import grid_of, round_up
+from treadle.dims import is_dim
+from treadle.kernels.contract import Contraction, Strides
+from treadle.late import numbers
+
+_A_BYTES = 1 << 20  # of packed A, to stay in the L2 cache
+_K_PIECE = 256  # of a panel of B, to stay in the L1 cache
+_CHUNK = 128  # columns between epilogues: long rows are fast to write
+_FASTER = 8  # than vectors, whose speed `grid_of` has in mind
+_ROW, _COLUMN = 0.2, 0.2  # cycles that it takes to pack an element
+_PANEL_TASK = 1 << 17  # elements of B to pack that are worth a task
+_BLOCK = Tile(lanes=16, rows=SIDE)
+
+
+def schedule(product: Contraction, threads: int) -> list[Scheduled]:
+    """Chooses blocks and tasks: of packing B, if that is done for all, and of the
+    product."""
+    b = product.b
+    sizes = product.b0 * product.b1, product.m, product.n, product.k
+    shared = not (is_dim(b.b0) or is_dim(b.b1)) and b.b0 == b.b1 == 0
+    alone = not is_dim(sizes[0]) and sizes[0] == 1
+    chosen = numbers(_blocks, (threads, shared or alone, *sizes))
+    count = FIRST + len(ProductWord) + len(TileWord)
+    words: list[int] = [0] * count
+    for word, value in zip(_CHOSEN, chosen, strict=False):
+        words[word] = value
+    words[Word.KIND] = Kind.PRODUCT
+    for word, of in ((Word.A, product.a), (Word.B, b), (Word.C, product.c)):
+        words[word + 1 : word + 5] = _steps(of)
+    words[ProductWord.BATCH1] = product.b1
+    words[ProductWord.BATCHES] = sizes[0]
+    words[ProductWord.N] = product.n
+    words[ProductWord.K] = product.k
+    panels, scratch = chosen[-2:]
+    launch = Scheduled(tuple(words), words[Word.TASKS], scratch)
+    if not is_dim(panels) and panels == 0:
+        return [launch]
+    words[Word.KIND], words[Word.TASKS] = Kind.PANELS, panels
+    return [Scheduled(tuple(words), panels, scratch), launch]
+
+
+def _steps(of: Strides) -> tuple[int, ...]:
+    return of.b0, of.b1, of.row, of.column
+
+
+_CHOSEN = (
+    *(Word.TASKS, Word.SCRATCH_STRIDE, TileWord.SHARED, ProductWord.K_PIECE),
+    *(ProductWord.TILES, ProductWord.TILE_LOW, ProductWord.TILE_EXTRA),
+    *(ProductWord.GRID_BATCHES, ProductWord.GRID_ROWS, ProductWord.GRID_COLUMNS),
+    *(ProductWord.A_STRIDE, ProductWord.A_OFFSET, ProductWord.PANEL_STRIDE),
+    *(ProductWord.CHUNK, ProductWord.A_TILES),
+)
+"""The words that `_blocks` gives."""
+
+
+@lru_cache(maxsize=1 << 14)
+def _blocks(
+    threads: int, one_b: bool, batches: int, m: int, n: int, k: int
+) -> tuple[int, ...]:
+    """What is chosen by size: `_CHOSEN`, then the tasks that pack B (0 if each task of
+    the product packs what it reads) and the bytes of scratch.
+
+    one_b: whether all batch elements have the same B.
+    """
+    tiles, packed = _groups(m, SIDE), round_up(k, SIDE) * 2 * SIDE
+    most = max(1, _A_BYTES // packed)
+    cycles = k * _ROW, k * _COLUMN
+    parts = grid_of((batches, m, n, _groups(k, _FASTER)), _BLOCK, threads, cycles)
+    group = _groups(tiles, parts[1])
+    group = _groups(group, _groups(group, most))
+    # A panel is read by each group of rows of each batch element.
+    readers = parts[1] * _groups(_groups(tiles, parts[1]), group) * batches
+    panels = _groups(n, SIDE)
+    packers = 0
+    if one_b and readers > 1:
+        packers = min(panels, threads, max(1, n * k // _PANEL_TASK))
+    shared = panels * packed if packers else 0
+    sums = SUMS_BYTES * (max(group, 2) if k > _K_PIECE else 2)
+    offset = sums + packed
+    # Two lines more, so that tasks do not all use the same cache sets.
+    stride = offset + group * packed + 128
+    tasks = parts[0] * parts[1] * parts[2]
+    return (
+        *(tasks, stride, shared, _K_PIECE, tiles, *divmod(m, tiles), *parts),
+        *(packed, offset, packed, _CHUNK, group),
+        *(packers, shared + tasks * stride),
+    )
+
+
+def _groups(size: int, each: int) -> int:
+    return -(-size // each)

@@ -1,0 +1,213 @@
+"""Products on tiles against NumPy in float64; on a model of tiles, for any machine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.core.backends.cpu import amx_call as calls
+from tests.core.backends.cpu import contract_call
+from tests.core.backends.cpu.gemm.test_kernel import LAYOUTS, columns, rows, sparse
+from treadle.backends.cpu.amx import kernel
+from treadle.backends.cpu.amx.kernel import Dtypes
+from treadle.backends.cpu.amx.tiles import Instructions, Model
+from treadle.backends.cpu.gemm.arguments import Word
+from treadle.backends.cpu.target import AMX, amx
+from treadle.dtypes import bfloat16, float16, float32
+
+SIZES = [
+    (1, 1, 1),
+    (1, 300, 33),
+    (5, 3, 2),
+    (15, 33, 17),
+    (32, 32, 32),
+    (33, 65, 31),
+    (64, 40, 256),
+    (70, 99, 129),
+    (13, 40, 700),
+    (34, 70, 513),
+]
+DTYPES = [
+    Dtypes(),
+    Dtypes(c=float32),
+    Dtypes(a=float32),
+    Dtypes(b=float32, c=float32),
+    Dtypes(float32, float32, bfloat16),
+]
+
+
+def check(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    """c is the product of what is left of a and b as bfloat16, within rounding."""
+    a, b = (x.astype(bfloat16).astype(np.float64) for x in (a, b))
+    scale = np.abs(a) @ np.abs(b) + 1e-30
+    error = np.abs(c.astype(np.float64) - a @ b) - 2e-6 * scale
+    if c.dtype == bfloat16:
+        error -= np.abs(a @ b) * 2.0**-8
+    assert error.max() <= 0
+
+
+def inside(m: int, n: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """An array, and a part of it that is to be written."""
+    around = rows(np.random.default_rng(9), (1, 1, m + 1, n + 7), dtype)
+    return around, around[:, :, :m, :n]
+
+
+@pytest.mark.parametrize("dtypes", DTYPES, ids=str)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_sizes_and_layouts(size: tuple[int, int, int], dtypes: Dtypes) -> None:
+    rng = np.random.default_rng(0)
+    m, n, k = size
+    # Each size has other pairs, so that all of them occur.
+    turn = SIZES.index(size) + DTYPES.index(dtypes)
+    for i, layout_a in enumerate(LAYOUTS[turn % 2 :: 2]):
+        a = layout_a(rng, (1, 1, m, k), dtypes.a)
+        b = LAYOUTS[(i + turn // 2) % len(LAYOUTS)](rng, (1, 1, k, n), dtypes.b)
+        around, c = inside(m, n, dtypes.c)
+        kept = around.copy()
+        calls.product(c, a, b, num_threads=3).serial()
+        check(c, a, b)
+        kept[:, :, :m, :n] = c
+        np.testing.assert_array_equal(around, kept, "wrote outside of C")
+
+
+@pytest.mark.parametrize("layout_b", LAYOUTS)
+@pytest.mark.parametrize("layout_a", LAYOUTS)
+def test_batches(layout_a, layout_b):
+    rng = np.random.default_rng(1)
+    a = layout_a(rng, (2, 3, 20, 40), bfloat16)
+    b = layout_b(rng, (2, 3, 40, 37), bfloat16)
+    c = np.empty((2, 3, 20, 37), bfloat16)
+    calls.product(c, a, b, num_threads=3).serial()
+    check(c, a, b)
+
+
+@pytest.mark.parametrize("size", [(300, 200, 1500), (1000, 40, 64), (3, 900, 700)])
+def test_any_number_of_tasks_gives_the_same_bits(size):
+    rng = np.random.default_rng(3)
+    m, n, k = size
+    a, b = rows(rng, (1, 1, m, k), bfloat16), columns(rng, (1, 1, k, n), bfloat16)
+    results, tasks = [], set()
+    for num_threads in (1, 2, 3, 7):
+        c = np.empty((1, 1, m, n), np.float32)
+        call = calls.product(c, a, b, num_threads=num_threads)
+        tasks.add(tuple(launch.tasks for launch in call.launches))
+        call.serial()
+        results.append(c)
+    assert len(tasks) > 1
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0], other)
+
+
+def test_threads_share_packed_panels():
+    rng = np.random.default_rng(4)
+    a = rows(rng, (1, 1, 700, 600), bfloat16)
+    b = rows(rng, (1, 1, 600, 500), bfloat16)
+    c, serial = (np.empty((1, 1, 700, 500), bfloat16) for _ in range(2))
+    call = calls.product(c, a, b, num_threads=2)
+    packing, product = call.launches
+    assert packing.tasks > 1 and product.tasks > 1
+    call.parallel()()
+    check(c, a, b)
+    calls.product(serial, a, b).serial()
+    np.testing.assert_array_equal(c.view(np.int16), serial.view(np.int16))
+
+
+def test_a_long_sum_is_packed_in_groups():
+    """More rows of A than the cache holds, in one task: B is packed once for them."""
+    rng = np.random.default_rng(5)
+    a, b = rows(rng, (1, 1, 66, 9000), float32), rows(rng, (1, 1, 9000, 20), bfloat16)
+    c = np.empty((1, 1, 66, 20), np.float32)
+    call = calls.product(c, a, b)
+    assert [launch.tasks for launch in call.launches] == [1, 1]
+    call.serial()
+    check(c, a, b)
+
+
+@pytest.mark.parametrize("size", [(100, 70, 30), (40, 33, 600), (2, 200, 50)])
+def test_epilogue_sees_finished_blocks_once(size):
+    rng = np.random.default_rng(4)
+    m, n, k = size
+    a, b = rows(rng, (2, 3, m, k), bfloat16), rows(rng, (2, 3, k, n), bfloat16)
+    c = np.empty((2, 3, m, n), np.float32)
+    bias = rows(rng, (n,), np.float32)
+    seen = np.zeros(c.shape, int)
+
+    def add_bias(given, b0, b1, r0, r1, c0, c1):
+        block = (b0, b1, slice(r0, r1), slice(c0, c1))
+        seen[block] += 1
+        c[block] += bias[c0:c1]
+
+    hook = contract_call.EPILOGUE(add_bias)
+    address = contract_call.ctypes.cast(hook, contract_call.ctypes.c_void_p).value
+    calls.product(c, a, b, num_threads=4, hooks={Word.EPILOGUE: address}).serial()
+    assert (seen == 1).all()
+    wanted = a.astype(np.float64) @ b.astype(np.float64) + bias
+    np.testing.assert_allclose(c, wanted, rtol=1e-4, atol=1e-3)
+
+
+def as_the_manual_says(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A product by tiles, each step in double precision and rounded once."""
+    total = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for start in range(0, a.shape[1], 32):
+        halves = []
+        for k0 in (start, start + 1):
+            half = np.zeros_like(total)
+            for k in range(k0, min(start + 32, a.shape[1]), 2):
+                exact = np.outer(a[:, k].astype(np.float64), b[k].astype(np.float64))
+                half = (half + exact).astype(np.float32)
+            halves.append(half)
+        total += halves[0] + halves[1]
+    return total
+
+
+@pytest.mark.parametrize("size", [(3, 5, 32), (40, 33, 77), (33, 70, 600)])
+def test_sums_are_in_the_order_of_the_manual(size):
+    rng = np.random.default_rng(6)
+    m, n, k = size
+    a, b = rows(rng, (1, 1, m, k), bfloat16), rows(rng, (1, 1, k, n), bfloat16)
+    c = np.empty((1, 1, m, n), np.float32)
+    calls.product(c, a, b).serial()
+    np.testing.assert_array_equal(c[0, 0], as_the_manual_says(a[0, 0], b[0, 0]))
+
+
+@pytest.mark.parametrize("dtypes", [Dtypes(c=float32), Dtypes(a=float32)], ids=str)
+def test_subnormal_numbers_are_zeros(dtypes: Dtypes) -> None:
+    small, smallest = 2.0**-130, 2.0**-126
+    a = np.array([[small, 1, smallest, -smallest]], dtypes.a).reshape(1, 1, 1, 4)
+    b = np.zeros((1, 1, 4, 3), bfloat16)
+    b[0, 0, :, 0] = [2.0**100, 0, 0, 0]  # a subnormal factor
+    b[0, 0, :, 1] = [0, 0, 0.5, 0]  # a subnormal sum
+    b[0, 0, :, 2] = [0, smallest, 1, 0]
+    c = np.empty((1, 1, 1, 3), dtypes.c)
+    calls.product(c, a, b).serial()
+    np.testing.assert_array_equal(c[0, 0, 0].astype(float), [0, 0, 2 * smallest])
+
+
+def test_special_numbers_stay_where_they_are() -> None:
+    a, b = np.zeros((1, 1, 40, 45), np.float32), np.ones((1, 1, 45, 37), bfloat16)
+    a[0, 0, 3, 7], a[0, 0, 8, 44], a[0, 0, 9, 0] = np.nan, np.inf, -np.inf
+    c = np.empty((1, 1, 40, 37), bfloat16)
+    calls.product(c, a, b).serial()
+    wanted = np.zeros((40, 1))
+    wanted[[3, 8, 9], 0] = np.nan, np.inf, -np.inf
+    np.testing.assert_array_equal(c[0, 0].astype(float), np.tile(wanted, (1, 37)))
+
+
+@pytest.mark.skipif(amx() != AMX, reason="a CPU without AMX")
+@pytest.mark.parametrize("dtypes", DTYPES, ids=str)
+def test_instructions_give_the_bits_of_the_model(dtypes: Dtypes) -> None:
+    rng = np.random.default_rng(7)
+    for m, n, k in [*SIZES, (300, 200, 1500)]:
+        for layout_a, layout_b in [(rows, rows), (columns, columns), (sparse, sparse)]:
+            a = layout_a(rng, (1, 1, m, k), dtypes.a)
+            b = layout_b(rng, (1, 1, k, n), dtypes.b)
+            a[..., ::3, :] *= 2.0**-126
+            real, model = (np.zeros((1, 1, m, n), dtypes.c) for _ in range(2))
+            calls.product(real, a, b, tiles=Instructions()).serial()
+            calls.product(model, a, b, tiles=Model()).serial()
+            assert real.tobytes() == model.tobytes()
+
+
+def test_errors_name_the_dtypes():
+    with pytest.raises(NotImplementedError, match="no product on tiles for float16"):
+        kernel.source(Dtypes(a=float16))
