@@ -26,7 +26,9 @@ def screen(commands: list[str]) -> str:
     columns, lines = map(str, SIZE)
     socket = ["tmux", "-L", "treadle-picture"]
     with tempfile.TemporaryDirectory() as folder:
-        shell = f"cd {folder}; PS1='$ ' PATH={Path(sys.executable).parent}:$PATH exec sh"
+        shell = (
+            f"cd {folder}; PS1='$ ' PATH={Path(sys.executable).parent}:$PATH exec sh"
+        )
         new = ["-f", "/dev/null", "new-session", "-d", "-x", columns, "-y", lines]
         subprocess.run([*socket, *new, shell], check=True)
         try:

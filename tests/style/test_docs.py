@@ -17,8 +17,7 @@ PAGES = [
 # As pages call the modules whose names they mention.
 SHORT = {"td": "treadle", "tnp": "treadle.numpy"} | {
     name: f"treadle.{name}"
-    for name in ("nn", "optim", "rng", "tree", "checkpoint", "weights", "data")
-    + ("metrics", "models", "recipes")
+    for name in "nn optim rng tree checkpoint weights data metrics models recipes".split()
 }
 NAME = re.compile(rf"(?<![\w./-])(?:{'|'.join(SHORT)})(?:\.[A-Za-z_]\w*)+")
 FILES = (".jsonl", ".py")
@@ -74,3 +73,23 @@ def test_anchors_lead_somewhere(path: Path) -> None:
 def slug(title: str) -> str:
     """The anchor of a heading, as GitHub and mkdocs make it."""
     return re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-")
+
+
+def test_the_readme_has_the_speeds_of_the_benchmarks() -> None:
+    measured = speeds(ROOT / "benchmarks" / "README.md")
+    stated = speeds(ROOT / "README.md")
+    assert len(stated) >= 5
+    for workload, numbers in stated.items():
+        assert [n for n in numbers if n not in measured[workload]] == []
+
+
+def speeds(page: Path) -> dict[str, list[str]]:
+    """The first table that begins with workloads and what their steps take."""
+    found = re.search(
+        r"^\|.*[Tt]readle.*[Jj][Aa][Xx].*\n\|[- |]+\n((?:\|.*\n)+)",
+        page.read_text(),
+        re.M,
+    )
+    assert found
+    rows = [[c.strip() for c in r.split("|")[1:-1]] for r in found[1].splitlines()]
+    return {workload: numbers for workload, *numbers in rows}
