@@ -41,6 +41,10 @@ class _Split(Rewriter):
             last = last_axis(value, self.units, left if how.sums else every)
             # Over the last axis first, then over the rest: rows run in parallel.
             step = (last,) if last in left else tuple(sorted(left))
+            before = [i for i in self.units.present(value) if i < last]
+            if len(left) > 1 and last in left and before and before[-1] not in left:
+                # A part of the channels: vectors run along all of them meanwhile.
+                step = tuple(sorted(left - {last}))
             (value,) = self.emit(eq.op, [value], {"axes": step}, eq.source)
             left = {a - sum(s < a for s in step) for a in left if a not in step}
         value = self._converted(value, out.type.dtype, eq)
@@ -75,7 +79,9 @@ def split_reductions(graph: Graph) -> Graph:
     """Ensures that each reduction is over the last axis alone, or not over it.
 
     Absent axes do not count. A reduction over the last axis and others becomes
-    two: the first leaves many rows to run in parallel. The order of summation is the
-    program's, not the number of threads'.
+    two: the first leaves many rows to run in parallel. Where the axis before the last
+    is kept (groups of channels), the others come first: the last axis may be short, and
+    both are a long one together. The order of summation is the program's, not the
+    number of threads'.
     """
     return _Split.apply(graph)

@@ -85,7 +85,6 @@ def ours(path: Path, **options: Any) -> list[int]:
             },
         ),
     ],
-    ids=str,
 )
 def test_the_steps_are_those_of_orbax_s_manager(
     tmp_path: Path, options: dict[str, Any], theirs: dict[str, Any]

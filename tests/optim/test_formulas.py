@@ -282,7 +282,7 @@ def test_muon_takes_what_masks_take(matrices: Any) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_lbfgs_backtracks_to_the_minimum_of_rosenbrock(dtype: str) -> None:
-    """Backtracking may end where the slope fell; such steps say nothing of curvature."""
+    """Backtracking may end where the slope fell: such steps tell no curvature."""
 
     def rosenbrock(p: Any) -> Any:
         return (1 - p[0]) ** 2 + 100 * (p[1] - p[0] ** 2) ** 2

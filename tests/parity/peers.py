@@ -219,8 +219,8 @@ PEERS = (
         "keras",
         _KERAS,
         "Here a model knows nothing of its training: `treadle.recipes.fit` takes it, "
-        "the data, the loss and the optimizer, and gives another one. Its layers are on no "
-        "page yet: [coming from Keras](from-keras.md) shows some.",
+        "the data, the loss and the optimizer, and gives another one. Its layers are "
+        "on no page yet: [coming from Keras](from-keras.md) shows some.",
     ),
     Peer(
         "lightning",

@@ -17,7 +17,10 @@ PAGES = [
 # As pages call the modules whose names they mention.
 SHORT = {"td": "treadle", "tnp": "treadle.numpy"} | {
     name: f"treadle.{name}"
-    for name in "nn optim rng tree checkpoint weights data metrics models recipes".split()
+    for name in (
+        *("nn", "optim", "rng", "tree", "checkpoint", "weights", "data"),
+        *("metrics", "models", "recipes"),
+    )
 }
 NAME = re.compile(rf"(?<![\w./-])(?:{'|'.join(SHORT)})(?:\.[A-Za-z_]\w*)+")
 FILES = (".jsonl", ".py")

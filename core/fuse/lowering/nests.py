@@ -306,7 +306,7 @@ def _written(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Launch:
     if cluster.form == "inner":
         return finish(body, sizes, kept, [], reduced, "inner")
     if cluster.form == "mid":
-        inner = innermost([[d] for d in kept], sizes)
+        inner = innermost(coalesce(kept, body.accesses, sizes), sizes)
         outer = [d for d in kept if d not in inner]
         return finish(body, sizes, outer, reduced, inner, "mid")
     # Products with gates of quantum circuits have axes of all lengths, one long.

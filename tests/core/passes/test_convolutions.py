@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -118,3 +119,43 @@ def test_images_of_any_number_and_height(name: str) -> None:
         found, wanted = compiled(x, w), td.jit(lambda *a: run(*a))(x, w)
         assert not (why := same_bytes(found, wanted)), f"{n}, {h}: {why}"
     assert compiled.report().traces == 1
+
+
+@pytest.mark.parametrize("name", ["channels with gaps", "grouped volumes", "lines"])
+def test_second_derivatives(name: str) -> None:
+    """Against JAX."""
+    x_shape, w_shape, _ = CASES[name]
+    rng, how = np.random.default_rng(0), params_of(name)
+    x, w = (rng.normal(size=s).astype("float32") for s in (x_shape, w_shape))
+    letters = "".join("DHW"[i] for i in range(len(x_shape) - 2))
+    numbers = (f"N{letters}C", f"{letters}IO", f"N{letters}C")
+
+    def ours(x: Any, w: Any) -> Any:
+        return td.numpy.sum(td.numpy.sin(conv_general(x, w, **how)))
+
+    def theirs(x: Any, w: Any) -> Any:
+        out = jax.lax.conv_general_dilated(
+            x,
+            w,
+            how["strides"],
+            how["padding"],
+            how["lhs_dilation"],
+            how["rhs_dilation"],
+            numbers,
+            how["feature_groups"],
+        )
+        return jax.numpy.sum(jax.numpy.sin(out))
+
+    def second(module: Any, np_: Any, f: Any) -> Any:
+        first = module.grad(f, argnums=(0, 1))
+        return module.jit(
+            module.grad(
+                lambda x, w: sum(np_.sum(np_.cos(g)) for g in first(x, w)),
+                argnums=(0, 1),
+            )
+        )
+
+    found = second(td, td.numpy, ours)(x, w)
+    wanted = second(jax, jax.numpy, theirs)(x, w)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
