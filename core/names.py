@@ -258,6 +258,8 @@ def suggest(module: str) -> None:
     """From now on the errors of a module's missing names say what to use."""
 
     def __getattr__(name: str) -> Any:
+        if (module, name) == ("treadle", "__version__"):
+            return _version()
         remedy = "" if name.startswith("_") else _remedy(module, name)
         where = at(user_source()) if remedy else ""
         raise AttributeError(
@@ -269,6 +271,14 @@ def suggest(module: str) -> None:
     vars(sys.modules[module])["__getattr__"] = __getattr__
     if module == "treadle.checkpoint":
         sys.modules[module].__class__ = _Named
+
+
+def _version() -> str:
+    """Treadle's; found late, as what reads it takes longer to import than all else."""
+    metadata = import_module("importlib.metadata")
+    version: str = metadata.version("treadle")
+    sys.modules["treadle"].__dict__["__version__"] = version
+    return version
 
 
 def method_instead(name: str) -> str:

@@ -8,9 +8,12 @@ import resource
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+
+import treadle
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("jax", "torch", "llvmlite", "tensorstore", "orbax", "matplotlib", "sklearn")
@@ -34,6 +37,11 @@ def python(code: str, **environment: str) -> str:
 def test_heavy_modules_are_not_loaded(module: str) -> None:
     code = "import sys, treadle; from treadle import nn, optim, rng; "
     assert python(code + f"print({module!r} in sys.modules)") == "False"
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert treadle.__version__ == version("treadle")
+    assert "__version__" not in python("import treadle; print(list(vars(treadle)))")
 
 
 def seconds_of_children() -> float:

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from tests.parity.judged import judged, judged_by_pattern
+from tests.parity.listed import NAMES
 from tests.parity.peers import PEERS, WITH_MODULES, Place
 
 
@@ -31,6 +32,8 @@ def module(name: str) -> Any:
 
 def public(name: str) -> list[str]:
     """The public names of a module of a peer."""
+    if name in NAMES:
+        return NAMES[name]
     return [n for n in dir(module(name)) if has(name, n)]
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.parity.listed import VERSIONS
 from tests.parity.names import Row, module, rows
 from tests.parity.peers import PEERS, Peer, Place
 
@@ -46,7 +47,9 @@ def path(peer: Peer) -> Path:
 
 
 def version(peer: Peer) -> str:
-    """Of what is installed."""
+    """Of what is installed, or was when its names were written down."""
+    if peer.key in VERSIONS:
+        return VERSIONS[peer.key]
     return module(peer.package).__version__
 
 

@@ -105,6 +105,36 @@ _ORBAX_MODULES = (
     ),
 )
 
+_KERAS = (
+    Place("keras.Model", ()),
+    *(Place(f"keras.Model.{f}()", ()) for f in ("compile", "fit", "evaluate")),
+    Place("keras.Model.predict()", ()),
+    Place("keras.callbacks", ("treadle.recipes",)),
+    Place("keras.callbacks.Callback", ()),
+    Place("keras.callbacks.EarlyStopping()", ()),
+    Place("keras.callbacks.ModelCheckpoint()", ()),
+    Place("keras.callbacks.TensorBoard()", ()),
+    Place("keras.losses", ("treadle.nn",)),
+    Place("keras.metrics", ("treadle.metrics", "treadle.nn")),
+    Place("keras.optimizers", ("treadle.optim",)),
+    Place("keras.optimizers.Optimizer()", ()),
+    Place("keras.optimizers.schedules", ("treadle.optim",)),
+)
+_LIGHTNING = (
+    Place("lightning.pytorch", ()),
+    Place("lightning.pytorch.Trainer()", ()),
+    Place("lightning.pytorch.Trainer", ()),
+    Place("lightning.pytorch.LightningModule", ()),
+    Place("lightning.pytorch.LightningDataModule", ()),
+    Place("lightning.pytorch.Callback", ()),
+    Place("lightning.pytorch.callbacks", ("treadle.recipes",)),
+    Place("lightning.pytorch.loggers", ()),
+    Place("lightning.pytorch.profilers", ()),
+    Place("lightning.pytorch.strategies", ()),
+    Place("lightning.pytorch.cli.LightningCLI()", ()),
+    Place("lightning.pytorch.cli.LightningCLI", ()),
+)
+
 PEERS = (
     Peer("jax", "JAX", "jax", _JAX),
     Peer(
@@ -182,6 +212,24 @@ PEERS = (
         "Here options are arguments of `save`, `restore` and `Manager`, and templates "
         "say what is restored. Orbax's own checkpointers work, too, once "
         "`treadle.checkpoint.orbax` is imported.",
+    ),
+    Peer(
+        "keras",
+        "Keras",
+        "keras",
+        _KERAS,
+        "Here a model knows nothing of its training: `treadle.recipes.fit` takes it, "
+        "the data, the loss and the optimizer, and gives another one. Its layers are "
+        "on no page yet: [coming from Keras](from-keras.md) shows some.",
+    ),
+    Peer(
+        "lightning",
+        "Lightning",
+        "lightning.pytorch",
+        _LIGHTNING,
+        "Here a training is `treadle.recipes.fit` in Python, or a recipe with "
+        "[the command line](command-line.md). What a hook is for is mostly a line of "
+        "one's own step: `recipes.Learner` has the loss.",
     ),
 )
 

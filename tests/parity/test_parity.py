@@ -1,4 +1,4 @@
-"""The pages of the names of JAX, Optax and Orbax say what is so."""
+"""The pages of names say what is so."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from tests.parity.names import resolves
 from tests.parity.peers import PEERS, Peer
 
 WITHOUT_OURS = ("later", "not planned")
-HERE = [peer for peer in PEERS if peer.key in ("jax", "optax", "orbax")]
+HERE = [
+    peer
+    for peer in PEERS
+    if peer.key in ("jax", "optax", "orbax", "keras", "lightning")
+]
 each = pytest.mark.parametrize("peer", HERE, ids=lambda peer: peer.key)
 
 
