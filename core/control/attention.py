@@ -97,7 +97,8 @@ def _given(masks: Sequence[Any], params: dict[str, Any]) -> Masks:
 def _masked(query: Any, key: Any, *masks: Any, params: dict[str, Any]) -> Any:
     """The scores, with masks."""
     given, dtype = _given(masks, params), wide(typeof(query).dtype)
-    scores = _scores(*(convert(x, dtype=dtype) for x in (query, key)), params)
+    query, key = convert(query, dtype=dtype), convert(key, dtype=dtype)
+    scores = _scores(query, key, params)
     shape = typeof(scores).shape
     if given.bias is not None:
         scores = add(scores, _spread(given.bias, shape))

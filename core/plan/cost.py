@@ -30,6 +30,7 @@ from treadle.plan.steps import (
     Step,
     While,
 )
+from treadle.trace.routine import Attention
 
 
 class Cost(NamedTuple):
@@ -206,7 +207,11 @@ def step_cost(step: Step) -> Cost:
         return Cost(read=read, written=step.rows * step.count * 4)
     if isinstance(step, HostStep | CallsStep):
         operands, results = step.call.types
-        return Cost(read=_nbytes(operands), written=_nbytes(results))
+        moved = Cost(read=_nbytes(operands), written=_nbytes(results))
+        script = getattr(step.call, "script", None)
+        if isinstance(script, Attention):
+            return moved.plus(Cost(script.flops, script.pairs))
+        return moved
     return NOTHING
 
 

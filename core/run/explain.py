@@ -21,6 +21,7 @@ from treadle.plan.steps import (
     walk,
 )
 from treadle.run.text import size_text
+from treadle.trace.routine import Attention
 
 
 def explain(plan: Plan) -> str:
@@ -73,7 +74,9 @@ def describe(step: Step) -> tuple[str, str, int]:
     if isinstance(step, OrderStep):
         return "order", f"{(step.rows, step.length)} {fused}", step.tasks
     if isinstance(step, CallsStep):
-        return "calls", f"{step.call.script.called}: {fused}", step.tasks
+        script = step.call.script
+        kind = "attention" if isinstance(script, Attention) else "calls"
+        return kind, f"{script.called}: {fused}", step.tasks
     if isinstance(step, HostStep):
         return "host", fused, 1
     if isinstance(step, While):

@@ -18,6 +18,7 @@ from treadle.plan.steps import (
 )
 from treadle.run.explain import describe
 from treadle.run.text import comment, number_text, size_text
+from treadle.trace.routine import Attention
 
 _MOST_ROWS = 20
 
@@ -90,6 +91,10 @@ def main_origin(step: Step, plan: Plan) -> Origin:
     return plan.origins[max(shares, key=lambda n: shares[n])]
 
 
+def _is_attention(step: Step) -> bool:
+    return isinstance(step, CallsStep) and isinstance(step.call.script, Attention)
+
+
 def _notes(plan: Plan) -> list[str]:
     steps = [s for _, s in walk(plan.steps)]
     notes = []
@@ -98,6 +103,6 @@ def _notes(plan: Plan) -> list[str]:
         (HostStep, "what runs on the host (`explain` lists it) counts as bytes alone"),
         (CallsStep, "calls of libraries count as bytes alone"),
     ):
-        count = sum(isinstance(s, kind) for s in steps)
+        count = sum(isinstance(s, kind) and not _is_attention(s) for s in steps)
         notes += [f"{count} x {what}"] * (count > 0)
     return notes

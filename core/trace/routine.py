@@ -155,6 +155,28 @@ class Attention(NamedTuple):
         """How many heads there are."""
         return self.query[0] * self.query[2]
 
+    @property
+    def pairs(self) -> int:
+        """How many scores of queries and keys are made, but for what blocks waste."""
+        queries, keys = self.query[1], self.key[0]
+        reach = [queries + keys if n is None else n for n in self.reach]
+        seen = number(_pairs, (queries, keys, *reach))
+        return self.query[0] * self.query[2] * seen
+
+    @property
+    def flops(self) -> int:
+        """Products, and for each score a few operations."""
+        depth, value_depth = self.query[3], self.key[2]
+        if self.backward:
+            return self.pairs * (2 * (3 * depth + 2 * value_depth) + 5)
+        return self.pairs * (2 * (depth + value_depth) + 3)
+
+
+def _pairs(queries: int, keys: int, before: int, after: int) -> int:
+    places = np.arange(queries) + keys - queries
+    first, last = np.maximum(places - before, 0), np.minimum(places + after + 1, keys)
+    return int(np.maximum(last - first, 0).sum())
+
 
 def lead_of(x: ArrayType, rank: int = 2) -> int:
     """How many axes come before the last `rank`."""

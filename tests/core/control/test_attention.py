@@ -19,6 +19,7 @@ from treadle.compile import Stages, stages
 from treadle.ir.graph import Equation
 from treadle.ir.walk import call_graph
 from treadle.passes.blocks import lower_blocks
+from treadle.plan.cost import step_cost
 from treadle.plan.steps import CallsStep, walk
 from treadle.trace.lowering import Blocked, Host, Lowering
 
@@ -309,6 +310,9 @@ def test_scores_are_never_whole_in_memory() -> None:
     check(made)
     assert len(blocked(made)) == 2
     assert made.plan.arena < t * t * 4 / 2
+    forward, backward = map(step_cost, blocked(made))
+    assert forward.transcendentals == backward.transcendentals == t * (t + 1) // 2
+    assert forward.flops == t * (t + 1) // 2 * (4 * 16 + 3)
 
 
 def test_a_target_without_kernels_runs_other_operations() -> None:

@@ -22,6 +22,7 @@ from treadle.backends.cpu.attention.parts import (
     LOG2E,
     Code,
     Factor,
+    Operands,
     Tiles,
     multiply,
     power,
@@ -54,7 +55,7 @@ def emit_backward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
     with b.function(f'define void @"{symbol}"(ptr %args, i64 %task) ' + COLD):
         batches, heads, shared = code.words(Word.BATCH, Word.HEADS, Word.SHARED)
         keys, depth, value_depth = code.words(Word.KEYS, Word.DEPTH, Word.VALUE_DEPTH)
-        used = code.int("%task") * code.word(Word.SCRATCH_STRIDE)
+        used = code.i64("%task") * code.word(Word.SCRATCH_STRIDE)
         base = code.args(Word.SCRATCH, "ptr")
         scratch = b.op(f"getelementptr i8, ptr {base}, i64 {used.text}")
         group = heads.op("udiv", shared)
@@ -63,7 +64,7 @@ def emit_backward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
         _, dk, dv = _sums(code, scratch)
         mine = share(b, "%task", units.text, code.args(Word.TASKS))
         with b.loop(*mine) as index:
-            unit = code.int(index)
+            unit = code.i64(index)
             batch, own = unit.op("udiv", shared), unit.op("urem", shared)
             k, step = code.head(Word.KEY, batch, own), code.word(Word.KEY + 2)
             panels = code.area(Area.KEYS, scratch)
@@ -75,7 +76,7 @@ def emit_backward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
                 code.call("backward_head", "%args", scratch, batch, head, own)
             for word, sums, columns, width, factor in (
                 (Word.DK, dk, deep, depth, code.number(Word.SCALE)),
-                (Word.DV, dv, value_deep, value_depth, code.float(1.0)),
+                (Word.DV, dv, value_deep, value_depth, code.real(1.0)),
             ):
                 to, step = code.head(word, batch, own), code.word(word + 2)
                 given = sums, columns, to, step, keys, width, factor
@@ -132,7 +133,16 @@ def _emit_head(code: Code) -> None:
         rows = code.word(Word.BLOCK)
         with code.loop(0, keys, rows) as key:
             count = code.least(keys - key, rows)
-            where = "%args", "%scratch", batch, head, own, key, count, blind
+            where: Operands = (
+                "%args",
+                "%scratch",
+                batch,
+                head,
+                own,
+                key,
+                count,
+                blind,
+            )
             code.call("backward_block", *where)
         to, step = code.head(Word.DQ, batch, head), code.word(Word.DQ + 2)
         scale = code.number(Word.SCALE)
@@ -156,7 +166,7 @@ def _emit_prepare(code: Code) -> None:
         whole = depth & -lanes
         mask = code.mask(depth - whole)
         with b.carrying("0", queries.text, "1", [("i64", "0")]) as turn:
-            i = code.int(turn.index)
+            i = code.i64(turn.index)
             peak = code.load_one(code.at(left, i))
             code.store_one(code.at(peaks, i), peak)
             share = code.load_one(code.at(left, i, queries))
@@ -169,15 +179,15 @@ def _emit_prepare(code: Code) -> None:
             start = (first[0] * first[1]).rounded_once()
             carried = [(start.type, start.text)]
             with b.carrying("0", whole.text, str(lanes), carried) as t:
-                j = code.int(t.index)
+                j = code.i64(t.index)
                 pair = code.load(code.at(x, j)), code.load(code.at(y, j))
                 so_far = Value(b, t.values[0], start.kind, lanes)
                 t.next = [(pair[0] * pair[1] + so_far).text]
             product = total(Value(b, t.values[0], start.kind, lanes))
             code.store_one(code.at(products, i), product)
             blind = peak.compare("ole", LOWEST)
-            code.store_one(code.at(lives, i), select(blind, code.float(0.0), 1.0))
-            so_far = code.int(turn.values[0])
+            code.store_one(code.at(lives, i), select(blind, code.real(0.0), 1.0))
+            so_far = code.i64(turn.values[0])
             turn.next = [(so_far | blind.cast("zext", "i64")).text]
         b(f"ret i64 {turn.values[0]}")
 
@@ -210,7 +220,13 @@ def _emit_block(code: Code) -> None:
         code.call("scaled_copy", *given, count, depth, factor)
         with code.loop(begin, end, COLUMNS) as i0:
             i1 = code.least(i0 + COLUMNS, end)
-            where = "%args", "%scratch", *code.ints("batch", "head", "own"), key, count
+            where: Operands = (
+                "%args",
+                "%scratch",
+                *code.ints("batch", "head", "own"),
+                key,
+                count,
+            )
             code.call("backward_products", *where, full, i0, i1)
             code.call("backward_queries", *where, full, i0, i1)
         b("ret void")
@@ -230,12 +246,20 @@ def _emit_products(code: Code, masks: tuple[str, ...]) -> None:
         place = key - keys + queries
         tiles = tiles_of(code, count)
         if masks:
-            where = "%args", "%scratch", *code.ints("batch", "head"), key, count, i0, i1
+            where: Operands = (
+                "%args",
+                "%scratch",
+                *code.ints("batch", "head"),
+                key,
+                count,
+                i0,
+                i1,
+            )
             code.call("offsets", *where)
         _emit_scores(code, tiles, (i0, i1), place, everything)
         scores, grads = code.area(Area.SCORES), code.area(Area.GRADS)
         deeps, sums = _deep(code), _sums(code)
-        with code.loop(0, tiles.count) as t:
+        with code.loop(0, tiles.total) as t:
             first, following = tiles.start(t), tiles.start(t + 1)
             near = code.below(code.most(place + first - after, 0), width)
             near = code.least(code.most(i0, near), i1)
@@ -252,7 +276,7 @@ def _emit_products(code: Code, masks: tuple[str, ...]) -> None:
                     (lines[0], Area.CTS, deeps[1], sums[2]),
                     (lines[1], Area.QUERIES, deeps[0], sums[1]),
                 ):
-                    rows = Factor(code.at(line, near - i0), code.int(_PITCH))
+                    rows = Factor(code.at(line, near - i0), code.i64(_PITCH))
                     with code.loop(0, deep, width) as x:
                         panel = code.area(area)
                         panel = code.at(panel, x * queries, near * width)
@@ -280,7 +304,7 @@ def _emit_scores(
     with code.loop(*chunk, width) as query:
         t0 = select(full, 0, tiles.since(query - before - place))
         t1 = tiles.until(query + after - place + (width - 1))
-        t1 = select(full, tiles.count, t1)
+        t1 = select(full, tiles.total, t1)
         first = tiles.start(t0)
         for rows, area, sum_of, panels in (
             (Factor(code.area(Area.ROWS), depth), Area.SCORES, depth, Area.QUERIES_T),
@@ -289,14 +313,14 @@ def _emit_scores(
             given = Factor(code.at(rows.base, first * rows.step), rows.step)
             to = code.at(code.area(area), first * _PITCH + query - chunk[0])
             panel = code.at(code.area(panels), query * sum_of)
-            result = Factor(to, code.int(_PITCH))
+            result = Factor(to, code.i64(_PITCH))
             multiply(code, tiles, (t0, t1), given, sum_of, panel, result, add=False)
 
 
 def _emit_queries(code: Code) -> None:
     """``backward_queries``: what some keys add to the cotangents of queries."""
     b, width = code.b, code.machine.tile.columns
-    step = code.int(pitch(block_rows(code.machine.tile)))
+    step = code.i64(pitch(block_rows(code.machine.tile)))
     with b.function(
         f"define internal void @backward_queries{_BLOCK}, i64 %i0, i64 %i1) " + COLD
     ):
@@ -306,11 +330,11 @@ def _emit_queries(code: Code) -> None:
         )
         everything = full.compare("ne", 0)
         turned, some = code.area(Area.TURNED), i1 - i0
-        grads = code.area(Area.GRADS), code.int(_PITCH)
+        grads = code.area(Area.GRADS), code.i64(_PITCH)
         code.call("pack_transpose", *grads, some, count, turned, step)
         tiles, (deep, _), dq = tiles_of(code, some), _deep(code), _sums(code)[0]
         place = i0 + keys - queries - key
-        with code.loop(0, tiles.count) as t:
+        with code.loop(0, tiles.total) as t:
             first, following = tiles.start(t), tiles.start(t + 1)
             near = code.least(code.most(place + first - before, 0), count)
             near = select(everything, 0, near)
@@ -332,7 +356,7 @@ def _emit_queries(code: Code) -> None:
 def _emit_offsets(code: Code, masks: tuple[str, ...]) -> None:
     """``offsets``: what masks add to the scores of a block, and by what the weights
     that are kept are multiplied: rows are read as they lie, and turned."""
-    b, step = code.b, code.int(pitch(block_rows(code.machine.tile)))
+    b, step = code.b, code.i64(pitch(block_rows(code.machine.tile)))
     with b.function(
         "define internal void @offsets(ptr %args, ptr %scratch, i64 %batch, i64 %head, "
         "i64 %key, i64 %some, i64 %i0, i64 %i1)"
@@ -345,11 +369,18 @@ def _emit_offsets(code: Code, masks: tuple[str, ...]) -> None:
                 continue
             with code.loop(i0, i1) as query:
                 line = code.at(rows, (query - i0) * step)
-                code.call("fill", line, code.int(0), some, code.float(start))
+                code.call("fill", line, code.i64(0), some, code.real(start))
                 for name in given:
                     each(code, name, line, query, FUNCTIONS[name])
             turned = _offsets(code)[kind == ("kept",)]
-            where = rows, step, some, i1 - i0, turned, code.int(_PITCH)
+            where: Operands = (
+                rows,
+                step,
+                some,
+                i1 - i0,
+                turned,
+                code.i64(_PITCH),
+            )
             code.call("pack_transpose", *where)
         b("ret void")
 
@@ -357,7 +388,7 @@ def _emit_offsets(code: Code, masks: tuple[str, ...]) -> None:
 def _offsets(code: Code) -> tuple[str, str]:
     """What is added to the scores of a block, and what weights are multiplied with."""
     base = code.area(Area.OFFSETS)
-    size = code.int(block_rows(code.machine.tile) * _PITCH)
+    size = code.i64(block_rows(code.machine.tile) * _PITCH)
     return base, code.at(base, size)
 
 
@@ -397,8 +428,8 @@ def _emit_differentiate(code: Code, masks: tuple[str, ...]) -> None:
                 code.store(at[0], left)
                 moved = (weight * life).rounded_once() * (moved - product)
                 code.store(at[1], moved.rounded_once())
-            zero = code.float(0.0)
-            code.call("fill", grad, code.int(0), start, zero)
+            zero = code.real(0.0)
+            code.call("fill", grad, code.i64(0), start, zero)
             code.call("fill", grad, stop, i1 - i0, zero)
         b("ret void")
 
@@ -408,7 +439,7 @@ def _emit_edges(
 ) -> None:
     """Hides the queries that do not see a key."""
     keys, queries = code.words(Word.KEYS, Word.QUERIES)
-    place = key - keys + queries - code.int("%i0")
+    place = key - keys + queries - code.i64("%i0")
     before, after = code.words(Word.BEFORE, Word.AFTER)
 
     def within(x: Value) -> Value:
@@ -416,5 +447,5 @@ def _emit_edges(
 
     first, last = within(place - after), within(place + before + 1)
     for base, number in ((line, LOWEST), (grad, 0.0)):
-        code.call("fill", base, some[0], first, code.float(number))
-        code.call("fill", base, last, some[1], code.float(number))
+        code.call("fill", base, some[0], first, code.real(number))
+        code.call("fill", base, last, some[1], code.real(number))

@@ -26,6 +26,7 @@ from treadle.backends.cpu.attention.parts import (
     LOG2E,
     Code,
     Factor,
+    Operands,
     Tiles,
     across,
     largest,
@@ -63,7 +64,7 @@ def emit_forward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
         pieces, queries, keys = code.words(Word.PIECES, Word.QUERIES, Word.KEYS)
         depth, value_depth = code.words(Word.DEPTH, Word.VALUE_DEPTH)
         units = batches * heads * pieces
-        used = code.int("%task") * code.word(Word.SCRATCH_STRIDE)
+        used = code.i64("%task") * code.word(Word.SCRATCH_STRIDE)
         base = code.args(Word.SCRATCH, "ptr")
         scratch = b.op(f"getelementptr i8, ptr {base}, i64 {used.text}")
         factor = (code.number(Word.SCALE) * LOG2E).rounded_once()
@@ -71,11 +72,11 @@ def emit_forward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
         blocks = (queries + rows - 1).op("udiv", rows)
         mine = share(b, "%task", units.text, code.args(Word.TASKS))
         with b.loop(*mine) as index:
-            unit = code.int(index)
+            unit = code.i64(index)
             above = unit.op("udiv", pieces)
             piece, head = unit.op("urem", pieces), above.op("urem", heads)
             batch, group = above.op("udiv", heads), heads.op("udiv", shared)
-            first = unit.compare("eq", code.int(mine[0]))
+            first = unit.compare("eq", code.i64(mine[0]))
             begins = unit.op("urem", pieces * group).compare("eq", 0)
             with b.when((first | begins).text):
                 own = batch, head.op("udiv", group)
@@ -86,7 +87,7 @@ def emit_forward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
                 panels = code.area(Area.VALUES, scratch)
                 code.call("pack_rows", v, steps[1], keys, value_depth, panels)
             bounds = share(b, piece.text, blocks.text, pieces.text)
-            start, stop = (code.int(x) * rows for x in bounds)
+            start, stop = (code.i64(x) * rows for x in bounds)
             query, step = code.head(Word.QUERY, batch, head), code.word(Word.QUERY + 2)
             own_rows = code.area(Area.ROWS, scratch)
             with code.loop(start, code.least(stop, queries), rows) as row:
@@ -96,10 +97,17 @@ def emit_forward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
                     *("scaled_copy", from_, step, own_rows, depth),
                     *(count, depth, factor),
                 )
-                where = "%args", scratch, batch, head, row, count
-                blind = code.ask("forward_block", *where, code.int(0))
+                where: Operands = (
+                    "%args",
+                    scratch,
+                    batch,
+                    head,
+                    row,
+                    count,
+                )
+                blind = code.ask("forward_block", *where, code.i64(0))
                 with b.when(blind.compare("ne", 0).text):
-                    code.ask("forward_block", *where, code.int(1))
+                    code.ask("forward_block", *where, code.i64(1))
         b("ret void")
 
 
@@ -124,14 +132,14 @@ def _emit_block(code: Code) -> None:
         end = select(all_keys, keys, end)
         tiles = tiles_of(code, count)
         states, out = code.area(Area.STATES), code.area(Area.OUT)
-        sums = code.at(states, code.int(rows))
-        code.call("fill", states, code.int(0), code.int(rows), code.float(LOWEST))
-        code.zero(sums, code.int(rows))
+        sums = code.at(states, code.i64(rows))
+        code.call("fill", states, code.i64(0), code.i64(rows), code.real(LOWEST))
+        code.zero(sums, code.i64(rows))
         code.zero(out, count * deep)
         with code.loop(begin, end, COLUMNS) as c0:
             c1 = code.least(c0 + COLUMNS, end)
             _emit_scores(code, tiles, (c0, c1), place, all_keys)
-            with code.loop(0, tiles.count) as t:
+            with code.loop(0, tiles.total) as t:
                 first, following = tiles.start(t), tiles.start(t + 1)
                 near = code.below(code.most(place + first - before, 0), width)
                 near = select(all_keys, c0, code.most(c0, near))
@@ -142,15 +150,27 @@ def _emit_block(code: Code) -> None:
                 block = code.at(block, first * _PITCH + near - c0)
                 mixed = code.at(out, first * deep)
                 with b.when(some.compare("sgt", 0).text):
-                    code.call(
-                        *("soften", "%args", block, *code.ints("batch", "head")),
-                        *(row + first, following - first, near, some, mixed, deep),
-                        *(code.at(states, first), code.at(sums, first)),
+                    batch, head = code.ints("batch", "head")
+                    height = following - first
+                    given: Operands = (
+                        "%args",
+                        block,
+                        batch,
+                        head,
+                        row + first,
+                        height,
+                        near,
+                        some,
+                        mixed,
+                        deep,
+                        code.at(states, first),
+                        code.at(sums, first),
                     )
+                    code.call("soften", *given)
                     with code.loop(0, deep, width) as x:
                         panel = code.area(Area.VALUES)
                         panel = code.at(panel, x * keys, near * width)
-                        scores = Factor(block, code.int(_PITCH))
+                        scores = Factor(block, code.i64(_PITCH))
                         to = Factor(code.at(mixed, x), deep)
                         only = t, t + 1
                         multiply(code, tiles, only, scores, some, panel, to, add=True)
@@ -167,13 +187,13 @@ def _emit_scores(
     with code.loop(*keys, width) as key:
         t0 = select(all_keys, 0, tiles.since(key - after - place))
         t1 = tiles.until(key + before - place + (width - 1))
-        t1 = select(all_keys, tiles.count, t1)
+        t1 = select(all_keys, tiles.total, t1)
         first = tiles.start(t0)
         queries = Factor(code.at(code.area(Area.ROWS), first * depth), depth)
         block = code.area(Area.SCORES)
         to = code.at(block, first * _PITCH + key - keys[0])
         panel = code.at(code.area(Area.KEYS_T), key * depth)
-        scores = Factor(to, code.int(_PITCH))
+        scores = Factor(to, code.i64(_PITCH))
         multiply(code, tiles, (t0, t1), queries, depth, panel, scores, add=False)
 
 
@@ -186,17 +206,17 @@ def _emit_finish(code: Code, out: tuple[str, Value], states: tuple[str, str]) ->
     target, step = code.head(Word.OUT, batch, head), code.word(Word.OUT + 2)
     left = code.at(code.args(Word.ROWS, "ptr"), (batch * heads + head) * queries * 2)
     with b.carrying("0", count.text, "1", [("i64", "0")]) as turn:
-        i = code.int(turn.index)
+        i = code.i64(turn.index)
         peak = code.load_one(code.at(states[0], i))
-        share = code.float(1.0) / code.load_one(code.at(states[1], i))
+        share = code.real(1.0) / code.load_one(code.at(states[1], i))
         to, from_ = code.at(target, (row + i) * step), code.at(out[0], i * out[1])
-        one = code.int(1)
+        one = code.i64(1)
         code.call("scaled_copy", from_, one, to, one, one, value_depth, share)
         code.store_one(code.at(left, row + i), peak)
         code.store_one(code.at(left, row + i, queries), share)
         blind = peak.compare("ole", LOWEST).cast("zext", "i64")
-        turn.next = [(code.int(turn.values[0]) | blind).text]
-    return code.int(turn.values[0])
+        turn.next = [(code.i64(turn.values[0]) | blind).text]
+    return code.i64(turn.values[0])
 
 
 def _emit_soften(code: Code, masks: tuple[str, ...]) -> None:
@@ -218,14 +238,14 @@ def _emit_soften(code: Code, masks: tuple[str, ...]) -> None:
             old = code.load_one(code.at("%peaks", i))
             first = [(old.splat(lanes).type, old.splat(lanes).text)]
             with b.carrying("0", room.text, str(lanes), first) as turn:
-                x = code.load(code.at(line, code.int(turn.index)))
+                x = code.load(code.at(line, code.i64(turn.index)))
                 so_far = Value(b, turn.values[0], x.kind, lanes)
                 turn.next = [largest(x, so_far).text]
             peak = across(Value(b, turn.values[0], old.kind, lanes))
             code.store_one(code.at("%peaks", i), peak)
-            none = code.float(0.0, lanes)
+            none = code.real(0.0, lanes)
             with b.carrying("0", room.text, str(lanes), [(none.type, none.text)]) as t:
-                place = code.at(line, code.int(t.index))
+                place = code.at(line, code.i64(t.index))
                 weight = power(code.load(place) - peak)
                 code.store(place, weight)
                 t.next = [(Value(b, t.values[0], none.kind, lanes) + weight).text]
@@ -245,17 +265,17 @@ def _emit_soften(code: Code, masks: tuple[str, ...]) -> None:
 
 def _emit_edges(code: Code, line: str, query: Value, room: Value) -> None:
     """Hides the keys that a query does not see, of those from %key on."""
-    key, (keys, queries) = code.int("%key"), code.words(Word.KEYS, Word.QUERIES)
+    key, (keys, queries) = code.i64("%key"), code.words(Word.KEYS, Word.QUERIES)
     place = query + keys - queries - key
     before, after = code.words(Word.BEFORE, Word.AFTER)
 
     def within(x: Value) -> Value:
         return code.least(code.most(x, 0), room)
 
-    lowest, end = code.float(LOWEST), within(keys - key)
-    code.call("fill", line, code.int(0), within(place - before), lowest)
+    lowest, end = code.real(LOWEST), within(keys - key)
+    code.call("fill", line, code.i64(0), within(place - before), lowest)
     code.call("fill", line, within(place + after + 1), end, lowest)
-    code.call("fill", line, end, room, code.float(-math.inf))
+    code.call("fill", line, end, room, code.real(-math.inf))
 
 
 def _biased(code: Code, x: Value, bias: Value) -> Value:
@@ -269,7 +289,7 @@ def _hidden(code: Code, x: Value, seen: Value) -> Value:
     # Not a `select`: of that and its store LLVM makes a masked store, which some
     # processors are slow at.
     there = seen.cast("sext", f"i{8 * code.size}")
-    lowest = code.float(LOWEST, x.lanes).as_int()
+    lowest = code.real(LOWEST, x.lanes).as_int()
     return ((x.as_int() & there) | (lowest & ~there)).as_float()
 
 
@@ -300,7 +320,7 @@ def each(
     base = b.op(f"getelementptr {kind}, ptr {base}, i64 {skipped.text}")
     straight = steps[3].compare("eq", 1)
     whole = select(straight, some & -code.lanes, 0)
-    for start, stop, lanes in ((code.int(0), whole, code.lanes), (whole, some, 1)):
+    for start, stop, lanes in ((code.i64(0), whole, code.lanes), (whole, some, 1)):
         with code.loop(start, stop, lanes) as j:
             place = b.op(f"getelementptr {kind}, ptr {base}, i64 {(j * steps[3]).text}")
             given = load(b, place, dtype, lanes, None)

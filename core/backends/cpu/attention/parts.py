@@ -44,6 +44,10 @@ _POWER = {
 """2^r for |r| <= 1/2, highest power first, fitted as the polynomials of `math.exp`."""
 
 
+Operands = tuple[str | Value, ...]
+"""Addresses and numbers."""
+
+
 class Code:
     """What writes the kernels of one machine, in one function at a time."""
 
@@ -55,17 +59,17 @@ class Code:
 
     # Numbers
 
-    def int(self, text: str | int) -> Value:
+    def i64(self, text: str | int) -> Value:
         if isinstance(text, int):
             return constant(self.b, text, "i64")
         return Value(self.b, text, "i64", 1)
 
     def ints(self, *names: str) -> list[Value]:
         """Parameters of the function."""
-        return [self.int(f"%{name}") for name in names]
+        return [self.i64(f"%{name}") for name in names]
 
     def word(self, word: int) -> Value:
-        return self.int(self.args(word))
+        return self.i64(self.args(word))
 
     def words(self, *words: int) -> list[Value]:
         return [self.word(w) for w in words]
@@ -77,7 +81,7 @@ class Code:
             return found
         return found.cast("fptrunc", "float")
 
-    def float(self, number: float, lanes: int = 1) -> Value:
+    def real(self, number: float, lanes: int = 1) -> Value:
         return constant(self.b, number, self.machine.scalar, lanes)
 
     def least(self, x: Value, y: Value | int) -> Value:
@@ -98,7 +102,7 @@ class Code:
             x.text if isinstance(x, Value) else str(x) for x in (start, step)
         )
         with self.b.loop(first, stop.text, stride) as index:
-            yield self.int(index)
+            yield self.i64(index)
 
     # Memory
 
@@ -155,9 +159,9 @@ class Code:
 
     def ask(self, name: str, *operands: str | Value) -> Value:
         """The i64 that a function returns."""
-        return self.int(self.b.op(f"call i64 @{name}({self._given(operands)})"))
+        return self.i64(self.b.op(f"call i64 @{name}({self._given(operands)})"))
 
-    def _given(self, operands: tuple[str | Value, ...]) -> str:
+    def _given(self, operands: Operands) -> str:
         return ", ".join(
             [
                 f"{x.type} {x.text}" if isinstance(x, Value) else f"ptr {x}"
@@ -170,7 +174,7 @@ class Tiles(NamedTuple):
     """Rows cut into tiles: of so many rows (`low`), the first `extra` of one more."""
 
     code: Code
-    count: Value
+    total: Value
     low: Value
     extra: Value
 
@@ -178,21 +182,21 @@ class Tiles(NamedTuple):
         """The row at which a tile begins."""
         b = self.code.b
         texts = self.low.text, self.extra.text, tile.text
-        return self.code.int(row_of_tile(b, *texts))
+        return self.code.i64(row_of_tile(b, *texts))
 
     def until(self, row: Value) -> Value:
         """The number of a tile, before which are all tiles that begin at this row or
         before it."""
         code = self.code
         found = code.most(row + self.low, 0).op("udiv", self.low)
-        return code.least(found, self.count)
+        return code.least(found, self.total)
 
     def since(self, row: Value) -> Value:
         """The number of a tile, before which none has this row or one after it."""
         code = self.code
         high = select(self.extra.compare("sgt", 0), self.low + 1, self.low)
         found = code.most(row, 0).op("udiv", high)
-        return code.least(found, self.count)
+        return code.least(found, self.total)
 
 
 def tiles_of(code: Code, rows: Value) -> Tiles:
@@ -287,7 +291,7 @@ def _emit_pack_rows(code: Code) -> None:
         with code.loop(0, columns, width) as j:
             some = code.least(columns - j, width)
             source, target = code.at("%from", j), code.at("%panels", j * rows)
-            wide = code.int(width)
+            wide = code.i64(width)
             code.call("pack_copy", source, step, rows, some, target, wide)
         b("ret void")
 
@@ -303,7 +307,7 @@ def _emit_pack_turned(code: Code) -> None:
         with code.loop(0, rows, width) as i:
             some = code.least(rows - i, width)
             source, target = code.at("%from", i * step), code.at("%panels", i * columns)
-            wide = code.int(width)
+            wide = code.i64(width)
             code.call("pack_transpose", source, step, columns, some, target, wide)
         b("ret void")
 

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
-import numpy as np
-
 from treadle.backends.cpu.gemm.arguments import Tile
+from treadle.backends.cpu.gemm.kernel import tile as register_tile
 from treadle.late import number, numbers
 from treadle.trace.routine import Attention
 
@@ -172,13 +171,15 @@ def _layout(a: Attention, tile: Tile) -> Sequence[int]:
     return numbers(_areas, (*sizes, *machine))
 
 
-def tasks(a: Attention, tile: Tile, threads: int) -> int:
-    """Into how many tasks it is cut."""
+def work(a: Attention, threads: int) -> tuple[int, int]:
+    """Into how many tasks it is cut, and the bytes of scratch for all of them."""
+    tile = register_tile(a.dtype)
     (batch, queries, heads, depth), (keys, shared, _) = a.query, a.key
     units = batch * (shared if a.backward else heads)
-    work = batch * queries * heads * depth * keys
+    amount = batch * queries * heads * depth * keys
     rows = 0 if a.backward else _rows(a, tile)
-    return number(_tasks, (units, work, queries, rows, threads), low=1)
+    tasks = number(_tasks, (units, amount, queries, rows, threads), low=1)
+    return tasks, tasks * _layout(a, tile)[-1]
 
 
 def _rows(a: Attention, tile: Tile) -> int:
@@ -203,22 +204,17 @@ def _pieces(tasks: int, units: int, queries: int, rows: int) -> int:
     return max(min(-(-tasks // max(units, 1)), _most_pieces(queries, rows)), 1)
 
 
-def scratch_bytes(a: Attention, tile: Tile, tasks: int) -> int:
-    """For all tasks."""
-    return tasks * _layout(a, tile)[-1]
-
-
-def words(
-    a: Attention, tile: Tile, tasks: int, scratch: Any, places: Sequence[Any]
-) -> list[Any]:
+def words(a: Attention, tasks: int, places: Sequence[Any]) -> list[Any]:
     """The words after the number of tasks.
 
-    places: of the operands, then of the results.
+    places: of scratch, of the operands, then of the results.
     """
+    tile = register_tile(a.dtype)
     found: list[Any] = [0] * _END
     (batch, queries, heads, depth), (keys, shared, value_depth) = a.query, a.key
     *areas, stride = _layout(a, tile)
-    found[Word.SCRATCH], found[Word.SCRATCH_STRIDE] = scratch, stride
+    found[Word.SCRATCH], *given = places
+    found[Word.SCRATCH_STRIDE] = stride
     found[Word.BATCH : Word.BEFORE] = [*a.query, *a.key]
     reach = [_FAR if n is None else n for n in a.reach]
     found[Word.BEFORE : Word.SCALE] = reach
@@ -229,7 +225,6 @@ def words(
         pieces = number(_pieces, sizes, low=1)
     found[Word.PIECES], found[Word.BLOCK] = pieces, _rows(a, tile)
     found[Word.AREAS : Word.AREAS + AREAS] = areas
-    given = list(places)
     if a.backward:
         names = [Word.CT, Word.QUERY, Word.KEY, Word.VALUE, Word.OUT, Word.ROWS]
         names += [MASKS[name] for name, _ in a.masks] + [Word.DQ, Word.DK, Word.DV]
@@ -268,8 +263,3 @@ def _step(length: int, step: int) -> int:
 
 def _bits(x: float) -> int:
     return struct.unpack("<q", struct.pack("<d", x))[0]
-
-
-def supported(dtype: np.dtype) -> bool:
-    """Whether there is a kernel."""
-    return dtype.name in ("float32", "float64")
