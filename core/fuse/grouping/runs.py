@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from treadle.dims import hint, one
 from treadle.fuse.cluster import Cluster, operands_fit
@@ -118,7 +119,9 @@ def _lengthened(
 ) -> Cluster | None:
     """The cluster of the first small array that lets its readers sum as before."""
     flow = part.flow
-    before = {r: part.built[r] for r in readers if r in part.built}
+    before: dict[Node | Equation, Any] = {
+        r: part.built[r] for r in readers if r in part.built
+    }
     sums = [(r, summation(r, flow)) for r in readers if _sums(r)]
     for row in rows:
         small = _small(eq, row, number, flow)
