@@ -71,7 +71,7 @@ def _rows(eq: Equation) -> Iterator[tuple[int, ...]]:
         row.add(i)
         stays = has | row
         size = math.prod([lengths[j] for j in stays])
-        if has & row and not row <= has and size * _SMALL <= math.prod(lengths):
+        if has & row and not row <= has and 0 < size * _SMALL <= math.prod(lengths):
             found.append(tuple([n if j in stays else 1 for j, n in enumerate(shape)]))
     yield from dict.fromkeys(reversed(found))
 
@@ -122,7 +122,7 @@ def _lengthened(
     before: dict[Node | Equation, Any] = {
         r: part.built[r] for r in readers if r in part.built
     }
-    sums = [(r, summation(r, flow)) for r in readers if _sums(r)]
+    sums = [(r, summation(r, flow)) for r in readers if r.reduced]
     for row in rows:
         small = _small(eq, row, number, flow)
         (made,) = small.equations
