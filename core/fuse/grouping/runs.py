@@ -45,8 +45,10 @@ def lengthen(part: Partition) -> None:
         readers = _readers(eq, part) if rows else []
         if readers:
             place = place or {node: i for i, node in enumerate(part.nodes)}
-            first = min([place[r] for r in readers])
-            if all(place[n] < first for n in _makers(eq.inputs[0], part)):
+            # One that makes a small array has no place yet: not both are worth it.
+            first = min([place.get(r, -1) for r in readers])
+            makers = _makers(eq.inputs[0], part)
+            if all(place.get(n, first) < first for n in makers) and first >= 0:
                 number = 1 + max(n.number for n in part.nodes) + len(made)
                 small = _lengthened(eq, rows, readers, part, number)
                 made += [(first, small)] if small else []
