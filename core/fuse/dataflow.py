@@ -9,7 +9,7 @@ from typing import Any
 
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.scalar import SCALARS
-from treadle.ops.movement import broadcast_in_dim, reshape, transpose
+from treadle.ops.movement import transpose
 from treadle.passes.units import Units
 from treadle.trace.lowering import (
     Elementwise,
@@ -135,36 +135,14 @@ class Dataflow:
         copied: a view's result is made in memory after all.
         """
         self.units.add(eq)
-        if eq.op is broadcast_in_dim:
-            self._lay_out(eq)
         if isinstance(eq.op.lowering, View) and not copied:
-            source, chain = self.resolve(eq.inputs[0])
-            self._views[eq.outputs[0]] = source, (eq, *chain)
+            self._look_through(eq)
         for v in eq.outputs:
             self.maker[v] = eq
             self.readers[v] = []
         for a in eq.inputs:
             if isinstance(a, Var):
                 self.readers[a].append(eq)
-
-    def _lay_out(self, eq: Equation) -> None:
-        """What is repeated is made in memory if it is repetitions itself: it is small,
-        and whoever looked through both would step through short runs."""
-        inner = self._made(eq.inputs[0])
-        if inner is None or not self._repeats(eq):
-            return
-        first = self._made(inner.inputs[0]) if inner.op is reshape else inner
-        if first is not None and first.op is broadcast_in_dim and self._repeats(first):
-            self._views.pop(inner.outputs[0], None)
-
-    def _made(self, a: Atom) -> Equation | None:
-        return self.maker.get(a) if isinstance(a, Var) else None
-
-    def _repeats(self, eq: Equation) -> bool:
-        """Whether a broadcast's result is larger than its operand."""
-        x, out = eq.inputs[0], eq.outputs[0]
-        self.units.add(eq)
-        return len(self.units.present(out)) > len(self.units.present(x)) > 0
 
     def replace(self, old: Equation, new: Equation) -> None:
         """Puts another equation for the same results in the place of one."""
@@ -176,6 +154,30 @@ class Dataflow:
         for a in new.inputs:
             if isinstance(a, Var):
                 self.readers[a].append(new)
+
+    def remove(self, eq: Equation) -> None:
+        """Forgets an equation whose results nobody reads."""
+        for v in eq.outputs:
+            del self.maker[v], self.readers[v]
+        for a in eq.inputs:
+            if isinstance(a, Var):
+                self.readers[a].remove(eq)
+
+    def replace_view(self, old: Equation, new: Equation) -> None:
+        """Puts another view for the same result in the place of one."""
+        self.replace(old, new)
+        changed = [new]
+        for eq in changed:
+            self._look_through(eq)
+            changed += [
+                r
+                for r in self.readers[eq.outputs[0]]
+                if r.outputs and self.is_view(r.outputs[0])
+            ]
+
+    def _look_through(self, view: Equation) -> None:
+        source, chain = self.resolve(view.inputs[0])
+        self._views[view.outputs[0]] = source, (view, *chain)
 
     def memory(self, a: Atom) -> Atom | None:
         """The stored value whose contiguous bytes are those of `a`, if there is one."""

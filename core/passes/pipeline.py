@@ -20,7 +20,6 @@ from treadle.passes.dce import drop_dead
 from treadle.passes.inline import inline_calls
 from treadle.passes.reductions import split_reductions
 from treadle.passes.rounding import place_roundings
-from treadle.passes.runs import lengthen_runs
 from treadle.passes.scans import hoist_from_scans
 from treadle.passes.sorting import lower_sorts
 from treadle.passes.split_complex import split_complex
@@ -64,7 +63,6 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         lower_sorts,  # ensures: only unsigned integers are ordered
         simplify,
         split_reductions,  # ensures: a reduction is over one last axis, or not over it
-        lengthen_runs,  # ensures: what vectors run along is long, where it can be
         merge_equal,
         drop_dead,  # ensures: every pure equation is used
         partial(place_roundings, widen=wide),  # needs all readers, and no others

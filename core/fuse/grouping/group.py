@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from treadle.fuse.grouping.partition import partition
 from treadle.fuse.grouping.recompute import choose
+from treadle.fuse.grouping.runs import lengthen
 from treadle.fuse.groups import Groups
 from treadle.fuse.lowering.loops import bodies
 from treadle.ir.graph import Equation, Graph
@@ -21,6 +22,7 @@ def group(graph: Graph, lowering: Callable[[Equation], Lowering]) -> Groups:
     """
     part = partition(graph, lowering)
     choose(part)
+    lengthen(part)
     flow, inner = part.flow, {}
     for node in part.nodes:
         for eq in node.equations:

@@ -64,8 +64,6 @@ class _Partitioner(Growth):
     def run(self) -> Partition:
         for eq in self.flow.graph.equations:
             if isinstance(eq.op.lowering, View):
-                if not self.flow.is_view(eq.outputs[0]):
-                    self.begin(eq)
                 continue
             if eq.outputs and eq.outputs[0] in self.flow.inline:
                 if self.wanted_in_memory(eq):

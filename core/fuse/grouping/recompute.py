@@ -54,7 +54,7 @@ def _settle(candidates: list[tuple[Equation, Cluster]], part: Partition) -> None
         if found.readers:
             marked += found.values
             changed |= dict.fromkeys((*found.readers, node))
-    if all(_builds(cluster, part) for cluster in changed):
+    if all(builds(cluster, part) for cluster in changed):
         return
     part.flow.recomputed.difference_update(marked)
     for cluster in changed:
@@ -94,10 +94,12 @@ def _consider(eq: Equation, node: Cluster, part: Partition) -> _Found:
         return _NOTHING
     # Each reader loads the leaves in place of the value, which nobody stores. Axes are
     # counted, not bytes: the same program at another size must have the same kernels.
-    leaves = {u for u in walk.leaves if walk.axes(u) >= walk.axes(v)}
-    loads = sum([len(leaves - _loaded(r, v, part)) for r in readers])
-    if loads > 1 + len(readers):
-        return _NOTHING
+    axes, most = walk.axes(v), 1 + len(readers)
+    leaves = {u for u in walk.leaves if walk.axes(u) >= axes}
+    if len(leaves) * len(readers) > most:
+        loads = sum([len(leaves - _loaded(r, v, part)) for r in readers])
+        if loads > most:
+            return _NOTHING
     flow.recomputed.update(walk.values)
     return _Found(list(walk.values), readers)
 
@@ -205,7 +207,7 @@ class _Walk:
         return alone.cost(v) > _MAX_COST_OF_ROWS
 
 
-def _builds(cluster: Cluster, part: Partition) -> bool:
+def builds(cluster: Cluster, part: Partition) -> bool:
     """Whether a cluster can make what it computes again at the points that it has. What
     it became is kept."""
     part.built.pop(cluster, None)

@@ -300,20 +300,36 @@ def build(
     return launch
 
 
-def _written(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Launch:
+def summation(cluster: Cluster, flow: Dataflow) -> list[list[int]]:
+    """The loops over the dimensions that a cluster reduces: sums depend on them."""
+    body, sizes = _members(cluster, flow), cluster.space.sizes
+    return coalesce(_reduced(cluster, body), body.accesses, sizes)
+
+
+def _members(cluster: Cluster, flow: Dataflow) -> NestWriter:
     body = NestWriter(cluster.space, flow)
     for eq in cluster.equations:
         body.equation(eq)
+    return body
+
+
+def _reduced(cluster: Cluster, body: NestWriter) -> list[int]:
+    dims = [d for d in cluster.space.sizes if d in cluster.reduced]
+    if len(dims) < 2:
+        return dims
+    return sorted(dims, key=ranking(body.accesses, cluster.space.sizes))
+
+
+def _written(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Launch:
+    body = _members(cluster, flow)
     for eq in cluster.equations:
         for v in eq.outputs:
             if v in stored:
                 body.store(v, cluster.space.maps[v], body.known[v])
     sizes = cluster.space.sizes
     kept = [d for d in sizes if d not in cluster.reduced]
-    reduced = [d for d in sizes if d in cluster.reduced]
-    order = ranking(body.accesses, sizes)
-    kept.sort(key=order)
-    reduced.sort(key=order)
+    kept.sort(key=ranking(body.accesses, sizes))
+    reduced = _reduced(cluster, body)
     if cluster.form == "inner":
         return finish(body, sizes, kept, [], reduced, "inner")
     if cluster.form == "mid":
