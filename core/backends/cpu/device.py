@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,18 +10,15 @@ import numpy as np
 
 from treadle.arraytype import ArrayType
 from treadle.backends.capable import lowering_of
-from treadle.backends.cpu.attention import schedule as attention_schedule
+from treadle.backends.cpu import routines
 from treadle.backends.cpu.conv import choice
 from treadle.backends.cpu.cost import nest_tasks
 from treadle.backends.cpu.emit.nest import supported
 from treadle.backends.cpu.emit.tasks import scratch_bytes, scratch_rows
-from treadle.backends.cpu.foreign import arrays as foreign
 from treadle.backends.cpu.fourier import library as fourier_library
-from treadle.backends.cpu.fourier import schedule as fourier_schedule
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm import schedule as gemm_schedule
 from treadle.backends.cpu.gemm.arguments import Scheduled, Word
-from treadle.backends.cpu.lapack import schedule as lapack_schedule
 from treadle.backends.cpu.lapack.library import library
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.order.schedule import order_scratch, order_tasks
@@ -37,12 +33,7 @@ from treadle.backends.cpu.run.executor import (
 )
 from treadle.backends.cpu.run.host import address_of, host_call, meaning
 from treadle.backends.cpu.run.profile import profile
-from treadle.backends.cpu.sources import (
-    library_source,
-    nest_source,
-    product_source,
-    sources_of,
-)
+from treadle.backends.cpu.sources import nest_source, product_source, sources_of
 from treadle.backends.cpu.target import cpu_count, host
 from treadle.backends.memory import room, size_class
 from treadle.errors import InternalError
@@ -69,7 +60,6 @@ from treadle.plan.steps import (
 )
 from treadle.plan.target import Work
 from treadle.trace.lowering import Lowering
-from treadle.trace.routine import Attention, Transform, work_bytes
 
 _supported = functools.cache(supported)
 
@@ -117,16 +107,7 @@ class CPUTarget:
         return Work(tasks, tasks * _order_scratch(length, itemsize))
 
     def calls(self, calls: Calls) -> Work:
-        first, script, count = calls.types[0][0], calls.script, threads.num_threads()
-        if isinstance(script, Transform):
-            return Work(fourier_schedule.tasks(script, count))
-        if isinstance(script, Attention):
-            return Work(*attention_schedule.work(script, count))
-        if script.function is not None:
-            return Work(foreign.tasks(calls.times, count))
-        elements = math.prod(first.shape[script.lead :])
-        tasks = lapack_schedule.tasks(script, calls.times, elements, count)
-        return Work(tasks, tasks * work_bytes(script))
+        return routines.work(calls, threads.num_threads())
 
     def contraction(self, product: ProductKernel) -> Sequence[Scheduled]:
         """Chooses blocks and tasks."""
@@ -274,8 +255,8 @@ class Linked:
             kernel = self.kernels[ordering.source(step.itemsize).key]
             self.builder.call(kernel, self._order_words(step), step.tasks)
         elif isinstance(step, CallsStep):
-            kernel = self.kernels[library_source(step).key]
-            self.builder.call(kernel, self._calls_words(step), step.tasks)
+            kernel = self.kernels[routines.source(step).key]
+            self.builder.call(kernel, routines.words(step, self.at), step.tasks)
         elif isinstance(step, HostStep):
             self._host(step)
         elif isinstance(step, While):
@@ -326,27 +307,6 @@ class Linked:
         nbytes = _order_scratch(step.length, step.itemsize)
         sizes = [step.rows, step.length, step.count]
         return [*sizes, *map(self.at, places), nbytes]
-
-    def _calls_words(self, step: CallsStep) -> list[Any]:
-        script, found = step.call.script, library()
-        places = [self.at(p) for p in (*step.reads, *step.writes)]
-        types = [*step.call.types[0], *step.call.types[1]]
-        if isinstance(script, Transform):
-            loop = fourier_library.loop(script.kind, script.dtype)
-            sizes = [t.dtype.itemsize for t in types]
-            return fourier_schedule.words(script, step.tasks, places, loop, sizes)
-        if isinstance(script, Attention):
-            room = [self.at(p) for p in (step.scratch,) if p is not None]
-            return attention_schedule.words(script, step.tasks, [*room, *places])
-        if script.function is not None:
-            return foreign.words(script.function, types, places, script.lead)
-        assert step.scratch is not None and found is not None
-        scratch = step.scratch
-        counts = lapack_schedule.block_count(script, len(places)), len(script.steps)
-        blocks = lapack_schedule.words(
-            script, types, places, lambda i: self.at(scratch.shifted(i)), found.address
-        )
-        return [step.call.times, *counts, *found.threads, *blocks]
 
     def _host(self, step: HostStep) -> None:
         call = host_call(meaning(step), self.failures)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from treadle.backends.cpu.attention import kernel as attention
+from treadle.backends.cpu import routines
 from treadle.backends.cpu.conv import depthwise
 from treadle.backends.cpu.emit.nest import emit
-from treadle.backends.cpu.foreign import arrays as foreign
-from treadle.backends.cpu.fourier import kernel as fourier
 from treadle.backends.cpu.gemm import kernel as gemm
-from treadle.backends.cpu.lapack import kernel as lapack
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.run import native
 from treadle.kernels.contract import Contraction
@@ -25,7 +22,6 @@ from treadle.plan.steps import (
     ProductStep,
     Step,
 )
-from treadle.trace.routine import Attention, Transform
 
 
 def _key(nest: Nest, entry: str) -> str:
@@ -53,16 +49,6 @@ def product_source(what: Contraction | ConvSpec) -> native.Source:
     return gemm.source(what.dtype)
 
 
-def library_source(step: CallsStep) -> native.Source:
-    """What calls the library that a step calls."""
-    script = step.call.script
-    if isinstance(script, Transform):
-        return fourier.source()
-    if isinstance(script, Attention):
-        return attention.source(script)
-    return (lapack if script.function is None else foreign).source()
-
-
 def sources_of(steps: Sequence[Step]) -> Iterable[native.Source]:
     """Every kernel that steps call."""
     seen: dict[str, native.Source] = {}
@@ -79,7 +65,7 @@ def sources_of(steps: Sequence[Step]) -> Iterable[native.Source]:
             elif isinstance(step, OrderStep):
                 found = [ordering.source(step.itemsize)]
             elif isinstance(step, CallsStep):
-                found = [library_source(step)]
+                found = [routines.source(step)]
             elif isinstance(step, Loop):
                 visit(step.body)
                 visit(getattr(step, "test", ()))

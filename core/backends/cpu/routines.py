@@ -1,0 +1,73 @@
+"""Native routines that steps call, of LAPACK, of Fourier transforms, of attention and
+of users: which kernel, how much work, and which words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from treadle.backends.cpu.attention import kernel as attention
+from treadle.backends.cpu.attention import schedule as attention_schedule
+from treadle.backends.cpu.foreign import arrays as foreign
+from treadle.backends.cpu.fourier import kernel as fourier
+from treadle.backends.cpu.fourier import library as fourier_library
+from treadle.backends.cpu.fourier import schedule as fourier_schedule
+from treadle.backends.cpu.lapack import kernel as lapack
+from treadle.backends.cpu.lapack import schedule as lapack_schedule
+from treadle.backends.cpu.lapack.library import library
+from treadle.backends.cpu.run import native
+from treadle.fuse.lowering.launches import Calls
+from treadle.plan.steps import CallsStep, Place
+from treadle.plan.target import Work
+from treadle.trace.routine import Attention, Transform, work_bytes
+
+
+def source(step: CallsStep) -> native.Source:
+    """The kernel that makes a step's calls."""
+    script = step.call.script
+    if isinstance(script, Transform):
+        return fourier.source()
+    if isinstance(script, Attention):
+        return attention.source(script)
+    return (lapack if script.function is None else foreign).source()
+
+
+def work(calls: Calls, count: int) -> Work:
+    """What calls take with so many threads."""
+    first, script = calls.types[0][0], calls.script
+    if isinstance(script, Transform):
+        return Work(fourier_schedule.tasks(script, count))
+    if isinstance(script, Attention):
+        return Work(*attention_schedule.work(script, count))
+    if script.function is not None:
+        return Work(foreign.tasks(calls.times, count))
+    elements = math.prod(first.shape[script.lead :])
+    tasks = lapack_schedule.tasks(script, calls.times, elements, count)
+    return Work(tasks, tasks * work_bytes(script))
+
+
+def words(step: CallsStep, at: Callable[[Place], Any]) -> list[Any]:
+    """The words of a step's kernel after the number of tasks.
+
+    at: where a place is.
+    """
+    script, scratch = step.call.script, step.scratch
+    places = [at(p) for p in (*step.reads, *step.writes)]
+    types = [*step.call.types[0], *step.call.types[1]]
+    if isinstance(script, Transform):
+        loop = fourier_library.loop(script.kind, script.dtype)
+        sizes = [t.dtype.itemsize for t in types]
+        return fourier_schedule.words(script, step.tasks, places, loop, sizes)
+    if isinstance(script, Attention):
+        room = [] if scratch is None else [at(scratch)]
+        return attention_schedule.words(script, step.tasks, [*room, *places])
+    if script.function is not None:
+        return foreign.words(script.function, types, places, script.lead)
+    found = library()
+    assert scratch is not None and found is not None
+    counts = lapack_schedule.block_count(script, len(places)), len(script.steps)
+    blocks = lapack_schedule.words(
+        script, types, places, lambda i: at(scratch.shifted(i)), found.address
+    )
+    return [step.call.times, *counts, *found.threads, *blocks]
