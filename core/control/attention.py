@@ -36,7 +36,7 @@ from treadle.ir.graph import Graph
 from treadle.ops.arithmetic import add, div, mul, sub
 from treadle.ops.binary import maximum
 from treadle.ops.cast import convert
-from treadle.ops.compare import bitwise_and, ge, select
+from treadle.ops.compare import bitwise_and, ge, gt, lt, select
 from treadle.ops.dot import dot_general
 from treadle.ops.movement import (
     broadcast_in_dim,
@@ -100,10 +100,13 @@ def _masked(query: Any, key: Any, *masks: Any, params: dict[str, Any]) -> Any:
     query, key = convert(query, dtype=dtype), convert(key, dtype=dtype)
     scores = _scores(query, key, params)
     shape = typeof(scores).shape
-    if given.bias is not None:
-        scores = add(scores, _spread(given.bias, shape))
-    seen = _seen(given.seen, shape, params)
     lowest = dtype.type(LOWEST * math.log(2))
+    if given.bias is not None:
+        bias = _spread(given.bias, shape)
+        # What a large negative number hides is no less than what is not seen.
+        low = bitwise_and(lt(bias, lowest), gt(bias, -math.inf))
+        scores = select(low, lowest, add(scores, bias))
+    seen = _seen(given.seen, shape, params)
     return scores if seen is None else select(seen, scores, lowest)
 
 

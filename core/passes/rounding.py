@@ -7,7 +7,8 @@ neither of kernels nor of LLVM, which see some of them:
 - A half float whose readers are all arithmetic, close by, stays float32: the type of
   its variable says so. Every other is rounded where it is made, for all its readers
   (comparisons, conversions, indices, memory...) to see the same.
-- A product with one reader, a sum, makes one equation with it, `multiply_add`.
+- A product with one reader, a sum, makes one equation with it, `multiply_add`. A
+  reduction adds products as they would be in memory: for some sizes they are there.
 
 Close by means that one kernel can hold them: what goes through memory stays small.
 """

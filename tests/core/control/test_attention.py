@@ -3,6 +3,7 @@ it is computed in blocks."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -277,6 +278,29 @@ def test_infinite_and_large_masks() -> None:
     assert np.isnan(out[0]).all()
     np.testing.assert_allclose(out[1], v[0, :5, 0].mean(0), rtol=1e-6)
     np.testing.assert_allclose(out[2:], np.tile(v[0, :, 0].mean(0), (18, 1)), rtol=1e-6)
+
+
+def test_large_negative_masks_hide_as_booleans_do() -> None:
+    """With and without a compiler: a row of nothing else is the mean of all values,
+    never of those that come later; and has no derivatives by queries and keys."""
+    numbers = np.random.default_rng(0)
+    q, k, v, ct = (numbers.normal(size=(1, 20, 2, 4)).astype("f") for _ in range(4))
+    bias = np.zeros((1, 1, 20, 20), np.float32)
+    bias[..., 9:, :], bias[..., :9, 2:] = np.finfo(np.float32).min, -1e31
+
+    def both(q: Any, k: Any, v: Any, **mask: Any) -> Any:
+        attend = functools.partial(td.lax.attention, scale=1.0, after=0, **mask)
+        out, pullback = td.vjp(attend, q, k, v)
+        return out, *pullback(ct)
+
+    compiled = td.jit(both)(q, k, v, bias=bias)
+    np.testing.assert_allclose(
+        compiled[0][0, 9:], np.tile(v[0].mean(0), (11, 1, 1)), 1e-5, 1e-6
+    )
+    eager = both(*map(tnp.asarray, (q, k, v)), bias=tnp.asarray(bias))
+    for other in (eager, td.jit(both)(q, k, v, seen=bias == 0)):
+        for found, expected in zip(compiled, other, strict=True):
+            close(found, expected)
 
 
 def step(q: Any, k: Any, v: Any) -> Any:

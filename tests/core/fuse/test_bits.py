@@ -96,6 +96,18 @@ def test_chains(name: str, dtype: str, shape: tuple[int, int]) -> None:
     has_one_set_of_bits(CHAINS[name], x, y)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_sum_adds_products_as_they_are_in_memory(dtype: str, axis: int) -> None:
+    """Which kernel makes a product depends on sizes; the bits of its sum must not."""
+    x, y = (normal(7, 33).astype(dtype) for _ in range(2))
+    alone = td.jit(lambda x, y: tnp.sum(x * y, axis))(x, y)
+    beside, _ = td.jit(lambda x, y: (tnp.sum(x * y, axis), x * y))(x, y)
+    stored = td.jit(lambda p: tnp.sum(p, axis))(x * y)
+    np.testing.assert_array_equal(alone, beside)
+    np.testing.assert_array_equal(alone, stored)
+
+
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("extreme", [tnp.max, tnp.min])
 @pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 2)])

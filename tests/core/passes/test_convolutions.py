@@ -159,3 +159,24 @@ def test_second_derivatives(name: str) -> None:
     wanted = second(jax, jax.numpy, theirs)(x, w)
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("groups", [1, 8])
+def test_gradients_of_strides_where_open_sizes_leave_a_phase_empty(groups: int) -> None:
+    def gradients(x: Any, w: Any) -> Any:
+        layout = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+        layout |= {"feature_group_count": groups}
+        both = (td.vjp, td.lax) if isinstance(x, td.Array) else (jax.vjp, jax.lax)
+        vjp, lax = both
+        conv = lax.conv_general_dilated
+        out, pullback = vjp(lambda *a: conv(*a, (2, 1), "SAME", **layout), x, w)
+        return pullback(out)
+
+    compiled = td.jit(gradients, dynamic={"x": ("n", "h", "w", None)})
+    numbers = np.random.default_rng(0)
+    w = numbers.normal(size=(3, 3, 8 // groups, 16)).astype("f")
+    for shape in ((2, 7, 7, 8), (1, 2, 1, 8), (3, 2, 13, 8), (2, 4, 3, 8)):
+        x = numbers.normal(size=shape).astype("f")
+        wanted = gradients(jax.numpy.asarray(x), jax.numpy.asarray(w))
+        for found, expected in zip(compiled(x, w), wanted, strict=True):
+            np.testing.assert_allclose(found, expected, 1e-4, 1e-4)

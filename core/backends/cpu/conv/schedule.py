@@ -113,6 +113,9 @@ def _words(
 def _word_count(
     plan: Callable[..., Sequence[Scheduled]], how: tuple, *parts: Any
 ) -> int:
+    spec = _from_parts(parts)
+    if 0 in (spec.images, spec.y.out, spec.x.out):
+        return 0  # nothing runs: another program
     return len(_words(plan, how, *parts))
 
 

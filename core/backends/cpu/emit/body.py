@@ -33,7 +33,6 @@ from treadle.kernels.nest import (
     CONTIGUOUS,
     STRIDED,
     Instr,
-    Nest,
     is_half,
     rounds_half,
 )
@@ -105,7 +104,6 @@ class Body:
             for k, access in enumerate(arguments.accesses)
             if access.operand.inner == STRIDED and access.operand.kind == "array"
         }
-        self.summed = _summed(self.nest)
 
     def run(self, i: int, frame: Frame) -> None:
         """Emits instruction i in all its copies."""
@@ -292,9 +290,6 @@ class Body:
         """What a turn adds to reduction i; `index` is the first lane's, for argmax."""
         source = self.nest.body[i].args[0]
         value = frame.get(source, copy, lanes)
-        if source in self.summed:
-            x, *y = [frame.get(a, copy, lanes) for a in self.nest.body[source].args]
-            value = x * (y[0] if y else x)
         reduction = self.reduction(i)
         if reduction.index is None:
             return [value]
@@ -311,22 +306,6 @@ class Body:
 def _combined(how: str, dtype: np.dtype, old: Value, value: Value) -> Value:
     (new,) = Reduction(_COMBINING[how], dtype).combine([old], [value])
     return rounded(new, dtype) if is_half(dtype) else new
-
-
-def _summed(nest: Nest) -> set[int]:
-    """The products that nothing reads but a sum, which adds them as they are. A sum is
-    computed in one place, so nobody sees another rounding of it."""
-    readers: dict[int, list[Instr]] = {}
-    for instr in nest.body:
-        for a in instr.args:
-            readers.setdefault(a, []).append(instr)
-    return {
-        i
-        for i, instr in enumerate(nest.body)
-        if instr.name in ("mul", "square")
-        and instr.dtype in (np.float32, np.float64)
-        and [r.name for r in readers.get(i, [])] == ["reduce_sum"]
-    }
 
 
 def carried(parts: list[Value]) -> list[tuple[str, str]]:
