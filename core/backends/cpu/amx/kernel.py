@@ -59,7 +59,8 @@ class Dtypes(NamedTuple):
 
 def spelling() -> Tiles:
     """How this machine's kernels spell what they do with tiles."""
-    return {AMX: Instructions, AMX_MODEL: Model}[amx()]()
+    kinds: dict[str, type[Tiles]] = {AMX: Instructions, AMX_MODEL: Model}
+    return kinds[amx()]()
 
 
 @functools.cache
