@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from treadle.checkpoint import commit, look, orbax_format, places, store
+from treadle.checkpoint import commit, look, orbax_format, places, provenance, store
 from treadle.checkpoint import manifest as manifests
 from treadle.checkpoint.ending import Ending
 from treadle.checkpoint.items import Items, as_json
@@ -155,9 +155,12 @@ class Manager:
                 tree if isinstance(tree, Items) else Items({orbax_format.ITEM: tree})
             )
             taken = take(items, copy=True)
+            # Asked here, not in the background: Python forgets a Ctrl-C that ended the
+            # program if what is imported at its end compiles something.
+            author = provenance.of_this_process()
 
             def fill(made: str) -> None:
-                write_items(made, taken, self._storage, about, numbers)
+                write_items(made, taken, self._storage, about, author, numbers)
 
             def work() -> None:
                 commit.sweep(self.directory)

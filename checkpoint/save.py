@@ -126,6 +126,7 @@ def write_items(
     taken: Mapping[str, Snapshot | Json],
     storage: Storage,
     metadata: Mapping[str, Any],
+    written_by: Mapping[str, str],
     metrics: dict[str, float] | None = None,
 ) -> None:
     """Writes several items into an empty directory, as a step."""
@@ -137,7 +138,7 @@ def write_items(
         else:
             write(folder, item, storage)
     kinds = {name: isinstance(item, Json) for name, item in taken.items()}
-    about = {"metadata": metadata, "written_by": provenance.of_this_process()}
+    about = {"metadata": metadata, "written_by": written_by}
     orbax_format.write_step(directory, kinds, metrics, about)
 
 
@@ -215,20 +216,16 @@ def _prepare(
 ) -> tuple[str, Callable[[], None]]:
     """Where a checkpoint goes, and what brings it there."""
     path, how = _check_free(path, overwrite), store.check_storage(storage)
-    about = as_json("metadata", dict(metadata or {}))
+    about: dict[str, Any] = {
+        "storage": how,
+        "metadata": as_json("metadata", dict(metadata or {})),
+        "written_by": provenance.of_this_process(),
+    }
     fill: Callable[[str], None]
     if isinstance(tree, Items):
-        fill = partial(
-            write_items, taken=take(tree, copy=copy), storage=how, metadata=about
-        )
+        fill = partial(write_items, taken=take(tree, copy=copy), **about)
     else:
-        fill = partial(
-            write,
-            taken=snapshot(tree, copy=copy),
-            storage=how,
-            metadata=about,
-            written_by=provenance.of_this_process(),
-        )
+        fill = partial(write, taken=snapshot(tree, copy=copy), **about)
     return path, partial(commit.into, path, fill, overwrite=overwrite)
 
 
