@@ -116,9 +116,9 @@ def noise_for(epsilon: float, rate: float, steps: int, delta: float) -> float:
 
 
 def drawn(source: Source, config: Config) -> Source:
-    """Batches by their numbers, as the accountant assumes them: each example is in a
-    batch with the same chance, whatever the others are. A batch has room for more than
-    are drawn; its last part (room,) says which places are taken."""
+    """Batches by their numbers, as the accountant assumes them: each example is in one
+    with the same chance, whatever the others are. A batch (1, room, ...) has room for
+    more than are drawn; its last part says which places are taken."""
     mean = config.batch_size
     room = mean + _OVERFLOW / 3 + math.sqrt(_OVERFLOW**2 / 9 + 2 * _OVERFLOW * mean)
     room = _AT_ONCE * math.ceil(min(room, source.count) / _AT_ONCE)
@@ -127,8 +127,8 @@ def drawn(source: Source, config: Config) -> Source:
         random = np.random.default_rng((config.seed, int(numbers[0])))
         chosen = np.flatnonzero(random.random(source.count) < mean / source.count)
         chosen = chosen[:room]
-        inputs, labels = source.fetch(np.resize(chosen, room))
-        return inputs, labels, np.arange(room) < len(chosen)
+        batch = *source.fetch(np.resize(chosen, room)), np.arange(room) < len(chosen)
+        return tree.map(lambda x: x[None], batch)
 
     return Source(fetch, MOST_STEPS, slow=False)
 
@@ -212,7 +212,7 @@ def update(
         metrics, grads = clipped(facts, config.clip, state.model, (inputs, labels))
         return total + taken @ grads, tree.map(lambda m: (m * taken).sum(), metrics)
 
-    parts = tree.map(lambda x: x.reshape(-1, _AT_ONCE, *x.shape[1:]), batch)
+    parts = tree.map(lambda x: x.reshape(-1, _AT_ONCE, *x.shape[2:]), batch)
     total, measured = td.scan(more, tnp.zeros_like(flat), parts)
     # The count that was expected: that of those drawn is no one's to know.
     noise = rng.normal(rng.fold_in(state.key, state.step), flat.shape)
