@@ -189,6 +189,12 @@ def test_a_tail_reads_what_is_new(here: Path) -> None:
     assert tail.rows() == [rows[0], rows[3]]
 
 
+def heeding() -> None:
+    """Who runs the tests in the background of a shell, or under nohup, has interrupts
+    ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def serving(*arguments: str) -> tuple[subprocess.Popen[str], str, int]:
     """A live report, its address and its port."""
     command = [sys.executable, "-m", "treadle.recipes", "report", *arguments, "--live"]
@@ -197,6 +203,7 @@ def serving(*arguments: str) -> tuple[subprocess.Popen[str], str, int]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        preexec_fn=heeding,
     )
     assert process.stdout is not None
     found = re.search(r"http://127\.0\.0\.1:(\d+)/", line := process.stdout.readline())
@@ -287,6 +294,7 @@ def test_a_live_report_in_a_browser(page: Page, here: Path) -> None:
         [*command, "--run-dir=run"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        preexec_fn=heeding,
     )
     server, address, _ = serving("run")
     try:
