@@ -64,7 +64,7 @@ class _Readers:
 
     def _vanishes(self, number: int) -> bool:
         eq = self.equations[number]
-        return all(is_one(eq.inputs[0].type.shape[a]) for a in eq.params["axes"])
+        return is_one(*[eq.inputs[0].type.shape[a] for a in eq.params["axes"]])
 
 
 def _role(eq: Equation) -> str:

@@ -8,12 +8,9 @@ from typing import Any, NamedTuple
 import treadle as td
 import treadle.numpy as tnp
 from treadle import rng
-from treadle.dims import is_symbolic, one, settled
+from treadle.dims import is_dim, is_symbolic, one
 from treadle.nn.layers.dropout import kept_of
 from treadle.nn.layers.masks import Window, both_ways
-
-LEAST = 16
-"""Of fewer queries, or keys, all scores are made at once."""
 
 
 class Masks(NamedTuple):
@@ -34,12 +31,11 @@ def fits_blocks(query: Any, key: Any, value: Any, bias: Any, dropout: float) -> 
     wide = _wide(dtype)
     if bias is not None and tnp.promote_types(td.typeof(bias).dtype, wide) != wide:
         return False
-    return not settled(_is_short, (query.shape[-3], key.shape[-3]))
-
-
-def _is_short(queries: int, keys: int) -> int:
-    """Whether all scores are little more than what blocks need besides."""
-    return int(min(queries, keys) < LEAST)
+    queries, keys = query.shape[-3], key.shape[-3]
+    if one(queries):
+        # A row of scores is little: so a text is written, key by key.
+        return one(keys)
+    return is_dim(queries * keys) or queries * keys > 0
 
 
 def in_blocks(

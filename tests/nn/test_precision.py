@@ -246,8 +246,8 @@ def test_models_compute_in_half(name: str) -> None:
     assert dtypes(nn.parameters(grads)) == dtypes(nn.parameters(model))
     graph = td.trace(td.grad(loss))(told)
     found = products(graph)
-    assert found["float32"] == 3 * 2  # scores of each layer, and their gradients
-    assert found["bfloat16"] > 40
+    assert "float32" not in found  # scores are made by an operation of their own
+    assert found["bfloat16"] > 30
     # What layers hand on is of halves as well.
     _, made = nn.capture(told)(inputs)
     floats = [x.dtype for x in made.values() if td.dtypes.is_float(x.dtype)]

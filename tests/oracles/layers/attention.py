@@ -20,7 +20,7 @@ from tests.oracles.layers.rows import Row, Taken, named, random, transposed
 from treadle import nn, rng
 
 KEY = rng.key(0)
-NO_ROW = {"KVCache"}
+NO_ROW = {"ContextCache", "KVCache"}
 """Tested with the layer that has one: `tests/nn/test_kv_cache.py`."""
 
 SIZES = {"hidden_size": 8, "num_attention_heads": 4, "num_key_value_heads": 2}
