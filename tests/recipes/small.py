@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
+from tokenizers import ByteLevelBPETokenizer
 
 from treadle import models, rng, tree, weights
 from treadle.checkpoint import Manager
@@ -91,9 +91,8 @@ def image_model(folder: Path) -> Path:
 
 def language_model(folder: Path, text: str) -> Path:
     """A folder with a GPT-2 that has learnt nothing, and a tokenizer of a text."""
-    tokenizers = pytest.importorskip("tokenizers")
     folder.mkdir()
-    tokenizer = tokenizers.ByteLevelBPETokenizer()
+    tokenizer = ByteLevelBPETokenizer()
     tokenizer.train_from_iterator([text], 300, special_tokens=["<end>"])
     tokenizer.save(str(folder / "tokenizer.json"))
     entries = tokenizer.get_vocab_size()

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import treadle.numpy as tnp
 from tests.recipes.small import begin, images, train
 from treadle import optim, rng
 from treadle.recipes import cli, diffusion
 from treadle.recipes.errors import UsageError
-
-PIL = pytest.importorskip("PIL.Image")
 
 
 def test_it_draws_a_picture_of_its_images(
@@ -26,7 +25,7 @@ def test_it_draws_a_picture_of_its_images(
         pixels = file["x"]
     Path("photos").mkdir()
     for n, one in enumerate(pixels):
-        PIL.fromarray(one).save(f"photos/{n}.png")
+        Image.fromarray(one).save(f"photos/{n}.png")
     options = ["--data=photos", "--steps=2", "--batch-size=4", "--width=8"]
     options += ["--levels=1", "--checkpoint-every=2", "--run-dir=run"]
     assert cli.main(["train", "diffusion", *options]) == 0
@@ -34,11 +33,11 @@ def test_it_draws_a_picture_of_its_images(
     sizes = ["--count=5", "--steps=3"]
     assert cli.main(["sample", "run", *sizes]) == 0
     assert capsys.readouterr().out == "picture: run/sample-2-0.png\n"
-    drawn = PIL.open("run/sample-2-0.png")
+    drawn = Image.open("run/sample-2-0.png")
     # Two rows of three, ten times as large, with two pixels around each.
     assert (drawn.size, drawn.mode) == ((3 * 52 + 2, 2 * 62 + 2), "RGB")
     assert cli.main(["sample", "run", *sizes]) == 0
-    again = PIL.open("run/sample-2-0.png")
+    again = Image.open("run/sample-2-0.png")
     assert drawn.tobytes() == again.tobytes()
     assert cli.main(["sample", "run", "--steps=1001"]) == 2
     assert "the model knows 1000 steps" in capsys.readouterr().err
