@@ -30,7 +30,13 @@ _BLOCK = Tile(lanes=16, rows=SIDE)
 
 def schedule(product: Contraction, threads: int) -> list[Scheduled]:
     """Chooses blocks and tasks: of packing B, if that is done for all, and of the
-    product."""
+    product.
+
+    Raises:
+      NotImplementedError: for operands that are not in memory.
+    """
+    if product.fused_a or product.fused_b:
+        raise NotImplementedError("products on tiles read both operands from memory")
     b = product.b
     sizes = product.b0 * product.b1, product.m, product.n, product.k
     shared = not (is_dim(b.b0) or is_dim(b.b1)) and b.b0 == b.b1 == 0

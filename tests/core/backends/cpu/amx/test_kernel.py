@@ -10,10 +10,12 @@ from tests.core.backends.cpu import contract_call
 from tests.core.backends.cpu.gemm.test_kernel import LAYOUTS, columns, rows, sparse
 from treadle.backends.cpu.amx import kernel
 from treadle.backends.cpu.amx.kernel import Dtypes
+from treadle.backends.cpu.amx.schedule import schedule
 from treadle.backends.cpu.amx.tiles import Instructions, Model
 from treadle.backends.cpu.gemm.arguments import Word
 from treadle.backends.cpu.target import AMX, amx
 from treadle.dtypes import bfloat16, float16, float32
+from treadle.kernels.contract import Contraction, Strides
 
 SIZES = [
     (1, 1, 1),
@@ -211,3 +213,10 @@ def test_instructions_give_the_bits_of_the_model(dtypes: Dtypes) -> None:
 def test_errors_name_the_dtypes():
     with pytest.raises(NotImplementedError, match="no product on tiles for float16"):
         kernel.source(Dtypes(a=float16))
+
+
+def test_operands_are_in_memory():
+    steps = Strides(0, 0, 4, 1)
+    product = Contraction(bfloat16, 4, 4, 4, steps, steps, steps, fused_a=True)
+    with pytest.raises(NotImplementedError, match="both operands from memory"):
+        schedule(product, 1)
