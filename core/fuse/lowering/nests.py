@@ -338,7 +338,7 @@ def _written(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Launch:
         return finish(body, sizes, outer, reduced, inner, "mid")
     # Products with gates of quantum circuits have axes of all lengths, one long.
     of_parts = any([hasattr(v, "twin") for v in stored])
-    choose = _filling if of_parts else innermost
+    choose = _filling if of_parts else None
     return finish(body, sizes, kept, [], None, "inner", choose=choose)
 
 
@@ -382,14 +382,15 @@ def finish(
     choose: Callable[[list[list[int]], dict[int, int]], list[int]] | None = None,
 ) -> Launch:
     """Fixes the loops. `inner` is one; None means one of the coalesced outer ones:
-    `innermost`, unless another function is to choose."""
+    `_contiguous`, unless another function is to choose."""
     if any(a.dtype.kind == "c" for a in body.accesses):
         outer = [*outer, _complex_as_pairs(body, sizes)]
     accesses = body.accesses
     outers = coalesce(outer, accesses, sizes)
     mids = coalesce(mid, accesses, sizes)
     if inner is None:
-        chosen = (choose or innermost)(outers, sizes)
+        given = choose and choose(outers, sizes)
+        chosen = given or _contiguous(outers, sizes, accesses)
         inners = [chosen] if chosen else []
         outers = [g for g in outers if g is not chosen]
     else:
@@ -412,6 +413,22 @@ def _filling(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:
         return chosen
     longest = max(groups, key=lambda g: hint(extent(g, sizes)))
     return longest if hint(extent(longest, sizes)) >= 2 * _FILLS else chosen
+
+
+def _contiguous(
+    groups: list[list[int]], sizes: dict[int, int], accesses: list[Access]
+) -> list[int]:
+    """The innermost group; if that does not fill a vector, a longer one along which
+    elements of another array follow each other."""
+    chosen = innermost(groups, sizes)
+    if not groups or hint(extent(chosen, sizes)) >= _FILLS:
+        return chosen
+    arrays = [dict(a.strides) for a in accesses if a.atom is not None]
+    for group in reversed(groups):
+        follows = any([hint(steps.get(group[-1], 0)) == 1 for steps in arrays])
+        if follows and hint(extent(group, sizes)) >= 2 * _FILLS:
+            return group
+    return chosen
 
 
 def _complex_as_pairs(body: NestWriter, sizes: dict[int, int]) -> int:

@@ -190,6 +190,43 @@ def scatter(
     )
 
 
+def load_strided(
+    b: Builder, address: str, step: str, dtype: np.dtype, lanes: int
+) -> Value:
+    """Loads elements that are `step` elements apart, one by one: `gather` has to take
+    apart its vectors of addresses where machines have no such instruction, or a slow
+    one."""
+    kind = memory_kind(dtype)
+    of, text = type_name(kind, lanes), "poison"
+    for lane, place in enumerate(_places(b, kind, address, step, lanes)):
+        element = b.op(f"load {kind}, ptr {place}, align {dtype.itemsize}")
+        text = b.op(f"insertelement {of} {text}, {kind} {element}, i64 {lane}")
+    return to_register(Value(b, text, kind, lanes), dtype)
+
+
+def store_strided(
+    b: Builder, address: str, step: str, value: Value, dtype: np.dtype
+) -> None:
+    """Stores elements so; the last one stays where the step is 0."""
+    value = to_memory(value, dtype)
+    places = _places(b, value.kind, address, step, value.lanes)
+    for lane, place in enumerate(places):
+        element = b.op(f"extractelement {value.type} {value.text}, i64 {lane}")
+        b(f"store {value.kind} {element}, ptr {place}, align {dtype.itemsize}")
+
+
+def _places(b: Builder, kind: str, address: str, step: str, lanes: int) -> list[str]:
+    """The addresses of lanes: by fours, as more steps would not fit the registers."""
+    places: list[str] = []
+    steps = [b.op(f"mul i64 {step}, {n}") for n in range(1, min(lanes, 5))]
+    for lane in range(lanes):
+        if lane and lane % 4 == 0:
+            address = b.op(f"getelementptr {kind}, ptr {address}, i64 {steps[3]}")
+        moved = f"getelementptr {kind}, ptr {address}, i64 {steps[lane % 4 - 1]}"
+        places.append(b.op(moved) if lane % 4 else address)
+    return places
+
+
 def iota(
     start: Value, step: Value, extra: Value | None, dtype: np.dtype, lanes: int
 ) -> Value:

@@ -13,15 +13,18 @@ from treadle.backends.cpu.emit.access import (
     index_value,
     iota,
     load,
+    load_strided,
     pointers,
     scatter,
     store,
+    store_strided,
 )
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.half import rounded
 from treadle.backends.cpu.emit.lanes import (
     Value,
     constant,
+    has_mask_registers,
     lane_numbers,
     register_kind,
 )
@@ -227,6 +230,13 @@ class Body:
             offsets = offsets + self.numbers
         return position, offsets
 
+    def _one_by_one(self, i: int, frame: Frame, offsets: Value | None) -> bool:
+        """Whether whole vectors of strided elements are better moved without vectors of
+        addresses."""
+        step = self.lane_steps.get(self.nest.body[i].attr)
+        whole = frame.mask is None and not has_mask_registers()
+        return whole and offsets is not None and offsets is step
+
     def _load(self, i: int, frame: Frame, copy: int, lanes: int) -> Value:
         access = self._access(i)
         dtype = access.operand.dtype
@@ -239,6 +249,8 @@ class Body:
             step = Value(self.b, access.inner, "i64", 1)
             return iota(start, step, extra, dtype, lanes)
         position, offsets = self._place(i, frame, copy, lanes)
+        if self._one_by_one(i, frame, offsets):
+            return load_strided(self.b, position, access.inner, dtype, lanes)
         if offsets is None:
             mask = frame.mask if lanes > 1 else None
             return load(self.b, position, dtype, lanes, mask)
@@ -258,6 +270,9 @@ class Body:
                 old = load(self.b, position, dtype, lanes, mask)
                 value = _combined(how, dtype, old, value)
             store(self.b, position, value, dtype, mask)
+            return
+        if not how and self._one_by_one(i, frame, offsets):
+            store_strided(self.b, position, access.inner, value, dtype)
             return
         where = pointers(self.b, access.kind, position, offsets)
         if not how:

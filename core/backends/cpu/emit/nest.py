@@ -126,13 +126,19 @@ def _row_tiles(
     """
     with b.loop(segment.first, segment.last, str(ROW_TILE)) as top:
         bottom = b.least(b.op(f"add i64 {top}, {ROW_TILE}"), segment.last)
-        with (
-            b.loop(low, high, str(sweeps.lanes)) as i,
-            b.loop(top, bottom) as row,
-        ):
-            dim = len(arguments.outer) - 1
-            positions = _stepped(b, arguments, segment.start, dim, row)
-            sweeps.vector(positions, i, high)
+
+        def columns(first: str, stop: str, masked: bool) -> None:
+            with b.loop(first, stop, str(sweeps.lanes)) as i, b.loop(top, bottom) as r:
+                dim = len(arguments.outer) - 1
+                positions = _stepped(b, arguments, segment.start, dim, r)
+                sweeps.vector(positions, i, stop if masked else None)
+
+        rest = low
+        if sweeps.has_whole_vectors:
+            span = b.op(f"sub i64 {high}, {low}")
+            rest = b.op(f"add i64 {low}, {b.op(f'and i64 {span}, {-sweeps.lanes}')}")
+            columns(low, rest, masked=False)
+        columns(rest, high, masked=True)
 
 
 def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
