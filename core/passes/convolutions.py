@@ -126,6 +126,30 @@ def _in_phases(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | No
     )
 
 
+def _of_tiles(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
+    """Where gaps are as long as the filter, each element gives results of its own: a
+    product, with what it gives for all taps side by side."""
+    kernel, rank = y.type.shape[:-2], y.type.ndim - 2
+    tiles = {
+        "strides": (1,) * rank,
+        "padding": tuple([(k - 1, k - 1) for k in kernel]),
+        "lhs_dilation": tuple(kernel),
+        "rhs_dilation": (1,) * rank,
+        "feature_groups": 1,
+    }
+    if f.is_filter_gradient or params != tiles or math.prod(kernel) == 1:
+        return None
+    y = f.emit(reverse, [y], axes=tuple(range(rank)))
+    how = {"contract": ((rank + 1,), (rank,)), "batch": ((), ())}
+    result = f.emit(dot_general, [x, y], **how)
+    pairs = [axis for i in range(1, rank + 1) for axis in (i, i + rank)]
+    order = (0, *pairs, 2 * rank + 1)
+    result = f.emit(transpose, [result], permutation=order)
+    images, *space, _ = x.type.shape
+    lengths = [n * k for n, k in zip(space, kernel, strict=True)]
+    return f.reshaped(result, (images, *lengths, y.type.shape[-1]))
+
+
 def _with(values: Sequence[Any], i: int, value: Any) -> tuple[Any, ...]:
     return (*values[:i], value, *values[i + 1 :])
 
@@ -284,6 +308,7 @@ _FORMS = (
     _of_lines,
     _of_single_taps,
     _exchanged,
+    _of_tiles,
     _in_phases,
     _of_volumes,
     _repeated,
