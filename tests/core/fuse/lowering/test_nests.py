@@ -145,6 +145,13 @@ def test_lanes_have_several_points_where_there_are_any() -> None:
     assert (column.mid, column.inner) == ((3,), 4)
 
 
+def test_lanes_run_along_a_longer_axis_where_the_last_one_is_short() -> None:
+    turned = built(lambda x: tnp.exp(x.T), normal(2, 20))
+    assert loops(turned) == ("inner", (2,), (), 20)
+    long = built(lambda x: tnp.exp(x.T), normal(8, 20))
+    assert loops(long) == ("inner", (20,), (), 8)
+
+
 def test_innermost() -> None:
     sizes = {0: 2, 1: 3, 2: 1, 3: 1}
     assert innermost([[0], [1], [2]], sizes) == [1]
