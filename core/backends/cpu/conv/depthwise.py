@@ -51,6 +51,7 @@ OUTPUTS = 4
 additions, and fit the registers of every CPU."""
 
 _CACHE_LINE = 64
+_NEAR = 1 << 16  # bytes; tiles whose pixels are further apart are beside zeros
 _VECTORS = 2
 _CHANNELS = 4
 """Vectors of channels between two tiles of taps: what these read stays in the cache."""
@@ -184,7 +185,7 @@ def _emit_sums(
 
 def _emit_prefetch(b: Builder, places: list[str], at: Callable[[str], str]) -> None:
     """Asks for what the next tile's last tap meets: no machine foresees so many pixels.
-    Between zeros this asks for something else, which does no harm."""
+    Beside zeros, which lie elsewhere, it asks for what this one meets."""
     b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
     entry = b.op("getelementptr [2 x i64], ptr %steps, i64 %count")
     entry = b.op(f"getelementptr i64, ptr {entry}, i64 -2")
@@ -195,6 +196,8 @@ def _emit_prefetch(b: Builder, places: list[str], at: Callable[[str], str]) -> N
         pixels.append(b.op(f"load ptr, ptr {pixel}, align 8"))
     first, second = (b.op(f"ptrtoint ptr {pixel} to i64") for pixel in pixels[:2])
     ahead = b.op(f"mul i64 {b.op(f'sub i64 {second}, {first}')}, {len(places)}")
+    near = b.op(f"icmp ult i64 {ahead}, {_NEAR}")
+    ahead = b.op(f"select i1 {near}, i64 {ahead}, i64 0")
     for pixel in pixels:
         address = at(b.op(f"getelementptr i8, ptr {pixel}, i64 {ahead}"))
         b(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
