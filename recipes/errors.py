@@ -33,6 +33,11 @@ def unknown(kind: str, name: str, valid: Iterable[str]) -> UsageError:
     return UsageError(f"no {kind} is called {name!r}{hint}\nThere are: {listing}")
 
 
+def unplaced(error: BaseException) -> str:
+    """What an error says, but for where in the recipe: that is nothing to the user."""
+    return "\n".join(t for t in str(error).splitlines() if not t.startswith("  at "))
+
+
 _SYSTEM_ERROR = re.compile(r"os_error_code='(\d+)'")
 
 
@@ -52,7 +57,7 @@ def brief(error: BaseException) -> str:
 def _meant(name: str, valid: list[str]) -> str:
     """The name that a wrong one stands for: by its initials, its beginning, or by
     being near to it."""
-    plain = {v.lstrip("-"): v for v in valid}
+    plain = {v.lstrip("-").replace("_", "-"): v for v in valid}
     short = name.lstrip("-").replace("_", "-")
     initials = [p for p in plain if "".join(w[:1] for w in p.split("-")) == short]
     longer = [p for p in plain if short and p.startswith(short)]
