@@ -314,9 +314,8 @@ def test_a_folder_that_cannot_be_made(
     capsys: Captured, here: Path, folder: str
 ) -> None:
     (here / "file").touch()
-    assert cli.main(["train", *TINY, "--run-dir", folder]) == 1
-    errors = capsys.readouterr().err
-    assert errors.startswith("treadle: [Errno ") and folder in errors
+    errors = fails(capsys, "train", *TINY, "--run-dir", folder)
+    assert errors.startswith(f"treadle: --run-dir {folder}: No")
 
 
 def test_a_full_disk(here: Path) -> None:

@@ -127,10 +127,6 @@ def test_models_show_their_own_lines(
     [
         ("train --config a.toml", "recipe = 3, expected a name"),
         (
-            "train right.py --data a.npz --batch-size 8 --run-dir a.toml/run",
-            "--run-dir a.toml/run: Not a direct",
-        ),
-        (
             "train right.py --data a.npz --batch-size 99",
             "there are 32 training examples",
         ),
