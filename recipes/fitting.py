@@ -126,8 +126,7 @@ def fit(
     train_source, test_source = _parts(data, test, seed)
     config = from_dict(Training, options, "fit")
     if epochs is not None:
-        taken = config.batch_size * config.accumulate
-        steps = given.steps(epochs, train_source.count, options, taken)
+        steps = given.steps(epochs, train_source.count, options, config)
         config = from_dict(Training, options | {"steps": steps}, "fit")
     callbacks = given.check_functions(loss, metrics, optimizer, callbacks)
     loaded = _data(model, train_source, test_source, config)

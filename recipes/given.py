@@ -10,6 +10,7 @@ import numpy as np
 
 from treadle import optim
 from treadle.recipes.callbacks import Callback
+from treadle.recipes.config import Training
 from treadle.recipes.errors import UsageError
 from treadle.recipes.task import Learner
 
@@ -39,8 +40,8 @@ def share(test: Any) -> float | None:
     return float(test)
 
 
-def steps(epochs: Any, count: int, options: Mapping[str, Any], taken: int) -> int:
-    """How many updates so many epochs are, of `taken` examples each.
+def steps(epochs: Any, count: int, options: Mapping[str, Any], config: Training) -> int:
+    """How many updates so many epochs of `count` examples are.
 
     Raises:
       UsageError: if there are steps, too, or it is no positive number.
@@ -50,7 +51,7 @@ def steps(epochs: Any, count: int, options: Mapping[str, Any], taken: int) -> in
     number = isinstance(epochs, (int, float, np.number))
     if not number or isinstance(epochs, bool) or not 0 < epochs < math.inf:
         raise UsageError(f"epochs={epochs!r}: expected a number above 0, such as 10")
-    return max(1, round(epochs * count / taken))
+    return max(1, round(epochs * count / (config.batch_size * config.accumulate)))
 
 
 def check_functions(

@@ -125,7 +125,7 @@ def test_list_is_quick(here: Path) -> None:
     for _ in range(3):
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         times.append(seconds_of_children())
-    assert "digits-mlp   a multilayer perceptron" in done.stdout
+    assert "digits-mlp     a multilayer perceptron" in done.stdout
     # Half of that, where nothing else runs: it loads no compiler.
     assert min(b - a for a, b in pairwise(times)) < 2
 
