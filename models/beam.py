@@ -89,8 +89,10 @@ class _Step(NamedTuple):
         self, function: Callable[[td.Array, int], td.Array], caches: list[Any]
     ) -> list[Any]:
         """A function of an array and its axis of the batch, on all that caches hold."""
-        pairs = zip(caches, self.batch_axes, strict=True)
-        return [tree.map(lambda x: function(x, axis), cache) for cache, axis in pairs]
+        return [
+            tree.map(lambda x, axis=axis: function(x, axis), cache)
+            for cache, axis in zip(caches, self.batch_axes, strict=True)
+        ]
 
     def none(self, batch: int) -> Beams:
         """Before the first token. All beams are equal, so the first alone counts."""
