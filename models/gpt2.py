@@ -82,7 +82,7 @@ class GPT2(nn.Module):
             for layer_key in rng.split(layers_key, depth)
         ]
         self.norm = nn.LayerNorm(width, eps=eps, **dtypes)
-        head = {"bias": False, "weight_init": INIT, "key": rng.fold_in(key, 3)}
+        head: Any = {"bias": False, "weight_init": INIT, "key": rng.fold_in(key, 3)}
         self.head = None if tied else nn.Linear(width, entries, **head, **dtypes)
         self.dropout = nn.Dropout(dropout)
 
