@@ -357,5 +357,5 @@ def test_damage_in_any_piece_is_found(tmp_path: Path, dtype: type) -> None:
     spec = store._spec(str(tmp_path / "a"), "x")
     opened = ts.open(spec, open=True).result()
     opened[3, 9, 77].write(np.float32(-1)).result()
-    with pytest.raises(DamagedError, match="'x'.*checksum does not match"):
+    with pytest.raises(DamagedError, match=r"'x'.*checksum does not match"):
         restore(tmp_path / "a", like, **how)
