@@ -139,7 +139,7 @@ def evaluate(name: str, best: bool) -> int:
     learner = loop.learner_of(run.recipe, run.config, run.facts)
     checkpoint = _trained(run, learner, best)
     model = checkpoint.state.evaluated(learner)
-    tested = make_test(learner, data)(model)
+    tested = make_test(learner, data.test)(model)
     print(f"{run.folder}, step {int(checkpoint.state.step)}")
     for metric, value in tested.items():
         print(f"{metric.replace('_', ' ')}: {value:.4f}")
@@ -158,6 +158,10 @@ def _show_tests(run: Run, best: bool) -> int:
     print(f"{run.folder}, step {step}, as it was tested in the training")
     for metric, value in manager.metrics(step).items():
         print(f"{metric.replace('_', ' ')}: {value:.4f}")
+    print(
+        "Its model is in the program that trained it, which tests it again, also with "
+        f"other data, by\nrecipes.evaluate(model, data, run_dir={str(run.folder)!r})"
+    )
     return 0
 
 
