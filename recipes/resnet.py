@@ -4,9 +4,11 @@
 the weights of a Hugging Face folder. What is usual for such networks is here: images
 normalised by the mean and spread of the data, moved and mirrored at random in the
 compiled step, smoothed labels, weight decay of kernels alone, a warm-up and half a
-cosine, and averaged weights (`--average`). Averages are of the weights alone: norms keep
-their statistics of the latest batches, which are averages over a few dozen steps, so that
-with a decay near 1, and weights that still move fast, these are not quite theirs.
+cosine, and averaged weights.
+
+`--average` averages the weights alone: norms keep their statistics of the latest few
+dozen batches. With a decay near 1, and weights that still move fast, these are not
+quite those of the averages.
 
 K. He et al., *Deep Residual Learning for Image Recognition*, 2015.
 """
