@@ -176,7 +176,8 @@ def evaluate(
     >>> import numpy as np
     >>> from treadle import nn, recipes, rng
     >>> x, y = np.ones((4, 3), np.float32), np.zeros(4, np.float32)
-    >>> model = nn.Linear(3, 1, key=rng.key(0)).replace(weight=np.ones((3, 1)))
+    >>> model = nn.Linear(3, 1, bias=False, key=rng.key(0))
+    >>> model = model.replace(weight=np.ones((3, 1), np.float32))
     >>> recipes.evaluate(model, (x, y))
     {'test_loss': 9.0}
     """
@@ -203,8 +204,7 @@ def _kept(folder: Path, learner: Learner, model: Any, best: bool) -> Any:
     """The model of a run's checkpoint, as it is used."""
     if not runs.exists(folder):
         raise UsageError(f"run_dir {folder}: there is no run")
-    recipe = Recipe(runs.FIT, "", Training, lambda config: None, lambda *_: learner)
-    run = runs.load(folder, {runs.FIT: recipe})
+    run = runs.load(folder, {})
     with loop.manager_of(run, None) as manager:
         step = manager.best_step() if best else manager.latest_step()
         if step is None:
