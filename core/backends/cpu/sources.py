@@ -52,7 +52,7 @@ def product_source(what: Contraction | ConvSpec) -> native.Source:
         return depthwise.source(what.dtype)
     if isinstance(what, Contraction) and what.half is not None:
         return amx.source(amx.Dtypes(*what.dtypes))
-    return gemm.source(what.dtype)
+    return gemm.source(what.dtype, isinstance(what, ConvSpec))
 
 
 def foreseen(
@@ -66,9 +66,11 @@ def foreseen(
         how = lowering(eq)
         operands, results = [[a.type for a in v] for v in (eq.inputs, eq.outputs)]
         if isinstance(how, Product):
-            whole = not isinstance(how, Convolution) or eq.params["feature_groups"] == 1
-            if whole and {t.dtype for t in operands} == {results[0].dtype}:
-                yield gemm.source(results[0].dtype)
+            images, dtype = isinstance(how, Convolution), results[0].dtype
+            whole = not images or eq.params["feature_groups"] == 1
+            # (What half floats become is not known yet.)
+            if whole and {t.dtype for t in operands} == {dtype} and dtype.itemsize > 2:
+                yield gemm.source(dtype, images)
         elif isinstance(how, Blocked) and how.script is not None:
             yield attention.source(how.script(operands, results, eq.params))
 
