@@ -133,8 +133,7 @@ class CPUTarget:
         return choice.schedule(what, product.filter_gradient, tile, count)
 
     def begin(self) -> None:
-        path = [callpath.SOURCE] if callpath.possible() else []
-        native.begin([threads.source(), executor.SOURCE, *path])
+        native.begin([threads.source(), executor.SOURCE])
 
     def foresee(self, graph: Graph) -> None:
         native.begin(foreseen(graph, self.lowering))

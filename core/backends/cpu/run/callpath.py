@@ -307,16 +307,14 @@ class _Method(ctypes.Structure):
 
 _METH_FASTCALL = 0x80
 
-# Nearly all of its time goes to CPython's functions, and there is a lot of code.
-SOURCE = native.Source("callpath", "callpath", callpath_ir, level=0)
-"""The code of paths."""
-
 
 @functools.cache
 def _make() -> tuple[Callable[[_Method, bytes, Any], Path], _Method]:
     """Makes the native function of Python's, from its definition, its words and what
     they point to; and its definition, which must live as long as it."""
-    address = native.load([SOURCE])[SOURCE.key]
+    # Nearly all of its time goes to CPython's functions, and there is a lot of code.
+    source = native.Source("callpath", "callpath", callpath_ir, level=0)
+    address = native.load([source])[source.key]
     definition = _Method(b"call", address, _METH_FASTCALL, None)
     make: Any = ctypes.pythonapi.PyCFunction_NewEx
     make.argtypes = [ctypes.POINTER(_Method), ctypes.py_object, ctypes.py_object]
@@ -327,18 +325,15 @@ def _make() -> tuple[Callable[[_Method, bytes, Any], Path], _Method]:
 @functools.cache
 def available() -> bool:
     """Whether native paths work here."""
-    try:
-        return possible() and _works()
-    except (native.NativeError, NotImplementedError, AttributeError, ValueError):
-        return False
-
-
-def possible() -> bool:
-    """Whether this is a Python that paths are written for."""
     cpython = sys.implementation.name == "cpython"
     if not cpython or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
-    return not sysconfig.get_config_var("Py_GIL_DISABLED")
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return False
+    try:
+        return _works()
+    except (native.NativeError, NotImplementedError, AttributeError, ValueError):
+        return False
 
 
 def _works() -> bool:

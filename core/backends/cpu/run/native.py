@@ -90,14 +90,15 @@ def begin(sources: Iterable[Source]) -> None:
     # On one CPU nothing is gained; with llvmlite's lock, others would wait for it.
     if not new or cpu_count() < 2 or not _unlocked_available() or _debug_folder():
         return
-    found = objects.default_store().get_all(list(map(object_key, new)))
+    store = objects.default_store()
+    found = store.get_all(list(map(object_key, new)))
     missing = [s for s, code in zip(new, found, strict=True) if code is None]
     if not missing:
         return
     pool = ThreadPoolExecutor(min(len(missing), cpu_count() - 1))
     try:
         for source in missing:
-            _begun[source.key] = pool.submit(_compile, source)
+            _begun[source.key] = pool.submit(_compile_ahead, source, store)
     except RuntimeError:  # Python is exiting
         pass
     pool.shutdown(wait=False)
@@ -129,14 +130,14 @@ def _load_missing(missing: list[Source]) -> None:
     pairs = zip(others, found, strict=True)
     _link_cached([(source, code) for source, code in pairs if code is not None])
     rest = [source for source in others if source.key not in _functions]
-    made = list(zip(rest, _compile_all(rest), strict=True))
-    made += [(source, future.result()) for source, future in begun]
-    for source, code in made:
+    for source, code in zip(rest, _compile_all(rest), strict=True):
         _link([(source, code)])
         store.put(object_key(source), code)
+    for source, future in begun:
+        _link([(source, future.result())])
         _begun.pop(source.key, None)
-    stats.from_disk += len(missing) - len(made)
-    stats.compiled += len(made)
+    stats.from_disk += len(others) - len(rest)
+    stats.compiled += len(rest) + len(begun)
 
 
 def object_key(source: Source) -> str:
@@ -167,6 +168,13 @@ def _compile_all(sources: list[Source]) -> list[bytes]:
         return [_compile(source) for source in sources]
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(_compile, sources))
+
+
+def _compile_ahead(source: Source, store: objects.ObjectStore) -> bytes:
+    code = _compile(source)
+    # Whether or not this process will load it, the next one need not compile it.
+    store.put(object_key(source), code)
+    return code
 
 
 def _compile(source: Source) -> bytes:
