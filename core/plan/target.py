@@ -99,9 +99,11 @@ class Target(Arithmetic, Protocol):
 
     def begin(self) -> None:
         """Readies what every program needs, while the first one is still traced."""
+        return
 
     def foresee(self, graph: Graph) -> None:
         """Readies what an optimised graph needs, while it is still planned."""
+        return
 
     def link(self, plan: Plan) -> Linked:
         """Makes a plan executable."""
