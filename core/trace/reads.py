@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Iterator
 from types import CodeType
 from typing import NamedTuple
 
@@ -134,8 +133,9 @@ class _Reader:
     def read(self) -> None:
         """Goes through the code."""
         code = self.code.co_code
-        lines = self._lines()
-        following, line = next(lines)
+        lines = [*self.code.co_lines()]
+        at, (_, following, line) = 0, lines[0]
+        self._line = line or self.code.co_firstlineno
         extended = 0
         for i, kind in enumerate([_KIND[n] for n in code[::2]]):
             if kind == "skip":
@@ -153,22 +153,17 @@ class _Reader:
                 self._extend(self.code.co_names[number >> _SHIFT])
                 continue
             stored = self._path if kind == "store" else None
-            self._end()
+            if self._path is not None:
+                self._end()
             if kind == "store":
                 self._bind(self._variable(number), stored)
                 continue
             while 2 * i >= following:
-                following, line = next(lines)
-            self._line = line
+                at += 1
+                _, following, line = lines[at]
+                self._line = line or self._line
             self._take(kind, number)
         self._end()
-
-    def _lines(self) -> Iterator[tuple[int, int]]:
-        last = self.code.co_firstlineno
-        for _, end, line in self.code.co_lines():
-            last = line or last
-            yield end, last
-        yield 1 << 62, last
 
     def _take(self, kind: str, number: int) -> None:
         names = self.code.co_names
