@@ -99,7 +99,7 @@ def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
       r: the first row, of which the first element is not read; conj(c) by default.
 
     >>> import treadle.numpy as tnp
-    >>> tnp.linalg.toeplitz([1, 2, 3], [1, 5, 6])
+    >>> tnp.linalg.toeplitz(tnp.array([1, 2, 3]), tnp.array([1, 5, 6]))
     Array([[1, 5, 6],
            [2, 1, 5],
            [3, 2, 1]], dtype=int32)

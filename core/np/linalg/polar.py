@@ -162,7 +162,8 @@ def eigh_tridiagonal(
       ValueError: for shapes that don't fit, or another selection.
 
     >>> import treadle.numpy as tnp
-    >>> tnp.linalg.eigh_tridiagonal([2.0, 2.0], [1.0], eigvals_only=True)
+    >>> d, e = tnp.array([2.0, 2.0]), tnp.array([1.0])
+    >>> tnp.linalg.eigh_tridiagonal(d, e, eigvals_only=True)
     Array([1., 3.], dtype=float32)
     """
     (d, e), dtype = floats("eigh_tridiagonal", d, e)
