@@ -76,7 +76,8 @@ class RegularGridInterpolator:
                 f"RegularGridInterpolator: places of shape {xi.shape} in a grid with "
                 f"{len(self.grid)} axes{at(user_source())}"
             )
-        axes, outside = [], False
+        axes: list[Any] = []
+        outside: Any = False
         for i, points in enumerate(self.grid):
             points, x = (
                 as_array(a) for a in promoted("interpolate", points, xi[..., i])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from treadle.dtypes import float32
 from treadle.errors import at, user_source
 from treadle.np.binary import maximum
 from treadle.np.complex_parts import conj
@@ -73,7 +74,7 @@ def block_diag(*arrays: ArrayLike) -> Array:
     Array([[1., 0., 0.],
            [0., 1., 1.]], dtype=float32)
     """
-    blocks = promoted("block_diag", *arrays) if arrays else [full((1, 0), 0, "float32")]
+    blocks = promoted("block_diag", *arrays) if arrays else [full((1, 0), 0, float32)]
     blocks = [atleast_2d(as_array(x)) for x in blocks]
     for x in blocks:
         if x.ndim != 2:
@@ -104,9 +105,10 @@ def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
            [2, 1, 5],
            [3, 2, 1]], dtype=int32)
     """
-    c, r = _vectors("toeplitz", c, conj(_vector("toeplitz", c)) if r is None else r)
-    m, n = c.shape[-1], r.shape[-1]
-    along = concatenate([flip(c, -1), r[..., 1:]], axis=-1)
+    first = conj(_vector("toeplitz", c)) if r is None else r
+    column, row = _vectors("toeplitz", c, first)
+    m, n = column.shape[-1], row.shape[-1]
+    along = concatenate([flip(column, -1), row[..., 1:]], axis=-1)
     return along[..., counted(n) - counted(m)[:, None] + (m - 1)]
 
 
@@ -118,27 +120,28 @@ def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
       c: the first column.
       r: the last row, of which the first element is not read; zeros by default.
     """
-    c = _vector("hankel", c)
-    c, r = _vectors("hankel", c, full(c.shape, 0, c.dtype) if r is None else r)
-    along = concatenate([c, r[..., 1:]], axis=-1)
-    return along[..., counted(c.shape[-1])[:, None] + counted(r.shape[-1])]
+    given = _vector("hankel", c)
+    last = full(given.shape, 0, given.dtype) if r is None else r
+    column, row = _vectors("hankel", given, last)
+    along = concatenate([column, row[..., 1:]], axis=-1)
+    return along[..., counted(column.shape[-1])[:, None] + counted(row.shape[-1])]
 
 
 def circulant(c: ArrayLike) -> Array:
     """Square matrices of which each column is the one before, moved down by one:
     ``(..., n) -> (..., n, n)``."""
-    c = _vector("circulant", c)
-    n = c.shape[-1]
-    return c[..., (counted(n)[:, None] - counted(n)) % n]
+    column = _vector("circulant", c)
+    n = column.shape[-1]
+    return column[..., (counted(n)[:, None] - counted(n)) % n]
 
 
 def companion(a: ArrayLike) -> Array:
     """The companion matrices of polynomials, whose eigenvalues are the roots:
     ``(..., n) -> (..., n - 1, n - 1)``, coefficients of high powers first."""
-    a = _vector("companion", as_inexact("companion", a), 2)
-    n = a.shape[-1] - 1
-    first = -a[..., 1:] / a[..., :1]
-    return _first_row(first, eye(n, k=-1, dtype=a.dtype))
+    v = _vector("companion", as_inexact("companion", a), 2)
+    n = v.shape[-1] - 1
+    first = -v[..., 1:] / v[..., :1]
+    return _first_row(first, eye(n, k=-1, dtype=v.dtype))
 
 
 def _first_row(row: Any, below: Any) -> Any:
@@ -157,22 +160,22 @@ def leslie(f: ArrayLike, s: ArrayLike) -> Array:
     Raises:
       ValueError: unless f has one number more than s.
     """
-    f, s = _vectors("leslie", f, s)
-    n = f.shape[-1]
-    if n != s.shape[-1] + 1:
+    first, below = _vectors("leslie", f, s)
+    n = first.shape[-1]
+    if n != below.shape[-1] + 1:
         raise ValueError(
-            f"leslie: f has one number more than s, got {n} and {s.shape[-1]}"
+            f"leslie: f has one number more than s, got {n} and {below.shape[-1]}"
             f"{at(user_source())}"
         )
-    padded = concatenate([s, _zeros(s, 1)], axis=-1)
-    lower = eye(n, k=-1, dtype=s.dtype) * expand_dims(padded, -2)
-    return _first_row(f, lower)
+    padded = concatenate([below, _zeros(below, 1)], axis=-1)
+    lower = eye(n, k=-1, dtype=below.dtype) * expand_dims(padded, -2)
+    return _first_row(first, lower)
 
 
 def fiedler(a: ArrayLike) -> Array:
     """The distances of numbers: ``|a[i] - a[j]|``, ``(..., n) -> (..., n, n)``."""
-    a = _vector("fiedler", a)
-    return abs(expand_dims(a, -1) - expand_dims(a, -2))
+    v = _vector("fiedler", a)
+    return abs(expand_dims(v, -1) - expand_dims(v, -2))
 
 
 def fiedler_companion(a: ArrayLike) -> Array:
@@ -182,15 +185,15 @@ def fiedler_companion(a: ArrayLike) -> Array:
 
     By M. Fiedler, A note on companion matrices (2003).
     """
-    a = _vector("fiedler_companion", as_inexact("fiedler_companion", a), 2)
-    a = a[..., 1:] / a[..., :1]
-    n = a.shape[-1]
+    v = _vector("fiedler_companion", as_inexact("fiedler_companion", a), 2)
+    v = v[..., 1:] / v[..., :1]
+    n = v.shape[-1]
     i, j = counted(n)[:, None], counted(n)
-    even, zero = i % 2 == 0, a.dtype.type(0)
-    own = where(even & (j == maximum(i - 1, 0)), -a[..., :, None], zero)
-    following = where(even & (j == i + 1), -a[..., (i + 1) % n], zero)
+    even, zero = i % 2 == 0, v.dtype.type(0)
+    own = where(even & (j == maximum(i - 1, 0)), -v[..., :, None], zero)
+    following = where(even & (j == i + 1), -v[..., (i + 1) % n], zero)
     beside = where(even, i + 2, maximum(i - 2, 0))
-    return own + following + cast(j == beside, a.dtype)
+    return own + following + cast(j == beside, v.dtype)
 
 
 def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Array:
@@ -203,8 +206,8 @@ def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Array:
     Raises:
       ValueError: for another mode.
     """
-    a = _vector("convolution_matrix", a)
-    m = a.shape[-1]
+    v = _vector("convolution_matrix", a)
+    m = v.shape[-1]
     if mode not in ("full", "same", "valid"):
         raise ValueError(
             f"convolution_matrix: mode is 'full', 'same' or 'valid', got {mode!r}"
@@ -212,7 +215,7 @@ def convolution_matrix(a: ArrayLike, n: int, mode: str = "full") -> Array:
         )
     i, j = counted(m + n - 1)[:, None], counted(n)
     there = (i >= j) & (i - j < m)
-    matrix = where(there, a[..., where(there, i - j, 0)], a.dtype.type(0))
+    matrix = where(there, v[..., where(there, i - j, 0)], v.dtype.type(0))
     if mode == "full":
         return matrix
     short, long = min(m, n), max(m, n)

@@ -180,7 +180,7 @@ def sylvester(a: Any, b: Any, q: Any) -> Any:
     if empty(typeof(q).shape):
         return q
     fixed = stop_gradient(a), stop_gradient(b)
-    turned = [matrix_transpose(x) for x in fixed]
+    turned = matrix_transpose(fixed[0]), matrix_transpose(fixed[1])
     return custom_linear_solve(
         lambda x: matmul(a, x) + matmul(x, b),
         q,
@@ -226,9 +226,9 @@ def sqrtm(a: ArrayLike) -> Array:
     Array([[2., 1.],
            [0., 3.]], dtype=float32)
     """
-    a, _ = matrices("sqrtm", a, square=True)
-    a, _ = _complex(a)
-    return a if empty(typeof(a).shape) else _sqrtm(a)
+    given, _ = matrices("sqrtm", a, square=True)
+    matrix, _ = _complex(given)
+    return matrix if empty(typeof(matrix).shape) else _sqrtm(matrix)
 
 
 def _root(a: Any) -> Any:
@@ -277,11 +277,11 @@ def funm(a: ArrayLike, func: Callable[[Any], Any]) -> Array:
     Array([[1., 7.],
            [0., 8.]], dtype=float32)
     """
-    a, _ = matrices("funm", a, square=True)
-    a, dtype = _complex(a)
-    if empty(typeof(a).shape):
-        return a
-    t, z = _schur(a)
+    given, _ = matrices("funm", a, square=True)
+    whole, dtype = _complex(given)
+    if empty(typeof(whole).shape):
+        return whole
+    t, z = _schur(whole)
     shape = typeof(t).shape
     eigenvalues = diagonal(t)
     values = cast(func(eigenvalues), dtype)

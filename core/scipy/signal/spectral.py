@@ -14,7 +14,7 @@ from treadle.run.array import Array
 from treadle.scipy.operands import whole
 from treadle.scipy.signal.trend import detrend as without_trend
 
-_WINDOWS = {
+_WINDOWS: dict[str, Any] = {
     "boxcar": np.ones,
     "hann": np.hanning,
     "hamming": np.hamming,
@@ -222,7 +222,8 @@ def _welch(
     dtype = signals[0].dtype
     real = dtypes.to_real(dtype)
     half = onesided and not dtypes.is_complex(dtype)
-    pieces = _pieces(name, window, *lengths, size, real)
+    length, overlap, n = lengths
+    pieces = _pieces(name, window, length, overlap, n, size, real)
     spectra = [_transformed(a, pieces, trend, half) for a in signals]
     first, last = spectra[0], spectra[-1]
     power = tnp.conj(first) * last * _power(name, pieces.window, scaling, fs)
@@ -299,22 +300,22 @@ def stft(
             f"{name}: boundary is None or one of {', '.join(map(repr, _EXTENSIONS))}, "
             f"got {boundary!r}{at(user_source())}"
         )
-    x = as_array(as_inexact(name, x))
-    axis = one_axis(name, axis, x.ndim)
-    x = tnp.moveaxis(x, axis, -1)
-    real = dtypes.to_real(x.dtype)
-    half = return_onesided and not dtypes.is_complex(x.dtype)
-    pieces = _pieces(name, window, nperseg, noverlap, nfft, x.shape[-1], real)
+    signal = as_array(as_inexact(name, x))
+    axis = one_axis(name, axis, signal.ndim)
+    signal = tnp.moveaxis(signal, axis, -1)
+    real = dtypes.to_real(signal.dtype)
+    half = return_onesided and not dtypes.is_complex(signal.dtype)
+    pieces = _pieces(name, window, nperseg, noverlap, nfft, signal.shape[-1], real)
     side = pieces.length // 2
     if boundary is not None:
         how: dict[str, Any] = {"mode": _EXTENSIONS[boundary]}
         if boundary == "odd":
             how["reflect_type"] = "odd"
-        x = tnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(side, side)], **how)
+        signal = tnp.pad(signal, [(0, 0)] * (signal.ndim - 1) + [(side, side)], **how)
     if padded:
-        more = -(x.shape[-1] - pieces.length) % pieces.step % pieces.length
-        x = _longer(x, x.shape[-1] + more)
-    found = _transformed(x, pieces, detrend, half) / pieces.window.sum()
+        more = -(signal.shape[-1] - pieces.length) % pieces.step % pieces.length
+        signal = _longer(signal, signal.shape[-1] + more)
+    found = _transformed(signal, pieces, detrend, half) / pieces.window.sum()
     middle = 0.0 if boundary is not None else pieces.length / 2
     times = (tnp.arange(found.shape[-1]) * pieces.step).astype(real) + middle
     frequencies = _frequencies(pieces, fs, half, real)

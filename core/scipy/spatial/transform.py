@@ -91,14 +91,14 @@ class Rotation:
             shape.
         """
         axes, moving = quaternions.axes_of(seq, (1, 2, 3))
-        angles = as_array(as_inexact("Rotation", angles))
-        if len(axes) == 1 and angles.shape[-1:] != (1,):
-            angles = angles[..., None]
-        angles = _vectors(f"angles about {seq!r}", angles, len(axes))
-        angles = angles * (np.pi / 180) if degrees else angles
-        found = quaternions.about(axes[0], angles[..., 0])
+        turns = as_array(as_inexact("Rotation", angles))
+        if len(axes) == 1 and turns.shape[-1:] != (1,):
+            turns = turns[..., None]
+        turns = _vectors(f"angles about {seq!r}", turns, len(axes))
+        turns = turns * (np.pi / 180) if degrees else turns
+        found = quaternions.about(axes[0], turns[..., 0])
         for i, axis in list(enumerate(axes))[1:]:
-            turn = quaternions.about(axis, angles[..., i])
+            turn = quaternions.about(axis, turns[..., i])
             pair = (found, turn) if moving else (turn, found)
             found = quaternions.product(*pair)
         return cls(found)
