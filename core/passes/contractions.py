@@ -49,8 +49,7 @@ class _Lower(Rewriter):
         elif out.type.dtype in self.widened:
             self.values[out] = self._widened(eq, x, y)
         elif eq.op is dot_general and (
-            dtypes.is_integer(out.type.dtype)
-            or (self._is_thin(eq) and not _sums_rows(eq))
+            dtypes.is_integer(out.type.dtype) or self._is_thin(eq)
         ):
             self.values[out] = self._sum_of_products(eq, x, y)
         elif eq.op is dot_general:
@@ -159,14 +158,6 @@ class _Lower(Rewriter):
             (a,) = self.emit(transpose, [a], {"permutation": order}, eq.source)
         params = {"shape": shape, "dims": tuple(sorted(dims))}
         return self.emit(broadcast_in_dim, [a], params, eq.source)[0]
-
-
-def _sums_rows(eq: Equation) -> bool:
-    """Whether a sum is over the rows of a matrix, and not along them. In one precision,
-    the matrix kernel keeps more of it in registers."""
-    pairs = zip(eq.inputs, _free(eq), strict=True)
-    ends = [a.type.ndim - 1 in free for a, free in pairs]
-    return bool(eq.params["contract"][0]) and any(ends)
 
 
 def _free(eq: Equation) -> list[Axes]:

@@ -223,11 +223,14 @@ class _Scan:
 
     def turn(self) -> None:
         """Right operands that products would have to transpose: constants whose last
-        axis is contracted."""
+        axis is contracted. With a vector, the constant becomes the right one: sums over
+        rows keep neighbours in the lanes of registers."""
         values = dict(self.consts)
         makers = {v: e for e in self.equations for v in e.outputs}
         turned: dict[tuple[Var, tuple[int, ...]], Var] = {}
         for i, eq in enumerate(self.equations):
+            if _is_times_vector(eq):
+                eq = _exchanged(eq)
             base, axes = _untransposed(eq, makers)
             if base is None or base not in values:
                 continue
@@ -361,6 +364,20 @@ def _untransposed(
         source = maker.inputs[0]
         return source if isinstance(source, Var) else None, maker.params["permutation"]
     return y, range(y.type.ndim)
+
+
+def _is_times_vector(eq: Equation) -> bool:
+    """Whether the right operand of a product has no axis that only it has."""
+    if eq.op is not dot_general:
+        return False
+    axes = len(eq.params["contract"][1]) + len(eq.params["batch"][1])
+    return eq.inputs[1].type.ndim == axes
+
+
+def _exchanged(eq: Equation) -> Equation:
+    """The same product with a vector on the left."""
+    params = {name: axes[::-1] for name, axes in eq.params.items()}
+    return Equation(eq.op, eq.inputs[::-1], params, eq.outputs, eq.source)
 
 
 def _is_free_product(eq: Equation, free: dict[Var, Equation]) -> bool:

@@ -23,6 +23,7 @@ from treadle.backends.cpu.emit.lanes import (
     Value,
     constant,
     lane_numbers,
+    multiply_add,
     register_kind,
 )
 from treadle.backends.cpu.emit.ops import elementwise
@@ -286,8 +287,18 @@ class Body:
         instr = self.nest.body[i]
         return instr.name.removeprefix("running_"), instr.dtype
 
-    def parts(self, i: int, frame: Frame, copy: int, lanes: int, index: str) -> Parts:
-        """What a turn adds to reduction i; `index` is the first lane's, for argmax."""
+    def added(
+        self, i: int, frame: Frame, copy: int, lanes: int, index: str, old: Parts
+    ) -> Parts:
+        """Reduction i after a turn; `index` is the first lane's, for argmax."""
+        source = self.nest.body[i].args[0]
+        term, reduction = self.nest.body[source], self.reduction(i)
+        if term.name == "mul" and reduction.rounds and not rounds_half(term):
+            x, y = (frame.get(a, copy, lanes) for a in term.args)
+            return [multiply_add(x, y, old[0])]
+        return reduction.combine(old, self._parts(i, frame, copy, lanes, index))
+
+    def _parts(self, i: int, frame: Frame, copy: int, lanes: int, index: str) -> Parts:
         source = self.nest.body[i].args[0]
         value = frame.get(source, copy, lanes)
         reduction = self.reduction(i)
