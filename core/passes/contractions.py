@@ -9,7 +9,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
-from treadle.ops.arithmetic import mul
+from treadle.ops.arithmetic import mul, multiply_add
 from treadle.ops.cast import convert
 from treadle.ops.dot import Axes, dot_general, free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
@@ -145,11 +145,20 @@ class _Lower(Rewriter):
             operands.append((atom, tuple(dims)))
         shape = tuple(sizes[name] for name in names)
         spread = [self._spread(atom, shape, dims, eq) for atom, dims in operands]
-        (result,) = self.emit(mul, spread, {}, eq.source)
+        result = self._term(spread, eq)
         axes = tuple(place[name] for name in sums)
         if axes:
             (result,) = self.emit(reduce_sum, [result], {"axes": axes}, eq.source)
         return result
+
+    def _term(self, spread: Sequence[Atom], eq: Equation) -> Atom:
+        """What a sum of products adds: of floats, without rounding the product."""
+        dtype = spread[0].type.dtype
+        if not dtypes.is_float(dtype):
+            return self.emit(mul, spread, {}, eq.source)[0]
+        zero = Lit(np.zeros((), dtype), ArrayType((), dtype))
+        operands = [*spread, zero]
+        return self.emit(multiply_add, operands, {"minus": None}, eq.source)[0]
 
     def _spread(self, a: Atom, shape: Axes, dims: Axes, eq: Equation) -> Atom:
         """An operand over the whole space: a view."""

@@ -16,6 +16,7 @@ Rows of scanned and stacked arrays correspond whether or not the scan is reverse
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from treadle.arraytype import ArrayType
@@ -35,6 +36,7 @@ from treadle.transforms.batch import batch_graph
 
 _MAX_STACKED_BYTES = 1 << 28
 _LITTLE_BYTES = 1 << 20
+_NEAR_BYTES = 1 << 18
 _GROWTH = 8
 """How much larger than its result the operands may be that an iteration stores."""
 _MOVABLE = (Elementwise, Index, View, Product)
@@ -229,7 +231,7 @@ class _Scan:
         makers = {v: e for e in self.equations for v in e.outputs}
         turned: dict[tuple[Var, tuple[int, ...]], Var] = {}
         for i, eq in enumerate(self.equations):
-            if _is_times_vector(eq):
+            if _is_times_vector(eq) and _is_near(eq.inputs[0].type):
                 eq = _exchanged(eq)
             base, axes = _untransposed(eq, makers)
             if base is None or base not in values:
@@ -372,6 +374,16 @@ def _is_times_vector(eq: Equation) -> bool:
         return False
     axes = len(eq.params["contract"][1]) + len(eq.params["batch"][1])
     return eq.inputs[1].type.ndim == axes
+
+
+def _is_near(matrix: ArrayType) -> bool:
+    """Whether a matrix stays in a near cache. Others are read row by row: neighbours in
+    memory come fastest."""
+    return bool(settled(_fits, (*matrix.shape, matrix.dtype.itemsize)))
+
+
+def _fits(*sizes: int) -> int:
+    return int(math.prod(sizes) <= _NEAR_BYTES)
 
 
 def _exchanged(eq: Equation) -> Equation:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle import dtypes
-from treadle.dims import hint
+from treadle.dims import hint, is_dim
 from treadle.fuse.cluster import Cluster, addressing, operand_key
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import axis_strides, stored_strides
@@ -22,6 +22,7 @@ from treadle.ir.maps import ZERO, Affine, Map, address
 from treadle.kernels.nest import (
     BROADCAST,
     CONTIGUOUS,
+    PAIRED,
     STRIDED,
     Instr,
     Nest,
@@ -259,6 +260,14 @@ class NestWriter:
             return inside, None
         return inside, self.instr(scalar.EQ, (inside, index), dtypes.bool_)
 
+    def is_beside(self, k: int) -> bool:
+        """Whether a store writes what lies behind each element of the store before."""
+        if k == 0:
+            return False
+        a, b = self.accesses[k - 1 : k + 1]
+        alike = a.store and b.store and a._replace(atom=b.atom) == b
+        return alike and self.flow.is_next(a.atom, b.atom)
+
     def store(self, v: Var, entries: Map, value: int, name: str = "store") -> None:
         """Writes a value to its place in memory."""
         offset, strides = address(entries, stored_strides(v, self.flow))
@@ -447,7 +456,7 @@ def assemble(
     """The nest over groups of dimensions, each a loop."""
 
     operands, bindings = [], []
-    for a in body.accesses:
+    for number, a in enumerate(body.accesses):
         table = dict(a.strides)
 
         def steps(groups: list[list[int]], table: dict = table) -> list[int]:
@@ -459,6 +468,8 @@ def assemble(
             kind = BROADCAST
         else:
             kind = CONTIGUOUS if inner_step == 1 else STRIDED
+            if not is_dim(inner_step) and inner_step == 2 and a.atom is not None:
+                kind = PAIRED
         operands.append(
             Operand(
                 a.dtype,
@@ -466,6 +477,7 @@ def assemble(
                 "index" if a.atom is None else "array",
                 any(mid_steps),
                 len(a.gathers),
+                kind == PAIRED and body.is_beside(number),
             )
         )
         words = (*out_steps, *mid_steps, *((inner_step,) if kind == STRIDED else ()))
