@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from treadle.recipes.errors import UsageError
+from treadle.recipes.errors import UsageError, unknown
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,19 @@ class Callback:
 
     A text that is returned ends the training after this step, which is saved; the text
     says why.
+
+    Raises:
+      TypeError: where a class is made with a method `on_...` that nothing calls.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in vars(cls):
+            if name.startswith("on_") and not hasattr(Callback, name):
+                called = [n for n in vars(Callback) if n.startswith("on_")]
+                raise TypeError(
+                    f"{cls.__name__}: {unknown('event of a callback', name, called)}"
+                )
 
     def on_start(self, rows: Sequence[Mapping[str, Any]]) -> str | None:
         """The training begins, or goes on after the steps whose metrics are `rows`."""

@@ -16,7 +16,7 @@ import numpy as np
 from treadle import nn
 from treadle.checkpoint import DamagedError
 from treadle.errors import StructureError
-from treadle.optional import needed_for
+from treadle.optional import need, needed_for
 from treadle.recipes import comparison, loop, runs, template
 from treadle.recipes import report as reports
 from treadle.recipes.catalogue import RECIPES
@@ -26,6 +26,7 @@ from treadle.recipes.errors import UsageError, command
 from treadle.recipes.runs import Run
 from treadle.recipes.step import make_test
 from treadle.recipes.task import Data, Learner, Recipe, Trained
+from treadle.recipes.tensorboard import PACKAGES, PURPOSE
 
 _SIGNAL_STATUS = 128
 
@@ -33,8 +34,9 @@ _SIGNAL_STATUS = 128
 def show_list() -> int:
     """Prints the recipes and the runs."""
     print("recipes:")
+    width = max(map(len, RECIPES))
     for name in RECIPES:
-        print(f"  {name:<12} {RECIPES.summary(name)}")
+        print(f"  {name:<{width}}  {RECIPES.summary(name)}")
     print("\ntrain one: treadle train NAME    its options: treadle train NAME --help")
     names = runs.names()
     if names:
@@ -45,6 +47,8 @@ def show_list() -> int:
 
 def train(recipe: Recipe, config: Training, folder: Path | None) -> int:
     """Starts a run."""
+    if config.tensorboard:
+        need(PURPOSE, *PACKAGES)  # Before there is a run.
     data = recipe.load(config)
     learner = loop.learner_of(recipe, config, data.facts)
     run = runs.create(recipe, config, data.facts, folder)
@@ -219,7 +223,13 @@ def compare(names: Sequence[str], page: Path | None) -> int:
     found = comparison.ranking([comparison.result(run) for run in chosen])
     comparison.show(found, sys.stdout)
     if page is not None:
-        comparison.write(found, " and ".join(names), page)
+        try:
+            comparison.write(found, " and ".join(names), page)
+        except OSError as error:
+            raise UsageError(
+                f"--page {page}: {error.strerror}\nGive a file in a folder that exists "
+                "and can be written to."
+            ) from None
         print(f"\npage: {page}")
     return 0
 

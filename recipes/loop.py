@@ -249,6 +249,11 @@ class _Training:
     def _call(self, event: str, about: Any) -> None:
         for callback in self.callbacks:
             reason = getattr(callback, event)(about)
+            if not isinstance(reason, str | None):
+                raise TypeError(
+                    f"{type(callback).__name__}.{event} returned {reason!r}: a text "
+                    "ends the training and says why, None lets it go on"
+                )
             self.stopped = self.stopped or reason
 
     def _record(self, number: int, checkpoint: Checkpoint, metrics: Metrics) -> Metrics:

@@ -122,7 +122,7 @@ def create(recipe: Recipe, config: Training, facts: Facts, folder: Path | None) 
       folder: where; by default in `ROOT`, named after the recipe and the time.
 
     Raises:
-      UsageError: if the folder holds something already.
+      UsageError: if the folder holds something already, or can't be made.
     """
     if folder is None:
         folder = _free(ROOT / f"{recipe.name}-{time.strftime('%Y%m%d-%H%M%S')}")
@@ -133,7 +133,13 @@ def create(recipe: Recipe, config: Training, facts: Facts, folder: Path | None) 
         )
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"--run-dir {folder}: exists and is not an empty folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"--run-dir {folder}: {error.strerror}\n"
+            "Give a folder that can be made and written to."
+        ) from None
     run = Run(folder, recipe, config, facts)
     run.write()
     if recipe.code is not None:

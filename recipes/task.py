@@ -55,7 +55,7 @@ def batches(examples: Labelled | Source, config: Training) -> Loader:
     if config.batch_size > source.count:
         raise UsageError(
             f"--batch-size {config.batch_size}: there are {source.count} training "
-            "examples only"
+            "examples only\nIt has to be as many or fewer."
         )
     return Loader(source, config.batch_size, seed=config.seed)
 
