@@ -310,9 +310,9 @@ class Body:
         if i == first:
             return
         position, _ = self._place(first, frame, copy, lanes)
-        parts = [self.nest.body[k].args[0] for k in (first, second)]
-        values = [frame.get(part, copy, lanes) for part in parts]
-        store_pairs(self.b, position, *values, self._access(i).operand.dtype)
+        parts = (self.nest.body[k].args[0] for k in (first, second))
+        re, im = (frame.get(part, copy, lanes) for part in parts)
+        store_pairs(self.b, position, re, im, self._access(i).operand.dtype)
 
     def settled(self, i: int, value: Value) -> Value:
         """A reduction's result as its readers see it."""
