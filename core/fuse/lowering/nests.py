@@ -20,8 +20,7 @@ from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.ir.maps import ZERO, Affine, Map, address
 from treadle.kernels.nest import (
-    BROADCAST,
-    CONTIGUOUS,
+    PAIRED,
     STRIDED,
     Instr,
     Nest,
@@ -259,6 +258,14 @@ class NestWriter:
             return inside, None
         return inside, self.instr(scalar.EQ, (inside, index), dtypes.bool_)
 
+    def is_beside(self, k: int) -> bool:
+        """Whether a store writes what lies behind each element of the store before."""
+        if k == 0:
+            return False
+        a, b = self.accesses[k - 1 : k + 1]
+        alike = a.store and b.store and a._replace(atom=b.atom) == b
+        return alike and self.flow.is_next(a.atom, b.atom)
+
     def store(self, v: Var, entries: Map, value: int, name: str = "store") -> None:
         """Writes a value to its place in memory."""
         offset, strides = address(entries, stored_strides(v, self.flow))
@@ -464,7 +471,7 @@ def assemble(
     """The nest over groups of dimensions, each a loop."""
 
     operands, bindings = [], []
-    for a in body.accesses:
+    for number, a in enumerate(body.accesses):
         table = dict(a.strides)
 
         def steps(groups: list[list[int]], table: dict = table) -> list[int]:
@@ -472,10 +479,7 @@ def assemble(
 
         out_steps, mid_steps = steps(outers), steps(mids)
         inner_step = steps(inners)[0] if inners else 0
-        if inner_step == 0:
-            kind = BROADCAST
-        else:
-            kind = CONTIGUOUS if inner_step == 1 else STRIDED
+        kind = inner_class(inner_step, a.atom is not None)
         operands.append(
             Operand(
                 a.dtype,
@@ -483,6 +487,7 @@ def assemble(
                 "index" if a.atom is None else "array",
                 any(mid_steps),
                 len(a.gathers),
+                kind == PAIRED and body.is_beside(number),
             )
         )
         words = (*out_steps, *mid_steps, *((inner_step,) if kind == STRIDED else ()))
