@@ -25,6 +25,7 @@ from treadle.kernels.nest import (
     Instr,
     Nest,
     Operand,
+    inner_class,
     is_half,
     shared,
 )
@@ -260,11 +261,9 @@ class NestWriter:
 
     def is_beside(self, k: int) -> bool:
         """Whether a store writes what lies behind each element of the store before."""
-        if k == 0:
-            return False
-        a, b = self.accesses[k - 1 : k + 1]
+        a, b = self.accesses[k - 1], self.accesses[k]
         alike = a.store and b.store and a._replace(atom=b.atom) == b
-        return alike and self.flow.is_next(a.atom, b.atom)
+        return k > 0 and alike and self.flow.is_next(a.atom, b.atom)
 
     def store(self, v: Var, entries: Map, value: int, name: str = "store") -> None:
         """Writes a value to its place in memory."""
@@ -469,16 +468,14 @@ def assemble(
     serial: bool = False,
 ) -> Launch:
     """The nest over groups of dimensions, each a loop."""
-
     operands, bindings = [], []
     for number, a in enumerate(body.accesses):
         table = dict(a.strides)
-
-        def steps(groups: list[list[int]], table: dict = table) -> list[int]:
-            return [table.get(g[-1], 0) if g else 0 for g in groups]
-
-        out_steps, mid_steps = steps(outers), steps(mids)
-        inner_step = steps(inners)[0] if inners else 0
+        out_steps, mid_steps, inner_steps = (
+            [table.get(g[-1], 0) if g else 0 for g in groups]
+            for groups in (outers, mids, inners[:1])
+        )
+        inner_step = inner_steps[0] if inners else 0
         kind = inner_class(inner_step, a.atom is not None)
         operands.append(
             Operand(
@@ -492,9 +489,8 @@ def assemble(
         )
         words = (*out_steps, *mid_steps, *((inner_step,) if kind == STRIDED else ()))
         bindings.append(Binding(a.atom, a.offset, (*words, *a.gathers), a.store))
-    nest = Nest(
-        len(outers), len(mids), axis, tuple(operands), tuple(body.instrs), serial
-    )
+    counts = len(outers), len(mids)
+    nest = Nest(*counts, axis, tuple(operands), tuple(body.instrs), serial)
     return Launch(
         shared(nest),
         tuple(extent(g, sizes) for g in outers),
