@@ -22,7 +22,7 @@ from treadle.plan.steps import CallsStep, walk
 
 Args = dict[str, Any]
 
-BATCH, HEADS, QUERIES, KEYS, DEPTH = 2, 3, 20, 20, 8
+BATCH, HEADS, LENGTH, DEPTH = 2, 3, 64, 8
 
 
 def softmax(lib: Any, x: Any) -> Any:
@@ -174,7 +174,7 @@ BANDS = {
 }
 
 
-def draw(dtype: Any = np.float32, length: int = QUERIES) -> Args:
+def draw(dtype: Any = np.float32, length: int = LENGTH) -> Args:
     rng = np.random.default_rng(0)
     shape = (BATCH, length, HEADS, DEPTH)
     arrays = {n: rng.standard_normal(shape).astype(dtype) for n in "qkv"}
@@ -233,10 +233,14 @@ def test_is_recognised(name: str) -> None:
     assert {a.key[1] for a in found} <= {shared, 1}
     types = [v.type for eq in made.graph.equations for v in eq.outputs]
     floats = [t.size for t in types if td.dtypes.is_float(t.dtype)]
-    assert max(floats) < BATCH * HEADS * QUERIES * KEYS
+    assert max(floats) < BATCH * HEADS * LENGTH**2
 
 
-@pytest.mark.parametrize("name", SPELLINGS)
+QUICK = ("by_heads", "causal_by_places", "padded_by_floats", "dropped")
+ALL = [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in SPELLINGS]
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_values_and_gradients(name: str, as_spelled: Callable[[], None]) -> None:
     spelling = SPELLINGS[name]
     moving, fixed = split(draw())
@@ -245,3 +249,150 @@ def test_values_and_gradients(name: str, as_spelled: Callable[[], None]) -> None
     close(found, expected)
     as_spelled()
     close(found, td.jit(gradient(spelling, fixed))(moving))
+
+
+def squares(lib: Any, spelling: Any, fixed: Args) -> Any:
+    """A sum of squares of derivatives."""
+    by = td if lib is tnp else jax
+    grad = by.grad(loss(lib, spelling, fixed))
+    return lambda moving: sum([(x**2).sum() for x in by.tree.leaves(grad(moving))])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["causal_by_places", "padded_by_floats", "dropped"])
+def test_second_derivatives(name: str) -> None:
+    """Forward over reverse, and reverse over reverse, in double precision."""
+    moving, fixed = split(draw(np.float64))
+
+    def second(lib: Any, by: Any) -> Any:
+        function = squares(lib, SPELLINGS[name], fixed)
+        return lambda xs: (by.grad(function)(xs), by.jvp(function, (xs,), (xs,)))
+
+    with jax.enable_x64(True):
+        expected = jax.jit(second(jnp, jax))(moving)
+        close(td.jit(second(tnp, td))(moving), expected, 1e-9)
+
+
+def test_derivatives_by_a_bias() -> None:
+    moving, fixed = split(draw())
+    moving["bias"] = fixed.pop("bias")
+    found = td.jit(td.grad(loss(tnp, biased, fixed)))(moving)
+    close(found, jax.jit(jax.grad(loss(jnp, biased, fixed)))(moving))
+
+
+def test_mapped_over_examples_and_heads() -> None:
+    q, k, v = (draw()[n] for n in "qkv")
+
+    def mapped(lib: Any, by: Any) -> Any:
+        def one(q: Any, k: Any, v: Any) -> Any:
+            return softmax(lib, q @ k.T * 0.3) @ v
+
+        heads = by.vmap(one, in_axes=(1, 1, 1), out_axes=1)
+        return by.vmap(heads, in_axes=(0, None, 0))
+
+    made = stages(td.trace(mapped(tnp, td))(q, k[0], v), CPUTarget())
+    assert len(attentions(made)) == 1
+    found = td.jit(mapped(tnp, td))(q, k[0], v)
+    close(found, jax.jit(mapped(jnp, jax))(q, k[0], v))
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param("by_heads", marks=pytest.mark.slow), "causal_by_where"]
+)
+def test_lengths_that_vary(name: str) -> None:
+    """One trace for all; shorter ones than blocks are worth it among them."""
+    spelling, traces = SPELLINGS[name], []
+
+    @td.jit(dynamic={"moving": (None, "t", None, None)})
+    def step(moving: Args) -> Any:
+        traces.append(0)
+        return gradient(spelling, {})(moving)
+
+    for length in (64, 1, 7, 130):
+        moving, _ = split(draw(length=length))
+        expected = jax.jit(jax.value_and_grad(loss(jnp, spelling, {})))(moving)
+        close(step(moving), expected, 1e-4)
+    assert len(traces) == 1
+
+
+def of_matrices(lib: Any, seen: Any, added: Any, a: Args) -> Any:
+    """One head, with what is not seen at -inf."""
+    q, k, v = (a[n][0, :, 0] for n in "qkv")
+    scores = lib.where(seen, q @ k.T, -lib.inf)
+    return softmax(lib, scores + added) @ v
+
+
+def test_queries_that_see_nothing() -> None:
+    """Hidden by -inf they are not-a-number, by other numbers they are not."""
+    a = draw()
+    seen = np.ones((LENGTH, LENGTH), bool)
+    seen[3], seen[5, 10:] = False, False
+    found = td.jit(lambda a: of_matrices(tnp, seen, 0.0, a))(a)
+    close(found, of_matrices(jnp, seen, 0.0, a))
+    assert np.isnan(np.asarray(found)).all(-1).tolist() == (~seen.any(-1)).tolist()
+    # The first places are padding: of these, queries see nothing else.
+    real = np.arange(LENGTH) >= 5
+    low, seen = np.where(real, 0.0, -1e9).astype(np.float32), ~a["upper"]
+
+    def padded(lib: Any, a: Args) -> Any:
+        return of_matrices(lib, seen, lib.where(real, 0.0, -1e9), a)
+
+    close(td.jit(lambda a: padded(tnp, a))(a), of_matrices(jnp, seen, low, a))
+
+
+def test_what_reads_the_weights_stays_right() -> None:
+    moving, _ = split(draw())
+
+    def function(lib: Any) -> Any:
+        def of(a: Args) -> Any:
+            weights = softmax(lib, lib.einsum("bqhd,bkhd->bhqk", a["q"], a["k"]))
+            out = lib.einsum("bhqk,bkhd->bqhd", weights, a["v"])
+            return lib.sum(lib.sin(out)) - lib.sum(weights * lib.log(weights))
+
+        return of
+
+    found = td.jit(td.value_and_grad(function(tnp)))(moving)
+    close(found, jax.jit(jax.value_and_grad(function(jnp)))(moving), 2e-4)
+
+
+def test_what_is_at_hand_is_not_made_again() -> None:
+    """Weights that a loop closes over, few scores, and what is no softmax."""
+    q, k, v = (draw()[n][0, :, 0] for n in "qkv")
+
+    def loop(q: Any, k: Any, v: Any) -> Any:
+        weights = nn.softmax(q @ k.T)
+        return td.scan(lambda c, _: (weights @ c, None), v, length=3)[0]
+
+    def shifted(q: Any, k: Any, v: Any) -> Any:
+        terms = tnp.exp(q @ k.T)
+        return (terms / (terms.sum(-1, keepdims=True) + 1)) @ v
+
+    def by_columns(q: Any, k: Any, v: Any) -> Any:
+        return nn.softmax(q @ k.T, axis=0) @ v
+
+    def plain(q: Any, k: Any, v: Any) -> Any:
+        return nn.softmax(q @ k.T) @ v
+
+    for function in (loop, shifted, by_columns):
+        assert "attention" not in str(td.trace(function)(q, k, v))
+    assert "attention" not in str(td.trace(plain)(q[:9], k[:9], v[:9]))
+    assert "attention" in str(td.trace(plain)(q, k, v))
+
+
+def test_halves_are_computed_in_float32() -> None:
+    """With scores in float32, and weights as narrow as the values."""
+    arrays = [draw()[n].astype(tnp.bfloat16) for n in "qkv"]
+
+    def function(q: Any, k: Any, v: Any) -> Any:
+        scores = tnp.einsum("bqhd,bkhd->bhqk", q, k, preferred_element_type=tnp.float32)
+        weights = nn.softmax(scores).astype(q.dtype)
+        return tnp.einsum("bhqk,bkhd->bqhd", weights, v)
+
+    made = stages(td.trace(function)(*arrays), CPUTarget())
+    assert [a.dtype for a in attentions(made)] == [np.float32]
+    found = td.jit(function)(*arrays)
+    assert found.dtype == tnp.bfloat16
+    q, k, v = (np.asarray(x, np.float32) for x in arrays)
+    weights = jax.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k))
+    expected = jnp.einsum("bhqk,bkhd->bqhd", weights, v)
+    close(found.astype(np.float32), expected, 0.01)
