@@ -119,11 +119,11 @@ def _without_hidden(out: Any, found: Spelled, parts: Parts) -> Any:
 
 
 def _sees_something(found: Spelled, parts: Parts) -> bool:
-    """Whether each query sees its own place, or one before, by the only condition."""
-    row = found.scores.axes[parts.queries]
-    if len(found.hidden) != 1 or row is None:
-        return False
-    near = band(found.hidden[0], row, found.columns)
-    if near is None or near[0] is not None or is_dim(near[1]):
-        return False
-    return near[1] >= 0
+    """Whether each query is known to see its own place, or the first one."""
+    row, looks_back = found.scores.axes[parts.queries], True
+    for condition in found.hidden:
+        near = None if row is None else band(condition, row, found.columns)
+        if near is None or any([is_dim(n) or n < 0 for n in near if n is not None]):
+            return False
+        looks_back = looks_back and near[0] is None
+    return looks_back or (not is_dim(parts.ahead) and parts.ahead >= 0)
