@@ -41,8 +41,10 @@ def product(x: Any, y: Any, *, contract: Pairs, batch: Pairs) -> Any:
             if not hasattr(weights, "origin"):
                 continue
             found = spelled(weights, contract[side][0], writer)
-            parts = found and parts_of(found, (y, x)[side], side, contract, batch)
-            if parts:
+            if found is None:
+                continue
+            parts = parts_of(found, (y, x)[side], side, contract, batch)
+            if parts is not None:
                 return _mixed(found, parts)
     return dot_general(x, y, contract=contract, batch=batch)
 

@@ -170,7 +170,9 @@ def parts_of(
     if any([i not in of_weights and not one(n) for i, n in enumerate(shape)]):
         return None
     keys = of_weights.get(found.columns)
-    told = None if keys is None else _told_apart(scores.value, keys)
+    if keys is None:
+        return None
+    told = _told_apart(scores.value, keys)
     if told is None:
         return None
     query, key = told
@@ -221,11 +223,11 @@ def _told_apart(scores: Any, keys: int) -> tuple[Seen, Seen] | None:
         axes = [DEPTH] * typeof(x).ndim
         for i, axis in enumerate(batch[side]):
             axes[axis] = i
-        free = free_axes(len(axes), contract[side], batch[side])
-        for i, axis in enumerate(free, start):
+        own = free_axes(len(axes), contract[side], batch[side])
+        for i, axis in enumerate(own, start):
             axes[axis] = i
-        start += len(free)
-        both.append((Seen(x, tuple(axes)), len(free)))
+        start += len(own)
+        both.append((Seen(x, tuple(axes)), len(own)))
     for (query, _), (key, free) in (both, both[::-1]):
         if keys in key.axes and free == 1 and keys not in query.axes:
             return query, key

@@ -58,7 +58,7 @@ class Seen(NamedTuple):
     if along none."""
 
     value: Any
-    axes: tuple[int | None, ...]
+    axes: tuple[Any, ...]
 
     def of(self, value: Any) -> Seen:
         """Another operand of the same shape (or a scalar) in its place."""

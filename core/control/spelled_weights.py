@@ -225,7 +225,8 @@ class _Reader:
                 return True
             up = above(seen)
             if up is None and op in (add, sub):
-                return self._sum(seen, *args, negative=op is sub)
+                x, other = args
+                return self._sum(seen, x, other, op is sub)
             up = up or self._scores_of(seen, op, args)
             if up is None:
                 return False

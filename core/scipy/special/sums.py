@@ -68,8 +68,8 @@ def softmax(x: ArrayLike, axis: Axis = None) -> Array:
 
     Halves are computed in float32.
     """
-    (x,) = floats("softmax", x)
-    return ops.softmax(x, axes=all_axes("softmax", axis, x.ndim))
+    (y,) = floats("softmax", x)
+    return ops.softmax(y, axes=all_axes("softmax", axis, y.ndim))
 
 
 def log_softmax(x: ArrayLike, axis: Axis = None) -> Array:
