@@ -60,7 +60,9 @@ def find(path: PathLike) -> list[Entry]:
         and orbax_format.is_checkpoint(str(folder / name))
     ]
     if not found:
-        raise FileNotFoundError(f"no checkpoint at {path}")
+        raise FileNotFoundError(
+            f"no checkpoint at {path}: a step, a folder of steps, or a run is expected"
+        )
     return sorted(found, key=lambda entry: (entry.step or 0, entry.path.name))
 
 
@@ -194,7 +196,7 @@ def convert(
         save(target, values, overwrite=overwrite)
         return []
     if target.exists() and not overwrite:
-        raise FileExistsError(f"{target} exists; to replace it, say that it may be")
+        raise FileExistsError(f"{target} exists; with overwrite it is replaced")
     leaves = tree.leaves_with_path(values)
     arrays = {tree.dotted(p): np.asarray(x) for p, x in leaves if _is_array(x)}
     weights.save(target, arrays)

@@ -60,10 +60,10 @@ def need(purpose: str, *names: str) -> None:
 def _missing(purpose: str, names: Sequence[str]) -> MissingPackageError:
     packages = [_INSTALLED_AS.get(name, name) for name in names]
     extras = ",".join(dict.fromkeys(_EXTRAS[name] for name in names))
-    verb = "is" if len(names) == 1 else "are"
+    verb, them = ("is", "it") if len(names) == 1 else ("are", "them")
     return MissingPackageError(
         f"{purpose} needs {' and '.join(packages)}, which {verb} not installed"
         f"{at(user_source())}\n"
-        f"Install it: `pip install {' '.join(packages)}`, or in a checkout of Treadle "
-        f"`pip install '.[{extras}]'`."
+        f"Install {them}: `pip install {' '.join(packages)}`, or in a checkout of "
+        f"Treadle `pip install '.[{extras}]'`."
     )

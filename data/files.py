@@ -27,6 +27,8 @@ _NPZ = """\
 Save them so: `np.savez(path, x=..., y=...)`, or x_train, y_train, x_test and y_test."""
 _INPUTS = ("x", "images", "inputs", "data", "features")
 _LABELS = ("y", "labels", "label", "targets", "target")
+_MOST, _SPARSE = 1000, 10
+"""Labels number classes up to the first, and beyond if one in so many is there."""
 _TEST = ("test", "val", "valid", "validation", "t10k")
 
 
@@ -77,10 +79,15 @@ class DataSet:
         none are yet: always the same for a seed.
 
         Raises:
+          TypeError: if the share is no number.
           ValueError: if either part would be empty.
         """
         if self.test is not None:
             return self
+        if isinstance(share, bool) or not isinstance(share, (int, float, np.number)):
+            raise TypeError(
+                f"share is a number between 0 and 1, got {share!r}{at(user_source())}"
+            )
         count = len(self.train)
         held = round(share * count)
         if not 0 < held < count:
@@ -133,6 +140,7 @@ def read(
     Raises:
       FileNotFoundError: if there is nothing at `path`.
       ValueError: if it is something else, or damaged; it says what is there.
+      TypeError: if `path` is no path, or `image_size` no pair.
 
     >>> import numpy as np, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -143,7 +151,13 @@ def read(
     >>> found.split(0.5).test.labels
     array([0, 1, 2], dtype=int32)
     """
+    if not isinstance(path, str | Path):
+        raise TypeError(
+            f"path is that of a folder or a file, got {path!r:.80}{at(user_source())}"
+        )
     path = Path(path)
+    if image_size is not None:
+        _check_size(image_size)
     if not path.exists():
         raise FileNotFoundError(f"there is nothing at {path}{at(user_source())}")
     if path.suffix == ".npz":
@@ -162,6 +176,16 @@ def read(
                 folders["train"] if own else path, test if own else None, image_size
             )
     raise ValueError(_KINDS.format(path=path, at=at(user_source())))
+
+
+def _check_size(size: Any) -> None:
+    whole = isinstance(size, (tuple, list)) and [type(n) for n in size] == [int, int]
+    if not whole or min(size) < 1:
+        error = ValueError if whole else TypeError
+        raise error(
+            f"image_size is (height, width), two ints of 1 or more, got {size!r}"
+            f"{at(user_source())}"
+        )
 
 
 def _images(
@@ -199,7 +223,12 @@ def _npz(path: Path) -> DataSet:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} can't be read: {error}{at(user_source())}") from None
+        # What NumPy says of Python's objects is how to load them unsafely.
+        said = "it has no arrays of numbers" if "pickle" in str(error) else error
+        raise ValueError(
+            f"{path} can't be read: {said}{at(user_source())}\n"
+            "Save it so: `np.savez(path, x=..., y=...)`."
+        ) from None
     parts = {}
     for part in ("train", "test"):
         suffixes = (f"_{part}", "") if part == "train" else ("_test", "_val")
@@ -230,18 +259,15 @@ Part = tuple[np.ndarray, np.ndarray | None, str]
 
 
 def _from_parts(parts: Mapping[str, Part]) -> DataSet:
+    for x, y, where in parts.values():
+        _check_part(x, y, where, parts["train"][0].shape[1:])
     labels = [y for _, y, _ in parts.values() if y is not None]
     classes: tuple[str, ...] | None = None
     if labels and not np.issubdtype(labels[0].dtype, np.inexact):
         values = np.unique(np.concatenate([y.ravel() for y in labels]))
         classes = _class_names(values)
     made = {}
-    for name, (x, y, where) in parts.items():
-        if y is not None and (y.ndim != 1 or len(y) != len(x)):
-            raise ValueError(
-                f"{where} has {len(x)} examples, but labels of shape {y.shape}"
-                f"{at(user_source())}\nLabels are one number for each example."
-            )
+    for name, (x, y, _) in parts.items():
         made[name] = Labelled(x, None if y is None else _labels(y, classes))
     train = made["train"]
     about = f"{len(train)} {_shape_text(parts['train'][0])}"
@@ -250,20 +276,57 @@ def _from_parts(parts: Mapping[str, Part]) -> DataSet:
     return DataSet(train, made.get("test"), classes, about)
 
 
+def _check_part(
+    x: np.ndarray, y: np.ndarray | None, where: str, shape: tuple[int, ...]
+) -> None:
+    """
+    shape: of the examples for training.
+
+    Raises:
+      ValueError: if these are no examples, or the labels are not theirs.
+    """
+    wrong = ""
+    if x.ndim == 0 or len(x) == 0:
+        wrong = f"has shape {x.shape}: there are no examples along its first axis"
+    elif x.dtype.kind not in "biuf":
+        wrong = f"has dtype {x.dtype}: examples are numbers, real ones"
+    elif x.shape[1:] != shape:
+        wrong = f"has examples of shape {x.shape[1:]}, those for training have {shape}"
+    elif y is not None and (y.ndim != 1 or len(y) != len(x)):
+        wrong = (
+            f"has {len(x)} examples, but labels of shape {y.shape}{at(user_source())}\n"
+            "Labels are one number for each example."
+        )
+        if y.ndim == 2 and len(y) == len(x):
+            wrong += " One-hot ones become so by `y.argmax(-1)`."
+    elif y is not None and y.dtype.kind == "f" and not np.isfinite(y).all():
+        first = int(np.argmin(np.isfinite(y)))
+        wrong = f"has labels that are not finite: that of example {first} is {y[first]}"
+    if wrong:
+        place = "" if "\n" in wrong else at(user_source())
+        raise ValueError(f"{where} {wrong}{place}")
+
+
 def _class_names(values: np.ndarray) -> tuple[str, ...]:
-    if np.issubdtype(values.dtype, np.integer) and values[0] >= 0:
-        # A class that no example has is one still, if it is less than others.
+    if _count_from_0(values):
         return tuple(map(str, range(int(values[-1]) + 1)))
     return tuple(map(str, values))
+
+
+def _count_from_0(values: np.ndarray) -> bool:
+    """Whether labels, in order, number classes: one that no example has is one still,
+    if it is less than others. Where most were such, they are names, as other words."""
+    if not np.issubdtype(values.dtype, np.integer) or values[0] < 0:
+        return False
+    return int(values[-1]) < max(_MOST, _SPARSE * len(values))
 
 
 def _labels(y: np.ndarray, classes: tuple[str, ...] | None) -> np.ndarray:
     if classes is None:
         return y.astype(np.float32)
-    if np.issubdtype(y.dtype, np.integer) and y.min(initial=0) >= 0:
-        return y.astype(np.int32)
     number = {name: i for i, name in enumerate(classes)}
-    return np.array([number[str(v)] for v in y], np.int32)
+    kinds, where = np.unique(y, return_inverse=True)
+    return np.array([number[str(v)] for v in kinds], np.int32)[where]
 
 
 def _shape_text(x: np.ndarray) -> str:

@@ -89,7 +89,10 @@ def image_folder(
                     image = image.point(lambda value: value * (1 / 256))
                 found = image.convert("L" if grey else "RGB")
             except OSError as error:
-                raise ValueError(f"{file} can't be read: {error}") from None
+                raise ValueError(
+                    f"{file} can't be read: {error}\n"
+                    "Replace it, or take it out of the folder."
+                ) from None
         if found.size != (width, height):
             found = found.resize((width, height))
         return np.asarray(found)
@@ -142,5 +145,6 @@ def _open(path: Path) -> Any:
         return Image.open(path)
     except (UnidentifiedImageError, OSError) as error:
         raise ValueError(
-            f"{path} is no image that can be read: {error}{at(user_source())}"
+            f"{path} is no image that can be read: {error}{at(user_source())}\n"
+            "Replace it, or take it out of the folder."
         ) from None

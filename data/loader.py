@@ -90,6 +90,7 @@ class Loader:
                 f"Loader: batches of {batch_size} can't be made of {own} examples"
                 f"{of_shards}{at(user_source())}"
             )
+        seed = whole("Loader", "seed", seed, 0)
         self._size, self._seed, self._shuffle = batch_size, seed, shuffle
         self._drop, self._shard, self._own = drop_last, (which, shards), own
         self._transform = transform

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from treadle.errors import at, user_source
 
 _FEW = 20
 """Whole numbers of so many different values are taken for classes."""
+_EPOCH = datetime(1970, 1, 1)
 _MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
 
 
@@ -45,6 +48,9 @@ def table(path: Path, target: str | None = None) -> Table:
     target: the column to be predicted, by default the last one. Words are classes, and
       so are whole numbers of at most 20 different values.
 
+    Dates and times of ISO 8601 are numbers: of days since 1970. Between semicolons, a
+    comma is that of decimals.
+
     Raises:
       ValueError: if it is no table, or has no such column.
     """
@@ -65,9 +71,13 @@ def table(path: Path, target: str | None = None) -> Table:
             f"{gone[0] + 2}{at(user_source())}\nRows without it teach nothing."
         )
     labels, classes = _target(wanted)
+    if classes is None:
+        _check_finite(path, target, labels, wanted)
     numbers, categories = {}, {}
     for name, values in columns.items():
         found = _numbers(values)
+        if found is not None:
+            _check_finite(path, name, found, values)
         if found is not None:
             numbers[name] = found
         else:
@@ -90,6 +100,9 @@ def table(path: Path, target: str | None = None) -> Table:
     )
     about += f", one of {len(classes)} classes" if classes else ", a number"
     about += f"; {missing} values are missing" if missing else ""
+    alone = [n for n, v in categories.items() if len(set(v)) == len(rows)]
+    if alone:
+        about += f"; each row has its own {', '.join(alone)}, which teaches nothing"
     return Table(inputs, labels, classes, tuple(described), about)
 
 
@@ -102,11 +115,15 @@ def _read(path: Path) -> tuple[list[str], list[list[str]]]:
             mark = max(",;\t|", key=first.count)
             lines = [r for r in csv.reader(file, delimiter=mark) if r]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} is no table: {error}{at(user_source())}") from None
+        raise ValueError(
+            f"{path} is no table: {error}{at(user_source())}\n"
+            "It is read as UTF-8: `iconv -f latin1 -t utf-8` converts other texts."
+        ) from None
     if len(lines) < 2 or len(lines[0]) < 2:
         raise ValueError(
             f"{path} is no table of a header and rows of two columns or more"
-            f"{at(user_source())}"
+            f"{at(user_source())}\n"
+            "The first line has the names of columns, with commas between them."
         )
     header = [name.strip() for name in lines[0]]
     if len(set(header)) < len(header):
@@ -118,7 +135,18 @@ def _read(path: Path) -> tuple[list[str], list[list[str]]]:
                 f"{path}, line {number}: {len(row)} values, where the header has "
                 f"{len(header)}{at(user_source())}"
             )
-    return header, [[v.strip() for v in row] for row in lines[1:]]
+    rows = [[v.strip() for v in row] for row in lines[1:]]
+    if mark == ";":
+        rows = [[_with_point(v) for v in row] for row in rows]
+    return header, rows
+
+
+def _with_point(value: str) -> str:
+    """A number with a comma before its decimals as others are written."""
+    whole, comma, decimals = value.partition(",")
+    if comma and decimals.isdigit() and whole.lstrip("+-").isdigit():
+        return f"{whole}.{decimals}"
+    return value
 
 
 def _is_missing(value: str) -> bool:
@@ -126,12 +154,36 @@ def _is_missing(value: str) -> bool:
 
 
 def _numbers(values: tuple[str, ...]) -> np.ndarray | None:
-    """A column as numbers, if it is one."""
-    try:
-        found = [np.nan if _is_missing(v) else float(v) for v in values]
-    except ValueError:
-        return None
-    return np.array(found, np.float64)
+    """A column as numbers, if it is one of numbers or of dates."""
+    for read in (float, _days):
+        try:
+            found = [np.nan if _is_missing(v) else read(v) for v in values]
+        except (ValueError, OverflowError):
+            continue
+        return np.array(found, np.float64)
+    return None
+
+
+def _days(text: str) -> float:
+    """Days since 1970 of a date, or a date and a time, as ISO 8601 writes them."""
+    if text[4:5] != "-":
+        raise ValueError(f"{text!r} is no date")
+    seconds = (
+        datetime.fromisoformat(text).replace(tzinfo=None) - _EPOCH
+    ).total_seconds()
+    return seconds / 86400
+
+
+def _check_finite(
+    path: Path, name: str, found: np.ndarray, values: Sequence[str]
+) -> None:
+    wrong = np.flatnonzero(np.isinf(found))
+    if wrong.size:
+        raise ValueError(
+            f"{path}, line {wrong[0] + 2}: {name} is {values[wrong[0]]}; {wrong.size} "
+            f"rows have such{at(user_source())}\n"
+            "Numbers are finite, as float32; what is not known is left empty."
+        )
 
 
 def _target(values: tuple[str, ...]) -> tuple[np.ndarray, tuple[str, ...] | None]:
@@ -140,7 +192,8 @@ def _target(values: tuple[str, ...]) -> tuple[np.ndarray, tuple[str, ...] | None
     if numbers is not None:
         whole = bool((numbers == np.round(numbers)).all())
         if not whole or len(kinds) > _FEW:
-            return numbers.astype(np.float32), None
+            with np.errstate(over="ignore"):  # It is said which are too large.
+                return numbers.astype(np.float32), None
         kinds.sort(key=float)
     number = {kind: i for i, kind in enumerate(kinds)}
     return np.array([number[v] for v in values], np.int32), tuple(kinds)

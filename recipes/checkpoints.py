@@ -121,13 +121,19 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _convert(arguments: argparse.Namespace) -> int:
-    left = tools.convert(
-        arguments.source,
-        arguments.target,
-        only=arguments.only,
-        item=arguments.item,
-        overwrite=arguments.overwrite,
-    )
+    try:
+        left = tools.convert(
+            arguments.source,
+            arguments.target,
+            only=arguments.only,
+            item=arguments.item,
+            overwrite=arguments.overwrite,
+        )
+    except FileExistsError:
+        raise UsageError(
+            f"{arguments.target} exists: it is left as it is\nTo replace it, add "
+            "--overwrite."
+        ) from None
     print(f"wrote {arguments.target}")
     if left:
         print(f"left out, as they are no arrays: {', '.join(left)}", file=sys.stderr)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from treadle.errors import MissingPackageError
 from treadle.optional import need
-from treadle.recipes import checkpoints, commands
+from treadle.recipes import checkpoints, commands, own
 from treadle.recipes.catalogue import RECIPES
 from treadle.recipes.config import from_dict, read_toml
 from treadle.recipes.display import silence
-from treadle.recipes.errors import UsageError, brief
+from treadle.recipes.errors import UsageError, brief, unplaced
 from treadle.recipes.parser import parse
 from treadle.recipes.sweep import sweep
 
@@ -94,12 +96,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments = parse(argv)
         need("the command line", "rich", "matplotlib", "sklearn")
         return _COMMANDS[arguments.command](arguments)
-    except (UsageError, MissingPackageError) as error:
+    except UsageError as error:
         print(f"treadle: {error}", file=sys.stderr)
+        return 2
+    except MissingPackageError as error:
+        print(f"treadle: {unplaced(error)}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, RuntimeError) as error:
         if not _is_interrupt(error):
-            raise
+            return _of_user(error)
         print("treadle: interrupted", file=sys.stderr)
         return _INTERRUPTED
     except BrokenPipeError:
@@ -109,6 +114,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The disk or the memory is full, a folder is read-only: no fault of a line.
         print(f"treadle: {brief(error)}", file=sys.stderr)
         return 1
+    except Exception as error:
+        return _of_user(error)
+
+
+def _of_user(error: BaseException) -> int:
+    """Shows an error in a recipe's file by the lines there, and returns the status.
+
+    Raises:
+      BaseException: the error itself, if it is from elsewhere: it is a fault of ours.
+    """
+    lines = own.lines_of(error)
+    if not lines or os.environ.get("TREADLE_TRACEBACK") == "full":
+        raise error
+    said = "".join(traceback.format_exception_only(error)).strip()
+    print(f"treadle: {said}", file=sys.stderr)
+    print("".join(traceback.format_list(lines)), end="", file=sys.stderr)
+    return 1
 
 
 def _is_interrupt(error: BaseException | None) -> bool:

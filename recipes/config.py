@@ -138,6 +138,10 @@ def read_toml(path: Path) -> tuple[str | None, dict[str, Any]]:
         said = getattr(error, "strerror", None) or error
         raise UsageError(f"--config {path}: {said}") from None
     recipe = content.pop("recipe", None)
+    if not isinstance(recipe, str | None):
+        raise UsageError(
+            f'--config {path}: recipe = {recipe!r}, expected a name, as "digits-mlp"'
+        )
     return recipe, {name.replace("-", "_"): v for name, v in content.items()}
 
 

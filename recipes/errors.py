@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 import re
 import shlex
@@ -33,26 +34,42 @@ def unknown(kind: str, name: str, valid: Iterable[str]) -> UsageError:
     return UsageError(f"no {kind} is called {name!r}{hint}\nThere are: {listing}")
 
 
+def unplaced(error: BaseException) -> str:
+    """What an error says, but for where in the recipe: that is nothing to the user."""
+    return "\n".join(t for t in str(error).splitlines() if not t.startswith("  at "))
+
+
+_WRITABLE = ("Choose a folder that can be written to.",)
+_REMEDIES = {
+    errno.ENOSPC: ("Make room there, or choose another folder.",),
+    errno.EROFS: _WRITABLE,
+    errno.EACCES: _WRITABLE,
+}
 _SYSTEM_ERROR = re.compile(r"os_error_code='(\d+)'")
 
 
 def brief(error: BaseException) -> str:
-    """An error of the system without the details in which a library wraps it.
+    """An error of the system without the details in which a library wraps it, and what
+    to do about it.
 
-    >>> brief(OSError("could not write: in a driver: of ... [os_error_code='28']"))
-    'could not write: No space left on device'
+    >>> print(brief(OSError("could not write: in a driver: [os_error_code='28']")))
+    could not write: No space left on device
+    Make room there, or choose another folder.
     """
     text = str(error) or type(error).__name__
-    code = _SYSTEM_ERROR.search(text)
+    found = _SYSTEM_ERROR.search(text)
+    code = getattr(error, "errno", None) if found is None else int(found[1])
     if code is None:
         return text
-    return f"{text.partition(':')[0]}: {os.strerror(int(code[1]))}"
+    what = text.partition(":")[0] if found else getattr(error, "filename", None)
+    said = os.strerror(code) if what is None else f"{what}: {os.strerror(code)}"
+    return "\n".join([said, *_REMEDIES.get(code, ())])
 
 
 def _meant(name: str, valid: list[str]) -> str:
     """The name that a wrong one stands for: by its initials, its beginning, or by
     being near to it."""
-    plain = {v.lstrip("-"): v for v in valid}
+    plain = {v.lstrip("-").replace("_", "-"): v for v in valid}
     short = name.lstrip("-").replace("_", "-")
     initials = [p for p in plain if "".join(w[:1] for w in p.split("-")) == short]
     longer = [p for p in plain if short and p.startswith(short)]

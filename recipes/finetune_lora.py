@@ -27,8 +27,7 @@ from treadle.data import Source
 from treadle.recipes.config import MOST_STEPS, Training, option
 from treadle.recipes.data import passages
 from treadle.recipes.data.pretrained import Folder
-from treadle.recipes.errors import UsageError
-from treadle.recipes.supervised import said
+from treadle.recipes.errors import UsageError, unplaced
 from treadle.recipes.task import (
     Data,
     Facts,
@@ -153,7 +152,7 @@ def learner(config: Config, facts: Facts, key: rng.Key) -> Learner:
         adapted = nn.lora(model, where, dropout=config.dropout, key=key, **options)
     except ValueError as error:
         raise UsageError(
-            f"--adapt {config.adapt}: {said(error)}\nLayers are called "
+            f"--adapt {config.adapt}: {unplaced(error)}\nLayers are called "
             "layers.*.attention.query, layers.*.feed_forward.up and so on."
         ) from None
     adapters, base = nn.partition(nn.training(adapted))

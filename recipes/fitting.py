@@ -19,13 +19,14 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, optim, rng, tree
 from treadle.data import DataSet, Source, source_of
-from treadle.recipes import loop, runs
+from treadle.recipes import given, loop, runs
 from treadle.recipes import metrics as metrics_file
 from treadle.recipes.callbacks import Callback
 from treadle.recipes.config import Training, from_dict
 from treadle.recipes.display import Quiet, display
-from treadle.recipes.errors import UsageError
+from treadle.recipes.errors import DivergedError, UsageError
 from treadle.recipes.runs import Run
+from treadle.recipes.step import make_test
 from treadle.recipes.task import (
     Data,
     Facts,
@@ -124,10 +125,12 @@ def fit(
         raise UsageError("patience counts tests: give examples in test=")
     seed = options.get("seed", 0)
     train_source, test_source = _parts(data, test, seed)
-    if epochs is not None:
-        options["steps"] = _steps(epochs, train_source.count, options)
     config = from_dict(Training, options, "fit")
-    loaded = _data(train_source, test_source, config)
+    if epochs is not None:
+        steps = given.steps(epochs, train_source.count, options, config)
+        config = from_dict(Training, options | {"steps": steps}, "fit")
+    callbacks = given.check_functions(loss, metrics, optimizer, callbacks)
+    loaded = _data(model, train_source, test_source, config)
     made = partial(_learner, model, train_source, loss, metrics, optimizer, config)
     recipe = _Fit(
         runs.FIT,
@@ -150,14 +153,83 @@ def fit(
     return Fitted(found.model, found.step, found.tested or numbers, rows, found.stopped)
 
 
+def evaluate(
+    model: Any,
+    data: Any,
+    *,
+    run_dir: str | Path | None = None,
+    best: bool = False,
+    loss: Compared | None = None,
+    metrics: Mapping[str, Compared] | None = None,
+) -> dict[str, float]:
+    """Tests a model with data: as it is, or as a run of `fit` has trained it.
+
+    Args:
+      model, loss, metrics: as `fit` takes them.
+      data: as `fit` takes them; of a `DataSet` the part for testing, if there is one.
+      run_dir: where `fit` has kept the run whose latest checkpoint is tested.
+      best: take its best checkpoint instead.
+
+    Raises:
+      UsageError: if there is no such run, or it has no checkpoint.
+      StructureError: if it holds one of another model.
+      DamagedError: if none of its checkpoints is intact.
+
+    >>> import numpy as np
+    >>> from treadle import nn, recipes, rng
+    >>> x, y = np.ones((4, 3), np.float32), np.zeros(4, np.float32)
+    >>> model = nn.Linear(3, 1, bias=False, key=rng.key(0))
+    >>> model = model.replace(weight=np.ones((3, 1), np.float32))
+    >>> recipes.evaluate(model, (x, y))
+    {'test_loss': 9.0}
+    """
+    if isinstance(data, DataSet):
+        data = data.train if data.test is None else data.test
+    source = source_of(data)
+    learner = _learner(model, source, loss, metrics, None, Training())
+    if run_dir is None:
+        if best:
+            raise UsageError("best=True is about a run: give its run_dir")
+        trained = learner.evaluated(learner.model, _optimizer(learner, model))
+    else:
+        trained = _kept(Path(run_dir), learner, model, best)
+    return make_test(learner, partial(in_turn, source, _TEST_BATCH))(trained)
+
+
+def _optimizer(learner: Learner, model: Any) -> Any:
+    """The state that a `Learner` of the user's finds its averages in."""
+    is_own = isinstance(model, Learner)
+    return learner.optimizer.init(learner.model) if is_own else None
+
+
+def _kept(folder: Path, learner: Learner, model: Any, best: bool) -> Any:
+    """The model of a run's checkpoint, as it is used."""
+    if not runs.exists(folder):
+        raise UsageError(f"run_dir {folder}: there is no run")
+    run = runs.load(folder, {})
+    with loop.manager_of(run, None) as manager:
+        step = manager.best_step() if best else manager.latest_step()
+        if step is None:
+            raise UsageError(f"run_dir {folder}: has no checkpoint of that kind yet")
+        state = {"model": learner.model}
+        optimizer = _optimizer(learner, model)
+        if optimizer is not None:
+            state["optimizer"] = optimizer
+        found = manager.restore({"state": state}, step if best else None, partial=True)[
+            "state"
+        ]
+    return learner.evaluated(found["model"], found.get("optimizer"))
+
+
 def _parts(data: Any, test: Any, seed: int) -> tuple[Source, Source | None]:
     """The examples for training, and those for testing."""
     if isinstance(data, DataSet):
         data, test = data.train, data.test if test is None else test
-    source = _source(data)
-    if not isinstance(test, float):
-        return source, None if test is None else _source(test)
-    held = round(test * source.count)
+    source = source_of(data)
+    share = given.share(test)
+    if share is None:
+        return source, None if test is None else source_of(test)
+    held = round(share * source.count)
     if not 0 < held < source.count:
         raise UsageError(
             f"test={test} of {source.count} examples leaves nothing to "
@@ -171,21 +243,9 @@ def _parts(data: Any, test: Any, seed: int) -> tuple[Source, Source | None]:
     return part(np.sort(order[held:])), part(np.sort(order[:held]))
 
 
-def _source(data: Any) -> Source:
-    return source_of(data)
-
-
-def _steps(epochs: float, count: int, options: Mapping[str, Any]) -> int:
-    usual = Training()
-    size = options.get("batch_size", usual.batch_size)
-    taken = size * options.get("accumulate", usual.accumulate)
-    if "steps" in options:
-        raise UsageError("steps and epochs say the same: give one of them")
-    return max(1, round(epochs * count / taken))
-
-
-def _data(train: Source, test: Source | None, config: Training) -> Data:
+def _data(model: Any, train: Source, test: Source | None, config: Training) -> Data:
     sample = train.fetch(np.arange(min(_SAMPLE, train.count)))
+    given.check_batch(model, sample)
     leaves = [np.ascontiguousarray(x) for x in tree.leaves(sample)]
     facts = {
         "training": train.count,
@@ -212,15 +272,22 @@ def _learner(
         if not loss is metrics is optimizer is None:
             raise UsageError("a Learner has its loss, metrics and optimizer already")
         return replace(model, model=_copied(model.model))
+    if not callable(model) or isinstance(model, type):
+        raise UsageError(
+            f"{model!r:.80} is no model: fit takes an object of an nn.Module, or a "
+            "`recipes.Learner`"
+        )
     if nn.count(model) == 0:
         raise UsageError(
             f"nothing of this {type(model).__name__} is to be trained: it has no "
             "parameters, or all are frozen (`nn.unfreeze` lets them be trained)"
         )
-    _, targets = source.fetch(np.arange(1))
+    _, targets = source.fetch(np.arange(min(_SAMPLE, source.count)))
+    targets = np.asarray(targets)
     if loss is None:
-        classes = not np.issubdtype(np.asarray(targets).dtype, np.inexact)
-        loss = nn.cross_entropy if classes else _squared_error
+        classes = targets.dtype.kind in "biu"
+        limits = (int(targets.min()), int(targets.max())) if classes else ()
+        loss = partial(_cross_entropy, *limits) if classes else _squared_error
         if metrics is None and classes:
             metrics = {"accuracy": _hits}
     measured = partial(_measured, loss, dict(metrics or {}))
@@ -242,10 +309,23 @@ def _measured(
 ) -> tuple[td.Array, tuple[Metrics, Any]]:
     inputs, targets = batch
     outputs, model = nn.stateful(model, key=key)(inputs)
+    value = loss(outputs, targets).mean()
     found = {
         name: measure(outputs, targets).mean() for name, measure in metrics.items()
     }
-    return loss(outputs, targets).mean(), (found, model)
+    return value, (found, model)
+
+
+def _cross_entropy(low: int, high: int, outputs: Any, targets: Any) -> td.Array:
+    """low, high: the classes that are among the first examples."""
+    given.check_classes(outputs, low, high)
+    if outputs.ndim != targets.ndim + 1:
+        raise UsageError(
+            f"whole targets of shape {targets.shape} are no classes for outputs of "
+            f"shape {outputs.shape}: there is one less axis of them, that of classes\n"
+            "One-hot targets become classes by `y.argmax(-1)`."
+        )
+    return nn.cross_entropy(outputs, targets)
 
 
 def _squared_error(outputs: Any, targets: Any) -> td.Array:
@@ -270,13 +350,21 @@ def _run(
     """The run in a folder, new or to be gone on with; or one that is not kept."""
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="treadle-fit-") as temporary:
-            yield runs.create(recipe, config, facts, Path(temporary))
+            try:
+                yield runs.create(recipe, config, facts, Path(temporary))
+            except DivergedError as error:
+                there = [t for t in str(error).splitlines() if temporary not in t]
+                kept = "With run_dir=, what was before that step is kept."
+                raise DivergedError("\n".join([*there, kept])) from None
         return
     folder = Path(folder)
     if not runs.exists(folder):
         yield runs.create(recipe, config, facts, folder)
         return
-    run = runs.load(folder, {runs.FIT: recipe})
+    try:
+        run = runs.load(folder, {runs.FIT: recipe})
+    except UsageError as error:
+        raise UsageError(f"{error}\nTo train from Python, {recipe.anew}.") from None
     runs.check_same_data(run, facts)
     changed = runs.changes(run.config, config)
     if changed:

@@ -178,7 +178,7 @@ class _Training:
         self.steps = run.config.steps
         self.data, self.display, self.manager, self.log = data, display, manager, log
         self.learner, self.step = learner, step
-        self.test = make_test(learner, data)
+        self.test = make_test(learner, data.test)
         self.callbacks = callbacks
         self.stopped: str | None = None
         self.interrupts = interrupts
@@ -249,6 +249,11 @@ class _Training:
     def _call(self, event: str, about: Any) -> None:
         for callback in self.callbacks:
             reason = getattr(callback, event)(about)
+            if not isinstance(reason, str | None):
+                raise TypeError(
+                    f"{type(callback).__name__}.{event} returned {reason!r}: a text "
+                    "ends the training and says why, None lets it go on"
+                )
             self.stopped = self.stopped or reason
 
     def _record(self, number: int, checkpoint: Checkpoint, metrics: Metrics) -> Metrics:

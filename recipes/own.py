@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from treadle import nn, rng
+from treadle.errors import is_ours
 from treadle.recipes import supervised
 from treadle.recipes.config import option
 from treadle.recipes.errors import UsageError
@@ -26,6 +27,7 @@ _FROM_DATA: dict[str, Callable[[Facts], Any]] = {
     "out_features": supervised.outputs_for,
     "classes": supervised.outputs_for,
 }
+_PREFIX = "treadle_recipe_"
 _OPTION_TYPES = (bool, int, float, str)
 _COMMANDS = {"command", "recipe", "run", "run_dir", "config"}
 """What the command line has for itself."""
@@ -67,7 +69,7 @@ def from_file(name: str) -> Recipe:
 
 def _loaded(file: Path) -> ModuleType:
     """The module in a file, which can import those beside it."""
-    name = f"treadle_recipe_{file.stem}"
+    name = f"{_PREFIX}{file.stem}"
     known = sys.modules.get(name)
     if known is not None and known.__file__ == str(file):
         return known
@@ -83,6 +85,19 @@ def _loaded(file: Path) -> ModuleType:
         del sys.modules[name]
         raise UsageError(_failed(file, error)) from error
     return module
+
+
+def lines_of(error: BaseException) -> list[traceback.FrameSummary]:
+    """The lines that led to an error in files of recipes, and in what they called;
+    none where it is from elsewhere."""
+    files = {
+        module.__file__
+        for name, module in sys.modules.items()
+        if name.startswith(_PREFIX)
+    }
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [i for i, frame in enumerate(frames) if frame.filename in files]
+    return [f for f in frames[own[0] :] if not is_ours(f.filename)] if own else []
 
 
 def _failed(file: Path, error: Exception) -> str:

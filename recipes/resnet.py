@@ -6,6 +6,10 @@ normalised by the mean and spread of the data, moved and mirrored at random in t
 compiled step, smoothed labels, weight decay of kernels alone, a warm-up and half a
 cosine, and averaged weights.
 
+`--average` averages the weights alone: norms keep their statistics of the latest few
+dozen batches. With a decay near 1, and weights that still move fast, these are not
+quite those of the averages.
+
 K. He et al., *Deep Residual Learning for Image Recognition*, 2015.
 """
 
@@ -26,7 +30,7 @@ from treadle import metrics, models, nn, optim, rng
 from treadle.data import augment
 from treadle.recipes import classify, supervised
 from treadle.recipes.config import MOST_STEPS, option
-from treadle.recipes.errors import UsageError
+from treadle.recipes.errors import UsageError, unplaced
 from treadle.recipes.task import (
     Data,
     Facts,
@@ -163,7 +167,7 @@ def network(config: Config, facts: Facts, key: rng.Key) -> models.ResNet:
             config.depth, classes, channels=channels, small=small, key=key
         )
     except ValueError as error:
-        wrong = supervised.said(error).removeprefix("ResNet.of_depth: ")
+        wrong = unplaced(error).removeprefix("ResNet.of_depth: ")
         raise UsageError(f"--depth {config.depth}: {wrong}") from None
 
 
@@ -174,7 +178,7 @@ def _pretrained(
     try:
         found = models.from_huggingface(folder)
     except (ValueError, OSError) as error:
-        raise UsageError(f"--pretrained: {supervised.said(error)}") from None
+        raise UsageError(f"--pretrained: {unplaced(error)}") from None
     if not isinstance(found, models.ResNet):
         raise UsageError(
             f"--pretrained {folder}: is of a {type(found).__name__}, no ResNet"

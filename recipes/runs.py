@@ -16,7 +16,7 @@ from typing import Any, Literal, TextIO
 from treadle import __version__
 from treadle.recipes.config import Training, from_dict
 from treadle.recipes.errors import UsageError, command, unknown
-from treadle.recipes.task import Facts, Recipe
+from treadle.recipes.task import Begun, Data, Facts, Recipe
 
 ROOT = Path("runs")
 LATEST = "latest"
@@ -87,6 +87,21 @@ class Run:
         """A copy of the recipe, if that is in a file of the user's."""
         return self.folder / "recipe.py"
 
+    def data(self, config: Any = None) -> Data:
+        """The run's data, read again: with its own options, or with changed ones.
+
+        Raises:
+          UsageError: if they are not those with which the run began.
+        """
+        config = self.config if config is None else config
+        again = self.recipe.again
+        if again is None:
+            found = self.recipe.load(config)
+        else:
+            found = again(config, Begun(self.config, self.facts))
+        check_same_data(self, found.facts)
+        return found
+
     def write(self) -> None:
         """Puts the settings on the disk, whole or not at all."""
         content = {
@@ -122,7 +137,7 @@ def create(recipe: Recipe, config: Training, facts: Facts, folder: Path | None) 
       folder: where; by default in `ROOT`, named after the recipe and the time.
 
     Raises:
-      UsageError: if the folder holds something already.
+      UsageError: if the folder holds something already, or can't be made.
     """
     if folder is None:
         folder = _free(ROOT / f"{recipe.name}-{time.strftime('%Y%m%d-%H%M%S')}")
@@ -133,7 +148,13 @@ def create(recipe: Recipe, config: Training, facts: Facts, folder: Path | None) 
         )
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"--run-dir {folder}: exists and is not an empty folder")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"--run-dir {folder}: {error.strerror}\n"
+            "Give a folder that can be made and written to."
+        ) from None
     run = Run(folder, recipe, config, facts)
     run.write()
     if recipe.code is not None:

@@ -15,7 +15,7 @@ from treadle import nn, rng
 from treadle.data import DataSet, Source, read
 from treadle.recipes.config import Training, option
 from treadle.recipes.data import features
-from treadle.recipes.errors import UsageError
+from treadle.recipes.errors import UsageError, unplaced
 from treadle.recipes.task import (
     Data,
     Facts,
@@ -65,7 +65,7 @@ def own(config: Any, *, labelled: bool = True) -> DataSet:
             image_size=(size, size) if size else None,
         ).split(seed=config.seed)
     except (ValueError, OSError) as error:
-        raise UsageError(f"--data {config.data}: {said(error)}") from None
+        raise UsageError(f"--data {config.data}: {unplaced(error)}") from None
     assert found.test is not None
     if labelled and (found.train.labels is None or found.test.labels is None):
         raise UsageError(
@@ -73,19 +73,27 @@ def own(config: Any, *, labelled: bool = True) -> DataSet:
             "Labels are an array y of an .npz file, one number for each example; "
             "images in files lie in a folder for each class."
         )
-    values = found.train.inputs
-    is_float = isinstance(values, np.ndarray) and values.dtype.kind == "f"
-    if is_float and not np.isfinite(values.sum(dtype=np.float64)):
+    if labelled and found.classes is not None and len(found.classes) < 2:
         raise UsageError(
-            f"--data {config.data}: {found.about}, of which some values are not finite"
+            f"--data {config.data}: {found.about}\n"
+            "There is nothing to be told apart: two classes are the least."
         )
+    for part in (found.train, found.test):
+        _check_finite(config, found, part.inputs)
     return found
 
 
-def said(error: Exception) -> str:
-    """What an error says, but for where in the recipe: that is nothing to the user."""
-    lines = [t for t in str(error).splitlines() if not t.startswith("  at ")]
-    return "; ".join(lines)
+def _check_finite(config: Any, found: DataSet, values: Any) -> None:
+    is_float = isinstance(values, np.ndarray) and values.dtype.kind == "f"
+    if not is_float or np.isfinite(values.sum(dtype=np.float64)):
+        return
+    rows = ~np.isfinite(values).reshape(len(values), -1).all(-1)
+    raise UsageError(
+        f"--data {config.data}: {found.about}, of which {rows.sum()} have values that "
+        "are not finite\n"
+        "Leave them out: `keep = np.isfinite(x).reshape(len(x), -1).all(1)`, then "
+        "`x[keep]` and `y[keep]`."
+    )
 
 
 def load(config: Files) -> Data:
@@ -178,7 +186,7 @@ def telling(source: Source) -> Source:
         try:
             return source.fetch(numbers)
         except (ValueError, OSError) as error:
-            raise UsageError(f"--data: {said(error)}") from None
+            raise UsageError(f"--data: {unplaced(error)}") from None
 
     return replace(source, fetch=fetch)
 
@@ -246,10 +254,11 @@ def loss(
 
 def prepared(facts: Facts, inputs: Any) -> Any:
     """Inputs as a model takes them: images have channels, values up to 1, and the size
-    that the facts say."""
+    that the facts say; other floats have 32 bits, though NumPy's usual ones have 64."""
     white = facts["white"]
     if white is None:
-        return inputs
+        wide = getattr(inputs, "dtype", None) == np.float64
+        return inputs.astype(td.float32) if wide else inputs
     pixels = tnp.asarray(inputs).astype(td.float32) / white
     pixels = pixels[..., None] if pixels.ndim == 3 else pixels
     wanted = (pixels.shape[0], *facts["shape"])
@@ -265,7 +274,9 @@ def scored(
     the mean squared error in units of their spread, and by how much they are missed on
     average (error), in their own units."""
     labels = tnp.asarray(labels)
+    name = type(model).__name__
     outputs, model = nn.stateful(model, key=key)(inputs)
+    _check_outputs(name, outputs, labels.shape[0], facts)
     if facts["classes"] is not None:
         value = nn.cross_entropy(outputs, labels).mean()
         hits = outputs.argmax(-1) == labels
@@ -273,3 +284,16 @@ def scored(
     mean, spread = facts["mean"], facts["spread"]
     missed = outputs.reshape(labels.shape) - (labels - mean) / spread
     return (missed**2).mean(), ({"error": tnp.abs(missed).mean() * spread}, model)
+
+
+def _check_outputs(name: str, outputs: Any, count: int, facts: Facts) -> None:
+    wanted = outputs_for(facts)
+    shape = getattr(outputs, "shape", None)
+    if shape == (count, wanted) or (wanted == 1 and shape == (count,)):
+        return
+    found = type(outputs).__name__ if shape is None else f"shape {shape}"
+    what = "a number for each class" if facts["classes"] is not None else "one number"
+    raise UsageError(
+        f"{name} gives {found} for {count} examples, expected ({count}, {wanted}): "
+        f"{what} for each example"
+    )

@@ -10,7 +10,8 @@ from typing import Any
 from treadle.optional import need, needed_for
 from treadle.recipes.callbacks import Callback
 
-_PURPOSE = "writing logs for TensorBoard"
+PURPOSE = "writing logs for TensorBoard"
+PACKAGES = ("tensorboardX",)
 _SUFFIX = ".treadle"
 _TEST = "test_"
 _FLUSHED = 5
@@ -35,14 +36,14 @@ class TensorBoard(Callback):
     """
 
     def __init__(self, folder: str | Path) -> None:
-        need(_PURPOSE, "tensorboardX")
+        need(PURPOSE, *PACKAGES)
         self.folder = Path(folder)
         self._writer: Any = None
         self._began = 0.0
 
     def on_start(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Begins the log, with the rows that there are."""
-        with needed_for(_PURPOSE):
+        with needed_for(PURPOSE):
             from tensorboardX import SummaryWriter
 
         old = [*self.folder.glob(f"events.out.tfevents.*{_SUFFIX}")]

@@ -194,6 +194,8 @@ class T5(Language):
         found: initial.Weights = {}
         for part in parts:
             found |= projections(rng, f"{name}.{part}", self.width, heads, **plain)
+            # Scores are not scaled: it is in the queries' first weights.
+            found[f"{name}.{part}.query.weight"] /= np.sqrt(self.width // self.heads)
             found |= initial.norm(f"{name}.{part}.norm", self.width, **plain)
         for part, shape in (("up", (4, 1)), ("down", (1, 4))):
             shape = tuple(n * self.width for n in shape)

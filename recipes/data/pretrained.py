@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle import models
-from treadle.recipes.errors import UsageError
-from treadle.recipes.supervised import said
+from treadle.recipes.errors import UsageError, unplaced
 
 _WHAT = """\
 It is a folder on this machine of a GPT-2 or Llama, as transformers saves it: with
@@ -41,7 +40,7 @@ class Folder:
         try:
             found = models.from_huggingface(self.path)
         except (ValueError, OSError) as error:
-            raise UsageError(f"--model: {said(error)}") from None
+            raise UsageError(f"--model: {unplaced(error)}") from None
         if not isinstance(found, _FAMILIES):
             raise UsageError(
                 f"--model {self.path}: is of a {type(found).__name__}; this recipe "
@@ -86,7 +85,7 @@ class Folder:
         try:
             return models.tokenizer(self.path, max_length=_UNLIMITED)
         except (ValueError, OSError) as error:
-            raise UsageError(f"--model: {said(error)}") from None
+            raise UsageError(f"--model: {unplaced(error)}") from None
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name

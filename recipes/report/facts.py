@@ -132,5 +132,8 @@ def _options(run: Run) -> list[tuple[str, str, str]]:
 
 
 def _short(value: object) -> str:
-    text = repr(value) if isinstance(value, str) and not value.isalpha() else str(value)
+    plain = not isinstance(value, str) or value.isalpha()
+    text = str(value) if plain else repr(value)
+    if isinstance(value, list):
+        text = ", ".join(map(str, value))
     return text if len(text) <= _FACT_LENGTH else text[: _FACT_LENGTH - 1] + "…"

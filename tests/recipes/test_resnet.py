@@ -104,7 +104,7 @@ def test_what_can_not_be_trained(tmp_path: Path) -> None:
     np.savez(path, x=np.zeros((10, 3, 8, 8)), y=y)
     refused("Channels come last", "(3, 8, 8)")
     np.savez(path, x=x + np.nan, y=y)
-    refused("some values are not finite")
+    refused("8 have values that are not finite")
     np.savez(path, x=x, y=y / 2)
     refused("whose labels are no classes")
     np.savez(path, x=x, y=y)

@@ -327,13 +327,15 @@ def blocked(made: Stages) -> list[CallsStep]:
     return [s for _, s in walk(made.plan.steps) if isinstance(s, CallsStep)]
 
 
-def test_scores_are_never_whole_in_memory() -> None:
-    t = 1024
+def test_scores_are_never_whole_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Scratch memory is of each thread, and wider with wider vectors.
+    monkeypatch.setattr(threads, "num_threads", lambda: 2)
+    t = 2048
     q = np.zeros((1, t, 1, 16), np.float32)
     made = stages(td.trace(step)(q, q, q), CPUTarget())
     check(made)
     assert len(blocked(made)) == 2
-    assert made.plan.arena < t * t * 4 / 2
+    assert made.plan.arena < t * t * 4 / 3
     forward, backward = map(step_cost, blocked(made))
     assert forward.transcendentals == backward.transcendentals == t * (t + 1) // 2
     assert forward.flops == t * (t + 1) // 2 * (4 * 16 + 3)
