@@ -34,10 +34,6 @@ from treadle.trace.value import typeof
 DEPTH, VALUE_DEPTH = -1, -2
 """Axes that the scores don't have."""
 
-_LEAST = 64 * 64
-"""Of fewer scores of a head, a training step is faster as it is spelled (measured with
-AVX2); lengths that vary have one program, that of long ones."""
-
 Order = Sequence[Sequence[int]]
 
 
@@ -205,11 +201,11 @@ def parts_of(
 
 
 def _is_worth_it(sizes: dict[int, int], queries: int, keys: int) -> bool:
-    if one(queries) or not all([is_dim(n) or n > 0 for n in sizes.values()]):
-        # A row of scores is little: so a text is written, key by key.
-        return False
-    scores = queries * keys
-    return is_dim(scores) or scores >= _LEAST
+    if one(queries):
+        # A row of scores is little: so a text is written, key by key. Lengths don't
+        # count else: a program of any length has the same bits as one of that length.
+        return one(keys)
+    return all([is_dim(n) or n > 0 for n in sizes.values()])
 
 
 def _told_apart(scores: Any, keys: int) -> tuple[Seen, Seen] | None:
