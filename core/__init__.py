@@ -89,9 +89,6 @@ from treadle.api.staging import trace as trace
 from treadle.api.vmap import vmap as vmap
 from treadle.api.while_loops import fori_loop as fori_loop
 from treadle.api.while_loops import while_loop as while_loop
-from treadle.api.windows import conv_general as conv_general
-from treadle.api.windows import reduce_window_max as reduce_window_max
-from treadle.api.windows import reduce_window_sum as reduce_window_sum
 from treadle.arraytype import ArrayType as ArrayType
 from treadle.debug.environment import (
     print_environment_info as print_environment_info,

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, tree
-from treadle.models.decoding import Inputs, advance, is_end, joined, split, start
+from treadle.models.decoding import (
+    Inputs,
+    advance,
+    batch_axes,
+    is_end,
+    joined,
+    split,
+    start,
+)
 
 
 class Beams(NamedTuple):
     """What a loop carries: the number of tokens made; of texts that go on, and of the
     best that are over, tokens (batch, beams, steps) and scores (batch, beams), best
     first; how long those are (batch, beams); for which examples they may get better
-    (batch); caches, which begin with batch * beams."""
+    (batch); caches, whose batch is batch * beams."""
 
     made: td.Array
     tokens: td.Array
@@ -43,9 +52,10 @@ def search(
     best continuations of all beams. Those that end are over if they are among the first
     `beams`; their score is divided by ``length**penalty``. The others go on.
     """
-    step = _Step(beams, penalty, steps, ends)
+    step = _Step(beams, penalty, steps, ends, batch_axes(model))
     logits, caches = start(model, tokens, lengths, tokens.shape[1] + steps - 1, inputs)
-    caches, inputs = tree.map(step.repeated, (caches, inputs))
+    caches = step.along_batch(step.repeated, caches)
+    inputs = tree.map(step.repeated, inputs)
     caches, kept = split(caches)
     none = step.none(tokens.shape[0])
 
@@ -63,16 +73,26 @@ def search(
 
 
 class _Step(NamedTuple):
-    """A step of `search`: its options."""
+    """A step of `search`: its options, and which axis of each cache is the batch."""
 
     beams: int
     penalty: tnp.ArrayLike
     steps: int
     ends: tuple[int, ...]
+    batch_axes: list[int]
 
-    def repeated(self, x: td.Array) -> td.Array:
+    def repeated(self, x: td.Array, axis: int = 0) -> td.Array:
         """(batch, ...) for each beam: (batch * beams, ...)."""
-        return tnp.repeat(x, self.beams, 0)
+        return tnp.repeat(x, self.beams, axis)
+
+    def along_batch(
+        self, function: Callable[[td.Array, int], td.Array], caches: list[Any]
+    ) -> list[Any]:
+        """A function of an array and its axis of the batch, on all that caches hold."""
+        return [
+            tree.map(lambda x, axis=axis: function(x, axis), cache)
+            for cache, axis in zip(caches, self.batch_axes, strict=True)
+        ]
 
     def none(self, batch: int) -> Beams:
         """Before the first token. All beams are equal, so the first alone counts."""
@@ -128,7 +148,7 @@ class _Step(NamedTuple):
         """The caches of the beams (batch, beams) that go on."""
         first = tnp.arange(parent.shape[0]) * self.beams
         rows = (first[:, None] + parent).reshape(-1)
-        return tree.map(lambda x: x[rows], caches)
+        return self.along_batch(lambda x, axis: tnp.take(x, rows, axis), caches)
 
 
 def _picked(x: td.Array, places: td.Array) -> td.Array:

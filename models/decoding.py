@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import treadle as td
@@ -71,6 +71,29 @@ def held(model: Any) -> list[Any]:
     """
     parts = tree.leaves(model, is_leaf=_has_cache)
     return [part.cache.value for part in parts if _has_cache(part)]
+
+
+def batch_axes(model: Any) -> list[int]:
+    """Which axis of each cache, in the order of `held`, is the batch: the first, but in
+    a `nn.Stack`, where layers come before.
+
+    >>> from treadle import rng
+    >>> make = lambda key: nn.MultiHeadAttention(8, 2, key=key)
+    >>> batch_axes([make(rng.key(0)), nn.Stack(make, 3, key=rng.key(1))])
+    [0, 1]
+    """
+
+    def stops(part: Any) -> bool:
+        return isinstance(part, nn.Stack) or _has_cache(part)
+
+    def found(model: Any, axis: int) -> Iterator[int]:
+        for part in tree.leaves(model, stops):
+            if isinstance(part, nn.Stack):
+                yield from found(part.layers, axis + 1)
+            elif _has_cache(part):
+                yield axis
+
+    return list(found(nn.with_cache(model, 1, 1), 0))
 
 
 def _filled(model: Model, caches: Sequence[Any]) -> Model:

@@ -14,7 +14,7 @@ class GPT2(nn.Module):
     """Tells which token comes next, at each place of a text.
 
     Shapes: tokens ``(batch, length)`` of integers ``-> (batch, length, entries)``,
-    logits, made by the table of tokens. Any length up to `positions`; a jitted model
+    logits. Any length up to `positions`; a jitted model
     has one program for all.
 
     Args:
@@ -22,6 +22,7 @@ class GPT2(nn.Module):
       depth: the number of layers.
       hidden: the width inside of the feed-forward parts; by default ``4 * width``.
       positions: the largest length.
+      tied: whether logits are made by the table of tokens.
       dtype: in which the layers compute; by default that of their parameters.
       param_dtype: in which the parameters are made.
 
@@ -39,6 +40,7 @@ class GPT2(nn.Module):
     positions: nn.PositionalEmbedding
     layers: list[PreNormBlock]
     norm: nn.LayerNorm
+    head: nn.Linear | None
     dropout: nn.Dropout
 
     def __init__(
@@ -50,6 +52,7 @@ class GPT2(nn.Module):
         *,
         hidden: int | None = None,
         positions: int = 1024,
+        tied: bool = True,
         activation: Activation = nn.gelu,
         eps: float = 1e-5,
         dropout: float = 0.1,
@@ -79,12 +82,15 @@ class GPT2(nn.Module):
             for layer_key in rng.split(layers_key, depth)
         ]
         self.norm = nn.LayerNorm(width, eps=eps, **dtypes)
+        head: Any = {"bias": False, "weight_init": INIT, "key": rng.fold_in(key, 3)}
+        self.head = None if tied else nn.Linear(width, entries, **head, **dtypes)
         self.dropout = nn.Dropout(dropout)
 
     def __call__(
         self, tokens: tnp.ArrayLike, lengths: tnp.ArrayLike | None = None
     ) -> td.Array:
-        return self.tokens.attend(self.encode(tokens, lengths))
+        x = self.encode(tokens, lengths)
+        return self.tokens.attend(x) if self.head is None else self.head(x)
 
     def encode(
         self, tokens: tnp.ArrayLike, lengths: tnp.ArrayLike | None = None

@@ -9,7 +9,7 @@ from typing import Any
 import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, rng
-from treadle.models.parts import INIT
+from treadle.models.parts import INIT, Activation
 
 
 class Llama(nn.Module):
@@ -29,6 +29,7 @@ class Llama(nn.Module):
       tied: whether logits are made by the table of tokens.
       attention_bias, bias: whether linear layers have one, those of attention and the
         others.
+      activation: of the gates.
       dtype: in which the layers compute; by default that of their parameters.
       param_dtype: in which the parameters are made.
 
@@ -60,6 +61,7 @@ class Llama(nn.Module):
         tied: bool = False,
         attention_bias: bool = False,
         bias: bool = False,
+        activation: Activation = nn.silu,
         eps: float = 1e-6,
         dtype: Any = None,
         param_dtype: Any = tnp.float32,
@@ -80,7 +82,9 @@ class Llama(nn.Module):
                 bias=attention_bias,
                 weight_init=INIT,
             ),
-            mlp=partial(nn.GatedMLP, bias=bias, weight_init=INIT),
+            mlp=partial(
+                nn.GatedMLP, bias=bias, activation=activation, weight_init=INIT
+            ),
         )
         self.tokens = nn.Embedding(
             entries, width, weight_init=INIT, key=token_key, **dtypes

@@ -50,6 +50,7 @@ class PreNormBlock(nn.Module):
         heads: int,
         *,
         hidden: int | None = None,
+        attention_bias: bool = True,
         activation: Activation = exact_gelu,
         eps: float = 1e-5,
         dropout: float = 0.0,
@@ -61,7 +62,12 @@ class PreNormBlock(nn.Module):
         attention_key, forward_key = rng.split(key)
         self.attention_norm = nn.LayerNorm(width, eps=eps, **dtypes)
         self.attention = nn.MultiHeadAttention(
-            width, heads, key=attention_key, **dtypes
+            width,
+            heads,
+            bias=attention_bias,
+            out_bias=True,
+            key=attention_key,
+            **dtypes,
         )
         self.norm = nn.LayerNorm(width, eps=eps, **dtypes)
         self.feed_forward = nn.FeedForward(

@@ -22,6 +22,7 @@ class ViT(nn.Module):
       classes: None: for `encode` alone.
       hidden: the width inside of the feed-forward parts; by default ``4 * width``.
       pooler: whether there is a layer for `pool`.
+      attention_bias: whether the projections to query, key and value have a bias.
       dtype: in which the layers compute; by default that of their parameters.
       param_dtype: in which the parameters are made.
 
@@ -54,6 +55,7 @@ class ViT(nn.Module):
         channels: int = 3,
         hidden: int | None = None,
         pooler: bool = False,
+        attention_bias: bool = True,
         activation: Activation = exact_gelu,
         eps: float = 1e-12,
         dropout: float = 0.0,
@@ -76,6 +78,7 @@ class ViT(nn.Module):
                 width,
                 heads,
                 hidden=hidden,
+                attention_bias=attention_bias,
                 activation=activation,
                 eps=eps,
                 dropout=dropout,

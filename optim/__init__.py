@@ -39,6 +39,7 @@ from treadle.optim.clean import NoiseState as NoiseState
 from treadle.optim.clean import ZeroNansState as ZeroNansState
 from treadle.optim.clean import add_noise as add_noise
 from treadle.optim.clean import centralize as centralize
+from treadle.optim.clean import keep_params_max_norm as keep_params_max_norm
 from treadle.optim.clean import keep_params_nonnegative as keep_params_nonnegative
 from treadle.optim.clean import normalize_by_update_norm as normalize_by_update_norm
 from treadle.optim.clean import zero_nans as zero_nans

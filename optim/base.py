@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, TypeVar
 
 import treadle as td
 from treadle import tree
 from treadle.errors import at, user_source
-from treadle.optim.leaves import positions, settle
+from treadle.optim.leaves import positions, settle, trainable
+
+_NOTHING = """\
+{name}.init: there is nothing to train in {what}: all its arrays are frozen, buffers, \
+state or integers{at}
+`nn.unfreeze` lets them be trained again; integers have no gradients."""
+
+# A part of a model may be frozen as a whole, where another transform has the rest.
+_inside: ContextVar[bool] = ContextVar("inside", default=False)
 
 T = TypeVar("T")
 Init = Callable[[Any], Any]
@@ -25,7 +35,8 @@ Update = Callable[..., tuple[Any, Any]]
 class Transform:
     """A gradient transform; an optimizer is one whose results are ready to be added.
 
-    init: ``(params) -> state``, a pytree.
+    init: ``(params) -> state``, a pytree. Parameters of which none can be trained are a
+      ValueError.
     update: ``(grads, state, params, **extra) -> (updates, state)``; `params` may be
       left out where the transform does not look at them. A transform that needs more,
       such as the loss, takes it by keyword: ``value=loss``. What a transform's function
@@ -43,6 +54,7 @@ class Transform:
     name: str = "transform"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "init", _of_trainable(self.init, self.name))
         object.__setattr__(self, "update", with_extras(self.update))
 
     def __repr__(self) -> str:
@@ -62,6 +74,28 @@ def stateless(function: Callable[[Any, Any], Any]) -> Transform:
         return function(grads, params), state
 
     return Transform(lambda params: (), update, "stateless")
+
+
+def _of_trainable(function: Init, name: str) -> Init:
+    """The function, which refuses parameters of which none can be trained."""
+
+    @wraps(function)
+    def init(params: Any) -> Any:
+        if _inside.get():
+            return function(params)
+        which = trainable(params)
+        if which and not any(which):
+            what = f"this {type(params).__name__}"
+            raise ValueError(
+                _NOTHING.format(name=name, what=what, at=at(user_source()))
+            )
+        before = _inside.set(True)
+        try:
+            return function(params)
+        finally:
+            _inside.reset(before)
+
+    return init
 
 
 def with_extras(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,9 +9,12 @@ import treadle.numpy as tnp
 from treadle import rng, tree
 from treadle.optim.base import Record, Transform, check_params, check_state
 from treadle.optim.clip import global_norm
+from treadle.optim.decay import Mask
 from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
 from treadle.optim.leaves import map_trainable, map_updates, widen
 from treadle.optim.limits import check
+
+Axes = int | tuple[int, ...]
 
 
 @tree.register_dataclass
@@ -92,6 +95,58 @@ def keep_params_nonnegative() -> Transform:
         return updates, ()
 
     return Transform(lambda params: (), update, "keep_params_nonnegative")
+
+
+def keep_params_max_norm(
+    max_norm: Hyperparameter,
+    mask: Mask | None = None,
+    *,
+    axis: Axes = -1,
+) -> Transform:
+    """Lets no row of a parameter be longer than `max_norm`: the last of a chain.
+
+    ``p ← p · min(1, max_norm / ‖p‖)`` after each step, for each row: vectors of an
+    embedding by default; with ``axis=0`` what leads to each feature of a `Linear`. Rows
+    that are too long to begin with are as long as they may be after the first step.
+
+    Args:
+      mask: which parameters are bounded; all by default.
+      axis: over which the Euclidean norm is taken, one or several.
+
+    >>> params = {"table": tnp.array([[3.0, 4.0], [0.3, 0.4]]), "w": tnp.array([9.0])}
+    >>> bounded = keep_params_max_norm(1.0, mask="table")
+    >>> still = tree.map(tnp.zeros_like, params)
+    >>> updates, _ = bounded.update(still, bounded.init(params), params)
+    >>> (params["table"] + updates["table"]).round(3)
+    Array([[0.6, 0.8],
+           [0.3, 0.4]], dtype=float32)
+    """
+    check("keep_params_max_norm", max_norm=max_norm)
+
+    def init(params: Any) -> Hyperparameters:
+        return hyper(max_norm=max_norm)
+
+    def update(
+        grads: Any, state: Hyperparameters, params: Any = None
+    ) -> tuple[Any, Any]:
+        check_state(state, Hyperparameters, "keep_params_max_norm")
+        check_params(params, grads, "keep_params_max_norm")
+        now, after = state.step()
+
+        def bounded(u: Any, p: Any, here: bool) -> tuple[Any]:
+            if not here:
+                return (u,)
+            p = widen(p)
+            new = p + u
+            size = tnp.linalg.vector_norm(new, axis=axis, keepdims=True)
+            long = size > now.max_norm
+            factor = now.max_norm / tnp.where(long, size, 1)
+            return (tnp.where(long, factor * new - p, u),)
+
+        where = tree.select(True if mask is None else mask)(params)
+        return map_updates(bounded, grads, read=(params, where))[0], after
+
+    return Transform(init, update, "keep_params_max_norm")
 
 
 def normalize_by_update_norm(

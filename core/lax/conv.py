@@ -112,7 +112,7 @@ def _last(spec: Ints) -> Ints:
 
 
 def _argsort(order: Ints) -> Ints:
-    return tuple(int(i) for i in np.argsort(order))
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
 def _laid_out(x: Any, order: Ints) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from treadle.arraytype import ArrayType
 from treadle.dims import is_dim
 from treadle.errors import StructureError, at, user_source
 from treadle.ir.graph import Graph, Var
+from treadle.lax import elementwise
 from treadle.lax.operands import scalar_of
 from treadle.ops.arithmetic import add, mul
 from treadle.ops.binary import maximum, minimum
@@ -62,9 +64,11 @@ class Monoid:
         self.name, self.function, self.form = name, function, form
         self.inits = inits
         self.types = [ArrayType((), typeof(i).dtype) for i in inits]
-        one = form.unflatten(self.types)
-        graph = trace(self._checked)(one, one)
-        self.op = _only_op(graph)
+        own = isinstance(function, FunctionType) and len(inits) == 1
+        self.op = _OWN.get(function) if own and _ordered(self.types[0].dtype) else None
+        if self.op is None:
+            one = form.unflatten(self.types)
+            self.op = _only_op(trace(self._checked)(one, one))
 
     def _checked(self, a: Any, b: Any) -> Any:
         out = self.function(a, b)
@@ -98,8 +102,16 @@ def _only_op(graph: Graph) -> Op | None:
     (eq,) = graph.equations
     operands = [a for a in eq.inputs if isinstance(a, Var)]
     same = len(operands) == len(eq.inputs) and set(operands) == set(graph.inputs)
-    known = eq.op in _NEUTRAL and not dtypes.is_complex(eq.outputs[0].type.dtype)
+    known = eq.op in _NEUTRAL and _ordered(eq.outputs[0].type.dtype)
     return eq.op if same and known and [*graph.outputs] == [*eq.outputs] else None
+
+
+def _ordered(dtype: np.dtype) -> bool:
+    return not dtypes.is_complex(dtype)
+
+
+# What need not be traced in order to know which operation it is.
+_OWN = {elementwise.add: add, elementwise.max: maximum, elementwise.min: minimum}
 
 
 _NEUTRAL: dict[Op, Callable[[np.dtype], Any]] = {

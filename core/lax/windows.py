@@ -114,12 +114,15 @@ def _kernel(op: Any, x: Any, zero: Any, windows: _Windows) -> Any:
     space = slice(first, last)
     lead, channels = x.shape[:first], x.shape[last:]
     flat = (math.prod(lead), *x.shape[space], math.prod(channels))
+    one_each = len(lead) == len(channels) == 1
     out = op(
-        reshape(x, shape=flat),
+        x if one_each else reshape(x, shape=flat),
         window=lengths[space],
         strides=strides[space],
         padding=padding[space],
     )
+    if one_each:
+        return out
     return reshape(out, shape=(*lead, *typeof(out).shape[1:-1], *channels))
 
 

@@ -220,8 +220,6 @@ from treadle.np.histograms import histogram as histogram
 from treadle.np.histograms import histogram2d as histogram2d
 from treadle.np.histograms import histogram_bin_edges as histogram_bin_edges
 from treadle.np.histograms import histogramdd as histogramdd
-from treadle.np.indexing import dynamic_slice_axis as dynamic_slice_axis
-from treadle.np.indexing import dynamic_update_axis as dynamic_update_axis
 from treadle.np.indexing import take as take
 from treadle.np.indexing import take_along_axis as take_along_axis
 from treadle.np.integers import bitwise_count as bitwise_count

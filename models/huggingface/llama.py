@@ -16,7 +16,6 @@ PREFIX = "model."
 
 def make(config: Config, values: Mapping[str, Any], key: rng.Key) -> nn.Module:
     """The model, with a head of its own if the file has one."""
-    config.require(hidden_act="silu")
     heads = config["num_attention_heads"]
     size = config.get("head_dim", config["hidden_size"] // heads)
     return Llama(
@@ -30,6 +29,7 @@ def make(config: Config, values: Mapping[str, Any], key: rng.Key) -> nn.Module:
         tied="lm_head.weight" not in values or config.get("tie_word_embeddings", False),
         attention_bias=config.get("attention_bias", False),
         bias=config.get("mlp_bias", False),
+        activation=config.activation("hidden_act"),
         eps=config["rms_norm_eps"],
         key=key,
     )

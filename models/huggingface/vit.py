@@ -18,7 +18,7 @@ _PLACES = Layout(lambda x: x.reshape(x.shape[-2:]), lambda x: x[None])
 
 def make(config: Config, values: Mapping[str, Any], key: rng.Key) -> nn.Module:
     """The model, with classes and a pooler as far as the file has them."""
-    config.require(qkv_bias=True, pooler_act="tanh")
+    config.require(pooler_act="tanh")
     head = values.get("classifier.weight")
     return ViT(
         config["image_size"],
@@ -30,6 +30,7 @@ def make(config: Config, values: Mapping[str, Any], key: rng.Key) -> nn.Module:
         channels=config["num_channels"],
         hidden=config["intermediate_size"],
         pooler="pooler.dense.weight" in values,
+        attention_bias=config.get("qkv_bias", True),
         activation=config.activation("hidden_act"),
         eps=config["layer_norm_eps"],
         dropout=config["hidden_dropout_prob"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -52,7 +51,7 @@ def max_pool(
     Array([2., 3.], dtype=float32)
     """
     windows = _windows("max_pool", x, window, stride, padding, ceil_mode)
-    return _pooled(windows, td.reduce_window_max, lambda tiles, axes: tiles.max(axes))
+    return _pooled(windows, td.lax.max, lambda tiles, axes: tiles.max(axes))
 
 
 def min_pool(
@@ -71,7 +70,7 @@ def min_pool(
            [ 8., 10.]], dtype=float32)
     """
     windows = _windows("min_pool", x, window, stride, padding, ceil_mode)
-    return _pooled(windows, _reduce_window_min, lambda tiles, axes: tiles.min(axes))
+    return _pooled(windows, td.lax.min, lambda tiles, axes: tiles.min(axes))
 
 
 def avg_pool(
@@ -101,7 +100,7 @@ def avg_pool(
     if windows.tiles:
         return _pooled(windows, None, lambda tiles, axes: tiles.mean(axes))
     windows = windows._replace(x=check.wide(windows.x))
-    total = _pooled(windows, td.reduce_window_sum, None)
+    total = _pooled(windows, td.lax.add, None)
     return check.narrow(total / _counts(windows, count_include_pad), x)
 
 
@@ -131,7 +130,7 @@ def lp_pool(
     x = check.as_array(x)
     powers = abs(check.wide(x)) ** norm
     windows = _windows("lp_pool", powers, window, stride, padding)
-    total = _pooled(windows, td.reduce_window_sum, lambda tiles, axes: tiles.sum(axes))
+    total = _pooled(windows, td.lax.add, lambda tiles, axes: tiles.sum(axes))
     some = total > 0
     root = tnp.where(some, total, 1) ** (1 / norm)
     return check.narrow(tnp.where(some, root, 0), x)
@@ -245,7 +244,7 @@ def _beyond(n: int, high: int, window: int, stride: int) -> int:
 
 
 def _pooled(windows: _Windows, op: Any, of_tiles: Any) -> td.Array:
-    """By an operation on windows, or a reduction of axes if they are tiles."""
+    """By a function of two elements, or a reduction of axes if they are tiles."""
     x, sizes, strides, pads, beyond = windows
     rank, space = len(sizes), windows.space
     lead, channels = x.shape[: -1 - rank], x.shape[-1]
@@ -254,22 +253,28 @@ def _pooled(windows: _Windows, op: Any, of_tiles: Any) -> td.Array:
         first = len(lead) + 1
         axes = tuple(range(first, first + 2 * rank, 2))
         return of_tiles(x.reshape(*lead, *split, channels), axes)
+    ones = (1,) * len(lead)
+    none = ((0, 0),)
     ends = zip(pads, beyond, strict=True)
-    out = op(
-        x if len(lead) == 1 else x.reshape(math.prod(lead), *space, channels),
-        window=sizes,
-        strides=strides,
-        padding=[(low, high + more) for (low, high), more in ends],
-    )
-    return out if len(lead) == 1 else out.reshape(*lead, *out.shape[1:])
-
-
-def _reduce_window_min(x: Any, *, window: Any, strides: Any, padding: Any) -> Any:
-    around = ((0, 0), *padding, (0, 0))
-    start = np.inf if td.dtypes.is_float(x.dtype) else np.iinfo(x.dtype).max
+    around = [(low, high + more) for (low, high), more in ends]
     return td.lax.reduce_window(
-        x, start, td.lax.min, (1, *window, 1), (1, *strides, 1), around
+        x,
+        _start(op, x.dtype),
+        op,
+        (*ones, *sizes, 1),
+        (*ones, *strides, 1),
+        (*none * len(lead), *around, *none),
     )
+
+
+def _start(op: Any, dtype: Any) -> Any:
+    """What changes nothing."""
+    if op is td.lax.add:
+        return 0
+    low, high = -np.inf, np.inf
+    if td.dtypes.is_integer(dtype):
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    return low if op is td.lax.max else high
 
 
 def _counts(windows: _Windows, include_pad: bool) -> Any:

@@ -13,6 +13,14 @@ from treadle.errors import user_source
 from treadle.nn import check, init
 from treadle.nn.freeze import freeze
 from treadle.nn.functions.activation import relu
+from treadle.nn.layers.conv import (
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+)
 from treadle.nn.layers.dropout import Dropout
 from treadle.nn.layers.embed import Embedding
 from treadle.nn.layers.linear import Linear
@@ -23,11 +31,20 @@ from treadle.nn.surgery import at, iterate
 _NO_WEIGHT = """\
 LoRA wraps layers with a `weight` of shape (..., in, out), such as Linear, Conv2d and \
 Embedding; got {found}{at}"""
+_NO_DROPOUT = """\
+LoRA: dropout is of the inputs of the change, which can't be told apart in a {found}{at}
+It is for Linear, convolutions and Embedding."""
 _NONE = """\
 nn.lora: {where!r} has no layer with a weight of two axes or more{at}"""
 _TWICE = """\
 lora: the model has adapters already{at}
 Fold these in first, `nn.merge_lora(model)`, or choose all layers in one call."""
+
+# What they compute is linear in their weight, so the change goes its own, short way.
+_LINEAR = {
+    *(Linear, Embedding, Conv1d, Conv2d, Conv3d),
+    *(ConvTranspose1d, ConvTranspose2d, ConvTranspose3d),
+}
 
 Model = TypeVar("Model")
 
@@ -40,10 +57,11 @@ class LoRA(Module):
 
     Args:
       layer: with a `weight` of shape (*window, in, out): `Linear`, a convolution,
-        `Embedding`.
+        `Embedding`; or one of your own, which is called with the changed weight.
       rank: of the change: `lora_a` is (*window, in, rank), `lora_b` (rank, out).
       alpha: by default the rank, so that the change counts as it is.
-      dropout: the rate at which inputs of the change are dropped in training.
+      dropout: the rate at which inputs of the change are dropped in training; not for
+        layers of your own.
       lora_a_init, lora_b_init: draw them.
       dtype: in which the change is computed; by default that of its parameters. The
         output is of the layer's dtype.
@@ -87,6 +105,9 @@ class LoRA(Module):
             )
         if alpha is not None:
             check.within("LoRA", "alpha", alpha)
+        if dropout and type(layer) not in _LINEAR:
+            found = type(layer).__name__
+            raise ValueError(_NO_DROPOUT.format(found=found, at=at_line(user_source())))
         self.layer, self.rank = freeze(layer), rank
         self.alpha = float(rank if alpha is None else alpha)
         self.dropout, self.dtype = Dropout(dropout), check.dtype(dtype)
@@ -114,6 +135,8 @@ class LoRA(Module):
         return self.layer.replace(weight=self.weight)
 
     def __call__(self, x: tnp.ArrayLike, *args: Any, **kwargs: Any) -> td.Array:
+        if type(self.layer) not in _LINEAR:
+            return self.merged()(x, *args, **kwargs)
         out = self.layer(x, *args, **kwargs)
         x = check.as_array(x)
         if td.dtypes.is_float(x.dtype):

@@ -89,10 +89,10 @@ class _Conv(Module):
             x,
             weight,
             bias,
-            strides=self.stride,
+            window_strides=self.stride,
             padding=pads,
             rhs_dilation=self.dilation,
-            feature_groups=self.groups,
+            feature_group_count=self.groups,
         )
 
 
@@ -238,11 +238,11 @@ class _ConvTranspose(Module):
             x,
             tnp.flip(weight, tuple(range(rank))),
             bias,
-            strides=(1,) * rank,
+            window_strides=(1,) * rank,
             padding=[(r - 1 - low, r - 1 - high + m) for r, (low, high), m in around],
             lhs_dilation=self.stride,
             rhs_dilation=self.dilation,
-            feature_groups=self.groups,
+            feature_group_count=self.groups,
         )
 
 
@@ -357,13 +357,24 @@ def _of_tiles(x: Any, weight: Any, bias: Any) -> td.Array:
     return out if bias is None else out + bias
 
 
+def _channels_last(rank: int) -> td.lax.ConvDimensionNumbers:
+    space = tuple(range(rank))
+    image = (0, rank + 1, *[axis + 1 for axis in space])
+    return td.lax.ConvDimensionNumbers(image, (rank + 1, rank, *space), image)
+
+
+_LAYOUTS = {rank: _channels_last(rank) for rank in (1, 2, 3)}
+
+
 def _convolved(x: Any, weight: Any, bias: Any, **options: Any) -> td.Array:
     """With any leading axes, and the bias added."""
     space = weight.ndim - 1
     lead = x.shape[:-space]
     if len(lead) != 1:
         x = x.reshape(math.prod(lead), *x.shape[-space:])
-    out = td.conv_general(x, weight, **options)
+    out = td.lax.conv_general_dilated(
+        x, weight, dimension_numbers=_LAYOUTS[weight.ndim - 2], **options
+    )
     if bias is not None:
         out = out + bias
     return out if len(lead) == 1 else out.reshape(*lead, *out.shape[1:])

@@ -132,7 +132,10 @@ class MixtureOfExperts(Module):
         # First choices come first, in the order of the tokens.
         queues = _queues(chosen.T.reshape(-1), self.experts)
         if self.capacity_factor is None:
-            queues = queues.cut(tokens.shape[0] * self.top_k // (2 * self.experts) + 1)
+            # Each queue has a copy of its expert's weights, which of few tokens costs
+            # more than the rows that stay empty.
+            even = tokens.shape[0] * self.top_k // self.experts
+            queues = queues.cut(even // 2 + 4)
             gate, up, down = (w if w is None else w[queues.owner] for w in params)
         else:
             gate, up, down = params

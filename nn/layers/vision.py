@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -163,11 +162,11 @@ class LocalResponseNorm(Module):
     def __call__(self, x: tnp.ArrayLike) -> td.Array:
         x = check.as_array(x)
         wide = check.wide(x)
-        total = td.reduce_window_sum(
-            tnp.square(wide).reshape(math.prod(x.shape[:-1]), x.shape[-1], 1),
-            window=(self.size,),
-            strides=(1,),
-            padding=[(self.size // 2, (self.size - 1) // 2)],
+        lead = x.ndim - 1
+        around = [(0, 0)] * lead + [(self.size // 2, (self.size - 1) // 2)]
+        window = (1,) * lead + (self.size,)
+        total = td.lax.reduce_window(
+            tnp.square(wide), 0.0, td.lax.add, window, padding=around
         )
-        mean = total.reshape(x.shape) / self.size
+        mean = total / self.size
         return check.narrow(wide / (self.k + self.alpha * mean) ** self.beta, x)

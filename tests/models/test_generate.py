@@ -186,6 +186,44 @@ def test_as_many_beams_as_texts_find_the_likeliest():
         assert found.tokens[0, :n].tolist() == list(best)
 
 
+class Layered(nn.Module):
+    """A language model of blocks, with or without a context."""
+
+    embed: nn.Embedding
+    blocks: Any
+
+    def __init__(self, make: Any, *, key: Any):
+        keys = rng.split(key, 4)
+        self.embed = nn.Embedding(13, 8, key=keys[0])
+        self.blocks = [make(key=key) for key in keys[1:]]
+
+    def __call__(self, tokens: Any, lengths: Any = None, **context: Any) -> Any:
+        x = self.embed(tokens)
+        whole = isinstance(self.blocks, nn.Stack)
+        for block in [self.blocks] if whole else self.blocks:
+            x = block(x, *context.values(), lengths=lengths, **CAUSAL[len(context)])
+        return self.embed.attend(x)
+
+
+CAUSAL: list[dict[str, Any]] = [{"causal": True}, {}]
+BLOCKS = [nn.TransformerEncoderBlock, nn.TransformerDecoderBlock]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("block", BLOCKS)
+def test_layers_of_a_stack_search_as_those_of_a_list(block, nested):
+    model = louder(Layered(lambda key: block(8, 2, key=key), key=rng.key(6)))
+    context = {"context": random(3, 4, 8)} if block is BLOCKS[1] else {}
+    whole = nn.Stack.of(model.blocks)
+    if nested:
+        whole = [nn.Stack.of([nn.Stack.of(model.blocks[:2])]), model.blocks[2]]
+    stacked = model.replace(blocks=whole)
+    wanted = models.generate(model, TOKENS, 6, lengths=LENGTHS, beams=3, **context)
+    found = models.generate(stacked, TOKENS, 6, lengths=LENGTHS, beams=3, **context)
+    np.testing.assert_array_equal(found.tokens, wanted.tokens)
+    np.testing.assert_allclose(found.scores, wanted.scores, 1e-5)
+
+
 def test_several_stop_tokens():
     model, prompt = MODELS["gpt2"], PROMPTS[2]
     free = recomputed(model, prompt, 8)

@@ -161,3 +161,30 @@ def test_patterns_pick_the_layers_inside() -> None:
         assert names == {f"attention.{p}" for p in ("query", "key", "value", "out")}
     with pytest.raises(ValueError, match=r"'\*\*norm' has no layer with a weight"):
         nn.lora(model, "**norm", rank=2, key=rng.key(1))
+
+
+class Gated(nn.Module):
+    """A layer that is not linear in its weight, and needs its bias."""
+
+    weight: td.Array
+    bias: td.Array
+
+    def __call__(self, x):
+        return nn.gelu(x @ self.weight + self.bias)
+
+
+def test_a_layer_of_ones_own_is_called_with_the_changed_weight():
+    layer = Gated(tnp.asarray(random(6, 5)), tnp.ones(5))
+    model = nn.lora({"own": layer}, Gated, rank=2, key=rng.key(0))["own"]
+    x = random(3, 6, seed=1)
+    close(model(x), layer(x))
+    model = model.replace(lora_b=tnp.asarray(random(2, 5, seed=2)))
+    changed = layer.weight + np.asarray(model.lora_a) @ np.asarray(model.lora_b)
+    close(model(x), layer.replace(weight=changed)(x), 1e-5)
+    close(nn.merge_lora(model)(x), model(x), 1e-6)
+    assert set(nn.parameters(model)) == {"lora_a", "lora_b"}
+    grads = td.grad(lambda m: (m(x) ** 2).sum())(model)
+    assert grads.layer.weight is None
+    assert np.abs(grads.lora_a).min() > 0
+    with pytest.raises(ValueError, match="can't be told apart in a Gated"):
+        nn.LoRA(layer, 2, dropout=0.1, key=rng.key(0))

@@ -10,6 +10,7 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
+from tests.refused import refused
 from treadle import nn, optim, rng, tree
 
 
@@ -176,3 +177,19 @@ def test_averages_of_modules() -> None:
 def test_states_of_modules_show_their_size() -> None:
     state = optim.adam(1e-3).init(nn.Linear(4, 3, key=rng.key(0)))
     assert "mean=<Linear of 2 arrays, 15 numbers>" in repr(state)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adamw", "muon", "lion"])
+def test_nothing_to_train_is_an_error(name: str) -> None:
+    model = nn.freeze(_model())
+    optimizer = optim.chain(optim.clip_by_global_norm(1.0), getattr(optim, name)(0.1))
+    words = "there is nothing to train in this Classifier", "`nn.unfreeze`"
+    refused(lambda: optimizer.init(model), ValueError, *words)
+    refused(lambda: optimizer.init({"n": 3}), ValueError, "in this dict")
+    refused(lambda: td.jit(optimizer.init)(model), ValueError, *words)
+    optimizer.init({})
+    # Of a group of two, all may be frozen.
+    both = {"old": model, "new": _model()}
+    parts = {"old": optim.sgd(0.1), "rest": getattr(optim, name)(0.1)}
+    by_part = optim.partition(parts, optim.groups(old="old", rest="**"))
+    assert tree.leaves(by_part.init(both))

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+import treadle as td
+import treadle.numpy as tnp
+from tests.nn.oracle import random
 from tests.optim.trees import assert_close, gradients, parameters, run
-from treadle import optim, tree
+from treadle import nn, optim, rng, tree
 
 TORCH: dict[str, tuple[Callable, Callable]] = {
     "sgd nesterov": (
@@ -64,3 +67,33 @@ def test_same_way_as_torch(name: str) -> None:
             tensor.grad = torch.tensor(np.array(grad))
         optimizer.step()
         assert_close(tree.leaves(values), [t.detach().numpy() for t in tensors])
+
+
+def test_bounded_rows_of_an_embedding_as_in_torch() -> None:
+    """PyTorch's layer shortens the rows that are looked up, before each step."""
+    rows, tokens = random(6, 4, seed=1) * 2, np.array([[0, 1, 2], [3, 4, 5]])
+    targets = random(2, 3, 4, seed=2)
+    theirs = torch.nn.Embedding(6, 4, max_norm=1.5)
+    theirs.weight.data = torch.tensor(rows)
+    descend = torch.optim.SGD(theirs.parameters(), 0.4, momentum=0.9)
+    shortened = theirs(torch.tensor(tokens))
+    ours = nn.Embedding(6, 4, key=rng.key(0)).replace(
+        weight=tnp.array(theirs.weight.detach().numpy())
+    )
+    bound = optim.keep_params_max_norm(1.5, mask="weight")
+    optimizer = optim.chain(optim.sgd(0.4, 0.9), bound)
+    state = optimizer.init(ours)
+    for _ in range(6):
+        loss = ((shortened - torch.tensor(targets)) ** 2).sum()
+        descend.zero_grad()
+        loss.backward()
+        descend.step()
+        shortened = theirs(torch.tensor(tokens))
+        grads = td.grad(lambda m: ((m(tokens) - targets) ** 2).sum())(ours)
+        updates, state = optimizer.update(grads, state, ours)
+        ours = optim.apply_updates(ours, updates)
+        np.testing.assert_allclose(
+            ours.weight, theirs.weight.detach().numpy(), 1e-5, 1e-6
+        )
+    lengths = np.linalg.norm(ours.weight, axis=-1)
+    assert (lengths > 1.499).any() and (lengths < 1.5 + 1e-6).all()

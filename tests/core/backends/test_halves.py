@@ -76,7 +76,8 @@ def test_a_target_that_widens_rounds_once(dtype: Any) -> None:
 
 
 def _conv(x: Any, w: Any) -> Any:
-    return td.conv_general(x, w, strides=(1, 1), padding=((1, 1), (1, 1)))
+    layouts = ("NHWC", "HWIO", "NHWC")
+    return td.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=layouts)
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)

@@ -70,7 +70,7 @@ W = np.random.default_rng(1).normal(size=(3, 2, 3, 4)).astype(np.float32)
 CONVOLUTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "same": {"padding": ((1, 1), (0, 1))},
-    "strided": {"strides": (2, 3), "padding": ((1, 0), (2, 2))},
+    "strided": {"window_strides": (2, 3), "padding": ((1, 0), (2, 2))},
     "dilated": {"rhs_dilation": (2, 1), "lhs_dilation": (1, 2)},
     "cropped": {"padding": ((-1, 0), (0, -2))},
 }
@@ -79,10 +79,13 @@ CONVOLUTIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 @pytest.mark.parametrize("groups", [1, 2])
 def test_convolutions_and_their_gradients(name: str, groups: int) -> None:
-    options = {"strides": (1, 1), "padding": ((0, 0), (0, 0)), **CONVOLUTIONS[name]}
+    options = {"window_strides": (1, 1), "padding": "VALID", **CONVOLUTIONS[name]}
+    layouts = ("NHWC", "HWIO", "NHWC")
 
     def loss(x: Any, w: Any) -> Any:
-        y = td.conv_general(x, w, feature_groups=groups, **options)
+        y = td.lax.conv_general_dilated(
+            x, w, dimension_numbers=layouts, feature_group_count=groups, **options
+        )
         return tnp.sum(tnp.sin(tnp.maximum(y * 0.3 + 1, 0)))
 
     w = np.concatenate([W] * (2 // groups), 2)

@@ -304,9 +304,9 @@ def windows(g: Generator) -> None:
     size, strides = ((g.r.randrange(1, 4), g.r.randrange(1, 3)) for _ in range(2))
     pads = tuple((g.r.randrange(3), g.r.randrange(3)) for _ in range(2))
     grown = g.r.choice(["[None, :, :, None]", "[:, :, None, None].swapaxes(1, 2)"])
-    options = f"window={size}, strides={strides}, padding={pads}"
-    name = g.r.choice(["max", "sum"])
-    g.add(f"td.reduce_window_{name}({{0}}{grown}, {options})[0]", a)
+    whole = f"(1, *{size}, 1), (1, *{strides}, 1), ((0, 0), *{pads}, (0, 0))"
+    start = g.r.choice(["-tnp.inf, td.lax.max", "0.0, td.lax.add"])
+    g.add(f"td.lax.reduce_window({{0}}{grown}, {start}, {whole})[0]", a)
 
 
 @rule(3)

@@ -12,6 +12,7 @@ import treadle as td
 import treadle.numpy as tnp
 from tests.core.fuse.native import runs_natively, shares_kernels
 from treadle import nn
+from treadle.ops.conv import conv_general
 
 pytestmark = pytest.mark.usefixtures("checked_by_reference")
 
@@ -89,7 +90,7 @@ def test_layers_and_their_gradients(dtype: str) -> None:
     def function(w: Any, k: Any, x: Any, image: Any) -> Any:
         def loss(w: Any, k: Any) -> Any:
             hidden = nn.relu(x @ w)
-            seen = td.conv_general(image, k, **options)
+            seen = conv_general(image, k, **options)
             return tnp.sum(hidden * hidden) + tnp.sum(seen * seen)
 
         return td.grad(loss, argnums=(0, 1))(w, k)
@@ -119,9 +120,9 @@ def test_convolutions_of_lines_and_of_groups(name: str) -> None:
 
     def function(x: Any, w: Any) -> Any:
         def loss(x: Any, w: Any) -> Any:
-            return tnp.sum(td.conv_general(x, w, **options) ** 2)
+            return tnp.sum(conv_general(x, w, **options) ** 2)
 
-        return td.conv_general(x, w, **options), td.grad(loss, argnums=(0, 1))(x, w)
+        return conv_general(x, w, **options), td.grad(loss, argnums=(0, 1))(x, w)
 
     for dtype in ("float32", "bfloat16"):
         args = (rng.normal(size=s).astype("float32") for s in (shape, kernel))

@@ -11,6 +11,7 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.fuse.compare import agrees
+from treadle.ops.conv import conv_general
 
 pytestmark = pytest.mark.usefixtures("checked_by_reference")
 
@@ -144,7 +145,7 @@ def pixels_of_a_depthwise_convolution(x: Any, w: Any) -> Any:
 
 
 def convolution(x: Any, w: Any, feature_groups: int = 1) -> Any:
-    return td.conv_general(
+    return conv_general(
         x,
         w,
         strides=(1, 1),

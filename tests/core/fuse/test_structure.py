@@ -12,6 +12,7 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle import nn
 from treadle.kernels.nest import Nest
+from treadle.ops.conv import conv_general
 from treadle.plan.steps import HostStep, NestStep, ProductStep, Step, walk
 
 
@@ -148,7 +149,7 @@ def convolution_step(w: Any, b: Any, x: Any, y: Any) -> Any:
     def loss(w: Any, b: Any) -> Any:
         image = x[:, :16].reshape(len(x), 4, 4, 1)
         filters = w[:9].reshape(3, 3, 1, 10)
-        h = td.conv_general(image, filters, **SAME)
+        h = conv_general(image, filters, **SAME)
         h = nn.max_pool(nn.relu(h + b), 2)
         return cross_entropy(h.reshape(len(x), -1) - h.sum(), y)
 

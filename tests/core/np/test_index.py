@@ -347,8 +347,9 @@ STARTS = [np.int8(127), np.uint8(200), np.uint32(2**32 - 1), np.uint64(2**64 - 1
 @pytest.mark.parametrize("start", [*STARTS, np.int64(-(2**40))], ids=repr)
 def test_starts_of_every_dtype(start: Any) -> None:
     first = min(max(int(start), 0), N - 2)
-    read = lambda x, i: tnp.dynamic_slice_axis(x, i, 2)  # noqa: E731
-    write = lambda x, i: tnp.dynamic_update_axis(x, UPDATE[:2], i)  # noqa: E731
+    read = lambda x, i: td.lax.dynamic_slice_in_dim(x, i, 2)  # noqa: E731
+    update = td.lax.dynamic_update_slice_in_dim
+    write = lambda x, i: update(x, UPDATE[:2], i, 0)  # noqa: E731
     written = X.copy()
     written[first : first + 2] = UPDATE[:2]
     for how in (lambda f: f, td.jit):

@@ -210,21 +210,6 @@ def test_take_and_take_along_axis() -> None:
     same(tnp.take_along_axis(x, wide, 1), X[:, [0, 0]])
 
 
-def test_slices_with_a_traced_start() -> None:
-    x = tnp.array(X)
-    read = td.jit(lambda x, i: tnp.dynamic_slice_axis(x, i, 2, -1))
-    same(read(X, 1), X[..., 1:3])
-    same(read(X, 9), X[..., 3:])
-    write = td.jit(lambda x, v, i: tnp.dynamic_update_axis(x, v, i, 1))
-    same(write(X, X[:, :1], 2), np.concatenate([X[:, :2], X[:, :1]], 1))
-    with pytest.raises(ValueError, match="6 elements of an axis of length 5"):
-        tnp.dynamic_slice_axis(x, 0, 6, 2)
-    with pytest.raises(ValueError, match="may differ in axis 0 only"):
-        tnp.dynamic_update_axis(x, x[0], 0)
-    with pytest.raises(TypeError, match="start is an integer, got f32"):
-        tnp.dynamic_slice_axis(x, 0.5, 1)
-
-
 def test_vmap_over_indices() -> None:
     i = np.array([2, 0, 1, 2], np.int32)
     same(td.vmap(lambda row, k: row[k])(X, i), X[np.arange(4), i])

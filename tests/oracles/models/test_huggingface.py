@@ -155,8 +155,9 @@ def test_bert_classifier(tmp_path):
     )
 
 
+@pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("kind", [hf.GPT2LMHeadModel, hf.GPT2Model])
-def test_gpt2(kind, tmp_path):
+def test_gpt2(kind, tied, tmp_path):
     def expect(theirs):
         out = theirs(torch.tensor(TOKENS), attention_mask=torch.tensor(MASK).int())
         return out[0] * torch.tensor(MASK)[..., None]
@@ -165,16 +166,18 @@ def test_gpt2(kind, tmp_path):
         run = ours if kind is hf.GPT2LMHeadModel else ours.encode
         return run(TOKENS, LENGTHS) * MASK[..., None]
 
-    compare(made(kind, GPT2), tmp_path, call, expect)
+    theirs = made(kind, GPT2, tie_word_embeddings=tied)
+    compare(theirs, tmp_path, call, expect)
 
 
 def pixels():
     return torch.tensor(np.moveaxis(IMAGES, -1, 1).copy())
 
 
-def test_vit_classifier(tmp_path):
+@pytest.mark.parametrize("bias", [True, False])
+def test_vit_classifier(bias, tmp_path):
     compare(
-        made(hf.ViTForImageClassification, VIT, num_labels=7),
+        made(hf.ViTForImageClassification, VIT, num_labels=7, qkv_bias=bias),
         tmp_path,
         lambda ours: ours(IMAGES),
         lambda theirs: theirs(pixels()).logits,
@@ -206,7 +209,7 @@ LINEAR = {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0}
     [
         {},
         {"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True},
-        {"rope_parameters": LLAMA3, "num_key_value_heads": 1},
+        {"rope_parameters": LLAMA3, "num_key_value_heads": 1, "hidden_act": "gelu"},
         {"rope_parameters": YARN},
         {"rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 0.3}},
         {"rope_parameters": LINEAR, "num_key_value_heads": 4},
