@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,18 @@ os.environ.setdefault("TREADLE_CACHE_DIR", str(_CACHE))
 
 settings.register_profile("treadle", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("treadle")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays until the end: millions of objects that the garbage
+    collector, which tests of leaks ask for again and again, need not look through."""
+    gc.disable()
+    collected = yield
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+    return collected
 
 
 @pytest.fixture(autouse=True, scope="session")
