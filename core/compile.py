@@ -44,9 +44,15 @@ class Stages(NamedTuple):
     plan: Plan
 
 
+def begin() -> None:
+    """Readies the default device: for when the first program is about to be traced."""
+    TARGETS[default().name].begin()
+
+
 def stages(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Stages:
     """Plans a graph for a device."""
     graph = optimise(graph, target)
+    target.foresee(graph)
     groups = group(graph, target.lowering)
     kernels = lower(groups)
     scheduled = schedule(kernels, target)
