@@ -15,6 +15,17 @@ from treadle import image, rng
 from treadle.errors import at, user_source
 from treadle.scipy import ndimage
 
+__all__ = [
+    "color_jitter",
+    "cutmix",
+    "mixup",
+    "random_crop",
+    "random_erasing",
+    "random_flip",
+    "random_resized_crop",
+    "random_rotation",
+]
+
 Array = td.Array
 
 

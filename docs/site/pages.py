@@ -27,7 +27,8 @@ MODULES = {
     "treadle.numpy": "NumPy's functions",
     "treadle.numpy.linalg": "linear algebra",
     "treadle.numpy.fft": "Fourier transforms",
-    "treadle.data": "loaders, files, augmentation",
+    "treadle.data": "loaders, files",
+    "treadle.data.augment": "changes of images at random",
     "treadle.metrics": "metrics",
     "treadle.checkpoint": "saving and restoring",
     "treadle.weights": "files of weights",
@@ -39,6 +40,12 @@ MODULES = {
     "treadle.extend": "operations of one's own",
     "treadle.scipy.special": "special functions",
     "treadle.scipy.stats": "distributions",
+    "treadle.scipy.fft": "cosine transforms",
+    "treadle.scipy.signal": "convolutions, spectra",
+    "treadle.scipy.interpolate": "values between the points of a grid",
+    "treadle.scipy.ndimage": "arrays between their elements",
+    "treadle.scipy.spatial.transform": "rotations of space",
+    "treadle.scipy.cluster.vq": "the nearest of some codes",
     "treadle.scipy.optimize": "minima",
     "treadle.scipy.integrate": "differential equations",
     "treadle.scipy.sparse.linalg": "large linear equations",
@@ -48,6 +55,9 @@ ALONGSIDE = [
     *("CHANGELOG.md", "CONTRIBUTING.md"),
     *(f"{folder}/README.md" for folder in ("core", "recipes", "benchmarks")),
 ]
+CELL = re.compile(r"<td.*?</td>", re.S)
+CODE = re.compile(r"(?<=<code>)[^<]+(?=</code>)")
+JOINT = re.compile(r"(?<=\w[._])(?=\w)")
 LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)\s#]+)")
 
 
@@ -137,6 +147,16 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     if source.startswith("reference/"):
         return markdown
     return LINK.sub(lambda m: m[1] + _in_site(source, m[2]), markdown)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Names in tables may be broken where their parts meet. By now the search has been
+    told the names, without that."""
+
+    def broken(cell: re.Match[str]) -> str:
+        return CODE.sub(lambda code: JOINT.sub("<wbr>", code[0]), cell[0])
+
+    return CELL.sub(broken, output)
 
 
 def outside(page: str) -> list[str]:
