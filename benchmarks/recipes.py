@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from pydoc_data.topics import topics
 from typing import NamedTuple
 
 import numpy as np
@@ -93,6 +94,20 @@ def write_digits(folder: Path) -> None:
         Image.fromarray(image).save(of_class / f"{number}.png")
 
 
+def write_language(folder: Path) -> None:
+    """A small GPT-2 of Hugging Face's form, which has learnt from Python's sources, and
+    Python's own manual, of which it has seen nothing."""
+    example = ROOT / "examples" / "small_gpt2.py"
+    subprocess.run(
+        [sys.executable, str(example), "base"],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    manual = "\n\n".join(text for _, text in sorted(topics.items()))
+    (folder / "topics.txt").write_text(manual, encoding="utf-8")
+
+
 def reproduce(stated: Statement, folder: Path, curves: bool) -> tuple[float, float]:
     """Runs a command: the metric at its end, and how many seconds it took."""
     run = Path(tempfile.mkdtemp(dir=folder)) / "run"
@@ -138,6 +153,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_digits(folder)
+        if any("base" in row.command for row in rows):
+            write_language(folder)
         for row in rows:
             found, seconds = reproduce(row, folder, chosen.curves)
             holds = row.holds(found)

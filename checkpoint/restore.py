@@ -62,7 +62,7 @@ def restore(path: Place, template: Any = None, **how: Unpack[How]) -> Any:
         paths of what is restored.
       item: which of the items, if several were saved.
       max_bytes_in_flight: how much is being read at a time (256 MB), but at least one
-        array.
+        chunk: so much memory is taken beyond that of the result.
 
     Returns:
       Arrays where arrays were saved (NumPy's where the template has NumPy's), Python
@@ -250,26 +250,28 @@ def values_of(
     most: int = store.BYTES_IN_FLIGHT,
 ) -> dict[int, Any]:
     """The leaves with some numbers; each like what it is to be."""
-    arrays = store.read(path, manifest, likes, most)
+    dtypes = {n: _dtype(manifest.leaves[n], like) for n, like in likes.items()}
+    arrays = store.read(path, manifest, dtypes, most)
     return {
         number: _value(manifest.leaves[number], arrays, like)
         for number, like in likes.items()
     }
 
 
+def _dtype(leaf: Leaf, like: Any) -> np.dtype | None:
+    """What an array has to be converted to; None for what stays as it was saved."""
+    wanted = getattr(like, "dtype", None)
+    return None if leaf.python or wanted is None else np.dtype(wanted).newbyteorder("=")
+
+
 def _value(leaf: Leaf, arrays: Iterator[np.ndarray], like: Any) -> Any:
     if leaf.inline is not None:
         return leaf.inline
-    dtype = np.dtype(leaf.dtype)
+    wanted = _dtype(leaf, like)
+    dtype = np.dtype(leaf.dtype) if wanted is None else wanted
     array = next(arrays) if leaf.is_stored else np.empty(leaf.shape, dtype)
     if leaf.python:
         return _PYTHON[leaf.python](array[()])
-    wanted = np.dtype(getattr(like, "dtype", dtype)).newbyteorder("=")
-    if wanted != dtype:
-        # Where it is asked for: what a smaller dtype can't hold is infinite.
-        with np.errstate(over="ignore"):
-            array = array.astype(wanted)
-        dtype = wanted
     if isinstance(like, np.generic):
         return array[()]
     if isinstance(like, np.ndarray) or not dtypes.is_supported(dtype):

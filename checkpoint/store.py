@@ -8,7 +8,9 @@ float weights shrink by a tenth, for three times the processor time.
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 import os
 import zlib
 from collections import deque
@@ -110,10 +112,13 @@ def chunk_shape(
     return chunk
 
 
-def checksum(array: np.ndarray) -> int:
-    """The CRC-32 of the elements in row-major order."""
+def checksum(array: np.ndarray, before: int = 0) -> int:
+    """The CRC-32 of the elements in row-major order.
+
+    before: that of the elements that come first.
+    """
     flat = np.ascontiguousarray(array).reshape(-1)
-    return zlib.crc32(flat.view(np.uint8).data)
+    return zlib.crc32(flat.view(np.uint8).data, before)
 
 
 def _spec(
@@ -155,21 +160,21 @@ def _chunk(array: np.ndarray, storage: Storage) -> list[int]:
     return chunk_shape(array.shape, array.itemsize, most)
 
 
-def _pieces(array: np.ndarray, chunk: list[int], most: int) -> Iterator[Any]:
-    """Indices of whole chunks of an array with about so many bytes together."""
-    if array.nbytes <= most or list(array.shape) == chunk:
-        yield ()
-        return
-    axis = next(i for i, n in enumerate(chunk) if n < array.shape[i])
-    while axis + 1 < array.ndim and math.prod(array.shape[axis + 1 :]) * (
-        array.itemsize * chunk[axis]
-    ) > max(most, math.prod(chunk) * array.itemsize):
-        axis += 1
-    row = math.prod(array.shape[axis + 1 :]) * array.itemsize * chunk[axis]
-    step = max(1, most // row) * chunk[axis]
-    for outer in np.ndindex(*array.shape[:axis]):
-        for begin in range(0, array.shape[axis], step):
-            yield (*outer, slice(begin, min(begin + step, array.shape[axis])))
+def _pieces(
+    shape: Sequence[int], itemsize: int, chunk: Sequence[int], most: int
+) -> Iterator[tuple[slice, ...]]:
+    """Indices of whole chunks of an array with about so many bytes together, in
+    row-major order; elements of a piece lie side by side where `chunk_shape` cut."""
+    size = list(map(min, chunk, shape))
+    for axis in reversed(range(len(size))):
+        times = max(1, most // (math.prod(size) * itemsize))
+        size[axis] = min(shape[axis], size[axis] * times)
+        if size[axis] < shape[axis]:
+            break
+    starts = (range(0, n, step) for n, step in zip(shape, size, strict=True))
+    for corner in itertools.product(*starts):
+        ends = map(min, map(operator.add, corner, size), shape)
+        yield tuple(map(slice, corner, ends))
 
 
 def write(
@@ -193,8 +198,8 @@ def write(
     try:
         for future, array in opened:
             target = future.result()
-            # A quarter at a time, so that the disk is busy while one waits.
-            for at in _pieces(array, _chunk(array, storage), max(1, most // 4)):
+            chunk = _chunk(array, storage)
+            for at in _pieces(array.shape, array.itemsize, chunk, _part(most)):
                 piece = array[at]
                 while under_way and waiting + piece.nbytes > most:
                     first, size = under_way.popleft()
@@ -239,56 +244,96 @@ def _open(
             raise _unreadable(directory, name, error) from error
 
 
+def _part(most: int) -> int:
+    """How large pieces are: a quarter, so that the disk is busy while one waits."""
+    return max(1, most // 4)
+
+
 def read(
     directory: str,
     manifest: Manifest,
-    numbers: Iterable[int],
+    dtypes: Mapping[int, np.dtype | None],
     most: int = BYTES_IN_FLIGHT,
 ) -> Iterator[np.ndarray]:
     """The stored arrays among some leaves of a checkpoint, in turn, each checked.
 
     Args:
-      most: how many bytes are being read at a time, but at least one array.
+      dtypes: by the number of the leaf, to what an array is converted, if it is.
+      most: how many bytes are being read at a time besides the arrays that are
+        returned, but at least one chunk.
 
     Raises:
       DamagedError: names the array that is missing or altered.
     """
-    stored = [
-        (manifest.names[number], manifest.leaves[number])
-        for number in numbers
-        if manifest.leaves[number].is_stored
-    ]
-    opened = _open(directory, manifest, (name for name, _ in stored), places.context())
-    under_way: deque[tuple[str, Leaf, Any]] = deque()
+    stored = [n for n in dtypes if manifest.leaves[n].is_stored]
+    names = [manifest.names[n] for n in stored]
+    under_way: deque[tuple[_Reading, tuple[slice, ...], Any, int]] = deque()
     waiting = 0
-    for (name, leaf), array in zip(stored, opened, strict=True):
-        while under_way and waiting + size(leaf) > most:
-            waiting -= size(under_way[0][1])
-            yield _checked(directory, *under_way.popleft())
-        under_way.append((name, leaf, array.read()))
-        waiting += size(leaf)
+    opened = _open(directory, manifest, names, places.context())
+    for number, name, array in zip(stored, names, opened, strict=True):
+        leaf = manifest.leaves[number]
+        reading = _Reading(directory, name, leaf, array, dtypes[number])
+        for at in reading.pieces(most):
+            bytes_ = math.prod(s.stop - s.start for s in at) * reading.itemsize
+            while under_way and waiting + bytes_ > most:
+                first, place, future, of_first = under_way.popleft()
+                waiting -= of_first
+                yield from first.take(place, future)
+            under_way.append((reading, at, array[at].read(), bytes_))
+            waiting += bytes_
     while under_way:
-        yield _checked(directory, *under_way.popleft())
+        first, place, future, _ = under_way.popleft()
+        yield from first.take(place, future)
 
 
-def size(leaf: Leaf) -> int:
-    """The bytes that a leaf takes in memory."""
-    return math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize
+class _Reading:
+    """An array that comes piece by piece."""
 
+    def __init__(
+        self, directory: str, name: str, leaf: Leaf, opened: Any, dtype: Any
+    ) -> None:
+        self.directory, self.name, self.leaf = directory, name, leaf
+        saved = opened.dtype.numpy_dtype
+        if (tuple(opened.shape), saved.name) != (leaf.shape, leaf.dtype):
+            found = f"{saved.name}{list(opened.shape)}"
+            raise self._damaged(f"it is {found}, saved as {leaf}")
+        self.itemsize = saved.itemsize
+        self.chunk = opened.chunk_layout.read_chunk.shape or ()  # None: a scalar
+        self.dtype = saved if dtype is None else dtype
+        self.array: np.ndarray | None = None
+        self.checksum = self.taken = 0
 
-def _checked(directory: str, name: str, leaf: Leaf, future: Any) -> np.ndarray:
-    try:
-        array = future.result()
-    except ValueError as error:
-        raise _unreadable(directory, name, error) from error
-    if leaf.crc32 is None:
-        return array
-    if (array.shape, array.dtype.name) != (leaf.shape, leaf.dtype):
-        found = f"{array.dtype.name}{list(array.shape)}"
-        raise DamagedError(_damage(directory, name, f"it is {found}, saved as {leaf}"))
-    if checksum(array) != leaf.crc32:
-        raise DamagedError(_damage(directory, name, "its checksum does not match"))
-    return array
+    def pieces(self, most: int) -> Iterator[tuple[slice, ...]]:
+        """An array that is not too large is one: that spares a copy."""
+        shape = self.leaf.shape
+        if math.prod(shape) * self.itemsize <= most:
+            return iter([tuple(map(slice, [0] * len(shape), shape))])
+        return _pieces(shape, self.itemsize, self.chunk, _part(most))
+
+    def take(self, at: tuple[slice, ...], future: Any) -> Iterator[np.ndarray]:
+        """Puts a piece to its place; gives the array if it was the last."""
+        try:
+            piece = future.result()
+        except ValueError as error:
+            raise _unreadable(self.directory, self.name, error) from error
+        if self.leaf.crc32 is not None:
+            self.checksum = checksum(piece, self.checksum)
+        if piece.shape == self.leaf.shape and piece.dtype == self.dtype:
+            self.array = piece
+        else:
+            if self.array is None:
+                self.array = np.empty(self.leaf.shape, self.dtype)
+            # Where it is asked for: what a smaller dtype can't hold is infinite.
+            with np.errstate(over="ignore"):
+                self.array[at] = piece
+        self.taken += piece.size
+        if self.taken == self.array.size:
+            if self.leaf.crc32 not in (None, self.checksum):
+                raise self._damaged("its checksum does not match")
+            yield self.array
+
+    def _damaged(self, reason: str) -> DamagedError:
+        return DamagedError(_damage(self.directory, self.name, reason))
 
 
 def _damage(directory: str, name: str, reason: object) -> str:

@@ -45,6 +45,11 @@ class Stages(NamedTuple):
     plan: Plan
 
 
+def begin() -> None:
+    """Readies the default device: for when the first program is about to be traced."""
+    TARGETS[default().name].begin()
+
+
 def stages(
     graph: Graph,
     target: Target,
@@ -57,6 +62,7 @@ def stages(
       MemoryError: if the arena can't be made as small.
     """
     graph = optimise(graph, target)
+    target.foresee(graph)
     found = _optimised(graph, target, donated)
     if memory_limit is None:
         return found

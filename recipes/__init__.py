@@ -10,6 +10,7 @@ from treadle.recipes.callbacks import EarlyStopping as EarlyStopping
 from treadle.recipes.callbacks import Progress as Progress
 from treadle.recipes.errors import UsageError as UsageError
 from treadle.recipes.fitting import Fitted as Fitted
+from treadle.recipes.fitting import evaluate as evaluate
 from treadle.recipes.fitting import fit as fit
 from treadle.recipes.task import Learner as Learner
 from treadle.recipes.task import Recipe as Recipe

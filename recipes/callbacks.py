@@ -73,6 +73,7 @@ class EarlyStopping(Callback):
       patience: so many tests in a row may be no better than the best before them.
       metric: what tells how good the model is; a row of `metrics.jsonl` has it.
       mode: which of its extremes is best.
+      min_delta: by how much a test has to be better to count as such.
 
     >>> stopping = EarlyStopping(2, "test_loss", "min")
     >>> stopping.on_start([{"test_loss": 1.0}, {"test_loss": 2.0}])
@@ -80,8 +81,18 @@ class EarlyStopping(Callback):
     'test loss was not better than 1 in 2 tests'
     """
 
-    def __init__(self, patience: int, metric: str, mode: Literal["min", "max"]) -> None:
+    def __init__(
+        self,
+        patience: int,
+        metric: str,
+        mode: Literal["min", "max"],
+        *,
+        min_delta: float = 0.0,
+    ) -> None:
+        if not 0 <= min_delta < math.inf:
+            raise UsageError(f"min_delta {min_delta}: expected a number from 0 on")
         self.patience, self.metric, self.mode = patience, metric, mode
+        self.min_delta = min_delta
         self.best = math.inf
         self.since = 0
 
@@ -105,8 +116,9 @@ class EarlyStopping(Callback):
 
     def _see(self, value: float) -> None:
         value = value if self.mode == "min" else -value
-        self.since = 0 if value < self.best else self.since + 1
-        self.best = min(self.best, value)
+        is_better = value < self.best - self.min_delta
+        self.since = 0 if is_better else self.since + 1
+        self.best = value if is_better else self.best
 
     def _reason(self) -> str | None:
         if self.since < self.patience:

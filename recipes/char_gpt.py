@@ -24,6 +24,7 @@ from treadle.recipes.data.text import Corpus, Survey, Vocabulary
 from treadle.recipes.data.tokens import Tokens, Utf8
 from treadle.recipes.errors import UsageError, unknown
 from treadle.recipes.task import (
+    Begun,
     Data,
     Facts,
     Learner,
@@ -36,8 +37,7 @@ from treadle.recipes.task import (
     in_turn,
 )
 
-_HELD_OUT = 10
-_TEST_WINDOWS = 256
+_HELD_OUT, _TEST_WINDOWS = 10, 256
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,14 @@ class GPT(nn.Module):
         return self.out(self.norm(x))
 
 
-def load(config: Config) -> Data:
+def load(config: Config, begun: Begun | None = None) -> Data:
     """Windows of the corpus; its last tenth is for testing."""
     if config.tokens not in _READERS:
         raise unknown("kind of --tokens", config.tokens, _READERS)
     with Corpus(config.corpus) as corpus:
         survey = corpus.survey()
         _check_length(config, corpus.name, survey.length)
-        windows, test, facts = _READERS[config.tokens](config, corpus, survey)
+        windows, test, facts = _READERS[config.tokens](config, corpus, survey, begun)
     fetch = partial(_windows, test, config.context + 1, config.context)
     held_out = Source(fetch, min((len(test) - 1) // config.context, _TEST_WINDOWS))
     facts |= {"test": held_out.count * config.context, "checksum": survey.checksum}
@@ -124,7 +124,7 @@ def load(config: Config) -> Data:
     return Data(batches(windows, config), tests, facts)
 
 
-def _characters(config: Config, corpus: Corpus, survey: Survey) -> Any:
+def _characters(config: Config, corpus: Corpus, survey: Survey, begun: Any) -> Any:
     """Windows to train with, numbers to test with, and facts."""
     vocabulary = Vocabulary.of(survey.counts, config.characters)
     train, test = _parts(corpus.numbers(vocabulary, survey.length))
@@ -134,10 +134,13 @@ def _characters(config: Config, corpus: Corpus, survey: Survey) -> Any:
     return windows, test, {"training": len(train), **about}
 
 
-def _pieces(config: Config, corpus: Corpus, survey: Survey) -> Any:
+def _pieces(config: Config, corpus: Corpus, survey: Survey, begun: Any) -> Any:
     """As `_characters`; text becomes tokens when a window is fetched."""
     train, test = _parts(corpus.numbers(Utf8(), survey.size))
-    tokens = Tokens.of(train, config.vocabulary)
+    # A run keeps its tokens: another version of the package might learn others.
+    kept = begun is not None and begun.config.vocabulary == config.vocabulary
+    form = begun.facts.get("tokenizer") if kept else None
+    tokens = Tokens(form) if form else Tokens.of(train, config.vocabulary)
     size = config.context + 1
     _check_length(config, corpus.name, survey.size, tokens.longest)
     fetch = partial(tokens.windows, train, size)
@@ -170,9 +173,7 @@ def _check_length(config: Config, source: str, length: int, longest: int = 1) ->
         )
 
 
-def _windows(
-    numbers: np.ndarray, size: int, stride: int, which: np.ndarray
-) -> np.ndarray:
+def _windows(numbers: Any, size: int, stride: int, which: np.ndarray) -> np.ndarray:
     starts = which.astype(np.int64)[:, None] * stride
     return numbers[starts + np.arange(size)].astype(np.int32)
 
@@ -214,10 +215,8 @@ def sample(trained: Trained, wanted: Sampling) -> Iterator[str]:
     vocabulary = _coder(trained.facts)
     model: GPT = nn.inference(trained.model)
     context = model.places.entries
-    written = vocabulary.encode(wanted.prompt)[-context:] if wanted.prompt else None
-    if written is None:
-        # It needs something to go on from: most texts have lines.
-        written = vocabulary.encode("\n")
+    # It needs something to go on from: most texts have lines.
+    written = vocabulary.encode(wanted.prompt or "\n")[-context:]
     yield wanted.prompt
     speak = vocabulary.speaker()
     for n in range(wanted.length):
@@ -225,9 +224,9 @@ def sample(trained: Trained, wanted: Sampling) -> Iterator[str]:
         window = np.zeros(context, np.int32)
         window[: len(written)] = written
         last = len(written) - 1
-        number = _next_character(model, window, last, wanted.temperature, key)
-        written = np.append(written, int(number))[-context:]
-        yield speak(int(number))
+        number = int(_next_character(model, window, last, wanted.temperature, key))
+        written = np.append(written, number)[-context:]
+        yield speak(number)
 
 
 @td.jit
@@ -245,6 +244,7 @@ RECIPE = Recipe(
     summary="a small GPT learns to write Python, or what --corpus holds",
     config=Config,
     load=load,
+    again=load,
     learner=learner,
     sample=sample,
 )

@@ -25,7 +25,7 @@ from treadle.recipes.display import Display, display, duration
 from treadle.recipes.errors import UsageError, command
 from treadle.recipes.runs import Run
 from treadle.recipes.step import make_test
-from treadle.recipes.task import Data, Learner, Recipe, Trained
+from treadle.recipes.task import Begun, Data, Learner, Recipe, Trained
 from treadle.recipes.tensorboard import PACKAGES, PURPOSE
 
 _SIGNAL_STATUS = 128
@@ -60,15 +60,14 @@ def resume(name: str, changes: Mapping[str, Any]) -> int:
     run = runs.find(name, RECIPES)
     config = replace(run.config, **changes)
     changed = runs.changes(run.config, config)
+    data = run.data(config)
     run = replace(run, config=config)
-    data = run.recipe.load(run.config)
-    runs.check_same_data(run, data.facts)
     learner = loop.learner_of(run.recipe, run.config, run.facts)
     done = loop.manager_of(run, learner).latest_step() or 0
     if done > run.config.steps:
         raise UsageError(
             f"--steps {run.config.steps}: {run.folder} is at step {done} already\n"
-            f"To train on: {command('resume', run.folder, '--steps', 2 * done)}"
+            f"To train on: {_longer(run, 2 * done)}"
         )
     return _train(run, data, learner, changed)
 
@@ -100,8 +99,7 @@ def _train(run: Run, data: Data, learner: Learner, changed: list[str]) -> int:
     screen.note(f"report: {command('report', run.folder)}")
     if run.recipe.sample is not None:
         screen.note(f"sample: {command('sample', run.folder)}")
-    longer = 2 * run.config.steps
-    screen.note(f"resume: {command('resume', run.folder, '--steps', longer)}")
+    screen.note(f"resume: {_longer(run, 2 * run.config.steps)}")
     names = [n for n in outcome.tested if n != "test_loss"] or list(outcome.tested)
     for name in names:
         screen.note(f"{name.replace('_', ' ')}: {outcome.tested[name]:.4f}")
@@ -109,6 +107,15 @@ def _train(run: Run, data: Data, learner: Learner, changed: list[str]) -> int:
         for line in run.recipe.details(_known(run, outcome.model), data):
             screen.note(line)
     return 0
+
+
+def _longer(run: Run, steps: int) -> str:
+    """The command that goes on with a run."""
+    options = {"steps": steps}
+    if run.recipe.longer is not None:
+        options |= run.recipe.longer(Begun(run.config, run.facts), steps)
+    flags = (part for name, v in options.items() for part in (f"--{name}", v))
+    return command("resume", run.folder, *flags)
 
 
 def _known(run: Run, model: Any) -> Trained:
@@ -132,12 +139,11 @@ def evaluate(name: str, best: bool) -> int:
     run = runs.find(name, RECIPES)
     if run.recipe.name == runs.FIT:
         return _show_tests(run, best)
-    data = run.recipe.load(run.config)
-    runs.check_same_data(run, data.facts)
+    data = run.data()
     learner = loop.learner_of(run.recipe, run.config, run.facts)
     checkpoint = _trained(run, learner, best)
     model = checkpoint.state.evaluated(learner)
-    tested = make_test(learner, data)(model)
+    tested = make_test(learner, data.test)(model)
     print(f"{run.folder}, step {int(checkpoint.state.step)}")
     for metric, value in tested.items():
         print(f"{metric.replace('_', ' ')}: {value:.4f}")
@@ -156,6 +162,10 @@ def _show_tests(run: Run, best: bool) -> int:
     print(f"{run.folder}, step {step}, as it was tested in the training")
     for metric, value in manager.metrics(step).items():
         print(f"{metric.replace('_', ' ')}: {value:.4f}")
+    print(
+        "Its model is in the program that trained it, which tests it again, also with "
+        f"other data, by\nrecipes.evaluate(model, data, run_dir={str(run.folder)!r})"
+    )
     return 0
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,11 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle import nn, optim, rng, tree
 from treadle.data import Loader, Source
-from treadle.optional import needed_for
-from treadle.recipes import classify, supervised
+from treadle.recipes import classify, privacy, supervised
 from treadle.recipes.config import MOST_STEPS, option
 from treadle.recipes.errors import UsageError
 from treadle.recipes.step import TrainState
-from treadle.recipes.task import Data, Facts, Learner, Metrics, Recipe, adamw
+from treadle.recipes.task import Begun, Data, Facts, Learner, Metrics, Recipe, adamw
 
 _AT_ONCE = 32
 """Images whose gradients are in memory at a time."""
@@ -74,47 +73,6 @@ class Classifier(nn.Module):
         return self.out(nn.tanh(self.hidden(x)))
 
 
-@cache
-def _loss_of_a_step(noise: float, rate: float) -> Any:
-    with needed_for("the accountant of privacy"):
-        from dp_accounting.pld import privacy_loss_distribution
-
-    # Rounded up to a thousandth: the bound stays one.
-    return privacy_loss_distribution.from_gaussian_mechanism(
-        noise, sampling_prob=rate, value_discretization_interval=1e-3
-    )
-
-
-def spent(noise: float, rate: float, steps: int, delta: float) -> float:
-    """ε at δ after some steps, each with noise of that deviation, in units of the
-    length to which gradients are cut, and each image in it with the chance `rate`."""
-    composed = _loss_of_a_step(noise, rate).self_compose(steps)
-    return float(composed.get_epsilon_for_delta(delta))
-
-
-def noise_for(epsilon: float, rate: float, steps: int, delta: float) -> float:
-    """The least noise, to a thousandth, with which so many steps lose at most ε.
-
-    Raises:
-      UsageError: if no noise is enough.
-    """
-    enough, least = 1.0, 0.1
-    while spent(enough, rate, steps, delta) > epsilon:
-        enough, least = 2 * enough, enough
-        if enough > 1000:
-            raise UsageError(
-                f"--epsilon {epsilon:g}: no noise is enough for {steps} steps\n"
-                "Choose a larger one, fewer --steps, or a smaller --batch-size."
-            )
-    while enough - least > 1e-3:
-        middle = (enough + least) / 2
-        if spent(middle, rate, steps, delta) > epsilon:
-            least = middle
-        else:
-            enough = middle
-    return math.ceil(1e3 * enough) / 1e3
-
-
 def drawn(source: Source, config: Config) -> Source:
     """Batches by their numbers, as the accountant assumes them: each example is in one
     with the same chance, whatever the others are. A batch (1, room, ...) has room for
@@ -133,8 +91,9 @@ def drawn(source: Source, config: Config) -> Source:
     return Source(fetch, MOST_STEPS, slow=False)
 
 
-def load(config: Config) -> Data:
-    """Images in batches, and how much noise their privacy takes."""
+def load(config: Config, begun: Begun | None = None) -> Data:
+    """Images in batches, and how much noise their privacy takes: for a run that has
+    begun, what it has."""
     found = classify.images(config)
     facts = supervised.describe(found, config.image_size)
     count = facts["training"]
@@ -146,34 +105,26 @@ def load(config: Config) -> Data:
         )
     rate = config.batch_size / count
     noise = config.noise
+    if noise is None and begun is not None:
+        noise = begun.facts["noise"]
     if noise is None:
-        noise = noise_for(config.epsilon, rate, config.steps, config.delta)
-        planned = f"noise {noise:g} by --steps {config.steps}"
+        noise = privacy.noise_for(config.epsilon, rate, config.steps, config.delta)
     else:
-        _check_budget(config, rate)
-        planned = f"noise {noise:g}"
-    facts |= {"rate": rate, "noise": noise, "privacy": planned}
+        privacy.check(config, noise, rate)
+    facts |= {"rate": rate, "noise": noise}
     source = supervised.telling(found.train.source)
     batches = Loader(drawn(source, config), 1, shuffle=False)
-    return Data(batches, whole.test, facts, f"{found.about}; {planned}")
+    loss = privacy.spent(noise, rate, config.steps, config.delta)
+    about = f"noise {noise:g}, so --steps {config.steps} spend epsilon {loss:.3g}"
+    return Data(batches, whole.test, facts, f"{found.about}; {about}")
 
 
-def _check_budget(config: Config, rate: float) -> None:
-    def within(steps: int) -> bool:
-        return spent(config.noise or 0, rate, steps, config.delta) <= config.epsilon
-
-    if within(config.steps):
-        return
-    fewer, most = 0, config.steps
-    while most - fewer > 1:
-        middle = (fewer + most) // 2
-        fewer, most = (middle, most) if within(middle) else (fewer, middle)
-    raise UsageError(
-        f"--steps {config.steps}: with --noise {config.noise:g} the budget --epsilon "
-        f"{config.epsilon:g} is spent after {fewer} steps\n"
-        "Make fewer, or start a run with more noise or without --noise: then the noise "
-        "that is needed is found."
-    )
+def longer(begun: Begun, steps: int) -> dict[str, Any]:
+    """The budget that a run needs for more steps. It never grows unasked: what was
+    promised to those in the pictures is for a person to change."""
+    config, facts = begun
+    needed = privacy.budget(facts["noise"], facts["rate"], steps, config.delta)
+    return {"epsilon": needed} if needed > config.epsilon else {}
 
 
 def clipped(
@@ -229,7 +180,9 @@ def learner(config: Config, facts: Facts, key: rng.Key) -> Learner:
     model, optimizer = Classifier(config, facts, key=key), adamw(config)
 
     def told(step: int) -> Metrics:
-        return {"epsilon": spent(facts["noise"], facts["rate"], step, config.delta)}
+        return {
+            "epsilon": privacy.spent(facts["noise"], facts["rate"], step, config.delta)
+        }
 
     return Learner(
         model,
@@ -246,5 +199,7 @@ RECIPE = Recipe(
     summary="a perceptron learns digits with differential privacy",
     config=Config,
     load=load,
+    again=load,
+    longer=longer,
     learner=learner,
 )

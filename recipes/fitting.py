@@ -26,6 +26,7 @@ from treadle.recipes.config import Training, from_dict
 from treadle.recipes.display import Quiet, display
 from treadle.recipes.errors import DivergedError, UsageError
 from treadle.recipes.runs import Run
+from treadle.recipes.step import make_test
 from treadle.recipes.task import (
     Data,
     Facts,
@@ -150,6 +151,74 @@ def fit(
     last = rows[-1] if rows else {}
     numbers = {n: v for n, v in last.items() if n not in ("step", "seconds")}
     return Fitted(found.model, found.step, found.tested or numbers, rows, found.stopped)
+
+
+def evaluate(
+    model: Any,
+    data: Any,
+    *,
+    run_dir: str | Path | None = None,
+    best: bool = False,
+    loss: Compared | None = None,
+    metrics: Mapping[str, Compared] | None = None,
+) -> dict[str, float]:
+    """Tests a model with data: as it is, or as a run of `fit` has trained it.
+
+    Args:
+      model, loss, metrics: as `fit` takes them.
+      data: as `fit` takes them; of a `DataSet` the part for testing, if there is one.
+      run_dir: where `fit` has kept the run whose latest checkpoint is tested.
+      best: take its best checkpoint instead.
+
+    Raises:
+      UsageError: if there is no such run, or it has no checkpoint.
+      StructureError: if it holds one of another model.
+      DamagedError: if none of its checkpoints is intact.
+
+    >>> import numpy as np
+    >>> from treadle import nn, recipes, rng
+    >>> x, y = np.ones((4, 3), np.float32), np.zeros(4, np.float32)
+    >>> model = nn.Linear(3, 1, bias=False, key=rng.key(0))
+    >>> model = model.replace(weight=np.ones((3, 1), np.float32))
+    >>> recipes.evaluate(model, (x, y))
+    {'test_loss': 9.0}
+    """
+    if isinstance(data, DataSet):
+        data = data.train if data.test is None else data.test
+    source = source_of(data)
+    learner = _learner(model, source, loss, metrics, None, Training())
+    if run_dir is None:
+        if best:
+            raise UsageError("best=True is about a run: give its run_dir")
+        trained = learner.evaluated(learner.model, _optimizer(learner, model))
+    else:
+        trained = _kept(Path(run_dir), learner, model, best)
+    return make_test(learner, partial(in_turn, source, _TEST_BATCH))(trained)
+
+
+def _optimizer(learner: Learner, model: Any) -> Any:
+    """The state that a `Learner` of the user's finds its averages in."""
+    is_own = isinstance(model, Learner)
+    return learner.optimizer.init(learner.model) if is_own else None
+
+
+def _kept(folder: Path, learner: Learner, model: Any, best: bool) -> Any:
+    """The model of a run's checkpoint, as it is used."""
+    if not runs.exists(folder):
+        raise UsageError(f"run_dir {folder}: there is no run")
+    run = runs.load(folder, {})
+    with loop.manager_of(run, None) as manager:
+        step = manager.best_step() if best else manager.latest_step()
+        if step is None:
+            raise UsageError(f"run_dir {folder}: has no checkpoint of that kind yet")
+        state = {"model": learner.model}
+        optimizer = _optimizer(learner, model)
+        if optimizer is not None:
+            state["optimizer"] = optimizer
+        found = manager.restore({"state": state}, step if best else None, partial=True)[
+            "state"
+        ]
+    return learner.evaluated(found["model"], found.get("optimizer"))
 
 
 def _parts(data: Any, test: Any, seed: int) -> tuple[Source, Source | None]:

@@ -178,7 +178,7 @@ class _Training:
         self.steps = run.config.steps
         self.data, self.display, self.manager, self.log = data, display, manager, log
         self.learner, self.step = learner, step
-        self.test = make_test(learner, data)
+        self.test = make_test(learner, data.test)
         self.callbacks = callbacks
         self.stopped: str | None = None
         self.interrupts = interrupts

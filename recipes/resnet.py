@@ -6,6 +6,10 @@ normalised by the mean and spread of the data, moved and mirrored at random in t
 compiled step, smoothed labels, weight decay of kernels alone, a warm-up and half a
 cosine, and averaged weights.
 
+`--average` averages the weights alone: norms keep their statistics of the latest few
+dozen batches. With a decay near 1, and weights that still move fast, these are not
+quite those of the averages.
+
 K. He et al., *Deep Residual Learning for Image Recognition*, 2015.
 """
 

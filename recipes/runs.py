@@ -16,7 +16,7 @@ from typing import Any, Literal, TextIO
 from treadle import __version__
 from treadle.recipes.config import Training, from_dict
 from treadle.recipes.errors import UsageError, command, unknown
-from treadle.recipes.task import Facts, Recipe
+from treadle.recipes.task import Begun, Data, Facts, Recipe
 
 ROOT = Path("runs")
 LATEST = "latest"
@@ -86,6 +86,21 @@ class Run:
     def code(self) -> Path:
         """A copy of the recipe, if that is in a file of the user's."""
         return self.folder / "recipe.py"
+
+    def data(self, config: Any = None) -> Data:
+        """The run's data, read again: with its own options, or with changed ones.
+
+        Raises:
+          UsageError: if they are not those with which the run began.
+        """
+        config = self.config if config is None else config
+        again = self.recipe.again
+        if again is None:
+            found = self.recipe.load(config)
+        else:
+            found = again(config, Begun(self.config, self.facts))
+        check_same_data(self, found.facts)
+        return found
 
     def write(self) -> None:
         """Puts the settings on the disk, whole or not at all."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import treadle as td
 from treadle import nn, optim, rng, tree
 from treadle.recipes.errors import UsageError
-from treadle.recipes.task import Data, Learner, Metrics, Update
+from treadle.recipes.task import Learner, Metrics, Update
 
 
 @tree.register_dataclass
@@ -104,8 +104,10 @@ def next_batch(batches: Iterator[Any], accumulate: int) -> Any:
     return tree.map(lambda *x: np.stack(x), *several)
 
 
-def make_test(learner: Learner, data: Data) -> Test:
-    """The test of a model: average metrics over the held-out examples."""
+def make_test(
+    learner: Learner, batches: Callable[[], Iterable[tuple[Any, int]]]
+) -> Test:
+    """The test of a model: average metrics over the examples of `Data.test`."""
 
     @td.jit
     def test_batch(model: Any, batch: Any) -> Metrics:
@@ -115,7 +117,7 @@ def make_test(learner: Learner, data: Data) -> Test:
     def test(model: Any) -> dict[str, float]:
         totals: dict[str, float] = {}
         examples = 0
-        for batch, size in data.test():
+        for batch, size in batches():
             examples += size
             for name, value in test_batch(model, batch).items():
                 totals[name] = totals.get(name, 0.0) + float(value) * size

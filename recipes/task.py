@@ -112,12 +112,24 @@ class Trained(NamedTuple):
     folder: Path
 
 
+class Begun(NamedTuple):
+    """With which options a run began, and what it keeps of its data."""
+
+    config: Any
+    facts: Facts
+
+
 @dataclass(frozen=True)
 class Recipe:
     """What `treadle train NAME` runs.
 
     config: a dataclass of `option` fields.
     load: from the options to the data.
+    again: from the options and a `Begun` to the data of a run that has begun, where
+      something was found by them that is to stay, such as a tokenizer. By default they
+      are loaded as at first.
+    longer: the options, by name, with which a run goes on for so many steps, where that
+      takes more than `steps`.
     learner: from the options, the data's facts and a key to what is trained.
     sample: writes with a trained model, as `sampling` says, piece by piece: texts, and
       pictures, which are bytes (height, width) or (height, width, 3). None for recipes
@@ -137,6 +149,8 @@ class Recipe:
     sampling: type = Sampling
     details: Callable[[Trained, Data], Iterator[str]] | None = None
     export: Callable[[Trained, Path], None] | None = None
+    again: Callable[[Any, Begun], Data] | None = None
+    longer: Callable[[Begun, int], dict[str, Any]] | None = None
     file: str | None = None
 
     @property

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 def compiler() -> Any:
     """`treadle.compile`, loaded when something is first compiled: everything behind it
     is half of what importing the library would cost."""
-    return importlib.import_module("treadle.compile")
+    with no_collection():  # which is a tenth of that
+        return importlib.import_module("treadle.compile")
 
 
 class Entry:

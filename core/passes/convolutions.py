@@ -14,7 +14,7 @@ from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Lit
 from treadle.ops.conv import Window, conv_general
 from treadle.ops.dot import dot_general
-from treadle.ops.movement import broadcast_in_dim, reshape, transpose
+from treadle.ops.movement import broadcast_in_dim, reshape, reverse, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.ops.shape import concatenate, pad, slice_
 from treadle.passes.rewrite import Rewriter
@@ -126,6 +126,30 @@ def _in_phases(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | No
     )
 
 
+def _of_tiles(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
+    """Where gaps are as long as the filter, each element gives results of its own: a
+    product, with what it gives for all taps side by side."""
+    kernel, rank = y.type.shape[:-2], y.type.ndim - 2
+    tiles = {
+        "strides": (1,) * rank,
+        "padding": tuple([(k - 1, k - 1) for k in kernel]),
+        "lhs_dilation": tuple(kernel),
+        "rhs_dilation": (1,) * rank,
+        "feature_groups": 1,
+    }
+    if f.is_filter_gradient or params != tiles or math.prod(kernel) == 1:
+        return None
+    y = f.emit(reverse, [y], axes=tuple(range(rank)))
+    how = {"contract": ((rank + 1,), (rank,)), "batch": ((), ())}
+    result = f.emit(dot_general, [x, y], **how)
+    pairs = [axis for i in range(1, rank + 1) for axis in (i, i + rank)]
+    order = (0, *pairs, 2 * rank + 1)
+    result = f.emit(transpose, [result], permutation=order)
+    images, *space, _ = x.type.shape
+    lengths = [n * k for n, k in zip(space, kernel, strict=True)]
+    return f.reshaped(result, (images, *lengths, y.type.shape[-1]))
+
+
 def _with(values: Sequence[Any], i: int, value: Any) -> tuple[Any, ...]:
     return (*values[:i], value, *values[i + 1 :])
 
@@ -137,6 +161,24 @@ def _part(f: _Forms, a: Atom, axis: int, first: int, step: int, count: int = 0) 
     starts, steps = _with((0,) * rank, axis, first), _with((1,) * rank, axis, step)
     limits = _with(shape, axis, stop)
     return f.emit(slice_, [a], starts=starts, limits=limits, steps=steps)
+
+
+def _exchanged(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
+    """The gradient by a filter that meets zeros between elements: by the flipped filter
+    of the convolution that leads back, whose strides pass over those."""
+    window = Window(**{k: v for k, v in params.items() if k != "kernel"})
+    gaps, strides = math.prod(window.lhs_dilation), math.prod(window.strides)
+    if not f.is_filter_gradient or gaps <= strides:
+        return None
+    kernel, groups = params["kernel"], window.feature_groups
+    back = window.backward(x.type.shape[1:-1], kernel, y.type.shape[1:-1])
+    result = f.given(y, x, back._asdict() | {"kernel": kernel})
+    rank, (*_, features, channels) = len(kernel), result.type.shape
+    result = f.emit(reverse, [result], axes=tuple(range(rank)))
+    result = f.reshaped(result, (*kernel, features, groups, channels // groups))
+    order = (*range(rank), rank + 2, rank + 1, rank)
+    result = f.emit(transpose, [result], permutation=order)
+    return f.reshaped(result, (*kernel, channels // groups, groups * features))
 
 
 def _of_volumes(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
@@ -265,6 +307,8 @@ def _of_single_taps(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom
 _FORMS = (
     _of_lines,
     _of_single_taps,
+    _exchanged,
+    _of_tiles,
     _in_phases,
     _of_volumes,
     _repeated,

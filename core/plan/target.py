@@ -10,7 +10,7 @@ import numpy as np
 
 from treadle.arraytype import ArrayType
 from treadle.fuse.lowering.launches import Calls, Launch, ProductKernel
-from treadle.ir.graph import Equation
+from treadle.ir.graph import Equation, Graph
 from treadle.passes.pipeline import Arithmetic
 from treadle.plan.calls import Path, Run, Runnable, Signature
 from treadle.plan.record import Record
@@ -96,6 +96,14 @@ class Target(Arithmetic, Protocol):
         """How a product runs: launches, one after the other, on the same scratch, of
         which each says how much all of them need."""
         return [Work()]
+
+    def begin(self) -> None:
+        """Readies what every program needs, while the first one is still traced."""
+        return
+
+    def foresee(self, graph: Graph) -> None:
+        """Readies what an optimised graph needs, while it is still planned."""
+        return
 
     def link(self, plan: Plan) -> Linked:
         """Makes a plan executable."""

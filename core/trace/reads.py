@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dis
 import sys
-from collections.abc import Iterator
 from types import CodeType
 from typing import NamedTuple
 
@@ -86,14 +85,14 @@ _KINDS = {
     "LOAD_GLOBAL": "global",
     "LOAD_NAME": "name",
     "LOAD_FROM_DICT_OR_GLOBALS": "name",
-    "LOAD_FAST": "variable",
-    "LOAD_FAST_CHECK": "variable",
-    "LOAD_FAST_BORROW": "variable",
+    "LOAD_FAST": "local",
+    "LOAD_FAST_CHECK": "local",
+    "LOAD_FAST_BORROW": "local",
     "LOAD_DEREF": "variable",
     "LOAD_CLASSDEREF": "variable",
     "LOAD_FROM_DICT_OR_DEREF": "variable",
-    "LOAD_FAST_LOAD_FAST": "two variables",
-    "LOAD_FAST_BORROW_LOAD_FAST_BORROW": "two variables",
+    "LOAD_FAST_LOAD_FAST": "two locals",
+    "LOAD_FAST_BORROW_LOAD_FAST_BORROW": "two locals",
     "LOAD_ATTR": "attribute",
     "LOAD_METHOD": "attribute",
     "STORE_FAST": "store",
@@ -134,8 +133,9 @@ class _Reader:
     def read(self) -> None:
         """Goes through the code."""
         code = self.code.co_code
-        lines = self._lines()
-        following, line = next(lines)
+        lines = [*self.code.co_lines()]
+        at, (_, following, line) = 0, lines[0]
+        self._line = line or self.code.co_firstlineno
         extended = 0
         for i, kind in enumerate([_KIND[n] for n in code[::2]]):
             if kind == "skip":
@@ -153,35 +153,31 @@ class _Reader:
                 self._extend(self.code.co_names[number >> _SHIFT])
                 continue
             stored = self._path if kind == "store" else None
-            self._end()
+            if self._path is not None:
+                self._end()
             if kind == "store":
                 self._bind(self._variable(number), stored)
                 continue
             while 2 * i >= following:
-                following, line = next(lines)
-            self._line = line
+                at += 1
+                _, following, line = lines[at]
+                self._line = line or self._line
             self._take(kind, number)
         self._end()
-
-    def _lines(self) -> Iterator[tuple[int, int]]:
-        last = self.code.co_firstlineno
-        for _, end, line in self.code.co_lines():
-            last = line or last
-            yield end, last
-        yield 1 << 62, last
 
     def _take(self, kind: str, number: int) -> None:
         names = self.code.co_names
         if kind == "variable":
             variable = self._variable(number)
             self._path = self._same.get(variable, variable)
+        elif kind == "local":
+            self._load(number)
         elif kind == "global":
             self._path = GLOBAL, names[number >> 1]
-        elif kind == "two variables":
+        elif kind == "two locals":
             for place in (number >> 4, number & 15):
                 self._end()
-                variable = self._variable(place)
-                self._path = self._same.get(variable, variable)
+                self._load(place)
         elif kind == "name":
             self._path = GLOBAL, names[number]
         elif kind == "store global":
@@ -198,6 +194,12 @@ class _Reader:
                 self.changes.append((self._line, None))
         elif kind == "asks":
             self.asks = True
+
+    def _load(self, number: int) -> None:
+        variable = self._variable(number)
+        # From Python 3.13 on a cell that a function within gets is loaded so, unread.
+        if variable[0] == LOCAL:
+            self._path = self._same.get(variable, variable)
 
     def _variable(self, number: int) -> Path:
         name = self._variables[number]

@@ -11,7 +11,7 @@ import numpy as np
 from treadle.checkpoint import DamagedError, Manager
 from treadle.errors import StructureError
 from treadle.optional import needed_for
-from treadle.recipes import loop, profiles, runs
+from treadle.recipes import loop, profiles
 from treadle.recipes.errors import UsageError
 from treadle.recipes.report import facts, layers
 from treadle.recipes.report.parts import Part, Picture, Table, Text
@@ -38,8 +38,7 @@ def parts(run: Run, learner: Learner, manager: Manager) -> list[Part]:
     trained = manager.latest_step() is not None
     found = _samples(run, learner, checkpoint) if trained else []
     try:
-        data = run.recipe.load(run.config)
-        runs.check_same_data(run, data.facts)
+        data = run.data()
     except UsageError as error:
         kept = profiles.read(run.profile)
         found += [] if kept is None else [facts.kernels(kept)]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import tensorstore as ts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -16,7 +19,14 @@ from hypothesis.extra import numpy as hnp
 import treadle as td
 from tests.checkpoint.trees import Layer, Moments, assert_same, training_state
 from treadle import Array
-from treadle.checkpoint import describe, restore, save, save_async, store
+from treadle.checkpoint import (
+    DamagedError,
+    describe,
+    restore,
+    save,
+    save_async,
+    store,
+)
 
 DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16"
 DTYPES += " float32 float64 complex64 complex128 float8_e4m3fn float8_e5m2"
@@ -307,3 +317,45 @@ def test_another_process_takes_the_name(
             save(tmp_path / "a", {"x": 2})
     assert restore(tmp_path / "a") == {"x": 1 + overwrite}
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+RESTORES = """
+import resource, sys
+import numpy as np
+from treadle import ShapeDtype
+from treadle.checkpoint import restore
+
+def most():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+restore(sys.argv[1] + "/small")
+before = most()
+like = {"x": ShapeDtype((96, 1 << 18), "float16")}
+found = restore(sys.argv[1] + "/large", like, cast=True, max_bytes_in_flight=4 << 20)
+print(most() - before - found["x"].nbytes)
+"""
+
+
+def test_a_large_array_is_read_in_the_memory_that_is_allowed(tmp_path: Path) -> None:
+    large = np.ones((96, 1 << 18), np.float32)
+    save(tmp_path / "small", {"x": large[:4]}, chunk_bytes=1 << 20)
+    save(tmp_path / "large", {"x": large}, chunk_bytes=1 << 20)
+    command = [sys.executable, "-c", RESTORES, str(tmp_path)]
+    beyond = int(subprocess.run(command, capture_output=True, check=True).stdout)
+    # Whole, it would take its 96 MiB as it was saved.
+    assert beyond < large.nbytes // 2
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_damage_in_any_piece_is_found(tmp_path: Path, dtype: type) -> None:
+    value = {"x": np.arange(64 * 512, dtype=np.float32).reshape(4, 16, 512)}
+    save(tmp_path / "a", value, chunk_bytes=1 << 12)
+    like = {"x": np.zeros((4, 16, 512), dtype)}
+    how: Any = {"max_bytes_in_flight": 1 << 14, "cast": True}
+    found = restore(tmp_path / "a", like, **how)["x"]
+    np.testing.assert_array_equal(found, value["x"].astype(dtype))
+    spec = store._spec(str(tmp_path / "a"), "x")
+    opened = ts.open(spec, open=True).result()
+    opened[3, 9, 77].write(np.float32(-1)).result()
+    with pytest.raises(DamagedError, match=r"'x'.*checksum does not match"):
+        restore(tmp_path / "a", like, **how)

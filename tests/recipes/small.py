@@ -116,7 +116,7 @@ def begin(
 
 def train(run: Run, display: Silent | None = None) -> loop.Outcome:
     """Trains a run, from its latest checkpoint."""
-    data = run.recipe.load(run.config)
+    data = run.data()
     learner = loop.learner_of(run.recipe, run.config, run.facts)
     return loop.train(run, data, learner, display or Silent())
 

@@ -18,7 +18,8 @@ import treadle as td
 from tests.recipes.small import begin, rows, train
 from treadle import optim, rng, tree
 from treadle.data import Source
-from treadle.recipes import dp_sgd, runs, supervised
+from treadle.recipes import cli, dp_sgd, privacy, runs, supervised
+from treadle.recipes.catalogue import RECIPES
 from treadle.recipes.errors import UsageError
 from treadle.recipes.step import make_step
 from treadle.recipes.task import Data, Learner
@@ -142,16 +143,16 @@ def test_what_is_spent_is_what_accountants_say() -> None:
     event = dp_accounting.PoissonSampledDpEvent(
         0.01, dp_accounting.GaussianDpEvent(1.5)
     )
-    found = dp_sgd.spent(1.5, 0.01, 200, 1e-5)
+    found = privacy.spent(1.5, 0.01, 200, 1e-5)
     exact, other = PLDAccountant(), RdpAccountant(orders=[2, 4, 8, 16, 32, 64])
     exact.compose(event, 200)
     other.compose(event, 200)
     # It is rounded up; the accountant of moments is never below.
     assert found == pytest.approx(exact.get_epsilon(1e-5), rel=0.01)
     assert found < other.get_epsilon(1e-5)
-    least = dp_sgd.noise_for(1.0, 0.01, 200, 1e-5)
-    assert dp_sgd.spent(least, 0.01, 200, 1e-5) <= 1.0
-    assert dp_sgd.spent(least - 0.003, 0.01, 200, 1e-5) > 1.0
+    least = privacy.noise_for(1.0, 0.01, 200, 1e-5)
+    assert privacy.spent(least, 0.01, 200, 1e-5) <= 1.0
+    assert privacy.spent(least - 0.003, 0.01, 200, 1e-5) > 1.0
 
 
 def test_a_run_tells_what_is_spent_and_keeps_its_budget(tmp_path: Path) -> None:
@@ -161,9 +162,33 @@ def test_a_run_tells_what_is_spent_and_keeps_its_budget(tmp_path: Path) -> None:
     told = {row["step"]: row["epsilon"] for row in rows(run.folder) if "epsilon" in row}
     assert list(told) == [2, 4]
     assert 0 < told[2] < told[4] <= 1.0
-    longer = dp_sgd.load(replace(config, steps=8))
-    with pytest.raises(UsageError, match=r"have changed, or how they are read .*noise"):
-        runs.check_same_data(run, longer.facts)
+
+
+def test_more_steps_with_noise_that_was_found_take_a_larger_budget(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What they spend is known, and never allowed unasked."""
+    folder = tmp_path / "run"
+    options = ["--steps=4", "--batch-size=128", "--width=8", "--epsilon=1"]
+    assert cli.main(["train", "dp-sgd", *options, "--run-dir", str(folder)]) == 0
+    hint = capsys.readouterr().out.split("resume: treadle ")[1].splitlines()[0]
+    noise = runs.load(folder, RECIPES).facts["noise"]
+    assert cli.main(["resume", str(folder), "--steps=8"]) == 2
+    said = capsys.readouterr().err
+    assert "the budget --epsilon 1 is spent after 4 steps" in said
+    flag = hint.split(str(folder))[1].split()
+    assert flag[:2] == ["--steps", "8"] and flag[2] == "--epsilon"
+    assert f"--epsilon {flag[3]};" in said
+    assert cli.main(hint.split()) == 0
+    told = f"so --steps 8 spend epsilon {float(flag[3]):.2f}"[:-1]
+    assert told in capsys.readouterr().out
+    spent = privacy.spent(noise, 128 / 1437, 8, 1e-4)
+    assert rows(folder)[-1]["epsilon"] == pytest.approx(spent)
+    assert 1 < spent <= float(flag[3]) < spent + 0.01
+    assert runs.load(folder, RECIPES).facts["noise"] == noise
+    # Another size of batches is another chance for each image.
+    assert cli.main(["resume", str(folder), "--batch-size=64", "--steps=9"]) == 2
+    assert "rate: 0.08" in capsys.readouterr().err
 
 
 def test_more_steps_than_the_budget_are_refused() -> None:
@@ -173,11 +198,11 @@ def test_more_steps_than_the_budget_are_refused() -> None:
     words = str(caught.value).split("after ")[1].split()
     rate, most = CONFIG.batch_size / 1437, int(words[0])
     assert (
-        dp_sgd.spent(1.0, rate, most, 1e-4)
+        privacy.spent(1.0, rate, most, 1e-4)
         <= 3
-        < dp_sgd.spent(1.0, rate, most + 1, 1e-4)
+        < privacy.spent(1.0, rate, most + 1, 1e-4)
     )
     with pytest.raises(UsageError, match=r"--delta 0\.01 allows"):
         dp_sgd.load(replace(CONFIG, delta=0.01))
     with pytest.raises(UsageError, match="no noise is enough"):
-        dp_sgd.noise_for(1e-6, 0.5, 1000, 1e-9)
+        privacy.noise_for(1e-6, 0.5, 1000, 1e-9)

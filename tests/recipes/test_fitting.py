@@ -151,6 +151,22 @@ def test_early_stopping_remembers_what_was_before(tmp_path: Path) -> None:
     assert further.step >= stopped.step + 2
 
 
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_what_is_hardly_better_does_not_count(mode: Any) -> None:
+    """Small steps count once they add up to enough."""
+    stopping = recipes.EarlyStopping(2, "m", mode, min_delta=0.25)
+    sign = 1 if mode == "min" else -1
+    values = [4.0, 3.875, 3.625, 3.5, 3.375]
+    reasons = [
+        stopping.on_test(recipes.Progress(n, 9, None, {"m": sign * value}))
+        for n, value in enumerate(values)
+    ]
+    assert [r is None for r in reasons] == [True, True, True, True, False]
+    assert f"better than {sign * 3.625} in 2 tests" in str(reasons[-1])
+    with pytest.raises(UsageError, match="min_delta -1"):
+        recipes.EarlyStopping(2, "m", mode, min_delta=-1)
+
+
 def test_options_and_data_that_are_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,3 +193,61 @@ def test_a_model_of_which_all_is_frozen() -> None:
 def test_epochs() -> None:
     usual = {"batch_size": 40, "show": False}
     assert recipes.fit(linear(), (X, Y), epochs=2, **usual).step == 12
+
+
+def averaged(model: Any) -> recipes.Learner:
+    """Tested with averages that are far behind the weights."""
+
+    def loss(model: Any, batch: Any, key: Any) -> Any:
+        x, y = batch
+        return ((model(x)[..., 0] - y) ** 2).mean(), ({}, model)
+
+    average = optim.average_parameters(0.9)
+    optimizer = optim.chain(optim.sgd(0.1), average)
+    best = "test_loss", "min"
+    return recipes.Learner(model, optimizer, loss, best, evaluated=optim.averaged)
+
+
+@pytest.mark.parametrize("model", [linear(), averaged(linear())])
+def test_a_run_is_tested_with_other_data(tmp_path: Path, model: Any) -> None:
+    options: dict[str, Any] = {"test": (X[:50], Y[:50]), "checkpoint_every": 10}
+    fitted = fit(model, (X, Y), **options, run_dir=tmp_path / "run")
+    kept = {"run_dir": tmp_path / "run"}
+    assert recipes.evaluate(model, (X[:50], Y[:50]), **kept) == fitted.metrics
+    found = recipes.evaluate(model, (X, Y), **kept)["test_loss"]
+    outputs = np.asarray(fitted.model(X))[:, 0]
+    np.testing.assert_allclose(found, ((outputs - Y) ** 2).mean(), rtol=1e-5)
+    untrained = recipes.evaluate(model, (X, Y))["test_loss"]
+    outputs = np.asarray(linear()(X))[:, 0]
+    np.testing.assert_allclose(untrained, ((outputs - Y) ** 2).mean(), rtol=1e-5)
+    assert found < untrained
+
+
+def test_the_best_checkpoint_is_tested(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From where it is well, a training with a large rate leads away."""
+    model, kept = linear(2), {"run_dir": tmp_path / "run"}
+    options: dict[str, Any] = {"test": 0.5, "checkpoint_every": 1, "log_every": 1}
+    options |= {"optimizer": optim.sgd(30.0), "keep": 1, "batch_size": 4, **kept}
+    tests = [row["test_loss"] for row in fit(model, (X, LABELS), **options).rows]
+    assert min(tests) < tests[-1]
+    held = np.sort(np.asarray(rng.permutation(rng.key(0), 240))[:120])
+    data = X[held], LABELS[held]
+    for best, said in ((True, min(tests)), (False, tests[-1])):
+        found = recipes.evaluate(model, data, best=best, **kept)["test_loss"]
+        assert found == pytest.approx(said, rel=1e-5)
+    assert cli.main(["eval", str(tmp_path / "run")]) == 0
+    assert "recipes.evaluate(model, data, run_dir=" in capsys.readouterr().out
+
+
+def test_what_can_not_be_tested(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no run"):
+        recipes.evaluate(linear(), (X, Y), run_dir=tmp_path)
+    with pytest.raises(UsageError, match="best=True is about a run"):
+        recipes.evaluate(linear(), (X, Y), best=True)
+    fit(linear(), (X, Y), run_dir=tmp_path / "run", steps=1)
+    with pytest.raises(UsageError, match="has no checkpoint of that kind"):
+        recipes.evaluate(linear(), (X, Y), run_dir=tmp_path / "run", best=True)
+    with pytest.raises(StructureError):
+        recipes.evaluate(linear(2), (X, Y), run_dir=tmp_path / "run")

@@ -37,12 +37,14 @@ TEXT = "".join(f"{n} times {n} is {n * n}.\n" for n in range(500))
 
 
 @pytest.fixture(autouse=True)
-def hang_ups_are_not_ignored() -> Iterator[None]:
-    """Even if whoever runs the tests has them ignored: what is handled is inherited as
-    the default."""
-    before = signal.signal(signal.SIGHUP, lambda number, frame: None)
+def signals_are_not_ignored() -> Iterator[None]:
+    """Even if whoever runs the tests has them ignored, as a shell does for what it runs
+    in the background: what is handled is inherited as the default."""
+    hang_up = signal.signal(signal.SIGHUP, lambda number, frame: None)
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
-    signal.signal(signal.SIGHUP, before)
+    signal.signal(signal.SIGHUP, hang_up)
+    signal.signal(signal.SIGINT, interrupt)
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tests.recipes.small import Silent, assert_same_run, begin, train
-from treadle.recipes import char_gpt, loop, runs
+from treadle.recipes import char_gpt, cli, loop, runs
 from treadle.recipes.catalogue import RECIPES
 from treadle.recipes.data.tokens import Tokens
 from treadle.recipes.errors import UsageError
@@ -95,6 +96,28 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     assert train(parts, Silent(interrupt_at=3)).step == 3
     train(runs.load(parts.folder, RECIPES))
     assert_same_run(parts.folder, whole.folder)
+
+
+def test_a_run_keeps_its_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where those that would be learnt now are others."""
+    options = config(tmp_path)
+    run = begin(tmp_path / "run", options, char_gpt.RECIPE)
+
+    learnt = Tokens.of
+
+    def others(text: np.ndarray, limit: int) -> Tokens:
+        return learnt(text[: len(text) // 2], limit)
+
+    monkeypatch.setattr(Tokens, "of", others)
+    anew = char_gpt.load(options).facts
+    assert anew["tokenizer"] != run.facts["tokenizer"]
+    assert run.data().facts["tokenizer"] == run.facts["tokenizer"]
+    train(run)
+    assert cli.main(["eval", str(run.folder)]) == 0
+    with pytest.raises(UsageError, match="have changed"):
+        run.data(replace(options, vocabulary=301))
 
 
 def test_a_model_of_tokens_writes_text(tmp_path: Path) -> None:

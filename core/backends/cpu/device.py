@@ -23,7 +23,7 @@ from treadle.backends.cpu.gemm.arguments import Scheduled, Word
 from treadle.backends.cpu.lapack.library import library
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.order.schedule import order_scratch, order_tasks
-from treadle.backends.cpu.run import callpath, native, threads
+from treadle.backends.cpu.run import callpath, executor, native, threads
 from treadle.backends.cpu.run.executor import (
     Call,
     Indirect,
@@ -34,14 +34,19 @@ from treadle.backends.cpu.run.executor import (
 )
 from treadle.backends.cpu.run.host import address_of, host_call, meaning
 from treadle.backends.cpu.run.profile import profile
-from treadle.backends.cpu.sources import nest_source, product_source, sources_of
+from treadle.backends.cpu.sources import (
+    foreseen,
+    nest_source,
+    product_source,
+    sources_of,
+)
 from treadle.backends.cpu.target import amx, cpu_count, host
 from treadle.backends.memory import room, size_class
 from treadle.dtypes import bfloat16
 from treadle.errors import InternalError
 from treadle.fuse.lowering.launches import Calls, Launch, ProductKernel
 from treadle.ir.filled import filled_with, sizes_in
-from treadle.ir.graph import Equation
+from treadle.ir.graph import Equation, Graph
 from treadle.kernels.contract import Contraction
 from treadle.late import number
 from treadle.plan.calls import Path, Run, Signature
@@ -126,6 +131,12 @@ class CPUTarget:
             hooked = product.epilogue is not None
             return [gemm_schedule.schedule(what, tile, count, hooked)]
         return choice.schedule(what, product.filter_gradient, tile, count)
+
+    def begin(self) -> None:
+        native.begin([threads.source(), executor.SOURCE])
+
+    def foresee(self, graph: Graph) -> None:
+        native.begin(foreseen(graph, self.lowering))
 
     def link(self, plan: Plan) -> Linked:
         return Linked(plan)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from treadle.backends.cpu import routines
 from treadle.backends.cpu.amx import kernel as amx
+from treadle.backends.cpu.attention import kernel as attention
 from treadle.backends.cpu.conv import depthwise
 from treadle.backends.cpu.emit.nest import emit
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.run import native
+from treadle.ir.graph import Equation, Graph
 from treadle.kernels.contract import Contraction
 from treadle.kernels.convolve import ConvSpec
 from treadle.kernels.nest import Nest
@@ -23,6 +25,7 @@ from treadle.plan.steps import (
     ProductStep,
     Step,
 )
+from treadle.trace.lowering import Blocked, Convolution, Lowering, Product
 
 
 def _key(nest: Nest, entry: str) -> str:
@@ -38,7 +41,8 @@ def nest_source(nest: Nest, entry: str) -> native.Source:
     if found is None:
         key = _key(nest, entry)
         symbol = "nest_" + key[-16:]
-        found = native.Source(key, symbol, lambda: emit(nest, symbol, entry))
+        # Level 2 compiles a tenth longer, and nests run no faster for it.
+        found = native.Source(key, symbol, lambda: emit(nest, symbol, entry), level=1)
         _symbols[nest, entry] = found
     return found
 
@@ -49,7 +53,27 @@ def product_source(what: Contraction | ConvSpec) -> native.Source:
         return depthwise.source(what.dtype)
     if isinstance(what, Contraction) and what.half is not None:
         return amx.source(amx.Dtypes(*what.dtypes))
-    return gemm.source(what.dtype)
+    return gemm.source(what.dtype, isinstance(what, ConvSpec))
+
+
+def foreseen(
+    graph: Graph, lowering: Callable[[Equation], Lowering]
+) -> Iterable[native.Source]:
+    """Kernels that an optimised graph needs, whichever of its equations run together:
+    those that take longest to compile."""
+    for eq in graph.equations:
+        for inner in eq.graphs:
+            yield from foreseen(inner, lowering)
+        how = lowering(eq)
+        operands, results = [[a.type for a in v] for v in (eq.inputs, eq.outputs)]
+        if isinstance(how, Product):
+            images, dtype = isinstance(how, Convolution), results[0].dtype
+            whole = not images or eq.params["feature_groups"] == 1
+            # (What half floats become is not known yet.)
+            if whole and {t.dtype for t in operands} == {dtype} and dtype.itemsize > 2:
+                yield gemm.source(dtype, images)
+        elif isinstance(how, Blocked) and how.script is not None:
+            yield attention.source(how.script(operands, results, eq.params))
 
 
 def sources_of(steps: Sequence[Step]) -> Iterable[native.Source]:

@@ -170,6 +170,39 @@ def test_many_variables() -> None:
         assert np.allclose(f(1.0), space["f"](1.0))
 
 
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
+@pytest.mark.parametrize(
+    "name", ["given", "given0", "given_by0", "__private", "max", "größe"]
+)
+def test_variables_of_any_name(name: str) -> None:
+    space: dict[str, Any] = {name: 1.0, "other": 5.0}
+    exec(f"def f(x): return x + {name} + other", space)
+    f = td.jit(space["f"])
+    for value in (1.0, 3.0):
+        space[name] = value
+        for _ in range(4):
+            assert f(1.0) == 6.0 + value
+    del space[name]
+    with pytest.raises((NameError, TypeError)):
+        f(1.0)
+
+
+def test_variables_of_several_modules() -> None:
+    inner: dict[str, Any] = {"a": 1.0, "b": 2.0, "c": 4.0}
+    exec("def g(x): return x + a + b + c", inner)
+    space: dict[str, Any] = {"a": 8.0, "g": inner["g"]}
+    exec("def f(x): return g(x) + a", space)
+    f = td.jit(space["f"])
+    for _ in range(4):
+        assert f(0.0) == 15.0
+    for where, name, wanted in ((inner, "b", 29.0), (space, "a", 37.0)):
+        where[name] += 14.0 if where is inner else 8.0
+        with pytest.warns(SideEffectWarning):
+            assert f(0.0) == wanted
+        for _ in range(4):
+            assert f(0.0) == wanted
+
+
 def test_a_deleted_variable() -> None:
     space: dict[str, Any] = {"a": 1.0}
     exec("def f(x): return x + a", space)

@@ -40,6 +40,11 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
         (3, 4, 3, 2),
         {"lhs_dilation": (3, 2), "padding": ((2, 3), (3, 1))},
     ),
+    "gaps as long as the filter": (
+        (2, 3, 4, 3),
+        (2, 3, 3, 5),
+        {"lhs_dilation": (2, 3), "padding": ((1, 1), (2, 2))},
+    ),
     "gaps and cuts": (
         (2, 5, 6, 3),
         (3, 2, 3, 2),
@@ -101,6 +106,7 @@ def test_values_and_gradients(name: str) -> None:
         "volumes of channels",
         "several channels",
         "gaps and padding",
+        "gaps as long as the filter",
     ],
 )
 def test_images_of_any_number_and_height(name: str) -> None:

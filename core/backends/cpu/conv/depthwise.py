@@ -18,6 +18,7 @@ follow each other in memory.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -49,6 +50,8 @@ OUTPUTS = 4
 """Sums of one vector of channels; with two vectors they hide the latency of their
 additions, and fit the registers of every CPU."""
 
+_CACHE_LINE = 64
+_NEAR = 1 << 16  # bytes; tiles whose pixels are further apart are beside zeros
 _VECTORS = 2
 _CHANNELS = 4
 """Vectors of channels between two tiles of taps: what these read stays in the cache."""
@@ -145,6 +148,11 @@ def _emit_sums(
     def load(base: str, number: int) -> str:
         return _load(b, machine, at(base, number), mask)
 
+    if len(places) > 1 and mask is None:
+        with b.when(b.op(f"xor i1 {keep}, true")):
+            each = max(1, _CACHE_LINE // (lanes * machine.itemsize))
+            for v in range(0, vectors, each):
+                _emit_prefetch(b, places, functools.partial(at, number=v))
     first = [(vector, "zeroinitializer")] * (len(places) * vectors)
     with b.carrying("0", "%count", "1", first) as turn:
         entry = b.op(f"getelementptr [2 x i64], ptr %steps, i64 {turn.index}")
@@ -173,6 +181,26 @@ def _emit_sums(
             old = _load(b, machine, address, mask)
             total = b.op(f"fadd {vector} {old}, {value}")
             _store(b, machine, total, address, mask)
+
+
+def _emit_prefetch(b: Builder, places: list[str], at: Callable[[str], str]) -> None:
+    """Asks for what the next tile's last tap meets: no machine foresees so many pixels.
+    Beside zeros, which lie elsewhere, it asks for what this one meets."""
+    b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    entry = b.op("getelementptr [2 x i64], ptr %steps, i64 %count")
+    entry = b.op(f"getelementptr i64, ptr {entry}, i64 -2")
+    step = b.op(f"load i64, ptr {entry}, align 8")
+    pixels = []
+    for place in places:
+        pixel = b.op(f"getelementptr i8, ptr {place}, i64 {step}")
+        pixels.append(b.op(f"load ptr, ptr {pixel}, align 8"))
+    first, second = (b.op(f"ptrtoint ptr {pixel} to i64") for pixel in pixels[:2])
+    ahead = b.op(f"mul i64 {b.op(f'sub i64 {second}, {first}')}, {len(places)}")
+    near = b.op(f"icmp ult i64 {ahead}, {_NEAR}")
+    ahead = b.op(f"select i1 {near}, i64 {ahead}, i64 0")
+    for pixel in pixels:
+        address = at(b.op(f"getelementptr i8, ptr {pixel}, i64 {ahead}"))
+        b(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
 
 
 def _load(b: Builder, machine: Machine, address: str, mask: str | None) -> str:

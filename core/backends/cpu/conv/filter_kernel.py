@@ -7,6 +7,7 @@ panels of features::
     for each partial sum, for a few of its images at once, for each slab of rows
         pad the slabs, and transpose them into planes
         for each panel
+            pack its features
             for each group of rows of the result, for each tile: micro-kernel
 
 A second kernel adds the partial sums.
@@ -185,25 +186,14 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
         r0, r1 = (b.op(f"mul i64 {y}, {out_x}") for y in ("%y0", "%y1"))
         skip = args(FilterWord.PANEL_OFFSET)
         packed = b.op(f"getelementptr i8, ptr %own, i64 {skip}")
-        # Partial panels are packed, so that the micro-kernel may read whole ones.
-        partial = b.op(f"icmp ne i64 {columns}, {width}")
-        fused = b.op(f"icmp ne i64 {args(Word.PACK_B)}, 0")
-        packs = b.op(f"or i1 {partial}, {fused}")
-        pixels = b.op(f"sub i64 {r1}, {r0}")
-        size_of_image = b.op(f"mul i64 {pixels}, {width}")
-        last = b.op(f"select i1 {packs}, i64 %i1, i64 %i0")
-        with b.loop("%i0", last) as image:
+        # Rows of the panel as they lie in memory would fall into a few cache sets.
+        size_of_image = b.op(f"mul i64 {b.op(f'sub i64 {r1}, {r0}')}, {width}")
+        with b.loop("%i0", "%i1") as image:
             number = b.op(f"sub i64 {image}, %i0")
             place = offset(b, machine, packed, number, size_of_image)
             where = f"i64 {image}, i64 0, i64 {r0}, i64 {r1}, i64 {f0}, i64 {f1}"
             block = f"ptr {place}, i64 {width}"
             call_pack(b, args, Word.PACK_B, Word.B, where, block)
-        given = args(Word.B, "ptr")
-        for index, word in (("%i0", 1), (r0, 3), (f0, 4)):
-            given = offset(b, machine, given, index, args(Word.B + word))
-        source = b.op(f"select i1 {packs}, ptr {packed}, ptr {given}")
-        b_row = b.op(f"select i1 {packs}, i64 {width}, i64 {args(Word.B + 3)}")
-        b_row = b.op(f"mul i64 {b_row}, {size}")
         channels = b.op(f"mul i64 {group}, {args(ConvWord.GROUP_CHANNELS)}")
         planes = offset(b, machine, "%planes", channels, args(FilterWord.PLANE))
         low, extra = args(ConvWord.TILE_LOW), args(ConvWord.TILE_EXTRA)
@@ -225,7 +215,7 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
                 tiles=(low, extra, "0", args(ConvWord.TILES)),
                 a=(offset(b, machine, planes, a_start, "1"), a_row),
                 k=(segments, count, out_x),
-                panel=(source, b_row),
+                panel=(packed, str(width * size)),
                 c=(offset(b, machine, target, c_start, "1"), c_row),
                 columns=columns,
                 accumulate="%again",

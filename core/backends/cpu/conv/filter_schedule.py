@@ -24,7 +24,7 @@ from treadle.backends.cpu.conv.schedule import (
     padded_bytes,
     slab_count,
 )
-from treadle.backends.cpu.gemm.arguments import IN_PLACE, Kind, Scheduled, Tile, Word
+from treadle.backends.cpu.gemm.arguments import BUILT_IN, Kind, Scheduled, Tile, Word
 from treadle.backends.cpu.gemm.schedule import round_up, task_count
 from treadle.kernels.convolve import ConvSpec
 
@@ -72,7 +72,7 @@ def _planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     words[Word.TASKS] = tasks
     words[Word.KIND] = Kind.FILTER_GRADIENT
     words[Word.SCRATCH_STRIDE] = scratch
-    words[Word.PACK_B] = IN_PLACE
+    words[Word.PACK_B] = BUILT_IN
     # Here the output's derivative is an operand and the filter the result.
     b, c = slice(Word.B, Word.B + 5), slice(Word.C, Word.C + 5)
     words[b], words[c] = words[c], words[b]

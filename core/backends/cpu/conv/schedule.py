@@ -296,12 +296,10 @@ def _segments(spec: ConvSpec, words: list[int]) -> list[int]:
 
 def slab_count(spec: ConvSpec, words: list[int], tasks: int, in_place: bool) -> int:
     """Into how many parts an image is cut, to fit the cache and to feed the tasks."""
-    wanted = -(-tasks // spec.images)
-    if not in_place:
-        line = words[ConvWord.LINE] * spec.dtype.itemsize
-        reach = (spec.y.taps - 1) * spec.y.dilation + 1
-        rows = max(4, (_SLAB_BYTES // line - reach) // spec.y.stride)
-        wanted = max(wanted, -(-spec.y.out // rows))
+    line = max(1, abs(words[ConvWord.LINE]) * spec.dtype.itemsize)
+    reach = (spec.y.taps - 1) * spec.y.dilation + 1
+    rows = max(4, (_SLAB_BYTES // line - reach) // spec.y.stride)
+    wanted = max(-(-tasks // spec.images), -(-spec.y.out // rows))
     return min(wanted, spec.y.out)
 
 

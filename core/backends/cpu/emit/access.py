@@ -36,7 +36,7 @@ from treadle.backends.cpu.emit.lanes import (
     type_name,
 )
 from treadle.backends.cpu.emit.tasks import scratch_rows
-from treadle.kernels.nest import BROADCAST, CONTIGUOUS, Nest, Operand
+from treadle.kernels.nest import BROADCAST, CONTIGUOUS, PAIRED, Nest, Operand
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,9 @@ def read_arguments(b: Builder, nest: Nest) -> Arguments:
         base = word("i64" if operand.kind == "index" else "ptr")
         steps = [word() for _ in range(nest.outer)]
         mid_steps = [word() for _ in range(nest.mid)]
-        along = {BROADCAST: "0", CONTIGUOUS: "1"}.get(operand.inner) or word()
+        along = {BROADCAST: "0", CONTIGUOUS: "1", PAIRED: "2"}.get(
+            operand.inner
+        ) or word()
         gathers = [word() for _ in range(operand.gathers)]
         accesses.append(Access(operand, base, steps, mid_steps, along, gathers))
     return Arguments(tasks, outer, mid, inner, scratch, scratch_bytes, accesses)
@@ -137,6 +139,25 @@ def load(
             f" {mask.type} {mask.text}, {of} zeroinitializer)"
         )
     return to_register(Value(b, text, kind, lanes), dtype)
+
+
+def load_paired(b: Builder, address: str, dtype: np.dtype, lanes: int) -> Value:
+    """Loads every second element, and nothing behind the last of them."""
+    last = b.op(f"getelementptr {memory_kind(dtype)}, ptr {address}, i64 {lanes - 1}")
+    low, high = (load(b, at, dtype, lanes, None) for at in (address, last))
+    return low.shuffle([*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)], high)
+
+
+def store_pairs(
+    b: Builder, address: str, first: Value, second: Value, dtype: np.dtype
+) -> None:
+    """Stores the elements of two vectors in turns."""
+    lanes = first.lanes
+    order = [i for k in range(lanes) for i in (k, lanes + k)]
+    for half in (0, lanes):
+        at = b.op(f"getelementptr {memory_kind(dtype)}, ptr {address}, i64 {half}")
+        part = first.shuffle(order[half : half + lanes], second)
+        store(b, at, part, dtype, None)
 
 
 def store(
@@ -188,6 +209,43 @@ def scatter(
         f"call void {symbol}({value.type} {value.text}, {addresses.type}"
         f" align {dtype.itemsize} {addresses.text}, {mask.type} {mask.text})"
     )
+
+
+def load_strided(
+    b: Builder, address: str, step: str, dtype: np.dtype, lanes: int
+) -> Value:
+    """Loads elements that are `step` elements apart, one by one: `gather` has to take
+    apart its vectors of addresses where machines have no such instruction, or a slow
+    one."""
+    kind = memory_kind(dtype)
+    of, text = type_name(kind, lanes), "poison"
+    for lane, place in enumerate(_places(b, kind, address, step, lanes)):
+        element = b.op(f"load {kind}, ptr {place}, align {dtype.itemsize}")
+        text = b.op(f"insertelement {of} {text}, {kind} {element}, i64 {lane}")
+    return to_register(Value(b, text, kind, lanes), dtype)
+
+
+def store_strided(
+    b: Builder, address: str, step: str, value: Value, dtype: np.dtype
+) -> None:
+    """Stores elements so; the last one stays where the step is 0."""
+    value = to_memory(value, dtype)
+    places = _places(b, value.kind, address, step, value.lanes)
+    for lane, place in enumerate(places):
+        element = b.op(f"extractelement {value.type} {value.text}, i64 {lane}")
+        b(f"store {value.kind} {element}, ptr {place}, align {dtype.itemsize}")
+
+
+def _places(b: Builder, kind: str, address: str, step: str, lanes: int) -> list[str]:
+    """The addresses of lanes: by fours, as more steps would not fit the registers."""
+    places: list[str] = []
+    steps = [b.op(f"mul i64 {step}, {n}") for n in range(1, min(lanes, 5))]
+    for lane in range(lanes):
+        if lane and lane % 4 == 0:
+            address = b.op(f"getelementptr {kind}, ptr {address}, i64 {steps[3]}")
+        moved = f"getelementptr {kind}, ptr {address}, i64 {steps[lane % 4 - 1]}"
+        places.append(b.op(moved) if lane % 4 else address)
+    return places
 
 
 def iota(

@@ -62,13 +62,24 @@ class RowSweeps:
         for i in self.plan.held[-1]:
             self.body.run(i, held)
 
-    def vector(self, positions: list[str], index: str, high: str) -> None:
-        """Emits one vector of an elementwise row, from `index` to at most `high`."""
+    @property
+    def has_whole_vectors(self) -> bool:
+        """Whether an elementwise row has code for vectors without a mask, too."""
+        (sweep,) = self.plan.sweeps
+        return self._unrolling(sweep) > 0
+
+    def vector(self, positions: list[str], index: str, high: str | None) -> None:
+        """Emits one vector of an elementwise row, from `index` on; under a mask of what
+        is below `high`, if that is given."""
         held = Frame(positions)
         (sweep,) = self.plan.sweeps
         for i in self.plan.held[0]:
             self.body.run(i, held)
-        self._turn(sweep, self._masked(held, index, high), [], [])
+        if high is None:
+            frame = Frame(held.positions, 1, index, parent=held)
+        else:
+            frame = self._masked(held, index, high)
+        self._turn(sweep, frame, [], [])
 
     def _sweep(self, sweep: Sweep, held: Frame, low: str, high: str) -> None:
         self.body.prepare(sweep, held)
@@ -247,8 +258,7 @@ class RowSweeps:
         for i, r in zip(sweep.reductions, reductions, strict=True):
             for copy in range(frame.copies):
                 old = [next(before) for _ in range(r.width)]
-                parts = self.body.parts(i, frame, copy, self.lanes, frame.index)
-                new = r.combine(old, parts)
+                new = self.body.added(i, frame, copy, self.lanes, frame.index, old)
                 result += r.masked(frame.mask, new, old) if frame.mask else new
         return result
 

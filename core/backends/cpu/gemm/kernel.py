@@ -68,11 +68,12 @@ def tile(dtype: np.dtype, target: Target | None = None) -> Tile:
     return Tile(lanes, 14 if target.vector_bytes == 64 else 6)
 
 
-def machine_for(dtype: np.dtype, target: Target) -> Machine:
+def machine_for(dtype: np.dtype, target: Target, images: bool = False) -> Machine:
     return Machine(
         scalar={4: "float", 8: "double"}[dtype.itemsize],
         tile=tile(dtype, target),
         assembly=_assembly(target),
+        images=images,
     )
 
 
@@ -87,8 +88,12 @@ def _assembly(target: Target) -> str:
 
 
 @functools.cache
-def source(dtype: np.dtype) -> Source:
-    """The kernel ``contract`` for one dtype (float32 or float64), to be loaded."""
+def source(dtype: np.dtype, images: bool = False) -> Source:
+    """The kernel of products for one dtype (float32 or float64), to be loaded.
+
+    images: that of convolutions, some of which are products, too. It takes twice as
+      long to compile, and most programs have none.
+    """
     if dtype not in (np.dtype("float32"), np.dtype("float64")):
         raise NotImplementedError(
             f"no matrix kernel for {dtype}: convert the operands to float32 first"
@@ -96,9 +101,14 @@ def source(dtype: np.dtype) -> Source:
 
     def emit() -> str:
         llvm().initialize_native_asmparser()  # for the assembly in the kernels
-        return emit_module(machine_for(dtype, host()))
+        return emit_module(machine_for(dtype, host(), images))
 
-    return Source(f"contract/{dtype.name}", "contract", emit)
+    symbol = _symbol(images)
+    return Source(f"{symbol}/{dtype.name}", symbol, emit)
+
+
+def _symbol(images: bool) -> str:
+    return "convolve" if images else "contract"
 
 
 def emit_module(machine: Machine) -> str:
@@ -113,16 +123,15 @@ def emit_module(machine: Machine) -> str:
     _emit_chunk(b, machine)
     _emit_rows(b, machine)
     _emit_product(b, machine)
-    emit_convolution(b, machine)
-    emit_patches(b, machine)
-    emit_filter_gradient(b, machine)
-    kinds = {
-        Kind.PRODUCT: "product",
-        Kind.CONVOLUTION: "convolution",
-        Kind.FILTER_GRADIENT: "filter_gradient",
-        Kind.SUM_PARTIALS: "sum_partials",
-    }
-    emit_dispatch(b, "contract", kinds)
+    kinds = {Kind.PRODUCT: "product"}
+    if machine.images:
+        emit_convolution(b, machine)
+        emit_patches(b, machine)
+        emit_filter_gradient(b, machine)
+        kinds[Kind.CONVOLUTION] = "convolution"
+        kinds[Kind.FILTER_GRADIENT] = "filter_gradient"
+        kinds[Kind.SUM_PARTIALS] = "sum_partials"
+    emit_dispatch(b, _symbol(machine.images), kinds)
     return b.text()
 
 
@@ -169,7 +178,8 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
         step = args(ProductWord.A_STRIDE)
         with b.when(b.op(f"xor i1 {in_place}, true")):
             where = f"i64 %b0, i64 %b1, i64 {r0}, i64 {r1}, i64 %k0, i64 %k1"
-            call_pack(b, args, Word.PACK_A, Word.A, where, f"ptr {packed}, i64 {step}")
+            block = f"ptr {packed}, i64 {step}"
+            call_pack(b, args, Word.PACK_A, Word.A, where, block, machine.images)
         a = b.op(f"select i1 {in_place}, ptr {given}, ptr {packed}")
         step = b.op(f"select i1 {in_place}, i64 {args(Word.A + 3)}, i64 {step}")
         a_row = b.op(f"mul i64 {step}, {machine.itemsize}")
@@ -229,7 +239,7 @@ def _emit_pack_panel(
     where = f"i64 %b0, i64 %b1, i64 %k0, i64 %k1, i64 {start}, i64 {stop}"
     panel = _panel_at(b, machine, args, start)
     block = f"ptr {panel}, i64 {machine.tile.columns}"
-    call_pack(b, args, Word.PACK_B, Word.B, where, block)
+    call_pack(b, args, Word.PACK_B, Word.B, where, block, machine.images)
 
 
 def _panel_at(b: Builder, machine: Machine, args: Args, column: str) -> str:
@@ -251,11 +261,15 @@ def _emit_block(b: Builder, machine: Machine) -> None:
         r1 = first_row(b, args, ProductWord.TILE_LOW, "%t1")
         _emit_panels(b, machine, args, (r0, r1))
         finished = b.op(f"icmp eq i64 %k1, {args(ProductWord.K)}")
-        patches = b.op(f"icmp eq i64 {args(Word.PACK_A)}, {PATCHES}")
-        others = b.op(f"and i1 {finished}, {b.op(f'xor i1 {patches}, true')}")
-        call_epilogue(b, args, others, ("%b0", "%b1", r0, r1, "%n0", "%n1"))
-        with b.when(b.op(f"and i1 {finished}, {patches}")):
-            call_image_epilogues(b, args, (r0, r1, "%n0", "%n1"))
+        whole = "%b0", "%b1", r0, r1, "%n0", "%n1"
+        if machine.images:
+            patches = b.op(f"icmp eq i64 {args(Word.PACK_A)}, {PATCHES}")
+            others = b.op(f"and i1 {finished}, {b.op(f'xor i1 {patches}, true')}")
+            call_epilogue(b, args, others, whole)
+            with b.when(b.op(f"and i1 {finished}, {patches}")):
+                call_image_epilogues(b, args, (r0, r1, "%n0", "%n1"))
+        else:
+            call_epilogue(b, args, finished, whole)
         b("ret void")
 
 

@@ -41,11 +41,13 @@ class Machine:
     """What the emitted code is for.
 
     scalar: "float" or "double". assembly: "avx512", "avx2", or "" for IR.
+    images: whether the kernel of products also makes convolutions.
     """
 
     scalar: str
     tile: Tile
     assembly: str
+    images: bool = False
 
     @property
     def itemsize(self) -> int:

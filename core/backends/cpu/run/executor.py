@@ -388,10 +388,13 @@ class Program:
         return Measured(status, seconds, rows, events, count - len(events), base)
 
 
+SOURCE = native.Source("executor", "executor_table", executor_ir)
+"""The code that walks the commands of programs."""
+
+
 @functools.cache
 def _entry_points() -> tuple[Any, Any]:
-    names = ("execute", "execute_profiled")
-    table = native.load_table("executor_table", "executor", executor_ir, names)
+    table = native.load_table(SOURCE, ("execute", "execute_profiled"))
     word = ctypes.c_size_t
     plain = ctypes.CFUNCTYPE(ctypes.c_int64, word, word)
     profiled = ctypes.CFUNCTYPE(ctypes.c_int64, word, word, word, word)

@@ -8,8 +8,8 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,11 @@ _libraries: list[Any] = []  # dropping one would unload its code
 _machines: dict[int, list[Any]] = {0: [], 1: [], 2: []}
 _lock = threading.Lock()
 _gate = ForkGate()
+# What `begin` has begun to compile and no `load` has asked for yet, by key. A forked
+# child has none of the threads that work on it.
+_begun: dict[str, Future[bytes]] = {}
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begun.clear)
 _link_count = 0
 
 
@@ -77,14 +82,34 @@ def load(sources: Sequence[Source]) -> dict[str, int]:
     return {key: _functions[key] for key in unique}
 
 
-def load_table(
-    symbol: str, key: str, emit: Callable[[], str], names: Sequence[str]
-) -> dict[str, int]:
+def begin(sources: Iterable[Source]) -> None:
+    """Begins to compile, on other threads, what no cache holds: a later `load` of it
+    has less to wait for. Returns at once."""
+    unique = {source.key: source for source in sources}
+    new = [s for key, s in unique.items() if key not in _functions.keys() | _begun]
+    # On one CPU nothing is gained; with llvmlite's lock, others would wait for it.
+    if not new or cpu_count() < 2 or not _unlocked_available() or _debug_folder():
+        return
+    store = objects.default_store()
+    found = store.get_all(list(map(object_key, new)))
+    missing = [s for s, code in zip(new, found, strict=True) if code is None]
+    if not missing:
+        return
+    pool = ThreadPoolExecutor(min(len(missing), cpu_count() - 1))
+    try:
+        for source in missing:
+            _begun[source.key] = pool.submit(_compile_ahead, source, store)
+    except RuntimeError:  # Python is exiting
+        pass
+    pool.shutdown(wait=False)
+
+
+def load_table(source: Source, names: Sequence[str]) -> dict[str, int]:
     """Addresses of several functions of one module, by name.
 
-    The module exports `symbol`, a constant array of their addresses in `names`' order.
+    The module exports a constant array of their addresses in `names`' order.
     """
-    table = load([Source(key, symbol, emit)])[key]
+    table = load([source])[source.key]
     words = (ctypes.c_size_t * len(names)).from_address(table)
     return dict(zip(names, words, strict=True))
 
@@ -96,18 +121,23 @@ def register_symbol(name: str, address: int) -> None:
 
 def _load_missing(missing: list[Source]) -> None:
     store = objects.default_store()
-    debug = os.environ.get("TREADLE_DEBUG_IR")
+    awaited = [(source, _begun.get(source.key)) for source in missing]
+    begun = [(source, future) for source, future in awaited if future is not None]
+    others = [source for source, future in awaited if future is None]
     # Dumping IR needs the emitter to run, so it goes past the disk cache.
-    keys = [] if debug else list(map(object_key, missing))
-    found = store.get_all(keys) if keys else [None] * len(missing)
-    pairs = zip(missing, found, strict=True)
+    keys = [] if _debug_folder() else list(map(object_key, others))
+    found = store.get_all(keys) if keys else [None] * len(others)
+    pairs = zip(others, found, strict=True)
     _link_cached([(source, code) for source, code in pairs if code is not None])
-    uncached = [source for source in missing if source.key not in _functions]
-    for source, code in zip(uncached, _compile_all(uncached), strict=True):
+    rest = [source for source in others if source.key not in _functions]
+    for source, code in zip(rest, _compile_all(rest), strict=True):
         _link([(source, code)])
         store.put(object_key(source), code)
-    stats.from_disk += len(missing) - len(uncached)
-    stats.compiled += len(uncached)
+    for source, future in begun:
+        _link([(source, future.result())])
+        _begun.pop(source.key, None)
+    stats.from_disk += len(others) - len(rest)
+    stats.compiled += len(rest) + len(begun)
 
 
 def object_key(source: Source) -> str:
@@ -138,6 +168,13 @@ def _compile_all(sources: list[Source]) -> list[bytes]:
         return [_compile(source) for source in sources]
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(_compile, sources))
+
+
+def _compile_ahead(source: Source, store: objects.ObjectStore) -> bytes:
+    code = _compile(source)
+    # Whether or not this process will load it, the next one need not compile it.
+    store.put(object_key(source), code)
+    return code
 
 
 def _compile(source: Source) -> bytes:
@@ -226,8 +263,13 @@ def _compile_unlocked(text: str, context: Any, target_machine: Any) -> bytes:
         ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
+def _debug_folder() -> str | None:
+    """Where the user wants to see what is compiled."""
+    return os.environ.get("TREADLE_DEBUG_IR")
+
+
 def _dump(source: Source, text: str) -> None:
-    folder = os.environ.get("TREADLE_DEBUG_IR")
+    folder = _debug_folder()
     if folder:
         name = f"{source.symbol}.{object_key(source)[:8]}.ll"
         try:

@@ -126,8 +126,9 @@ class Pool:
         self.needs_start = True
 
 
-def _load(sleep: str) -> dict[str, int]:
-    """Addresses of the pool's functions by name."""
+def source(sleep: str | None = None) -> native.Source:
+    """The code of a pool whose workers wait in a way (see `default_sleep`)."""
+    sleep = default_sleep() if sleep is None else sleep
     follow_cpu = sys.platform.startswith("linux")
 
     def emit() -> str:
@@ -135,8 +136,13 @@ def _load(sleep: str) -> dict[str, int]:
             return threads_ir.SERIAL_IR
         return threads_ir.pool_ir(host().arch, sleep, follow_cpu)
 
+    return native.Source(f"pool/{sleep}", "pool_table", emit)
+
+
+def _load(sleep: str) -> dict[str, int]:
+    """Addresses of the pool's functions by name."""
     names = threads_ir.FUNCTIONS[: 1 if sleep == "none" else None]
-    return native.load_table("pool_table", f"pool/{sleep}", emit, names)
+    return native.load_table(source(sleep), names)
 
 
 @functools.cache

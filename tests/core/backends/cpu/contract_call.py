@@ -31,8 +31,8 @@ def strides(array: np.ndarray) -> Strides:
     return Strides(*(step // array.itemsize for step in array.strides))
 
 
-def kernel(dtype: np.dtype) -> int:
-    return _address(gemm.source(dtype))
+def kernel(dtype: np.dtype, images: bool) -> int:
+    return _address(gemm.source(dtype, images))
 
 
 def _address(source: native.Source) -> int:
@@ -52,7 +52,7 @@ class Call:
     ) -> None:
         dtype = next(iter(pointers.values())).dtype
         self.launches = launches
-        self.address = address or kernel(dtype)
+        self.address = address or kernel(dtype, images=True)
         self._keep = pointers
         size = max(launch.scratch_bytes for launch in launches)
         # Bytes of ones are NaNs: what a kernel reads before writing it shows.
@@ -112,6 +112,7 @@ def product(
     )
     launch = schedule(contraction, tile or gemm.tile(c.dtype), num_threads)
     pointers = {Word.A: a, Word.B: b, Word.C: c}
+    address = address or kernel(c.dtype, images=False)
     return Call((launch,), pointers, hooks, address)
 
 

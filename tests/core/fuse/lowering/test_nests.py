@@ -30,7 +30,7 @@ from treadle.fuse.lowering.nests import (
 from treadle.fuse.maps import Space
 from treadle.ir.graph import Lit, Var
 from treadle.kernels.check import check as check_nest
-from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED
+from treadle.kernels.nest import BROADCAST, CONTIGUOUS, PAIRED, STRIDED
 from treadle.ops.gather import gather
 from treadle.passes.units import Units
 from treadle.trace.lowering import View
@@ -145,6 +145,13 @@ def test_lanes_have_several_points_where_there_are_any() -> None:
     assert (column.mid, column.inner) == ((3,), 4)
 
 
+def test_lanes_run_along_a_longer_axis_where_the_last_one_is_short() -> None:
+    turned = built(lambda x: tnp.exp(x.T), normal(2, 20))
+    assert loops(turned) == ("inner", (2,), (), 20)
+    long = built(lambda x: tnp.exp(x.T), normal(8, 20))
+    assert loops(long) == ("inner", (20,), (), 8)
+
+
 def test_innermost() -> None:
     sizes = {0: 2, 1: 3, 2: 1, 3: 1}
     assert innermost([[0], [1], [2]], sizes) == [1]
@@ -189,7 +196,7 @@ def test_operands_have_classes_of_steps() -> None:
         lambda x, y, z: x[:, ::2] + y + z.T, normal(3, 8), normal(3, 1), normal(4, 3)
     )
     classes = [o.inner for o in launch.nest.operands]
-    assert sorted(classes) == [BROADCAST, CONTIGUOUS, STRIDED, STRIDED]
+    assert sorted(classes) == [BROADCAST, CONTIGUOUS, PAIRED, STRIDED]
     for b, o in zip(launch.bindings, launch.nest.operands, strict=True):
         assert len(b.strides) == len(launch.outer) + (o.inner == STRIDED)
 

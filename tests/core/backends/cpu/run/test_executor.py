@@ -67,7 +67,8 @@ define internal void @below(ptr %a, i64 %task) {
 }
 """
 _TABLE = native.load_table(
-    "kernels", "test/executor", lambda: KERNELS, ("mark", "add", "below")
+    native.Source("test/executor", "kernels", lambda: KERNELS),
+    ("mark", "add", "below"),
 )
 MARK, ADD, BELOW = _TABLE["mark"], _TABLE["add"], _TABLE["below"]
 

@@ -178,13 +178,78 @@ def test_inlines_what_is_marked(cache: Path) -> None:
     assert result(native.load([source])[source.key]) == 5
 
 
+def emitted_by(threads: list[str], value: int) -> Source:
+    """A function that returns `value`; who emits it is added to `threads`."""
+    plain = constant(value)
+
+    def emit() -> str:
+        threads.append(threading.current_thread().name)
+        return plain.emit()
+
+    return Source(plain.key, plain.symbol, emit)
+
+
+two_cpus = pytest.mark.skipif(target.cpu_count() < 2, reason="one CPU")
+
+
+@two_cpus
+def test_what_was_begun_is_compiled_once_on_another_thread(cache: Path) -> None:
+    threads: list[str] = []
+    first, second = emitted_by(threads, 31), emitted_by(threads, 32)
+    before = counts()
+    native.begin([first, second, first])
+    native.begin([first])
+    addresses = native.load([first, second])
+    assert [result(addresses[s.key]) for s in (first, second)] == [31, 32]
+    assert len(threads) == 2 and threading.current_thread().name not in threads
+    assert counts() == (before[0] + 2, before[1], before[2])
+    assert len(list(cache.glob("*.o"))) == 2
+    for source in (first, second):
+        forget(source)
+    native.begin([first, second])
+    native.load([first, second])
+    assert len(threads) == 2  # it was on disk
+    native.begin([first])
+    assert len(threads) == 2  # it was in memory
+
+
+@two_cpus
+def test_an_error_of_what_was_begun_is_that_of_its_load(cache: Path) -> None:
+    bad = Source("test/begun/bad", "f", lambda: "this is no IR")
+    native.begin([bad])
+    with pytest.raises(NativeError, match=r"\bf\b"):
+        native.load([bad])
+    source = constant(33)
+    native.begin([source])
+    assert result(native.load([source])[source.key]) == 33
+
+
+@two_cpus
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_child_compiles_what_its_parent_has_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TREADLE_CACHE_DIR", "")
+    sources = [constant(i) for i in range(8)]
+    native.begin(sources)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        addresses = native.load(sources)
+        os._exit([result(addresses[s.key]) for s in sources] != list(range(8)))
+    assert os.waitpid(child, 0)[1] == 0
+    addresses = native.load(sources)
+    assert [result(addresses[s.key]) for s in sources] == list(range(8))
+
+
 def test_table_of_functions(cache: Path) -> None:
     text = (
         "@t = constant [2 x ptr] [ptr @a, ptr @b]\n"
         "define internal i64 @a() {\n  ret i64 1\n}\n"
         "define internal i64 @b() {\n  ret i64 2\n}\n"
     )
-    table = native.load_table("t", "test/table", lambda: text, ("a", "b"))
+    table = native.load_table(Source("test/table", "t", lambda: text), ("a", "b"))
     assert {name: result(address) for name, address in table.items()} == dict(a=1, b=2)
 
 

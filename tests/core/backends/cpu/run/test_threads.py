@@ -60,7 +60,8 @@ define internal void @nested(ptr %block, i64 %task) {
 }
 """
 KERNEL = native.load_table(
-    "kernels", "test/threads", lambda: KERNELS, ("bump", "spin", "nested")
+    native.Source("test/threads", "kernels", lambda: KERNELS),
+    ("bump", "spin", "nested"),
 )
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
