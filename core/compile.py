@@ -9,6 +9,7 @@ from treadle.backends import plans
 from treadle.backends.devices import TARGETS
 from treadle.dims import Scope
 from treadle.events import compiling
+from treadle.fitting import fitting
 from treadle.fuse.grouping.group import group
 from treadle.fuse.groups import Groups
 from treadle.fuse.lowering.launches import Kernels
@@ -49,10 +50,26 @@ def begin() -> None:
     TARGETS[default().name].begin()
 
 
-def stages(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Stages:
-    """Plans a graph for a device."""
+def stages(
+    graph: Graph,
+    target: Target,
+    donated: tuple[int, ...] = (),
+    memory_limit: int | None = None,
+) -> Stages:
+    """Plans a graph for a device, with an arena of at most so many bytes.
+
+    Raises:
+      MemoryError: if the arena can't be made as small.
+    """
     graph = optimise(graph, target)
     target.foresee(graph)
+    found = _optimised(graph, target, donated)
+    if memory_limit is None:
+        return found
+    return fitting(found, memory_limit, lambda g: _optimised(g, target, donated))
+
+
+def _optimised(graph: Graph, target: Target, donated: tuple[int, ...]) -> Stages:
     groups = group(graph, target.lowering)
     kernels = lower(groups)
     scheduled = schedule(kernels, target)
@@ -67,65 +84,89 @@ def build(graph: Graph, target: Target, donated: tuple[int, ...] = ()) -> Execut
 
 
 def build_sized(
-    graph: Graph, scope: Scope, target: Target, donated: tuple[int, ...] = ()
+    graph: Graph,
+    scope: Scope,
+    target: Target,
+    donated: tuple[int, ...] = (),
+    memory_limit: int | None = None,
 ) -> SizedProgram:
     """Compiles a graph whose sizes are open: they are the dimensions of a scope."""
     announced = compiling(graph.name, len(graph.equations))
     with announced, no_collection(), scope.compiling():
-        plan = _planned(graph, target, donated, scope)
+        plan = _planned(graph, target, donated, scope, memory_limit)
         return SizedProgram(scope, plan, target, donated)
 
 
 def _planned(
-    graph: Graph, target: Target, donated: tuple[int, ...], scope: Scope | None = None
+    graph: Graph,
+    target: Target,
+    donated: tuple[int, ...],
+    scope: Scope | None = None,
+    memory_limit: int | None = None,
 ) -> Plan:
     """The plan that some process has made of an equal graph, or a new one."""
-    key = plans.key_of(graph, target, donated, scope)
+    key = plans.key_of(graph, target, donated, scope, memory_limit)
     plan = plans.load(key, graph, scope) if key else None
     if plan is None:
         since = scope.extent if scope else (0, 0)
-        plan = stages(graph, target, donated).plan
+        plan = stages(graph, target, donated, memory_limit).plan
         if key:
             plans.store(key, plan, graph, scope, since)
     return plan
 
 
 def executable_of(
-    graph: Graph, donated: tuple[int, ...] = (), device: str = ""
+    graph: Graph,
+    donated: tuple[int, ...] = (),
+    device: str = "",
+    memory_limit: int | None = None,
 ) -> Executable:
     """The compiled program of a graph whose inputs numbered in `donated` are given up,
     for the default device unless another one is named. Compiled once."""
     target = TARGETS[device or default().name]
-    key = ("executable", donated, target.name)
+    key = ("executable", donated, target.name, memory_limit)
     found = graph.cache.get(key)
     if found is None:
         with compiling(graph.name, len(graph.equations)), no_collection():
-            plan = plan_of(graph, donated, device)
+            plan = plan_of(graph, donated, device, memory_limit)
             found = graph.cache[key] = Executable(plan, target, donated)
-        found.program_for = partial(executable_of, graph, donated)
+        found.program_for = partial(
+            executable_of, graph, donated, memory_limit=memory_limit
+        )
     return found
 
 
-def plan_of(graph: Graph, donated: tuple[int, ...] = (), device: str = "") -> Plan:
+def plan_of(
+    graph: Graph,
+    donated: tuple[int, ...] = (),
+    device: str = "",
+    memory_limit: int | None = None,
+) -> Plan:
     """The plan of `executable_of`, whether or not that has been linked."""
     target = TARGETS[device or default().name]
-    key = ("plan", donated, target.name)
+    key = ("plan", donated, target.name, memory_limit)
     found = graph.cache.get(key)
     if found is None:
         with no_collection():
-            found = graph.cache[key] = _planned(graph, target, donated)
+            found = graph.cache[key] = _planned(
+                graph, target, donated, memory_limit=memory_limit
+            )
     return found
 
 
 def sized_program_of(
-    graph: Graph, scope: Scope, donated: tuple[int, ...] = ()
+    graph: Graph,
+    scope: Scope,
+    donated: tuple[int, ...] = (),
+    memory_limit: int | None = None,
 ) -> SizedProgram:
     """The compiled program of a graph whose sizes are open, for the default device; for
     others the program for given sizes is compiled once more."""
 
     def elsewhere(value_of: Value, device: str) -> Executable:
-        return executable_of(filled(graph, value_of), donated, device)
+        return executable_of(filled(graph, value_of), donated, device, memory_limit)
 
-    program = build_sized(graph, scope, TARGETS[default().name], donated)
+    target = TARGETS[default().name]
+    program = build_sized(graph, scope, target, donated, memory_limit)
     program.elsewhere = elsewhere
     return program

@@ -102,7 +102,9 @@ class Made:
         entry = self.entry
         if "program" in vars(entry):
             return entry.program.plan
-        return compiler().plan_of(entry.graph, entry.donated)
+        return compiler().plan_of(
+            entry.graph, entry.donated, memory_limit=entry.memory_limit
+        )
 
     def argument(self, leaf: int) -> str:
         """How a leaf is written in the function."""

@@ -54,6 +54,7 @@ class Entry:
     ) -> None:
         self.graph, self.captured, self.out_form = graph, captured, out_form
         self.donated = tuple([len(captured) + i for i in donated])
+        self.memory_limit: int | None = None
         self.row: Any = None
         self.branches: Sequence[Branches] = ()
         self.variables: Sequence[Variable] = ()
@@ -73,7 +74,9 @@ class Entry:
     def program(self) -> Any:
         """The compiled program of captures, then leaves."""
         began = perf_counter()
-        made = compiler().executable_of(self.graph, self.donated)
+        made = compiler().executable_of(
+            self.graph, self.donated, memory_limit=self.memory_limit
+        )
         if self.row is not None:
             self.row.compile_seconds = perf_counter() - began
         return made

@@ -80,6 +80,7 @@ class Jitted(Generic[P, R]):
         donate: Which = (),
         dynamic: Mapping[str, Any] | bool = True,
         max_compiles: int | None = None,
+        memory_limit: int | None = None,
     ) -> None:
         self.function = function
         self._static = positions(function, static, "static")
@@ -89,7 +90,9 @@ class Jitted(Generic[P, R]):
         ):
             for both in chosen & given_up:
                 raise ValueError(f"argument {both!r} can't be static and donated")
-        self._programs = Programs(function, self._donated_leaves, dynamic, max_compiles)
+        self._programs = Programs(
+            function, self._donated_leaves, dynamic, max_compiles, memory_limit
+        )
         update_wrapper(self, function, updated=())
         made.add(self)
 
@@ -293,6 +296,7 @@ def jit(
     donate: Which = (),
     dynamic: Mapping[str, Any] | bool = True,
     max_compiles: int | None = None,
+    memory_limit: int | None = None,
 ) -> Jitted[P, R]: ...
 @overload
 def jit(
@@ -302,6 +306,7 @@ def jit(
     donate: Which = (),
     dynamic: Mapping[str, Any] | bool = True,
     max_compiles: int | None = None,
+    memory_limit: int | None = None,
 ) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
 @boundary
 def jit(
@@ -311,6 +316,7 @@ def jit(
     donate: Which = (),
     dynamic: Mapping[str, Any] | bool = True,
     max_compiles: int | None = None,
+    memory_limit: int | None = None,
     **unknown: Any,
 ) -> Any:
     """Compiles a pure function of pytrees of arrays.
@@ -336,6 +342,9 @@ def jit(
         needs one as an int. True: axes that are seen to vary; False: none, there is a
         program for each shape.
       max_compiles: a trace beyond so many is an error, which says what changed.
+      memory_limit: the most bytes that temporaries may take (`memory_analysis`). What
+        is cheap for its size is then computed again rather than kept, as far as it
+        takes. Called within another jitted function, that one's limit counts.
 
     Raises:
       TypeError: for arguments or results that are not arrays, unhashable statics.
@@ -343,6 +352,8 @@ def jit(
         ways through it.
       ValueError: if axes of one name differ in size.
       RuntimeError: for more programs than `max_compiles`.
+      MemoryError: if temporaries can't fit into `memory_limit`; it says by how much,
+        and names the largest.
       MutationError: if the function changes a list, dict… among its arguments.
 
     >>> import treadle as td, treadle.numpy as tnp
@@ -354,6 +365,13 @@ def jit(
     """
     check_keywords("jit", unknown)
     if function is None:
-        return lambda f: Jitted(f, static, donate, dynamic, max_compiles)
+        return lambda f: jit(
+            f,
+            static=static,
+            donate=donate,
+            dynamic=dynamic,
+            max_compiles=max_compiles,
+            memory_limit=memory_limit,
+        )
     check_function("jit", function)
-    return Jitted(function, static, donate, dynamic, max_compiles)
+    return Jitted(function, static, donate, dynamic, max_compiles, memory_limit)

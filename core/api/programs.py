@@ -16,7 +16,7 @@ from treadle.api.entry import Entry, Recent, compiler, trace_entry
 from treadle.api.report import MOST_ROWS, Arguments, ProgramReport, Report
 from treadle.api.sizes import SizedTrace, can_vary, trace_sized
 from treadle.arraytype import ArrayType
-from treadle.errors import at, user_source
+from treadle.errors import at, user_source, warn
 from treadle.events import traced, tracing
 from treadle.run.eager import EagerInterpreter
 from treadle.trace.axes import axes_in_scope
@@ -50,6 +50,12 @@ Programs so far:
 {}
 Pass what changes as an array or a number; keep its shape, dtype and structure; or \
 allow more programs."""
+
+
+_TOO_LARGE = """\
+{}: temporaries take {} bytes, more than memory_limit={}, for the sizes {}: what is \
+computed again was chosen for the sizes that were traced. `dynamic=False` makes a \
+program for each size."""
 
 
 class _Family:
@@ -97,6 +103,7 @@ class Programs:
         donated: Callable[[tree.Structure], Sequence[int]],
         dynamic: Mapping[str, Any] | bool,
         max_compiles: int | None,
+        memory_limit: int | None = None,
     ) -> None:
         self._function, self._donated = function, donated
         self._named = None if isinstance(dynamic, bool) else Named(function, dynamic)
@@ -108,7 +115,14 @@ class Programs:
                 f"max_compiles={max_compiles!r}: a number of programs, at least 1, or "
                 f"None for any number{at(user_source())}"
             )
-        self._most = max_compiles
+        if memory_limit is not None and not (
+            isinstance(memory_limit, int) and memory_limit > 0
+        ):
+            raise ValueError(
+                f"memory_limit={memory_limit!r}: a whole number of bytes, at least 1, "
+                f"or None for any number{at(user_source())}"
+            )
+        self._most, self._limit = max_compiles, memory_limit
         self.kept = Kept(_Made())
         """What holds for the values that variables from outside have now."""
         self._earlier: list[Kept] = []
@@ -400,14 +414,19 @@ class Programs:
         entry = trace.bind(tuple(sizes.values()))
         entry.sized = trace, pattern
         row.bind_seconds += perf_counter() - began
+        needed = entry.program.temporaries
+        if self._limit is not None and needed > self._limit:
+            warn(_TOO_LARGE.format(name_of(self._function), needed, self._limit, sizes))
         row.sizes += 1
         return entry
 
     def _trace(self, given: Arguments, types: Sequence[ArrayType]) -> Entry:
         donated = self._donated(given.form)
-        return trace_entry(
+        entry = trace_entry(
             self._function, given.form, types, given.statics, donated, self._memory
         )
+        entry.memory_limit = self._limit
+        return entry
 
     def _listed(self, entry: Entry, row: ProgramReport) -> Entry:
         entry.row = row

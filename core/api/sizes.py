@@ -27,7 +27,9 @@ class SizedTrace:
     def __init__(self, scope: Scope, entry: Entry) -> None:
         self.scope, self.entry = scope, entry
         began = perf_counter()
-        self._program = compiler().sized_program_of(entry.graph, scope, entry.donated)
+        self._program = compiler().sized_program_of(
+            entry.graph, scope, entry.donated, entry.memory_limit
+        )
         self.compile_seconds = perf_counter() - began
         # Loaded late for the same reason as the compiler.
         self._holds = importlib.import_module("treadle.run.sized").guards(scope)

@@ -33,16 +33,18 @@ def key_of(
     target: Target,
     donated: tuple[int, ...],
     scope: Scope | None = None,
+    memory_limit: int | None = None,
 ) -> str:
     """Names all that a plan depends on: the graph, the scope of its sizes if some are
-    open, the device, and the source of the compiler. Empty if it can't be stored, or
-    need not be."""
+    open, the device, what memory it may take, and the source of the compiler. Empty if
+    it can't be stored, or need not be."""
     if _count(graph) < WORTH_STORING:
         return ""
     computed = digest(graph, scope)
     if computed is None:
         return ""
-    parts = (computed, target.identity, repr(donated), _source_digest())
+    asked = repr((donated, memory_limit))
+    parts = (computed, target.identity, asked, _source_digest())
     return "plan" + blake2b("\0".join(parts).encode(), digest_size=20).hexdigest()
 
 

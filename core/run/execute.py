@@ -74,7 +74,7 @@ class Executable:
             results = [result(t, target) for t in outline.out_types]
             types = outline.in_types
             bound = Bound(target.link(plan), types, results, plan.arena, None, None)
-        self.value_of = bound.value_of
+        self.value_of, self.temporaries = bound.value_of, bound.arena
         self.linked, self.in_types = bound.linked, bound.in_types
         self.donated, self._shares = donated, plan.shares
         self._in_dtypes = [t.dtype for t in bound.in_types]

@@ -30,6 +30,13 @@ class Live(NamedTuple):
     origin: Origin = NOWHERE
 
 
+def live_text(row: Live) -> str:
+    """One line of a report."""
+    what = f"{row.name}: {row.type}" if row.type else row.name
+    size = size_text(row.nbytes)
+    return f"{size:>10}  {row.kind:<9} {what}{comment(row.origin)}"
+
+
 @dataclass(frozen=True)
 class MemoryAnalysis:
     """The bytes that a call of a program takes.
@@ -71,10 +78,7 @@ class MemoryAnalysis:
         ]
         lines = [f"peak {size_text(self.peak)}: {', '.join(sizes)}"]
         lines += [f"in use at {self.at}:"] * bool(self.at)
-        for row in self.live[:_MOST_ROWS]:
-            what = f"{row.name}: {row.type}" if row.type else row.name
-            size = size_text(row.nbytes)
-            lines.append(f"{size:>10}  {row.kind:<9} {what}{comment(row.origin)}")
+        lines += map(live_text, self.live[:_MOST_ROWS])
         more = len(self.live) - _MOST_ROWS
         return "\n".join([*lines, *[f"{more} more"] * (more > 0)])
 

@@ -46,6 +46,7 @@ STAGES = (
     ("plan",),
     ("backends",),
     ("run",),
+    ("fitting",),
     ("compile", "check", "show"),
     ("api", "debug"),
     ("np", "numpy"),
