@@ -4,6 +4,7 @@ while, in which Ctrl-C must not give a traceback."""
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 
 _INTERRUPTED = 130
@@ -17,4 +18,6 @@ def main() -> int:
         print("treadle: interrupted", file=sys.stderr)
         return _INTERRUPTED
     status: int = cli.main()
+    # All is saved: from here on Ctrl-C ends the process, and interrupts no ending.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     return status

@@ -1,5 +1,5 @@
 """`python -m treadle.recipes` is the `treadle` command."""
 
-from treadle.recipes.cli import main
+from treadle_command import main
 
 raise SystemExit(main())

@@ -20,6 +20,7 @@ from treadle.control.spelled_values import (
     Seen,
     above,
     constant,
+    factor,
     origin,
 )
 from treadle.control.spelled_weights import Spelled
@@ -302,10 +303,10 @@ def _bare(seen: Seen, parts: Parts) -> Seen:
         elif op in (mul, div):
             if op is mul and constant(args[0]) is not None:
                 args = args[::-1]
-            by = constant(args[1])
-            if by is None or not math.isfinite(by) or not by:
+            by = factor(args[1], op)
+            if by is None:
                 return seen
-            parts.scale *= float(1 / by if op is div else by)
+            parts.scale *= by
         else:
             return seen
         seen = seen.of(args[0])
@@ -359,8 +360,8 @@ def operands(found: Spelled, parts: Parts) -> list[Any]:
         x = parts.in_order(seen, order)
         same = typeof(x).dtype == parts.dtype
         found_.append(x if same else convert(x, dtype=parts.dtype))
-    for factor, divides in found.factors:
-        found_[0] = _scaled(found_[0], factor, divides, parts)
+    for many, divides in found.factors:
+        found_[0] = _scaled(found_[0], many, divides, parts)
     return found_
 
 

@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -137,6 +138,15 @@ def constant(x: Any, steps: int = 5) -> Any:
     if any([c is None for c in found]):
         return None
     return _computed(op, found, params, typeof(x).dtype)
+
+
+def factor(x: Any, op: Any = mul) -> float | None:
+    """What `op`, a product or a quotient, of all elements and `x` multiplies them with,
+    where that is one number, and one that leaves products and sums what they are."""
+    by = constant(x)
+    if by is None or np.iscomplexobj(by) or not math.isfinite(by) or not by:
+        return None
+    return float(1 / by if op is div else by)
 
 
 def _computed(op: Any, args: list[Any], params: Any, dtype: np.dtype) -> Any:

@@ -19,6 +19,7 @@ from treadle.control.spelled_values import (
     choice,
     conditions,
     constant,
+    factor,
     origin,
 )
 from treadle.ops.arithmetic import add, div, mul, neg, sub
@@ -113,13 +114,13 @@ class _Reader:
         found = self.found
         if op is convert and dtypes.is_float(typeof(args[0]).dtype):
             return seen.of(args[0])
-        if op is div and (by := constant(args[1])) is not None:
-            found.rate /= float(by)
+        if op is div and (by := factor(args[1], op)) is not None:
+            found.rate *= by
             return seen.of(args[0])
         if op is mul:
             for x, other in (args, args[::-1]):
-                if (by := constant(other)) is not None:
-                    found.rate *= float(by)
+                if (by := factor(other)) is not None:
+                    found.rate *= by
                     return seen.of(x)
             for x, other in (args, args[::-1]):
                 if self._leaves_out(seen.of(other)):
@@ -135,8 +136,11 @@ class _Reader:
         found = choice(seen)
         if found is None or not (_is(found.yes, 0) or _is(found.no, 0)):
             return False
+        by = factor(found.no if _is(found.yes, 0) else found.yes)
+        if by is None:
+            return False
         self.found.kept += conditions(found.condition, _is(found.yes, 0))
-        self.found.rate *= float(found.no if _is(found.yes, 0) else found.yes)
+        self.found.rate *= by
         return True
 
     def _softmax_of(self, seen: Seen, op: Any, args: Any, params: Any) -> Seen | None:
@@ -243,14 +247,13 @@ class _Reader:
         if op is mul or op is div:
             pairs = (args, args[::-1]) if op is mul else (args,)
             for x, other in pairs:
-                by = constant(other)
-                if by is not None and math.isfinite(by) and by:
-                    found.scale *= float(1 / by if op is div else by)
+                if (by := factor(other, op)) is not None:
+                    found.scale *= by
                     return seen.of(x)
             for x, other in pairs:
-                factor = base(seen.of(other))
-                if found.columns not in factor.axes and typeof(x).shape:
-                    found.factors.append((factor, op is div))
+                many = base(seen.of(other))
+                if found.columns not in many.axes and typeof(x).shape:
+                    found.factors.append((many, op is div))
                     return seen.of(x)
         if op is select and self._has_positive_scale():
             for negated, (x, other) in enumerate((args[1:], args[:0:-1])):

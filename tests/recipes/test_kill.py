@@ -70,11 +70,15 @@ def kill_after(process: subprocess.Popen[str], delay: float) -> None:
     process.communicate(timeout=60)
 
 
-def until_it_steps(process: subprocess.Popen[str]) -> None:
+def until_it_steps(process: subprocess.Popen[str]) -> str:
+    """Waits for the first step, or the end; what was written till then."""
     assert process.stdout is not None
+    lines = []
     for line in process.stdout:
+        lines.append(line)
         if line.startswith("step"):
-            return
+            break
+    return "".join(lines)
 
 
 class Whole(NamedTuple):
@@ -143,14 +147,14 @@ def signalled_and_resumed(folder: Path, whole: Whole, storms: int) -> None:
     latest = 0
     for _ in range(storms):
         process = start(*command)
-        until_it_steps(process)
+        output = until_it_steps(process)
         time.sleep(choose.uniform(0, whole.seconds / storms))
         sent = []
         for _ in range(choose.randint(1, 6)):
             sent.append(choose.choice(ENDING))
             process.send_signal(sent[-1])
             time.sleep(choose.choice([0, 0, 0.002, 0.02]))
-        output = process.communicate(timeout=60)[0]
+        output += process.communicate(timeout=60)[0]
         # The second may come when the handlers have been taken away, at the end.
         codes = {0, *(128 + n for n in ENDING), *(-n for n in ENDING)}
         assert process.returncode in codes, (sent, output)

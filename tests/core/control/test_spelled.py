@@ -396,3 +396,16 @@ def test_halves_are_computed_in_float32() -> None:
     weights = jax.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k))
     expected = jnp.einsum("bhqk,bkhd->bqhd", weights, v)
     close(found.astype(np.float32), expected, 0.01)
+
+
+@pytest.mark.parametrize("by", [0.0, np.inf, np.nan])
+def test_factors_that_are_no_numbers_to_divide_by(by: float) -> None:
+    def scaled(q: Any, k: Any, v: Any) -> Any:
+        weights = nn.softmax(q @ k.T / 2) / by
+        return weights @ v, (nn.softmax(q @ k.T * by) * by) @ v
+
+    q, k, v = np.random.default_rng(0).standard_normal((3, 5, 4)).astype(np.float32)
+    with np.errstate(all="ignore"):
+        expected = scaled(*map(tnp.asarray, (q, k, v)))
+    for found, wanted in zip(td.jit(scaled)(q, k, v), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
