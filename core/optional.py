@@ -15,6 +15,7 @@ _EXTRAS = {
     "sklearn": "recipes",
     "PIL": "recipes",
     "orbax": "orbax",
+    "scipy": "test",
     "tokenizers": "hf",
     "tensorboardX": "logs",
     "dp_accounting": "privacy",

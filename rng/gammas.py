@@ -1,4 +1,4 @@
-"""Distributions made of gamma numbers: no derivative in their parameters."""
+"""Distributions made of gamma numbers, whose derivatives they have."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Distributions drawn by rejection: gamma and what is made of it, Poisson.
-
-Their samples have no derivative in the parameters.
-"""
+"""Distributions drawn by rejection: gamma and what is made of it, Poisson."""
 
 from __future__ import annotations
 
@@ -11,7 +8,15 @@ from typing import Any
 import numpy as np
 
 import treadle.numpy as tnp
-from treadle import Array, custom_jvp, typeof, vmap, while_loop
+from treadle import (
+    Array,
+    custom_jvp,
+    jit,
+    stop_gradient,
+    typeof,
+    vmap,
+    while_loop,
+)
 from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.rng.continuous import exponential
@@ -19,12 +24,17 @@ from treadle.rng.key import Key, check_key, clone, compiled, split
 from treadle.rng.normal import normal
 from treadle.rng.uniform import fitting_shape, float_dtype, unit
 from treadle.scipy.special import gammaln
+from treadle.scipy.special.incomplete import gamma_slope
 
 
 def gamma(
     key: Key, a: Any, shape: Sequence[int] | None = None, dtype: DTypeLike = tnp.float32
 ) -> Array:
-    """The gamma distribution of shape parameter a and scale 1."""
+    """The gamma distribution of shape parameter a and scale 1.
+
+    Samples have a derivative in a: each keeps its place in the distribution (Figurnov
+    et al., Implicit reparameterization gradients, 2018).
+    """
     return _checked_gamma("gamma", key, a, shape, dtype, logarithm=False)
 
 
@@ -41,25 +51,41 @@ def _checked_gamma(
     check_key(name, key)
     wanted = float_dtype(name, dtype)
     shape = fitting_shape(name, shape, a)
-    alphas = _constant(name, tnp.asarray(a).astype(wanted))
-    alphas = tnp.broadcast_to(alphas, shape)
-    return _gammas(key, alphas, shape=shape, logarithm=logarithm)
+    alphas = tnp.broadcast_to(tnp.asarray(a).astype(wanted), shape)
+    samples = _gammas(key, stop_gradient(alphas), shape=shape, logarithm=logarithm)
+    return (_moving_log if logarithm else _moving)(alphas, samples)
 
 
-def _identity(name: str, x: Any) -> Any:
-    return x
+@jit
+def _slope(alpha: Any, logarithm: Any) -> Any:
+    """That of the logarithm of samples by their parameter."""
+    wide = alpha.astype(tnp.float32) if alpha.dtype.itemsize == 2 else alpha
+    found = gamma_slope(wide, logarithm.astype(wide.dtype))
+    return found.astype(alpha.dtype)
 
 
-_constant = custom_jvp(_identity, nondiff_argnums=(0,))
-"""The parameter itself; differentiating it is an error rather than a silent zero."""
+_moving_log = custom_jvp(lambda alpha, x: x)
+"""Samples that move with their parameter so that each keeps its place among them."""
 
 
-@_constant.defjvp
-def _no_derivative(name: str, primals: Any, tangents: Any) -> Any:
-    raise TypeError(
-        f"samples of rng.{name} have no derivative in its parameters"
-        f"{at(user_source())}\nHold them constant: `td.stop_gradient(a)`."
-    )
+@_moving_log.defjvp
+def _moving_log_jvp(primals: Any, tangents: Any) -> Any:
+    (alpha, x), (change, _) = primals, tangents
+    x = _moving_log(alpha, x)
+    return x, _slope(alpha, x) * change
+
+
+_moving = custom_jvp(lambda alpha, x: x)
+
+
+@_moving.defjvp
+def _moving_jvp(primals: Any, tangents: Any) -> Any:
+    (alpha, x), (change, _) = primals, tangents
+    x = _moving(alpha, x)
+    there = x > 0
+    slope = x * _slope(alpha, tnp.log(tnp.where(there, x, 1)))
+    # Numbers that underflow don't move.
+    return x, tnp.where(there, slope, 0).astype(x.dtype) * change
 
 
 @compiled

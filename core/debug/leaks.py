@@ -50,7 +50,18 @@ def check_leaks() -> Iterator[None]:
 
 
 def _dead() -> list[Tracer]:
-    """All tracers whose transform has returned."""
+    """All tracers whose transform has returned, but for what others were made of."""
+    _forget_origins()
+    return _all_dead()
+
+
+def _forget_origins() -> None:
+    for x in _all_dead():
+        if hasattr(x, "origin"):
+            del x.origin
+
+
+def _all_dead() -> list[Tracer]:
     return [
         x
         for x in gc.get_objects()

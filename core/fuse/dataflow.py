@@ -7,6 +7,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
+from treadle.dims import same_shape
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.scalar import SCALARS
 from treadle.ops.movement import transpose
@@ -192,6 +193,14 @@ class Dataflow:
             else:
                 break
         return a
+
+    def is_next(self, a: Atom | None, b: Atom | None) -> bool:
+        """Whether two values are parts of one whole, in which b begins right behind the
+        first element of a."""
+        if a is None or b is None or a not in self.parts or b not in self.parts:
+            return False
+        (whole, start, _), (other, end, _) = self.parts[a], self.parts[b]
+        return whole is other and same_shape((end,), (start + 1,))
 
     def resolve(self, a: Atom) -> tuple[Atom, tuple[Equation, ...]]:
         """The value behind views, and the views, outermost first."""

@@ -10,7 +10,7 @@ from treadle.errors import InternalError
 from treadle.ir import scalar
 from treadle.ir.scalar import SCALARS
 from treadle.kernels.lower import is_running
-from treadle.kernels.nest import BROADCAST, STRIDED, Instr, Nest
+from treadle.kernels.nest import BROADCAST, CONTIGUOUS, PAIRED, STRIDED, Instr, Nest
 from treadle.trace.lowering import Accumulate, Combine
 
 _STORES = ("store", "store_add", "store_mul", "store_max", "store_min")
@@ -24,7 +24,7 @@ def check(nest: Nest) -> None:
     if nest.axis == "inner" and nest.mid:
         raise InternalError(f"a row nest has {nest.mid} mid dimensions; it may have 0")
     for k, operand in enumerate(nest.operands):
-        if operand.inner not in (BROADCAST, 1, STRIDED):
+        if operand.inner not in (BROADCAST, CONTIGUOUS, PAIRED, STRIDED):
             raise InternalError(f"operand {k}: inner class {operand.inner}")
         if operand.mid and nest.axis == "inner":
             raise InternalError(f"operand {k} varies along mid in a row nest")

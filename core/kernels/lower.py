@@ -324,7 +324,7 @@ def _show_instr(nest: Nest, i: int) -> str:
 def _show_operand(nest: Nest, k: int, indices: list[str]) -> str:
     operand = nest.operands[k]
     kind = "" if operand.kind == "array" else f"{operand.kind} "
-    notes = [("broadcast", "contiguous", "strided")[operand.inner]]
+    notes = [("broadcast", "contiguous", "paired", "strided")[operand.inner]]
     notes += ["mid"] if operand.mid else []
     notes += [f"at {', '.join(indices)}"] if indices else []
     return f"{kind}#{k} [{', '.join(notes)}]"

@@ -42,8 +42,19 @@ import numpy as np
 from treadle import dtypes
 from treadle.ir.scalar import SCALARS
 
-BROADCAST, CONTIGUOUS, STRIDED = 0, 1, 2
-"""Classes of an operand's stride along ``inner``: zero, one, or a run-time value."""
+BROADCAST, CONTIGUOUS, PAIRED, STRIDED = 0, 1, 2, 3
+"""Classes of an operand's stride along ``inner``: zero, one, two (parts of complex
+numbers), or a run-time value."""
+
+
+def inner_class(step: Any, in_memory: bool) -> int:
+    """The class of a stride. Two is a class of its own where elements are loaded."""
+    if step == 0:
+        return BROADCAST
+    if step == 1:
+        return CONTIGUOUS
+    is_pair = in_memory and isinstance(step, int) and step == 2
+    return PAIRED if is_pair else STRIDED
 
 
 class Operand(NamedTuple):
@@ -52,6 +63,8 @@ class Operand(NamedTuple):
     kind: "array" (a buffer), "index" (an affine function of the indices; no buffer).
     mid: False if all its mid strides are zero (it is then read outside the mid loop).
     gathers: how many data-dependent indices its loads add (each times its own stride).
+    beside: whether each element lies right behind that of the operand before, which is
+      PAIRED and stored to as well: they are the parts of complex numbers.
     """
 
     dtype: np.dtype
@@ -59,6 +72,7 @@ class Operand(NamedTuple):
     kind: str = "array"
     mid: bool = False
     gathers: int = 0
+    beside: bool = False
 
 
 class Instr(NamedTuple):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from treadle.control.spelled import product
 from treadle.errors import at, user_source
 from treadle.lax.operands import Ints, array, places
 from treadle.np.contract import factors, of_dtype
 from treadle.np.operands import ArrayLike
-from treadle.ops import dot as dots
 from treadle.run.array import Array
 from treadle.trace.value import typeof
 
@@ -45,7 +45,7 @@ def dot_general(
         name, lhs, rhs, precision=precision, preferred=preferred_element_type
     )
     contract, batch = _numbers(name, dimension_numbers, typeof(x), typeof(y))
-    out = dots.dot_general(x, y, contract=contract, batch=batch)
+    out = product(x, y, contract=contract, batch=batch)
     return of_dtype(out, preferred_element_type)
 
 

@@ -412,16 +412,30 @@ def _log1p_to_base_2(x: Any) -> Any:
     return arithmetic.mul(unary.log1p(x), 1 / math.log(2))
 
 
+def _reals(name: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
+    """Operands that have a sign.
+
+    Raises:
+      TypeError: for complex numbers.
+    """
+    x, y = pair(name, as_inexact(name, x), as_inexact(name, y))
+    if dtypes.is_complex(typeof(x).dtype):
+        raise TypeError(
+            f"{name} is defined for real numbers, got {typeof(x)}{at(user_source())}"
+        )
+    return x, y
+
+
 def copysign(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The absolute value of x with the sign of y."""
-    x, y = pair("copysign", as_inexact("copysign", x), as_inexact("copysign", y))
+    x, y = _reals("copysign", x, y)
     size = unary.abs_(x)
     return select(signbit(y), arithmetic.neg(size), size)
 
 
 def heaviside(x: ArrayLike, y: ArrayLike, /) -> Array:
     """0 where x < 0, 1 where x > 0, and y where x is 0."""
-    x, y = pair("heaviside", as_inexact("heaviside", x), as_inexact("heaviside", y))
+    x, y = _reals("heaviside", x, y)
     one, zero = typeof(x).dtype.type(1), typeof(x).dtype.type(0)
     side = select(compare.lt(x, 0), zero, select(compare.gt(x, 0), one, x))
     return select(compare.eq(x, 0), y, side)

@@ -11,6 +11,7 @@ from operator import index
 from typing import Any
 
 from treadle import dtypes
+from treadle.control.spelled import product
 from treadle.dims import one, same_shape
 from treadle.errors import at, user_source
 from treadle.np.binary import multiply
@@ -24,7 +25,6 @@ from treadle.np.shapes import (
     reshape,
     squeeze,
 )
-from treadle.ops.dot import dot_general
 from treadle.ops.movement import move_axis, transpose
 from treadle.run.array import Array
 from treadle.trace.value import typeof
@@ -118,14 +118,12 @@ def _matmul(x: Any, y: Any) -> Any:
         )
     contract = ((len(a) - 1,), (inner,))
     if len(b) <= 2 or len(a) == 1:
-        return dot_general(x, y, contract=contract, batch=_NONE)
+        return product(x, y, contract=contract, batch=_NONE)
     if len(a) == 2:
-        return move_axis(
-            dot_general(x, y, contract=contract, batch=_NONE), 0, len(b) - 2
-        )
+        return move_axis(product(x, y, contract=contract, batch=_NONE), 0, len(b) - 2)
     if same_shape(a[:-2], b[:-2]):
         rows = tuple(range(len(a) - 2))
-        return dot_general(x, y, contract=contract, batch=(rows, rows))
+        return product(x, y, contract=contract, batch=(rows, rows))
     return _broadcast_matmul(x, y)
 
 
@@ -155,7 +153,7 @@ def _broadcast_matmul(x: Any, y: Any) -> Any:
     axes_b = [i for i in range(rank) if i in both or i in only_b]
     x = reshape(x, (*[lead_a[i] for i in axes_a], *a[-2:]))
     y = reshape(y, (*[lead_b[i] for i in axes_b], *b[-2:]))
-    product = dot_general(
+    out = product(
         x,
         y,
         contract=((len(axes_a) + 1,), (len(axes_b),)),
@@ -167,8 +165,8 @@ def _broadcast_matmul(x: Any, y: Any) -> Any:
     found = [*both, *only_a, rank, *only_b, rank + 1]
     order = tuple(sorted(range(len(found)), key=found.__getitem__))
     if order != tuple(range(len(order))):
-        product = transpose(product, permutation=order)
-    return reshape(product, (*common_shape("matmul", (lead_a, lead_b)), a[-2], b[-1]))
+        out = transpose(out, permutation=order)
+    return reshape(out, (*common_shape("matmul", (lead_a, lead_b)), a[-2], b[-1]))
 
 
 def dot(
@@ -197,7 +195,7 @@ def _dot(x: Any, y: Any) -> Any:
             f"axis {inner - len(b)} of the second has length {b[inner]}"
             f"{at(user_source())}"
         )
-    return dot_general(x, y, contract=((len(a) - 1,), (inner,)), batch=_NONE)
+    return product(x, y, contract=((len(a) - 1,), (inner,)), batch=_NONE)
 
 
 def vdot(
@@ -237,7 +235,7 @@ def _inner(x: Any, y: Any) -> Any:
         raise ValueError(
             f"inner: the last axes of shapes {a} and {b} differ{at(user_source())}"
         )
-    return dot_general(x, y, contract=((len(a) - 1,), (len(b) - 1,)), batch=_NONE)
+    return product(x, y, contract=((len(a) - 1,), (len(b) - 1,)), batch=_NONE)
 
 
 def outer(x: ArrayLike, y: ArrayLike, /) -> Array:
@@ -283,7 +281,7 @@ def tensordot(
             f"tensordot: axes {first} of shape {a} and {second} of shape {b} have "
             f"different lengths{at(user_source())}"
         )
-    out = dot_general(x, y, contract=(first, second), batch=_NONE)
+    out = product(x, y, contract=(first, second), batch=_NONE)
     return of_dtype(out, wide)
 
 

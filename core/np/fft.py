@@ -103,7 +103,7 @@ def _length(name: str, n: Any, default: int) -> int:
     return n
 
 
-def _resized(x: Any, axis: int, n: int) -> Any:
+def resized(x: Any, axis: int, n: int) -> Any:
     """x with n elements along an axis: the first ones, or zeros behind them."""
     t = typeof(x)
     have = t.shape[axis]
@@ -122,7 +122,7 @@ def _transform(
 ) -> Any:
     axis = _axis(name, x, axis)
     n = _length(name, n, typeof(x).shape[axis])
-    return fourier.fft(_resized(x, axis, n), axis=axis, norm=norm, inverse=inverse)
+    return fourier.fft(resized(x, axis, n), axis=axis, norm=norm, inverse=inverse)
 
 
 def fft(x: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None) -> Array:
@@ -172,7 +172,7 @@ def _half(name: str, x: ArrayLike, n: int | None, axis: int, norm: str) -> Any:
     x = _real(name, x)
     axis = _axis(name, x, axis)
     n = _length(name, n, typeof(x).shape[axis])
-    return fourier.rfft(_resized(x, axis, n), axis=axis, norm=norm)
+    return fourier.rfft(resized(x, axis, n), axis=axis, norm=norm)
 
 
 def irfft(
@@ -191,7 +191,7 @@ def irfft(
 def _whole(name: str, z: Any, n: int | None, axis: int, norm: str) -> Any:
     axis = _axis(name, z, axis)
     n = _length(name, n, 2 * (typeof(z).shape[axis] - 1))
-    return fourier.irfft(_resized(z, axis, n // 2 + 1), axis=axis, norm=norm, n=n)
+    return fourier.irfft(resized(z, axis, n // 2 + 1), axis=axis, norm=norm, n=n)
 
 
 def hfft(
@@ -220,7 +220,7 @@ Sizes = Sequence[int] | None
 Axes = Sequence[int] | None
 
 
-def _sizes_and_axes(
+def sizes_and_axes(
     name: str, x: Any, s: Sizes, axes: Axes
 ) -> tuple[list[Any], list[int]]:
     """For each axis of how many numbers a transform is, None for as many as there
@@ -243,7 +243,7 @@ def _sizes_and_axes(
 def _transforms(
     name: str, z: Any, s: Sizes, axes: Axes, norm: Norm, inverse: bool = False
 ) -> Any:
-    sizes, places = _sizes_and_axes(name, z, s, axes)
+    sizes, places = sizes_and_axes(name, z, s, axes)
     how = _norm(name, norm)
     for n, axis in zip(reversed(sizes), reversed(places), strict=True):
         z = _transform(name, z, n, axis, how, inverse)
@@ -273,7 +273,7 @@ def rfftn(x: ArrayLike, s: Sizes = None, axes: Axes = None, norm: Norm = None) -
 
 def _halves(name: str, x: ArrayLike, s: Sizes, axes: Axes, norm: Norm) -> Any:
     x = _real(name, x)
-    sizes, places = _sizes_and_axes(name, x, s, axes)
+    sizes, places = sizes_and_axes(name, x, s, axes)
     _some(name, places)
     z = _half(name, x, sizes[-1], places[-1], _norm(name, norm))
     return _transforms(name, z, sizes[:-1], places[:-1], norm)
@@ -289,7 +289,7 @@ def irfftn(
 
 def _wholes(name: str, x: ArrayLike, s: Sizes, axes: Axes, norm: Norm) -> Any:
     z = _complex(name, x)
-    sizes, places = _sizes_and_axes(name, z, s, axes)
+    sizes, places = sizes_and_axes(name, z, s, axes)
     _some(name, places)
     z = _transforms(name, z, sizes[:-1], places[:-1], norm, inverse=True)
     return _whole(name, z, sizes[-1], places[-1], _norm(name, norm))

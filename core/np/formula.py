@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle import dtypes
+from treadle.control.spelled import product
 from treadle.dims import hint, is_dim, one, settled
 from treadle.errors import at, user_source
 from treadle.np.contract import factors, of_dtype
@@ -23,7 +24,7 @@ from treadle.np.reductions import sum as sum_of
 from treadle.np.shapes import transpose
 from treadle.ops.arithmetic import mul
 from treadle.ops.compare import eq, where_zero
-from treadle.ops.dot import dot_general, free_axes
+from treadle.ops.dot import free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape
 from treadle.ops.shape import iota
 from treadle.run.array import Array
@@ -276,7 +277,7 @@ def _pair(x: Any, a: Labels, y: Any, b: Labels, wanted: set[str]) -> tuple[Any, 
         return mul(x, transpose(y, [b.index(label) for label in a])), a
     ca, cb = (tuple([ls.index(v) for v in contract]) for ls in (a, b))
     ba, bb = (tuple([ls.index(v) for v in batch]) for ls in (a, b))
-    out = dot_general(x, y, contract=(ca, cb), batch=(ba, bb))
+    out = product(x, y, contract=(ca, cb), batch=(ba, bb))
     rest_a = [a[i] for i in free_axes(len(a), ca, ba)]
     rest_b = [b[i] for i in free_axes(len(b), cb, bb)]
     return out, (*batch, *rest_a, *rest_b)

@@ -15,6 +15,7 @@ from treadle.control.attention import (
     attention_grad,
     attention_tangent,
 )
+from treadle.control.softmax import softmax
 from treadle.ir.graph import Equation, Graph, Var
 from treadle.ops.cast import convert
 from treadle.passes.rewrite import Rewriter, mentions, rewrite_params
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 _WIDE = np.dtype(np.float32)
-_BLOCKED = (attention, attention_tangent, attention_grad)
+_BLOCKED = (attention, attention_tangent, attention_grad, softmax)
 
 
 class _Lower(Rewriter):

@@ -9,7 +9,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
-from treadle.ops.arithmetic import mul
+from treadle.ops.arithmetic import mul, multiply_add
 from treadle.ops.cast import convert
 from treadle.ops.dot import Axes, dot_general, free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
@@ -49,8 +49,7 @@ class _Lower(Rewriter):
         elif out.type.dtype in self.widened:
             self.values[out] = self._widened(eq, x, y)
         elif eq.op is dot_general and (
-            dtypes.is_integer(out.type.dtype)
-            or (self._is_thin(eq) and not _sums_rows(eq))
+            dtypes.is_integer(out.type.dtype) or self._is_thin(eq)
         ):
             self.values[out] = self._sum_of_products(eq, x, y)
         elif eq.op is dot_general:
@@ -146,11 +145,20 @@ class _Lower(Rewriter):
             operands.append((atom, tuple(dims)))
         shape = tuple(sizes[name] for name in names)
         spread = [self._spread(atom, shape, dims, eq) for atom, dims in operands]
-        (result,) = self.emit(mul, spread, {}, eq.source)
+        result = self._term(spread, eq)
         axes = tuple(place[name] for name in sums)
         if axes:
             (result,) = self.emit(reduce_sum, [result], {"axes": axes}, eq.source)
         return result
+
+    def _term(self, spread: Sequence[Atom], eq: Equation) -> Atom:
+        """What a sum of products adds: of floats, without rounding the product."""
+        dtype = spread[0].type.dtype
+        if not dtypes.is_float(dtype):
+            return self.emit(mul, spread, {}, eq.source)[0]
+        zero = Lit(np.zeros((), dtype), ArrayType((), dtype))
+        operands = [*spread, zero]
+        return self.emit(multiply_add, operands, {"minus": None}, eq.source)[0]
 
     def _spread(self, a: Atom, shape: Axes, dims: Axes, eq: Equation) -> Atom:
         """An operand over the whole space: a view."""
@@ -159,14 +167,6 @@ class _Lower(Rewriter):
             (a,) = self.emit(transpose, [a], {"permutation": order}, eq.source)
         params = {"shape": shape, "dims": tuple(sorted(dims))}
         return self.emit(broadcast_in_dim, [a], params, eq.source)[0]
-
-
-def _sums_rows(eq: Equation) -> bool:
-    """Whether a sum is over the rows of a matrix, and not along them. In one precision,
-    the matrix kernel keeps more of it in registers."""
-    pairs = zip(eq.inputs, _free(eq), strict=True)
-    ends = [a.type.ndim - 1 in free for a, free in pairs]
-    return bool(eq.params["contract"][0]) and any(ends)
 
 
 def _free(eq: Equation) -> list[Axes]:

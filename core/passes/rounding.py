@@ -9,6 +9,8 @@ neither of kernels nor of LLVM, which see some of them:
   (comparisons, conversions, indices, memory...) to see the same.
 - A product with one reader, a sum, makes one equation with it, `multiply_add`. A
   reduction adds products as they would be in memory: for some sizes they are there.
+  A contraction that became a reduction says `multiply_add` with zero: its products
+  have no other reader, and kernels add them unrounded.
 
 Close by means that one kernel can hold them: what goes through memory stays small.
 """

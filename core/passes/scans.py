@@ -16,6 +16,7 @@ Rows of scanned and stacked arrays correspond whether or not the scan is reverse
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from treadle.arraytype import ArrayType
@@ -35,6 +36,7 @@ from treadle.transforms.batch import batch_graph
 
 _MAX_STACKED_BYTES = 1 << 28
 _LITTLE_BYTES = 1 << 20
+_NEAR_BYTES = 1 << 18
 _GROWTH = 8
 """How much larger than its result the operands may be that an iteration stores."""
 _MOVABLE = (Elementwise, Index, View, Product)
@@ -223,11 +225,14 @@ class _Scan:
 
     def turn(self) -> None:
         """Right operands that products would have to transpose: constants whose last
-        axis is contracted."""
+        axis is contracted. With a vector, the constant becomes the right one: sums over
+        rows keep neighbours in the lanes of registers."""
         values = dict(self.consts)
         makers = {v: e for e in self.equations for v in e.outputs}
         turned: dict[tuple[Var, tuple[int, ...]], Var] = {}
         for i, eq in enumerate(self.equations):
+            if _is_times_vector(eq) and _is_near(eq.inputs[0].type):
+                eq = _exchanged(eq)
             base, axes = _untransposed(eq, makers)
             if base is None or base not in values:
                 continue
@@ -361,6 +366,30 @@ def _untransposed(
         source = maker.inputs[0]
         return source if isinstance(source, Var) else None, maker.params["permutation"]
     return y, range(y.type.ndim)
+
+
+def _is_times_vector(eq: Equation) -> bool:
+    """Whether the right operand of a product has no axis that only it has."""
+    if eq.op is not dot_general:
+        return False
+    axes = len(eq.params["contract"][1]) + len(eq.params["batch"][1])
+    return eq.inputs[1].type.ndim == axes
+
+
+def _is_near(matrix: ArrayType) -> bool:
+    """Whether a matrix stays in a near cache. Others are read row by row: neighbours in
+    memory come fastest."""
+    return bool(settled(_fits, (*matrix.shape, matrix.dtype.itemsize)))
+
+
+def _fits(*sizes: int) -> int:
+    return int(math.prod(sizes) <= _NEAR_BYTES)
+
+
+def _exchanged(eq: Equation) -> Equation:
+    """The same product with a vector on the left."""
+    params = {name: axes[::-1] for name, axes in eq.params.items()}
+    return Equation(eq.op, eq.inputs[::-1], params, eq.outputs, eq.source)
 
 
 def _is_free_product(eq: Equation, free: dict[Var, Equation]) -> bool:

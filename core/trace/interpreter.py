@@ -25,10 +25,12 @@ class Interpreter:
     alive: False once the transform that made it has returned; its tracers are then
       leaked values and every use of them is an error.
     called_at: the user's line that called the transform.
+    writer: the innermost one, from this outwards, that writes all operations down.
     """
 
     alive = True
     called_at = ""
+    writer: Interpreter | None = None
     writes_graph = False
     """Whether what it writes is a graph of its own, in which names begin anew."""
 

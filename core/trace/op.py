@@ -71,6 +71,8 @@ class Op:
     lowering: how it runs on a device.
     differentiable: False declares that tangents stop here (integer results).
     effect: True if running it matters even when its results are not used.
+    remembered: whether its result, where all is written down, knows what it was made
+      of (`Tracer.origin`).
     """
 
     __slots__ = (
@@ -84,6 +86,7 @@ class Op:
         "multiple",
         "name",
         "names_axis",
+        "remembered",
         "run",
         "takes_scalars",
         "transpose",
@@ -113,6 +116,7 @@ class Op:
         self.takes_scalars = isinstance(lowering, Elementwise)
         self.multiple, self.differentiable = multiple, differentiable
         self.effect, self.names_axis = effect, names_axis
+        self.remembered = False
         if name in registry:
             raise ValueError(f"an op named {name!r} exists already")
         registry[name] = self
@@ -123,7 +127,11 @@ class Op:
                 if type(a) in _NUMBERS:
                     args = _settle_numbers(args)
                     break
-        return state.interpreter.process(self, args, params)
+        interpreter = state.interpreter
+        out = interpreter.process(self, args, params)
+        if self.remembered and interpreter.writer is not None:
+            out.origin = self, args, params
+        return out
 
     def infer(
         self, types: Sequence[ArrayType], params: dict[str, Any]

@@ -85,14 +85,14 @@ _KINDS = {
     "LOAD_GLOBAL": "global",
     "LOAD_NAME": "name",
     "LOAD_FROM_DICT_OR_GLOBALS": "name",
-    "LOAD_FAST": "variable",
-    "LOAD_FAST_CHECK": "variable",
-    "LOAD_FAST_BORROW": "variable",
+    "LOAD_FAST": "local",
+    "LOAD_FAST_CHECK": "local",
+    "LOAD_FAST_BORROW": "local",
     "LOAD_DEREF": "variable",
     "LOAD_CLASSDEREF": "variable",
     "LOAD_FROM_DICT_OR_DEREF": "variable",
-    "LOAD_FAST_LOAD_FAST": "two variables",
-    "LOAD_FAST_BORROW_LOAD_FAST_BORROW": "two variables",
+    "LOAD_FAST_LOAD_FAST": "two locals",
+    "LOAD_FAST_BORROW_LOAD_FAST_BORROW": "two locals",
     "LOAD_ATTR": "attribute",
     "LOAD_METHOD": "attribute",
     "STORE_FAST": "store",
@@ -170,13 +170,14 @@ class _Reader:
         if kind == "variable":
             variable = self._variable(number)
             self._path = self._same.get(variable, variable)
+        elif kind == "local":
+            self._load(number)
         elif kind == "global":
             self._path = GLOBAL, names[number >> 1]
-        elif kind == "two variables":
+        elif kind == "two locals":
             for place in (number >> 4, number & 15):
                 self._end()
-                variable = self._variable(place)
-                self._path = self._same.get(variable, variable)
+                self._load(place)
         elif kind == "name":
             self._path = GLOBAL, names[number]
         elif kind == "store global":
@@ -193,6 +194,12 @@ class _Reader:
                 self.changes.append((self._line, None))
         elif kind == "asks":
             self.asks = True
+
+    def _load(self, number: int) -> None:
+        variable = self._variable(number)
+        # From Python 3.13 on a cell that a function within gets is loaded so, unread.
+        if variable[0] == LOCAL:
+            self._path = self._same.get(variable, variable)
 
     def _variable(self, number: int) -> Path:
         name = self._variables[number]

@@ -55,6 +55,7 @@ class StageInterpreter(Interpreter):
 
     def __init__(self, closed: bool = False) -> None:
         self.parent = state.interpreter
+        self.writer = self if self.writes_all else None
         self.equations: list[Equation] = []
         self.closed = closed
         self.captured: list[Any] = []

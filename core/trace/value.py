@@ -103,10 +103,15 @@ _PRINTED = (
 
 
 class Tracer(Value):
-    """A value inside a transform. `interpreter` is the transform that made it."""
+    """A value inside a transform. `interpreter` is the transform that made it.
 
-    __slots__ = ("interpreter",)
+    origin: the op, operands and params that it was made of, as those who bound the op
+      gave them; only of ops that are `remembered`.
+    """
+
+    __slots__ = ("interpreter", "origin")
     interpreter: Interpreter
+    origin: tuple[Any, tuple[Any, ...], dict[str, Any]]
 
     def check_alive(self) -> None:
         """

@@ -50,6 +50,7 @@ class BatchInterpreter(Interpreter):
     def __init__(self, axis: MappedAxis, restages: bool = False) -> None:
         self.parent, self.axis = state.interpreter, axis
         self._restages = restages
+        self.writer = self.parent.writer
 
     def unpack(self, x: Any) -> tuple[Any, int | None]:
         """The full value and the batch axis (None: the same for all examples)."""

@@ -31,6 +31,7 @@ class GuardInterpreter(Interpreter):
 
     def __init__(self, active: Any) -> None:
         self.parent, self.active = state.interpreter, active
+        self.writer = self.parent.writer
 
     def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
         with using(self.parent):

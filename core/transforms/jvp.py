@@ -43,6 +43,7 @@ class JVPInterpreter(Interpreter):
 
     def __init__(self, restages: bool = False) -> None:
         self.parent, self._restages = state.interpreter, restages
+        self.writer = self.parent.writer
 
     def unpack(self, x: Any) -> tuple[Any, Any]:
         """The primal and tangent of any value."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import treadle as td
@@ -262,22 +261,7 @@ def softmax(x: Array, axis: Axis = -1) -> Array:
     >>> softmax(tnp.array([0.0, 0.0, -1000.0]))
     Array([0.5, 0.5, 0. ], dtype=float32)
     """
-    return _softmax(tnp.asarray(x), axis)
-
-
-@partial(td.custom_jvp, nondiff_argnums=(1,))
-def _softmax(x: Array, axis: Axis) -> Array:
-    wide = check.wide(x)
-    weights = tnp.exp(wide - top(wide, axis))
-    out = weights / weights.sum(axis, keepdims=True)
-    return check.narrow(out, x)
-
-
-@_softmax.defjvp
-def _softmax_jvp(axis: Axis, primals: tuple[Array], tangents: tuple[Array]) -> Any:
-    # Written with the result alone, so that a backward pass keeps nothing else.
-    out, t = _softmax(primals[0], axis), tangents[0]
-    return out, out * (t - (out * t).sum(axis, keepdims=True))
+    return special.softmax(tnp.asarray(x), axis)
 
 
 def log_softmax(x: Array, axis: Axis = -1) -> Array:

@@ -111,6 +111,7 @@ def test_functions_with_attributes_are_their_own() -> None:
     assert representative(a) is a
 
 
+@pytest.mark.usefixtures("only_new_objects")
 def test_functions_are_not_kept_alive() -> None:
     def wait(n: int) -> int:
         gc.collect()

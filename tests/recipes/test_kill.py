@@ -25,11 +25,11 @@ from treadle.recipes import cli, metrics
 COMMAND = [sys.executable, "-m", "treadle.recipes"]
 # So many checkpoints that a kill often hits the writing of one.
 OFTEN = ["--checkpoint-every=3", "--log-every=1", "--width=8"]
-OPTIONS = [*OFTEN, "--steps=240", "--batch-size=200", "--depth=1"]
+OPTIONS = [*OFTEN, "--batch-size=200", "--depth=1"]
 SMALL = ["--layers=1", "--heads=2", "--dropout=0.1"]
 SMALL += ["--tokens=bpe", "--vocabulary=300"]
 RECIPES = {
-    "digits-mlp": OPTIONS,
+    "digits-mlp": [*OPTIONS, "--steps=240"],
     "cartpole-ppo": [*OFTEN, "--steps=150", "--batch-size=4", "--moves=16"],
     "char-gpt": [*OFTEN, "--steps=200", "--batch-size=4", "--context=16", *SMALL],
 }
@@ -110,11 +110,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Whole]:
 def killed_and_resumed(folder: Path, whole: Whole, kills: int) -> None:
     killed = folder / "killed"
     choose = random.Random(kills)
-    process = start(*whole.command, "--run-dir", str(killed))
+    command = [*whole.command, "--run-dir", str(killed)]
     for _ in range(kills):
-        kill_after(process, choose.uniform(0, whole.seconds / kills))
-        process = start("resume", str(killed))
-    finish(process)
+        kill_after(start(*command), choose.uniform(0, whole.seconds / kills))
+        command = ["resume", str(killed)]
+    assert cli.main(command) == 0
     assert_same_run(killed, whole.folder)
 
 
@@ -139,9 +139,10 @@ def signalled_and_resumed(folder: Path, whole: Whole, storms: int) -> None:
     """Several signals in quick succession; a Ctrl-C among them may end it at once."""
     stormy = folder / "stormy"
     choose = random.Random(storms)
-    process = start(*whole.command, "--run-dir", str(stormy))
+    command = [*whole.command, "--run-dir", str(stormy)]
     latest = 0
     for _ in range(storms):
+        process = start(*command)
         until_it_steps(process)
         time.sleep(choose.uniform(0, whole.seconds / storms))
         sent = []
@@ -158,14 +159,14 @@ def signalled_and_resumed(folder: Path, whole: Whole, storms: int) -> None:
         step = Manager(stormy / "checkpoints").latest_step()
         assert step is not None and step >= latest
         latest = step
-        process = start("resume", str(stormy))
-    finish(process)
+        command = ["resume", str(stormy)]
+    assert cli.main(command) == 0
     assert_same_run(stormy, whole.folder)
     assert all(path.name.isdecimal() for path in (stormy / "checkpoints").iterdir())
 
 
 def test_signalled_and_resumed(tmp_path: Path, whole: Callable[[str], Whole]) -> None:
-    signalled_and_resumed(tmp_path, whole("digits-mlp"), 2)
+    signalled_and_resumed(tmp_path, whole("digits-mlp"), 1)
 
 
 @pytest.mark.slow
@@ -180,7 +181,9 @@ def test_signalled_and_resumed_often(
     "number",
     [signal.SIGTERM, *(pytest.param(n, marks=pytest.mark.slow) for n in ENDING[::2])],
 )
-def test_a_signal_stops_a_run_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_stops_a_run_cleanly(
+    tmp_path: Path, number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = str(tmp_path / "run")
     options = [*OPTIONS, "--steps", "1000000", "--run-dir", folder]
     process = start("train", "digits-mlp", *options)
@@ -193,8 +196,9 @@ def test_a_signal_stops_a_run_cleanly(tmp_path: Path, number: signal.Signals) ->
     assert resume == f"resume: treadle resume {folder}"
 
     step = int(stopped.split("after step ")[1].split(",")[0])
-    output = finish(start("resume", folder, "--steps", str(step + 2)))
-    assert f"training from step {step} to {step + 2};" in output
+    assert cli.main(["resume", folder, "--steps", str(step + 2)]) == 0
+    expected = f"training from step {step} to {step + 2};"
+    assert expected in capsys.readouterr().out
 
 
 def steps_saved(folder: Path) -> tuple[int, int]:

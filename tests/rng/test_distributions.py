@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
+import scipy.stats
 
 import treadle as td
 import treadle.numpy as tnp
@@ -279,11 +281,63 @@ def test_poisson_is_exact(rate: float) -> None:
     exact(rng.poisson(KEY, rate, (40,)), jax.random.poisson(OTHER, rate, (40,)))
 
 
-def test_rejection_has_no_derivative() -> None:
-    with pytest.raises(TypeError, match=r"rng\.gamma have no derivative[\s\S]*stop_"):
-        td.grad(lambda a: rng.gamma(KEY, a, (3,)).sum())(2.0)
-    found = td.grad(lambda s: (s * rng.gamma(KEY, 2.0, (3,))).sum())(2.0)
-    near(found, rng.gamma(KEY, 2.0, (3,)).sum())
+SMOOTH: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "gamma": ((np.float32([0.3, 1.0, 2.5, 40.0, 300.0]),), {}),
+    "loggamma": ((np.float32([0.3, 1.0, 2.5, 40.0]),), {}),
+    "chisquare": ((3.0,), {"shape": (4,)}),
+    "t": ((4.0,), {"shape": (4,)}),
+    "beta": ((2.0, 0.5), {"shape": (4,)}),
+    "f": ((3.0, 5.0), {"shape": (4,)}),
+    "generalized_normal": ((1.7,), {"shape": (4,)}),
+    "dirichlet": ((np.float32([0.5, 2.0, 3.0]),), {}),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n != "gamma")) for n in SMOOTH],
+)
+def test_derivatives_in_parameters_are_jaxs(name: str) -> None:
+    args, options = SMOOTH[name]
+
+    def loss(draw: Any, key: Any) -> Any:
+        return lambda *args: (draw(key, *args, **options) ** 2).sum()
+
+    numbers = tuple(range(len(args)))
+    theirs = loss(getattr(jax.random, name), OTHER)
+    wanted = jax.jit(jax.grad(theirs, numbers))(*args)
+    ours = td.grad(loss(getattr(rng, name), KEY), numbers)
+    for f, g, w in zip(ours(*args), td.jit(ours)(*args), wanted, strict=True):
+        np.testing.assert_allclose(f, w, rtol=2e-5)
+        np.testing.assert_allclose(g, w, rtol=2e-5)
+
+
+def test_derivatives_of_gammas_that_underflow() -> None:
+    """Their logarithm is (log(u) + log Γ(a + 1)) / a but for what underflows."""
+    a = tnp.asarray(0.01)
+    x = rng.loggamma(KEY, a, (5,))
+    assert (x < -150).any()
+    found = td.vmap(td.grad(lambda a, i: rng.loggamma(KEY, a, (5,))[i]), (None, 0))(
+        a, tnp.arange(5)
+    )
+    wanted = (scipy.special.digamma(1.01) - np.asarray(x, "float64")) / 0.01
+    np.testing.assert_allclose(found, wanted, rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_second_derivatives_of_gammas() -> None:
+    def total(a: Any) -> Any:
+        return rng.gamma(KEY, a, (3,), "float64").sum()
+
+    a, step = tnp.asarray(2.0, "float64"), 1e-2
+    places = scipy.stats.gamma.cdf(rng.gamma(KEY, a, (3,), "float64"), 2.0)
+
+    def moved(a: float) -> float:
+        return scipy.stats.gamma.ppf(places, a).sum()
+
+    found = td.grad(td.grad(total))(a)
+    wanted = (moved(2 + step) - 2 * moved(2) + moved(2 - step)) / step**2
+    np.testing.assert_allclose(found, wanted, rtol=1e-3)
 
 
 def test_moments() -> None:

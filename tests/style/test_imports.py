@@ -85,7 +85,7 @@ ABOVE = tuple(key.split(".")[1] for key in FOLDERS if "." in key)
 
 PEERS = {"jax", "jaxlib", "torch", "equinox", "flax", "optax"}
 OPTIONAL = {"PIL", "cupy", "cupyx", "matplotlib", "mpi4py", "nvidia", "rich", "sklearn"}
-OPTIONAL |= {"dp_accounting", "tensorboardX", "tokenizers", "treescope"}
+OPTIONAL |= {"dp_accounting", "scipy", "tensorboardX", "tokenizers", "treescope"}
 # What Orbax's own checkpointers need, the file that nothing else imports.
 FOR_ORBAX = "checkpoint/orbax.py"
 # Not optional, but slow to load and not needed by everybody who says `import treadle`.
@@ -196,7 +196,7 @@ def _loaded_by(statement: str) -> set[str]:
 
 def test_importing_the_library_loads_no_compiler_and_no_peer() -> None:
     loaded = _loaded_by("import treadle")
-    heavy = PEERS | OPTIONAL | SLOW | {"orbax", "scipy"}
+    heavy = PEERS | OPTIONAL | SLOW | {"orbax"}
     assert not heavy & {m.split(".")[0] for m in loaded}
 
 

@@ -1,10 +1,9 @@
-"""The CPU as the compiler sees it: what is native, and a Plan made executable."""
+"""The CPU as the compiler sees it: what is native, and what each kernel needs."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -19,51 +18,26 @@ from treadle.backends.cpu.emit.tasks import scratch_bytes, scratch_rows
 from treadle.backends.cpu.fourier import library as fourier_library
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm import schedule as gemm_schedule
-from treadle.backends.cpu.gemm.arguments import Scheduled, Word
+from treadle.backends.cpu.gemm.arguments import Scheduled
 from treadle.backends.cpu.lapack.library import library
-from treadle.backends.cpu.order import kernel as ordering
+from treadle.backends.cpu.link import Linked
 from treadle.backends.cpu.order.schedule import order_scratch, order_tasks
 from treadle.backends.cpu.run import callpath, executor, native, threads
-from treadle.backends.cpu.run.executor import (
-    Call,
-    Indirect,
-    Program,
-    ProgramBuilder,
-    Scaled,
-    Slot,
-)
-from treadle.backends.cpu.run.host import address_of, host_call, meaning
 from treadle.backends.cpu.run.profile import profile
 from treadle.backends.cpu.sources import (
     foreseen,
-    nest_source,
-    product_source,
     sources_of,
 )
 from treadle.backends.cpu.target import amx, cpu_count, host
 from treadle.backends.memory import room, size_class
 from treadle.dtypes import bfloat16
-from treadle.errors import InternalError
 from treadle.fuse.lowering.launches import Calls, Launch, ProductKernel
-from treadle.ir.filled import filled_with, sizes_in
 from treadle.ir.graph import Equation, Graph
 from treadle.kernels.contract import Contraction
 from treadle.late import number
 from treadle.plan.calls import Path, Run, Signature
 from treadle.plan.steps import (
-    Branch,
-    Buffer,
-    CallsStep,
-    CopyStep,
-    HostStep,
-    Loop,
-    NestStep,
-    OrderStep,
-    Place,
     Plan,
-    ProductStep,
-    Step,
-    While,
 )
 from treadle.plan.target import Work
 from treadle.trace.lowering import Lowering
@@ -116,7 +90,8 @@ class CPUTarget:
     def order(self, rows: int, length: int, itemsize: int) -> Work:
         args = rows, length, threads.num_threads()
         tasks = number(order_tasks, args)
-        return Work(tasks, tasks * _order_scratch(length, itemsize))
+        scratch = number(order_scratch, (length, itemsize))
+        return Work(tasks, tasks * scratch)
 
     def calls(self, calls: Calls) -> Work:
         return routines.work(calls, threads.num_threads())
@@ -155,221 +130,3 @@ class CPUTarget:
         self, path: Path, types: Sequence[ArrayType], run: Run
     ) -> Path | None:
         return callpath.caller_like(path, types, run)
-
-
-def _order_scratch(length: int, itemsize: int) -> int:
-    return number(order_scratch, (length, itemsize))
-
-
-class Bound:
-    """A linked plan whose sizes were open, for given ones (see `Linked.bind`)."""
-
-    sizes: Sequence[Any] = ()
-
-    def __init__(
-        self,
-        program: Program,
-        constants: list[int],
-        linked: Linked,
-    ) -> None:
-        self.program, self.constants, self.failures = (
-            program,
-            constants,
-            linked.failures,
-        )
-        self.plan, self.spans = linked.plan, linked.spans
-
-    def bind(self, values: Sequence[int], constants: Mapping[int, np.ndarray]) -> Bound:
-        raise InternalError("a program for given sizes has no open ones")
-
-
-class Linked:
-    """A plan with its kernels loaded and its command buffer built.
-
-    Slots: the arena, the program's inputs, its outputs, the constants (a call fills
-    these), the pointers that loops exchange, then what the executor adds.
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.failures: dict[int, BaseException] = {}
-        """Why calls of host functions failed, by thread."""
-        self._keep: list[Any] = [plan.constants]
-        sources = list(sources_of(plan.steps))
-        self.kernels = native.load(sources) if sources else {}
-        bases = {"input": 1, "output": 1 + len(plan.inputs)}
-        bases["constant"] = bases["output"] + len(plan.outputs)
-        bases["slot"] = bases["constant"] + len(plan.constants)
-        self._bases = bases
-        self.builder = ProgramBuilder(slots=bases["slot"] + plan.slots)
-        self.spans: list[tuple[int, Sequence[Step]]] = []
-        """Where the commands of steps begin that do work."""
-        self.loops: dict[Loop, int] = {}
-        self._sized_hosts: dict[int, HostStep] = {}
-        self._commands(plan.steps)
-        self.program: Program = self.builder.build()
-        self.constants = [c.ctypes.data for c in plan.constants]
-        hosts = sizes_in([meaning(s) for s in self._sized_hosts.values()])
-        self.sizes = [*self.program.sizes, *hosts]
-
-    def bind(self, values: Sequence[int], constants: Mapping[int, np.ndarray]) -> Bound:
-        """The same program with numbers for `sizes`, and with some other constants."""
-        keep: list[Any] = [*constants.values()]
-        words = {}
-        for at, step in self._sized_hosts.items():
-            what = filled_with(meaning(step), self.sizes, values)
-            call = host_call(what, self.failures)
-            keep.append(call)
-            words[at] = address_of(call)
-        own = values[: len(self.program.sizes)]
-        addresses = list(self.constants)
-        for i, value in constants.items():
-            addresses[i] = value.ctypes.data
-        return Bound(self.program.bind(own, words, keep), addresses, self)
-
-    def at(self, place: Place) -> Slot:
-        """A place as an operand of the executor."""
-        b, offset, dynamic = place
-        parts = tuple([Scaled(self.loops[loop], n) for loop, n in dynamic])
-        if b.home == "arena":
-            return Slot(0, offset + b.offset, parts)
-        return Slot(self._bases[b.home] + b.index, offset, parts)
-
-    def slot_of(self, b: Buffer) -> int:
-        return self._bases["slot"] + b.index
-
-    # Commands
-
-    def _commands(self, steps: Sequence[Step]) -> None:
-        group: list[NestStep] = []
-        for step in steps:
-            if group and not (
-                isinstance(step, NestStep) and step.position == group[0].position
-            ):
-                self._group(group)
-                group = []
-            if isinstance(step, NestStep):
-                group.append(step)
-            else:
-                self._command(step)
-        if group:
-            self._group(group)
-
-    def _group(self, steps: Sequence[NestStep]) -> None:
-        self.spans.append((self.builder.command_count, steps))
-        self.builder.group([self._nest_call(step) for step in steps])
-
-    def _command(self, step: Step) -> None:
-        if not isinstance(step, Loop | Branch):
-            self.spans.append((self.builder.command_count, [step]))
-        if isinstance(step, ProductStep):
-            kernel, words, tasks = self._product_call(step)
-            self.builder.call(kernel, words, tasks)
-        elif isinstance(step, CopyStep):
-            to = self.at(step.writes[0])
-            if step.reads:
-                self.builder.copy(to, self.at(step.reads[0]), step.nbytes)
-            else:
-                self.builder.fill_zero(to, step.nbytes)
-        elif isinstance(step, OrderStep):
-            kernel = self.kernels[ordering.source(step.itemsize).key]
-            self.builder.call(kernel, self._order_words(step), step.tasks)
-        elif isinstance(step, CallsStep):
-            kernel = self.kernels[routines.source(step).key]
-            self.builder.call(kernel, routines.words(step, self.at), step.tasks)
-        elif isinstance(step, HostStep):
-            self._host(step)
-        elif isinstance(step, While):
-            self._while(step)
-        elif isinstance(step, Loop):
-            self._loop(step)
-        elif isinstance(step, Branch):
-            self._branch(step)
-        else:
-            raise InternalError(f"no command for {type(step).__name__}")
-
-    def _nest_call(self, step: NestStep) -> Call:
-        launch = step.launch
-        words: list[Any] = [*launch.outer, *launch.mid, launch.inner]
-        if step.scratch is not None:
-            # Each task has an equal share.
-            share = step.scratch.buffer.nbytes // step.tasks
-            words += [self.at(step.scratch), share]
-        words += self._operands(step.places, launch)
-        kernel = self.kernels[nest_source(launch.nest, "task").key]
-        return kernel, words, step.tasks
-
-    def _operands(self, places: Sequence[Place | None], launch: Any) -> list[Any]:
-        words: list[Any] = []
-        for place, binding in zip(places, launch.bindings, strict=True):
-            words.append(binding.offset if place is None else self.at(place))
-            words += binding.strides
-        return words
-
-    def _product_call(self, step: ProductStep) -> Call:
-        words: list[Any] = list(step.words.words)
-        words[Word.A], words[Word.B] = self.at(step.a), self.at(step.b)
-        words[Word.C] = self.at(step.c)
-        if step.scratch is not None:
-            words[Word.SCRATCH] = self.at(step.scratch)
-        launch = step.product.epilogue
-        if launch is not None:
-            words[Word.EPILOGUE] = self.kernels[nest_source(launch.nest, "tile").key]
-            words[Word.EPILOGUE_ARGS] = len(words)
-            words += [1, *launch.outer, launch.inner]
-            words += self._operands(step.places, launch)
-        source = product_source(step.product.contraction)
-        return self.kernels[source.key], words[1:], step.words.tasks
-
-    def _order_words(self, step: OrderStep) -> list[Any]:
-        assert step.scratch is not None
-        places = [step.reads[0], step.writes[0], step.scratch]
-        nbytes = _order_scratch(step.length, step.itemsize)
-        sizes = [step.rows, step.length, step.count]
-        return [*sizes, *map(self.at, places), nbytes]
-
-    def _host(self, step: HostStep) -> None:
-        call = host_call(meaning(step), self.failures)
-        self._keep.append(call)
-        places = [self.at(p) for p in (*step.reads, *step.writes)]
-        at = self.builder.host(address_of(call), places, step.call.op.name)
-        if sizes_in(meaning(step)):
-            self._sized_hosts[at] = step
-
-    def _loop(self, step: Loop) -> None:
-        for b, place in step.slots:
-            self.builder.set(self.slot_of(b), self.at(place))
-        with self.builder.loop(step.count) as index:
-            self.loops[step] = index
-            self._commands(step.body)
-            for a, b in step.swaps:
-                self.builder.swap(self.slot_of(a), self.slot_of(b))
-
-    def _while(self, step: While) -> None:
-        for b, place in step.slots:
-            self.builder.set(self.slot_of(b), self.at(place))
-        start, end = self.builder.label(), self.builder.label()
-        self.builder.place(start)
-        self._commands(step.test)
-        self.builder.jump_unless(Indirect(self.at(step.flag), "bool"), end)
-        self._commands(step.body)
-        for a, b in step.swaps:
-            self.builder.swap(self.slot_of(a), self.slot_of(b))
-        self.builder.jump(start)
-        self.builder.place(end)
-
-    def _branch(self, step: Branch) -> None:
-        kind = {"bool": "bool", "int32": "i32", "int64": "i64"}[step.dtype.name]
-        index = Indirect(self.at(step.index), kind)
-        end = self.builder.label()
-        last = len(step.branches) - 1
-        labels = [self.builder.label() for _ in step.branches]
-        for i, label in enumerate(labels[:-1]):
-            # Indices below 0 take the first branch, those beyond the end the last.
-            self.builder.jump_if_less(index, i + 1, label)
-        self.builder.jump(labels[last])
-        for label, steps in zip(labels, step.branches, strict=True):
-            self.builder.place(label)
-            self._commands(steps)
-            self.builder.jump(end)
-        self.builder.place(end)

@@ -213,7 +213,7 @@ class _Partitioner(Growth):
         for i, (_, (offset, strides)) in enumerate(joined(eq, how, steps)):
             # A piece may have been copied for an earlier one.
             a = eq.inputs[i]
-            if isinstance(a, Var) and a in parts:
+            if isinstance(a, Var) and a in parts and parts[a][0] is whole:
                 continue
             launch = copy_launch(a, whole, offset, strides, self.flow)
             if launch is None:
@@ -236,7 +236,8 @@ class _Partitioner(Growth):
             if not isinstance(a, Var) or not self._can_be_part(a, eq):
                 continue
             # What fills the array is written before the piece is made.
-            if not self.order.can_depend(self.owner[a], first):
+            maker = self.owner[a]
+            if maker in first or not self.order.can_depend(maker, first):
                 continue
             self.flow.parts[a] = (whole, offset, strides)
             maker = self.flow.maker[a]
@@ -256,10 +257,19 @@ class _Partitioner(Growth):
             made
             and a not in flow.inline
             and not flow.is_returned(a)
-            and flow.readers[a] == [eq]
+            and all(self._reads_part(r, node, eq) for r in flow.readers[a])
             and not _finds_place(flow.maker[a])
             and eq.inputs.count(a) == 1
         )
+
+    def _reads_part(self, reader: Equation, maker: Node, eq: Equation) -> bool:
+        """Whether a reader can do with a piece that lies in the whole that `eq` makes:
+        one in the kernel that makes the piece, and another join that comes later."""
+        if reader is eq or not reader.outputs:
+            return reader is eq
+        if isinstance(reader.op.lowering, Join):
+            return self.position[id(reader)] > self.position[id(eq)]
+        return isinstance(maker, Cluster) and self.owner.get(reader.outputs[0]) is maker
 
     def _copy_returned_views(self) -> None:
         """A result that is a view is made in memory, if its storage differs."""

@@ -49,10 +49,13 @@ class Form:
             words.append(space.maps[operand_key(eq) if reduces else eq.outputs[0]])
             self._computed(eq)
             words.append(self.number(eq.outputs[0]))
+        before = None
         for eq in members:
             for v in eq.outputs:
                 if v in stored:
                     words += self.number(v), space.maps[v], stored_strides(v, self.flow)
+                    words.append(self.flow.is_next(before, v))
+                    before = v
 
     def operands(self, eq: Equation, operands: Sequence[Strided]) -> None:
         """An equation on arrays in memory."""

@@ -20,12 +20,12 @@ from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.ir.maps import ZERO, Affine, Map, address
 from treadle.kernels.nest import (
-    BROADCAST,
-    CONTIGUOUS,
+    PAIRED,
     STRIDED,
     Instr,
     Nest,
     Operand,
+    inner_class,
     is_half,
     shared,
 )
@@ -259,6 +259,12 @@ class NestWriter:
             return inside, None
         return inside, self.instr(scalar.EQ, (inside, index), dtypes.bool_)
 
+    def is_beside(self, k: int) -> bool:
+        """Whether a store writes what lies behind each element of the store before."""
+        a, b = self.accesses[k - 1], self.accesses[k]
+        alike = a.store and b.store and a._replace(atom=b.atom) == b
+        return k > 0 and alike and self.flow.is_next(a.atom, b.atom)
+
     def store(self, v: Var, entries: Map, value: int, name: str = "store") -> None:
         """Writes a value to its place in memory."""
         offset, strides = address(entries, stored_strides(v, self.flow))
@@ -462,20 +468,15 @@ def assemble(
     serial: bool = False,
 ) -> Launch:
     """The nest over groups of dimensions, each a loop."""
-
     operands, bindings = [], []
-    for a in body.accesses:
+    for number, a in enumerate(body.accesses):
         table = dict(a.strides)
-
-        def steps(groups: list[list[int]], table: dict = table) -> list[int]:
-            return [table.get(g[-1], 0) if g else 0 for g in groups]
-
-        out_steps, mid_steps = steps(outers), steps(mids)
-        inner_step = steps(inners)[0] if inners else 0
-        if inner_step == 0:
-            kind = BROADCAST
-        else:
-            kind = CONTIGUOUS if inner_step == 1 else STRIDED
+        out_steps, mid_steps, inner_steps = (
+            [table.get(g[-1], 0) if g else 0 for g in groups]
+            for groups in (outers, mids, inners[:1])
+        )
+        inner_step = inner_steps[0] if inners else 0
+        kind = inner_class(inner_step, a.atom is not None)
         operands.append(
             Operand(
                 a.dtype,
@@ -483,13 +484,13 @@ def assemble(
                 "index" if a.atom is None else "array",
                 any(mid_steps),
                 len(a.gathers),
+                kind == PAIRED and body.is_beside(number),
             )
         )
         words = (*out_steps, *mid_steps, *((inner_step,) if kind == STRIDED else ()))
         bindings.append(Binding(a.atom, a.offset, (*words, *a.gathers), a.store))
-    nest = Nest(
-        len(outers), len(mids), axis, tuple(operands), tuple(body.instrs), serial
-    )
+    counts = len(outers), len(mids)
+    nest = Nest(*counts, axis, tuple(operands), tuple(body.instrs), serial)
     return Launch(
         shared(nest),
         tuple(extent(g, sizes) for g in outers),

@@ -5,6 +5,13 @@ from treadle.np.contract import matmul as matmul
 from treadle.np.contract import outer as outer
 from treadle.np.contract import tensordot as tensordot
 from treadle.np.contract import vecdot as vecdot
+from treadle.np.linalg.constants import dft as dft
+from treadle.np.linalg.constants import hadamard as hadamard
+from treadle.np.linalg.constants import helmert as helmert
+from treadle.np.linalg.constants import hilbert as hilbert
+from treadle.np.linalg.constants import invhilbert as invhilbert
+from treadle.np.linalg.constants import invpascal as invpascal
+from treadle.np.linalg.constants import pascal as pascal
 from treadle.np.linalg.factors import EighResult as EighResult
 from treadle.np.linalg.factors import EigResult as EigResult
 from treadle.np.linalg.factors import LUResult as LUResult
@@ -32,10 +39,32 @@ from treadle.np.linalg.norms import cond as cond
 from treadle.np.linalg.norms import matrix_norm as matrix_norm
 from treadle.np.linalg.norms import norm as norm
 from treadle.np.linalg.norms import vector_norm as vector_norm
+from treadle.np.linalg.patterns import block_diag as block_diag
+from treadle.np.linalg.patterns import circulant as circulant
+from treadle.np.linalg.patterns import companion as companion
+from treadle.np.linalg.patterns import convolution_matrix as convolution_matrix
+from treadle.np.linalg.patterns import fiedler as fiedler
+from treadle.np.linalg.patterns import fiedler_companion as fiedler_companion
+from treadle.np.linalg.patterns import hankel as hankel
+from treadle.np.linalg.patterns import leslie as leslie
+from treadle.np.linalg.patterns import toeplitz as toeplitz
+from treadle.np.linalg.polar import PolarResult as PolarResult
+from treadle.np.linalg.polar import eigh_tridiagonal as eigh_tridiagonal
+from treadle.np.linalg.polar import expm_frechet as expm_frechet
+from treadle.np.linalg.polar import polar as polar
+from treadle.np.linalg.polar import qr_multiply as qr_multiply
 from treadle.np.linalg.products import diagonal as diagonal
 from treadle.np.linalg.products import matrix_power as matrix_power
 from treadle.np.linalg.products import multi_dot as multi_dot
 from treadle.np.linalg.products import trace as trace
+from treadle.np.linalg.schur import HessenbergResult as HessenbergResult
+from treadle.np.linalg.schur import SchurResult as SchurResult
+from treadle.np.linalg.schur import funm as funm
+from treadle.np.linalg.schur import hessenberg as hessenberg
+from treadle.np.linalg.schur import rsf2csf as rsf2csf
+from treadle.np.linalg.schur import schur as schur
+from treadle.np.linalg.schur import solve_sylvester as solve_sylvester
+from treadle.np.linalg.schur import sqrtm as sqrtm
 from treadle.np.linalg.solving import SlogdetResult as SlogdetResult
 from treadle.np.linalg.solving import det as det
 from treadle.np.linalg.solving import inv as inv
@@ -49,24 +78,45 @@ from treadle.np.shapes import matrix_transpose as matrix_transpose
 __all__ = [
     "EigResult",
     "EighResult",
+    "HessenbergResult",
     "LUResult",
     "LstsqResult",
+    "PolarResult",
     "QRResult",
     "SVDResult",
+    "SchurResult",
     "SlogdetResult",
+    "block_diag",
     "cho_factor",
     "cho_solve",
     "cholesky",
+    "circulant",
+    "companion",
     "cond",
+    "convolution_matrix",
     "cross",
     "det",
+    "dft",
     "diagonal",
     "eig",
     "eigh",
+    "eigh_tridiagonal",
     "eigvals",
     "eigvalsh",
     "expm",
+    "expm_frechet",
+    "fiedler",
+    "fiedler_companion",
+    "funm",
+    "hadamard",
+    "hankel",
+    "helmert",
+    "hessenberg",
+    "hilbert",
     "inv",
+    "invhilbert",
+    "invpascal",
+    "leslie",
     "lstsq",
     "lu",
     "lu_factor",
@@ -79,16 +129,24 @@ __all__ = [
     "multi_dot",
     "norm",
     "outer",
+    "pascal",
     "pinv",
+    "polar",
     "qr",
+    "qr_multiply",
+    "rsf2csf",
+    "schur",
     "slogdet",
     "solve",
+    "solve_sylvester",
     "solve_triangular",
+    "sqrtm",
     "svd",
     "svdvals",
     "tensordot",
     "tensorinv",
     "tensorsolve",
+    "toeplitz",
     "trace",
     "vecdot",
     "vector_norm",

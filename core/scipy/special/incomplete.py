@@ -1,7 +1,8 @@
 """The incomplete gamma and beta functions, regularised.
 
 Series and continued fractions go on until they have all digits: about as many steps as
-the square root of the parameters is large.
+the square root of the parameters is large. Gamma functions of large parameters have an
+expansion (`large_gammas.py`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from treadle.api.linear import jvp
 from treadle.np.operands import ArrayLike, cast
 from treadle.run.array import Array
 from treadle.scipy.operands import floats, single_at_least
+from treadle.scipy.special import large_gammas
 from treadle.scipy.special.elementary import xlog1py, xlogy
-from treadle.scipy.special.gammas import betaln, gammaln, stirling
+from treadle.scipy.special.gammas import betaln, digamma, gammaln, stirling
 from treadle.scipy.special.loops import fraction, series
 
 _LARGE = 10.0
@@ -46,25 +48,58 @@ def _log_density(a: Any, x: Any) -> Any:
     large = a > _LARGE
     wide = tnp.where(large, a, _LARGE)
     mu = (x - wide) / wide
+    close = tnp.abs(mu) < large_gammas.NEAR
+    eta = large_gammas.deviation(tnp.where(close, mu, 0.0))
+    apart = tnp.where(close, 0.5 * eta * eta, mu - tnp.log1p(mu))
     # The logarithm of Γ by Stirling's formula, less that of the other factors.
-    exact = -wide * (mu - tnp.log1p(mu)) + 0.5 * tnp.log(wide / (2 * math.pi))
+    exact = -wide * apart + 0.5 * tnp.log(wide / (2 * math.pi))
     small = tnp.where(large, 1.0, a)
     plain = xlogy(small, x) - x - gammaln(small)
     return tnp.where(large, exact - stirling(wide), plain)
 
 
-def _parts(a: Any, x: Any) -> tuple[Any, Any, Any]:
+def _lower_series(a: Any, x: Any) -> Any:
+    """The lower function in units of `_log_density`, for x up to about a."""
+    return series(1 / a, lambda t, k: t * x / (a + k))
+
+
+def _upper_fraction(a: Any, x: Any, settled: Any = 0.0) -> Any:
+    """One over the upper function in units of `_log_density`, for x from about a on."""
+    terms = lambda k: (k * (a - k), x + (2 * k + 1) - a)  # noqa: E731
+    return fraction(terms, x + 1 - a, settled)
+
+
+def _settled(x: Any) -> Any:
+    """After how many terms of it derivatives have their digits. (At whole parameters it
+    ends, and says nothing of them.)"""
+    return 20 + 100 / x
+
+
+def _is_near(a: Any, x: Any, most: Any = math.inf) -> Any:
+    close = tnp.abs(x - a) < tnp.minimum(large_gammas.NEAR * a, most)
+    return (a >= large_gammas.LEAST) & close
+
+
+def _parts(a: Any, x: Any, derived: bool) -> tuple[Any, Any, Any]:
     """The lower and the upper function: each where the other would be inaccurate; and
-    where the lower one is meant."""
+    where the lower one is meant.
+
+    derived: whether derivatives by a are taken.
+    """
     good = (a > 0) & (x > 0) & (x < math.inf) & (a < math.inf)
+    large = good & _is_near(a, x)
     low = x < a + 1
-    a, x = tnp.where(good, a, 1.0), tnp.where(good, x, 1.0)
+    near = large_gammas.near(tnp.where(large, a, 1e6), tnp.where(large, x, 1e6))
+    a, x = (tnp.where(good & ~large, y, 1.0) for y in (a, x))
     density = tnp.exp(_log_density(a, x))
-    b, y = tnp.where(low, a, 1.0), tnp.where(low, x, 1e-3)
-    lower = density * series(1 / b, lambda t, k: t * y / (b + k))
-    b, y = tnp.where(low, 1.0, a), tnp.where(low, 10.0, x)
-    upper = density / fraction(lambda k: (k * (b - k), y + (2 * k + 1) - b), y + 1 - b)
-    return lower, upper, low
+    lower = density * _lower_series(*_or(low, (a, x), (1.0, 1e-3)))
+    b, y = _or(~low, (a, x), (1.0, 10.0))
+    upper = density / _upper_fraction(b, y, _settled(y) if derived else 0.0)
+    return tnp.where(large, near[0], lower), tnp.where(large, near[1], upper), low
+
+
+def _or(chosen: Any, values: Any, others: Any) -> list[Any]:
+    return [tnp.where(chosen, v, o) for v, o in zip(values, others, strict=True)]
 
 
 def _edges(a: Any, x: Any, value: Any, at_zero: float) -> Any:
@@ -76,17 +111,18 @@ def _edges(a: Any, x: Any, value: Any, at_zero: float) -> Any:
     return tnp.where(bad, math.nan, value)
 
 
-def _lower_of(a: Any, x: Any) -> Any:
-    lower, upper, low = _parts(a, x)
+def _lower_of(a: Any, x: Any, derived: bool) -> Any:
+    lower, upper, low = _parts(a, x, derived)
     return _edges(a, x, tnp.where(low, lower, 1 - upper), 0.0)
 
 
-def _upper_of(a: Any, x: Any) -> Any:
-    lower, upper, low = _parts(a, x)
+def _upper_of(a: Any, x: Any, derived: bool) -> Any:
+    lower, upper, low = _parts(a, x, derived)
     return _edges(a, x, tnp.where(low, 1 - lower, upper), 1.0)
 
 
-_gammainc, _gammaincc = custom_jvp(_lower_of), custom_jvp(_upper_of)
+_gammainc = custom_jvp(lambda a, x: _lower_of(a, x, derived=False))
+_gammaincc = custom_jvp(lambda a, x: _upper_of(a, x, derived=False))
 
 
 def _density(a: Any, x: Any) -> Any:
@@ -107,15 +143,50 @@ def _by_first(function: Any, first: Any, *rest: Any) -> Any:
 @_gammainc.defjvp
 def _gammainc_jvp(primals: Any, tangents: Any) -> Any:
     (a, x), (da, dx) = primals, tangents
-    tangent = _by_first(_lower_of, a, x) * da + _density(a, x) * dx
+    tangent = _by_first(_lower_of, a, x, True) * da + _density(a, x) * dx
     return _gammainc(a, x), tangent
 
 
 @_gammaincc.defjvp
 def _gammaincc_jvp(primals: Any, tangents: Any) -> Any:
     (a, x), (da, dx) = primals, tangents
-    tangent = _by_first(_upper_of, a, x) * da - _density(a, x) * dx
+    tangent = _by_first(_upper_of, a, x, True) * da - _density(a, x) * dx
     return _gammaincc(a, x), tangent
+
+
+def gamma_slope(a: Any, log_x: Any) -> Any:
+    """The derivative of log(x) by a, where a number from the lower function's
+    distribution keeps its place in it: that of samples by their parameter.
+
+    By M. Figurnov et al., Implicit reparameterization gradients (2018).
+    """
+    x = tnp.exp(log_x)
+    # The density of what is farther away than this underflows.
+    large, low = _is_near(a, x, 8 * tnp.sqrt(a)), x < a + 1
+    b, y = (tnp.where(large, v, 1e6) for v in (a, x))
+    along = -_by_first(lambda a, x: large_gammas.near(a, x)[0], b, y)
+    near = along * tnp.exp(-_log_density(b, y))
+    a, x, log_x = _or(~large, (a, x, log_x), (1.0, 1.0, 0.0))
+    # How the density changes, in units of itself.
+    change = _log_ratio(a, x, log_x)
+    b, y = _or(low, (a, x), (1.0, 1e-3))
+    below = -(change * _lower_series(b, y) + _by_first(_lower_series, b, y))
+    b, y = _or(~low, (a, x), (1.0, 10.0))
+    one_over = _upper_fraction(b, y)
+    slope = _by_first(_upper_fraction, b, y, _settled(y))
+    above = (change - slope / one_over) / one_over
+    return tnp.where(large, near, tnp.where(low, below, above))
+
+
+def _log_ratio(a: Any, x: Any, log_x: Any) -> Any:
+    """``log(x) - digamma(a)``, not as the difference of large numbers."""
+    large = (a > _LARGE) & (x > 0)
+    wide, y = _or(large, (a, x), (_LARGE, _LARGE))
+    u = 1 / (wide * wide)
+    rest = 0.5 / wide + u * (1 / 12 - u * (1 / 120 - u * (1 / 252 - u / 240)))
+    small = tnp.where(large, 1.0, a)
+    exact = tnp.log1p((y - wide) / wide) + rest
+    return tnp.where(large, exact, log_x - digamma(small))
 
 
 # The incomplete beta function ---------------------------------------------------------
@@ -133,7 +204,11 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike, /) -> Array:
     return cast(_betainc(a, b, x), dtype)
 
 
-def _betainc_of(a: Any, b: Any, x: Any) -> Any:
+_BETA_SETTLED = 60.0
+"""After how many terms derivatives have their digits, at whole parameters too."""
+
+
+def _betainc_of(a: Any, b: Any, x: Any, settled: float) -> Any:
     good = (a > 0) & (b > 0) & (x > 0) & (x < 1) & (a < math.inf) & (b < math.inf)
     p, q, y = (tnp.where(good, v, w) for v, w in ((a, 1.0), (b, 1.0), (x, 0.5)))
     density = tnp.exp(xlogy(p, y) + xlog1py(q, -y) - betaln(p, q))
@@ -149,14 +224,14 @@ def _betainc_of(a: Any, b: Any, x: Any) -> Any:
         odd = -above / ((first + 2 * m) * (first + 2 * m + 1))
         return tnp.where(2 * m == k, even, odd) * z, 1.0
 
-    value = density / (first * fraction(terms, tnp.ones_like(z)))
+    value = density / (first * fraction(terms, tnp.ones_like(z), settled))
     value = tnp.where(turned, 1 - value, value)
     value = tnp.where(x <= 0, 0.0, tnp.where(x >= 1, 1.0, value))
     bad = ~(a > 0) | ~(b > 0) | ~(x >= 0) | ~(x <= 1)
     return tnp.where(bad | (a == math.inf) | (b == math.inf), math.nan, value)
 
 
-_betainc = custom_jvp(_betainc_of)
+_betainc = custom_jvp(lambda a, b, x: _betainc_of(a, b, x, settled=0.0))
 
 
 @_betainc.defjvp
@@ -165,7 +240,7 @@ def _betainc_jvp(primals: Any, tangents: Any) -> Any:
     inside = (x > 0) & (x < 1)
     y = tnp.where(inside, x, 0.5)
     by_x = tnp.exp(xlogy(a - 1, y) + xlog1py(b - 1, -y) - betaln(a, b))
-    by_a = _by_first(_betainc_of, a, b, x)
-    by_b = _by_first(lambda b, a, x: _betainc_of(a, b, x), b, a, x)
+    by_a = _by_first(_betainc_of, a, b, x, _BETA_SETTLED)
+    by_b = _by_first(lambda b: _betainc_of(a, b, x, _BETA_SETTLED), b)
     by_x = tnp.where(inside, by_x, 0.0)
     return _betainc(a, b, x), by_a * da + by_b * db + by_x * dx

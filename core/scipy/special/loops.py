@@ -60,12 +60,16 @@ def series(
     ]
 
 
-def fraction(terms: Callable[[Any], tuple[Any, Any]], first: Any) -> Any:
+def fraction(
+    terms: Callable[[Any], tuple[Any, Any]], first: Any, settled: Any = 0.0
+) -> Any:
     """The continued fraction b₀ + a₁ / (b₁ + a₂ / (b₂ + …)), by Lentz's method.
 
     Args:
       terms: ``k -> (a, b)`` number k.
       first: b₀, which is not 0.
+      settled: none ends before this number of terms. Where a numerator is 0 the value
+        has all digits and its derivatives have not.
     """
     eps = epsilon(first)
     tiny = float(np.finfo(typeof(first).dtype).tiny) * 1e6
@@ -85,7 +89,8 @@ def fraction(terms: Callable[[Any], tuple[Any, Any]], first: Any) -> Any:
         d = tnp.where(busy, 1 / away(b + a * d), d)
         c = tnp.where(busy, away(b + a / c), c)
         ratio = tnp.where(busy, c * d, 1.0)
-        busy = busy & (tnp.abs(ratio - 1) > eps) & tnp.isfinite(ratio)
+        open_ = (tnp.abs(ratio - 1) > eps) | (k < settled)
+        busy = busy & open_ & tnp.isfinite(ratio)
         return k, value * ratio, c, d, busy
 
     start = (k, first, first, 0.0 * first, tnp.isfinite(first))

@@ -8,7 +8,8 @@ from typing import Any
 
 import treadle.numpy as tnp
 from treadle.api.jacobian import stop_gradient
-from treadle.np.operands import ArrayLike
+from treadle.control import softmax as ops
+from treadle.np.operands import ArrayLike, all_axes
 from treadle.run.array import Array
 from treadle.scipy.operands import floats
 
@@ -63,11 +64,12 @@ def _axes(x: Any, axis: Axis) -> Any:
 
 
 def softmax(x: ArrayLike, axis: Axis = None) -> Array:
-    """``exp(x) / sum(exp(x))``, with the sum along some axes, by default all."""
-    (x,) = floats("softmax", x)
-    largest = stop_gradient(tnp.max(x, axis=axis, keepdims=True))
-    terms = tnp.exp(x - largest)
-    return terms / tnp.sum(terms, axis=axis, keepdims=True)
+    """``exp(x) / sum(exp(x))``, with the sum along some axes, by default all.
+
+    Halves are computed in float32.
+    """
+    (y,) = floats("softmax", x)
+    return ops.softmax(y, axes=all_axes("softmax", axis, y.ndim))
 
 
 def log_softmax(x: ArrayLike, axis: Axis = None) -> Array:

@@ -17,7 +17,7 @@ from treadle.arraytype import ArrayType
 from treadle.fuse.lowering.copies import begun, copy_launch, filled, scatter_launch
 from treadle.fuse.lowering.launches import Binding, Copy, Launch
 from treadle.ir.graph import Lit, Var
-from treadle.kernels.nest import BROADCAST, CONTIGUOUS
+from treadle.kernels.nest import PAIRED, STRIDED
 from treadle.ops.dynamic import dynamic_update_slice
 
 
@@ -25,8 +25,8 @@ def seen(launch: Launch, k: int, memory: np.ndarray) -> np.ndarray:
     """The elements of a flat array that an operand steps over."""
     b, operand = launch.bindings[k], launch.nest.operands[k]
     steps = list(b.strides)
-    if operand.inner in (BROADCAST, CONTIGUOUS):
-        steps.append(operand.inner == CONTIGUOUS)
+    if operand.inner != STRIDED:
+        steps.append(operand.inner)
     shape = (*launch.outer, *launch.mid, launch.inner)
     strides = [s * memory.itemsize for s in steps]
     return as_strided(memory[b.offset :], shape, strides)
@@ -136,7 +136,8 @@ def test_updates_and_indices_are_seen_through_their_views() -> None:
 
     launch, _, args = scattered(turned, "scatter_set", array(4, 3), ROWS, array(3, 2))
     (updates,) = [b for b in launch.bindings if b.atom is args[2]]
-    assert (updates.offset, updates.strides) == (0, (1, 2))
+    assert (updates.offset, updates.strides) == (0, (1,))
+    assert PAIRED in [o.inner for o in launch.nest.operands]
 
 
 def test_rows_of_several_axes_are_scattered_along_the_last() -> None:

@@ -51,3 +51,28 @@ def test_a_piece_that_its_filling_is_made_of_is_moved() -> None:
     y = np.exp(x)
     wanted = np.pad(y, (2, 3), constant_values=y.sum())
     np.testing.assert_allclose(td.jit(padded)(x), wanted, rtol=1e-5)
+
+
+def test_a_piece_of_two_wholes_is_made_in_the_first_and_moved_to_the_second() -> None:
+    x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
+
+    def joined(np_: Any, x: Any) -> Any:
+        y = np_.exp(x)
+        z, w = np_.sin(y) + x, y * x
+        u = z * w
+        first = np_.concatenate([y, z, w], -1)
+        second = np_.concatenate([u, y, z], -1)
+        return first, second
+
+    def overwritten(x: Any) -> Any:
+        first, second = joined(tnp, x)
+        return first.at[1:3].set(0.5), second
+
+    report = str(td.jit(lambda x: joined(tnp, x)).explain(x))
+    assert report.count("concatenate") == 2  # y and z, into the second
+    for a, b in zip(td.jit(lambda x: joined(tnp, x))(x), joined(np, x), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+    first, second = joined(np, x)
+    first[1:3] = 0.5
+    for a, b in zip(td.jit(overwritten)(x), (first, second), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)

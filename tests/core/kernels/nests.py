@@ -19,8 +19,17 @@ from treadle.backends.cpu.emit.tasks import scratch_bytes, scratch_rows
 from treadle.backends.cpu.run import native
 from treadle.kernels.check import check
 from treadle.kernels.lower import is_store
-from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Instr, Nest, Operand
+from treadle.kernels.nest import (
+    BROADCAST,
+    CONTIGUOUS,
+    PAIRED,
+    STRIDED,
+    Instr,
+    Nest,
+    Operand,
+)
 
+_KINDS = {0: BROADCAST, 1: CONTIGUOUS, 2: PAIRED}
 _numbers = itertools.count()
 
 
@@ -47,7 +56,7 @@ class Maker:
         assert view.ndim == len(shape) + gathers
         strides = _steps(view)
         along = strides[len(shape) - 1]
-        kind = {0: BROADCAST, 1: CONTIGUOUS}.get(along, STRIDED)
+        kind = _KINDS.get(along, STRIDED)
         mids = strides[len(self.outer) : len(shape) - 1]
         self.operands.append(Operand(view.dtype, kind, mid=any(mids), gathers=gathers))
         self.views.append(view)

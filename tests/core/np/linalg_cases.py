@@ -86,6 +86,23 @@ def lu_of(la: Any, a: Any) -> Any:
     return la.lu(a)
 
 
+def in_complex(a: np.ndarray) -> np.ndarray:
+    return a.astype(np.result_type(a.dtype, np.complex64))
+
+
+def form_of(middle: Any, outer: Any) -> tuple[Any, ...]:
+    """What the signs and phases of vectors don't change."""
+    back = outer.conj().T
+    return outer @ middle @ back, outer @ back
+
+
+PATTERNS = (
+    "circulant",
+    "companion",
+    "fiedler",
+    "fiedler_companion",
+    "toeplitz",
+)
 SQUARE, DEFINITE, TALL = apart(2, 3, 3), definite(3, 3), matrix(4, 2)
 CASES = [
     Case("cholesky", lambda la, a: la.cholesky(hermitian(a)), (definite(2, 3, 3),)),
@@ -229,4 +246,125 @@ CASES = [
         (lambda rng: rng.normal(size=(2, 3, 3)) * np.array([0.1, 9])[:, None, None],),
         theirs=lambda a: scipy.linalg.expm(a),
     ),
+    Case(
+        "polar",
+        lambda la, a: tuple(la.polar(a)),
+        (TALL,),
+        theirs=scipy.linalg.polar,
+    ),
+    Case(
+        "polar-left",
+        lambda la, a: tuple(la.polar(a, side="left")),
+        (apart(2, 3),),
+        theirs=lambda a: scipy.linalg.polar(a, side="left"),
+    ),
+    Case(
+        "polar-equal",
+        lambda la, a: tuple(la.polar(a)),
+        (lambda rng: np.eye(3)[[1, 0, 2]],),
+        theirs=scipy.linalg.polar,
+    ),
+    *[
+        Case(
+            f"qr_multiply-{mode}",
+            lambda la, a, c, mode=mode: (la.qr_multiply(a, c, mode)[0] ** 2, a),
+            (TALL, matrix(2, 4) if mode == "right" else matrix(2, 3)),
+            theirs=lambda a, c, mode=mode: (
+                scipy.linalg.qr_multiply(a, c, mode)[0] ** 2,
+                a,
+            ),
+        )
+        for mode in ("right", "left")
+    ],
+    Case(
+        "eigh_tridiagonal",
+        lambda la, d, e: la.eigh_tridiagonal(
+            d.real, e.real, eigvals_only=True, select="i", select_range=(1, 2)
+        ),
+        (matrix(4), matrix(3)),
+        theirs=lambda d, e: scipy.linalg.eigh_tridiagonal(
+            d.real, e.real, eigvals_only=True, select="i", select_range=(1, 2)
+        ),
+    ),
+    Case(
+        "expm_frechet",
+        lambda la, a, e: tuple(la.expm_frechet(a, e)),
+        (apart(3, 3), matrix(3, 3)),
+        theirs=lambda a, e: [
+            x.astype(a.dtype) for x in scipy.linalg.expm_frechet(a, e)
+        ],
+    ),
+    Case(
+        "solve_sylvester",
+        lambda la, a, b, q: la.solve_sylvester(a, b, q),
+        (apart(3, 3), apart(2, 2), matrix(3, 2)),
+        theirs=scipy.linalg.solve_sylvester,
+    ),
+    Case(
+        "sqrtm",
+        lambda la, a: la.sqrtm(a),
+        (SQUARE,),
+        theirs=lambda a: np.stack([in_complex(scipy.linalg.sqrtm(x)) for x in a]),
+    ),
+    Case(
+        "funm",
+        lambda la, a: la.funm(a, lambda x: x * x * x),
+        (SQUARE,),
+        theirs=lambda a: in_complex(a @ a @ a),
+        smooth=False,
+    ),
+    Case(
+        "schur",
+        lambda la, a: form_of(*la.schur(a)),
+        (matrix(4, 4),),
+        theirs=lambda a: form_of(*scipy.linalg.schur(a)),
+        smooth=False,
+    ),
+    Case(
+        "schur-complex",
+        lambda la, a: form_of(*la.rsf2csf(*la.schur(a))),
+        (matrix(4, 4),),
+        theirs=lambda a: form_of(*scipy.linalg.schur(a, output="complex")),
+        smooth=False,
+    ),
+    Case(
+        "hessenberg",
+        lambda la, a: form_of(*la.hessenberg(a, calc_q=True)),
+        (matrix(4, 4),),
+        theirs=lambda a: form_of(*scipy.linalg.hessenberg(a, calc_q=True)),
+        smooth=False,
+    ),
+    Case(
+        "toeplitz",
+        lambda la, c, r: la.toeplitz(c, r),
+        (matrix(3), matrix(4)),
+        theirs=scipy.linalg.toeplitz,
+    ),
+    Case(
+        "patterns",
+        lambda la, a, b: (
+            *[getattr(la, f)(a) for f in PATTERNS],
+            la.leslie(a, b),
+            la.block_diag(a, b),
+            la.hankel(a, b),
+        ),
+        (lambda rng: 1 + rng.normal(size=5) ** 2, matrix(4)),
+        theirs=lambda a, b: [
+            *[getattr(scipy.linalg, f)(a) for f in PATTERNS],
+            scipy.linalg.leslie(a, b),
+            scipy.linalg.block_diag(a, b),
+            scipy.linalg.hankel(a, b),
+        ],
+    ),
+    *[
+        Case(
+            f"convolution_matrix-{mode}-{n}",
+            lambda la, a, n=n, mode=mode: la.convolution_matrix(a, n, mode),
+            (matrix(4),),
+            theirs=lambda a, n=n, mode=mode: scipy.linalg.convolution_matrix(
+                a, n, mode
+            ),
+        )
+        for mode, n in (("full", 3), ("same", 6), ("same", 1), ("valid", 5))
+    ],
 ]

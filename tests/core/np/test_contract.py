@@ -185,3 +185,37 @@ def test_errors(use: Any, message: str) -> None:
 def test_formula_comes_first() -> None:
     with pytest.raises(TypeError, match="einsum takes a formula first"):
         tnp.einsum(tnp.ones(2), "i")
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 5, 257, 600])
+@pytest.mark.parametrize("columns", [1, 7, 33, 64, 101])
+def test_products_with_a_vector(rows: int, columns: int) -> None:
+    """Each width has blocks of its own, and few columns several totals."""
+    rng = np.random.default_rng(0)
+    w, x = rng.normal(size=(rows, columns)), rng.normal(size=rows)
+    w, x = w.astype("float32"), x.astype("float32")
+    wide = x.astype("float64") @ w.astype("float64")
+    np.testing.assert_allclose(td.jit(lambda x, w: x @ w)(x, w), wide, 1e-5, 2e-5)
+    found = td.jit(lambda x, w: w.T @ x)(x, w)
+    np.testing.assert_allclose(found, wide, 1e-5, 2e-5)
+
+
+@pytest.mark.parametrize("columns", [5, 70])
+def test_a_product_with_a_vector_rounds_its_terms_once(columns: int) -> None:
+    x = np.array([1 + 2**-11, 1 + 2**-12], "float32")
+    y = np.array([-1, 1 + 2**-12], "float32")
+    found = td.jit(lambda x, w: x @ w)(x, np.tile(y[:, None], columns))
+    np.testing.assert_array_equal(found, np.full(columns, 2.0**-24, "float32"))
+
+
+@pytest.mark.parametrize("n", [4, 33, 300])
+def test_a_vector_times_a_constant_in_a_scan(n: int) -> None:
+    rng = np.random.default_rng(0)
+    w = (rng.normal(size=(n, n)) / np.sqrt(n)).astype("float32")
+    x = rng.normal(size=n).astype("float32")
+    wanted = x.astype("float64")
+    for _ in range(5):
+        wanted = np.tanh(w @ wanted)
+    step = lambda x, _: (tnp.tanh(w @ x), None)  # noqa: E731
+    found = td.jit(lambda x: td.scan(step, x, None, length=5)[0])(x)
+    np.testing.assert_allclose(found, wanted, 1e-4, 1e-5)

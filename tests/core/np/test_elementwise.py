@@ -143,3 +143,14 @@ def test_log2_of_powers_of_two_is_exact(dtype: str) -> None:
     x = np.ldexp(np.ones(40, dtype), powers)
     np.testing.assert_array_equal(np.asarray(tnp.log2(x)), powers)
     np.testing.assert_array_equal(np.asarray(td.jit(tnp.log2)(x)), powers)
+
+
+@pytest.mark.parametrize("name", ["copysign", "heaviside"])
+def test_complex_numbers_have_no_sign(name: str) -> None:
+    with pytest.raises(
+        TypeError, match=f"{name} is defined for real numbers"
+    ) as caught:
+        getattr(tnp, name)(np.array([1j]), 1.0)
+    assert f"at {__file__}:" in str(caught.value)
+    with pytest.raises(TypeError):
+        getattr(np, name)(np.array([1j]), 1.0)

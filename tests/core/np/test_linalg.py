@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.linalg
 
 import treadle as td
 import treadle.numpy as tnp
@@ -121,6 +122,8 @@ OPEN: dict[str, Callable[..., Any]] = {
     "lu_solve": lambda a, b: tnp.linalg.lu_solve(tnp.linalg.lu_factor(a), b),
     "norm": lambda a, b: tnp.linalg.norm(a, "nuc"),
     "matrix_power": lambda a, b: tnp.linalg.matrix_power(a, 3),
+    "polar": lambda a, b: tnp.linalg.polar(a).U,
+    "toeplitz": lambda a, b: tnp.linalg.toeplitz(b, a[0]),
 }
 
 
@@ -134,6 +137,23 @@ def test_sizes_may_be_open(name: str) -> None:
         return x.astype("float32")
 
     agree(gradient_of(OPEN[name]), [Arg("n n", draw), Arg("n", draw)])
+
+
+@pytest.mark.slow
+def test_functions_of_matrices_of_open_sizes() -> None:
+    """Few complex numbers are summed in another order, so that bits may differ."""
+
+    def loss(a: Any) -> Any:
+        root = tnp.linalg.sqrtm(a @ a.T).real
+        return tnp.sum(tnp.linalg.solve_sylvester(a, root, a.T) ** 2)
+
+    compiled = td.jit(td.value_and_grad(loss), dynamic={"a": ("n", "n")})
+    for n in (3, 5, 8):
+        a = np.eye(n) * (1 + np.arange(n)) + 0.1
+        wanted = td.value_and_grad(loss)(a)
+        for f, w in zip(compiled(a), wanted, strict=True):
+            assert_close(f, w, 1e-10)
+    assert compiled.report().traces == 1
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -289,6 +309,35 @@ WRONG = {
     "solve_triangular: trans is": (
         lambda: tnp.linalg.solve_triangular(tnp.eye(2), tnp.ones(2), trans=3)
     ),
+    "schur: output is 'real' or 'complex', got 'r'": (
+        lambda: tnp.linalg.schur(tnp.eye(2), "r")
+    ),
+    "polar: side is 'right' or 'left', got 'up'": (
+        lambda: tnp.linalg.polar(tnp.eye(2), "up")
+    ),
+    "solve_sylvester: shapes (2, 2), (3, 3) and (2, 2) don't fit": (
+        lambda: tnp.linalg.solve_sylvester(tnp.eye(2), tnp.eye(3), tnp.eye(2))
+    ),
+    "eigh_tridiagonal takes the n numbers of a diagonal and the n - 1 beside": (
+        lambda: tnp.linalg.eigh_tridiagonal(tnp.ones(2), tnp.ones(2))
+    ),
+    "eigh_tridiagonal: select='v'": (
+        lambda: tnp.linalg.eigh_tridiagonal(tnp.ones(2), tnp.ones(1), select="v")
+    ),
+    "expm_frechet: shapes (2, 2) and (3, 3) differ": (
+        lambda: tnp.linalg.expm_frechet(tnp.eye(2), tnp.eye(3))
+    ),
+    "leslie: f has one number more than s, got 2 and 2": (
+        lambda: tnp.linalg.leslie(tnp.ones(2), tnp.ones(2))
+    ),
+    "hadamard: n is a power of 2, got 6": lambda: tnp.linalg.hadamard(6),
+    "pascal: kind is one of": lambda: tnp.linalg.pascal(3, "left"),
+    "block_diag takes matrices, got shape (1, 2, 2)": (
+        lambda: tnp.linalg.block_diag(tnp.ones((1, 2, 2)))
+    ),
+    "companion takes vectors of at least 2 numbers": (
+        lambda: tnp.linalg.companion(tnp.ones(1))
+    ),
     "tensorsolve: shapes (2, 3) and (2,)": (
         lambda: tnp.linalg.tensorsolve(tnp.ones((2, 3)), tnp.ones(2))
     ),
@@ -311,3 +360,46 @@ def test_what_is_not_determined_has_no_derivative() -> None:
         with pytest.raises(NotImplementedError, match=r"not\s+determined") as caught:
             td.jvp(f, (a,), (a,))
         assert f"at {__file__}:" in str(caught.value)
+
+
+CONSTANT: dict[str, Callable[..., Any]] = {
+    "hilbert": lambda la, n: la.hilbert(n),
+    "invhilbert": lambda la, n: la.invhilbert(n),
+    "pascal": lambda la, n: la.pascal(n),
+    "pascal-lower": lambda la, n: la.pascal(n, "lower"),
+    "pascal-upper": lambda la, n: la.pascal(n, "upper"),
+    "invpascal": lambda la, n: la.invpascal(n),
+    "invpascal-lower": lambda la, n: la.invpascal(n, "lower"),
+    "helmert": lambda la, n: la.helmert(n),
+    "helmert-full": lambda la, n: la.helmert(n, full=True),
+    "dft": lambda la, n: la.dft(n),
+    "dft-n": lambda la, n: la.dft(n, "n"),
+    "dft-sqrtn": lambda la, n: la.dft(n, scale="sqrtn"),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANT)
+def test_matrices_that_are_known_by_their_size(name: str) -> None:
+    for n in (1, 2, 5):
+        found = CONSTANT[name](tnp.linalg, n)
+        wanted = CONSTANT[name](scipy.linalg, n)
+        np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-6)
+        assert found.dtype == ("complex64" if "dft" in name else "float32")
+    np.testing.assert_array_equal(tnp.linalg.hadamard(8), scipy.linalg.hadamard(8))
+    wide = tnp.linalg.hilbert(3, dtype="float64")
+    np.testing.assert_array_equal(wide, scipy.linalg.hilbert(3))
+
+
+def test_factors_that_are_not_unique_have_no_derivative() -> None:
+    for f in (lambda a: tnp.linalg.schur(a).T, tnp.linalg.hessenberg):
+        with pytest.raises(NotImplementedError, match="are not unique") as caught:
+            td.grad(lambda a, f=f: f(a).sum())(tnp.eye(3))
+        assert f"at {__file__}:" in str(caught.value)
+
+
+def test_matrices_of_batches_of_vectors() -> None:
+    c = np.random.default_rng(0).normal(size=(2, 3, 4))
+    for name in ("toeplitz", "hankel", "circulant", "companion", "fiedler"):
+        found = getattr(tnp.linalg, name)(c)
+        wanted = getattr(scipy.linalg, name)(c[1, 2])
+        np.testing.assert_allclose(found[1, 2], wanted, rtol=1e-12, err_msg=name)

@@ -21,6 +21,7 @@ class Case:
       are a list or tuple.)
     args: how to draw each argument; real ones in float64.
     params: of the op; the oracle knows them.
+    smooth: whether it has derivatives; without them, it says so.
     second: whether second derivatives exist where the arguments are drawn.
     tolerance: how far apart float64 results may be.
     slow: whether it is one of many like it, which run with the slow tests.
@@ -31,6 +32,7 @@ class Case:
     args: tuple[Draw, ...]
     params: dict[str, Any] = field(default_factory=dict)
     label: str = ""
+    smooth: bool = True
     second: bool = True
     tolerance: float = 1e-9
     slow: bool = False

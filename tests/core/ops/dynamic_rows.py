@@ -11,6 +11,7 @@ import numpy as np
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.dynamic import Arg, Function, bools, floats, ints, positive
+from treadle.control.softmax import softmax
 from treadle.ops import (
     complex,
     conv,
@@ -134,22 +135,28 @@ MOVEMENT = [
     ),
 ]
 
-REDUCTIONS = [
-    Row(op, f"{axes}", lambda x, op=op, axes=axes: op(x, axes=axes), (draw,))
-    for op, draw in (
-        (reduce.reduce_sum, X),
-        (reduce.reduce_prod, positive("n m 3")),
-        (reduce.reduce_max, X),
-        (reduce.reduce_min, X),
-        (reduce.reduce_and, bools("n m 3")),
-        (reduce.reduce_or, bools("n m 3")),
-    )
-    for axes in ((0,), (1, 2), (0, 1, 2))
-] + [
-    Row(op, f"{axis}", lambda x, op=op, axis=axis: op(x, axis=axis), (X,))
-    for op in (reduce.argmax, reduce.argmin)
-    for axis in (0, 1)
-]
+REDUCTIONS = (
+    [
+        Row(op, f"{axes}", lambda x, op=op, axes=axes: op(x, axes=axes), (draw,))
+        for op, draw in (
+            (reduce.reduce_sum, X),
+            (reduce.reduce_prod, positive("n m 3")),
+            (reduce.reduce_max, X),
+            (reduce.reduce_min, X),
+            (reduce.reduce_and, bools("n m 3")),
+            (reduce.reduce_or, bools("n m 3")),
+        )
+        for axes in ((0,), (1, 2), (0, 1, 2))
+    ]
+    + [
+        Row(softmax, "", lambda x: softmax(x, axes=(0, 2)), (X,)),
+    ]
+    + [
+        Row(op, f"{axis}", lambda x, op=op, axis=axis: op(x, axis=axis), (X,))
+        for op in (reduce.argmax, reduce.argmin)
+        for axis in (0, 1)
+    ]
+)
 
 
 def _dot(label: str, x: Arg, y: Arg, contract: Any, batch: Any) -> Row:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import jax.scipy.linalg
 import numpy as np
 from jax import lax
 
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.ops.cases import Case, Draw, complexes, normal
-from treadle.ops import eigen, lu, orthogonal, triangular
+from treadle.ops import eigen, lu, orthogonal, schur, triangular
+from treadle.trace.op import Op
 
 Finish = Callable[[Any, Any], Any]
 """From a NumPy and the results to what does not depend on signs and phases."""
@@ -150,6 +154,20 @@ def _eigh(label: str, a: Draw, lower: bool) -> Case:
     )
 
 
+def _form(op: Op, label: str, a: Draw, oracle: Any) -> Case:
+    def product(np: Any, outs: Any) -> Any:
+        middle, outer = (np.matrix_transpose(x) for x in outs)
+        # What is below the subdiagonal is LAPACK's own.
+        middle, back = np.triu(middle, -1), np.conj(np.matrix_transpose(outer))
+        return [outer @ middle @ back, outer @ back]
+
+    def factors(a: Any) -> Any:
+        return [jnp.matrix_transpose(x) for x in oracle(jnp.matrix_transpose(a))]
+
+    return Finished(op, factors, (a,), label=label, smooth=False, finish=product)
+
+
+_hessenberg = partial(jax.scipy.linalg.hessenberg, calc_q=True)
 SQUARE = apart(2, 3, 3)
 COMPLEX = apart(3, 3, imaginary=1)
 
@@ -237,6 +255,16 @@ ALL = [
         {"vectors": False},
         label="complex",
     ),
+    _form(schur.schur, "", SQUARE, jax.scipy.linalg.schur),
+    _form(schur.schur, "blocks", normal(4, 4), jax.scipy.linalg.schur),
+    _form(
+        schur.schur,
+        "complex",
+        COMPLEX,
+        partial(jax.scipy.linalg.schur, output="complex"),
+    ),
+    _form(schur.hessenberg, "", normal(4, 4), _hessenberg),
+    _form(schur.hessenberg, "complex", complexes(3, 3), _hessenberg),
 ]
 
 QUICK = {
@@ -248,5 +276,7 @@ QUICK = {
     "svd-tall",
     "eigh-complex",
     "eig-values",
+    "schur",
+    "hessenberg",
 }
 CASES = [replace(case, slow=case.name not in QUICK) for case in ALL]

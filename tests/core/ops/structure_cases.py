@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -17,6 +18,7 @@ from tests.core.ops.cases import (
     integers,
     normal,
 )
+from treadle.control.softmax import softmax
 from treadle.ops import cumulative, dot, identity, movement, reduce, shape, sort
 
 X = normal(2, 3, 4)
@@ -153,6 +155,7 @@ MOVEMENT = [
 ]
 
 REDUCTIONS = [
+    Case(softmax, lambda x: jax.nn.softmax(x, (0, 2)), (X,), {"axes": (0, 2)}),
     *_reduce(reduce.reduce_sum, jnp.sum, X, ""),
     *_reduce(reduce.reduce_sum, jnp.sum, complexes(2, 3, 4), "complex"),
     *_reduce(reduce.reduce_prod, jnp.prod, _with_zeros, ""),

@@ -86,7 +86,8 @@ def assert_close(found: Any, wanted: Any, tolerance: float) -> None:
 
 
 def differentiable(case: Case, args: Sequence[Any], outs: Sequence[Any]) -> bool:
-    return case.op.differentiable and bool(moving(args)) and bool(moving(outs))
+    smooth = case.smooth and case.op.differentiable
+    return smooth and bool(moving(args)) and bool(moving(outs))
 
 
 @every_case

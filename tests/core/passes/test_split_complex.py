@@ -282,3 +282,15 @@ def test_both_parts_are_made_in_one_kernel() -> None:
     z = normal(8, 8, dtype="complex64")
     plan = stages(td.trace(lambda z: z * z + z)(z), CPUTarget()).plan
     assert len(plan.steps) == 1
+
+
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 33, 100])
+def test_parts_are_stored_side_by_side(n: int) -> None:
+    z = normal(5, n, dtype="complex64")
+    graph = td.trace(lambda z: tnp.conj(z) + z.real)(z)
+    (step,) = stages(graph, CPUTarget()).plan.steps
+    stores = [o for o in step.launch.nest.operands if o.beside]
+    assert len(stores) == 1
+    np.testing.assert_array_equal(
+        td.jit(lambda z: tnp.conj(z) + z.real)(z), np.conj(z) + z.real
+    )

@@ -275,3 +275,49 @@ def test_dtypes() -> None:
 def test_every_function_of_jax_is_there() -> None:
     theirs = {name for name in dir(jsp) if not name.startswith("_")}
     assert theirs <= set(dir(special))
+
+
+@pytest.mark.slow
+def test_derivatives_at_whole_parameters() -> None:
+    """There a continued fraction ends: its value is exact, and says nothing of its
+    derivatives."""
+    a, x = (np.array(v) for v in ([1.0, 2, 3, 4, 30], [4.0, 5, 4.5, 30, 32]))
+    step = 1e-4
+
+    def moved(theirs: Any, *args: Any) -> Any:
+        first, *rest = args
+        return (
+            8 * (theirs(first + step, *rest) - theirs(first - step, *rest))
+            - (theirs(first + 2 * step, *rest) - theirs(first - 2 * step, *rest))
+        ) / (12 * step)
+
+    slope = td.jit(td.vmap(td.grad(special.gammaincc)))(a, x)
+    np.testing.assert_allclose(slope, moved(scipy.special.gammaincc, a, x), rtol=1e-7)
+    b, y = np.array([1.0, 3, 3, 5, 1]), np.array([0.3, 0.4, 0.7, 0.1, 0.9])
+    a = np.array([1.0, 2, 2, 1, 5])
+    slope = td.jit(td.vmap(td.grad(special.betainc)))(a, b, y)
+    np.testing.assert_allclose(slope, moved(scipy.special.betainc, a, b, y), rtol=1e-8)
+    slope = td.jit(td.vmap(td.grad(special.betainc, argnums=1)))(a, b, y)
+    wanted = moved(lambda b, a, y: scipy.special.betainc(a, b, y), b, a, y)
+    np.testing.assert_allclose(slope, wanted, rtol=1e-8)
+
+
+def test_incomplete_gammas_of_huge_parameters() -> None:
+    """By SciPy's, which are exact near the parameter."""
+    for size in (1.1e4, 1e6, 1e9, 1e14):
+        a = np.full(7, size)
+        x = a + np.sqrt(size) * np.array([-3.0, -1, -0.1, 0, 0.3, 2, 5])
+        for name in ("gammainc", "gammaincc"):
+            found = td.jit(getattr(special, name))(a, x)
+            wanted = getattr(scipy.special, name)(a, x)
+            np.testing.assert_allclose(found, wanted, rtol=1e-11)
+        slope = td.vmap(td.grad(special.gammainc))(a, x) * np.sqrt(size)
+        # The distribution is a normal one of mean and variance a, nearly.
+        normal = -np.exp(-(((x - a) ** 2) / (2 * size))) / np.sqrt(2 * np.pi)
+        np.testing.assert_allclose(slope[1:6], normal[1:6], rtol=5 / np.sqrt(size))
+    far = td.jit(special.gammainc)(np.full(2, 2e5), np.array([1.3e5, 2.7e5]))
+    assert 0 <= far[0] < 1e-300
+    assert far[1] == 1
+    small = special.gammainc(np.float32([1e5, 1e8]), np.float32([1e5 - 400, 1e8 - 1e4]))
+    wanted = scipy.special.gammainc([1e5, 1e8], [1e5 - 400, 1e8 - 1e4])
+    np.testing.assert_allclose(small, wanted, rtol=2e-5)

@@ -36,7 +36,7 @@ from treadle.backends.cpu.emit.lanes import (
     type_name,
 )
 from treadle.backends.cpu.emit.tasks import scratch_rows
-from treadle.kernels.nest import BROADCAST, CONTIGUOUS, Nest, Operand
+from treadle.kernels.nest import BROADCAST, CONTIGUOUS, PAIRED, Nest, Operand
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,9 @@ def read_arguments(b: Builder, nest: Nest) -> Arguments:
         base = word("i64" if operand.kind == "index" else "ptr")
         steps = [word() for _ in range(nest.outer)]
         mid_steps = [word() for _ in range(nest.mid)]
-        along = {BROADCAST: "0", CONTIGUOUS: "1"}.get(operand.inner) or word()
+        along = {BROADCAST: "0", CONTIGUOUS: "1", PAIRED: "2"}.get(
+            operand.inner
+        ) or word()
         gathers = [word() for _ in range(operand.gathers)]
         accesses.append(Access(operand, base, steps, mid_steps, along, gathers))
     return Arguments(tasks, outer, mid, inner, scratch, scratch_bytes, accesses)
@@ -137,6 +139,25 @@ def load(
             f" {mask.type} {mask.text}, {of} zeroinitializer)"
         )
     return to_register(Value(b, text, kind, lanes), dtype)
+
+
+def load_paired(b: Builder, address: str, dtype: np.dtype, lanes: int) -> Value:
+    """Loads every second element, and nothing behind the last of them."""
+    last = b.op(f"getelementptr {memory_kind(dtype)}, ptr {address}, i64 {lanes - 1}")
+    low, high = (load(b, at, dtype, lanes, None) for at in (address, last))
+    return low.shuffle([*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)], high)
+
+
+def store_pairs(
+    b: Builder, address: str, first: Value, second: Value, dtype: np.dtype
+) -> None:
+    """Stores the elements of two vectors in turns."""
+    lanes = first.lanes
+    order = [i for k in range(lanes) for i in (k, lanes + k)]
+    for half in (0, lanes):
+        at = b.op(f"getelementptr {memory_kind(dtype)}, ptr {address}, i64 {half}")
+        part = first.shuffle(order[half : half + lanes], second)
+        store(b, at, part, dtype, None)
 
 
 def store(

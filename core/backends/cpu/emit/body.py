@@ -13,10 +13,12 @@ from treadle.backends.cpu.emit.access import (
     index_value,
     iota,
     load,
+    load_paired,
     load_strided,
     pointers,
     scatter,
     store,
+    store_pairs,
     store_strided,
 )
 from treadle.backends.cpu.emit.builder import Builder
@@ -26,6 +28,7 @@ from treadle.backends.cpu.emit.lanes import (
     constant,
     has_mask_registers,
     lane_numbers,
+    multiply_add,
     register_kind,
 )
 from treadle.backends.cpu.emit.ops import elementwise
@@ -34,6 +37,7 @@ from treadle.kernels.lower import NestOrder, Sweep, is_reduction, is_store
 from treadle.kernels.nest import (
     BROADCAST,
     CONTIGUOUS,
+    PAIRED,
     STRIDED,
     Instr,
     is_half,
@@ -105,8 +109,24 @@ class Body:
         self.lane_steps = {
             k: self.numbers * Value(b, access.inner, "i64", 1)
             for k, access in enumerate(arguments.accesses)
-            if access.operand.inner == STRIDED and access.operand.kind == "array"
+            if access.operand.inner in (PAIRED, STRIDED)
+            and access.operand.kind == "array"
         }
+        self.pairs = self._pairs()
+
+    def _pairs(self) -> dict[int, tuple[int, int]]:
+        """By store, the two that write the parts of the same numbers, in one turn."""
+        found = {}
+        for part in (*self.plan.held, *[sweep.body for sweep in self.plan.sweeps]):
+            stores = {
+                self.nest.body[i].attr: i
+                for i in part
+                if self.nest.body[i].name == "store"
+            }
+            for k, i in stores.items():
+                if self.nest.operands[k].beside and k - 1 in stores:
+                    found[i] = found[stores[k - 1]] = (stores[k - 1], i)
+        return found
 
     def run(self, i: int, frame: Frame) -> None:
         """Emits instruction i in all its copies."""
@@ -223,7 +243,7 @@ class Body:
         position = self._element(frame, copy, access, position)
         offsets = self._offsets(i, frame, copy)
         inner = access.operand.inner
-        if inner == STRIDED and access.operand.kind == "array":
+        if inner in (PAIRED, STRIDED) and access.operand.kind == "array":
             step = self.lane_steps[self.nest.body[i].attr]
             offsets = step if offsets is None else offsets + step
         elif inner == CONTIGUOUS and offsets is not None:
@@ -249,11 +269,13 @@ class Body:
             step = Value(self.b, access.inner, "i64", 1)
             return iota(start, step, extra, dtype, lanes)
         position, offsets = self._place(i, frame, copy, lanes)
-        if self._one_by_one(i, frame, offsets):
-            return load_strided(self.b, position, access.inner, dtype, lanes)
         if offsets is None:
             mask = frame.mask if lanes > 1 else None
             return load(self.b, position, dtype, lanes, mask)
+        if self._in_pairs(i, offsets, frame):
+            return load_paired(self.b, position, dtype, lanes)
+        if self._one_by_one(i, frame, offsets):
+            return load_strided(self.b, position, access.inner, dtype, lanes)
         where = pointers(self.b, access.kind, position, offsets)
         return gather(where, dtype, frame.mask)
 
@@ -263,6 +285,9 @@ class Body:
         dtype = access.operand.dtype
         value = frame.get(instr.args[0], copy, lanes)
         position, offsets = self._place(i, frame, copy, lanes)
+        if i in self.pairs and self._in_pairs(i, offsets, frame):
+            self._store_pair(*self.pairs[i], i, frame, copy, lanes)
+            return
         mask = frame.mask if lanes > 1 else None
         how = instr.name.removeprefix("store").removeprefix("_")
         if offsets is None:
@@ -285,6 +310,25 @@ class Body:
             new = _combined(how, dtype, old, value.lane(lane))
             store(self.b, address, new, dtype, None)
 
+    def _in_pairs(self, i: int, offsets: Value | None, frame: Frame) -> bool:
+        """Whether a whole vector is every second element, from some address on."""
+        if offsets is None:
+            return False
+        k = self.nest.body[i].attr
+        paired = self.nest.operands[k].inner == PAIRED
+        return paired and frame.mask is None and offsets is self.lane_steps.get(k)
+
+    def _store_pair(
+        self, first: int, second: int, i: int, frame: Frame, copy: int, lanes: int
+    ) -> None:
+        """Both of two stores of parts of the same numbers, when the second is due."""
+        if i == first:
+            return
+        position, _ = self._place(first, frame, copy, lanes)
+        parts = (self.nest.body[k].args[0] for k in (first, second))
+        re, im = (frame.get(part, copy, lanes) for part in parts)
+        store_pairs(self.b, position, re, im, self._access(i).operand.dtype)
+
     def settled(self, i: int, value: Value) -> Value:
         """A reduction's result as its readers see it."""
         instr = self.nest.body[i]
@@ -301,8 +345,24 @@ class Body:
         instr = self.nest.body[i]
         return instr.name.removeprefix("running_"), instr.dtype
 
-    def parts(self, i: int, frame: Frame, copy: int, lanes: int, index: str) -> Parts:
-        """What a turn adds to reduction i; `index` is the first lane's, for argmax."""
+    def added(
+        self, i: int, frame: Frame, copy: int, lanes: int, index: str, old: Parts
+    ) -> Parts:
+        """Reduction i after a turn; `index` is the first lane's, for argmax."""
+        term, reduction = self.nest.body[self.nest.body[i].args[0]], self.reduction(i)
+        if reduction.rounds and self._is_product(term):
+            x, y, _ = (frame.get(a, copy, lanes) for a in term.args)
+            return [multiply_add(x, y, old[0])]
+        return reduction.combine(old, self._parts(i, frame, copy, lanes, index))
+
+    def _is_product(self, term: Instr) -> bool:
+        """Whether this is a product that need not be rounded before it is added."""
+        if term.name != "multiply_add" or term.attr is not None:
+            return False
+        zero = self.nest.body[term.args[2]]
+        return zero.name == "const" and not zero.attr and not rounds_half(term)
+
+    def _parts(self, i: int, frame: Frame, copy: int, lanes: int, index: str) -> Parts:
         source = self.nest.body[i].args[0]
         value = frame.get(source, copy, lanes)
         reduction = self.reduction(i)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from treadle.backends.cpu.emit.access import Arguments
 from treadle.backends.cpu.emit.body import Body, Frame, carried, renamed
@@ -10,7 +10,12 @@ from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import Value, lane_numbers
 from treadle.backends.cpu.emit.reduce import BLOCK_TURNS, Reduction, combined
 from treadle.backends.cpu.emit.running import carried_first, rounds, settled, step
-from treadle.kernels.lower import NestOrder, Sweep, is_running
+from treadle.kernels.lower import NestOrder, Sweep, cost, is_running, is_store
+
+_CHAINS = 4
+"""Totals of the last vectors of a row, which are added to one at a time."""
+_LITTLE_WORK = 10
+"""Instructions of a turn, above which there is enough to do between two additions."""
 
 
 class ColumnSweeps:
@@ -94,22 +99,20 @@ class ColumnSweeps:
             return self._turn(sweep, held, positions, place, totals)
         scaled = "0" if place == "0" else b.op(f"mul i64 {place}, {sizes[dim]}")
 
+        def one(index: str, totals: list[Value]) -> list[Value]:
+            at = index if scaled == "0" else b.op(f"add i64 {scaled}, {index}")
+            moved = self._moved(dim, index, positions)
+            return self._loops(dim + 1, at, sweep, held, moved, totals)
+
         def turns(first: str, last: str, totals: list[Value]) -> list[Value]:
+            if dim == len(sizes) - 1 and self._is_latent(sweep, held):
+                first, totals = self._chains(one, first, last, sweep, held, totals)
             with b.carrying(first, last, "1", carried(totals)) as turn:
-                at = turn.index
-                if scaled != "0":
-                    at = b.op(f"add i64 {scaled}, {at}")
-                moved = self._moved(dim, turn.index, positions)
-                before = renamed(totals, turn.values)
-                after = self._loops(dim + 1, at, sweep, held, moved, before)
+                after = one(turn.index, renamed(totals, turn.values))
                 turn.next = [p.text for p in after]
             return renamed(totals, turn.values)
 
-        reductions = [
-            self.body.reduction(i)
-            for i in sweep.reductions
-            for _ in range(self._shape(i, held)[0])
-        ]
+        reductions = self._reductions(sweep, held)
         running = [i for i in sweep.body if is_running(self.plan.nest.body[i])]
         long = any(r.rounds for r in reductions)
         long = long or any(rounds(*self.body.running(i)) for i in running)
@@ -125,6 +128,58 @@ class ColumnSweeps:
                 after = combined(reductions, before, added)
             block.next = [p.text for p in after]
         return renamed(totals, block.values)
+
+    def _reductions(self, sweep: Sweep, held: Frame) -> list[Reduction]:
+        """The reductions of a sweep, one for each copy."""
+        return [
+            self.body.reduction(i)
+            for i in sweep.reductions
+            for _ in range(self._shape(i, held)[0])
+        ]
+
+    def _is_latent(self, sweep: Sweep, held: Frame) -> bool:
+        """Whether the turns of a loop would wait for each other: one vector is added to
+        at a time, and that is most of the work."""
+        body = [self.plan.nest.body[i] for i in sweep.body]
+        return (
+            held.copies == 1
+            and bool(sweep.reductions)
+            and sum(map(cost, body)) <= _LITTLE_WORK
+            and not any(map(is_running, body))
+            and not any(map(is_store, body))
+            and not any(r.with_index for r in self._reductions(sweep, held))
+        )
+
+    def _chains(
+        self,
+        one: Callable[[str, list[Value]], list[Value]],
+        first: str,
+        last: str,
+        sweep: Sweep,
+        held: Frame,
+        totals: list[Value],
+    ) -> tuple[str, list[Value]]:
+        """Most of the turns over first..last, with as many totals as hide latencies.
+        Returns where the other turns begin, and the totals so far."""
+        b, count = self.b, len(totals)
+        span = b.op(f"sub i64 {last}, {first}")
+        middle = b.op(f"add i64 {first}, {b.op(f'and i64 {span}, {-_CHAINS}')}")
+        parts = [*totals]
+        for _ in range(_CHAINS - 1):
+            parts += self._start(sweep, held)
+        with b.carrying(first, middle, str(_CHAINS), carried(parts)) as turn:
+            before, after = renamed(parts, turn.values), []
+            for c in range(_CHAINS):
+                index = b.op(f"add i64 {turn.index}, {c}")
+                after += one(index, before[c * count : (c + 1) * count])
+            turn.next = [p.text for p in after]
+        parts = renamed(parts, turn.values)
+        chains = [parts[c * count : (c + 1) * count] for c in range(_CHAINS)]
+        reductions = self._reductions(sweep, held)
+        while len(chains) > 1:
+            pairs = zip(chains[::2], chains[1::2], strict=True)
+            chains = [combined(reductions, x, y) for x, y in pairs]
+        return middle, chains[0]
 
     def _moved(self, dim: int, index: str, positions: list[str]) -> list[str]:
         moved = list(positions)
@@ -162,8 +217,7 @@ class ColumnSweeps:
             copies, lanes = self._shape(i, held)
             for copy in range(copies):
                 old = [next(before) for _ in range(r.width)]
-                parts = self.body.parts(i, frame, copy, lanes, place)
-                result += r.combine(old, parts)
+                result += self.body.added(i, frame, copy, lanes, place, old)
         return result + after
 
     def _running(self, i: int, frame: Frame, before: Iterator[Value]) -> list[Value]:

@@ -232,11 +232,12 @@ class Value:
         )
         return Value(self.b, spread, self.kind, lanes)
 
-    def shuffle(self, order: list[int]) -> Value:
-        """A vector of the lanes in this order."""
+    def shuffle(self, order: list[int], other: Value | None = None) -> Value:
+        """A vector of the lanes in this order; those of `other` come behind."""
         mask = ", ".join(f"i32 {i}" for i in order)
+        behind = other.text if other else "poison"
         text = self.b.op(
-            f"shufflevector {self.type} {self.text}, {self.type} poison,"
+            f"shufflevector {self.type} {self.text}, {self.type} {behind},"
             f" <{len(order)} x i32> <{mask}>"
         )
         return Value(self.b, text, self.kind, len(order))

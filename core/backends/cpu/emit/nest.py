@@ -154,13 +154,14 @@ def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> No
         last = _only_first_task(b, last)
     with _outer(b, arguments, sizes, first, last) as (positions, block):
         low = b.op(f"mul i64 {block}, {width}")
-        full = b.op(f"add i64 {low}, {width}")
-        fits = b.op(f"icmp sle i64 {full}, {arguments.inner}")
-        with b.when(fits):
-            sweeps.block(positions, low, vectors, masked=False)
-        end = b.least(full, arguments.inner)
-        start = b.op(f"select i1 {fits}, i64 {end}, i64 {low}")
-        with b.loop(start, end, str(lanes)) as i:
+        end = b.least(b.op(f"add i64 {low}, {width}"), arguments.inner)
+        for copies in (vectors, vectors // 2) if vectors > 4 else (vectors,):
+            full = b.op(f"add i64 {low}, {copies * lanes}")
+            fits = b.op(f"icmp sle i64 {full}, {end}")
+            with b.when(fits):
+                sweeps.block(positions, low, copies, masked=False)
+            low = b.op(f"select i1 {fits}, i64 {full}, i64 {low}")
+        with b.loop(low, end, str(lanes)) as i:
             sweeps.block(positions, i, 1, masked=True)
 
 

@@ -258,8 +258,7 @@ class RowSweeps:
         for i, r in zip(sweep.reductions, reductions, strict=True):
             for copy in range(frame.copies):
                 old = [next(before) for _ in range(r.width)]
-                parts = self.body.parts(i, frame, copy, self.lanes, frame.index)
-                new = r.combine(old, parts)
+                new = self.body.added(i, frame, copy, self.lanes, frame.index, old)
                 result += r.masked(frame.mask, new, old) if frame.mask else new
         return result
 

@@ -102,6 +102,7 @@ class ProductWord(IntEnum):
     PANEL_STRIDE = FIRST + 14  # bytes between packed panels; 0 if B is read in place
     CHUNK = FIRST + 15  # columns whose packed panels stay in the L2 cache
     A_TILES = FIRST + 16  # and tiles whose packed rows of A do
+    SHARES_B = FIRST + 17  # whether panels, once packed, meet all batch elements
 
 
 class TileWord(IntEnum):

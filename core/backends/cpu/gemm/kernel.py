@@ -14,6 +14,14 @@ never wait for each other::
                         for each panel, for each row tile: micro-kernel
                         after the last piece of k: epilogue
 
+Where batch elements share B, panels that are packed meet all of them::
+
+    for each piece of k
+        for each chunk of columns
+            pack B
+            for each batch element
+                for each group of row tiles: as above, for these columns
+
 Packed panels stay in the L2 cache. Blocks are low, so that C is written by whole rows:
 panel by panel it would be written in strips, each of which touches every page of C.
 """
@@ -21,6 +29,8 @@ panel by panel it would be written in strips, each of which touches every page o
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -143,30 +153,66 @@ def _emit_product(b: Builder, machine: Machine) -> None:
         (first, last), tiles, batches = owned
         used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
         scratch = b.op(f"getelementptr i8, ptr {args(Word.SCRATCH, 'ptr')}, i64 {used}")
-        k = args(ProductWord.K)
+        shares = b.op(f"icmp ne i64 {args(ProductWord.SHARES_B)}, 0")
         with (
+            b.when(shares),
+            _pieces(b, args) as (k0, k1),
+            b.loop(first, last, args(ProductWord.CHUNK)) as n0,
+        ):
+            n1 = b.op(f"add i64 {n0}, {args(ProductWord.CHUNK)}")
+            n1 = minimum(b, n1, last)
+            where = f"i64 0, i64 0, i64 {k0}, i64 {k1}, i64 {n0}, i64 {n1}"
+            b(f"call void @pack_chunk(ptr %args, ptr {scratch}, {where})")
+            with (
+                b.loop(*batches) as batch,
+                b.loop(*tiles, args(ProductWord.A_TILES)) as t0,
+            ):
+                where = _group(b, args, batch, (t0, tiles[1]), (k0, k1))
+                owned_columns = f"i64 {n0}, i64 {n1}, i1 false"
+                b(
+                    f"call void @rows(ptr %args, ptr {scratch}, {where}, "
+                    f"{owned_columns})"
+                )
+        with (
+            b.when(b.op(f"xor i1 {shares}, true")),
             b.loop(*batches) as batch,
             b.loop(*tiles, args(ProductWord.A_TILES)) as t0,
-            b.loop("0", k, args(ProductWord.K_PIECE)) as k0,
+            _pieces(b, args) as (k0, k1),
         ):
-            b0 = b.op(f"udiv i64 {batch}, {args(ProductWord.BATCH1)}")
-            b1 = b.op(f"urem i64 {batch}, {args(ProductWord.BATCH1)}")
-            t1 = b.op(f"add i64 {t0}, {args(ProductWord.A_TILES)}")
-            t1 = minimum(b, t1, tiles[1])
-            k1 = minimum(b, b.op(f"add i64 {k0}, {args(ProductWord.K_PIECE)}"), k)
-            where = f"i64 {b0}, i64 {b1}, i64 {k0}, i64 {k1}, i64 {t0}, i64 {t1}"
+            where = _group(b, args, batch, (t0, tiles[1]), (k0, k1))
             b(
                 f"call void @rows(ptr %args, ptr {scratch}, {where}, i64 {first}, "
-                f"i64 {last})"
+                f"i64 {last}, i1 true)"
             )
         b("ret void")
 
 
+@contextmanager
+def _pieces(b: Builder, args: Args) -> Iterator[tuple[str, str]]:
+    """The loop over pieces of k: first and last of each."""
+    k, piece = args(ProductWord.K), args(ProductWord.K_PIECE)
+    with b.loop("0", k, piece) as k0:
+        yield k0, minimum(b, b.op(f"add i64 {k0}, {piece}"), k)
+
+
+def _group(
+    b: Builder, args: Args, batch: str, tiles: tuple[str, str], k: tuple[str, str]
+) -> str:
+    """Arguments that name a batch element, a piece of k, and a group of row tiles, of
+    which the first and the end of all are given."""
+    b0 = b.op(f"udiv i64 {batch}, {args(ProductWord.BATCH1)}")
+    b1 = b.op(f"urem i64 {batch}, {args(ProductWord.BATCH1)}")
+    t1 = b.op(f"add i64 {tiles[0]}, {args(ProductWord.A_TILES)}")
+    t1 = minimum(b, t1, tiles[1])
+    return f"i64 {b0}, i64 {b1}, i64 {k[0]}, i64 {k[1]}, i64 {tiles[0]}, i64 {t1}"
+
+
 def _emit_rows(b: Builder, machine: Machine) -> None:
-    """``rows``: some row tiles, times one piece of k, for the columns of a task."""
+    """``rows``: some row tiles, times one piece of k, for some columns, whose panels
+    are to be packed or have been."""
     with b.function(
         "define internal void @rows(ptr %args, ptr %scratch, i64 %b0, i64 %b1, "
-        "i64 %k0, i64 %k1, i64 %t0, i64 %t1, i64 %first, i64 %last) " + COLD
+        "i64 %k0, i64 %k1, i64 %t0, i64 %t1, i64 %first, i64 %last, i1 %packs) " + COLD
     ):
         args = Args(b)
         r0 = first_row(b, args, ProductWord.TILE_LOW, "%t0")
@@ -187,7 +233,8 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
         with b.loop("%first", "%last", chunk) as n0:
             n1 = minimum(b, b.op(f"add i64 {n0}, {chunk}"), "%last")
             where = f"i64 %b0, i64 %b1, i64 %k0, i64 %k1, i64 {n0}, i64 {n1}"
-            b(f"call void @pack_chunk(ptr %args, ptr %scratch, {where})")
+            with b.when("%packs"):
+                b(f"call void @pack_chunk(ptr %args, ptr %scratch, {where})")
             with b.loop("%t0", "%t1", block) as t:
                 stop = minimum(b, b.op(f"add i64 {t}, {block}"), "%t1")
                 row = first_row(b, args, ProductWord.TILE_LOW, t)

@@ -30,7 +30,10 @@ _BLOCK_BYTES = 1 << 18  # of C, to be in the cache when the epilogue runs
 _PIECE_BYTES = 1 << 15  # of a panel of B, multiplied at once: the L1 cache
 _SMALL_B_ROWS = 128  # from which on packing B pays, if it is small ...
 _LARGE_B_ROWS = 24  # ... or larger than ...
+_COLLIDING_TILES = 3  # from which on it pays where rows of B collide in the cache
 _LARGE_BYTES = 1 << 20  # ... this
+_SET_BYTES = 1 << 12  # lines so far apart fall into one set of the L1 cache
+_WAYS = 8  # and so many of them stay there
 
 
 def schedule(
@@ -40,15 +43,15 @@ def schedule(
 
     hooked: whether an epilogue is called for blocks of it."""
     fused = product.fused_a, product.fused_b
-    machine = product.dtype.itemsize, fused, tile, threads
     a, b, c = product.a, product.b, product.c
     b1, batches, m = product.b1, product.b0 * product.b1, product.m
     a_row, c_row = a.row, c.row
     shared = not (is_dim(b.b0) or is_dim(b.b1)) and b.b0 == b.b1 == 0
+    machine = product.dtype.itemsize, fused, shared, tile, threads
     if is_dim(m) and shared and not (hooked or product.fused_a):
         sizes = product.b0, b1, m, a.b0, a.b1, a_row, c.b0, c.b1, c_row
         b1, batches, m, a_row, c_row = numbers(_rows, sizes)
-    read = batches, m, product.n, product.k, a_row, a.column, b.column
+    read = batches, m, product.n, product.k, a_row, a.column, b.row, b.column
     blocks = numbers(_blocks, (*machine, *read))
     words: list[int] = [0] * (FIRST + len(ProductWord))
     for word, value in zip(_CHOSEN, blocks, strict=True):
@@ -91,6 +94,7 @@ _CHOSEN = (
         ProductWord.PANEL_STRIDE,
         ProductWord.CHUNK,
         ProductWord.A_TILES,
+        ProductWord.SHARES_B,
         Word.SCRATCH_STRIDE,
     ),
 )
@@ -115,21 +119,30 @@ def _rows(b0: int, b1: int, m: int, *strides: int) -> tuple[int, ...]:
 def _blocks(
     itemsize: int,
     fused: tuple[bool, bool],
+    shared: bool,
     tile: Tile,
     threads: int,
     *sizes: int,
 ) -> tuple[int, ...]:
     """What is chosen by size: packing, blocks and tasks.
 
-    sizes: batch elements, m, n, k, and the steps between rows and columns of A and
-      between columns of B.
+    shared: whether all batch elements have the same B.
+    sizes: batch elements, m, n, k, and the steps between rows and columns of A and B.
     """
-    batches, m, n, k, a_row, a_column, b_column = sizes
+    batches, m, n, k, a_row, a_column, b_row, b_column = sizes
     # Strides of dimensions of size 1 do not matter: those that allow most.
     a_column = 1 if k == 1 else a_column
     b_column = 1 if n == 1 else b_column
     pack_a = fused[0] or _packs_a(n, k, a_row * itemsize, a_column)
-    pack_b = fused[1] or _packs_b(m, n * k * itemsize, b_column)
+    shared = shared and batches > 1 and not fused[1]
+    rows = batches * m if shared else m
+    collide = b_row * itemsize % _SET_BYTES == 0 and k > _WAYS
+    pack_b = (
+        fused[1]
+        or _packs_b(rows, n * k * itemsize, b_column)
+        or (collide and _groups(rows, tile.rows) >= _COLLIDING_TILES)
+    )
+    shared = shared and pack_b
     # Each piece is a sum of its own: so that results do not depend on where operands
     # lie, k is cut whether or not that helps.
     pieces = _groups(k, _PIECE_BYTES // (tile.columns * itemsize))
@@ -137,7 +150,7 @@ def _blocks(
     tiles = _groups(m, tile.rows)
     per_column = (0.3 if b_column == 1 else 0.5) if pack_b else 0.0
     cycles = k * (0.55 if pack_a else 0.15), k * (0.15 + per_column)
-    grid = grid_of((batches, m, n, k), tile, threads, cycles)
+    grid = grid_of((batches, m, n, k), tile, threads, cycles, shared)
     panels = _groups(_groups(n, tile.columns), grid[2])
     panel = round_up(k_piece * tile.columns * itemsize, 64)
     if pack_b:
@@ -158,7 +171,8 @@ def _blocks(
     return (
         *(grid[0] * grid[1] * grid[2], int(pack_a), int(pack_b), a_column, b_column),
         *(k_piece, tiles, *divmod(m, tiles), block_tiles, *grid, a_stride, a_offset),
-        *(panel if pack_b else 0, chunk * tile.columns, a_tiles, a_offset + a_bytes),
+        *(panel if pack_b else 0, chunk * tile.columns, a_tiles, int(shared)),
+        a_offset + a_bytes,
     )
 
 
@@ -167,10 +181,10 @@ def _packs_a(n: int, k: int, row_bytes: int, column: int) -> bool:
     return column != 1 or (row_bytes % 4096 == 0 and k >= 512 and n >= 256)
 
 
-def _packs_b(m: int, nbytes: int, column: int) -> bool:
-    """Whether enough tiles share a panel of B to pay for it, or it is necessary."""
+def _packs_b(rows: int, nbytes: int, column: int) -> bool:
+    """Whether enough rows share a panel of B to pay for it, or it is necessary."""
     # What is not in the cache yet is read faster by packing than by the micro-kernel.
-    return column != 1 or m >= (
+    return column != 1 or rows >= (
         _LARGE_B_ROWS if nbytes > _LARGE_BYTES else _SMALL_B_ROWS
     )
 
@@ -198,15 +212,19 @@ def grid_of(
     tile: Tile,
     threads: int,
     read: tuple[float, float],
+    shared: bool = False,
 ) -> tuple[int, int, int]:
     """How many groups of batch elements, of row tiles and of column panels.
 
     read: the cycles that a row of A and a column of B cost beside the arithmetic.
+    shared: whether a column of B costs that once for all batch elements of a task.
     """
     batches, m, n, k = sizes
     tiles, panels = -(-m // tile.rows), -(-n // tile.columns)
     per_row, per_column = read
     rows_read, columns_read = m * per_row, n * per_column
+    if shared:
+        columns_read /= batches
     best = (1, 1, 1)
     whole = _cycles(m, n, k, tile)
     makespan = batches * (whole + rows_read + columns_read)
@@ -229,14 +247,15 @@ def grid_of(
                 break
             rows = min(m, down * height)
             element = _cycles(rows, columns, k, tile) + _WRITE * rows * columns
-            element += rows * per_row + columns * per_column
+            element += rows * per_row
             for g0, each in _divisions(batches, most // (g2 * g1)):
                 tasks = g0 * g1 * g2
                 if tasks == 1:
                     continue
                 # Smaller tasks lose less when another program takes a core for a while.
                 turns = -(-tasks // threads) + _DISTURBANCE
-                makespan = turns * (each * element + _TASK_OVERHEAD)
+                packed = columns * per_column * (1 if shared else each)
+                makespan = turns * (each * element + packed + _TASK_OVERHEAD)
                 if makespan < limit:
                     best, limit = (g0, g1, g2), _BETTER * makespan
     return best

@@ -30,7 +30,7 @@ from treadle.fuse.lowering.nests import (
 from treadle.fuse.maps import Space
 from treadle.ir.graph import Lit, Var
 from treadle.kernels.check import check as check_nest
-from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED
+from treadle.kernels.nest import BROADCAST, CONTIGUOUS, PAIRED, STRIDED
 from treadle.ops.gather import gather
 from treadle.passes.units import Units
 from treadle.trace.lowering import View
@@ -196,7 +196,7 @@ def test_operands_have_classes_of_steps() -> None:
         lambda x, y, z: x[:, ::2] + y + z.T, normal(3, 8), normal(3, 1), normal(4, 3)
     )
     classes = [o.inner for o in launch.nest.operands]
-    assert sorted(classes) == [BROADCAST, CONTIGUOUS, STRIDED, STRIDED]
+    assert sorted(classes) == [BROADCAST, CONTIGUOUS, PAIRED, STRIDED]
     for b, o in zip(launch.bindings, launch.nest.operands, strict=True):
         assert len(b.strides) == len(launch.outer) + (o.inner == STRIDED)
 

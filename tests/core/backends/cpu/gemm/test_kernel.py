@@ -8,7 +8,7 @@ import pytest
 import treadle as td
 from tests.core.backends.cpu import contract_call as calls
 from treadle.backends.cpu.gemm import kernel as gemm
-from treadle.backends.cpu.gemm.arguments import Tile, Word
+from treadle.backends.cpu.gemm.arguments import ProductWord, Tile, Word
 from treadle.backends.cpu.gemm.schedule import schedule
 from treadle.backends.cpu.gemm.tile import Machine
 from treadle.backends.cpu.run import native
@@ -98,6 +98,29 @@ def test_batches(layout_a, layout_b):
     c = np.empty((2, 3, 20, 37), "float32")
     calls.product(c, a, b, num_threads=3).serial()
     check(c, a, b)
+
+
+@pytest.mark.parametrize("layout_a", [rows, columns])
+@pytest.mark.parametrize("size", [(64, 16, 300, 70), (3, 5, 40, 600), (40, 7, 530, 90)])
+def test_batches_share_packed_panels(size, layout_a):
+    batches, m, k, n = size
+    rng = np.random.default_rng(0)
+    # Not one product of all rows: they lie between those of other batch elements.
+    a = layout_a(rng, (1, m, batches, k), "float32").swapaxes(1, 2)
+    b = columns(rng, (1, 1, k, n), "float32")
+    results = []
+    for num_threads in (1, 3, 8):
+        c = np.full((1, batches, m, n), np.nan, np.float32)
+        call = calls.product(c, a, b, num_threads=num_threads)
+        assert call.words[0][ProductWord.SHARES_B]
+        call.serial()
+        check(c, a, b)
+        results.append(c)
+    alone = np.empty((1, 1, m, n), np.float32)
+    calls.product(alone, a[:, -1:], b).serial()
+    for c in results:
+        np.testing.assert_array_equal(c, results[0])
+        np.testing.assert_array_equal(c[:, -1:], alone)
 
 
 def test_heads_inside_rows():

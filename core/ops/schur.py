@@ -1,0 +1,127 @@
+"""Schur and Hessenberg forms: what functions of matrices are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.arraytype import ArrayType
+from treadle.errors import at
+from treadle.ops.matrix import check, in_front, matrix_by_matrix
+from treadle.optional import needed_for
+from treadle.trace.interpreter import current_source
+from treadle.trace.lowering import Routine
+from treadle.trace.op import Op
+from treadle.trace.routine import (
+    STATUS,
+    At,
+    RoutineCall,
+    Script,
+    lead_of,
+    most,
+    named,
+    nan_if_failed,
+    nbytes_behind,
+)
+from treadle.trace.value import typeof
+
+_BLOCK = 32
+"""Columns that LAPACK works on together, if it has the memory."""
+
+
+def _pair_type(name: str, a: ArrayType) -> Sequence[ArrayType]:
+    check(name, a, square=1)
+    return [a, a]
+
+
+def _by_scipy(name: str, a: Any, **options: Any) -> Sequence[Any]:
+    """The factors where the LAPACK of this NumPy was not found: NumPy has no function
+    for them."""
+    with needed_for(f"{name} with a NumPy whose LAPACK Treadle does not know"):
+        import scipy.linalg
+    t = typeof(np.asarray(a))
+    function = getattr(scipy.linalg, name)
+
+    def pair(x: Any) -> Sequence[Any]:
+        return [part.T for part in function(x.T, **options)]
+
+    return matrix_by_matrix(pair, [t, t], lead_of(t), np.asarray(a))
+
+
+def _not_unique(name: str, primals: Sequence[Any]) -> Any:
+    raise NotImplementedError(
+        f"{name} of {typeof(primals[0])} has no derivative: its factors are not unique"
+        f"{at(current_source())}\nFunctions of matrices have one: `sqrtm`, `expm`, "
+        "`solve_sylvester`. Hold the factors constant otherwise: "
+        "`td.stop_gradient(a)`."
+    )
+
+
+# schur --------------------------------------------------------------------------------
+
+
+def _schur_script(types: Any, outs: Any, params: Any) -> Script:
+    (a,) = types
+    lead, size, n = lead_of(a), a.dtype.itemsize, a.shape[-1]
+    count, values, more, work = (At(i) for i in range(3, 7))
+    length = 136 * n + 4224
+    begin = RoutineCall("bytes", (At(1), At(0), nbytes_behind(a, lead)))
+    # Nothing is chosen or sorted: those arguments are not read.
+    head = "V", "N", STATUS, n, At(1), n, count
+    last: tuple[Any, ...] = (values, more, At(2), n, work, length, STATUS, STATUS)
+    if dtypes.is_complex(a.dtype):
+        last = (values, At(2), n, work, length, more, STATUS, STATUS)
+    call = RoutineCall(named(a.dtype, "gees"), (*head, *last))
+    failed = [nan_if_failed(i, t, lead) for i, t in enumerate(outs, 1)]
+    blocks = 8, n * size, n * size, length * size
+    return Script(lead, blocks, (begin, call, *failed))
+
+
+schur = Op(
+    "schur",
+    partial(_pair_type, "schur"),
+    partial(_by_scipy, "schur"),
+    lowering=Routine(_schur_script),
+    jvp=lambda primals, tangents: _not_unique("schur", primals),
+    batch=lambda size, args, axes: (schur(*in_front(args, axes, size)), [0, 0]),
+    multiple=True,
+)
+"""The *transposes* of T and Z with A = Z T Zᴴ, of the transpose of A: Z is unitary, and
+T upper triangular but for blocks of two rows, which pairs of complex eigenvalues of
+real matrices have."""
+
+# hessenberg ---------------------------------------------------------------------------
+
+
+def _hessenberg_script(types: Any, outs: Any, params: Any) -> Script:
+    (a,) = types
+    lead, size, n = lead_of(a), a.dtype.itemsize, a.shape[-1]
+    tau, work, name = At(3), At(4), partial(named, a.dtype)
+    length = _BLOCK * n + 65 * 64
+    make = "unghr" if dtypes.is_complex(a.dtype) else "orghr"
+    last = n, tau, work, length, STATUS
+    nbytes = nbytes_behind(a, lead)
+    steps = (
+        RoutineCall("bytes", (At(1), At(0), nbytes)),
+        RoutineCall(name("gehrd"), (n, 1, n, At(1), *last)),
+        RoutineCall("bytes", (At(2), At(1), nbytes)),
+        RoutineCall(name(make), (n, 1, n, At(2), *last)),
+    )
+    return Script(lead, (most(n, 1) * size, length * size), steps)
+
+
+hessenberg = Op(
+    "hessenberg",
+    partial(_pair_type, "hessenberg"),
+    partial(_by_scipy, "hessenberg", calc_q=True),
+    lowering=Routine(_hessenberg_script),
+    jvp=lambda primals, tangents: _not_unique("hessenberg", primals),
+    batch=lambda size, args, axes: (hessenberg(*in_front(args, axes, size)), [0, 0]),
+    multiple=True,
+)
+"""The *transposes* of H and Q with A = Q H Qᴴ, of the transpose of A: Q is unitary, and
+H zero below its first subdiagonal. (What LAPACK leaves there is its own.)"""
