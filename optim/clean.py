@@ -108,6 +108,7 @@ def keep_params_max_norm(
     ``p ← p · min(1, max_norm / ‖p‖)`` after each step, for each row: vectors of an
     embedding by default; with ``axis=0`` what leads to each feature of a `Linear`. Rows
     that are too long to begin with are as long as they may be after the first step.
+    A parameter without such an axis, as a number is, stays as the step makes it.
 
     Args:
       mask: which parameters are bounded; all by default.
@@ -122,6 +123,7 @@ def keep_params_max_norm(
            [0.3, 0.4]], dtype=float32)
     """
     check("keep_params_max_norm", max_norm=max_norm)
+    axes = (axis,) if isinstance(axis, int) else axis
 
     def init(params: Any) -> Hyperparameters:
         return hyper(max_norm=max_norm)
@@ -134,7 +136,7 @@ def keep_params_max_norm(
         now, after = state.step()
 
         def bounded(u: Any, p: Any, here: bool) -> tuple[Any]:
-            if not here:
+            if not here or not all(-p.ndim <= a < p.ndim for a in axes):
                 return (u,)
             p = widen(p)
             new = p + u

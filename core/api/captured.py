@@ -68,8 +68,10 @@ def _codes(code: CodeType) -> Iterator[int]:
 def _may_matter(v: Variable) -> bool:
     """Whether another object in the place of this one could change what is traced."""
     x = v.value
-    if x is MISSING or isinstance(x, ModuleType | Tracer):
+    if x is MISSING or isinstance(x, Tracer):
         return False
+    if isinstance(x, ModuleType):
+        return not is_foreign(x.__name__)
     if isinstance(x, _CODE):
         # What libraries define stays what it is, under the name by which it came.
         return not is_foreign(x.__module__ or "") or v.path[-1] != x.__name__
@@ -180,6 +182,8 @@ def warn_of(changes: Sequence[tuple[Variable, Any]], name: str, told: set[str]) 
 def _shown(x: Any) -> str:
     if isinstance(x, NUMBERS):
         return f"{x!r:.60}"
+    if isinstance(x, ModuleType):
+        return f"the module {x.__name__}"
     return "deleted" if x is MISSING else f"another {type(x).__name__}"
 
 

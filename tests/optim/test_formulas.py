@@ -303,3 +303,18 @@ def test_lbfgs_backtracks_to_the_minimum_of_rosenbrock(dtype: str) -> None:
     for _ in range(60):
         params, state = step(params, state)
     np.testing.assert_allclose(params, [1.0, 1.0], 1e-5)
+
+
+def test_rows_are_bounded_where_there_are_any() -> None:
+    params = {"w": 2 * np.ones((3, 4)), "b": np.full(4, 0.3), "s": np.float64(9)}
+    for axis, long in ((-1, {"w"}), (0, {"w"}), ((0, 1), {"w"}), (1, {"w"})):
+        start = tree.map(tnp.asarray, params)
+        bounded = optim.keep_params_max_norm(1.5, axis=axis)
+        still = tree.map(tnp.zeros_like, start)
+        updates, _ = bounded.update(still, bounded.init(start), start)
+        for name, before in params.items():
+            after = np.asarray(start[name] + updates[name])
+            if name in long:
+                norm = np.linalg.norm(before, axis=axis, keepdims=True)
+                before = before * 1.5 / norm
+            np.testing.assert_allclose(after, before, 1e-6)

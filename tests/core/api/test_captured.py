@@ -4,11 +4,12 @@ they are bound to at the call."""
 from __future__ import annotations
 
 import dataclasses
+import sys
 import warnings
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -185,6 +186,24 @@ def test_variables_of_any_name(name: str) -> None:
     del space[name]
     with pytest.raises((NameError, TypeError)):
         f(1.0)
+
+
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
+def test_another_module_under_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The program that runs is the user's, not that of the tests.
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
+    around: dict[str, Any] = {"__name__": "__main__"}
+    exec("def f(x): return settings.change(x)", around)
+    modules = [ModuleType("settings"), ModuleType("others")]
+    modules[0].change, modules[1].change = np.negative, np.square  # type: ignore
+    around["settings"] = modules[0]
+    f = td.jit(around["f"])
+    for module in (*modules, *modules):
+        around["settings"] = module
+        for _ in range(4):
+            x = np.float32(3)
+            assert f(x) == around["f"](x)
+    assert "` is the module others, was the module settings" in str(f.report())
 
 
 def test_variables_of_several_modules() -> None:

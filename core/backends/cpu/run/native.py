@@ -134,8 +134,10 @@ def _load_missing(missing: list[Source]) -> None:
         _link([(source, code)])
         store.put(object_key(source), code)
     for source, future in begun:
-        _link([(source, future.result())])
-        _begun.pop(source.key, None)
+        try:
+            _link([(source, future.result())])
+        finally:  # What failed may succeed another time, as where memory was short.
+            _begun.pop(source.key, None)
     stats.from_disk += len(others) - len(rest)
     stats.compiled += len(rest) + len(begun)
 
@@ -167,7 +169,11 @@ def _compile_all(sources: list[Source]) -> list[bytes]:
     if threads < 2 or not _unlocked_available():
         return [_compile(source) for source in sources]
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(_compile, sources))
+        try:
+            results = pool.map(_compile, sources)
+        except RuntimeError:  # Python is exiting, and starts no threads
+            return [_compile(source) for source in sources]
+        return list(results)
 
 
 def _compile_ahead(source: Source, store: objects.ObjectStore) -> bytes:

@@ -225,6 +225,39 @@ def test_an_error_of_what_was_begun_is_that_of_its_load(cache: Path) -> None:
 
 
 @two_cpus
+def test_what_failed_once_is_tried_again(cache: Path) -> None:
+    good, memory = constant(34), [MemoryError]
+
+    def emit() -> str:
+        if memory:
+            raise memory.pop()
+        return good.emit()
+
+    source = Source(good.key, good.symbol, emit)
+    native.begin([source])
+    with pytest.raises(MemoryError):
+        native.load([source])
+    assert result(native.load([source])[source.key]) == 34
+
+
+def test_programs_are_compiled_while_python_exits(cache: Path) -> None:
+    program = (
+        "import atexit\n"
+        "from treadle.backends.cpu.run import native\n"
+        "text = 'define i64 @f() { ret i64 5 }'\n"
+        "sources = [native.Source(key, 'f', lambda: text) for key in 'ab']\n"
+        "def late():\n"
+        "    native.begin(sources)\n"
+        "    native.load(sources)\n"
+        "    print(native.stats.compiled)\n"
+        "atexit.register(late)\n"
+    )
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (ran.stdout, ran.stderr) == ("2\n", "")
+
+
+@two_cpus
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_child_compiles_what_its_parent_has_begun(
