@@ -12,7 +12,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -229,12 +229,13 @@ def _written(kernels: Kernels) -> set[Var]:
     """All values that kernels put into memory."""
     found: set[Var] = set()
     for entry in kernels.entries:
-        kernel = entry.kernel
+        kernel: Any = entry.kernel
         if isinstance(kernel, ProductKernel):
             found.add(kernel.c)
             kernel = kernel.epilogue
         if isinstance(kernel, Launch):
-            found.update([b.atom for b in kernel.bindings if b.store])  # type: ignore[misc]
+            atoms = [b.atom for b in kernel.bindings if b.store]
+            found.update([a for a in atoms if isinstance(a, Var)])
         elif kernel is not None:
             found.update(getattr(kernel, "results", ()))
     return found

@@ -236,8 +236,8 @@ class _Partitioner(Growth):
             if not isinstance(a, Var) or not self._can_be_part(a, eq):
                 continue
             # What fills the array is written before the piece is made.
-            maker = self.owner[a]
-            if maker in first or not self.order.can_depend(maker, first):
+            node = self.owner[a]
+            if node in first or not self.order.can_depend(node, first):
                 continue
             self.flow.parts[a] = (whole, offset, strides)
             maker = self.flow.maker[a]
@@ -262,7 +262,7 @@ class _Partitioner(Growth):
             and eq.inputs.count(a) == 1
         )
 
-    def _reads_part(self, reader: Equation, maker: Node, eq: Equation) -> bool:
+    def _reads_part(self, reader: Equation, maker: Node | None, eq: Equation) -> bool:
         """Whether a reader can do with a piece that lies in the whole that `eq` makes:
         one in the kernel that makes the piece, and another join that comes later."""
         if reader is eq or not reader.outputs:
