@@ -22,8 +22,9 @@ _MOST_WORSE = 3
 _STEP = 0.9
 _NAMED = 8
 _TOO_LARGE = """\
-the temporaries of {} do not fit into memory_limit={}: they take {}, with all that can \
-be computed again (before: {}), which is {} too much. The largest at that moment:
+the temporaries of {} do not fit into memory_limit={}: they take {}, with what was \
+found to be computed again (before: {}), which is {} too much. The largest at that \
+moment:
 {}
 Allow more, make the batch smaller, or put `td.remat` into the body of a loop: what a \
 loop stacks for the backward pass is not computed again by itself."""
