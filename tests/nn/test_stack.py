@@ -54,8 +54,8 @@ LOOP = Loop([Block(key) for key in rng.split(KEY, 3)])
 SCALE = {"scale": tnp.array([1.0, -2.0, 0.5])}
 
 
-def agree(found, expected):
-    tree.map(lambda a, b: close(a, b, 2e-4), found, expected)
+def agree(found, expected, tolerance=2e-4):
+    tree.map(lambda a, b: close(a, b, tolerance), found, expected)
 
 
 @pytest.mark.parametrize("remat", [False, True])
@@ -73,7 +73,8 @@ def test_as_a_loop(transform, each, remat):
     (grads, of_x), (output, after) = run(stack, X)
     (by_hand, of_x_by_hand), (expected, state) = run(LOOP, X)
     agree((output, of_x), (expected, of_x_by_hand))
-    agree(grads.unstack(), by_hand.layers)
+    # Of a bias before a norm it is zero: the rounding of a sum of large numbers.
+    agree(grads.unstack(), by_hand.layers, 1e-3)
     agree(after.unstack(), state.layers)
     assert after.layers.calls.value.tolist() == [1, 1, 1]
 

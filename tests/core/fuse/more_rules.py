@@ -99,6 +99,7 @@ QUICK = {"xla_backend_optimization_level": 0}
 class _Td:
     """Treadle's transforms, by JAX."""
 
+    lax = jax.lax
     vmap = staticmethod(jax.vmap)
     scan = staticmethod(jax.lax.scan)
     cond = staticmethod(jax.lax.cond)
