@@ -1,0 +1,68 @@
+"""Stacks of few numbers: made by one kernel, of the same values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle.backends.cpu.device import CPUTarget
+from treadle.check import check
+from treadle.compile import stages
+from treadle.plan.steps import NestStep, walk
+
+
+def nests(f: Any, *args: Any) -> int:
+    made = stages(td.trace(f)(*args), CPUTarget())
+    check(made)
+    return sum(isinstance(step, NestStep) for _, step in walk(made.plan.steps))
+
+
+def turned(x: Any) -> Any:
+    a, b = tnp.cos(x[0]), tnp.sin(x[1])
+    return tnp.stack([a * x[0] - b * x[1], b * x[0] + a * x[1], x[2] / 2])
+
+
+def test_a_small_state_takes_few_kernels() -> None:
+    def steps(x: Any) -> Any:
+        return td.scan(lambda c, _: (turned(c + 0.1 * turned(c)), None), x, length=9)[0]
+
+    x = np.array([0.3, -1.2, 5.0], np.float32)
+    assert nests(steps, x) <= 3
+    expected = x
+    for _ in range(9):
+        inner = expected + np.float32(0.1) * np.asarray(turned(tnp.asarray(expected)))
+        expected = np.asarray(turned(tnp.asarray(inner)))
+    np.testing.assert_allclose(td.jit(steps)(x), expected, 1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "float64", "complex64"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_values(dtype: str, axis: int) -> None:
+    rng = np.random.default_rng(axis)
+    parts = [rng.normal(0, 3, (3, 2)).astype(dtype) for _ in range(4)]
+
+    def f(*xs: Any) -> Any:
+        return tnp.stack([xs[0], xs[1], xs[0], xs[3]], axis), xs[2]
+
+    found = td.jit(f)(*parts)[0]
+    expected = np.stack([parts[0], parts[1], parts[0], parts[3]], axis)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_derivatives_by_all_pieces() -> None:
+    weights = np.array([1.0, 10.0, 100.0])
+
+    def f(x: Any) -> Any:
+        return (turned(x) * weights).sum()
+
+    td.check_grads(td.jit(f), (np.array([0.2, 0.7, -1.1]),), order=2)
+
+
+def test_what_is_no_number_stays_where_it_is() -> None:
+    x = np.array([np.nan, -np.inf, -0.0], np.float32)
+    found = np.asarray(td.jit(lambda x: tnp.stack([x[2], x[0], x[1], x[2]]))(x))
+    assert found.tobytes() == x[[2, 0, 1, 2]].tobytes()
