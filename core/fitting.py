@@ -16,10 +16,11 @@ from treadle.run.usage import live_text, memory_of
 if TYPE_CHECKING:
     from treadle.compile import Stages
 
-_MOST_PLANS = 12
-"""How often a program is planned to fit into a limit of memory."""
-_MOST_WORSE = 3
-_STEP = 0.9
+_AIMS = 1.0, 0.85, 0.7, 0.55
+"""How far below the limit to aim: what is alive is no more than an estimate, and which
+values are computed again changes with the aim."""
+_MOST_PLANS = 4
+"""How often a program is planned for each of them."""
 _NAMED = 8
 _TOO_LARGE = """\
 the temporaries of {} do not fit into memory_limit={}: they take {}, with what was \
@@ -37,25 +38,28 @@ def fitting(first: Stages, limit: int, plan_of: Callable[[Graph], Stages]) -> St
     looked for in that plan, in the next round.
 
     Raises:
-      MemoryError: if it fits with nothing that can be computed again.
+      MemoryError: if no way is found; there may be one.
     """
-    best, aim, worse = first, 1.0, 0
-    for _ in range(_MOST_PLANS):
-        arena = hint(best.plan.arena)
-        if arena <= limit or worse == _MOST_WORSE:
-            break
-        budget = Budget(best.graph, best.groups, best.kernels)
-        budget.choose(int(budget.alive.max() * aim * limit / arena))
-        if not budget.cut:
-            break
-        found = plan_of(compute_again(best.graph, budget))
-        if hint(found.plan.arena) < arena:
-            best, aim, worse = found, 1.0, 0
-        else:
-            aim, worse = aim * _STEP, worse + 1
-    if hint(best.plan.arena) > limit:
-        raise MemoryError(_too_large(best.plan, limit, hint(first.plan.arena)))
+    best = first
+    for aim in _AIMS:
+        found = first
+        for _ in range(_MOST_PLANS):
+            arena = _arena(found)
+            if arena <= limit:
+                return found
+            budget = Budget(found.graph, found.groups, found.kernels)
+            budget.choose(int(budget.alive.max() * aim * limit / arena))
+            if not budget.cut:
+                break
+            found = plan_of(compute_again(found.graph, budget))
+            best = min(best, found, key=_arena)
+    if _arena(best) > limit:
+        raise MemoryError(_too_large(best.plan, limit, _arena(first)))
     return best
+
+
+def _arena(made: Stages) -> int:
+    return hint(made.plan.arena)
 
 
 def _too_large(plan: Plan, limit: int, before: int) -> str:
