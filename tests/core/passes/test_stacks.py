@@ -53,6 +53,13 @@ def test_values(dtype: str, axis: int) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+def test_pieces_that_are_empty_or_longer() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    for pieces in ([x[:, :0], x], [x, x[:, :0]], [x[:, :1], x[:, 1:], x[:, :1]]):
+        found = td.jit(lambda *xs: tnp.concatenate(xs, 1))(*pieces)
+        np.testing.assert_array_equal(found, np.concatenate(pieces, 1))
+
+
 def test_derivatives_by_all_pieces() -> None:
     weights = np.array([1.0, 10.0, 100.0])
 
