@@ -10,6 +10,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
+from treadle.control.attention import wide
 from treadle.ops.arithmetic import div, mul, sub
 from treadle.ops.cast import convert
 from treadle.ops.movement import restore_axes
@@ -25,14 +26,10 @@ def _formula(x: Any, *, axes: tuple[int, ...]) -> list[Any]:
     if 0 in shape:
         return [x]
     dtype = typeof(x).dtype
-    x = convert(x, dtype=_wide(dtype))
+    x = convert(x, dtype=wide(dtype))
     weights = exp(sub(x, restore_axes(reduce_max(x, axes=axes), shape, axes)))
     total = reduce_sum(weights, axes=axes)
     return [convert(div(weights, restore_axes(total, shape, axes)), dtype=dtype)]
-
-
-def _wide(dtype: np.dtype) -> np.dtype:
-    return np.dtype(np.float32) if dtype.itemsize == 2 else dtype
 
 
 def _type(x: ArrayType, *, axes: tuple[int, ...]) -> ArrayType:
@@ -42,10 +39,11 @@ def _type(x: ArrayType, *, axes: tuple[int, ...]) -> ArrayType:
 
 
 def _run(x: Any, *, axes: tuple[int, ...]) -> Any:
-    wide = x.astype(_wide(x.dtype))
-    weights = np.exp(wide - np.max(wide, axes, keepdims=True, initial=-math.inf))
+    dtype = x.dtype
+    x = x.astype(wide(dtype))
+    weights = np.exp(x - np.max(x, axes, keepdims=True, initial=-math.inf))
     total = reduce_sum.run(weights, axes=axes)
-    return (weights / np.expand_dims(total, axes)).astype(x.dtype)
+    return (weights / np.expand_dims(total, axes)).astype(dtype)
 
 
 def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Any) -> Any:
