@@ -22,7 +22,7 @@ from treadle.recipes import metrics as metrics_file
 from treadle.recipes.callbacks import Callback, EarlyStopping, Progress
 from treadle.recipes.config import Training
 from treadle.recipes.display import Display, Lasting
-from treadle.recipes.errors import DivergedError
+from treadle.recipes.errors import DivergedError, option_text
 from treadle.recipes.interrupt import Interrupts
 from treadle.recipes.runs import Run
 from treadle.recipes.step import Step, TrainState, make_step, make_test, next_batch
@@ -331,8 +331,8 @@ class _Training:
         rate = self.config.learning_rate
         line = "" if origin is None else ", or mend that line"
         return (
-            f"Start a run with a smaller --learning-rate, such as {rate / 10:g} "
-            f"instead of {rate:g}{line}."
+            f"Start a run with a smaller {option_text('learning_rate')}, such as "
+            f"{rate / 10:g} instead of {rate:g}{line}."
         )
 
     def _origin(self, number: int, inf: bool) -> divergence.Origin | None:

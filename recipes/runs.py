@@ -15,7 +15,7 @@ from typing import Any, Literal, TextIO
 
 from treadle import __version__
 from treadle.recipes.config import Training, from_dict
-from treadle.recipes.errors import UsageError, command, unknown
+from treadle.recipes.errors import UsageError, command, option_text, unknown
 from treadle.recipes.task import Begun, Data, Facts, Recipe
 
 ROOT = Path("runs")
@@ -139,21 +139,21 @@ def create(recipe: Recipe, config: Training, facts: Facts, folder: Path | None) 
     Raises:
       UsageError: if the folder holds something already, or can't be made.
     """
+    asked = option_text("run_dir", str(folder))
     if folder is None:
         folder = _free(ROOT / f"{recipe.name}-{time.strftime('%Y%m%d-%H%M%S')}")
     elif exists(folder):
         raise UsageError(
-            f"--run-dir {folder}: there is a run already\n"
+            f"{asked}: there is a run already\n"
             f"Go on with it: {command('resume', folder)}"
         )
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"--run-dir {folder}: exists and is not an empty folder")
+        raise UsageError(f"{asked}: exists and is not an empty folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"--run-dir {folder}: {error.strerror}\n"
-            "Give a folder that can be made and written to."
+            f"{asked}: {error.strerror}\nGive a folder that can be made and written to."
         ) from None
     run = Run(folder, recipe, config, facts)
     run.write()
@@ -278,7 +278,7 @@ def check_same_data(run: Run, facts: Facts) -> None:
 def changes(before: Any, after: Any) -> list[str]:
     """The options that have changed, for people."""
     return [
-        f"--{name.replace('_', '-')} {value} (it was {getattr(before, name)})"
+        f"{option_text(name, value)} (it was {getattr(before, name)})"
         for name, value in asdict(after).items()
         if value != getattr(before, name)
     ]

@@ -13,7 +13,7 @@ import treadle.numpy as tnp
 from treadle import optim
 from treadle.data import Labelled, Loader, Source
 from treadle.recipes.config import Training, option
-from treadle.recipes.errors import UsageError, command
+from treadle.recipes.errors import UsageError, command, option_text
 
 Facts = dict[str, Any]
 """What a run keeps of its data: plain JSON. The same data, read with the same options,
@@ -54,8 +54,8 @@ def batches(examples: Labelled | Source, config: Training) -> Loader:
     source = examples if isinstance(examples, Source) else examples.source
     if config.batch_size > source.count:
         raise UsageError(
-            f"--batch-size {config.batch_size}: there are {source.count} training "
-            "examples only\nIt has to be as many or fewer."
+            f"{option_text('batch_size', config.batch_size)}: there are {source.count} "
+            "training examples only\nIt has to be as many or fewer."
         )
     return Loader(source, config.batch_size, seed=config.seed)
 
