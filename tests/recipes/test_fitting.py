@@ -193,7 +193,8 @@ def test_options_are_arguments_in_what_is_said(
     with pytest.raises(UsageError, match="a smaller learning_rate, such as 1e"):
         fit(linear(), (X, Y), optimizer=optim.sgd(1e30), learning_rate=1e30)
     learner = replace(averaged(linear()), update=lambda state, batch: (state, {}))
-    with pytest.raises(UsageError, match=r"(?s)accumulate=2: .* larger batch_size does"):
+    said = r"(?s)accumulate=2: .* larger batch_size does"
+    with pytest.raises(UsageError, match=said):
         fit(learner, (X, Y), accumulate=2)
     fit(linear(), (X, Y), run_dir=tmp_path / "run")
     capsys.readouterr()
