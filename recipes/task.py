@@ -186,7 +186,8 @@ def adamw(config: Training, mask: Any = None) -> optim.Transform:
 
 
 def averaging(optimizer: optim.Transform, decay: float) -> optim.Transform:
-    """An optimizer that keeps a moving average of the weights: `optim.averaged`.
+    """An optimizer that keeps a moving average of the weights, and of the statistics of
+    norms: `optim.averaged`.
 
     The decay grows to what is given: else a short training would be averaged with what
     it began with.
@@ -195,4 +196,4 @@ def averaging(optimizer: optim.Transform, decay: float) -> optim.Transform:
     def grown(count: Any) -> Any:
         return tnp.minimum(decay, (count + 1) / (count + 10))
 
-    return optim.chain(optimizer, optim.average_parameters(grown))
+    return optim.chain(optimizer, optim.average_parameters(grown, state=True))
