@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import treadle as td
-from treadle import rng, tree
+from treadle import nn, rng, tree
 from treadle.checkpoint import Manager
 from treadle.data import Loader
 from treadle.recipes import divergence, profiles
@@ -134,7 +134,8 @@ def train(
         begin = beginning(learner, run.config)
         checkpoint = restored(manager, begin, shown.note)
         step = make_step(learner, run.config.accumulate)
-        run = replace(run, best=learner.best)
+        count = nn.count(learner.model)
+        run = replace(run, best=learner.best, parameters=count)
         run.write()  # Now it is known that its options fit, and what was saved.
         log = metrics_file.Log(run.metrics, int(checkpoint.state.step))
         if run.config.patience is not None:

@@ -34,6 +34,7 @@ class Run:
     facts: what it keeps of its data (`treadle.recipes.task.Facts`).
     best: the metric that tells how good a checkpoint is, and which extreme is best;
       known once the training has begun.
+    parameters: how many numbers are trained; known then, too.
     """
 
     folder: Path
@@ -41,6 +42,7 @@ class Run:
     config: Any
     facts: Facts
     best: tuple[str, Literal["min", "max"]] = ("test_loss", "min")
+    parameters: int | None = None
 
     @property
     def checkpoints(self) -> Path:
@@ -110,6 +112,7 @@ class Run:
             "config": asdict(self.config),
             "facts": self.facts,
             "best": self.best,
+            "parameters": self.parameters,
         }
         replace_file(self.settings, json.dumps(content, indent=1) + "\n")
 
@@ -237,9 +240,10 @@ def load(folder: Path, recipes: Mapping[str, Recipe]) -> Run:
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
     config = from_dict(recipe.config, values, str(path))
-    # Runs of earlier versions don't say it.
+    # Runs of earlier versions don't say them.
     best = content.get("best", Run.best)
-    return Run(folder, recipe, config, facts, tuple(best))
+    parameters = content.get("parameters")
+    return Run(folder, recipe, config, facts, tuple(best), parameters)
 
 
 def _from_python(folder: Path) -> Recipe:
