@@ -336,7 +336,7 @@ class Program:
         self._keep = keep
         self._pool = pool
         self._address = words.ctypes.data
-        self._execute, self._execute_profiled = _entry_points()
+        self._execute = _entry_point()
         unique = {size.key: size for _, size in sizes or ()}
         self.sizes = list(unique.values())
         numbers = {key: i for i, key in enumerate(unique)}
@@ -375,9 +375,10 @@ class Program:
         record = np.zeros(len(self.words) + 2, np.int64)
         log = _logs.pop() if _logs else np.ones(4 + 5 * LOGGED_EVENTS, np.int64)
         log[:3] = (len(log) - 4) // 5, 0, 0
-        began = time.perf_counter()
+        execute = _profiled_entry_point()
         addresses = record.ctypes.data, log.ctypes.data
-        status = self._execute_profiled(self._address, slots, *addresses)
+        began = time.perf_counter()
+        status = execute(self._address, slots, *addresses)
         seconds = time.perf_counter() - began
         rows = [
             (c, int(record[c.start]), int(record[c.start + 1])) for c in self.commands
@@ -388,17 +389,26 @@ class Program:
         return Measured(status, seconds, rows, events, count - len(events), base)
 
 
-SOURCE = native.Source("executor", "executor_table", executor_ir)
+SOURCE = native.Source("executor", "execute", executor_ir)
 """The code that walks the commands of programs."""
+_PROFILED = native.Source(
+    "profiling executor", "execute_profiled", functools.partial(executor_ir, True)
+)
 
 
 @functools.cache
-def _entry_points() -> tuple[Any, Any]:
-    table = native.load_table(SOURCE, ("execute", "execute_profiled"))
-    word = ctypes.c_size_t
-    plain = ctypes.CFUNCTYPE(ctypes.c_int64, word, word)
-    profiled = ctypes.CFUNCTYPE(ctypes.c_int64, word, word, word, word)
-    return plain(table["execute"]), profiled(table["execute_profiled"])
+def _entry_point() -> Any:
+    return _function(SOURCE, 2)
+
+
+@functools.cache
+def _profiled_entry_point() -> Any:
+    return _function(_PROFILED, 4)
+
+
+def _function(source: native.Source, arguments: int) -> Any:
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_size_t] * arguments)
+    return kind(native.load([source])[source.key])
 
 
 def _tasks_for(nbytes: Operand) -> int:

@@ -53,8 +53,8 @@ TICKS = {
 LLVM has llvm.readsteadycounter for this, but compiles it to 0 on AArch64."""
 
 
-def executor_ir() -> str:
-    """A module whose `executor_table` lists `execute` and `execute_profiled`.
+def executor_ir(profiled: bool = False) -> str:
+    """A module that defines `execute`, or `execute_profiled`.
 
     ``i64 execute(ptr program, ptr slots)`` gives 0, or what a host function returned
     to stop the program. The second takes a zeroed array as long as the program, where
@@ -72,20 +72,19 @@ def executor_ir() -> str:
     cases = "".join(
         f"    i64 {code}, label %{name}\n" for name, code in OPCODES.items()
     )
-    plain = _EXECUTE.replace("CASES", cases)
-    profiled = plain.replace("@execute(ptr %program, ptr %slots)", _PROFILED_SIGNATURE)
-    profiled = profiled.replace("; PROFILE ENTRY", _PROFILE_ENTRY)
-    profiled = profiled.replace("; PROFILE COMMAND", _PROFILE_COMMAND)
-    profiled = profiled.replace("@dispatch(", "@dispatch_logged(")
-    profiled = profiled.replace(" LOG)", ", ptr %log, i64 %distance)")
-    plain = plain.replace("  ; PROFILE ENTRY\n", "").replace(
-        "  ; PROFILE COMMAND\n", ""
-    )
-    plain = plain.replace(" LOG)", ")")
+    text = _EXECUTE.replace("CASES", cases)
+    if not profiled:
+        for hole in ("  ; PROFILE ENTRY\n", "  ; PROFILE COMMAND\n"):
+            text = text.replace(hole, "")
+        return _HELPERS + text.replace(" LOG)", ")")
+    text = text.replace("@execute(ptr %program, ptr %slots)", _PROFILED_SIGNATURE)
+    text = text.replace("; PROFILE ENTRY", _PROFILE_ENTRY)
+    text = text.replace("; PROFILE COMMAND", _PROFILE_COMMAND)
+    text = text.replace("@dispatch(", "@dispatch_logged(")
+    text = text.replace(" LOG)", ", ptr %log, i64 %distance)")
     declaration, ticks = TICKS.get(host().arch, TICKS["x86_64"])
-    profiled = LOGGING.replace("WORK", str(_WORK)) + profiled
-    profiled = profiled.replace("@TICKS", ticks)
-    return _HELPERS + plain + profiled + f"declare i64 {declaration}\n"
+    text = (LOGGING.replace("WORK", str(_WORK)) + text).replace("@TICKS", ticks)
+    return f"{_HELPERS}{text}declare i64 {declaration}\n"
 
 
 _PROFILED_SIGNATURE = """@execute_profiled(ptr %program, ptr %slots, ptr %profile,
@@ -121,8 +120,6 @@ _PROFILE_COMMAND = """%now = call i64 @TICKS
   store i64 %now, ptr %time_cell"""
 
 _HELPERS = """
-@executor_table = constant [2 x ptr] [ptr @execute, ptr @execute_profiled]
-
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare i64 @llvm.usub.sat.i64(i64, i64)
@@ -149,6 +146,7 @@ done:
 }
 
 ; Sets each entry's end task from the calls' own task counts; gives the total.
+
 define internal i64 @number_tasks(ptr %block) {
 entry:
   %calls = load i64, ptr %block
@@ -264,7 +262,7 @@ define internal void @zero_task(ptr %block, i64 %task) {
 """
 
 _EXECUTE = """
-define internal i64 @execute(ptr %program, ptr %slots) {
+define i64 @execute(ptr %program, ptr %slots) {
 entry:
   %block_words_at = getelementptr i64, ptr %program, i64 2
   %block_words = load i64, ptr %block_words_at
