@@ -7,9 +7,10 @@ People come with other libraries' names in their hands: ``td.array``, ``nn.ReLU`
 from __future__ import annotations
 
 import difflib
+import dis
 import sys
 from importlib import import_module
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -262,15 +263,21 @@ def suggest(module: str) -> None:
             return _version()
         remedy = "" if name.startswith("_") else _remedy(module, name)
         where = at(user_source()) if remedy else ""
-        raise AttributeError(
-            f"{module} has no `{name}`{remedy}{where}",
-            name=name,
-            obj=sys.modules[module],
-        )
+        message = f"{module} has no `{name}`{remedy}{where}"
+        if remedy and _is_import(sys._getframe(1), f"{module}.{name}"):
+            raise ImportError(message, name=name, path=module)
+        raise AttributeError(message, name=name, obj=sys.modules[module])
 
     vars(sys.modules[module])["__getattr__"] = __getattr__
     if module == "treadle.checkpoint":
         sys.modules[module].__class__ = _Named
+
+
+def _is_import(frame: FrameType, path: str) -> bool:
+    """Whether a frame is at ``from module import name``. Python would drop the message
+    of an AttributeError there, and needs one if the name is a module that it has."""
+    at_import = frame.f_code.co_code[frame.f_lasti] == dis.opmap["IMPORT_FROM"]
+    return at_import and path not in sys.modules
 
 
 def _version() -> str:
