@@ -216,7 +216,7 @@ _METHODS = {
     "eval": "`nn.inference(module)` is the module as it evaluates.",
     "init": "A module is made with its parameters: `Module(..., key=key)`.",
     "loadstatedict": "`weights.into(module, arrays)` gives a module with arrays by "
-    "name; `checkpoint.restore(path, module)` one with what was saved here.",
+    "name (PyTorch's: with `weights.torch_rules(module)`); `checkpoint.restore(path, module)` one with what was saved here.",
     "modules": "`nn.iterate(module)` goes through them, with their paths.",
     "namedmodules": "`nn.iterate(module)` goes through them, with their paths.",
     "namedparameters": "`nn.parameters(module)` lists them with their names.",

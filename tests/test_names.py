@@ -87,6 +87,19 @@ def test_a_name_that_is_nearly_right(module: Any, name: str, meant: str) -> None
     resolve_name(meant)
 
 
+@pytest.mark.parametrize(("module", "name", "instead"), MISSING)
+def test_an_import_says_it_too(module: Any, name: str, instead: str) -> None:
+    statement = f"from {module.__name__.replace('.np.', '.numpy.')} import {name}"
+    with pytest.raises(ImportError, match=f"has no `{name}`: use `{instead}`"):
+        exec(statement, {})
+
+
+def test_an_import_of_a_module_finds_it() -> None:
+    exec("from treadle import checkpoint, models, weights", {})
+    with pytest.raises(ImportError, match="cannot import name 'nothing_alike'"):
+        exec("from treadle.numpy import nothing_alike", {})
+
+
 @pytest.mark.parametrize(
     ("module", "name"),
     [(tnp, "busday_count"), (tnp, "nditer")],
