@@ -115,7 +115,8 @@ class ConvLSTMCell(Module):
         if not isinstance(carry, tuple) or len(carry) != 2:
             raise TypeError(
                 "ConvLSTMCell takes x, then a carry (hidden, cell), as "
-                f"`cell.initial(...)` makes it; got {type(carry).__name__}{at(user_source())}"
+                f"`cell.initial(...)` makes it; got {type(carry).__name__}"
+                f"{at(user_source())}"
             )
         name, size = "ConvLSTMCell", self.hidden_channels
         x = check.spatial(name, x, self.spatial_rank, self.in_channels)
