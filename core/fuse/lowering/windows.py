@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import is_dim
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import Strided, operand_strides, row_major, stored_strides
 from treadle.fuse.lowering.launches import Launch
@@ -103,7 +104,7 @@ class _Windows:
             (low, _), stride = self.padding[i], self.strides[i]
             first = shifted(scaled(self.entries[i + 1], stride), -low)
             entry = plus(first, self.steps[i])
-            if low <= 0 and (m - 1) * stride - low + w <= n:
+            if _never_positive(low) and _never_positive((m - 1) * stride - low + w - n):
                 found.append(_Axis(entry))
             else:
                 found.append(self.moved(self.written.iota(entry, _INDEX), n))
@@ -114,7 +115,7 @@ class _Windows:
         result = None
         for i, (n, m, _) in enumerate(self._extents()):
             (low, _), stride = self.padding[i], self.strides[i]
-            if low <= 0 and (m - 1) * stride - low < n:
+            if _never_positive(low) and _never_positive((m - 1) * stride - low - n + 1):
                 continue
             entry = shifted(scaled(self.entries[i + 1], stride), -low)
             axis = self.moved(self.written.iota(entry, _INDEX), n)
@@ -193,6 +194,12 @@ class _Windows:
     def reduced(self, name: str, value: int, dtype: np.dtype) -> int:
         """A value combined over the windows' elements."""
         return self.written.reduce(name, value, dtype) if self.mid else value
+
+
+def _never_positive(n: Any) -> bool:
+    """Whether a number is at most 0 for all sizes. What some sizes answer otherwise is
+    no question: indices that are moved inside are right for all of them."""
+    return n.range()[1] <= 0 if is_dim(n) else n <= 0
 
 
 def _sum(w: _Windows) -> Launch:
