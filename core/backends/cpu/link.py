@@ -171,7 +171,7 @@ class Linked:
             kernel = self.kernels[ordering.source(step.itemsize).key]
             self.builder.call(kernel, self._order_words(step), step.tasks)
         elif isinstance(step, CallsStep):
-            kernel = self.kernels[routines.source(step).key]
+            kernel = self.kernels[routines.source(step.call.script).key]
             self.builder.call(kernel, routines.words(step, self.at), step.tasks)
         elif isinstance(step, HostStep):
             self._host(step)
