@@ -54,6 +54,25 @@ def test_elements_and_places_outside(way: str) -> None:
     runs_natively(batched, array(3, 7), indices(3, 9), array(3, 9))
 
 
+@pytest.mark.parametrize(("way", "dtype"), [*zip(WAYS * 2, DTYPES, strict=False)])
+def test_vectors_of_elements_with_equal_indices(way: str, dtype: str) -> None:
+    for length in (33, 200):
+        u = array(length, dtype=dtype)
+        runs_natively(put(way), array(7, dtype=dtype), indices(length), u)
+    u = array(3, 9, dtype=dtype)
+    runs_natively(put(way), array(7, dtype=dtype), indices(3, 9), u)
+
+
+def test_sums_of_elements_are_in_their_order() -> None:
+    i = rng.integers(-4, 9, 1000, dtype="int32")
+    u = rng.normal(size=1000).astype("float32")
+    inside = (i >= 0) & (i < 5)
+    sums = np.zeros(5, "float32")
+    np.add.at(sums, i[inside], u[inside])
+    found = td.jit(lambda u, i: td.segment_sum(u, i, 5))(u, i)
+    np.testing.assert_array_equal(found, sums)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_gradients(way: str) -> None:
     def loss(x: Any, i: Any, u: Any) -> Any:
