@@ -129,8 +129,10 @@ class Dataflow:
         """What a scatter writes is computed there rather than stored, if nothing else
         reads it and it is cheaply made of one stored array of its size."""
         v, _ = self.resolve(updates)
-        eq = self.maker.get(v) if isinstance(v, Var) else None
-        if eq is None or not isinstance(how := self.lowering(eq), Elementwise):
+        if not isinstance(v, Var) or v not in self.maker:
+            return
+        eq = self.maker[v]
+        if not isinstance(how := self.lowering(eq), Elementwise):
             return
         if not isinstance(how.expression, str) or SCALARS[how.expression].cost > 1:
             return
