@@ -82,6 +82,14 @@ Operand = int | Slot | Indirect
 Call = tuple[int, Sequence[Operand], Operand]
 """Kernel address, arguments, number of tasks."""
 
+
+class Recorded(NamedTuple):
+    """A command as it was given."""
+
+    name: str
+    operands: Sequence[Operand]
+
+
 _WIDTHS = {"bool": 1, "i32": 4, "i64": 8}
 
 
@@ -113,6 +121,7 @@ class ProgramBuilder:
         self._commands: list[Command] = []
         self._jumps: list[tuple[int, Label]] = []
         self._keep: list[Any] = []
+        self._recorded: list[Recorded] | None = None
 
     @property
     def command_count(self) -> int:
@@ -193,17 +202,34 @@ class ProgramBuilder:
         """A label for `place` and the jumps, in any order."""
         return Label()
 
-    def place(self, label: Label) -> None:
-        """Lets `label` name the next command."""
+    def place(self, label: Label, at: Label | None = None) -> None:
+        """Lets `label` name the next command, or the one that another label names."""
         if label.offset is not None:
             raise ValueError("this label has been placed already")
-        label.offset = len(self._words)
+        label.offset = at.offset if at else len(self._words)
 
     def jump(self, label: Label) -> None:
         self._jump("jump", label)
 
     def jump_if_less(self, a: Operand, b: Operand, label: Label) -> None:
         self._jump("jump_less", label, a, b)
+
+    def shortcut(self, label: Label) -> None:
+        """Jumps, but not in a profiled run."""
+        self._jump("shortcut", label)
+
+    def repeat(self, operands: Sequence[Operand]) -> None:
+        """What `treadle.backends.cpu.run.repeat` has made of commands."""
+        self._command("repeat", operands)
+
+    @contextmanager
+    def recording(self) -> Iterator[list[Recorded]]:
+        """Gives the commands that are added meanwhile."""
+        outer, self._recorded = self._recorded, []
+        yield self._recorded
+        outer, self._recorded = self._recorded, outer
+        if self._recorded is not None:
+            self._recorded += outer
 
     def jump_unless(self, condition: Operand, label: Label) -> None:
         """Jumps if `condition` is zero, as with ``Indirect(Slot(s), "bool")``."""
@@ -236,6 +262,8 @@ class ProgramBuilder:
     # Encoding
 
     def _command(self, name: str, operands: Sequence[Operand], note: str = "") -> None:
+        if self._recorded is not None:
+            self._recorded.append(Recorded(name, operands))
         template: list[int] = []
         slots: list[int] = []
         scaled: list[int] = []
