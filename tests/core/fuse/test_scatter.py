@@ -89,3 +89,30 @@ def test_one_kernel_for_all_sizes() -> None:
         [array(7, 5), indices(9), array(9, 5)],
         [array(3, 40), indices(2), array(2, 40)],
     )
+
+
+def _weighted(i: Any, j: Any, u: Any, s: Any, t: Any) -> Any:
+    nothing = tnp.zeros((7, 70), u.dtype)
+    return nothing.at[i].add(u * s[:, None]) + nothing.at[j].add(u * t[:, None])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+def test_rows_that_are_weighted_and_added(dtype: str) -> None:
+    i, j, u = indices(20), indices(20), array(20, 70, dtype=dtype)
+    args = i, j, u, array(20, dtype=dtype), array(20, dtype=dtype)
+    runs_natively(_weighted, *args)
+
+    def others_read_them(i: Any, j: Any, u: Any, s: Any, t: Any) -> Any:
+        terms = u * s[:, None]
+        sums = tnp.zeros((7, 70), u.dtype).at[i].add(terms)
+        return sums, tnp.sum(terms, 0), sums + sums, _weighted(i, j, sums[i], s, t)
+
+    runs_natively(others_read_them, *args)
+
+
+def test_weighted_rows_are_neither_stored_nor_added_up() -> None:
+    args = indices(20), indices(20), array(20, 70), array(20), array(20)
+    steps = [line.split() for line in td.jit(_weighted).explain(*args).splitlines()]
+    steps = [words for words in steps if words[-1] in ("mul", "add", "scatter_add")]
+    assert not [words for words in steps if words[-1] != "scatter_add"]
+    assert sum(words[1] == "zero" for words in steps) == 1

@@ -11,7 +11,9 @@ There is one for every height and number of vectors, all behind one function::
         ptr target)                       where C is, as a `TARGET`
 
 Steps between rows are in bytes. A matrix product has one segment at offset 0; a
-convolution has one per filter row, so that it reads its image in place.
+convolution has one per filter row, so that it reads its image in place. Where A lies
+transposed, `tile_turned` takes its place: A's rows are contiguous, and `a_row` is the
+step from one k to the next.
 
 On x86-64 the function is assembly (`tile_x86`), elsewhere IR (here). LLVM's
 loop strength reduction and machine scheduler do not see that the registers are full,
@@ -129,17 +131,18 @@ def wide_rows(machine: Machine) -> int:
     return 2 if machine.assembly == "avx2" else 3
 
 
-def emit_plain_tiles(b: Builder, machine: Machine) -> None:
-    """Defines ``tile`` as IR, for machines without an assembly one."""
+def emit_plain_tiles(b: Builder, machine: Machine, turned: bool) -> None:
+    """Defines ``tile`` (``tile_turned``) as IR, for machines without assembly ones."""
     kernels = []
+    tile = "@tile_turned" if turned else "@tile"
     for rows, vectors in sizes(machine):
-        kernels.append(f"@tile_{rows}x{vectors}")
-        _emit_plain_tile(b, machine, rows, vectors, kernels[-1])
+        kernels.append(f"{tile}_{rows}x{vectors}")
+        _emit_plain_tile(b, machine, rows, vectors, turned, kernels[-1])
     entries = ", ".join(f"ptr {kernel}" for kernel in kernels)
     count = len(kernels)
-    b.lines.append(f"@tiles = internal constant [{count} x ptr] [{entries}]")
-    with b.function(f"define internal void @tile({PARAMETERS})"):
-        slot = b.op("getelementptr ptr, ptr @tiles, i64 %index")
+    b.lines.append(f"{tile}s = internal constant [{count} x ptr] [{entries}]")
+    with b.function(f"define internal void {tile}({PARAMETERS})"):
+        slot = b.op(f"getelementptr ptr, ptr {tile}s, i64 %index")
         kernel = b.op(f"load ptr, ptr {slot}, align 8")
         b(
             f"call void {kernel}(ptr %a, i64 %a_row, ptr %segments, i64 %count, "
@@ -149,10 +152,10 @@ def emit_plain_tiles(b: Builder, machine: Machine) -> None:
 
 
 def _emit_plain_tile(
-    b: Builder, machine: Machine, rows: int, vectors: int, name: str
+    b: Builder, machine: Machine, rows: int, vectors: int, turned: bool, name: str
 ) -> None:
     with b.function(f"define internal void {name}({_KERNEL_PARAMETERS})"):
-        sums = _plain_loop(b, machine, rows, vectors)
+        sums = _plain_loop(b, machine, rows, vectors, turned)
         fields = []
         for i, kind in enumerate(("ptr", "i64", "i64", "i64")):
             field = b.op(f"getelementptr {TARGET}, ptr %target, i64 0, i32 {i}")
@@ -226,9 +229,11 @@ def _multiply_add(b: Builder, machine: Machine, x: str, y: str, total: str) -> s
 
 
 def _plain_loop(
-    b: Builder, machine: Machine, rows: int, vectors: int
+    b: Builder, machine: Machine, rows: int, vectors: int, turned: bool
 ) -> list[list[str]]:
     """Gives the sums."""
+    step = "%a_row" if turned else str(machine.itemsize)
+    row = str(machine.itemsize) if turned else "%a_row"
     vector, scalar, align = machine.vector, machine.scalar, machine.itemsize
     number = rows * vectors
     first = [("ptr", "%b"), *([(vector, "zeroinitializer")] * number)]
@@ -244,11 +249,12 @@ def _plain_loop(
             for j in range(vectors):
                 address = b.op(f"getelementptr {vector}, ptr {row_of_b}, i64 {j}")
                 lines_of_b.append(b.op(f"load {vector}, ptr {address}, align {align}"))
-            address = b.op(f"getelementptr {scalar}, ptr {start}, i64 {turn.index}")
+            ahead = b.op(f"mul i64 {turn.index}, {step}")
+            address = b.op(f"getelementptr i8, ptr {start}, i64 {ahead}")
             new = []
             for i in range(rows):
                 if i:
-                    address = b.op(f"getelementptr i8, ptr {address}, i64 %a_row")
+                    address = b.op(f"getelementptr i8, ptr {address}, i64 {row}")
                 element = b.op(f"load {scalar}, ptr {address}, align {align}")
                 factor = splat(b, machine, element, scalar)
                 for j, line in enumerate(lines_of_b):
