@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import axis_strides, stored_strides
 from treadle.fuse.lowering.forms import Form, renamed
 from treadle.fuse.lowering.launches import Binding, Launch
-from treadle.fuse.maps import Space
+from treadle.fuse.maps import Space, extent
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.ir.maps import ZERO, Affine, Map, address
@@ -456,11 +455,6 @@ def _complex_as_pairs(body: NestWriter, sizes: dict[int, int]) -> int:
         )
     body.instrs = [i._replace(dtype=dtypes.to_real(i.dtype)) for i in body.instrs]
     return pair
-
-
-def extent(group: list[int], sizes: dict[int, int]) -> int:
-    """The number of points along a group of dimensions."""
-    return math.prod(sizes[d] for d in group)
 
 
 def assemble(
