@@ -412,10 +412,15 @@ def innermost(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:
     return next(reversed(longer or groups), [])
 
 
+def fills(group: list[int], sizes: dict[int, int]) -> bool:
+    """Whether a vector along these dimensions has all its lanes."""
+    return hint(extent(group, sizes)) >= _FILLS
+
+
 def _filling(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:
     """The innermost group, or the longest one if that does not fill a vector."""
     chosen = innermost(groups, sizes)
-    if not groups or hint(extent(chosen, sizes)) >= _FILLS:
+    if not groups or fills(chosen, sizes):
         return chosen
     longest = max(groups, key=lambda g: hint(extent(g, sizes)))
     return longest if hint(extent(longest, sizes)) >= 2 * _FILLS else chosen
@@ -427,7 +432,7 @@ def _contiguous(
     """The innermost group; if that does not fill a vector, a longer one along which
     elements of another array follow each other."""
     chosen = innermost(groups, sizes)
-    if not groups or hint(extent(chosen, sizes)) >= _FILLS:
+    if not groups or fills(chosen, sizes):
         return chosen
     arrays = [dict(a.strides) for a in accesses if a.atom is not None]
     for group in reversed(groups):

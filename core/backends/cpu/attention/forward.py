@@ -31,7 +31,10 @@ from treadle.backends.cpu.attention.parts import (
     across,
     largest,
     multiply,
+    pack_panels,
+    panels_of,
     power,
+    rows_of,
     tiles_of,
     total,
 )
@@ -49,6 +52,9 @@ from treadle.backends.cpu.gemm.parts import COLD, share
 
 LOWEST = -1e30
 """See `treadle.control.attention`."""
+
+Ends = tuple[Value, Value]
+"""The first of some numbers, and the one after the last."""
 
 _BOOL = np.dtype(np.bool_)
 _PITCH = pitch(COLUMNS)
@@ -70,45 +76,47 @@ def emit_forward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
         factor = (code.number(Word.SCALE) * LOG2E).rounded_once()
         rows = code.word(Word.BLOCK)
         blocks = (queries + rows - 1).op("udiv", rows)
+        group = heads.op("udiv", shared)
         mine = share(b, "%task", units.text, code.args(Word.TASKS))
         with b.loop(*mine) as index:
             unit = code.i64(index)
             above = unit.op("udiv", pieces)
             piece, head = unit.op("urem", pieces), above.op("urem", heads)
-            batch, group = above.op("udiv", heads), heads.op("udiv", shared)
+            batch, own = above.op("udiv", heads), head.op("udiv", group)
             first = unit.compare("eq", code.i64(mine[0]))
             begins = unit.op("urem", pieces * group).compare("eq", 0)
             with b.when((first | begins).text):
-                own = batch, head.op("udiv", group)
-                k, v = (code.head(w, *own) for w in (Word.KEY, Word.VALUE))
-                steps = code.words(Word.KEY + 2, Word.VALUE + 2)
+                k, v = (code.rows(w, batch, own) for w in (Word.KEY, Word.VALUE))
                 panels = code.area(Area.KEYS_T, scratch)
-                code.call("pack_turned", k, steps[0], keys, depth, panels)
-                panels = code.area(Area.VALUES, scratch)
-                code.call("pack_rows", v, steps[1], keys, value_depth, panels)
+                code.call("pack_turned", *k, keys, depth, panels, factor)
+                pack_panels(code, v, keys, value_depth, code.area(Area.VALUES, scratch))
             bounds = share(b, piece.text, blocks.text, pieces.text)
             start, stop = (code.i64(x) * rows for x in bounds)
-            query, step = code.head(Word.QUERY, batch, head), code.word(Word.QUERY + 2)
-            own_rows = code.area(Area.ROWS, scratch)
             with code.loop(start, code.least(stop, queries), rows) as row:
                 count = code.least(queries - row, rows)
-                from_ = code.at(query, row * step)
-                code.call(
-                    *("scaled_copy", from_, step, own_rows, depth),
-                    *(count, depth, factor),
-                )
-                where: Operands = (
-                    "%args",
-                    scratch,
-                    batch,
-                    head,
-                    row,
-                    count,
-                )
+                where: Operands = ("%args", scratch, batch, head, own, row, count)
                 blind = code.ask("forward_block", *where, code.i64(0))
                 with b.when(blind.compare("ne", 0).text):
                     code.ask("forward_block", *where, code.i64(1))
         b("ret void")
+
+
+def keys_seen(code: Code, place: Value, count: Value, full: Value) -> Ends:
+    """Of rows, the first of which is at this place: the first key that one sees (down
+    to a whole panel), and the one after the last; all of them if `full`."""
+    keys, before, after = code.words(Word.KEYS, Word.BEFORE, Word.AFTER)
+    begin = code.below(code.most(place - before, 0), code.machine.tile.columns)
+    end = code.least(keys, code.most(place + count + after, 0))
+    return select(full, 0, begin), select(full, keys, end)
+
+
+def keys_of(code: Code, place: Value, rows: Ends, chunk: Ends, full: Value) -> Ends:
+    """The same of a chunk of keys, for some of the rows: the first key and how many."""
+    before, after = code.words(Word.BEFORE, Word.AFTER)
+    near = code.below(code.most(place + rows[0] - before, 0), code.machine.tile.columns)
+    near = select(full, chunk[0], code.most(chunk[0], near))
+    far = code.least(chunk[1], place + rows[1] + after)
+    return near, code.most(select(full, chunk[1], far) - near, 0)
 
 
 def _emit_block(code: Code) -> None:
@@ -117,101 +125,111 @@ def _emit_block(code: Code) -> None:
     b, rows = code.b, block_rows(code.machine.tile)
     with b.function(
         "define internal i64 @forward_block(ptr %args, ptr %scratch, i64 %batch, "
-        "i64 %head, i64 %row, i64 %count, i64 %full) " + COLD
+        "i64 %head, i64 %own, i64 %row, i64 %count, i64 %full)"
     ):
+        batch, head, own = code.ints("batch", "head", "own")
         row, count, full = code.ints("row", "count", "full")
-        keys, queries, before, after, value_depth = code.words(
-            Word.KEYS, Word.QUERIES, Word.BEFORE, Word.AFTER, Word.VALUE_DEPTH
+        keys, queries, value_depth = code.words(
+            Word.KEYS, Word.QUERIES, Word.VALUE_DEPTH
         )
-        all_keys = full.compare("ne", 0)
-        place = row + keys - queries
         width = code.machine.tile.columns
-        deep = code.below(value_depth + (width - 1), width)
-        begin = select(all_keys, 0, code.below(code.most(place - before, 0), width))
-        end = code.least(keys, code.most(place + count + after, 0))
-        end = select(all_keys, keys, end)
+        full, short = full.compare("ne", 0), code.flag(Word.SHORT)
+        place = row + keys - queries
+        begin, end = keys_seen(code, place, count, full)
         tiles = tiles_of(code, count)
+        query = code.rows(Word.QUERY, batch, head, row)
+        query = rows_of(code, query, count, code.word(Word.DEPTH), Area.ROWS)
+        value = code.rows(Word.VALUE, batch, own)
+        values = panels_of(code, value, keys, code.area(Area.VALUES))
         states, out = code.area(Area.STATES), code.area(Area.OUT)
         sums = code.at(states, code.i64(rows))
-        code.call("fill", states, code.i64(0), code.i64(rows), code.real(LOWEST))
-        code.zero(sums, code.i64(rows))
-        code.zero(out, count * deep)
-        with code.loop(begin, end, COLUMNS) as c0:
-            c1 = code.least(c0 + COLUMNS, end)
-            _emit_scores(code, tiles, (c0, c1), place, all_keys)
+        target = code.rows(Word.OUT, batch, head, row)
+        deep = code.below(value_depth + (width - 1), width)
+        mixed = Factor(
+            code.either(short, target.base, out), select(short, target.step, deep)
+        )
+        # At least one chunk, so that there is a result where nothing is seen.
+        with code.loop(begin, code.most(end, begin + 1), COLUMNS) as c0:
+            chunk = c0, code.least(c0 + COLUMNS, end)
+            again = c0.compare("sgt", begin).cast("zext", "i64")
+            block = Factor(code.area(Area.SCORES), code.i64(_PITCH))
+            panels = code.area(Area.KEYS_T)
+            emit_scores(code, tiles, query, (panels, Word.DEPTH), block, chunk, full)
             with code.loop(0, tiles.total) as t:
                 first, following = tiles.start(t), tiles.start(t + 1)
-                near = code.below(code.most(place + first - before, 0), width)
-                near = select(all_keys, c0, code.most(c0, near))
-                far = code.least(c1, place + following + after)
-                far = select(all_keys, c1, far)
-                some = far - near
-                block = code.area(Area.SCORES)
-                block = code.at(block, first * _PITCH + near - c0)
-                mixed = code.at(out, first * deep)
-                with b.when(some.compare("sgt", 0).text):
-                    batch, head = code.ints("batch", "head")
-                    height = following - first
+                near, some = keys_of(code, place, (first, following), chunk, full)
+                with b.when((some + 1).compare("sgt", again).text):
+                    line = code.at(block.base, first * _PITCH + near - c0)
+                    to = code.at(mixed.base, first * mixed.step)
                     given: Operands = (
-                        "%args",
-                        block,
-                        batch,
-                        head,
-                        row + first,
-                        height,
-                        near,
-                        some,
-                        mixed,
-                        deep,
-                        code.at(states, first),
-                        code.at(sums, first),
+                        *("%args", line, batch, head, row + first, following - first),
+                        *(near, some, to, mixed.step, code.at(states, first)),
+                        *(code.at(sums, first), again),
                     )
                     code.call("soften", *given)
-                    with code.loop(0, deep, width) as x:
-                        panel = code.area(Area.VALUES)
-                        panel = code.at(panel, x * keys, near * width)
-                        scores = Factor(block, code.i64(_PITCH))
-                        to = Factor(code.at(mixed, x), deep)
-                        only = t, t + 1
-                        multiply(code, tiles, only, scores, some, panel, to, add=True)
-        blind = _emit_finish(code, (out, deep), (states, sums))
-        b(f"ret i64 {select(all_keys, 0, blind).text}")
+                    with code.loop(0, value_depth, width) as x:
+                        multiply(
+                            *(code, tiles, (t, t + 1), Factor(line, block.step), some),
+                            values.at(code, near, x),
+                            Factor(code.at(to, x), mixed.step),
+                            columns=code.least(value_depth - x, width),
+                            add=again,
+                        )
+        blind = _emit_finish(code, mixed, target, (states, sums), short)
+        b(f"ret i64 {select(full, 0, blind).text}")
 
 
-def _emit_scores(
-    code: Code, tiles: Tiles, keys: tuple[Value, Value], place: Value, all_keys: Value
+def emit_scores(
+    code: Code,
+    tiles: Tiles,
+    rows: Factor,
+    panels: tuple[str, Word],
+    block: Factor,
+    chunk: Ends,
+    full: Value,
 ) -> None:
-    """Of the tiles that see some of the keys."""
-    width = code.machine.tile.columns
-    before, after, depth = code.words(Word.BEFORE, Word.AFTER, Word.DEPTH)
-    with code.loop(*keys, width) as key:
-        t0 = select(all_keys, 0, tiles.since(key - after - place))
+    """Products of rows and panels of keys, or values (with the word of their depth), of
+    the tiles that see some of the keys."""
+    width, lanes = code.machine.tile.columns, code.lanes
+    before, after = code.words(Word.BEFORE, Word.AFTER)
+    row, keys, queries = code.i64("%row"), *code.words(Word.KEYS, Word.QUERIES)
+    place, depth = row + keys - queries, code.word(panels[1])
+    with code.loop(*chunk, width) as key:
+        t0 = select(full, 0, tiles.since(key - after - place))
         t1 = tiles.until(key + before - place + (width - 1))
-        t1 = select(all_keys, tiles.total, t1)
+        t1 = select(full, tiles.total, t1)
         first = tiles.start(t0)
-        queries = Factor(code.at(code.area(Area.ROWS), first * depth), depth)
-        block = code.area(Area.SCORES)
-        to = code.at(block, first * _PITCH + key - keys[0])
-        panel = code.at(code.area(Area.KEYS_T), key * depth)
-        scores = Factor(to, code.i64(_PITCH))
-        multiply(code, tiles, (t0, t1), queries, depth, panel, scores, add=False)
+        some = code.least(chunk[1] - key + (lanes - 1), width)
+        multiply(
+            *(code, tiles, (t0, t1)),
+            Factor(code.at(rows.base, first * rows.step), rows.step),
+            depth,
+            Factor(code.at(panels[0], key * depth), code.i64(width)),
+            Factor(
+                code.at(block.base, first * block.step + key - chunk[0]), block.step
+            ),
+            columns=code.below(some, lanes),
+            add=code.i64(0),
+        )
 
 
-def _emit_finish(code: Code, out: tuple[str, Value], states: tuple[str, str]) -> Value:
-    """Writes the result and what is left for the derivative; says whether a row has
-    seen nothing."""
+def _emit_finish(
+    code: Code, mixed: Factor, target: Factor, states: tuple[str, str], short: Value
+) -> Value:
+    """Writes the result, where it is not there, and what is left for the derivative;
+    says whether a row has seen nothing."""
     b = code.b
     batch, head, row, count = code.ints("batch", "head", "row", "count")
     heads, queries, value_depth = code.words(Word.HEADS, Word.QUERIES, Word.VALUE_DEPTH)
-    target, step = code.head(Word.OUT, batch, head), code.word(Word.OUT + 2)
     left = code.at(code.args(Word.ROWS, "ptr"), (batch * heads + head) * queries * 2)
     with b.carrying("0", count.text, "1", [("i64", "0")]) as turn:
         i = code.i64(turn.index)
         peak = code.load_one(code.at(states[0], i))
         share = code.real(1.0) / code.load_one(code.at(states[1], i))
-        to, from_ = code.at(target, (row + i) * step), code.at(out[0], i * out[1])
-        one = code.i64(1)
-        code.call("scaled_copy", from_, one, to, one, one, value_depth, share)
+        with b.when((~short).text):
+            to = code.at(target.base, i * target.step)
+            from_, one = code.at(mixed.base, i * mixed.step), code.i64(1)
+            code.call("scaled_copy", from_, one, to, one, one, value_depth, share)
         code.store_one(code.at(left, row + i), peak)
         code.store_one(code.at(left, row + i, queries), share)
         blind = peak.compare("ole", LOWEST).cast("zext", "i64")
@@ -220,50 +238,78 @@ def _emit_finish(code: Code, out: tuple[str, Value], states: tuple[str, str]) ->
 
 
 def _emit_soften(code: Code, masks: tuple[str, ...]) -> None:
-    """``soften``: scores of a tile to weights; shrinks what is mixed so far."""
+    """``soften``: scores of a tile to weights; shrinks what is mixed so far, if it is
+    not the first of a block (`again`)."""
     b, lanes = code.b, code.lanes
     with b.function(
         "define internal void @soften(ptr %args, ptr %block, i64 %batch, i64 %head, "
         "i64 %query, i64 %height, i64 %key, i64 %some, ptr %mixed, i64 %deep, "
-        "ptr %peaks, ptr %sums)"
+        "ptr %peaks, ptr %sums, i64 %again)"
     ):
         query, height, some, deep = code.ints("query", "height", "some", "deep")
+        again, short = code.i64("%again"), code.flag(Word.SHORT)
         room = code.below(some + (lanes - 1), lanes)
+        edges = edges_of(code, query, height, some)
         with code.loop(0, height) as i:
             line = code.at("%block", i * _PITCH)
             for name in ("bias", "seen"):
                 if name in masks:
                     each(code, name, line, query + i, FUNCTIONS[name])
-            _emit_edges(code, line, query + i, room)
-            old = code.load_one(code.at("%peaks", i))
+            with b.when(edges.text):
+                hide(code, line, query + i, room)
+            at_peak, at_sum = code.at("%peaks", i), code.at("%sums", i)
+            with b.when(again.compare("eq", 0).text):
+                code.store_one(at_peak, code.real(LOWEST))
+                code.store_one(at_sum, code.real(0.0))
+            old = code.load_one(at_peak)
             first = [(old.splat(lanes).type, old.splat(lanes).text)]
             with b.carrying("0", room.text, str(lanes), first) as turn:
                 x = code.load(code.at(line, code.i64(turn.index)))
                 so_far = Value(b, turn.values[0], x.kind, lanes)
                 turn.next = [largest(x, so_far).text]
             peak = across(Value(b, turn.values[0], old.kind, lanes))
-            code.store_one(code.at("%peaks", i), peak)
+            code.store_one(at_peak, peak)
+            with b.when(again.compare("ne", 0).text):
+                shrinks = power(old - peak)
+                sum_ = (code.load_one(at_sum) * shrinks).rounded_once()
+                code.store_one(at_sum, sum_)
+                mixed = code.at("%mixed", i * deep)
+                with code.loop(0, deep, lanes) as j:
+                    x = code.load(code.at(mixed, j))
+                    code.store(code.at(mixed, j), (x * shrinks).rounded_once())
             none = code.real(0.0, lanes)
             with b.carrying("0", room.text, str(lanes), [(none.type, none.text)]) as t:
                 place = code.at(line, code.i64(t.index))
                 weight = power(code.load(place) - peak)
                 code.store(place, weight)
                 t.next = [(Value(b, t.values[0], none.kind, lanes) + weight).text]
-            shrinks = power(old - peak)
-            place = code.at("%sums", i)
-            more = total(Value(b, t.values[0], none.kind, lanes))
-            code.store_one(place, code.load_one(place) * shrinks + more)
+            sum_ = code.load_one(at_sum)
+            sum_ = sum_ + total(Value(b, t.values[0], none.kind, lanes))
+            code.store_one(at_sum, sum_)
+            with b.when(short.text):
+                share = code.real(1.0) / sum_
+                with code.loop(0, room, lanes) as j:
+                    x = code.load(code.at(line, j)) * share
+                    code.store(code.at(line, j), x.rounded_once())
             if "kept" in masks:
                 each(code, "kept", line, query + i, FUNCTIONS["kept"])
-            with b.when(shrinks.compare("one", 1.0).text):
-                mixed = code.at("%mixed", i * deep)
-                with code.loop(0, deep, lanes) as j:
-                    x = code.load(code.at(mixed, j))
-                    code.store(code.at(mixed, j), (x * shrinks).rounded_once())
         b("ret void")
 
 
-def _emit_edges(code: Code, line: str, query: Value, room: Value) -> None:
+def edges_of(code: Code, query: Value, height: Value, some: Value) -> Value:
+    """Whether a row of a tile does not see all of some keys from %key on, or these are
+    no whole vectors."""
+    keys, queries = code.words(Word.KEYS, Word.QUERIES)
+    before, after = code.words(Word.BEFORE, Word.AFTER)
+    place = query + keys - queries - code.i64("%key")
+    late = (place + height - 1).compare("sgt", before)
+    early = (place + after + 1).compare("slt", some)
+    return late | early | (some & (code.lanes - 1)).compare("ne", 0)
+
+
+def hide(
+    code: Code, line: str, query: Value, room: Value, grad: str | None = None
+) -> None:
     """Hides the keys that a query does not see, of those from %key on."""
     key, (keys, queries) = code.i64("%key"), code.words(Word.KEYS, Word.QUERIES)
     place = query + keys - queries - key
@@ -273,9 +319,13 @@ def _emit_edges(code: Code, line: str, query: Value, room: Value) -> None:
         return code.least(code.most(x, 0), room)
 
     lowest, end = code.real(LOWEST), within(keys - key)
-    code.call("fill", line, code.i64(0), within(place - before), lowest)
-    code.call("fill", line, within(place + after + 1), end, lowest)
+    first, last = within(place - before), within(place + after + 1)
+    code.call("fill", line, code.i64(0), first, lowest)
+    code.call("fill", line, last, end, lowest)
     code.call("fill", line, end, room, code.real(-math.inf))
+    if grad is not None:  # What is hidden may not be finite.
+        code.call("fill", grad, code.i64(0), first, code.real(0.0))
+        code.call("fill", grad, last, room, code.real(0.0))
 
 
 def _biased(code: Code, x: Value, bias: Value) -> Value:

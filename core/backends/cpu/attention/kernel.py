@@ -12,7 +12,7 @@ from treadle.backends.cpu.attention.parts import Code, emit_parts
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.kernel import machine_for
 from treadle.backends.cpu.gemm.pack import emit_pack
-from treadle.backends.cpu.gemm.sweep import emit_sweep, emit_tiles
+from treadle.backends.cpu.gemm.sweep import emit_sweep, emit_tiles, emit_turned
 from treadle.backends.cpu.gemm.tile import Machine
 from treadle.backends.cpu.run.native import Source
 from treadle.backends.cpu.target import host, llvm
@@ -43,6 +43,8 @@ def emit_module(
     b = Builder()
     emit_tiles(b, machine)
     emit_sweep(b, machine)
+    if backward:
+        emit_turned(b, machine)
     b.lines.append("@one_segment = internal constant i64 0")
     emit_pack(b, machine)
     code = Code(b, machine)

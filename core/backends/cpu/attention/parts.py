@@ -23,6 +23,7 @@ from treadle.backends.cpu.emit.lanes import (
     lane_numbers,
     select,
 )
+from treadle.backends.cpu.gemm.pack import transposed
 from treadle.backends.cpu.gemm.parts import Args, offset
 from treadle.backends.cpu.gemm.sweep import Sweep, row_of_tile
 from treadle.backends.cpu.gemm.tile import Machine
@@ -48,6 +49,13 @@ Operands = tuple[str | Value, ...]
 """Addresses and numbers."""
 
 
+class Factor(NamedTuple):
+    """A matrix: address, and elements from row to row."""
+
+    base: str
+    step: Value
+
+
 class Code:
     """What writes the kernels of one machine, in one function at a time."""
 
@@ -63,6 +71,10 @@ class Code:
         if isinstance(text, int):
             return constant(self.b, text, "i64")
         return Value(self.b, text, "i64", 1)
+
+    def flag(self, word: int) -> Value:
+        """Whether a word is not 0."""
+        return self.word(word).compare("ne", 0)
 
     def ints(self, *names: str) -> list[Value]:
         """Parameters of the function."""
@@ -116,11 +128,22 @@ class Code:
         skipped = self.args(Word.AREAS + area)
         return self.b.op(f"getelementptr i8, ptr {scratch}, i64 {skipped}")
 
+    def either(self, condition: Value, yes: str, no: str) -> str:
+        """One of two addresses."""
+        return self.b.op(f"select i1 {condition.text}, ptr {yes}, ptr {no}")
+
     def head(self, word: int, batch: Value, head: Value) -> str:
         """Where a head of an array begins."""
         base = self.args(word, "ptr")
         steps = batch * self.word(word + 1), head * self.word(word + 3)
         return self.at(base, *steps)
+
+    def rows(
+        self, word: int, batch: Value, head: Value, row: Value | None = None
+    ) -> Factor:
+        """A head of an array, from a row on."""
+        base, step = self.head(word, batch, head), self.word(word + 2)
+        return Factor(base if row is None else self.at(base, row * step), step)
 
     def load(self, address: str, mask: Value | None = None) -> Value:
         return load(self.b, address, self.dtype, self.lanes, mask)
@@ -207,11 +230,44 @@ def tiles_of(code: Code, rows: Value) -> Tiles:
     return Tiles(code, count, low, rows - low * count)
 
 
-class Factor(NamedTuple):
-    """A matrix: address, and elements from row to row."""
+class Panels(NamedTuple):
+    """A matrix as panels, each of some columns: address, and elements from row to row,
+    and to the next column of which a panel begins."""
 
     base: str
     step: Value
+    column: Value
+
+    def at(self, code: Code, row: Value, column: Value) -> Factor:
+        place = code.at(self.base, row * self.step, column * self.column)
+        return Factor(place, self.step)
+
+
+def rows_of(code: Code, rows: Factor, count: Value, depth: Value, area: Area) -> Factor:
+    """Rows as the micro-kernel reads them: where they lie, or a copy."""
+    there, copy = code.flag(Word.IN_PLACE), code.area(area)
+    with code.b.when((~there).text):
+        code.call("pack_copy", rows.base, rows.step, count, depth, copy, depth)
+    base = code.either(there, rows.base, copy)
+    return Factor(base, select(there, rows.step, depth))
+
+
+def pack_panels(
+    code: Code, rows: Factor, count: Value, depth: Value, panels: str
+) -> None:
+    """Makes what `panels_of` gives."""
+    with code.b.when((~code.flag(Word.IN_PLACE)).text):
+        code.call("pack_rows", rows.base, rows.step, count, depth, panels)
+
+
+def panels_of(code: Code, rows: Factor, count: Value, panels: str) -> Panels:
+    """Rows as panels: where they lie, or what `pack_panels` made."""
+    there, width = code.flag(Word.IN_PLACE), code.machine.tile.columns
+    return Panels(
+        code.either(there, rows.base, panels),
+        select(there, rows.step, width),
+        select(there, 1, count),
+    )
 
 
 def multiply(
@@ -220,22 +276,27 @@ def multiply(
     some: tuple[Value, Value],
     rows: Factor,
     depth: Value,
-    panel: str,
+    panel: Factor,
     result: Factor,
-    add: bool,
+    columns: Value,
+    add: Value,
+    turned: bool = False,
 ) -> None:
     """The product of rows, from the first of `some` tiles on, and a panel; the rows and
-    the result are given at the row where that tile begins."""
-    width = code.machine.tile.columns
+    the result are given at the row where that tile begins.
+
+    add: 1 where it is added to the result. turned: whether the rows lie transposed.
+    """
     size = code.size
     Sweep(
         tiles=(tiles.low.text, tiles.extra.text, some[0].text, some[1].text),
         a=(rows.base, (rows.step * size).text),
         k=("@one_segment", "1", depth.text),
-        panel=(panel, str(width * size)),
+        panel=(panel.base, (panel.step * size).text),
         c=(result.base, (result.step * size).text),
-        columns=str(width),
-        accumulate=str(int(add)),
+        columns=columns.text,
+        accumulate=add.text,
+        turned=turned,
     ).call(code.b)
 
 
@@ -297,18 +358,40 @@ def _emit_pack_rows(code: Code) -> None:
 
 
 def _emit_pack_turned(code: Code) -> None:
-    """``pack_turned``: the transpose of rows as panels, each of some rows."""
-    b, width = code.b, code.machine.tile.columns
+    """``pack_turned``: the transpose of rows, times a number, as panels, each of some
+    rows. Whole squares are turned in registers."""
+    b, width, lanes = code.b, code.machine.tile.columns, code.lanes
+    wide, scalar = code.i64(width), code.machine.scalar
     with b.function(
         "define internal void @pack_turned(ptr %from, i64 %step, i64 %rows,"
-        " i64 %columns, ptr %panels)"
+        f" i64 %columns, ptr %panels, {scalar} %factor)"
     ):
         step, rows, columns = code.ints("step", "rows", "columns")
+        factor = Value(b, "%factor", scalar, 1)
+        spread = factor.splat(lanes)
         with code.loop(0, rows, width) as i:
             some = code.least(rows - i, width)
             source, target = code.at("%from", i * step), code.at("%panels", i * columns)
-            wide = code.i64(width)
-            code.call("pack_transpose", source, step, columns, some, target, wide)
+            whole = select(some.compare("sge", lanes), columns & -lanes, 0)
+            with code.loop(0, whole, lanes) as j, code.loop(0, some, lanes) as k:
+                # The last square overlaps the one before.
+                first = code.least(k, some - lanes)
+                line, square = code.at(source, first * step, j), []
+                for row in range(lanes):
+                    x = code.load(line) * spread
+                    square.append(x.text)
+                    if row < lanes - 1:
+                        line = code.at(line, step)
+                place = code.at(target, j * width, first)
+                for row, text in enumerate(transposed(b, code.machine, square)):
+                    x = Value(b, text, scalar, lanes)
+                    code.store(code.at(place, code.i64(row * width)), x)
+            left = columns - whole
+            with b.when(left.compare("sgt", 0).text):
+                to = code.at(target, whole * width)
+                given = code.at(source, whole), step, left, some, to, wide
+                code.call("pack_transpose", *given)
+                code.call("scaled_copy", to, wide, to, wide, left, wide, factor)
         b("ret void")
 
 

@@ -24,6 +24,10 @@ COLUMNS = 256
 _ROWS = 72
 _SKEW = 16
 """Between rows of a block: at a multiple of a page they would share few cache sets."""
+_SHORT = 64
+"""Up to so many queries and keys, operands and results are used as they lie."""
+_ALIASED = 4096
+"""Bytes between rows, where all of them would share few cache sets."""
 _WORTH_SPLITTING = 50_000
 _TASKS_PER_THREAD = 4
 _FAR = 1 << 40
@@ -63,10 +67,12 @@ class Word(IntEnum):
     BIAS = 61
     SEEN = 66
     KEPT = 71
+    SHORT = 76  # whether all scores of a head are made at once, and results in place
+    IN_PLACE = 77  # whether rows, and panels of what is not turned, are where they lie
 
 
 MASKS = {"bias": Word.BIAS, "seen": Word.SEEN, "kept": Word.KEPT}
-_END = 76
+_END = 78
 
 
 class Area(IntEnum):
@@ -76,23 +82,21 @@ class Area(IntEnum):
     SCORES = 0
     STATES = 1
     ROWS = 2
-    # Of the forward kernel:
     KEYS_T = 3
+    # Of the forward kernel:
     VALUES = 4
     OUT = 5
     # Of the backward kernel:
-    KEYS = 3
-    QUERIES_T = 4
-    CTS_T = 5
-    QUERIES = 6
-    CTS = 7
-    GRADS = 8
-    TURNED = 9
-    OFFSETS = 10
-    SUMS = 11
+    VALUES_T = 4
+    KEYS = 5
+    CT_ROWS = 6
+    QUERIES = 7
+    CTS = 8
+    GRADS = 9
+    SUMS = 10
 
 
-AREAS = 12
+AREAS = 11
 
 
 def block_rows(tile: Tile) -> int:
@@ -117,7 +121,6 @@ def _up(n: int, to: int) -> int:
 
 def _areas(
     backward: bool,
-    queries: int,
     keys: int,
     depth: int,
     value_depth: int,
@@ -131,25 +134,24 @@ def _areas(
     spare = lanes * columns  # a transposition writes up to a vector more of rows
     block = rows * pitch(COLUMNS)
     if backward:
-        long = _up(queries, columns)
+        long = _up(keys, columns)
         sizes = [
             block,
-            4 * (long + lanes),
+            4 * rows,
             rows * depth,
-            keys * deep + spare,
             long * depth + spare,
             long * value_depth + spare,
-            queries * deep + spare,
-            queries * value_deep + spare,
+            keys * deep + spare,
+            rows * value_depth,
+            rows * deep,
+            rows * value_deep,
             block,
-            (COLUMNS + lanes) * pitch(rows),
-            2 * block + lanes * pitch(COLUMNS),
-            queries * deep + keys * (deep + value_deep),
+            keys * (deep + value_deep),
         ]
     else:
         sizes = [
             block,
-            2 * rows + lanes,
+            2 * rows,
             rows * depth,
             _up(keys, columns) * depth + spare,
             keys * value_deep + spare,
@@ -165,8 +167,8 @@ def _areas(
 
 
 def _layout(a: Attention, tile: Tile) -> Sequence[int]:
-    (_, queries, _, depth), (keys, _, value_depth) = a.query, a.key
-    sizes = a.backward, queries, keys, depth, value_depth
+    (*_, depth), (keys, _, value_depth) = a.query, a.key
+    sizes = a.backward, keys, depth, value_depth
     machine = tile.lanes, block_rows(tile), tile.columns, a.dtype.itemsize
     return numbers(_areas, (*sizes, *machine))
 
@@ -184,8 +186,29 @@ def work(a: Attention, threads: int) -> tuple[int, int]:
 
 def _rows(a: Attention, tile: Tile) -> int:
     """Of a block."""
-    length = a.key[0] if a.backward else a.query[1]
-    return number(_block, (length, block_rows(tile), tile.rows), low=1)
+    return number(_block, (a.query[1], block_rows(tile), tile.rows), low=1)
+
+
+def _short(queries: int, keys: int, heads: int, shared: int) -> int:
+    return int(max(queries, keys) <= _SHORT and heads == shared)
+
+
+def _in_place(queries: int, keys: int, lanes: int, itemsize: int, *steps: int) -> int:
+    """steps: for each array, from a row to the next, and its depth."""
+    straight = all(depth % lanes == 0 for depth in steps[1::2])
+    apart = all(step * itemsize % _ALIASED for step in steps[::2])
+    return int(max(queries, keys) <= _SHORT and straight and apart)
+
+
+def _lengths(a: Attention, tile: Tile) -> tuple[int, int]:
+    """Word.SHORT and Word.IN_PLACE."""
+    (_, queries, heads, depth), (keys, shared, value_depth) = a.query, a.key
+    # Of heads that share keys, each adds to the cotangents of these.
+    own = heads if a.backward else shared
+    short = number(_short, (queries, keys, own, shared))
+    steps = [(n * d, d) for n in (heads, shared) for d in (depth, value_depth)]
+    sizes = queries, keys, tile.lanes, a.dtype.itemsize
+    return short, number(_in_place, (*sizes, *[n for pair in steps for n in pair]))
 
 
 def _tasks(units: int, work: int, queries: int, rows: int, threads: int) -> int:
@@ -224,6 +247,7 @@ def words(a: Attention, tasks: int, places: Sequence[Any]) -> list[Any]:
         sizes = tasks, batch * heads, queries, _rows(a, tile)
         pieces = number(_pieces, sizes, low=1)
     found[Word.PIECES], found[Word.BLOCK] = pieces, _rows(a, tile)
+    found[Word.SHORT], found[Word.IN_PLACE] = _lengths(a, tile)
     found[Word.AREAS : Word.AREAS + AREAS] = areas
     if a.backward:
         names = [Word.CT, Word.QUERY, Word.KEY, Word.VALUE, Word.OUT, Word.ROWS]

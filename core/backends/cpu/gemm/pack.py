@@ -223,6 +223,17 @@ def _merged(
     return result
 
 
+def transposed(b: Builder, machine: Machine, rows: list[str]) -> list[str]:
+    """A square of lanes x lanes elements, in registers."""
+    size = 16 // machine.itemsize
+    merged = [
+        _merged(b, machine, rows[start : start + size])
+        for start in range(0, len(rows), size)
+    ]
+    columns = [_exchanged(b, machine, list(x)) for x in zip(*merged, strict=True)]
+    return [row for blocks in zip(*columns, strict=True) for row in blocks]
+
+
 def _exchanged(b: Builder, machine: Machine, rows: list[str]) -> list[str]:
     """Transposes a square of blocks."""
     if len(rows) == 1:

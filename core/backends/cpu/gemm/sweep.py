@@ -14,9 +14,20 @@ def emit_tiles(b: Builder, machine: Machine) -> None:
     """Defines ``tile``, all micro-kernels."""
     if machine.assembly:
         emit_lanes(b, machine)
-        emit_x86_tiles(b, machine, sizes(machine))
+    _emit_tiles(b, machine, turned=False)
+
+
+def emit_turned(b: Builder, machine: Machine) -> None:
+    """Defines ``tile_turned`` and ``sweep_turned``, beside those of `emit_tiles`."""
+    _emit_tiles(b, machine, turned=True)
+    emit_sweep(b, machine, turned=True)
+
+
+def _emit_tiles(b: Builder, machine: Machine, turned: bool) -> None:
+    if machine.assembly:
+        emit_x86_tiles(b, machine, sizes(machine), turned)
     else:
-        emit_plain_tiles(b, machine)
+        emit_plain_tiles(b, machine, turned)
 
 
 @dataclass(frozen=True)
@@ -26,7 +37,7 @@ class Sweep:
     tiles: height of a tile, how many tiles have one more row, the first tile and the
     one after the last. a: address of the first tile's rows, step. k: address of the
     segments, their number and length. panel: B, step. c: address of the first tile's
-    result, step.
+    result, step. turned: whether A lies transposed; its step is that of k.
     """
 
     tiles: tuple[str, str, str, str]
@@ -36,11 +47,13 @@ class Sweep:
     c: tuple[str, str]
     columns: str
     accumulate: str
+    turned: bool = False
 
     def call(self, b: Builder) -> None:
         words = [*self.tiles, *self.a, *self.k, *self.panel, *self.c]
         values = zip(_KINDS, [*words, self.columns, self.accumulate], strict=True)
-        b(f"call void @sweep({', '.join(f'{kind} {x}' for kind, x in values)})")
+        name = "sweep_turned" if self.turned else "sweep"
+        b(f"call void @{name}({', '.join(f'{kind} {x}' for kind, x in values)})")
 
 
 _NAMES = [
@@ -51,12 +64,13 @@ _POINTERS = ("a", "segments", "b", "c")
 _KINDS = ["ptr" if name in _POINTERS else "i64" for name in _NAMES]
 
 
-def emit_sweep(b: Builder, machine: Machine) -> None:
-    """Defines ``sweep``."""
-    tile = machine.tile
+def emit_sweep(b: Builder, machine: Machine, turned: bool = False) -> None:
+    """Defines ``sweep`` (``sweep_turned``)."""
+    tile, suffix = machine.tile, "_turned" if turned else ""
+    a_row = str(machine.itemsize) if turned else "%a_row"
     values = zip(_KINDS, _NAMES, strict=True)
     parameters = ", ".join(f"{kind} %{name}" for kind, name in values)
-    with b.function(f"define internal void @sweep({parameters})"):
+    with b.function(f"define internal void @sweep{suffix}({parameters})"):
         target = b.op(f"alloca {TARGET}, align 8")
         fields = [
             b.op(f"getelementptr {TARGET}, ptr {target}, i64 0, i32 {i}")
@@ -74,14 +88,15 @@ def emit_sweep(b: Builder, machine: Machine) -> None:
             a, c = (
                 b.op(
                     f"getelementptr i8, ptr %{name}, "
-                    f"i64 {b.op(f'mul i64 {row}, %{name}_row')}"
+                    f"i64 {b.op(f'mul i64 {row}, {step}')}"
                 )
-                for name in ("a", "c")
+                for name, step in (("a", a_row), ("c", "%c_row"))
             )
             b(f"store ptr {c}, ptr {fields[0]}, align 8")
             b(
-                f"call void @tile(i64 {number}, ptr {a}, i64 %a_row, ptr %segments, "
-                f"i64 %count, i64 %length, ptr %b, i64 %b_row, ptr {target})"
+                f"call void @tile{suffix}(i64 {number}, ptr {a}, i64 %a_row, "
+                f"ptr %segments, i64 %count, i64 %length, ptr %b, i64 %b_row, "
+                f"ptr {target})"
             )
         b("ret void")
 

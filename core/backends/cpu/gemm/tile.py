@@ -11,7 +11,9 @@ There is one for every height and number of vectors, all behind one function::
         ptr target)                       where C is, as a `TARGET`
 
 Steps between rows are in bytes. A matrix product has one segment at offset 0; a
-convolution has one per filter row, so that it reads its image in place.
+convolution has one per filter row, so that it reads its image in place. Where A lies
+transposed, `tile_turned` takes its place: A's rows are contiguous, and `a_row` is the
+step from one k to the next.
 
 On x86-64 the function is assembly (`tile_x86`), elsewhere IR (here). LLVM's
 loop strength reduction and machine scheduler do not see that the registers are full,
@@ -40,7 +42,7 @@ TARGET = "{ ptr, i64, i64, i64 }"
 class Machine:
     """What the emitted code is for.
 
-    scalar: "float" or "double". assembly: "avx512", "avx2", or "" for IR.
+    scalar: "float", "double" or "i32". assembly: "avx512", "avx2", or "" for IR.
     images: whether the kernel of products also makes convolutions.
     """
 
@@ -51,7 +53,16 @@ class Machine:
 
     @property
     def itemsize(self) -> int:
-        return 4 if self.scalar == "float" else 8
+        return 8 if self.scalar == "double" else 4
+
+    @property
+    def is_float(self) -> bool:
+        return self.scalar != "i32"
+
+    @property
+    def add(self) -> str:
+        """The instruction that adds."""
+        return "fadd" if self.is_float else "add"
 
     @property
     def vector(self) -> str:
@@ -63,7 +74,7 @@ class Machine:
 
     @property
     def suffix(self) -> str:
-        return f"v{self.tile.lanes}f{8 * self.itemsize}"
+        return f"v{self.tile.lanes}{'f' if self.is_float else 'i'}{8 * self.itemsize}"
 
 
 def splat(b: Builder, machine: Machine, scalar: str, kind: str) -> str:
@@ -120,17 +131,18 @@ def wide_rows(machine: Machine) -> int:
     return 2 if machine.assembly == "avx2" else 3
 
 
-def emit_plain_tiles(b: Builder, machine: Machine) -> None:
-    """Defines ``tile`` as IR, for machines without an assembly one."""
+def emit_plain_tiles(b: Builder, machine: Machine, turned: bool) -> None:
+    """Defines ``tile`` (``tile_turned``) as IR, for machines without assembly ones."""
     kernels = []
+    tile = "@tile_turned" if turned else "@tile"
     for rows, vectors in sizes(machine):
-        kernels.append(f"@tile_{rows}x{vectors}")
-        _emit_plain_tile(b, machine, rows, vectors, kernels[-1])
+        kernels.append(f"{tile}_{rows}x{vectors}")
+        _emit_plain_tile(b, machine, rows, vectors, turned, kernels[-1])
     entries = ", ".join(f"ptr {kernel}" for kernel in kernels)
     count = len(kernels)
-    b.lines.append(f"@tiles = internal constant [{count} x ptr] [{entries}]")
-    with b.function(f"define internal void @tile({PARAMETERS})"):
-        slot = b.op("getelementptr ptr, ptr @tiles, i64 %index")
+    b.lines.append(f"{tile}s = internal constant [{count} x ptr] [{entries}]")
+    with b.function(f"define internal void {tile}({PARAMETERS})"):
+        slot = b.op(f"getelementptr ptr, ptr {tile}s, i64 %index")
         kernel = b.op(f"load ptr, ptr {slot}, align 8")
         b(
             f"call void {kernel}(ptr %a, i64 %a_row, ptr %segments, i64 %count, "
@@ -140,10 +152,10 @@ def emit_plain_tiles(b: Builder, machine: Machine) -> None:
 
 
 def _emit_plain_tile(
-    b: Builder, machine: Machine, rows: int, vectors: int, name: str
+    b: Builder, machine: Machine, rows: int, vectors: int, turned: bool, name: str
 ) -> None:
     with b.function(f"define internal void {name}({_KERNEL_PARAMETERS})"):
-        sums = _plain_loop(b, machine, rows, vectors)
+        sums = _plain_loop(b, machine, rows, vectors, turned)
         fields = []
         for i, kind in enumerate(("ptr", "i64", "i64", "i64")):
             field = b.op(f"getelementptr {TARGET}, ptr %target, i64 0, i32 {i}")
@@ -170,7 +182,7 @@ def _write_vectors(
         for j, value in enumerate(line):
             address = b.op(f"getelementptr {vector}, ptr {row}, i64 {j}")
             old = b.op(f"load {vector}, ptr {address}, align {align}")
-            new = b.op(f"fadd {vector} {value}, {old}")
+            new = b.op(f"{machine.add} {vector} {value}, {old}")
             # A select, not a product with 0: what C held may be infinite.
             kinds = f"{machine.mask} {keep}, {vector} {new}, {vector} {value}"
             b(f"store {vector} {b.op(f'select {kinds}')}, ptr {address}, align {align}")
@@ -202,18 +214,27 @@ def _write_elements(
             value = b.op(f"load {scalar}, ptr {place}, align {align}")
             address = b.op(f"getelementptr {scalar}, ptr {row}, i64 {j}")
             old = b.op(f"load {scalar}, ptr {address}, align {align}")
-            new = b.op(f"fadd {scalar} {value}, {old}")
+            new = b.op(f"{machine.add} {scalar} {value}, {old}")
             result = b.op(f"select i1 {keep}, {scalar} {new}, {scalar} {value}")
             b(f"store {scalar} {result}, ptr {address}, align {align}")
 
 
-def _plain_loop(
-    b: Builder, machine: Machine, rows: int, vectors: int
-) -> list[list[str]]:
-    """Gives the sums."""
-    vector, scalar, align = machine.vector, machine.scalar, machine.itemsize
+def _multiply_add(b: Builder, machine: Machine, x: str, y: str, total: str) -> str:
+    vector = machine.vector
+    if not machine.is_float:
+        return b.op(f"add {vector} {total}, {b.op(f'mul {vector} {x}, {y}')}")
     fma = f"@llvm.fmuladd.{machine.suffix}"
     b.declare(f"{vector} {fma}({vector}, {vector}, {vector})")
+    return b.op(f"call {vector} {fma}({vector} {x}, {vector} {y}, {vector} {total})")
+
+
+def _plain_loop(
+    b: Builder, machine: Machine, rows: int, vectors: int, turned: bool
+) -> list[list[str]]:
+    """Gives the sums."""
+    step = "%a_row" if turned else str(machine.itemsize)
+    row = str(machine.itemsize) if turned else "%a_row"
+    vector, scalar, align = machine.vector, machine.scalar, machine.itemsize
     number = rows * vectors
     first = [("ptr", "%b"), *([(vector, "zeroinitializer")] * number)]
     with b.carrying("0", "%count", "1", first) as segment:
@@ -228,17 +249,17 @@ def _plain_loop(
             for j in range(vectors):
                 address = b.op(f"getelementptr {vector}, ptr {row_of_b}, i64 {j}")
                 lines_of_b.append(b.op(f"load {vector}, ptr {address}, align {align}"))
-            address = b.op(f"getelementptr {scalar}, ptr {start}, i64 {turn.index}")
+            ahead = b.op(f"mul i64 {turn.index}, {step}")
+            address = b.op(f"getelementptr i8, ptr {start}, i64 {ahead}")
             new = []
             for i in range(rows):
                 if i:
-                    address = b.op(f"getelementptr i8, ptr {address}, i64 %a_row")
+                    address = b.op(f"getelementptr i8, ptr {address}, i64 {row}")
                 element = b.op(f"load {scalar}, ptr {address}, align {align}")
                 factor = splat(b, machine, element, scalar)
                 for j, line in enumerate(lines_of_b):
                     old = sums[i * vectors + j]
-                    arguments = f"{vector} {factor}, {vector} {line}, {vector} {old}"
-                    new.append(b.op(f"call {vector} {fma}({arguments})"))
+                    new.append(_multiply_add(b, machine, factor, line, old))
             following = b.op(f"getelementptr i8, ptr {row_of_b}, i64 %b_row")
             turn.next = [following, *new]
         segment.next = turn.values

@@ -1,8 +1,8 @@
 """The micro-kernel (`tile`) in x86-64 assembly, for AVX-512 and AVX2 with FMA.
 
 Vector registers are chosen here: first the sums, row by row, then a row of B, then one
-element of A in all lanes. Other registers have names, written ``%[name]``; LLVM chooses
-them and obeys the calling convention.
+element of A in all lanes, then, of integers, a product. Other registers have names,
+written ``%[name]``; LLVM chooses them and obeys the calling convention.
 """
 
 from __future__ import annotations
@@ -37,22 +37,25 @@ def emit_lanes(b: Builder, machine: Machine) -> None:
     b.lines.append(f"@lanes = internal constant [{count} x {kind}] [{numbers}]")
 
 
-def emit_x86_tiles(b: Builder, machine: Machine, sizes: list[tuple[int, int]]) -> None:
-    """Defines ``tile``: all micro-kernels as one function.
+def emit_x86_tiles(
+    b: Builder, machine: Machine, sizes: list[tuple[int, int]], turned: bool
+) -> None:
+    """Defines ``tile`` (``tile_turned``): all micro-kernels as one function.
 
     LLVM takes ten times longer for thirty functions than for this one.
     """
-    kernels = [_Kernel(machine, rows, vectors) for rows, vectors in sizes]
+    kernels = [_Kernel(machine, rows, vectors, turned) for rows, vectors in sizes]
+    name, table = ("tile_turned", ".Lturned") if turned else ("tile", ".Ltiles")
     text = "\\0A".join(
         [
-            "leaq .Ltiles(%rip), %[at]",
+            f"leaq {table}(%rip), %[at]",
             "movslq (%[at],%[left],4), %[left]",
             "addq %[left], %[at]",
             "jmpq *%[at]",
             *(line for kernel in kernels for line in kernel.lines()),
             ".p2align 2",
-            ".Ltiles:",
-            *(f".long {kernel.label} - .Ltiles" for kernel in kernels),
+            f"{table}:",
+            *(f".long {kernel.label} - {table}" for kernel in kernels),
             "9:",
             "vzeroupper",
         ]
@@ -77,7 +80,7 @@ def emit_x86_tiles(b: Builder, machine: Machine, sizes: list[tuple[int, int]]) -
     values = ", ".join(
         f"{_kind(name)} {given.get(name, f'%{name}')}" for name in (*_CHANGED, *_READ)
     )
-    with b.function(f"define internal void @tile({PARAMETERS}) noinline"):
+    with b.function(f"define internal void @{name}({PARAMETERS}) noinline"):
         b.op(
             f"call {{ {kinds} }} asm sideeffect "
             f'"{text}", "{",".join(constraints)}"({values})'
@@ -92,9 +95,13 @@ def _kind(name: str) -> str:
 class _Kernel:
     """The instructions of one micro-kernel."""
 
-    def __init__(self, machine: Machine, rows: int, vectors: int) -> None:
+    def __init__(self, machine: Machine, rows: int, vectors: int, turned: bool) -> None:
+        self.turned = turned
         self.wide = machine.assembly == "avx512"
-        self.letter = "s" if machine.scalar == "float" else "d"
+        # Integers are moved as if they were floats.
+        self.letter = "d" if machine.scalar == "double" else "s"
+        self.is_float = machine.is_float
+        self.add = f"vaddp{self.letter}" if machine.is_float else "vpaddd"
         self.size = machine.itemsize
         self.lanes = machine.tile.lanes
         count = rows * vectors
@@ -104,7 +111,8 @@ class _Kernel:
         ]
         self.line = [self._register(count + j) for j in range(vectors)]
         self.element = self._register(count + vectors)
-        self.label = f".Ltile_{rows}x{vectors}"
+        self.product = self._register(count + vectors + 1)
+        self.label = f".L{'turned' if turned else 'tile'}_{rows}x{vectors}"
 
     def _register(self, number: int) -> str:
         return f"%{'zmm' if self.wide else 'ymm'}{number}"
@@ -138,8 +146,7 @@ class _Kernel:
             *self._step(0),
             *self._step(1),
             "leaq (%[b],%[b_row],2), %[b]",
-            f"addq $${2 * self.size}, %[at]",
-            f"addq $${2 * self.size}, %[at7]",
+            *self._onwards(),
             "decq %[left]",
             "jnz 2b",
             "3:",
@@ -161,14 +168,32 @@ class _Kernel:
             place = f"{j * self.size * self.lanes}(%[b]{index})"
             text.append(f"vmovup{self.letter} {place}, {register}")
         for i, sums in enumerate(self.sums):
-            base = "%[at]" if i < 7 else "%[at7]"
-            place = f"{ahead * self.size}({base}{_ROW_OF[i % 7]})"
+            place = self._element(i, ahead)
             text.append(f"vbroadcasts{self.letter} {place}, {self.element}")
             for register, total in zip(self.line, sums, strict=True):
-                text.append(
-                    f"vfmadd231p{self.letter} {self.element}, {register}, {total}"
-                )
+                text += self._multiply_add(register, total)
         return text
+
+    def _multiply_add(self, register: str, total: str) -> list[str]:
+        if self.is_float:
+            return [f"vfmadd231p{self.letter} {self.element}, {register}, {total}"]
+        return [
+            f"vpmulld {self.element}, {register}, {self.product}",
+            f"vpaddd {self.product}, {total}, {total}",
+        ]
+
+    def _element(self, row: int, ahead: int) -> str:
+        """Where an element of A is."""
+        if self.turned:
+            return f"{row * self.size}(%[at]{',%[a_row]' if ahead else ''})"
+        base = "%[at]" if row < 7 else "%[at7]"
+        return f"{ahead * self.size}({base}{_ROW_OF[row % 7]})"
+
+    def _onwards(self) -> list[str]:
+        """Two k further on."""
+        if self.turned:
+            return ["leaq (%[at],%[a_row],2), %[at]"]
+        return [f"addq $${2 * self.size}, %[{at}]" for at in ("at", "at7")]
 
     def _each(self, *instructions: str) -> list[str]:
         """The instructions for every vector of C: TOTAL, at PLACE, under MASK."""
@@ -202,7 +227,7 @@ class _Kernel:
             "movq 8(%[target]), %[left]",
             "cmpq $$0, 24(%[target])",
             "je 5f",
-            *self._each(f"vaddp{self.letter} PLACE, TOTAL, TOTAL MASK"),
+            *self._each(f"{self.add} PLACE, TOTAL, TOTAL MASK"),
             "5:",
             *self._each(f"vmovup{self.letter} TOTAL, PLACE MASK"),
         ]
@@ -222,7 +247,7 @@ class _Kernel:
             "jne 6f",
             "cmpq $$0, 24(%[target])",
             "je 5f",
-            *self._each(f"vaddp{letter} PLACE, TOTAL, TOTAL"),
+            *self._each(f"{self.add} PLACE, TOTAL, TOTAL"),
             "5:",
             *self._each(f"vmovup{letter} TOTAL, PLACE"),
             "jmp 9f",
@@ -233,7 +258,7 @@ class _Kernel:
             "je 7f",
             *self._each(
                 f"vmaskmovp{letter} PLACE, MASK, {self.element}",
-                f"vaddp{letter} {self.element}, TOTAL, TOTAL",
+                f"{self.add} {self.element}, TOTAL, TOTAL",
             ),
             "7:",
             *self._each(f"vmaskmovp{letter} TOTAL, MASK, PLACE"),
