@@ -21,7 +21,6 @@ REMEDIES = {
     "clamp": "`x.clip(low, high)`.",
     "clone": "Arrays don't change: `x` itself will do.",
     "contiguous": "Strides are nobody's concern: `x` itself will do.",
-    "cpu": "`td.device_put(x, 'cpu')`; to read values no move is needed.",
     "cuda": "`td.devices()` lists the devices, `td.device_put` moves arrays.",
     "detach": "`td.stop_gradient(x)`.",
     "dim": "`x.ndim`.",
