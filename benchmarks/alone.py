@@ -1,8 +1,9 @@
 """Prints what one library takes for one workload in a process of its own.
 
 Run in a fresh process: `python alone.py PEER WORKLOAD`. The library is imported before
-the clock starts; the training step's program is not built. Memory is what the process
-holds most while it trains, beside what it held with the library imported.
+the clock starts; the training step's program is not built. Memory is the most that the
+process holds while it trains: as a whole, and without what it held with the library
+imported.
 """
 
 import ctypes
@@ -32,7 +33,7 @@ def forget_the_most() -> None:
 
 
 def main(peer: str, workload: str) -> None:
-    """Print `{"compile_ms": milliseconds, "memory_mb": megabytes}`."""
+    """Print a JSON object: `compile_ms`, and `memory_mb` and `process_mb`."""
     importlib.import_module(f"peers.{LIBRARIES.get(peer, 'torch_peer')}")
     before = held("VmRSS")
     step = workloads.build(workload, peer)
@@ -41,7 +42,8 @@ def main(peer: str, workload: str) -> None:
         forget_the_most()
         for _ in range(STEPS):
             float(step.step())
-        found["memory_mb"] = (held("VmHWM") - before) / 1e6
+        most = held("VmHWM")
+        found |= {"memory_mb": (most - before) / 1e6, "process_mb": most / 1e6}
     print(json.dumps(found))
 
 

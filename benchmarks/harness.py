@@ -80,8 +80,8 @@ def time_interleaved(
 
 def alone(peer: str, workload: str, runs: int) -> dict[str, float]:
     """What fresh processes take, or a RuntimeError that says why they fail: medians
-    of `compile_ms`, `memory_mb`, and for Treadle `warm_compile_ms`, that of a process
-    which finds the kernels on disk.
+    of `compile_ms`, `memory_mb`, `process_mb`, and for Treadle `warm_compile_ms`, that
+    of a process which finds the kernels on disk.
 
     Nothing else finds anything on disk, except that `torch.compile` keeps what the last
     process made for this one.

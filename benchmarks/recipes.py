@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import shlex
 import struct
 import subprocess
@@ -108,22 +109,44 @@ def write_language(folder: Path) -> None:
     (folder / "topics.txt").write_text(manual, encoding="utf-8")
 
 
-def reproduce(stated: Statement, folder: Path, curves: bool) -> tuple[float, float]:
-    """Runs a command: the metric at its end, and how many seconds it took."""
+class Found(NamedTuple):
+    """What a command came to.
+
+    value: the metric at its end; NaN if it failed.
+    seconds, cpu: what it took, and of the processor.
+    """
+
+    value: float
+    seconds: float
+    cpu: float
+
+
+def reproduce(stated: Statement, folder: Path, curves: bool) -> Found:
+    """Runs a command."""
     run = Path(tempfile.mkdtemp(dir=folder)) / "run"
-    began = time.monotonic()
+    began, used = time.monotonic(), processor()
     command = [sys.executable, "-m", "treadle.recipes", *stated.command]
     done = subprocess.run(
         [*command, "--run-dir", str(run)], cwd=folder, stdout=subprocess.DEVNULL
     )
-    seconds = time.monotonic() - began
+    took = time.monotonic() - began, processor() - used
     if done.returncode:
-        return float("nan"), seconds
+        return Found(float("nan"), *took)
     lines = (run / "metrics.jsonl").read_text().splitlines()
     rows = [row for row in map(json.loads, lines) if stated.metric in row]
     if curves:
         draw(stated, [r["step"] for r in rows], [r[stated.metric] for r in rows])
-    return rows[-1][stated.metric], seconds
+    return Found(rows[-1][stated.metric], *took)
+
+
+def processor() -> float:
+    """How many seconds of processors the commands have taken so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def minutes(seconds: float) -> str:
+    return f"{seconds // 60:.0f}:{seconds % 60:02.0f}"
 
 
 def draw(stated: Statement, steps: list[int], values: list[float]) -> None:
@@ -156,14 +179,14 @@ def main() -> int:
         if any("base" in row.command for row in rows):
             write_language(folder)
         for row in rows:
-            found, seconds = reproduce(row, folder, chosen.curves)
-            holds = row.holds(found)
+            found = reproduce(row, folder, chosen.curves)
+            holds = row.holds(found.value)
             failed += not holds
             bound = f"{'≥' if row.least else '≤'} {row.value:g}"
             print(
                 f"{'ok' if holds else 'NOT SO':<7} {shlex.join(row.command):<58} "
-                f"{row.metric.replace('_', ' ')} {found:.4f} ({bound})  "
-                f"{seconds // 60:.0f}:{seconds % 60:02.0f}",
+                f"{row.metric.replace('_', ' ')} {found.value:.4f} ({bound})  "
+                f"{minutes(found.seconds)}, {minutes(found.cpu)} cpu",
                 flush=True,
             )
     print(f"{len(rows) - failed} of {len(rows)} hold; load {os.getloadavg()[0]:.1f}")

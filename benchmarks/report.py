@@ -22,6 +22,10 @@ COLUMNS = {
     "jax_memory_mb": "jax",
     "torch_memory_mb": "torch",
     "compiled_memory_mb": "torch.compile",
+    "treadle_process_mb": "process MB: treadle",
+    "jax_process_mb": "jax",
+    "torch_process_mb": "torch",
+    "compiled_process_mb": "torch.compile",
     "loss_difference": "max loss difference",
 }
 

@@ -26,6 +26,7 @@ KEYS = (
     "workload",
     *(f"{peer}_ms" for peer in workloads.PEERS),
     *(f"{peer}_memory_mb" for peer in workloads.PEERS),
+    *(f"{peer}_process_mb" for peer in workloads.PEERS),
     *(f"{peer}_compile_ms" for peer in workloads.PEERS if peer != "torch"),
     "treadle_warm_compile_ms",
     "ratio",

@@ -93,24 +93,24 @@ from treadle.arraytype import ArrayType as ArrayType
 from treadle.debug.environment import (
     print_environment_info as print_environment_info,
 )
-from treadle.dtypes import bfloat16 as bfloat16
-from treadle.dtypes import bool_ as bool_
-from treadle.dtypes import complex64 as complex64
-from treadle.dtypes import complex128 as complex128
-from treadle.dtypes import float16 as float16
-from treadle.dtypes import float32 as float32
-from treadle.dtypes import float64 as float64
-from treadle.dtypes import int8 as int8
-from treadle.dtypes import int16 as int16
-from treadle.dtypes import int32 as int32
-from treadle.dtypes import int64 as int64
-from treadle.dtypes import uint8 as uint8
-from treadle.dtypes import uint16 as uint16
-from treadle.dtypes import uint32 as uint32
-from treadle.dtypes import uint64 as uint64
 from treadle.extend.foreign import ffi_call as ffi_call
 from treadle.extend.kernel import kernel as kernel
 from treadle.names import suggest as _suggest
+from treadle.np.scalar_types import bfloat16 as bfloat16
+from treadle.np.scalar_types import bool_ as bool_
+from treadle.np.scalar_types import complex64 as complex64
+from treadle.np.scalar_types import complex128 as complex128
+from treadle.np.scalar_types import float16 as float16
+from treadle.np.scalar_types import float32 as float32
+from treadle.np.scalar_types import float64 as float64
+from treadle.np.scalar_types import int8 as int8
+from treadle.np.scalar_types import int16 as int16
+from treadle.np.scalar_types import int32 as int32
+from treadle.np.scalar_types import int64 as int64
+from treadle.np.scalar_types import uint8 as uint8
+from treadle.np.scalar_types import uint16 as uint16
+from treadle.np.scalar_types import uint32 as uint32
+from treadle.np.scalar_types import uint64 as uint64
 from treadle.np.segments import segment_max as segment_max
 from treadle.np.segments import segment_min as segment_min
 from treadle.np.segments import segment_prod as segment_prod

@@ -7,9 +7,13 @@ People come with other libraries' names in their hands: ``td.array``, ``nn.ReLU`
 from __future__ import annotations
 
 import difflib
+import dis
+import functools
+import re
 import sys
 from importlib import import_module
-from types import ModuleType
+from pathlib import Path
+from types import FrameType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -39,6 +43,7 @@ _LAST = ("treadle.scipy.special", "treadle.scipy.stats")
 _NUMPY = {"treadle.numpy": "np", "treadle.numpy.linalg": "np.linalg"}
 _PREFIX = 4
 _CLOSE = 0.8
+_LINE = re.compile(r"([^=]+) =(?: ([\w.]+))?(?: \| (.+))?")
 _LAYERS = ("nn", "optim", "rng", "metrics", "models", "weights", "data", "checkpoint")
 # Only what is called something else: a name that is spelled alike is found by itself.
 _SYNONYMS = {
@@ -215,7 +220,8 @@ _METHODS = {
     "eval": "`nn.inference(module)` is the module as it evaluates.",
     "init": "A module is made with its parameters: `Module(..., key=key)`.",
     "loadstatedict": "`weights.into(module, arrays)` gives a module with arrays by "
-    "name; `checkpoint.restore(path, module)` one with what was saved here.",
+    "name (PyTorch's: with `weights.torch_rules(module)`); "
+    "`checkpoint.restore(path, module)` one with what was saved here.",
     "modules": "`nn.iterate(module)` goes through them, with their paths.",
     "namedmodules": "`nn.iterate(module)` goes through them, with their paths.",
     "namedparameters": "`nn.parameters(module)` lists them with their names.",
@@ -262,15 +268,21 @@ def suggest(module: str) -> None:
             return _version()
         remedy = "" if name.startswith("_") else _remedy(module, name)
         where = at(user_source()) if remedy else ""
-        raise AttributeError(
-            f"{module} has no `{name}`{remedy}{where}",
-            name=name,
-            obj=sys.modules[module],
-        )
+        message = f"{module} has no `{name}`{remedy}{where}"
+        if remedy and _is_import(sys._getframe(1), f"{module}.{name}"):
+            raise ImportError(message, name=name, path=module)
+        raise AttributeError(message, name=name, obj=sys.modules[module])
 
     vars(sys.modules[module])["__getattr__"] = __getattr__
     if module == "treadle.checkpoint":
         sys.modules[module].__class__ = _Named
+
+
+def _is_import(frame: FrameType, path: str) -> bool:
+    """Whether a frame is at ``from module import name``. Python would drop the message
+    of an AttributeError there, and needs one if the name is a module that it has."""
+    at_import = frame.f_code.co_code[frame.f_lasti] == dis.opmap["IMPORT_FROM"]
+    return at_import and path not in sys.modules
 
 
 def _version() -> str:
@@ -287,6 +299,27 @@ def method_instead(name: str) -> str:
     return _METHODS.get(_plain(name), "")
 
 
+@functools.cache
+def elsewhere() -> dict[str, dict[str, tuple[str, str]]]:
+    """What to use in place of other libraries' names, and why, by the module that is
+    asked for them."""
+    found: dict[str, dict[str, tuple[str, str]]] = {}
+    for line in Path(__file__).with_name("elsewhere.txt").read_text().splitlines():
+        if line.startswith("["):
+            section = found.setdefault(line.strip("[]"), {})
+        elif not line.startswith("#"):
+            theirs, ours, why = re.fullmatch(_LINE, line).groups("")
+            section.update(dict.fromkeys(theirs.split(), (ours, why)))
+    return found
+
+
+def _said(module: str, name: str) -> str:
+    """What the file says of a name that is asked of a module."""
+    ours, why = elsewhere().get(module, {}).get(name, ("", ""))
+    use = f": use `{ours}`" if ours else ""
+    return f"{use}: {why}" if why else use
+
+
 def _remedy(module: str, name: str) -> str:
     found = instead(module, name)
     if found == f"{module}.{name}":
@@ -294,17 +327,20 @@ def _remedy(module: str, name: str) -> str:
         if name == "checkpoint":
             remedy += "; to compute values again in the backward pass: `treadle.remat`"
         return remedy
+    if said := _said(module, name):
+        return said
     theirs = f"{_NUMPY.get(module, '')}.{name}"
-    elsewhere = not found.startswith(("treadle.numpy", "treadle.rng"))
-    if module in _NUMPY and elsewhere and callable(_numpy_function(theirs)):
+    unlike = not found.startswith(("treadle.numpy", "treadle.rng"))
+    if module in _NUMPY and unlike and callable(_numpy_function(theirs)):
         return (
             f": use NumPy's, which gives an array of NumPy's; under jit or vmap: "
             f"`td.pure_callback({theirs}, td.ShapeDtype(shape, dtype), x)`"
         )
     if found:
         return f": use `{found}`"
-    near = _near(module, name)
-    return f": did you mean `{near}`?" if near else ""
+    if near := _near(module, name):
+        return f": did you mean `{near}`?"
+    return next(filter(None, (_said(place, name) for place in elsewhere())), "")
 
 
 def _numpy_function(path: str) -> Any:

@@ -10,7 +10,6 @@ from treadle.errors import MissingPackageError, at, user_source
 
 _EXTRAS = {
     "rich": "recipes",
-    "tyro": "recipes",
     "matplotlib": "recipes",
     "sklearn": "recipes",
     "PIL": "recipes",

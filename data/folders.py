@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 
 from treadle.data.sources import Source
 from treadle.errors import at, user_source
-from treadle.optional import needed_for
+from treadle.optional import need
 
 _SUFFIXES = [
     ".png",
@@ -27,6 +28,13 @@ _SUFFIXES = [
     ".pbm",
     ".jfif",
 ]
+
+_ENDS = {"PNG": b"IEND\xaeB`\x82", "JPEG": b"\xff\xd9", "GIF": b";"}
+"""What files of a format end with."""
+_SHOWN = 5
+_DAMAGED = """\
+{found} can't be read{why}{at}
+Replace {them}, or take {them} out of the folder."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +71,11 @@ def image_folder(
     size, classes, grey: as those of other images are; None: as is found.
 
     Raises:
-      ValueError: if there are none, or one can't be read, or is of another class.
+      ValueError: if there are none, or some can't be read, or are of another class.
     """
     files, labels, classes = _files(path, classes)
-    sizes: Counter[tuple[int, int]] = Counter()
-    modes = set()
-    for file in files:
-        with _open(file) as image:
-            sizes[image.height, image.width] += 1
-            modes.add(image.mode)
+    need("reading images", "PIL")
+    sizes, modes = _headers(files)
     note = ""
     if size is None:
         size = sizes.most_common(1)[0][0]
@@ -83,16 +87,13 @@ def image_folder(
     height, width = size
 
     def one(file: Path) -> np.ndarray:
-        with _open(file) as image:
-            try:
+        try:
+            with _open(file) as image:
                 if image.mode.startswith("I"):  # of 16 bits, which `convert` cuts off
                     image = image.point(lambda value: value * (1 / 256))
                 found = image.convert("L" if grey else "RGB")
-            except OSError as error:
-                raise ValueError(
-                    f"{file} can't be read: {error}\n"
-                    "Replace it, or take it out of the folder."
-                ) from None
+        except Exception as error:  # Pillow has many kinds for what is damaged.
+            raise _damaged({file: error}) from None
         if found.size != (width, height):
             found = found.resize((width, height))
         return np.asarray(found)
@@ -138,13 +139,66 @@ def is_image(path: Path) -> bool:
     return path.suffix.lower() in _SUFFIXES and not path.name.startswith(".")
 
 
+def _headers(files: list[Path]) -> tuple[Counter[tuple[int, int]], set[str]]:
+    """The sizes and modes of images: of most no more is read than how they begin and
+    end.
+
+    Raises:
+      ValueError: if some can't be read.
+    """
+    sizes: Counter[tuple[int, int]] = Counter()
+    modes = set()
+    damaged: dict[Path, Exception] = {}
+    for file in files:
+        try:
+            with _open(file) as image:
+                sizes[image.height, image.width] += 1
+                modes.add(image.mode)
+                if not _ends(file, image.format):
+                    image.load()
+        except Exception as error:
+            damaged[file] = error
+    if damaged:
+        raise _damaged(damaged)
+    return sizes, modes
+
+
+def _ends(path: Path, format: str) -> bool:
+    """Whether a file ends as those of its format: what was cut off does not. Others may
+    be whole, too."""
+    with open(path, "rb") as file:
+        if format == "WEBP":
+            length = int.from_bytes(file.read(8)[4:], "little")
+            return file.seek(0, os.SEEK_END) >= 8 + length
+        end = _ENDS.get(format)
+        if end is None:
+            return False
+        file.seek(-len(end), os.SEEK_END)
+        return file.read() == end
+
+
 def _open(path: Path) -> Any:
-    with needed_for("reading images"):
-        from PIL import Image, UnidentifiedImageError
-    try:
-        return Image.open(path)
-    except (UnidentifiedImageError, OSError) as error:
-        raise ValueError(
-            f"{path} is no image that can be read: {error}{at(user_source())}\n"
-            "Replace it, or take it out of the folder."
-        ) from None
+    from PIL import Image
+
+    return Image.open(path)
+
+
+def _damaged(found: dict[Path, Exception]) -> ValueError:
+    """The error for images that can't be read, and why."""
+    if len(found) == 1:
+        ((path, error),) = found.items()
+        what, why, them = str(path), f": {_reason(error)}", "it"
+    else:
+        lines = [f"{path}: {_reason(error)}" for path, error in found.items()]
+        rest = [f"and {len(lines) - _SHOWN} more"] * (len(lines) > _SHOWN)
+        what, them = f"{len(lines)} images", "them"
+        why = "\n".join(["", *lines[:_SHOWN], *rest])
+    return ValueError(
+        _DAMAGED.format(found=what, why=why, them=them, at=at(user_source()))
+    )
+
+
+def _reason(error: Exception) -> str:
+    if type(error).__name__ == "UnidentifiedImageError":
+        return "it is no image of a known kind"  # Pillow says no more than the path.
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from treadle import tree
+import treadle as td
+from treadle import dtypes, tree
 from treadle.errors import at, user_source
+from treadle.nn import State
 from treadle.optim.base import Record, Transform, check_params, check_state
 from treadle.optim.hyper import Hyperparameter, Hyperparameters, hyper
-from treadle.optim.leaves import map_updates, positions, settle, widen
+from treadle.optim.leaves import map_updates, positions, settle, trainable, widen
 from treadle.optim.limits import check
 from treadle.optim.moments import copies
 
@@ -34,12 +36,20 @@ class AverageState(Averaged):
         return self.average
 
 
-def average_parameters(decay: Hyperparameter = 0.999) -> Transform:
+def average_parameters(
+    decay: Hyperparameter = 0.999, *, state: bool = False
+) -> Transform:
     """Keeps an exponential moving average of the parameters; passes updates on.
 
     ``a ← decay · a + (1 - decay) (p + u)``, from a = p. It has to be the last of a
     chain, where the updates u are those that will be applied. `averaged` gives the
     average back.
+
+    Args:
+      decay: the share of the past.
+      state: whether floats in `nn.State` cells are averaged, too, as they are in the
+        parameters given to `update`: statistics of norms then are of about the same
+        steps as the weights. Else, and of whole numbers, the latest are used.
 
     Polyak and Juditsky, *Acceleration of Stochastic Approximation by Averaging*, 1992.
 
@@ -54,21 +64,51 @@ def average_parameters(decay: Hyperparameter = 0.999) -> Transform:
     check("average_parameters", decay=decay)
 
     def init(params: Any) -> AverageState:
-        return AverageState(hyper(decay=decay), copies(params))
+        chosen = trainable(params)
+        if state:
+            chosen = [a or b for a, b in zip(chosen, _in_cells(params), strict=True)]
+        return AverageState(hyper(decay=decay), copies(params, chosen))
 
-    def update(grads: Any, state: AverageState, params: Any = None) -> tuple[Any, Any]:
-        check_state(state, AverageState, "average_parameters")
+    def update(grads: Any, held: AverageState, params: Any = None) -> tuple[Any, Any]:
+        check_state(held, AverageState, "average_parameters")
         check_params(params, grads, "average_parameters")
-        now, after = state.hyper.step()
+        now, after = held.hyper.step()
         keep, new = now.decay, 1 - now.decay
 
         def leaf(u: Any, a: Any, p: Any) -> tuple[Any, Any]:
             return u, keep * a + new * (p + u)
 
-        updates, average = map_updates(leaf, grads, state.average, read=(params,))
+        updates, average = map_updates(leaf, grads, held.average, read=(params,))
+        if state:
+            average = _with_cells(average, params, new)
         return updates, AverageState(after, average)
 
     return Transform(init, update, "average_parameters")
+
+
+def _in_cells(params: Any) -> list[bool]:
+    """For each leaf, whether it is a float in a `State`."""
+    found: list[bool] = []
+    for part in tree.leaves(params, is_leaf=lambda x: isinstance(x, State)):
+        leaves = tree.leaves(part)
+        inside = isinstance(part, State)
+        found += [
+            inside and dtypes.is_differentiable(td.typeof(x).dtype) for x in leaves
+        ]
+    return found
+
+
+def _with_cells(average: Any, params: Any, new: Any) -> Any:
+    """An average that has gone a step on in the leaves that are in cells."""
+    leaves, form = tree.flatten(average)
+    values, whole = tree.flatten(params)
+    inside = _in_cells(params)
+    for i, place in enumerate(positions(form, whole, "the parameters")):
+        if inside[place]:
+            # What does not change stays as it is, to the last bit.
+            step = new * (widen(values[place]) - leaves[i])
+            leaves[i] = settle(leaves[i], leaves[i] + step)
+    return form.unflatten(leaves)
 
 
 def averaged(params: Any, state: Any) -> Any:

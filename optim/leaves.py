@@ -23,13 +23,19 @@ def trainable(params: Any) -> list[bool]:
     ]
 
 
-def map_trainable(function: Callable[[Any], Any], params: Any) -> Any:
-    """`params` with `function` applied to trainable leaves, and None for others."""
+def map_trainable(
+    function: Callable[[Any], Any], params: Any, chosen: Sequence[bool] | None = None
+) -> Any:
+    """`params` with `function` applied to trainable leaves, and None for others.
+
+    chosen: for each leaf, whether it is applied there, instead.
+    """
     leaves, form = tree.flatten(params)
+    chosen = trainable(params) if chosen is None else chosen
     return form.unflatten(
         [
             function(x) if wanted else None
-            for x, wanted in zip(leaves, trainable(params), strict=True)
+            for x, wanted in zip(leaves, chosen, strict=True)
         ]
     )
 

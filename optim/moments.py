@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -121,9 +121,12 @@ def _real(x: Any) -> Any:
     return dtypes.to_real(td.typeof(x).dtype)
 
 
-def copies(params: Any) -> Any:
-    """Copies in at least float32, in memory of their own: states get donated."""
-    return map_trainable(_copy, params)
+def copies(params: Any, chosen: Sequence[bool] | None = None) -> Any:
+    """Copies in at least float32, in memory of their own: states get donated.
+
+    chosen: for each leaf, whether it is copied; by default those that are trained.
+    """
+    return map_trainable(_copy, params, chosen)
 
 
 def _copy(x: Any) -> Any:

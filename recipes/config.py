@@ -11,7 +11,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_type_hints
 
-from treadle.recipes.errors import UsageError, unknown
+from treadle.recipes.errors import UsageError, option_text, unknown
 
 
 def option(
@@ -84,7 +84,7 @@ class Option:
             return
         wrong = self._wrong(value)
         if wrong:
-            raise UsageError(f"{self.flag} {value}: {wrong} ({self.help})")
+            raise UsageError(f"{option_text(self.name, value)}: {wrong} ({self.help})")
 
     def _wrong(self, value: Any) -> str:
         whole_for_float = self.kind is float and type(value) is int

@@ -9,7 +9,10 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
 
 
 class UsageError(Exception):
@@ -32,6 +35,33 @@ def unknown(kind: str, name: str, valid: Iterable[str]) -> UsageError:
     hint = f": did you mean {meant!r}?" if meant else ""
     listing = ", ".join(names) if names else "none yet"
     return UsageError(f"no {kind} is called {name!r}{hint}\nThere are: {listing}")
+
+
+_FROM_PYTHON: ContextVar[bool] = ContextVar("from_python", default=False)
+
+
+@contextmanager
+def from_python() -> Iterator[None]:
+    """While it is entered, messages name options as arguments of a call."""
+    token = _FROM_PYTHON.set(True)
+    try:
+        yield
+    finally:
+        _FROM_PYTHON.reset(token)
+
+
+def option_text(name: str, *value: Any) -> str:
+    """An option, with its value if given, as its user writes it.
+
+    >>> option_text("batch_size", 32), option_text("batch_size")
+    ('--batch-size 32', '--batch-size')
+    >>> with from_python():
+    ...     option_text("batch_size", 32), option_text("batch_size")
+    ('batch_size=32', 'batch_size')
+    """
+    if _FROM_PYTHON.get():
+        return "=".join([name, *map(repr, value)])
+    return " ".join(["--" + name.replace("_", "-"), *map(str, value)])
 
 
 def unplaced(error: BaseException) -> str:

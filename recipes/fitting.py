@@ -23,8 +23,8 @@ from treadle.recipes import given, loop, runs
 from treadle.recipes import metrics as metrics_file
 from treadle.recipes.callbacks import Callback
 from treadle.recipes.config import Training, from_dict
-from treadle.recipes.display import Quiet, display
-from treadle.recipes.errors import DivergedError, UsageError
+from treadle.recipes.display import Display, Quiet, display
+from treadle.recipes.errors import DivergedError, UsageError, from_python
 from treadle.recipes.runs import Run
 from treadle.recipes.step import make_test
 from treadle.recipes.task import (
@@ -121,6 +121,29 @@ def fit(
     >>> fitted.metrics["test_loss"] < 1e-3
     True
     """
+    with from_python():
+        return _fit(
+            model,
+            data,
+            test,
+            (loss, metrics, optimizer, callbacks),
+            epochs,
+            run_dir,
+            display(sys.stdout) if show else Quiet(),
+            options,
+        )
+
+
+def _fit(
+    model: Any,
+    data: Any,
+    test: Any,
+    functions: tuple[Any, Any, Any, Any],
+    epochs: float | None,
+    run_dir: str | Path | None,
+    screen: Display,
+    options: dict[str, Any],
+) -> Fitted:
     if test is None and options.get("patience") is not None:
         raise UsageError("patience counts tests: give examples in test=")
     seed = options.get("seed", 0)
@@ -129,7 +152,7 @@ def fit(
     if epochs is not None:
         steps = given.steps(epochs, train_source.count, options, config)
         config = from_dict(Training, options | {"steps": steps}, "fit")
-    callbacks = given.check_functions(loss, metrics, optimizer, callbacks)
+    loss, metrics, optimizer, callbacks = given.check_functions(*functions)
     loaded = _data(model, train_source, test_source, config)
     made = partial(_learner, model, train_source, loss, metrics, optimizer, config)
     recipe = _Fit(
@@ -139,7 +162,6 @@ def fit(
         lambda config: loaded,
         lambda config, facts, key: made(),
     )
-    screen = display(sys.stdout) if show else Quiet()
     with _run(recipe, config, loaded.facts, run_dir, screen.note) as run:
         with runs.claimed(run):
             found = loop.train(run, loaded, made(), screen, callbacks)

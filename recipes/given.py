@@ -56,8 +56,8 @@ def steps(epochs: Any, count: int, options: Mapping[str, Any], config: Training)
 
 def check_functions(
     loss: Any, metrics: Any, optimizer: Any, callbacks: Any
-) -> tuple[Callback, ...]:
-    """The callbacks, once all is what it should be.
+) -> tuple[Any, Any, Any, tuple[Callback, ...]]:
+    """All of them, once each is what it should be.
 
     Raises:
       UsageError: for what is not; it says how it is given.
@@ -83,7 +83,7 @@ def check_functions(
         raise UsageError(
             f"callbacks={callbacks!r}: expected a list of objects of `recipes.Callback`"
         )
-    return tuple(callbacks)
+    return loss, metrics, optimizer, tuple(callbacks)
 
 
 def _functions(metrics: Any) -> bool:

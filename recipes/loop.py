@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import treadle as td
-from treadle import rng, tree
+from treadle import nn, rng, tree
 from treadle.checkpoint import Manager
 from treadle.data import Loader
 from treadle.recipes import divergence, profiles
@@ -22,7 +22,7 @@ from treadle.recipes import metrics as metrics_file
 from treadle.recipes.callbacks import Callback, EarlyStopping, Progress
 from treadle.recipes.config import Training
 from treadle.recipes.display import Display, Lasting
-from treadle.recipes.errors import DivergedError
+from treadle.recipes.errors import DivergedError, option_text
 from treadle.recipes.interrupt import Interrupts
 from treadle.recipes.runs import Run
 from treadle.recipes.step import Step, TrainState, make_step, make_test, next_batch
@@ -134,7 +134,8 @@ def train(
         begin = beginning(learner, run.config)
         checkpoint = restored(manager, begin, shown.note)
         step = make_step(learner, run.config.accumulate)
-        run = replace(run, best=learner.best)
+        count = nn.count(learner.model)
+        run = replace(run, best=learner.best, parameters=count)
         run.write()  # Now it is known that its options fit, and what was saved.
         log = metrics_file.Log(run.metrics, int(checkpoint.state.step))
         if run.config.patience is not None:
@@ -331,8 +332,8 @@ class _Training:
         rate = self.config.learning_rate
         line = "" if origin is None else ", or mend that line"
         return (
-            f"Start a run with a smaller --learning-rate, such as {rate / 10:g} "
-            f"instead of {rate:g}{line}."
+            f"Start a run with a smaller {option_text('learning_rate')}, such as "
+            f"{rate / 10:g} instead of {rate:g}{line}."
         )
 
     def _origin(self, number: int, inf: bool) -> divergence.Origin | None:

@@ -6,9 +6,7 @@ normalised by the mean and spread of the data, moved and mirrored at random in t
 compiled step, smoothed labels, weight decay of kernels alone, a warm-up and half a
 cosine, and averaged weights.
 
-`--average` averages the weights alone: norms keep their statistics of the latest few
-dozen batches. With a decay near 1, and weights that still move fast, these are not
-quite those of the averages.
+`--average` averages the weights, and with them the statistics of norms.
 
 K. He et al., *Deep Residual Learning for Image Recognition*, 2015.
 """

@@ -15,7 +15,7 @@ from typing import Any, Literal, TextIO
 
 from treadle import __version__
 from treadle.recipes.config import Training, from_dict
-from treadle.recipes.errors import UsageError, command, unknown
+from treadle.recipes.errors import UsageError, command, option_text, unknown
 from treadle.recipes.task import Begun, Data, Facts, Recipe
 
 ROOT = Path("runs")
@@ -34,6 +34,7 @@ class Run:
     facts: what it keeps of its data (`treadle.recipes.task.Facts`).
     best: the metric that tells how good a checkpoint is, and which extreme is best;
       known once the training has begun.
+    parameters: how many numbers are trained; known then, too.
     """
 
     folder: Path
@@ -41,6 +42,7 @@ class Run:
     config: Any
     facts: Facts
     best: tuple[str, Literal["min", "max"]] = ("test_loss", "min")
+    parameters: int | None = None
 
     @property
     def checkpoints(self) -> Path:
@@ -110,6 +112,7 @@ class Run:
             "config": asdict(self.config),
             "facts": self.facts,
             "best": self.best,
+            "parameters": self.parameters,
         }
         replace_file(self.settings, json.dumps(content, indent=1) + "\n")
 
@@ -139,21 +142,21 @@ def create(recipe: Recipe, config: Training, facts: Facts, folder: Path | None) 
     Raises:
       UsageError: if the folder holds something already, or can't be made.
     """
+    asked = option_text("run_dir", str(folder))
     if folder is None:
         folder = _free(ROOT / f"{recipe.name}-{time.strftime('%Y%m%d-%H%M%S')}")
     elif exists(folder):
         raise UsageError(
-            f"--run-dir {folder}: there is a run already\n"
+            f"{asked}: there is a run already\n"
             f"Go on with it: {command('resume', folder)}"
         )
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"--run-dir {folder}: exists and is not an empty folder")
+        raise UsageError(f"{asked}: exists and is not an empty folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(
-            f"--run-dir {folder}: {error.strerror}\n"
-            "Give a folder that can be made and written to."
+            f"{asked}: {error.strerror}\nGive a folder that can be made and written to."
         ) from None
     run = Run(folder, recipe, config, facts)
     run.write()
@@ -237,9 +240,10 @@ def load(folder: Path, recipes: Mapping[str, Recipe]) -> Run:
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
     config = from_dict(recipe.config, values, str(path))
-    # Runs of earlier versions don't say it.
+    # Runs of earlier versions don't say them.
     best = content.get("best", Run.best)
-    return Run(folder, recipe, config, facts, tuple(best))
+    parameters = content.get("parameters")
+    return Run(folder, recipe, config, facts, tuple(best), parameters)
 
 
 def _from_python(folder: Path) -> Recipe:
@@ -278,7 +282,7 @@ def check_same_data(run: Run, facts: Facts) -> None:
 def changes(before: Any, after: Any) -> list[str]:
     """The options that have changed, for people."""
     return [
-        f"--{name.replace('_', '-')} {value} (it was {getattr(before, name)})"
+        f"{option_text(name, value)} (it was {getattr(before, name)})"
         for name, value in asdict(after).items()
         if value != getattr(before, name)
     ]

@@ -10,7 +10,7 @@ import numpy as np
 
 import treadle as td
 from treadle import nn, optim, rng, tree
-from treadle.recipes.errors import UsageError
+from treadle.recipes.errors import UsageError, option_text
 from treadle.recipes.task import Learner, Metrics, Update
 
 
@@ -46,8 +46,8 @@ def make_step(learner: Learner, accumulate: int = 1) -> Step:
     if learner.update is not None:
         if accumulate > 1:
             raise UsageError(
-                f"--accumulate {accumulate}: this recipe makes its steps itself\n"
-                "A larger --batch-size does the same."
+                f"{option_text('accumulate', accumulate)}: this recipe makes its steps "
+                f"itself\nA larger {option_text('batch_size')} does the same."
             )
         return _own_step(learner.update)
 

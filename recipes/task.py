@@ -13,7 +13,7 @@ import treadle.numpy as tnp
 from treadle import optim
 from treadle.data import Labelled, Loader, Source
 from treadle.recipes.config import Training, option
-from treadle.recipes.errors import UsageError, command
+from treadle.recipes.errors import UsageError, command, option_text
 
 Facts = dict[str, Any]
 """What a run keeps of its data: plain JSON. The same data, read with the same options,
@@ -54,8 +54,8 @@ def batches(examples: Labelled | Source, config: Training) -> Loader:
     source = examples if isinstance(examples, Source) else examples.source
     if config.batch_size > source.count:
         raise UsageError(
-            f"--batch-size {config.batch_size}: there are {source.count} training "
-            "examples only\nIt has to be as many or fewer."
+            f"{option_text('batch_size', config.batch_size)}: there are {source.count} "
+            "training examples only\nIt has to be as many or fewer."
         )
     return Loader(source, config.batch_size, seed=config.seed)
 
@@ -186,7 +186,8 @@ def adamw(config: Training, mask: Any = None) -> optim.Transform:
 
 
 def averaging(optimizer: optim.Transform, decay: float) -> optim.Transform:
-    """An optimizer that keeps a moving average of the weights: `optim.averaged`.
+    """An optimizer that keeps a moving average of the weights, and of the statistics of
+    norms: `optim.averaged`.
 
     The decay grows to what is given: else a short training would be averaged with what
     it began with.
@@ -195,4 +196,4 @@ def averaging(optimizer: optim.Transform, decay: float) -> optim.Transform:
     def grown(count: Any) -> Any:
         return tnp.minimum(decay, (count + 1) / (count + 10))
 
-    return optim.chain(optimizer, optim.average_parameters(grown))
+    return optim.chain(optimizer, optim.average_parameters(grown, state=True))

@@ -87,6 +87,45 @@ def test_a_name_that_is_nearly_right(module: Any, name: str, meant: str) -> None
     resolve_name(meant)
 
 
+SAID = [
+    (td, "block_until_ready", "use `treadle.jit`: a call is done when it returns"),
+    (nn, "ModuleList", "use `treadle.nn.Module`: "),
+    (nn, "conv2d", "use `treadle.lax.conv_general_dilated`"),
+    (td.lax, "conv_shape_tuple", "not planned: `treadle.eval_shape` tells the shape"),
+    (td, "default_backend", "later: with the backend for GPUs"),
+    (tnp, "Unfold", "use `treadle.lax.conv_general_dilated_patches`"),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "said"), SAID)
+def test_what_pages_of_names_say(module: Any, name: str, said: str) -> None:
+    with pytest.raises(AttributeError, match=f"has no `{name}`: {said}"):
+        getattr(module, name)
+
+
+def test_what_is_said_of_names_elsewhere_is_there() -> None:
+    said = names.elsewhere()
+    assert sum(map(len, said.values())) > 1000
+    for module, found in said.items():
+        resolve_name(module)
+        assert all(ours or why for ours, why in found.values())
+        for ours in {ours for ours, _ in found.values() if ours}:
+            resolve_name(ours)
+
+
+@pytest.mark.parametrize(("module", "name", "instead"), MISSING)
+def test_an_import_says_it_too(module: Any, name: str, instead: str) -> None:
+    statement = f"from {module.__name__.replace('.np.', '.numpy.')} import {name}"
+    with pytest.raises(ImportError, match=f"has no `{name}`: use `{instead}`"):
+        exec(statement, {})
+
+
+def test_an_import_of_a_module_finds_it() -> None:
+    exec("from treadle import checkpoint, models, weights", {})
+    with pytest.raises(ImportError, match="cannot import name 'nothing_alike'"):
+        exec("from treadle.numpy import nothing_alike", {})
+
+
 @pytest.mark.parametrize(
     ("module", "name"),
     [(tnp, "busday_count"), (tnp, "nditer")],

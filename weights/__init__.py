@@ -15,6 +15,8 @@ from treadle.weights.modules import of as of
 from treadle.weights.rules import AS_IS as AS_IS
 from treadle.weights.rules import TORCH as TORCH
 from treadle.weights.rules import Layout as Layout
+from treadle.weights.rules import Merge as Merge
 from treadle.weights.rules import Rule as Rule
+from treadle.weights.torch_names import torch_rules as torch_rules
 
 _suggest(__name__)

@@ -12,7 +12,7 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle import tree
 from treadle.errors import at, user_source, warn
-from treadle.weights.rules import Group, Names, as_rules, filled, group, names_of
+from treadle.weights.rules import Group, Names, Rule, as_rules, filled, group, names_of
 
 Model = TypeVar("Model")
 
@@ -78,9 +78,9 @@ def into(
       model: a Module or pytree. One of types will do, which `td.eval_shape` makes
         without drawing a number: ``td.eval_shape(lambda: nn.MLP((2, 1), key=key))``.
       values: arrays by name, as `load` gives them.
-      names: how their names translate: `Rule` objects, or a dict of names by theirs,
-        with the templates of rules. The first that fits counts. By default names are
-        the paths in the model.
+      names: how their names translate: `Rule` objects (those of PyTorch's layers:
+        `torch_rules(model)`), or a dict of names by theirs, with the templates of
+        rules. The first that fits counts. By default names are the paths in the model.
       strict: whether missing and left-over arrays are errors, not warnings.
 
     Raises:
@@ -191,7 +191,7 @@ def _imported(
             found.rule.layout.to_ours(np.asarray(values[found.members[place]]))
             for place in range(len(theirs))
         ]
-        for path, array in _placed(paths, parts, taken, faults):
+        for path, array in _placed(found.rule, paths, parts, taken, faults):
             if path in arrays:
                 faults.add(f"`{path}` gets both {source[path]} and {taken}", path)
             arrays[path], source[path] = array, taken
@@ -200,9 +200,11 @@ def _imported(
 
 
 def _placed(
-    paths: list[str], parts: list[np.ndarray], taken: str, faults: _Faults
+    rule: Rule, paths: list[str], parts: list[np.ndarray], taken: str, faults: _Faults
 ) -> Iterable[tuple[str, np.ndarray]]:
     """Parts joined, or one array split, for paths."""
+    if rule.merge:
+        return zip(paths, rule.merge.to_ours(parts), strict=True)
     shapes = [part.shape for part in parts]
     if len({shape[:-1] for shape in shapes}) > 1:
         faults.add(f"{taken} of shapes {shapes} can't be joined for `{paths[0]}`")
@@ -230,7 +232,7 @@ def _check_fit(
     if array.shape != target.shape:
         line = f"`{path}` is {target}, and {taken} gives {list(array.shape)}"
         if array.shape == target.shape[::-1]:
-            line += ": is it PyTorch's layout? `Rule(..., layout=weights.TORCH)`"
+            line += ": is it PyTorch's? `names=weights.torch_rules(model)`"
         faults.add(line, path)
     elif _kind(array.dtype) != _kind(target.dtype):
         faults.add(f"`{path}` is {target}, and {taken} is of {array.dtype}", path)
@@ -266,16 +268,25 @@ def _exported(
             problems.append(f"  `{theirs[0]}` is made of more than {found.members}")
             continue
         parts = [arrays[found.members[place]] for place in range(len(ours))]
-        whole = np.concatenate(parts, -1) if len(parts) > 1 else parts[0]
-        if whole.ndim and whole.shape[-1] % len(theirs):
-            problems.append(f"  {whole.shape} can't be split evenly for {theirs}")
-            continue
-        pieces = np.split(whole, len(theirs), -1) if len(theirs) > 1 else [whole]
-        for name, piece in zip(theirs, pieces, strict=True):
+        if found.rule.merge:
+            pieces = found.rule.merge.to_theirs(parts)
+        else:
+            pieces = _split(parts, theirs, problems)
+        for name, piece in zip(theirs, pieces, strict=False):
             if name in out:
                 problems.append(f"  two arrays are called `{name}`")
             out[name] = layout.to_theirs(piece)
     return out, problems
+
+
+def _split(
+    parts: list[np.ndarray], names: list[str], problems: list[str]
+) -> list[np.ndarray]:
+    whole = np.concatenate(parts, -1) if len(parts) > 1 else parts[0]
+    if whole.ndim and whole.shape[-1] % len(names):
+        problems.append(f"  {whole.shape} can't be split evenly for {names}")
+        return []
+    return np.split(whole, len(names), -1) if len(names) > 1 else [whole]
 
 
 def _listed(

@@ -7,7 +7,7 @@ directions: files into modules, and modules into files.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -44,6 +44,15 @@ TORCH = Layout(_inputs_before_outputs, _outputs_first)
 (*window, in, out) here. Vectors stay."""
 
 
+class Merge(NamedTuple):
+    """Several arrays as one or several others: two functions of lists of arrays, each
+    of which already lies as it does on the side that it goes to (on our side for
+    `to_ours`, and before it leaves for `to_theirs`)."""
+
+    to_ours: Callable[[list[np.ndarray]], Sequence[np.ndarray]]
+    to_theirs: Callable[[list[np.ndarray]], Sequence[np.ndarray]]
+
+
 @dataclass(frozen=True)
 class Rule:
     """What arrays of a file are called in a module.
@@ -57,6 +66,7 @@ class Rule:
       ours: the path in the module. Several: the array is split evenly along that axis.
         None: it is not taken.
       layout: how the axes lie there: `AS_IS`, or `TORCH` for weights of its layers.
+      merge: what becomes of several, where they are neither joined nor split evenly.
       same_as: of an array that is not taken, the name of the one in the file that it
         has to equal (a tied weight, which need not be there).
 
@@ -68,11 +78,12 @@ class Rule:
     ours: str | tuple[str, ...] | None
     layout: Layout = AS_IS
     same_as: str | None = None
+    merge: Merge | None = None
 
     def __post_init__(self) -> None:
         theirs, ours = names_of(self.theirs), names_of(self.ours)
-        if len(theirs) > 1 and len(ours) > 1:
-            raise ValueError(f"{self}: either joins or splits")
+        if len(theirs) > 1 and len(ours) > 1 and not self.merge:
+            raise ValueError(f"{self}: either joins or splits, or has a `merge`")
         if self.same_as and ours:
             raise ValueError(
                 f"{self}: what is the same as another is not taken itself"

@@ -11,6 +11,7 @@ from treadle.ir.graph import Equation
 from treadle.trace.lowering import (
     Blocked,
     Branch,
+    Convolution,
     Elementwise,
     Expanded,
     Foreign,
@@ -37,6 +38,8 @@ _ANY_DTYPE = (View, Join, Same, Scan, While)
 
 _COMPLEX = Host("it has no kernel for complex numbers")
 _HALF_OR_INTEGER = Host("the matrix kernel is for float32 and float64")
+_WHOLE = (dtypes.int32, dtypes.uint32)
+"""Integers of which there is a kernel for products, but none for convolutions."""
 _EMPTY = Host("there is nothing to compute")
 _NO_BLOCKS = Host("it has no kernel of its own")
 _LONG = Host("the kernel of orders counts in 32 bits")
@@ -99,7 +102,8 @@ def _elementwise(eq: Equation, how: Elementwise, supported: Supported) -> Loweri
 
 def _product(eq: Equation, how: Product, multiplied: Sequence[np.dtype]) -> Lowering:
     out = eq.outputs[0].type
-    if out.dtype not in (dtypes.float32, dtypes.float64, *multiplied):
+    whole = () if isinstance(how, Convolution) else _WHOLE
+    if out.dtype not in (dtypes.float32, dtypes.float64, *whole, *multiplied):
         return _HALF_OR_INTEGER
     if not all(a.type.size for a in (*eq.inputs, *eq.outputs)):
         return _EMPTY

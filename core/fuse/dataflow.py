@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from treadle.dims import same_shape
+from treadle.dims import hint, same_shape
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.scalar import SCALARS
 from treadle.ops.movement import transpose
@@ -17,6 +18,7 @@ from treadle.trace.lowering import (
     Index,
     Lowering,
     Reshape,
+    Scatter,
     View,
     written,
 )
@@ -84,6 +86,9 @@ class Dataflow:
         self._viewed_by_caller = {
             view.inputs[0] for a in self.returned for view in self.resolve(a)[1]
         }
+        for eq in graph.equations:
+            if isinstance(self.lowering(eq), Scatter):
+                self._consider_updates(eq.inputs[1])
 
     def settle(self) -> None:
         """Nothing changes from here on: what would is an error."""
@@ -118,6 +123,22 @@ class Dataflow:
             costs[out] = cost
             if index_only:
                 self._index_only.add(out)
+
+    def _consider_updates(self, updates: Atom) -> None:
+        """What a scatter writes is computed there rather than stored, if nothing else
+        reads it and it is cheaply made of one array of its size."""
+        v, _ = self.resolve(updates)
+        eq = self.maker.get(v) if isinstance(v, Var) else None
+        if eq is None or not isinstance(how := self.lowering(eq), Elementwise):
+            return
+        if not isinstance(how.expression, str) or SCALARS[how.expression].cost > 1:
+            return
+        if len(self.final_readers(v)) > 1 or self.is_returned(v):
+            return
+        sources = {self.resolve(a)[0] for a in eq.inputs}
+        sizes = [hint(math.prod(a.type.shape)) for a in (v, *sources)]
+        if sum([n >= sizes[0] for n in sizes[1:]]) == 1:
+            self.inline.add(v)
 
     def is_view(self, v: Var) -> bool:
         """Whether a value is another one seen through an index map."""

@@ -24,21 +24,6 @@ from numpy import pi as pi
 from numpy import signedinteger as signedinteger
 from numpy import unsignedinteger as unsignedinteger
 
-from treadle.dtypes import bfloat16 as bfloat16
-from treadle.dtypes import bool_ as bool_
-from treadle.dtypes import complex64 as complex64
-from treadle.dtypes import complex128 as complex128
-from treadle.dtypes import float16 as float16
-from treadle.dtypes import float32 as float32
-from treadle.dtypes import float64 as float64
-from treadle.dtypes import int8 as int8
-from treadle.dtypes import int16 as int16
-from treadle.dtypes import int32 as int32
-from treadle.dtypes import int64 as int64
-from treadle.dtypes import uint8 as uint8
-from treadle.dtypes import uint16 as uint16
-from treadle.dtypes import uint32 as uint32
-from treadle.dtypes import uint64 as uint64
 from treadle.names import public as _public
 from treadle.np import einops_backend as _einops_backend  # noqa: F401 - einops takes arrays
 from treadle.np import methods as _methods  # noqa: F401 - arrays have them
@@ -274,7 +259,6 @@ from treadle.np.matrices import triu as triu
 from treadle.np.matrices import triu_indices as triu_indices
 from treadle.np.matrices import vander as vander
 from treadle.np.namespace import __array_namespace_info__ as __array_namespace_info__
-from treadle.np.namespace import bool as bool
 from treadle.np.nans import nanargmax as nanargmax
 from treadle.np.nans import nanargmin as nanargmin
 from treadle.np.nans import nanmax as nanmax
@@ -342,6 +326,22 @@ from treadle.np.running import nancumprod as nancumprod
 from treadle.np.running import nancumsum as nancumsum
 from treadle.np.running import trapezoid as trapezoid
 from treadle.np.running import unwrap as unwrap
+from treadle.np.scalar_types import bfloat16 as bfloat16
+from treadle.np.scalar_types import bool as bool
+from treadle.np.scalar_types import bool_ as bool_
+from treadle.np.scalar_types import complex64 as complex64
+from treadle.np.scalar_types import complex128 as complex128
+from treadle.np.scalar_types import float16 as float16
+from treadle.np.scalar_types import float32 as float32
+from treadle.np.scalar_types import float64 as float64
+from treadle.np.scalar_types import int8 as int8
+from treadle.np.scalar_types import int16 as int16
+from treadle.np.scalar_types import int32 as int32
+from treadle.np.scalar_types import int64 as int64
+from treadle.np.scalar_types import uint8 as uint8
+from treadle.np.scalar_types import uint16 as uint16
+from treadle.np.scalar_types import uint32 as uint32
+from treadle.np.scalar_types import uint64 as uint64
 from treadle.np.scales import frexp as frexp
 from treadle.np.scales import ldexp as ldexp
 from treadle.np.scales import modf as modf

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from treadle import dtypes
-from treadle.np.operands import ArrayLike, matched, operand
+from treadle.np.operands import ArrayLike, as_array, matched, operand
 from treadle.ops import cast, random_bits
 from treadle.run.array import Array
+from treadle.trace.value import typeof
 
 
 def bitcast(x: ArrayLike, dtype: Any) -> Array:
     """The same bits read as another dtype of the same width."""
-    return cast.bitcast(operand("bitcast", x), dtype=dtypes.canonical(dtype))
+    x, dtype = operand("bitcast", x), dtypes.canonical(dtype)
+    return as_array(x) if typeof(x).dtype == dtype else cast.bitcast(x, dtype=dtype)
 
 
 def threefry2x32(

@@ -14,15 +14,18 @@ from treadle.dtypes import DTypeLike
 from treadle.errors import TracerError, at, user_source
 from treadle.np.join import stack
 from treadle.np.operands import (
+    PYTHON_SCALARS,
     ArrayLike,
     Shape,
     as_array,
     as_shape,
     broadcast_to_shape,
     cast,
+    check_cast,
     operand,
 )
 from treadle.ops.arithmetic import add, mul
+from treadle.ops.cast import convert
 from treadle.ops.movement import broadcast_in_dim
 from treadle.ops.movement import full as full_of
 from treadle.ops.shape import iota
@@ -86,7 +89,10 @@ def _array(object: Any, dtype: DTypeLike | None = None) -> Array:
     if hasattr(object, "__array__") and not isinstance(object, np.ndarray | np.generic):
         object = object.__array__()
     t = typeof(operand("array", object))
-    return Array(np.array(object, want or t.dtype))
+    if type(object) not in PYTHON_SCALARS:
+        return Array(_converted(np.array(object, t.dtype), want or t.dtype))
+    check_cast(t, want or t.dtype)
+    return Array(_known(object, want or t.dtype))
 
 
 asarray = array
@@ -141,12 +147,31 @@ def _of_list(items: Sequence[Any], want: np.dtype | None) -> np.ndarray:
             f"array of {items!r:.60}: NumPy makes it an array of dtype {data.dtype}"
             f"{at(user_source())}\nUse numbers, booleans and arrays."
         )
-    found = _dtype_of_list(items)
-    return data.astype(want or found or dtypes.float32, copy=False)
+    found, weak = _dtype_of_list(items)
+    if want is not None and weak and data.dtype.kind == "i" and want.kind in "iu":
+        return _known(items, want)
+    return _converted(data, want or found)
 
 
-def _dtype_of_list(items: Any) -> np.dtype | None:
-    """The common dtype of the numbers in nested lists; None if there are none."""
+def _known(object: Any, dtype: np.dtype) -> np.ndarray:
+    """Python's numbers: what a dtype can't hold is an error."""
+    try:
+        return np.array(object, dtype)
+    except (OverflowError, ValueError) as error:
+        raise type(error)(f"array: {error}{at(user_source())}") from None
+
+
+def _converted(data: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Numbers that are known, converted as compiled code does it."""
+    if data.dtype == dtype:
+        return data
+    check_cast(typeof(data), dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return convert.run(data, dtype=dtype)
+
+
+def _dtype_of_list(items: Any) -> tuple[np.dtype, bool]:
+    """The common dtype of the numbers in nested lists, and whether it is weak."""
     found: dict[Any, Any] = {}
 
     def visit(item: Any) -> None:
@@ -158,7 +183,7 @@ def _dtype_of_list(items: Any) -> np.dtype | None:
             found[t.dtype, t.weak] = None
 
     visit(items)
-    return dtypes.promote(*found)[0] if found else None
+    return dtypes.promote(*found) if found else (dtypes.float32, True)
 
 
 # One value everywhere -----------------------------------------------------------------

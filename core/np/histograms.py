@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
-from treadle.dims import is_dim
 from treadle.errors import at, user_source
 from treadle.np.binary import select_where
 from treadle.np.join import stack
@@ -29,9 +28,9 @@ from treadle.np.reductions import min as min_of
 from treadle.np.reductions import sum as sum_of
 from treadle.np.running import diff
 from treadle.np.search import searchsorted
+from treadle.np.segments import segments
 from treadle.np.shapes import ravel, reshape
 from treadle.np.spacing import linspace
-from treadle.ops.compare import lt
 from treadle.ops.movement import full
 from treadle.ops.scatter import scatter_add
 from treadle.run.array import Array
@@ -82,21 +81,8 @@ def bincount(
     nothing = full((count,), 0, ones.dtype)
     if none(array.size) or none(count):
         return nothing
-    if array.dtype.itemsize < 4:  # can't count to the length, perhaps
-        array = cast(array, dtypes.of_index(count))
-    place = (
-        array
-        if dtypes.is_unsigned(array.dtype)
-        else select_where(lt(array, 0), count, array)
-    )
     places = {"axes": (0,), "sizes": (None,), "batch_dims": 0, "mode": "drop"}
-    return scatter_add(nothing, ones, _clamped(place, count), **places)
-
-
-def _clamped(place: Any, length: int) -> Any:
-    """As a dtype of indices, with what is beyond the length at its end."""
-    end = place.dtype.type(length) if not is_dim(length) else cast(length, place.dtype)
-    return cast(select_where(lt(place, end), place, end), dtypes.of_index(length))
+    return scatter_add(nothing, ones, segments(array, count), **places)
 
 
 Range = Sequence[ArrayLike] | None

@@ -52,10 +52,6 @@ class ArrayNamespaceInfo:
         return {name: d for name, d in _NAMES.items() if isdtype(d, kind)}
 
 
-# Last, because annotations mean Python's.
-bool = dtypes.bool_
-
-
 def __array_namespace_info__() -> ArrayNamespaceInfo:
     """What this namespace has, as the array API standard asks."""
     return ArrayNamespaceInfo()

@@ -88,12 +88,19 @@ def cast(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
         return x
     if dtype == dtypes.bool_:
         return ne(x, t.dtype.type(0))
-    if dtypes.is_complex(t.dtype) and not dtypes.is_complex(dtype):
+    check_cast(t, dtype)
+    return convert(x, dtype=dtype)
+
+
+def check_cast(t: ArrayType, dtype: np.dtype) -> None:
+    """Raises TypeError where a conversion would lose imaginary parts."""
+    if dtypes.is_complex(t.dtype) and not (
+        dtypes.is_complex(dtype) or dtype == dtypes.bool_
+    ):
         raise TypeError(
             f"can't convert {t} to {dtype.name}: take `tnp.real(x)` or `tnp.abs(x)` "
             f"first{at(user_source())}"
         )
-    return convert(x, dtype=dtype)
 
 
 def _common(types: Sequence[ArrayType]) -> tuple[np.dtype, bool]:

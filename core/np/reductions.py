@@ -26,6 +26,7 @@ from treadle.np.operands import (
 from treadle.ops import reduce
 from treadle.ops.arithmetic import add, mul, sub
 from treadle.ops.binary import maximum, minimum
+from treadle.ops.compare import bitwise_and, bitwise_or
 from treadle.ops.movement import expand, full, reshape
 from treadle.run.array import Array
 from treadle.trace.op import Op
@@ -99,10 +100,12 @@ def sum(
     `where` selects elements; `initial` is added.
     """
     x = _masked("sum", _accumulated("sum", x, axis, dtype), where, 0)
-    out = _reduced(reduce.reduce_sum, "sum", x, axis, keepdims)
+    truth = typeof(x).dtype == dtypes.bool_
+    op, join = (reduce.reduce_or, bitwise_or) if truth else (reduce.reduce_sum, add)
+    out = _reduced(op, "sum", x, axis, keepdims)
     if initial is None:
         return out
-    return add(out, cast(_scalar("sum", initial), typeof(out).dtype))
+    return join(out, cast(_scalar("sum", initial), typeof(out).dtype))
 
 
 def prod(
@@ -119,10 +122,12 @@ def prod(
     int64). `where` selects elements; `initial` is one factor more.
     """
     x = _masked("prod", _accumulated("prod", x, axis, dtype), where, 1)
-    out = _reduced(reduce.reduce_prod, "prod", x, axis, keepdims)
+    truth = typeof(x).dtype == dtypes.bool_
+    op, join = (reduce.reduce_and, bitwise_and) if truth else (reduce.reduce_prod, mul)
+    out = _reduced(op, "prod", x, axis, keepdims)
     if initial is None:
         return out
-    return mul(out, cast(_scalar("prod", initial), typeof(out).dtype))
+    return join(out, cast(_scalar("prod", initial), typeof(out).dtype))
 
 
 def _has_elements(t: ArrayType, axes: tuple[int, ...], initial: Any) -> bool:

@@ -72,7 +72,7 @@ class _How(NamedTuple):
         nothing = self.neutral(data.dtype)
         if none(rows) or none(count):
             return full((count, *rest), nothing, data.dtype)
-        ids = _inside(ids, count, mode)
+        ids = segments(ids, count, mode)
         if bucket_size is None:
             out = full((count, *rest), nothing, data.dtype)
             return self.scatter(out, data, ids, **_places(1))
@@ -126,7 +126,7 @@ def _places(axes: int) -> dict[str, Any]:
     }
 
 
-def _inside(ids: Any, count: int, mode: str | None) -> Any:
+def segments(ids: Any, count: int, mode: str | None = None) -> Any:
     """Ids that can be compared with the count, those out of range as `mode` says."""
     wide = dtypes.of_index(count)
     if ids.dtype.itemsize < wide.itemsize:

@@ -21,6 +21,8 @@ from treadle.ops.unary import abs_, cos, exp, integer_pow, sin
 _ROOT_HALF = math.sqrt(0.5)
 _ROOT_PI = math.sqrt(math.pi)
 _TAIL = 0.0228
+_UNDERFLOW = 40.0
+"""Where the normal distribution has no density but 0."""
 _FAR = 20.0
 """Where the series of inverse powers below have all digits."""
 
@@ -41,11 +43,16 @@ def _inverse_powers(x: Any, coefficients: tuple[float, ...]) -> Any:
 # erfcx --------------------------------------------------------------------------------
 
 
-def _erfcx(m: Any, x: Any) -> Any:
-    y = m.abs(x)
+def _upper_erfcx(m: Any, y: Any) -> Any:
+    """erfcx of y >= 0."""
     # (y - k) / (y + k), which infinity does not spoil.
     t = 1.0 - 7.5 / (y + 3.75)
-    upper = chebyshev(m, tables.ERFCX, t) / (1.0 + 2.0 * y)
+    return chebyshev(m, tables.ERFCX, t) / (1.0 + 2.0 * y)
+
+
+def _erfcx(m: Any, x: Any) -> Any:
+    y = m.abs(x)
+    upper = _upper_erfcx(m, y)
     # exp(-x²) underflows long after exp(x²) overflows.
     lower = 2.0 * m.exp(y * y) - upper
     return m.where(x < 0.0, lower, upper)
@@ -115,9 +122,19 @@ ndtri = formula_op(
 
 
 def _log_ndtr(m: Any, x: Any) -> Any:
-    y = -_ROOT_HALF * x
-    low = m.log(0.5 * _erfcx(m, m.where(x < -1.0, y, 1.0))) - y * y
-    return m.where(x < -1.0, low, m.log1p(-0.5 * m.erfc(-y)))
+    low, y = x < 0.0, m.abs(x)
+    scaled = 0.5 * _upper_erfcx(m, _ROOT_HALF * y)
+    # exp(-x² / 2), with what the square has lost in rounding; beyond, it is 0.
+    near = m.where(y < _UNDERFLOW, y, _UNDERFLOW)
+    half = 0.5 * near
+    square = half * near
+    rest = m.exp(-square)
+    rest = rest - rest * m.multiply_add(half, near, -square)
+    above = rest * scaled
+    # log(1 - above), with what is rounded off in 1 - above: one logarithm for both.
+    value = m.where(low, scaled, 1.0 - above)
+    lost = ((1.0 - value) - above) / value
+    return m.log(value) + m.where(low, -(0.5 * y) * y, lost)
 
 
 def _log_ndtr_partial(g: Any, out: Any, x: Any) -> Any:

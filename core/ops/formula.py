@@ -33,6 +33,10 @@ class _Reference:
     erf, erfc = staticmethod(erf_run), staticmethod(erfc_run)
     erf_inv, lgamma = staticmethod(erf_inv_run), staticmethod(lgamma_run)
 
+    @staticmethod
+    def multiply_add(x: Any, y: Any, z: Any) -> Any:
+        return x * y + z
+
 
 class _Term:
     """A register in a formula."""
@@ -132,8 +136,9 @@ def chebyshev(m: Any, series: Series, x: Any) -> Any:
     last: Any = table[count - 1]
     before: Any = 0.0
     for c in reversed(table[1 : count - 1]):
-        last, before = twice * last - before + c, last
-    return t * last - before + table[0]
+        last, before = m.multiply_add(twice, last, c - before), last
+    # What is small first: one rounding of the size of the value.
+    return m.multiply_add(t, last, -before) + table[0]
 
 
 def odd(m: Any, x: Any, of_magnitude: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.dims import hint, is_dim
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, params_key
+from treadle.kernels.nest import is_half
 from treadle.late import Computed, SizeOf
 from treadle.ops.arithmetic import add, div, mul, neg, sub
 from treadle.ops.cast import convert
@@ -19,6 +21,7 @@ from treadle.ops.dot import dot_general
 from treadle.ops.identity import checkpoint_name, stop_gradient
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
+from treadle.ops.scatter import scatter_add
 from treadle.ops.shape import concatenate, pad, slice_
 from treadle.passes.rewrite import Rewriter, same_type
 from treadle.run.eager import Applied, run
@@ -36,6 +39,14 @@ class _Simplify(Rewriter):
         super().__init__(graph)
         self.origin: dict[Atom, Equation] = {}
         self.fills: dict[Atom, Atom] = {}
+        self._uses: Counter[Atom] | None = None
+
+    def uses(self, a: Atom) -> int:
+        """How often the given graph reads a variable."""
+        if self._uses is None:
+            read = (x for eq in self.graph.equations for x in eq.inputs)
+            self._uses = Counter((*read, *self.graph.outputs))
+        return self._uses[a]
 
     def write(self, eq: Equation) -> None:
         self.equations.append(eq)
@@ -300,9 +311,25 @@ def _size(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     return Lit(size.at(hint), t, varies=True, size=size)
 
 
+def _sum_with_scatter(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    """What is scattered into zeros, and an array: it is scattered into the array. Half
+    floats would be rounded more often."""
+    if is_half(eq.outputs[0].type.dtype):
+        return None
+    for a, b in (inputs, inputs[::-1]):
+        found = s.defines(b, scatter_add)
+        if found is None or s.uses(b) > 1 or a.type.ndim != b.type.ndim:
+            continue
+        zeros = found.inputs[0]
+        if _is(s.fills.get(zeros, zeros), 0):
+            inputs = [a, *found.inputs[1:]]
+            return s.emit(scatter_add, inputs, found.params, eq.source)[0]
+    return None
+
+
 _RULES: dict[Op, tuple[Rule, ...]] = {
     size_op: (_size,),
-    add: (_plus_zero, _sum_of_pads),
+    add: (_plus_zero, _sum_of_pads, _sum_with_scatter),
     sub: (_minus_zero,),
     mul: (_times_one, _times_minus_one),
     neg: (_double_negative,),

@@ -49,13 +49,16 @@ class _Lower(Rewriter):
         elif out.type.dtype in self.widened:
             self.values[out] = self._widened(eq, x, y)
         elif eq.op is dot_general and (
-            dtypes.is_integer(out.type.dtype) or self._is_thin(eq)
+            self._has_no_kernel(out.type.dtype) or self._is_thin(eq)
         ):
             self.values[out] = self._sum_of_products(eq, x, y)
         elif eq.op is dot_general:
             self.keep(eq)
         else:
             self.values[out] = self._contraction(eq, x, y)
+
+    def _has_no_kernel(self, dtype: np.dtype) -> bool:
+        return dtypes.is_integer(dtype) and dtype.itemsize != 4
 
     def _is_thin(self, eq: Equation) -> bool:
         """Whether a contraction reads each element of a matrix once, so that a kernel
@@ -190,13 +193,13 @@ class _LowerWithHalves(_Lower):
 def lower_contractions(
     graph: Graph, widen: bool, multiplied: Sequence[np.dtype] = ()
 ) -> Graph:
-    """Ensures that contractions are of single or double precision, and not empty, and
-    that convolutions are not of lines.
+    """Ensures that contractions are of single or double precision or of integers of 32
+    bits, and not empty, and that convolutions are not of lines.
 
     Half floats are converted (if `widen`), so that sums are single, but for products of
     matrices of those that are `multiplied`, whose sums are single all the same.
-    Products with vectors, and those of integers, which have no matrix kernel, become
-    sums of products that fuse to one nest with what makes their operands.
+    Products with vectors, and those of other integers, which have no matrix kernel,
+    become sums of products that fuse to one nest with what makes their operands.
     """
     lower: type[_Lower] = _Lower if widen else _LowerWithHalves
     if multiplied:

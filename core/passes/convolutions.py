@@ -33,6 +33,10 @@ _MOST_REPEATED = 8
 """How often channels are repeated, rather than giving the matrix kernel few columns."""
 
 
+_COLUMNS = 16
+"""So many features take about as long as one, for the kernels of most machines."""
+
+
 def convolution(rewriter: Rewriter, eq: Equation, x: Atom, y: Atom) -> Atom:
     """A convolution, or its gradient by the filter, of other operands."""
     return _Forms(rewriter, eq).given(x, y, dict(eq.params))
@@ -124,6 +128,67 @@ def _in_phases(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | No
     return f.emit(
         slice_, [result], starts=(0,) * rank, limits=lengths, steps=(1,) * rank
     )
+
+
+def _phases_as_features(
+    f: _Forms, x: Atom, y: Atom, params: dict[str, Any]
+) -> Atom | None:
+    """The same where there are few features, which would fill no vector: those of all
+    phases side by side, of one convolution without zeros."""
+    rank, gaps = x.type.ndim - 2, params["lhs_dilation"]
+    ones = {"strides": (1,) * rank, "rhs_dilation": (1,) * rank, "feature_groups": 1}
+    if f.is_filter_gradient or any(params[k] != v for k, v in ones.items()):
+        return None
+    (*kernel, _, features) = y.type.shape
+    taps = [-(-k // by) for k, by in zip(kernel, gaps, strict=True)]
+    several = features * math.prod(gaps)
+    work = math.prod(taps) * -(-several // _COLUMNS)
+    if 3 * work > 2 * math.prod(kernel) * -(-features // _COLUMNS):
+        return None
+    y = _filter_of_phases(f, y, gaps, taps)
+    # The results at by * i - (by - 1) + low and the next by - 1 are pixel i's.
+    window = Window(**{k: v for k, v in params.items() if k != "kernel"})
+    out = window.out_spatial(x.type.shape[1:-1], kernel)
+    ends, counts, starts = [], [], []
+    for n, o, by, t, (low, _) in zip(
+        x.type.shape[1:-1], out, gaps, taps, params["padding"], strict=True
+    ):
+        counts.append((o + by - 2 - low) // by + low // by + 1)
+        ends.append((low // by, counts[-1] + t - 1 - n - low // by))
+        starts.append(by - 1 - low % by)
+    changed = {"lhs_dilation": (1,) * rank, "padding": tuple(ends)}
+    result = f.given(x, y, params | changed)
+    images = x.type.shape[0]
+    result = f.reshaped(result, (images, *counts, *gaps, features))
+    pairs = [axis for i in range(1, rank + 1) for axis in (i, i + rank)]
+    result = f.emit(transpose, [result], permutation=(0, *pairs, 2 * rank + 1))
+    space = [m * by for m, by in zip(counts, gaps, strict=True)]
+    result = f.reshaped(result, (images, *space, features))
+    limits = [a + o for a, o in zip(starts, out, strict=True)]
+    return f.emit(
+        slice_,
+        [result],
+        starts=(0, *starts, 0),
+        limits=(images, *limits, features),
+        steps=(1,) * (rank + 2),
+    )
+
+
+def _filter_of_phases(
+    f: _Forms, y: Atom, gaps: Sequence[int], taps: Sequence[int]
+) -> Atom:
+    """What meets an element in each of its `gaps` results, as features, of a filter
+    that gets so many `taps`."""
+    *kernel, channels, features = y.type.shape
+    padding = [(0, t * by - k, 0) for k, by, t in zip(kernel, gaps, taps, strict=True)]
+    y = f.emit(pad, [y, _zero(y)], padding=(*padding, (0, 0, 0), (0, 0, 0)))
+    split = [n for pair in zip(taps, gaps, strict=True) for n in pair]
+    y = f.reshaped(y, (*split, channels, features))
+    outer, inner = range(0, 2 * len(taps), 2), range(1, 2 * len(taps), 2)
+    y = f.emit(reverse, [y], axes=tuple(inner))
+    order = (*outer, len(split), *inner, len(split) + 1)
+    y = f.emit(transpose, [y], permutation=order)
+    return f.reshaped(y, (*taps, channels, math.prod(gaps) * features))
 
 
 def _of_tiles(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
@@ -309,6 +374,7 @@ _FORMS = (
     _of_single_taps,
     _exchanged,
     _of_tiles,
+    _phases_as_features,
     _in_phases,
     _of_volumes,
     _repeated,

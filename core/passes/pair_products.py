@@ -69,22 +69,37 @@ def _chosen(*pieces: Pair, axis: int) -> Pair:
 
 
 def _sum_of_products(x: Pair, y: Pair, *, contract: Pairs, batch: Pairs) -> Pair:
-    """A contraction as a sum of elementwise products."""
-    lengths = [typeof(x.re).shape[a] for a in contract[0]]
-    operands = _lined_up(x, y, contract, batch)
+    """A contraction as a sum of elementwise products.
 
-    def at(index: Sequence[int], x: Any) -> Any:
-        for i in index:
-            last = typeof(x).ndim - 1
-            x = slice_axis(x, last, i, i + 1)
-            x = reshape(x, shape=typeof(x).shape[:last])
-        return x
+    Elements are taken of the operands as they are: of a repeated operand a part would
+    be a view of a view, which kernels may want in memory."""
+    lengths = [typeof(x.re).shape[a] for a in contract[0]]
+    left = [
+        [a for a in range(typeof(p.re).ndim) if a not in axes]
+        for p, axes in zip((x, y), contract, strict=True)
+    ]
+    within = tuple(
+        tuple(axes.index(a) for a in b) for axes, b in zip(left, batch, strict=True)
+    )
 
     def term(index: Sequence[int]) -> Pair:
-        return multiply(*[each(lambda a: at(index, a), p) for p in operands])
+        taken = [
+            each(lambda a, axes=axes: _taken(a, axes, index), p)
+            for p, axes in zip((x, y), contract, strict=True)
+        ]
+        return multiply(*_lined_up(*taken, ((), ()), within))
 
-    places = itertools.product(*map(range, reversed(lengths)))
+    places = itertools.product(*map(range, lengths))
     return reduce(lambda a, b: each(add, a, b), map(term, places))
+
+
+def _taken(x: Any, axes: Sequence[int], index: Sequence[int]) -> Any:
+    """The elements at these places of some axes."""
+    shape = typeof(x).shape
+    for axis, i in zip(axes, index, strict=True):
+        x = slice_axis(x, axis, i, i + 1)
+    left = tuple([n for axis, n in enumerate(shape) if axis not in axes])
+    return reshape(x, shape=left)
 
 
 def _reduced(x: Pair, y: Pair, *, contract: Pairs, batch: Pairs) -> Pair:

@@ -23,7 +23,7 @@ from treadle.passes.rounding import place_roundings
 from treadle.passes.scans import hoist_from_scans
 from treadle.passes.sorting import lower_sorts
 from treadle.passes.split_complex import split_complex
-from treadle.passes.stacks import choose_in_stacks
+from treadle.passes.stacks import make_stacks
 from treadle.trace.lowering import Lowering
 
 Pass = Callable[[Graph], Graph]
@@ -63,7 +63,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         partial(lower_contractions, widen=wide, multiplied=multiplied),
         lower_sorts,  # ensures: only unsigned integers are ordered
         simplify,
-        choose_in_stacks,  # needs simplified concatenations; emits equal equations
+        make_stacks,  # needs simplified concatenations; emits equal equations
         split_reductions,  # ensures: a reduction is over one last axis, or not over it
         merge_equal,
         drop_dead,  # ensures: every pure equation is used

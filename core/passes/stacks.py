@@ -1,19 +1,21 @@
-"""Makes arrays of a few numbers, stacked one by one, by choosing among them."""
+"""Makes pieces of stacks where they belong, or chooses among few numbers."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 
 from treadle.arraytype import ArrayType
 from treadle.dims import is_dim
-from treadle.ir.graph import Atom, Equation, Graph, Lit
+from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ops.compare import eq as equal
 from treadle.ops.compare import select
 from treadle.ops.movement import broadcast_in_dim
 from treadle.ops.shape import concatenate, iota
 from treadle.passes.rewrite import Rewriter, mentions
+from treadle.trace.lowering import Elementwise, Reshape
 
 _INDEX = np.dtype(np.int32)
 _MOST_PIECES = 8
@@ -23,10 +25,47 @@ each piece only for few of them."""
 
 
 class _Stacks(Rewriter):
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.makers = {v: eq for eq in graph.equations for v in eq.outputs}
+        read = [a for eq in graph.equations for a in eq.inputs]
+        self.reads = Counter([a for a in (*read, *graph.outputs) if isinstance(a, Var)])
+
     def equation(self, eq: Equation) -> None:
-        if eq.op is not concatenate or not _is_small_stack(eq):
+        if eq.op is not concatenate:
             self.keep(eq)
+        elif _is_small_stack(eq):
+            self._choice(eq)
+        else:
+            for a in eq.inputs:
+                self._make_in_shape(a)
+            self.keep(eq)
+
+    def _make_in_shape(self, piece: Atom) -> None:
+        """Reshapes what a piece is computed from, not what it amounts to: a kernel
+        writes where it belongs what is no view."""
+        view = self._made_for_one(piece)
+        if view is None or not isinstance(view.op.lowering, Reshape):
             return
+        maker = self._made_for_one(view.inputs[0])
+        if maker is None or not isinstance(maker.op.lowering, Elementwise):
+            return
+        inputs = [
+            self.emit(view.op, [self.read(a)], view.params, view.source)[0]
+            if a.type.ndim
+            else self.read(a)
+            for a in maker.inputs
+        ]
+        made = self.emit(maker.op, inputs, maker.params, maker.source)
+        self.values[piece] = made[0]
+
+    def _made_for_one(self, a: Atom) -> Equation | None:
+        """The equation that makes a value which is read once."""
+        if not isinstance(a, Var) or self.reads[a] != 1:
+            return None
+        return self.makers.get(a)
+
+    def _choice(self, eq: Equation) -> None:
         shape, axis = eq.outputs[0].type.shape, eq.params["axis"]
         params = {"shape": shape, "axis": axis, "dtype": _INDEX}
         (place,) = self.emit(iota, [], params, eq.source)
@@ -54,7 +93,8 @@ def _is_small_stack(eq: Equation) -> bool:
     return one_each and 1 < len(eq.inputs) <= _MOST_PIECES
 
 
-def choose_in_stacks(graph: Graph) -> Graph:
+def make_stacks(graph: Graph) -> Graph:
     """An array that is a stack of few numbers is made by one kernel, with what they are
-    made of, and not by one for each piece: the state of an equation of motion, say."""
+    made of, and not by one for each piece: the state of an equation of motion, say.
+    Pieces of longer ones are computed in the shape that they have there."""
     return _Stacks.apply(graph) if mentions(graph, {concatenate}) else graph

@@ -206,10 +206,11 @@ class _Windows(NamedTuple):
 
     @property
     def tiles(self) -> bool:
-        """Whether they lie side by side, without a rest."""
+        """Whether they lie side by side, without a rest. Of padding that depends on a
+        size that is not fixed it is not asked."""
         return (
             self.strides == self.sizes
-            and not any([low or high for low, high in self.pads])
+            and not any([is_dim(n) or n for ends in self.pads for n in ends])
             and not any([n % w for n, w in zip(self.space, self.sizes, strict=True)])
         )
 
@@ -223,7 +224,8 @@ def _windows(
     strides = sizes if stride is None else check.per_axis(name, "stride", stride, rank)
     space = x.shape[-1 - rank : -1]
     pads = check.pads(check.padding(name, padding, rank), space, sizes, strides)
-    if any([max(ends) >= size for ends, size in zip(pads, sizes, strict=True)]):
+    # Not by their maximum: which end is longer depends on sizes that are not fixed.
+    if any([n >= w for ends, w in zip(pads, sizes, strict=True) for n in ends]):
         raise ValueError(
             f"{name}: padding of {pads} around windows of {sizes} makes windows of "
             f"nothing but padding{at(user_source())}"

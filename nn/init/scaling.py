@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import treadle as td
 import treadle.numpy as tnp
-from treadle import rng
 from treadle.errors import at, user_source
 from treadle.nn import check
 from treadle.nn.init.basic import (
@@ -24,6 +23,10 @@ Axes = int | Sequence[int]
 Mode = Literal["fan_in", "fan_out", "fan_avg", "fan_geo_avg"]
 Distribution = Literal["normal", "truncated_normal", "uniform"]
 _NO_SIZES = "the sizes of a weight are ints of 0 or more, got {shape}{at}"
+_INITIALISER = """\
+an initialiser takes a key, a shape and a dtype; it was called with ({given}){at}
+It is one already, and goes as it is where one is asked for: `weight_init=\
+nn.init.glorot_normal`. With axes of one's own: `nn.init.variance_scaling`."""
 _MODES = ("fan_in", "fan_out", "fan_avg", "fan_geo_avg")
 _DISTRIBUTIONS = ("normal", "truncated_normal", "uniform")
 
@@ -102,7 +105,10 @@ def variance_scaling(
     _one_of("variance_scaling", "mode", mode, _MODES)
     _one_of("variance_scaling", "distribution", distribution, _DISTRIBUTIONS)
 
-    def init(key: rng.Key, shape: Shape, dtype: Any = tnp.float32) -> td.Array:
+    def init(key: Any = None, shape: Any = None, dtype: Any = tnp.float32) -> td.Array:
+        if not isinstance(shape, Sequence):
+            given = ", ".join(repr(x) for x in (key, shape) if x is not None)
+            raise TypeError(_INITIALISER.format(given=given, at=at(user_source())))
         fan_in, fan_out = fans(shape, in_axis, out_axis, batch_axis)
         choices = {
             "fan_in": fan_in,

@@ -153,8 +153,8 @@ class LSTMCell(Module):
     ) -> tuple[td.Array, td.Array]:
         if not isinstance(carry, tuple) or len(carry) != 2:
             raise TypeError(
-                "LSTMCell takes a carry (hidden, cell), as `cell.initial(...)` makes "
-                f"it; got {type(carry).__name__}{at(user_source())}"
+                "LSTMCell takes x, then a carry (hidden, cell), as `cell.initial(...)` "
+                f"makes it; got {type(carry).__name__} for that{at(user_source())}"
             )
         x, hidden = _checked(self, x, carry[0], self.proj_size)
         cell = check.last_axis("LSTMCell", carry[1], self.hidden_size, "hidden_size")

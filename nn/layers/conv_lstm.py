@@ -114,8 +114,9 @@ class ConvLSTMCell(Module):
     ) -> tuple[td.Array, td.Array]:
         if not isinstance(carry, tuple) or len(carry) != 2:
             raise TypeError(
-                "ConvLSTMCell takes a carry (hidden, cell), as `cell.initial(...)` "
-                f"makes it; got {type(carry).__name__}{at(user_source())}"
+                "ConvLSTMCell takes x, then a carry (hidden, cell), as "
+                f"`cell.initial(...)` makes it; got {type(carry).__name__}"
+                f"{at(user_source())}"
             )
         name, size = "ConvLSTMCell", self.hidden_channels
         x = check.spatial(name, x, self.spatial_rank, self.in_channels)

@@ -19,7 +19,7 @@ from treadle.recipes.errors import UsageError
 
 UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 _PYTHON_LIMIT = 1_000_000
-_PIECE = 1 << 20
+_PIECE = 1 << 16
 _IN_MEMORY = 1 << 24
 """Numbers of longer texts (in bytes) are kept in a file, of which the system holds in
 memory what is used."""
@@ -169,7 +169,8 @@ def _decoded(file: BinaryIO, name: str, path: str) -> Iterator[str]:
         # A line's end may be cut in two.
         text = held + text
         held = "\r" if read and text.endswith("\r") else ""
-        yield text.removesuffix(held).replace("\r\n", "\n")
+        text = text.removesuffix(held)
+        yield text.replace("\r\n", "\n") if "\r" in text else text
         if not read:
             return
 
@@ -222,6 +223,8 @@ def _python_sources() -> Iterator[str]:
 
 def _codes(text: str) -> np.ndarray:
     """Unicode's numbers of characters (length,)."""
+    if text.isascii():
+        return np.frombuffer(text.encode("ascii"), np.uint8)
     # A prompt may hold what is no character: bytes of another encoding.
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
@@ -239,6 +242,7 @@ class Vocabulary:
         self.dtype = np.min_scalar_type(max(len(characters) - 1, 0))
         self._numbers = np.zeros(_CODES, self.dtype)
         self._numbers[_codes(characters)] = np.arange(len(characters))
+        self._ascii = self._numbers[: 1 << 8].tobytes() if self.dtype == "u1" else None
 
     @classmethod
     def of(cls, counts: Mapping[str, int], limit: int) -> Vocabulary:
@@ -254,6 +258,10 @@ class Vocabulary:
 
     def encode(self, text: str) -> np.ndarray:
         """Numbers (length,), of the smallest dtype that has them."""
+        if self._ascii is not None and text.isascii():
+            return np.frombuffer(
+                text.encode("ascii").translate(self._ascii), self.dtype
+            )
         return self._numbers[_codes(text)]
 
     def decode(self, numbers: np.ndarray) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TextIO
 
+from treadle import nn
 from treadle.recipes import curves, loop
 from treadle.recipes import metrics as metrics_file
 from treadle.recipes.errors import UsageError
@@ -36,10 +37,11 @@ def write(run: Run, out: TextIO) -> None:
     """Prints the tables, draws the curves, and writes the page."""
     learner = learner_of(run)
     if learner is not None:
-        run = replace(run, best=learner.best)
+        count = nn.count(learner.model)
+        run = replace(run, best=learner.best, parameters=count)
     manager = loop.manager_of(run, learner)
     rows = metrics_file.read(run.metrics)
-    sections = facts.sections(run, learner, manager, rows)
+    sections = facts.sections(run, manager, rows)
     _print(sections, out)
     notes = facts.notes(run)
     for note in notes:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import re
 from dataclasses import fields
-from pathlib import Path
 
-from treadle import checkpoint, nn
 from treadle.checkpoint import Manager
 from treadle.recipes import metrics as metrics_file
 from treadle.recipes import profiles, runs
@@ -15,21 +11,14 @@ from treadle.recipes.display import duration
 from treadle.recipes.metrics import Row
 from treadle.recipes.report.parts import Pairs, Table, Text
 from treadle.recipes.runs import Run
-from treadle.recipes.task import Learner
 
 _FACT_LENGTH = 60
-_SHAPE = re.compile(r"\[([\d,]*)\]$")
 
 
-def sections(
-    run: Run, learner: Learner | None, manager: Manager, rows: list[Row]
-) -> list[Pairs]:
-    """What the terminal is told, too.
-
-    learner: None for a run whose model is in a program of the user's.
-    """
+def sections(run: Run, manager: Manager, rows: list[Row]) -> list[Pairs]:
+    """What the terminal is told, too."""
     return [
-        Pairs("run", _run(run, learner, rows, manager)),
+        Pairs("run", _run(run, rows, manager)),
         Pairs("metrics", _metrics(run, rows, manager)),
         Pairs("options", _options(run)),
         Pairs("data", [(k, _short(v), "") for k, v in run.facts.items()]),
@@ -74,29 +63,11 @@ def title(run: Run) -> str:
     return name if name.startswith(recipe) else f"{recipe} · {name}"
 
 
-def parameters(run: Run, learner: Learner | None, manager: Manager) -> int | None:
-    """How many numbers a model has; None where nothing tells."""
-    if learner is not None:
-        return nn.count(learner.model)
-    step = manager.latest_step()
-    if step is None:
-        return None
-    leaves = checkpoint.describe(Path(run.checkpoints) / str(step))
-    shapes = [
-        found[1]
-        for name, text in leaves.items()
-        if name.startswith("state.model") and (found := _SHAPE.search(text))
-    ]
-    return sum(math.prod(map(int, filter(None, s.split(",")))) for s in shapes)
-
-
-def _run(
-    run: Run, learner: Learner | None, rows: list[Row], manager: Manager
-) -> list[tuple[str, str, str]]:
+def _run(run: Run, rows: list[Row], manager: Manager) -> list[tuple[str, str, str]]:
     done = manager.latest_step() or 0
     state = "complete" if done >= run.config.steps else "not complete"
     seconds = rows[-1]["seconds"] if rows else 0.0
-    count = parameters(run, learner, manager)
+    count = run.parameters
     entries = [
         ("recipe", run.recipe.name),
         ("folder", str(run.folder)),

@@ -55,7 +55,7 @@ class Watched:
             self._tail = metrics_file.Tail(run.metrics)
         rows = self._tail.rows()
         manager = loop.manager_of(run, None)
-        sections: list[Pairs] = facts.sections(run, None, manager, rows)
+        sections: list[Pairs] = facts.sections(run, manager, rows)
         parts: list[Part] = [*facts.notes(run), *sections]
         kept = profiles.read(run.profile)
         if kept is not None:

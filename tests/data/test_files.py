@@ -68,8 +68,52 @@ def test_images_of_different_sizes(tmp_path: Path) -> None:
 def test_a_damaged_image_is_named(tmp_path: Path) -> None:
     folder(tmp_path, {"a": [picture(0)], "b": [picture(1)]})
     (tmp_path / "b" / "0.png").write_bytes(b"no image")
-    with pytest.raises(ValueError, match=r"b/0\.png is no image that can be read"):
+    with pytest.raises(ValueError, match=r"b/0\.png can't be read: it is no image"):
         data.read(tmp_path)
+
+
+FORMATS = ["png", "jpg", "gif", "webp", "bmp", "tif", "ppm"]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_an_image_that_was_cut_off_is_found_at_once(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"a.{kind}"
+    Image.fromarray(picture(0, 40, 40)).save(path)
+    whole = everything(data.read(tmp_path).train)[0]
+    content = path.read_bytes()
+    path.write_bytes(content[:-1])
+    try:  # What ends a file may be missing as long as all pixels are there.
+        found = everything(data.read(tmp_path).train)[0]
+    except ValueError as error:
+        assert f"a.{kind} can't be read: " in str(error)
+    else:
+        np.testing.assert_array_equal(found, whole)
+    for length in [0, 1, 9, len(content) // 3, len(content) - 40]:
+        path.write_bytes(content[:length])
+        with pytest.raises(ValueError, match=rf"a\.{kind} can't be read: .*\n"):
+            data.read(tmp_path)
+
+
+def test_all_damaged_images_are_counted(tmp_path: Path) -> None:
+    folder(tmp_path, {"a": [picture(i) for i in range(9)]})
+    for i in range(1, 9):
+        path = tmp_path / f"a/{i}.png"
+        path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(ValueError, match=r"(?s)8 images .*/5\.png: .*\nand 3 more\n"):
+        data.read(tmp_path)
+
+
+def test_an_image_that_fails_when_it_is_needed_is_named(tmp_path: Path) -> None:
+    folder(tmp_path, {"a": [picture(0, 40, 40), picture(1)]})
+    content = (tmp_path / "a/0.png").read_bytes()
+    middle = len(content) // 2
+    damaged = content[:middle] + bytes(200) + content[middle + 200 :]
+    (tmp_path / "a/0.png").write_bytes(damaged)
+    found = data.read(tmp_path)
+    (tmp_path / "a/1.png").unlink()
+    for chosen in ([0], [1]):
+        with pytest.raises(ValueError, match=rf"a/{chosen[0]}\.png can't be read: "):
+            found.train.source.fetch(np.array(chosen))
 
 
 @pytest.mark.parametrize("names", ["x y", "images labels", "x_train y_train"])

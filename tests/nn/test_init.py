@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,3 +121,10 @@ def test_uniform_from_a_lower_end():
 def test_errors(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("given", [(), (-2, -1), (rng.key(0), 3)])
+def test_initialisers_are_not_made_by_a_call(given: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError, match=r"is one already(.|\n)*variance_scaling") as e:
+        nn.init.glorot_normal(*given)
+    assert f"at {__file__}:" in str(e.value)

@@ -178,7 +178,7 @@ def test_parameters():
 
 def test_errors():
     cell = nn.LSTMCell(3, 5, key=KEY)
-    with pytest.raises(TypeError, match=r"takes a carry \(hidden, cell\)"):
+    with pytest.raises(TypeError, match=r"takes x, then a carry \(hidden, cell\)"):
         cell(tnp.ones(3), tnp.ones(5))
     with pytest.raises(ValueError, match=r"LSTMCell takes.*in_features=3"):
         cell(tnp.ones(4), cell.initial())

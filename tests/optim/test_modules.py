@@ -174,6 +174,43 @@ def test_averages_of_modules() -> None:
     assert nn.inference(found)(tnp.ones(8)).shape == (3,)
 
 
+class Normed(nn.Module):
+    """Statistics and a counter in cells, and a dtype in which sums are lost."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.weight = tnp.zeros(2, dtype)
+        self.mean, self.seen = nn.State(tnp.zeros(2, dtype)), nn.State(0)
+        self.fixed = nn.State(tnp.array([0.1, 0.7], dtype))
+
+
+@pytest.mark.parametrize("dtype", [td.float32, td.bfloat16])
+def test_averages_of_statistics(dtype: Any) -> None:
+    model = Normed(dtype)
+    optimizer = optim.chain(optim.sgd(1.0), optim.average_parameters(0.75, state=True))
+    plain = optim.chain(optim.sgd(1.0), optim.average_parameters(0.75))
+    state, other = optimizer.init(model), plain.init(model)
+    grads = tree.map(tnp.ones_like, nn.partition(model)[0])
+    mean = expected = np.zeros(2, np.float32)
+    for step in range(1, 9):
+        mean = np.array([step, step**2], np.float32)
+        seen = nn.State(step)
+        model = model.replace(mean=nn.State(tnp.asarray(mean, dtype)), seen=seen)
+        _, other = plain.update(grads, other, model)
+        updates, state = td.jit(optimizer.update)(grads, state, model)
+        model = optim.apply_updates(model, updates)
+        expected = 0.75 * expected + 0.25 * mean
+    found, latest = optim.averaged(model, state), optim.averaged(model, other)
+    rounding = 1e-6 if dtype == td.float32 else 2**-8
+    close = np.testing.assert_allclose
+    close(np.float32(found.mean.value), expected, rtol=rounding)
+    close(np.float32(latest.mean.value), mean)
+    assert found.mean.value.dtype == dtype and int(found.seen.value) == 8
+    same = np.asarray(found.fixed.value) == np.asarray(model.fixed.value)
+    assert same.all()
+    averages = tree.leaves(state[1].average)
+    assert len(averages) == 3 and {x.dtype for x in averages} == {np.dtype("f4")}
+
+
 def test_states_of_modules_show_their_size() -> None:
     state = optim.adam(1e-3).init(nn.Linear(4, 3, key=rng.key(0)))
     assert "mean=<Linear of 2 arrays, 15 numbers>" in repr(state)

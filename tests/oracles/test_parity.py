@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.parity import checks
+from tests.parity import checks, elsewhere
 from tests.parity.page import DOCS, overview
 from tests.parity.peers import PEERS, Peer
 
@@ -24,6 +24,10 @@ def test_nothing_is_missing(peer: Peer) -> None:
 @each
 def test_the_page_is_current(peer: Peer) -> None:
     checks.the_page_is_current(peer)
+
+
+def test_what_errors_say_is_current() -> None:
+    assert elsewhere.FILE.read_text() == elsewhere.text()
 
 
 def test_the_overview_is_current() -> None:

@@ -97,3 +97,43 @@ def test_bounded_rows_of_an_embedding_as_in_torch() -> None:
         )
     lengths = np.linalg.norm(ours.weight, axis=-1)
     assert (lengths > 1.499).any() and (lengths < 1.5 + 1e-6).all()
+
+
+def test_averages_of_weights_and_statistics() -> None:
+    """As PyTorch's moving average with `use_buffers`, which begins with the first
+    update that it sees."""
+    theirs = torch.nn.BatchNorm1d(3)
+    swa = torch.optim.swa_utils
+    average = swa.AveragedModel(
+        theirs, multi_avg_fn=swa.get_ema_multi_avg_fn(0.75), use_buffers=True
+    )
+    descent = torch.optim.SGD(theirs.parameters(), 0.3)
+    average.update_parameters(theirs)
+
+    model = nn.BatchNorm(3)
+    optimizer = optim.chain(optim.sgd(0.3), optim.average_parameters(0.75, state=True))
+    state = optimizer.init(model)
+    batches = random(6, 8, 3, seed=3) * 2 + 1
+    targets = random(8, 3, seed=4)
+
+    def loss(model: nn.BatchNorm, x: np.ndarray) -> tuple[td.Array, nn.BatchNorm]:
+        outputs, model = nn.stateful(model)(x)
+        return ((outputs - targets) ** 2).mean(), model
+
+    for x in batches:
+        descent.zero_grad()
+        ((theirs(torch.tensor(x)) - torch.tensor(targets)) ** 2).mean().backward()
+        descent.step()
+        average.update_parameters(theirs)
+        grads, model = td.grad(loss, has_aux=True)(model, x)
+        updates, state = optimizer.update(grads, state, model)
+        model = optim.apply_updates(model, updates)
+    found, expected = optim.averaged(model, state), average.module
+    for ours, torchs in (
+        (found.weight, expected.weight.detach()),
+        (found.bias, expected.bias.detach()),
+        (found.mean.value, expected.running_mean),
+        (found.var.value, expected.running_var),
+    ):
+        np.testing.assert_allclose(ours, torchs.numpy(), rtol=2e-5, atol=1e-6)
+    assert not np.allclose(found.mean.value, model.mean.value, rtol=1e-2)

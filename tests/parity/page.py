@@ -1,4 +1,5 @@
-"""Writes docs/parity.md and a page for each peer: `python -m tests.parity.page`."""
+"""Writes docs/parity.md, a page for each peer, and what errors say of their names:
+`python -m tests.parity.page`."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.parity import elsewhere
 from tests.parity.listed import VERSIONS
 from tests.parity.names import Row, module, rows
 from tests.parity.peers import PEERS, Peer, Place
@@ -111,3 +113,4 @@ if __name__ == "__main__":
     for peer in PEERS:
         path(peer).write_text(page(peer))
     (DOCS / "parity.md").write_text(overview())
+    elsewhere.FILE.write_text(elsewhere.text())

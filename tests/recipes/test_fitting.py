@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -172,17 +173,33 @@ def test_options_and_data_that_are_wrong(
 ) -> None:
     for options, part in (
         ({"lr": 1}, "no option is called 'lr'"),
-        ({"steps": 0}, "--steps 0: the least is 1"),
+        ({"steps": 0}, "fit: steps=0: the least is 1"),
+        ({"batch_size": "8"}, "batch_size='8': expected a whole number"),
         ({"epochs": 2}, "steps and epochs say the same"),
         ({"patience": 2}, "patience counts tests"),
         ({"test": 0.001}, "leaves nothing to test with"),
-        ({"batch_size": 500}, "there are 240 training examples only"),
+        ({"batch_size": 500}, "batch_size=500: there are 240 training examples only"),
     ):
         with pytest.raises(UsageError, match=part):
             fit(linear(), (X, Y), **options)
     fit(linear(), (X, Y), steps=1, run_dir=tmp_path / "run")
     assert cli.main(["resume", str(tmp_path / "run")]) == 2
     assert "was trained by `recipes.fit`" in capsys.readouterr().err
+
+
+def test_options_are_arguments_in_what_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UsageError, match="a smaller learning_rate, such as 1e"):
+        fit(linear(), (X, Y), optimizer=optim.sgd(1e30), learning_rate=1e30)
+    learner = replace(averaged(linear()), update=lambda state, batch: (state, {}))
+    said = r"(?s)accumulate=2: .* larger batch_size does"
+    with pytest.raises(UsageError, match=said):
+        fit(learner, (X, Y), accumulate=2)
+    fit(linear(), (X, Y), run_dir=tmp_path / "run")
+    capsys.readouterr()
+    fit(linear(), (X, Y), run_dir=tmp_path / "run", steps=21, show=True)
+    assert "changed: steps=21 (it was 20)" in capsys.readouterr().out
 
 
 def test_a_model_of_which_all_is_frozen() -> None:

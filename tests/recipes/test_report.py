@@ -118,7 +118,7 @@ def test_thinned_curves_keep_their_peaks() -> None:
 
 def test_a_run_from_python(capsys: Captured, here: Path) -> None:
     x = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
-    model = nn.Linear(3, 1, key=rng.key(0))
+    model = nn.Sequential(nn.BatchNorm(3), nn.Linear(3, 1, key=rng.key(0)))
     for name, rate in (("a", 1e-2), ("b", 1e-1)):
         recipes.fit(
             model,
@@ -133,7 +133,7 @@ def test_a_run_from_python(capsys: Captured, here: Path) -> None:
         )
     assert cli.main(["report", "a"]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"parameters +4\b", shown) and "best test loss" in shown
+    assert re.search(r"parameters +10\b", shown) and "best test loss" in shown
     assert (here / "a/report.html").exists()
     rows = metrics.read(here / "a/metrics.jsonl")
     assert cli.main(["eval", "a", "--best"]) == 0

@@ -188,7 +188,7 @@ class ReturnsTrue(recipes.Callback):
         (MLP, (X, Y), {"metrics": ["a"]}, "metrics=['a']: expected functions"),
         (MLP, (X, Y), {"callbacks": recipes.Callback()}, "expected a list of objects"),
         (MLP, (X, Y), {"callbacks": [print]}, "expected a list of objects"),
-        (MLP, (X, Y), {"run_dir": "/proc/none"}, "--run-dir /proc/none: No such file"),
+        (MLP, (X, Y), {"run_dir": "/proc/none"}, "run_dir='/proc/none': No such file"),
     ],
 )
 def test_fit(model: Any, examples: Any, options: Any, said: str) -> None:

@@ -113,8 +113,8 @@ def test_one_error_tells_all():
         "bias": random(1),
     }
     message = """the arrays do not fit Sequential:
-  `layers.0.weight` is f32[2,3], and `layers.0.weight` gives [3, 2]: is it PyTorch's \
-layout? `Rule(..., layout=weights.TORCH)`
+  `layers.0.weight` is f32[2,3], and `layers.0.weight` gives [3, 2]: is it PyTorch's? \
+`names=weights.torch_rules(model)`
   missing: `layers.0.bias` (f32[3])
   missing: `layers.1.weight` (f32[3]); left is `layers.1.wieght`
   left over: `layers.1.wieght` (f32[3]); left is `layers.1.weight`

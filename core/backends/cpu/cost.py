@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
+from treadle.dims import hint
 from treadle.fuse.lowering.launches import Launch
 from treadle.kernels.lower import cost
 from treadle.kernels.nest import Nest
@@ -22,18 +24,32 @@ the tasks write to each other's cache lines."""
 
 def nest_tasks(launch: Launch, threads: int) -> int:
     """The number of tasks: one if small, else a few per thread."""
-    work = _work(launch.nest)
+    work, widths, sizes = _extents(launch)
+    if launch.nest.serial:
+        args = work, widths, threads, launch.inner, *sizes
+        return number(_serial_tasks, args, low=1)
+    return number(_nest_tasks, (work, widths, threads, *sizes), low=1)
+
+
+def worth_sharing(launches: Sequence[Launch]) -> bool:
+    """Whether nests take so long together that threads gain by dividing them."""
+    time = 0.0
+    for launch in launches:
+        work, widths, sizes = _extents(launch)
+        time += _nanoseconds(work, widths, *map(hint, sizes))
+    return time >= _WORTH_SPLITTING_NS
+
+
+def _extents(launch: Launch) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """Instructions at each point, the operands' widths, the number of points followed
+    by the operands' lengths."""
     operands = [
         (b.atom.type.size, op.dtype.itemsize)
         for b, op in zip(launch.bindings, launch.nest.operands, strict=True)
         if b.atom is not None
     ]
     widths = tuple([width for _, width in operands])
-    sizes = points(launch), *[n for n, _ in operands]
-    if launch.nest.serial:
-        args = work, widths, threads, launch.inner, *sizes
-        return number(_serial_tasks, args, low=1)
-    return number(_nest_tasks, (work, widths, threads, *sizes), low=1)
+    return _work(launch.nest), widths, (points(launch), *[n for n, _ in operands])
 
 
 @lru_cache(maxsize=4096)
@@ -53,7 +69,18 @@ def _serial_tasks(
 def _nest_tasks(
     work: int, widths: tuple[int, ...], threads: int, count: int, *lengths: int
 ) -> int:
-    """As many as the estimated time on one thread is worth.
+    """As many as the estimated time on one thread is worth."""
+    time = _nanoseconds(work, widths, count, *lengths)
+    if threads == 1 or time < _WORTH_SPLITTING_NS:
+        return 1
+    per_thread = min(4, max(1, int(time / threads / _TASK_NS)))
+    return threads * per_thread
+
+
+def _nanoseconds(
+    work: int, widths: tuple[int, ...], count: int, *lengths: int
+) -> float:
+    """The time on one thread.
 
     work: instructions at each of `count` points. widths, lengths: of operands.
     """
@@ -61,8 +88,4 @@ def _nest_tasks(
     for n, width in zip(lengths, widths, strict=True):
         # Broadcasts count once per row.
         nbytes += (n if n < count else count) * width
-    time = max(count * work * _NS_PER_INSTRUCTION, nbytes * _NS_PER_BYTE)
-    if threads == 1 or time < _WORTH_SPLITTING_NS:
-        return 1
-    per_thread = min(4, max(1, int(time / threads / _TASK_NS)))
-    return threads * per_thread
+    return max(count * work * _NS_PER_INSTRUCTION, nbytes * _NS_PER_BYTE)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from treadle.backends.cpu import routines
+from treadle.backends.cpu.cost import worth_sharing
 from treadle.backends.cpu.gemm.arguments import Word
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.order.schedule import order_scratch
@@ -21,6 +23,7 @@ from treadle.backends.cpu.run.executor import (
     Slot,
 )
 from treadle.backends.cpu.run.host import address_of, host_call, meaning
+from treadle.backends.cpu.run.repeat import ENDLESS, repeat
 from treadle.backends.cpu.sources import (
     nest_source,
     product_source,
@@ -44,6 +47,9 @@ from treadle.plan.steps import (
     Step,
     While,
 )
+
+_CALLING = NestStep, ProductStep, CopyStep, OrderStep, CallsStep
+"""Steps that are calls of native functions."""
 
 
 class Bound:
@@ -142,7 +148,12 @@ class Linked:
 
     def _group(self, steps: Sequence[NestStep]) -> None:
         self.spans.append((self.builder.command_count, steps))
-        self.builder.group([self._nest_call(step) for step in steps])
+        calls = [self._nest_call(step) for step in steps]
+        if worth_sharing([step.launch for step in steps]):
+            self.builder.group(calls)
+            return
+        for call in calls:
+            self.builder.call(*call)
 
     def _command(self, step: Step) -> None:
         if not isinstance(step, Loop | Branch):
@@ -160,7 +171,7 @@ class Linked:
             kernel = self.kernels[ordering.source(step.itemsize).key]
             self.builder.call(kernel, self._order_words(step), step.tasks)
         elif isinstance(step, CallsStep):
-            kernel = self.kernels[routines.source(step).key]
+            kernel = self.kernels[routines.source(step.call.script).key]
             self.builder.call(kernel, routines.words(step, self.at), step.tasks)
         elif isinstance(step, HostStep):
             self._host(step)
@@ -222,25 +233,57 @@ class Linked:
             self._sized_hosts[at] = step
 
     def _loop(self, step: Loop) -> None:
-        for b, place in step.slots:
-            self.builder.set(self.slot_of(b), self.at(place))
-        with self.builder.loop(step.count) as index:
-            self.loops[step] = index
-            self._commands(step.body)
-            for a, b in step.swaps:
-                self.builder.swap(self.slot_of(a), self.slot_of(b))
+        swaps = self._point(step)
+        index = self.loops[step] = self.builder.slot()
+        with self._repeating(step.body) as made:
+            with self.builder.loop(step.count, index):
+                with self.builder.recording() as body:
+                    self._commands(step.body)
+                for a, b in swaps:
+                    self.builder.swap(a, b)
+            made.append(lambda: repeat(step.count, index, body, swaps))
 
     def _while(self, step: While) -> None:
+        swaps, flag = self._point(step), self.at(step.flag)
+        with self._repeating([*step.test, *step.body]) as made:
+            start, end = self.builder.label(), self.builder.label()
+            self.builder.place(start)
+            with self.builder.recording() as test:
+                self._commands(step.test)
+            self.builder.jump_unless(Indirect(flag, "bool"), end)
+            with self.builder.recording() as body:
+                self._commands(step.body)
+            for a, b in swaps:
+                self.builder.swap(a, b)
+            self.builder.jump(start)
+            self.builder.place(end)
+            made.append(lambda: repeat(ENDLESS, None, body, swaps, test, flag))
+
+    def _point(self, step: Loop) -> list[tuple[int, int]]:
+        """Points a loop's slots; gives those that each iteration exchanges."""
         for b, place in step.slots:
             self.builder.set(self.slot_of(b), self.at(place))
-        start, end = self.builder.label(), self.builder.label()
+        return [(self.slot_of(a), self.slot_of(b)) for a, b in step.swaps]
+
+    @contextmanager
+    def _repeating(self, steps: Sequence[Step]) -> Iterator[list[Any]]:
+        """Commands of a loop over steps; in a run that is not profiled, one command
+        instead, of the operands that the function gives which is left in the list."""
+        made: list[Any] = []
+        if not all(isinstance(step, _CALLING) for step in steps):
+            yield made
+            return
+        start, short, end = [self.builder.label() for _ in range(3)]
+        self.builder.shortcut(short)
         self.builder.place(start)
-        self._commands(step.test)
-        self.builder.jump_unless(Indirect(self.at(step.flag), "bool"), end)
-        self._commands(step.body)
-        for a, b in step.swaps:
-            self.builder.swap(self.slot_of(a), self.slot_of(b))
-        self.builder.jump(start)
+        yield made
+        operands = made[0]()
+        if operands is None:
+            self.builder.place(short, start)
+            return
+        self.builder.jump(end)
+        self.builder.place(short)
+        self.builder.repeat(operands)
         self.builder.place(end)
 
     def _branch(self, step: Branch) -> None:

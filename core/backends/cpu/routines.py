@@ -12,7 +12,9 @@ from treadle.backends.cpu.attention import schedule as attention_schedule
 from treadle.backends.cpu.foreign import arrays as foreign
 from treadle.backends.cpu.fourier import kernel as fourier
 from treadle.backends.cpu.fourier import library as fourier_library
+from treadle.backends.cpu.fourier import own as fourier_own
 from treadle.backends.cpu.fourier import schedule as fourier_schedule
+from treadle.backends.cpu.fourier import stockham
 from treadle.backends.cpu.lapack import kernel as lapack
 from treadle.backends.cpu.lapack import schedule as lapack_schedule
 from treadle.backends.cpu.lapack.library import library
@@ -20,14 +22,16 @@ from treadle.backends.cpu.run import native
 from treadle.fuse.lowering.launches import Calls
 from treadle.plan.steps import CallsStep, Place
 from treadle.plan.target import Work
-from treadle.trace.routine import Attention, Transform, work_bytes
+from treadle.trace.routine import Attention, Script, Transform, work_bytes
 
 
-def source(step: CallsStep) -> native.Source:
-    """The kernel that makes a step's calls."""
-    script = step.call.script
+def source(script: Script | Transform | Attention) -> native.Source:
+    """The kernel that makes the calls of a script."""
     if isinstance(script, Transform):
-        return fourier.source()
+        own = fourier_own.shape(script)
+        return (
+            fourier.source() if own is None else stockham.source(script.dtype.itemsize)
+        )
     if isinstance(script, Attention):
         return attention.source(script)
     return (lapack if script.function is None else foreign).source()
@@ -37,6 +41,9 @@ def work(calls: Calls, count: int) -> Work:
     """What calls take with so many threads."""
     first, script = calls.types[0][0], calls.script
     if isinstance(script, Transform):
+        if (own := fourier_own.shape(script)) is not None:
+            tasks = fourier_own.tasks(script, own, count)
+            return Work(tasks, tasks * fourier_own.scratch(script, own))
         return Work(fourier_schedule.tasks(script, count))
     if isinstance(script, Attention):
         return Work(*attention_schedule.work(script, count))
@@ -56,8 +63,11 @@ def words(step: CallsStep, at: Callable[[Place], Any]) -> list[Any]:
     places = [at(p) for p in (*step.reads, *step.writes)]
     types = [*step.call.types[0], *step.call.types[1]]
     if isinstance(script, Transform):
-        loop = fourier_library.loop(script.kind, script.dtype)
         sizes = [t.dtype.itemsize for t in types]
+        if (own := fourier_own.shape(script)) is not None:
+            assert scratch is not None
+            return fourier_own.words(script, own, at(scratch), places, sizes)
+        loop = fourier_library.loop(script.kind, script.dtype)
         return fourier_schedule.words(script, step.tasks, places, loop, sizes)
     if isinstance(script, Attention):
         room = [] if scratch is None else [at(scratch)]

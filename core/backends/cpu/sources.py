@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from treadle.backends.cpu import routines
 from treadle.backends.cpu.amx import kernel as amx
-from treadle.backends.cpu.attention import kernel as attention
 from treadle.backends.cpu.conv import depthwise
 from treadle.backends.cpu.emit.nest import emit
 from treadle.backends.cpu.gemm import kernel as gemm
@@ -25,7 +24,7 @@ from treadle.plan.steps import (
     ProductStep,
     Step,
 )
-from treadle.trace.lowering import Blocked, Convolution, Lowering, Product
+from treadle.trace.lowering import Blocked, Convolution, Fourier, Lowering, Product
 
 
 def _key(nest: Nest, entry: str) -> str:
@@ -72,8 +71,8 @@ def foreseen(
             # (What half floats become is not known yet.)
             if whole and {t.dtype for t in operands} == {dtype} and dtype.itemsize > 2:
                 yield gemm.source(dtype, images)
-        elif isinstance(how, Blocked) and how.script is not None:
-            yield attention.source(how.script(operands, results, eq.params))
+        elif isinstance(how, Blocked | Fourier) and how.script is not None:
+            yield routines.source(how.script(operands, results, eq.params))
 
 
 def sources_of(steps: Sequence[Step]) -> Iterable[native.Source]:
@@ -92,7 +91,7 @@ def sources_of(steps: Sequence[Step]) -> Iterable[native.Source]:
             elif isinstance(step, OrderStep):
                 found = [ordering.source(step.itemsize)]
             elif isinstance(step, CallsStep):
-                found = [routines.source(step)]
+                found = [routines.source(step.call.script)]
             elif isinstance(step, Loop):
                 visit(step.body)
                 visit(getattr(step, "test", ()))

@@ -1,4 +1,4 @@
-"""Contractions and convolutions by NumPy's einsum, in double precision."""
+"""Contractions and convolutions by NumPy's einsum, of floats in double precision."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ def run(product: ProductKernel, a: Where, b: Where, c: Where) -> None:
 
 
 def _einsum(text: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    if x.dtype.kind in "iu":
+        return np.einsum(text, x, y)
     return np.einsum(text, x.astype(np.float64), y.astype(np.float64), optimize=True)
 
 

@@ -10,7 +10,7 @@ from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.order import Node, Precedence
 from treadle.ir.graph import Atom, Equation, Graph, Var
 from treadle.ir.walk import effectful
-from treadle.trace.lowering import FUSABLE, Gather, Lowering, Product, View
+from treadle.trace.lowering import FUSABLE, Gather, Lowering, Product, Scatter, View
 
 
 class Nodes:
@@ -46,7 +46,7 @@ class Nodes:
         return any(
             self._read_whole(reader.outputs[0])
             if isinstance(reader.op.lowering, View)
-            else not self.computes(reader)
+            else not (self.computes(reader) or _writes(reader, v))
             or (isinstance(reader.op.lowering, Gather) and reader.inputs[0] is v)
             for reader in self.flow.readers[v]
         )
@@ -128,3 +128,8 @@ class Nodes:
         return self.replace(
             eq, Equation(eq.op, inputs, eq.params, eq.outputs, eq.source)
         )
+
+
+def _writes(eq: Equation, v: Var) -> bool:
+    """Whether an equation is a scatter of a value."""
+    return isinstance(eq.op.lowering, Scatter) and eq.inputs[1] is v

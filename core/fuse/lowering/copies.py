@@ -8,7 +8,15 @@ from treadle.fuse.cluster import addressing, operand_fits
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import row_major
 from treadle.fuse.lowering.launches import Copy, Launch
-from treadle.fuse.lowering.nests import Access, NestWriter, finish, ranking, window_map
+from treadle.fuse.lowering.nests import (
+    Access,
+    NestWriter,
+    coalesce,
+    finish,
+    ranking,
+    window_map,
+)
+from treadle.fuse.lowering.vectors import fills
 from treadle.fuse.maps import Space
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var, is_zero
@@ -109,4 +117,10 @@ def scatter_launch(eq: Equation, flow: Dataflow) -> Launch | None:
     rows = [d for e in entries[:rank] for d, _ in e.terms]
     columns = [d for e in entries[rank:] for d, _ in e.terms]
     outer, inner = rows + columns[:-1], columns[-1:]
+    # A place that is not inside is written, too: what was there before its vector.
+    alike = how.combine != "set" and (valid is None or how.neutral is not None)
+    if rows and not columns and alike:
+        *others, last = coalesce(rows, body.accesses, space.sizes)
+        if fills(last, space.sizes):
+            outer, inner = [d for group in others for d in group], last
     return finish(body, space.sizes, outer, [], inner, "inner", how.ordered)

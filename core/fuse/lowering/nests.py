@@ -19,6 +19,7 @@ from treadle.fuse.lowering.vectors import (
     extent,
     few_along,
     filling,
+    fills,
     innermost,
 )
 from treadle.fuse.maps import Space
@@ -415,7 +416,7 @@ def _contiguous(
     """The innermost group; if that does not fill a vector, a longer one along which
     elements of another array follow each other."""
     chosen = innermost(groups, sizes)
-    if not groups or hint(extent(chosen, sizes)) >= FILLS:
+    if not groups or fills(chosen, sizes):
         return chosen
     arrays = [dict(a.strides) for a in accesses if a.atom is not None]
     for group in reversed(groups):

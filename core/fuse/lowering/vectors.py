@@ -24,10 +24,15 @@ def innermost(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:
     return next(reversed(longer or groups), [])
 
 
+def fills(group: list[int], sizes: dict[int, int]) -> bool:
+    """Whether a vector along these dimensions has all its lanes."""
+    return hint(extent(group, sizes)) >= FILLS
+
+
 def filling(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:
     """The innermost group, or the longest one if that does not fill a vector."""
     chosen = innermost(groups, sizes)
-    if not groups or hint(extent(chosen, sizes)) >= FILLS:
+    if not groups or fills(chosen, sizes):
         return chosen
     longest = max(groups, key=lambda g: hint(extent(g, sizes)))
     return longest if hint(extent(longest, sizes)) >= 2 * FILLS else chosen

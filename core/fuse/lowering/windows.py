@@ -7,6 +7,7 @@ index is moved inside before it is used; what was outside then counts as padding
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import is_dim
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import Strided, operand_strides, row_major, stored_strides
 from treadle.fuse.lowering.launches import Launch
@@ -24,10 +26,16 @@ from treadle.fuse.maps import Space
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation
 from treadle.ir.maps import ZERO, Affine, address, linear, plus, scaled, shifted
+from treadle.kernels.nest import is_half
 from treadle.ops.window import highest, lowest
 from treadle.trace.lowering import Window
 
 _INDEX = np.dtype(np.int64)
+_COMBINE = {"sum": scalar.ADD, "max": scalar.MAXIMUM, "min": scalar.MINIMUM}
+_FEW = 9
+"""Elements of a window, or windows of an element, that are written one by one: what is
+the same for all channels of a pixel is then found once, and nothing is kept in
+vectors between turns."""
 
 
 def window_launch(eq: Equation, flow: Dataflow) -> Launch | None:
@@ -71,11 +79,19 @@ class _Windows:
         self.space = Space(self.flow.units)
         self.entries = self.space.index(self.out)
         self.mid: list[int] = []
+        self.turns: list[tuple[Affine, ...]] = []
 
     def body(self, steps: Sequence[int]) -> NestWriter:
-        """Begins to write, with one dimension per spatial axis of `steps` elements."""
-        self.steps = [ZERO if n == 1 else self.space.dimension(n) for n in steps]
-        self.mid = [d for a in self.steps for d, _ in a.terms]
+        """Begins to write, for `steps` turns along each spatial axis: few are written
+        one by one, others are a loop."""
+        if math.prod(steps) <= _FEW:
+            turns = itertools.product(*map(range, steps))
+            self.turns = [tuple(map(Affine, turn)) for turn in turns]
+        else:
+            self.turns = [
+                tuple([ZERO if n == 1 else self.space.dimension(n) for n in steps])
+            ]
+            self.mid = [d for a in self.turns[0] for d, _ in a.terms]
         self.written = NestWriter(self.space, self.flow)
         return self.written
 
@@ -97,14 +113,14 @@ class _Windows:
             tuple(step for _, step in numbers),
         )
 
-    def elements(self) -> list[_Axis]:
-        """Where in the operand the elements of a window are."""
+    def elements(self, turn: Sequence[Affine]) -> list[_Axis]:
+        """Where in the operand an element of a window is."""
         found = []
         for i, (n, m, w) in enumerate(self._extents()):
             (low, _), stride = self.padding[i], self.strides[i]
             first = shifted(scaled(self.entries[i + 1], stride), -low)
-            entry = plus(first, self.steps[i])
-            if low <= 0 and (m - 1) * stride - low + w <= n:
+            entry = plus(first, turn[i])
+            if _never_positive(low) and _never_positive((m - 1) * stride - low + w - n):
                 found.append(_Axis(entry))
             else:
                 found.append(self.moved(self.written.iota(entry, _INDEX), n))
@@ -115,7 +131,7 @@ class _Windows:
         result = None
         for i, (n, m, _) in enumerate(self._extents()):
             (low, _), stride = self.padding[i], self.strides[i]
-            if low <= 0 and (m - 1) * stride - low < n:
+            if _never_positive(low) and _never_positive((m - 1) * stride - low - n + 1):
                 continue
             entry = shifted(scaled(self.entries[i + 1], stride), -low)
             axis = self.moved(self.written.iota(entry, _INDEX), n)
@@ -191,84 +207,143 @@ class _Windows:
         outer = [d for d in kept if d not in inner]
         return finish(body, sizes, outer, self.mid, inner, "mid")
 
-    def reduced(self, name: str, value: int, dtype: np.dtype) -> int:
-        """A value combined over the windows' elements."""
-        return self.written.reduce(name, value, dtype) if self.mid else value
+    def reduced(self, name: str, values: Sequence[int], dtype: np.dtype) -> int:
+        """The values of all turns combined."""
+        if self.mid:
+            return self.written.reduce(name, values[0], dtype)
+        wide = dtypes.float32 if name == "sum" and is_half(dtype) else dtype
+        values = [self.converted(v, wide) for v in values]
+        total = values[0]
+        for value in values[1:]:
+            total = self.written.instr(_COMBINE[name], (total, value), wide)
+        return self.converted(total, dtype)
+
+    def converted(self, value: int, dtype: np.dtype) -> int:
+        if self.written.instrs[value].dtype == dtype:
+            return value
+        return self.written.instr(scalar.CONVERT, (value,), dtype)
+
+
+def _never_positive(n: Any) -> bool:
+    """Whether a number is at most 0 for all sizes. What some sizes answer otherwise is
+    no question: indices that are moved inside are right for all of them."""
+    return n.range()[1] <= 0 if is_dim(n) else n <= 0
 
 
 def _sum(w: _Windows) -> Launch:
     w.body(w.sizes)
-    axes, dtype = w.elements(), w.out.type.dtype
-    x = w.select(w.inside(axes), w.read(w.eq.inputs[0], axes), 0, dtype)
-    return w.launch(w.reduced("sum", x, dtype))
+    dtype, found = w.out.type.dtype, []
+    for turn in w.turns:
+        axes = w.elements(turn)
+        value = w.read(w.eq.inputs[0], axes)
+        found.append(w.select(w.inside(axes), value, 0, dtype))
+    return w.launch(w.reduced("sum", found, dtype))
 
 
-def _element(w: _Windows, axes: Sequence[_Axis]) -> tuple[str, int, Any]:
-    """The name of the extreme, an element of a window, and what padding is."""
+def _element(w: _Windows, axes: Sequence[_Axis]) -> int:
+    """An element of a window; what never wins, in the padding."""
     (x,) = w.eq.inputs
-    name = "max" if w.what.endswith("max") else "min"
-    fill = (lowest if name == "max" else highest)(x.type.dtype)
     value = w.read(x, axes)
     if w.some_are_padding():
-        value = w.select(w.inside(axes), value, fill, x.type.dtype)
-    return name, value, fill
+        value = w.select(w.inside(axes), value, _loser(w), x.type.dtype)
+    return value
+
+
+def _extreme_of(w: _Windows) -> str:
+    return "max" if w.what.endswith("max") else "min"
+
+
+def _loser(w: _Windows) -> Any:
+    fill = lowest if _extreme_of(w) == "max" else highest
+    return fill(w.eq.inputs[0].type.dtype)
 
 
 def _extreme(w: _Windows) -> Launch:
     w.body(w.sizes)
-    name, x, _ = _element(w, w.elements())
-    return w.launch(w.reduced(name, x, w.out.type.dtype))
+    found = [_element(w, w.elements(turn)) for turn in w.turns]
+    return w.launch(w.reduced(_extreme_of(w), found, w.out.type.dtype))
 
 
 def _arg_extreme(w: _Windows) -> Launch:
-    """First the extreme, then the lowest place at which it is found: windows run
-    through the flattened axes in ascending order."""
-    body = w.body(w.sizes)
-    axes, t = w.elements(), w.eq.inputs[0].type
-    name, x, fill = _element(w, axes)
-    best = w.reduced(name, x, t.dtype)
-    found = body.instr(scalar.EQ, (x, best), dtypes.bool_)
-    if dtypes.is_float(t.dtype):
-        unordered = body.instr(scalar.NE, (x, x), dtypes.bool_)
-        found = body.instr(scalar.OR, (found, unordered), dtypes.bool_)
-    dtype = w.out.type.dtype
-    number = body.instr(scalar.CONVERT, (w.place(axes, t.shape[1:-1]),), dtype)
-    place = w.select(found, number, np.iinfo(dtype).max, dtype)
-    first = w.reduced("min", place, dtype)
+    """The first place of the extreme: windows run through the flattened axes in
+    ascending order."""
+    body, t = w.body(w.sizes), w.eq.inputs[0].type
+    dtype, found = w.out.type.dtype, []
+    for turn in w.turns:
+        axes = w.elements(turn)
+        place = w.converted(w.place(axes, t.shape[1:-1]), dtype)
+        found.append((_element(w, axes), place))
+    best, first = _first_in_loop(w, *found[0]) if w.mid else _first_of(w, found)
     starts_inside = w.starts_inside()
     if starts_inside is not None:
         # If nothing is better than padding, the first element of the window counts.
-        better = body.instr(scalar.NE, (best, w.const(fill, t.dtype)), dtypes.bool_)
+        fill = w.const(_loser(w), t.dtype)
+        better = body.instr(scalar.NE, (best, fill), dtypes.bool_)
         better = body.instr(scalar.OR, (better, starts_inside), dtypes.bool_)
         first = w.select(better, first, -1, dtype)
     return w.launch(first)
+
+
+def _first_in_loop(w: _Windows, x: int, place: int) -> tuple[int, int]:
+    """First the extreme, then the lowest place at which it is found."""
+    body, dtype = w.written, w.out.type.dtype
+    of = body.instrs[x].dtype
+    best = w.reduced(_extreme_of(w), [x], of)
+    found = body.instr(scalar.EQ, (x, best), dtypes.bool_)
+    if dtypes.is_float(of):
+        unordered = body.instr(scalar.NE, (x, x), dtypes.bool_)
+        found = body.instr(scalar.OR, (found, unordered), dtypes.bool_)
+    place = w.select(found, place, np.iinfo(dtype).max, dtype)
+    return best, w.reduced("min", [place], dtype)
+
+
+def _first_of(w: _Windows, found: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """The extreme of elements with their places, and its place: each that is better
+    than all before, or the first NaN, takes over."""
+    body, (best, first) = w.written, found[0]
+    of, dtype = body.instrs[best].dtype, w.out.type.dtype
+    is_worse = scalar.LE if _extreme_of(w) == "max" else scalar.GE
+    for x, place in found[1:]:
+        worse = body.instr(is_worse, (x, best), dtypes.bool_)
+        if dtypes.is_float(of):
+            is_nan = body.instr(scalar.NE, (best, best), dtypes.bool_)
+            worse = body.instr(scalar.OR, (worse, is_nan), dtypes.bool_)
+        best = body.instr(scalar.SELECT, (worse, best, x), of)
+        first = body.instr(scalar.SELECT, (worse, first, place), dtype)
+    return best, first
 
 
 def _put(w: _Windows) -> Launch:
     """Every element looks at the windows that it may be in: every `stride`-th one."""
     ct, *places = w.eq.inputs
     body = w.body([-(-n // s) for n, s in zip(w.sizes, w.strides, strict=True)])
-    axes = [w.moved(_window(w, i), n) for i, n in enumerate(ct.type.shape[1:-1])]
-    belongs = w.inside(axes)
-    if places:
-        entries = [_Axis(e) for e in w.entries[1:-1]]
-        here = w.place(entries, w.out.type.shape[1:-1])
-        here = body.instr(scalar.CONVERT, (here,), places[0].type.dtype)
-        same = body.instr(scalar.EQ, (w.read(places[0], axes), here), dtypes.bool_)
-        belongs = w.both(belongs, same)
-    else:
-        for i, axis in enumerate(axes):
-            belongs = w.both(belongs, _reaches(w, i, axis))
-    dtype = w.out.type.dtype
-    mine = w.select(belongs, w.read(ct, axes), 0, dtype)
-    return w.launch(w.reduced("sum", mine, dtype))
+    dtype, found = w.out.type.dtype, []
+    for turn in w.turns:
+        axes = [
+            w.moved(_window(w, i, back), n)
+            for i, (n, back) in enumerate(zip(ct.type.shape[1:-1], turn, strict=True))
+        ]
+        belongs = w.inside(axes)
+        if places:
+            # No window's place is -2: one comparison for each channel.
+            entries, of = [_Axis(e) for e in w.entries[1:-1]], places[0].type.dtype
+            here = w.converted(w.place(entries, w.out.type.shape[1:-1]), of)
+            here = w.select(belongs, here, -2, of)
+            here = (w.read(places[0], axes), here)
+            belongs = body.instr(scalar.EQ, here, dtypes.bool_)
+        else:
+            for i, axis in enumerate(axes):
+                belongs = w.both(belongs, _reaches(w, i, axis))
+        found.append(w.select(belongs, w.read(ct, axes), 0, dtype))
+    return w.launch(w.reduced("sum", found, dtype))
 
 
-def _window(w: _Windows, i: int) -> int:
-    """One of the windows that an element may be in, along spatial axis i."""
+def _window(w: _Windows, i: int, back: Affine) -> int:
+    """One of the windows that an element may be in, along spatial axis i: so many
+    before the last."""
     body, stride = w.written, w.strides[i]
     entry = shifted(w.entries[i + 1], w.padding[i][0])
-    back = scaled(w.steps[i], -1)
+    back = scaled(back, -1)
     if stride == 1:
         return body.iota(plus(entry, back), _INDEX)
     # Vectors of 32-bit integers divide faster.

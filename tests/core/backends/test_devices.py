@@ -101,6 +101,23 @@ X = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
 PLACES = [d.name for d in td.devices()]
 
 
+@pytest.mark.parametrize("place", [None, *PLACES])
+def test_arrays_of_numpy_are_copied(place: str | None) -> None:
+    x = X.copy()
+    placed = td.device_put({"x": x}, place)["x"]
+    x[:] = 0
+    np.testing.assert_array_equal(placed, X)
+
+
+def test_without_a_device_arrays_stay_where_they_are() -> None:
+    x = td.device_put(X, "reference")
+    assert td.device_put(x) is x
+    made = td.device_put(X)
+    assert (made + x).device == x.device
+    np.testing.assert_array_equal(td.jit(lambda x: 2 * td.device_put(x))(X), 2 * X)
+    assert td.device_put(2.0).dtype == tnp.float32
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_what_is_computed_from_placed_arrays_is_placed(place: str) -> None:
     x = td.device_put({"a": X, "n": 2.0}, place)

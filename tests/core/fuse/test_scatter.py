@@ -54,6 +54,25 @@ def test_elements_and_places_outside(way: str) -> None:
     runs_natively(batched, array(3, 7), indices(3, 9), array(3, 9))
 
 
+@pytest.mark.parametrize(("way", "dtype"), [*zip(WAYS * 2, DTYPES, strict=False)])
+def test_vectors_of_elements_with_equal_indices(way: str, dtype: str) -> None:
+    for length in (33, 200):
+        u = array(length, dtype=dtype)
+        runs_natively(put(way), array(7, dtype=dtype), indices(length), u)
+    u = array(3, 9, dtype=dtype)
+    runs_natively(put(way), array(7, dtype=dtype), indices(3, 9), u)
+
+
+def test_sums_of_elements_are_in_their_order() -> None:
+    i = rng.integers(-4, 9, 1000, dtype="int32")
+    u = rng.normal(size=1000).astype("float32")
+    inside = (i >= 0) & (i < 5)
+    sums = np.zeros(5, "float32")
+    np.add.at(sums, i[inside], u[inside])
+    found = td.jit(lambda u, i: td.segment_sum(u, i, 5))(u, i)
+    np.testing.assert_array_equal(found, sums)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_gradients(way: str) -> None:
     def loss(x: Any, i: Any, u: Any) -> Any:
@@ -70,3 +89,30 @@ def test_one_kernel_for_all_sizes() -> None:
         [array(7, 5), indices(9), array(9, 5)],
         [array(3, 40), indices(2), array(2, 40)],
     )
+
+
+def _weighted(i: Any, j: Any, u: Any, s: Any, t: Any) -> Any:
+    nothing = tnp.zeros((7, 70), u.dtype)
+    return nothing.at[i].add(u * s[:, None]) + nothing.at[j].add(u * t[:, None])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+def test_rows_that_are_weighted_and_added(dtype: str) -> None:
+    i, j, u = indices(20), indices(20), array(20, 70, dtype=dtype)
+    args = i, j, u, array(20, dtype=dtype), array(20, dtype=dtype)
+    runs_natively(_weighted, *args)
+
+    def others_read_them(i: Any, j: Any, u: Any, s: Any, t: Any) -> Any:
+        terms = u * s[:, None]
+        sums = tnp.zeros((7, 70), u.dtype).at[i].add(terms)
+        return sums, tnp.sum(terms, 0), sums + sums, _weighted(i, j, sums[i], s, t)
+
+    runs_natively(others_read_them, *args)
+
+
+def test_weighted_rows_are_neither_stored_nor_added_up() -> None:
+    args = indices(20), indices(20), array(20, 70), array(20), array(20)
+    steps = [line.split() for line in td.jit(_weighted).explain(*args).splitlines()]
+    steps = [words for words in steps if words[-1] in ("mul", "add", "scatter_add")]
+    assert not [words for words in steps if words[-1] != "scatter_add"]
+    assert sum(words[1] == "zero" for words in steps) == 1

@@ -62,6 +62,23 @@ def test_the_largest_few(k: int, dtype: str) -> None:
     runs_natively(lambda x: top_k(x, k=k), tnp.zeros((2, 1003), dtype))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize("length", [1000, 1003])
+def test_the_largest_few_of_rows_with_structure(length: int, dtype: str) -> None:
+    up = np.arange(length) * 3 % 4001
+    bits = np.arange(length) // 7 % 2
+    wave = np.arange(length) % 40
+    # One in eight groups, or half of them, have all that is wanted.
+    lumps = np.where(wave % 8 == 3, length + up, wave)
+    halves = np.where(wave % 2 == 0, length + up, wave)
+    x = np.stack([up, -up, bits, wave, lumps, halves]).astype(dtype)
+    for k in (1, 7, 60, 100, length // 5, length // 4):
+        values, places = td.jit(lambda x, k=k: top_k(x, k=k))(x)
+        wanted = np.argsort(-x, axis=1, kind="stable")[:, :k]
+        np.testing.assert_array_equal(places, wanted)
+        np.testing.assert_array_equal(values, np.take_along_axis(x, wanted, 1))
+
+
 @pytest.mark.parametrize("num_keys", [1, 2, 3])
 def test_several_keys_and_what_goes_with_them(num_keys: int) -> None:
     args = draw(4, 200, scale=2), draw(4, 200, dtype="int8", scale=2), draw(4, 200)

@@ -76,6 +76,13 @@ CASES = [
         (X, bools(3, 4, 5)),
     ),
     Case("max-initial", lambda np, x: np.max(x, 1, initial=0.5), (X,)),
+    Case("sum-bool", lambda np, x: np.sum(x, 1, dtype=bool), (ints(4, 5, high=-8),)),
+    Case("prod-bool", lambda np, x: np.prod(x, 0, dtype=bool), (ints(4, 5),)),
+    Case(
+        "sum-bool-initial",
+        lambda np, x: np.sum(x * 0, 1, dtype=bool, initial=2),
+        (ints(4, 5),),
+    ),
     Case("sum-dtype", lambda np, x: np.sum(x, dtype="float32"), (ints(4, 5),)),
     Case("average", lambda np, x: np.average(x, 1), (X,)),
     Case(

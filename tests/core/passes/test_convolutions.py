@@ -32,9 +32,19 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
         {"padding": ((1, 1), (1, 0), (0, 0)), "feature_groups": 5},
     ),
     "four axes": ((1, 3, 4, 3, 4, 2), (2, 2, 2, 2, 2, 3), {}),
+    "more steps than channels": (
+        (2, 7, 23, 2),
+        (3, 6, 2, 5),
+        {"strides": (2, 3), "padding": ((1, 0), (2, 1))},
+    ),
     "several features": ((2, 6, 5, 3), (3, 2, 1, 9), {"feature_groups": 3}),
     "several channels": ((2, 6, 5, 9), (3, 2, 3, 3), {"feature_groups": 3}),
     "gaps": ((2, 4, 5, 3), (3, 4, 3, 2), {"lhs_dilation": (2, 3)}),
+    "gaps of many features": (
+        (2, 4, 5, 3),
+        (3, 4, 3, 20),
+        {"lhs_dilation": (2, 3), "padding": ((2, 1), (0, 3))},
+    ),
     "gaps and padding": (
         (2, 4, 5, 3),
         (3, 4, 3, 2),
@@ -105,6 +115,7 @@ def test_values_and_gradients(name: str) -> None:
         "volumes",
         "volumes of channels",
         "several channels",
+        "gaps of many features",
         "gaps and padding",
         "gaps as long as the filter",
     ],

@@ -73,3 +73,34 @@ def test_what_is_no_number_stays_where_it_is() -> None:
     x = np.array([np.nan, -np.inf, -0.0], np.float32)
     found = np.asarray(td.jit(lambda x: tnp.stack([x[2], x[0], x[1], x[2]]))(x))
     assert found.tobytes() == x[[2, 0, 1, 2]].tobytes()
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_pieces_of_long_stacks_are_made_where_they_belong(axis: int) -> None:
+    def change(s: Any) -> Any:
+        x, y, z = s
+        return tnp.stack([10 * (y - x), x * (28 - z) - y, x * y - z / 3], axis)
+
+    s = np.random.default_rng(0).normal(size=(3, 100)).astype(np.float32)
+    assert nests(change, s) == 3
+    x, y, z = s
+    expected = np.stack([10 * (y - x), x * (28 - z) - y, x * y - z / 3], axis)
+    static = td.jit(change)(s)
+    np.testing.assert_allclose(static, expected, 1e-5, 1e-5)
+    sized = td.jit(change, dynamic={"s": (None, "n")})
+    assert np.array_equal(sized(s), static)
+    assert np.array_equal(sized(s[:, :70]), td.jit(change)(s[:, :70]))
+
+
+def test_what_others_read_is_computed_once() -> None:
+    def both(x: Any) -> Any:
+        a, b = tnp.exp(x), tnp.sin(x)
+        return tnp.stack([a, b]), a
+
+    x = np.linspace(-1, 1, 100, dtype=np.float32)
+    found = stages(td.trace(both)(x), CPUTarget())
+    check(found)
+    assert [eq.op.name for eq in found.graph.equations].count("exp") == 1
+    stacked, a = td.jit(both)(x)
+    np.testing.assert_allclose(stacked, np.stack([np.exp(x), np.sin(x)]), 1e-5, 1e-6)
+    np.testing.assert_array_equal(stacked[0], a)

@@ -115,7 +115,8 @@ def _planes(
     """Lays out planes and tiles; gives the offsets of the row groups.
 
     sizes: how many images lie in a plane, and how many output rows of each. A tile's
-    rows are channels, or, if those are few, the taps of one filter row.
+    rows are channels, or, if those are few, the taps of one filter row: all, or as many
+    as there are phases.
     """
     at_once, slab_rows = sizes
     words += [0] * (FilterWord.TABLE - len(words))
@@ -126,6 +127,7 @@ def _planes(
     image = replace(y, out=slab_rows).padded * line
     plane = round_up(at_once * image, tile.lanes) + tile.lanes
     by_taps = x.taps > channels and x.stride == 1
+    by_phases = x.stride > channels and x.dilation == 1 and x.taps % x.stride == 0
 
     def a_offset(dy: int, dx: int, c: int) -> int:
         quotient, remainder = divmod(dx * x.dilation, x.stride)
@@ -137,6 +139,15 @@ def _planes(
     if by_taps:
         count, a_step, c_step = x.taps, x.dilation, channels * spec.features
         starts = [(dy, 0, c) for dy in range(y.taps) for c in range(channels)]
+    elif by_phases:
+        count, a_step, c_step = x.stride, phase, channels * spec.features
+        firsts = range(0, x.taps, x.stride)
+        starts = [
+            (dy, dx, c)
+            for dy in range(y.taps)
+            for dx in firsts
+            for c in range(channels)
+        ]
     else:
         count, a_step, c_step = channels, plane, spec.features
         starts = [(dy, dx, 0) for dy in range(y.taps) for dx in range(x.taps)]

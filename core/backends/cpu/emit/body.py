@@ -303,12 +303,29 @@ class Body:
         if not how:
             scatter(where, value, dtype, mask)
             return
-        count = frame.active or str(self.lanes)
-        with self.b.loop("0", count) as lane:
-            address = where.lane(lane).text
+
+        def combine(address: str, term: Value) -> None:
             old = load(self.b, address, dtype, 1, None)
-            new = _combined(how, dtype, old, value.lane(lane))
-            store(self.b, address, new, dtype, None)
+            store(self.b, address, _combined(how, dtype, old, term), dtype, None)
+
+        if frame.mask is None and access.operand.inner == BROADCAST:
+            for lane in range(lanes):
+                combine(self._lane_place(i, frame, copy, lane), value.lane(lane))
+            return
+        with self.b.loop("0", frame.active or str(self.lanes)) as lane:
+            combine(where.lane(lane).text, value.lane(lane))
+
+    def _lane_place(self, i: int, frame: Frame, copy: int, lane: int) -> str:
+        """A lane's address in what only indices move along inner."""
+        position = self._address(i, frame)
+        for a, stride in self._indices(i):
+            if not self._scalar(a):
+                # One by one: few machines multiply vectors of 64-bit integers.
+                index = frame.get(a, copy, self.lanes).lane(lane)
+                index = index_value(index, self.nest.body[a].dtype)
+                offset = (index * Value(self.b, stride, "i64", 1)).text
+                position = self._access(i).moved(self.b, position, offset)
+        return position
 
     def _in_pairs(self, i: int, offsets: Value | None, frame: Frame) -> bool:
         """Whether a whole vector is every second element, from some address on."""

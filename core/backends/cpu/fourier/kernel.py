@@ -1,4 +1,4 @@
-"""The kernel that calls the inner loops of NumPy's Fourier transforms.
+"""The kernel that calls the inner loops of NumPy's Fourier transforms: see `library`.
 
 ``void fourier(ptr args, i64 task)``, with the words of `schedule.Word`. A task owns
 some of the pieces into which the lines of all blocks are cut, and makes one call for

@@ -43,15 +43,20 @@ class Word(IntEnum):
 
 def tasks(t: Transform, threads: int) -> int:
     """The number of tasks: one if there is little to do, else a few per thread."""
-    return number(_tasks, (t.n, t.outer, t.inner, threads), low=1)
+    return tasks_for(t, number(_groups, (t.inner,), low=1), threads)
 
 
-def _tasks(n: int, outer: int, inner: int, threads: int) -> int:
+def tasks_for(t: Transform, groups: int, threads: int) -> int:
+    """The number of tasks for blocks that can be cut into so many parts."""
+    return number(_tasks, (t.n, t.outer, t.inner, groups, threads), low=1)
+
+
+def _tasks(n: int, outer: int, inner: int, groups: int, threads: int) -> int:
     # Five operations for each number and factor of two, four of them in a nanosecond.
     time = outer * inner * n * max(math.log2(max(n, 2)), 1) * 1.25
     if threads == 1 or time < _WORTH_SPLITTING_NS:
         return 1
-    pieces = outer * _groups(inner)
+    pieces = outer * groups
     return max(min(pieces, _TASKS_PER_THREAD * threads), 1)
 
 
@@ -78,19 +83,22 @@ def words(
     if loop.odd != loop.even:
         function = number(_by_parity, (t.n, loop.even, loop.odd))
     pieces = number(_pieces, (t.outer, t.inner, tasks), low=1)
-    factor = number(_factor, (t.n, t.power, t.dtype.char))
     between = [a * b for a, b in zip(t.between, itemsizes, strict=True)]
     within = [a * b for a, b in zip(t.within, itemsizes, strict=True)]
     blocks = [n * t.inner * size for n, size in zip(t.lengths, itemsizes, strict=True)]
     sizes = [t.outer, t.inner, pieces, *t.lengths]
-    return [function, loop.data, factor, *places, *sizes, *between, *within, *blocks]
+    return [function, loop.data, factor(t), *places, *sizes, *between, *within, *blocks]
 
 
 def _by_parity(n: int, even: int, odd: int) -> int:
     return odd if n % 2 else even
 
 
-def _factor(n: int, power: float, kind: str) -> int:
-    """The bits of the number by which results are multiplied."""
-    content = struct.pack(kind, n**-power).ljust(8, b"\0")
+def factor(t: Transform, also: float = 1.0) -> int:
+    """The bits of the number by which results are multiplied, and of another one."""
+    return number(_factor, (t.n, t.power, t.dtype.char, also))
+
+
+def _factor(n: int, power: float, kind: str, also: float) -> int:
+    content = struct.pack(kind, also * n**-power).ljust(8, b"\0")
     return int.from_bytes(content, "little")

@@ -68,6 +68,14 @@ from treadle.backends.cpu.gemm.tile import Machine, wide_rows
 from treadle.backends.cpu.run.native import Source
 from treadle.backends.cpu.target import Target, host, llvm
 
+_SCALARS = {
+    np.dtype(np.float32): "float",
+    np.dtype(np.float64): "double",
+    np.dtype(np.int32): "i32",
+    np.dtype(np.uint32): "i32",
+}
+"""What elements are to the kernels."""
+
 
 def tile(dtype: np.dtype, target: Target | None = None) -> Tile:
     """The register block that this machine's kernels use."""
@@ -80,7 +88,7 @@ def tile(dtype: np.dtype, target: Target | None = None) -> Tile:
 
 def machine_for(dtype: np.dtype, target: Target, images: bool = False) -> Machine:
     return Machine(
-        scalar={4: "float", 8: "double"}[dtype.itemsize],
+        scalar=_SCALARS[dtype],
         tile=tile(dtype, target),
         assembly=_assembly(target),
         images=images,
@@ -99,22 +107,24 @@ def _assembly(target: Target) -> str:
 
 @functools.cache
 def source(dtype: np.dtype, images: bool = False) -> Source:
-    """The kernel of products for one dtype (float32 or float64), to be loaded.
+    """The kernel of products for one dtype, to be loaded: of floats, and of integers of
+    32 bits, which have one sign or the other for their readers alone.
 
     images: that of convolutions, some of which are products, too. It takes twice as
       long to compile, and most programs have none.
     """
-    if dtype not in (np.dtype("float32"), np.dtype("float64")):
+    if dtype not in _SCALARS:
         raise NotImplementedError(
             f"no matrix kernel for {dtype}: convert the operands to float32 first"
         )
+    scalar = _SCALARS[dtype]
 
     def emit() -> str:
         llvm().initialize_native_asmparser()  # for the assembly in the kernels
         return emit_module(machine_for(dtype, host(), images))
 
     symbol = _symbol(images)
-    return Source(f"{symbol}/{dtype.name}", symbol, emit)
+    return Source(f"{symbol}/{scalar}", symbol, emit)
 
 
 def _symbol(images: bool) -> str:

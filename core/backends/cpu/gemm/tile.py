@@ -42,7 +42,7 @@ TARGET = "{ ptr, i64, i64, i64 }"
 class Machine:
     """What the emitted code is for.
 
-    scalar: "float" or "double". assembly: "avx512", "avx2", or "" for IR.
+    scalar: "float", "double" or "i32". assembly: "avx512", "avx2", or "" for IR.
     images: whether the kernel of products also makes convolutions.
     """
 
@@ -53,7 +53,16 @@ class Machine:
 
     @property
     def itemsize(self) -> int:
-        return 4 if self.scalar == "float" else 8
+        return 8 if self.scalar == "double" else 4
+
+    @property
+    def is_float(self) -> bool:
+        return self.scalar != "i32"
+
+    @property
+    def add(self) -> str:
+        """The instruction that adds."""
+        return "fadd" if self.is_float else "add"
 
     @property
     def vector(self) -> str:
@@ -65,7 +74,7 @@ class Machine:
 
     @property
     def suffix(self) -> str:
-        return f"v{self.tile.lanes}f{8 * self.itemsize}"
+        return f"v{self.tile.lanes}{'f' if self.is_float else 'i'}{8 * self.itemsize}"
 
 
 def splat(b: Builder, machine: Machine, scalar: str, kind: str) -> str:
@@ -173,7 +182,7 @@ def _write_vectors(
         for j, value in enumerate(line):
             address = b.op(f"getelementptr {vector}, ptr {row}, i64 {j}")
             old = b.op(f"load {vector}, ptr {address}, align {align}")
-            new = b.op(f"fadd {vector} {value}, {old}")
+            new = b.op(f"{machine.add} {vector} {value}, {old}")
             # A select, not a product with 0: what C held may be infinite.
             kinds = f"{machine.mask} {keep}, {vector} {new}, {vector} {value}"
             b(f"store {vector} {b.op(f'select {kinds}')}, ptr {address}, align {align}")
@@ -205,9 +214,18 @@ def _write_elements(
             value = b.op(f"load {scalar}, ptr {place}, align {align}")
             address = b.op(f"getelementptr {scalar}, ptr {row}, i64 {j}")
             old = b.op(f"load {scalar}, ptr {address}, align {align}")
-            new = b.op(f"fadd {scalar} {value}, {old}")
+            new = b.op(f"{machine.add} {scalar} {value}, {old}")
             result = b.op(f"select i1 {keep}, {scalar} {new}, {scalar} {value}")
             b(f"store {scalar} {result}, ptr {address}, align {align}")
+
+
+def _multiply_add(b: Builder, machine: Machine, x: str, y: str, total: str) -> str:
+    vector = machine.vector
+    if not machine.is_float:
+        return b.op(f"add {vector} {total}, {b.op(f'mul {vector} {x}, {y}')}")
+    fma = f"@llvm.fmuladd.{machine.suffix}"
+    b.declare(f"{vector} {fma}({vector}, {vector}, {vector})")
+    return b.op(f"call {vector} {fma}({vector} {x}, {vector} {y}, {vector} {total})")
 
 
 def _plain_loop(
@@ -217,8 +235,6 @@ def _plain_loop(
     step = "%a_row" if turned else str(machine.itemsize)
     row = str(machine.itemsize) if turned else "%a_row"
     vector, scalar, align = machine.vector, machine.scalar, machine.itemsize
-    fma = f"@llvm.fmuladd.{machine.suffix}"
-    b.declare(f"{vector} {fma}({vector}, {vector}, {vector})")
     number = rows * vectors
     first = [("ptr", "%b"), *([(vector, "zeroinitializer")] * number)]
     with b.carrying("0", "%count", "1", first) as segment:
@@ -243,8 +259,7 @@ def _plain_loop(
                 factor = splat(b, machine, element, scalar)
                 for j, line in enumerate(lines_of_b):
                     old = sums[i * vectors + j]
-                    arguments = f"{vector} {factor}, {vector} {line}, {vector} {old}"
-                    new.append(b.op(f"call {vector} {fma}({arguments})"))
+                    new.append(_multiply_add(b, machine, factor, line, old))
             following = b.op(f"getelementptr i8, ptr {row_of_b}, i64 %b_row")
             turn.next = [following, *new]
         segment.next = turn.values

@@ -1,8 +1,8 @@
 """The micro-kernel (`tile`) in x86-64 assembly, for AVX-512 and AVX2 with FMA.
 
 Vector registers are chosen here: first the sums, row by row, then a row of B, then one
-element of A in all lanes. Other registers have names, written ``%[name]``; LLVM chooses
-them and obeys the calling convention.
+element of A in all lanes, then, of integers, a product. Other registers have names,
+written ``%[name]``; LLVM chooses them and obeys the calling convention.
 """
 
 from __future__ import annotations
@@ -98,7 +98,10 @@ class _Kernel:
     def __init__(self, machine: Machine, rows: int, vectors: int, turned: bool) -> None:
         self.turned = turned
         self.wide = machine.assembly == "avx512"
-        self.letter = "s" if machine.scalar == "float" else "d"
+        # Integers are moved as if they were floats.
+        self.letter = "d" if machine.scalar == "double" else "s"
+        self.is_float = machine.is_float
+        self.add = f"vaddp{self.letter}" if machine.is_float else "vpaddd"
         self.size = machine.itemsize
         self.lanes = machine.tile.lanes
         count = rows * vectors
@@ -108,6 +111,7 @@ class _Kernel:
         ]
         self.line = [self._register(count + j) for j in range(vectors)]
         self.element = self._register(count + vectors)
+        self.product = self._register(count + vectors + 1)
         self.label = f".L{'turned' if turned else 'tile'}_{rows}x{vectors}"
 
     def _register(self, number: int) -> str:
@@ -167,10 +171,16 @@ class _Kernel:
             place = self._element(i, ahead)
             text.append(f"vbroadcasts{self.letter} {place}, {self.element}")
             for register, total in zip(self.line, sums, strict=True):
-                text.append(
-                    f"vfmadd231p{self.letter} {self.element}, {register}, {total}"
-                )
+                text += self._multiply_add(register, total)
         return text
+
+    def _multiply_add(self, register: str, total: str) -> list[str]:
+        if self.is_float:
+            return [f"vfmadd231p{self.letter} {self.element}, {register}, {total}"]
+        return [
+            f"vpmulld {self.element}, {register}, {self.product}",
+            f"vpaddd {self.product}, {total}, {total}",
+        ]
 
     def _element(self, row: int, ahead: int) -> str:
         """Where an element of A is."""
@@ -217,7 +227,7 @@ class _Kernel:
             "movq 8(%[target]), %[left]",
             "cmpq $$0, 24(%[target])",
             "je 5f",
-            *self._each(f"vaddp{self.letter} PLACE, TOTAL, TOTAL MASK"),
+            *self._each(f"{self.add} PLACE, TOTAL, TOTAL MASK"),
             "5:",
             *self._each(f"vmovup{self.letter} TOTAL, PLACE MASK"),
         ]
@@ -237,7 +247,7 @@ class _Kernel:
             "jne 6f",
             "cmpq $$0, 24(%[target])",
             "je 5f",
-            *self._each(f"vaddp{letter} PLACE, TOTAL, TOTAL"),
+            *self._each(f"{self.add} PLACE, TOTAL, TOTAL"),
             "5:",
             *self._each(f"vmovup{letter} TOTAL, PLACE"),
             "jmp 9f",
@@ -248,7 +258,7 @@ class _Kernel:
             "je 7f",
             *self._each(
                 f"vmaskmovp{letter} PLACE, MASK, {self.element}",
-                f"vaddp{letter} {self.element}, TOTAL, TOTAL",
+                f"{self.add} {self.element}, TOTAL, TOTAL",
             ),
             "7:",
             *self._each(f"vmaskmovp{letter} TOTAL, MASK, PLACE"),

@@ -24,6 +24,8 @@ from treadle.backends.cpu.emit.reduce import Reduction
 from treadle.backends.cpu.gemm.parts import Args, share
 from treadle.backends.cpu.order.few import (
     DIGIT,
+    DTYPES,
+    call,
     counter,
     emit_few,
     item,
@@ -34,7 +36,6 @@ from treadle.backends.cpu.order.schedule import FEW, SHORT_ROW
 from treadle.backends.cpu.run.native import Source
 
 _INDEX = np.dtype(np.int32)
-_DTYPES: dict[str, np.dtype] = {"i32": np.dtype(np.uint32), "i64": np.dtype(np.uint64)}
 
 
 @functools.cache
@@ -50,32 +51,45 @@ def emit(key: str, symbol: str, lanes: int) -> str:
     b = Builder()
     _emit_short(b, key, lanes)
     _emit_long(b, key)
-    emit_few(b, key)
+    _emit_ordered(b)
+    emit_few(b, key, lanes)
     with b.function(f'define void @"{symbol}"(ptr %args, i64 %task) nounwind'):
         args = Args(b)
         tasks, rows, length, count = (args(i) for i in range(4))
         keys, places = args(4, "ptr"), args(5, "ptr")
         used = b.op(f"mul i64 %task, {args(7)}")
         scratch = b.op(f"getelementptr i8, ptr {args(6, 'ptr')}, i64 {used}")
-        is_short = b.op(f"icmp sle i64 {length}, {SHORT_ROW}")
         few = b.op(f"icmp sle i64 {b.op(f'mul i64 {count}, {FEW}')}, {length}")
-        is_long = b.op(f"xor i1 {is_short}, true")
+        is_long = b.op(f"icmp sgt i64 {length}, {SHORT_ROW}")
         few = b.op(f"and i1 {few}, {is_long}")
-        is_long = b.op(f"xor i1 {b.op(f'or i1 {is_short}, {few}')}, true")
+        few = b.op(f"and i1 {few}, {b.op(f'icmp sgt i64 {count}, 0')}")
+        others = b.op(f"xor i1 {few}, true")
         with b.loop(*share(b, "%task", rows, tasks)) as row:
             start = b.op(f"mul i64 {row}, {length}")
             row_keys = b.op(f"getelementptr {key}, ptr {keys}, i64 {start}")
             start = b.op(f"mul i64 {row}, {count}")
             row_places = b.op(f"getelementptr i32, ptr {places}, i64 {start}")
-            row_of = f"ptr {row_keys}, ptr {row_places}, i64 {length}, i64 {count}"
-            with b.when(is_short):
-                b(f"call void @short({row_of})")
+            of_row = row_keys, row_places, length, count, scratch
             with b.when(few):
-                b(f"call void @few({row_of}, ptr {scratch})")
-            with b.when(is_long):
-                b(f"call void @long({row_of}, ptr {scratch})")
+                call(b, "few", *of_row)
+            with b.when(others):
+                call(b, "ordered", *of_row)
         b("ret void")
     return b.text()
+
+
+def _emit_ordered(b: Builder) -> None:
+    """``ordered``: short or long."""
+    with b.function(
+        "define internal void @ordered(ptr %keys, ptr %places, i64 %length, "
+        "i64 %wanted, ptr %scratch)"
+    ):
+        is_short = b.op(f"icmp sle i64 %length, {SHORT_ROW}")
+        with b.when(is_short):
+            b("call void @short(ptr %keys, ptr %places, i64 %length, i64 %wanted)")
+        with b.when(b.op(f"xor i1 {is_short}, true")):
+            call(b, "long", "%keys", "%places", "%length", "%wanted", "%scratch")
+        b("ret void")
 
 
 def _emit_short(b: Builder, key: str, lanes: int) -> None:
@@ -95,7 +109,7 @@ def _emit_short(b: Builder, key: str, lanes: int) -> None:
                 end = Value(b, b.op("trunc i64 %length to i32"), "i32", 1)
                 there = at.compare("slt", end)
                 address = b.op(f"getelementptr {key}, ptr %keys, i64 {turn.index}")
-                other = load(b, address, _DTYPES[key], lanes, there)
+                other = load(b, address, DTYPES[key], lanes, there)
                 tie = other.compare("eq", mine) & at.compare("slt", number)
                 before = (other.compare("ult", mine) | tie) & there
                 count = Value(b, turn.values[0], "i32", lanes)

@@ -19,7 +19,7 @@ _TASKS_PER_THREAD = 4
 
 def order_scratch(length: int, itemsize: int) -> int:
     """Bytes of scratch that a task needs: keys and places, twice. (If few places are
-    wanted, the same for those few, the few themselves, and one more.)"""
+    wanted, three times for half of the keys at most, and the places of those few.)"""
     nbytes = 2 * length * (itemsize + 4) if length > SHORT_ROW else 0
     return max(64, -(-nbytes // 64) * 64)
 

@@ -82,6 +82,14 @@ Operand = int | Slot | Indirect
 Call = tuple[int, Sequence[Operand], Operand]
 """Kernel address, arguments, number of tasks."""
 
+
+class Recorded(NamedTuple):
+    """A command as it was given."""
+
+    name: str
+    operands: Sequence[Operand]
+
+
 _WIDTHS = {"bool": 1, "i32": 4, "i64": 8}
 
 
@@ -113,6 +121,7 @@ class ProgramBuilder:
         self._commands: list[Command] = []
         self._jumps: list[tuple[int, Label]] = []
         self._keep: list[Any] = []
+        self._recorded: list[Recorded] | None = None
 
     @property
     def command_count(self) -> int:
@@ -193,17 +202,34 @@ class ProgramBuilder:
         """A label for `place` and the jumps, in any order."""
         return Label()
 
-    def place(self, label: Label) -> None:
-        """Lets `label` name the next command."""
+    def place(self, label: Label, at: Label | None = None) -> None:
+        """Lets `label` name the next command, or the one that another label names."""
         if label.offset is not None:
             raise ValueError("this label has been placed already")
-        label.offset = len(self._words)
+        label.offset = at.offset if at else len(self._words)
 
     def jump(self, label: Label) -> None:
         self._jump("jump", label)
 
     def jump_if_less(self, a: Operand, b: Operand, label: Label) -> None:
         self._jump("jump_less", label, a, b)
+
+    def shortcut(self, label: Label) -> None:
+        """Jumps, but not in a profiled run."""
+        self._jump("shortcut", label)
+
+    def repeat(self, operands: Sequence[Operand]) -> None:
+        """What `treadle.backends.cpu.run.repeat` has made of commands."""
+        self._command("repeat", operands)
+
+    @contextmanager
+    def recording(self) -> Iterator[list[Recorded]]:
+        """Gives the commands that are added meanwhile."""
+        outer, self._recorded = self._recorded, []
+        yield self._recorded
+        outer, self._recorded = self._recorded, outer
+        if self._recorded is not None:
+            self._recorded += outer
 
     def jump_unless(self, condition: Operand, label: Label) -> None:
         """Jumps if `condition` is zero, as with ``Indirect(Slot(s), "bool")``."""
@@ -236,6 +262,8 @@ class ProgramBuilder:
     # Encoding
 
     def _command(self, name: str, operands: Sequence[Operand], note: str = "") -> None:
+        if self._recorded is not None:
+            self._recorded.append(Recorded(name, operands))
         template: list[int] = []
         slots: list[int] = []
         scaled: list[int] = []
@@ -336,7 +364,7 @@ class Program:
         self._keep = keep
         self._pool = pool
         self._address = words.ctypes.data
-        self._execute, self._execute_profiled = _entry_points()
+        self._execute = _entry_point()
         unique = {size.key: size for _, size in sizes or ()}
         self.sizes = list(unique.values())
         numbers = {key: i for i, key in enumerate(unique)}
@@ -375,9 +403,10 @@ class Program:
         record = np.zeros(len(self.words) + 2, np.int64)
         log = _logs.pop() if _logs else np.ones(4 + 5 * LOGGED_EVENTS, np.int64)
         log[:3] = (len(log) - 4) // 5, 0, 0
-        began = time.perf_counter()
+        execute = _profiled_entry_point()
         addresses = record.ctypes.data, log.ctypes.data
-        status = self._execute_profiled(self._address, slots, *addresses)
+        began = time.perf_counter()
+        status = execute(self._address, slots, *addresses)
         seconds = time.perf_counter() - began
         rows = [
             (c, int(record[c.start]), int(record[c.start + 1])) for c in self.commands
@@ -388,17 +417,26 @@ class Program:
         return Measured(status, seconds, rows, events, count - len(events), base)
 
 
-SOURCE = native.Source("executor", "executor_table", executor_ir)
+SOURCE = native.Source("executor", "execute", executor_ir)
 """The code that walks the commands of programs."""
+_PROFILED = native.Source(
+    "profiling executor", "execute_profiled", functools.partial(executor_ir, True)
+)
 
 
 @functools.cache
-def _entry_points() -> tuple[Any, Any]:
-    table = native.load_table(SOURCE, ("execute", "execute_profiled"))
-    word = ctypes.c_size_t
-    plain = ctypes.CFUNCTYPE(ctypes.c_int64, word, word)
-    profiled = ctypes.CFUNCTYPE(ctypes.c_int64, word, word, word, word)
-    return plain(table["execute"]), profiled(table["execute_profiled"])
+def _entry_point() -> Any:
+    return _function(SOURCE, 2)
+
+
+@functools.cache
+def _profiled_entry_point() -> Any:
+    return _function(_PROFILED, 4)
+
+
+def _function(source: native.Source, arguments: int) -> Any:
+    kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_size_t] * arguments)
+    return kind(native.load([source])[source.key])
 
 
 def _tasks_for(nbytes: Operand) -> int:

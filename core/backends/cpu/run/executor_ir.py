@@ -19,6 +19,7 @@ Then the opcode acts on the block; `OPCODES` lists what it expects there.
 from __future__ import annotations
 
 from treadle.backends.cpu.run.executor_log_ir import LOGGING
+from treadle.backends.cpu.run.repeat_ir import REPEAT
 from treadle.backends.cpu.target import host
 
 HEADER_WORDS = 6
@@ -37,6 +38,8 @@ OPCODES = {
     "jump": 8,  # words from the first command
     "jump_equal": 9,  # words, a, b
     "jump_less": 10,  # words, a, b
+    "shortcut": 11,  # words: jumps if the run is not profiled
+    "repeat": 12,  # as `treadle.backends.cpu.run.repeat` lays it out
 }
 _WORK = sum(1 << OPCODES[name] for name in ("call", "group", "host", "copy", "zero"))
 """The commands that do work, as bits."""
@@ -53,8 +56,8 @@ TICKS = {
 LLVM has llvm.readsteadycounter for this, but compiles it to 0 on AArch64."""
 
 
-def executor_ir() -> str:
-    """A module whose `executor_table` lists `execute` and `execute_profiled`.
+def executor_ir(profiled: bool = False) -> str:
+    """A module that defines `execute`, or `execute_profiled`.
 
     ``i64 execute(ptr program, ptr slots)`` gives 0, or what a host function returned
     to stop the program. The second takes a zeroed array as long as the program, where
@@ -72,21 +75,33 @@ def executor_ir() -> str:
     cases = "".join(
         f"    i64 {code}, label %{name}\n" for name, code in OPCODES.items()
     )
-    plain = _EXECUTE.replace("CASES", cases)
-    profiled = plain.replace("@execute(ptr %program, ptr %slots)", _PROFILED_SIGNATURE)
-    profiled = profiled.replace("; PROFILE ENTRY", _PROFILE_ENTRY)
-    profiled = profiled.replace("; PROFILE COMMAND", _PROFILE_COMMAND)
-    profiled = profiled.replace("@dispatch(", "@dispatch_logged(")
-    profiled = profiled.replace(" LOG)", ", ptr %log, i64 %distance)")
-    plain = plain.replace("  ; PROFILE ENTRY\n", "").replace(
-        "  ; PROFILE COMMAND\n", ""
-    )
-    plain = plain.replace(" LOG)", ")")
+    text = _EXECUTE.replace("CASES", cases)
+    if not profiled:
+        for hole in ("  ; PROFILE ENTRY\n", "  ; PROFILE COMMAND\n"):
+            text = text.replace(hole, "")
+        text = text.replace("; SHORTCUT", "br label %jump")
+        text = text.replace("; REPEAT", _REPEAT)
+        return _HELPERS + _repeat() + text.replace(" LOG)", ")")
+    # Commands are timed one by one, so loops run as commands.
+    text = text.replace("; SHORTCUT", "br label %advance")
+    text = text.replace("@execute(ptr %program, ptr %slots)", _PROFILED_SIGNATURE)
+    text = text.replace("; PROFILE ENTRY", _PROFILE_ENTRY)
+    text = text.replace("; PROFILE COMMAND", _PROFILE_COMMAND)
+    text = text.replace("@dispatch(", "@dispatch_logged(")
+    text = text.replace(" LOG)", ", ptr %log, i64 %distance)")
     declaration, ticks = TICKS.get(host().arch, TICKS["x86_64"])
-    profiled = LOGGING.replace("WORK", str(_WORK)) + profiled
-    profiled = profiled.replace("@TICKS", ticks)
-    return _HELPERS + plain + profiled + f"declare i64 {declaration}\n"
+    text = (LOGGING.replace("WORK", str(_WORK)) + text).replace("@TICKS", ticks)
+    return f"{_HELPERS}{text}declare i64 {declaration}\n"
 
+
+def _repeat() -> str:
+    text = REPEAT
+    for name in ("group", "copy", "zero"):
+        text = text.replace(f"i64 {name.upper()},", f"i64 {OPCODES[name]},")
+    return text
+
+
+_REPEAT = "call void @repeat(ptr %program, ptr %slots, ptr %block)"
 
 _PROFILED_SIGNATURE = """@execute_profiled(ptr %program, ptr %slots, ptr %profile,
     ptr %log)"""
@@ -121,8 +136,6 @@ _PROFILE_COMMAND = """%now = call i64 @TICKS
   store i64 %now, ptr %time_cell"""
 
 _HELPERS = """
-@executor_table = constant [2 x ptr] [ptr @execute, ptr @execute_profiled]
-
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare i64 @llvm.usub.sat.i64(i64, i64)
@@ -149,6 +162,7 @@ done:
 }
 
 ; Sets each entry's end task from the calls' own task counts; gives the total.
+
 define internal i64 @number_tasks(ptr %block) {
 entry:
   %calls = load i64, ptr %block
@@ -231,7 +245,9 @@ define internal {i64, i64} @share(i64 %tasks, i64 %task, i64 %bytes) {
   ret {i64, i64} %r1
 }
 
+; A donated argument that is returned as it came is not copied.
 define internal void @copy_task(ptr %block, i64 %task) {
+entry:
   %tasks = load i64, ptr %block
   %to_at = getelementptr i64, ptr %block, i64 1
   %to = load ptr, ptr %to_at
@@ -239,12 +255,23 @@ define internal void @copy_task(ptr %block, i64 %task) {
   %from = load ptr, ptr %from_at
   %bytes_at = getelementptr i64, ptr %block, i64 3
   %bytes = load i64, ptr %bytes_at
+  %stays = icmp eq ptr %to, %from
+  br i1 %stays, label %done, label %move
+move:
+  %many = icmp sgt i64 %tasks, 1
+  br i1 %many, label %part, label %whole
+whole:
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %bytes, i1 0)
+  br label %done
+part:
   %share = call {i64, i64} @share(i64 %tasks, i64 %task, i64 %bytes)
   %start = extractvalue {i64, i64} %share, 0
   %length = extractvalue {i64, i64} %share, 1
   %my_to = getelementptr i8, ptr %to, i64 %start
   %my_from = getelementptr i8, ptr %from, i64 %start
   call void @llvm.memcpy.p0.p0.i64(ptr %my_to, ptr %my_from, i64 %length, i1 0)
+  br label %done
+done:
   ret void
 }
 
@@ -264,7 +291,7 @@ define internal void @zero_task(ptr %block, i64 %task) {
 """
 
 _EXECUTE = """
-define internal i64 @execute(ptr %program, ptr %slots) {
+define i64 @execute(ptr %program, ptr %slots) {
 entry:
   %block_words_at = getelementptr i64, ptr %program, i64 2
   %block_words = load i64, ptr %block_words_at
@@ -421,10 +448,7 @@ swap:
   store i64 %b_value, ptr %a_at
   store i64 %a_value, ptr %b_at
   br label %advance
-copy:                       ; a donated argument that is returned as it came: nothing
-  %stays = icmp eq i64 %word1, %word2
-  br i1 %stays, label %advance, label %move
-move:
+copy:
   call void @dispatch(ptr %program, ptr @copy_task, ptr %block, i64 %word0 LOG)
   br label %advance
 zero:
@@ -436,6 +460,11 @@ jump_equal:
 jump_less:
   %less = icmp slt i64 %word1, %word2
   br i1 %less, label %jump, label %advance
+shortcut:
+  ; SHORTCUT
+repeat:
+  ; REPEAT
+  br label %advance
 jump:
   %target = getelementptr i64, ptr %commands, i64 %word0
   br label %command

@@ -66,5 +66,6 @@ if __name__ == "__main__":
     ):
         pretend(Target(triple, "aarch64", cpu, "", 16, frozenset()))
         pool = threads_ir.pool_ir("aarch64", sleep, follow_cpu)
-        texts = [pool, executor_ir(), *(source.emit() for source in sources)]
+        texts = [pool, executor_ir(), executor_ir(profiled=True)]
+        texts += [source.emit() for source in sources]
         print(*sorted({name for text in texts for name in outside(assembly(text))}))

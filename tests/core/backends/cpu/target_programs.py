@@ -140,6 +140,10 @@ def step_by_hand(w: Any, b: Any, x: Any, labels: Any) -> Any:
     return w - 0.5 * x.T @ error, b - 0.5 * error.sum(0)
 
 
+def transforms(fft: Any, x: Any) -> Any:
+    return fft.irfft(fft.rfft(x, norm="ortho") ** 2, norm="ortho")
+
+
 def random_bits(seed: Any) -> Any:
     return rng.bits(rng.key(seed), (50,))
 
@@ -195,6 +199,11 @@ def programs() -> dict[str, Program]:
             lambda x: softmax(tnp, x), lambda x: softmax(np, x), [x]
         )
         heads = normal(2, 37, 2, 5, dtype=dtype), normal(2, 45, 2, 5, dtype=dtype)
+        table[f"transforms {name}"] = Program(
+            lambda x: transforms(tnp.fft, x),
+            lambda x: transforms(np.fft, x),
+            [normal(3, 960, dtype=dtype)],
+        )
         table[f"attention {name}"] = Program(
             attention,
             attention_by_hand,

@@ -34,6 +34,8 @@ SIZES = [
 
 
 def rows(rng, shape, dtype):
+    if np.issubdtype(dtype, np.integer):
+        return rng.integers(-(2**31), 2**31, shape).astype(dtype)
     return rng.standard_normal(shape).astype(dtype)
 
 
@@ -64,7 +66,10 @@ LAYOUTS = (rows, columns, sparse, backwards, shared, padded)
 
 
 def check(c, a, b):
-    """c is the product, within rounding."""
+    """c is the product, within rounding; of integers it is, with what overflows."""
+    if c.dtype.kind == "i":
+        np.testing.assert_array_equal(c, a @ b)
+        return
     a, b = a.astype(np.float64), b.astype(np.float64)
     scale = np.abs(a) @ np.abs(b) + 1
     epsilon = np.finfo(c.dtype).eps
@@ -216,9 +221,11 @@ def test_producers_replace_operands():
 def other_machines():
     yield Machine("float", Tile(4, 6), "")
     yield Machine("double", Tile(2, 14), "")
+    yield Machine("i32", Tile(4, 6), "")
     if {"avx2", "fma"} <= host().flags:
         yield Machine("float", Tile(8, 6), "avx2")
         yield Machine("double", Tile(4, 6), "avx2")
+        yield Machine("i32", Tile(8, 6), "avx2")
 
 
 @pytest.mark.parametrize("machine", list(other_machines()), ids=str)
@@ -227,7 +234,8 @@ def test_kernels_of_other_machines(machine):
     text = gemm.emit_module(machine)
     source = native.Source(f"test/{machine}", "contract", lambda: text)
     address = native.load([source])[source.key]
-    dtype = {"float": "float32", "double": "float64"}[machine.scalar]
+    dtypes = {"float": "float32", "double": "float64", "i32": "int32"}
+    dtype = dtypes[machine.scalar]
     rng = np.random.default_rng(6)
     for m, n, k in [(1, 300, 20), (2, 40, 7), (3, 129, 33), (61, 67, 50), (25, 5, 9)]:
         for layout_a, layout_b in [(rows, rows), (columns, columns), (sparse, sparse)]:

@@ -379,4 +379,4 @@ def test_executor_is_compiled_once() -> None:
     before = native.stats.compiled, native.stats.from_disk
     ProgramBuilder().build()
     assert (native.stats.compiled, native.stats.from_disk) == before
-    assert executor._entry_points() is executor._entry_points()
+    assert executor._entry_point() is executor._entry_point()
