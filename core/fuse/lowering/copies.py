@@ -12,11 +12,11 @@ from treadle.fuse.lowering.nests import (
     Access,
     NestWriter,
     coalesce,
-    fills,
     finish,
     ranking,
     window_map,
 )
+from treadle.fuse.lowering.vectors import fills
 from treadle.fuse.maps import Space
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var, is_zero

@@ -20,7 +20,8 @@ from treadle.dims import is_dim
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import Strided, operand_strides, row_major, stored_strides
 from treadle.fuse.lowering.launches import Launch
-from treadle.fuse.lowering.nests import Access, NestWriter, finish, innermost
+from treadle.fuse.lowering.nests import Access, NestWriter, finish
+from treadle.fuse.lowering.vectors import innermost
 from treadle.fuse.maps import Space
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation
