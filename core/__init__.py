@@ -45,6 +45,7 @@ from treadle.api.custom import custom_jvp as custom_jvp
 from treadle.api.custom import custom_vjp as custom_vjp
 from treadle.api.custom_vmap import custom_vmap as custom_vmap
 from treadle.api.custom_vmap import sequential_vmap as sequential_vmap
+from treadle.api.devices import default_device as default_device
 from treadle.api.devices import device_put as device_put
 from treadle.api.devices import devices as devices
 from treadle.api.fixed_point import fixed_point as fixed_point

@@ -18,7 +18,7 @@ from treadle.errors import TracerError, at, user_source
 from treadle.ir.filled import filled
 from treadle.ir.graph import Graph
 from treadle.reading import Unreadable
-from treadle.run.eager import EagerInterpreter
+from treadle.run.eager import EagerInterpreter, Elsewhere
 from treadle.trace.interpreter import state
 from treadle.trace.value import Tracer
 
@@ -267,7 +267,7 @@ class Compiled(_Planned):
 
     @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if type(state.interpreter) is not EagerInterpreter:
+        if type(state.interpreter) not in (EagerInterpreter, Elsewhere):
             raise TypeError(
                 f"the compiled program of {self.name} was called while a transform is "
                 f"tracing{at(user_source())}\nCall the jitted function instead."

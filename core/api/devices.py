@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,7 +12,9 @@ from treadle import tree
 from treadle.api.boundary import boundary
 from treadle.errors import TracerError, at, user_source
 from treadle.run.array import Array, Placed, as_numpy
-from treadle.run.device import Device, known, named
+from treadle.run.device import Device, known, named, running_on
+from treadle.run.eager import EagerInterpreter, Elsewhere
+from treadle.trace.interpreter import state, using
 from treadle.trace.value import Tracer
 
 
@@ -22,6 +26,37 @@ def devices() -> tuple[Device, ...]:
     (Device('cpu'), Device('reference'))
     """
     return known()
+
+
+@contextmanager
+def default_device(device: Device | str) -> Iterator[None]:
+    """Computes what nobody placed on a device, in a block and in this thread. What is
+    the default of the whole program says the environment variable TREADLE_DEVICE.
+
+    Results are not placed: outside of the block they go where others are. Placed arrays
+    (`device_put`) stay where they are, and so do programs that were compiled ahead of
+    time. Inside of a traced function it changes nothing: its caller's device runs it.
+
+    Args:
+      device: one of `devices()`, or its name.
+
+    Raises:
+      ValueError: if there is no such device.
+
+    >>> import treadle as td, treadle.numpy as tnp
+    >>> with td.default_device("reference"):
+    ...     td.jit(tnp.sin)(tnp.zeros(2)).device
+    Device('reference')
+    """
+    try:
+        place = named(device)
+    except ValueError as error:
+        raise ValueError(f"default_device: {error}{at(user_source())}") from None
+    base = state.interpreter
+    # The quick paths of jitted functions are those of the default device.
+    inner = Elsewhere() if type(base) is EagerInterpreter else base
+    with running_on(place), using(inner):
+        yield
 
 
 T = TypeVar("T")
@@ -60,8 +95,8 @@ def device_put(x: T, device: Device | str | None = None) -> T:
                 f"device_put of an array of type {leaf.type} that is being traced"
                 f"{at(user_source())}\nPlace the arguments, before the call."
             )
-        data = as_numpy(leaf)
-        data = data if isinstance(leaf, Array) else np.array(data)
+        own = isinstance(leaf, Array)
+        data = np.asarray(as_numpy(leaf)) if own else np.array(as_numpy(leaf))
         return Array(data) if place is None else Placed.on(place, data)
 
     return tree.map(put, x)

@@ -16,7 +16,7 @@ from treadle.api.jit import Jitted
 from treadle.errors import at, user_source
 from treadle.ir.walk import has_effects
 from treadle.run.array import Placed
-from treadle.run.eager import EagerInterpreter
+from treadle.run.eager import EagerInterpreter, Elsewhere
 from treadle.trace.interpreter import state
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def profile(function: Callable[..., Any], runs: int = 10) -> Callable[..., Profi
     @boundary
     @wraps(function)
     def profiled(*args: Any, **kwargs: Any) -> Profile:
-        if type(state.interpreter) is not EagerInterpreter:
+        if type(state.interpreter) not in (EagerInterpreter, Elsewhere):
             raise TypeError(
                 f"a profiled function was called while a transform is tracing"
                 f"{at(user_source())}\nProfile the outermost function instead: "

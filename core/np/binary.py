@@ -257,8 +257,9 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 
 def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """``x % y``, with the sign of y, also if it is zero."""
-    return _floored(*_numbers("remainder", x, y))[1]
+    """``x % y``, with the sign of y, also if it is zero; of integers by 0 it is 0."""
+    x, y = _numbers("remainder", x, y)
+    return _by_zero(_floored(x, y)[1], y)
 
 
 mod = remainder
@@ -266,12 +267,23 @@ mod = remainder
 
 def divmod(x: ArrayLike, y: ArrayLike, /) -> tuple[Array, Array]:
     """``(x // y, x % y)``."""
-    return _floored(*_numbers("divmod", x, y))
+    x, y = _numbers("divmod", x, y)
+    quotient, rest = _floored(x, y)
+    return quotient, _by_zero(rest, y)
 
 
 def fmod(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The remainder with the sign of x."""
-    return binary.rem(*_numbers("fmod", x, y))
+    """The remainder with the sign of x; of integers by 0 it is 0."""
+    x, y = _numbers("fmod", x, y)
+    return _by_zero(binary.rem(x, y), y)
+
+
+def _by_zero(rest: Any, y: Any) -> Any:
+    """NumPy's remainder of integers by zero, where CPUs and `lax.rem` give x."""
+    dtype = typeof(rest).dtype
+    if not dtypes.is_integer(dtype) or (isinstance(y, np.generic) and y != 0):
+        return rest
+    return select(ne(y, 0), rest, dtype.type(0))
 
 
 # Powers -------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any
 
 from treadle import dtypes
 from treadle.np.binary import arctan2
+from treadle.np.elementwise import rad2deg
 from treadle.np.operands import ArrayLike, as_array, as_inexact, operand
 from treadle.ops import complex as parts
 from treadle.ops.compare import eq, ne
@@ -40,13 +41,15 @@ def conjugate(x: ArrayLike, /) -> Array:
 conj = conjugate
 
 
-def angle(x: ArrayLike, /) -> Array:
-    """The angle of a complex number in its plane, in radians."""
+def angle(x: ArrayLike, /, deg: bool = False) -> Array:
+    """The angle of a complex number in its plane, in radians, or in degrees."""
     x = operand("angle", x)
     if _is_complex(x):
-        return arctan2(parts.imag(x), parts.real(x))
-    x = as_inexact("angle", x)
-    return arctan2(full(typeof(x).shape, 0, typeof(x).dtype), x)
+        out = arctan2(parts.imag(x), parts.real(x))
+    else:
+        x = as_inexact("angle", x)
+        out = arctan2(full(typeof(x).shape, 0, typeof(x).dtype), x)
+    return rad2deg(out) if deg else out
 
 
 def iscomplex(x: ArrayLike, /) -> Array:

@@ -30,7 +30,7 @@ from treadle.ops.movement import broadcast_in_dim
 from treadle.ops.movement import full as full_of
 from treadle.ops.shape import iota
 from treadle.run.array import Array, Placed
-from treadle.run.device import default, named
+from treadle.run.device import current, default, named
 from treadle.trace.value import Tracer, Value, typeof
 
 
@@ -67,14 +67,15 @@ def placed(x: Any, device: Any) -> Any:
     if device is None:
         return x
     place = named(device)
-    if place == default() and not isinstance(x, Placed):
+    if place == default() == current() and not isinstance(x, Placed):
         return x
+    is_there = isinstance(x, Placed) and x.device == place
     if isinstance(x, Tracer):
         raise TracerError(
             f"an array of type {typeof(x)} can't be placed on {place} while it is "
             f"being traced{at(user_source())}\nPlace the arguments, before the call."
         )
-    return x if x.device == place else Placed.on(place, x)
+    return x if is_there else Placed.on(place, x)
 
 
 def _array(object: Any, dtype: DTypeLike | None = None) -> Array:

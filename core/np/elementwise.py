@@ -212,8 +212,13 @@ def round(x: ArrayLike, decimals: int = 0) -> Array:
         return unary.round_(x)
     factor = float(10 ** max(decimals, -decimals))
     y = as_inexact("round", x)
+    if decimals > 0 and factor > float(ml_dtypes.finfo(typeof(y).dtype).max):
+        return as_array(y)
     if decimals > 0:
-        return div(unary.round_(mul(y, factor)), factor)
+        scaled = mul(y, factor)
+        # Of what overflows so, all digits stay.
+        inside = compare.is_finite(scaled)
+        return compare.select(inside, div(unary.round_(scaled), factor), y)
     return cast(mul(unary.round_(div(y, factor)), factor), typeof(x).dtype)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from treadle import dtypes
 from treadle.api.devices import devices
 from treadle.np.kinds import isdtype
-from treadle.run.device import Device, default
+from treadle.run.device import Device, current
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 """Of the array API standard: this namespace follows the last, which has all others."""
@@ -30,7 +30,7 @@ class ArrayNamespaceInfo:
 
     def default_device(self) -> Device:
         """Where arrays are that nobody placed."""
-        return default()
+        return current()
 
     def devices(self) -> list[Device]:
         """The devices that there are."""

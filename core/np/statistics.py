@@ -222,6 +222,8 @@ def cov(
     ddof: int | None = None,
     fweights: ArrayLike | None = None,
     aweights: ArrayLike | None = None,
+    *,
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """The covariances of variables, given as rows (or columns, unless `rowvar`).
 
@@ -231,10 +233,14 @@ def cov(
         of them with `bias`.
       fweights: how often each sample counts.
       aweights: how much each sample weighs.
+      dtype: in which it is computed, rather than that of the variables.
     """
-    x = _variables("cov", x, rowvar)
-    if y is not None:
-        x = concatenate(promoted("cov", x, _variables("cov", y, rowvar)))
+    variables = promoted("cov", x) if y is None else promoted("cov", x, y)
+    if dtype is not None:
+        variables = [cast(v, dtypes.canonical(dtype)) for v in variables]
+    x, *more = [_variables("cov", v, rowvar) for v in variables]
+    if more:
+        x = concatenate([x, *more])
     if ddof is None:
         ddof = 0 if bias else 1
     weights = _weights(x, fweights, aweights)
@@ -281,10 +287,16 @@ def _left(x: Any, ddof: int) -> Any:
     return _number(max(typeof(x).shape[1] - ddof, 0))
 
 
-def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True) -> Array:
+def corrcoef(
+    x: ArrayLike,
+    y: ArrayLike | None = None,
+    rowvar: bool = True,
+    *,
+    dtype: DTypeLike | None = None,
+) -> Array:
     """The correlations of variables: covariances divided by both deviations. The
     arguments are those of `cov`."""
-    products = cov(x, y, rowvar)
+    products = cov(x, y, rowvar, dtype=dtype)
     if not typeof(products).ndim:
         return div(products, products)
     deviations = sqrt(real(diagonal(products)))

@@ -78,16 +78,16 @@ def _sum_of_products(x: Pair, y: Pair, *, contract: Pairs, batch: Pairs) -> Pair
         [a for a in range(typeof(p.re).ndim) if a not in axes]
         for p, axes in zip((x, y), contract, strict=True)
     ]
-    within = tuple(
-        tuple(axes.index(a) for a in b) for axes, b in zip(left, batch, strict=True)
-    )
+    within = [
+        tuple([axes.index(a) for a in b]) for axes, b in zip(left, batch, strict=True)
+    ]
 
     def term(index: Sequence[int]) -> Pair:
-        taken = [
+        first, second = [
             each(lambda a, axes=axes: _taken(a, axes, index), p)
             for p, axes in zip((x, y), contract, strict=True)
         ]
-        return multiply(*_lined_up(*taken, ((), ()), within))
+        return multiply(*_lined_up(first, second, ((), ()), (within[0], within[1])))
 
     places = itertools.product(*map(range, lengths))
     return reduce(lambda a, b: each(add, a, b), map(term, places))

@@ -35,9 +35,9 @@ class _Lower(Rewriter):
         if eq.op is iota:
             self.keep(eq)
             self.numbers[eq.outputs[0]] = eq.params["axis"]
-        elif eq.op is top_k and _has_order(inputs[0]):
+        elif eq.op is top_k:
             self._write(eq, inputs, lambda x: _top_k(x, eq.params["k"]))
-        elif eq.op is sort and all(map(_has_order, inputs)):
+        elif eq.op is sort:
             axis = eq.params["axis"]
             length = eq.outputs[0].type.shape[axis]
             if not is_dim(length) and length < 2:
@@ -59,10 +59,6 @@ class _Lower(Rewriter):
         assert not captures
         results = self.splice(graph, inputs, eq.source)
         self.values.update(zip(eq.outputs, results, strict=True))
-
-
-def _has_order(a: Atom) -> bool:
-    return not dtypes.is_complex(a.type.dtype)
 
 
 def _sort(
@@ -119,6 +115,6 @@ def _bits(x: Any) -> Any:
 def lower_sorts(graph: Graph) -> Graph:
     """Ensures that what is sorted are unsigned integers, for their order alone.
 
-    Complex numbers stay as they are.
+    Needs that there are no complex numbers.
     """
     return _Lower.apply(graph) if mentions(graph, _SORTS) else graph

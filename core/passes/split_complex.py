@@ -26,8 +26,10 @@ from treadle.ops.conv import conv_filter_grad, conv_general
 from treadle.ops.dot import dot_general
 from treadle.ops.movement import broadcast_in_dim, expand, full, reshape
 from treadle.ops.shape import slice_axis
+from treadle.ops.sort import sort
 from treadle.passes.pair_functions import FUNCTIONS
 from treadle.passes.pair_products import written_out
+from treadle.passes.pair_sorts import sort_pairs
 from treadle.passes.pairs import COMPONENTWISE, RULES, Pair, each
 from treadle.passes.rewrite import Rewriter
 from treadle.run.eager import Applied
@@ -35,7 +37,7 @@ from treadle.trace.op import Op
 from treadle.trace.stage import stage
 from treadle.trace.value import typeof
 
-_RULES = RULES | FUNCTIONS
+_RULES = RULES | FUNCTIONS | {sort: sort_pairs}
 _BILINEAR = (dot_general, conv_general, conv_filter_grad)
 _Pair = tuple[Atom, Atom]
 

@@ -10,7 +10,7 @@ import numpy as np
 from treadle import arraytype
 from treadle.arraytype import ArrayType
 from treadle.errors import DonatedError, at, user_source
-from treadle.run.device import Device, default
+from treadle.run.device import Device, current
 from treadle.trace.value import Value
 
 
@@ -57,7 +57,7 @@ class Array(Value):
     @property
     def device(self) -> Device:
         """Where it is (see `treadle.device_put`)."""
-        return default()
+        return current()
 
     def owned_buffer(self) -> Any:
         """The pooled buffer, if nothing else has ever looked into it."""

@@ -3,7 +3,7 @@
 A computation runs where its placed operands are: those that `td.device_put` gave, or
 that were computed from such. They must be on one device. All other operands (arrays
 that nobody placed, NumPy's arrays, Python's numbers) go there too. If nothing is
-placed, it runs on the default device.
+placed, it runs on the default device, of the block (`td.default_device`) or of all.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def named(device: Device | str) -> Device:
 
 @cache
 def default() -> Device:
-    """The device of what nobody placed.
+    """The device of what nobody placed, where no block has one of its own.
 
     Raises:
       ValueError: if TREADLE_DEVICE names none.

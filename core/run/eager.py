@@ -15,7 +15,7 @@ from treadle.errors import TracerError, at, user_source
 from treadle.ir.graph import Equation, Graph
 from treadle.ir.walk import follow
 from treadle.run.array import Array, Placed, as_numpy
-from treadle.run.device import common, running_on
+from treadle.run.device import common, current, default, running_on
 from treadle.trace.interpreter import Interpreter, set_base
 from treadle.trace.lowering import Routine
 from treadle.trace.op import Op
@@ -27,7 +27,10 @@ class EagerInterpreter(Interpreter):
 
     def run_program(self, entry: Any, leaves: Sequence[Any]) -> Sequence[Any]:
         """The results of a jitted function's program (`treadle.api.entry`)."""
-        return entry.program([*entry.captured, *leaves])
+        program, device = entry.program, current()
+        if device != default():
+            program = program.program_for(device.name)
+        return program([*entry.captured, *leaves])
 
     def process(self, op: Op, args: Sequence[Any], params: dict[str, Any]) -> Any:
         for a in args:
@@ -62,6 +65,10 @@ class EagerInterpreter(Interpreter):
         if op.multiple:
             return [Placed.on(device, x) for x in out]
         return Placed.on(device, out)
+
+
+class Elsewhere(EagerInterpreter):
+    """Current in a block that has a default device of its own."""
 
 
 def _wrap(data: Any, type: Any) -> Array:

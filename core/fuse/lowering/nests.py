@@ -16,13 +16,12 @@ from treadle.fuse.lowering.forms import Form, renamed
 from treadle.fuse.lowering.launches import Binding, Launch
 from treadle.fuse.lowering.vectors import (
     FILLS,
-    extent,
     few_along,
     filling,
     fills,
     innermost,
 )
-from treadle.fuse.maps import Space
+from treadle.fuse.maps import Space, extent
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.ir.maps import ZERO, Affine, Map, address

@@ -5,16 +5,12 @@ from __future__ import annotations
 import math
 
 from treadle.dims import hint, settled
+from treadle.fuse.maps import extent
 
 FILLS = 8
 """Points along a loop, of which a vector has about as many lanes or more."""
 _FEW = 16
 """Elements of a row up to which vectors go across rows."""
-
-
-def extent(group: list[int], sizes: dict[int, int]) -> int:
-    """The number of points along a group of dimensions."""
-    return math.prod(sizes[d] for d in group)
 
 
 def innermost(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:

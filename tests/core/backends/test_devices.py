@@ -154,6 +154,52 @@ def test_nothing_is_placed_unless_asked() -> None:
     assert x.device == td.jit(lambda x: x + 1)(x).device == td.devices()[0]
 
 
+def test_a_block_has_a_default_device_of_its_own() -> None:
+    f = td.jit(lambda x, n: (tnp.sin(x) @ x) * n)
+    wanted = np.sin(X) @ X * 2
+    for _ in range(3):
+        f(X, 2.0)  # has a quick path now
+    ahead = f.lower(X, 2.0).compile()
+    with mock.patch.object(program, "run", wraps=program.run) as run:
+
+        def runs(function: Callable[..., Any], *args: Any) -> int:
+            before = run.call_count
+            found = np.asarray(function(*args)).reshape(wanted.shape)
+            np.testing.assert_allclose(found, wanted, 1e-5, 1e-6)
+            return run.call_count - before
+
+        assert runs(f, X, 2.0) == 0
+        with td.default_device("reference"):
+            assert [runs(f, X, 2.0) for _ in range(3)] == [1, 1, 1]
+            assert runs(td.vmap(f, (0, None)), X[None], 2.0) == 1
+            before = run.call_count
+            td.grad(lambda x: f(x, 2.0).sum())(X)
+            assert run.call_count > before
+            assert runs(f, td.device_put(X, "cpu"), 2.0) == 0
+            assert runs(ahead, X, 2.0) == 0
+            assert tnp.ones(2).device == td.devices()[1]
+            assert tnp.ones(2, device="cpu").device == td.devices()[0]
+            with td.default_device(td.devices()[0]):
+                assert runs(f, X, 2.0) == 0
+                assert tnp.ones(2).device == td.devices()[0]
+            assert runs(f, X, 2.0) == 1
+            with pytest.raises(RuntimeError), td.default_device("cpu"):
+                raise RuntimeError
+            made = tnp.ones(2) + 1
+            assert runs(f, X, 2.0) == 1
+        assert runs(f, X, 2.0) == 0
+        assert made.device == td.devices()[0]  # nobody placed it
+        for n in (2, 3, 5):  # sizes that vary
+            x = np.ones((n, n), np.float32)
+            with td.default_device("reference"):
+                found = f(x, 1.0)
+            np.testing.assert_allclose(found, np.full((n, n), n * np.sin(1)), 1e-5)
+    with pytest.raises(
+        ValueError, match=r"default_device: there is no device 'abacus'"
+    ):
+        td.default_device("abacus").__enter__()
+
+
 @pytest.mark.parametrize("apply", [lambda f: f, td.jit, td.vmap])
 def test_operands_on_two_devices_are_an_error(apply: Callable[..., Any]) -> None:
     a, b = (td.device_put(X, place) for place in PLACES)

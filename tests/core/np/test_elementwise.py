@@ -60,6 +60,19 @@ CASES = [
         (SPECIAL,),
     ),
     Case("round", lambda np, x: np.round(x, 2), (X,), smooth=False),
+    *(
+        Case(f"{name}-by-zero", lambda np, x, y, f=f: f(np, x, y), (N, N % 3))
+        for name, f in (
+            ("mod", lambda np, x, y: np.remainder(x, y)),
+            ("mod-0", lambda np, x, y: x % 0 + y),
+            ("fmod", lambda np, x, y: np.fmod(x, y)),
+            ("divmod", lambda np, x, y: np.divmod(x, y)[1]),
+            ("unsigned", lambda np, x, y: x.astype("uint8") % y.astype("uint8")),
+        )
+    ),
+    Case("round-all", lambda np, x: np.round(x, 50), (X,), smooth=False),
+    Case("round-inf", lambda np, x: np.round(x, 3), (SPECIAL,), smooth=False),
+    Case("angle-deg", lambda np, x: np.angle(x, deg=True), (X,), smooth=False),
     Case("round-whole", lambda np, x: np.round(x), (X,)),
     Case("round-int", lambda np, x: np.round(x), (N,)),
     *binary("add subtract multiply divide maximum minimum", X, Y),

@@ -180,6 +180,7 @@ SAMPLES: dict[str, Function] = {
     "cov, weights": lambda np, a: np.cov(
         a.x, fweights=COUNTS, aweights=f32([1, 2, 3, 4, 5])
     ),
+    "cov, dtype": lambda np, a: np.cov(a.x.astype("int32"), a.y, dtype="float32"),
     "cov, bias": lambda np, a: np.cov(a.x, rowvar=False, bias=True),
     "corrcoef of two": lambda np, a: np.corrcoef(a.x[0], a.v),
     "nansum": lambda np, a: np.nansum(a.h, axis=0, where=a.b, initial=2),

@@ -174,6 +174,35 @@ def hosted(np_: Any, z: Any) -> Any:
     return order * 2, inverse @ z, np_.prod(z, 1) + 1, np_.max(z * 2j)
 
 
+def with_special_values(dtype: str) -> np.ndarray:
+    parts = [0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan]
+    z = np.array([complex(a, b) for a in parts for b in parts] * 3, dtype)
+    return np.random.default_rng(0).permutation(z).reshape(3, -1)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sorts_are_native(dtype: str, axis: int) -> None:
+    for z in (with_special_values(dtype), normal(40, 30, dtype=dtype).round()):
+        sort = td.jit(lambda z: tnp.sort(z, axis))
+        found, wanted = np.asarray(sort(z)), np.sort(z, axis, kind="stable")
+        np.testing.assert_array_equal(found.real, wanted.real)
+        np.testing.assert_array_equal(found.imag, wanted.imag)
+        assert "host" not in sort.explain(z)
+        places = td.jit(lambda z: tnp.argsort(z, axis))(z)
+        np.testing.assert_array_equal(places, np.argsort(z, axis, kind="stable"))
+
+
+def test_complex_numbers_are_sorted_beside_real_ones() -> None:
+    z, x = normal(30).round(), np.arange(30) % 4
+    for keys in ((x, z), (z, x)):
+        for count in (1, 2):
+            options = {"dimension": 0, "num_keys": count}
+            found = td.jit(lambda *a, o=options: td.lax.sort(a, **o))(*keys)
+            for a, b in zip(found, lax.sort(keys, **options), strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "scan": (lambda z: roll(tnp, td.scan, z), lambda z: roll(jnp, lax.scan, z)),
     "cond": (lambda z: choose(tnp, td.cond, z), lambda z: choose(jnp, lax.cond, z)),

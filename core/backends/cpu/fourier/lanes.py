@@ -150,7 +150,8 @@ class Lanes:
 
     def _zipped(self, x: Value, y: Value) -> tuple[Value, Value]:
         """Lanes of x and y in turns, within blocks."""
-        low, high = [], []
+        low: list[int] = []
+        high: list[int] = []
         for block in self._blocks:
             half = len(block) // 2
             for found, mine in ((low, block[:half]), (high, block[half:])):
@@ -278,8 +279,8 @@ def emit_passes(b: Builder, lanes: Lanes) -> None:
     recipe: 64-bit words: the number of passes, and for each its radix, m, s, and the
     address of its factors: ``w ** (p * k)`` for p from 1, k from 1.
     """
-    for radix in RADICES:
-        _emit_pass(b, lanes, radix)
+    for known in RADICES:
+        _emit_pass(b, lanes, known)
     with b.function("define internal ptr @passes(ptr %recipe, ptr %block, ptr %other)"):
         count = b.op("load i64, ptr %recipe")
         blocks = [("ptr", "%block"), ("ptr", "%other")]
