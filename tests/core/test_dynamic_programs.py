@@ -125,12 +125,7 @@ PROGRAMS: dict[str, tuple[Any, list[Arg], Any, str]] = {
         "",
     ),
     "best": (best, [floats(f"n {WIDTH}")], BATCHES, ""),
-    "masked": (
-        masked,
-        [floats(f"n t {WIDTH}"), bools("n t")],
-        LENGTHS,
-        "rows of at most 16 elements are added up in another order",
-    ),
+    "masked": (masked, [floats(f"n t {WIDTH}"), bools("n t")], LENGTHS, ""),
 }
 
 

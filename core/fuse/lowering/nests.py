@@ -16,7 +16,6 @@ from treadle.fuse.lowering.forms import Form, renamed
 from treadle.fuse.lowering.launches import Binding, Launch
 from treadle.fuse.lowering.vectors import (
     FILLS,
-    few_along,
     filling,
     fills,
     innermost,
@@ -338,12 +337,10 @@ def _written(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Launch:
     kept = [d for d in sizes if d not in cluster.reduced]
     kept.sort(key=ranking(body.accesses, sizes))
     reduced = _reduced(cluster, body)
-    few = cluster.form == "inner" and kept and few_along(reduced, sizes)
-    if cluster.form == "inner" and not few:
+    if cluster.form == "inner":
         return finish(body, sizes, kept, [], reduced, "inner")
-    if cluster.form in ("mid", "inner"):
-        choose = filling if few else innermost
-        inner = choose(coalesce(kept, body.accesses, sizes), sizes)
+    if cluster.form == "mid":
+        inner = innermost(coalesce(kept, body.accesses, sizes), sizes)
         outer = [d for d in kept if d not in inner]
         return finish(body, sizes, outer, reduced, inner, "mid")
     # Products with gates of quantum circuits have axes of all lengths, one long.

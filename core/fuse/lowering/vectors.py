@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
-from treadle.dims import hint, settled
+from treadle.dims import hint
 from treadle.fuse.maps import extent
 
 FILLS = 8
 """Points along a loop, of which a vector has about as many lanes or more."""
-_FEW = 16
-"""Elements of a row up to which vectors go across rows."""
 
 
 def innermost(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:
@@ -32,14 +28,3 @@ def filling(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:
         return chosen
     longest = max(groups, key=lambda g: hint(extent(g, sizes)))
     return longest if hint(extent(longest, sizes)) >= 2 * FILLS else chosen
-
-
-def few_along(dims: list[int], sizes: dict[int, int]) -> bool:
-    """Whether rows along these dimensions are too short for vectors, which then go
-    across rows. A sum is added up in another order there, so that no other length may
-    decide it."""
-    return bool(settled(_few, [sizes[d] for d in dims]))
-
-
-def _few(*lengths: int) -> int:
-    return int(0 < math.prod(lengths) <= _FEW)

@@ -212,52 +212,33 @@ def scatter(
 
 
 def load_strided(
-    b: Builder, address: str, step: str, dtype: np.dtype, lanes: int, active: str
+    b: Builder, address: str, step: str, dtype: np.dtype, lanes: int
 ) -> Value:
     """Loads elements that are `step` elements apart, one by one: `gather` has to take
     apart its vectors of addresses where machines have no such instruction, or a slow
-    one.
-
-    active: how many lanes there are, if not all: the others have the last one's.
-    """
+    one."""
     kind = memory_kind(dtype)
     of, text = type_name(kind, lanes), "poison"
-    for lane, place in enumerate(_places(b, kind, address, step, lanes, active)):
+    for lane, place in enumerate(_places(b, kind, address, step, lanes)):
         element = b.op(f"load {kind}, ptr {place}, align {dtype.itemsize}")
         text = b.op(f"insertelement {of} {text}, {kind} {element}, i64 {lane}")
     return to_register(Value(b, text, kind, lanes), dtype)
 
 
 def store_strided(
-    b: Builder, address: str, step: str, value: Value, dtype: np.dtype, active: str
+    b: Builder, address: str, step: str, value: Value, dtype: np.dtype
 ) -> None:
     """Stores elements so; the last one stays where the step is 0."""
     value = to_memory(value, dtype)
-    places = _places(b, value.kind, address, step, value.lanes, active)
-    element = ""
+    places = _places(b, value.kind, address, step, value.lanes)
     for lane, place in enumerate(places):
-        before = element
         element = b.op(f"extractelement {value.type} {value.text}, i64 {lane}")
-        if active and lane:  # Others store once more what the last one has stored.
-            more = b.op(f"icmp sgt i64 {active}, {lane}")
-            of = f"{value.kind} {element}, {value.kind} {before}"
-            element = b.op(f"select i1 {more}, {of}")
         b(f"store {value.kind} {element}, ptr {place}, align {dtype.itemsize}")
 
 
-def _places(
-    b: Builder, kind: str, address: str, step: str, lanes: int, active: str
-) -> list[str]:
+def _places(b: Builder, kind: str, address: str, step: str, lanes: int) -> list[str]:
     """The addresses of lanes: by fours, as more steps would not fit the registers."""
     places: list[str] = []
-    if active:
-        for lane in range(lanes):
-            if lane:
-                more = b.op(f"icmp sgt i64 {active}, {lane}")
-                on = b.op(f"select i1 {more}, i64 {step}, i64 0")
-                address = b.op(f"getelementptr {kind}, ptr {address}, i64 {on}")
-            places.append(address)
-        return places
     steps = [b.op(f"mul i64 {step}, {n}") for n in range(1, min(lanes, 5))]
     for lane in range(lanes):
         if lane and lane % 4 == 0:

@@ -250,10 +250,12 @@ class Body:
             offsets = offsets + self.numbers
         return position, offsets
 
-    def _one_by_one(self, i: int, offsets: Value | None) -> bool:
-        """Whether strided elements are better moved without vectors of addresses."""
+    def _one_by_one(self, i: int, frame: Frame, offsets: Value | None) -> bool:
+        """Whether whole vectors of strided elements are better moved without vectors of
+        addresses."""
         step = self.lane_steps.get(self.nest.body[i].attr)
-        return not has_mask_registers() and offsets is not None and offsets is step
+        whole = frame.mask is None and not has_mask_registers()
+        return whole and offsets is not None and offsets is step
 
     def _load(self, i: int, frame: Frame, copy: int, lanes: int) -> Value:
         access = self._access(i)
@@ -272,10 +274,8 @@ class Body:
             return load(self.b, position, dtype, lanes, mask)
         if self._in_pairs(i, offsets, frame):
             return load_paired(self.b, position, dtype, lanes)
-        if self._one_by_one(i, offsets):
-            return load_strided(
-                self.b, position, access.inner, dtype, lanes, frame.active
-            )
+        if self._one_by_one(i, frame, offsets):
+            return load_strided(self.b, position, access.inner, dtype, lanes)
         where = pointers(self.b, access.kind, position, offsets)
         return gather(where, dtype, frame.mask)
 
@@ -296,8 +296,8 @@ class Body:
                 value = _combined(how, dtype, old, value)
             store(self.b, position, value, dtype, mask)
             return
-        if not how and self._one_by_one(i, offsets):
-            store_strided(self.b, position, access.inner, value, dtype, frame.active)
+        if not how and self._one_by_one(i, frame, offsets):
+            store_strided(self.b, position, access.inner, value, dtype)
             return
         where = pointers(self.b, access.kind, position, offsets)
         if not how:

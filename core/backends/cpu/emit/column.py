@@ -11,17 +11,11 @@ from treadle.backends.cpu.emit.lanes import Value, lane_numbers
 from treadle.backends.cpu.emit.reduce import BLOCK_TURNS, Reduction, combined
 from treadle.backends.cpu.emit.running import carried_first, rounds, settled, step
 from treadle.kernels.lower import NestOrder, Sweep, cost, is_running, is_store
-from treadle.kernels.nest import STRIDED, Nest
 
 _CHAINS = 4
 """Totals of the last vectors of a row, which are added to one at a time."""
 _LITTLE_WORK = 10
 """Instructions of a turn, above which there is enough to do between two additions."""
-
-
-def is_strided(nest: Nest) -> bool:
-    """Whether vectors go across rows in memory."""
-    return any(o.inner == STRIDED and o.kind == "array" for o in nest.operands)
 
 
 class ColumnSweeps:
@@ -153,7 +147,6 @@ class ColumnSweeps:
             and sum(map(cost, body)) <= _LITTLE_WORK
             and not any(map(is_running, body))
             and not any(map(is_store, body))
-            and not is_strided(self.plan.nest)
             and not any(r.with_index for r in self._reductions(sweep, held))
         )
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from treadle.backends.cpu.emit.access import Arguments, read_arguments
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.emit.column import ColumnSweeps, is_strided
+from treadle.backends.cpu.emit.column import ColumnSweeps
 from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.emit.ops import supported
 from treadle.backends.cpu.emit.row import RowSweeps
@@ -31,8 +31,7 @@ narrow pieces of long rows come slowly."""
 _COLUMN_WORK = 10
 """Instructions at each point, above which a block is half as wide: it is the
 instructions that take the time then, and they are written for each vector."""
-_STRIDED_VECTORS = 2
-"""Where elements are moved one by one: then that takes the time, and the code."""
+
 
 ROW_TILE = 16
 """Rows that strided accesses visit together."""
@@ -168,8 +167,6 @@ def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> No
 
 def _column_vectors(nest: Nest, lanes: int) -> int:
     """How many vectors of accumulators a block of a column nest has."""
-    if is_strided(nest):
-        return _STRIDED_VECTORS
     work = sum(cost(nest.body[i]) for s in schedule(nest).sweeps for i in s.body)
     most = 8 if work <= _COLUMN_WORK else 4
     return max(4, min(most, _COLUMN_BYTES // (4 * lanes)))
