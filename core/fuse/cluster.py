@@ -11,19 +11,36 @@ reduced ones; the form says how the loops will run (see `treadle.kernels.nest`):
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from treadle.dims import hint
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import axis_strides
 from treadle.fuse.maps import Space
 from treadle.fuse.order import Node
 from treadle.ir.graph import Atom, Equation, Var
 from treadle.ir.maps import ZERO, Affine, Map, Split
+from treadle.kernels.lower import cost_of
 from treadle.passes.units import last_axis
-from treadle.trace.lowering import Addressing, Gather, Reduction, Scatter, View
+from treadle.trace.lowering import (
+    Addressing,
+    Elementwise,
+    Gather,
+    Reduction,
+    Scatter,
+    View,
+    written,
+)
 
 MAX_MEMBERS = 120
+
+_SHORT_ROW = 8
+"""Elements of a row, for which a vector would do: what is computed once a row, one
+number at a time, then takes as long as for a vector of other rows."""
+_DEAR = 12
+"""The cost from which that is a kernel of its own."""
 
 
 class Cluster(Node):
@@ -98,6 +115,8 @@ class _Trial:
         entries = self._derived(source, chain)
         if entries is None or not self._names_units(out, entries):
             return False
+        if self._once_a_short_row(entries) and _is_dear(eq):
+            return False
         self.space.maps[out] = entries
         if not self._covers(entries) or not operands_fit(self.space, eq, flow):
             return False
@@ -169,6 +188,15 @@ class _Trial:
             for i, e in enumerate(entries)
         )
 
+    def _once_a_short_row(self, entries: Map) -> bool:
+        """Whether what has this map is computed once for each of some short rows, be it
+        one: a batch of one has the kernels of any other."""
+        dims = self._dims(entries)
+        if self.form != "inner" or not dims or dims & self.reduced:
+            return False
+        sizes = self.space.sizes
+        return math.prod([hint(sizes[d]) for d in self.reduced]) <= _SHORT_ROW
+
     def _dims(self, entries: Map) -> set[int]:
         return {d for _, terms in entries for d, _ in terms}
 
@@ -186,6 +214,13 @@ class _Trial:
         """Whether a map names all dimensions, or all that are kept."""
         dims, every = self._dims(entries), self.space.sizes.keys()
         return dims == every or (bool(self.reduced) and dims == every - self.reduced)
+
+
+def _is_dear(eq: Equation) -> bool:
+    """Whether an elementwise equation takes many instructions."""
+    if not isinstance(eq.op.lowering, Elementwise):
+        return False
+    return sum([cost_of(i.name, i.dtype) for i in written(eq)]) >= _DEAR
 
 
 def operand_key(eq: Equation) -> tuple:

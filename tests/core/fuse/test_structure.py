@@ -188,3 +188,23 @@ def test_axes_of_length_one_by_construction_are_no_loops() -> None:
 
     for nest in kernels_of(f, ROWS):
         assert nest.outer <= 1
+
+
+@pytest.mark.parametrize(("length", "kernels"), [(3, 2), (8, 2), (9, 1), (40, 1)])
+def test_what_is_dear_once_a_short_row_is_a_kernel_along_rows(
+    length: int, kernels: int
+) -> None:
+    """Within the rows, it would be computed for one number at a time."""
+
+    def forces(x: Any) -> Any:
+        return (tnp.sum(x * x, -1) + 0.01) ** -1.5
+
+    x = np.random.default_rng(0).normal(size=(70, length)).astype(np.float32)
+    assert len(steps_of(forces, x)) == kernels
+    expected = (np.sum(x.astype(np.float64) ** 2, -1) + 0.01) ** -1.5
+    found = td.jit(forces)(x)
+    np.testing.assert_allclose(found, expected, 1e-5)
+    np.testing.assert_array_equal(td.jit(forces)(x[:5]), found[:5])
+    sized = td.jit(forces, dynamic={"x": ("n", "k")})
+    assert np.array_equal(sized(x), found)
+    assert np.array_equal(sized(x[:, :2]), td.jit(forces)(x[:, :2]))
