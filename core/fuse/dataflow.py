@@ -140,7 +140,9 @@ class Dataflow:
             return
         sources = {self.resolve(a)[0] for a in eq.inputs}
         most = hint(math.prod(v.type.shape))
-        large = [a for a in sources if hint(math.prod(a.type.shape)) >= most]
+        # One number is small for a single update, too: any batch has the same kernels.
+        arrays = [a for a in sources if a.type.ndim]
+        large = [a for a in arrays if hint(math.prod(a.type.shape)) >= most]
         if len(large) == 1 and self._stored_anyway(large[0]):
             self.inline.add(v)
 
