@@ -240,7 +240,8 @@ def _emit_queries(code: Code) -> None:
             near, some = keys_of(code, row + keys - queries, ends, chunk, full)
             lines = [code.at(code.area(x), first * _PITCH) for x in _LINES]
             code.call(
-                *("differentiate", "%args", "%scratch", *lines, batch, head, first),
+                "differentiate",
+                *("%args", "%scratch", *lines, batch, head, first),
                 *(row + first, ends[1] - first, near, some, *chunk),
             )
             line = code.at(lines[1], near - chunk[0])
