@@ -239,11 +239,9 @@ def _emit_queries(code: Code) -> None:
             ends = first, _ = tiles.start(t), tiles.start(t + 1)
             near, some = keys_of(code, row + keys - queries, ends, chunk, full)
             lines = [code.at(code.area(x), first * _PITCH) for x in _LINES]
-            code.call(
-                "differentiate",
-                *("%args", "%scratch", *lines, batch, head, first),
-                *(row + first, ends[1] - first, near, some, *chunk),
-            )
+            given: Operands = ("%args", "%scratch", *lines, batch, head, first)
+            rows = row + first, ends[1] - first
+            code.call("differentiate", *given, *rows, near, some, *chunk)
             line = code.at(lines[1], near - chunk[0])
             with code.loop(0, depth, width) as x:
                 multiply(
