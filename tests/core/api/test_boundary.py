@@ -182,6 +182,7 @@ def test_every_public_transform_is_a_boundary() -> None:
         "ambients",
         "clear_caches",
         "current_transform",
+        "default_device",
         "disable_jit",
         "effects_barrier",
         "live_arrays",
