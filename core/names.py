@@ -308,7 +308,8 @@ def elsewhere() -> dict[str, dict[str, tuple[str, str]]]:
         if line.startswith("["):
             section = found.setdefault(line.strip("[]"), {})
         elif not line.startswith("#"):
-            theirs, ours, why = re.fullmatch(_LINE, line).groups("")
+            matched: Any = _LINE.fullmatch(line)
+            theirs, ours, why = matched.groups("")
             section.update(dict.fromkeys(theirs.split(), (ours, why)))
     return found
 

@@ -63,7 +63,7 @@ def _joined(*parts: str) -> str:
     return ".".join(part for part in parts if part)
 
 
-_PARTS = {
+_PARTS: dict[type, dict[str, str]] = {
     nn.TransformerEncoderBlock: {
         "attention_norm": "norm1",
         "attention": "self_attn",

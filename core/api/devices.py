@@ -95,8 +95,8 @@ def device_put(x: T, device: Device | str | None = None) -> T:
                 f"device_put of an array of type {leaf.type} that is being traced"
                 f"{at(user_source())}\nPlace the arguments, before the call."
             )
-        data = as_numpy(leaf)
-        data = data if isinstance(leaf, Array) else np.array(data)
+        own = isinstance(leaf, Array)
+        data = np.asarray(as_numpy(leaf)) if own else np.array(as_numpy(leaf))
         return Array(data) if place is None else Placed.on(place, data)
 
     return tree.map(put, x)

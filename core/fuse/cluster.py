@@ -189,12 +189,13 @@ class _Trial:
         )
 
     def _once_a_short_row(self, entries: Map) -> bool:
-        """Whether what has this map is computed once for each of many short rows."""
-        if self.form != "inner" or self._dims(entries) & self.reduced:
+        """Whether what has this map is computed once for each of some short rows, be it
+        one: a batch of one has the kernels of any other."""
+        dims = self._dims(entries)
+        if self.form != "inner" or not dims or dims & self.reduced:
             return False
-        sizes = {d: hint(n) for d, n in self.space.sizes.items()}
-        row = math.prod([sizes[d] for d in self.reduced])
-        return row <= _SHORT_ROW < math.prod(sizes.values()) // max(row, 1)
+        sizes = self.space.sizes
+        return math.prod([hint(sizes[d]) for d in self.reduced]) <= _SHORT_ROW
 
     def _dims(self, entries: Map) -> set[int]:
         return {d for _, terms in entries for d, _ in terms}

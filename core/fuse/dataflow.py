@@ -14,6 +14,7 @@ from treadle.ir.scalar import SCALARS
 from treadle.ops.movement import transpose
 from treadle.passes.units import Units
 from treadle.trace.lowering import (
+    FUSABLE,
     Elementwise,
     Index,
     Lowering,
@@ -126,19 +127,31 @@ class Dataflow:
 
     def _consider_updates(self, updates: Atom) -> None:
         """What a scatter writes is computed there rather than stored, if nothing else
-        reads it and it is cheaply made of one array of its size."""
+        reads it and it is cheaply made of one stored array of its size."""
         v, _ = self.resolve(updates)
-        eq = self.maker.get(v) if isinstance(v, Var) else None
-        if eq is None or not isinstance(how := self.lowering(eq), Elementwise):
+        if not isinstance(v, Var) or v not in self.maker:
+            return
+        eq = self.maker[v]
+        if not isinstance(how := self.lowering(eq), Elementwise):
             return
         if not isinstance(how.expression, str) or SCALARS[how.expression].cost > 1:
             return
         if len(self.final_readers(v)) > 1 or self.is_returned(v):
             return
         sources = {self.resolve(a)[0] for a in eq.inputs}
-        sizes = [hint(math.prod(a.type.shape)) for a in (v, *sources)]
-        if sum([n >= sizes[0] for n in sizes[1:]]) == 1:
+        most = hint(math.prod(v.type.shape))
+        # One number is small for a single update, too: any batch has the same kernels.
+        arrays = [a for a in sources if a.type.ndim]
+        large = [a for a in arrays if hint(math.prod(a.type.shape)) >= most]
+        if len(large) == 1 and self._stored_anyway(large[0]):
             self.inline.add(v)
+
+    def _stored_anyway(self, a: Atom) -> bool:
+        """Whether a value is not likely to be made by the kernel of its only reader."""
+        maker = self.maker.get(a) if isinstance(a, Var) else None
+        if maker is None or not isinstance(self.lowering(maker), FUSABLE):
+            return True
+        return len(self.final_readers(maker.outputs[0])) > 1
 
     def is_view(self, v: Var) -> bool:
         """Whether a value is another one seen through an index map."""

@@ -9,6 +9,7 @@ any other batch, except where they are 1 by construction (`treadle.passes.units`
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -120,3 +121,8 @@ class Space:
     def _without(self, entries: Map, absent: Axes) -> Map:
         """A map without what it says about absent axes of the value that it indexes."""
         return tuple([ZERO if i in absent else e for i, e in enumerate(entries)])
+
+
+def extent(group: list[int], sizes: dict[int, int]) -> int:
+    """The number of points along a group of dimensions."""
+    return math.prod(sizes[d] for d in group)

@@ -30,6 +30,7 @@ from treadle.np import (
     shapes,
     statistics,
 )
+from treadle.np.absent import REMEDIES, Absent, names_of
 from treadle.np.at import At
 from treadle.np.namespace import VERSIONS
 from treadle.np.operands import ArrayLike, Axis
@@ -431,6 +432,9 @@ class Methods(Operators):
         """Rounded to a number of decimals."""
         return elementwise.round(self, decimals)
 
+    def __dir__(self: Any) -> list[str]:
+        return names_of(self)
+
     def conj(self: Any) -> Array:
         """The complex conjugate."""
         return complex_parts.conj(self)
@@ -439,11 +443,13 @@ class Methods(Operators):
 
 
 def install() -> None:
-    """Puts the operators and methods on `Value`."""
+    """Puts the operators and methods on `Value`, and those that it has not."""
     for surface in (Operators, Methods):
         for name, member in vars(surface).items():
             if isinstance(member, FunctionType | property):
                 setattr(Value, name, member)
+    for name, remedy in REMEDIES.items():
+        setattr(Value, name, Absent(name, remedy))
 
 
 install()

@@ -12,7 +12,6 @@ import numpy as np
 from treadle import dtypes
 from treadle.dims import hint, is_dim
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, params_key
-from treadle.kernels.nest import is_half
 from treadle.late import Computed, SizeOf
 from treadle.ops.arithmetic import add, div, mul, neg, sub
 from treadle.ops.cast import convert
@@ -311,10 +310,13 @@ def _size(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     return Lit(size.at(hint), t, varies=True, size=size)
 
 
+_HALVES = (dtypes.float16, dtypes.bfloat16)
+
+
 def _sum_with_scatter(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     """What is scattered into zeros, and an array: it is scattered into the array. Half
     floats would be rounded more often."""
-    if is_half(eq.outputs[0].type.dtype):
+    if eq.outputs[0].type.dtype in _HALVES:
         return None
     for a, b in (inputs, inputs[::-1]):
         found = s.defines(b, scatter_add)

@@ -139,7 +139,7 @@ def _phases_as_features(
     ones = {"strides": (1,) * rank, "rhs_dilation": (1,) * rank, "feature_groups": 1}
     if f.is_filter_gradient or any(params[k] != v for k, v in ones.items()):
         return None
-    (*kernel, _, features) = y.type.shape
+    kernel, features = y.type.shape[:-2], y.type.shape[-1]
     taps = [-(-k // by) for k, by in zip(kernel, gaps, strict=True)]
     several = features * math.prod(gaps)
     work = math.prod(taps) * -(-several // _COLUMNS)

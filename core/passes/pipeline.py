@@ -23,7 +23,8 @@ from treadle.passes.rounding import place_roundings
 from treadle.passes.scans import hoist_from_scans
 from treadle.passes.sorting import lower_sorts
 from treadle.passes.split_complex import split_complex
-from treadle.passes.stacks import make_stacks
+from treadle.passes.stacks import choose_in_stacks, shape_pieces
+from treadle.passes.systems import solve_small_systems
 from treadle.trace.lowering import Lowering
 
 Pass = Callable[[Graph], Graph]
@@ -55,6 +56,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         loop_over_rows,  # needs inlined calls; ensures: no counted scans
         # needs inlined calls; ensures: blocked work is what the target has kernels for
         partial(lower_blocks, target=target),
+        solve_small_systems,  # needs inlined calls
         split_complex,  # needs inlined calls; ensures: no complex number in a kernel
         simplify,  # needs inlined calls; leaves dead and equal equations behind
         merge_equal,  # ensures: no two pure equations are equal
@@ -63,13 +65,14 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         partial(lower_contractions, widen=wide, multiplied=multiplied),
         lower_sorts,  # ensures: only unsigned integers are ordered
         simplify,
-        make_stacks,  # needs simplified concatenations; emits equal equations
+        choose_in_stacks,  # needs simplified concatenations; emits equal equations
         split_reductions,  # ensures: a reduction is over one last axis, or not over it
         merge_equal,
         drop_dead,  # ensures: every pure equation is used
         partial(place_roundings, widen=wide),  # needs all readers, and no others
         # needs placed roundings; leaves halves and float32 mixed in products
         partial(fuse_conversions, multiplied=multiplied),
+        shape_pieces,  # needs placed roundings: it makes equations of others' shapes
     )
 
 

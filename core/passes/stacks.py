@@ -14,6 +14,7 @@ from treadle.ops.compare import eq as equal
 from treadle.ops.compare import select
 from treadle.ops.movement import broadcast_in_dim
 from treadle.ops.shape import concatenate, iota
+from treadle.passes.dce import drop_dead
 from treadle.passes.rewrite import Rewriter, mentions
 from treadle.trace.lowering import Elementwise, Reshape
 
@@ -24,7 +25,7 @@ _MOST_ELEMENTS = 64
 each piece only for few of them."""
 
 
-class _Stacks(Rewriter):
+class _Pieces(Rewriter):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.makers = {v: eq for eq in graph.equations for v in eq.outputs}
@@ -32,14 +33,10 @@ class _Stacks(Rewriter):
         self.reads = Counter([a for a in (*read, *graph.outputs) if isinstance(a, Var)])
 
     def equation(self, eq: Equation) -> None:
-        if eq.op is not concatenate:
-            self.keep(eq)
-        elif _is_small_stack(eq):
-            self._choice(eq)
-        else:
+        if eq.op is concatenate:
             for a in eq.inputs:
                 self._make_in_shape(a)
-            self.keep(eq)
+        self.keep(eq)
 
     def _make_in_shape(self, piece: Atom) -> None:
         """Reshapes what a piece is computed from, not what it amounts to: a kernel
@@ -65,7 +62,12 @@ class _Stacks(Rewriter):
             return None
         return self.makers.get(a)
 
-    def _choice(self, eq: Equation) -> None:
+
+class _Stacks(Rewriter):
+    def equation(self, eq: Equation) -> None:
+        if eq.op is not concatenate or not _is_small_stack(eq):
+            self.keep(eq)
+            return
         shape, axis = eq.outputs[0].type.shape, eq.params["axis"]
         params = {"shape": shape, "axis": axis, "dtype": _INDEX}
         (place,) = self.emit(iota, [], params, eq.source)
@@ -93,8 +95,15 @@ def _is_small_stack(eq: Equation) -> bool:
     return one_each and 1 < len(eq.inputs) <= _MOST_PIECES
 
 
-def make_stacks(graph: Graph) -> Graph:
+def choose_in_stacks(graph: Graph) -> Graph:
     """An array that is a stack of few numbers is made by one kernel, with what they are
-    made of, and not by one for each piece: the state of an equation of motion, say.
-    Pieces of longer ones are computed in the shape that they have there."""
+    made of, and not by one for each piece: the state of an equation of motion, say."""
     return _Stacks.apply(graph) if mentions(graph, {concatenate}) else graph
+
+
+def shape_pieces(graph: Graph) -> Graph:
+    """Pieces of arrays are computed in the shape that they have there, so that they are
+    made where they belong."""
+    if not mentions(graph, {concatenate}):
+        return graph
+    return drop_dead(_Pieces.apply(graph))

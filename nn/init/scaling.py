@@ -106,7 +106,7 @@ def variance_scaling(
     _one_of("variance_scaling", "distribution", distribution, _DISTRIBUTIONS)
 
     def init(key: Any = None, shape: Any = None, dtype: Any = tnp.float32) -> td.Array:
-        if not isinstance(shape, Sequence):
+        if not hasattr(shape, "__len__"):
             given = ", ".join(repr(x) for x in (key, shape) if x is not None)
             raise TypeError(_INITIALISER.format(given=given, at=at(user_source())))
         fan_in, fan_out = fans(shape, in_axis, out_axis, batch_axis)

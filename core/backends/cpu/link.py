@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from treadle.backends.cpu.run.executor import (
     Slot,
 )
 from treadle.backends.cpu.run.host import address_of, host_call, meaning
-from treadle.backends.cpu.run.repeat import ENDLESS, repeat
+from treadle.backends.cpu.run.repeat import ENDLESS, repeat, repeating
 from treadle.backends.cpu.sources import (
     nest_source,
     product_source,
@@ -50,6 +49,10 @@ from treadle.plan.steps import (
 
 _CALLING = NestStep, ProductStep, CopyStep, OrderStep, CallsStep
 """Steps that are calls of native functions."""
+
+
+def _only_calls(steps: Sequence[Step]) -> bool:
+    return all(isinstance(step, _CALLING) for step in steps)
 
 
 class Bound:
@@ -235,7 +238,7 @@ class Linked:
     def _loop(self, step: Loop) -> None:
         swaps = self._point(step)
         index = self.loops[step] = self.builder.slot()
-        with self._repeating(step.body) as made:
+        with repeating(self.builder, _only_calls(step.body)) as made:
             with self.builder.loop(step.count, index):
                 with self.builder.recording() as body:
                     self._commands(step.body)
@@ -245,7 +248,8 @@ class Linked:
 
     def _while(self, step: While) -> None:
         swaps, flag = self._point(step), self.at(step.flag)
-        with self._repeating([*step.test, *step.body]) as made:
+        calls = _only_calls([*step.test, *step.body])
+        with repeating(self.builder, calls) as made:
             start, end = self.builder.label(), self.builder.label()
             self.builder.place(start)
             with self.builder.recording() as test:
@@ -264,27 +268,6 @@ class Linked:
         for b, place in step.slots:
             self.builder.set(self.slot_of(b), self.at(place))
         return [(self.slot_of(a), self.slot_of(b)) for a, b in step.swaps]
-
-    @contextmanager
-    def _repeating(self, steps: Sequence[Step]) -> Iterator[list[Any]]:
-        """Commands of a loop over steps; in a run that is not profiled, one command
-        instead, of the operands that the function gives which is left in the list."""
-        made: list[Any] = []
-        if not all(isinstance(step, _CALLING) for step in steps):
-            yield made
-            return
-        start, short, end = [self.builder.label() for _ in range(3)]
-        self.builder.shortcut(short)
-        self.builder.place(start)
-        yield made
-        operands = made[0]()
-        if operands is None:
-            self.builder.place(short, start)
-            return
-        self.builder.jump(end)
-        self.builder.place(short)
-        self.builder.repeat(operands)
-        self.builder.place(end)
 
     def _branch(self, step: Branch) -> None:
         kind = {"bool": "bool", "int32": "i32", "int64": "i64"}[step.dtype.name]

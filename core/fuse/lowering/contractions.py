@@ -13,7 +13,8 @@ from typing import Any
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import Strided, stored_strides
 from treadle.fuse.lowering.launches import ProductKernel
-from treadle.fuse.lowering.nests import Access, NestWriter, assemble, coalesce, extent
+from treadle.fuse.lowering.nests import Access, NestWriter, assemble, coalesce
+from treadle.fuse.maps import extent
 from treadle.ir.graph import Equation
 from treadle.ir.maps import Map
 from treadle.kernels.contract import Contraction, Strides

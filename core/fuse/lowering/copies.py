@@ -12,7 +12,6 @@ from treadle.fuse.lowering.nests import (
     Access,
     NestWriter,
     coalesce,
-    fills,
     finish,
     ranking,
     window_map,
@@ -120,7 +119,6 @@ def scatter_launch(eq: Equation, flow: Dataflow) -> Launch | None:
     # A place that is not inside is written, too: what was there before its vector.
     alike = how.combine != "set" and (valid is None or how.neutral is not None)
     if rows and not columns and alike:
-        *others, last = coalesce(rows, body.accesses, space.sizes)
-        if fills(last, space.sizes):
-            outer, inner = [d for group in others for d in group], last
+        *others, inner = coalesce(rows, body.accesses, space.sizes)
+        outer = [d for group in others for d in group]
     return finish(body, space.sizes, outer, [], inner, "inner", how.ordered)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +14,13 @@ from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import axis_strides, stored_strides
 from treadle.fuse.lowering.forms import Form, renamed
 from treadle.fuse.lowering.launches import Binding, Launch
-from treadle.fuse.maps import Space
+from treadle.fuse.lowering.vectors import (
+    FILLS,
+    filling,
+    fills,
+    innermost,
+)
+from treadle.fuse.maps import Space, extent
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.ir.maps import ZERO, Affine, Map, address
@@ -47,10 +52,6 @@ _STRUCTURAL = frozenset(
 """Constants that are part of a kernel, as they print. Others are arguments: a mean over
 32 examples and one over 64 differ in a number only, and share their kernel. So is -0.0,
 which equals 0.0: nests that differ in nothing else would be taken for each other."""
-
-
-_FILLS = 8
-"""Points along a loop, of which a vector has about as many lanes or more."""
 
 
 class Access(NamedTuple):
@@ -344,7 +345,7 @@ def _written(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Launch:
         return finish(body, sizes, outer, reduced, inner, "mid")
     # Products with gates of quantum circuits have axes of all lengths, one long.
     of_parts = any([hasattr(v, "twin") for v in stored])
-    choose = _filling if of_parts else None
+    choose = filling if of_parts else None
     return finish(body, sizes, kept, [], None, "inner", choose=choose)
 
 
@@ -405,27 +406,6 @@ def finish(
     return assemble(body, sizes, outers, mids, inners, axis, serial)
 
 
-def innermost(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:
-    """The last group of several points, so that vectors have lanes to fill; if there is
-    none, the last."""
-    longer = [g for g in groups if extent(g, sizes) != 1]
-    return next(reversed(longer or groups), [])
-
-
-def fills(group: list[int], sizes: dict[int, int]) -> bool:
-    """Whether a vector along these dimensions has all its lanes."""
-    return hint(extent(group, sizes)) >= _FILLS
-
-
-def _filling(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:
-    """The innermost group, or the longest one if that does not fill a vector."""
-    chosen = innermost(groups, sizes)
-    if not groups or fills(chosen, sizes):
-        return chosen
-    longest = max(groups, key=lambda g: hint(extent(g, sizes)))
-    return longest if hint(extent(longest, sizes)) >= 2 * _FILLS else chosen
-
-
 def _contiguous(
     groups: list[list[int]], sizes: dict[int, int], accesses: list[Access]
 ) -> list[int]:
@@ -437,7 +417,7 @@ def _contiguous(
     arrays = [dict(a.strides) for a in accesses if a.atom is not None]
     for group in reversed(groups):
         follows = any([hint(steps.get(group[-1], 0)) == 1 for steps in arrays])
-        if follows and hint(extent(group, sizes)) >= 2 * _FILLS:
+        if follows and hint(extent(group, sizes)) >= 2 * FILLS:
             return group
     return chosen
 
@@ -456,11 +436,6 @@ def _complex_as_pairs(body: NestWriter, sizes: dict[int, int]) -> int:
         )
     body.instrs = [i._replace(dtype=dtypes.to_real(i.dtype)) for i in body.instrs]
     return pair
-
-
-def extent(group: list[int], sizes: dict[int, int]) -> int:
-    """The number of points along a group of dimensions."""
-    return math.prod(sizes[d] for d in group)
 
 
 def assemble(

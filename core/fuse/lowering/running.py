@@ -6,7 +6,8 @@ from treadle.dims import one
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import operand_strides, stored_strides
 from treadle.fuse.lowering.launches import Launch
-from treadle.fuse.lowering.nests import Access, NestWriter, coalesce, finish, innermost
+from treadle.fuse.lowering.nests import Access, NestWriter, coalesce, finish
+from treadle.fuse.lowering.vectors import innermost
 from treadle.fuse.maps import Space
 from treadle.ir.graph import Equation
 from treadle.ir.maps import Affine, address

@@ -20,7 +20,8 @@ from treadle.dims import is_dim
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import Strided, operand_strides, row_major, stored_strides
 from treadle.fuse.lowering.launches import Launch
-from treadle.fuse.lowering.nests import Access, NestWriter, finish, innermost
+from treadle.fuse.lowering.nests import Access, NestWriter, finish
+from treadle.fuse.lowering.vectors import innermost
 from treadle.fuse.maps import Space
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation
@@ -328,8 +329,8 @@ def _put(w: _Windows) -> Launch:
             entries, of = [_Axis(e) for e in w.entries[1:-1]], places[0].type.dtype
             here = w.converted(w.place(entries, w.out.type.shape[1:-1]), of)
             here = w.select(belongs, here, -2, of)
-            here = (w.read(places[0], axes), here)
-            belongs = body.instr(scalar.EQ, here, dtypes.bool_)
+            place = w.read(places[0], axes)
+            belongs = body.instr(scalar.EQ, (place, here), dtypes.bool_)
         else:
             for i, axis in enumerate(axes):
                 belongs = w.both(belongs, _reaches(w, i, axis))

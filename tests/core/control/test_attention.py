@@ -83,6 +83,8 @@ CAUSAL = {"after": 0}
 CASES = {
     "plain": Case((2, 70, 70, 2, 2, 32, 32)),
     "small": Case((1, 3, 4, 1, 1, 8, 8)),
+    "as they lie": Case((2, 32, 24, 2, 2, 16, 32), CAUSAL, seen=(2, 1, 1, 24)),
+    "short, packed": Case((2, 60, 64, 4, 2, 12, 20), bias=(1, 4, 60, 64)),
     "one": Case((2, 1, 1, 2, 1, 1, 1)),
     "causal, in chunks": Case((1, 300, 300, 4, 2, 24, 40), CAUSAL),
     "few queries": Case((1, 5, 600, 2, 1, 7, 3), CAUSAL),

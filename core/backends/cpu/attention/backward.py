@@ -22,7 +22,7 @@ from treadle.backends.cpu.attention.forward import (
     Ends,
     each,
     edges_of,
-    emit_scores,
+    emit_products,
     hide,
     keys_of,
     keys_seen,
@@ -58,6 +58,7 @@ _PITCH = pitch(COLUMNS)
 def emit_backward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
     """Defines the kernel."""
     _emit_differentiate(code, masks)
+    emit_products(code)
     _emit_prepare(code)
     _emit_keys(code)
     _emit_queries(code)
@@ -168,7 +169,9 @@ def _emit_prepare(code: Code) -> None:
 def _emit_block(code: Code) -> None:
     """``backward_block``: some rows of queries. All keys are visited if `full`."""
     b = code.b
-    with b.function(f"define internal void @backward_block{_BLOCK}, i64 %full)"):
+    with b.function(
+        f"define internal void @backward_block{_BLOCK}, i64 %full) " + COLD
+    ):
         row, count = code.ints("row", "count")
         batch, head = code.ints("batch", "head")
         keys, queries, depth, value_depth = code.words(
@@ -178,20 +181,22 @@ def _emit_block(code: Code) -> None:
         place = row + keys - queries
         # What is written once is written for all keys.
         begin, end = keys_seen(code, place, count, full | code.flag(Word.SHORT))
-        tiles, (query, ct) = tiles_of(code, count), _given(code)
+        query, ct = _given(code)
         pack_panels(code, query, count, depth, code.area(Area.QUERIES))
         pack_panels(code, ct, count, value_depth, code.area(Area.CTS))
         query = rows_of(code, query, count, depth, Area.ROWS)
         ct = rows_of(code, ct, count, value_depth, Area.CT_ROWS)
         with code.loop(begin, code.most(end, begin + 1), COLUMNS) as c0:
             chunk = c0, code.least(c0 + COLUMNS, end)
-            for rows, panels, word, area in (
-                (query, Area.KEYS_T, Word.DEPTH, Area.SCORES),
-                (ct, Area.VALUES_T, Word.VALUE_DEPTH, Area.GRADS),
+            for rows, panels, deep, area in (
+                (query, Area.KEYS_T, depth, Area.SCORES),
+                (ct, Area.VALUES_T, value_depth, Area.GRADS),
             ):
-                block = Factor(code.area(area), code.i64(_PITCH))
-                given = code.area(panels), word
-                emit_scores(code, tiles, rows, given, block, chunk, full)
+                given: Operands = (
+                    *("%args", *rows, deep, code.area(panels), code.area(area)),
+                    *(row, count, *chunk, code.i64("%full")),
+                )
+                code.call("products", *given)
             where: Operands = (
                 *("%args", "%scratch", batch, head, code.i64("%own"), row, count),
                 *(
@@ -234,10 +239,9 @@ def _emit_queries(code: Code) -> None:
             ends = first, _ = tiles.start(t), tiles.start(t + 1)
             near, some = keys_of(code, row + keys - queries, ends, chunk, full)
             lines = [code.at(code.area(x), first * _PITCH) for x in _LINES]
-            code.call(
-                *("differentiate", "%args", "%scratch", *lines, batch, head, first),
-                *(row + first, ends[1] - first, near, some, *chunk),
-            )
+            given: Operands = ("%args", "%scratch", *lines, batch, head, first)
+            rows = row + first, ends[1] - first
+            code.call("differentiate", *given, *rows, near, some, *chunk)
             line = code.at(lines[1], near - chunk[0])
             with code.loop(0, depth, width) as x:
                 multiply(

@@ -27,7 +27,6 @@ from treadle.backends.cpu.attention.parts import (
     Code,
     Factor,
     Operands,
-    Tiles,
     across,
     largest,
     multiply,
@@ -63,6 +62,7 @@ _PITCH = pitch(COLUMNS)
 def emit_forward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
     """Defines the kernel."""
     _emit_soften(code, masks)
+    emit_products(code)
     _emit_block(code)
     b = code.b
     with b.function(f'define void @"{symbol}"(ptr %args, i64 %task) ' + COLD):
@@ -125,7 +125,7 @@ def _emit_block(code: Code) -> None:
     b, rows = code.b, block_rows(code.machine.tile)
     with b.function(
         "define internal i64 @forward_block(ptr %args, ptr %scratch, i64 %batch, "
-        "i64 %head, i64 %own, i64 %row, i64 %count, i64 %full)"
+        "i64 %head, i64 %own, i64 %row, i64 %count, i64 %full) " + COLD
     ):
         batch, head, own = code.ints("batch", "head", "own")
         row, count, full = code.ints("row", "count", "full")
@@ -153,8 +153,11 @@ def _emit_block(code: Code) -> None:
             chunk = c0, code.least(c0 + COLUMNS, end)
             again = c0.compare("sgt", begin).cast("zext", "i64")
             block = Factor(code.area(Area.SCORES), code.i64(_PITCH))
-            panels = code.area(Area.KEYS_T)
-            emit_scores(code, tiles, query, (panels, Word.DEPTH), block, chunk, full)
+            scored: Operands = (
+                *("%args", *query, code.word(Word.DEPTH), code.area(Area.KEYS_T)),
+                *(block.base, row, count, *chunk, code.i64("%full")),
+            )
+            code.call("products", *scored)
             with code.loop(0, tiles.total) as t:
                 first, following = tiles.start(t), tiles.start(t + 1)
                 near, some = keys_of(code, place, (first, following), chunk, full)
@@ -179,38 +182,37 @@ def _emit_block(code: Code) -> None:
         b(f"ret i64 {select(full, 0, blind).text}")
 
 
-def emit_scores(
-    code: Code,
-    tiles: Tiles,
-    rows: Factor,
-    panels: tuple[str, Word],
-    block: Factor,
-    chunk: Ends,
-    full: Value,
-) -> None:
-    """Products of rows and panels of keys, or values (with the word of their depth), of
-    the tiles that see some of the keys."""
-    width, lanes = code.machine.tile.columns, code.lanes
-    before, after = code.words(Word.BEFORE, Word.AFTER)
-    row, keys, queries = code.i64("%row"), *code.words(Word.KEYS, Word.QUERIES)
-    place, depth = row + keys - queries, code.word(panels[1])
-    with code.loop(*chunk, width) as key:
-        t0 = select(full, 0, tiles.since(key - after - place))
-        t1 = tiles.until(key + before - place + (width - 1))
-        t1 = select(full, tiles.total, t1)
-        first = tiles.start(t0)
-        some = code.least(chunk[1] - key + (lanes - 1), width)
-        multiply(
-            *(code, tiles, (t0, t1)),
-            Factor(code.at(rows.base, first * rows.step), rows.step),
-            depth,
-            Factor(code.at(panels[0], key * depth), code.i64(width)),
-            Factor(
-                code.at(block.base, first * block.step + key - chunk[0]), block.step
-            ),
-            columns=code.below(some, lanes),
-            add=code.i64(0),
+def emit_products(code: Code) -> None:
+    """``products``: of rows and panels of keys, or values, of the tiles that see some
+    of the keys; all of them if `full`."""
+    b, width, lanes = code.b, code.machine.tile.columns, code.lanes
+    with b.function(
+        "define internal void @products(ptr %args, ptr %rows, i64 %step, i64 %depth, "
+        "ptr %panels, ptr %block, i64 %row, i64 %count, i64 %c0, i64 %c1, i64 %full)"
+    ):
+        step, depth, row, count = code.ints("step", "depth", "row", "count")
+        c0, c1, full = code.ints("c0", "c1", "full")
+        full, tiles = full.compare("ne", 0), tiles_of(code, count)
+        before, after, keys, queries = code.words(
+            Word.BEFORE, Word.AFTER, Word.KEYS, Word.QUERIES
         )
+        place = row + keys - queries
+        with code.loop(c0, c1, width) as key:
+            t0 = select(full, 0, tiles.since(key - after - place))
+            t1 = tiles.until(key + before - place + (width - 1))
+            t1 = select(full, tiles.total, t1)
+            first = tiles.start(t0)
+            some = code.least(c1 - key + (lanes - 1), width)
+            to = code.at("%block", first * _PITCH + key - c0)
+            multiply(
+                *(code, tiles, (t0, t1), Factor(code.at("%rows", first * step), step)),
+                depth,
+                Factor(code.at("%panels", key * depth), code.i64(width)),
+                Factor(to, code.i64(_PITCH)),
+                columns=code.below(some, lanes),
+                add=code.i64(0),
+            )
+        b("ret void")
 
 
 def _emit_finish(

@@ -11,7 +11,7 @@ from treadle.backends.cpu.attention.forward import emit_forward
 from treadle.backends.cpu.attention.parts import Code, emit_parts
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.kernel import machine_for
-from treadle.backends.cpu.gemm.pack import emit_pack
+from treadle.backends.cpu.gemm.pack import emit_copies
 from treadle.backends.cpu.gemm.sweep import emit_sweep, emit_tiles, emit_turned
 from treadle.backends.cpu.gemm.tile import Machine
 from treadle.backends.cpu.run.native import Source
@@ -33,7 +33,7 @@ def _source(dtype: np.dtype, backward: bool, masks: tuple[str, ...]) -> Source:
         llvm().initialize_native_asmparser()  # for the assembly in the kernels
         return emit_module(machine_for(dtype, host()), symbol, backward, masks)
 
-    return Source(symbol, symbol, emit)
+    return Source(symbol, symbol, emit, level=1)
 
 
 def emit_module(
@@ -46,7 +46,7 @@ def emit_module(
     if backward:
         emit_turned(b, machine)
     b.lines.append("@one_segment = internal constant i64 0")
-    emit_pack(b, machine)
+    emit_copies(b, machine)
     code = Code(b, machine)
     emit_parts(code)
     (emit_backward if backward else emit_forward)(code, symbol, masks)

@@ -309,8 +309,9 @@ class Body:
             store(self.b, address, _combined(how, dtype, old, term), dtype, None)
 
         if frame.mask is None and access.operand.inner == BROADCAST:
-            for lane in range(lanes):
-                combine(self._lane_place(i, frame, copy, lane), value.lane(lane))
+            for number in range(lanes):
+                place = self._lane_place(i, frame, copy, number)
+                combine(place, value.lane(number))
             return
         with self.b.loop("0", frame.active or str(self.lanes)) as lane:
             combine(where.lane(lane).text, value.lane(lane))

@@ -43,6 +43,11 @@ def emit_pack(b: Builder, machine: Machine) -> None:
                 b.label(b.fresh_label("unreachable"))
         _emit_strided(b, machine, source, row, column, rows, columns)
         b("ret void")
+    emit_copies(b, machine)
+
+
+def emit_copies(b: Builder, machine: Machine) -> None:
+    """Defines ``pack_copy`` and ``pack_transpose``."""
     _emit_copy(b, machine)
     _emit_transpose(b, machine)
 

@@ -138,8 +138,8 @@ def _bound(b: Builder, key: str, lanes: int) -> str:
     order = element(b, key, "%scratch", groups)
     rest = _aligned(b, element(b, "i32", order, groups))
     call(b, "ordered", "%scratch", order, groups, "%wanted", rest)
-    last = item(b, "i32", order, b.op("sub i64 %wanted, 1"))
-    return item(b, key, "%scratch", b.op(f"zext i32 {last} to i64"))
+    place = item(b, "i32", order, b.op("sub i64 %wanted, 1"))
+    return item(b, key, "%scratch", b.op(f"zext i32 {place} to i64"))
 
 
 def _collect(
@@ -172,8 +172,7 @@ def _collect(
         turn.index, "%length", "1", [("i64", v) for v in turn.values]
     ) as turn:
         word = item(b, key, "%keys", turn.index)
-        within = b.op(f"icmp ule {key} {word}, {bound}")
-        bits = b.op(f"zext i1 {within} to i64")
+        bits = b.op(f"zext i1 {b.op(f'icmp ule {key} {word}, {bound}')} to i64")
         state = [("i64", v) for v in turn.values]
         with b.carrying("0", bits, "1", state) as hit:
             hit.next = _copied(b, key, bound, numbers, room, turn.index, hit.values)

@@ -8,13 +8,15 @@ and the two buffers of what is carried change places.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 from treadle.backends.cpu.run.executor import (
     GROUP_WORDS,
     Indirect,
     Operand,
+    ProgramBuilder,
     Recorded,
     Slot,
 )
@@ -102,3 +104,26 @@ def _block(command: Recorded) -> _Block | None:
 
 def _pair(a: int, b: int) -> int:
     return a | b << 32
+
+
+@contextmanager
+def repeating(builder: ProgramBuilder, only_calls: bool) -> Iterator[list[Any]]:
+    """The commands of a loop; if they are only calls, then in a run that is not
+    profiled one command instead, of the operands that the function gives which is left
+    in the list."""
+    made: list[Any] = []
+    if not only_calls:
+        yield made
+        return
+    start, short, end = [builder.label() for _ in range(3)]
+    builder.shortcut(short)
+    builder.place(start)
+    yield made
+    operands = made[0]()
+    if operands is None:
+        builder.place(short, start)
+        return
+    builder.jump(end)
+    builder.place(short)
+    builder.repeat(operands)
+    builder.place(end)

@@ -17,6 +17,7 @@ from tests.core.fuse.lowering.alone import (
     op_names,
 )
 from tests.core.fuse.test_windows import FORMS as ALL
+from treadle.fuse.lowering import windows
 from treadle.fuse.lowering.windows import window_launch
 from treadle.ops import window
 from treadle.ops.movement import transpose
@@ -46,8 +47,16 @@ def reduction(name: str, form: str) -> tuple[Any, np.ndarray]:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("form", [*FORMS, *SMALL])
+@pytest.mark.usefixtures("elements")
 def test_reductions(name: str, form: str) -> None:
     agrees(*_with(reduction(name, form)))
+
+
+@pytest.fixture(params=["loop", "one by one"])
+def elements(request: Any, monkeypatch: Any) -> str:
+    """How the elements of windows are written."""
+    monkeypatch.setattr(windows, "_FEW", 0 if request.param == "loop" else 100)
+    return request.param
 
 
 def _with(case: tuple[Any, np.ndarray]) -> tuple[Any, Any, np.ndarray]:
@@ -63,6 +72,7 @@ def test_places_of_values_that_are_no_numbers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.usefixtures("elements")
 def test_padding_never_wins(name: str) -> None:
     for sign in (-5, 5):
         function, x = reduction(name, "padding only")
@@ -70,6 +80,7 @@ def test_padding_never_wins(name: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.usefixtures("elements")
 def test_numbers_put_back_into_an_array(form: str) -> None:
     shape, how = options(form)
     function, x = reduction("argmax", form)
@@ -97,8 +108,10 @@ def _meant(function: Any, x: np.ndarray) -> Any:
     return meant(traced(function, x), [x])[0]
 
 
-def test_what_is_inside_is_read_without_a_look() -> None:
-    """Only windows that reach beyond the array compare indices."""
+def test_what_is_inside_is_read_without_a_look(elements: str) -> None:
+    """Only windows that reach beyond the array compare indices: once, or once for each
+    of two rows or columns of four elements."""
+    times, joins = (1, 0) if elements == "loop" else (2, 3)
     for form, looks in (
         ("inside", 0),
         ("before", 1),
@@ -107,14 +120,15 @@ def test_what_is_inside_is_read_without_a_look() -> None:
     ):
         function, x = reduction("max", form)
         found = op_names(agrees(function, window_launch, x))
-        assert found.count("maximum") == looks, form
+        assert found.count("maximum") == joins + times * looks, form
         # An extreme may see an element twice; a window without elements is padding.
         assert ("select" in found) == (form == "padding only"), form
     function, x = reduction("sum", "before")
-    assert op_names(agrees(function, window_launch, x)).count("select") == 1
+    selects = 1 if elements == "loop" else 4
+    assert op_names(agrees(function, window_launch, x)).count("select") == selects
 
 
-def test_a_window_of_one_element_is_no_loop() -> None:
+def test_few_elements_are_no_loop() -> None:
     shape, how = (1, 4, 4, 2), {"strides": (2, 2), "padding": ((0, 0), (0, 0))}
     x = normal(*shape)
     one = agrees(
@@ -122,9 +136,9 @@ def test_a_window_of_one_element_is_no_loop() -> None:
     )
     assert (one.nest.mid, one.nest.axis) == (0, "inner")
     wide = agrees(
-        lambda x: window.reduce_window_sum(x, window=(1, 2), **how), window_launch, x
+        lambda x: window.reduce_window_sum(x, window=(3, 4), **how), window_launch, x
     )
-    assert (wide.nest.mid, wide.mid) == (1, (2,))
+    assert (wide.nest.mid, wide.mid) == (1, (12,))
 
 
 def test_transposed_pixels_have_no_one_step() -> None:
