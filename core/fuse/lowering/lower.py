@@ -109,13 +109,16 @@ class _Lowering:
         assert p.epilogue is not None
         if p.c in self.within or self._read_outside(p):
             return
-        bindings = p.epilogue.bindings
-        loads = [b for b in bindings if b.atom is p.c]
-        for b, op in zip(bindings, p.epilogue.nest.operands, strict=True):
+        bindings = list(zip(p.epilogue.bindings, p.epilogue.nest.operands, strict=True))
+        loads = [(b, op.inner) for b, op in bindings if b.atom is p.c]
+        for b, op in bindings:
             if not b.store or op.dtype != p.contraction.dtype:
                 continue
             assert isinstance(b.atom, Var)
-            same = all((x.offset, x.strides) == (b.offset, b.strides) for x in loads)
+            same = all(
+                (x.offset, x.strides, inner) == (b.offset, b.strides, op.inner)
+                for x, inner in loads
+            )
             if same and b.atom.type.size == p.c.type.size:
                 self.within[p.c] = Within(b.atom)
                 return

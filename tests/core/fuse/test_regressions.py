@@ -36,6 +36,10 @@ def row_statistics_added_to_columns(x: Any, y: Any) -> Any:
     return y - tnp.exp(x - tnp.max(x, axis=1, keepdims=True))
 
 
+def vector_times_matrix(x: Any, y: Any) -> Any:
+    return x @ y
+
+
 def softmax_of_a_reshape(x: Any) -> Any:
     flat = tnp.reshape(tnp.minimum(x, x), (-1,))
     return tnp.exp(flat - tnp.max(flat, axis=-1, keepdims=True))
@@ -189,6 +193,7 @@ PROGRAMS: list[tuple[Callable[..., Any], tuple]] = [
     (gradient_of_densities_that_share_parameters, (array(2), array(2), array(1, 2))),
     (product_regrouped_forwards_and_backwards, (array(4, 5), array(5, 6))),
     (gather_from_the_view_of_a_value_beside_it, (BESIDE,)),
+    (vector_times_matrix, (array(40) + 1j * array(40), 1j * array(40, 33))),
     (lambda x: tnp.stack([x, x], axis=1), (array(0, 0),)),
     (lambda x: (x, x, x[0], tnp.ones((2,)), x.T), (array(3, 4),)),
 ]
