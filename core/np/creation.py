@@ -91,7 +91,7 @@ def _array(object: Any, dtype: DTypeLike | None = None) -> Array:
         object = object.__array__()
     t = typeof(operand("array", object))
     if type(object) not in PYTHON_SCALARS:
-        return Array(_converted(np.array(object, t.dtype), want or t.dtype))
+        return Array(_converted(np.array(object), want or t.dtype))
     check_cast(t, want or t.dtype)
     return Array(_known(object, want or t.dtype))
 

@@ -47,6 +47,8 @@ class _Pieces(Rewriter):
         maker = self._made_for_one(view.inputs[0])
         if maker is None or not isinstance(maker.op.lowering, Elementwise):
             return
+        if not any(a.type.ndim for a in maker.inputs):  # one number, made of others
+            return
         inputs = [
             self.emit(view.op, [self.read(a)], view.params, view.source)[0]
             if a.type.ndim

@@ -217,3 +217,10 @@ def test_masks_are_not_lost_silently(use: Any) -> None:
     masked = np.ma.array([1.0, 2.0], mask=[False, True])
     with pytest.raises(TypeError, match=r"mask would be lost[\s\S]*x\.filled"):
         use(masked)
+
+
+def test_numbers_of_numpy_keep_their_digits() -> None:
+    for x in (np.sqrt(0.5), np.array(0.1), np.array([0.1, 2.3])):
+        found = tnp.asarray(x, tnp.float64)
+        assert found.dtype == tnp.float64
+        np.testing.assert_array_equal(found, x)

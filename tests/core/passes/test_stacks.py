@@ -104,3 +104,14 @@ def test_what_others_read_is_computed_once() -> None:
     stacked, a = td.jit(both)(x)
     np.testing.assert_allclose(stacked, np.stack([np.exp(x), np.sin(x)]), 1e-5, 1e-6)
     np.testing.assert_array_equal(stacked[0], a)
+
+
+def test_pieces_that_are_one_number_each() -> None:
+    """Of long arrays as well: nothing that a number is made of has a shape to change."""
+
+    def state(y: Any, t: Any) -> Any:
+        return tnp.concatenate([y, tnp.reshape(t * tnp.exp(y[0]), (1,))])
+
+    y, t = np.linspace(0, 1, 100, dtype=np.float32), np.float32(0.5)
+    expected = np.append(y, t * np.exp(y[0]))
+    np.testing.assert_allclose(td.jit(state)(y, t), expected, 1e-6)
