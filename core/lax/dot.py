@@ -7,7 +7,7 @@ from typing import Any
 from treadle.control.spelled import product
 from treadle.errors import at, user_source
 from treadle.lax.operands import Ints, array, places
-from treadle.np.contract import factors, of_dtype
+from treadle.np.contract import factors, of_dtype, preference
 from treadle.np.operands import ArrayLike
 from treadle.run.array import Array
 from treadle.trace.value import typeof
@@ -41,12 +41,11 @@ def dot_general(
     (5, 2, 4)
     """
     name = "dot_general"
-    x, y = factors(
-        name, lhs, rhs, precision=precision, preferred=preferred_element_type
-    )
+    wide = preference(preferred_element_type, lhs, rhs)
+    x, y = factors(name, lhs, rhs, precision=precision, preferred=wide)
     contract, batch = _numbers(name, dimension_numbers, typeof(x), typeof(y))
     out = product(x, y, contract=contract, batch=batch)
-    return of_dtype(out, preferred_element_type)
+    return of_dtype(out, wide)
 
 
 def _numbers(name: str, given: Any, x: Any, y: Any) -> tuple[Any, Any]:

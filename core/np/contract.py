@@ -40,13 +40,22 @@ def factors(
     if precision is not None:
         check_precision(name, precision)
     xs = promoted(name, *args)
-    dtype = typeof(xs[0]).dtype
+    dtype = wide = typeof(xs[0]).dtype
     if preferred is not None:
         wide = dtypes.promote((dtype, False), (dtypes.canonical(preferred), False))[0]
-        return [cast(x, wide) for x in xs]
-    if dtype == dtypes.bool_:
-        return [cast(x, dtypes.int32) for x in xs]
-    return xs
+    wide = dtypes.int32 if wide == dtypes.bool_ else wide
+    return xs if wide == dtype else [cast(x, wide) for x in xs]
+
+
+def preference(preferred: Any, *args: Any) -> Any:
+    """The dtype of a sum of products, if it is not that in which it is added up: the
+    preferred one; else booleans make booleans, true where some product is."""
+    booleans = bool, dtypes.bool_
+    if preferred is None and all(
+        getattr(x, "dtype", type(x)) in booleans for x in args
+    ):
+        return dtypes.bool_
+    return preferred
 
 
 def of_dtype(x: Any, preferred: Any) -> Any:
@@ -96,10 +105,9 @@ def matmul(
     Raises:
       ValueError: if the inner lengths differ, naming both shapes.
     """
-    if precision is None and preferred_element_type is None:
-        return _matmul(*factors("matmul", x, y))
-    xs = factors("matmul", x, y, precision=precision, preferred=preferred_element_type)
-    return of_dtype(_matmul(*xs), preferred_element_type)
+    wide = preference(preferred_element_type, x, y)
+    xs = factors("matmul", x, y, precision=precision, preferred=wide)
+    return of_dtype(_matmul(*xs), wide)
 
 
 def _matmul(x: Any, y: Any) -> Any:
@@ -179,7 +187,7 @@ def dot(
 ) -> Array:
     """The product over the last axis of x and the last but one of y (NumPy's `dot`);
     a scalar multiplies. The options are those of `matmul`."""
-    wide = preferred_element_type
+    wide = preference(preferred_element_type, x, y)
     xs = factors("dot", x, y, precision=precision, preferred=wide)
     return of_dtype(_dot(*xs), wide)
 
@@ -208,7 +216,7 @@ def vdot(
 ) -> Array:
     """The product of two arrays seen as vectors (the first conjugated). The options are
     those of `matmul`."""
-    wide = preferred_element_type
+    wide = preference(preferred_element_type, x, y)
     x, y = factors("vdot", x, y, precision=precision, preferred=wide)
     return of_dtype(_dot(ravel(conj(x)), ravel(y)), wide)
 
@@ -222,7 +230,7 @@ def inner(
     preferred_element_type: Any = None,
 ) -> Array:
     """The product over the last axes of both. The options are those of `matmul`."""
-    wide = preferred_element_type
+    wide = preference(preferred_element_type, x, y)
     xs = factors("inner", x, y, precision=precision, preferred=wide)
     return of_dtype(_inner(*xs), wide)
 
@@ -259,7 +267,7 @@ def tensordot(
         of x and those of y.
       precision, preferred_element_type: as in `matmul`.
     """
-    wide = preferred_element_type
+    wide = preference(preferred_element_type, x, y)
     x, y = factors("tensordot", x, y, precision=precision, preferred=wide)
     a, b = typeof(x).shape, typeof(y).shape
     if isinstance(axes, Sequence):
@@ -314,7 +322,7 @@ def vecdot(
 ) -> Array:
     """The inner products of vectors along an axis; other axes are broadcast, and x is
     conjugated. The options are those of `matmul`."""
-    wide = preferred_element_type
+    wide = preference(preferred_element_type, x, y)
     x, y = factors("vecdot", x, y, precision=precision, preferred=wide)
     x, y = (moveaxis(v, one_axis("vecdot", axis, typeof(v).ndim), -1) for v in (x, y))
     product = matmul(expand_dims(conj(x), -2), expand_dims(y, -1))

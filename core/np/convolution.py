@@ -6,7 +6,7 @@ from typing import Any
 
 from treadle.errors import at, user_source
 from treadle.np.complex_parts import conj
-from treadle.np.contract import factors, matmul, of_dtype
+from treadle.np.contract import factors, matmul, of_dtype, preference
 from treadle.np.index import counted
 from treadle.np.operands import ArrayLike
 from treadle.np.shapes import flip
@@ -30,7 +30,7 @@ def convolve(
         the longer vector; "valid", where they overlap wholly.
       precision, preferred_element_type: as in `matmul`.
     """
-    wide = preferred_element_type
+    wide = preference(preferred_element_type, x, y)
     x, y = factors("convolve", x, y, precision=precision, preferred=wide)
     return of_dtype(_slid("convolve", x, flip(y), mode), wide)
 
@@ -45,7 +45,7 @@ def correlate(
 ) -> Array:
     """The correlation of two vectors: x convolved with y reversed and conjugated. The
     options are those of `convolve`."""
-    wide = preferred_element_type
+    wide = preference(preferred_element_type, x, y)
     x, y = factors("correlate", x, y, precision=precision, preferred=wide)
     return of_dtype(_slid("correlate", x, conj(y), mode), wide)
 

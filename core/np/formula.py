@@ -18,7 +18,7 @@ from treadle import dtypes
 from treadle.control.spelled import product
 from treadle.dims import hint, is_dim, one, settled
 from treadle.errors import at, user_source
-from treadle.np.contract import factors, of_dtype
+from treadle.np.contract import factors, of_dtype, preference
 from treadle.np.operands import ArrayLike, Shape, operand
 from treadle.np.reductions import sum as sum_of
 from treadle.np.shapes import transpose
@@ -67,7 +67,7 @@ def einsum(
     """
     if not isinstance(formula, str):
         formula, operands = _of_lists(formula, operands)
-    wide = preferred_element_type
+    wide = preference(preferred_element_type, *operands)
     xs = []
     if operands:
         xs = factors("einsum", *operands, precision=precision, preferred=wide)

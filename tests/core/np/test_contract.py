@@ -219,3 +219,36 @@ def test_a_vector_times_a_constant_in_a_scan(n: int) -> None:
     step = lambda x, _: (tnp.tanh(w @ x), None)  # noqa: E731
     found = td.jit(lambda x: td.scan(step, x, None, length=5)[0])(x)
     np.testing.assert_allclose(found, wanted, 1e-4, 1e-5)
+
+
+BOOLEANS: dict[str, tuple[Any, Any]] = {
+    "matmul": (tnp.matmul, np.matmul),
+    "dot": (tnp.dot, np.dot),
+    "inner": (lambda x, y: tnp.inner(x, y.T), lambda x, y: np.inner(x, y.T)),
+    "tensordot": (
+        lambda x, y: tnp.tensordot(x, y, 1),
+        lambda x, y: np.tensordot(x, y, 1),
+    ),
+    "einsum": (
+        lambda x, y: tnp.einsum("ij,jk", x, y),
+        lambda x, y: np.einsum("ij,jk", x, y),
+    ),
+    "vdot": (lambda x, y: tnp.vdot(x[0], y[:, 0]), lambda x, y: np.vdot(x[0], y[:, 0])),
+    "convolve": (
+        lambda x, y: tnp.convolve(x[0], y[0]),
+        lambda x, y: np.convolve(x[0], y[0]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOOLEANS)
+def test_booleans_make_booleans(name: str) -> None:
+    ours, theirs = BOOLEANS[name]
+    draw = np.random.default_rng(0)
+    x, y = draw.random((3, 4)) > 0.6, draw.random((4, 5)) > 0.6
+    for function in (ours, td.jit(ours)):
+        found = function(tnp.asarray(x), tnp.asarray(y))
+        assert found.dtype == tnp.bool_
+        np.testing.assert_array_equal(found, theirs(x, y))
+    counts = tnp.matmul(x, y, preferred_element_type=tnp.int32)
+    np.testing.assert_array_equal(counts, x.astype(int) @ y.astype(int))
