@@ -107,7 +107,7 @@ def test_what_others_read_is_computed_once() -> None:
 
 
 def test_pieces_that_are_one_number_each() -> None:
-    """Of long arrays as well: nothing that a number is made of has a shape to change."""
+    """Of long arrays as well: what a number is made of has no shape to change."""
 
     def state(y: Any, t: Any) -> Any:
         return tnp.concatenate([y, tnp.reshape(t * tnp.exp(y[0]), (1,))])
