@@ -1,6 +1,6 @@
 """char-gpt: a small GPT learns to write, character by character, or `--tokens bpe`.
 
-By default it reads Python's standard library; `--corpus FILE` gives it another text.
+By default it reads Python's standard library; `--data FILE` gives it another text.
 `treadle sample RUN` lets it write. The architecture is that of A. Radford et al.,
 *Language Models are Unsupervised Multitask Learners*, 2019.
 """
@@ -49,7 +49,7 @@ class Config(Training):
     learning_rate: float = option(
         2e-3, "the peak, after a warm-up; then it falls to a tenth", least=0
     )
-    corpus: str | None = option(None, "a text file (default: Python's own sources)")
+    data: str | None = option(None, "a text file (default: Python's own sources)")
     context: int = option(128, "how many characters or tokens it looks back", least=2)
     tokens: str = option("characters", "what it reads and writes: characters or bpe")
     characters: int = option(128, "how many different ones it knows", least=2)
@@ -113,7 +113,7 @@ def load(config: Config, begun: Begun | None = None) -> Data:
     """Windows of the corpus; its last tenth is for testing."""
     if config.tokens not in _READERS:
         raise unknown("kind of --tokens", config.tokens, _READERS)
-    with Corpus(config.corpus) as corpus:
+    with Corpus(config.data) as corpus:
         survey = corpus.survey()
         _check_length(config, corpus.name, survey.length)
         windows, test, facts = _READERS[config.tokens](config, corpus, survey, begun)
@@ -241,7 +241,7 @@ def _next_character(
 
 RECIPE = Recipe(
     name="char-gpt",
-    summary="a small GPT learns to write Python, or what --corpus holds",
+    summary="a small GPT learns to write Python, or what --data holds",
     config=Config,
     load=load,
     again=load,

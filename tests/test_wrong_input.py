@@ -159,7 +159,7 @@ def test_a_corpus_that_is_not_text(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("corpus.bin").write_bytes(content)
-    message = refused_command(capsys, "train", "char-gpt", "--corpus", "corpus.bin")
+    message = refused_command(capsys, "train", "char-gpt", "--data", "corpus.bin")
     assert "corpus.bin" in message
     assert part in message
     assert not (tmp_path / "runs").exists()
@@ -169,9 +169,9 @@ def test_a_corpus_that_is_a_folder(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     message = refused_command(
-        capsys, "train", "char-gpt", "--corpus", os.fspath(tmp_path)
+        capsys, "train", "char-gpt", "--data", os.fspath(tmp_path)
     )
-    assert f"--corpus {tmp_path}: Is a directory" in message
+    assert f"--data {tmp_path}: Is a directory" in message
 
 
 def trained(width: int) -> tuple[nn.Linear, object]:

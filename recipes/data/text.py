@@ -74,7 +74,7 @@ class Corpus:
     @property
     def name(self) -> str:
         """How messages call it."""
-        return f"--corpus {self.path}" if self.path else "the default corpus"
+        return f"--data {self.path}" if self.path else "the default corpus"
 
     def pieces(self) -> Iterator[str]:
         """The text from its beginning, in pieces of bounded length.
@@ -145,7 +145,7 @@ def _open(path: str) -> BinaryIO:
         return copy
     except OSError as error:
         raise UsageError(
-            f"--corpus {path}: {error.strerror}\nGive the path of a text file."
+            f"--data {path}: {error.strerror}\nGive the path of a text file."
         ) from None
 
 
@@ -217,7 +217,7 @@ def _python_sources() -> Iterator[str]:
     if left == _PYTHON_LIMIT:
         raise UsageError(
             f"this Python keeps no sources in {folder}, which are the default corpus\n"
-            "Choose a text: --corpus FILE"
+            "Choose a text: --data FILE"
         )
 
 

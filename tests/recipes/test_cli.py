@@ -82,7 +82,7 @@ def fails(captured: Captured, *arguments: str) -> str:
         ),
         ("report nothing --bets", "called '--bets'", "--help"),
         ("train --batch-size 2000", "--batch-size 2000: there are 1437 training", ""),
-        ("train char-gpt --corpus no.txt", "--corpus no.txt: No such file", ""),
+        ("train char-gpt --data no.txt", "--data no.txt: No such file", ""),
         ("train char-gpt --heads 3", "--width 128 can't be split", "--width 96"),
         ("", "required: COMMAND", "treadle --help"),
     ],

@@ -126,7 +126,7 @@ def test_no_room_for_the_numbers(
     path = tmp_path / "corpus.txt"
     path.write_text("text" * 1000)
     with pytest.raises(UsageError, match=r"missing: No such file(.|\n)*TMPDIR"):
-        char_gpt.load(char_gpt.Config(corpus=str(path)))
+        char_gpt.load(char_gpt.Config(data=str(path)))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def used(): return resource.getrusage(resource.RUSAGE_SELF)
 warm = char_gpt.load(char_gpt.Config(tokens=sys.argv[2]))
 next(warm.batches.repeat())
 before = used()
-data = char_gpt.load(char_gpt.Config(corpus=sys.argv[1], tokens=sys.argv[2]))
+data = char_gpt.load(char_gpt.Config(data=sys.argv[1], tokens=sys.argv[2]))
 data.batches.restore(data.batches.state() | {"epoch": 3, "batch": 1000})
 batch = next(data.batches.repeat())
 after = used()
@@ -205,7 +205,7 @@ def test_a_corpus_that_is_none(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UsageError, match=message):
-        char_gpt.load(char_gpt.Config(corpus=str(path)))
+        char_gpt.load(char_gpt.Config(data=str(path)))
 
 
 def test_a_folder_is_no_corpus(tmp_path: Path) -> None:
@@ -217,14 +217,14 @@ def test_a_command_can_be_pasted(tmp_path: Path) -> None:
     path = tmp_path / "my corpus.txt"
     path.write_bytes(b"Gr\xfc\xdfe")
     with pytest.raises(UsageError) as caught:
-        char_gpt.load(char_gpt.Config(corpus=str(path)))
+        char_gpt.load(char_gpt.Config(data=str(path)))
     assert f"-t utf-8 '{path}' > corpus.txt" in str(caught.value)
 
 
 def test_windows_of_text(tmp_path: Path) -> None:
     path = tmp_path / "corpus"
     path.write_text("".join(chr(ord("a") + n % 26) for n in range(1000)))
-    config = char_gpt.Config(corpus=str(path), context=9, batch_size=4)
+    config = char_gpt.Config(data=str(path), context=9, batch_size=4)
     data = char_gpt.load(config)
     batch = next(data.batches.repeat())
     assert batch.shape == (4, 10)

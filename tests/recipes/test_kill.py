@@ -103,7 +103,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Whole]:
         command = ["train", name, *RECIPES[name]]
         if name == "char-gpt":
             (folder / "corpus.txt").write_text(TEXT)
-            command.append(f"--corpus={folder / 'corpus.txt'}")
+            command.append(f"--data={folder / 'corpus.txt'}")
         assert cli.main([*command, "--run-dir", str(folder / "run")]) == 0
         times = [row["seconds"] for row in metrics.read(folder / "run/metrics.jsonl")]
         return Whole(command, folder / "run", times[-1] - times[0])

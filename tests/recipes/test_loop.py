@@ -107,7 +107,7 @@ def small(name: str, folder: Path) -> Training:
     return char_gpt.Config(
         steps=6,
         batch_size=4,
-        corpus=str(corpus),
+        data=str(corpus),
         context=16,
         width=8,
         layers=1,

@@ -153,7 +153,7 @@ def test_data_that_are_gone(capsys: Captured, here: Path) -> None:
     (here / "corpus.txt").unlink()
     assert cli.main(["report", "gpt"]) == 0
     text = run.page.read_text()
-    assert "what needs the data: --corpus" in text
+    assert "what needs the data: --data" in text
     assert "<h2>sample</h2>" in text
 
 

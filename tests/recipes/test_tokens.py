@@ -25,7 +25,7 @@ def config(folder: Path, **options: object) -> char_gpt.Config:
     corpus.write_text(TEXT)
     small = dict(steps=6, batch_size=4, context=16, width=8, layers=1, heads=2)
     often = dict(log_every=1, checkpoint_every=2, tokens="bpe", vocabulary=300)
-    return char_gpt.Config(**{"corpus": str(corpus), **small, **often, **options})
+    return char_gpt.Config(**{"data": str(corpus), **small, **often, **options})
 
 
 def test_tokens_are_the_librarys_and_always_the_same() -> None:

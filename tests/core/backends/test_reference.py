@@ -44,7 +44,7 @@ def test_steps_of_recipes(name: str, tmp_path: Path) -> None:
     if isinstance(config, char_gpt.Config):
         text = tmp_path / "text"
         text.write_text("To be, or not to be: that is the question.\n" * 40)
-        config = replace(config, corpus=str(text))
+        config = replace(config, data=str(text))
     _train(recipe, config, 2)
 
 
