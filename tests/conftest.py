@@ -31,6 +31,8 @@ def pytest_collection() -> Generator[None, object, object]:
     gc.disable()
     collected = yield
     gc.enable()
+    # Nor is there much among the many objects of a trace.
+    gc.set_threshold(100_000, 50, 100)
     return collected
 
 
