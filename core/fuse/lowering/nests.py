@@ -14,12 +14,7 @@ from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import axis_strides, stored_strides
 from treadle.fuse.lowering.forms import Form, renamed
 from treadle.fuse.lowering.launches import Binding, Launch
-from treadle.fuse.lowering.vectors import (
-    FILLS,
-    filling,
-    fills,
-    innermost,
-)
+from treadle.fuse.lowering.vectors import FILLS, filling, fills, innermost
 from treadle.fuse.maps import Space, extent
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var
