@@ -117,6 +117,29 @@ def of_scalar(value: bool | int | float | complex) -> np.dtype:
     return _PYTHON[type(value)]
 
 
+def number(dtype: np.dtype, value: Any) -> Any:
+    """A Python number as one of NumPy's.
+
+    Raises:
+      OverflowError: if the dtype's integers don't reach as far.
+      TypeError: if the number is complex, and the dtype is not.
+    """
+    try:
+        return dtype.type(value)
+    except OverflowError:
+        reach = np.iinfo(dtype)
+        raise OverflowError(
+            f"{value} is out of range for {dtype}, which holds {reach.min} to "
+            f"{reach.max}{at(user_source())}\n"
+            "Convert the array to a wider dtype first: `x.astype(...)`."
+        ) from None
+    except TypeError:
+        raise TypeError(
+            f"{value} is complex, and can't be one of {dtype}{at(user_source())}\n"
+            "Take its real part, or make the array complex: `x.astype(complex)`."
+        ) from None
+
+
 def of_index(length: int) -> np.dtype:
     """The dtype of places along an axis, and of counts of its elements: int32, or int64
     where that can't hold the length."""

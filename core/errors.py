@@ -27,6 +27,7 @@ def _folders() -> tuple[str, ...]:
 
 # NumPy calls back into the library, threads begin in it: no line there is the user's.
 _LIB = os.path.dirname(os.__file__) + os.sep
+_PACKAGES = tuple(_LIB + name + os.sep for name in ("site-packages", "dist-packages"))
 _PYTHON = tuple(
     [_LIB + name for name in ("contextlib.py", "threading.py", "concurrent")]
 )
@@ -34,6 +35,7 @@ _OURS = (*_folders(), os.path.dirname(np.__file__) + os.sep, *_PYTHON)
 # Recipes are programs as a user would write them.
 _RECIPES = os.path.join(_HERE, "recipes") + os.sep
 _ours: dict[str, bool] = {}
+_passed_by: dict[str, bool] = {}
 
 FOREIGN = "It is another library's array: take it over with `tnp.asarray(...)`."
 """The remedy for what is `foreign`."""
@@ -95,17 +97,24 @@ def is_ours(filename: str) -> bool:
 
 
 def user_frame() -> FrameType | None:
-    """The innermost frame of the call stack that is not in the library."""
+    """The innermost frame of the call stack that is the user's: not in the library, nor
+    in Python's own, which works for whoever called it."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
         # Looked up here first: every operation of a trace asks for its line.
-        known = _ours.get(filename)
-        ours = is_ours(filename) if known is None else known
-        if not ours and not _is_generated(frame.f_code):
+        known = _passed_by.get(filename)
+        passed = _is_passed_by(filename) if known is None else known
+        if not passed and not _is_generated(frame.f_code):
             break
         frame = frame.f_back
     return frame
+
+
+def _is_passed_by(filename: str) -> bool:
+    inside = filename.startswith(_LIB) and not filename.startswith(_PACKAGES)
+    passed = _passed_by[filename] = inside or is_ours(filename)
+    return passed
 
 
 def _is_generated(code: CodeType) -> bool:

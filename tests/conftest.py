@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -46,6 +47,18 @@ def only_new_objects() -> Iterator[None]:
     gc.freeze()
     yield
     gc.unfreeze()
+
+
+@pytest.fixture
+def no_primitives_left() -> Iterator[None]:
+    """Forgets the primitives that a test has defined: others go through all of them."""
+    from treadle.trace.op import registry
+
+    own = importlib.import_module("treadle.extend.primitive")._OWN
+    yield
+    for name in [*own]:
+        registry.pop(name)
+        own.pop(name)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,10 +1,9 @@
-"""`import treadle` is quick and takes along only what it needs; errors name the user's
-line wherever the library lies."""
+"""`import treadle` takes along only what it needs; errors name the user's line wherever
+the library lies."""
 
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -42,25 +41,6 @@ def test_heavy_modules_are_not_loaded(module: str) -> None:
 def test_the_version_is_that_of_the_package() -> None:
     assert treadle.__version__ == version("treadle")
     assert "__version__" not in python("import treadle; print(list(vars(treadle)))")
-
-
-def seconds_of_children() -> float:
-    """Processor time, which does not depend on what else the machine does."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def test_it_is_quick(tmp_path: Path) -> None:
-    """Measured by what NumPy costs, which is a good part of it."""
-    # An installed library has its bytecode on disk; here it gets some.
-    compiled = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
-    times: dict[str, list[float]] = {"treadle": [], "numpy": []}
-    for _ in range(6):
-        for module, seconds in times.items():
-            before = seconds_of_children()
-            python(f"import {module}, sys; assert 'jax' not in sys.modules", **compiled)
-            seconds.append(seconds_of_children() - before)
-    assert min(times["treadle"][1:]) < 3 * min(times["numpy"][1:])
 
 
 MISTAKE = """\

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from treadle.api.keywords import add_remedy
 from treadle.errors import InternalError, TracerError, is_ours
 
 _NUMPY = os.path.dirname(np.__file__) + os.sep
@@ -40,6 +41,7 @@ def boundary(function: _Function) -> _Function:
                 # NumPy's "setting an array element with a sequence" hides the remedy.
                 raise cause.with_traceback(error.__traceback__) from None
         except Exception as error:
+            add_remedy(error)
             tidy(error)
             # A bare `raise` goes on with the traceback that the error has now: the
             # frame of this function is not written into it again.

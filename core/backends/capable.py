@@ -87,8 +87,6 @@ def lowering_of(
 def _blocked(eq: Equation, how: Blocked) -> Lowering:
     if how.script is None:
         return _NO_BLOCKS
-    if eq.outputs[0].type.dtype not in (dtypes.float32, dtypes.float64):
-        return _HALF_OR_INTEGER
     sized = all(a.type.size for a in (*eq.inputs, *eq.outputs))
     return how if sized else _EMPTY
 

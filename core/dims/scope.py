@@ -11,7 +11,7 @@ from operator import floordiv, mod
 from typing import Any
 
 from treadle.dims import polynomial as poly
-from treadle.dims.frames import asked_by_user, users_line
+from treadle.dims.frames import asked_by_user
 from treadle.dims.guard import Fact, Guard
 from treadle.dims.polynomial import CONSTANT, Atom, Part, Terms, called
 from treadle.errors import LeakError, TracerError, at, user_source
@@ -301,7 +301,7 @@ class Scope:
             return holds
         key = (d.key, op)
         if key not in self.guards:
-            source = users_line() if self.phase is TRACING else ""
+            source = user_source() if self.phase is TRACING else ""
             self.guards[key] = Guard(d, op, holds, reason, source)
         if settle and op == "==" and holds and self.phase is TRACING:
             self._found_equal(d, self.guards[key])

@@ -10,9 +10,10 @@ from treadle.arraytype import ArrayType
 from treadle.errors import InternalError
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.ir.scalar import BITCAST, CONVERT
-from treadle.trace.lowering import Elementwise, Reduction
+from treadle.trace.lowering import Elementwise, Product, Reduction
 
 _HALVES = frozenset({dtypes.float16, dtypes.bfloat16})
+_ARITHMETIC = (Elementwise, Product, Reduction)
 
 
 def check(graph: Graph) -> None:
@@ -55,10 +56,11 @@ def check(graph: Graph) -> None:
 
 def _types(eq: Equation, atoms: Sequence[Atom]) -> list[ArrayType]:
     """The types of operands or results. In arithmetic of half floats some may be left
-    in float32 (`treadle.passes.rounding`): they count as what they stand for."""
+    in float32 (`treadle.passes.rounding`), as sums in products of them are: they count
+    as what they stand for."""
     types = [a.type for a in atoms]
     halves = {a.type.dtype for a in (*eq.inputs, *eq.outputs)} & _HALVES
-    if len(halves) != 1 or not isinstance(eq.op.lowering, Elementwise | Reduction):
+    if len(halves) != 1 or not isinstance(eq.op.lowering, _ARITHMETIC):
         return types
     if getattr(eq.op.lowering, "expression", None) in (CONVERT, BITCAST):
         return types

@@ -71,34 +71,44 @@ def minimum(x: ArrayLike, y: ArrayLike, /) -> Array:
     return and_(x, y) if typeof(x).dtype == dtypes.bool_ else binary.minimum(x, y)
 
 
+def _ordered(name: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """The operands of a comparison: an integer beyond the reach of an array's dtype is
+    as far away as infinity."""
+    try:
+        return pair(name, x, y)
+    except OverflowError:
+        far = [math.copysign(math.inf, v) if type(v) is int else v for v in (x, y)]
+        return pair(name, *far)
+
+
 def equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x == y``."""
-    return compare.eq(*pair("equal", x, y))
+    return compare.eq(*_ordered("equal", x, y))
 
 
 def not_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x != y``."""
-    return compare.ne(*pair("not_equal", x, y))
+    return compare.ne(*_ordered("not_equal", x, y))
 
 
 def less(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x < y``."""
-    return compare.lt(*pair("less", x, y))
+    return compare.lt(*_ordered("less", x, y))
 
 
 def less_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x <= y``."""
-    return compare.le(*pair("less_equal", x, y))
+    return compare.le(*_ordered("less_equal", x, y))
 
 
 def greater(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x > y``."""
-    return compare.gt(*pair("greater", x, y))
+    return compare.gt(*_ordered("greater", x, y))
 
 
 def greater_equal(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x >= y``."""
-    return compare.ge(*pair("greater_equal", x, y))
+    return compare.ge(*_ordered("greater_equal", x, y))
 
 
 def bitwise_and(x: ArrayLike, y: ArrayLike, /) -> Array:
@@ -137,6 +147,8 @@ bitwise_right_shift = right_shift
 
 def _inexact_pair(name: str, x: Any, y: Any) -> tuple[Any, Any]:
     """The operands of a function whose result is inexact: integers become float32."""
+    # Python's own beyond the reach of the other's dtype, too.
+    x, y = (float(v) if type(v) is int else v for v in (x, y))
     x, y = pair(name, x, y)
     if not dtypes.is_differentiable(typeof(x).dtype):
         x, y = as_inexact(name, x), as_inexact(name, y)
@@ -347,8 +359,15 @@ def clip(
 ) -> Array:
     """Limits x to the interval from `min` to `max`; either may be left out.
 
-    Where x equals a limit, the two share the derivative, as in `maximum`.
+    Where x equals a limit, the two share the derivative, as in `maximum`. Python's
+    integers that x can't reach are no limits.
     """
+    if type(min) is int or type(max) is int:
+        dtype = typeof(operand("clip", x)).dtype
+        if dtypes.is_integer(dtype):
+            reach = np.iinfo(dtype)
+            min = None if type(min) is int and min < reach.min else min
+            max = None if type(max) is int and max > reach.max else max
     if max is None:
         return maximum(x, min) if min is not None else as_array(operand("clip", x))
     if min is None:
@@ -362,7 +381,7 @@ def clip(
 def _wide_pair(name: str, x: Any, y: Any) -> tuple[Any, Any, np.dtype]:
     """The operands as they are computed with (halves as float32, or they would be
     rounded many times), and the dtype of the result."""
-    x, y = pair(name, as_inexact(name, x), as_inexact(name, y))
+    x, y = _inexact_pair(name, x, y)
     dtype = typeof(x).dtype
     if dtype.itemsize == 2:
         x, y = cast(x, dtypes.float32), cast(y, dtypes.float32)
@@ -430,7 +449,7 @@ def _reals(name: str, x: ArrayLike, y: ArrayLike) -> tuple[Any, Any]:
     Raises:
       TypeError: for complex numbers.
     """
-    x, y = pair(name, as_inexact(name, x), as_inexact(name, y))
+    x, y = _inexact_pair(name, x, y)
     if dtypes.is_complex(typeof(x).dtype):
         raise TypeError(
             f"{name} is defined for real numbers, got {typeof(x)}{at(user_source())}"

@@ -54,9 +54,11 @@ def angle(x: ArrayLike, /, deg: bool = False) -> Array:
 
 def iscomplex(x: ArrayLike, /) -> Array:
     """True where the imaginary part is not 0."""
-    return ne(imag(x), 0)
+    y = imag(x)
+    return ne(y, typeof(y).dtype.type(0))
 
 
 def isreal(x: ArrayLike, /) -> Array:
     """True where the imaginary part is 0."""
-    return eq(imag(x), 0)
+    y = imag(x)
+    return eq(y, typeof(y).dtype.type(0))

@@ -165,7 +165,10 @@ def _whole(name: str, x: Any) -> Any:
     """Integers round to themselves."""
     t = typeof(x)
     if dtypes.is_complex(t.dtype):
-        raise TypeError(f"{name} is not defined for dtype {t.dtype.name}")
+        raise TypeError(
+            f"{name} is not defined for complex numbers, got {t}{at(user_source())}\n"
+            "Take their parts: `tnp.real(x)`, `tnp.imag(x)`."
+        )
     return as_array(x)
 
 
@@ -344,7 +347,7 @@ def signbit(x: ArrayLike, /) -> Array:
     t = typeof(x)
     if dtypes.is_float(t.dtype):
         x = bitcast(x, dtype=np.dtype(f"int{8 * t.dtype.itemsize}"))
-    return compare.lt(x, 0)
+    return compare.lt(x, typeof(x).dtype.type(0))
 
 
 def nan_to_num(

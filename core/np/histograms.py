@@ -61,7 +61,7 @@ def bincount(
         )
     if length is None:
         values = known("bincount", array, "length")
-        length = max(int(values.max(initial=-1)) + 1, minlength)
+        length = max(int(values.max()) + 1 if values.size else 0, minlength)
         if values.size and values.min() < 0:
             raise ValueError(
                 f"bincount: {values.min()} is negative{at(user_source())}\n"

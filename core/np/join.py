@@ -20,6 +20,7 @@ from treadle.np.operands import (
     one_axis,
     operand,
     promoted,
+    several,
 )
 from treadle.np.shapes import (
     atleast_1d,
@@ -47,11 +48,10 @@ def _members(name: str, arrays: Any, dtype: DTypeLike | None = None) -> list[Any
         )
     if not parts:
         raise ValueError(f"{name} of no arrays{at(user_source())}")
-    parts = promoted(name, *parts)
     if dtype is None:
-        return parts
+        return promoted(name, *parts)
     want = dtypes.canonical(dtype)
-    return [cast(x, want) for x in parts]
+    return [cast(operand(name, x), want) for x in parts]
 
 
 def concatenate(
@@ -135,10 +135,11 @@ def array_split(
     t = typeof(x)
     number = one_axis("array_split", axis, t.ndim)
     n = t.shape[number]
-    if isinstance(sections, Sequence | np.ndarray):
-        cuts = [0, *[_cut(i if is_dim(i) else index(i), n) for i in sections], n]
+    given: Any = sections
+    if several(given):
+        cuts = [0, *[_cut(i if is_dim(i) else index(i), n) for i in given], n]
     else:
-        parts = index(sections)
+        parts = index(given)
         if parts <= 0:
             raise ValueError(f"can't split into {parts} parts{at(user_source())}")
         small, larger = divmod(n, parts)
@@ -158,11 +159,12 @@ def split(x: ArrayLike, sections: int | Sequence[int], axis: int = 0) -> list[Ar
       ValueError: if the axis can't be cut into that many equal parts.
     """
     t = typeof(operand("split", x))
-    if not isinstance(sections, Sequence | np.ndarray):
+    parts: Any = sections
+    if not several(parts):
         n = t.shape[one_axis("split", axis, t.ndim)]
-        if index(sections) <= 0 or n % index(sections):
+        if index(parts) <= 0 or n % index(parts):
             raise ValueError(
-                f"split: an axis of length {n} can't be cut into {sections} equal parts"
+                f"split: an axis of length {n} can't be cut into {parts} equal parts"
                 f"{at(user_source())}\nUse `tnp.array_split` for nearly equal ones."
             )
     return array_split(x, sections, axis)

@@ -36,6 +36,7 @@ def isclose(
     equal_nan: bool = False,
 ) -> Array:
     """Where ``|x - y| <= atol + rtol * |y|``, or both are the same infinity."""
+    x, y = (float(v) if type(v) is int else v for v in (x, y))
     a, b = matched("isclose", x, y)
     same = eq(a, b)
     if typeof(a).dtype == dtypes.bool_:

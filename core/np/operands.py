@@ -80,7 +80,7 @@ def cast(x: Any, dtype: np.dtype, weak: bool = False) -> Any:
             x = _WEAK_OF[dtype.kind](x)
             if dtypes.of_scalar(x) == dtype:
                 return x
-        return dtype.type(x)
+        return dtypes.number(dtype, x)
     if is_symbolic(x):
         return as_size(x, dtype, weak)
     t = typeof(x)
@@ -240,11 +240,11 @@ def pair(name: str, x: Any, y: Any) -> tuple[Any, Any]:
                 shape = common_shape(name, (tx.shape, ty.shape))
                 return broadcast_to_shape(x, shape), broadcast_to_shape(y, shape)
         elif type(y) in _REAL and not tx.weak and _takes(tx.dtype, y):
-            return x, tx.dtype.type(y)
+            return x, dtypes.number(tx.dtype, y)
     elif isinstance(y, Value) and type(x) in _REAL:
         ty = y.type
         if not ty.weak and _takes(ty.dtype, x):
-            return ty.dtype.type(x), y
+            return dtypes.number(ty.dtype, x), y
     a, b = matched(name, x, y)
     return a, b
 
@@ -302,6 +302,13 @@ def all_axes(name: str, axis: Axis, ndim: int) -> tuple[int, ...]:
     return (one_axis(name, axis, ndim),)
 
 
+def several(x: Any) -> bool:
+    """Whether an argument is a list of numbers, be it an array, and not a number."""
+    if isinstance(x, Value | np.ndarray):
+        return x.ndim > 0
+    return isinstance(x, Sequence)
+
+
 def as_shape(name: str, shape: Any) -> Shape:
     """A shape given as an integer or a sequence of them.
 
@@ -315,7 +322,7 @@ def as_shape(name: str, shape: Any) -> Shape:
                 break
         else:
             return shape
-    lengths = shape if isinstance(shape, Sequence | np.ndarray) else (shape,)
+    lengths = shape if several(shape) else (shape,)
     try:
         result = tuple([n if is_dim(n) else index(n) for n in lengths])
     except TracerError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from operator import index
 from typing import Any
 
@@ -17,6 +17,7 @@ from treadle.np.operands import (
     as_array,
     cast,
     operand,
+    several,
 )
 from treadle.np.quantiles import median
 from treadle.np.statistics import mean
@@ -184,7 +185,7 @@ def _widths(width: Any, ndim: int) -> list[tuple[int, int]]:
     numbers: list[Any] = []
 
     def places(x: Any) -> Any:
-        if isinstance(x, Sequence | np.ndarray):
+        if several(x):
             return [places(y) for y in x]
         numbers.append(x)
         return len(numbers) - 1

@@ -114,7 +114,7 @@ def polydiv(
     a, b = promoted("polydiv", a, b)
     m, n = a.shape[0], b.shape[0]
     if m < n:
-        quotient, rest = a[:0], a
+        quotient, rest = full((1,), 0, a.dtype), a
     else:
         steps, rest = [], a
         for k in range(m - n + 1):

@@ -85,8 +85,8 @@ def _lined(name: str, x: Any, axis: Axis) -> tuple[Any, int, Shape]:
         return x, axes[0], kept
     rest = [n for i, n in enumerate(t.shape) if i not in axes]
     last = moveaxis(x, axes, tuple(range(-len(axes), 0)))
-    shape = (*rest, -1) if not none(t.size) else (*rest, 0)
-    return reshape(last, shape), len(rest), kept
+    count = math.prod([t.shape[i] for i in axes]) if none(t.size) else -1
+    return reshape(last, (*rest, count)), len(rest), kept
 
 
 def _spoiled(out: Any, ordered: Any, axis: int) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.dims import is_dim, same_shape
+from treadle.errors import at, user_source
 from treadle.np.binary import mod
 from treadle.np.index import counted
 from treadle.np.indexing import take
@@ -35,7 +36,7 @@ from treadle.trace.value import Tracer, Value, typeof
 def tile(x: ArrayLike, reps: int | Sequence[int]) -> Array:
     """Repeats the whole array along each axis."""
     x = operand("tile", x)
-    times = tuple(reps) if isinstance(reps, Sequence) else (reps,)
+    times = as_shape("tile", reps)
     shape = typeof(x).shape
     rank = max(len(shape), len(times))
     shape = (1,) * (rank - len(shape)) + shape
@@ -112,6 +113,12 @@ def roll(x: ArrayLike, shift: Any, axis: Any = None) -> Array:
     axes = axis if isinstance(axis, Sequence) else [axis]
     if len(shifts) == 1:
         shifts = list(shifts) * len(axes)
+    elif len(axes) == 1:
+        axes = list(axes) * len(shifts)
+    elif len(shifts) != len(axes):
+        raise ValueError(
+            f"roll: {len(shifts)} shifts for {len(axes)} axes{at(user_source())}"
+        )
     for by, a in zip(shifts, axes, strict=True):
         number = one_axis("roll", a, t.ndim)
         n = t.shape[number]

@@ -41,7 +41,8 @@ def _running(
 ) -> Any:
     """nan: what counts in the place of not-a-number, if that is passed over."""
     x, axis, dtype, reverse = given
-    x, number = along(name, x, axis)
+    x = operand(name, x)
+    x, number = along(name, x if typeof(x).ndim else ravel(x), axis)
     have = typeof(x).dtype
     if nan is not None and dtypes.is_differentiable(have):
         x = select_where(isnan(x), have.type(nan), x)
@@ -329,6 +330,11 @@ def unwrap(
     """Angles without jumps: where neighbours along an axis differ by more than
     `discont` (half a period, by default), whole periods are added to what follows."""
     array, number = along("unwrap", promoted("unwrap", x, period)[0], axis)
+    if dtypes.is_unsigned(typeof(array).dtype):
+        raise TypeError(
+            f"unwrap of {typeof(array)}: steps between neighbours have signs"
+            f"{at(user_source())}\nConvert it: `x.astype(tnp.int32)`."
+        )
     if none(typeof(array).shape[number]):
         return as_array(array)
     steps = diff(array, axis=number)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
         def __new__(cls, dtype: np.dtype[Any]) -> ScalarType: ...
 
-        def __call__(self, x: ArrayLike) -> Array: ...
+        def __call__(self, x: ArrayLike = 0) -> Array: ...
 
 else:
 
@@ -38,7 +38,7 @@ else:
         def __init__(self, dtype: np.dtype) -> None:
             self.dtype = dtype
 
-        def __call__(self, x: ArrayLike) -> Array:
+        def __call__(self, x: ArrayLike = 0) -> Array:
             return asarray(x, self.dtype)
 
         @property

@@ -10,6 +10,7 @@ from treadle import dtypes
 from treadle.dims import is_dim
 from treadle.errors import at, user_source
 from treadle.np.binary import clip, mod, select_where
+from treadle.np.complex_parts import real
 from treadle.np.elementwise import isnan, logical_not
 from treadle.np.index import position
 from treadle.np.indexing import getitem
@@ -146,6 +147,8 @@ def interp(
     at_x, keys, values = (
         as_inexact("interp", v) for v in promoted("interp", x, xp, fp)
     )
+    if dtypes.is_complex(typeof(values).dtype):
+        at_x, keys = real(at_x), real(keys)
     if period is not None:
         at_x, keys = (mod(v, abs(period)) for v in (at_x, keys))
         order = sorts.argsort(keys, 0)

@@ -370,7 +370,7 @@ def setdiff1d(
       assume_unique: leave the elements of x in their order, and equal ones among them.
       size, fill_value: as in `unique`; the fill value is 0 by default.
     """
-    array, other = map(as_array, promoted("setdiff1d", ravel(x), ravel(y)))
+    array, other = as_array(ravel(x)), as_array(ravel(y))
     _need_size("setdiff1d", size, array, other)
     fill = 0 if fill_value is None else fill_value
     keep = isin(array, other, invert=True)

@@ -31,6 +31,11 @@ from treadle.run.array import Array
 from treadle.trace.value import typeof
 
 
+def _ends(name: str, start: Any, stop: Any) -> list[Any]:
+    """Both in one dtype; Python's integers may be beyond the reach of the other's."""
+    return promoted(name, *[float(v) if type(v) is int else v for v in (start, stop)])
+
+
 @overload
 def linspace(
     start: ArrayLike,
@@ -76,7 +81,7 @@ def linspace(
       retstep: return the distance between two, too.
     """
     (num,) = as_shape("linspace", num)
-    first, last = promoted("linspace", start, stop)
+    first, last = _ends("linspace", start, stop)
     t = typeof(first)
     found = dtypes.to_float(t.dtype)
     want = found if dtype is None else dtypes.canonical(dtype)
@@ -152,9 +157,9 @@ def geomspace(
 ) -> Array:
     """Numbers from `start` to `stop`, each the same multiple of the one before.
 
-    Both have one sign.
+    Both have one sign; not-a-number is between those that have not.
     """
-    first, last = promoted("geomspace", start, stop)
+    first, last = _ends("geomspace", start, stop)
     found = dtypes.to_float(typeof(first).dtype)
     if dtypes.is_complex(found):
         raise TypeError(
@@ -169,7 +174,9 @@ def geomspace(
     powers = linspace(low, high, count, endpoint)
     wide = tuple(range(1, powers.ndim))
     first, last = (broadcast_in_dim(v, shape=powers.shape, dims=wide) for v in ends)
-    out = mul(exp(powers), sign(first))
+    one_sign = compare.eq(sign(first), sign(last))
+    nan = working.type(math.nan)
+    out = mul(exp(powers), compare.select(one_sign, sign(first), nan))
     # What is known is exact.
     place = iota(shape=powers.shape, axis=0, dtype=dtypes.of_index(count))
     if endpoint:

@@ -16,6 +16,7 @@ from treadle.ops.compare import eq
 from treadle.ops.cumulative import cumprod
 from treadle.ops.movement import restore_axes
 from treadle.ops.shape import pad
+from treadle.ops.window import highest, lowest
 from treadle.trace.lowering import Reduction
 from treadle.trace.op import Linear, Op
 from treadle.trace.value import typeof
@@ -112,16 +113,29 @@ def _any_dtype(dtype: np.dtype) -> bool:
     return True
 
 
+def _find(find: Callable[..., Any], beaten: Callable[[np.dtype], Any]) -> Any:
+    """The extreme elements; of none, what every number beats, as in compiled code."""
+
+    def run(x: Any, *, axes: tuple[int, ...]) -> Any:
+        if x.size:
+            return find(x, axis=axes)
+        part = beaten(dtypes.to_real(x.dtype))
+        initial = complex(part, part) if dtypes.is_complex(x.dtype) else part
+        return find(x, axis=axes, initial=initial)
+
+    return run
+
+
 # Complex numbers are ordered by their real parts, then by the imaginary ones.
 reduce_max = _reduction(
     "reduce_max",
-    lambda x, *, axes: np.max(x, axis=axes),
+    _find(np.max, lowest),
     _any_dtype,
     lowering=Reduction("max"),
 )
 reduce_min = _reduction(
     "reduce_min",
-    lambda x, *, axes: np.min(x, axis=axes),
+    _find(np.min, highest),
     _any_dtype,
     lowering=Reduction("min"),
 )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
+from treadle.arraytype import ArrayType
 from treadle.dims import hint, is_dim
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, params_key
 from treadle.late import Computed, SizeOf
@@ -17,6 +18,7 @@ from treadle.ops.arithmetic import add, div, mul, neg, sub
 from treadle.ops.cast import convert
 from treadle.ops.conv import conv_filter_grad, conv_general
 from treadle.ops.dot import dot_general
+from treadle.ops.gather import gather
 from treadle.ops.identity import checkpoint_name, stop_gradient
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
@@ -67,6 +69,8 @@ class _Simplify(Rewriter):
         inputs = [values.get(a, a) for a in eq.inputs]
         maps = isinstance(eq.op.lowering, Elementwise)
         if maps and not self.fills.keys().isdisjoint(inputs):
+            if self._simpler(_fill, eq, inputs):
+                return
             inputs = _scalars_for_fills(self, inputs, eq)
         if eq.op is div:
             inputs[1] = _count(inputs[1])
@@ -101,6 +105,20 @@ def _scalars_for_fills(s: _Simplify, inputs: list[Atom], eq: Equation) -> list[A
         if any(other.type.shape == shape for other in rest):
             result[i] = fill
     return result
+
+
+def _fill(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    """What is made of arrays of one number each is such an array, too."""
+    scalars = [s.fills.get(a, a) for a in inputs]
+    if any(a.type.shape for a in scalars):
+        return None
+    out = eq.outputs[0].type
+    one = Equation(eq.op, scalars, eq.params, [Var(_scalar_type(out))], eq.source)
+    number = _fold(s, one, scalars)
+    if number is None:
+        (number,) = s.emit(eq.op, scalars, eq.params, eq.source, one.outputs)
+    params = {"shape": out.shape, "dims": ()}
+    return s.emit(broadcast_in_dim, [number], params, eq.source)[0]
 
 
 def _count(a: Atom) -> Atom:
@@ -254,12 +272,12 @@ def _sum_of_pads(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     (middle,) = s.emit(concatenate, joined, {"axis": axis}, eq.source)
     padding = [(0, 0, 0)] * eq.outputs[0].type.ndim
     padding[axis] = (parts[0][0], eq.outputs[0].type.shape[axis] - parts[-1][1], 0)
-    zero = Lit(middle.type.dtype.type(0), _scalar_type(middle))
+    zero = Lit(middle.type.dtype.type(0), _scalar_type(middle.type))
     return s.emit(pad, [middle, zero], {"padding": tuple(padding)}, eq.source)[0]
 
 
-def _scalar_type(v: Var) -> Any:
-    return type(v.type)((), v.type.dtype)
+def _scalar_type(t: ArrayType) -> ArrayType:
+    return ArrayType((), t.dtype)
 
 
 def _piece(s: _Simplify, a: Atom) -> tuple[int, list[tuple[int, int, Atom]]] | None:
@@ -310,6 +328,18 @@ def _size(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     return Lit(size.at(hint), t, varies=True, size=size)
 
 
+def _converted_table(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
+    """What is picked of a converted array is converted instead, if it is less."""
+    inner, out = s.defines(inputs[0], convert), eq.outputs[0].type
+    if inner is None or eq.params["mode"] != "clip":
+        return None
+    if hint(out.size) >= hint(inputs[0].type.size):
+        return None
+    picked = [inner.inputs[0], *inputs[1:]]
+    (found,) = s.emit(eq.op, picked, eq.params, eq.source)
+    return s.emit(convert, [found], {"dtype": out.dtype}, eq.source)[0]
+
+
 _HALVES = (dtypes.float16, dtypes.bfloat16)
 
 
@@ -336,6 +366,7 @@ _RULES: dict[Op, tuple[Rule, ...]] = {
     mul: (_times_one, _times_minus_one),
     neg: (_double_negative,),
     convert: (_no_change,),
+    gather: (_converted_table,),
     reshape: (_no_change, _reshape_twice),
     slice_: (_no_change,),
     pad: (_cropped,),

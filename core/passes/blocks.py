@@ -6,18 +6,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from treadle import dtypes
-from treadle.arraytype import ArrayType
 from treadle.control.attention import (
     attention,
     attention_grad,
     attention_tangent,
 )
 from treadle.control.softmax import softmax
-from treadle.ir.graph import Equation, Graph, Var
-from treadle.ops.cast import convert
+from treadle.ir.graph import Equation, Graph
 from treadle.passes.rewrite import Rewriter, mentions, rewrite_params
 from treadle.trace.interpreter import at_source
 from treadle.trace.lowering import Blocked, Host
@@ -26,8 +21,6 @@ from treadle.trace.stage import stage
 if TYPE_CHECKING:
     from treadle.passes.pipeline import Arithmetic
 
-_HALVES = (dtypes.float16, dtypes.bfloat16)
-_WIDE = np.dtype(np.float32)
 _BLOCKED = (attention, attention_tangent, attention_grad, softmax)
 
 
@@ -47,27 +40,11 @@ class _Lower(Rewriter):
             self.write(eq)
         elif not isinstance(how, Blocked) or self._has_kernel(eq):
             self.keep(eq)
-        elif self._has_kernel(_widened(eq)):
-            self._widen(eq)
         else:
             self._expand(eq, how)
 
     def _has_kernel(self, eq: Equation) -> bool:
         return not isinstance(self.target.lowering(eq), Host)
-
-    def _widen(self, eq: Equation) -> None:
-        """Half floats are converted, and what comes of them rounded once."""
-        inputs = []
-        for a in map(self.read, eq.inputs):
-            if a.type.dtype in _HALVES:
-                (a,) = self.emit(convert, [a], {"dtype": _WIDE}, eq.source)
-            inputs.append(a)
-        found = self.emit(eq.op, inputs, eq.params, eq.source)
-        for v, made in zip(eq.outputs, found, strict=True):
-            if v.type.dtype != made.type.dtype:
-                to = {"dtype": v.type.dtype}
-                (made,) = self.emit(convert, [made], to, eq.source)
-            self.values[v] = made
 
     def _expand(self, eq: Equation, how: Blocked) -> None:
         inputs = [self.read(a) for a in eq.inputs]
@@ -86,17 +63,6 @@ class _Inside:
 
     def apply(self, graph: Graph) -> Graph:
         return _Lower(graph, self.target).run()
-
-
-def _widened(eq: Equation) -> Equation:
-    """The equation of wider operands."""
-    inputs = [Var(_wide(a.type)) for a in eq.inputs]
-    outputs = [Var(t) for t in eq.op.infer([a.type for a in inputs], eq.params)]
-    return Equation(eq.op, inputs, eq.params, outputs, eq.source)
-
-
-def _wide(t: ArrayType) -> ArrayType:
-    return ArrayType(t.shape, _WIDE) if t.dtype in _HALVES else t
 
 
 def lower_blocks(graph: Graph, target: Arithmetic) -> Graph:

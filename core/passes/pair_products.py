@@ -22,12 +22,14 @@ from treadle.ops.arithmetic import add
 from treadle.ops.compare import lt, select
 from treadle.ops.dot import Pairs, dot_general, free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
-from treadle.ops.reduce import reduce_sum
+from treadle.ops.reduce import reduce_prod, reduce_sum
 from treadle.ops.shape import concatenate, iota, slice_axis
 from treadle.passes.pairs import Pair, each, multiply
 from treadle.trace.value import typeof
 
 _FEW_TERMS, _FEW_RESULTS = 4, 16
+_PIECES = 8
+"""Into how many an axis is cut whose elements are multiplied."""
 
 
 def written_out(eq: Equation) -> Callable[..., Pair] | None:
@@ -36,12 +38,42 @@ def written_out(eq: Equation) -> Callable[..., Pair] | None:
         a.type.shape[eq.params["axis"]] == 1 for a in eq.inputs
     ):
         return _chosen if _count(eq.outputs[0].type.shape) <= _FEW_RESULTS else None
+    if eq.op is reduce_prod:
+        shape = eq.inputs[0].type.shape
+        count = _count([shape[a] for a in eq.params["axes"]])
+        return _multiplied if count < math.inf else None
     if eq.op is not dot_general:
         return None
     shape, axes = eq.inputs[0].type.shape, eq.params["contract"][0]
     if _count([shape[a] for a in axes]) <= _FEW_TERMS:
         return _sum_of_products
     return _reduced if _count(eq.outputs[0].type.shape) <= _FEW_RESULTS else None
+
+
+def _multiplied(x: Pair, *, axes: tuple[int, ...]) -> Pair:
+    """The product of all elements along axes, one after the other: an axis is cut into
+    a few pieces, whose product takes its place, until it has one element."""
+    shape = typeof(x.re).shape
+    for axis in axes:
+        n = shape[axis]
+
+        def cut(x: Pair, start: int, stop: int, axis: int = axis) -> Pair:
+            return each(lambda a: slice_axis(a, axis, start, stop), x)
+
+        while n > 1:
+            count = min(n, _PIECES)
+            length = n // count
+            starts = range(0, count * length, length)
+            product = reduce(multiply, [cut(x, i, i + length) for i in starts])
+            if rest := n - count * length:
+                product = each(
+                    lambda a, b, axis=axis: concatenate(a, b, axis=axis),
+                    product,
+                    cut(x, n - rest, n),
+                )
+            x, n = product, length + rest
+    kept = tuple([n for i, n in enumerate(shape) if i not in axes])
+    return each(lambda a: reshape(a, shape=kept), x)
 
 
 def _count(lengths: Sequence[int]) -> float:

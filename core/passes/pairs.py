@@ -43,7 +43,14 @@ from treadle.ops.movement import (
     transpose,
     zeros_like,
 )
-from treadle.ops.reduce import reduce_sum
+from treadle.ops.reduce import (
+    argmax,
+    argmin,
+    reduce_max,
+    reduce_min,
+    reduce_or,
+    reduce_sum,
+)
 from treadle.ops.scatter import scatter_add, scatter_set
 from treadle.ops.shape import concatenate, iota, pad, slice_
 from treadle.ops.unary import abs_
@@ -148,6 +155,49 @@ def _extreme(beats: Callable[[Pair, Pair], Any]) -> Callable[[Pair, Pair], Pair]
     return rule
 
 
+def _attained(reduce: Op, last: float, x: Pair, axes: tuple[int, ...]) -> Pair:
+    """The extreme real part along axes, and the extreme imaginary part of those that
+    have it. `last` is what every imaginary part beats."""
+    re = reduce(x.re, axes=axes)
+    first = eq(x.re, _spread(re, x, axes))
+    im = reduce(select(first, x.im, typeof(x.im).dtype.type(last)), axes=axes)
+    return Pair(re, im)
+
+
+def _spread(found: Any, x: Pair, axes: tuple[int, ...]) -> Any:
+    """What was found along axes, beside each of the elements."""
+    t = typeof(x.re)
+    kept = tuple([i for i in range(t.ndim) if i not in axes])
+    return broadcast_in_dim(found, shape=t.shape, dims=kept)
+
+
+def _extreme_of(reduce: Op, last: float) -> Callable[..., Pair]:
+    """The extreme along axes. One that is not a number makes the result one."""
+
+    def rule(x: Pair, *, axes: tuple[int, ...]) -> Pair:
+        lost = reduce_or(is_nan(x), axes=axes)
+        nan = typeof(x.re).dtype.type(np.nan)
+        return each(lambda a: select(lost, nan, a), _attained(reduce, last, x, axes))
+
+    return rule
+
+
+def _place_of(reduce: Op, last: float) -> Callable[..., Any]:
+    """The place of the first extreme along an axis, or of the first that is not a
+    number."""
+
+    def rule(x: Pair, *, axis: int) -> Any:
+        extreme = _attained(reduce, last, x, (axis,))
+        best = each(lambda a: _spread(a, x, (axis,)), extreme)
+        found = bitwise_and(eq(x.re, best.re), eq(x.im, best.im))
+        lost = is_nan(x)
+        any_lost = _spread(reduce_or(lost, axes=(axis,)), x, (axis,))
+        chosen = select(any_lost, lost, found)
+        return argmax(convert(chosen, dtype=dtypes.int32), axis=axis)
+
+    return rule
+
+
 _ge, _le = _ordered(gt, ge), _ordered(lt, le)
 
 RULES: dict[Op, Callable[..., Any]] = {
@@ -168,5 +218,9 @@ RULES: dict[Op, Callable[..., Any]] = {
     ge: _ge,
     maximum: _extreme(_ge),
     minimum: _extreme(_le),
+    reduce_max: _extreme_of(reduce_max, -np.inf),
+    reduce_min: _extreme_of(reduce_min, np.inf),
+    argmax: _place_of(reduce_max, -np.inf),
+    argmin: _place_of(reduce_min, np.inf),
 }
 """What other ops do."""

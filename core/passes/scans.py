@@ -125,7 +125,15 @@ class _Scan:
                 isinstance(a, Lit) or a in known or a in free for a in eq.inputs
             ):
                 free.update((v, eq) for v in eq.outputs)
-        products = [e for e in self.equations if _is_free_product(e, free)]
+        timed = {v for v, _ in self.xs}
+        for eq in free.values():
+            if not timed.isdisjoint(eq.inputs):
+                timed.update(eq.outputs)
+        products = [
+            e
+            for e in self.equations
+            if e.op is dot_general and e.outputs[0] in free and _joins(e, timed)
+        ]
         if not products:
             return
         found = set(products)
@@ -392,5 +400,20 @@ def _exchanged(eq: Equation) -> Equation:
     return Equation(eq.op, eq.inputs[::-1], params, eq.outputs, eq.source)
 
 
-def _is_free_product(eq: Equation, free: dict[Var, Equation]) -> bool:
-    return eq.op is dot_general and eq.outputs[0] in free
+def _joins(eq: Equation, timed: set[Var]) -> bool:
+    """Whether products of all iterations are worth being one. They are not where each
+    has a matrix of its own, columns last, and shares less than that with the others:
+    what is read is the same, in or outside of the loop."""
+    own = [i for i, a in enumerate(eq.inputs) if a in timed]
+    if len(own) != 1:
+        return True
+    (i,) = own
+    mine, shared = eq.inputs[i].type, eq.inputs[1 - i].type
+    taken = (*eq.params["contract"][i], *eq.params["batch"][i])
+    if mine.ndim < 2 or mine.ndim - 1 in taken:
+        return True
+    return bool(settled(_is_shared, (len(mine.shape), *mine.shape, *shared.shape)))
+
+
+def _is_shared(ndim: int, *sizes: int) -> int:
+    return int(math.prod(sizes[ndim:]) >= math.prod(sizes[:ndim]))

@@ -178,7 +178,7 @@ def _settle_scalars(args: tuple) -> tuple:
         dtype, weak = dtypes.promote(*scalars)[0], True
     if weak:
         return tuple([_weak(a, dtype) if type(a) in _SCALARS else a for a in args])
-    return tuple([dtype.type(a) if type(a) in _SCALARS else a for a in args])
+    return tuple([dtypes.number(dtype, a) if type(a) in _SCALARS else a for a in args])
 
 
 def _settle_sizes(args: tuple) -> tuple:
@@ -211,7 +211,7 @@ def _weak(x: Any, dtype: np.dtype) -> Any:
     """A Python scalar beside weak operands: stays weak, if its dtype can be theirs."""
     kind = _PYTHON.get(dtype.kind)
     plain = kind(x) if kind else x
-    return plain if dtypes.of_scalar(plain) == dtype else dtype.type(x)
+    return plain if dtypes.of_scalar(plain) == dtype else dtypes.number(dtype, x)
 
 
 size_op = Op(

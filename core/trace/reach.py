@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from treadle.errors import is_ours
 from treadle.trace.outside import is_foreign
-from treadle.trace.reads import CELL, GLOBAL, Change, Path, Read, Store, reads
+from treadle.trace.reads import CELL, GLOBAL, KEY, Change, Path, Read, Store, reads
 from treadle.trace.value import Value
 
 MOST_ITEMS = 64
@@ -324,7 +324,14 @@ class _Visit:
         path = read.path
         values: list[Any] = []
         for i, name in enumerate(path[2:], 3):
-            if type(x) is ModuleType:
+            library = False
+            if name.startswith(KEY):
+                if type(x) is not dict:
+                    return values
+                nxt = x.get(name.removeprefix(KEY), MISSING)
+                if nxt is not MISSING:
+                    self._note(x, name.removeprefix(KEY), nxt, read, i)
+            elif type(x) is ModuleType:
                 library = is_foreign(x.__name__)
                 if library and x.__name__.partition(".")[0] not in _SUSPECTS:
                     return values
@@ -478,4 +485,5 @@ def _defaults(function: FunctionType) -> list[Any]:
 
 def label_of(path: Path) -> str:
     """A path as it is written."""
-    return ".".join(path[1:])
+    steps = (f"[{s[1:]!r}]" if s.startswith(KEY) else f".{s}" for s in path[2:])
+    return path[1] + "".join(steps)

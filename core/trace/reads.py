@@ -12,9 +12,11 @@ from types import CodeType
 from typing import NamedTuple
 
 Path = tuple[str, ...]
-"""Where a variable is (`GLOBAL`, `CELL`, `LOCAL`), its name, then attributes."""
+"""Where a variable is (`GLOBAL`, `CELL`, `LOCAL`), its name, then attributes, and keys
+of dicts, which begin with `KEY`."""
 
 GLOBAL, CELL, LOCAL = "global", "cell", "local"
+KEY = "["
 
 
 class Change(NamedTuple):
@@ -95,6 +97,8 @@ _KINDS = {
     "LOAD_FAST_BORROW_LOAD_FAST_BORROW": "two locals",
     "LOAD_ATTR": "attribute",
     "LOAD_METHOD": "attribute",
+    "LOAD_CONST": "constant",
+    "BINARY_SUBSCR": "subscript",
     "STORE_FAST": "store",
     "BINARY_OP": "binary",
     "STORE_GLOBAL": "store global",
@@ -124,6 +128,7 @@ class _Reader:
         self.on_line: dict[int, dict[Path, None]] = {}
         self.asks = "KeyError" in code.co_names or "get" in code.co_names
         self._path: Path | None = None
+        self._key = ""  # A string after the path, which may be a key.
         self._same: dict[Path, Path] = {}
         self._line = 0
         self._free = {*code.co_freevars}
@@ -151,6 +156,12 @@ class _Reader:
                 continue
             if kind == "attribute":
                 self._extend(self.code.co_names[number >> _SHIFT])
+                continue
+            if kind == "constant":
+                self._constant(self.code.co_consts[number])
+                continue
+            if kind == "subscript":
+                self._subscript()
                 continue
             stored = self._path if kind == "store" else None
             if self._path is not None:
@@ -208,7 +219,9 @@ class _Reader:
     def _bind(self, variable: Path, value: Path | None) -> None:
         """What a local variable stands for, where it is another name."""
         self._same.pop(variable, None)
-        if value is not None and value[0] != LOCAL:
+        if value is None or value[-1].startswith(KEY):
+            return
+        if value[0] != LOCAL:
             self._same[variable] = value
 
     def _store(self, variable: Path) -> None:
@@ -216,8 +229,26 @@ class _Reader:
         self.changes.append((self._line, variable))
         self.stores.append((self._line, variable, variable in self.paths))
 
+    def _constant(self, value: object) -> None:
+        if self._path is None or self._key or type(value) is not str:
+            self._end()
+        else:
+            self._key = value
+
+    def _subscript(self) -> None:
+        path, key = self._path, self._key
+        self._end()
+        if path is not None and key:
+            self._path = (*path, KEY + key)
+
     def _extend(self, attribute: str) -> None:
+        if self._key:
+            self._end()
         path = self._path
+        if path is not None and path[-1].startswith(KEY):
+            # Of what an item holds, no more is known than of what a call returns.
+            self._end()
+            path = None
         if attribute in _METHODS:
             own = not attribute.startswith("__")
             self.changes.append((self._line, path if own else None))
@@ -227,10 +258,12 @@ class _Reader:
             self._path = (*path, attribute)
 
     def _end(self) -> None:
-        path, self._path = self._path, None
+        path, self._path, self._key = self._path, None, ""
         if path is None:
             return
         self.paths.setdefault(path, self._line)
+        if path[-1].startswith(KEY):
+            return  # What may be changed on this line is the dict, noted by itself.
         if path[-1] in _FUNCTIONS and path[0] != LOCAL:
             self.changes.append((self._line, None))
         else:

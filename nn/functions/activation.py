@@ -44,7 +44,7 @@ def leaky_relu(x: Array, slope: float = 0.01) -> Array:
     >>> leaky_relu(tnp.array([-1.0, 2.0]), slope=0.1)
     Array([-0.1,  2. ], dtype=float32)
     """
-    return tnp.where(x > 0, x, slope * x)
+    return tnp.where(x > 0, x, tnp.multiply(slope, x))
 
 
 def elu(x: Array, alpha: float = 1.0) -> Array:
@@ -67,7 +67,7 @@ def celu(x: Array, alpha: float = 1.0) -> Array:
     >>> celu(tnp.array([-1.0, 2.0]), alpha=2.0)
     Array([-0.7869,  2.    ], dtype=float32)
     """
-    return alpha * elu(x / alpha)
+    return alpha * elu(tnp.divide(x, alpha))
 
 
 def selu(x: Array) -> Array:
@@ -90,6 +90,7 @@ def gelu(x: Array, approximate: bool = True) -> Array:
     >>> gelu(tnp.array([-1.0, 2.0]))
     Array([-0.1588,  1.9546], dtype=float32)
     """
+    x = tnp.asarray(x)
     if approximate:
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))
         return x * (0.5 * (1.0 + tnp.tanh(inner)))
@@ -103,7 +104,7 @@ def quick_gelu(x: Array) -> Array:
     >>> quick_gelu(tnp.array([-1.0, 2.0]))
     Array([-0.1542,  1.9357], dtype=float32)
     """
-    return x * special.expit(1.702 * x)
+    return x * special.expit(tnp.multiply(1.702, x))
 
 
 def sigmoid(x: Array) -> Array:

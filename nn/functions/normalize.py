@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import treadle as td
 import treadle.numpy as tnp
 from treadle.nn import check
@@ -25,6 +27,30 @@ def standardize(x: Array, axis: Axis = -1, eps: float = 1e-5) -> Array:
     centred = wide - wide.mean(axis, keepdims=True)
     variance = tnp.square(centred).mean(axis, keepdims=True)
     return check.narrow(centred * td.lax.rsqrt(variance + eps), x)
+
+
+def mean_square(x: Array, mean: Array, axes: tuple[int, ...]) -> Array:
+    """The mean over axes, which are kept, of squared distances from `mean`, which must
+    be the mean of x over these axes (or of the same and others).
+
+    Its derivative by the mean is zero, as distances from it add up to nothing, and so
+    is left out: a sum over all of x.
+    """
+    return _mean_square(x, mean, axes)
+
+
+def _squares(x: Array, mean: Array, axes: tuple[int, ...]) -> Array:
+    return tnp.square(x - mean).mean(axes, keepdims=True)
+
+
+_mean_square = td.custom_jvp(_squares, nondiff_argnums=(2,))
+
+
+@_mean_square.defjvp
+def _(axes: tuple[int, ...], primals: Any, tangents: Any) -> tuple[Array, Array]:
+    (x, mean), (dx, _) = primals, tangents
+    moved = (2 * (x - mean) * dx).mean(axes, keepdims=True)
+    return _mean_square(x, mean, axes), moved
 
 
 def normalize(

@@ -18,7 +18,7 @@ def hard_sigmoid(x: Array) -> Array:
     >>> hard_sigmoid(tnp.array([-4.0, 0.0, 1.5]))
     Array([0.  , 0.5 , 0.75], dtype=float32)
     """
-    return relu6(x + 3.0) / 6.0
+    return relu6(tnp.add(x, 3.0)) / 6.0
 
 
 def hard_silu(x: Array) -> Array:
@@ -60,6 +60,7 @@ def soft_shrink(x: Array, limit: float = 0.5) -> Array:
     Array([-1.5,  0. ], dtype=float32)
     """
     check.within("soft_shrink", "limit", limit)
+    x = tnp.asarray(x)
     return tnp.where(x > limit, x - limit, tnp.where(x < -limit, x + limit, 0 * x))
 
 
@@ -91,7 +92,7 @@ def sparse_plus(x: Array) -> Array:
     >>> sparse_plus(tnp.array([-2.0, 0.0, 2.0]))
     Array([0.  , 0.25, 2.  ], dtype=float32)
     """
-    return tnp.where(x <= -1, 0, tnp.where(x >= 1, x, tnp.square(x + 1.0) / 4))
+    return tnp.where(x <= -1, 0, tnp.where(x >= 1, x, tnp.square(tnp.add(x, 1.0)) / 4))
 
 
 def sparse_sigmoid(x: Array) -> Array:
@@ -101,7 +102,7 @@ def sparse_sigmoid(x: Array) -> Array:
     >>> sparse_sigmoid(tnp.array([-2.0, 0.5]))
     Array([0.  , 0.75], dtype=float32)
     """
-    return 0.5 * tnp.clip(x + 1.0, 0.0, 2.0)
+    return 0.5 * tnp.clip(tnp.add(x, 1.0), 0.0, 2.0)
 
 
 def squareplus(x: Array, b: float = 4.0) -> Array:

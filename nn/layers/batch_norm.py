@@ -9,6 +9,7 @@ import treadle.numpy as tnp
 from treadle import rng
 from treadle.errors import at, user_source
 from treadle.nn import check, init
+from treadle.nn.functions.normalize import mean_square
 from treadle.nn.layers.norm import affine, spatial
 from treadle.nn.module import Module
 from treadle.nn.state import State
@@ -115,7 +116,8 @@ class BatchNorm(Module):
                 raise ValueError(_TOO_FEW.format(td.typeof(x), at(user_source())))
             mean = self._over_the_axis(wide.mean(axes))
             centred = wide - mean
-            variance = self._over_the_axis(tnp.square(centred).mean(axes))
+            squares = mean_square(wide, mean, axes).reshape(mean.shape)
+            variance = self._over_the_axis(squares)
             if not self.inference:
                 _remember(self, mean, variance * (count / (count - 1)))
         scale = td.lax.rsqrt(variance + self.eps)

@@ -12,7 +12,7 @@ import treadle.numpy as tnp
 from treadle import rng
 from treadle.errors import at, user_source
 from treadle.nn import check, init
-from treadle.nn.functions.normalize import standardize
+from treadle.nn.functions.normalize import mean_square, standardize
 from treadle.nn.module import Module
 
 
@@ -230,17 +230,20 @@ class GroupNorm(Module):
             # Not sums of one element: how these round depends on what is around them.
             axes = ()
         wide = check.wide(x)
-        centred = wide - self._means(wide, axes)
-        variance = self._means(tnp.square(centred), axes)
+        # Channel by channel, so that arrays of the size of x are read along all
+        # channels; then the means and variances of channels give those of groups.
+        means = wide.mean(axes, keepdims=True)
+        centred = wide - means
+        apart = means - self._of_groups(means)
+        squares = mean_square(wide, means, axes)
+        variance = self._of_groups(squares + tnp.square(apart))
         scale = td.lax.rsqrt(variance + self.eps)
         if weight is not None:
             scale = scale * check.wide(weight)
-        return check.scaled(centred * scale, x, None, bias)
+        return check.scaled((centred + apart) * scale, x, None, bias)
 
-    def _means(self, x: td.Array, axes: tuple[int, ...]) -> td.Array:
-        """For each channel, the mean over the axes and over the channels of its group.
-        In two steps, so that arrays of the size of x stay as they are."""
-        x = x.mean(axes, keepdims=True)
+    def _of_groups(self, x: td.Array) -> td.Array:
+        """For each channel, the mean over the channels of its group."""
         size = self.features // self.groups
         of_groups = x.reshape(*x.shape[:-1], self.groups, size).mean(-1, keepdims=True)
         each = tnp.broadcast_to(of_groups, (*of_groups.shape[:-1], size))

@@ -52,4 +52,4 @@ def dice(
     both = (p * t).sum(axes)
     wrong, missed = p.sum(axes) - both, t.sum(axes) - both
     overlap = (both + smooth) / (both + alpha * wrong + beta * missed + smooth)
-    return narrow(1 - overlap, probabilities)
+    return narrow(tnp.subtract(1, overlap), probabilities)

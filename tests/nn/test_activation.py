@@ -178,3 +178,14 @@ def test_nothing_to_choose_from():
 def test_softmax_over_two_axes():
     x = random(2, 3, 4)
     agree(lambda x: nn.softmax(x, (0, 2)), lambda x: jax.nn.softmax(x, (0, 2)), x)
+
+
+INTEGERS = "leaky_relu celu gelu quick_gelu hard_sigmoid hard_silu soft_shrink"
+
+
+@pytest.mark.parametrize("name", [*INTEGERS.split(), "sparse_plus", "sparse_sigmoid"])
+def test_integers_of_numpys_are_as_ours(name: str) -> None:
+    f, x = getattr(nn, name), np.arange(-3, 4)
+    found, wanted = f(x), f(tnp.array(x))
+    assert found.dtype == wanted.dtype == np.float32
+    close(found, wanted)

@@ -210,3 +210,17 @@ def test_integers_are_normalised_as_float32(layer):
     found, _ = nn.stateful(layer)(x)
     expected, _ = nn.stateful(layer)(x.astype(tnp.float32))
     close(found, expected)
+
+
+@pytest.mark.parametrize("make", [nn.BatchNorm, lambda n, **k: nn.GroupNorm(2, n, **k)])
+def test_second_derivatives_are_those_of_finite_differences(make):
+    # What the first derivative leaves out because it is zero has a derivative.
+    layer = make(4, dtype=tnp.float64)
+    x, v = (tnp.asarray(np.float64(random(3, 5, 4, seed=i))) for i in (0, 1))
+
+    def slope(x):
+        return td.grad(lambda x: tnp.sum(tnp.sin(nn.stateful(layer)(x)[0])))(x)
+
+    ahead, behind = slope(x + 1e-5 * v), slope(x - 1e-5 * v)
+    _, found = td.jvp(slope, (x,), (v,))
+    np.testing.assert_allclose(found, (ahead - behind) / 2e-5, rtol=1e-6, atol=1e-8)

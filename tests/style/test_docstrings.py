@@ -15,7 +15,7 @@ WITH_EXAMPLES = [path for path in LIBRARY if ">>> " in path.read_text()]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
-@pytest.mark.usefixtures("only_new_objects")
+@pytest.mark.usefixtures("only_new_objects", "no_primitives_left")
 @pytest.mark.parametrize("path", WITH_EXAMPLES, ids=name)
 def test_examples(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

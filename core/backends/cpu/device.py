@@ -10,7 +10,8 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.backends.capable import lowering_of
 from treadle.backends.cpu import routines
-from treadle.backends.cpu.amx import schedule as amx_schedule
+from treadle.backends.cpu.bfloat import kernel as bfloat
+from treadle.backends.cpu.bfloat import schedule as bfloat_schedule
 from treadle.backends.cpu.conv import choice
 from treadle.backends.cpu.cost import nest_tasks
 from treadle.backends.cpu.emit.nest import supported
@@ -28,7 +29,7 @@ from treadle.backends.cpu.sources import (
     foreseen,
     sources_of,
 )
-from treadle.backends.cpu.target import amx, cpu_count, host
+from treadle.backends.cpu.target import bfloat_unit, cpu_count, host
 from treadle.backends.memory import room, size_class
 from treadle.dtypes import bfloat16
 from treadle.fuse.lowering.launches import Calls, Launch, ProductKernel
@@ -64,11 +65,11 @@ class CPUTarget:
     def identity(self) -> str:
         machine = host()
         parts = machine.triple, machine.cpu, machine.features, machine.vector_bytes
-        return repr((self.name, parts, threads.num_threads(), *_found(), amx()))
+        return repr((self.name, parts, threads.num_threads(), *_found(), bfloat_unit()))
 
     @property
     def multiplied(self) -> Sequence[np.dtype]:
-        return (bfloat16,) if amx() else ()
+        return (bfloat16,) if bfloat_unit() else ()
 
     def described(self) -> dict[str, str]:
         return {
@@ -102,7 +103,8 @@ class CPUTarget:
         tile, count = gemm.tile(what.dtype), threads.num_threads()
         if isinstance(what, Contraction):
             if what.half is not None:
-                return amx_schedule.schedule(what, count)
+                speed = bfloat.unit().speed
+                return bfloat_schedule.schedule(what, speed, count)
             hooked = product.epilogue is not None
             return [gemm_schedule.schedule(what, tile, count, hooked)]
         return choice.schedule(what, product.filter_gradient, tile, count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,20 +11,20 @@ import numpy as np
 from treadle.backends.cpu import routines
 from treadle.backends.cpu.cost import worth_sharing
 from treadle.backends.cpu.gemm.arguments import Word
+from treadle.backends.cpu.loops import LoopCommands
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.order.schedule import order_scratch
 from treadle.backends.cpu.run import native
 from treadle.backends.cpu.run.executor import (
     Call,
-    Indirect,
     Program,
     ProgramBuilder,
     Scaled,
     Slot,
 )
 from treadle.backends.cpu.run.host import address_of, host_call, meaning
-from treadle.backends.cpu.run.repeat import ENDLESS, repeat, repeating
 from treadle.backends.cpu.sources import (
+    launch_source,
     nest_source,
     product_source,
     sources_of,
@@ -44,15 +45,7 @@ from treadle.plan.steps import (
     Plan,
     ProductStep,
     Step,
-    While,
 )
-
-_CALLING = NestStep, ProductStep, CopyStep, OrderStep, CallsStep
-"""Steps that are calls of native functions."""
-
-
-def _only_calls(steps: Sequence[Step]) -> bool:
-    return all(isinstance(step, _CALLING) for step in steps)
 
 
 class Bound:
@@ -65,6 +58,7 @@ class Bound:
         program: Program,
         constants: list[int],
         linked: Linked,
+        given: tuple[Sequence[int], Mapping[int, np.ndarray]],
     ) -> None:
         self.program, self.constants, self.failures = (
             program,
@@ -72,24 +66,39 @@ class Bound:
             linked.failures,
         )
         self.plan, self.spans = linked.plan, linked.spans
+        self._linked, self._given = linked, given
+
+    @cached_property
+    def walked(self) -> Bound:
+        """The same program step by step."""
+        linked = self._linked
+        return linked.walked.bind(*self._given) if linked.shortened else self
 
     def bind(self, values: Sequence[int], constants: Mapping[int, np.ndarray]) -> Bound:
         raise InternalError("a program for given sizes has no open ones")
 
 
-class Linked:
+class Linked(LoopCommands):
     """A plan with its kernels loaded and its command buffer built.
 
     Slots: the arena, the program's inputs, its outputs, the constants (a call fills
     these), the pointers that loops exchange, then what the executor adds.
+
+    shortens: whether loops over few numbers are one function each.
+    failures: why calls of host functions failed, by thread.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        shortens: bool = True,
+        failures: dict[int, BaseException] | None = None,
+    ) -> None:
         self.plan = plan
-        self.failures: dict[int, BaseException] = {}
-        """Why calls of host functions failed, by thread."""
+        self.shortens = shortens
+        self.failures = {} if failures is None else failures
         self._keep: list[Any] = [plan.constants]
-        sources = list(sources_of(plan.steps))
+        sources = list(sources_of(plan.steps, self._is_whole))
         self.kernels = native.load(sources) if sources else {}
         bases = {"input": 1, "output": 1 + len(plan.inputs)}
         bases["constant"] = bases["output"] + len(plan.outputs)
@@ -98,13 +107,18 @@ class Linked:
         self.builder = ProgramBuilder(slots=bases["slot"] + plan.slots)
         self.spans: list[tuple[int, Sequence[Step]]] = []
         """Where the commands of steps begin that do work."""
-        self.loops: dict[Loop, int] = {}
+        self.loops, self.around = {}, []
         self._sized_hosts: dict[int, HostStep] = {}
         self._commands(plan.steps)
         self.program: Program = self.builder.build()
         self.constants = [c.ctypes.data for c in plan.constants]
         hosts = sizes_in([meaning(s) for s in self._sized_hosts.values()])
         self.sizes = [*self.program.sizes, *hosts]
+
+    @cached_property
+    def walked(self) -> Linked:
+        """The same program step by step."""
+        return Linked(self.plan, False, self.failures) if self.shortened else self
 
     def bind(self, values: Sequence[int], constants: Mapping[int, np.ndarray]) -> Bound:
         """The same program with numbers for `sizes`, and with some other constants."""
@@ -119,7 +133,8 @@ class Linked:
         addresses = list(self.constants)
         for i, value in constants.items():
             addresses[i] = value.ctypes.data
-        return Bound(self.program.bind(own, words, keep), addresses, self)
+        program = self.program.bind(own, words, keep)
+        return Bound(program, addresses, self, (values, constants))
 
     def at(self, place: Place) -> Slot:
         """A place as an operand of the executor."""
@@ -178,8 +193,6 @@ class Linked:
             self.builder.call(kernel, routines.words(step, self.at), step.tasks)
         elif isinstance(step, HostStep):
             self._host(step)
-        elif isinstance(step, While):
-            self._while(step)
         elif isinstance(step, Loop):
             self._loop(step)
         elif isinstance(step, Branch):
@@ -195,7 +208,7 @@ class Linked:
             share = step.scratch.buffer.nbytes // step.tasks
             words += [self.at(step.scratch), share]
         words += self._operands(step.places, launch)
-        kernel = self.kernels[nest_source(launch.nest, "task").key]
+        kernel = self.kernels[launch_source(launch).key]
         return kernel, words, step.tasks
 
     def _operands(self, places: Sequence[Place | None], launch: Any) -> list[Any]:
@@ -234,53 +247,3 @@ class Linked:
         at = self.builder.host(address_of(call), places, step.call.op.name)
         if sizes_in(meaning(step)):
             self._sized_hosts[at] = step
-
-    def _loop(self, step: Loop) -> None:
-        swaps = self._point(step)
-        index = self.loops[step] = self.builder.slot()
-        with repeating(self.builder, _only_calls(step.body)) as made:
-            with self.builder.loop(step.count, index):
-                with self.builder.recording() as body:
-                    self._commands(step.body)
-                for a, b in swaps:
-                    self.builder.swap(a, b)
-            made.append(lambda: repeat(step.count, index, body, swaps))
-
-    def _while(self, step: While) -> None:
-        swaps, flag = self._point(step), self.at(step.flag)
-        calls = _only_calls([*step.test, *step.body])
-        with repeating(self.builder, calls) as made:
-            start, end = self.builder.label(), self.builder.label()
-            self.builder.place(start)
-            with self.builder.recording() as test:
-                self._commands(step.test)
-            self.builder.jump_unless(Indirect(flag, "bool"), end)
-            with self.builder.recording() as body:
-                self._commands(step.body)
-            for a, b in swaps:
-                self.builder.swap(a, b)
-            self.builder.jump(start)
-            self.builder.place(end)
-            made.append(lambda: repeat(ENDLESS, None, body, swaps, test, flag))
-
-    def _point(self, step: Loop) -> list[tuple[int, int]]:
-        """Points a loop's slots; gives those that each iteration exchanges."""
-        for b, place in step.slots:
-            self.builder.set(self.slot_of(b), self.at(place))
-        return [(self.slot_of(a), self.slot_of(b)) for a, b in step.swaps]
-
-    def _branch(self, step: Branch) -> None:
-        kind = {"bool": "bool", "int32": "i32", "int64": "i64"}[step.dtype.name]
-        index = Indirect(self.at(step.index), kind)
-        end = self.builder.label()
-        last = len(step.branches) - 1
-        labels = [self.builder.label() for _ in step.branches]
-        for i, label in enumerate(labels[:-1]):
-            # Indices below 0 take the first branch, those beyond the end the last.
-            self.builder.jump_if_less(index, i + 1, label)
-        self.builder.jump(labels[last])
-        for label, steps in zip(labels, step.branches, strict=True):
-            self.builder.place(label)
-            self._commands(steps)
-            self.builder.jump(end)
-        self.builder.place(end)

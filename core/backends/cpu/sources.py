@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from treadle.backends.cpu import routines
-from treadle.backends.cpu.amx import kernel as amx
+from treadle.backends.cpu.bfloat import kernel as bfloat
 from treadle.backends.cpu.conv import depthwise
+from treadle.backends.cpu.emit.across import may_go_across
 from treadle.backends.cpu.emit.nest import emit
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.run import native
+from treadle.fuse.lowering.launches import Launch
 from treadle.ir.graph import Equation, Graph
 from treadle.kernels.contract import Contraction
 from treadle.kernels.convolve import ConvSpec
@@ -46,12 +48,17 @@ def nest_source(nest: Nest, entry: str) -> native.Source:
     return found
 
 
+def launch_source(launch: Launch) -> native.Source:
+    """The kernel of a nest of its own."""
+    return nest_source(launch.nest, "few" if may_go_across(launch) else "task")
+
+
 def product_source(what: Contraction | ConvSpec) -> native.Source:
     """The kernel of a product or convolution."""
     if isinstance(what, ConvSpec) and what.depthwise:
         return depthwise.source(what.dtype)
     if isinstance(what, Contraction) and what.half is not None:
-        return amx.source(amx.Dtypes(*what.dtypes))
+        return bfloat.source(bfloat.Dtypes(*what.dtypes))
     return gemm.source(what.dtype, isinstance(what, ConvSpec))
 
 
@@ -75,15 +82,21 @@ def foreseen(
             yield routines.source(how.script(operands, results, eq.params))
 
 
-def sources_of(steps: Sequence[Step]) -> Iterable[native.Source]:
-    """Every kernel that steps call."""
+def sources_of(
+    steps: Sequence[Step],
+    left_out: Callable[[Sequence[Loop]], bool] = lambda loops: False,
+) -> Iterable[native.Source]:
+    """Every kernel that steps call.
+
+    left_out: whether the last of some nested loops calls none of them.
+    """
     seen: dict[str, native.Source] = {}
 
-    def visit(steps: Sequence[Step]) -> None:
+    def visit(steps: Sequence[Step], loops: tuple[Loop, ...] = ()) -> None:
         for step in steps:
             found: list[native.Source] = []
             if isinstance(step, NestStep):
-                found = [nest_source(step.launch.nest, "task")]
+                found = [launch_source(step.launch)]
             elif isinstance(step, ProductStep):
                 found = [product_source(step.product.contraction)]
                 if step.product.epilogue is not None:
@@ -93,11 +106,13 @@ def sources_of(steps: Sequence[Step]) -> Iterable[native.Source]:
             elif isinstance(step, CallsStep):
                 found = [routines.source(step.call.script)]
             elif isinstance(step, Loop):
-                visit(step.body)
-                visit(getattr(step, "test", ()))
+                inside = (*loops, step)
+                if not left_out(inside):
+                    visit(step.body, inside)
+                    visit(getattr(step, "test", ()), inside)
             elif isinstance(step, Branch):
                 for branch in step.branches:
-                    visit(branch)
+                    visit(branch, loops)
             seen.update((s.key, s) for s in found)
 
     visit(steps)

@@ -52,9 +52,10 @@ _LEVELS = {
     "x86-64-v4": frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl"}),
 }
 
-AMX, AMX_MODEL = "amx", "amx-model"
-"""How products of bfloat16 are computed, where not in float32: by the CPU's tiles, or,
-for tests on any CPU, by a model of them, which TREADLE_CPU=amx-model asks for."""
+AMX, AVX512_BF16 = "amx", "avx512-bf16"
+AMX_MODEL, AVX512_BF16_MODEL = "amx-model", "avx512-bf16-model"
+"""How products of bfloat16 are computed, where not in float32: by the CPU's tiles or
+vectors, or, for tests on any CPU, by a model of them, which TREADLE_CPU asks for."""
 
 
 @functools.cache
@@ -69,8 +70,8 @@ def host() -> Target:
     flags = frozenset(name for name, present in found.items() if present)
     arch = triple.split("-")[0].replace("arm64", "aarch64").replace("amd64", "x86_64")
     level = os.environ.get("TREADLE_CPU")
-    if level == AMX_MODEL:
-        flags, level = flags | {AMX_MODEL}, None
+    if level in (AMX_MODEL, AVX512_BF16_MODEL):
+        flags, level = flags | {level}, None
     if level:
         cpu, flags, off = level, _level_flags(level, arch, flags), []
         vector_bytes = _choose(arch, flags, level)[1]
@@ -78,6 +79,8 @@ def host() -> Target:
         cpu, vector_bytes = _choose(arch, flags, binding.get_host_cpu_name())
         # A virtual machine may hide extensions that the CPU's name implies.
         off = [f"-{name}" for name, present in sorted(found.items()) if not present]
+        # And the name that is chosen for it may not imply all that it has.
+        off += ["+avx512bf16"] if "avx512bf16" in flags else []
     if vector_bytes == 64:
         off.append("-prefer-256-bit")
     return Target(triple, arch, cpu, ",".join(off), vector_bytes, flags)
@@ -132,24 +135,35 @@ def machine(level: int = 2) -> Any:
 
 
 @functools.cache
-def amx() -> str:
-    """AMX or AMX_MODEL if products of bfloat16 are to be made of tiles, else nothing.
-
-    The first call asks the operating system for permission, without which the first
-    tile instruction would kill the process. Once granted, it holds for all threads,
-    also those that run already, and for forked children.
-    """
+def bfloat_unit() -> str:
+    """What products of bfloat16 are to be made by: a name from above, or nothing."""
     flags = host().flags
-    if AMX_MODEL in flags:
-        return AMX_MODEL
-    # Packing and storing need the others, which a virtual machine may hide.
-    needed = {"amx-tile", "amx-bf16", "avx512bw", "avx512bf16"}
-    if not needed <= flags or not sys.platform.startswith("linux"):
+    for model in (AMX_MODEL, AVX512_BF16_MODEL):
+        if model in flags:
+            return model
+    if not multiplies_pairs():
         return ""
+    return (
+        AMX if {"amx-tile", "amx-bf16"} <= flags and _tiles_granted() else AVX512_BF16
+    )
+
+
+def _tiles_granted() -> bool:
+    """Asks the operating system for permission, without which the first tile
+    instruction would kill the process. Once granted, it holds for all threads, also
+    those that run already, and for forked children."""
+    if not sys.platform.startswith("linux"):
+        return False
     arch_prctl, request_permission, tile_data = 158, 0x1023, 18
     libc = ctypes.CDLL(None, use_errno=True)
-    granted = libc.syscall(arch_prctl, request_permission, tile_data) == 0
-    return AMX if granted else ""
+    return libc.syscall(arch_prctl, request_permission, tile_data) == 0
+
+
+def multiplies_pairs() -> bool:
+    """Whether vectors of bfloat16 are multiplied, and the products of pairs of them
+    added to floats, by one instruction."""
+    # Packing and storing need the others, which a virtual machine may hide.
+    return {"avx512bf16", "avx512bw", "bmi2"} <= host().flags
 
 
 def cpu_count() -> int:

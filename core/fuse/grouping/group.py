@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 
 from treadle.fuse.grouping.partition import partition
-from treadle.fuse.grouping.recompute import choose
+from treadle.fuse.grouping.recompute import choose, write
 from treadle.fuse.grouping.runs import lengthen
 from treadle.fuse.groups import Groups
 from treadle.fuse.lowering.loops import bodies
@@ -23,6 +23,7 @@ def group(graph: Graph, lowering: Callable[[Equation], Lowering]) -> Groups:
     part = partition(graph, lowering)
     choose(part)
     lengthen(part)
+    write(part)
     flow, inner = part.flow, {}
     for node in part.nodes:
         for eq in node.equations:

@@ -82,6 +82,7 @@ class _Partitioner(Growth):
         self.merge_columns()
         self._copy_returned_views()
         self._attach_epilogues()
+        self._scatter_late()
         nodes = self.order.topological()
         return Partition(self.flow, nodes, self.owner, self.built)
 
@@ -198,6 +199,23 @@ class _Partitioner(Growth):
             begin = Copy(new, out)
         self.built[eq] = Scattered(begin, launch)
         self.alone(eq)
+
+    def _scatter_late(self) -> None:
+        """Lets scatters wait for what reads their operands: they may then be written
+        over."""
+        node_of = {id(eq): n for n in self.order.nodes for eq in n.equations}
+        for node in self.order.nodes:
+            x = self._written_over(node)
+            for r in () if x is None else self.flow.final_readers(x):
+                if reader := node_of.get(id(r)):
+                    self.order.depend(node, [reader])
+
+    def _written_over(self, node: Node) -> Var | None:
+        """What a scatter's result begins as, if that is in memory."""
+        if not node.equations or not isinstance(node.equations[0].op.lowering, Scatter):
+            return None
+        found = self.flow.memory(node.equations[0].inputs[0])
+        return found if isinstance(found, Var) else None
 
     # Values that are parts of others
 

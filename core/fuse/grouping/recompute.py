@@ -14,6 +14,7 @@ from treadle.fuse.cluster import Cluster, members_fit
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.grouping.partition import Partition
 from treadle.fuse.lowering.clusters import kernel_of
+from treadle.fuse.lowering.forms import Form
 from treadle.fuse.lowering.launches import Launch, ProductKernel
 from treadle.fuse.lowering.nests import build, form_of
 from treadle.fuse.roles import is_fused, is_stored, stored_members
@@ -66,7 +67,7 @@ def _settle(candidates: list[tuple[Equation, Cluster]], part: Partition) -> None
 
 
 class _Found(NamedTuple):
-    """Values that are worth it, and the clusters that compute them then."""
+    """Values newly marked, and the clusters that compute them then."""
 
     values: list[Var]
     readers: list[Cluster]
@@ -100,8 +101,11 @@ def _consider(eq: Equation, node: Cluster, part: Partition) -> _Found:
         loads = sum([len(leaves - _loaded(r, v, part)) for r in readers])
         if loads > most:
             return _NOTHING
-    flow.recomputed.update(walk.values)
-    return _Found(list(walk.values), readers)
+    # What an earlier candidate has marked stays marked if this one is taken back: its
+    # readers are built without it.
+    values = [u for u in walk.values if u not in flow.recomputed]
+    flow.recomputed.update(values)
+    return _Found(values, readers)
 
 
 def _loaded(cluster: Cluster, v: Var, part: Partition) -> set[Var]:
@@ -209,18 +213,28 @@ class _Walk:
 
 def builds(cluster: Cluster, part: Partition) -> bool:
     """Whether a cluster can make what it computes again at the points that it has. What
-    it became is kept."""
+    it became is kept: a product's kernel, or the form of a nest."""
     part.built.pop(cluster, None)
-    found = _kernel(cluster, part)
+    found = _found(cluster, part) if cluster.product else _form(cluster, part)
     if found is None:
         return False
     part.built[cluster] = found
     return True
 
 
-def _kernel(cluster: Cluster, part: Partition) -> Launch | ProductKernel | None:
-    if cluster.product is not None:
-        return kernel_of(cluster, part) if _fits(cluster, part.flow) else None
+def write(part: Partition) -> None:
+    """Writes the nests whose forms were kept: what clusters are is settled."""
+    for node, found in part.built.items():
+        if isinstance(found, Form) and isinstance(node, Cluster):
+            stored = stored_members(node, part)
+            part.built[node] = build(node, part.flow, stored, found)
+
+
+def _found(cluster: Cluster, part: Partition) -> Launch | ProductKernel | None:
+    return kernel_of(cluster, part) if _fits(cluster, part.flow) else None
+
+
+def _form(cluster: Cluster, part: Partition) -> Form | None:
     flow, stored, maps = part.flow, stored_members(cluster, part), cluster.space.maps
     form, known = form_of(cluster, flow, stored), flow.memo.fits
     # Members' memory can't be read before all points are done; see `members_fit`.
@@ -228,7 +242,7 @@ def _kernel(cluster: Cluster, part: Partition) -> Launch | ProductKernel | None:
     key = (*form.words, *places)
     if key not in known:
         known[key] = _fits(cluster, flow)
-    return build(cluster, flow, stored, form) if known[key] else None
+    return form if known[key] else None
 
 
 def _fits(cluster: Cluster, flow: Dataflow) -> bool:

@@ -26,6 +26,7 @@ from treadle.fuse.lowering.launches import (
     RepeatWhile,
     Sort,
 )
+from treadle.fuse.lowering.overwriting import target_of
 from treadle.ir.graph import Atom, Lit, Var
 from treadle.kernels.check import check as check_nest
 from treadle.kernels.contract import Contraction, Strides
@@ -102,6 +103,7 @@ class _Checker:
         self.within, self.inputs = kernels.within, set(kernels.inputs)
         self.blocks: dict[Atom, _Memory] = {}
         self.whole: set[Var] = set()
+        self.over: set[Atom] = set()
         self.where = "a program"
 
     def fail(self, what: str) -> None:
@@ -135,9 +137,18 @@ class _Checker:
         return memory, np.arange(count) + offset // memory.unit
 
     def read(self, a: Atom) -> None:
+        self.still(a)
         memory, at = self.bytes_of(a)
         if not memory.has(at):
             self.fail(f"reads a value {a.type} before it is stored")
+
+    def still(self, a: Atom) -> None:
+        """Checks that a value has not been written over."""
+        while a not in self.over:
+            if not (isinstance(a, Var) and a in self.within):
+                return
+            a = self.within[a].atom
+        self.fail(f"reads a value {a.type} that was written over")
 
     def store(self, v: Var) -> None:
         memory, at = self.bytes_of(v)
@@ -165,8 +176,8 @@ class _Checker:
 
     def entry(self, entry: KernelEntry) -> None:
         kernel = entry.kernel
-        if entry.begins is not None:
-            self.root(entry.begins)
+        if entry.begins is not None and self._goes_on(entry.begins, kernel):
+            return
         if isinstance(kernel, Launch):
             self._bindings(kernel)
             if all(kernel.outer):
@@ -182,6 +193,18 @@ class _Checker:
             self._host(kernel)
         else:
             self._programs(kernel)
+
+    def _goes_on(self, begins: Atom, kernel: Kernel) -> bool:
+        """Whether a scatter's result begins in the memory of its operand, which nothing
+        may read from then on."""
+        here, target = self.root(begins)[0], self.root(target_of(kernel))[0]
+        if here is not target:
+            return False
+        self.read(begins)
+        memory = self.memory(target)
+        memory.filled, memory.stored[:] = True, False
+        self.over.add(begins)
+        return True
 
     def _fills(self, entry: KernelEntry) -> bool:
         """Whether a kernel may be the first of two that store a value."""
@@ -220,6 +243,7 @@ class _Checker:
         for b, o in zip(launch.bindings, launch.nest.operands, strict=True):
             if b.atom is None or b.store:
                 continue
+            self.still(b.atom)
             loops = _loops(launch, b, o)
             memory, at = self.reach(b.atom, b.offset, o.dtype.itemsize, loops)
             if b.atom in made:

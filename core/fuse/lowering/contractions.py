@@ -6,10 +6,12 @@ alike in all operands are merged first; what remains must fit, or operands are c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from treadle.dims import hint
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import Strided, stored_strides
 from treadle.fuse.lowering.launches import ProductKernel
@@ -19,6 +21,9 @@ from treadle.ir.graph import Equation
 from treadle.ir.maps import Map
 from treadle.kernels.contract import Contraction, Strides
 from treadle.ops.dot import free_axes
+
+_COLUMNS = 16
+"""Columns that keep the kernel's vectors busy."""
 
 
 @dataclass
@@ -45,11 +50,11 @@ class _Sides:
         None if there are more loops."""
         columns = _groups(self.y_free, accesses, sizes)
         rows = _groups(self.x_free, accesses, sizes)
-        outer = _groups(self.batch, accesses, sizes) + rows[:-1]
+        outer = _groups(self.batch, accesses, sizes) + rows[:-1] + columns[:-1]
         if len(outer) > 2:
             return None
         b0, b1 = [[]] * (2 - len(outer)) + outer
-        return b0, b1, rows[-1] if rows else [], columns[0] if columns else []
+        return b0, b1, rows[-1] if rows else [], columns[-1] if columns else []
 
     def steps(self) -> Callable[[list[int], int], int]:
         """The step of a group of dimensions in x (0), y (1) or the result (2)."""
@@ -76,10 +81,10 @@ def contraction(
     out = eq.outputs[0]
     x, y = operands
     sides = _sides(eq, sizes, entries, (x.steps, y.steps, stored_strides(out, flow)))
-    swapped = not _is_column(sides.y_free, accesses, sizes)
+    swapped = _swapped(sides, accesses, sizes, out in flow.row_major)
+    if swapped is None:
+        return None
     if swapped:
-        if not _is_column(sides.x_free, accesses, sizes):
-            return None
         sides.x_free, sides.y_free = sides.y_free, sides.x_free
     groups = sides.grouped(accesses, sizes)
     total = _sum_loop(eq, x.steps, y.steps)
@@ -174,11 +179,38 @@ def _groups(loops: list[_Loop], accesses: list[Access], sizes: dict[int, int]) -
     return coalesce([loop.dim for loop in loops], accesses + tables, sizes)
 
 
+def _swapped(
+    sides: _Sides, accesses: list[Access], sizes: dict[int, int], several: bool
+) -> bool | None:
+    """Whether the columns are the free loops of x, not those of y; None if neither can
+    be. One loop of columns is best; of several, the others are batches, which is better
+    only than to copy an operand."""
+    for fits in (_is_column, _ends_in_columns) if several else (_is_column,):
+        for swapped, loops in ((False, sides.y_free), (True, sides.x_free)):
+            if fits(loops, accesses, sizes):
+                return swapped
+    return None
+
+
 def _is_column(
     loops: list[_Loop], accesses: list[Access], sizes: dict[int, int]
 ) -> bool:
     """Whether the loops merge to one along which the result is contiguous."""
     if not loops:
         return True
-    last = min(loops, key=lambda loop: abs(loop.steps[2]))
-    return last.steps[2] == 1 and len(_groups(loops, accesses, sizes)) == 1
+    return _innermost(loops).steps[2] == 1 and len(_groups(loops, accesses, sizes)) == 1
+
+
+def _ends_in_columns(
+    loops: list[_Loop], accesses: list[Access], sizes: dict[int, int]
+) -> bool:
+    """Whether the result is contiguous along the last of some loops, and that is long
+    enough for the others to be batches: few columns are better copied together."""
+    if _innermost(loops).steps[2] != 1:
+        return False
+    last = _groups(loops, accesses, sizes)[-1]
+    return math.prod([hint(sizes[d]) for d in last]) >= _COLUMNS
+
+
+def _innermost(loops: list[_Loop]) -> _Loop:
+    return min(loops, key=lambda loop: abs(loop.steps[2]))

@@ -19,7 +19,7 @@ from treadle.fuse.lowering.nests import (
 from treadle.fuse.maps import Space
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var, is_zero
-from treadle.ir.maps import address
+from treadle.ir.maps import ZERO, address
 from treadle.ops.movement import broadcast_in_dim
 from treadle.trace.lowering import Scatter
 
@@ -75,7 +75,14 @@ def scatter_launch(eq: Equation, flow: Dataflow) -> Launch | None:
     updates, *indices = eq.inputs[1:]
     out = eq.outputs[0]
     space, written = Space(flow.units), Var(updates.type)
-    space.maps[written] = space.index(updates)
+    # An axis that is absent from an index is absent from the updates at its places.
+    absent = flow.units.absent(updates).union(*map(flow.units.absent, indices))
+    space.maps[written] = tuple(
+        [
+            ZERO if i in absent else space.dimension(n)
+            for i, n in enumerate(updates.type.shape)
+        ]
+    )
     if not all(operand_fits(space, written, a, flow) for a in eq.inputs[1:]):
         return None
     how, where = eq.op.lowering, addressing(eq)

@@ -14,9 +14,9 @@ from treadle.fuse.lowering.launches import (
     RepeatWhile,
     Within,
 )
-from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, is_zero
-from treadle.ops.dynamic import dynamic_slice, dynamic_update_slice
-from treadle.trace.lowering import Branch, Elementwise, Scan, Scatter, While
+from treadle.fuse.lowering.overwriting import written_over
+from treadle.ir.graph import Atom, Equation, Graph, Var, is_zero
+from treadle.trace.lowering import Branch, Scan, While
 
 
 class _Scan(NamedTuple):
@@ -109,10 +109,10 @@ def repeat(
 ) -> tuple[Repeat, dict[Var, Within]]:
     """A scan as a kernel, and the results that are its operands."""
     scan = _scan(eq)
-    graph, count = scan.body(), len(scan.moved)
+    count = len(scan.moved)
     fixed = [stored(scan.init[i], flow) for i in scan.fixed]
     n = len(scan.consts) + len(fixed)
-    in_place = _in_place(graph, graph.inputs[n : n + count], graph.outputs[:count])
+    in_place = written_over(body, body.inputs[n : n + count], body.results[:count])
     carries = Carries(
         tuple([begin(scan.init[i], flow) for i in scan.moved]),
         tuple(in_place),
@@ -135,9 +135,9 @@ def repeat_while(
     eq: Equation, test: Kernels, body: Kernels, flow: Dataflow
 ) -> RepeatWhile:
     """A while loop as a kernel."""
-    n, graph = eq.params["n_test_consts"], eq.params["body"]
+    n = eq.params["n_test_consts"]
     first = n + eq.params["n_body_consts"]
-    in_place = _in_place(graph, graph.inputs[first - n :], graph.outputs)
+    in_place = written_over(body, body.inputs[first - n :], body.results)
     init = tuple([begin(a, flow) for a in eq.inputs[first:]])
     consts = [stored(a, flow) for a in eq.inputs[:first]]
     return RepeatWhile(
@@ -153,51 +153,3 @@ def choose(eq: Equation, branches: Sequence[Kernels], flow: Dataflow) -> Choose:
     """A branch as a kernel."""
     index, *operands = [stored(a, flow) for a in eq.inputs]
     return Choose(index, tuple(branches), tuple(operands), tuple(eq.outputs))
-
-
-def _in_place(graph: Graph, carried: Sequence[Var], outs: Sequence[Atom]) -> list[bool]:
-    """Which carries an iteration only writes into: nothing else in it needs the value
-    from before, so that it need not be kept, nor copied."""
-    makers = {v: eq for eq in graph.equations for v in eq.outputs}
-    result = []
-    for v, out in zip(carried, outs, strict=True):
-        eq = makers.get(out) if isinstance(out, Var) else None
-        if eq is None or not isinstance(eq.op.lowering, Scatter):
-            result.append(False)
-            continue
-        alone = eq.inputs[0] is v and v.type.dtype.kind != "c"
-        result.append(alone and _is_read_for(eq, v, graph))
-    return result
-
-
-def _is_read_for(write: Equation, v: Var, graph: Graph) -> bool:
-    """Whether a value is read only to make what is written over it, element by element
-    at the same places: what `x.at[i].add(y)` adds to."""
-    if sum(a is v for a in (*write.inputs, *graph.outputs)) != 1:
-        return False
-    made: set[Var] = set()
-    for eq in graph.equations:
-        if eq is write:
-            continue
-        if v in eq.inputs:
-            same = eq.op is dynamic_slice and len(eq.inputs) == len(write.inputs) - 1
-            if not same or write.op is not dynamic_update_slice:
-                return False
-            if eq.outputs[0].type.shape != write.inputs[1].type.shape:
-                return False
-            for a, b in zip(eq.inputs[1:], write.inputs[2:], strict=True):
-                if a is not b and not _equal(a, b):
-                    return False
-            made.update(eq.outputs)
-        elif any(isinstance(a, Var) and a in made for a in eq.inputs):
-            if not isinstance(eq.op.lowering, Elementwise):
-                return False
-            made.update(eq.outputs)
-    return not any(isinstance(a, Var) and a in made for a in graph.outputs)
-
-
-def _equal(a: Atom, b: Atom) -> bool:
-    """Whether two indices are the same constant."""
-    if not (isinstance(a, Lit) and isinstance(b, Lit)) or a.size or b.size:
-        return False
-    return bool(a.value == b.value)

@@ -20,6 +20,7 @@ from treadle.fuse.lowering.launches import (
     Sort,
     Within,
 )
+from treadle.fuse.lowering.overwriting import share_scattered
 from treadle.fuse.lowering.rows import settle_rows
 from treadle.fuse.order import Node
 from treadle.ir.graph import Atom, Equation, Var, is_zero
@@ -50,6 +51,7 @@ class _Lowering:
         for node in self.groups.nodes:
             self._node(node)
         results = tuple([self.memory(a) for a in flow.results.values()])
+        share_scattered(self.entries, within, flow, results)
         inputs = tuple(flow.graph.inputs)
         return Kernels(inputs, results, tuple(self.entries), within, self.makers)
 
@@ -149,8 +151,7 @@ class _Lowering:
 
     def _join(self, eq: Equation) -> None:
         fill, moves = self.groups.built[eq]
-        whole = eq.outputs[0]
-        if fill is not None and whole not in self.filled:
+        if fill is not None and eq.outputs[0] not in self.filled:
             self.add(fill, [eq], alone=True)
         for launch in moves:
             self.add(launch, [eq])
@@ -193,8 +194,7 @@ class _Lowering:
                 begin = loops.begin(a, self.flow)
                 self.add(Copy(None if is_zero(begin) else begin, v), [eq])
             return
-        (body,) = self._inner(eq)
-        found, same = loops.repeat(eq, body, self.flow)
+        found, same = loops.repeat(eq, self._inner(eq)[0], self.flow)
         self.within |= same
         self.add(found, [eq])
 

@@ -48,6 +48,7 @@ def product(eq: Equation, flow: Dataflow) -> ProductKernel | None:
 
     form = Form(flow)
     form.operands(eq, operands)
+    form.words.append(eq.outputs[0] in flow.row_major)
     return _once(form, write)
 
 
@@ -92,6 +93,7 @@ def product_with_epilogue(
     form = Form(flow)
     form.cluster(cluster, members, stored)
     form.operands(eq, operands)
+    form.words.append(c in flow.row_major)
     # The same memory seen in another shape is complete only after all blocks.
     form.words += [a is not c and flow.memory(a) is c for a in form.values]
     return _once(

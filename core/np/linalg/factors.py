@@ -194,10 +194,11 @@ def svd(
 def _empty_svd(a: Any, full: bool) -> Any:
     t = typeof(a)
     *lead, m, n = t.shape
+    k = min(m, n)
     return (
-        identity_of((*lead, m, m if full else 0), t.dtype),
-        zeros((*lead, 0), dtypes.to_real(t.dtype)),
-        identity_of((*lead, n if full else 0, n), t.dtype),
+        identity_of((*lead, m, m if full else k), t.dtype),
+        zeros((*lead, k), dtypes.to_real(t.dtype)),
+        identity_of((*lead, n if full else k, n), t.dtype),
     )
 
 
@@ -340,7 +341,8 @@ def lu(a: ArrayLike, permute_l: bool = False) -> LUResult | tuple[Array, Array]:
     real = dtypes.to_real(t.dtype)
     if empty(t.shape):
         p = identity_of((*lead, m, m), real)
-        left, right = identity_of((*lead, m, 0), t.dtype), zeros((*lead, 0, n), t.dtype)
+        k = min(m, n)
+        left, right = identity_of((*lead, m, k), t.dtype), zeros((*lead, k, n), t.dtype)
     else:
         packed, pivots, order = lu_parts(a)
         k = typeof(pivots).shape[-1]

@@ -173,7 +173,7 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> LstsqResult
     shape, columns = typeof(a).shape, typeof(b).shape[-1]
     if empty(shape):
         x = zeros((*shape[:-2], shape[-1], columns), typeof(a).dtype)
-        s = zeros((*shape[:-2], 0), dtypes.to_real(typeof(a).dtype))
+        s = zeros((*shape[:-2], min(shape[-2:])), dtypes.to_real(typeof(a).dtype))
         rank = zeros(shape[:-2], dtypes.int32)
     else:
         rcond = _tolerance(a) if rcond is None else rcond

@@ -75,5 +75,6 @@ def softmax(x: ArrayLike, axis: Axis = None) -> Array:
 def log_softmax(x: ArrayLike, axis: Axis = None) -> Array:
     """The logarithm of `softmax`, without overflow."""
     (y,) = floats("log_softmax", x)
-    shifted = y - stop_gradient(tnp.max(y, axis=axis, keepdims=True))
+    largest = tnp.max(y, axis=axis, keepdims=True, initial=-math.inf)
+    shifted = y - stop_gradient(largest)
     return shifted - tnp.log(tnp.sum(tnp.exp(shifted), axis=axis, keepdims=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -187,3 +188,47 @@ def test_every_public_transform_is_a_boundary() -> None:
         "effects_barrier",
         "live_arrays",
     }
+
+
+def test_lines_of_pythons_own_library_are_not_the_users() -> None:
+    def f(x: Any) -> Any:
+        return functools.singledispatch(tnp.linalg.det)(x)
+
+    line = f.__code__.co_firstlineno + 1
+    with pytest.raises(ValueError, match=f"{__file__}:{line}"):
+        f(X)
+    with pytest.raises(ValueError, match=f"{__file__}:{line}"):
+        td.jit(f)(X)
+
+
+KEYWORDS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "dim": (lambda x: nn.softmax(x, dim=0), "`dim` is `axis` here"),
+    "over lines": (
+        lambda x: tnp.concatenate(
+            [x, x],
+            dim=1,  # type: ignore[call-arg]
+        ),
+        "It is concatenate(arrays, axis=0, dtype=None): `dim` is `axis` here",
+    ),
+    "method": (lambda x: (x * 2).var(unbiased=False), "`unbiased` is `ddof` here"),
+    "place": (lambda x: tnp.sum(input=x), "`input` is `x` here, and goes by its place"),
+    "out": (lambda x: tnp.add(x, x, out=x), "take what is returned"),
+    "transform": (lambda x: td.vmap(broken, in_dims=1), "`in_dims` is `in_axes` here"),
+}
+
+
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_a_keyword_that_is_called_otherwise(name: str) -> None:
+    function, remedy = KEYWORDS[name]
+    with pytest.raises(TypeError, match="unexpected keyword") as caught:
+        td.jit(function)(X)
+    assert remedy in caught.value.__notes__[0]
+
+
+def test_a_users_function_says_nothing_of_its_keywords() -> None:
+    def sum(x: Any) -> Any:
+        return x
+
+    with pytest.raises(TypeError, match="unexpected keyword") as caught:
+        td.jit(lambda x: sum(x, dim=0))(X)  # type: ignore[call-arg]
+    assert not hasattr(caught.value, "__notes__")

@@ -92,6 +92,52 @@ def test_cells_defaults_and_attributes() -> None:
     agree()
 
 
+settings: dict[str, Any] = {"rate": 2.0, "net": {"width": 3}}
+
+
+@pytest.mark.filterwarnings("ignore::treadle.errors.SideEffectWarning")
+def test_items_of_dicts() -> None:
+    options: dict[str, Any] = {"bias": 1.0}
+    holder = SimpleNamespace(items={"power": 2})
+
+    def f(x: Any) -> Any:
+        width = settings["net"]["width"]
+        return x ** holder.items["power"] * settings["rate"] * width + options["bias"]
+
+    jitted = td.jit(f)
+
+    def agree() -> None:
+        for _ in range(4):
+            assert np.array_equal(jitted(3.0), f(tnp.asarray(3.0)))
+
+    agree()
+    traces = 1
+    for held, key, value in (
+        (settings, "rate", 4.0),
+        (settings["net"], "width", 5),
+        (options, "bias", np.ones(2, np.float32)),
+        (holder.items, "power", 3),
+        (settings, "net", {"width": 7}),
+    ):
+        held[key] = value
+        agree()
+        traces += 1
+        assert jitted.report().traces == traces
+    assert jitted.report().programs[-1].reason.startswith("`settings['net']")
+    del options["bias"]
+    with pytest.raises(KeyError, match="bias"):
+        jitted(3.0)
+
+
+def test_items_named_as_builtins_are_those_of_the_dict() -> None:
+    options: dict[str, Any] = {"max": 1.0, "given": 2.0, "not a name": 3.0}
+    f = td.jit(lambda x: x * options["max"] * options["given"] * options["not a name"])
+    assert [f(1.0).item() for _ in range(3)] == [6.0] * 3
+    options["max"] = 2.0
+    with pytest.warns(SideEffectWarning, match=r"`options\['max'\]` was 1.0 when"):
+        assert f(1.0).item() == 12.0
+
+
 def test_it_is_told_once_and_reported() -> None:
     factor = 2.0
     f = td.jit(lambda x: x * factor)

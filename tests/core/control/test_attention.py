@@ -100,6 +100,9 @@ CASES = {
         seen=(2, 1, 65, 1),
         kept=(2, 4, 65, 130),
     ),
+    "odd, in a window": Case(
+        (1, 90, 163, 2, 1, 12, 8), {"before": 40, "rate": 1 / 0.7}, kept=(1, 2, 90, 163)
+    ),
     "causal and seen": Case((2, 80, 80, 2, 2, 16, 16), CAUSAL, seen=(2, 1, 80, 80)),
     "padding": Case((2, 80, 80, 2, 2, 16, 16), seen=(2, 1, 1, 80)),
 }
@@ -258,14 +261,47 @@ def test_transforms(name: str) -> None:
     close(td.tree.leaves(td.jit(both)(*args)), expected)
 
 
-def test_halves_are_computed_in_single_precision() -> None:
-    (q, k, v), _ = CASES["plain"].draw()
-    halves = [tnp.asarray(x).astype(tnp.bfloat16) for x in (q, k, v)]
-    found = td.jit(lambda *xs: td.lax.attention(*xs, scale=0.3))(*halves)
-    single = td.lax.attention(*(x.astype(tnp.float32) for x in halves), scale=0.3)
-    assert found.dtype == tnp.bfloat16
-    same = np.asarray(found == single.astype(tnp.bfloat16))
-    assert same.mean() > 0.99  # some lie between two halves
+HALVES = (
+    *("as they lie", "short, packed", "causal, in chunks", "few queries", "masks"),
+    "odd, in a window",
+)
+"""Odd lengths, depths of pairs and of one more, windows, masks."""
+
+
+@pytest.mark.parametrize("dtype", [tnp.bfloat16, tnp.float16], ids=str)
+@pytest.mark.parametrize("name", HALVES)
+def test_halves(name: str, dtype: Any) -> None:
+    """Of the numbers that the operands hold; what the kernel rounds on its way is
+    weights, each by half a unit of the last place."""
+    case = CASES[name]
+    arrays, masks = case.draw()
+    options: Any = {"scale": 0.3, **(case.options or {})}
+    halves = [tnp.asarray(x).astype(dtype) for x in arrays]
+
+    @td.jit
+    def found(*xs: Any) -> Any:
+        out, back = td.vjp(lambda *xs: td.lax.attention(*xs, **masks, **options), *xs)
+        return out, *back(tnp.sin(out) + 1)
+
+    expected = by_hand([np.asarray(x, np.float32) for x in halves], masks, options)
+    unit = 2.0**-8 if dtype == tnp.bfloat16 else 2.0**-11
+    for x, y in zip(found(*halves), expected, strict=True):
+        assert x.dtype == dtype
+        error = np.abs(np.asarray(x, np.float64) - y)
+        assert error.max() <= 4 * unit * np.abs(y).max()
+        assert error.mean() <= unit * np.abs(y).mean()
+
+
+def test_halves_beside_no_numbers() -> None:
+    """What fills the last pair of odd lengths and depths is no product with what lies
+    there; what is not a number stays one."""
+    x = np.full((1, 5, 2, 3), np.nan, np.float32)
+    x[:, :, 0] = np.arange(15).reshape(5, 3)
+    q = tnp.asarray(x).astype(tnp.bfloat16)
+    out, grads = td.jit(step)(q, q, q)
+    for found in (out, *grads):
+        assert np.isfinite(np.asarray(found, np.float32)[:, :, 0]).all()
+        assert np.isnan(np.asarray(found, np.float32)[:, :, 1]).all()
 
 
 def test_infinite_and_large_masks() -> None:
@@ -310,10 +346,13 @@ def step(q: Any, k: Any, v: Any) -> Any:
     return out, back(out)
 
 
+@pytest.mark.parametrize("dtype", [tnp.float32, tnp.bfloat16], ids=str)
 def test_no_bit_depends_on_the_number_of_threads(
+    dtype: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     arrays, _ = CASES["causal, in chunks"].draw()
+    arrays = [np.asarray(tnp.asarray(x).astype(dtype)) for x in arrays]
     found = []
     for count in (1, 2, 5):
         monkeypatch.setattr(threads, "num_threads", lambda count=count: count)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +14,12 @@ import treadle as td
 import treadle.numpy as tnp
 from tests.core.backends import by_reference
 from treadle.backends import plans
-from treadle.trace.op import registry
 
-OWN = importlib.import_module("treadle.extend.primitive")._OWN
 X = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
 Y = np.random.default_rng(1).normal(size=(3, 4)).astype("float32")
 
 
-@pytest.fixture(autouse=True)
-def forget() -> Iterator[None]:
-    """Other tests go through all primitives."""
-    yield
-    for name in [*OWN]:
-        registry.pop(name)
-        OWN.pop(name)
+pytestmark = pytest.mark.usefixtures("no_primitives_left")
 
 
 def outer(**rules: Any) -> Any:

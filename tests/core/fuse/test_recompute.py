@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+import treadle as td
 import treadle.numpy as tnp
 from tests.core.fuse.evaluate import agrees
 from tests.core.fuse.graphs import array, grouped
 from tests.core.fuse.lowering.alone import normal
 from treadle import lax
+from treadle.backends.devices import TARGETS
+from treadle.check import check
+from treadle.compile import stages
 from treadle.fuse.grouping import recompute
 from treadle.fuse.grouping.recompute import choose
 from treadle.fuse.roles import stored_members
@@ -186,6 +190,26 @@ def standardized_gradients(x: Any, ct: Any) -> tuple[Any, Any]:
     centred = x - x.mean(1, keepdims=True)
     scale = lax.rsqrt(tnp.square(centred).mean(1, keepdims=True) + 1e-5)
     return (ct * (centred * scale)).sum(0), ct.sum(0)
+
+
+def test_what_is_taken_back_was_not_marked_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def function(x: Any, w: Any) -> Any:
+        shifted = tnp.square(x).sum(1, keepdims=True) + 1.0
+        scale = lax.rsqrt(shifted)
+        one = (tnp.exp((x * scale + shifted) @ w) * shifted).sum(1)
+        return (tnp.exp((one[:, None] * x) @ w) * scale).sum(1)
+
+    def refuses_scales(cluster: Any, part: Any) -> bool:
+        marked = [part.flow.maker[v].op.name for v in part.flow.recomputed]
+        return "rsqrt" not in marked and builds(cluster, part)
+
+    builds = recompute.builds
+    monkeypatch.setattr(recompute, "builds", refuses_scales)
+    assert recomputed(function, X, W) == ["add"]
+    # `one` is built of the sum of squares, so that is stored.
+    check(stages(td.jit(function).graph(X, W), TARGETS["reference"]))
 
 
 def test_what_a_value_is_made_from_is_computed_again_with_it() -> None:

@@ -10,6 +10,9 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.fuse.native import runs_natively, shares_kernels
+from treadle.backends.devices import TARGETS
+from treadle.check import check
+from treadle.compile import stages
 from treadle.ops import scatter
 
 pytestmark = pytest.mark.usefixtures("checked_by_reference")
@@ -61,6 +64,19 @@ def test_vectors_of_elements_with_equal_indices(way: str, dtype: str) -> None:
         runs_natively(put(way), array(7, dtype=dtype), indices(length), u)
     u = array(3, 9, dtype=dtype)
     runs_natively(put(way), array(7, dtype=dtype), indices(3, 9), u)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("way", ["set", *WAYS])
+def test_one_element_at_each_index(way: str, dtype: str) -> None:
+    """An axis of length 1 that a reshape has made, of indices alone."""
+    x, i, u = array(9, 50, dtype=dtype), indices(20, high=50), array(20, 1, dtype=dtype)
+
+    def function(x: Any, i: Any, u: Any) -> Any:
+        return put(way)(x[0], i[:, None], u)
+
+    check(stages(td.jit(function).graph(x, i, u), TARGETS["cpu"]))
+    runs_natively(function, x, i, u)
 
 
 def test_sums_of_elements_are_in_their_order() -> None:

@@ -107,11 +107,11 @@ class Maker:
         check(nest)
         return nest
 
-    def run(self, tasks: int = 1, lanes: int = 0) -> None:
+    def run(self, tasks: int = 1, lanes: int = 0, entry: str = "task") -> None:
         """Compiles the nest and runs all its tasks on the bound arrays."""
         nest = self.nest()
         block, keep = self._arguments(nest, tasks)
-        function = compiled(nest, lanes=lanes)
+        function = compiled(nest, entry, lanes)
         for task in range(tasks):
             function(block.ctypes.data, task)
         del keep
@@ -158,7 +158,7 @@ def compiled(nest: Nest, entry: str = "task", lanes: int = 0) -> Any:
     key = f"{nest!r} {entry} {lanes}"
     source = native.Source(key, symbol, lambda: emit(nest, symbol, entry, lanes))
     address = native.load([source])[key]
-    words = 1 if entry == "task" else 6
+    words = 6 if entry == "tile" else 1
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * words)(address)
 
 

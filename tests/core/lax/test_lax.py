@@ -263,3 +263,14 @@ def test_loops_and_collectives_are_treadles_own() -> None:
     names = "scan while_loop fori_loop cond switch map associative_scan psum ppermute"
     for name in names.split():
         assert getattr(td.lax, name) is getattr(td, name)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "uint8", "bool"])
+def test_extremes_of_no_elements_are_what_every_number_beats(dtype: str) -> None:
+    x = np.zeros((2, 0), jnp.dtype(dtype))
+    for name in ("reduce_max", "reduce_min"):
+        wanted = np.asarray(getattr(jax.lax, name)(x, (1,)))
+        for f in (getattr(td.lax, name), td.jit(getattr(td.lax, name), static=1)):
+            found = np.asarray(f(x, (1,)))
+            assert found.dtype == wanted.dtype
+            assert found.tolist() == wanted.tolist()

@@ -126,6 +126,11 @@ CASES = [
     Case("clip-high", lambda np, x: np.clip(x, None, 0.5), (X,)),
     Case("clip-arrays", lambda np, x, r: np.clip(x, r - 1, r + 1), (X, ROW)),
     Case("clip-int", lambda np, x: np.clip(x, -2, 3), (N,)),
+    *unary("iscomplex isreal signbit", B),
+    *[
+        Case(f"{n}-half", apply(n), (N.astype(np.int8), np.float16([[2]])), close=8)
+        for n in ("hypot", "logaddexp", "logaddexp2", "heaviside", "arctan2")
+    ],
     Case("logaddexp-inf", lambda np, x: np.logaddexp(x, x), (SPECIAL[1:],)),
 ]
 SMOOTH = [
@@ -167,3 +172,55 @@ def test_complex_numbers_have_no_sign(name: str) -> None:
     assert f"at {__file__}:" in str(caught.value)
     with pytest.raises(TypeError):
         getattr(np, name)(np.array([1j]), 1.0)
+
+
+SMALL = np.uint8([0, 1, 200, 255])
+
+
+@pytest.mark.parametrize("number", [-2, 255, 300, 2**70, -(2**70)])
+def test_integers_beyond_a_dtype_compare_as_in_numpy(number: int) -> None:
+    names = ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]
+    for name in names:
+        f = getattr(tnp, name)
+        expected = getattr(np, name)(SMALL, number)
+        np.testing.assert_array_equal(f(SMALL, number), expected)
+        compiled = td.jit(lambda x, f=f: f(number, x))
+        flipped = getattr(np, name)(number, SMALL)
+        np.testing.assert_array_equal(compiled(SMALL), flipped)
+    x = tnp.asarray(SMALL)
+    for low, high in [(-2, 3), (1, 300), (-5, 300), (None, 999), (-9, None)]:
+        expected = np.clip(SMALL, low, high)
+        np.testing.assert_array_equal(tnp.clip(x, low, high), expected)
+
+
+BEYOND = {
+    "-2 is out of range for uint8, which holds 0 to 255": lambda x: x + -2,
+    "300 is out of range for uint8": lambda x: tnp.where(x < 2, x, 300),
+    "-1 is out of range for uint8": lambda x: x.at[0].set(-1),
+    "-2 is out of range for uint32": lambda x: tnp.sum(x, initial=-2),
+    "1j is complex, and can't be one of uint8": lambda x: tnp.full_like(x, 1j),
+}
+
+
+@pytest.mark.parametrize("message", BEYOND)
+def test_numbers_that_a_dtype_cannot_hold(message: str) -> None:
+    for f in (BEYOND[message], td.jit(BEYOND[message])):
+        with pytest.raises((OverflowError, TypeError), match=message) as caught:
+            f(tnp.asarray(SMALL))
+        assert f"at {__file__}:" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["divide", "arctan2", "float_power", "isclose"])
+def test_integers_beyond_a_dtype_where_results_are_floats(name: str) -> None:
+    for f in (getattr(tnp, name), td.jit(lambda x, y: getattr(tnp, name)(x, -2))):
+        found = f(tnp.asarray(SMALL[1:]), -2)
+        wanted = getattr(np, name)(SMALL[1:].astype(np.float32), -2)
+        np.testing.assert_allclose(found, wanted, 1e-6)
+    wanted = np.linspace(SMALL, -5, 3, dtype=np.float32)
+    np.testing.assert_allclose(tnp.linspace(SMALL, -5, 3), wanted)
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc"])
+def test_complex_numbers_are_not_rounded(name: str) -> None:
+    with pytest.raises(TypeError, match=f"{name} is not defined for complex numbers"):
+        getattr(tnp, name)(1j)

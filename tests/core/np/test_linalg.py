@@ -232,6 +232,7 @@ def test_gradients_are_those_of_jax(name: str, wide_jax: None) -> None:
 def test_empty_matrices() -> None:
     la = tnp.linalg
     none, tall = tnp.zeros((0, 0)), tnp.zeros((3, 0))
+    few = tnp.zeros((0, 3, 2))
     assert la.cholesky(none).shape == la.inv(none).shape == (0, 0)
     assert la.det(tnp.zeros((2, 0, 0))).tolist() == [1, 1]
     assert [x.tolist() for x in la.slogdet(none)] == [1, 0]
@@ -244,6 +245,11 @@ def test_empty_matrices() -> None:
         found, wanted = la.svd(tall, full), np.linalg.svd(tall, full)
         for x, y in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(x, y)
+        found, wanted = la.svd(few, full), np.linalg.svd(few, full)
+        for x, y in zip(found, wanted, strict=True):
+            assert x.shape == y.shape
+    assert [x.shape for x in la.lu(few)] == [(0, 3, 3), (0, 3, 2), (0, 2, 2)]
+    assert la.cond(tnp.zeros((0, 2, 2))).shape == (0,)
     assert la.pinv(tall).shape == (0, 3)
     assert la.eigh(none).eigenvectors.shape == la.eig(none).eigenvectors.shape == (0, 0)
     assert la.matrix_rank(tall) == 0

@@ -49,6 +49,12 @@ def test_what_is_traced_is_converted() -> None:
     assert td.grad(lambda x: tnp.float64(x) * 3)(tnp.float32(2)).dtype == tnp.float32
 
 
+@pytest.mark.parametrize("name", ["int8", "uint8", "float16", "complex64", "bool_"])
+def test_nothing_is_zero(name: str) -> None:
+    ours, zero = getattr(tnp, name)(), getattr(np, name)()
+    assert (ours.shape, ours.dtype, ours.item()) == ((), zero.dtype, zero.item())
+
+
 def test_what_is_no_number_is_refused() -> None:
     with pytest.raises(TypeError, match="got a str: '2'"):
         tnp.float32("2")

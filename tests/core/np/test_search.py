@@ -149,3 +149,9 @@ def test_interp_takes_no_complex_places(which: int) -> None:
     args[which] = args[which] * (1 + 1j)
     with pytest.raises(TypeError, match=f"interp: {('x', 'xp')[which]} must be real"):
         tnp.interp(*args)
+
+
+def test_bincount_of_unsigned_integers() -> None:
+    x = np.uint8([0, 3, 3])
+    np.testing.assert_array_equal(tnp.bincount(x), np.bincount(x))
+    assert tnp.bincount(x[:0]).shape == (0,)

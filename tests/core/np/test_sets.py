@@ -255,6 +255,7 @@ KNOWN = [
     lambda np, x, y: np.intersect1d(x, y, return_indices=True),
     lambda np, x, y: np.setdiff1d(x, y),
     lambda np, x, y: np.setdiff1d(x, y, assume_unique=True),
+    lambda np, x, y: np.setdiff1d(x, y * 1.5),
     lambda np, x, y: np.setxor1d(x, y),
     lambda np, x, y: np.trim_zeros(x),
     lambda np, x, y: np.trim_zeros(x, "f"),

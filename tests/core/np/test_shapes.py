@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import treadle as td
 import treadle.numpy as tnp
 from tests.core.np.oracle import (
     Case,
@@ -21,6 +22,7 @@ from tests.core.np.oracle import (
 )
 
 X, Y = floats(2, 3, 4), floats(2, 3, 4, seed=5)
+WIDE = np.full((2, 3, 4), -(2**31), np.int32)
 V, M = floats(5), floats(4, 5)
 
 CASES = [
@@ -80,6 +82,8 @@ CASES = [
     Case("roll", lambda np, x: np.roll(x, 2), (M,)),
     Case("roll-axis", lambda np, x: np.roll(x, -1, axis=1), (X,)),
     Case("roll-axes", lambda np, x: np.roll(x, (1, 2), axis=(0, 2)), (X,)),
+    Case("roll-twice", lambda np, x: np.roll(x, (1, 3), axis=1), (X,)),
+    Case("hstack-dtype", lambda np, n, x: np.hstack([n, x], dtype="int16"), (WIDE, X)),
     Case("pad", lambda np, x: np.pad(x, ((1, 2), (0, 3))), (M,)),
     Case("pad-all", lambda np, x: np.pad(x, 2, constant_values=1.5), (M,)),
     *[
@@ -153,6 +157,7 @@ def wrong_shape(x: Any) -> Any:
         ),
         (wrong_shape, r"shapes \(2, 3\) and \(2, 4\) differ"),
         (lambda x: tnp.stack([x, x[0]]), r"stack: shapes \(2, 3\) and \(3,\) differ"),
+        (lambda x: tnp.roll(x, (1, 2, 3), (0, 1)), "roll: 3 shifts for 2 axes"),
         (lambda x: tnp.stack([]), "stack of no arrays"),
         (lambda x: tnp.pad(x, ((1, 2, 3),)), "give .before, after. for each"),
         (lambda x: tnp.pad(x, 1, mode="odd"), "mode 'odd' is none of"),
@@ -162,6 +167,18 @@ def wrong_shape(x: Any) -> Any:
 def test_errors(use: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         use(tnp.ones((2, 3)))
+
+
+def test_arrays_that_are_known_may_say_shapes_and_places() -> None:
+    x = np.arange(6)
+    two, places = np.array([1, 2]), tnp.array([1, 2])
+    for f, e in zip(tnp.split(x, places), np.split(x, two), strict=True):
+        np.testing.assert_array_equal(f, e)
+    np.testing.assert_array_equal(tnp.pad(x, places), np.pad(x, two))
+    np.testing.assert_array_equal(tnp.tile(x, places), np.tile(x, two))
+    np.testing.assert_array_equal(tnp.zeros(places), np.zeros(two))
+    with pytest.raises(td.errors.TracerError):
+        td.jit(lambda n: tnp.zeros(n))(places)
 
 
 def test_shapes_must_be_integers() -> None:

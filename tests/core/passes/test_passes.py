@@ -109,6 +109,7 @@ def test_equal_equations_are_merged_but_not_behind_a_barrier() -> None:
         (lambda x: x[:, :], []),
         (lambda x: x.astype("float32"), []),
         (lambda x: x + tnp.full((3, 4), 2.0), ["add"]),
+        (lambda x: x + tnp.negative(tnp.full((3, 4), 2).astype("float32")), ["add"]),
     ],
 )
 def test_nothing_is_done_twice_or_for_nothing(function: Any, wanted: list[str]) -> None:
@@ -117,6 +118,17 @@ def test_nothing_is_done_twice_or_for_nothing(function: Any, wanted: list[str]) 
         assert len(found) <= 2
     else:
         assert found == wanted
+
+
+def test_rows_of_a_converted_table_are_converted() -> None:
+    def rows(x: Any) -> Any:
+        return tnp.take(x.astype("float16"), np.array([2, 0]), 0)
+
+    assert optimised(rows, X) == ["gather", "convert"]
+    found = np.asarray(td.jit(rows)(X))
+    np.testing.assert_array_equal(found, np.asarray(X).astype(np.float16)[[2, 0]])
+    more = optimised(lambda x: tnp.take(x.astype("float16"), np.arange(9) % 3, 0), X)
+    assert more[0] == "convert"
 
 
 def test_adding_the_gradients_of_pieces_is_a_concatenation() -> None:

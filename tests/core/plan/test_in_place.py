@@ -23,6 +23,9 @@ STEPS: dict[str, Step] = {
     "set": lambda m, a, i, x: (a.at[i].set(x), x),
     "add": lambda m, a, i, x: (a.at[i % 3].add(x), x),
     "multiply": lambda m, a, i, x: (a.at[i].multiply(x), x),
+    "same row": lambda m, a, i, x: (a.at[2].add(x), x),
+    "best": lambda m, a, i, x: (a.at[i, a[i].argmax()].set(a[i - 1].max()), x),
+    "both ways": lambda m, a, i, x: (a.at[i].set(x).at[i + 1].set(a[i]), x),
     "dropped": lambda m, a, i, x: (a.at[i + 4].set(x), x),
     "gathered": lambda m, a, i, x: (a.at[m.array([0, 2, 0]) + i].add(x), x),
     "new read": lambda m, a, i, x: (lambda b: (b, b @ x))(a.at[i].set(x)),
@@ -35,7 +38,7 @@ STEPS: dict[str, Step] = {
     "twice": lambda m, a, i, x: (a.at[i].set(x).at[0].add(x), x),
     "maybe": lambda m, a, i, x: (m.where(i % 2 == 0, a.at[i].set(x), a), x),
 }
-IN_PLACE = ["set", "add", "multiply", "dropped", "gathered", "new read"]
+IN_PLACE = [name for name in STEPS if name not in ("maybe", "both ways")]
 
 
 def scanned(m: Any, scan: Any, step: Step, rows: int = 9) -> Function:

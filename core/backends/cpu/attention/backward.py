@@ -27,18 +27,27 @@ from treadle.backends.cpu.attention.forward import (
     keys_of,
     keys_seen,
 )
+from treadle.backends.cpu.attention.halves import (
+    blank,
+    narrow,
+    scale,
+    store_weights,
+)
+from treadle.backends.cpu.attention.panels import (
+    Panels,
+    pack_panels,
+    pack_turned,
+    panels_of,
+    rows_of,
+)
 from treadle.backends.cpu.attention.parts import (
     LOG2E,
     Code,
     Factor,
     Operands,
-    Panels,
     Tiles,
     multiply,
-    pack_panels,
-    panels_of,
     power,
-    rows_of,
     tiles_of,
     total,
 )
@@ -84,9 +93,8 @@ def emit_backward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
                 (k, depth, Area.KEYS_T, factor),
                 (v, value_depth, Area.VALUES_T, code.real(1.0)),
             ):
-                panels = code.area(area, scratch)
-                code.call("pack_turned", *given, keys, deep, panels, number)
-            pack_panels(code, k, keys, depth, code.area(Area.KEYS, scratch))
+                pack_turned(code, given, keys, deep, area, number, scratch)
+            pack_panels(code, k, keys, depth, Area.KEYS, scratch)
             with b.when(apart.text):
                 for sums in (dk, dv):
                     code.zero(sums.base, keys * sums.step)
@@ -101,7 +109,7 @@ def emit_backward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
                     (Word.DV, dv, value_depth),
                 ):
                     to = code.rows(word, batch, own)
-                    code.call("scaled_copy", *sums, *to, keys, width, code.real(1.0))
+                    code.call("give_rows", *sums, *to, keys, width, code.real(1.0))
         b("ret void")
 
 
@@ -145,16 +153,13 @@ def _emit_prepare(code: Code) -> None:
             code.store_one(code.at(peaks, i), peak)
             share = code.load_one(code.at(left, i, queries))
             code.store_one(code.at(shares, i), share)
-            x, y = (code.at(rows.base, i * rows.step) for rows in (ct, out))
-            first = (
-                code.load(code.at(x, whole), mask),
-                code.load(code.at(y, whole), mask),
-            )
+            x, y = (code.beyond(rows.base, i * rows.step) for rows in (ct, out))
+            first = [code.load_given(code.beyond(at, whole), mask) for at in (x, y)]
             start = (first[0] * first[1]).rounded_once()
             carried = [(start.type, start.text)]
             with b.carrying("0", whole.text, str(lanes), carried) as t:
                 j = code.i64(t.index)
-                pair = code.load(code.at(x, j)), code.load(code.at(y, j))
+                pair = [code.load_given(code.beyond(at, j)) for at in (x, y)]
                 so_far = Value(b, t.values[0], start.kind, lanes)
                 t.next = [(pair[0] * pair[1] + so_far).text]
             product = total(Value(b, t.values[0], start.kind, lanes))
@@ -182,8 +187,8 @@ def _emit_block(code: Code) -> None:
         # What is written once is written for all keys.
         begin, end = keys_seen(code, place, count, full | code.flag(Word.SHORT))
         query, ct = _given(code)
-        pack_panels(code, query, count, depth, code.area(Area.QUERIES))
-        pack_panels(code, ct, count, value_depth, code.area(Area.CTS))
+        pack_panels(code, query, count, depth, Area.QUERIES)
+        pack_panels(code, ct, count, value_depth, Area.CTS)
         query = rows_of(code, query, count, depth, Area.ROWS)
         ct = rows_of(code, ct, count, value_depth, Area.CT_ROWS)
         with code.loop(begin, code.most(end, begin + 1), COLUMNS) as c0:
@@ -193,7 +198,8 @@ def _emit_block(code: Code) -> None:
                 (ct, Area.VALUES_T, value_depth, Area.GRADS),
             ):
                 given: Operands = (
-                    *("%args", *rows, deep, code.area(panels), code.area(area)),
+                    *("%args", *rows, code.units(deep)),
+                    *(code.area(panels), code.area(area)),
                     *(row, count, *chunk, code.i64("%full")),
                 )
                 code.call("products", *given)
@@ -207,8 +213,22 @@ def _emit_block(code: Code) -> None:
             )
             code.call("backward_queries", *where)
             with b.when(chunk[1].compare("sgt", c0).text):
+                if code.pairs:
+                    for area in _LINES:
+                        code.call("interleave", code.area(area), count, chunk[1] - c0)
                 code.call("backward_keys", *where)
+        if code.is_half:
+            dq = code.rows(Word.DQ, batch, head, row)
+            found = *_block_dq(code), *dq, count, depth
+            code.call("give_rows", *found, code.real(1.0))
         b("ret void")
+
+
+def _block_dq(code: Code) -> Factor:
+    """Where the cotangents of a block of half floats are added up."""
+    width = code.machine.tile.columns
+    deep = code.below(code.word(Word.DEPTH) + (width - 1), width)
+    return Factor(code.area(Area.DQ), deep)
 
 
 _CHUNK = f"{_BLOCK}, i64 %full, i64 %c0, i64 %c1, i64 %again)"
@@ -235,6 +255,8 @@ def _emit_queries(code: Code) -> None:
         key = code.rows(Word.KEY, batch, own)
         panels = panels_of(code, key, keys, code.area(Area.KEYS))
         dq = code.rows(Word.DQ, batch, head, row)
+        if code.is_half:
+            dq = _block_dq(code)
         with code.loop(0, tiles.total) as t:
             ends = first, _ = tiles.start(t), tiles.start(t + 1)
             near, some = keys_of(code, row + keys - queries, ends, chunk, full)
@@ -242,10 +264,11 @@ def _emit_queries(code: Code) -> None:
             given: Operands = ("%args", "%scratch", *lines, batch, head, first)
             rows = row + first, ends[1] - first
             code.call("differentiate", *given, *rows, near, some, *chunk)
-            line = code.at(lines[1], near - chunk[0])
+            line = code.at(lines[1], code.units(near - chunk[0]))
             with code.loop(0, depth, width) as x:
                 multiply(
-                    *(code, tiles, (t, t + 1), Factor(line, code.i64(_PITCH)), some),
+                    *(code, tiles, (t, t + 1), Factor(line, code.i64(_PITCH))),
+                    code.units(some),
                     panels.at(code, near, x),
                     Factor(code.at(dq.base, first * dq.step, x), dq.step),
                     columns=code.least(depth - x, width),
@@ -305,12 +328,16 @@ def _emit_product(
     block, panels, result, deep = product
     width = code.machine.tile.columns
     add = (~code.flag(Word.SHORT)).cast("zext", "i64")
-    line = code.at(block, rows[0] * _PITCH + first)
+    near, count = rows
+    if code.pairs:  # of rows: there is one where the first of them was
+        count, near = count + (near & 1), near & -2
+    line = code.at(block, near * _PITCH + first)
+    step = code.i64(2 * _PITCH if code.pairs else _PITCH)
     with code.loop(0, deep, width) as x:
         to = code.at(result.base, (code.i64("%c0") + first) * result.step, x)
         multiply(
-            *(code, tiles, some, Factor(line, code.i64(_PITCH)), rows[1]),
-            panels.at(code, rows[0], x),
+            *(code, tiles, some, Factor(line, step), code.units(count)),
+            panels.at(code, near, x),
             Factor(to, result.step),
             columns=code.least(deep - x, width),
             add=add,
@@ -331,14 +358,17 @@ def _emit_differentiate(code: Code, masks: tuple[str, ...]) -> None:
         key, some, c0, c1 = code.ints("key", "some", "c0", "c1")
         start = key - c0
         room = code.below(some + (lanes - 1), lanes)
-        edges = edges_of(code, query, height, some)
+        edges, thinned = edges_of(code, query, height, some), "kept" in masks
         with code.loop(0, height) as i:
             whole = [code.at(x, i * _PITCH) for x in ("%scores", "%grads")]
             line, grad = (code.at(x, start) for x in whole)
+            into, into_grad = (code.at(x, code.units(start)) for x in whole)
+            if code.pairs:
+                scale(code, line, room)
             for name in ("bias", "seen"):
                 if name in masks:
                     each(code, name, line, query + i, FUNCTIONS[name])
-            if "kept" in masks:
+            if thinned:
                 each(code, "kept", grad, query + i, FUNCTIONS["kept"])
             with b.when(edges.text):
                 hide(code, line, query + i, room, grad)
@@ -348,13 +378,13 @@ def _emit_differentiate(code: Code, masks: tuple[str, ...]) -> None:
             with code.loop(0, room, lanes) as j:
                 at = code.at(line, j), code.at(grad, j)
                 weight = (power(code.load(at[0]) - peak) * share).rounded_once()
-                code.store(at[0], weight)
+                store_weights(code, line if thinned else into, j, weight, thinned)
                 moved = (weight * life).rounded_once() * (code.load(at[1]) - product)
-                code.store(at[1], moved.rounded_once())
-            if "kept" in masks:
+                store_weights(code, into_grad, j, moved.rounded_once())
+            if thinned:
                 each(code, "kept", line, query + i, FUNCTIONS["kept"])
+                narrow(code, line, into, room)
             for row in whole:
-                zero = code.real(0.0)
-                code.call("fill", row, code.i64(0), start, zero)
-                code.call("fill", row, start + room, c1 - c0, zero)
+                blank(code, row, code.i64(0), start)
+                blank(code, row, start + room, c1 - c0)
         b("ret void")

@@ -22,6 +22,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from treadle.backends.cpu.attention.halves import narrow, scale, store_weights
+from treadle.backends.cpu.attention.panels import (
+    pack_panels,
+    pack_turned,
+    panels_of,
+    rows_of,
+)
 from treadle.backends.cpu.attention.parts import (
     LOG2E,
     Code,
@@ -30,10 +37,7 @@ from treadle.backends.cpu.attention.parts import (
     across,
     largest,
     multiply,
-    pack_panels,
-    panels_of,
     power,
-    rows_of,
     tiles_of,
     total,
 )
@@ -87,9 +91,8 @@ def emit_forward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
             begins = unit.op("urem", pieces * group).compare("eq", 0)
             with b.when((first | begins).text):
                 k, v = (code.rows(w, batch, own) for w in (Word.KEY, Word.VALUE))
-                panels = code.area(Area.KEYS_T, scratch)
-                code.call("pack_turned", *k, keys, depth, panels, factor)
-                pack_panels(code, v, keys, value_depth, code.area(Area.VALUES, scratch))
+                pack_turned(code, k, keys, depth, Area.KEYS_T, factor, scratch)
+                pack_panels(code, v, keys, value_depth, Area.VALUES, scratch)
             bounds = share(b, piece.text, blocks.text, pieces.text)
             start, stop = (code.i64(x) * rows for x in bounds)
             with code.loop(start, code.least(stop, queries), rows) as row:
@@ -138,7 +141,8 @@ def _emit_block(code: Code) -> None:
         begin, end = keys_seen(code, place, count, full)
         tiles = tiles_of(code, count)
         query = code.rows(Word.QUERY, batch, head, row)
-        query = rows_of(code, query, count, code.word(Word.DEPTH), Area.ROWS)
+        depth = code.word(Word.DEPTH)
+        query, long = rows_of(code, query, count, depth, Area.ROWS), code.units(depth)
         value = code.rows(Word.VALUE, batch, own)
         values = panels_of(code, value, keys, code.area(Area.VALUES))
         states, out = code.area(Area.STATES), code.area(Area.OUT)
@@ -154,7 +158,7 @@ def _emit_block(code: Code) -> None:
             again = c0.compare("sgt", begin).cast("zext", "i64")
             block = Factor(code.area(Area.SCORES), code.i64(_PITCH))
             scored: Operands = (
-                *("%args", *query, code.word(Word.DEPTH), code.area(Area.KEYS_T)),
+                *("%args", *query, long, code.area(Area.KEYS_T)),
                 *(block.base, row, count, *chunk, code.i64("%full")),
             )
             code.call("products", *scored)
@@ -172,7 +176,8 @@ def _emit_block(code: Code) -> None:
                     code.call("soften", *given)
                     with code.loop(0, value_depth, width) as x:
                         multiply(
-                            *(code, tiles, (t, t + 1), Factor(line, block.step), some),
+                            *(code, tiles, (t, t + 1), Factor(line, block.step)),
+                            code.units(some),
                             values.at(code, near, x),
                             Factor(code.at(to, x), mixed.step),
                             columns=code.least(value_depth - x, width),
@@ -229,9 +234,9 @@ def _emit_finish(
         peak = code.load_one(code.at(states[0], i))
         share = code.real(1.0) / code.load_one(code.at(states[1], i))
         with b.when((~short).text):
-            to = code.at(target.base, i * target.step)
+            to = code.beyond(target.base, i * target.step)
             from_, one = code.at(mixed.base, i * mixed.step), code.i64(1)
-            code.call("scaled_copy", from_, one, to, one, one, value_depth, share)
+            code.call("give_rows", from_, one, to, one, one, value_depth, share)
         code.store_one(code.at(left, row + i), peak)
         code.store_one(code.at(left, row + i, queries), share)
         blind = peak.compare("ole", LOWEST).cast("zext", "i64")
@@ -251,9 +256,11 @@ def _emit_soften(code: Code, masks: tuple[str, ...]) -> None:
         query, height, some, deep = code.ints("query", "height", "some", "deep")
         again, short = code.i64("%again"), code.flag(Word.SHORT)
         room = code.below(some + (lanes - 1), lanes)
-        edges = edges_of(code, query, height, some)
+        edges, thinned = edges_of(code, query, height, some), "kept" in masks
         with code.loop(0, height) as i:
             line = code.at("%block", i * _PITCH)
+            if code.pairs:
+                scale(code, line, room)
             for name in ("bias", "seen"):
                 if name in masks:
                     each(code, name, line, query + i, FUNCTIONS[name])
@@ -283,18 +290,19 @@ def _emit_soften(code: Code, masks: tuple[str, ...]) -> None:
             with b.carrying("0", room.text, str(lanes), [(none.type, none.text)]) as t:
                 place = code.at(line, code.i64(t.index))
                 weight = power(code.load(place) - peak)
-                code.store(place, weight)
+                store_weights(code, line, code.i64(t.index), weight, thinned)
                 t.next = [(Value(b, t.values[0], none.kind, lanes) + weight).text]
             sum_ = code.load_one(at_sum)
             sum_ = sum_ + total(Value(b, t.values[0], none.kind, lanes))
             code.store_one(at_sum, sum_)
-            with b.when(short.text):
+            with b.when(short.text):  # never of half floats
                 share = code.real(1.0) / sum_
                 with code.loop(0, room, lanes) as j:
                     x = code.load(code.at(line, j)) * share
                     code.store(code.at(line, j), x.rounded_once())
-            if "kept" in masks:
+            if thinned:
                 each(code, "kept", line, query + i, FUNCTIONS["kept"])
+                narrow(code, line, line, room)
         b("ret void")
 
 
@@ -325,9 +333,9 @@ def hide(
     code.call("fill", line, code.i64(0), first, lowest)
     code.call("fill", line, last, end, lowest)
     code.call("fill", line, end, room, code.real(-math.inf))
-    if grad is not None:  # What is hidden may not be finite.
+    if grad is not None:  # What is hidden, or lies beyond, may not be finite.
         code.call("fill", grad, code.i64(0), first, code.real(0.0))
-        code.call("fill", grad, last, room, code.real(0.0))
+        code.call("fill", grad, code.least(last, end), room, code.real(0.0))
 
 
 def _biased(code: Code, x: Value, bias: Value) -> Value:

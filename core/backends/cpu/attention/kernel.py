@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 
 from treadle.backends.cpu.attention.backward import emit_backward
 from treadle.backends.cpu.attention.forward import emit_forward
-from treadle.backends.cpu.attention.parts import Code, emit_parts
+from treadle.backends.cpu.attention.halves import emit_halves
+from treadle.backends.cpu.attention.panels import emit_panels
+from treadle.backends.cpu.attention.parts import Code, emit_fills
+from treadle.backends.cpu.attention.schedule import in_pairs, wide
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.kernel import machine_for
 from treadle.backends.cpu.gemm.pack import emit_copies
@@ -31,15 +35,20 @@ def _source(dtype: np.dtype, backward: bool, masks: tuple[str, ...]) -> Source:
 
     def emit() -> str:
         llvm().initialize_native_asmparser()  # for the assembly in the kernels
-        return emit_module(machine_for(dtype, host()), symbol, backward, masks)
+        machine = replace(machine_for(wide(dtype), host()), pairs=in_pairs(dtype))
+        return emit_module(machine, dtype, symbol, backward, masks)
 
     return Source(symbol, symbol, emit, level=1)
 
 
 def emit_module(
-    machine: Machine, symbol: str, backward: bool, masks: tuple[str, ...]
+    machine: Machine,
+    dtype: np.dtype,
+    symbol: str,
+    backward: bool,
+    masks: tuple[str, ...],
 ) -> str:
-    """The IR text of a module that defines one kernel."""
+    """The IR text of a module that defines one kernel, for operands of a dtype."""
     b = Builder()
     emit_tiles(b, machine)
     emit_sweep(b, machine)
@@ -47,7 +56,9 @@ def emit_module(
         emit_turned(b, machine)
     b.lines.append("@one_segment = internal constant i64 0")
     emit_copies(b, machine)
-    code = Code(b, machine)
-    emit_parts(code)
+    code = Code(b, machine, dtype)
+    emit_panels(code)
+    emit_fills(code)
+    emit_halves(code)
     (emit_backward if backward else emit_forward)(code, symbol, masks)
     return b.text()

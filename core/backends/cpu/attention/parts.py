@@ -21,9 +21,10 @@ from treadle.backends.cpu.emit.lanes import (
     constant,
     intrinsic,
     lane_numbers,
+    memory_kind,
+    register_kind,
     select,
 )
-from treadle.backends.cpu.gemm.pack import transposed
 from treadle.backends.cpu.gemm.parts import Args, offset
 from treadle.backends.cpu.gemm.sweep import Sweep, row_of_tile
 from treadle.backends.cpu.gemm.tile import Machine
@@ -57,13 +58,18 @@ class Factor(NamedTuple):
 
 
 class Code:
-    """What writes the kernels of one machine, in one function at a time."""
+    """What writes the kernels of one machine, in one function at a time.
 
-    def __init__(self, b: Builder, machine: Machine) -> None:
-        self.b, self.machine = b, machine
+    stored: the dtype of operands and results. dtype: in which scores are computed.
+    pairs: whether the micro-kernel multiplies pairs of them (`halves`).
+    """
+
+    def __init__(self, b: Builder, machine: Machine, stored: np.dtype) -> None:
+        self.b, self.machine, self.stored = b, machine, stored
         self.args = Args(b)
         self.lanes, self.size = machine.tile.lanes, machine.itemsize
         self.dtype = np.dtype(f"float{8 * machine.itemsize}")
+        self.is_half, self.pairs = stored != self.dtype, machine.pairs
 
     # Numbers
 
@@ -106,6 +112,10 @@ class Code:
         """The multiple of a number that is not above x, which is not negative."""
         return x.op("udiv", to) * to
 
+    def units(self, n: Value) -> Value:
+        """How many elements of the micro-kernel hold so many numbers."""
+        return (n + 1).op("lshr", 1) if self.pairs else n
+
     @contextmanager
     def loop(
         self, start: Value | int, stop: Value, step: Value | int = 1
@@ -124,6 +134,13 @@ class Code:
             base = offset(self.b, self.machine, base, step.text, "1")
         return base
 
+    def beyond(self, base: str, *steps: Value) -> str:
+        """An address so many numbers of an operand, or of a result, further on."""
+        kind = memory_kind(self.stored)
+        for step in steps:
+            base = self.b.op(f"getelementptr {kind}, ptr {base}, i64 {step.text}")
+        return base
+
     def area(self, area: Area, scratch: str = "%scratch") -> str:
         skipped = self.args(Word.AREAS + area)
         return self.b.op(f"getelementptr i8, ptr {scratch}, i64 {skipped}")
@@ -136,20 +153,24 @@ class Code:
         """Where a head of an array begins."""
         base = self.args(word, "ptr")
         steps = batch * self.word(word + 1), head * self.word(word + 3)
-        return self.at(base, *steps)
+        return self.beyond(base, *steps)
 
     def rows(
         self, word: int, batch: Value, head: Value, row: Value | None = None
     ) -> Factor:
         """A head of an array, from a row on."""
         base, step = self.head(word, batch, head), self.word(word + 2)
-        return Factor(base if row is None else self.at(base, row * step), step)
+        return Factor(base if row is None else self.beyond(base, row * step), step)
 
     def load(self, address: str, mask: Value | None = None) -> Value:
         return load(self.b, address, self.dtype, self.lanes, mask)
 
     def store(self, address: str, x: Value, mask: Value | None = None) -> None:
         store(self.b, address, x.splat(self.lanes), self.dtype, mask)
+
+    def load_given(self, address: str, mask: Value | None = None) -> Value:
+        """Numbers of an operand or of a result."""
+        return load(self.b, address, self.stored, self.lanes, mask)
 
     def load_one(self, address: str) -> Value:
         return load(self.b, address, self.dtype, 1, None)
@@ -230,46 +251,6 @@ def tiles_of(code: Code, rows: Value) -> Tiles:
     return Tiles(code, count, low, rows - low * count)
 
 
-class Panels(NamedTuple):
-    """A matrix as panels, each of some columns: address, and elements from row to row,
-    and to the next column of which a panel begins."""
-
-    base: str
-    step: Value
-    column: Value
-
-    def at(self, code: Code, row: Value, column: Value) -> Factor:
-        place = code.at(self.base, row * self.step, column * self.column)
-        return Factor(place, self.step)
-
-
-def rows_of(code: Code, rows: Factor, count: Value, depth: Value, area: Area) -> Factor:
-    """Rows as the micro-kernel reads them: where they lie, or a copy."""
-    there, copy = code.flag(Word.IN_PLACE), code.area(area)
-    with code.b.when((~there).text):
-        code.call("pack_copy", rows.base, rows.step, count, depth, copy, depth)
-    base = code.either(there, rows.base, copy)
-    return Factor(base, select(there, rows.step, depth))
-
-
-def pack_panels(
-    code: Code, rows: Factor, count: Value, depth: Value, panels: str
-) -> None:
-    """Makes what `panels_of` gives."""
-    with code.b.when((~code.flag(Word.IN_PLACE)).text):
-        code.call("pack_rows", rows.base, rows.step, count, depth, panels)
-
-
-def panels_of(code: Code, rows: Factor, count: Value, panels: str) -> Panels:
-    """Rows as panels: where they lie, or what `pack_panels` made."""
-    there, width = code.flag(Word.IN_PLACE), code.machine.tile.columns
-    return Panels(
-        code.either(there, rows.base, panels),
-        select(there, rows.step, width),
-        select(there, 1, count),
-    )
-
-
 def multiply(
     code: Code,
     tiles: Tiles,
@@ -310,104 +291,26 @@ def power(x: Value) -> Value:
     return select(gone, 0.0, found.rounded_once())
 
 
-def emit_parts(code: Code) -> None:
-    """Defines what both kernels call."""
-    _emit_scaled_copy(code)
-    _emit_pack_rows(code)
-    _emit_pack_turned(code)
-    _emit_fill(code)
+def emit_fills(code: Code) -> None:
+    """Defines what puts one number in many places."""
+    _emit_fill(code, "fill", code.dtype)
+    if code.pairs:
+        _emit_fill(code, "fill_pairs", np.dtype(np.uint16))
 
 
-def _emit_scaled_copy(code: Code) -> None:
-    """``scaled_copy``: rows times a number."""
-    b, scalar = code.b, code.machine.scalar
+def _emit_fill(code: Code, name: str, dtype: np.dtype) -> None:
+    """``fill`` (``fill_pairs``): numbers from one place to another, of a number."""
+    b, scalar = code.b, register_kind(dtype)
     with b.function(
-        "define internal void @scaled_copy(ptr %from, i64 %step, ptr %to, i64 %to_step,"
-        f" i64 %rows, i64 %columns, {scalar} %factor)"
-    ):
-        step, to_step, rows, columns = code.ints("step", "to_step", "rows", "columns")
-        factor = Value(b, "%factor", scalar, 1).splat(code.lanes)
-        whole = columns & -code.lanes
-        mask = code.mask(columns - whole)
-        ragged = columns.compare("sgt", whole)
-        with code.loop(0, rows) as i:
-            source, target = code.at("%from", i * step), code.at("%to", i * to_step)
-            with code.loop(0, whole, code.lanes) as j:
-                x = (code.load(code.at(source, j)) * factor).rounded_once()
-                code.store(code.at(target, j), x)
-            with b.when(ragged.text):
-                x = (code.load(code.at(source, whole), mask) * factor).rounded_once()
-                code.store(code.at(target, whole), x, mask)
-        b("ret void")
-
-
-def _emit_pack_rows(code: Code) -> None:
-    """``pack_rows``: rows as panels, each of some of their columns."""
-    b, width = code.b, code.machine.tile.columns
-    with b.function(
-        "define internal void @pack_rows(ptr %from, i64 %step, i64 %rows, i64 %columns,"
-        " ptr %panels)"
-    ):
-        step, rows, columns = code.ints("step", "rows", "columns")
-        with code.loop(0, columns, width) as j:
-            some = code.least(columns - j, width)
-            source, target = code.at("%from", j), code.at("%panels", j * rows)
-            wide = code.i64(width)
-            code.call("pack_copy", source, step, rows, some, target, wide)
-        b("ret void")
-
-
-def _emit_pack_turned(code: Code) -> None:
-    """``pack_turned``: the transpose of rows, times a number, as panels, each of some
-    rows. Whole squares are turned in registers."""
-    b, width, lanes = code.b, code.machine.tile.columns, code.lanes
-    wide, scalar = code.i64(width), code.machine.scalar
-    with b.function(
-        "define internal void @pack_turned(ptr %from, i64 %step, i64 %rows,"
-        f" i64 %columns, ptr %panels, {scalar} %factor)"
-    ):
-        step, rows, columns = code.ints("step", "rows", "columns")
-        factor = Value(b, "%factor", scalar, 1)
-        spread = factor.splat(lanes)
-        with code.loop(0, rows, width) as i:
-            some = code.least(rows - i, width)
-            source, target = code.at("%from", i * step), code.at("%panels", i * columns)
-            whole = select(some.compare("sge", lanes), columns & -lanes, 0)
-            with code.loop(0, whole, lanes) as j, code.loop(0, some, lanes) as k:
-                # The last square overlaps the one before.
-                first = code.least(k, some - lanes)
-                line, square = code.at(source, first * step, j), []
-                for row in range(lanes):
-                    x = code.load(line) * spread
-                    square.append(x.text)
-                    if row < lanes - 1:
-                        line = code.at(line, step)
-                place = code.at(target, j * width, first)
-                for row, text in enumerate(transposed(b, code.machine, square)):
-                    x = Value(b, text, scalar, lanes)
-                    code.store(code.at(place, code.i64(row * width)), x)
-            left = columns - whole
-            with b.when(left.compare("sgt", 0).text):
-                to = code.at(target, whole * width)
-                given = code.at(source, whole), step, left, some, to, wide
-                code.call("pack_transpose", *given)
-                code.call("scaled_copy", to, wide, to, wide, left, wide, factor)
-        b("ret void")
-
-
-def _emit_fill(code: Code) -> None:
-    """``fill``: elements from one place to another, of a number."""
-    b, scalar = code.b, code.machine.scalar
-    with b.function(
-        f"define internal void @fill(ptr %row, i64 %start, i64 %stop, {scalar} %x)"
+        f"define internal void @{name}(ptr %row, i64 %start, i64 %stop, {scalar} %x)"
     ):
         start, stop = code.ints("start", "stop")
         number = Value(b, "%x", scalar, 1)
         whole = start + (code.most(stop - start, 0) & -code.lanes)
-        with code.loop(start, whole, code.lanes) as j:
-            code.store(code.at("%row", j), number)
-        with code.loop(whole, stop) as j:
-            code.store_one(code.at("%row", j), number)
+        for first, end, lanes in ((start, whole, code.lanes), (whole, stop, 1)):
+            with code.loop(first, end, lanes) as j:
+                place = b.op(f"getelementptr {scalar}, ptr %row, i64 {j.text}")
+                store(b, place, number.splat(lanes), dtype, None)
         b("ret void")
 
 

@@ -13,8 +13,12 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
+
 from treadle.backends.cpu.gemm.arguments import Tile
 from treadle.backends.cpu.gemm.kernel import tile as register_tile
+from treadle.backends.cpu.target import multiplies_pairs
+from treadle.dtypes import bfloat16
 from treadle.late import number, numbers
 from treadle.trace.routine import Attention
 
@@ -63,16 +67,16 @@ class Word(IntEnum):
     DK = 40
     DV = 44
     AREAS = 48  # bytes from a task's scratch to each `Area`
-    ROWS = 60  # what the forward kernel leaves for the other
-    BIAS = 61
-    SEEN = 66
-    KEPT = 71
-    SHORT = 76  # whether all scores of a head are made at once, and results in place
-    IN_PLACE = 77  # whether rows, and panels of what is not turned, are where they lie
+    ROWS = 61  # what the forward kernel leaves for the other
+    BIAS = 62
+    SEEN = 67
+    KEPT = 72
+    SHORT = 77  # whether all scores of a head are made at once, and results in place
+    IN_PLACE = 78  # whether rows, and panels of what is not turned, are where they lie
 
 
 MASKS = {"bias": Word.BIAS, "seen": Word.SEEN, "kept": Word.KEPT}
-_END = 78
+_END = 79
 
 
 class Area(IntEnum):
@@ -83,20 +87,32 @@ class Area(IntEnum):
     STATES = 1
     ROWS = 2
     KEYS_T = 3
+    TAKEN = 4  # half floats of a head as floats, or as pairs
     # Of the forward kernel:
-    VALUES = 4
-    OUT = 5
+    VALUES = 5
+    OUT = 6
     # Of the backward kernel:
-    VALUES_T = 4
-    KEYS = 5
-    CT_ROWS = 6
-    QUERIES = 7
-    CTS = 8
-    GRADS = 9
-    SUMS = 10
+    VALUES_T = 5
+    KEYS = 6
+    CT_ROWS = 7
+    QUERIES = 8
+    CTS = 9
+    GRADS = 10
+    SUMS = 11
+    DQ = 12  # of half floats
 
 
-AREAS = 11
+AREAS = 13
+
+
+def wide(dtype: np.dtype) -> np.dtype:
+    """In which scores are computed."""
+    return np.dtype(np.float32) if dtype.itemsize == 2 else dtype
+
+
+def in_pairs(dtype: np.dtype) -> bool:
+    """Whether numbers are multiplied as they are, in pairs."""
+    return dtype == bfloat16 and multiplies_pairs()
 
 
 def block_rows(tile: Tile) -> int:
@@ -128,35 +144,29 @@ def _areas(
     rows: int,
     columns: int,
     itemsize: int,
+    half: bool,
+    pairs: bool,
 ) -> list[int]:
     """Offsets in bytes, and all of it."""
     deep, value_deep = _up(depth, columns), _up(value_depth, columns)
     spare = lanes * columns  # a transposition writes up to a vector more of rows
-    block = rows * pitch(COLUMNS)
+    block, long = rows * pitch(COLUMNS), _up(keys, columns)
+    some, more = _units(depth, pairs), _units(value_depth, pairs)
+    taken = max(keys, rows) * max(some, more) if half else 0
+    sizes = [block, 4 * rows, rows * some, long * some + spare, taken]
     if backward:
-        long = _up(keys, columns)
-        sizes = [
-            block,
-            4 * rows,
-            rows * depth,
-            long * depth + spare,
-            long * value_depth + spare,
-            keys * deep + spare,
-            rows * value_depth,
-            rows * deep,
-            rows * value_deep,
+        sizes += [
+            long * more + spare,
+            _units(keys, pairs) * deep + spare,
+            rows * more,
+            _units(rows, pairs) * deep,
+            _units(rows, pairs) * value_deep,
             block,
             keys * (deep + value_deep),
+            rows * deep if half else 0,
         ]
     else:
-        sizes = [
-            block,
-            2 * rows,
-            rows * depth,
-            _up(keys, columns) * depth + spare,
-            keys * value_deep + spare,
-            rows * value_deep,
-        ]
+        sizes += [_units(keys, pairs) * value_deep + spare, rows * value_deep]
     starts, total = [], 0
     for size in sizes:
         starts.append(total * itemsize)
@@ -166,16 +176,22 @@ def _areas(
     return [*starts, _up(total * itemsize, 4096) + 192]
 
 
+def _units(n: int, pairs: bool) -> int:
+    """How many elements of the micro-kernel hold so many numbers."""
+    return -(-n // 2) if pairs else n
+
+
 def _layout(a: Attention, tile: Tile) -> Sequence[int]:
     (*_, depth), (keys, _, value_depth) = a.query, a.key
     sizes = a.backward, keys, depth, value_depth
-    machine = tile.lanes, block_rows(tile), tile.columns, a.dtype.itemsize
-    return numbers(_areas, (*sizes, *machine))
+    of = wide(a.dtype).itemsize, a.dtype.itemsize == 2, in_pairs(a.dtype)
+    machine = tile.lanes, block_rows(tile), tile.columns
+    return numbers(_areas, (*sizes, *machine, *of))
 
 
 def work(a: Attention, threads: int) -> tuple[int, int]:
     """Into how many tasks it is cut, and the bytes of scratch for all of them."""
-    tile = register_tile(a.dtype)
+    tile = register_tile(wide(a.dtype))
     (batch, queries, heads, depth), (keys, shared, _) = a.query, a.key
     units = batch * (shared if a.backward else heads)
     amount = batch * queries * heads * depth * keys
@@ -202,6 +218,8 @@ def _in_place(queries: int, keys: int, lanes: int, itemsize: int, *steps: int) -
 
 def _lengths(a: Attention, tile: Tile) -> tuple[int, int]:
     """Word.SHORT and Word.IN_PLACE."""
+    if a.dtype.itemsize == 2:
+        return 0, 0
     (_, queries, heads, depth), (keys, shared, value_depth) = a.query, a.key
     # Of heads that share keys, each adds to the cotangents of these.
     own = heads if a.backward else shared
@@ -232,7 +250,7 @@ def words(a: Attention, tasks: int, places: Sequence[Any]) -> list[Any]:
 
     places: of scratch, of the operands, then of the results.
     """
-    tile = register_tile(a.dtype)
+    tile = register_tile(wide(a.dtype))
     found: list[Any] = [0] * _END
     (batch, queries, heads, depth), (keys, shared, value_depth) = a.query, a.key
     *areas, stride = _layout(a, tile)

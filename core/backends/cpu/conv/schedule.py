@@ -29,7 +29,13 @@ from treadle.backends.cpu.gemm.arguments import (
     Tile,
     Word,
 )
-from treadle.backends.cpu.gemm.schedule import round_up, task_count
+from treadle.backends.cpu.gemm.schedule import (
+    PIECE_BYTES,
+    SET_BYTES,
+    WAYS,
+    round_up,
+    task_count,
+)
 from treadle.backends.cpu.gemm.schedule import schedule as product_schedule
 from treadle.dims import hint, settled
 from treadle.ir.filled import sizes_in
@@ -40,6 +46,7 @@ from treadle.late import is_one, numbers
 _FILTER_BYTES = 1 << 20  # of packed filter, to stay in the L2 cache
 _SLAB_BYTES = 1 << 18  # of padded image
 _PATCH_FEATURES = 256
+_LOW_ROWS = 4  # of a tile that multiplies a panel no faster than the L2 cache gives it
 _EPILOGUE_WORK = 4096  # pixels * k between two calls of the epilogue
 
 
@@ -62,7 +69,11 @@ def launched(
     args = plan, how, *_parts(spec)
     # Their table of steps has a row for each channel, if these are few.
     # So has one group, of whole pixels, fewer segments than several.
-    if sizes_in((spec.channels, spec.groups, spec.y.taps, spec.x.taps)):
+    counted = [spec.channels, spec.groups, spec.y.taps, spec.x.taps]
+    if not sizes_in(spec.y.taps) and spec.y.taps == 1:  # a product has no segments
+        counted += [spec.features, spec.input.row, spec.y.out]
+        counted += [spec.y.padding, spec.x.padding]
+    if sizes_in(tuple(counted)):
         is_one(spec.groups)
         settled(_word_count, args)
     rest = iter(numbers(_words, args))
@@ -124,6 +135,8 @@ def _planned(
     tile: Tile, threads: int, in_place: bool, spec: ConvSpec
 ) -> list[Scheduled]:
     itemsize = spec.dtype.itemsize
+    if in_place and _is_product(spec, tile):
+        return [product_schedule(_of_lines(spec), tile, threads)]
     words = common_words(spec, tile, in_place)
     if _packs_patches(spec, tile):
         return [_patches(spec, words, tile, threads)]
@@ -158,6 +171,34 @@ def _planned(
     return [Scheduled(tuple(map(int, words)), tasks, scratch * tasks)]
 
 
+def _is_product(spec: ConvSpec, tile: Tile) -> bool:
+    """Whether what the taps meet is contiguous, in lines that need no zeros, and a
+    product, whose rows overlap then, is faster: as it packs rows that fall into one set
+    of the cache, or writes whole rows of features, for a filter of a few kilobytes."""
+    y, x, weights = spec.y, spec.x, spec.filter
+    itemsize = spec.dtype.itemsize
+    step = x.stride * spec.input.row * itemsize
+    return (
+        spec.groups == y.out == y.taps == 1
+        and y.padding == x.padding == 0
+        and (x.taps == 1 or (x.dilation == 1 and spec.input.row == spec.channels))
+        and (x.taps == 1 or weights.b1 == spec.channels * weights.row)
+        and (
+            (step % SET_BYTES == 0 and tile.rows > WAYS)
+            or spec.k * spec.features * itemsize <= PIECE_BYTES
+        )
+    )
+
+
+def _of_lines(spec: ConvSpec) -> Contraction:
+    """The product, with an image as a batch element. Its epilogue sees the same."""
+    lines = Strides(spec.input.b0, 0, spec.x.stride * spec.input.row, 1)
+    weights = Strides(0, 0, spec.filter.row, spec.filter.column)
+    result = Strides(spec.output.b0, 0, spec.output.row, 1)
+    sizes = spec.x.out, spec.features, spec.k
+    return Contraction(spec.dtype, *sizes, lines, weights, result, spec.images)
+
+
 def _packs_patches(spec: ConvSpec, tile: Tile) -> bool:
     """Whether rows of an image fill tiles so badly that a product of all pixels of all
     images is worth the packing of what its taps meet: that of enough features."""
@@ -166,7 +207,7 @@ def _packs_patches(spec: ConvSpec, tile: Tile) -> bool:
         spec.features >= _PATCH_FEATURES
         and spec.groups == 1
         and 4 * out <= 5 * tile.rows
-        and 3 * out <= 2 * tiles * tile.rows
+        and out <= tiles * _LOW_ROWS
         and spec.input.column == 1
         and not spec.fused_input
         and spec.output.b0 == spec.y.out * out * spec.output.row

@@ -141,6 +141,53 @@ def load(
     return to_register(Value(b, text, kind, lanes), dtype)
 
 
+def load_few(
+    b: Builder, address: str, dtype: np.dtype, lanes: int, count: int
+) -> Value:
+    """Loads the first elements of a vector, the others are zero: in the pieces that
+    `store_few` stores. What has been stored so a moment ago is there; loads and stores
+    with masks would wait for each other."""
+    kind = memory_kind(dtype)
+    whole = constant(b, 0, kind, lanes)
+    for first, size in _pieces(count):
+        at = b.op(f"getelementptr {kind}, ptr {address}, i64 {first}")
+        text = b.op(f"load {type_name(kind, size)}, ptr {at}, align {dtype.itemsize}")
+        if size == 1:
+            into = (
+                f"insertelement {whole.type} {whole.text}, {kind} {text}, i64 {first}"
+            )
+            whole = Value(b, b.op(into), kind, lanes)
+            continue
+        piece = Value(b, text, kind, size)
+        piece = piece.shuffle([i if i < size else 0 for i in range(lanes)])
+        inside = range(first, first + size)
+        order = [lanes + i - first if i in inside else i for i in range(lanes)]
+        whole = whole.shuffle(order, piece)
+    return to_register(whole, dtype)
+
+
+def store_few(
+    b: Builder, address: str, value: Value, dtype: np.dtype, count: int
+) -> None:
+    """Stores the first elements of a vector, in pieces of powers of two."""
+    value = to_memory(value, dtype)
+    for first, size in _pieces(count):
+        at = b.op(f"getelementptr {value.kind}, ptr {address}, i64 {first}")
+        lanes = list(range(first, first + size))
+        part = value.lane(first) if size == 1 else value.shuffle(lanes)
+        b(f"store {part.type} {part.text}, ptr {at}, align {dtype.itemsize}")
+
+
+def _pieces(count: int) -> list[tuple[int, int]]:
+    """Where powers of two begin that add up to a number, the largest first."""
+    found, first = [], 0
+    for bit in reversed(range(count.bit_length())):
+        if count >> bit & 1:
+            found.append((first, 1 << bit))
+            first += 1 << bit
+    return found
+
+
 def load_paired(b: Builder, address: str, dtype: np.dtype, lanes: int) -> Value:
     """Loads every second element, and nothing behind the last of them."""
     last = b.op(f"getelementptr {memory_kind(dtype)}, ptr {address}, i64 {lanes - 1}")

@@ -13,11 +13,13 @@ from treadle.backends.cpu.emit.access import (
     index_value,
     iota,
     load,
+    load_few,
     load_paired,
     load_strided,
     pointers,
     scatter,
     store,
+    store_few,
     store_pairs,
     store_strided,
 )
@@ -26,7 +28,6 @@ from treadle.backends.cpu.emit.half import rounded
 from treadle.backends.cpu.emit.lanes import (
     Value,
     constant,
-    has_mask_registers,
     lane_numbers,
     multiply_add,
     register_kind,
@@ -53,7 +54,7 @@ class Frame:
 
     A varying instruction has one vector per unrolled copy, a uniform one a scalar.
     index: the place along inner of the first lane. mask: its active lanes (None: all),
-    which are the first `active` ones.
+    which are the first `active` ones; `few` of them, if that is known.
     """
 
     positions: list[str]
@@ -61,6 +62,7 @@ class Frame:
     index: str = "0"
     mask: Value | None = None
     active: str = ""
+    few: int = 0
     parent: Frame | None = None
     values: dict[int, list[Value]] = field(default_factory=dict)
     splats: dict[int, Value] = field(default_factory=dict)
@@ -239,6 +241,8 @@ class Body:
         access = self._access(i)
         position = self._address(i, frame)
         if lanes == 1:
+            if self.lanes == 1:
+                position = self._lane_place(i, frame, copy, 0)
             return position, None
         position = self._element(frame, copy, access, position)
         offsets = self._offsets(i, frame, copy)
@@ -254,8 +258,7 @@ class Body:
         """Whether whole vectors of strided elements are better moved without vectors of
         addresses."""
         step = self.lane_steps.get(self.nest.body[i].attr)
-        whole = frame.mask is None and not has_mask_registers()
-        return whole and offsets is not None and offsets is step
+        return frame.mask is None and offsets is not None and offsets is step
 
     def _load(self, i: int, frame: Frame, copy: int, lanes: int) -> Value:
         access = self._access(i)
@@ -270,6 +273,8 @@ class Body:
             return iota(start, step, extra, dtype, lanes)
         position, offsets = self._place(i, frame, copy, lanes)
         if offsets is None:
+            if frame.few and lanes > 1:
+                return load_few(self.b, position, dtype, lanes, frame.few)
             mask = frame.mask if lanes > 1 else None
             return load(self.b, position, dtype, lanes, mask)
         if self._in_pairs(i, offsets, frame):
@@ -291,6 +296,9 @@ class Body:
         mask = frame.mask if lanes > 1 else None
         how = instr.name.removeprefix("store").removeprefix("_")
         if offsets is None:
+            if frame.few and lanes > 1 and not how:
+                store_few(self.b, position, value, dtype, frame.few)
+                return
             if how:
                 old = load(self.b, position, dtype, lanes, mask)
                 value = _combined(how, dtype, old, value)
@@ -322,7 +330,8 @@ class Body:
         for a, stride in self._indices(i):
             if not self._scalar(a):
                 # One by one: few machines multiply vectors of 64-bit integers.
-                index = frame.get(a, copy, self.lanes).lane(lane)
+                index = frame.get(a, copy, self.lanes)
+                index = index.lane(lane) if index.lanes > 1 else index
                 index = index_value(index, self.nest.body[a].dtype)
                 offset = (index * Value(self.b, stride, "i64", 1)).text
                 position = self._access(i).moved(self.b, position, offset)

@@ -35,13 +35,12 @@ class Builder:
 
     `library` holds whole function definitions by symbol, each written once.
 
-    strength_reduction: False hides loop indices from LLVM's loop strength reduction.
-    That pass takes up to half of the compile time, and finds nothing to improve where
-    the addresses of a turn are pointers plus one index.
+    Loop indices are hidden from LLVM's loop strength reduction. That pass takes up to
+    half of the compile time, and finds nothing to improve where the addresses of a turn
+    are pointers plus one index.
     """
 
-    def __init__(self, strength_reduction: bool = True) -> None:
-        self.strength_reduction = strength_reduction
+    def __init__(self) -> None:
         self.lines: list[str] = []
         self.declarations: dict[str, None] = {}
         self.library: dict[str, str] = {}
@@ -107,10 +106,7 @@ class Builder:
         self.label(after)
 
     def _advance(self, following: str, index: str, step: str) -> None:
-        if self.strength_reduction:
-            self(f"{following} = add nsw i64 {index}, {step}")
-        else:
-            self(f"{following} = freeze i64 {self.op(f'add i64 {index}, {step}')}")
+        self(f"{following} = freeze i64 {self.op(f'add i64 {index}, {step}')}")
 
     @contextmanager
     def carrying(
@@ -144,10 +140,14 @@ class Builder:
         self.label(after)
 
     @contextmanager
-    def when(self, condition: str) -> Iterator[None]:
-        """Runs the body if the i1 is true."""
+    def when(self, condition: str, seldom: bool = False) -> Iterator[None]:
+        """Runs the body if the i1 is true. If that is `seldom` so, the body lies out of
+        the way."""
         then, after = self.fresh_label("then"), self.fresh_label("after")
-        self(f"br i1 {condition}, label %{then}, label %{after}")
+        weights = ", !prof !0" if seldom else ""
+        if seldom:
+            self.library["!0"] = '!0 = !{!"branch_weights", i32 1, i32 1048575}'
+        self(f"br i1 {condition}, label %{then}, label %{after}{weights}")
         self.label(then)
         yield
         self(f"br label %{after}")

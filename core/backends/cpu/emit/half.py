@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from treadle.backends.cpu.emit.lanes import Value, half_name, select
 from treadle.backends.cpu.target import host
 
+_SUBNORMAL = 0x20
+"""Of the classes that VFPCLASSPS tells."""
+
 
 def widened(word: Value, dtype: np.dtype) -> Value:
     """The float that these bits (i16) of a half float stand for."""
+    return replace(_widened(word, dtype), word=word)
+
+
+def _widened(word: Value, dtype: np.dtype) -> Value:
     if half_name(dtype) == "bfloat16":
         return (word.cast("zext", "i32") << 16).as_float()
     if _has_conversions():
@@ -27,13 +36,41 @@ def rounded(x: Value, dtype: np.dtype) -> Value:
     """A float rounded to what a half float holds (ties to even); NaN stays NaN."""
     if half_name(dtype) != "bfloat16":
         return widened(_to_float16(x), dtype)
+    if 32 * x.lanes == 512 and "avx512bf16" in host().flags:
+        return widened(_to_bfloat16(x), dtype)
+    return (_upper(x) & -0x10000).as_float()
+
+
+def _upper(x: Value) -> Value:
+    """Bits, the upper half of which is the bfloat16 that a float is rounded to."""
     word = x.as_int()
-    upper = select(x.is_nan(), word | 0x400000, _raised(word, 16))
-    return (upper & -0x10000).as_float()
+    return select(x.is_nan(), word | 0x400000, _raised(word, 16))
+
+
+def _to_bfloat16(x: Value) -> Value:
+    """By the instruction, which takes subnormal numbers for zeros: where some are, by
+    arithmetic all the same."""
+    b, lanes, short = x.b, x.lanes, f"<{x.lanes} x bfloat>"
+    convert = f"@llvm.x86.avx512bf16.cvtneps2bf16.{32 * lanes}"
+    classify = f"@llvm.x86.avx512.fpclass.ps.{32 * lanes}"
+    b.declare(f"{short} {convert}({x.type})")
+    b.declare(f"<{lanes} x i1> {classify}({x.type}, i32)")
+    usual = x.new(f"call {short} {convert}({x.type} {x.text})", "bfloat")
+    usual = usual.cast("bitcast", "i16")
+    which = b.op(f"call <{lanes} x i1> {classify}({x.type} {x.text}, i32 {_SUBNORMAL})")
+    which = b.op(f"bitcast <{lanes} x i1> {which} to i{lanes}")
+    some, before = b.op(f"icmp ne i{lanes} {which}, 0"), b.block
+    with b.when(some, seldom=True):
+        other = _upper(x).op("lshr", 16).cast("trunc", "i16")
+        inside = b.block
+    found = f"[{usual.text}, %{before}], [{other.text}, %{inside}]"
+    return usual.new(f"phi {usual.type} {found}")
 
 
 def packed(x: Value, dtype: np.dtype) -> Value:
     """The bits (i16) of a float that is `rounded`."""
+    if x.word is not None:
+        return x.word
     if half_name(dtype) != "bfloat16":
         return _to_float16(x)
     return x.as_int().op("lshr", 16).cast("trunc", "i16")

@@ -107,7 +107,8 @@ class Value:
     A scalar meeting a vector is splat. `number` is set on constants. A product of
     floats remembers its `factors`: what is added to it, or to which it is added, makes
     one `multiply_add` of the two. So formulas say where they round once, and no pass of
-    LLVM decides it by what stands around them.
+    LLVM decides it by what stands around them. A half float may remember its bits
+    (`word`), which are what memory holds of it.
     """
 
     b: Builder
@@ -116,6 +117,7 @@ class Value:
     lanes: int
     number: Number | None = None
     factors: tuple[Value, Value] | None = None
+    word: Value | None = None
 
     @property
     def type(self) -> str:

@@ -9,11 +9,13 @@ of a row are masked.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from treadle.backends.cpu.emit.access import Arguments, read_arguments
+from treadle.backends.cpu.emit.across import AcrossSweeps, goes_across
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.column import ColumnSweeps
 from treadle.backends.cpu.emit.lanes import host_lanes
@@ -41,12 +43,14 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
     """The IR text of a module that defines `symbol` for this nest.
 
     Args:
-      entry: "task" for ``void (ptr args, i64 task)``; "tile" for ``void (ptr args,
-        i64 b0, i64 b1, i64 r0, i64 r1, i64 c0, i64 c1)``, which runs rows r0..r1 and
-        columns c0..c1 of an elementwise nest with outer indices (b0, b1, row).
+      entry: "task" for ``void (ptr args, i64 task)``; "few" for the same, where rows of
+        few elements have code of their own, if the nest suits that; "tile" for
+        ``void (ptr args, i64 b0, i64 b1, i64 r0, i64 r1, i64 c0, i64 c1)``, which runs
+        rows r0..r1 and columns c0..c1 of an elementwise nest with outer indices
+        (b0, b1, row).
       lanes: elements per vector; 0 for what suits this machine.
     """
-    b = Builder(strength_reduction=False)
+    b = Builder()
     lanes = lanes or host_lanes()
     parameters = "i64 %task"
     if entry == "tile":
@@ -56,7 +60,7 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
         if entry == "tile":
             _tile(b, nest, arguments, lanes)
         elif nest.axis == "inner":
-            _row_task(b, nest, arguments, lanes)
+            _row_task(b, nest, arguments, lanes, entry == "few")
         else:
             _column_task(b, nest, arguments, lanes)
         b("ret void")
@@ -70,8 +74,12 @@ def _tile(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
         sweeps.row(_stepped(b, arguments, start, 2, r), "%c0", "%c1")
 
 
-def _row_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
+def _row_task(
+    b: Builder, nest: Nest, arguments: Arguments, lanes: int, few: bool
+) -> None:
     sweeps = RowSweeps(b, schedule(nest), arguments, lanes)
+    few = few and goes_across(nest, lanes)
+    across = AcrossSweeps(b, nest, arguments, lanes) if few else None
     first, last = "0", _product(b, arguments.outer)
     low, high = "0", arguments.inner
     split = split_axis(nest)
@@ -80,13 +88,13 @@ def _row_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
     elif split == "inner":
         low, high = _share_of_inner(b, arguments, lanes)
     elif split == "either":
-        few = b.op(f"icmp slt i64 {last}, {arguments.tasks}")
+        fewer = b.op(f"icmp slt i64 {last}, {arguments.tasks}")
         rows, columns = (
             _share(b, last, arguments.tasks),
             _share_of_inner(b, arguments, lanes),
         )
         first, last, low, high = (
-            b.op(f"select i1 {few}, i64 {x}, i64 {y}")
+            b.op(f"select i1 {fewer}, i64 {x}, i64 {y}")
             for x, y in zip((first, last, *columns), (*rows, low, high), strict=True)
         )
     else:
@@ -94,6 +102,13 @@ def _row_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
     if split in ("rows", "either") and crosses_rows(nest):
         with _segments(b, arguments, arguments.outer, first, last) as segment:
             _row_tiles(b, arguments, sweeps, segment, low, high)
+        return
+    if across is not None:
+        with _segments(b, arguments, arguments.outer, first, last) as segment:
+            left, dim = across.run(*segment), len(arguments.outer) - 1
+            with b.loop(left, segment.last) as r:
+                positions = _stepped(b, arguments, segment.start, dim, r)
+                sweeps.row(positions, low, high)
         return
     with _outer(b, arguments, arguments.outer, first, last) as (positions, _):
         sweeps.row(positions, low, high)
@@ -142,19 +157,39 @@ def _row_tiles(
 
 
 def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
-    sweeps = ColumnSweeps(b, schedule(nest), arguments, lanes)
-    vectors = _column_vectors(nest, lanes)
-    width = vectors * lanes
-    blocks = _ceiling(b, arguments.inner, width)
-    sizes = [*arguments.outer, blocks]
+    width = _column_vectors(nest, lanes) * lanes
+    sizes = [*arguments.outer, _ceiling(b, arguments.inner, width)]
     first, last = "0", _product(b, sizes)
     if split_axis(nest) == "blocks":
         first, last = _share(b, last, arguments.tasks)
     else:
         last = _only_first_task(b, last)
-    with _outer(b, arguments, sizes, first, last) as (positions, block):
-        low = b.op(f"mul i64 {block}, {width}")
-        end = b.least(b.op(f"add i64 {low}, {width}"), arguments.inner)
+    _column_blocks(b, nest, arguments, lanes, sizes, (first, last))
+
+
+def column_blocks(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
+    """Emits all of a column nest, whose sizes are numbers."""
+    width = _column_vectors(nest, lanes) * lanes
+    sizes = [*arguments.outer, str(-(-int(arguments.inner) // width))]
+    last = str(math.prod(map(int, sizes)))
+    _column_blocks(b, nest, arguments, lanes, sizes, ("0", last))
+
+
+def _column_blocks(
+    b: Builder,
+    nest: Nest,
+    arguments: Arguments,
+    lanes: int,
+    sizes: list[str],
+    span: tuple[str, str],
+) -> None:
+    """Emits the blocks of a span of collapsed indices of dimensions `sizes`."""
+    sweeps = ColumnSweeps(b, schedule(nest), arguments, lanes)
+    vectors = _column_vectors(nest, lanes)
+    with _outer(b, arguments, sizes, *span) as (positions, block):
+        low = b.op(f"mul i64 {block}, {vectors * lanes}")
+        raised = b.op(f"add i64 {low}, {vectors * lanes}")
+        end = b.least(raised, arguments.inner)
         for copies in (vectors, vectors // 2) if vectors > 4 else (vectors,):
             full = b.op(f"add i64 {low}, {copies * lanes}")
             fits = b.op(f"icmp sle i64 {full}, {end}")
@@ -163,6 +198,17 @@ def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> No
             low = b.op(f"select i1 {fits}, i64 {full}, i64 {low}")
         with b.loop(low, end, str(lanes)) as i:
             sweeps.block(positions, i, 1, masked=True)
+
+
+@contextmanager
+def rows_at(b: Builder, arguments: Arguments, count: int) -> Iterator[list[str]]:
+    """Runs the body for all rows, whose number is `count`; gives the operands'
+    positions."""
+    if count == 1:
+        yield [a.base for a in arguments.accesses]
+        return
+    with _outer(b, arguments, arguments.outer, "0", str(count)) as (positions, _):
+        yield positions
 
 
 def _column_vectors(nest: Nest, lanes: int) -> int:

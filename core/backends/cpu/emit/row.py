@@ -28,12 +28,20 @@ from treadle.kernels.lower import NestOrder, Sweep, cost, is_running
 
 
 class RowSweeps:
-    """Emits rows of a row nest. Made in the kernel's entry block."""
+    """Emits rows of a row nest. Made in the kernel's entry block.
+
+    one: whether a row is known to be one vector, or a part of one.
+    """
 
     def __init__(
-        self, b: Builder, plan: NestOrder, arguments: Arguments, lanes: int
+        self,
+        b: Builder,
+        plan: NestOrder,
+        arguments: Arguments,
+        lanes: int,
+        one: bool = False,
     ) -> None:
-        self.b, self.plan, self.lanes = b, plan, lanes
+        self.b, self.plan, self.lanes, self.one = b, plan, lanes, one
         self.nest = plan.nest
         self.body = Body(b, plan, arguments, lanes)
         self.scratch = self._scratch_rows(arguments) if plan.kept else {}
@@ -87,7 +95,9 @@ class RowSweeps:
             self._running(sweep, held, high)
             return
         reductions = [self.body.reduction(i) for i in sweep.reductions]
-        if any(r.rounds for r in reductions):
+        if self.one:
+            parts = self._vector(sweep, held, high)
+        elif any(r.rounds for r in reductions):
             parts = self._blocks(sweep, held, low, high)
         else:
             parts = self._span(sweep, held, low, high)
@@ -95,6 +105,16 @@ class RowSweeps:
         for i, r in zip(sweep.reductions, reductions, strict=True):
             mine = [next(done) for _ in range(r.width)]
             held.values[i] = [self.body.settled(i, r.across_lanes(mine)[-1])]
+
+    def _vector(self, sweep: Sweep, held: Frame, high: str) -> list[Value]:
+        """Emits one turn from 0 to `high`, a number; returns the lanes' totals."""
+        reductions = [self.body.reduction(i) for i in sweep.reductions]
+        parts = [p for r in reductions for p in r.identity(self.b, self.lanes)]
+        frame = Frame(held.positions, 1, "0", parent=held)
+        if int(high) < self.lanes:
+            frame = self._masked(held, "0", high)
+            frame.few = int(high)
+        return self._turn(sweep, frame, reductions, parts)
 
     def _blocks(self, sweep: Sweep, held: Frame, low: str, high: str) -> list[Value]:
         """Emits the turns over low..high block by block; returns the lanes' totals."""
@@ -221,7 +241,8 @@ class RowSweeps:
         work = sum(cost(self.nest.body[i]) for i in sweep.body)
         if work <= 10:
             return 4
-        return 1 if work <= 28 or not has_mask_registers() else 0
+        narrow = any(op.dtype.itemsize < 4 for op in self.nest.operands)
+        return 1 if work <= 28 or narrow or not has_mask_registers() else 0
 
     def _masked(self, held: Frame, index: str, high: str) -> Frame:
         """A frame for the lanes that are left from `index` on."""

@@ -38,7 +38,7 @@ def source(itemsize: int) -> Source:
 
 def emit(symbol: str, lanes: Lanes) -> str:
     """The IR text of its module."""
-    b = Builder(strength_reduction=False)
+    b = Builder()
     emit_passes(b, lanes)
     _emit_load(b, lanes)
     _emit_store(b, lanes)

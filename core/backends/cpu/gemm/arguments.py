@@ -53,7 +53,8 @@ class Kind(IntEnum):
     SUM_PARTIALS = 3
     DEPTHWISE = 4
     DEPTHWISE_FILTER = 5
-    PANELS = 6  # packs B for a product on tiles
+    PANELS = 6  # packs B for a product of bfloat16
+    FEW_ROWS = 7  # has the words of PRODUCT; tiles are of columns
 
 
 class Word(IntEnum):
@@ -103,16 +104,19 @@ class ProductWord(IntEnum):
     CHUNK = FIRST + 15  # columns whose packed panels stay in the L2 cache
     A_TILES = FIRST + 16  # and tiles whose packed rows of A do
     SHARES_B = FIRST + 17  # whether panels, once packed, meet all batch elements
+    ROWS = FIRST + 18  # M, of few rows
 
 
 class TileWord(IntEnum):
-    """What a product on tile registers has beside the words of Kind.PRODUCT, which
+    """What a product of bfloat16 has beside the words of Kind.PRODUCT, which
     Kind.PANELS has, too. There a row tile is a block of up to 32 rows, `A_STRIDE` is in
     bytes from one to the next, as `PANEL_STRIDE` is, and `BLOCK_TILES` isn't used."""
 
     SHARED = FIRST + len(ProductWord)
     """Bytes at the start of the scratch, before that of the first task, which hold all
-    of B, packed; 0 if each task packs what it reads."""
+    of B, packed; 0 if each task packs what it reads, ..."""
+    OWN = FIRST + len(ProductWord) + 1
+    """... for a chunk at a time, so many bytes into its scratch."""
 
 
 @dataclass(frozen=True)

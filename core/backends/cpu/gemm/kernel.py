@@ -29,8 +29,6 @@ panel by panel it would be written in strips, each of which touches every page o
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 
@@ -47,6 +45,7 @@ from treadle.backends.cpu.gemm.arguments import (
     Tile,
     Word,
 )
+from treadle.backends.cpu.gemm.few_rows import emit_few_rows
 from treadle.backends.cpu.gemm.pack import emit_pack, emit_pack_panels
 from treadle.backends.cpu.gemm.parts import (
     COLD,
@@ -57,6 +56,7 @@ from treadle.backends.cpu.gemm.parts import (
     minimum,
     operand_at,
     owned_by_task,
+    pieces,
 )
 from treadle.backends.cpu.gemm.sweep import (
     Sweep,
@@ -143,7 +143,8 @@ def emit_module(machine: Machine) -> str:
     _emit_chunk(b, machine)
     _emit_rows(b, machine)
     _emit_product(b, machine)
-    kinds = {Kind.PRODUCT: "product"}
+    emit_few_rows(b, machine)
+    kinds = {Kind.PRODUCT: "product", Kind.FEW_ROWS: "few_rows"}
     if machine.images:
         emit_convolution(b, machine)
         emit_patches(b, machine)
@@ -166,7 +167,7 @@ def _emit_product(b: Builder, machine: Machine) -> None:
         shares = b.op(f"icmp ne i64 {args(ProductWord.SHARES_B)}, 0")
         with (
             b.when(shares),
-            _pieces(b, args) as (k0, k1),
+            pieces(b, args) as (k0, k1),
             b.loop(first, last, args(ProductWord.CHUNK)) as n0,
         ):
             n1 = b.op(f"add i64 {n0}, {args(ProductWord.CHUNK)}")
@@ -187,7 +188,7 @@ def _emit_product(b: Builder, machine: Machine) -> None:
             b.when(b.op(f"xor i1 {shares}, true")),
             b.loop(*batches) as batch,
             b.loop(*tiles, args(ProductWord.A_TILES)) as t0,
-            _pieces(b, args) as (k0, k1),
+            pieces(b, args) as (k0, k1),
         ):
             where = _group(b, args, batch, (t0, tiles[1]), (k0, k1))
             b(
@@ -195,14 +196,6 @@ def _emit_product(b: Builder, machine: Machine) -> None:
                 f"i64 {last}, i1 true)"
             )
         b("ret void")
-
-
-@contextmanager
-def _pieces(b: Builder, args: Args) -> Iterator[tuple[str, str]]:
-    """The loop over pieces of k: first and last of each."""
-    k, piece = args(ProductWord.K), args(ProductWord.K_PIECE)
-    with b.loop("0", k, piece) as k0:
-        yield k0, minimum(b, b.op(f"add i64 {k0}, {piece}"), k)
 
 
 def _group(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol
 
 from treadle.backends.cpu.conv.arguments import ConvWord
@@ -78,6 +79,14 @@ def owned_by_task(
     groups = args(ProductWord.GRID_BATCHES)
     batches = share(b, group, args(ProductWord.BATCHES), groups)
     return (first, last), tiles, batches
+
+
+@contextmanager
+def pieces(b: Builder, args: Args) -> Iterator[tuple[str, str]]:
+    """The loop over pieces of k: first and last of each."""
+    k, piece = args(ProductWord.K), args(ProductWord.K_PIECE)
+    with b.loop("0", k, piece) as k0:
+        yield k0, minimum(b, b.op(f"add i64 {k0}, {piece}"), k)
 
 
 def minimum(b: Builder, x: str, y: str) -> str:

@@ -27,13 +27,14 @@ _CHUNK_BYTES = 1 << 18  # of packed B, to stay in the L2 cache with ...
 _A_BYTES = 5 << 18  # ... this much of packed A
 _BLOCK_COLUMNS = 128  # a block of C should have: long rows are fast to write
 _BLOCK_BYTES = 1 << 18  # of C, to be in the cache when the epilogue runs
-_PIECE_BYTES = 1 << 15  # of a panel of B, multiplied at once: the L1 cache
+PIECE_BYTES = 1 << 15  # of a panel of B, multiplied at once: the L1 cache
 _SMALL_B_ROWS = 128  # from which on packing B pays, if it is small ...
 _LARGE_B_ROWS = 24  # ... or larger than ...
 _COLLIDING_TILES = 3  # from which on it pays where rows of B collide in the cache
 _LARGE_BYTES = 1 << 20  # ... this
-_SET_BYTES = 1 << 12  # lines so far apart fall into one set of the L1 cache
-_WAYS = 8  # and so many of them stay there
+_TURNED_BYTES = 1 << 16  # of C, transposed, for which A is packed once
+SET_BYTES = 1 << 12  # lines so far apart fall into one set of the L1 cache
+WAYS = 8  # and so many of them stay there
 
 
 def schedule(
@@ -56,7 +57,6 @@ def schedule(
     words: list[int] = [0] * (FIRST + len(ProductWord))
     for word, value in zip(_CHOSEN, blocks, strict=True):
         words[word] = value
-    words[Word.KIND] = Kind.PRODUCT
     words[Word.A + 1 : Word.A + 4] = a.b0, a.b1, a_row
     words[Word.B + 1 : Word.B + 4] = b.b0, b.b1, b.row
     words[Word.C + 1 : Word.C + 5] = c.b0, c.b1, c_row, c.column
@@ -70,6 +70,7 @@ def schedule(
 
 _CHOSEN = (
     *(
+        Word.KIND,
         Word.TASKS,
         Word.PACK_A,
         Word.PACK_B,
@@ -95,6 +96,7 @@ _CHOSEN = (
         ProductWord.CHUNK,
         ProductWord.A_TILES,
         ProductWord.SHARES_B,
+        ProductWord.ROWS,
         Word.SCRATCH_STRIDE,
     ),
 )
@@ -136,7 +138,7 @@ def _blocks(
     pack_a = fused[0] or _packs_a(n, k, a_row * itemsize, a_column)
     shared = shared and batches > 1 and not fused[1]
     rows = batches * m if shared else m
-    collide = b_row * itemsize % _SET_BYTES == 0 and k > _WAYS
+    collide = b_row * itemsize % SET_BYTES == 0 and k > WAYS
     pack_b = (
         fused[1]
         or _packs_b(rows, n * k * itemsize, b_column)
@@ -145,8 +147,10 @@ def _blocks(
     shared = shared and pack_b
     # Each piece is a sum of its own: so that results do not depend on where operands
     # lie, k is cut whether or not that helps.
-    pieces = _groups(k, _PIECE_BYTES // (tile.columns * itemsize))
+    pieces = _groups(k, PIECE_BYTES // (tile.columns * itemsize))
     k_piece = round_up(_groups(k, pieces), tile.lanes)
+    if not (shared or any(fused)) and _few_rows(m, n, k, b_row, b_column, tile):
+        return _few_rows_blocks(itemsize, tile, threads, k_piece, *sizes)
     tiles = _groups(m, tile.rows)
     per_column = (0.3 if b_column == 1 else 0.5) if pack_b else 0.0
     cycles = k * (0.55 if pack_a else 0.15), k * (0.15 + per_column)
@@ -169,10 +173,39 @@ def _blocks(
     a_offset = panel * (chunk if pack_b else 1)
     a_bytes = round_up(a_rows * a_stride * itemsize, 64) if pack_a else 0
     return (
-        *(grid[0] * grid[1] * grid[2], int(pack_a), int(pack_b), a_column, b_column),
+        *(Kind.PRODUCT, grid[0] * grid[1] * grid[2]),
+        *(int(pack_a), int(pack_b), a_column, b_column),
         *(k_piece, tiles, *divmod(m, tiles), block_tiles, *grid, a_stride, a_offset),
         *(panel if pack_b else 0, chunk * tile.columns, a_tiles, int(shared)),
-        a_offset + a_bytes,
+        *(m, a_offset + a_bytes),
+    )
+
+
+def _few_rows(m: int, n: int, k: int, b_row: int, b_column: int, tile: Tile) -> bool:
+    """Whether B had better stay where it lies: k is contiguous, one panel has all rows
+    of A, and sums are so long that copying C costs less than packing B."""
+    in_place = (b_row == 1 or k == 1) and b_column != 1
+    return in_place and m <= tile.columns and n >= tile.columns and k >= 4 * m
+
+
+def _few_rows_blocks(
+    itemsize: int, tile: Tile, threads: int, k_piece: int, *sizes: int
+) -> tuple[int, ...]:
+    """As `_blocks`, for Kind.FEW_ROWS."""
+    batches, m, n, k, _, a_column, _, b_column = sizes
+    collide = b_column * itemsize % SET_BYTES == 0
+    height = min(tile.rows, WAYS - 2) if collide else tile.rows
+    tiles, line = _groups(n, height), tile.columns * itemsize
+    chunk = max(1, _TURNED_BYTES // (height * line))
+    # Two elements of B are loaded in a cycle, or as many as can be multiplied.
+    cycles = batches * n * k * max(0.5, _groups(m, tile.lanes) / 2)
+    tasks = task_count(cycles, threads)
+    grid = min(batches, tasks), 1, min(tiles, _groups(tasks, min(batches, tasks)))
+    offset = (k_piece + tile.lanes) * line
+    return (
+        *(Kind.FEW_ROWS, grid[0] * grid[2], 0, 0, a_column, b_column),
+        *(k_piece, tiles, *divmod(n, tiles), chunk, *grid, 0, offset),
+        *(0, 0, 0, 0, m, offset + round_up(chunk * height * line, 64)),
     )
 
 

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.parts import Args, minimum
-from treadle.backends.cpu.gemm.tile import TARGET, Machine, emit_plain_tiles, sizes
+from treadle.backends.cpu.gemm.tile import (
+    TARGET,
+    Machine,
+    emit_plain_tiles,
+    has_halves,
+    sizes,
+    wide_rows,
+)
 from treadle.backends.cpu.gemm.tile_x86 import emit_lanes, emit_x86_tiles
 
 
@@ -66,7 +73,7 @@ _KINDS = ["ptr" if name in _POINTERS else "i64" for name in _NAMES]
 
 def emit_sweep(b: Builder, machine: Machine, turned: bool = False) -> None:
     """Defines ``sweep`` (``sweep_turned``)."""
-    tile, suffix = machine.tile, "_turned" if turned else ""
+    suffix = "_turned" if turned else ""
     a_row = str(machine.itemsize) if turned else "%a_row"
     values = zip(_KINDS, _NAMES, strict=True)
     parameters = ", ".join(f"{kind} %{name}" for kind, name in values)
@@ -78,7 +85,7 @@ def emit_sweep(b: Builder, machine: Machine, turned: bool = False) -> None:
         ]
         for i, name in enumerate(("c_row", "columns", "accumulate"), start=1):
             b(f"store i64 %{name}, ptr {fields[i]}, align 8")
-        index = _first_index(b, tile.lanes, tile.rows)
+        index = _first_index(b, machine)
         first = row_of_tile(b, "%low", "%extra", "%t0")
         with b.loop("%t0", "%t1") as t:
             row = b.op(f"sub i64 {row_of_tile(b, '%low', '%extra', t)}, {first}")
@@ -101,12 +108,17 @@ def emit_sweep(b: Builder, machine: Machine, turned: bool = False) -> None:
         b("ret void")
 
 
-def _first_index(b: Builder, lanes: int, rows: int) -> str:
+def _first_index(b: Builder, machine: Machine) -> str:
     """Number of the micro-kernel for tiles of height `low`."""
+    lanes, rows = machine.tile.lanes, machine.tile.rows
     one = b.op(f"icmp sle i64 %columns, {lanes}")
     two = b.op(f"icmp sle i64 %columns, {2 * lanes}")
     start = b.op(f"select i1 {two}, i64 {rows - 1}, i64 {2 * rows - 1}")
     start = b.op(f"select i1 {one}, i64 -1, i64 {start}")
+    if has_halves(machine):
+        half = b.op(f"icmp sle i64 %columns, {lanes // 2}")
+        last = 2 * rows + wide_rows(machine) - 1
+        start = b.op(f"select i1 {half}, i64 {last}, i64 {start}")
     return b.op(f"add i64 {start}, %low")
 
 

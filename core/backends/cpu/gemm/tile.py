@@ -24,6 +24,7 @@ is also ten times faster to compile.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Tile
@@ -43,13 +44,16 @@ class Machine:
     """What the emitted code is for.
 
     scalar: "float", "double" or "i32". assembly: "avx512", "avx2", or "" for IR.
-    images: whether the kernel of products also makes convolutions.
+    images: whether the kernel of products also makes convolutions. pairs: whether what
+    A and B hold for a float is two bfloat16, one k after the other, whose products are
+    both added (`treadle.backends.cpu.target.multiplies_pairs`).
     """
 
     scalar: str
     tile: Tile
     assembly: str
     images: bool = False
+    pairs: bool = False
 
     @property
     def itemsize(self) -> int:
@@ -116,14 +120,29 @@ def masked_store(
     b(f"call void {name}({vector} {value}, ptr align {align} {address}, {kind} {mask})")
 
 
-def sizes(machine: Machine) -> list[tuple[int, int]]:
-    """Rows and vectors of the micro-kernels, sorted by vectors, then rows."""
-    heights = range(1, machine.tile.rows + 1)
+class Size(NamedTuple):
+    """The block of C of one micro-kernel: rows x (vectors * lanes) elements."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+
+def sizes(machine: Machine) -> list[Size]:
+    """The micro-kernels: by width, then rows."""
+    heights, lanes = range(1, machine.tile.rows + 1), machine.tile.lanes
     few = range(1, wide_rows(machine) + 1)
     return [
-        *((rows, vectors) for vectors in (1, 2) for rows in heights),
-        *((rows, 4) for rows in few),
+        *(Size(rows, vectors, lanes) for vectors in (1, 2) for rows in heights),
+        *(Size(rows, 4, lanes) for rows in few),
+        *(Size(rows, 1, lanes // 2) for rows in heights if has_halves(machine)),
     ]
+
+
+def has_halves(machine: Machine) -> bool:
+    """Whether there are blocks of half a vector, for few columns. Of AVX-512, some CPUs
+    take two turns for a vector, none more than one for half of it."""
+    return machine.assembly == "avx512"
 
 
 def wide_rows(machine: Machine) -> int:
@@ -135,7 +154,7 @@ def emit_plain_tiles(b: Builder, machine: Machine, turned: bool) -> None:
     """Defines ``tile`` (``tile_turned``) as IR, for machines without assembly ones."""
     kernels = []
     tile = "@tile_turned" if turned else "@tile"
-    for rows, vectors in sizes(machine):
+    for rows, vectors, _ in sizes(machine):
         kernels.append(f"{tile}_{rows}x{vectors}")
         _emit_plain_tile(b, machine, rows, vectors, turned, kernels[-1])
     entries = ", ".join(f"ptr {kernel}" for kernel in kernels)

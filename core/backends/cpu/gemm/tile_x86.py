@@ -7,10 +7,12 @@ written ``%[name]``; LLVM chooses them and obeys the calling convention.
 
 from __future__ import annotations
 
+import functools
 import re
+from dataclasses import replace
 
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.gemm.tile import PARAMETERS, Machine
+from treadle.backends.cpu.gemm.tile import PARAMETERS, Machine, Size
 
 _CHANGED = ("segments", "count", "b", "left")  # `left` is the index at first
 _TEMPORARY = ("at", "at7", "row3", "row5")
@@ -38,40 +40,20 @@ def emit_lanes(b: Builder, machine: Machine) -> None:
 
 
 def emit_x86_tiles(
-    b: Builder, machine: Machine, sizes: list[tuple[int, int]], turned: bool
+    b: Builder, machine: Machine, sizes: list[Size], turned: bool
 ) -> None:
     """Defines ``tile`` (``tile_turned``): all micro-kernels as one function.
 
     LLVM takes ten times longer for thirty functions than for this one.
     """
-    kernels = [_Kernel(machine, rows, vectors, turned) for rows, vectors in sizes]
-    name, table = ("tile_turned", ".Lturned") if turned else ("tile", ".Ltiles")
-    text = "\\0A".join(
-        [
-            f"leaq {table}(%rip), %[at]",
-            "movslq (%[at],%[left],4), %[left]",
-            "addq %[left], %[at]",
-            "jmpq *%[at]",
-            *(line for kernel in kernels for line in kernel.lines()),
-            ".p2align 2",
-            f"{table}:",
-            *(f".long {kernel.label} - {table}" for kernel in kernels),
-            "9:",
-            "vzeroupper",
-        ]
-    )
-    changed = len(_CHANGED)
-    numbers = {name: i for i, name in enumerate((*_CHANGED, *_TEMPORARY))}
-    outputs = len(numbers)
-    # The inputs tied to the changed operands have numbers of their own.
-    numbers |= {name: outputs + changed + i for i, name in enumerate(_READ)}
-    text = re.sub(r"%\[(\w+)\]", lambda match: f"${numbers[match[1]]}", text)
+    name = "tile_turned" if turned else "tile"
+    text = _text(replace(machine, images=False), tuple(sizes), turned)
     count = 32 if machine.assembly == "avx512" else 16
     masks = [f"k{i}" for i in range(1, 5)] if machine.assembly == "avx512" else []
     clobbered = [*(f"xmm{i}" for i in range(count)), *masks, "memory", "flags"]
     constraints = [
-        *(["=&r"] * outputs),
-        *(str(i) for i in range(changed)),
+        *(["=&r"] * (len(_CHANGED) + len(_TEMPORARY))),
+        *(str(i) for i in range(len(_CHANGED))),
         *(["r"] * len(_READ)),
         *(f"~{{{name}}}" for name in clobbered),
     ]
@@ -88,6 +70,32 @@ def emit_x86_tiles(
         b("ret void")
 
 
+@functools.cache
+def _text(machine: Machine, sizes: tuple[Size, ...], turned: bool) -> str:
+    """The assembly, as a string of LLVM's: that of products is that of attention."""
+    kernels = [_Kernel(machine, size, turned) for size in sizes]
+    table = ".Lturned" if turned else ".Ltiles"
+    text = "\\0A".join(
+        [
+            f"leaq {table}(%rip), %[at]",
+            "movslq (%[at],%[left],4), %[left]",
+            "addq %[left], %[at]",
+            "jmpq *%[at]",
+            *(line for kernel in kernels for line in kernel.lines()),
+            ".p2align 2",
+            f"{table}:",
+            *(f".long {kernel.label} - {table}" for kernel in kernels),
+            "9:",
+            "vzeroupper",
+        ]
+    )
+    numbers = {name: i for i, name in enumerate((*_CHANGED, *_TEMPORARY))}
+    # The inputs tied to the changed operands have numbers of their own.
+    inputs = len(numbers) + len(_CHANGED)
+    numbers |= {name: inputs + i for i, name in enumerate(_READ)}
+    return re.sub(r"%\[(\w+)\]", lambda match: f"${numbers[match[1]]}", text)
+
+
 def _kind(name: str) -> str:
     return "ptr" if name in _POINTERS else "i64"
 
@@ -95,15 +103,17 @@ def _kind(name: str) -> str:
 class _Kernel:
     """The instructions of one micro-kernel."""
 
-    def __init__(self, machine: Machine, rows: int, vectors: int, turned: bool) -> None:
+    def __init__(self, machine: Machine, block: Size, turned: bool) -> None:
+        rows, vectors, self.lanes = block
         self.turned = turned
-        self.wide = machine.assembly == "avx512"
+        self.masks = machine.assembly == "avx512"
+        self.register = "zmm" if self.lanes * machine.itemsize == 64 else "ymm"
         # Integers are moved as if they were floats.
         self.letter = "d" if machine.scalar == "double" else "s"
         self.is_float = machine.is_float
+        self.fused = "vdpbf16ps" if machine.pairs else f"vfmadd231p{self.letter}"
         self.add = f"vaddp{self.letter}" if machine.is_float else "vpaddd"
         self.size = machine.itemsize
-        self.lanes = machine.tile.lanes
         count = rows * vectors
         self.sums = [
             [self._register(i * vectors + j) for j in range(vectors)]
@@ -112,14 +122,14 @@ class _Kernel:
         self.line = [self._register(count + j) for j in range(vectors)]
         self.element = self._register(count + vectors)
         self.product = self._register(count + vectors + 1)
-        self.label = f".L{'turned' if turned else 'tile'}_{rows}x{vectors}"
+        self.label = f".L{'turned' if turned else 'tile'}_{rows}x{vectors * self.lanes}"
 
     def _register(self, number: int) -> str:
-        return f"%{'zmm' if self.wide else 'ymm'}{number}"
+        return f"%{self.register}{number}"
 
     def lines(self) -> list[str]:
-        clear = "vpxord" if self.wide else "vxorps"
-        write = self._write_avx512() if self.wide else self._write_avx2()
+        clear = "vpxord" if self.masks else "vxorps"
+        write = self._write_avx512() if self.masks else self._write_avx2()
         return [
             f"{self.label}:",
             *(f"{clear} {x}, {x}, {x}" for sums in self.sums for x in sums),
@@ -176,7 +186,7 @@ class _Kernel:
 
     def _multiply_add(self, register: str, total: str) -> list[str]:
         if self.is_float:
-            return [f"vfmadd231p{self.letter} {self.element}, {register}, {total}"]
+            return [f"{self.fused} {self.element}, {register}, {total}"]
         return [
             f"vpmulld {self.element}, {register}, {self.product}",
             f"vpaddd {self.product}, {total}, {total}",
@@ -203,7 +213,7 @@ class _Kernel:
                 text.append("addq %[left], %[at]")
             for j, total in enumerate(sums):
                 place = f"{j * self.size * self.lanes}(%[at])"
-                mask = f"{{%k{j + 1}}}" if self.wide else self.line[j]
+                mask = f"{{%k{j + 1}}}" if self.masks else self.line[j]
                 for line in instructions:
                     line = line.replace("TOTAL", total).replace("PLACE", place)
                     text.append(line.replace("MASK", mask))

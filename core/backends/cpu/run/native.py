@@ -29,12 +29,14 @@ class Source:
     emit: gives the IR text of a module that defines `symbol`. Called only when no
         cache holds `key`, possibly on another thread.
     level: how hard LLVM works on the code, from 0 to 2.
+    folds: whether LLVM is to work out first what follows from constants.
     """
 
     key: str
     symbol: str
     emit: Callable[[], str]
     level: int = 2
+    folds: bool = False
 
 
 @dataclass
@@ -188,13 +190,13 @@ def _compile(source: Source) -> bytes:
     _dump(source, text)
     try:
         with _gate:
-            return _compile_text(text, source.level)
+            return _compile_text(text, source.level, source.folds)
     except RuntimeError as error:
         message = f"LLVM rejects the IR of {source.symbol} ({source.key}):\n{error}"
         raise NativeError(message) from error
 
 
-def _compile_text(text: str, level: int) -> bytes:
+def _compile_text(text: str, level: int, folds: bool) -> bytes:
     try:
         target_machine = _machines[level].pop()
     except IndexError:
@@ -202,24 +204,24 @@ def _compile_text(text: str, level: int) -> bytes:
     try:
         context = llvm().create_context()
         if _unlocked_available():
-            return _compile_unlocked(text, context, target_machine)
+            return _compile_unlocked(text, context, target_machine, folds)
         module = llvm().parse_assembly(text, context)
         module.verify()
-        _inline(text, module, target_machine)
+        _prepare(text, module, target_machine, folds)
         return target_machine.emit_object(module)
     finally:
         _machines[level].append(target_machine)
 
 
-def _inline(text: str, module: Any, target_machine: Any) -> None:
-    """Runs LLVM's level 0, which only inlines what is marked alwaysinline.
+def _prepare(text: str, module: Any, target_machine: Any, folds: bool) -> None:
+    """Runs LLVM's level 0, which only inlines what is marked alwaysinline; or 1.
 
     Kernels are emitted as vector code, so a higher level would take as long as code
-    generation and gain nothing.
+    generation and gain nothing, unless their sizes are constants.
     """
-    if "alwaysinline" not in text:
+    if not folds and "alwaysinline" not in text:
         return
-    options = llvm().create_pipeline_tuning_options(speed_level=0)
+    options = llvm().create_pipeline_tuning_options(speed_level=int(folds))
     builder = llvm().create_pass_builder(target_machine, options)
     passes = builder.getModulePassManager()
     run = _unlocked("LLVMPY_RunNewModulePassManager")
@@ -244,7 +246,9 @@ def _unlocked_available() -> bool:
     return all(hasattr(getattr(lib, f"LLVMPY_{n}", None), "_cfn") for n in names)
 
 
-def _compile_unlocked(text: str, context: Any, target_machine: Any) -> bytes:
+def _compile_unlocked(
+    text: str, context: Any, target_machine: Any, folds: bool
+) -> bytes:
     ffi = llvm().ffi
     with ffi.OutputString() as error:
         parse = _unlocked("LLVMPY_ParseAssembly")
@@ -256,7 +260,7 @@ def _compile_unlocked(text: str, context: Any, target_machine: Any) -> bytes:
     with ffi.OutputString() as error:
         if _unlocked("LLVMPY_VerifyModule")(module, error):
             raise RuntimeError(str(error))
-    _inline(text, module, target_machine)
+    _prepare(text, module, target_machine, folds)
     with ffi.OutputString() as error:
         emit = _unlocked("LLVMPY_TargetMachineEmitToMemory")
         buffer = emit(target_machine, module, 1, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from bisect import bisect_right
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -30,8 +31,11 @@ class _Work(NamedTuple):
 
 
 def profile(linked: Any, slots: int) -> Record:
-    """Runs a linked plan once on the slots at an address."""
-    measured = linked.program.profile(slots)
+    """Runs a linked plan once on the slots at an address, step by step."""
+    linked, given = linked.walked, linked.program.slot_count
+    own = np.zeros(max(given, linked.program.slot_count), np.int64)
+    ctypes.memmove(own.ctypes.data, slots, 8 * given)
+    measured = linked.program.profile(own.ctypes.data)
     tick = 1e-6 / ticks_per_microsecond()
     works = _works(linked)
     busy = _busy(measured, works)

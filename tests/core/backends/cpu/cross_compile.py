@@ -42,11 +42,11 @@ def pretend(other: Target) -> None:
         vars(module)["host"] = lambda: other
 
 
-def assembly(text: str) -> str:
+def assembly(text: str, folds: bool = False) -> str:
     module = target.llvm().parse_assembly(text)
     module.verify()
     machine = target.machine()
-    native._inline(text, module, machine)
+    native._prepare(text, module, machine, folds)
     return machine.emit_assembly(module)
 
 
@@ -66,6 +66,6 @@ if __name__ == "__main__":
     ):
         pretend(Target(triple, "aarch64", cpu, "", 16, frozenset()))
         pool = threads_ir.pool_ir("aarch64", sleep, follow_cpu)
-        texts = [pool, executor_ir(), executor_ir(profiled=True)]
-        texts += [source.emit() for source in sources]
-        print(*sorted({name for text in texts for name in outside(assembly(text))}))
+        texts = [(pool, False), (executor_ir(), False), (executor_ir(True), False)]
+        texts += [(source.emit(), source.folds) for source in sources]
+        print(*sorted({name for text in texts for name in outside(assembly(*text))}))

@@ -214,6 +214,15 @@ def programs() -> dict[str, Program]:
             lambda x, y: products(np, x, y),
             [x, normal(37, 45, dtype=dtype)],
         )
+    for half in (td.float16, td.bfloat16):
+        table[f"attention {half}"] = Program(
+            attention,
+            attention_by_hand,
+            [
+                *(normal(2, n, 2, 5).astype(half) for n in (37, 45, 45)),
+                normal(1, 2, 37, 45),
+            ],
+        )
     for dtype in (np.int8, np.int32, np.int64):
         table[f"integers {dtype.__name__}"] = Program(
             lambda i: integers(tnp, i),
@@ -229,10 +238,11 @@ def compare(name: str, program: Program) -> None:
     found = td.tree.leaves(td.jit(program.function)(*program.args))
     for number, (x, y) in enumerate(zip(found, wanted, strict=True)):
         x, y = np.asarray(x), np.asarray(y)
-        exact = name == "halves" or x.dtype.kind not in "f"
+        exact = name == "halves" or x.dtype.kind not in "fV"
         error = 0.0 if exact else 1e-12 if x.dtype == np.float64 else 2e-5
         message = f"{name}, result {number}"
         if x.dtype.name in ("float16", "bfloat16"):
+            error = 0.0 if exact else {"float16": 4e-3, "bfloat16": 3e-2}[x.dtype.name]
             x, y = x.astype(np.float32), y.astype(np.float32)
         np.testing.assert_allclose(x, y, rtol=error, atol=error, err_msg=message)
 

@@ -8,7 +8,7 @@ import pytest
 import treadle as td
 from tests.core.backends.cpu import contract_call as calls
 from treadle.backends.cpu.gemm import kernel as gemm
-from treadle.backends.cpu.gemm.arguments import ProductWord, Tile, Word
+from treadle.backends.cpu.gemm.arguments import Kind, ProductWord, Tile, Word
 from treadle.backends.cpu.gemm.schedule import schedule
 from treadle.backends.cpu.gemm.tile import Machine
 from treadle.backends.cpu.run import native
@@ -102,6 +102,24 @@ def test_batches(layout_a, layout_b):
     b = layout_b(rng, (2, 3, 40, 37), "float32")
     c = np.empty((2, 3, 20, 37), "float32")
     calls.product(c, a, b, num_threads=3).serial()
+    check(c, a, b)
+
+
+@pytest.mark.parametrize("layout_a", [rows, columns, sparse])
+@pytest.mark.parametrize("size", [(1, 40, 300), (5, 130, 1024), (16, 700, 600)])
+def test_few_rows_leave_a_transposed_b_where_it_lies(size, layout_a):
+    m, n, k = size
+    rng = np.random.default_rng(0)
+    a = layout_a(rng, (2, 1, m, k), "float32")
+    b = columns(rng, (2, 1, k, n), "float32")
+    packed = np.empty((2, 1, m, n), "float32")
+    calls.product(packed, a, np.ascontiguousarray(b)).serial()
+    for num_threads in (1, 3, 8):
+        c = np.full((2, 1, m, n), np.nan, np.float32)
+        call = calls.product(c, a, b, num_threads=num_threads)
+        assert call.words[0][Word.KIND] == Kind.FEW_ROWS
+        call.serial()
+        np.testing.assert_array_equal(c, packed)
     check(c, a, b)
 
 

@@ -222,13 +222,11 @@ def test_process_ends_cleanly(ending: str) -> None:
         "        program.run(executor.ctypes.addressof(slots))\n"
         f"work()\n{last}\n"
     )
-    start = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=30
     )
     assert done.returncode == code, done.stderr
     assert "expected" in done.stderr or not done.stderr
-    assert time.perf_counter() - start < 10
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The micro-kernel for tiles: a block of 32 x 32 sums over a piece of k.
+"""Tile registers as a unit: a block of 32 x 32 sums over a piece of k.
 
 Packed rows of A are blocks of 32 rows x 32 k, a panel of B is blocks of 16 pairs of k x
 32 columns x 2. Sums are floats in scratch. A finished block is rounded and stored while
@@ -7,16 +7,19 @@ the next one is computed, some rows a step, in the shadow of the tile instructio
 
 from __future__ import annotations
 
-from treadle.backends.cpu.amx.pack import BLOCK_BYTES, Format, line_mask
-from treadle.backends.cpu.amx.tiles import ROWS, Tiles
+from treadle.backends.cpu.bfloat.tiles import ROWS, Tiles
+from treadle.backends.cpu.bfloat.unit import (
+    BLOCK,
+    BLOCK_BYTES,
+    SIDE,
+    SUMS_ROW,
+    Format,
+    Speed,
+    line_mask,
+)
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.parts import minimum
 
-SIDE = 2 * ROWS
-"""Rows and columns of a block, and elements of k in a step."""
-
-SUMS_BYTES = SIDE * SIDE * 4
-_SUMS_ROW = SIDE * 4
 _LINE = 64  # bytes of the cache
 
 PENDING = "{ ptr, ptr, i64, i64, i64 }"
@@ -24,18 +27,32 @@ PENDING = "{ ptr, ptr, i64, i64, i64 }"
 how many there are, and how many columns they have."""
 
 
-def emit_block(b: Builder, tiles: Tiles, c: Format) -> None:
-    """Defines ``block``, and ``store_rows``, which stores rows as `c` says.
+class TileUnit:
+    """Tile registers, or the model of them."""
 
-    ``block`` multiplies `steps` times 32 k, prefetches `ahead` lines a step from `next`
-    on, and stores all `pending` rows.
-    """
-    _emit_store_rows(b, c)
+    state = PENDING
+    speed = Speed(faster=8, a_bytes=1 << 20, k_piece=256)
+
+    def __init__(self, tiles: Tiles) -> None:
+        self.tiles = tiles
+        self.name = tiles.name
+        self.configure = tiles.configure
+        self.release = tiles.release
+        self.rounded = tiles.rounded
+
+    def define(self, b: Builder, c: Format) -> None:
+        self.tiles.define(b)
+        _emit_store_rows(b, c)
+        _emit_block(b, self.tiles)
+        with b.function("define internal void @finish(ptr %state)"):
+            b(f"call void @store_rows(ptr %state, i64 {SIDE})")
+            b("ret void")
+
+
+def _emit_block(b: Builder, tiles: Tiles) -> None:
+    """``block``: multiplies, and stores all rows that wait. Its own wait, then."""
     b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    with b.function(
-        "define internal void @block(ptr %a, ptr %b, ptr %sums, i64 %steps, i1 %first, "
-        "ptr %next, i64 %ahead, ptr %pending)"
-    ):
+    with b.function(f"define internal void @block({BLOCK})"):
         tiles.enter(b)
         left = _field(b, 3)
         waiting = b.op(f"load i64, ptr {left}, align 8")
@@ -46,7 +63,7 @@ def emit_block(b: Builder, tiles: Tiles, c: Format) -> None:
                 tiles.zero(b, tile)
         with b.when(b.op("xor i1 %first, true")):
             for tile in range(4):
-                tiles.load(b, tile, _sums_at(b, tile), str(_SUMS_ROW))
+                tiles.load(b, tile, _sums_at(b, tile), str(SUMS_ROW))
         pointers = [("ptr", "%a"), ("ptr", "%b"), ("ptr", "%next")]
         with b.carrying("0", "%steps", "1", pointers) as turn:
             a, panel, following = turn.values
@@ -55,7 +72,7 @@ def emit_block(b: Builder, tiles: Tiles, c: Format) -> None:
                 at = b.op(f"mul i64 {i}, {_LINE}")
                 _prefetch(b, b.op(f"getelementptr i8, ptr {following}, i64 {at}"), 2)
             with b.when(b.op(f"icmp ne i64 {each}, 0")):
-                b(f"call void @store_rows(ptr %pending, i64 {each})")
+                b(f"call void @store_rows(ptr %state, i64 {each})")
             skipped = b.op(f"mul i64 %ahead, {_LINE}")
             turn.next = [
                 b.op(f"getelementptr i8, ptr {a}, i64 {BLOCK_BYTES}"),
@@ -63,12 +80,17 @@ def emit_block(b: Builder, tiles: Tiles, c: Format) -> None:
                 b.op(f"getelementptr i8, ptr {following}, i64 {skipped}"),
             ]
         for tile in range(4):
-            tiles.store(b, tile, _sums_at(b, tile), str(_SUMS_ROW))
+            tiles.store(b, tile, _sums_at(b, tile), str(SUMS_ROW))
+        with b.when("%last"):
+            waits = ("%sums", "%c", "%c_row", "%rows", "%columns")
+            for index, value in enumerate(waits):
+                kind = "ptr" if index < 2 else "i64"
+                b(f"store {kind} {value}, ptr {_field(b, index)}, align 8")
         b("ret void")
 
 
 def _sums_at(b: Builder, tile: int) -> str:
-    skipped = tile // 2 * ROWS * _SUMS_ROW + tile % 2 * 64
+    skipped = tile // 2 * ROWS * SUMS_ROW + tile % 2 * 64
     return b.op(f"getelementptr i8, ptr %sums, i64 {skipped}")
 
 
@@ -104,11 +126,11 @@ def _prefetch(b: Builder, address: str, level: int) -> None:
 
 
 def _field(b: Builder, index: int) -> str:
-    return b.op(f"getelementptr {PENDING}, ptr %pending, i64 0, i32 {index}")
+    return b.op(f"getelementptr {PENDING}, ptr %state, i64 0, i32 {index}")
 
 
 def _emit_store_rows(b: Builder, c: Format) -> None:
-    with b.function("define internal void @store_rows(ptr %pending, i64 %most)"):
+    with b.function("define internal void @store_rows(ptr %state, i64 %most)"):
         fields = [_field(b, i) for i in range(5)]
         kinds = ("ptr", "ptr", "i64", "i64", "i64")
         values = [
@@ -124,7 +146,7 @@ def _emit_store_rows(b: Builder, c: Format) -> None:
             row = b.op(f"load <{SIDE} x float>, ptr {source}, align 64")
             c.write(b, row, to, mask)
             turn.next = [
-                b.op(f"getelementptr i8, ptr {source}, i64 {_SUMS_ROW}"),
+                b.op(f"getelementptr i8, ptr {source}, i64 {SUMS_ROW}"),
                 b.op(f"getelementptr i8, ptr {to}, i64 {step}"),
             ]
         for field, value in zip(fields[:2], turn.values, strict=True):

@@ -1,4 +1,4 @@
-"""Packs operands for tiles: blocks of 32 x 32 bfloat16, padded with zeros.
+"""Packs operands for units: blocks of 32 x 32 bfloat16, padded with zeros.
 
 A's rows become blocks [32 rows][32 k], B's columns blocks [16 pairs of k][32 columns]
 [2], one behind the other along k. Both are an operand's `outer` axis (rows of A or
@@ -13,82 +13,13 @@ gathered first. Floats are rounded on the way.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-
-from treadle.backends.cpu.amx.tiles import Tiles
+from treadle.backends.cpu.bfloat.unit import BLOCK_BYTES, SIDE, Format, line_mask
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.gemm.parts import maximum, minimum
-from treadle.dtypes import bfloat16
-
-SIDE = 32
-BLOCK_BYTES = SIDE * SIDE * 2
+from treadle.backends.cpu.gemm.parts import minimum
 
 _WORDS = f"<{SIDE} x i16>"
-_MASK = f"<{SIDE} x i1>"
 _AHEAD = 16
 """Lines between a copy and its prefetch; they may lie pages apart."""
-
-
-def line_mask(b: Builder, count: str, first: str = "0") -> str:
-    """Which of 32 elements from `first` on are below the i64 `count`."""
-    left = b.op(f"sub i64 {count}, {first}")
-    left = maximum(b, minimum(b, left, str(SIDE)), "0")
-    limit = b.op(f"trunc i64 {left} to i16")
-    one = b.op(f"insertelement {_WORDS} poison, i16 {limit}, i64 0")
-    zeros = f"<{SIDE} x i32> zeroinitializer"
-    limits = b.op(f"shufflevector {_WORDS} {one}, {_WORDS} poison, {zeros}")
-    numbers = ", ".join(f"i16 {i}" for i in range(SIDE))
-    return b.op(f"icmp slt {_WORDS} <{numbers}>, {limits}")
-
-
-@dataclass(frozen=True)
-class Format:
-    """How elements lie in memory: as bfloat16, or as floats that are rounded."""
-
-    dtype: np.dtype
-    tiles: Tiles
-
-    @property
-    def short(self) -> bool:
-        return self.dtype == bfloat16
-
-    @property
-    def scalar(self) -> str:
-        return "i16" if self.short else "float"
-
-    @property
-    def vector(self) -> str:
-        return f"<{SIDE} x {self.scalar}>"
-
-    @property
-    def _suffix(self) -> str:
-        return "v32i16" if self.short else "v32f32"
-
-    def read(self, b: Builder, address: str, mask: str) -> str:
-        """32 elements as bfloat16. Those that the mask leaves out are zero."""
-        name, align = f"@llvm.masked.load.{self._suffix}.p0", self.dtype.itemsize
-        b.declare(f"{self.vector} {name}(ptr, {_MASK}, {self.vector})")
-        value = b.op(
-            f"call {self.vector} {name}(ptr align {align} {address}, {_MASK} {mask}, "
-            f"{self.vector} zeroinitializer)"
-        )
-        return value if self.short else self.tiles.rounded(b, value)
-
-    def write(self, b: Builder, floats: str, address: str, mask: str) -> None:
-        """The first of 32 floats, as many as the mask has."""
-        value = self.tiles.rounded(b, floats) if self.short else floats
-        name, align = f"@llvm.masked.store.{self._suffix}.p0", self.dtype.itemsize
-        b.declare(f"void {name}({self.vector}, ptr, {_MASK})")
-        b(
-            f"call void {name}({self.vector} {value}, ptr align {align} {address}, "
-            f"{_MASK} {mask})"
-        )
-
-    def at(self, b: Builder, base: str, index: str, step: str = "1") -> str:
-        skipped = index if step == "1" else b.op(f"mul i64 {index}, {step}")
-        return b.op(f"getelementptr {self.scalar}, ptr {base}, i64 {skipped}")
 
 
 def _bytes(b: Builder, base: str, index: str, size: int) -> str:
@@ -133,39 +64,59 @@ def _emit_lines(b: Builder, form: Format) -> None:
 
 
 def _emit_pairs(b: Builder, form: Format) -> None:
-    """``pairs``: `k` lines of `count` contiguous elements, to a whole block's end."""
-    with b.function(f"define internal void @pairs_{form.scalar}({_COPY})"):
+    """``pairs``: `k` lines of `count` contiguous elements, to a whole block's end.
+
+    More than 32 elements go to panels that are `panel` bytes apart, all of a line at
+    once: lines of a large matrix lie pages apart.
+    """
+    with b.function(f"define internal void @pairs_{form.scalar}({_COPY}, i64 %panel)"):
         whole = b.op(f"and i64 {b.op(f'add i64 %k, {SIDE - 1}')}, {-SIDE}")
-        with b.loop("0", whole, "2") as i:
-            values = []
-            for j in (i, b.op(f"add i64 {i}, 1")):
-                line = form.at(b, "%source", j, "%step")
-                later = form.at(b, line, str(_AHEAD), "%step")
-                for part in range(0, SIDE * form.dtype.itemsize, 64):
-                    _prefetch(b, b.op(f"getelementptr i8, ptr {later}, i64 {part}"))
-                present = b.op(f"icmp slt i64 {j}, %k")
-                wanted = b.op(f"select i1 {present}, i64 %count, i64 0")
-                values.append(form.read(b, line, line_mask(b, wanted)))
-            target = _bytes(b, "%to", i, BLOCK_BYTES // SIDE)
-            for half in (0, 1):
-                lanes = range(half * SIDE // 2, (half + 1) * SIDE // 2)
-                picks = ", ".join(f"i32 {i}, i32 {i + SIDE}" for i in lanes)
-                both = ", ".join(f"{_WORDS} {value}" for value in values)
-                pair = b.op(f"shufflevector {both}, <{SIDE} x i32> <{picks}>")
-                place = b.op(f"getelementptr i8, ptr {target}, i64 {64 * half}")
-                b(f"store {_WORDS} {pair}, ptr {place}, align 64")
+        even = b.op("and i64 %k, -2")
+        for start, stop in (("0", even), (even, whole)):
+            with b.loop(start, stop, "2") as i, b.loop("0", "%count", str(SIDE)) as j:
+                target = _bytes(b, "%to", i, BLOCK_BYTES // SIDE)
+                skipped = b.op(f"mul i64 {b.op(f'udiv i64 {j}, {SIDE}')}, %panel")
+                target = b.op(f"getelementptr i8, ptr {target}, i64 {skipped}")
+                _interleave(b, form, (i, j), target, present=start == "0")
         b("ret void")
 
 
+def _interleave(
+    b: Builder, form: Format, corner: tuple[str, str], target: str, present: bool
+) -> None:
+    """Two lines from a corner on. If not `present`, there may be one, or none."""
+    first, column = corner
+    left = b.op(f"sub i64 %count, {column}")
+    mask, values = line_mask(b, left), []
+    for i in (first, b.op(f"add i64 {first}, 1")):
+        line = form.at(b, form.at(b, "%source", i, "%step"), column)
+        if present:
+            later = form.at(b, line, str(_AHEAD), "%step")
+            for part in range(0, SIDE * form.dtype.itemsize, 64):
+                _prefetch(b, b.op(f"getelementptr i8, ptr {later}, i64 {part}"))
+        else:
+            inside = b.op(f"icmp slt i64 {i}, %k")
+            mask = line_mask(b, b.op(f"select i1 {inside}, i64 {left}, i64 0"))
+        values.append(form.read(b, line, mask))
+    for half in (0, 1):
+        lanes = range(half * SIDE // 2, (half + 1) * SIDE // 2)
+        picks = ", ".join(f"i32 {i}, i32 {i + SIDE}" for i in lanes)
+        both = ", ".join(f"{_WORDS} {value}" for value in values)
+        pair = b.op(f"shufflevector {both}, <{SIDE} x i32> <{picks}>")
+        place = b.op(f"getelementptr i8, ptr {target}, i64 {64 * half}")
+        b(f"store {_WORDS} {pair}, ptr {place}, align 64")
+
+
 def _emit_panel(b: Builder, name: str, form: Format, orders: tuple[str, str]) -> None:
-    """Packs `count` of the outer axis, at most 32, and all `k`.
+    """Packs `count` of the outer axis and all `k`: at most 32, but for pairs that lie
+    as wanted, which go to panels that are `panel` bytes apart.
 
     orders: the wanted one and the other, which is transposed.
     """
     wanted, other = orders
     with b.function(
         f"define internal void @{name}(ptr %source, i64 %outer_step, i64 %k_step, "
-        "i64 %count, i64 %k, ptr %to)"
+        "i64 %count, i64 %k, ptr %to, i64 %panel)"
     ):
         turned = b.op(f"alloca [{BLOCK_BYTES} x i8], align 64")
         gathered = b.op(f"alloca [{SIDE * SIDE} x {form.scalar}], align 64")
@@ -199,9 +150,10 @@ def _emit_panel(b: Builder, name: str, form: Format, orders: tuple[str, str]) ->
 def _copy(
     b: Builder, form: Format, order: str, source: str, step: str, k: str, to: str
 ) -> None:
+    apart = ", i64 %panel" if order == "pairs" else ""
     b(
         f"call void @{order}_{form.scalar}(ptr {source}, i64 {step}, i64 %count, "
-        f"i64 {k}, ptr {to})"
+        f"i64 {k}, ptr {to}{apart})"
     )
 
 

@@ -13,10 +13,15 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from treadle.backends.cpu.bfloat.unit import (
+    flushed,
+    halves,
+    rounded_by_instruction,
+    rounded_by_model,
+    splat_word,
+)
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.emit.half import packed, rounded
-from treadle.backends.cpu.emit.lanes import Value
-from treadle.dtypes import bfloat16
+from treadle.backends.cpu.target import AMX, AMX_MODEL
 
 ROWS, ROW_BYTES = 16, 64
 COUNT = 8
@@ -64,7 +69,7 @@ class Tiles(Protocol):
 class Instructions:
     """x86-64 with AMX-BF16."""
 
-    name = "amx"
+    name = AMX
 
     def define(self, b: Builder) -> None:
         palette, rows_at, bytes_at = 1, 48, 16
@@ -104,14 +109,13 @@ class Instructions:
         b(f"call void @llvm.x86.tdpbf16ps(i8 {c}, i8 {a}, i8 {by})")
 
     def rounded(self, b: Builder, floats: str) -> str:
-        short = b.op(f"fptrunc <32 x float> {floats} to <32 x bfloat>")
-        return b.op(f"bitcast <32 x bfloat> {short} to <32 x i16>")
+        return rounded_by_instruction(b, floats)
 
 
 class Model:
     """Memory in the place of registers, for tests."""
 
-    name = "amx-model"
+    name = AMX_MODEL
 
     def define(self, b: Builder) -> None:
         b.declare(f"{_FLOATS} @llvm.fma.v16f32({_FLOATS}, {_FLOATS}, {_FLOATS})")
@@ -152,8 +156,7 @@ class Model:
         b(f"call void @tile_multiply({operands})")
 
     def rounded(self, b: Builder, floats: str) -> str:
-        x = Value(b, _flushed(b, floats, 32), "float", 32)
-        return packed(rounded(x, bfloat16), bfloat16).text
+        return rounded_by_model(b, floats)
 
     def _copy(
         self, b: Builder, to: str, to_step: str, source: str, source_step: str
@@ -175,45 +178,15 @@ def _model_row(b: Builder, c: str, a: str) -> None:
     nothing = [(_FLOATS, "zeroinitializer")] * 2
     with b.carrying("0", str(ROWS), "1", nothing) as turn:
         address = b.op(f"getelementptr i32, ptr {a}, i64 {turn.index}")
-        pair = b.op(f"load i32, ptr {address}, align 4")
-        first = b.op(f"insertelement {_WORDS} poison, i32 {pair}, i64 0")
-        factor = b.op(
-            f"shufflevector {_WORDS} {first}, {_WORDS} poison, {_WORDS} zeroinitializer"
-        )
+        factor = splat_word(b, address)
         line = b.op(f"load {_WORDS}, ptr {_row(b, '%b', turn.index)}, align 64")
-        halves = zip(_halves(b, factor), _halves(b, line), turn.values, strict=True)
-        for x, y, total in halves:
+        terms = zip(halves(b, factor), halves(b, line), turn.values, strict=True)
+        for x, y, total in terms:
             words = f"{_FLOATS} {x}, {_FLOATS} {y}, {_FLOATS} {total}"
             new = b.op(f"call {_FLOATS} @llvm.fma.v16f32({words})")
-            turn.next.append(_flushed(b, new))
+            turn.next.append(flushed(b, new))
     even, odd = turn.values
-    total = _flushed(b, b.op(f"fadd {_FLOATS} {even}, {odd}"))
-    old = _flushed(b, b.op(f"load {_FLOATS}, ptr {c}, align 64"))
-    new = _flushed(b, b.op(f"fadd {_FLOATS} {old}, {total}"))
+    total = flushed(b, b.op(f"fadd {_FLOATS} {even}, {odd}"))
+    old = flushed(b, b.op(f"load {_FLOATS}, ptr {c}, align 64"))
+    new = flushed(b, b.op(f"fadd {_FLOATS} {old}, {total}"))
     b(f"store {_FLOATS} {new}, ptr {c}, align 64")
-
-
-def _halves(b: Builder, pairs: str) -> list[str]:
-    """The first and the second bfloat16 of pairs, as floats."""
-    sixteen = ", ".join(["i32 16"] * 16)
-    upper = ", ".join(["i32 -65536"] * 16)
-    words = [
-        b.op(f"shl {_WORDS} {pairs}, <{sixteen}>"),
-        b.op(f"and {_WORDS} {pairs}, <{upper}>"),
-    ]
-    return [
-        _flushed(b, b.op(f"bitcast {_WORDS} {word} to {_FLOATS}")) for word in words
-    ]
-
-
-def _flushed(b: Builder, x: str, lanes: int = 16) -> str:
-    """Zeros, of the same sign, in the place of subnormal numbers."""
-    floats, suffix = f"<{lanes} x float>", f"v{lanes}f32"
-    b.declare(f"{floats} @llvm.fabs.{suffix}({floats})")
-    b.declare(f"{floats} @llvm.copysign.{suffix}({floats}, {floats})")
-    size = b.op(f"call {floats} @llvm.fabs.{suffix}({floats} {x})")
-    smallest = ", ".join(["float 0x3810000000000000"] * lanes)
-    tiny = b.op(f"fcmp olt {floats} {size}, <{smallest}>")
-    words = f"{floats} zeroinitializer, {floats} {x}"
-    zero = b.op(f"call {floats} @llvm.copysign.{suffix}({words})")
-    return b.op(f"select <{lanes} x i1> {tiny}, {floats} {zero}, {floats} {x}")

@@ -6,9 +6,10 @@ import re
 
 import pytest
 
-from treadle.backends.cpu.amx import kernel
-from treadle.backends.cpu.amx.kernel import Dtypes
-from treadle.backends.cpu.amx.tiles import Instructions
+from treadle.backends.cpu.bfloat import kernel
+from treadle.backends.cpu.bfloat.kernel import Dtypes
+from treadle.backends.cpu.bfloat.tile_block import TileUnit
+from treadle.backends.cpu.bfloat.tiles import Instructions
 from treadle.backends.cpu.target import Target, llvm
 from treadle.dtypes import float32
 
@@ -22,7 +23,7 @@ def functions() -> dict[str, list[str]]:
     with pytest.MonkeyPatch.context() as patch:
         cpu = Target(TRIPLE, "x86_64", "sapphirerapids", "", 64, FLAGS)
         patch.setattr(kernel, "host", lambda: cpu)
-        text = kernel.emit_module(Dtypes(a=float32), Instructions())
+        text = kernel.emit_module(Dtypes(a=float32), TileUnit(Instructions()))
     llvm().initialize_all_targets()
     llvm().initialize_all_asmprinters()
     module = llvm().parse_assembly(text)

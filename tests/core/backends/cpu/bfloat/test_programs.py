@@ -1,4 +1,4 @@
-"""Whole programs whose products of bfloat16 are made of tiles, on the model of them."""
+"""Whole programs whose products are of bfloat16, by models of what multiplies that."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from tests.core.backends.test_halves import WITH_HALVES
 from tests.core.fuse.compare import same, tolerance_of, values
 from tests.core.fuse.random_rules import generate
 from treadle.backends.cpu import device
-from treadle.backends.cpu.amx import kernel
+from treadle.backends.cpu.bfloat import kernel
 from treadle.backends.cpu.device import CPUTarget
-from treadle.backends.cpu.target import AMX_MODEL
+from treadle.backends.cpu.target import AMX_MODEL, AVX512_BF16_MODEL
 from treadle.compile import build
 from treadle.dtypes import bfloat16, float32
 from treadle.plan.steps import NestStep, ProductStep
 from treadle.run.eager import evaluate
 
 
-@pytest.fixture(autouse=True)
-def _tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, params=[AMX_MODEL, AVX512_BF16_MODEL])
+def _unit(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     for module in (device, kernel):
-        monkeypatch.setattr(module, "amx", lambda: AMX_MODEL)
+        monkeypatch.setattr(module, "bfloat_unit", lambda: request.param)
+    kernel.source.cache_clear()
 
 
 def normal(*shape: int, dtype: Any = bfloat16) -> np.ndarray:
@@ -64,7 +65,7 @@ def close(found: np.ndarray, wanted: np.ndarray, scale: float = 1.0) -> None:
         (((5, 20, 40), (40, 50)), "bmk,kn->bmn"),
     ],
 )
-def test_products_are_of_tiles(shapes: Any, formula: str) -> None:
+def test_products_are_of_bfloat16(shapes: Any, formula: str) -> None:
     a, b = (normal(*shape) for shape in shapes)
     plan, (c,) = run(lambda a, b: tnp.einsum(formula, a, b), a, b)
     assert products(plan) == [("bfloat16",) * 3]
@@ -132,7 +133,7 @@ def test_open_sizes_have_the_bits_of_fixed_ones() -> None:
         )
 
 
-def test_vectors_need_no_tiles() -> None:
+def test_products_with_vectors_are_nests() -> None:
     x, w = normal(70), normal(70, 50)
     plan, (c,) = run(lambda x, w: x @ w, x, w)
     assert products(plan) == []

@@ -1,4 +1,4 @@
-"""The matrix product on tile registers: bfloat16 operands, sums in float32.
+"""The matrix product of bfloat16, with sums in float32, on tile registers or vectors.
 
 It has the tasks and the arguments of the product kernel (`treadle.backends.cpu.gemm`),
 with packed blocks and a micro-kernel of its own, and computes nothing in place::
@@ -8,8 +8,8 @@ with packed blocks and a micro-kernel of its own, and computes nothing in place:
         for each group of blocks of rows whose packed part of A fits the L2 cache
             pack the group's part of A, all of k
             for each chunk of columns
-                for each panel of 32 columns
-                    pack it, unless that is done
+                pack its panels of 32 columns, unless that is done
+                for each panel
                     for each piece of k, for each block of rows: micro-kernel
                 epilogue
 
@@ -24,9 +24,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from treadle.backends.cpu.amx.block import PENDING, SIDE, SUMS_BYTES, emit_block
-from treadle.backends.cpu.amx.pack import Format, emit_pack
-from treadle.backends.cpu.amx.tiles import Instructions, Model, Tiles
+from treadle.backends.cpu.bfloat import tiles, vectors
+from treadle.backends.cpu.bfloat.pack import emit_pack
+from treadle.backends.cpu.bfloat.tile_block import TileUnit
+from treadle.backends.cpu.bfloat.unit import SIDE, SUMS_BYTES, Format, Unit
+from treadle.backends.cpu.bfloat.vectors import VectorUnit
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind, ProductWord, TileWord, Word
 from treadle.backends.cpu.gemm.kernel import machine_for
@@ -43,10 +45,17 @@ from treadle.backends.cpu.gemm.parts import (
 )
 from treadle.backends.cpu.gemm.sweep import first_row
 from treadle.backends.cpu.run.native import Source
-from treadle.backends.cpu.target import AMX, AMX_MODEL, amx, host
+from treadle.backends.cpu.target import (
+    AMX,
+    AMX_MODEL,
+    AVX512_BF16,
+    bfloat_unit,
+    host,
+)
 from treadle.dtypes import bfloat16
 
 _FLOAT32 = np.dtype(np.float32)
+_CHUNK = 128  # columns that are packed at once
 
 
 class Dtypes(NamedTuple):
@@ -57,10 +66,13 @@ class Dtypes(NamedTuple):
     c: np.dtype = bfloat16
 
 
-def spelling() -> Tiles:
-    """How this machine's kernels spell what they do with tiles."""
-    kinds: dict[str, type[Tiles]] = {AMX: Instructions, AMX_MODEL: Model}
-    return kinds[amx()]()
+def unit() -> Unit:
+    """What multiplies bfloat16 on this machine."""
+    name = bfloat_unit()
+    if name in (AMX, AMX_MODEL):
+        return TileUnit(tiles.Instructions() if name == AMX else tiles.Model())
+    real = name == AVX512_BF16
+    return VectorUnit(vectors.Instructions() if real else vectors.Model())
 
 
 @functools.cache
@@ -69,34 +81,34 @@ def source(dtypes: Dtypes) -> Source:
     names = [dtype.name for dtype in dtypes]
     if not {"bfloat16", "float32"}.issuperset(names):
         raise NotImplementedError(
-            f"no product on tiles for {', '.join(names)}: only bfloat16 and float32"
+            f"no product of halves for {', '.join(names)}: only bfloat16 and float32"
         )
-    tiles = spelling()
+    found = unit()
+
     return Source(
-        f"contract/{tiles.name}/{' '.join(names)}",
+        f"contract/{found.name}/{' '.join(names)}",
         "contract",
-        lambda: emit_module(dtypes, tiles),
+        lambda: emit_module(dtypes, found),
     )
 
 
-def emit_module(dtypes: Dtypes, tiles: Tiles) -> str:
+def emit_module(dtypes: Dtypes, unit: Unit) -> str:
     """IR of everything that operands and results of some dtypes need."""
     b = Builder()
-    a, by, c = (Format(dtype, tiles) for dtype in dtypes)
-    tiles.define(b)
+    a, by, c = (Format(dtype, unit) for dtype in dtypes)
     emit_wide_pack(b, machine_for(_FLOAT32, host()))
     emit_pack(b, a, by)
-    emit_block(b, tiles, c)
+    unit.define(b, c)
     _emit_pack_group(b, a)
-    _emit_pack_panel(b, by)
+    _emit_pack_panels(b, by)
     _emit_panels(b)
-    _emit_columns(b, c)
-    _emit_product(b, tiles)
+    _emit_columns(b, unit, c)
+    _emit_product(b, unit)
     emit_dispatch(b, "contract", {Kind.PRODUCT: "product", Kind.PANELS: "panels"})
     return b.text()
 
 
-def _emit_product(b: Builder, tiles: Tiles) -> None:
+def _emit_product(b: Builder, unit: Unit) -> None:
     """``product``: one task."""
     with b.function("define internal void @product(ptr %args, i64 %task) " + COLD):
         args = Args(b)
@@ -105,7 +117,7 @@ def _emit_product(b: Builder, tiles: Tiles) -> None:
         used = b.op(f"add i64 {used}, {args(TileWord.SHARED)}")
         scratch = b.op(f"getelementptr i8, ptr {args(Word.SCRATCH, 'ptr')}, i64 {used}")
         group, chunk = args(ProductWord.A_TILES), args(ProductWord.CHUNK)
-        tiles.configure(b)
+        unit.configure(b)
         with b.loop(*batches) as batch, b.loop(*rows, group) as t0:
             b0 = b.op(f"udiv i64 {batch}, {args(ProductWord.BATCH1)}")
             b1 = b.op(f"urem i64 {batch}, {args(ProductWord.BATCH1)}")
@@ -118,7 +130,7 @@ def _emit_product(b: Builder, tiles: Tiles) -> None:
                 n1 = minimum(b, b.op(f"add i64 {n0}, {chunk}"), last)
                 b(f"call void @columns(ptr %args, {where}, i64 {n0}, i64 {n1})")
                 call_epilogue(b, args, "true", (b0, b1, r0, r1, n0, n1))
-        tiles.release(b)
+        unit.release(b)
         b("ret void")
 
 
@@ -144,25 +156,34 @@ def _emit_pack_group(b: Builder, a: Format) -> None:
             b(
                 f"call void @pack_rows(ptr {given}, i64 {args(Word.A + 3)}, "
                 f"i64 {args(Word.A + 4)}, i64 {b.op(f'sub i64 {end}, {row}')}, "
-                f"i64 {args(ProductWord.K)}, ptr {target})"
+                f"i64 {args(ProductWord.K)}, ptr {target}, i64 0)"
             )
         b("ret void")
 
 
-def _emit_pack_panel(b: Builder, by: Format) -> None:
-    """``pack_panel``: packs the columns of B from a multiple of 32 on."""
+def _emit_pack_panels(b: Builder, by: Format) -> None:
+    """``pack_panels``: packs the columns of B from a multiple of 32 on, in panels. All
+    at once, where lines of B are contiguous."""
     with b.function(
-        "define internal void @pack_panel(ptr %args, i64 %b0, i64 %b1, i64 %column, "
-        "ptr %to) " + COLD
+        "define internal void @pack_panels(ptr %args, i64 %b0, i64 %b1, i64 %n0, "
+        "i64 %n1, ptr %to) " + COLD
     ):
         args = Args(b)
-        left = b.op(f"sub i64 {args(ProductWord.N)}, %column")
-        b(
-            f"call void @pack_columns("
-            f"ptr {operand_at(b, by, args, Word.B, '0', '%column')}, "
-            f"i64 {args(Word.B + 4)}, i64 {args(Word.B + 3)}, "
-            f"i64 {minimum(b, left, str(SIDE))}, i64 {args(ProductWord.K)}, ptr %to)"
-        )
+        stride = args(ProductWord.PANEL_STRIDE)
+        contiguous = b.op(f"icmp eq i64 {args(Word.B + 4)}, 1")
+        width = b.op(f"select i1 {contiguous}, i64 {_CHUNK}, i64 {SIDE}")
+        with b.loop("%n0", "%n1", width) as n:
+            left = b.op(f"sub i64 %n1, {n}")
+            number = b.op(f"udiv i64 {b.op(f'sub i64 {n}, %n0')}, {SIDE}")
+            skipped = b.op(f"mul i64 {number}, {stride}")
+            target = b.op(f"getelementptr i8, ptr %to, i64 {skipped}")
+            b(
+                f"call void @pack_columns("
+                f"ptr {operand_at(b, by, args, Word.B, '0', n)}, "
+                f"i64 {args(Word.B + 4)}, i64 {args(Word.B + 3)}, "
+                f"i64 {minimum(b, left, width)}, i64 {args(ProductWord.K)}, "
+                f"ptr {target}, i64 {stride})"
+            )
         b("ret void")
 
 
@@ -174,11 +195,12 @@ def _emit_panels(b: Builder) -> None:
         count = b.op(f"udiv i64 {rounded}, {SIDE}")
         wanted = b.op(f"icmp ne i64 {args(TileWord.SHARED)}, 0")
         count = b.op(f"select i1 {wanted}, i64 {count}, i64 0")
-        with b.loop(*share(b, "%task", count, args(Word.TASKS))) as panel:
-            target = _shared_panel(b, args, panel)
-            column = b.op(f"mul i64 {panel}, {SIDE}")
-            where = f"i64 0, i64 0, i64 {column}, ptr {target}"
-            b(f"call void @pack_panel(ptr %args, {where})")
+        first, last = share(b, "%task", count, args(Word.TASKS))
+        target = _shared_panel(b, args, first)
+        n0, n1 = (b.op(f"mul i64 {panel}, {SIDE}") for panel in (first, last))
+        n1 = minimum(b, n1, args(ProductWord.N))
+        where = f"i64 0, i64 0, i64 {n0}, i64 {n1}, ptr {target}"
+        b(f"call void @pack_panels(ptr %args, {where})")
         b("ret void")
 
 
@@ -187,26 +209,28 @@ def _shared_panel(b: Builder, args: Args, panel: str) -> str:
     return b.op(f"getelementptr i8, ptr {args(Word.SCRATCH, 'ptr')}, i64 {skipped}")
 
 
-def _emit_columns(b: Builder, c: Format) -> None:
+def _emit_columns(b: Builder, unit: Unit, c: Format) -> None:
     """``columns``: some blocks of rows, for the columns of a chunk."""
     with b.function(f"define internal void @columns({_GROUP}, i64 %n0, i64 %n1)"):
         args = Args(b)
-        pending = b.op(f"alloca {PENDING}, align 8")
-        _set_pending(b, pending, {3: "0"})
+        state = b.op(f"alloca {unit.state}, align 8")
+        b(f"store {unit.state} zeroinitializer, ptr {state}, align 8")
         alone = b.op(f"icmp eq i64 {args(TileWord.SHARED)}, 0")
         stride = args(ProductWord.PANEL_STRIDE)
         k, piece = args(ProductWord.K), args(ProductWord.K_PIECE)
-        before = b.op(f"sub i64 {args(ProductWord.A_OFFSET)}, {stride}")
-        own = b.op(f"getelementptr i8, ptr %scratch, i64 {before}")
+        own = b.op(f"getelementptr i8, ptr %scratch, i64 {args(TileWord.OWN)}")
+        with b.when(alone):
+            where = f"i64 %b0, i64 %b1, i64 %n0, i64 %n1, ptr {own}"
+            b(f"call void @pack_panels(ptr %args, {where})")
         with b.loop("%n0", "%n1", str(SIDE)) as n:
             shared = _shared_panel(b, args, b.op(f"udiv i64 {n}, {SIDE}"))
-            panel = b.op(f"select i1 {alone}, ptr {own}, ptr {shared}")
-            with b.when(alone):
-                where = f"i64 %b0, i64 %b1, i64 {n}, ptr {panel}"
-                b(f"call void @pack_panel(ptr %args, {where})")
+            number = b.op(f"udiv i64 {b.op(f'sub i64 {n}, %n0')}, {SIDE}")
+            skipped = b.op(f"mul i64 {number}, {stride}")
+            panel = b.op(f"getelementptr i8, ptr {own}, i64 {skipped}")
+            panel = b.op(f"select i1 {alone}, ptr {panel}, ptr {shared}")
             with b.loop("0", k, piece) as k0:
-                _emit_piece(b, args, c, (n, panel), k0, pending)
-        b(f"call void @store_rows(ptr {pending}, i64 {SIDE})")
+                _emit_piece(b, args, c, (n, panel), k0, state)
+        b(f"call void @finish(ptr {state})")
         b("ret void")
 
 
@@ -216,7 +240,7 @@ def _emit_piece(
     c: Format,
     panel: tuple[str, str],
     k0: str,
-    pending: str,
+    state: str,
 ) -> None:
     """Multiplies all blocks of rows by one piece of a panel: its column and address."""
     n, address = panel
@@ -255,21 +279,12 @@ def _emit_piece(
             f"getelementptr i8, ptr {following}, "
             f"i64 {b.op(f'mul i64 {number}, {each}')}"
         )
+        row = first_row(b, args, ProductWord.TILE_LOW, t)
+        end = first_row(b, args, ProductWord.TILE_LOW, b.op(f"add i64 {t}, 1"))
+        target = operand_at(b, c, args, Word.C, row, n)
+        rows = b.op(f"sub i64 {end}, {row}")
         b(
             f"call void @block(ptr {a}, ptr {by}, ptr {sums}, i64 {steps}, "
-            f"i1 {is_first}, ptr {next_b}, i64 {ahead}, ptr {pending})"
+            f"i1 {is_first}, i1 {is_last}, ptr {next_b}, i64 {ahead}, ptr {target}, "
+            f"i64 {step}, i64 {rows}, i64 {columns}, ptr {state})"
         )
-        with b.when(is_last):
-            row = first_row(b, args, ProductWord.TILE_LOW, t)
-            end = first_row(b, args, ProductWord.TILE_LOW, b.op(f"add i64 {t}, 1"))
-            target = operand_at(b, c, args, Word.C, row, n)
-            rows = b.op(f"sub i64 {end}, {row}")
-            values = {0: sums, 1: target, 2: step, 3: rows, 4: columns}
-            _set_pending(b, pending, values)
-
-
-def _set_pending(b: Builder, pending: str, values: dict[int, str]) -> None:
-    for index, value in values.items():
-        field = b.op(f"getelementptr {PENDING}, ptr {pending}, i64 0, i32 {index}")
-        kind = "ptr" if index < 2 else "i64"
-        b(f"store {kind} {value}, ptr {field}, align 8")

@@ -1,10 +1,10 @@
-"""How a CPU with tile registers runs a product of bfloat16: blocks, groups, tasks."""
+"""How a CPU that multiplies bfloat16 runs a product of it: blocks, groups, tasks."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from treadle.backends.cpu.amx.block import SIDE, SUMS_BYTES
+from treadle.backends.cpu.bfloat.unit import SIDE, SUMS_BYTES, Speed
 from treadle.backends.cpu.gemm.arguments import (
     FIRST,
     Kind,
@@ -19,16 +19,13 @@ from treadle.dims import is_dim
 from treadle.kernels.contract import Contraction, Strides
 from treadle.late import numbers
 
-_A_BYTES = 1 << 20  # of packed A, to stay in the L2 cache
-_K_PIECE = 256  # of a panel of B, to stay in the L1 cache
 _CHUNK = 128  # columns between epilogues: long rows are fast to write
-_FASTER = 8  # than vectors, whose speed `grid_of` has in mind
 _ROW, _COLUMN = 0.2, 0.2  # cycles that it takes to pack an element
 _PANEL_TASK = 1 << 17  # elements of B to pack that are worth a task
 _BLOCK = Tile(lanes=16, rows=SIDE)
 
 
-def schedule(product: Contraction, threads: int) -> list[Scheduled]:
+def schedule(product: Contraction, speed: Speed, threads: int) -> list[Scheduled]:
     """Chooses blocks and tasks: of packing B, if that is done for all, and of the
     product.
 
@@ -36,12 +33,12 @@ def schedule(product: Contraction, threads: int) -> list[Scheduled]:
       NotImplementedError: for operands that are not in memory.
     """
     if product.fused_a or product.fused_b:
-        raise NotImplementedError("products on tiles read both operands from memory")
+        raise NotImplementedError("products of halves read both operands from memory")
     b = product.b
     sizes = product.b0 * product.b1, product.m, product.n, product.k
     shared = not (is_dim(b.b0) or is_dim(b.b1)) and b.b0 == b.b1 == 0
     alone = not is_dim(sizes[0]) and sizes[0] == 1
-    chosen = numbers(_blocks, (threads, shared or alone, *sizes))
+    chosen = numbers(_blocks, (speed, threads, shared or alone, *sizes))
     count = FIRST + len(ProductWord) + len(TileWord)
     words: list[int] = [0] * count
     for word, value in zip(_CHOSEN, chosen, strict=False):
@@ -66,7 +63,13 @@ def _steps(of: Strides) -> tuple[int, ...]:
 
 
 _CHOSEN = (
-    *(Word.TASKS, Word.SCRATCH_STRIDE, TileWord.SHARED, ProductWord.K_PIECE),
+    *(
+        Word.TASKS,
+        Word.SCRATCH_STRIDE,
+        TileWord.SHARED,
+        TileWord.OWN,
+        ProductWord.K_PIECE,
+    ),
     *(ProductWord.TILES, ProductWord.TILE_LOW, ProductWord.TILE_EXTRA),
     *(ProductWord.GRID_BATCHES, ProductWord.GRID_ROWS, ProductWord.GRID_COLUMNS),
     *(ProductWord.A_STRIDE, ProductWord.A_OFFSET, ProductWord.PANEL_STRIDE),
@@ -77,7 +80,7 @@ _CHOSEN = (
 
 @lru_cache(maxsize=1 << 14)
 def _blocks(
-    threads: int, one_b: bool, batches: int, m: int, n: int, k: int
+    speed: Speed, threads: int, one_b: bool, batches: int, m: int, n: int, k: int
 ) -> tuple[int, ...]:
     """What is chosen by size: `_CHOSEN`, then the tasks that pack B (0 if each task of
     the product packs what it reads) and the bytes of scratch.
@@ -85,9 +88,9 @@ def _blocks(
     one_b: whether all batch elements have the same B.
     """
     tiles, packed = _groups(m, SIDE), round_up(k, SIDE) * 2 * SIDE
-    most = max(1, _A_BYTES // packed)
+    most = max(1, speed.a_bytes // packed)
     cycles = k * _ROW, k * _COLUMN
-    parts = grid_of((batches, m, n, _groups(k, _FASTER)), _BLOCK, threads, cycles)
+    parts = grid_of((batches, m, n, _groups(k, speed.faster)), _BLOCK, threads, cycles)
     group = _groups(tiles, parts[1])
     group = _groups(group, _groups(group, most))
     # A panel is read by each group of rows of each batch element.
@@ -97,13 +100,13 @@ def _blocks(
     if one_b and readers > 1:
         packers = min(panels, threads, max(1, n * k // _PANEL_TASK))
     shared = panels * packed if packers else 0
-    sums = SUMS_BYTES * (max(group, 2) if k > _K_PIECE else 2)
-    offset = sums + packed
+    sums = SUMS_BYTES * (max(group, 2) if k > speed.k_piece else 2)
+    offset = sums + (0 if packers else min(panels, _CHUNK // SIDE) * packed)
     # Two lines more, so that tasks do not all use the same cache sets.
     stride = offset + group * packed + 128
     tasks = parts[0] * parts[1] * parts[2]
     return (
-        *(tasks, stride, shared, _K_PIECE, tiles, *divmod(m, tiles), *parts),
+        *(tasks, stride, shared, sums, speed.k_piece, tiles, *divmod(m, tiles), *parts),
         *(packed, offset, packed, _CHUNK, group),
         *(packers, shared + tasks * stride),
     )

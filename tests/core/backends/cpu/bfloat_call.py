@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 
 from tests.core.backends.cpu import contract_call as calls
-from treadle.backends.cpu.amx import kernel, schedule
-from treadle.backends.cpu.amx.kernel import Dtypes
-from treadle.backends.cpu.amx.tiles import Model, Tiles
+from treadle.backends.cpu.bfloat import kernel, schedule
+from treadle.backends.cpu.bfloat.kernel import Dtypes
+from treadle.backends.cpu.bfloat.unit import Unit
 from treadle.backends.cpu.gemm.arguments import Word
 from treadle.backends.cpu.run import native
 from treadle.kernels.contract import Contraction
 
 
-def address(dtypes: Dtypes, tiles: Tiles) -> int:
+def address(dtypes: Dtypes, unit: Unit) -> int:
     source = native.Source(
-        f"test/{tiles.name}/{dtypes}",
+        f"test/{unit.name}/{dtypes}",
         "contract",
-        lambda: kernel.emit_module(dtypes, tiles),
+        lambda: kernel.emit_module(dtypes, unit),
     )
     return native.load([source])[source.key]
 
@@ -31,7 +31,7 @@ def product(
     *,
     num_threads: int = 1,
     hooks: dict[Word, int] | None = None,
-    tiles: Tiles | None = None,
+    unit: Unit | None = None,
 ) -> calls.Call:
     """c[b0, b1] = a[b0, b1] @ b[b0, b1], broadcasting a and b; arrays are 4-D views."""
     b0, b1, m, n = c.shape
@@ -41,7 +41,8 @@ def product(
     options: dict[str, Any] = {"a_dtype": a.dtype, "b_dtype": b.dtype}
     steps = calls.strides(a), calls.strides(b), calls.strides(c)
     contraction = Contraction(c.dtype, m, n, k, *steps, b0, b1, **options)
-    launches = tuple(schedule.schedule(contraction, num_threads))
+    unit = unit or kernel.unit()
+    launches = tuple(schedule.schedule(contraction, unit.speed, num_threads))
     pointers = {Word.A: a, Word.B: b, Word.C: c}
-    where = address(Dtypes(a.dtype, b.dtype, c.dtype), tiles or Model())
+    where = address(Dtypes(a.dtype, b.dtype, c.dtype), unit)
     return calls.Call(launches, pointers, hooks, where)

@@ -1,0 +1,134 @@
+"""What is said of a call with a keyword that a function of the library doesn't have.
+
+Python raises that error before any line of the function runs. Where the error passes a
+`boundary`, the call is looked up in the user's source: a call that fits pays nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import linecache
+import re
+from types import FrameType, TracebackType
+from typing import Any
+
+from treadle.errors import is_ours
+from treadle.trace.value import Value
+
+_MESSAGE = re.compile(r"(?:\w+\.)*(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+_OURS = {
+    "dim": ("axis", "axes", "dimension", "dimensions"),
+    "dims": ("axis", "axes", "dimensions", "dims"),
+    "axes": ("axis",),
+    "axis": ("axes", "dimension", "dimensions"),
+    "keepdim": ("keepdims",),
+    "in_dims": ("in_axes",),
+    "out_dims": ("out_axes",),
+    "unbiased": ("correction", "ddof"),
+    "size": ("shape",),
+    "generator": ("key",),
+    "negative_slope": ("slope",),
+    "num_classes": ("classes",),
+    "a_min": ("min",),
+    "a_max": ("max",),
+    "interpolation": ("method",),
+    "prec": ("precision",),
+}
+"""Other libraries' names of arguments, and ours."""
+_PLACES = {
+    **dict.fromkeys(("input", "a", "arr", "array", "x1", "m", "tensors", "self"), 0),
+    **dict.fromkeys(("other", "b", "x2", "v", "mat2"), 1),
+}
+"""Names of arguments that go by their place."""
+_NONE = {
+    "out": "arrays don't change: take what is returned",
+    "inplace": "arrays don't change: take what is returned",
+    "requires_grad": "any function of arrays can be differentiated: `td.grad(f)(x)`",
+    "device": "arrays are moved by `td.device_put`",
+    "order": "arrays have no order in memory that a program could see",
+    "casting": "convert with `x.astype(dtype)`",
+}
+
+
+def add_remedy(error: BaseException) -> None:
+    """Adds to Python's error of an unknown keyword, if a function of ours was called,
+    which arguments that has, and which of them is meant."""
+    if not isinstance(error, TypeError) or getattr(error, "__notes__", None):
+        return
+    found = _MESSAGE.fullmatch(str(error))
+    call, traceback = None, error.__traceback__ if found else None
+    while traceback is not None:
+        if not is_ours(traceback.tb_frame.f_code.co_filename):
+            call = traceback
+        traceback = traceback.tb_next
+    if found is None or call is None:
+        return
+    function = inspect.unwrap(_called(call))
+    code = getattr(function, "__code__", None)
+    if code is None or not is_ours(code.co_filename):
+        return
+    parameters = inspect.signature(function).parameters
+    if function.__name__ == found[1] and found[2] not in parameters:
+        error.add_note(_remedy(function, found[2]))
+
+
+def _called(traceback: TracebackType) -> Any:
+    """The function that the user's line calls where it was, or None."""
+    call = _call_at(traceback)
+    return None if call is None else _value(call.func, traceback.tb_frame)
+
+
+def _call_at(traceback: TracebackType) -> ast.Call | None:
+    code = traceback.tb_frame.f_code
+    place = list(code.co_positions())[traceback.tb_lasti // 2]
+    lines = linecache.getlines(code.co_filename, traceback.tb_frame.f_globals)
+    first, last, start, end = place
+    if first is None or last is None or last > len(lines):
+        return None
+    part = [line.encode() for line in lines[first - 1 : last]]
+    part[-1] = part[-1][:end]
+    part[0] = part[0][start:]
+    try:
+        found = ast.parse(b"(" + b"".join(part) + b")", mode="eval").body
+    except SyntaxError:
+        return None
+    return found if isinstance(found, ast.Call) else None
+
+
+def _value(expression: ast.expr, frame: FrameType) -> Any:
+    """What a dotted name means in a frame. Nothing is computed: of another expression
+    that is asked for an attribute, it is taken for an array."""
+    if isinstance(expression, ast.Name):
+        name = expression.id
+        return frame.f_locals.get(name, frame.f_globals.get(name))
+    if not isinstance(expression, ast.Attribute):
+        return None
+    base = _value(expression.value, frame)
+    if inspect.ismodule(base):
+        return getattr(base, expression.attr, None)
+    if base is None or isinstance(base, Value):
+        return getattr(Value, expression.attr, None)
+    return None
+
+
+def _remedy(function: Any, keyword: str) -> str:
+    parameters = [
+        p.replace(annotation=p.empty)
+        for p in inspect.signature(function).parameters.values()
+    ]
+    if parameters and parameters[0].name == "self":
+        parameters = parameters[1:]
+    names = [p.name for p in parameters]
+    known = [name for name in _OURS.get(keyword, ()) if name in names]
+    known = known or difflib.get_close_matches(keyword, names, n=1)
+    place = _PLACES.get(keyword, len(names))
+    text = f"It is {function.__name__}{inspect.Signature(parameters)}"
+    if known:
+        return f"{text}: `{keyword}` is `{known[0]}` here."
+    if place < len(names):
+        return f"{text}: `{keyword}` is `{names[place]}` here, and goes by its place."
+    if keyword in _NONE:
+        return f"{text}: {_NONE[keyword]}."
+    return f"{text}."

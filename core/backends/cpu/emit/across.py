@@ -1,0 +1,338 @@
+"""Row nests with few elements a row: vectors go across rows.
+
+One vector holds an element of as many rows as it has lanes, so that nothing is left
+empty, and a row ends without combining lanes. Arrays are read and written as turned
+blocks (`turn.py`). Sums are added up in the order in which `row.py` does, so that it
+makes no difference to a result which of the two has run: a lane of that is a *slot*
+here, slots are combined as lanes are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from treadle.backends.cpu.emit.access import Arguments, load, store
+from treadle.backends.cpu.emit.body import Body, Frame
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.lanes import (
+    Value,
+    half_name,
+    host_lanes,
+)
+from treadle.backends.cpu.emit.reduce import Reduction
+from treadle.backends.cpu.emit.tasks import split_axis
+from treadle.backends.cpu.emit.turn import turned_in, turned_out
+from treadle.dims import is_dim
+from treadle.fuse.lowering.launches import Launch
+from treadle.kernels.lower import Sweep, is_reduction, is_running, is_store, schedule
+from treadle.kernels.nest import BROADCAST, STRIDED, Nest
+
+_STACK = 1 << 16
+"""Bytes that turned blocks may take."""
+_IN_REGISTERS = 8
+"""Slots that are combined without storing what comes between."""
+
+
+def most_columns(lanes: int) -> int:
+    """The longest rows that vectors go across. The first sweep of longer ones might be
+    unrolled in `row.py`, and add up in another order."""
+    return min(2 * lanes, 16)
+
+
+def goes_across(nest: Nest, lanes: int) -> bool:
+    """Whether there is code for vectors across the rows of this nest."""
+    if nest.axis != "inner" or split_axis(nest) != "rows":
+        return False
+    if not any(map(is_reduction, nest.body)) or any(map(is_running, nest.body)):
+        return False
+    if any(
+        is_store(i) and (i.name != "store" or nest.operands[i.attr].gathers)
+        for i in nest.body
+    ):
+        return False
+    return _Blocks.stack(nest, lanes) <= _STACK
+
+
+def may_go_across(launch: Launch) -> bool:
+    """Whether this launch, with whatever sizes it gets, may run that code."""
+    nest, lanes = launch.nest, host_lanes()
+    if not launch.outer or not goes_across(nest, lanes):
+        return False
+    columns, rows = launch.inner, launch.outer[-1]
+    few = is_dim(columns) or columns <= most_columns(lanes)
+    return few and (is_dim(rows) or rows >= lanes)
+
+
+def _turned(nest: Nest) -> Nest:
+    """The nest whose inner loop is the last outer one, and its mid loop the inner one:
+    what `Body` needs to know of it."""
+    operands = [
+        o._replace(inner=STRIDED, mid=o.inner != BROADCAST, beside=False)
+        for o in nest.operands
+    ]
+    return replace(nest, outer=nest.outer - 1, mid=1, axis="mid", operands=(*operands,))
+
+
+def _turned_arguments(arguments: Arguments, turned: Nest) -> Arguments:
+    accesses = [
+        replace(a, operand=o, outer=a.outer[:-1], mid=[a.inner], inner=a.outer[-1])
+        for a, o in zip(arguments.accesses, turned.operands, strict=True)
+    ]
+    *outer, inner = arguments.outer
+    return replace(
+        arguments, outer=outer, mid=[arguments.inner], inner=inner, accesses=accesses
+    )
+
+
+class _Blocks:
+    """The memory of a task: turned blocks of arrays and of kept values, and slots."""
+
+    def __init__(self, b: Builder, nest: Nest, lanes: int) -> None:
+        self.b, self.lanes = b, lanes
+        columns = most_columns(lanes)
+
+        def block(dtype: np.dtype, count: int) -> str:
+            return b.op(f"alloca i8, i64 {count * lanes * dtype.itemsize}, align 64")
+
+        self.arrays = {
+            k: block(o.dtype, 1 if o.inner == BROADCAST else columns)
+            for k, o in enumerate(nest.operands)
+            if o.kind == "array" and not o.gathers
+        }
+        self.kept = {
+            i: block(kept_dtype(nest.body[i].dtype), columns)
+            for i in schedule(nest).kept
+        }
+        self.slots = {
+            i: [block(dtype, lanes) for dtype in _slot_dtypes(nest, i)]
+            for i, instr in enumerate(nest.body)
+            if is_reduction(instr)
+        }
+
+    @staticmethod
+    def stack(nest: Nest, lanes: int) -> int:
+        """Bytes of all that."""
+        columns = most_columns(lanes)
+        total = sum(
+            o.dtype.itemsize * (1 if o.inner == BROADCAST else columns)
+            for o in nest.operands
+            if o.kind == "array" and not o.gathers
+        )
+        kept = [kept_dtype(nest.body[i].dtype) for i in schedule(nest).kept]
+        total += columns * sum(d.itemsize for d in kept)
+        for i, instr in enumerate(nest.body):
+            if is_reduction(instr):
+                total += lanes * sum(d.itemsize for d in _slot_dtypes(nest, i))
+        return total * lanes
+
+
+def kept_dtype(dtype: np.dtype) -> np.dtype:
+    """Half floats are kept as they are in registers."""
+    return np.dtype(np.float32) if half_name(dtype) else dtype
+
+
+def _slot_dtypes(nest: Nest, i: int) -> list[np.dtype]:
+    instr = nest.body[i]
+    source = kept_dtype(nest.body[instr.args[0]].dtype)
+    is_index = instr.name.startswith("reduce_arg")
+    return [source, instr.dtype] if is_index else [source]
+
+
+class AcrossSweeps:
+    """Emits rows of a row nest, as many at a time as vectors have lanes. Made in the
+    kernel's entry block."""
+
+    def __init__(
+        self, b: Builder, nest: Nest, arguments: Arguments, lanes: int
+    ) -> None:
+        self.b, self.lanes, self.rows = b, lanes, nest
+        plan, turned = schedule(nest), _turned(nest)
+        self.plan = replace(plan, nest=turned, varying=schedule(turned).varying)
+        self.nest, self.columns = turned, arguments.inner
+        self.arguments = _turned_arguments(arguments, turned)
+        self.body = Body(b, self.plan, self.arguments, lanes)
+        self.blocks = _Blocks(b, nest, lanes)
+        self.slots = self._slot_count()
+        self.once = most_columns(lanes) <= lanes
+
+    def _slot_count(self) -> str:
+        """The power of two that has a slot for each element of a row, and no more than
+        one for each lane: others would stay as they are, and add nothing."""
+        b = self.b
+        signature = "i64 @llvm.ctlz.i64(i64, i1)"
+        b.declare(signature)
+        some = b.op(f"icmp sgt i64 {self.columns}, 1")
+        before = b.op(f"sub i64 {self.columns}, 1")
+        before = b.op(f"select i1 {some}, i64 {before}, i64 0")
+        zeros = b.op(f"call i64 @llvm.ctlz.i64(i64 {before}, i1 false)")
+        return b.least(
+            b.op(f"shl i64 1, {b.op(f'sub i64 64, {zeros}')}"), str(self.lanes)
+        )
+
+    def run(self, start: list[str], first: str, last: str) -> str:
+        """Emits rows first..last of those that start at these positions, if they are
+        short, but for the last ones that are not as many as lanes; returns the first
+        row that is left."""
+        b = self.b
+        is_short = b.op(f"icmp sle i64 {self.columns}, {most_columns(self.lanes)}")
+        whole = b.op(f"and i64 {b.op(f'sub i64 {last}, {first}')}, {-self.lanes}")
+        whole = b.op(f"select i1 {is_short}, i64 {whole}, i64 0")
+        end = b.op(f"add i64 {first}, {whole}")
+        with b.loop(first, end, str(self.lanes)) as top:
+            held = Frame(start, 1, top)
+            self._move(held, stores=False)
+            for s, sweep in enumerate(self.plan.sweeps):
+                for i in self.plan.held[s]:
+                    self._run(i, held, "0")
+                self._sweep(sweep, held)
+            for i in self.plan.held[-1]:
+                self._run(i, held, "0")
+            self._move(held, stores=True)
+        return end
+
+    def _move(self, held: Frame, stores: bool) -> None:
+        """Reads the blocks of all arrays that are read, or writes those others."""
+        b = self.b
+        stored = {i.attr for i in self.nest.body if is_store(i)}
+        for k, block in self.blocks.arrays.items():
+            if (k in stored) != stores:
+                continue
+            access = self.arguments.accesses[k]
+            offset = b.op(f"mul i64 {held.index}, {access.inner}")
+            far = access.moved(b, held.positions[k], offset)
+            along, columns = access.mid[0], self.columns
+            if not access.operand.mid:
+                along, columns = "0", "1"
+            turn = turned_out if stores else turned_in
+            width = 8 * access.operand.dtype.itemsize
+            turn(b, width, self.lanes, far, (access.inner, along), columns, block)
+
+    def _run(self, i: int, frame: Frame, column: str) -> None:
+        """Emits instruction i for all rows, and one column if it depends on that."""
+        instr = self.nest.body[i]
+        block = None
+        if instr.name == "load" or is_store(instr):
+            block = self.blocks.arrays.get(instr.attr)
+        if block is None:
+            self.body.run(i, frame)
+            return
+        dtype = self.nest.operands[instr.attr].dtype
+        at = column if self.nest.operands[instr.attr].mid else "0"
+        place = self._vector(block, dtype, at)
+        if instr.name == "load":
+            frame.values[i] = [load(self.b, place, dtype, self.lanes, None)]
+        else:
+            value = frame.get(instr.args[0], 0, self.lanes)
+            store(self.b, place, value, dtype, None)
+
+    def _vector(self, block: str, dtype: np.dtype, number: str) -> str:
+        """The address of a vector of a block."""
+        if number == "0":
+            return block
+        if number.isdigit():
+            bytes_ = int(number) * self.lanes * dtype.itemsize
+            return self.b.op(f"getelementptr i8, ptr {block}, i64 {bytes_}")
+        offset = self.b.op(f"mul i64 {number}, {self.lanes * dtype.itemsize}")
+        return self.b.op(f"getelementptr i8, ptr {block}, i64 {offset}")
+
+    def _sweep(self, sweep: Sweep, held: Frame) -> None:
+        b, body = self.b, self.nest.body
+        self.body.prepare(sweep, held)
+        reductions = [(i, self.body.reduction(i)) for i in sweep.reductions]
+        self._begin(reductions)
+        with b.loop("0", self.columns) as column:
+            positions = self._moved(held.positions, column)
+            frame = Frame(positions, 1, held.index, parent=held)
+            for i in sweep.restores:
+                dtype = kept_dtype(body[i].dtype)
+                place = self._vector(self.blocks.kept[i], dtype, column)
+                frame.values[i] = [load(b, place, dtype, self.lanes, None)]
+            for i in sweep.body:
+                self._run(i, frame, column)
+            for i in sweep.saves:
+                dtype = kept_dtype(body[i].dtype)
+                place = self._vector(self.blocks.kept[i], dtype, column)
+                store(b, place, frame.get(i, 0, self.lanes), dtype, None)
+            slot = b.op(f"and i64 {column}, {self.lanes - 1}")
+            for i, r in reductions:
+                old = self._identity(r, column) if self.once else self._slot(i, slot)
+                new = self.body.added(i, frame, 0, self.lanes, column, old)
+                self._put(i, slot, new)
+        self._combine(reductions)
+        for i, _ in reductions:
+            held.values[i] = [self.body.settled(i, self._slot(i, "0")[-1])]
+
+    def _moved(self, positions: list[str], column: str) -> list[str]:
+        """The positions of what is not read from blocks."""
+        moved = list(positions)
+        for k, access in enumerate(self.arguments.accesses):
+            if access.operand.mid and k not in self.blocks.arrays:
+                offset = self.b.op(f"mul i64 {column}, {access.mid[0]}")
+                moved[k] = access.moved(self.b, positions[k], offset)
+        return moved
+
+    # Slots
+
+    def _identity(self, r: Reduction, slot: str) -> list[Value]:
+        """What changes nothing, in this slot."""
+        start = r.identity(self.b, self.lanes)
+        if r.with_index:
+            number = Value(self.b, slot, "i64", 1)
+            if start[1].kind != "i64":
+                number = number.cast("trunc", start[1].kind)
+            start[1] = number.splat(self.lanes)
+        return start
+
+    def _begin(self, reductions: list[tuple[int, Reduction]]) -> None:
+        """Fills the slots that nothing else fills."""
+        if not reductions:
+            return
+        with self.b.loop(self.columns if self.once else "0", self.slots) as slot:
+            for i, r in reductions:
+                self._put(i, slot, self._identity(r, slot))
+
+    def _combine(self, reductions: list[tuple[int, Reduction]]) -> None:
+        """Combines slots as `Reduction.across_lanes` does lanes: halves, then halves of
+        that."""
+        if not reductions:
+            return
+        b, half = self.b, self.lanes // 2
+        while half > _IN_REGISTERS // 2:
+            with (
+                b.when(b.op(f"icmp sgt i64 {self.slots}, {half}")),
+                b.loop("0", str(half)) as slot,
+            ):
+                other = b.op(f"add i64 {slot}, {half}")
+                for i, r in reductions:
+                    low, high = self._slot(i, slot), self._slot(i, other)
+                    self._put(i, slot, r.combine(low, high))
+            half //= 2
+        count = 2
+        while count <= 2 * half:
+            how = "sge" if count == 2 * half else "eq"
+            with b.when(b.op(f"icmp {how} i64 {self.slots}, {count}")):
+                for i, r in reductions:
+                    parts = [self._slot(i, str(k)) for k in range(count)]
+                    while len(parts) > 1:
+                        middle = len(parts) // 2
+                        pairs = zip(parts[:middle], parts[middle:], strict=True)
+                        parts = [r.combine(x, y) for x, y in pairs]
+                    self._put(i, "0", parts[0])
+            count *= 2
+
+    def _slot(self, i: int, number: str) -> list[Value]:
+        found = []
+        for block, dtype in zip(
+            self.blocks.slots[i], _slot_dtypes(self.rows, i), strict=True
+        ):
+            place = self._vector(block, dtype, number)
+            found.append(load(self.b, place, dtype, self.lanes, None))
+        return found
+
+    def _put(self, i: int, number: str, parts: list[Value]) -> None:
+        for part, block, dtype in zip(
+            parts, self.blocks.slots[i], _slot_dtypes(self.rows, i), strict=True
+        ):
+            store(self.b, self._vector(block, dtype, number), part, dtype, None)

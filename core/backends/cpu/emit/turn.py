@@ -1,0 +1,236 @@
+"""Blocks of an array with rows and columns exchanged: for vectors that go across rows.
+
+A turned block has a vector of `lanes` elements for each column, one element a row. Pure
+moves: elements are integers of their width here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.lanes import Value, type_name
+
+_PIECE = 4
+"""Columns that are turned together."""
+
+
+def turned_in(
+    b: Builder,
+    width: int,
+    lanes: int,
+    source: str,
+    steps: tuple[str, str],
+    columns: str,
+    target: str,
+) -> None:
+    """Fills the turned block `target` with `lanes` rows.
+
+    width: bits of an element. steps: elements between rows, and between columns.
+    """
+    _call(b, "in", _emit_in, width, lanes, (source, *steps, columns, target))
+
+
+def turned_out(
+    b: Builder,
+    width: int,
+    lanes: int,
+    target: str,
+    steps: tuple[str, str],
+    columns: str,
+    source: str,
+) -> None:
+    """Writes the turned block `source` to where its elements belong."""
+    _call(b, "out", _emit_out, width, lanes, (target, *steps, columns, source))
+
+
+def _call(
+    b: Builder,
+    way: str,
+    emit: Callable[[_Turn], None],
+    width: int,
+    lanes: int,
+    args: tuple[str, ...],
+) -> None:
+    symbol = f"@treadle.turned_{way}.v{lanes}i{width}"
+    if symbol not in b.library:
+        inner = Builder()
+        parameters = "ptr %far, i64 %down, i64 %along, i64 %columns, ptr %at"
+        with inner.function(
+            f"define internal void {symbol}({parameters}) noinline nounwind"
+        ):
+            emit(_Turn(inner, f"i{width}", lanes))
+            inner("ret void")
+        b.library[symbol] = "\n".join(inner.lines)
+    kinds = ("ptr", "i64", "i64", "i64", "ptr")
+    texts = ", ".join(f"{k} {a}" for k, a in zip(kinds, args, strict=True))
+    b(f"call void {symbol}({texts})")
+
+
+class _Turn:
+    """What both ways have in common. %far: the array's first element, with steps %down
+    and %along; %at: the turned block."""
+
+    def __init__(self, b: Builder, kind: str, lanes: int) -> None:
+        self.b, self.kind, self.lanes = b, kind, lanes
+        self.bytes = max(1, int(kind[1:]) // 8)
+
+    def is_(self, how: str, x: str, y: int | str) -> str:
+        return self.b.op(f"icmp {how} i64 {x}, {y}")
+
+    def has_pieces(self) -> str:
+        return self.is_("sge", "%columns", _PIECE)
+
+    def both(self, x: str, y: str) -> str:
+        return self.b.op(f"and i1 {x}, {y}")
+
+    @contextmanager
+    def last_resort(self, condition: str) -> Iterator[None]:
+        """Runs the body if the i1 is true, and returns."""
+        b = self.b
+        then, after = b.fresh_label("then"), b.fresh_label("after")
+        b(f"br i1 {condition}, label %{then}, label %{after}")
+        b.label(then)
+        yield
+        b("ret void")
+        b.label(after)
+
+    def moved(self, pointer: str, count: str | int) -> str:
+        return self.b.op(f"getelementptr {self.kind}, ptr {pointer}, i64 {count}")
+
+    def far(self, row: str, column: str) -> str:
+        b = self.b
+        down, along = b.op(f"mul i64 {row}, %down"), b.op(f"mul i64 {column}, %along")
+        return self.moved("%far", b.op(f"add i64 {down}, {along}"))
+
+    def near(self, column: str, row: str = "0") -> str:
+        at = self.b.op(f"mul i64 {column}, {self.lanes}")
+        return self.moved(
+            "%at", at if row == "0" else self.b.op(f"add i64 {at}, {row}")
+        )
+
+    def load(self, pointer: str, lanes: int) -> Value:
+        of = type_name(self.kind, lanes)
+        text = self.b.op(f"load {of}, ptr {pointer}, align {self.bytes}")
+        return Value(self.b, text, self.kind, lanes)
+
+    def store(self, value: Value, pointer: str) -> None:
+        self.b(f"store {value.type} {value.text}, ptr {pointer}, align {self.bytes}")
+
+    def element_by_element(self, move: Callable[[str, str], None]) -> None:
+        """Whatever the steps: gives each element's place in the array, and in the
+        block."""
+        with self.b.loop("0", str(self.lanes)) as r, self.b.loop("0", "%columns") as c:
+            move(self.far(r, c), self.near(c, r))
+
+    @contextmanager
+    def pieces(self) -> Iterator[str]:
+        """Runs the body for the first columns of pieces. The last one overlaps the one
+        before, or goes beyond the columns if there are fewer."""
+        b = self.b
+        end = b.op(f"sub i64 %columns, {_PIECE}")
+        with b.loop("0", "%columns", str(_PIECE)) as c:
+            before = b.least(c, end)
+            inside = b.op(f"icmp sgt i64 {before}, 0")
+            yield b.op(f"select i1 {inside}, i64 {before}, i64 0")
+
+    def row_pointers(self, column: str) -> list[str]:
+        """Where the piece begins in each row."""
+        pointers = [self.moved("%far", column)]
+        while len(pointers) < self.lanes:
+            pointers.append(self.moved(pointers[-1], "%down"))
+        return pointers
+
+    def last_places(self, pointer: str, column: str) -> list[str]:
+        """The places of the last row's elements, behind which nothing may be touched:
+        from there on the last one's."""
+        last = self.b.op(f"sub i64 %columns, {self.b.op(f'add i64 {column}, 1')}")
+        return [self.moved(pointer, self.b.least(str(k), last)) for k in range(_PIECE)]
+
+    def gathered(self, rows: list[Value]) -> list[Value]:
+        """Pieces of rows as vectors: rows q, q + 4, q + 8, ... in the q-th one."""
+        vectors = []
+        for q in range(_PIECE):
+            parts = rows[q::_PIECE]
+            while len(parts) > 1:
+                pairs = zip(parts[::2], parts[1::2], strict=True)
+                parts = [x.shuffle([*range(2 * x.lanes)], y) for x, y in pairs]
+            vectors.append(parts[0])
+        return vectors
+
+    def scattered(self, vectors: list[Value]) -> list[Value]:
+        """The opposite: the piece of each row."""
+        found = []
+        for r in range(self.lanes):
+            first = r - r % _PIECE
+            piece = [*range(first, first + _PIECE)]
+            found.append(vectors[r % _PIECE].shuffle(piece))
+        return found
+
+    def turned(self, vectors: list[Value]) -> list[Value]:
+        """Four vectors, with each 4 x 4 block of them turned."""
+        n = self.lanes
+
+        def mixed(x: Value, y: Value, order: list[int]) -> Value:
+            picks = [c + (k % 4) + n * (k // 4) for c in range(0, n, 4) for k in order]
+            return x.shuffle(picks, y)
+
+        low, high = [0, 4, 1, 5], [2, 6, 3, 7]
+        halves = [
+            mixed(vectors[k], vectors[k + 1], how)
+            for k in (0, 2)
+            for how in (low, high)
+        ]
+        first, second, third, fourth = halves
+        return [
+            mixed(x, y, how)
+            for x, y in ((first, third), (second, fourth))
+            for how in ([0, 1, 4, 5], [2, 3, 6, 7])
+        ]
+
+
+def _emit_in(t: _Turn) -> None:
+    b, lanes = t.b, t.lanes
+    with t.last_resort(t.is_("eq", "%down", 0)), b.loop("0", "%columns") as c:
+        t.store(t.load(t.far("0", c), 1).splat(lanes), t.near(c))
+    across, along = t.is_("eq", "%down", 1), t.is_("eq", "%along", 1)
+    with t.last_resort(across), b.loop("0", "%columns") as c:
+        t.store(t.load(t.far("0", c), lanes), t.near(c))
+
+    # A piece that goes beyond its row ends before the last row does.
+    reach = t.is_("sge", b.op("add i64 %down, %columns"), _PIECE)
+    fits = b.op(f"or i1 {t.has_pieces()}, {reach}")
+    with t.last_resort(t.both(along, fits)), t.pieces() as c:
+        *most, last = t.row_pointers(c)
+        rows = [t.load(p, _PIECE) for p in most]
+        of, text = type_name(t.kind, _PIECE), "poison"
+        for k, place in enumerate(t.last_places(last, c)):
+            element = t.load(place, 1).text
+            text = b.op(f"insertelement {of} {text}, {t.kind} {element}, i64 {k}")
+        rows.append(Value(b, text, t.kind, _PIECE))
+        for k, vector in enumerate(t.turned(t.gathered(rows))):
+            t.store(vector, t.moved(t.near(c), k * lanes))
+    t.element_by_element(lambda far, near: t.store(t.load(far, 1), near))
+
+
+def _emit_out(t: _Turn) -> None:
+    b, lanes = t.b, t.lanes
+    across, along = t.is_("eq", "%down", 1), t.is_("eq", "%along", 1)
+    with t.last_resort(across), b.loop("0", "%columns") as c:
+        t.store(t.load(t.near(c), lanes), t.far("0", c))
+
+    # What goes beyond a row is written again by the next one.
+    fits = b.op(f"or i1 {t.has_pieces()}, {t.is_('eq', '%down', '%columns')}")
+    with t.last_resort(t.both(along, fits)), t.pieces() as c:
+        start = t.near(c)
+        columns = [t.load(t.moved(start, k * lanes), lanes) for k in range(_PIECE)]
+        *rows, last = t.scattered(t.turned(columns))
+        *most, end = t.row_pointers(c)
+        for row, place in zip(rows, most, strict=True):
+            t.store(row, place)
+        # Where there are fewer columns, the last of these comes last.
+        places = t.last_places(end, c)
+        for k in reversed(range(_PIECE)):
+            t.store(last.lane(k), places[k])
+    t.element_by_element(lambda far, near: t.store(t.load(near, 1), far))

@@ -1,0 +1,123 @@
+"""Which values scatters may write over: those that nothing reads any more.
+
+A scatter's result begins as a copy of its operand. Where that is read for the last time
+before, both can be one memory, and there is nothing to copy: a table that a loop
+carries is written into, whatever else an iteration has read of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from treadle.fuse.dataflow import Dataflow
+from treadle.fuse.lowering.launches import (
+    Calls,
+    Choose,
+    Copy,
+    HostCall,
+    Kernel,
+    KernelEntry,
+    Kernels,
+    Launch,
+    ProductKernel,
+    Repeat,
+    RepeatWhile,
+    Sort,
+    Within,
+)
+from treadle.ir.graph import Atom, Var
+
+Memory = Mapping[Var, Within]
+
+
+def written_over(
+    body: Kernels, carried: Sequence[Var], outs: Sequence[Atom]
+) -> list[bool]:
+    """Which carries of a loop can be updated in place: the next one is what a scatter
+    makes of this one, and nothing reads this one from then on."""
+    within = body.within
+    begun: dict[Atom, tuple[Atom, int]] = {}
+    for at, entry in enumerate(body.entries):
+        if entry.begins is not None:
+            old, new = (
+                whole(a, within) for a in (entry.begins, target_of(entry.kernel))
+            )
+            # What shares the result's memory already has been copied to it before.
+            if old is not new:
+                begun[new] = old, at
+    last = _last_reads(body.entries, within) if begun else {}
+    results = [whole(a, within) for a in body.results]
+    found = []
+    for v, out in zip(carried, outs, strict=True):
+        first = begun.get(whole(out, within))
+        here = first is not None and first[0] is v and last.get(v, 0) <= first[1]
+        found.append(here and v not in results)
+    return found
+
+
+def share_scattered(
+    entries: Sequence[KernelEntry],
+    within: dict[Var, Within],
+    flow: Dataflow,
+    results: Collection[Atom],
+) -> None:
+    """Gives what a scatter writes over, of values made here, the memory of its
+    result."""
+    last = _last_reads(entries, within)
+    kept = {whole(a, within) for a in results} | set(flow.graph.inputs)
+    for at, entry in enumerate(entries):
+        if not isinstance(entry.begins, Var):
+            continue
+        v, out = entry.begins, target_of(entry.kernel)
+        if v in within or v in kept or out in within or flow.orders.get(v):
+            continue
+        # Another scatter of it begins later.
+        if v in flow.maker and last.get(v, at) <= at:
+            within[v] = Within(out)
+
+
+def _last_reads(entries: Sequence[KernelEntry], within: Memory) -> dict[Atom, int]:
+    """The last entry that reads a value's memory."""
+    return {
+        whole(a, within): at for at, e in enumerate(entries) for a in reads(e.kernel)
+    }
+
+
+def target_of(kernel: Kernel) -> Var:
+    """What a kernel that copies writes."""
+    if isinstance(kernel, Copy):
+        return kernel.target
+    assert isinstance(kernel, Launch)
+    (target,) = [b.atom for b in kernel.bindings if b.store]
+    assert isinstance(target, Var)
+    return target
+
+
+def whole(a: Atom, within: Memory) -> Atom:
+    """The value in whose memory a value is."""
+    while isinstance(a, Var) and a in within:
+        a = within[a].atom
+    return a
+
+
+def reads(kernel: Kernel) -> Iterator[Atom]:
+    """What a kernel reads, and what those that it runs are given."""
+    if isinstance(kernel, Launch):
+        yield from [b.atom for b in kernel.bindings if b.atom and not b.store]
+    elif isinstance(kernel, ProductKernel):
+        yield from (kernel.a[0], kernel.b[0])
+        if kernel.epilogue is not None:
+            yield from reads(kernel.epilogue)
+    elif isinstance(kernel, Sort):
+        yield kernel.keys
+    elif isinstance(kernel, Copy):
+        yield from [] if kernel.source is None else [kernel.source]
+    elif isinstance(kernel, HostCall | Calls):
+        yield from kernel.operands
+    elif isinstance(kernel, Repeat):
+        yield from (*kernel.consts, *kernel.carries.init, *kernel.rows)
+    elif isinstance(kernel, RepeatWhile):
+        yield from (*kernel.test_consts, *kernel.body_consts, *kernel.carries.init)
+    else:
+        assert isinstance(kernel, Choose)
+        yield from (kernel.which, *kernel.operands)

@@ -1,0 +1,192 @@
+"""Vectors across rows of few elements: the same bits, and no memory beside."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.kernels.nests import Maker
+from treadle.backends.cpu.emit import across, turn
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.run import native
+
+F = np.dtype(np.float32)
+
+
+def softmax(x: np.ndarray, ends: list[np.ndarray]) -> Maker:
+    m = Maker(x.shape[:-1], x.shape[-1])
+    value = m.load(x)
+    e = m.op("exp", m.op("sub", value, m.op("reduce_max", value)))
+    m.store(ends[0], m.op("div", e, m.op("reduce_sum", e)))
+    return m
+
+
+def squares(x: np.ndarray, ends: list[np.ndarray]) -> Maker:
+    """Sums of products, which are rounded once, and two results a row."""
+    m = Maker(x.shape[:-1], x.shape[-1])
+    value = m.load(x)
+    square = m.op("multiply_add", value, value, m.const(0.0, x.dtype))
+    total = m.op("reduce_sum", square)
+    m.store(ends[0], m.op("mul", value, m.op("sqrt", total)))
+    m.store(_per_row(ends[1]), total)
+    m.store(_per_row(ends[2]), m.op("reduce_prod", value))
+    return m
+
+
+def places(x: np.ndarray, ends: list[np.ndarray]) -> Maker:
+    m = Maker(x.shape[:-1], x.shape[-1])
+    value = m.load(x)
+    index = np.broadcast_to(np.zeros((), np.int32), x.shape).copy()
+    m.store(_per_row(index), m.op("reduce_argmax", value, dtype=np.int32))
+    m.store(ends[0], m.op("sub", value, m.op("reduce_min", value)))
+    ends[1] = index
+    return m
+
+
+def _per_row(array: np.ndarray) -> np.ndarray:
+    """One element for each row, the first, as a view of the full shape."""
+    return np.broadcast_to(array[..., :1], array.shape)
+
+
+def _values(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Numbers of many sizes, equal ones, zeros of both signs, NaN and infinity."""
+    rng = np.random.default_rng(len(shape) + shape[-1])
+    x = rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 3, shape)
+    x[0] = 0.0
+    x[0, ..., 0] = -0.0
+    x[1 % shape[0], ..., -1] = np.nan
+    x[2 % shape[0], ..., 0] = -np.inf
+    return x.astype(dtype)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("make", [softmax, squares, places])
+def test_bits_are_those_of_vectors_along_rows(make: Callable, lanes: int) -> None:
+    for columns in (1, 2, 3, 5, 8, 10, 16, 17):
+        for rows in (1, lanes - 1, 2 * lanes + 3):
+            found = []
+            for entry in ("task", "few"):
+                x = _values((rows, columns), F)
+                ends = [np.zeros(x.shape, F) for _ in range(3)]
+                make(x, ends).run(tasks=2, lanes=lanes, entry=entry)
+                found.append([e.tobytes() for e in ends])
+            assert found[0] == found[1], (rows, columns)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("columns", [3, 7, 16])
+def test_bits_of_other_dtypes(dtype: Any, columns: int) -> None:
+    found = []
+    for entry in ("task", "few"):
+        x = _values((33, columns), dtype)
+        ends = [np.zeros(x.shape, dtype) for _ in range(3)]
+        softmax(x, ends).run(lanes=16, entry=entry)
+        found.append(ends[0].tobytes())
+    assert found[0] == found[1]
+
+
+VIEWS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "rows of a wider array": lambda x: np.repeat(x, 2, axis=-1)[:, : x.shape[-1]],
+    "every second element": lambda x: np.repeat(x, 2, axis=-1)[:, ::2],
+    "columns first": lambda x: np.asfortranarray(x),
+    "one row again and again": lambda x: np.broadcast_to(x[3], x.shape),
+    "rows backwards": lambda x: x[::-1].copy()[::-1],
+    "elements backwards": lambda x: x[:, ::-1].copy()[:, ::-1],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("columns", [1, 2, 3, 4, 9])
+def test_any_steps(view: str, columns: int) -> None:
+    found = []
+    for entry in ("task", "few"):
+        x = VIEWS[view](_values((35, columns), F))
+        end = np.zeros(x.shape, F)
+        if x.strides[0]:
+            end = VIEWS[view](end)
+        softmax(x, [end]).run(lanes=16, entry=entry)
+        found.append(np.ascontiguousarray(end).tobytes())
+    assert found[0] == found[1]
+
+
+def _walled(nbytes: int) -> tuple[Any, int]:
+    """Memory behind which nothing may be touched, and where it ends."""
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 4 * page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    protect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    for wall in (start, start + 3 * page):
+        assert not protect(wall, page, 0)
+    return memory, start + 3 * page - nbytes
+
+
+@pytest.mark.parametrize("width", [8, 16, 32, 64])
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_blocks_are_turned_and_nothing_beside_them_is_touched(
+    width: int, lanes: int
+) -> None:
+    b = Builder()
+    for way in ("in", "out"):
+        with b.function(f"define void @turn_{way}(ptr %p, i64 %d, i64 %n, ptr %at)"):
+            move = getattr(turn, f"turned_{way}")
+            move(b, width, lanes, "%p", ("%d", "1"), "%n", "%at")
+            b("ret void")
+    text = b.text()
+    names = [f"turn_{way}" for way in ("in", "out")]
+    key = f"test of turned blocks {width} {lanes} "
+    found = native.load([native.Source(key + n, n, lambda: text) for n in names])
+    kinds = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
+    fill, empty = (ctypes.CFUNCTYPE(None, *kinds)(found[key + n]) for n in names)
+    dtype = np.dtype(f"u{width // 8}")
+    for columns in range(1, 17):
+        for down in (columns, columns + 1, columns + 5):
+            count = (lanes - 1) * down + columns
+            memory, start = _walled(count * dtype.itemsize)
+            raw = (ctypes.c_char * (count * dtype.itemsize)).from_address(start)
+            array = np.frombuffer(raw, dtype)
+            array[:] = np.arange(count) % 251
+            before = array.copy()
+            rows = np.lib.stride_tricks.as_strided(
+                array, (lanes, columns), (down * dtype.itemsize, dtype.itemsize)
+            )
+            block = np.zeros((columns + 3, lanes), dtype)
+            fill(start, down, columns, block.ctypes.data)
+            np.testing.assert_array_equal(block[:columns].T, rows)
+            block += 1
+            empty(start, down, columns, block.ctypes.data)
+            np.testing.assert_array_equal(block[:columns].T, rows)
+            rows -= 1
+            np.testing.assert_array_equal(array, before)
+            del rows, array, raw, memory
+
+
+def test_sizes_that_are_open_have_the_same_bits() -> None:
+    def f(x: Any) -> Any:
+        e = tnp.exp(x - tnp.max(x, axis=-1, keepdims=True))
+        return e / tnp.sum(e, axis=-1, keepdims=True), tnp.sum(x * x, axis=(-2, -1))
+
+    opened = td.jit(f, dynamic={"x": ("batch", "rows", "columns")})
+    for shape in ((2, 40, 3), (3, 5, 16), (1, 33, 17), (4, 16, 8)):
+        x = tnp.asarray(_values(shape, F))
+        for a, b in zip(opened(x), td.jit(f)(x), strict=True):
+            assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def test_only_launches_that_may_have_short_rows_get_the_code() -> None:
+    def goes(rows: int, columns: int) -> bool:
+        steps = td.jit(lambda x: tnp.sum(x, axis=-1)).lower(tnp.ones((rows, columns)))
+        (step,) = steps.plan.steps
+        return across.may_go_across(step.launch)
+
+    assert goes(100, 3)
+    assert not goes(100, 40)
+    assert not goes(2, 3)
