@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from treadle.backends.cpu import routines
 from treadle.backends.cpu.bfloat import kernel as bfloat
 from treadle.backends.cpu.conv import depthwise
-from treadle.backends.cpu.emit.across import may_go_across
 from treadle.backends.cpu.emit.nest import emit
+from treadle.backends.cpu.emit.several import entry_for
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.run import native
@@ -50,7 +50,7 @@ def nest_source(nest: Nest, entry: str) -> native.Source:
 
 def launch_source(launch: Launch) -> native.Source:
     """The kernel of a nest of its own."""
-    return nest_source(launch.nest, "few" if may_go_across(launch) else "task")
+    return nest_source(launch.nest, entry_for(launch))
 
 
 def product_source(what: Contraction | ConvSpec) -> native.Source:

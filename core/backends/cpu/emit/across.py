@@ -9,25 +9,26 @@ here, slots are combined as lanes are.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from treadle.backends.cpu.emit.access import Arguments, load, store
 from treadle.backends.cpu.emit.body import Body, Frame
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.emit.lanes import (
-    Value,
-    half_name,
-    host_lanes,
-)
+from treadle.backends.cpu.emit.lanes import Value, host_lanes
 from treadle.backends.cpu.emit.reduce import Reduction
-from treadle.backends.cpu.emit.tasks import split_axis
-from treadle.backends.cpu.emit.turn import turned_in, turned_out
+from treadle.backends.cpu.emit.turned import (
+    TurnedArrays,
+    kept_dtype,
+    may_be_turned,
+    part_dtypes,
+    turned_arguments,
+    turned_plan,
+    vector_at,
+)
 from treadle.dims import is_dim
 from treadle.fuse.lowering.launches import Launch
-from treadle.kernels.lower import Sweep, is_reduction, is_running, is_store, schedule
-from treadle.kernels.nest import BROADCAST, STRIDED, Nest
+from treadle.kernels.lower import Sweep, is_reduction, schedule
+from treadle.kernels.nest import BROADCAST, Nest
 
 _STACK = 1 << 16
 """Bytes that turned blocks may take."""
@@ -43,16 +44,7 @@ def most_columns(lanes: int) -> int:
 
 def goes_across(nest: Nest, lanes: int) -> bool:
     """Whether there is code for vectors across the rows of this nest."""
-    if nest.axis != "inner" or split_axis(nest) != "rows":
-        return False
-    if not any(map(is_reduction, nest.body)) or any(map(is_running, nest.body)):
-        return False
-    if any(
-        is_store(i) and (i.name != "store" or nest.operands[i.attr].gathers)
-        for i in nest.body
-    ):
-        return False
-    return _Blocks.stack(nest, lanes) <= _STACK
+    return may_be_turned(nest) and _Blocks.stack(nest, lanes) <= _STACK
 
 
 def may_go_across(launch: Launch) -> bool:
@@ -63,27 +55,6 @@ def may_go_across(launch: Launch) -> bool:
     columns, rows = launch.inner, launch.outer[-1]
     few = is_dim(columns) or columns <= most_columns(lanes)
     return few and (is_dim(rows) or rows >= lanes)
-
-
-def _turned(nest: Nest) -> Nest:
-    """The nest whose inner loop is the last outer one, and its mid loop the inner one:
-    what `Body` needs to know of it."""
-    operands = [
-        o._replace(inner=STRIDED, mid=o.inner != BROADCAST, beside=False)
-        for o in nest.operands
-    ]
-    return replace(nest, outer=nest.outer - 1, mid=1, axis="mid", operands=(*operands,))
-
-
-def _turned_arguments(arguments: Arguments, turned: Nest) -> Arguments:
-    accesses = [
-        replace(a, operand=o, outer=a.outer[:-1], mid=[a.inner], inner=a.outer[-1])
-        for a, o in zip(arguments.accesses, turned.operands, strict=True)
-    ]
-    *outer, inner = arguments.outer
-    return replace(
-        arguments, outer=outer, mid=[arguments.inner], inner=inner, accesses=accesses
-    )
 
 
 class _Blocks:
@@ -106,7 +77,7 @@ class _Blocks:
             for i in schedule(nest).kept
         }
         self.slots = {
-            i: [block(dtype, lanes) for dtype in _slot_dtypes(nest, i)]
+            i: [block(dtype, lanes) for dtype in part_dtypes(nest, nest.body[i])]
             for i, instr in enumerate(nest.body)
             if is_reduction(instr)
         }
@@ -124,20 +95,10 @@ class _Blocks:
         total += columns * sum(d.itemsize for d in kept)
         for i, instr in enumerate(nest.body):
             if is_reduction(instr):
-                total += lanes * sum(d.itemsize for d in _slot_dtypes(nest, i))
+                total += lanes * sum(
+                    d.itemsize for d in part_dtypes(nest, nest.body[i])
+                )
         return total * lanes
-
-
-def kept_dtype(dtype: np.dtype) -> np.dtype:
-    """Half floats are kept as they are in registers."""
-    return np.dtype(np.float32) if half_name(dtype) else dtype
-
-
-def _slot_dtypes(nest: Nest, i: int) -> list[np.dtype]:
-    instr = nest.body[i]
-    source = kept_dtype(nest.body[instr.args[0]].dtype)
-    is_index = instr.name.startswith("reduce_arg")
-    return [source, instr.dtype] if is_index else [source]
 
 
 class AcrossSweeps:
@@ -148,12 +109,12 @@ class AcrossSweeps:
         self, b: Builder, nest: Nest, arguments: Arguments, lanes: int
     ) -> None:
         self.b, self.lanes, self.rows = b, lanes, nest
-        plan, turned = schedule(nest), _turned(nest)
-        self.plan = replace(plan, nest=turned, varying=schedule(turned).varying)
-        self.nest, self.columns = turned, arguments.inner
-        self.arguments = _turned_arguments(arguments, turned)
+        self.plan, self.columns = turned_plan(nest), arguments.inner
+        self.nest = self.plan.nest
+        self.arguments = turned_arguments(arguments, self.nest)
         self.body = Body(b, self.plan, self.arguments, lanes)
         self.blocks = _Blocks(b, nest, lanes)
+        self.arrays = TurnedArrays(self.body, self.blocks.arrays, self.columns)
         self.slots = self._slot_count()
         self.once = most_columns(lanes) <= lanes
 
@@ -182,60 +143,15 @@ class AcrossSweeps:
         end = b.op(f"add i64 {first}, {whole}")
         with b.loop(first, end, str(self.lanes)) as top:
             held = Frame(start, 1, top)
-            self._move(held, stores=False)
+            self.arrays.move(held, stores=False)
             for s, sweep in enumerate(self.plan.sweeps):
                 for i in self.plan.held[s]:
-                    self._run(i, held, "0")
+                    self.arrays.run(i, held, "0")
                 self._sweep(sweep, held)
             for i in self.plan.held[-1]:
-                self._run(i, held, "0")
-            self._move(held, stores=True)
+                self.arrays.run(i, held, "0")
+            self.arrays.move(held, stores=True)
         return end
-
-    def _move(self, held: Frame, stores: bool) -> None:
-        """Reads the blocks of all arrays that are read, or writes those others."""
-        b = self.b
-        stored = {i.attr for i in self.nest.body if is_store(i)}
-        for k, block in self.blocks.arrays.items():
-            if (k in stored) != stores:
-                continue
-            access = self.arguments.accesses[k]
-            offset = b.op(f"mul i64 {held.index}, {access.inner}")
-            far = access.moved(b, held.positions[k], offset)
-            along, columns = access.mid[0], self.columns
-            if not access.operand.mid:
-                along, columns = "0", "1"
-            turn = turned_out if stores else turned_in
-            width = 8 * access.operand.dtype.itemsize
-            turn(b, width, self.lanes, far, (access.inner, along), columns, block)
-
-    def _run(self, i: int, frame: Frame, column: str) -> None:
-        """Emits instruction i for all rows, and one column if it depends on that."""
-        instr = self.nest.body[i]
-        block = None
-        if instr.name == "load" or is_store(instr):
-            block = self.blocks.arrays.get(instr.attr)
-        if block is None:
-            self.body.run(i, frame)
-            return
-        dtype = self.nest.operands[instr.attr].dtype
-        at = column if self.nest.operands[instr.attr].mid else "0"
-        place = self._vector(block, dtype, at)
-        if instr.name == "load":
-            frame.values[i] = [load(self.b, place, dtype, self.lanes, None)]
-        else:
-            value = frame.get(instr.args[0], 0, self.lanes)
-            store(self.b, place, value, dtype, None)
-
-    def _vector(self, block: str, dtype: np.dtype, number: str) -> str:
-        """The address of a vector of a block."""
-        if number == "0":
-            return block
-        if number.isdigit():
-            bytes_ = int(number) * self.lanes * dtype.itemsize
-            return self.b.op(f"getelementptr i8, ptr {block}, i64 {bytes_}")
-        offset = self.b.op(f"mul i64 {number}, {self.lanes * dtype.itemsize}")
-        return self.b.op(f"getelementptr i8, ptr {block}, i64 {offset}")
 
     def _sweep(self, sweep: Sweep, held: Frame) -> None:
         b, body = self.b, self.nest.body
@@ -247,13 +163,17 @@ class AcrossSweeps:
             frame = Frame(positions, 1, held.index, parent=held)
             for i in sweep.restores:
                 dtype = kept_dtype(body[i].dtype)
-                place = self._vector(self.blocks.kept[i], dtype, column)
+                place = vector_at(
+                    self.b, self.lanes, self.blocks.kept[i], dtype, column
+                )
                 frame.values[i] = [load(b, place, dtype, self.lanes, None)]
             for i in sweep.body:
-                self._run(i, frame, column)
+                self.arrays.run(i, frame, column)
             for i in sweep.saves:
                 dtype = kept_dtype(body[i].dtype)
-                place = self._vector(self.blocks.kept[i], dtype, column)
+                place = vector_at(
+                    self.b, self.lanes, self.blocks.kept[i], dtype, column
+                )
                 store(b, place, frame.get(i, 0, self.lanes), dtype, None)
             slot = b.op(f"and i64 {column}, {self.lanes - 1}")
             for i, r in reductions:
@@ -325,14 +245,23 @@ class AcrossSweeps:
     def _slot(self, i: int, number: str) -> list[Value]:
         found = []
         for block, dtype in zip(
-            self.blocks.slots[i], _slot_dtypes(self.rows, i), strict=True
+            self.blocks.slots[i], part_dtypes(self.rows, self.rows.body[i]), strict=True
         ):
-            place = self._vector(block, dtype, number)
+            place = vector_at(self.b, self.lanes, block, dtype, number)
             found.append(load(self.b, place, dtype, self.lanes, None))
         return found
 
     def _put(self, i: int, number: str, parts: list[Value]) -> None:
         for part, block, dtype in zip(
-            parts, self.blocks.slots[i], _slot_dtypes(self.rows, i), strict=True
+            parts,
+            self.blocks.slots[i],
+            part_dtypes(self.rows, self.rows.body[i]),
+            strict=True,
         ):
-            store(self.b, self._vector(block, dtype, number), part, dtype, None)
+            store(
+                self.b,
+                vector_at(self.b, self.lanes, block, dtype, number),
+                part,
+                dtype,
+                None,
+            )

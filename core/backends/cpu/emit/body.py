@@ -380,7 +380,7 @@ class Body:
         if reduction.rounds and self._is_product(term):
             x, y, _ = (frame.get(a, copy, lanes) for a in term.args)
             return [multiply_add(x, y, old[0])]
-        return reduction.combine(old, self._parts(i, frame, copy, lanes, index))
+        return reduction.followed(old, self._parts(i, frame, copy, lanes, index))
 
     def _is_product(self, term: Instr) -> bool:
         """Whether this is a product that need not be rounded before it is added."""

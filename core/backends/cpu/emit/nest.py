@@ -21,6 +21,7 @@ from treadle.backends.cpu.emit.column import ColumnSweeps
 from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.emit.ops import supported
 from treadle.backends.cpu.emit.row import RowSweeps
+from treadle.backends.cpu.emit.several import SeveralRows, goes_together
 from treadle.backends.cpu.emit.tasks import split_axis
 from treadle.kernels.lower import cost, is_running, is_store, schedule
 from treadle.kernels.nest import STRIDED, Nest
@@ -44,7 +45,8 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
 
     Args:
       entry: "task" for ``void (ptr args, i64 task)``; "few" for the same, where rows of
-        few elements have code of their own, if the nest suits that; "tile" for
+        few elements have code of their own, if the nest suits that; "short" for the
+        same with short rows, "open" with both; "tile" for
         ``void (ptr args, i64 b0, i64 b1, i64 r0, i64 r1, i64 c0, i64 c1)``, which runs
         rows r0..r1 and columns c0..c1 of an elementwise nest with outer indices
         (b0, b1, row).
@@ -60,7 +62,7 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
         if entry == "tile":
             _tile(b, nest, arguments, lanes)
         elif nest.axis == "inner":
-            _row_task(b, nest, arguments, lanes, entry == "few")
+            _row_task(b, nest, arguments, lanes, entry)
         else:
             _column_task(b, nest, arguments, lanes)
         b("ret void")
@@ -75,11 +77,14 @@ def _tile(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
 
 
 def _row_task(
-    b: Builder, nest: Nest, arguments: Arguments, lanes: int, few: bool
+    b: Builder, nest: Nest, arguments: Arguments, lanes: int, entry: str
 ) -> None:
     sweeps = RowSweeps(b, schedule(nest), arguments, lanes)
-    few = few and goes_across(nest, lanes)
-    across = AcrossSweeps(b, nest, arguments, lanes) if few else None
+    together: list[AcrossSweeps | SeveralRows] = []
+    if entry in ("few", "open") and goes_across(nest, lanes):
+        together.append(AcrossSweeps(b, nest, arguments, lanes))
+    if entry in ("short", "open") and goes_together(nest, lanes):
+        together.append(SeveralRows(b, nest, arguments, lanes))
     first, last = "0", _product(b, arguments.outer)
     low, high = "0", arguments.inner
     split = split_axis(nest)
@@ -103,9 +108,11 @@ def _row_task(
         with _segments(b, arguments, arguments.outer, first, last) as segment:
             _row_tiles(b, arguments, sweeps, segment, low, high)
         return
-    if across is not None:
+    if together:
         with _segments(b, arguments, arguments.outer, first, last) as segment:
-            left, dim = across.run(*segment), len(arguments.outer) - 1
+            left, dim = segment.first, len(arguments.outer) - 1
+            for rows in together:
+                left = rows.run(segment.start, left, segment.last)
             with b.loop(left, segment.last) as r:
                 positions = _stepped(b, arguments, segment.start, dim, r)
                 sweeps.row(positions, low, high)

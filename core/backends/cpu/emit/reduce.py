@@ -92,6 +92,19 @@ class Reduction:
             return [a & b if a.kind == "i1" else a * b]
         return [a & b if self.name == "and" else a | b]
 
+    def followed(self, x: Parts, y: Parts) -> Parts:
+        """The same, where no index of `y` is before that of `x`."""
+        if not self.with_index:
+            return self.combine(x, y)
+        largest = self.name == "argmax"
+        if x[0].is_float:
+            wins = y[0].compare("ugt" if largest else "ult", x[0])
+            wins = wins & x[0].compare("ord", x[0])
+        else:
+            how = ("s" if is_signed(self.dtype) else "u") + ("gt" if largest else "lt")
+            wins = y[0].compare(how, x[0])
+        return [select(wins, b, a) for a, b in zip(x, y, strict=True)]
+
     def _beats(self, x: Parts, y: Parts) -> Value:
         largest = self.name == "argmax"
         earlier = x[1].compare("slt", y[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,11 +27,15 @@ from treadle.backends.cpu.emit.running import (
 from treadle.backends.cpu.emit.tasks import SCRATCH_LANES, scratch_sizes
 from treadle.kernels.lower import NestOrder, Sweep, cost, is_running
 
+_COPIES = 4
+"""Of short bodies in a turn of a loop."""
+
 
 class RowSweeps:
     """Emits rows of a row nest. Made in the kernel's entry block.
 
-    one: whether a row is known to be one vector, or a part of one.
+    one: whether a row is known to be one vector, or a part of one. scratch: where the
+    rows of kept values are, if not in the task's scratch.
     """
 
     def __init__(
@@ -40,11 +45,14 @@ class RowSweeps:
         arguments: Arguments,
         lanes: int,
         one: bool = False,
+        scratch: dict[int, str] | None = None,
     ) -> None:
         self.b, self.plan, self.lanes, self.one = b, plan, lanes, one
         self.nest = plan.nest
         self.body = Body(b, plan, arguments, lanes)
-        self.scratch = self._scratch_rows(arguments) if plan.kept else {}
+        self.scratch = scratch or {}
+        if scratch is None and plan.kept:
+            self.scratch = self._scratch_rows(arguments)
 
     def _scratch_rows(self, arguments: Arguments) -> dict[int, str]:
         """The address of every kept value's row in this task's scratch."""
@@ -89,6 +97,17 @@ class RowSweeps:
             frame = self._masked(held, index, high)
         self._turn(sweep, frame, [], [])
 
+    def totals(self, sweep: Sweep, rows: list[Frame], high: str) -> list[list[Value]]:
+        """Emits a sweep over 0..high of some rows, no more than a block of a sum;
+        returns what its reductions leave of each row for each lane."""
+        for held in rows:
+            self.body.prepare(sweep, held)
+        return self._span(sweep, rows, "0", high)
+
+    def is_light(self, sweep: Sweep) -> bool:
+        """Whether a turn takes hardly longer than what a loop does for it."""
+        return self._unrolling(sweep) == _COPIES
+
     def _sweep(self, sweep: Sweep, held: Frame, low: str, high: str) -> None:
         self.body.prepare(sweep, held)
         if any(is_running(self.nest.body[i]) for i in sweep.body):
@@ -100,7 +119,7 @@ class RowSweeps:
         elif any(r.rounds for r in reductions):
             parts = self._blocks(sweep, held, low, high)
         else:
-            parts = self._span(sweep, held, low, high)
+            (parts,) = self._span(sweep, [held], low, high)
         done = iter(parts)
         for i, r in zip(sweep.reductions, reductions, strict=True):
             mine = [next(done) for _ in range(r.width)]
@@ -124,39 +143,77 @@ class RowSweeps:
         size = BLOCK_TURNS * max(self._unrolling(sweep), 1) * self.lanes
         with b.carrying(low, high, str(size), carried(totals)) as turn:
             end = b.least(b.op(f"add i64 {turn.index}, {size}"), high)
-            block = self._span(sweep, held, turn.index, end)
+            (block,) = self._span(sweep, [held], turn.index, end)
             after = combined(reductions, renamed(totals, turn.values), block)
             turn.next = [p.text for p in after]
         return renamed(totals, turn.values)
 
-    def _span(self, sweep: Sweep, held: Frame, low: str, high: str) -> list[Value]:
-        """Emits the turns over low..high; returns the lanes' totals."""
+    def _span(
+        self, sweep: Sweep, rows: list[Frame], low: str, high: str
+    ) -> list[list[Value]]:
+        """Emits the turns over low..high of some rows; returns the lanes' totals of
+        each."""
         b = self.b
         copies = self._unrolling(sweep)
         reductions = [self.body.reduction(i) for i in sweep.reductions]
-        parts = [
-            part
-            for r in reductions
-            for copy in range(max(copies, 1))
-            for part in r.identity(b, self.lanes, copy * self.lanes)
-        ]
-        middle = low
+        first = [p for r in reductions for p in r.identity(b, self.lanes)]
+        parts, middle = [first] * len(rows), low
         if copies:
             width = copies * self.lanes
             span = high if low == "0" else b.op(f"sub i64 {high}, {low}")
             middle = b.op(f"and i64 {span}, {-width}")
             middle = middle if low == "0" else b.op(f"add i64 {low}, {middle}")
-            with b.carrying(low, middle, str(width), carried(parts)) as turn:
-                frame = Frame(held.positions, copies, turn.index, parent=held)
+            parts = self._whole(sweep, rows, low, middle, first)
+        flat = [p for row in parts for p in row]
+        with b.carrying(middle, high, str(self.lanes), carried(flat)) as turn:
+            before, count = renamed(flat, turn.values), len(first)
+            masked = self._masked(rows[0], turn.index, high)
+            for n, held in enumerate(rows):
+                frame = replace(masked, parent=held, positions=held.positions)
+                frame.values, frame.splats, frame.addresses = {}, {}, {}
+                totals = before[n * count : (n + 1) * count]
+                after = self._turn(sweep, frame, reductions, totals)
+                turn.next += [p.text for p in after]
+        done = renamed(flat, turn.values)
+        return [done[n * count : (n + 1) * count] for n in range(len(rows))]
+
+    def _whole(
+        self, sweep: Sweep, rows: list[Frame], low: str, high: str, first: list[Value]
+    ) -> list[list[Value]]:
+        """The turns over low..high that have no masks, in as many copies as a turn has.
+        They are left out where there are none; `first` are the totals then."""
+        b, copies, found = self.b, self._unrolling(sweep), []
+        reductions = [self.body.reduction(i) for i in sweep.reductions]
+        parts = [
+            part
+            for r in reductions
+            for copy in range(copies)
+            for part in r.identity(b, self.lanes, copy * self.lanes)
+        ]
+        before = b.block
+        with b.when(b.op(f"icmp slt i64 {low}, {high}")):
+            for held in rows:
+                step = str(copies * self.lanes)
+                with b.carrying(low, high, step, carried(parts)) as turn:
+                    frame = Frame(held.positions, copies, turn.index, parent=held)
+                    totals = renamed(parts, turn.values)
+                    totals = self._turn(sweep, frame, reductions, totals)
+                    turn.next = [p.text for p in totals]
                 totals = renamed(parts, turn.values)
-                totals = self._turn(sweep, frame, reductions, totals)
-                turn.next = [p.text for p in totals]
-            parts = self._merged(reductions, renamed(parts, turn.values), copies)
-        with b.carrying(middle, high, str(self.lanes), carried(parts)) as turn:
-            frame = self._masked(held, turn.index, high)
-            totals = renamed(parts, turn.values)
-            turn.next = [p.text for p in self._turn(sweep, frame, reductions, totals)]
-        return renamed(parts, turn.values)
+                found.append(self._merged(reductions, totals, copies))
+            inside = b.block
+        return [
+            [
+                Value(
+                    b,
+                    b.op(f"phi {p.type} [{p.text}, %{inside}], [{q.text}, %{before}]"),
+                    p.kind,
+                    p.lanes,
+                )
+                for p, q in zip(row, first, strict=True)
+            ]
+            for row in found
+        ]
 
     def _running(self, sweep: Sweep, held: Frame, high: str) -> None:
         """A sweep over a whole row that carries running results."""
@@ -240,7 +297,7 @@ class RowSweeps:
         """
         work = sum(cost(self.nest.body[i]) for i in sweep.body)
         if work <= 10:
-            return 4
+            return _COPIES
         narrow = any(op.dtype.itemsize < 4 for op in self.nest.operands)
         return 1 if work <= 28 or narrow or not has_mask_registers() else 0
 

@@ -73,24 +73,24 @@ def test_bits_are_those_of_vectors_along_rows(make: Callable, lanes: int) -> Non
     for columns in (1, 2, 3, 5, 8, 10, 16, 17):
         for rows in (1, lanes - 1, 2 * lanes + 3):
             found = []
-            for entry in ("task", "few"):
+            for entry in ("task", "few", "short", "open"):
                 x = _values((rows, columns), F)
                 ends = [np.zeros(x.shape, F) for _ in range(3)]
                 make(x, ends).run(tasks=2, lanes=lanes, entry=entry)
                 found.append([e.tobytes() for e in ends])
-            assert found[0] == found[1], (rows, columns)
+            assert len({*map(tuple, found)}) == 1, (rows, columns)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("columns", [3, 7, 16])
 def test_bits_of_other_dtypes(dtype: Any, columns: int) -> None:
     found = []
-    for entry in ("task", "few"):
+    for entry in ("task", "few", "short", "open"):
         x = _values((33, columns), dtype)
         ends = [np.zeros(x.shape, dtype) for _ in range(3)]
         softmax(x, ends).run(lanes=16, entry=entry)
         found.append(ends[0].tobytes())
-    assert found[0] == found[1]
+    assert len({*map(tuple, found)}) == 1
 
 
 VIEWS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -107,14 +107,14 @@ VIEWS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 @pytest.mark.parametrize("columns", [1, 2, 3, 4, 9])
 def test_any_steps(view: str, columns: int) -> None:
     found = []
-    for entry in ("task", "few"):
+    for entry in ("task", "few", "short", "open"):
         x = VIEWS[view](_values((35, columns), F))
         end = np.zeros(x.shape, F)
         if x.strides[0]:
             end = VIEWS[view](end)
         softmax(x, [end]).run(lanes=16, entry=entry)
         found.append(np.ascontiguousarray(end).tobytes())
-    assert found[0] == found[1]
+    assert len({*map(tuple, found)}) == 1
 
 
 def _walled(nbytes: int) -> tuple[Any, int]:
