@@ -313,7 +313,7 @@ def multiply_add(x: Value, y: Value | Number, z: Value | Number) -> Value:
 
 
 def has_scale_instruction() -> bool:
-    """Whether `ldexp` is one instruction here (elsewhere it is a call per lane)."""
+    """Whether `scale` is one instruction here (elsewhere it is a call per lane)."""
     return "avx512f" in host().flags
 
 
@@ -323,7 +323,23 @@ def has_mask_registers() -> bool:
     return "avx512vl" in host().flags
 
 
-def ldexp(x: Value, n: Value) -> Value:
+def scale(x: Value, n: Value) -> Value:
+    """x * 2**n for whole floats n, rounded once: one instruction for a vector."""
+    if (width := bits(x.kind) * x.lanes) > 512:
+        order = [*range(x.lanes)]
+        halves = order[: x.lanes // 2], order[x.lanes // 2 :]
+        low, high = (scale(x.shuffle(h), n.shuffle(h)) for h in halves)
+        return low.shuffle(order, high)
+    if width not in (128, 256, 512) or (width < 512 and not has_mask_registers()):
+        return _ldexp(x, n.cast("fptosi", f"i{bits(x.kind)}"))
+    symbol = f"@llvm.x86.avx512.mask.scalef.p{x.kind[0].replace('f', 's')}.{width}"
+    mask, rounding = f"i{max(8, x.lanes)}", "" if width < 512 else ", i32"
+    x.b.declare(f"{x.type} {symbol}({x.type}, {x.type}, {x.type}, {mask}{rounding})")
+    texts = f"{x.type} {x.text}, {n.type} {n.text}, {x.type} poison, {mask} -1"
+    return x.new(f"call {x.type} {symbol}({texts}{rounding and ', i32 4'})")
+
+
+def _ldexp(x: Value, n: Value) -> Value:
     """x * 2**n for integers n."""
     symbol = f"@llvm.ldexp.{mangled(x.kind, x.lanes)}.{mangled(n.kind, n.lanes)}"
     x.b.declare(f"{x.type} {symbol}({x.type}, {n.type})")

@@ -14,8 +14,8 @@ from treadle.backends.cpu.emit.lanes import (
     fma,
     has_scale_instruction,
     intrinsic,
-    ldexp,
     multiply_add,
+    scale,
     select,
 )
 
@@ -111,9 +111,9 @@ def power_of_two(n: Value, kind: str) -> Value:
 
 def scaled(x: Value, n: Value) -> Value:
     """x * 2**n for a whole float n, right also if the result is subnormal or inf."""
-    whole = to_int(n)
     if has_scale_instruction():
-        return ldexp(x, whole)
+        return scale(x, n)
+    whole = to_int(n)
     half = whole.op("ashr", 1)
     return x * power_of_two(half, x.kind) * power_of_two(whole - half, x.kind)
 
@@ -131,8 +131,8 @@ def exp(x: Value) -> Value:
     # processor 100 cycles and more, and half of a causal mask is such values.
     gone = x.compare("olt", low)
     zero = x.like(0.0)
-    limited = select(x.compare("ogt", high), high, select(gone, zero, x))
-    n, r = _reduced(limited)
+    limited = select(gone, zero, x)
+    n, r = _reduced(select(limited.compare("ogt", high), high, limited))
     return select(
         gone, zero, scaled(multiply_add(r * r, polynomial(r, _EXP[x.kind]), r) + 1.0, n)
     )
