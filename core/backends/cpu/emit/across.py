@@ -16,6 +16,7 @@ from treadle.backends.cpu.emit.body import Body, Frame
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import Value, host_lanes
 from treadle.backends.cpu.emit.reduce import Reduction
+from treadle.backends.cpu.emit.row import COPIES, unrolling
 from treadle.backends.cpu.emit.turned import (
     TurnedArrays,
     kept_dtype,
@@ -37,9 +38,18 @@ _IN_REGISTERS = 8
 
 
 def most_columns(lanes: int) -> int:
-    """The longest rows that vectors go across. The first sweep of longer ones might be
+    """The longest rows that vectors go across."""
+    return 3 * lanes // 2
+
+
+def across_spans(nest: Nest, lanes: int) -> tuple[tuple[int, int], ...]:
+    """Lengths of rows (more than one, up to the other) that vectors go across, because
+    vectors along them would be too empty: a quarter of them, or half where a row costs
+    hardly more than its moves. The first sweep of rows longer than that might be
     unrolled in `row.py`, and add up in another order."""
-    return min(2 * lanes, 16)
+    if all(unrolling(nest, sweep) == COPIES for sweep in schedule(nest).sweeps):
+        return ((0, lanes // 2),)
+    return ((0, 3 * lanes // 4), (lanes, most_columns(lanes)))
 
 
 def goes_across(nest: Nest, lanes: int) -> bool:
@@ -53,7 +63,8 @@ def may_go_across(launch: Launch) -> bool:
     if not launch.outer or not goes_across(nest, lanes):
         return False
     columns, rows = launch.inner, launch.outer[-1]
-    few = is_dim(columns) or columns <= most_columns(lanes)
+    spans = across_spans(nest, lanes)
+    few = is_dim(columns) or any(above < columns <= most for above, most in spans)
     return few and (is_dim(rows) or rows >= lanes)
 
 
@@ -116,7 +127,7 @@ class AcrossSweeps:
         self.blocks = _Blocks(b, nest, lanes)
         self.arrays = TurnedArrays(self.body, self.blocks.arrays, self.columns)
         self.slots = self._slot_count()
-        self.once = most_columns(lanes) <= lanes
+        self.once = across_spans(nest, lanes)[-1][1] <= lanes
 
     def _slot_count(self) -> str:
         """The power of two that has a slot for each element of a row, and no more than
@@ -137,7 +148,12 @@ class AcrossSweeps:
         short, but for the last ones that are not as many as lanes; returns the first
         row that is left."""
         b = self.b
-        is_short = b.op(f"icmp sle i64 {self.columns}, {most_columns(self.lanes)}")
+        is_short = "false"
+        for above, most in across_spans(self.rows, self.lanes):
+            longer = b.op(f"icmp sgt i64 {self.columns}, {above}")
+            inside = b.op(f"icmp sle i64 {self.columns}, {most}")
+            inside = b.op(f"and i1 {longer}, {inside}")
+            is_short = b.op(f"or i1 {is_short}, {inside}")
         whole = b.op(f"and i64 {b.op(f'sub i64 {last}, {first}')}, {-self.lanes}")
         whole = b.op(f"select i1 {is_short}, i64 {whole}, i64 0")
         end = b.op(f"add i64 {first}, {whole}")
@@ -176,8 +192,11 @@ class AcrossSweeps:
                 )
                 store(b, place, frame.get(i, 0, self.lanes), dtype, None)
             slot = b.op(f"and i64 {column}, {self.lanes - 1}")
+            fresh = Value(b, column, "i64", 1).compare("slt", self.lanes)
             for i, r in reductions:
-                old = self._identity(r, column) if self.once else self._slot(i, slot)
+                old = self._identity(r, column)
+                if not self.once:
+                    old = r.masked(fresh, old, self._slot(i, slot))
                 new = self.body.added(i, frame, 0, self.lanes, column, old)
                 self._put(i, slot, new)
         self._combine(reductions)
@@ -209,7 +228,7 @@ class AcrossSweeps:
         """Fills the slots that nothing else fills."""
         if not reductions:
             return
-        with self.b.loop(self.columns if self.once else "0", self.slots) as slot:
+        with self.b.loop(self.columns, self.slots) as slot:
             for i, r in reductions:
                 self._put(i, slot, self._identity(r, slot))
 

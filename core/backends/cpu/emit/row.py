@@ -26,9 +26,23 @@ from treadle.backends.cpu.emit.running import (
 )
 from treadle.backends.cpu.emit.tasks import SCRATCH_LANES, scratch_sizes
 from treadle.kernels.lower import NestOrder, Sweep, cost, is_running
+from treadle.kernels.nest import Nest
 
-_COPIES = 4
+COPIES = 4
 """Of short bodies in a turn of a loop."""
+
+
+def unrolling(nest: Nest, sweep: Sweep) -> int:
+    """Copies of the body per turn: more for short bodies, to hide latencies.
+
+    0 for a masked loop only, which halves the compile time of long bodies, where masks
+    cost nothing.
+    """
+    work = sum(cost(nest.body[i]) for i in sweep.body)
+    if work <= 10:
+        return COPIES
+    narrow = any(op.dtype.itemsize < 4 for op in nest.operands)
+    return 1 if work <= 28 or narrow or not has_mask_registers() else 0
 
 
 class RowSweeps:
@@ -82,7 +96,7 @@ class RowSweeps:
     def has_whole_vectors(self) -> bool:
         """Whether an elementwise row has code for vectors without a mask, too."""
         (sweep,) = self.plan.sweeps
-        return self._unrolling(sweep) > 0
+        return unrolling(self.nest, sweep) > 0
 
     def vector(self, positions: list[str], index: str, high: str | None) -> None:
         """Emits one vector of an elementwise row, from `index` on; under a mask of what
@@ -106,7 +120,7 @@ class RowSweeps:
 
     def is_light(self, sweep: Sweep) -> bool:
         """Whether a turn takes hardly longer than what a loop does for it."""
-        return self._unrolling(sweep) == _COPIES
+        return unrolling(self.nest, sweep) == COPIES
 
     def _sweep(self, sweep: Sweep, held: Frame, low: str, high: str) -> None:
         self.body.prepare(sweep, held)
@@ -140,7 +154,7 @@ class RowSweeps:
         b = self.b
         reductions = [self.body.reduction(i) for i in sweep.reductions]
         totals = [p for r in reductions for p in r.identity(b, self.lanes)]
-        size = BLOCK_TURNS * max(self._unrolling(sweep), 1) * self.lanes
+        size = BLOCK_TURNS * max(unrolling(self.nest, sweep), 1) * self.lanes
         with b.carrying(low, high, str(size), carried(totals)) as turn:
             end = b.least(b.op(f"add i64 {turn.index}, {size}"), high)
             (block,) = self._span(sweep, [held], turn.index, end)
@@ -154,7 +168,7 @@ class RowSweeps:
         """Emits the turns over low..high of some rows; returns the lanes' totals of
         each."""
         b = self.b
-        copies = self._unrolling(sweep)
+        copies = unrolling(self.nest, sweep)
         reductions = [self.body.reduction(i) for i in sweep.reductions]
         first = [p for r in reductions for p in r.identity(b, self.lanes)]
         parts, middle = [first] * len(rows), low
@@ -182,7 +196,7 @@ class RowSweeps:
     ) -> list[list[Value]]:
         """The turns over low..high that have no masks, in as many copies as a turn has.
         They are left out where there are none; `first` are the totals then."""
-        b, copies, found = self.b, self._unrolling(sweep), []
+        b, copies, found = self.b, unrolling(self.nest, sweep), []
         reductions = [self.body.reduction(i) for i in sweep.reductions]
         parts = [
             part
@@ -221,7 +235,7 @@ class RowSweeps:
         which = [i for i in sweep.body if is_running(self.nest.body[i])]
         before = [x for i in which for x in carried_first(b, *self.body.running(i), 1)]
         middle = "0"
-        if self._unrolling(sweep):
+        if unrolling(self.nest, sweep):
             middle = b.op(f"and i64 {high}, {-self.lanes}")
             before = self._running_blocks(
                 sweep,
@@ -288,18 +302,6 @@ class RowSweeps:
             frame.values[i] = [self.body.settled(i, result)]
             after += state
         return after
-
-    def _unrolling(self, sweep: Sweep) -> int:
-        """Copies of the body per turn: more for short bodies, to hide latencies.
-
-        0 for a masked loop only, which halves the compile time of long bodies, where
-        masks cost nothing.
-        """
-        work = sum(cost(self.nest.body[i]) for i in sweep.body)
-        if work <= 10:
-            return _COPIES
-        narrow = any(op.dtype.itemsize < 4 for op in self.nest.operands)
-        return 1 if work <= 28 or narrow or not has_mask_registers() else 0
 
     def _masked(self, held: Frame, index: str, high: str) -> Frame:
         """A frame for the lanes that are left from `index` on."""

@@ -70,7 +70,7 @@ def _values(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 @pytest.mark.parametrize("lanes", [4, 8, 16])
 @pytest.mark.parametrize("make", [softmax, squares, places])
 def test_bits_are_those_of_vectors_along_rows(make: Callable, lanes: int) -> None:
-    for columns in (1, 2, 3, 5, 8, 10, 16, 17):
+    for columns in (1, 2, 3, 5, 8, 10, 16, 17, 24, 25):
         for rows in (1, lanes - 1, 2 * lanes + 3):
             found = []
             for entry in ("task", "few", "short", "open"):
