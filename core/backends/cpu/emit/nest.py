@@ -111,8 +111,8 @@ def _row_task(
     if together:
         with _segments(b, arguments, arguments.outer, first, last) as segment:
             left, dim = segment.first, len(arguments.outer) - 1
-            for rows in together:
-                left = rows.run(segment.start, left, segment.last)
+            for several in together:
+                left = several.run(segment.start, left, segment.last)
             with b.loop(left, segment.last) as r:
                 positions = _stepped(b, arguments, segment.start, dim, r)
                 sweeps.row(positions, low, high)

@@ -151,9 +151,9 @@ class SeveralRows:
                 for (block, dtype), total in zip(ends, totals, strict=True):
                     store(b, vector_at(b, lanes, block, dtype, r), total, dtype, None)
         for i in sweep.reductions:
-            r = self.rows.body.reduction(i)
-            found = across_rows(r, [self._end(i, str(k)) for k in range(lanes)])
-            held.values[i] = [self.across.settled(i, found[-1])]
+            ends_of_rows = [self._end(i, str(k)) for k in range(lanes)]
+            result = across_rows(self.rows.body.reduction(i), ends_of_rows)
+            held.values[i] = [self.across.settled(i, result[-1])]
 
     def _frame(self, used: set[int], held: Frame, r: str) -> Frame:
         """Of the r-th of the rows: where its operands stand, and what is given."""
