@@ -23,6 +23,7 @@ from treadle.backends.cpu.gemm.parts import (
     Args,
     call_epilogue,
     call_pack,
+    maximum,
     minimum,
     offset,
     panel_features,
@@ -138,7 +139,8 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
         a_step = b.op(f"mul i64 {args(ConvWord.STRIDE_X)}, {args(ConvWord.PIXEL)}")
         a_row = b.op(f"mul i64 {a_step}, {size}")
         line = b.op(f"mul i64 {args(ConvWord.STRIDE_Y)}, {args(ConvWord.LINE)}")
-        segments, count = args.at(ConvWord.OFFSETS), args(ConvWord.SEGMENTS)
+        segments, taps = args.at(ConvWord.OFFSETS), args(ConvWord.TAPS_Y)
+        count = b.op(f"udiv i64 {args(ConvWord.SEGMENTS)}, {taps}")  # of a row of taps
         low, extra = args(ConvWord.TILE_LOW), args(ConvWord.TILE_EXTRA)
         length = args(ConvWord.RUN)
         pixel = args(Word.C + 3)
@@ -152,11 +154,16 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
                 within = b.op(f"sub i64 {y}, %y0")
                 a = offset(b, machine, source, within, line)
                 at = b.op(f"mul i64 {y}, {out_x}")
+                first_tap, taps = _taps_inside(b, args, y)
+                skipped = b.op(f"mul i64 {first_tap}, {count}")
+                k0 = b.op(f"getelementptr i64, ptr {segments}, i64 {skipped}")
+                skipped = b.op(f"mul i64 {skipped}, {length}")
+                panel = offset(b, machine, "%weights", skipped, str(_width(machine)))
                 Sweep(
                     tiles=(low, extra, "0", args(ConvWord.TILES)),
                     a=(a, a_row),
-                    k=(segments, count, length),
-                    panel=("%weights", str(_width(machine) * size)),
+                    k=(k0, b.op(f"mul i64 {taps}, {count}"), length),
+                    panel=(panel, str(_width(machine) * size)),
                     c=(offset(b, machine, target, at, pixel), c_row),
                     columns=columns,
                     accumulate="0",
@@ -164,3 +171,21 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
             r0, r1 = (b.op(f"mul i64 {y}, {out_x}") for y in (first, stop))
             call_epilogue(b, args, "true", ("%image", "0", r0, r1, f0, f1))
         b("ret void")
+
+
+def _taps_inside(b: Builder, args: Args, y: str) -> tuple[str, str]:
+    """The first row of taps that meets the input at output row y, and how many do: at
+    least one, which finds zeros if none does. In maps of 8 rows, 3 taps high, every
+    twelfth product would be with a zero."""
+    taps, step = args(ConvWord.TAPS_Y), args(ConvWord.DILATION_Y)
+    start = b.op(f"mul i64 {y}, {args(ConvWord.STRIDE_Y)}")
+    before = b.op(f"sub i64 {args(ConvWord.PAD_Y)}, {start}")
+    last = b.op(f"sub i64 {args(ConvWord.IN_Y)}, 1")
+    last = b.op(f"mul i64 {last}, {args(ConvWord.IN_DILATION_Y)}")
+    left = maximum(b, b.op(f"add i64 {before}, {last}"), "0")
+    above = b.op(f"add i64 {before}, {b.op(f'sub i64 {step}, 1')}")
+    first = b.op(f"sdiv i64 {maximum(b, above, '0')}, {step}")
+    first = minimum(b, first, b.op(f"sub i64 {taps}, 1"))
+    stop = b.op(f"add i64 {b.op(f'sdiv i64 {left}, {step}')}, 1")
+    inside = b.op(f"sub i64 {minimum(b, stop, taps)}, {first}")
+    return first, maximum(b, inside, "1")
