@@ -1,4 +1,4 @@
-"""Gives convolutions the forms that kernels have: of images, not of lines or volumes;
+"""Gives convolutions the forms that kernels have: of images and volumes, not of lines;
 of elements without zeros between them; and if groups are single channels, or give
 single features, of one channel and one feature each."""
 
@@ -247,8 +247,13 @@ def _exchanged(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | No
 
 
 def _of_volumes(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
-    """A volume is images, of all that the filter meets along its first axis."""
-    if x.type.ndim <= 4:
+    """With zeros between the images of a volume, or if groups are single channels, a
+    volume is images, of all that the filter meets along its first axis. And so is what
+    has more axes."""
+    each = x.type.shape[-1] // params["feature_groups"]
+    depthwise = each == 1 and y.type.shape[-1] == params["feature_groups"]
+    gaps = params["lhs_dilation"][0] != 1
+    if x.type.ndim <= 4 or (x.type.ndim == 5 and not (gaps or depthwise)):
         return None
     images, depth, *space, _ = x.type.shape
     rest = {k: v[1:] if k in _ROW else v for k, v in params.items()}
@@ -266,8 +271,7 @@ def _of_volumes(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | N
         first, step = tap * params["rhs_dilation"][0], params["strides"][0]
         part = _part(f, x, 1, first, step, count)
         seen.append(f.reshaped(part, (images * count, *space, x.type.shape[-1])))
-    each = x.type.shape[-1] // params["feature_groups"]
-    if each == 1 and y.type.shape[-1] == params["feature_groups"]:
+    if depthwise:
         result = _added(f, seen, y, rest)
     else:
         result = _mixed(f, seen, y, rest)
