@@ -361,10 +361,15 @@ def _turned(f: _Forms, a: Atom) -> Atom:
 
 
 def _of_single_taps(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
-    """The gradient by a filter that meets each pixel alone is a product over pixels."""
-    plain = {k: (v,) * (x.type.ndim - 2) for k, v in _ROW.items()}
-    if not f.is_filter_gradient or params != {**plain, "feature_groups": 1}:
+    """The gradient by a filter that meets each pixel alone is a product over pixels: of
+    all, or those at every so many steps."""
+    rank = x.type.ndim - 2
+    plain = {k: (v,) * rank for k, v in _ROW.items()} | {"feature_groups": 1}
+    if not f.is_filter_gradient or params != plain | {"strides": params["strides"]}:
         return None
+    for axis, step in enumerate(params["strides"], start=1):
+        if step != 1:
+            x = _part(f, x, axis, 0, step, y.type.shape[axis])
     rows = [
         f.reshaped(a, (math.prod(a.type.shape[:-1]), a.type.shape[-1])) for a in (x, y)
     ]
