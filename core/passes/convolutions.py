@@ -105,6 +105,12 @@ def _in_phases(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | No
     if window.feature_groups != 1 and y.type.shape[-2] == 1:
         return None
     out = window.out_spatial(spatial, y.type.shape[:-2])
+    if taps == 1:  # zeros stay zeros, whatever is where
+        some = {"lhs_dilation": 1, "padding": (0, 0)}
+        changed = {k: _with(params[k], axis, v) for k, v in some.items()}
+        result = f.given(x, y, params | changed)
+        ends = _with(((0, 0, 0),) * rank, axis + 1, (*window.padding[axis], by - 1))
+        return f.emit(pad, [result, _zero(result)], padding=ends)
     low, count, pieces = window.padding[axis][0], -(-out[axis] // by), []
     lengths = (x.type.shape[0], *out, y.type.shape[-1])
     shape = [*lengths[: axis + 1], count, 1, *lengths[axis + 2 :]]
