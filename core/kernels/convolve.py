@@ -12,9 +12,9 @@ the result as its filter's and those of the derivative by the output as its outp
     dw[dy, dx, c, g*F + f]  =  sum over b, y, x of
         P[b, y*sy + dy*ry - py, x*sx + dx*rx - px, g*C + c] * dout[b, y, x, g*F + f]
 
-A volume is images, one behind the other: image b of the result is number z of the volume
-that it belongs to, and meets, with the rows of taps from dz*Ty on (of Ty for each dz),
-image z*sz + dz*rz - pz of that volume of the input.
+A volume is images, one behind the other: image b of the result is number z of the
+volume that it belongs to, and meets, with the rows of taps from dz*Ty on (of Ty for
+each dz), image z*sz + dz*rz - pz of that volume of the input.
 
 Kernels may leave products with the zeros beside the input out, or not.
 """

@@ -277,10 +277,7 @@ def _of_volumes(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | N
         first, step = tap * params["rhs_dilation"][0], params["strides"][0]
         part = _part(f, x, 1, first, step, count)
         seen.append(f.reshaped(part, (images * count, *space, x.type.shape[-1])))
-    if depthwise:
-        result = _added(f, seen, y, rest)
-    else:
-        result = _mixed(f, seen, y, rest)
+    result = _added(f, seen, y, rest) if depthwise else _mixed(f, seen, y, rest)
     if f.is_filter_gradient:
         return result
     return f.reshaped(result, (images, count, *result.type.shape[1:]))

@@ -78,10 +78,11 @@ def emit_filter_gradient(b: Builder, machine: Machine) -> None:
                     b.loop("0", args(ConvWord.SLABS)) as slab,
                 ):
                     again = b.op(f"or i64 {b.op(f'sub i64 {image}, {first}')}, {slab}")
+                    on = b.op(f"sub i64 {met}, {image}")
                     b(
                         f"call void @filter_slab(ptr %args, ptr {own}, ptr {sums}, "
-                        f"i64 {image}, i64 {stop}, i64 {b.op(f'sub i64 {met}, {image}')}, "
-                        f"i1 {inside}, i64 {slab}, i64 {p0}, i64 {p1}, i64 {again})"
+                        f"i64 {image}, i64 {stop}, i64 {on}, i1 {inside}, "
+                        f"i64 {slab}, i64 {p0}, i64 {p1}, i64 {again})"
                     )
         b("ret void")
 

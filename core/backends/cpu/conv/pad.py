@@ -10,7 +10,7 @@ from treadle.backends.cpu.gemm.tile import Machine
 
 
 def emit_pad(b: Builder, machine: Machine) -> None:
-    """``conv_pad``: what output rows y0..y1-1 of an image visit; zeros if there is none.
+    """``conv_pad``: what output rows y0..y1-1 visit of an image: zeros if it is none.
 
     Producers may write a vector too much behind each row, so rows are written in
     ascending order and what lies behind a row is zeroed after it.
