@@ -59,6 +59,8 @@ class ConvSpec:
     input: strides b, y, x, c. filter: strides dy, dx, c, f (negative ones flip it).
     output: strides b, (unused), pixel, 1.
     fused_input: the input comes from a producer (see `Contraction`).
+    dtype: of the result. operands: of what is multiplied; None: as the result. Half
+    floats are multiplied as that, and summed in float32.
     """
 
     dtype: np.dtype
@@ -72,6 +74,7 @@ class ConvSpec:
     output: Strides
     groups: int = 1
     fused_input: bool = False
+    operands: np.dtype | None = None
 
     def __post_init__(self) -> None:
         if self.channels % self.groups or self.features % self.groups:
@@ -90,6 +93,17 @@ class ConvSpec:
         not fixed whoever made it has asked."""
         channels = hint(self.channels)
         return hint(self.groups) == channels == hint(self.features) != 1
+
+    @property
+    def dtypes(self) -> tuple[np.dtype, np.dtype, np.dtype]:
+        """Of both operands, and of the result."""
+        operands = self.operands or self.dtype
+        return operands, operands, self.dtype
+
+    @property
+    def half(self) -> np.dtype | None:
+        """The half float that is multiplied, if it is one."""
+        return next((d for d in self.dtypes if d.itemsize == 2), None)
 
     @property
     def k(self) -> int:

@@ -17,6 +17,7 @@ from treadle.ops.dot import dot_general
 from treadle.ops.movement import broadcast_in_dim, reshape, reverse, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.ops.shape import concatenate, pad, slice_
+from treadle.passes.halves import product
 from treadle.passes.rewrite import Rewriter
 from treadle.trace.op import Op
 
@@ -37,20 +38,44 @@ _COLUMNS = 16
 """So many features take about as long as one, for the kernels of most machines."""
 
 
-def convolution(rewriter: Rewriter, eq: Equation, x: Atom, y: Atom) -> Atom:
-    """A convolution, or its gradient by the filter, of other operands."""
-    return _Forms(rewriter, eq).given(x, y, dict(eq.params))
+def convolution(
+    rewriter: Rewriter,
+    eq: Equation,
+    x: Atom,
+    y: Atom,
+    multiplied: Sequence[np.dtype] = (),
+) -> Atom:
+    """A convolution, or its gradient by the filter, of other operands.
+
+    multiplied: half floats that have kernels, whose results are single at first.
+    """
+    return _Forms(rewriter, eq, multiplied).given(x, y, dict(eq.params))
+
+
+def is_by_channel(eq: Equation, x: Atom, y: Atom) -> bool:
+    """Whether a convolution has several groups, of single channels or results: there is
+    nothing for a matrix kernel to do."""
+    groups, ends = eq.params["feature_groups"], (x.type.shape[-1], y.type.shape[-1])
+    return groups != 1 and groups in ends
 
 
 class _Forms:
     """The equations that stand instead of one."""
 
-    def __init__(self, rewriter: Rewriter, eq: Equation) -> None:
-        self.rewriter, self.eq = rewriter, eq
+    def __init__(
+        self, rewriter: Rewriter, eq: Equation, multiplied: Sequence[np.dtype]
+    ) -> None:
+        self.rewriter, self.eq, self.multiplied = rewriter, eq, multiplied
         self.is_filter_gradient = eq.op is not conv_general
 
     def emit(self, op: Op, operands: Sequence[Atom], **params: Any) -> Atom:
         return self.rewriter.emit(op, list(operands), params, self.eq.source)[0]
+
+    def product(self, op: Op, operands: Sequence[Atom], **params: Any) -> Atom:
+        """Work for a matrix kernel."""
+        if operands[0].type.dtype not in self.multiplied:
+            return self.emit(op, operands, **params)
+        return product(self.rewriter, op, operands, params, self.eq.source)
 
     def reshaped(self, a: Atom, shape: Sequence[int]) -> Atom:
         return self.emit(reshape, [a], shape=tuple(shape))
@@ -67,7 +92,7 @@ class _Forms:
             found = form(self, x, y, params)
             if found is not None:
                 return found
-        return self.emit(self.eq.op, [x, y], **params)
+        return self.product(self.eq.op, [x, y], **params)
 
 
 def _of_lines(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
@@ -206,7 +231,7 @@ def _of_tiles(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
         return None
     y = f.emit(reverse, [y], axes=tuple(range(rank)))
     how = {"contract": ((rank + 1,), (rank,)), "batch": ((), ())}
-    result = f.emit(dot_general, [x, y], **how)
+    result = f.product(dot_general, [x, y], **how)
     pairs = [axis for i in range(1, rank + 1) for axis in (i, i + rank)]
     order = (0, *pairs, 2 * rank + 1)
     result = f.emit(transpose, [result], permutation=order)
@@ -365,7 +390,7 @@ def _of_single_taps(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom
         f.reshaped(a, (math.prod(a.type.shape[:-1]), a.type.shape[-1])) for a in (x, y)
     ]
     how = {"contract": ((0,), (0,)), "batch": ((), ())}
-    result = f.emit(dot_general, rows, **how)
+    result = f.product(dot_general, rows, **how)
     return f.reshaped(result, (*params["kernel"], *result.type.shape))
 
 

@@ -61,7 +61,9 @@ def convolution(
 
 def _is_known(spec: ConvSpec) -> bool:
     """Whether a depthwise convolution, whose kernel has channels in its lanes, finds
-    them side by side."""
+    them side by side; so does one of half floats, which are pairs."""
+    if spec.half is not None and spec.input.column != 1 and spec.channels > 1:
+        return False
     if not spec.groups == spec.channels == spec.features != 1:
         return True
     return spec.input.column == spec.filter.column == spec.output.column == 1
@@ -98,7 +100,7 @@ def _spec(
         )
 
     return ConvSpec(
-        x.type.dtype,
+        eq.outputs[0].type.dtype,
         images,
         channels,
         features,
@@ -108,4 +110,5 @@ def _spec(
         Strides(*w_steps),
         Strides(out_steps[0], 0, pixel, 1),
         eq.params["feature_groups"],
+        operands=x.type.dtype,
     )
