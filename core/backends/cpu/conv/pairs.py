@@ -69,15 +69,16 @@ def _source(gradient: bool, short: bool, unit: str) -> Source:
     what = "filter" if gradient else "images"
     result = "bfloat16" if short else "float"
 
-    def emit() -> str:
-        llvm().initialize_native_asmparser()  # for the assembly in the kernels
-        return emit_module(machine(short), gradient)
-
-    return Source(f"convolve/{unit}/{what}/{result}", "convolve", emit)
+    return Source(
+        f"convolve/{unit}/{what}/{result}",
+        "convolve",
+        lambda: emit_module(machine(short), gradient),
+    )
 
 
 def emit_module(machine: Machine, gradient: bool) -> str:
     """IR of everything that one of the two needs."""
+    llvm().initialize_native_asmparser()  # for the assembly in the kernels
     b = Builder()
     tiles = replace(machine, short=False) if gradient else machine
     emit_tiles(b, tiles)
