@@ -106,6 +106,11 @@ class ConvSpec:
         return next((d for d in self.dtypes if d.itemsize == 2), None)
 
     @property
+    def sums(self) -> np.dtype:
+        """What is summed in."""
+        return self.dtype if self.half is None else np.dtype(np.float32)
+
+    @property
     def k(self) -> int:
         return self.y.taps * self.x.taps * self.channels // self.groups
 

@@ -13,7 +13,7 @@ from treadle.ops.arithmetic import mul, multiply_add
 from treadle.ops.dot import Axes, dot_general, free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
-from treadle.passes.convolutions import convolution, is_by_channel
+from treadle.passes.convolutions import adds_results, convolution
 from treadle.passes.halves import narrowed, product, widened
 from treadle.passes.rewrite import Rewriter, mentions
 from treadle.trace.lowering import Product
@@ -90,7 +90,7 @@ class _Lower(Rewriter):
         """Half floats are summed in single precision, and rounded once."""
         dtype = eq.outputs[0].type.dtype
         if dtype in self.multiplied:
-            if eq.op is not dot_general and not is_by_channel(eq, x, y):
+            if eq.op is not dot_general and not adds_results(eq, x, y):
                 return convolution(self, eq, x, y, self.multiplied)
             if eq.op is dot_general and not self._is_thin(eq):
                 return product(self, eq.op, (x, y), eq.params, eq.source)

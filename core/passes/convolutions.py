@@ -52,11 +52,14 @@ def convolution(
     return _Forms(rewriter, eq, multiplied).given(x, y, dict(eq.params))
 
 
-def is_by_channel(eq: Equation, x: Atom, y: Atom) -> bool:
-    """Whether a convolution has several groups, of single channels or results: there is
-    nothing for a matrix kernel to do."""
+def adds_results(eq: Equation, x: Atom, y: Atom) -> bool:
+    """Whether a convolution may become one whose results are added up, which they must
+    not be once they are rounded: one of several groups, of single channels or results,
+    but for images of which each channel gives one result."""
     groups, ends = eq.params["feature_groups"], (x.type.shape[-1], y.type.shape[-1])
-    return groups != 1 and groups in ends
+    if groups == 1 or groups not in ends:
+        return False
+    return x.type.ndim > 4 or ends[0] != ends[1]
 
 
 class _Forms:

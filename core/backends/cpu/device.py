@@ -101,16 +101,17 @@ class CPUTarget:
         """Chooses blocks and tasks."""
         what = product.contraction
         count = threads.num_threads()
-        if what.half is not None:
-            if isinstance(what, Contraction):
-                speed = bfloat.unit().speed
-                return bfloat_schedule.schedule(what, speed, count)
-            tile = pairs.machine().tile
-            return pairs_schedule.schedule(what, product.filter_gradient, tile, count)
-        tile = gemm.tile(what.dtype)
+        if isinstance(what, Contraction) and what.half is not None:
+            speed = bfloat.unit().speed
+            return bfloat_schedule.schedule(what, speed, count)
         if isinstance(what, Contraction):
+            tile = gemm.tile(what.dtype)
             hooked = product.epilogue is not None
             return [gemm_schedule.schedule(what, tile, count, hooked)]
+        if what.half is not None and not what.depthwise:
+            tile = pairs.machine().tile
+            return pairs_schedule.schedule(what, product.filter_gradient, tile, count)
+        tile = gemm.tile(what.sums)
         return choice.schedule(what, product.filter_gradient, tile, count)
 
     def begin(self) -> None:

@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.half import packed, rounded
+from treadle.backends.cpu.emit.lanes import Value
 from treadle.backends.cpu.emit.pairs import (
     added_by_model,
     halves,
@@ -34,6 +36,7 @@ from treadle.backends.cpu.emit.pairs import (
     rounded_by_model,
 )
 from treadle.backends.cpu.gemm.arguments import Tile
+from treadle.dtypes import bfloat16
 
 _KERNEL_PARAMETERS = (
     "ptr noalias readonly %a, i64 %a_row, ptr readonly %segments, i64 %count, "
@@ -60,6 +63,7 @@ class Machine:
     images: whether the kernel of products also makes convolutions. pairs: whether what
     A and B hold for a float is two bfloat16, one k after the other, whose products are
     both added (`treadle.backends.cpu.target.multiplies_pairs`); IR is a model of it.
+    halves: whether operands are bfloat16, computed with as floats.
     short: whether results are stored as bfloat16, and never added to others.
     """
 
@@ -68,7 +72,13 @@ class Machine:
     assembly: str
     images: bool = False
     pairs: bool = False
+    halves: bool = False
     short: bool = False
+
+    @property
+    def operand(self) -> Stored:
+        """How operands lie in memory."""
+        return Stored("i16", 2) if self.halves else Stored(self.scalar, self.itemsize)
 
     @property
     def result(self) -> Stored:
@@ -130,20 +140,31 @@ def masked_load(b: Builder, machine: Machine, address: str, mask: str) -> str:
     )
 
 
+def as_stored(b: Builder, machine: Machine, value: str) -> str:
+    """A vector of results, as they are stored: with its type."""
+    if not machine.short:
+        return f"{machine.vector} {value}"
+    lanes = machine.tile.lanes
+    if not machine.pairs:
+        x = rounded(Value(b, value, "float", lanes), bfloat16)
+        return f"<{lanes} x i16> {packed(x, bfloat16).text}"
+    by = rounded_by_instruction if machine.assembly else rounded_by_model
+    return f"<{lanes} x i16> {by(b, value, lanes)}"
+
+
 def masked_store(
     b: Builder, machine: Machine, value: str, address: str, mask: str
 ) -> None:
-    """A vector of results, as they are stored."""
-    vector, kind, suffix = machine.vector, machine.mask, machine.suffix
+    """A vector of results."""
+    kind, suffix = machine.mask, machine.suffix
+    result = as_stored(b, machine, value)
+    vector = f"<{machine.tile.lanes} x {machine.result.scalar}>"
     if machine.short:
-        lanes = machine.tile.lanes
-        rounded = rounded_by_instruction if machine.assembly else rounded_by_model
-        value = rounded(b, value, lanes)
-        vector, suffix = f"<{lanes} x i16>", f"v{lanes}i16"
+        suffix = f"v{machine.tile.lanes}i16"
     name = f"@llvm.masked.store.{suffix}.p0"
     b.declare(f"void {name}({vector}, ptr, {kind})")
     align = machine.result.itemsize
-    b(f"call void {name}({vector} {value}, ptr align {align} {address}, {kind} {mask})")
+    b(f"call void {name}({result}, ptr align {align} {address}, {kind} {mask})")
 
 
 class Size(NamedTuple):

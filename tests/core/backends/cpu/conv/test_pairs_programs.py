@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -104,17 +105,29 @@ def test_channels_that_are_not_side_by_side_are_copied() -> None:
     close(y, expected(first, *wide(x, w))[0], scale=8)
 
 
-def test_single_channels_are_computed_in_float32() -> None:
-    for shape in ((3, 3, 1, 6), (3, 3, 1, 12)):
-        x, w = normal(2, 7, 9, 6), normal(*shape)
-        plan, (y,) = run(lambda x, w: convolve(x, w, feature_groups=6), x, w)
-        assert convolutions(plan) == [("float32", "float32")]
-        wanted = expected(lambda x, w: convolve(x, w, feature_groups=6), *wide(x, w))
-        close(y, wanted[0], scale=4)
+@pytest.mark.parametrize(
+    ("channels", "features", "dtype"),
+    [(6, 6, "bfloat16"), (6, 12, "float32"), (12, 6, "float32")],
+)
+def test_single_channels(channels: int, features: int, dtype: str) -> None:
+    """What is added up afterwards isn't rounded before."""
+    x, w = normal(2, 7, 9, channels), normal(3, 3, channels // 6, features)
+
+    def all_three(x: Any, w: Any, ct: Any) -> Any:
+        apply = functools.partial(convolve, feature_groups=6)
+        out, back = td.vjp(apply, x, w)
+        return out, *back(ct)
+
+    args = x, w, normal(2, 7, 9, features)
+    plan, found = run(all_three, *args)
+    assert set(convolutions(plan)) == {(dtype, dtype)}
+    for one, other in zip(found, expected(all_three, *args), strict=True):
+        close(one, other, scale=float(np.abs(other).max()))
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"strides": (2, 2)}, {"padding": ((0, 0),) * 2}]
+    "options",
+    [{}, {"strides": (2, 2)}, {"padding": ((0, 0),) * 2}, {"feature_groups": 6}],
 )
 def test_open_sizes_have_the_bits_of_fixed_ones(options: Any) -> None:
     def both(x: Any, w: Any) -> Any:
@@ -125,7 +138,8 @@ def test_open_sizes_have_the_bits_of_fixed_ones(options: Any) -> None:
         grads, out = td.grad(loss, argnums=(0, 1), has_aux=True)(x, w)
         return out, *grads
 
-    w = normal(3, 3, 6, 17)
+    groups = options.get("feature_groups", 1)
+    w = normal(3, 3, 6 // groups, 18)[..., : 17 if groups == 1 else 6]
     axes = ("images", "height", "width", None)
     once = td.jit(both, dynamic={"x": axes})
     for sizes in ((1, 7, 9), (2, 12, 5), (5, 8, 30)):
