@@ -37,7 +37,7 @@ def _convolution(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     lines = given.b0, given.b1, given.row
     in_place = even and not any(n % 2 for n in lines) and is_in_place(spec)
     if in_place:
-        given = Strides(*(n // 2 for n in lines), 1)
+        given = Strides(given.b0 // 2, given.b1 // 2, given.row // 2, 1)
     of_pairs = replace(
         spec,
         dtype=_PAIR,
