@@ -292,6 +292,8 @@ class _Checker:
             memory, at = self.reach(atom, offset, of.itemsize, loops)
             if not memory.has(at):
                 self.fail(f"reads of a value {atom.type} what is not stored yet")
+        if p.c.type.dtype != dtype:
+            self.fail(f"gives a value {p.c.type} for one of {dtype}")
         memory, at = self.reach(p.c, 0, dtype.itemsize, c)
         if at is not None and np.unique(at).size != p.c.type.size:
             self.fail("stores some elements twice, and others not at all")
