@@ -1,9 +1,10 @@
 """Times convolutions, pooling and resizing beside PyTorch: `python convolutions.py`.
 
-`python benchmarks/convolutions.py [ROUNDS] [PART OF A NAME]`. Figures are milliseconds
-of CPU time of one thread, medians of calls that take turns; channels are last in both
-libraries. A ratio is PyTorch's time over Treadle's. The limit is the time of as many
-multiply-adds in registers.
+`python benchmarks/convolutions.py [ROUNDS] [PART OF A NAME] [DTYPE]`. Figures are
+milliseconds of CPU time of one thread, medians of calls that take turns; channels are
+last in both libraries. A ratio is PyTorch's time over Treadle's. The limit is the time
+of as many multiply-adds of float32 in registers. The dtype is that of convolutions:
+float32, or bfloat16.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def channels_first(x: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(np.moveaxis(x, -1, 1))
 
 
-def convolution(case: Conv) -> tuple[int, Contenders]:
+def convolution(case: Conv, dtype: str) -> tuple[int, Contenders]:
     """How many operations it is, and what runs it and its gradients."""
     rank, channels = len(case.x) - 2, case.x[-1]
     layer: Any = getattr(nn, f"Conv{'Transpose' if case.transposed else ''}{rank}d")
@@ -95,7 +96,8 @@ def convolution(case: Conv) -> tuple[int, Contenders]:
     options |= {"dilation": case.dilation, "groups": case.groups}
     sizes = channels, case.features, case.kernel
     module = layer(*sizes, **options, bias=False, key=td.rng.key(0))
-    x, w = tnp.asarray(normal(*case.x)), module.weight
+    module = nn.cast(module, dtype)
+    x, w = tnp.asarray(normal(*case.x)).astype(dtype), module.weight
 
     @td.jit
     def forward(x: Any, w: Any) -> Any:
@@ -109,8 +111,9 @@ def convolution(case: Conv) -> tuple[int, Contenders]:
     def by_filter(x: Any, w: Any, ct: Any) -> Any:
         return td.vjp(lambda w: forward(x, w), w)[1](ct)[0]
 
-    ct = tnp.asarray(normal(*forward(x, w).shape))
-    theirs = _torch_convolution(case, options, *map(np.array, (x, w, ct)))
+    ct = tnp.asarray(normal(*forward(x, w).shape)).astype(dtype)
+    wide = [np.array(a.astype("float32")) for a in (x, w, ct)]
+    theirs = _torch_convolution(case, options, getattr(torch, dtype), *wide)
     ours = {
         "forward": lambda: forward(x, w),
         "by input": lambda: by_input(x, w, ct),
@@ -123,7 +126,12 @@ def convolution(case: Conv) -> tuple[int, Contenders]:
 
 
 def _torch_convolution(
-    case: Conv, options: dict[str, Any], x: np.ndarray, w: np.ndarray, ct: np.ndarray
+    case: Conv,
+    options: dict[str, Any],
+    dtype: torch.dtype,
+    x: np.ndarray,
+    w: np.ndarray,
+    ct: np.ndarray,
 ) -> dict[str, Function]:
     rank = len(case.x) - 2
     name = f"conv{'_transpose' if case.transposed else ''}{rank}d"
@@ -133,8 +141,8 @@ def _torch_convolution(
     # PyTorch's own order of features and channels.
     order = (-2, -1) if case.transposed else (-1, -2)
     weight = torch.from_numpy(np.moveaxis(w, order, (0, 1)).copy())
-    weight = weight.contiguous(memory_format=layout)
-    image, gradient = channels_first(x), channels_first(ct)
+    weight = weight.to(dtype).contiguous(memory_format=layout)
+    image, gradient = (channels_first(a).to(dtype) for a in (x, ct))
     each = [[options[k]] * rank for k in ("stride", "padding", "dilation")]
 
     def backward(by_input: bool) -> object:
@@ -252,17 +260,19 @@ def milliseconds(pair: tuple[Function, Function], rounds: int) -> list[float]:
 
 def agree(name: str, pair: tuple[Function, Function], transposed: bool) -> None:
     """Raise if the two results differ by more than roundings do."""
-    ours, theirs = np.asarray(pair[0]()), pair[1]().numpy()
+    found = np.asarray(pair[0]())
+    epsilon = 2e-5 if found.dtype == np.float32 else 2e-2
+    ours, theirs = found.astype(np.float32), pair[1]().float().numpy()
     if name == "by filter":
         order = (-2, -1) if transposed else (-1, -2)
         theirs = np.moveaxis(theirs, (0, 1), order)
     else:
         theirs = np.moveaxis(theirs, 1, -1)
     scale = np.abs(ours).max()
-    np.testing.assert_allclose(ours, theirs.reshape(ours.shape), atol=2e-5 * scale)
+    np.testing.assert_allclose(ours, theirs.reshape(ours.shape), atol=epsilon * scale)
 
 
-def main(rounds: int, part: str) -> None:
+def main(rounds: int, part: str, dtype: str) -> None:
     """Print a table of all whose name has the part."""
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
@@ -271,7 +281,8 @@ def main(rounds: int, part: str) -> None:
     print("| what | of | which | treadle ms | torch ms | ratio | over the limit |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for case in (*CONVOLUTIONS, *MAPS):
-        flops, pairs = (convolution if isinstance(case, Conv) else image_map)(case)
+        is_map = isinstance(case, Map)
+        flops, pairs = image_map(case) if is_map else convolution(case, dtype)
         for name, pair in pairs.items():
             if part not in f"{case.title} {name}":
                 continue
@@ -287,5 +298,5 @@ def main(rounds: int, part: str) -> None:
 
 
 if __name__ == "__main__":
-    rounds, part = [*sys.argv[1:], *("6", "")[len(sys.argv) - 1 :]]
-    main(int(rounds), part)
+    rounds, part, dtype = [*sys.argv[1:], *("6", "", "float32")[len(sys.argv) - 1 :]]
+    main(int(rounds), part, dtype)

@@ -71,6 +71,8 @@ class ConvSpec:
     it).
     output: strides b, (unused), pixel, 1.
     fused_input: the input comes from a producer (see `Contraction`).
+    dtype: of the result. operands: of what is multiplied; None: as the result. Half
+    floats are multiplied as that, and summed in float32.
     """
 
     dtype: np.dtype
@@ -84,6 +86,7 @@ class ConvSpec:
     output: Strides
     groups: int = 1
     fused_input: bool = False
+    operands: np.dtype | None = None
     z: Axis = FLAT
 
     def __post_init__(self) -> None:
@@ -103,6 +106,22 @@ class ConvSpec:
         not fixed whoever made it has asked."""
         channels = hint(self.channels)
         return hint(self.groups) == channels == hint(self.features) != 1
+
+    @property
+    def dtypes(self) -> tuple[np.dtype, np.dtype, np.dtype]:
+        """Of both operands, and of the result."""
+        operands = self.operands or self.dtype
+        return operands, operands, self.dtype
+
+    @property
+    def half(self) -> np.dtype | None:
+        """The half float that is multiplied, if it is one."""
+        return next((d for d in self.dtypes if d.itemsize == 2), None)
+
+    @property
+    def sums(self) -> np.dtype:
+        """What is summed in."""
+        return self.dtype if self.half is None else np.dtype(np.float32)
 
     @property
     def images_in(self) -> int:

@@ -8,13 +8,13 @@ import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
+from treadle.ir.graph import Atom, Equation, Graph, Lit
 from treadle.ops.arithmetic import mul, multiply_add
-from treadle.ops.cast import convert
 from treadle.ops.dot import Axes, dot_general, free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
-from treadle.passes.convolutions import convolution
+from treadle.passes.convolutions import adds_results, convolution
+from treadle.passes.halves import narrowed, product, widened
 from treadle.passes.rewrite import Rewriter, mentions
 from treadle.trace.lowering import Product
 from treadle.trace.op import registry
@@ -23,7 +23,6 @@ _PRODUCTS = frozenset(
     op for op in registry.values() if isinstance(op.lowering, Product)
 )
 _HALVES = (dtypes.float16, dtypes.bfloat16)
-_WIDE = np.dtype(np.float32)
 
 
 class _Lower(Rewriter):
@@ -89,16 +88,14 @@ class _Lower(Rewriter):
 
     def _widened(self, eq: Equation, x: Atom, y: Atom) -> Atom:
         """Half floats are summed in single precision, and rounded once."""
-        out = eq.outputs[0].type
-        narrow = {"dtype": out.dtype}
-        dot = eq.op is dot_general and not self._is_thin(eq)
-        if dot and out.dtype in self.multiplied:
-            result = Var(ArrayType(out.shape, _WIDE))
-            self.emit(eq.op, [x, y], eq.params, eq.source, [result])
-            return self.emit(convert, [result], narrow, eq.source)[0]
-        wide = [self.emit(convert, [a], {"dtype": _WIDE}, eq.source)[0] for a in (x, y)]
-        total = self._contraction(eq, *wide)
-        return self.emit(convert, [total], narrow, eq.source)[0]
+        dtype = eq.outputs[0].type.dtype
+        if dtype in self.multiplied:
+            if eq.op is not dot_general and not adds_results(eq, x, y):
+                return convolution(self, eq, x, y, self.multiplied)
+            if eq.op is dot_general and not self._is_thin(eq):
+                return product(self, eq.op, (x, y), eq.params, eq.source)
+        wide = [widened(self, a, eq.source) for a in (x, y)]
+        return narrowed(self, self._contraction(eq, *wide), dtype, eq.source)
 
     def _sum_of_products(self, eq: Equation, x: Atom, y: Atom) -> Atom:
         """Multiplies and sums in one nest, over whichever axes are contiguous."""
@@ -197,7 +194,8 @@ def lower_contractions(
     bits, and not empty, and that convolutions are not of lines.
 
     Half floats are converted (if `widen`), so that sums are single, but for products of
-    matrices of those that are `multiplied`, whose sums are single all the same.
+    matrices, and convolutions that sum over channels, of those that are `multiplied`,
+    whose sums are single all the same.
     Products with vectors, and those of other integers, which have no matrix kernel,
     become sums of products that fuse to one nest with what makes their operands.
     """

@@ -16,9 +16,12 @@ import numpy as np
 from treadle import dtypes
 from treadle.ir.graph import Atom, Equation, Graph
 from treadle.ops.cast import convert
+from treadle.ops.conv import conv_filter_grad, conv_general
 from treadle.ops.dot import dot_general
 from treadle.passes.dce import drop_dead
 from treadle.passes.rewrite import Rewriter, mentions
+
+_PRODUCTS = (dot_general, conv_general, conv_filter_grad)
 
 
 class _Fuse(Rewriter):
@@ -44,7 +47,7 @@ class _Fuse(Rewriter):
             for eq in self.graph.equations
             if self._narrows(eq)
             and eq.inputs[0] in given
-            and all(r and self._multiplies(r) for r in self.readers[eq.outputs[0]])
+            and all(r and self._rounds(r) for r in self.readers[eq.outputs[0]])
         }
 
     def equation(self, eq: Equation) -> None:
@@ -71,16 +74,20 @@ class _Fuse(Rewriter):
         return eq.outputs[0].type.dtype == self.dtype
 
     def _multiplies(self, eq: Equation) -> bool:
-        if eq.op is not dot_general:
+        if eq.op not in _PRODUCTS:
             return False
         return all(a.type.dtype == self.dtype for a in eq.inputs)
+
+    def _rounds(self, eq: Equation) -> bool:
+        """Whether a product rounds what it reads: those of matrices do."""
+        return eq.op is dot_general and self._multiplies(eq)
 
 
 def fuse_conversions(graph: Graph, multiplied: Sequence[np.dtype]) -> Graph:
     """Makes conversions between float32 and half floats part of products of these, if
     the target has a kernel for them: those that are `multiplied`."""
     for dtype in multiplied:
-        if mentions(graph, (dot_general,)):
+        if mentions(graph, _PRODUCTS):
             # Passes of nested graphs are made by their class alone.
             fuse: type[_Fuse] = type("_FuseOne", (_Fuse,), {"dtype": dtype})
             graph = drop_dead(fuse.apply(graph))

@@ -17,6 +17,7 @@ from treadle.ops.dot import dot_general
 from treadle.ops.movement import broadcast_in_dim, reshape, reverse, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.ops.shape import concatenate, pad, slice_
+from treadle.passes.halves import product
 from treadle.passes.rewrite import Rewriter
 from treadle.trace.op import Op
 
@@ -37,20 +38,47 @@ _COLUMNS = 16
 """So many features take about as long as one, for the kernels of most machines."""
 
 
-def convolution(rewriter: Rewriter, eq: Equation, x: Atom, y: Atom) -> Atom:
-    """A convolution, or its gradient by the filter, of other operands."""
-    return _Forms(rewriter, eq).given(x, y, dict(eq.params))
+def convolution(
+    rewriter: Rewriter,
+    eq: Equation,
+    x: Atom,
+    y: Atom,
+    multiplied: Sequence[np.dtype] = (),
+) -> Atom:
+    """A convolution, or its gradient by the filter, of other operands.
+
+    multiplied: half floats that have kernels, whose results are single at first.
+    """
+    return _Forms(rewriter, eq, multiplied).given(x, y, dict(eq.params))
+
+
+def adds_results(eq: Equation, x: Atom, y: Atom) -> bool:
+    """Whether a convolution may become one whose results are added up, which they must
+    not be once they are rounded: one of several groups, of single channels or results,
+    but for images of which each channel gives one result."""
+    groups, ends = eq.params["feature_groups"], (x.type.shape[-1], y.type.shape[-1])
+    if groups == 1 or groups not in ends:
+        return False
+    return x.type.ndim > 4 or ends[0] != ends[1]
 
 
 class _Forms:
     """The equations that stand instead of one."""
 
-    def __init__(self, rewriter: Rewriter, eq: Equation) -> None:
-        self.rewriter, self.eq = rewriter, eq
+    def __init__(
+        self, rewriter: Rewriter, eq: Equation, multiplied: Sequence[np.dtype]
+    ) -> None:
+        self.rewriter, self.eq, self.multiplied = rewriter, eq, multiplied
         self.is_filter_gradient = eq.op is not conv_general
 
     def emit(self, op: Op, operands: Sequence[Atom], **params: Any) -> Atom:
         return self.rewriter.emit(op, list(operands), params, self.eq.source)[0]
+
+    def product(self, op: Op, operands: Sequence[Atom], **params: Any) -> Atom:
+        """Work for a matrix kernel."""
+        if operands[0].type.dtype not in self.multiplied:
+            return self.emit(op, operands, **params)
+        return product(self.rewriter, op, operands, params, self.eq.source)
 
     def reshaped(self, a: Atom, shape: Sequence[int]) -> Atom:
         return self.emit(reshape, [a], shape=tuple(shape))
@@ -67,7 +95,7 @@ class _Forms:
             found = form(self, x, y, params)
             if found is not None:
                 return found
-        return self.emit(self.eq.op, [x, y], **params)
+        return self.product(self.eq.op, [x, y], **params)
 
 
 def _of_lines(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
@@ -212,7 +240,7 @@ def _of_tiles(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
         return None
     y = f.emit(reverse, [y], axes=tuple(range(rank)))
     how = {"contract": ((rank + 1,), (rank,)), "batch": ((), ())}
-    result = f.emit(dot_general, [x, y], **how)
+    result = f.product(dot_general, [x, y], **how)
     pairs = [axis for i in range(1, rank + 1) for axis in (i, i + rank)]
     order = (0, *pairs, 2 * rank + 1)
     result = f.emit(transpose, [result], permutation=order)
@@ -259,7 +287,8 @@ def _of_volumes(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | N
     each = x.type.shape[-1] // params["feature_groups"]
     depthwise = each == 1 and y.type.shape[-1] == params["feature_groups"]
     gaps = params["lhs_dilation"][0] != 1
-    if x.type.ndim <= 4 or (x.type.ndim == 5 and not (gaps or depthwise)):
+    halves = x.type.dtype in f.multiplied  # images of them are pairs already
+    if x.type.ndim <= 4 or (x.type.ndim == 5 and not (gaps or depthwise or halves)):
         return None
     images, depth, *space, _ = x.type.shape
     rest = {k: v[1:] if k in _ROW else v for k, v in params.items()}
@@ -377,7 +406,7 @@ def _of_single_taps(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom
         f.reshaped(a, (math.prod(a.type.shape[:-1]), a.type.shape[-1])) for a in (x, y)
     ]
     how = {"contract": ((0,), (0,)), "batch": ((), ())}
-    result = f.emit(dot_general, rows, **how)
+    result = f.product(dot_general, rows, **how)
     return f.reshaped(result, (*params["kernel"], *result.type.shape))
 
 

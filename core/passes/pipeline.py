@@ -34,7 +34,8 @@ class Arithmetic(Protocol):
     """What passes ask of a target.
 
     widens_halves: whether it computes with half floats in float32.
-    multiplied: the half floats whose products it has a kernel for all the same.
+    multiplied: the half floats whose products and convolutions it has kernels for all
+      the same.
     lowering: what becomes of an equation: what its op says, or `Host`.
     """
 

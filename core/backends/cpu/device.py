@@ -12,7 +12,7 @@ from treadle.backends.capable import lowering_of
 from treadle.backends.cpu import routines
 from treadle.backends.cpu.bfloat import kernel as bfloat
 from treadle.backends.cpu.bfloat import schedule as bfloat_schedule
-from treadle.backends.cpu.conv import choice
+from treadle.backends.cpu.conv import choice, pairs, pairs_schedule
 from treadle.backends.cpu.cost import nest_tasks
 from treadle.backends.cpu.emit.nest import supported
 from treadle.backends.cpu.emit.tasks import scratch_bytes, scratch_rows
@@ -100,13 +100,18 @@ class CPUTarget:
     def contraction(self, product: ProductKernel) -> Sequence[Scheduled]:
         """Chooses blocks and tasks."""
         what = product.contraction
-        tile, count = gemm.tile(what.dtype), threads.num_threads()
+        count = threads.num_threads()
+        if isinstance(what, Contraction) and what.half is not None:
+            speed = bfloat.unit().speed
+            return bfloat_schedule.schedule(what, speed, count)
         if isinstance(what, Contraction):
-            if what.half is not None:
-                speed = bfloat.unit().speed
-                return bfloat_schedule.schedule(what, speed, count)
+            tile = gemm.tile(what.dtype)
             hooked = product.epilogue is not None
             return [gemm_schedule.schedule(what, tile, count, hooked)]
+        if what.half is not None and not what.depthwise:
+            tile = pairs.machine().tile
+            return pairs_schedule.schedule(what, product.filter_gradient, tile, count)
+        tile = gemm.tile(what.sums)
         return choice.schedule(what, product.filter_gradient, tile, count)
 
     def begin(self) -> None:

@@ -230,7 +230,7 @@ class Linked(LoopCommands):
             words[Word.EPILOGUE_ARGS] = len(words)
             words += [1, *launch.outer, launch.inner]
             words += self._operands(step.places, launch)
-        source = product_source(step.product.contraction)
+        source = product_source(step.product)
         return self.kernels[source.key], words[1:], step.words.tasks
 
     def _order_words(self, step: OrderStep) -> list[Any]:

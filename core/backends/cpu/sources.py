@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 from treadle.backends.cpu import routines
 from treadle.backends.cpu.bfloat import kernel as bfloat
-from treadle.backends.cpu.conv import depthwise
+from treadle.backends.cpu.conv import depthwise, pairs
 from treadle.backends.cpu.emit.nest import emit
 from treadle.backends.cpu.emit.several import entry_for
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.run import native
-from treadle.fuse.lowering.launches import Launch
+from treadle.fuse.lowering.launches import Launch, ProductKernel
 from treadle.ir.graph import Equation, Graph
 from treadle.kernels.contract import Contraction
 from treadle.kernels.convolve import ConvSpec
@@ -53,12 +53,15 @@ def launch_source(launch: Launch) -> native.Source:
     return nest_source(launch.nest, entry_for(launch))
 
 
-def product_source(what: Contraction | ConvSpec) -> native.Source:
+def product_source(product: ProductKernel) -> native.Source:
     """The kernel of a product or convolution."""
+    what = product.contraction
     if isinstance(what, ConvSpec) and what.depthwise:
-        return depthwise.source(what.dtype)
+        return depthwise.source(what.dtype, what.dtypes[0])
     if isinstance(what, Contraction) and what.half is not None:
         return bfloat.source(bfloat.Dtypes(*what.dtypes))
+    if isinstance(what, ConvSpec) and what.half is not None:
+        return pairs.source(what, product.filter_gradient)
     return gemm.source(what.dtype, isinstance(what, ConvSpec))
 
 
@@ -98,7 +101,7 @@ def sources_of(
             if isinstance(step, NestStep):
                 found = [launch_source(step.launch)]
             elif isinstance(step, ProductStep):
-                found = [product_source(step.product.contraction)]
+                found = [product_source(step.product)]
                 if step.product.epilogue is not None:
                     found.append(nest_source(step.product.epilogue.nest, "tile"))
             elif isinstance(step, OrderStep):

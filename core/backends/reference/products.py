@@ -47,13 +47,14 @@ def _convolve(spec: ConvSpec, a: Where, b: Where, c: Where, gradient: bool) -> N
     derivative by the output."""
     taps, pixels = (c, b) if gradient else (b, c)
     shape = (spec.images_in, spec.y.size, spec.x.size, spec.channels)
-    x = a.view(spec.dtype, shape, _steps(spec.input))
+    x = a.view(spec.dtypes[0], shape, _steps(spec.input))
     rows = spec.z.taps * spec.y.taps
     shape = (rows, spec.x.taps, spec.channels // spec.groups, spec.features)
-    w = taps.view(spec.dtype, shape, _steps(spec.filter))
+    of_taps, of_pixels = spec.dtypes[1:] if not gradient else spec.dtypes[:0:-1]
+    w = taps.view(of_taps, shape, _steps(spec.filter))
     lines = (spec.images, spec.y.out * spec.x.out, spec.features)
     out = spec.output
-    y = pixels.view(spec.dtype, lines, (out.b0, out.row, out.column))
+    y = pixels.view(of_pixels, lines, (out.b0, out.row, out.column))
     result, other = (w, y) if gradient else (y, w)
     apart(result, x, other)
     total = np.zeros(result.shape)

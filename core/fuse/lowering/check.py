@@ -283,13 +283,17 @@ class _Checker:
 
     def _product(self, p: ProductKernel) -> None:
         a, b, c = _sides(p)
-        dtype = p.contraction.dtype
-        for (atom, offset), loops in ((p.a, a), (p.b, b)):
-            if atom.type.dtype != dtype:
-                self.fail(f"takes a value {atom.type} for one of {dtype}")
-            memory, at = self.reach(atom, offset, dtype.itemsize, loops)
+        *of_operands, dtype = p.contraction.dtypes
+        for (atom, offset), loops, of in zip(
+            (p.a, p.b), (a, b), of_operands, strict=True
+        ):
+            if atom.type.dtype != of:
+                self.fail(f"takes a value {atom.type} for one of {of}")
+            memory, at = self.reach(atom, offset, of.itemsize, loops)
             if not memory.has(at):
                 self.fail(f"reads of a value {atom.type} what is not stored yet")
+        if p.c.type.dtype != dtype:
+            self.fail(f"gives a value {p.c.type} for one of {dtype}")
         memory, at = self.reach(p.c, 0, dtype.itemsize, c)
         if at is not None and np.unique(at).size != p.c.type.size:
             self.fail("stores some elements twice, and others not at all")

@@ -62,7 +62,9 @@ def convolution(
 
 def _is_known(spec: ConvSpec) -> bool:
     """Whether a depthwise convolution, whose kernel has channels in its lanes, finds
-    them side by side."""
+    them side by side; so does one of half floats, which are pairs."""
+    if spec.half is not None and spec.input.column != 1 and spec.channels > 1:
+        return False
     if not spec.groups == spec.channels == spec.features != 1:
         return True
     return spec.input.column == spec.filter.column == spec.output.column == 1
@@ -104,7 +106,7 @@ def _spec(
     if z.taps == 1 and z == Axis(z.size, z.size, 1, dilation=z.dilation):
         z = FLAT  # each image meets itself
     return ConvSpec(
-        x.type.dtype,
+        eq.outputs[0].type.dtype,
         math.prod(out_shape[:-3]),
         shape[-1],
         features,
@@ -114,6 +116,7 @@ def _spec(
         Strides(row_of_taps, *w_steps[-3:]),
         Strides(ends[1], 0, pixel, 1),
         eq.params["feature_groups"],
+        operands=x.type.dtype,
         z=z,
     )
 

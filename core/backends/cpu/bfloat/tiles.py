@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from treadle.backends.cpu.bfloat.unit import (
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.pairs import (
     flushed,
     halves,
     rounded_by_instruction,
     rounded_by_model,
     splat_word,
 )
-from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.target import AMX, AMX_MODEL
 
 ROWS, ROW_BYTES = 16, 64

@@ -16,9 +16,6 @@ from typing import Protocol
 import numpy as np
 
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.emit.half import packed
-from treadle.backends.cpu.emit.half import rounded as nearest
-from treadle.backends.cpu.emit.lanes import Value
 from treadle.backends.cpu.gemm.parts import maximum, minimum
 from treadle.dtypes import bfloat16
 
@@ -145,49 +142,3 @@ class Format:
     def at(self, b: Builder, base: str, index: str, step: str = "1") -> str:
         skipped = index if step == "1" else b.op(f"mul i64 {index}, {step}")
         return b.op(f"getelementptr {self.scalar}, ptr {base}, i64 {skipped}")
-
-
-def rounded_by_instruction(b: Builder, floats: str) -> str:
-    """By AVX512-BF16."""
-    short = b.op(f"fptrunc <32 x float> {floats} to <32 x bfloat>")
-    return b.op(f"bitcast <32 x bfloat> {short} to <32 x i16>")
-
-
-def rounded_by_model(b: Builder, floats: str) -> str:
-    x = Value(b, flushed(b, floats, 32), "float", 32)
-    return packed(nearest(x, bfloat16), bfloat16).text
-
-
-def halves(b: Builder, pairs: str) -> list[str]:
-    """The first and the second bfloat16 of 16 pairs, as floats."""
-    floats, words = "<16 x float>", "<16 x i32>"
-    sixteen = ", ".join(["i32 16"] * 16)
-    upper = ", ".join(["i32 -65536"] * 16)
-    bits = [
-        b.op(f"shl {words} {pairs}, <{sixteen}>"),
-        b.op(f"and {words} {pairs}, <{upper}>"),
-    ]
-    return [flushed(b, b.op(f"bitcast {words} {word} to {floats}")) for word in bits]
-
-
-def flushed(b: Builder, x: str, lanes: int = 16) -> str:
-    """Zeros, of the same sign, in the place of subnormal numbers."""
-    floats, suffix = f"<{lanes} x float>", f"v{lanes}f32"
-    b.declare(f"{floats} @llvm.fabs.{suffix}({floats})")
-    b.declare(f"{floats} @llvm.copysign.{suffix}({floats}, {floats})")
-    size = b.op(f"call {floats} @llvm.fabs.{suffix}({floats} {x})")
-    smallest = ", ".join(["float 0x3810000000000000"] * lanes)
-    tiny = b.op(f"fcmp olt {floats} {size}, <{smallest}>")
-    words = f"{floats} zeroinitializer, {floats} {x}"
-    zero = b.op(f"call {floats} @llvm.copysign.{suffix}({words})")
-    return b.op(f"select <{lanes} x i1> {tiny}, {floats} {zero}, {floats} {x}")
-
-
-def splat_word(b: Builder, address: str) -> str:
-    """A pair in memory, 16 times."""
-    words = "<16 x i32>"
-    pair = b.op(f"load i32, ptr {address}, align 4")
-    first = b.op(f"insertelement {words} poison, i32 {pair}, i64 0")
-    return b.op(
-        f"shufflevector {words} {first}, {words} poison, {words} zeroinitializer"
-    )

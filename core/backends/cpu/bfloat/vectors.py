@@ -22,14 +22,16 @@ from treadle.backends.cpu.bfloat.unit import (
     SUMS_ROW,
     Format,
     Speed,
-    flushed,
-    halves,
     line_mask,
+)
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.pairs import (
+    added_by_model,
+    halves,
     rounded_by_instruction,
     rounded_by_model,
     splat_word,
 )
-from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.parts import minimum
 from treadle.backends.cpu.target import AVX512_BF16, AVX512_BF16_MODEL, llvm
 
@@ -283,8 +285,7 @@ class Model:
         return rounded_by_model(b, floats)
 
     def define(self, b: Builder, c: Format) -> None:
-        floats, both = f"<{_LANES} x float>", f"<{SIDE} x float>"
-        b.declare(f"{floats} @llvm.fma.v16f32({floats}, {floats}, {floats})")
+        both = f"<{SIDE} x float>"
         with b.function(f"define internal void @tile({_TILE})"):
             last = b.op(f"urem i64 %index, {ROWS}")
             rows = b.op(f"add i64 {last}, 1")
@@ -314,10 +315,8 @@ class Model:
 def _model_step(b: Builder, sums: str, factor: list[str], panel: str) -> None:
     floats, words = f"<{_LANES} x float>", f"<{_LANES} x i32>"
     by = halves(b, b.op(f"load {words}, ptr {panel}, align 64"))
-    total = flushed(b, b.op(f"load {floats}, ptr {sums}, align 64"))
-    for x, y in ((factor[1], by[1]), (factor[0], by[0])):
-        values = f"{floats} {x}, {floats} {y}, {floats} {total}"
-        total = flushed(b, b.op(f"call {floats} @llvm.fma.v16f32({values})"))
+    total = b.op(f"load {floats}, ptr {sums}, align 64")
+    total = added_by_model(b, total, factor, by)
     b(f"store {floats} {total}, ptr {sums}, align 64")
 
 

@@ -67,6 +67,14 @@ class ConvWord(IntEnum):
     OFFSETS = FIRST + 49
 
 
+class PairWord(IntEnum):
+    """What convolutions of bfloat16 have beside, where products have theirs."""
+
+    PAIRED = _FIRST
+    """Numbers that pairs are made of, when one may be missing: channels of a group, or
+    images."""
+
+
 class FilterWord(IntEnum):
     """Words of Kind.FILTER_GRADIENT and Kind.SUM_PARTIALS beside those of ConvWord."""
 

@@ -19,32 +19,37 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from treadle.backends.cpu.conv.arguments import ConvWord, DepthwiseWord
+from treadle.backends.cpu.conv.depthwise_table import emit_steps, emit_table
 from treadle.backends.cpu.conv.filter_kernel import emit_sum
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.half import widened
+from treadle.backends.cpu.emit.lanes import Value
 from treadle.backends.cpu.gemm.arguments import Kind, Word
 from treadle.backends.cpu.gemm.kernel import machine_for
 from treadle.backends.cpu.gemm.parts import (
-    COLD,
     Args,
     call_epilogue,
     emit_dispatch,
-    maximum,
     minimum,
     offset,
     share,
 )
 from treadle.backends.cpu.gemm.tile import (
     Machine,
+    Stored,
+    as_stored,
     lane_mask,
     masked_load,
     masked_store,
 )
 from treadle.backends.cpu.run.native import Source
 from treadle.backends.cpu.target import host
+from treadle.dtypes import bfloat16
 
 OUTPUTS = 4
 """Sums of one vector of channels; with two vectors they hide the latency of their
@@ -58,24 +63,27 @@ _CHANNELS = 4
 
 
 @functools.cache
-def source(dtype: np.dtype) -> Source:
-    """The kernel ``depthwise`` for one dtype, to be loaded."""
+def source(dtype: np.dtype, operands: np.dtype | None = None) -> Source:
+    """The kernel ``depthwise`` for the dtypes of results and operands, to be loaded."""
+    operands = operands or dtype
+    halves, short = operands == bfloat16, dtype == bfloat16
+    machine = machine_for(np.dtype(np.float32) if short else dtype, host())
     return Source(
-        f"depthwise/{dtype.name}",
+        f"depthwise/{operands.name}/{dtype.name}",
         "depthwise",
-        lambda: emit_module(machine_for(dtype, host())),
+        lambda: emit_module(replace(machine, halves=halves, short=short)),
     )
 
 
 def emit_module(machine: Machine) -> str:
-    """IR of everything that one dtype needs."""
+    """IR of everything that these dtypes need."""
     b = Builder()
     for sums in range(1, OUTPUTS + 1):
         _emit_tile(b, machine, sums)
     names = ", ".join(f"ptr @tile_{sums}" for sums in range(1, OUTPUTS + 1))
     b.lines.append(f"@tiles = internal constant [{OUTPUTS} x ptr] [{names}]")
-    _emit_steps(b, machine)
-    _emit_table(b, machine)
+    emit_steps(b, machine)
+    emit_table(b, machine)
     _emit_forward(b, machine)
     _emit_filter_gradient(b, machine)
     emit_sum(b, machine)
@@ -134,25 +142,25 @@ def _emit_sums(
     mask: str | None,
 ) -> None:
     """Some vectors of all sums, from a channel on."""
-    vector, scalar, lanes = machine.vector, machine.scalar, machine.tile.lanes
+    vector, lanes = machine.vector, machine.tile.lanes
+    sums = replace(machine, short=False)
     fma = f"@llvm.fmuladd.{machine.suffix}"
     b.declare(f"{vector} {fma}({vector}, {vector}, {vector})")
 
-    def at(base: str, number: int) -> str:
-        address = b.op(f"getelementptr {scalar}, ptr {base}, i64 {channel}")
-        if number:
-            shift = number * lanes
-            address = b.op(f"getelementptr {scalar}, ptr {address}, i64 {shift}")
-        return address
+    def at(base: str, number: int, of: Stored) -> str:
+        address = offset(b, of, base, channel, "1")
+        shift = number * lanes
+        return offset(b, of, address, str(shift), "1") if shift else address
 
     def load(base: str, number: int) -> str:
-        return _load(b, machine, at(base, number), mask)
+        return _load(b, machine, at(base, number, machine.operand), mask)
 
     if len(places) > 1 and mask is None:
         with b.when(b.op(f"xor i1 {keep}, true")):
-            each = max(1, _CACHE_LINE // (lanes * machine.itemsize))
+            of = machine.operand
+            each = max(1, _CACHE_LINE // (lanes * of.itemsize))
             for v in range(0, vectors, each):
-                _emit_prefetch(b, places, functools.partial(at, number=v))
+                _emit_prefetch(b, places, functools.partial(at, number=v, of=of))
     first = [(vector, "zeroinitializer")] * (len(places) * vectors)
     with b.carrying("0", "%count", "1", first) as turn:
         entry = b.op(f"getelementptr [2 x i64], ptr %steps, i64 {turn.index}")
@@ -161,26 +169,29 @@ def _emit_sums(
         factor = b.op(f"load i64, ptr {entry}, align 8")
         factor = b.op(f"getelementptr i8, ptr %factors, i64 {factor}")
         factors = [load(factor, v) for v in range(vectors)]
-        sums = iter(turn.values)
+        totals = iter(turn.values)
         for place in places:
             pixel = b.op(f"getelementptr i8, ptr {place}, i64 {step}")
             pixel = b.op(f"load ptr, ptr {pixel}, align 8")
             for v in range(vectors):
-                arguments = (load(pixel, v), factors[v], next(sums))
+                arguments = (load(pixel, v), factors[v], next(totals))
                 text = ", ".join(f"{vector} {x}" for x in arguments)
                 turn.next.append(b.op(f"call {vector} {fma}({text})"))
     lines = [b.op(f"mul i64 {j}, %out_row") for j in range(len(places))]
     lines = [b.op(f"getelementptr i8, ptr %out, i64 {line}") for line in lines]
-    addresses = [at(line, v) for line in lines for v in range(vectors)]
+
+    def places_of(of: Machine) -> list[str]:
+        return [at(line, v, of.result) for line in lines for v in range(vectors)]
+
     # A branch: products that waited for what was there would wait for memory.
     with b.when(b.op(f"xor i1 {keep}, true")):
-        for address, value in zip(addresses, turn.values, strict=True):
+        for address, value in zip(places_of(machine), turn.values, strict=True):
             _store(b, machine, value, address, mask)
     with b.when(keep):
-        for address, value in zip(addresses, turn.values, strict=True):
-            old = _load(b, machine, address, mask)
+        for address, value in zip(places_of(sums), turn.values, strict=True):
+            old = _load(b, replace(sums, halves=False), address, mask)
             total = b.op(f"fadd {vector} {old}, {value}")
-            _store(b, machine, total, address, mask)
+            _store(b, sums, total, address, mask)
 
 
 def _emit_prefetch(b: Builder, places: list[str], at: Callable[[str], str]) -> None:
@@ -204,9 +215,25 @@ def _emit_prefetch(b: Builder, places: list[str], at: Callable[[str], str]) -> N
 
 
 def _load(b: Builder, machine: Machine, address: str, mask: str | None) -> str:
+    if machine.halves:
+        return _load_halves(b, machine, address, mask)
     if mask is not None:
         return masked_load(b, machine, address, mask)
     return b.op(f"load {machine.vector}, ptr {address}, align {machine.itemsize}")
+
+
+def _load_halves(b: Builder, machine: Machine, address: str, mask: str | None) -> str:
+    """As floats."""
+    lanes = machine.tile.lanes
+    words, name = f"<{lanes} x i16>", f"@llvm.masked.load.v{lanes}i16.p0"
+    found = f"load {words}, ptr {address}, align 2"
+    if mask is not None:
+        b.declare(f"{words} {name}(ptr, {machine.mask}, {words})")
+        found = (
+            f"call {words} {name}(ptr align 2 {address}, {machine.mask} {mask}, "
+            f"{words} zeroinitializer)"
+        )
+    return widened(Value(b, b.op(found), "i16", lanes), bfloat16).text
 
 
 def _store(
@@ -215,8 +242,8 @@ def _store(
     if mask is not None:
         masked_store(b, machine, value, address, mask)
     else:
-        align = machine.itemsize
-        b(f"store {machine.vector} {value}, ptr {address}, align {align}")
+        align = machine.result.itemsize
+        b(f"store {as_stored(b, machine, value)}, ptr {address}, align {align}")
 
 
 def _emit_tiles(
@@ -260,137 +287,6 @@ class _Scratch:
         )
 
 
-def _emit_steps(b: Builder, machine: Machine) -> None:
-    """``steps``: what a task needs for all of its blocks: zeros, and the steps of taps
-    and outputs."""
-    b.declare("void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
-    with b.function(
-        "define internal void @steps(ptr %args, ptr %zeros, ptr %taps, ptr %outputs) "
-        + COLD
-    ):
-        args = Args(b)
-        size = b.op(f"mul i64 {args(ConvWord.CHANNELS)}, {machine.itemsize}")
-        b(f"call void @llvm.memset.p0.i64(ptr %zeros, i8 0, i64 {size}, i1 false)")
-        taps_x, block_x = args(ConvWord.TAPS_X), args(DepthwiseWord.BLOCK_X)
-        _pairs(
-            b,
-            machine,
-            "%taps",
-            (args(ConvWord.TAPS_Y), taps_x),
-            (args(ConvWord.DILATION_Y), args(ConvWord.DILATION_X)),
-            (args(Word.B + 1), args(Word.B + 2)),
-        )
-        pixel = args(Word.B + 3)
-        _pairs(
-            b,
-            machine,
-            "%outputs",
-            (args(DepthwiseWord.BLOCK_Y), block_x),
-            (args(ConvWord.STRIDE_Y), args(ConvWord.STRIDE_X)),
-            (b.op(f"mul i64 {block_x}, {pixel}"), pixel),
-        )
-        b("ret void")
-
-
-def _pairs(
-    b: Builder,
-    machine: Machine,
-    target: str,
-    sizes: tuple[str, str],
-    entries: tuple[str, str],
-    elements: tuple[str, str],
-) -> None:
-    """Writes the steps of lines and columns: in entries of the table, of which a line
-    has `LINE`, and in elements of the factors."""
-    args = Args(b)
-    line = b.op(f"mul i64 {entries[0]}, {args(DepthwiseWord.LINE)}")
-    with b.loop("0", sizes[0]) as y, b.loop("0", sizes[1]) as x:
-        number = b.op(f"add i64 {b.op(f'mul i64 {y}, {sizes[1]}')}, {x}")
-        pair = b.op(f"getelementptr [2 x i64], ptr {target}, i64 {number}")
-        steps = ((line, entries[1], 8), (*elements, machine.itemsize))
-        for i, (down, right, size) in enumerate(steps):
-            step = b.op(f"mul i64 {y}, {down}")
-            step = b.op(f"add i64 {step}, {b.op(f'mul i64 {x}, {right}')}")
-            slot = b.op(f"getelementptr i64, ptr {pair}, i64 {i}")
-            b(f"store i64 {b.op(f'mul i64 {step}, {size}')}, ptr {slot}, align 8")
-
-
-def _emit_table(b: Builder, machine: Machine) -> None:
-    """``table``: the addresses of the pixels that `rows` rows of outputs see, from y0
-    and x0 on."""
-    with b.function(
-        "define internal void @table(ptr %args, ptr %table, ptr %zeros, ptr %image, "
-        "i64 %y0, i64 %rows, i64 %x0)"
-    ):
-        args = Args(b)
-        line, dilation = args(DepthwiseWord.LINE), args(ConvWord.IN_DILATION_Y)
-        start = b.op(f"mul i64 %y0, {args(ConvWord.STRIDE_Y)}")
-        start = b.op(f"sub i64 {start}, {args(ConvWord.PAD_Y)}")
-        lines = b.op(f"mul i64 {b.op('sub i64 %rows, 1')}, {args(ConvWord.STRIDE_Y)}")
-        reach = b.op(f"sub i64 {args(ConvWord.TAPS_Y)}, 1")
-        reach = b.op(f"mul i64 {reach}, {args(ConvWord.DILATION_Y)}")
-        lines = b.op(f"add i64 {b.op(f'add i64 {lines}, {reach}')}, 1")
-        left = b.op(f"mul i64 %x0, {args(ConvWord.STRIDE_X)}")
-        left = b.op(f"sub i64 {left}, {args(ConvWord.PAD_X)}")
-        spread = args(ConvWord.IN_DILATION_X)
-        first, stop, head, tail = _columns(b, args, left, line)
-        step = b.op(f"mul i64 {args(Word.A + 3)}, {machine.itemsize}")
-        size = args(ConvWord.IN_Y)
-        with b.loop("0", lines) as row:
-            target = b.op(f"mul i64 {row}, {line}")
-            target = b.op(f"getelementptr ptr, ptr %table, i64 {target}")
-            position = b.op(f"add i64 {start}, {row}")
-            y = b.op(f"sdiv i64 {position}, {dilation}")
-            gap = b.op(f"icmp ne i64 {b.op(f'srem i64 {position}, {dilation}')}, 0")
-            before = b.op(f"icmp slt i64 {position}, 0")
-            beyond = b.op(f"icmp sge i64 {y}, {size}")
-            outside = b.op(f"or i1 {b.op(f'or i1 {before}, {beyond}')}, {gap}")
-            limits = (
-                b.op(f"select i1 {outside}, i64 {there}, i64 {inside}")
-                for there, inside in ((line, head), (line, tail), ("0", stop))
-            )
-            head_here, tail_here, stop_here = limits
-            _zeros(b, target, "0", head_here)
-            pixels = offset(b, machine, "%image", y, args(Word.A + 2))
-            with b.loop(first, stop_here) as x:
-                place = b.op(f"sub i64 {b.op(f'mul i64 {x}, {spread}')}, {left}")
-                slot = b.op(f"getelementptr ptr, ptr {target}, i64 {place}")
-                pixel = b.op(f"mul i64 {x}, {step}")
-                pixel = b.op(f"getelementptr i8, ptr {pixels}, i64 {pixel}")
-                b(f"store ptr {pixel}, ptr {slot}, align 8")
-            _zeros(b, target, tail_here, line)
-        b("ret void")
-
-
-def _zeros(b: Builder, line: str, first: str, stop: str) -> None:
-    with b.loop(first, stop) as place:
-        slot = b.op(f"getelementptr ptr, ptr {line}, i64 {place}")
-        b(f"store ptr %zeros, ptr {slot}, align 8")
-
-
-def _columns(
-    b: Builder, args: Args, start: str, line: str
-) -> tuple[str, str, str, str]:
-    """The input columns first..stop-1 that are in a line of the table, which begins at
-    position `start`; where zeros before them end, and where those behind them begin."""
-    dilation = args(ConvWord.IN_DILATION_X)
-    raised = b.op(f"add i64 {start}, {b.op(f'sub i64 {dilation}, 1')}")
-    first = maximum(b, "0", b.op(f"sdiv i64 {raised}, {dilation}"))
-    end = b.op(f"add i64 {b.op(f'add i64 {start}, {line}')}, {dilation}")
-    stop = b.op(f"sdiv i64 {b.op(f'sub i64 {end}, 1')}, {dilation}")
-    stop = minimum(b, stop, args(ConvWord.IN_X))
-    stop = maximum(b, stop, first)
-    none = b.op(f"icmp eq i64 {first}, {stop}")
-    # With gaps between them all are zeros at first.
-    gaps = b.op(f"icmp ne i64 {dilation}, 1")
-    all_first = b.op(f"or i1 {none}, {gaps}")
-    head, tail = (b.op(f"sub i64 {x}, {start}") for x in (first, stop))
-    head, tail = (
-        b.op(f"select i1 {all_first}, i64 {line}, i64 {x}") for x in (head, tail)
-    )
-    return first, stop, head, tail
-
-
 class _Block:
     """A block of outputs, whose table of pixels has been written.
 
@@ -413,7 +309,8 @@ class _Block:
             starts.append(start)
             counts.append(minimum(b, left, args(size)))
         (y0, x0), (rows, columns) = starts, counts
-        pixels = offset(b, machine, args(Word.A, "ptr"), self.image, args(Word.A + 1))
+        of = machine.operand
+        pixels = offset(b, of, args(Word.A, "ptr"), self.image, args(Word.A + 1))
         b(
             f"call void @table(ptr %args, ptr {scratch.table}, ptr {scratch.zeros}, "
             f"ptr {pixels}, i64 {y0}, i64 {rows}, i64 {x0})"
@@ -441,12 +338,13 @@ def _emit_forward(b: Builder, machine: Machine) -> None:
         )
         channels, taps = args(ConvWord.CHANNELS), args(ConvWord.K)
         pixel = args(Word.C + 3)
-        row = b.op(f"mul i64 {pixel}, {machine.itemsize}")
+        of = machine.result
+        row = b.op(f"mul i64 {pixel}, {of.itemsize}")
         weights = args(Word.B, "ptr")
         with b.loop(*share(b, "%task", _units(b, args), args(Word.TASKS))) as unit:
             block = _Block(b, machine, args, scratch, unit)
-            out = offset(b, machine, args(Word.C, "ptr"), block.image, args(Word.C + 1))
-            out = offset(b, machine, out, block.first, pixel)
+            out = offset(b, of, args(Word.C, "ptr"), block.image, args(Word.C + 1))
+            out = offset(b, of, out, block.first, pixel)
             _emit_tiles(
                 b,
                 block.count,
@@ -485,7 +383,7 @@ def _emit_filter_gradient(b: Builder, machine: Machine) -> None:
                 block = _Block(b, machine, args, scratch, unit)
                 ct = args(Word.B, "ptr")
                 for index, word in ((block.image, 1), (block.first, 3)):
-                    ct = offset(b, machine, ct, index, args(Word.B + word))
+                    ct = offset(b, machine.operand, ct, index, args(Word.B + word))
                 with b.loop("0", channels, several) as c0:
                     c1 = minimum(b, b.op(f"add i64 {c0}, {several}"), channels)
                     _emit_tiles(

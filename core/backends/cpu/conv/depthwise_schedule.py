@@ -44,7 +44,7 @@ def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     words = _words(spec, tile)
     b, c = slice(Word.B, Word.B + 5), slice(Word.C, Word.C + 5)
     words[b], words[c] = words[c], words[b]
-    nbytes = spec.k * spec.channels * spec.dtype.itemsize
+    nbytes = spec.k * spec.channels * spec.sums.itemsize
     outputs = spec.images * spec.y.out * spec.x.out
     most = min(
         _MAX_PARTIALS,
@@ -80,7 +80,7 @@ def _words(spec: ConvSpec, tile: Tile) -> list[int]:
     block_y = -(-y.out // -(-y.out // block_y))
     line = (block_x - 1) * x.stride + (x.taps - 1) * x.dilation + 1
     lines = (block_y - 1) * y.stride + (y.taps - 1) * y.dilation + 1
-    zeros = round_up(spec.channels * spec.dtype.itemsize, 64)
+    zeros = round_up(spec.channels * spec.sums.itemsize, 64)
     outputs = zeros + 16 * spec.k
     table = outputs + 16 * block_y * block_x
     values: dict[Any, int] = {

@@ -16,6 +16,7 @@ A second kernel adds the partial sums.
 from __future__ import annotations
 
 from treadle.backends.cpu.conv.arguments import ConvWord, FilterWord
+from treadle.backends.cpu.conv.pad import Fill, emit_pad
 from treadle.backends.cpu.conv.taps import image_met
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Word
@@ -38,8 +39,13 @@ from treadle.backends.cpu.gemm.tile import (
 )
 
 
-def emit_filter_gradient(b: Builder, machine: Machine) -> None:
-    """Defines ``filter_gradient``, ``sum_partials`` and what they call."""
+def emit_filter_gradient(
+    b: Builder, machine: Machine, fill: Fill | None = None
+) -> None:
+    """Defines ``filter_gradient``, ``sum_partials`` and what they call; ``conv_pad``
+    among them only with a `fill`."""
+    if fill is not None:
+        emit_pad(b, machine, fill)
     _emit_planes(b, machine)
     _emit_slab(b, machine)
     _emit_panel(b, machine)
@@ -203,9 +209,8 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
         with b.loop("%i0", "%i1") as image:
             number = b.op(f"sub i64 {image}, %i0")
             place = offset(b, machine, packed, number, size_of_image)
-            where = f"i64 {image}, i64 0, i64 {r0}, i64 {r1}, i64 {f0}, i64 {f1}"
-            block = f"ptr {place}, i64 {width}"
-            call_pack(b, args, Word.PACK_B, Word.B, where, block)
+            where = f"i64 {r0}, i64 {r1}, i64 {f0}, i64 {f1}"
+            _pack_pixels(b, machine, args, (image, where), place)
         channels = b.op(f"mul i64 {group}, {args(ConvWord.GROUP_CHANNELS)}")
         planes = offset(b, machine, "%planes", channels, args(FilterWord.PLANE))
         low, extra = args(ConvWord.TILE_LOW), args(ConvWord.TILE_EXTRA)
@@ -235,6 +240,19 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
         b("ret void")
 
 
+def _pack_pixels(
+    b: Builder, machine: Machine, args: Args, where: tuple[str, str], place: str
+) -> None:
+    """Packs pixels of an image, or of two of them, for some features."""
+    image, block = where
+    if machine.pairs:
+        b(f"call void @pair_panel(ptr %args, i64 {image}, {block}, ptr {place})")
+        return
+    rows = f"i64 {image}, i64 0, {block}"
+    target = f"ptr {place}, i64 {machine.tile.columns}"
+    call_pack(b, args, Word.PACK_B, Word.B, rows, target)
+
+
 def emit_sum(b: Builder, machine: Machine) -> None:
     """``sum_partials``: a task owns some rows (dy, dx, c) of the result."""
     lanes = machine.tile.lanes
@@ -251,11 +269,11 @@ def emit_sum(b: Builder, machine: Machine) -> None:
             dx = b.op(f"urem i64 {tap}, {taps_x}")
             target = args(Word.C, "ptr")
             for i, index in enumerate((dy, dx, c), start=1):
-                target = offset(b, machine, target, index, args(Word.C + i))
+                target = offset(b, machine.result, target, index, args(Word.C + i))
             source = offset(b, machine, base, row, features)
             with b.loop("0", features, str(lanes)) as f:
                 mask = lane_mask(b, machine, b.op(f"sub i64 {features}, {f}"))
-                place = offset(b, machine, target, f, "1")
+                place = offset(b, machine.result, target, f, "1")
                 _emit_sum_vector(
                     b,
                     machine,

@@ -41,11 +41,12 @@ def schedule(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]:
     spec: the convolution, with the strides of the result as its filter's and those of
     the derivative by the output as its output's.
     """
-    return launched(_planned, (tile, threads), spec)
+    return launched(planned, (tile, threads), spec)
 
 
 @lru_cache(maxsize=1024)
-def _planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
+def planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
+    """The launches of one of fixed sizes."""
     itemsize = spec.dtype.itemsize
     spec_y = spec.y
     words = common_words(spec, tile, in_place=False)

@@ -16,7 +16,7 @@ slab of its rows) and some panels of features::
 from __future__ import annotations
 
 from treadle.backends.cpu.conv.arguments import ConvWord
-from treadle.backends.cpu.conv.pad import emit_pad
+from treadle.backends.cpu.conv.pad import Fill, emit_pad
 from treadle.backends.cpu.conv.taps import Y, Z, image_met, taps_inside
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Word
@@ -34,9 +34,12 @@ from treadle.backends.cpu.gemm.sweep import Sweep
 from treadle.backends.cpu.gemm.tile import Machine
 
 
-def emit_convolution(b: Builder, machine: Machine) -> None:
-    """Defines ``convolution`` and what it calls."""
-    emit_pad(b, machine)
+def emit_convolution(b: Builder, machine: Machine, fill: Fill | None = None) -> None:
+    """Defines ``convolution`` and what it calls.
+
+    fill: for what isn't floats (as in `treadle.backends.cpu.conv.pairs`).
+    """
+    emit_pad(b, machine, fill)
     _emit_filter(b, machine)
     _emit_rows(b, machine)
     with b.function("define internal void @convolution(ptr %args, i64 %task) " + COLD):
@@ -130,15 +133,27 @@ def _emit_filter(b: Builder, machine: Machine) -> None:
                 dx = b.op(f"urem i64 {tap}, {taps_x}")
                 at = b.op(f"add i64 {line}, {tap}")
                 target = offset(b, machine, "%packed", at, step)
-                where = f"i64 {dy}, i64 {dx}, i64 0, i64 {channels}, i64 {f0}, i64 {f1}"
-                block = f"ptr {target}, i64 {_width(machine)}"
-                call_pack(b, args, Word.PACK_B, Word.B, where, block)
+                where = f"i64 {dy}, i64 {dx}", f"i64 {f0}, i64 {f1}"
+                _pack_tap(b, machine, args, where, target)
         b("ret void")
+
+
+def _pack_tap(
+    b: Builder, machine: Machine, args: Args, where: tuple[str, str], target: str
+) -> None:
+    """Packs what a tap, given by its two indices, has for some features."""
+    tap, features = where
+    if machine.pairs:
+        b(f"call void @pair_filter(ptr %args, {tap}, {features}, ptr {target})")
+        return
+    rows = f"{tap}, i64 0, i64 {args(ConvWord.GROUP_CHANNELS)}, {features}"
+    block = f"ptr {target}, i64 {_width(machine)}"
+    call_pack(b, args, Word.PACK_B, Word.B, rows, block)
 
 
 def _emit_rows(b: Builder, machine: Machine) -> None:
     """``conv_rows``: rows y0..y1-1 of an image, one panel of features."""
-    size = machine.itemsize
+    size, result = machine.itemsize, machine.result
     with b.function(
         "define internal void @conv_rows(ptr %args, i64 %image, i64 %y0, i64 %y1, "
         "i64 %panel, ptr %source, ptr %weights, i64 %later, i1 %last)"
@@ -155,9 +170,9 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
         low, extra = args(ConvWord.TILE_LOW), args(ConvWord.TILE_EXTRA)
         length = args(ConvWord.RUN)
         pixel = args(Word.C + 3)
-        c_row = b.op(f"mul i64 {pixel}, {size}")
-        target = offset(b, machine, args(Word.C, "ptr"), "%image", args(Word.C + 1))
-        target = offset(b, machine, target, f0, "1")
+        c_row = b.op(f"mul i64 {pixel}, {result.itemsize}")
+        target = offset(b, result, args(Word.C, "ptr"), "%image", args(Word.C + 1))
+        target = offset(b, result, target, f0, "1")
         out_x, step = args(ConvWord.OUT_X), args(ConvWord.EPILOGUE_ROWS)
         with b.loop("%y0", "%y1", step) as first:
             stop = minimum(b, b.op(f"add i64 {first}, {step}"), "%y1")
@@ -176,7 +191,7 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
                     a=(a, a_row),
                     k=(k0, b.op(f"mul i64 {taps}, {count}"), length),
                     panel=(panel, str(_width(machine) * size)),
-                    c=(offset(b, machine, target, at, pixel), c_row),
+                    c=(offset(b, result, target, at, pixel), c_row),
                     columns=columns,
                     accumulate="%later",
                 ).call(b)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from treadle.backends.cpu.conv.arguments import ConvWord
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Word
 from treadle.backends.cpu.gemm.parts import COLD, Args, call_pack, offset
 from treadle.backends.cpu.gemm.tile import Machine
 
+Fill = Callable[[Builder, Machine, Args, str, str], None]
+"""Writes the pixels of a row, of ``%image`` and ``%y``, from an address on, so many
+elements apart."""
 
-def emit_pad(b: Builder, machine: Machine) -> None:
+
+def emit_pad(b: Builder, machine: Machine, fill: Fill | None = None) -> None:
     """``conv_pad``: what output rows y0..y1-1 visit of an image: zeros if it is none.
 
     Producers may write a vector too much behind each row, so rows are written in
@@ -50,7 +56,7 @@ def emit_pad(b: Builder, machine: Machine) -> None:
                     f"ptr {target})"
                 )
         b("ret void")
-    _emit_row(b, machine)
+    _emit_row(b, machine, fill or _fill)
 
 
 def _zero(b: Builder, machine: Machine, address: str, elements: str) -> None:
@@ -58,39 +64,39 @@ def _zero(b: Builder, machine: Machine, address: str, elements: str) -> None:
     b(f"call void @llvm.memset.p0.i64(ptr {address}, i8 0, i64 {count}, i1 false)")
 
 
-def _emit_row(b: Builder, machine: Machine) -> None:
+def _emit_row(b: Builder, machine: Machine, fill: Fill) -> None:
     """``conv_pad_row``: one row that exists in the input."""
     with b.function(
         "define internal void @conv_pad_row(ptr %args, i64 %image, i64 %y, ptr %row)"
     ):
         args = Args(b)
         line, pixel = args(ConvWord.LINE), args(ConvWord.PIXEL)
-        first, stop = args(ConvWord.X_FIRST), args(ConvWord.X_STOP)
         step = args(ConvWord.IN_DILATION_X)
         with b.when(b.op(f"icmp ne i64 {step}, 1")):
             _zero(b, machine, "%row", line)
         left, end = args(ConvWord.ROW_START), args(ConvWord.ROW_END)
         target = offset(b, machine, "%row", left, "1")
-        count = b.op(f"sub i64 {stop}, {first}")
-        spacing = b.op(f"mul i64 {step}, {pixel}")
-        channels = args(ConvWord.CHANNELS)
-        run = b.op(f"icmp ne i64 {args(ConvWord.ROW_RUN)}, 0")
-        with b.when(run):
-            source = args(Word.A, "ptr")
-            for i, index in enumerate(("%image", "%y", first), start=1):
-                source = offset(b, machine, source, index, args(Word.A + i))
-            elements = b.op(f"mul i64 {count}, {channels}")
-            b(
-                f"call void @pack_copy(ptr {source}, i64 0, i64 1, i64 {elements}, "
-                f"ptr {target}, i64 0)"
-            )
-        with b.when(b.op(f"xor i1 {run}, true")):
-            where = (
-                f"i64 %image, i64 %y, i64 {first}, i64 {stop}, i64 0, i64 {channels}"
-            )
-            block = f"ptr {target}, i64 {spacing}"
-            call_pack(b, args, Word.PACK_A, Word.A, where, block)
+        fill(b, machine, args, target, b.op(f"mul i64 {step}, {pixel}"))
         _zero(b, machine, "%row", left)
         rest = b.op(f"sub i64 {line}, {end}")
         _zero(b, machine, offset(b, machine, "%row", end, "1"), rest)
         b("ret void")
+
+
+def _fill(b: Builder, machine: Machine, args: Args, target: str, spacing: str) -> None:
+    first, stop = args(ConvWord.X_FIRST), args(ConvWord.X_STOP)
+    channels = args(ConvWord.CHANNELS)
+    run = b.op(f"icmp ne i64 {args(ConvWord.ROW_RUN)}, 0")
+    with b.when(run):
+        source = args(Word.A, "ptr")
+        for i, index in enumerate(("%image", "%y", first), start=1):
+            source = offset(b, machine, source, index, args(Word.A + i))
+        elements = b.op(f"mul i64 {b.op(f'sub i64 {stop}, {first}')}, {channels}")
+        b(
+            f"call void @pack_copy(ptr {source}, i64 0, i64 1, i64 {elements}, "
+            f"ptr {target}, i64 0)"
+        )
+    with b.when(b.op(f"xor i1 {run}, true")):
+        where = f"i64 %image, i64 %y, i64 {first}, i64 {stop}, i64 0, i64 {channels}"
+        block = f"ptr {target}, i64 {spacing}"
+        call_pack(b, args, Word.PACK_A, Word.A, where, block)

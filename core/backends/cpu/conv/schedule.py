@@ -52,7 +52,7 @@ _EPILOGUE_WORK = 4096  # pixels * k between two calls of the epilogue
 
 def schedule(spec: ConvSpec, tile: Tile, threads: int) -> Scheduled:
     """Chooses blocks and tasks, and writes the kernel's arguments."""
-    (launch,) = launched(_planned, (tile, threads, _in_place(spec)), spec)
+    (launch,) = launched(_planned, (tile, threads, is_in_place(spec)), spec)
     return launch
 
 
@@ -134,12 +134,18 @@ def _word_count(
 def _planned(
     tile: Tile, threads: int, in_place: bool, spec: ConvSpec
 ) -> list[Scheduled]:
-    itemsize = spec.dtype.itemsize
     if in_place and _is_product(spec, tile):
         return [product_schedule(_of_lines(spec), tile, threads)]
-    words = common_words(spec, tile, in_place)
     if _packs_patches(spec, tile):
+        words = common_words(spec, tile, in_place)
         return [_patches(spec, words, tile, threads)]
+    return [of_images(spec, tile, threads, in_place)]
+
+
+def of_images(spec: ConvSpec, tile: Tile, threads: int, in_place: bool) -> Scheduled:
+    """The launch of one of fixed sizes that is no product."""
+    itemsize = spec.dtype.itemsize
+    words = common_words(spec, tile, in_place)
     panels, k = words[ConvWord.PANELS], spec.k
     work = spec.images * spec.y.out * spec.x.out * k * panels * tile.vectors // 2
     tasks = task_count(work, threads)
@@ -168,7 +174,7 @@ def _planned(
     words[ConvWord.GRID_UNITS], words[ConvWord.GRID_PANELS] = grid_units, grid_panels
     words[ConvWord.FILTER_OFFSET] = image
     words += _segments(spec, words)
-    return [Scheduled(tuple(map(int, words)), tasks, scratch * tasks)]
+    return Scheduled(tuple(map(int, words)), tasks, scratch * tasks)
 
 
 def _is_product(spec: ConvSpec, tile: Tile) -> bool:
@@ -314,7 +320,7 @@ def _columns(x: Axis) -> tuple[int, int]:
     return first, max(first, min(x.size, (x.padded - 1 - x.padding) // step + 1))
 
 
-def _in_place(spec: ConvSpec) -> bool:
+def is_in_place(spec: ConvSpec) -> bool:
     """Whether no position that the filter visits needs a zero. The kernel has other
     arguments then: for sizes that are not fixed it is a question like one of a user."""
     return (

@@ -27,7 +27,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.half import packed, rounded
+from treadle.backends.cpu.emit.lanes import Value
+from treadle.backends.cpu.emit.pairs import (
+    added_by_model,
+    halves,
+    rounded_by_instruction,
+    rounded_by_model,
+)
 from treadle.backends.cpu.gemm.arguments import Tile
+from treadle.dtypes import bfloat16
 
 _KERNEL_PARAMETERS = (
     "ptr noalias readonly %a, i64 %a_row, ptr readonly %segments, i64 %count, "
@@ -39,6 +48,13 @@ TARGET = "{ ptr, i64, i64, i64 }"
 """C, its row step in bytes, how many columns to write, and whether (1) to add to C."""
 
 
+class Stored(NamedTuple):
+    """The type of elements in memory, and their size."""
+
+    scalar: str
+    itemsize: int
+
+
 @dataclass(frozen=True)
 class Machine:
     """What the emitted code is for.
@@ -46,7 +62,9 @@ class Machine:
     scalar: "float", "double" or "i32". assembly: "avx512", "avx2", or "" for IR.
     images: whether the kernel of products also makes convolutions. pairs: whether what
     A and B hold for a float is two bfloat16, one k after the other, whose products are
-    both added (`treadle.backends.cpu.target.multiplies_pairs`).
+    both added (`treadle.backends.cpu.target.multiplies_pairs`); IR is a model of it.
+    halves: whether operands are bfloat16, computed with as floats.
+    short: whether results are stored as bfloat16, and never added to others.
     """
 
     scalar: str
@@ -54,6 +72,18 @@ class Machine:
     assembly: str
     images: bool = False
     pairs: bool = False
+    halves: bool = False
+    short: bool = False
+
+    @property
+    def operand(self) -> Stored:
+        """How operands lie in memory."""
+        return Stored("i16", 2) if self.halves else Stored(self.scalar, self.itemsize)
+
+    @property
+    def result(self) -> Stored:
+        """How results lie in memory."""
+        return Stored("i16", 2) if self.short else Stored(self.scalar, self.itemsize)
 
     @property
     def itemsize(self) -> int:
@@ -110,14 +140,31 @@ def masked_load(b: Builder, machine: Machine, address: str, mask: str) -> str:
     )
 
 
+def as_stored(b: Builder, machine: Machine, value: str) -> str:
+    """A vector of results, as they are stored: with its type."""
+    if not machine.short:
+        return f"{machine.vector} {value}"
+    lanes = machine.tile.lanes
+    if not machine.pairs:
+        x = rounded(Value(b, value, "float", lanes), bfloat16)
+        return f"<{lanes} x i16> {packed(x, bfloat16).text}"
+    by = rounded_by_instruction if machine.assembly else rounded_by_model
+    return f"<{lanes} x i16> {by(b, value, lanes)}"
+
+
 def masked_store(
     b: Builder, machine: Machine, value: str, address: str, mask: str
 ) -> None:
-    vector, kind = machine.vector, machine.mask
-    name = f"@llvm.masked.store.{machine.suffix}.p0"
+    """A vector of results."""
+    kind, suffix = machine.mask, machine.suffix
+    result = as_stored(b, machine, value)
+    vector = f"<{machine.tile.lanes} x {machine.result.scalar}>"
+    if machine.short:
+        suffix = f"v{machine.tile.lanes}i16"
+    name = f"@llvm.masked.store.{suffix}.p0"
     b.declare(f"void {name}({vector}, ptr, {kind})")
-    align = machine.itemsize
-    b(f"call void {name}({vector} {value}, ptr align {align} {address}, {kind} {mask})")
+    align = machine.result.itemsize
+    b(f"call void {name}({result}, ptr align {align} {address}, {kind} {mask})")
 
 
 class Size(NamedTuple):
@@ -180,6 +227,10 @@ def _emit_plain_tile(
             field = b.op(f"getelementptr {TARGET}, ptr %target, i64 0, i32 {i}")
             fields.append(b.op(f"load {kind}, ptr {field}, align 8"))
         c, c_row, columns, accumulate = fields
+        if machine.short:
+            _write_short(b, machine, sums, (c, c_row), columns)
+            b("ret void")
+            return
         full = b.op(f"icmp eq i64 {columns}, {vectors * machine.tile.lanes}")
         with b.when(full):
             _write_vectors(b, machine, sums, (c, c_row, accumulate))
@@ -187,6 +238,25 @@ def _emit_plain_tile(
             b.label(b.fresh_label("unreachable"))
         _write_elements(b, machine, sums, (c, c_row, accumulate), columns)
         b("ret void")
+
+
+def _write_short(
+    b: Builder,
+    machine: Machine,
+    sums: list[list[str]],
+    target: tuple[str, str],
+    columns: str,
+) -> None:
+    """Rounded, and under masks."""
+    row, c_row = target
+    lanes = machine.tile.lanes
+    masks = [lane_mask(b, machine, columns, j * lanes) for j, _ in enumerate(sums[0])]
+    for i, line in enumerate(sums):
+        if i:
+            row = b.op(f"getelementptr i8, ptr {row}, i64 {c_row}")
+        for j, (value, mask) in enumerate(zip(line, masks, strict=True)):
+            address = b.op(f"getelementptr i16, ptr {row}, i64 {j * lanes}")
+            masked_store(b, machine, value, address, mask)
 
 
 def _write_vectors(
@@ -239,9 +309,13 @@ def _write_elements(
 
 
 def _multiply_add(b: Builder, machine: Machine, x: str, y: str, total: str) -> str:
-    vector = machine.vector
+    vector, lanes = machine.vector, machine.tile.lanes
     if not machine.is_float:
         return b.op(f"add {vector} {total}, {b.op(f'mul {vector} {x}, {y}')}")
+    if machine.pairs:
+        words = [b.op(f"bitcast {vector} {a} to <{lanes} x i32>") for a in (x, y)]
+        of_x, of_y = (halves(b, word, lanes) for word in words)
+        return added_by_model(b, total, of_x, of_y, lanes)
     fma = f"@llvm.fmuladd.{machine.suffix}"
     b.declare(f"{vector} {fma}({vector}, {vector}, {vector})")
     return b.op(f"call {vector} {fma}({vector} {x}, {vector} {y}, {vector} {total})")
@@ -254,6 +328,7 @@ def _plain_loop(
     step = "%a_row" if turned else str(machine.itemsize)
     row = str(machine.itemsize) if turned else "%a_row"
     vector, scalar, align = machine.vector, machine.scalar, machine.itemsize
+    element_align = 2 if machine.pairs else align
     number = rows * vectors
     first = [("ptr", "%b"), *([(vector, "zeroinitializer")] * number)]
     with b.carrying("0", "%count", "1", first) as segment:
@@ -274,7 +349,8 @@ def _plain_loop(
             for i in range(rows):
                 if i:
                     address = b.op(f"getelementptr i8, ptr {address}, i64 {row}")
-                element = b.op(f"load {scalar}, ptr {address}, align {align}")
+                element = f"load {scalar}, ptr {address}, align {element_align}"
+                element = b.op(element)
                 factor = splat(b, machine, element, scalar)
                 for j, line in enumerate(lines_of_b):
                     old = sums[i * vectors + j]

@@ -113,7 +113,8 @@ class _Kernel:
         self.is_float = machine.is_float
         self.fused = "vdpbf16ps" if machine.pairs else f"vfmadd231p{self.letter}"
         self.add = f"vaddp{self.letter}" if machine.is_float else "vpaddd"
-        self.size = machine.itemsize
+        self.size, self.stored = machine.itemsize, machine.result.itemsize
+        self.short = machine.short
         count = rows * vectors
         self.sums = [
             [self._register(i * vectors + j) for j in range(vectors)]
@@ -206,16 +207,19 @@ class _Kernel:
         return [f"addq $${2 * self.size}, %[{at}]" for at in ("at", "at7")]
 
     def _each(self, *instructions: str) -> list[str]:
-        """The instructions for every vector of C: TOTAL, at PLACE, under MASK."""
+        """The instructions for every vector of C: TOTAL, or ROUNDED, which has half
+        its width, at PLACE, under MASK."""
         text = ["movq (%[target]), %[at]"]
         for i, sums in enumerate(self.sums):
             if i:
                 text.append("addq %[left], %[at]")
             for j, total in enumerate(sums):
-                place = f"{j * self.size * self.lanes}(%[at])"
+                place = f"{j * self.stored * self.lanes}(%[at])"
+                rounded = total.replace("ymm", "xmm").replace("zmm", "ymm")
                 mask = f"{{%k{j + 1}}}" if self.masks else self.line[j]
                 for line in instructions:
                     line = line.replace("TOTAL", total).replace("PLACE", place)
+                    line = line.replace("ROUNDED", rounded)
                     text.append(line.replace("MASK", mask))
         return text
 
@@ -229,12 +233,18 @@ class _Kernel:
                 f"shrq $${self.lanes}, %[count]",
             )
         ]
-        return [
+        masks = [
             "movq 16(%[target]), %[left]",
             "movq $$-1, %[count]",
             "bzhiq %[left], %[count], %[count]",
             *making,
             "movq 8(%[target]), %[left]",
+        ]
+        if self.short:
+            rounding = "vcvtneps2bf16 TOTAL, ROUNDED"
+            return [*masks, *self._each(rounding, "vmovdqu16 ROUNDED, PLACE MASK")]
+        return [
+            *masks,
             "cmpq $$0, 24(%[target])",
             "je 5f",
             *self._each(f"{self.add} PLACE, TOTAL, TOTAL MASK"),

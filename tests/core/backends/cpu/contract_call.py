@@ -185,10 +185,10 @@ def channelwise(
 ) -> Call:
     """A depthwise convolution, or its gradient by the filter: `other` is the filter, or
     the derivative by the output."""
-    tile = gemm.tile(spec.dtype)
+    tile = gemm.tile(spec.sums)
     launches = depthwise_schedule.schedule(spec, tile, num_threads, gradient)
     pointers = {Word.A: image, Word.B: other, Word.C: result}
-    address = _address(depthwise.source(spec.dtype))
+    address = _address(depthwise.source(spec.dtype, spec.dtypes[0]))
     return Call(launches, pointers, hooks, address, {Word.B: filter_offset})
 
 

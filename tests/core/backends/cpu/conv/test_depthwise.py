@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from tests.core.backends.cpu.conv.test_kernel import (
     problem,
 )
 from treadle.backends.cpu.gemm.arguments import Word
+from treadle.dtypes import bfloat16, float32
 from treadle.kernels.contract import Strides
 
 # Full pairs of vectors, one vector more, and a part of one, for every lane count.
@@ -56,6 +59,29 @@ def test_values(channels, geometry):
     )
     expected = filter_gradient(image, gradient, spec)
     close(found, expected, gradient[..., 0].size)
+
+
+@pytest.mark.parametrize("result", [bfloat16, float32])
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("channels", CHANNELS)
+def test_half_floats_are_computed_with_as_floats(channels, geometry, result):
+    image, weights, output, spec = depthwise_problem(
+        channels, GEOMETRIES[geometry], dtype=bfloat16
+    )
+    image[0] *= 2.0**-120  # sums become subnormal
+    weights *= 2.0**-10
+    halves = replace(spec, dtype=result, operands=bfloat16)
+    floats = replace(spec, dtype=float32)
+    for gradient, other, like in ((False, weights, output), (True, output, weights)):
+        found = np.full(like.shape, np.nan, result)
+        calls.channelwise(halves, found, image, other, gradient=gradient).serial()
+        wanted = np.full(like.shape, np.nan, np.float32)
+        wide = image.astype(np.float32), other.astype(np.float32)
+        calls.channelwise(floats, wanted, *wide, gradient=gradient).serial()
+        np.testing.assert_array_equal(found, wanted.astype(result))
+        if result == bfloat16 and not gradient:
+            # None is taken for zero.
+            assert found[0].any()
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
