@@ -65,6 +65,19 @@ class RoutineCall(NamedTuple):
     failed: bool = False
 
 
+class Small(NamedTuple):
+    """What a script does as a whole, for kernels that do it with many small matrices at
+    once.
+
+    what: "cholesky".
+    sizes: n, of n x n matrices.
+    """
+
+    what: Literal["cholesky"]
+    dtype: np.dtype
+    sizes: tuple[int, ...]
+
+
 class Script(NamedTuple):
     """What is done for each matrix of a batch (or whatever a function from outside
     takes).
@@ -72,11 +85,13 @@ class Script(NamedTuple):
     lead: how many leading axes of all operands and results are those of the batch.
     work: bytes of each block of work memory.
     steps: in order.
+    small: what they amount to, if there may be another way.
     """
 
     lead: int
     work: tuple[int, ...]
     steps: tuple[RoutineCall, ...]
+    small: Small | None = None
 
     @property
     def function(self) -> Function | None:
