@@ -164,7 +164,10 @@ def _solve_script(types: Any, outs: Any, params: Any) -> Script:
             (*how, columns, rows, one, At(0), n, At(2), columns),
         ),
     )
-    return Script(lead, (), steps)
+    names = "left", "lower", "transposed", "unit_diagonal"
+    flags = sum([params[name] << i for i, name in enumerate(names)])
+    sizes = n, columns if params["left"] else rows, flags
+    return Script(lead, (), steps, Small("triangular_solve", a.dtype, sizes))
 
 
 def _solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:

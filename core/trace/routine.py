@@ -69,11 +69,15 @@ class Small(NamedTuple):
     """What a script does as a whole, for kernels that do it with many small matrices at
     once.
 
-    what: "cholesky".
-    sizes: n, of n x n matrices.
+    what, and sizes:
+    - "cholesky": n, of n x n matrices;
+    - "triangular_solve": n, right sides, and a sum of numbers: 1 if the matrix is on
+      the left, 2 if lower, 4 if transposed, 8 if its diagonal counts as ones;
+    - "lu": m, n and the smaller of them, of the transposes of n x m matrices;
+    - "lu_solve": n, right sides, and 4 if transposed.
     """
 
-    what: Literal["cholesky"]
+    what: Literal["cholesky", "triangular_solve", "lu", "lu_solve"]
     dtype: np.dtype
     sizes: tuple[int, ...]
 

@@ -27,35 +27,35 @@ from treadle.backends.cpu.lapack.lanes import (
     Slab,
     call_less,
     emit_less,
-    emit_moves,
     numbers,
+    pack,
     place,
+    unpack,
 )
+from treadle.backends.cpu.lapack.arguments import PARAMETERS, matrix, size
 
 PANEL = 4
 """Columns that are begun together."""
 
-_PARAMETERS = "(ptr %a, ptr %out, i64 %step, i64 %last, i64 %n, ptr noalias %room)"
 
 
-def room(n: int, lanes: int, parts: int, itemsize: int) -> int:
-    """Bytes for a slab, or for columns that are whole vectors."""
-    together = -(-n * n * parts // lanes) * lanes * lanes
-    return max(together, n * parts * -(-n // lanes) * lanes) * itemsize
-
-
-def emit(b: Builder, of: Slab) -> None:
-    """``cholesky`` of matrices in lanes, and ``cholesky_alone`` of one matrix."""
-    emit_moves(b, of)
+def emit(b: Builder, of: Slab, name: str) -> None:
+    """The function that factors matrices in lanes."""
     emit_less(b, of, conj=True)
-    with b.function(f"define internal void @cholesky{_PARAMETERS} noinline"):
-        count = scaled(b, scaled(b, "%n", "%n"), of.parts)
-        rest = f"i64 %step, i64 %last, i64 {count}, ptr %room"
-        b(f"call void {of.name('pack')}(ptr %a, {rest})")
-        _emit_factor(b, of)
-        b(f"call void {of.name('unpack')}(ptr %out, {rest})")
+    with b.function(f"define internal void @{name}{PARAMETERS} noinline"):
+        n = size(b, 0)
+        count = scaled(b, n, n)
+        pack(b, of, matrix(b, 1), count, "%room")
+        _emit_factor(b, of, n)
+        unpack(b, of, matrix(b, 2), count, "%room")
         b("ret void")
-    _emit_alone(b, of)
+
+
+def emit_alone(b: Builder, of: Slab, name: str) -> None:
+    """The function that factors one matrix."""
+    with b.function(f"define internal void @{name}{PARAMETERS} noinline"):
+        _emit_alone(b, of, size(b, 0))
+        b("ret void")
 
 
 def _real(x: Number) -> Value:
@@ -69,13 +69,13 @@ def _positive(x: Value) -> Value:
 # In lanes -----------------------------------------------------------------------------
 
 
-def _emit_factor(b: Builder, of: Slab) -> None:
-    line = scaled(b, "%n", of.row)
+def _emit_factor(b: Builder, of: Slab, n: str) -> None:
+    line = scaled(b, n, of.row)
     a = Entries("%room", line, str(of.row))
     failed = b.op(f"alloca <{of.count} x i1>")
     b(f"store <{of.count} x i1> zeroinitializer, ptr {failed}")
-    with b.loop("0", "%n", str(PANEL)) as start:
-        left = b.op(f"sub i64 %n, {start}")
+    with b.loop("0", n, str(PANEL)) as start:
+        left = b.op(f"sub i64 {n}, {start}")
         width = b.least(left, str(PANEL))
         begun = a.begin(b, start, "0")
         factors = begun, begun.turned()
@@ -87,13 +87,13 @@ def _emit_factor(b: Builder, of: Slab) -> None:
             size = b.op(f"sub i64 {left}, {j}")
             call_less(b, of, column, (row, row.turned()), (size, "1", j), conj=True)
             _emit_column(b, of, column, size, failed)
-    with b.loop("0", "%n") as i:
-        with b.loop(b.op(f"add i64 {i}, 1"), "%n") as j:
+    with b.loop("0", n) as i:
+        with b.loop(b.op(f"add i64 {i}, 1"), n) as j:
             of.store(b, of.zero(b), a.at(b, i, j))
     flags = Value(b, b.op(f"load <{of.count} x i1>, ptr {failed}"), "i1", of.count)
     bits = b.op(f"bitcast {flags.type} {flags.text} to i{of.count}")
     with b.when(b.op(f"icmp ne i{of.count} {bits}, 0"), seldom=True):
-        with b.loop("0", "%n") as i, b.loop("0", b.op(f"add i64 {i}, 1")) as j:
+        with b.loop("0", n) as i, b.loop("0", b.op(f"add i64 {i}, 1")) as j:
             entry = a.at(b, i, j)
             x = of.load(b, entry)
             nan = Number(tuple([v.like(float("nan")) for v in x.parts]))
@@ -122,6 +122,7 @@ class _Columns(NamedTuple):
 
     b: Builder
     of: Slab
+    n: str
     step: str
 
     def vector(self, column: str, row: str) -> str:
@@ -146,30 +147,28 @@ class _Columns(NamedTuple):
     def rows(self, start: str) -> Iterator[str]:
         """The loop over vectors of rows, from that of a row on."""
         first = self.b.op(f"and i64 {start}, {-self.of.count}")
-        with self.b.loop(first, "%n", str(self.of.count)) as row:
+        with self.b.loop(first, self.n, str(self.of.count)) as row:
             yield row
 
 
-def _emit_alone(b: Builder, of: Slab) -> None:
-    with b.function(f"define internal void @cholesky_alone{_PARAMETERS} noinline"):
-        full = b.op(f"and i64 {b.op(f'add i64 %n, {of.count - 1}')}, {-of.count}")
-        a = _Columns(b, of, scaled(b, full, of.parts * of.real.itemsize))
-        _emit_turned(a, "%a")
-        failed = b.op("alloca i1")
-        b(f"store i1 false, ptr {failed}")
-        with b.loop("0", "%n", str(PANEL)) as start:
-            left = b.op(f"sub i64 %n, {start}")
-            whole = b.op(f"icmp sge i64 {left}, {PANEL}")
-            with b.when(whole):
-                _emit_begin(a, start, PANEL)
-            with b.when(b.op(f"xor i1 {whole}, true")):
-                with b.loop(start, "%n") as column:
-                    _emit_begin(a, column, 1, start)
-            last = b.op(f"add i64 {start}, {b.least(left, str(PANEL))}")
-            with b.loop(start, last) as j:
-                _emit_column_alone(a, j, last, failed)
-        _emit_turned_back(a, failed)
-        b("ret void")
+def _emit_alone(b: Builder, of: Slab, n: str) -> None:
+    full = b.op(f"and i64 {b.op(f'add i64 {n}, {of.count - 1}')}, {-of.count}")
+    a = _Columns(b, of, n, scaled(b, full, of.parts * of.real.itemsize))
+    _emit_turned(a, matrix(b, 1).base)
+    failed = b.op("alloca i1")
+    b(f"store i1 false, ptr {failed}")
+    with b.loop("0", n, str(PANEL)) as start:
+        left = b.op(f"sub i64 {n}, {start}")
+        whole = b.op(f"icmp sge i64 {left}, {PANEL}")
+        with b.when(whole):
+            _emit_begin(a, start, PANEL)
+        with b.when(b.op(f"xor i1 {whole}, true")):
+            with b.loop(start, n) as column:
+                _emit_begin(a, column, 1, start)
+        last = b.op(f"add i64 {start}, {b.least(left, str(PANEL))}")
+        with b.loop(start, last) as j:
+            _emit_column_alone(a, j, last, failed)
+    _emit_turned_back(a, matrix(b, 2).base, failed)
 
 
 def _emit_begin(a: _Columns, column: str, width: int, count: str = "") -> None:
@@ -221,56 +220,57 @@ def _emit_column_alone(a: _Columns, j: str, last: str, failed: str) -> None:
 def _emit_turned(a: _Columns, memory: str) -> None:
     """Reads the lower triangle, by squares; rows behind the last are like it."""
     b, of = a.b, a.of
-    bottom = b.op("sub i64 %n, 1")
+    bottom = b.op(f"sub i64 {a.n}, 1")
     with a.rows("0") as row:
         lines = [b.least(b.op(f"add i64 {row}, {i}"), bottom) for i in range(of.count)]
         end = b.op(f"add i64 {row}, {of.count}")
-        with b.loop("0", b.least(end, "%n"), str(of.count)) as column:
+        with b.loop("0", b.least(end, a.n), str(of.count)) as column:
             found = [_load_line(a, _line(a, memory, i, column), column) for i in lines]
             for p in range(of.parts):
                 square = of.lanes.transposed([x.parts[p] for x in found])
                 for k, vector in enumerate(square):
                     j = b.op(f"add i64 {column}, {k}")
-                    with b.when(b.op(f"icmp slt i64 {j}, %n")):
+                    with b.when(b.op(f"icmp slt i64 {j}, {a.n}")):
                         to = at(b, a.vector(j, row), str(p * of.vector))
                         access.store(b, to, vector, of.real, None)
 
 
-def _emit_turned_back(a: _Columns, failed: str) -> None:
+def _emit_turned_back(a: _Columns, memory: str, failed: str) -> None:
     """Writes the lower triangle, not-a-number if that has failed, and zeros."""
     b, of = a.b, a.of
     nan = constant(b, float("nan"), of.lanes.kind, of.count)
     bad = Value(b, b.op(f"load i1, ptr {failed}"), "i1", 1).splat(of.count)
+    bottom = b.op(f"sub i64 {a.n}, 1")
     with a.rows("0") as row:
         with a.rows("0") as column:
             found = []
             columns = [b.op(f"add i64 {column}, {k}") for k in range(of.count)]
-            columns = [b.least(j, b.op("sub i64 %n, 1")) for j in columns]
+            columns = [b.least(j, bottom) for j in columns]
             vectors = [of.load(b, a.vector(j, row)) for j in columns]
             for p in range(of.parts):
                 square = [select(bad, nan, x.parts[p]) for x in vectors]
                 found.append(of.lanes.transposed(square))
             for k in range(of.count):
                 i = b.op(f"add i64 {row}, {k}")
-                with b.when(b.op(f"icmp slt i64 {i}, %n")):
+                with b.when(b.op(f"icmp slt i64 {i}, {a.n}")):
                     number = lane_numbers(b, "i64", of.count)
                     number = number + Value(b, column, "i64", 1)
                     inside = number.compare("sle", Value(b, i, "i64", 1))
                     x = Number(tuple([parts[k] for parts in found]))
                     x = x.chosen(inside, of.zero(b))
-                    _store_line(a, x, _line(a, "%out", i, column), column)
+                    _store_line(a, x, _line(a, memory, i, column), column)
 
 
 def _line(a: _Columns, memory: str, i: str, column: str) -> str:
     b, size = a.b, a.of.parts * a.of.real.itemsize
-    index = b.op(f"add i64 {scaled(b, i, '%n')}, {column}")
+    index = b.op(f"add i64 {scaled(b, i, a.n)}, {column}")
     return place(b, memory, (index, str(size)))
 
 
 def _masks(a: _Columns, column: str) -> list[Value]:
     """Which real numbers, from a column on, are of the same row."""
     b, of = a.b, a.of
-    left = scaled(b, b.op(f"sub i64 %n, {column}"), of.parts)
+    left = scaled(b, b.op(f"sub i64 {a.n}, {column}"), of.parts)
     number = lane_numbers(b, "i64", of.count)
     return [
         (number + i * of.count).compare("slt", Value(b, left, "i64", 1))

@@ -139,6 +139,13 @@ def place(b: Builder, base: str, *steps: tuple[str, str]) -> str:
     return base
 
 
+class Matrix(NamedTuple):
+    """The first of some matrices, and bytes from one to the next."""
+
+    base: str
+    step: str
+
+
 # To slabs, and back -------------------------------------------------------------------
 
 _MOVED = "(ptr noalias %memory, i64 %step, i64 %last, i64 %numbers, ptr noalias %slab)"
@@ -205,6 +212,22 @@ def _emit_out(
         access.store(b, at(b, x, offset), row, of.real, mask)
 
 
+def pack(b: Builder, of: Slab, matrix: Matrix, count: str, to: str) -> None:
+    """Brings the numbers of matrices into a slab."""
+    _move(b, of.name("pack"), of, matrix, count, to)
+
+
+def unpack(b: Builder, of: Slab, matrix: Matrix, count: str, source: str) -> None:
+    """Writes matrices from a slab."""
+    _move(b, of.name("unpack"), of, matrix, count, source)
+
+
+def _move(b: Builder, name: str, of: Slab, m: Matrix, count: str, slab: str) -> None:
+    parts = scaled(b, count, of.parts)
+    where = f"ptr {m.base}, i64 {m.step}, i64 %last"
+    b(f"call void {name}({where}, i64 {parts}, ptr {slab})")
+
+
 # Sums of products ---------------------------------------------------------------------
 
 _LESS = (
@@ -249,7 +272,8 @@ def call_less(
 def emit_less(b: Builder, of: Slab, conj: bool = False) -> None:
     """``less``, what `call_less` calls. Products are taken away one after the other,
     however many there are: what has been begun can be gone on with."""
-    conj = conj and of.parts == 2
+    if conj and of.parts == 1:
+        return
     name = of.name("less_conj" if conj else "less")
     height, width = (4, 4) if host().vector_bytes == 64 else (2, 4)
     width //= of.parts
