@@ -73,7 +73,7 @@ class Small(NamedTuple):
     - "cholesky": n, of n x n matrices;
     - "triangular_solve": n, right sides, and a sum of numbers: 1 if the matrix is on
       the left, 2 if lower, 4 if transposed, 8 if its diagonal counts as ones;
-    - "lu": m, n and the smaller of them, of the transposes of n x m matrices;
+    - "lu": m, n, and the smaller of them, of the transposes of n x m matrices;
     - "lu_solve": n, right sides, and 4 if transposed.
     """
 

@@ -21,6 +21,7 @@ from treadle.backends.cpu.emit.lanes import (
     select,
 )
 from treadle.backends.cpu.fourier.lanes import at, scaled
+from treadle.backends.cpu.lapack.arguments import PARAMETERS, matrix, size
 from treadle.backends.cpu.lapack.lanes import (
     Entries,
     Number,
@@ -32,11 +33,9 @@ from treadle.backends.cpu.lapack.lanes import (
     place,
     unpack,
 )
-from treadle.backends.cpu.lapack.arguments import PARAMETERS, matrix, size
 
 PANEL = 4
 """Columns that are begun together."""
-
 
 
 def emit(b: Builder, of: Slab, name: str) -> None:
@@ -87,13 +86,13 @@ def _emit_factor(b: Builder, of: Slab, n: str) -> None:
             size = b.op(f"sub i64 {left}, {j}")
             call_less(b, of, column, (row, row.turned()), (size, "1", j), conj=True)
             _emit_column(b, of, column, size, failed)
-    with b.loop("0", n) as i:
-        with b.loop(b.op(f"add i64 {i}, 1"), n) as j:
-            of.store(b, of.zero(b), a.at(b, i, j))
+    with b.loop("0", n) as i, b.loop(b.op(f"add i64 {i}, 1"), n) as j:
+        of.store(b, of.zero(b), a.at(b, i, j))
     flags = Value(b, b.op(f"load <{of.count} x i1>, ptr {failed}"), "i1", of.count)
     bits = b.op(f"bitcast {flags.type} {flags.text} to i{of.count}")
-    with b.when(b.op(f"icmp ne i{of.count} {bits}, 0"), seldom=True):
-        with b.loop("0", n) as i, b.loop("0", b.op(f"add i64 {i}, 1")) as j:
+    some = b.op(f"icmp ne i{of.count} {bits}, 0")
+    with b.when(some, seldom=True), b.loop("0", n) as i:
+        with b.loop("0", b.op(f"add i64 {i}, 1")) as j:
             entry = a.at(b, i, j)
             x = of.load(b, entry)
             nan = Number(tuple([v.like(float("nan")) for v in x.parts]))
@@ -162,9 +161,8 @@ def _emit_alone(b: Builder, of: Slab, n: str) -> None:
         whole = b.op(f"icmp sge i64 {left}, {PANEL}")
         with b.when(whole):
             _emit_begin(a, start, PANEL)
-        with b.when(b.op(f"xor i1 {whole}, true")):
-            with b.loop(start, n) as column:
-                _emit_begin(a, column, 1, start)
+        with b.when(b.op(f"xor i1 {whole}, true")), b.loop(start, n) as column:
+            _emit_begin(a, column, 1, start)
         last = b.op(f"add i64 {start}, {b.least(left, str(PANEL))}")
         with b.loop(start, last) as j:
             _emit_column_alone(a, j, last, failed)
@@ -241,24 +239,23 @@ def _emit_turned_back(a: _Columns, memory: str, failed: str) -> None:
     nan = constant(b, float("nan"), of.lanes.kind, of.count)
     bad = Value(b, b.op(f"load i1, ptr {failed}"), "i1", 1).splat(of.count)
     bottom = b.op(f"sub i64 {a.n}, 1")
-    with a.rows("0") as row:
-        with a.rows("0") as column:
-            found = []
-            columns = [b.op(f"add i64 {column}, {k}") for k in range(of.count)]
-            columns = [b.least(j, bottom) for j in columns]
-            vectors = [of.load(b, a.vector(j, row)) for j in columns]
-            for p in range(of.parts):
-                square = [select(bad, nan, x.parts[p]) for x in vectors]
-                found.append(of.lanes.transposed(square))
-            for k in range(of.count):
-                i = b.op(f"add i64 {row}, {k}")
-                with b.when(b.op(f"icmp slt i64 {i}, {a.n}")):
-                    number = lane_numbers(b, "i64", of.count)
-                    number = number + Value(b, column, "i64", 1)
-                    inside = number.compare("sle", Value(b, i, "i64", 1))
-                    x = Number(tuple([parts[k] for parts in found]))
-                    x = x.chosen(inside, of.zero(b))
-                    _store_line(a, x, _line(a, memory, i, column), column)
+    with a.rows("0") as row, a.rows("0") as column:
+        found = []
+        columns = [b.op(f"add i64 {column}, {k}") for k in range(of.count)]
+        columns = [b.least(j, bottom) for j in columns]
+        vectors = [of.load(b, a.vector(j, row)) for j in columns]
+        for p in range(of.parts):
+            square = [select(bad, nan, x.parts[p]) for x in vectors]
+            found.append(of.lanes.transposed(square))
+        for k in range(of.count):
+            i = b.op(f"add i64 {row}, {k}")
+            with b.when(b.op(f"icmp slt i64 {i}, {a.n}")):
+                number = lane_numbers(b, "i64", of.count)
+                number = number + Value(b, column, "i64", 1)
+                inside = number.compare("sle", Value(b, i, "i64", 1))
+                x = Number(tuple([parts[k] for parts in found]))
+                x = x.chosen(inside, of.zero(b))
+                _store_line(a, x, _line(a, memory, i, column), column)
 
 
 def _line(a: _Columns, memory: str, i: str, column: str) -> str:

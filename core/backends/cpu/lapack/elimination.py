@@ -161,9 +161,7 @@ def _eliminate(
 ) -> None:
     """Divides the first column by its first element, and takes its products with the
     first row away from the rest."""
-    rows, columns = (
-        b.op(f"sub i64 {b.op(f'sub i64 {n}, {i}')}, 1") for n in sizes
-    )
+    rows, columns = (b.op(f"sub i64 {b.op(f'sub i64 {n}, {i}')}, 1") for n in sizes)
     first = of.load(b, a.base)
     nothing = _size(first).compare("oeq", 0.0)
     divisor = of.one(b).chosen(nothing, first)

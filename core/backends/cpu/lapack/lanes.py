@@ -1,6 +1,6 @@
-"""Small matrices of a batch side by side: each in a lane of vectors, in a slab of memory.
+"""Small matrices of a batch side by side: each in a lane of vectors, in a slab.
 
-A slab holds, for each number of a matrix, a vector of its real parts and, of complex
+A slab is memory that holds, for each number of a matrix, a vector of its real parts and, of complex
 numbers, one of its imaginary parts. What is done with the vectors is done with each
 matrix alike and alone, so that its result does not depend on the others. There are
 slabs of one lane, too, for few matrices: the same instructions, of scalars.
@@ -194,7 +194,12 @@ def _turn(b: Builder, of: Slab, move: Move) -> None:
 
 
 def _emit_in(
-    b: Builder, of: Slab, matrices: list[str], offset: str, rows: str, mask: Value | None
+    b: Builder,
+    of: Slab,
+    matrices: list[str],
+    offset: str,
+    rows: str,
+    mask: Value | None,
 ) -> None:
     found = [
         access.load(b, at(b, x, offset), of.real, of.count, mask) for x in matrices
@@ -204,7 +209,12 @@ def _emit_in(
 
 
 def _emit_out(
-    b: Builder, of: Slab, matrices: list[str], offset: str, rows: str, mask: Value | None
+    b: Builder,
+    of: Slab,
+    matrices: list[str],
+    offset: str,
+    rows: str,
+    mask: Value | None,
 ) -> None:
     places = [at(b, rows, str(i * of.vector)) for i in range(of.count)]
     found = [access.load(b, x, of.real, of.count, None) for x in places]
@@ -313,9 +323,7 @@ def _block(
         xs = [of.load(b, at(b, x, a_at)) for x in left]
         ys = [of.load(b, at(b, y, b_at)) for y in right]
         pairs = [(x, y) for x in xs for y in ys]
-        found = [
-            c.less(x, y, conj) for c, (x, y) in zip(sums, pairs, strict=True)
-        ]
+        found = [c.less(x, y, conj) for c, (x, y) in zip(sums, pairs, strict=True)]
         turn.next = [v.text for x in found for v in x.parts]
         turn.next += [b.op(f"add i64 {a_at}, %a_k"), b.op(f"add i64 {b_at}, %b_k")]
     for x, target in zip(numbers(b, of, turn.values[:-2]), targets, strict=True):

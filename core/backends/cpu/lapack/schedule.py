@@ -1,10 +1,11 @@
 """How a CPU calls LAPACK for the matrices of a batch: arguments and tasks.
 
 ``void lapack(ptr args, i64 task)``, with 64-bit words: those of `Word` (the last for
-small matrices: `treadle.backends.cpu.lapack.small`), then for each block of memory three: its address, and bytes from one matrix and from one task to the
-next (the status comes first), then the steps: what is called, whether only after a
-failure, the number of arguments, and for each of these three words: the block that it
-points into and the offset, or `CONSTANT` and up to 16 bytes, to which it points.
+small matrices: `treadle.backends.cpu.lapack.small`), then for each block of memory
+three: its address, and bytes from one matrix and from one task to the next (the status
+comes first), then the steps: what is called, whether only after a failure, the number
+of arguments, and for each of these three words: the block that it points into and the
+offset, or `CONSTANT` and up to 16 bytes, to which it points.
 """
 
 from __future__ import annotations
