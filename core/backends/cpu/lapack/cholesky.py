@@ -91,12 +91,16 @@ def _emit_factor(b: Builder, of: Slab, n: str) -> None:
     flags = Value(b, b.op(f"load <{of.count} x i1>, ptr {failed}"), "i1", of.count)
     bits = b.op(f"bitcast {flags.type} {flags.text} to i{of.count}")
     some = b.op(f"icmp ne i{of.count} {bits}, 0")
-    with b.when(some, seldom=True), b.loop("0", n) as i:
-        with b.loop("0", b.op(f"add i64 {i}, 1")) as j:
-            entry = a.at(b, i, j)
-            x = of.load(b, entry)
-            nan = Number(tuple([v.like(float("nan")) for v in x.parts]))
-            of.store(b, nan.chosen(flags, x), entry)
+    with b.when(some, seldom=True):
+        _emit_nan(b, of, a, n, flags)
+
+
+def _emit_nan(b: Builder, of: Slab, a: Entries, n: str, where: Value) -> None:
+    """Makes lower triangles not-a-number."""
+    nan = Number(tuple([v.like(float("nan")) for v in of.zero(b).parts]))
+    with b.loop("0", n) as i, b.loop("0", b.op(f"add i64 {i}, 1")) as j:
+        entry = a.at(b, i, j)
+        of.store(b, nan.chosen(where, of.load(b, entry)), entry)
 
 
 def _emit_column(b: Builder, of: Slab, column: Entries, size: str, failed: str) -> None:

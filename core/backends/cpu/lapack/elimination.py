@@ -59,8 +59,8 @@ def emit(b: Builder, of: Slab, name: str) -> None:
                 b(f"{call}, {where})")
             _eliminate(b, of, a.begin(b, i, i), i, (m, n))
         unpack(b, of, matrix(b, 2), count, "%room")
-        for number, (source, length) in enumerate(((pivots, k), (order, m)), 3):
-            _call_whole(b, of, matrix(b, number), source, length)
+        _call_whole(b, of, matrix(b, 3), pivots, k)
+        _call_whole(b, of, matrix(b, 4), order, m)
         b("ret void")
 
 

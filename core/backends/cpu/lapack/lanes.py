@@ -1,9 +1,9 @@
 """Small matrices of a batch side by side: each in a lane of vectors, in a slab.
 
-A slab is memory that holds, for each number of a matrix, a vector of its real parts and, of complex
-numbers, one of its imaginary parts. What is done with the vectors is done with each
-matrix alike and alone, so that its result does not depend on the others. There are
-slabs of one lane, too, for few matrices: the same instructions, of scalars.
+A slab is memory that holds, for each number of a matrix, a vector of its real parts
+and, of complex numbers, one of its imaginary parts. What is done with the vectors is
+done with each matrix alike and alone, so that its result does not depend on the others.
+There are slabs of one lane, too, for few matrices: the same instructions, of scalars.
 """
 
 from __future__ import annotations
