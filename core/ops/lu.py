@@ -32,6 +32,7 @@ from treadle.trace.routine import (
     At,
     RoutineCall,
     Script,
+    Small,
     lead_of,
     least,
     named,
@@ -85,7 +86,7 @@ def _lu_script(types: Any, outs: Any, params: Any) -> Script:
         RoutineCall(named(a.dtype, "getrf"), (m, n, At(1), m, swaps, STATUS)),
         RoutineCall("swaps", (swaps, At(2), At(3), m, k)),
     )
-    return Script(lead, (8 * k,), steps)
+    return Script(lead, (8 * k,), steps, Small("lu", a.dtype, (m, n, k)))
 
 
 def _padded(x: Any, n: int) -> Any:
@@ -185,15 +186,16 @@ def _solve_script(types: Any, outs: Any, params: Any) -> Script:
         return RoutineCall(named(a.dtype, "trsm"), args)
 
     both = solve("L", "U"), solve("U", "N")
+    small = Small("lu_solve", a.dtype, (rows, columns, 4 * turned))
     if not turned:
         move = RoutineCall("rows", (At(4), At(3), At(2), rows, nbytes, 0))
-        return Script(lead, (), (move, *both))
+        return Script(lead, (), (move, *both), small)
     steps = (
         RoutineCall("bytes", (target, At(3), rows * nbytes)),
         *reversed(both),
         RoutineCall("rows", (At(4), target, At(2), rows, nbytes, 1)),
     )
-    return Script(lead, (rows * nbytes,), steps)
+    return Script(lead, (rows * nbytes,), steps, small)
 
 
 def _solve_jvp(

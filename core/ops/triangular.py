@@ -34,6 +34,7 @@ from treadle.trace.routine import (
     At,
     RoutineCall,
     Script,
+    Small,
     lead_of,
     named,
     nan_if_failed,
@@ -66,7 +67,7 @@ def _cholesky_script(types: Any, outs: Any, params: Any) -> Script:
         nan_if_failed(1, a, lead),
         RoutineCall(named(a.dtype, "laset"), ("L", n - 1, n - 1, zero, zero, above, n)),
     )
-    return Script(lead, (), steps)
+    return Script(lead, (), steps, Small("cholesky", a.dtype, (n,)))
 
 
 def _cholesky_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
@@ -163,7 +164,10 @@ def _solve_script(types: Any, outs: Any, params: Any) -> Script:
             (*how, columns, rows, one, At(0), n, At(2), columns),
         ),
     )
-    return Script(lead, (), steps)
+    names = "left", "lower", "transposed", "unit_diagonal"
+    flags = sum([params[name] << i for i, name in enumerate(names)])
+    sizes = n, columns if params["left"] else rows, flags
+    return Script(lead, (), steps, Small("triangular_solve", a.dtype, sizes))
 
 
 def _solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:

@@ -24,7 +24,6 @@ from treadle.passes.scans import hoist_from_scans
 from treadle.passes.sorting import lower_sorts
 from treadle.passes.split_complex import split_complex
 from treadle.passes.stacks import choose_in_stacks, shape_pieces
-from treadle.passes.systems import solve_small_systems
 from treadle.trace.lowering import Lowering
 
 Pass = Callable[[Graph], Graph]
@@ -57,7 +56,6 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         loop_over_rows,  # needs inlined calls; ensures: no counted scans
         # needs inlined calls; ensures: blocked work is what the target has kernels for
         partial(lower_blocks, target=target),
-        solve_small_systems,  # needs inlined calls
         split_complex,  # needs inlined calls; ensures: no complex number in a kernel
         simplify,  # needs inlined calls; leaves dead and equal equations behind
         merge_equal,  # ensures: no two pure equations are equal

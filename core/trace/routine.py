@@ -65,6 +65,23 @@ class RoutineCall(NamedTuple):
     failed: bool = False
 
 
+class Small(NamedTuple):
+    """What a script does as a whole, for kernels that do it with many small matrices at
+    once.
+
+    what, and sizes:
+    - "cholesky": n, of n x n matrices;
+    - "triangular_solve": n, right sides, and a sum of numbers: 1 if the matrix is on
+      the left, 2 if lower, 4 if transposed, 8 if its diagonal counts as ones;
+    - "lu": m, n, and the smaller of them, of the transposes of n x m matrices;
+    - "lu_solve": n, right sides, and 4 if transposed.
+    """
+
+    what: Literal["cholesky", "triangular_solve", "lu", "lu_solve"]
+    dtype: np.dtype
+    sizes: tuple[int, ...]
+
+
 class Script(NamedTuple):
     """What is done for each matrix of a batch (or whatever a function from outside
     takes).
@@ -72,11 +89,13 @@ class Script(NamedTuple):
     lead: how many leading axes of all operands and results are those of the batch.
     work: bytes of each block of work memory.
     steps: in order.
+    small: what they amount to, if there may be another way.
     """
 
     lead: int
     work: tuple[int, ...]
     steps: tuple[RoutineCall, ...]
+    small: Small | None = None
 
     @property
     def function(self) -> Function | None:

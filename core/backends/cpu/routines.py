@@ -22,7 +22,7 @@ from treadle.backends.cpu.run import native
 from treadle.fuse.lowering.launches import Calls
 from treadle.plan.steps import CallsStep, Place
 from treadle.plan.target import Work
-from treadle.trace.routine import Attention, Script, Transform, work_bytes
+from treadle.trace.routine import Attention, Script, Transform
 
 
 def source(script: Script | Transform | Attention) -> native.Source:
@@ -34,7 +34,7 @@ def source(script: Script | Transform | Attention) -> native.Source:
         )
     if isinstance(script, Attention):
         return attention.source(script)
-    return (lapack if script.function is None else foreign).source()
+    return foreign.source() if script.function else lapack.source(script)
 
 
 def work(calls: Calls, count: int) -> Work:
@@ -51,7 +51,7 @@ def work(calls: Calls, count: int) -> Work:
         return Work(foreign.tasks(calls.times, count))
     elements = math.prod(first.shape[script.lead :])
     tasks = lapack_schedule.tasks(script, calls.times, elements, count)
-    return Work(tasks, tasks * work_bytes(script))
+    return Work(tasks, tasks * lapack_schedule.task_bytes(script))
 
 
 def words(step: CallsStep, at: Callable[[Place], Any]) -> list[Any]:
@@ -76,8 +76,6 @@ def words(step: CallsStep, at: Callable[[Place], Any]) -> list[Any]:
         return foreign.words(script.function, types, places, script.lead)
     found = library()
     assert scratch is not None and found is not None
-    counts = lapack_schedule.block_count(script, len(places)), len(script.steps)
-    blocks = lapack_schedule.words(
-        script, types, places, lambda i: at(scratch.shifted(i)), found.address
+    return lapack_schedule.words(
+        script, types, places, lambda i: at(scratch.shifted(i)), found
     )
-    return [step.call.times, *counts, *found.threads, *blocks]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
@@ -13,11 +12,11 @@ import numpy as np
 from treadle.arraytype import ArrayType
 from treadle.backends.cpu.lapack import kernel
 from treadle.backends.cpu.lapack.library import library
-from treadle.backends.cpu.lapack.schedule import block_count, words
+from treadle.backends.cpu.lapack.schedule import task_bytes, words
 from treadle.backends.cpu.run import native
 from treadle.trace.lowering import Routine
 from treadle.trace.op import Op
-from treadle.trace.routine import Script, work_bytes
+from treadle.trace.routine import Script
 
 
 def call(
@@ -33,16 +32,12 @@ def call(
     outs = [np.empty(t.shape, t.dtype) for t in out_types]
     if not all([out.size for out in outs]):
         return None
-    work = np.empty(work_bytes(script) + 64, np.uint8)
+    work = np.empty(task_bytes(script) + 64, np.uint8)
     start = work.ctypes.data + -work.ctypes.data % 64
     places = [a.ctypes.data for a in (*arrays, *outs)]
-    blocks = words(
-        script, (*types, *out_types), places, lambda i: start + i, found.address
-    )
-    matrices = math.prod(types[0].shape[: script.lead])
-    counts = block_count(script, len(places)), len(script.steps)
-    args = np.array([1, matrices, *counts, *found.threads, *blocks], np.int64)
-    _kernel()(args.ctypes.data, 0)
+    behind = words(script, (*types, *out_types), places, lambda i: start + i, found)
+    args = np.array([1, *behind], np.int64)
+    _kernel(kernel.source(script))(args.ctypes.data, 0)
     return outs
 
 
@@ -58,7 +53,6 @@ def _script(
 
 
 @cache
-def _kernel() -> Any:
-    source = kernel.source()
+def _kernel(source: native.Source) -> Any:
     address = native.load([source])[source.key]
     return ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.c_int64)(address)

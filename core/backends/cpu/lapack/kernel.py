@@ -6,35 +6,51 @@ and batches have tasks of their own. How many it had before is noted, and comes 
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.parts import Args, share
-from treadle.backends.cpu.lapack.schedule import BUILT_IN, CONSTANT, Word
+from treadle.backends.cpu.lapack import together
+from treadle.backends.cpu.lapack.schedule import BUILT_IN, CONSTANT, TABLE, Word
+from treadle.backends.cpu.lapack.small import SmallWord
 from treadle.backends.cpu.run.native import Source
-from treadle.trace.routine import MOST_ARGUMENTS, MOST_BLOCKS
+from treadle.trace.routine import MOST_ARGUMENTS, MOST_BLOCKS, Script, Small
 
 _SYMBOL = "lapack_calls"
 
 
+def source(script: Script) -> Source:
+    """The one kernel for all routines, with what it has for small matrices."""
+    small = script.small
+    return _source(small and small._replace(sizes=()))
+
+
 @cache
-def source() -> Source:
-    """The one kernel for all routines."""
-    return Source(_SYMBOL, _SYMBOL, emit)
+def _source(small: Small | None) -> Source:
+    name = f"{_SYMBOL}_{small.what}_{small.dtype.name}" if small else _SYMBOL
+    return Source(name, name, partial(emit, name, small))
 
 
-def emit() -> str:
+def emit(symbol: str, small: Small | None) -> str:
     """The IR text of its module."""
     b = Builder()
     b.declare("void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     _emit_step(b)
     _emit_pin(b)
-    with b.function(f'define void @"{_SYMBOL}"(ptr %args, i64 %task) nounwind'):
+    if small:
+        together.emit(b, small)
+    with b.function(f'define void @"{symbol}"(ptr %args, i64 %task) nounwind'):
         args = Args(b)
+        if small:
+            is_small = args(Word.SMALL + SmallWord.IS_SMALL)
+            with b.when(b.op(f"icmp ne i64 {is_small}, 0")):
+                b("call void @together(ptr %args, i64 %task)")
+                b("ret void")
+                b.label(b.fresh_label())
         places = b.op(f"alloca [{MOST_BLOCKS} x ptr]")
         b("call void @pin(ptr %args, i64 1)")
         blocks, steps = args(Word.BLOCKS), args(Word.STEPS)
-        table = args.at(len(Word))
+        table = args.at(TABLE)
         first = _item(b, table, b.op(f"mul i64 {blocks}, 3"))
         with b.loop(*share(b, "%task", args(Word.MATRICES), args(Word.TASKS))) as i:
             with b.loop("0", blocks) as block:

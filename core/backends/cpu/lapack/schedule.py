@@ -1,10 +1,11 @@
 """How a CPU calls LAPACK for the matrices of a batch: arguments and tasks.
 
-``void lapack(ptr args, i64 task)``, with 64-bit words: those of `Word`, then for each
-block of memory three: its address, and bytes from one matrix and from one task to the
-next (the status comes first), then the steps: what is called, whether only after a
-failure, the number of arguments, and for each of these three words: the block that it
-points into and the offset, or `CONSTANT` and up to 16 bytes, to which it points.
+``void lapack(ptr args, i64 task)``, with 64-bit words: those of `Word` (the last for
+small matrices: `treadle.backends.cpu.lapack.small`), then for each block of memory
+three: its address, and bytes from one matrix and from one task to the next (the status
+comes first), then the steps: what is called, whether only after a failure, the number
+of arguments, and for each of these three words: the block that it points into and the
+offset, or `CONSTANT` and up to 16 bytes, to which it points.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from treadle.arraytype import ArrayType
+from treadle.backends.cpu.lapack import small
+from treadle.backends.cpu.lapack.library import Library
 from treadle.late import number
 from treadle.trace.routine import (
     Argument,
@@ -46,20 +49,31 @@ class Word(IntEnum):
     PINNED = 4
     GET_THREADS = 5
     SET_THREADS = 6
+    SMALL = 7
+
+
+TABLE = Word.SMALL + small.WORDS
+"""Which word is the first of the blocks."""
 
 
 def tasks(script: Script, matrices: int, elements: int, threads: int) -> int:
     """The number of tasks for some matrices of so many elements: one if there is little
     to do, else a few per thread."""
-    args = len(script.steps), threads, matrices, elements
+    group = small.group(script)
+    args = len(script.steps), threads, matrices, elements, group
     return number(_tasks, args, low=1)
 
 
-def _tasks(calls: int, threads: int, matrices: int, elements: int) -> int:
-    time = matrices * (_CALL_NS * calls + elements**1.5 / 4)
+def _tasks(calls: int, threads: int, matrices: int, elements: int, group: int) -> int:
+    time = matrices * (_CALL_NS * calls + elements**1.5 / 4) / group**0.5
     if threads == 1 or time < _WORTH_SPLITTING_NS:
         return 1
-    return min(matrices, _TASKS_PER_THREAD * threads)
+    return min(-(-matrices // group), _TASKS_PER_THREAD * threads)
+
+
+def task_bytes(script: Script) -> int:
+    """Bytes of memory that a task needs."""
+    return work_bytes(script) + small.room(script)
 
 
 def words(
@@ -67,30 +81,27 @@ def words(
     types: Sequence[ArrayType],
     places: Sequence[Any],
     scratch: Callable[[int], Any],
-    address: Callable[[str], int],
+    library: Library,
 ) -> list[Any]:
-    """The blocks and the steps.
+    """The words after the number of tasks.
 
     places: of operands and results, of these types. scratch: the place of a byte of the
-      work memory. address: of a routine, by name.
+      work memory.
     """
-    per_task = work_bytes(script)
+    per_task, offset = task_bytes(script), work_bytes(script)
     blocks = [scratch(0), 0, per_task]
     for t, place in zip(types, places, strict=True):
         blocks += [place, nbytes_behind(t, script.lead), 0]
+    own = small.words(script, scratch(offset), per_task)
     offset = 64
     for nbytes in script.work:
         blocks += [scratch(offset), 0, per_task]
         offset += lines(nbytes)
     steps: list[Any] = []
     for step in script.steps:
-        steps += _step(step, address)
-    return [*blocks, *steps]
-
-
-def block_count(script: Script, values: int) -> int:
-    """Of how many blocks `words` speaks, for some operands and results together."""
-    return 1 + values + len(script.work)
+        steps += _step(step, library.address)
+    counts = script.times(types), len(blocks) // 3, len(script.steps)
+    return [*counts, *library.threads, *own, *blocks, *steps]
 
 
 def _step(step: RoutineCall, address: Callable[[str], int]) -> list[Any]:

@@ -1,0 +1,32 @@
+"""What functions for small matrices find in the kernel's arguments.
+
+They are called for some matrices of a batch: the first one, and how many follow it.
+"""
+
+from __future__ import annotations
+
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.fourier.lanes import at, scaled
+from treadle.backends.cpu.gemm.parts import Args
+from treadle.backends.cpu.lapack.lanes import Matrix, Slab
+from treadle.backends.cpu.lapack.schedule import TABLE, Word
+from treadle.backends.cpu.lapack.small import SmallWord
+
+PARAMETERS = "(ptr %args, i64 %index, i64 %last, ptr noalias %room)"
+
+
+def matrix(b: Builder, number: int) -> Matrix:
+    """An operand or result; the first has number 1."""
+    args = Args(b)
+    base, step = args(TABLE + 3 * number, "ptr"), args(TABLE + 3 * number + 1)
+    return Matrix(at(b, base, scaled(b, "%index", step)), step)
+
+
+def size(b: Builder, number: int) -> str:
+    return Args(b)(Word.SMALL + SmallWord.SIZES + number)
+
+
+def behind(b: Builder, of: Slab, count: str, slab: str) -> str:
+    """Where a slab of so many numbers ends."""
+    vectors = b.op(f"add i64 {scaled(b, count, of.parts)}, {of.count - 1}")
+    return at(b, slab, scaled(b, b.op(f"and i64 {vectors}, {-of.count}"), of.vector))

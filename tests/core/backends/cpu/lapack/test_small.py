@@ -1,0 +1,161 @@
+"""Small matrices in lanes: right, and equal bits whatever is beside them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+import treadle as td
+import treadle.numpy as tnp
+from treadle.ops import lu, triangular
+
+DTYPES = "float32", "float64", "complex64", "complex128"
+COUNTS = 1, 2, 5, 19
+
+
+def close(found: Any, wanted: Any, dtype: str) -> None:
+    tolerance = 2e-4 if dtype in ("float32", "complex64") else 1e-11
+    scale = np.abs(wanted).max()
+    np.testing.assert_allclose(found, wanted, tolerance, tolerance * scale)
+
+
+def random(dtype: str, *shape: int) -> np.ndarray:
+    rng = np.random.default_rng(sum(shape))
+    x = rng.normal(size=shape)
+    if dtype.startswith("complex"):
+        x = x + 1j * rng.normal(size=shape)
+    return x.astype(dtype)
+
+
+def definite(dtype: str, count: int, n: int) -> np.ndarray:
+    x = random(dtype, count, n, n)
+    return x @ np.conj(np.swapaxes(x, 1, 2)) + n * np.eye(n, dtype=dtype)
+
+
+def dominant(dtype: str, count: int, n: int) -> np.ndarray:
+    return random(dtype, count, n, n) / n + np.eye(n, dtype=dtype)
+
+
+def results(f: Callable[..., Any], *arrays: np.ndarray) -> list[np.ndarray]:
+    """What a function gives for a batch: the bits that it gives for each alone."""
+    many = [np.asarray(x) for x in td.jit(f)(*arrays)]
+    for i in range(len(arrays[0])):
+        for x, one in zip(many, f(*[tnp.asarray(a[i]) for a in arrays]), strict=True):
+            assert x[i].tobytes() == np.asarray(one).tobytes(), f"matrix {i}"
+    return many
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 2, 4, 7, 8, 16, 17, 33, 45, 64, 65])
+def test_cholesky(n: int, dtype: str) -> None:
+    for count in COUNTS:
+        a = definite(dtype, count, n)
+        # Only one triangle is read.
+        half = np.where(np.tri(n, dtype=bool), a, np.asarray(np.nan, dtype))
+        (found,) = results(lambda a: [triangular.cholesky(a)], half)
+        close(found, np.linalg.cholesky(a), dtype)
+        assert not np.triu(found, 1).any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [3, 20, 50])
+def test_what_is_not_definite_is_not_a_number_alone(n: int, dtype: str) -> None:
+    for count in COUNTS:
+        a = definite(dtype, count, n)
+        a[count // 2, n // 2, n // 2] = 0
+        (found,) = results(lambda a: [triangular.cholesky(a)], a)
+        rest = np.arange(count) != count // 2
+        assert np.isnan(found[count // 2][np.tril_indices(n)]).all()
+        assert not np.triu(found, 1).any()
+        if rest.any():
+            close(found[rest], np.linalg.cholesky(a[rest]), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 3, 5, 8, 16])
+def test_triangular_systems(n: int, dtype: str) -> None:
+    names = "left", "lower", "transposed", "unit_diagonal"
+    for values, columns in itertools.product(
+        itertools.product((False, True), repeat=4), (1, 6)
+    ):
+        how = dict(zip(names, values, strict=True))
+        shape = (n, columns) if how["left"] else (columns, n)
+        a, b = dominant(dtype, 19, n), random(dtype, 19, *shape)
+        (found,) = results(
+            lambda a, b, how=how: [triangular.triangular_solve(a, b, **how)], a, b
+        )
+        t = np.tril(a) if how["lower"] else np.triu(a)
+        if how["unit_diagonal"]:
+            t[:, range(n), range(n)] = 1
+        t = np.swapaxes(t, 1, 2) if how["transposed"] else t
+        close(t @ found if how["left"] else found @ t, b, dtype)
+
+
+@pytest.mark.filterwarnings("ignore:Diagonal number")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(1, 1), (4, 4), (16, 16), (3, 9), (15, 6)])
+def test_lu(shape: tuple[int, int], dtype: str) -> None:
+    for count in COUNTS:
+        a = random(dtype, count, *shape)
+        a[0, 0] = 0  # a column that needs no exchange, and no division
+        packed, pivots, order = results(lu.lu, a)
+        for i in range(count):
+            wanted, rows = scipy.linalg.lu_factor(a[i].T)
+            close(packed[i].T, wanted, dtype)
+            np.testing.assert_array_equal(pivots[i], rows)
+            left = np.tril(packed[i].T, -1)[:, : len(rows)]
+            left += np.eye(*left.shape, dtype=dtype)
+            right = np.triu(packed[i].T)[: len(rows)]
+            close(left @ right, a[i].T[order[i]], dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [1, 2, 5, 8, 16])
+def test_systems_and_their_gradients(n: int, dtype: str) -> None:
+    for columns, count in itertools.product((1, 3), COUNTS):
+        a, b = random(dtype, count, n, n), random(dtype, count, n, columns)
+        if n > 1:
+            a[:, 0, 0] = 0  # rows must change places
+        (x,) = results(lambda a, b: [tnp.linalg.solve(a, b)], a, b)
+        np.testing.assert_allclose(
+            a @ x, b, rtol=0, atol=1e-3 * max(1, np.abs(x).max())
+        )
+        packed, _, order = (np.asarray(v) for v in lu.lu(np.swapaxes(a, 1, 2)))
+        (y,) = results(
+            lambda *args: [lu.lu_solve(*args, transposed=True)], a, packed, order, b
+        )
+        bound = 1e-3 * max(1, np.abs(y).max())
+        np.testing.assert_allclose(np.swapaxes(a, 1, 2) @ y, b, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("n", [2, 4, 9, 16, 30])
+def test_gradients_of_a_system(n: int) -> None:
+    def total(a: Any, b: Any) -> Any:
+        return tnp.sum(tnp.sin(tnp.linalg.solve(a, b)))
+
+    a, b = random("float64", 7, n, n) + 2 * np.eye(n), random("float64", 7, n, 2)
+    found = np.linalg.solve(a, b)
+    by_a, by_b = td.jit(td.grad(total, argnums=(0, 1)))(a, b)
+    back = np.linalg.solve(np.swapaxes(a, 1, 2), np.cos(found))
+    np.testing.assert_allclose(by_b, back, 1e-7, 1e-9)
+    np.testing.assert_allclose(by_a, -back @ np.swapaxes(found, 1, 2), 1e-7, 1e-8)
+
+
+def everything(a: Any) -> list[Any]:
+    root = triangular.cholesky(a)
+    solved = triangular.triangular_solve(root, a, **triangular.LOWER)
+    return [root, solved, *lu.lu(a), tnp.linalg.inv(a)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_open_sizes_have_the_same_bits(dtype: str) -> None:
+    sized = td.jit(everything, dynamic={"a": ("count", "n", "n")})
+    for count, n in ((20, 4), (3, 9), (7, 16), (2, 17), (5, 64), (2, 70), (1, 2)):
+        a = definite(dtype, count, n)
+        for x, y in zip(sized(a), td.jit(everything)(a), strict=True):
+            assert np.asarray(x).tobytes() == np.asarray(y).tobytes(), (count, n)
