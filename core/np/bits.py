@@ -26,7 +26,7 @@ def bitcast(x: ArrayLike, dtype: Any) -> Array:
     return as_array(x) if typeof(x).dtype == dtype else casts.bitcast(x, dtype=dtype)
 
 
-def view(x: ArrayLike, dtype: Any) -> Array:
+def view(x: Any, dtype: Any) -> Array:
     """The same bits read as another dtype. Of a narrower or a wider one, the last axis
     is longer or shorter, as in NumPy.
 
