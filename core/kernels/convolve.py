@@ -1,4 +1,4 @@
-"""Two-dimensional convolutions as data, whatever device runs them and however.
+"""Convolutions of images and volumes as data, whatever device runs them and however.
 
 With channels last and ``P`` the zero-padded, dilated input::
 
@@ -11,6 +11,12 @@ the result as its filter's and those of the derivative by the output as its outp
 
     dw[dy, dx, c, g*F + f]  =  sum over b, y, x of
         P[b, y*sy + dy*ry - py, x*sx + dx*rx - px, g*C + c] * dout[b, y, x, g*F + f]
+
+A volume is images, one behind the other: image b of the result is number z of the
+volume that it belongs to, and meets, with the rows of taps from dz*Ty on (of Ty for
+each dz), image z*sz + dz*rz - pz of that volume of the input.
+
+Kernels may leave products with the zeros beside the input out, or not.
 """
 
 from __future__ import annotations
@@ -51,12 +57,18 @@ class Axis:
         return (self.size - 1) * self.in_dilation + 1
 
 
+FLAT = Axis(1, 1, 1)
+"""That along which images are no volumes."""
+
+
 @dataclass(frozen=True)
 class ConvSpec:
     """One convolution. Strides are in elements; see above for their meaning.
 
+    images: of the output. z: its sizes are numbers of images; it has no gaps.
     channels, features: of input and output, all groups together.
-    input: strides b, y, x, c. filter: strides dy, dx, c, f (negative ones flip it).
+    input: strides b, y, x, c. filter: strides dz*Ty + dy, dx, c, f (negative ones flip
+    it).
     output: strides b, (unused), pixel, 1.
     fused_input: the input comes from a producer (see `Contraction`).
     """
@@ -72,6 +84,7 @@ class ConvSpec:
     output: Strides
     groups: int = 1
     fused_input: bool = False
+    z: Axis = FLAT
 
     def __post_init__(self) -> None:
         if self.channels % self.groups or self.features % self.groups:
@@ -92,8 +105,14 @@ class ConvSpec:
         return hint(self.groups) == channels == hint(self.features) != 1
 
     @property
+    def images_in(self) -> int:
+        """Images of the input."""
+        return self.images // self.z.out * self.z.size
+
+    @property
     def k(self) -> int:
-        return self.y.taps * self.x.taps * self.channels // self.groups
+        taps = self.z.taps * self.y.taps * self.x.taps
+        return taps * self.channels // self.groups
 
     @property
     def flops(self) -> int:
@@ -102,5 +121,6 @@ class ConvSpec:
     @property
     def sizes(self) -> str:
         """The sizes for people: images x pixels, taps x channels, features."""
-        taps = f"{self.y.taps}x{self.x.taps}x{self.channels // self.groups}"
+        rows = f"{self.z.taps}x{self.y.taps}" if self.z.taps != 1 else self.y.taps
+        taps = f"{rows}x{self.x.taps}x{self.channels // self.groups}"
         return f"({self.images} x {self.y.out}x{self.x.out}, {taps}, {self.features})"

@@ -1,4 +1,4 @@
-"""Gives convolutions the forms that kernels have: of images, not of lines or volumes;
+"""Gives convolutions the forms that kernels have: of images and volumes, not of lines;
 of elements without zeros between them; and if groups are single channels, or give
 single features, of one channel and one feature each."""
 
@@ -105,6 +105,12 @@ def _in_phases(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | No
     if window.feature_groups != 1 and y.type.shape[-2] == 1:
         return None
     out = window.out_spatial(spatial, y.type.shape[:-2])
+    if taps == 1:  # zeros stay zeros, whatever is where
+        some = {"lhs_dilation": 1, "padding": (0, 0)}
+        changed = {k: _with(params[k], axis, v) for k, v in some.items()}
+        result = f.given(x, y, params | changed)
+        ends = _with(((0, 0, 0),) * rank, axis + 1, (*window.padding[axis], by - 1))
+        return f.emit(pad, [result, _zero(result)], padding=ends)
     low, count, pieces = window.padding[axis][0], -(-out[axis] // by), []
     lengths = (x.type.shape[0], *out, y.type.shape[-1])
     shape = [*lengths[: axis + 1], count, 1, *lengths[axis + 2 :]]
@@ -247,8 +253,13 @@ def _exchanged(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | No
 
 
 def _of_volumes(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
-    """A volume is images, of all that the filter meets along its first axis."""
-    if x.type.ndim <= 4:
+    """With zeros between the images of a volume, or if groups are single channels, a
+    volume is images, of all that the filter meets along its first axis. And so is what
+    has more axes."""
+    each = x.type.shape[-1] // params["feature_groups"]
+    depthwise = each == 1 and y.type.shape[-1] == params["feature_groups"]
+    gaps = params["lhs_dilation"][0] != 1
+    if x.type.ndim <= 4 or (x.type.ndim == 5 and not (gaps or depthwise)):
         return None
     images, depth, *space, _ = x.type.shape
     rest = {k: v[1:] if k in _ROW else v for k, v in params.items()}
@@ -266,11 +277,7 @@ def _of_volumes(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | N
         first, step = tap * params["rhs_dilation"][0], params["strides"][0]
         part = _part(f, x, 1, first, step, count)
         seen.append(f.reshaped(part, (images * count, *space, x.type.shape[-1])))
-    each = x.type.shape[-1] // params["feature_groups"]
-    if each == 1 and y.type.shape[-1] == params["feature_groups"]:
-        result = _added(f, seen, y, rest)
-    else:
-        result = _mixed(f, seen, y, rest)
+    result = _added(f, seen, y, rest) if depthwise else _mixed(f, seen, y, rest)
     if f.is_filter_gradient:
         return result
     return f.reshaped(result, (images, count, *result.type.shape[1:]))
@@ -357,10 +364,15 @@ def _turned(f: _Forms, a: Atom) -> Atom:
 
 
 def _of_single_taps(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
-    """The gradient by a filter that meets each pixel alone is a product over pixels."""
-    plain = {k: (v,) * (x.type.ndim - 2) for k, v in _ROW.items()}
-    if not f.is_filter_gradient or params != {**plain, "feature_groups": 1}:
+    """The gradient by a filter that meets each pixel alone is a product over pixels: of
+    all, or those at every so many steps."""
+    rank = x.type.ndim - 2
+    plain = {k: (v,) * rank for k, v in _ROW.items()} | {"feature_groups": 1}
+    if not f.is_filter_gradient or params != plain | {"strides": params["strides"]}:
         return None
+    for axis, step in enumerate(params["strides"], start=1):
+        if step != 1:
+            x = _part(f, x, axis, 0, step, y.type.shape[axis])
     rows = [
         f.reshaped(a, (math.prod(a.type.shape[:-1]), a.type.shape[-1])) for a in (x, y)
     ]

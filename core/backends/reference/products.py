@@ -46,9 +46,10 @@ def _convolve(spec: ConvSpec, a: Where, b: Where, c: Where, gradient: bool) -> N
     """The convolution, or its derivative by the filter, which is c then, and b the
     derivative by the output."""
     taps, pixels = (c, b) if gradient else (b, c)
-    shape = (spec.images, spec.y.size, spec.x.size, spec.channels)
+    shape = (spec.images_in, spec.y.size, spec.x.size, spec.channels)
     x = a.view(spec.dtype, shape, _steps(spec.input))
-    shape = (spec.y.taps, spec.x.taps, spec.channels // spec.groups, spec.features)
+    rows = spec.z.taps * spec.y.taps
+    shape = (rows, spec.x.taps, spec.channels // spec.groups, spec.features)
     w = taps.view(spec.dtype, shape, _steps(spec.filter))
     lines = (spec.images, spec.y.out * spec.x.out, spec.features)
     out = spec.output
@@ -66,12 +67,15 @@ def _convolve(spec: ConvSpec, a: Where, b: Where, c: Where, gradient: bool) -> N
 
 def _seen(spec: ConvSpec, x: np.ndarray) -> Iterator[tuple[tuple, np.ndarray]]:
     """For each tap of the filter, what it sees at all pixels: (b, pixel, c)."""
-    for tap in np.ndindex(spec.y.taps, spec.x.taps):
-        rows, there = _indices(spec.y, tap[0])
-        columns, too = _indices(spec.x, tap[1])
-        seen = x[:, rows[:, None], columns]
-        seen = np.where((there[:, None] & too)[..., None], seen, 0)
-        yield tap, seen.reshape(len(x), -1, x.shape[-1])
+    volumes = x.reshape(-1, spec.z.size, *x.shape[1:])
+    for dz, dy, dx in np.ndindex(spec.z.taps, spec.y.taps, spec.x.taps):
+        images, inside = _indices(spec.z, dz)
+        rows, there = _indices(spec.y, dy)
+        columns, too = _indices(spec.x, dx)
+        seen = volumes[:, images[:, None, None], rows[:, None], columns]
+        present = inside[:, None, None] & there[:, None] & too
+        seen = np.where(present[..., None], seen, 0)
+        yield (dz * spec.y.taps + dy, dx), seen.reshape(spec.images, -1, x.shape[-1])
 
 
 def _indices(axis: Axis, tap: int) -> tuple[np.ndarray, np.ndarray]:

@@ -429,11 +429,12 @@ def _sides(p: ProductKernel) -> tuple[Loops, Loops, Loops]:
 
 
 def _of_convolution(what: ConvSpec) -> tuple[Loops, Loops, Loops]:
-    taps = (what.y.taps, what.x.taps, what.channels // what.groups, what.features)
+    rows = what.z.taps * what.y.taps
+    taps = (rows, what.x.taps, what.channels // what.groups, what.features)
     out = what.output
     pixels = what.y.out * what.x.out
     return (
-        _over((what.images, what.y.size, what.x.size, what.channels), what.input),
+        _over((what.images_in, what.y.size, what.x.size, what.channels), what.input),
         _over(taps, what.filter),
         [(what.images, out.b0), (pixels, out.row), (what.features, out.column)],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from treadle.dims import one
@@ -12,7 +13,7 @@ from treadle.fuse.lowering.nests import Access, NestWriter, assemble, coalesce
 from treadle.ir.graph import Atom, Equation
 from treadle.ir.maps import Map
 from treadle.kernels.contract import Strides
-from treadle.kernels.convolve import Axis, ConvSpec
+from treadle.kernels.convolve import FLAT, Axis, ConvSpec
 from treadle.trace.lowering import Convolution
 
 
@@ -40,15 +41,15 @@ def convolution(
             return None
         spec = _spec(eq, eq.params["kernel"], other, x.steps, steps, y.steps)
     else:
-        spec = _spec(eq, other[:2], out.type.shape, x.steps, y.steps, steps)
+        spec = _spec(eq, other[:-2], out.type.shape, x.steps, y.steps, steps)
     if spec is None or not _is_known(spec):
         return None
     result = ProductKernel(spec, x[:2], y[:2], out, None, how.filter_gradient)
     if body is None:
         return result
-    image, line, column, feature = entries
+    *image, line, column, feature = entries
     groups = []
-    for axes in ([image], [line, column], [feature]):
+    for axes in (image, [line, column], [feature]):
         dims = [d for a in axes for d, _ in a.terms if sizes[d] != 1]
         loops = coalesce(dims, accesses, sizes)
         if len(loops) > 1:
@@ -76,20 +77,22 @@ def _spec(
     out_steps: tuple[int, ...],
 ) -> ConvSpec | None:
     """The sizes and strides; None if the result's pixels are not steps of one loop, or
-    its features not contiguous."""
+    its features not contiguous, or the images of volumes not one behind the other."""
     x: Atom = eq.inputs[0]
-    images, height, width, channels = x.type.shape
-    _, out_y, out_x, features = out_shape
-    pixel = out_steps[1] if one(out_x) else out_steps[2]
-    if not one(out_x) and not one(out_y) and out_steps[1] != pixel * out_x:
+    shape, spatial = x.type.shape, len(taps)
+    out_y, out_x, features = out_shape[-3:]
+    pixel = _merged((out_y, out_x), out_steps[-3:-1])
+    ends = _merged(shape[:-3], x_steps[:-3]), _merged(out_shape[:-3], out_steps[:-3])
+    row_of_taps = _merged(taps[:-1], w_steps[:-3])
+    if pixel is None or row_of_taps is None or ends[0] is None or ends[1] is None:
         return None
-    if out_steps[3] != 1 and features > 1:
+    if out_steps[-1] != 1 and features > 1:
         return None
 
-    def axis(i: int, size: int, out: int) -> Axis:
+    def axis(i: int) -> Axis:
         return Axis(
-            size,
-            out,
+            shape[i - 1],
+            out_shape[i - 1],
             taps[i],
             eq.params["strides"][i],
             eq.params["padding"][i][0],
@@ -97,15 +100,32 @@ def _spec(
             eq.params["rhs_dilation"][i],
         )
 
+    z = axis(-3) if spatial > 2 else FLAT
+    if z.taps == 1 and z == Axis(z.size, z.size, 1, dilation=z.dilation):
+        z = FLAT  # each image meets itself
     return ConvSpec(
         x.type.dtype,
-        images,
-        channels,
+        math.prod(out_shape[:-3]),
+        shape[-1],
         features,
-        axis(0, height, out_y),
-        axis(1, width, out_x),
-        Strides(*x_steps),
-        Strides(*w_steps),
-        Strides(out_steps[0], 0, pixel, 1),
+        axis(-2),
+        axis(-1),
+        Strides(ends[0], *x_steps[-3:]),
+        Strides(row_of_taps, *w_steps[-3:]),
+        Strides(ends[1], 0, pixel, 1),
         eq.params["feature_groups"],
+        z=z,
     )
+
+
+def _merged(sizes: Sequence[int], steps: Sequence[int]) -> int | None:
+    """The step of one loop that goes over all elements of these axes; None if there is
+    none."""
+    size, step = sizes[-1], steps[-1]
+    for n, s in zip(reversed(sizes[:-1]), reversed(steps[:-1]), strict=True):
+        if one(size):
+            step = s
+        elif not one(n) and s != size * step:
+            return None
+        size *= n
+    return step

@@ -56,9 +56,15 @@ class ConvWord(IntEnum):
     FILTER_OFFSET = FIRST + 38  # bytes from a task's scratch to the packed filter
     IN_X = FIRST + 39
     PAD_X = FIRST + 40
-    RUN = FIRST + 41  # elements of a segment
-    SEGMENTS = FIRST + 42  # their number; the offsets (in bytes) follow
-    OFFSETS = FIRST + 43
+    IN_Z = FIRST + 41  # images of a volume
+    OUT_Z = FIRST + 42  # and of its result; IMAGES counts those of all
+    TAPS_Z = FIRST + 43
+    STRIDE_Z = FIRST + 44
+    DILATION_Z = FIRST + 45
+    PAD_Z = FIRST + 46
+    RUN = FIRST + 47  # elements of a segment
+    SEGMENTS = FIRST + 48  # their number; the offsets (in bytes) follow
+    OFFSETS = FIRST + 49
 
 
 class FilterWord(IntEnum):

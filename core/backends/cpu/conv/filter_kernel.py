@@ -4,7 +4,7 @@ Their work is described in `filter_schedule`. A task owns some partial sums and 
 panels of features::
 
     make a table of where the rows of output pixels begin in a plane
-    for each partial sum, for a few of its images at once, for each slab of rows
+    for each partial sum, for each tap of z, for a few images at once, for each slab
         pad the slabs, and transpose them into planes
         for each panel
             pack its features
@@ -16,6 +16,7 @@ A second kernel adds the partial sums.
 from __future__ import annotations
 
 from treadle.backends.cpu.conv.arguments import ConvWord, FilterWord
+from treadle.backends.cpu.conv.taps import image_met
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Word
 from treadle.backends.cpu.gemm.parts import (
@@ -58,21 +59,31 @@ def emit_filter_gradient(b: Builder, machine: Machine) -> None:
         own = b.op(f"getelementptr i8, ptr {base}, i64 {used}")
         _segments(b, machine, args, own)
         size = b.op(f"mul i64 {args(ConvWord.K)}, {args(FilterWord.FEATURES)}")
-        with b.loop(*share(b, row, partials, args(ConvWord.GRID_UNITS))) as partial:
+        part = b.op(f"udiv i64 {size}, {args(ConvWord.TAPS_Z)}")
+        with (
+            b.loop(*share(b, row, partials, args(ConvWord.GRID_UNITS))) as partial,
+            b.loop("0", args(ConvWord.TAPS_Z)) as dz,
+        ):
             sums = offset(b, machine, base, partial, size)
+            sums = offset(b, machine, sums, dz, part)
             first, last = share(b, partial, images, partials)
             at_once = args(FilterWord.AT_ONCE)
-            with (
-                b.loop(first, last, at_once) as image,
-                b.loop("0", args(ConvWord.SLABS)) as slab,
-            ):
+            with b.loop(first, last, at_once) as image:
                 stop = minimum(b, b.op(f"add i64 {image}, {at_once}"), last)
-                again = b.op(f"or i64 {b.op(f'sub i64 {image}, {first}')}, {slab}")
-                b(
-                    f"call void @filter_slab(ptr %args, ptr {own}, ptr {sums}, "
-                    f"i64 {image}, i64 {stop}, i64 {slab}, i64 {p0}, i64 {p1}, "
-                    f"i64 {again})"
-                )
+                met, inside = image_met(b, args, image, dz)
+                # The first one writes, whether or not it meets anything.
+                is_first = b.op(f"icmp eq i64 {image}, {first}")
+                with (
+                    b.when(b.op(f"or i1 {inside}, {is_first}")),
+                    b.loop("0", args(ConvWord.SLABS)) as slab,
+                ):
+                    again = b.op(f"or i64 {b.op(f'sub i64 {image}, {first}')}, {slab}")
+                    on = b.op(f"sub i64 {met}, {image}")
+                    b(
+                        f"call void @filter_slab(ptr %args, ptr {own}, ptr {sums}, "
+                        f"i64 {image}, i64 {stop}, i64 {on}, i1 {inside}, "
+                        f"i64 {slab}, i64 {p0}, i64 {p1}, i64 {again})"
+                    )
         b("ret void")
 
 
@@ -99,11 +110,12 @@ def _segment_table(b: Builder, args: Args, own: str) -> str:
 def _emit_slab(b: Builder, machine: Machine) -> None:
     """``filter_slab``: what slabs of some images contribute; overwrites if not `again`.
 
-    They are images i0..i1-1, panels p0..p1-1.
+    They are images i0..i1-1 of the output, panels p0..p1-1. Those of the input are `on`
+    further on, or, if they don't exist, zeros.
     """
     with b.function(
         "define internal void @filter_slab(ptr %args, ptr %own, ptr %sums, i64 %i0, "
-        "i64 %i1, i64 %slab, i64 %p0, i64 %p1, i64 %again) " + COLD
+        "i64 %i1, i64 %on, i1 %exists, i64 %slab, i64 %p0, i64 %p1, i64 %again) " + COLD
     ):
         args = Args(b)
         rows = args(ConvWord.SLAB_ROWS)
@@ -118,8 +130,8 @@ def _emit_slab(b: Builder, machine: Machine) -> None:
             target = offset(b, machine, planes, number, args(FilterWord.IMAGE))
             padded = b.op(f"select i1 {planar}, ptr {target}, ptr %own")
             b(
-                f"call void @conv_pad(ptr %args, i64 {image}, i64 {y0}, i64 {y1}, "
-                f"ptr {padded})"
+                f"call void @conv_pad(ptr %args, i64 {b.op(f'add i64 {image}, %on')}, "
+                f"i1 %exists, i64 {y0}, i64 {y1}, ptr {padded})"
             )
             with b.when(b.op(f"xor i1 {planar}, true")):
                 b(

@@ -26,7 +26,7 @@ from treadle.backends.cpu.conv.schedule import (
 )
 from treadle.backends.cpu.gemm.arguments import BUILT_IN, Kind, Scheduled, Tile, Word
 from treadle.backends.cpu.gemm.schedule import round_up, task_count
-from treadle.kernels.convolve import ConvSpec
+from treadle.kernels.convolve import FLAT, ConvSpec
 
 _PARTIAL_BYTES = 1 << 21  # of all partial sums together
 _MAX_PARTIALS = 16
@@ -60,7 +60,7 @@ def _planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     grid_panels = min(panels, -(-tasks // grid_units))
     tasks = grid_units * grid_panels
     padded = padded_bytes(spec, words, slab_rows, tile)
-    at_once = 1 if slabs > 1 else _at_once(spec, partials)
+    at_once = 1 if slabs > 1 or spec.z != FLAT else _at_once(spec, partials)
     steps = _planes(spec, words, (at_once, slab_rows), tile)
     planes = round_up(spec.channels, tile.lanes) * words[FilterWord.PLANE] * itemsize
     planes = round_up(planes, 64)

@@ -6,16 +6,18 @@ slab of its rows) and some panels of features::
     for each chunk of panels whose packed filter fits the L2 cache
         pack the filter
         for each unit
-            copy the slab into a zero-padded scratch (unless it is read in place)
-            for each panel
-                for each row of pixels, for each tile of the row: micro-kernel
-                every few rows: epilogue
+            for each image of a volume that it meets, or one
+                copy the slab into a zero-padded scratch (unless it is read in place)
+                for each panel
+                    for each row of pixels, for each tile of the row: micro-kernel
+                    every few rows, of the last image: epilogue
 """
 
 from __future__ import annotations
 
 from treadle.backends.cpu.conv.arguments import ConvWord
 from treadle.backends.cpu.conv.pad import emit_pad
+from treadle.backends.cpu.conv.taps import Y, Z, image_met, taps_inside
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Word
 from treadle.backends.cpu.gemm.parts import (
@@ -68,30 +70,39 @@ def _emit_unit(
     panels: tuple[str, str],
     scratch: tuple[str, str],
 ) -> None:
-    """One slab: pads it, then calls ``conv_rows`` for every panel."""
+    """One slab: pads what it meets, then calls ``conv_rows`` for every panel."""
     slabs, slab_rows = args(ConvWord.SLABS), args(ConvWord.SLAB_ROWS)
     image = b.op(f"udiv i64 {unit}, {slabs}")
     y0 = b.op(f"mul i64 {b.op(f'urem i64 {unit}, {slabs}')}, {slab_rows}")
     y1 = minimum(b, b.op(f"add i64 {y0}, {slab_rows}"), args(ConvWord.OUT_Y))
     in_place = b.op(f"icmp ne i64 {args(ConvWord.IN_PLACE)}, 0")
-    with b.when(b.op(f"xor i1 {in_place}, true")):
-        b(
-            f"call void @conv_pad(ptr %args, i64 {image}, i64 {y0}, i64 {y1}, "
-            f"ptr {scratch[0]})"
-        )
-    given = offset(b, machine, args(Word.A, "ptr"), image, args(Word.A + 1))
-    given = offset(b, machine, given, "1", args(ConvWord.PLACE_OFFSET))
     line = b.op(f"mul i64 {args(ConvWord.STRIDE_Y)}, {args(ConvWord.LINE)}")
-    given = offset(b, machine, given, y0, line)
-    source = b.op(f"select i1 {in_place}, ptr {given}, ptr {scratch[0]}")
-    with b.loop(*panels) as panel:
-        number = b.op(f"sub i64 {panel}, {panels[0]}")
-        size = b.op(f"mul i64 {args(ConvWord.K)}, {machine.tile.columns}")
-        weights = offset(b, machine, scratch[1], number, size)
-        b(
-            f"call void @conv_rows(ptr %args, i64 {image}, i64 {y0}, i64 {y1}, "
-            f"i64 {panel}, ptr {source}, ptr {weights})"
-        )
+    size = b.op(f"mul i64 {args(ConvWord.K)}, {machine.tile.columns}")
+    rows = b.op(f"udiv i64 {size}, {args(ConvWord.TAPS_Z)}")
+    z = b.op(f"urem i64 {image}, {args(ConvWord.OUT_Z)}")
+    first, stop = taps_inside(b, args, z, Z)
+    with b.loop(first, stop) as dz:
+        met, inside = image_met(b, args, image, dz)
+        with b.when(b.op(f"xor i1 {in_place}, true")):
+            b(
+                f"call void @conv_pad(ptr %args, i64 {met}, i1 {inside}, i64 {y0}, "
+                f"i64 {y1}, ptr {scratch[0]})"
+            )
+        given = offset(b, machine, args(Word.A, "ptr"), met, args(Word.A + 1))
+        given = offset(b, machine, given, "1", args(ConvWord.PLACE_OFFSET))
+        given = offset(b, machine, given, y0, line)
+        source = b.op(f"select i1 {in_place}, ptr {given}, ptr {scratch[0]}")
+        following = b.op(f"add i64 {dz}, 1")
+        last = b.op(f"icmp eq i64 {following}, {stop}")
+        later = b.op(f"zext i1 {b.op(f'icmp ne i64 {dz}, {first}')} to i64")
+        with b.loop(*panels) as panel:
+            number = b.op(f"sub i64 {panel}, {panels[0]}")
+            weights = offset(b, machine, scratch[1], number, size)
+            weights = offset(b, machine, weights, dz, rows)
+            b(
+                f"call void @conv_rows(ptr %args, i64 {image}, i64 {y0}, i64 {y1}, "
+                f"i64 {panel}, ptr {source}, ptr {weights}, i64 {later}, i1 {last})"
+            )
 
 
 def _width(machine: Machine) -> int:
@@ -109,6 +120,7 @@ def _emit_filter(b: Builder, machine: Machine) -> None:
         step = b.op(f"mul i64 {channels}, {_width(machine)}")
         taps_x = args(ConvWord.TAPS_X)
         taps = b.op(f"mul i64 {args(ConvWord.TAPS_Y)}, {taps_x}")
+        taps = b.op(f"mul i64 {args(ConvWord.TAPS_Z)}, {taps}")
         with b.loop("%p0", "%p1") as panel:
             _, f0, f1 = panel_features(b, machine, args, panel)
             number = b.op(f"sub i64 {panel}, %p0")
@@ -129,7 +141,7 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
     size = machine.itemsize
     with b.function(
         "define internal void @conv_rows(ptr %args, i64 %image, i64 %y0, i64 %y1, "
-        "i64 %panel, ptr %source, ptr %weights)"
+        "i64 %panel, ptr %source, ptr %weights, i64 %later, i1 %last)"
     ):
         args = Args(b)
         group, f0, f1 = panel_features(b, machine, args, "%panel")
@@ -138,7 +150,8 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
         a_step = b.op(f"mul i64 {args(ConvWord.STRIDE_X)}, {args(ConvWord.PIXEL)}")
         a_row = b.op(f"mul i64 {a_step}, {size}")
         line = b.op(f"mul i64 {args(ConvWord.STRIDE_Y)}, {args(ConvWord.LINE)}")
-        segments, count = args.at(ConvWord.OFFSETS), args(ConvWord.SEGMENTS)
+        segments, taps = args.at(ConvWord.OFFSETS), args(ConvWord.TAPS_Y)
+        count = b.op(f"udiv i64 {args(ConvWord.SEGMENTS)}, {taps}")  # of a row of taps
         low, extra = args(ConvWord.TILE_LOW), args(ConvWord.TILE_EXTRA)
         length = args(ConvWord.RUN)
         pixel = args(Word.C + 3)
@@ -152,15 +165,21 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
                 within = b.op(f"sub i64 {y}, %y0")
                 a = offset(b, machine, source, within, line)
                 at = b.op(f"mul i64 {y}, {out_x}")
+                first_tap, end = taps_inside(b, args, y, Y)
+                taps = b.op(f"sub i64 {end}, {first_tap}")
+                skipped = b.op(f"mul i64 {first_tap}, {count}")
+                k0 = b.op(f"getelementptr i64, ptr {segments}, i64 {skipped}")
+                skipped = b.op(f"mul i64 {skipped}, {length}")
+                panel = offset(b, machine, "%weights", skipped, str(_width(machine)))
                 Sweep(
                     tiles=(low, extra, "0", args(ConvWord.TILES)),
                     a=(a, a_row),
-                    k=(segments, count, length),
-                    panel=("%weights", str(_width(machine) * size)),
+                    k=(k0, b.op(f"mul i64 {taps}, {count}"), length),
+                    panel=(panel, str(_width(machine) * size)),
                     c=(offset(b, machine, target, at, pixel), c_row),
                     columns=columns,
-                    accumulate="0",
+                    accumulate="%later",
                 ).call(b)
             r0, r1 = (b.op(f"mul i64 {y}, {out_x}") for y in (first, stop))
-            call_epilogue(b, args, "true", ("%image", "0", r0, r1, f0, f1))
+            call_epilogue(b, args, "%last", ("%image", "0", r0, r1, f0, f1))
         b("ret void")

@@ -10,15 +10,15 @@ from treadle.backends.cpu.gemm.tile import Machine
 
 
 def emit_pad(b: Builder, machine: Machine) -> None:
-    """``conv_pad``: what output rows y0..y1-1 of an image visit.
+    """``conv_pad``: what output rows y0..y1-1 visit of an image: zeros if it is none.
 
     Producers may write a vector too much behind each row, so rows are written in
     ascending order and what lies behind a row is zeroed after it.
     """
     b.declare("void @llvm.memset.p0.i64(ptr, i8, i64, i1)")
     with b.function(
-        "define internal void @conv_pad(ptr %args, i64 %image, i64 %y0, i64 %y1, "
-        "ptr %padded) " + COLD
+        "define internal void @conv_pad(ptr %args, i64 %image, i1 %exists, i64 %y0, "
+        "i64 %y1, ptr %padded) " + COLD
     ):
         args = Args(b)
         line = args(ConvWord.LINE)
@@ -40,6 +40,7 @@ def emit_pad(b: Builder, machine: Machine) -> None:
             before = b.op(f"icmp slt i64 {position}, 0")
             beyond = b.op(f"icmp sge i64 {y}, {size}")
             outside = b.op(f"or i1 {b.op(f'or i1 {before}, {beyond}')}, {gap}")
+            outside = b.op(f"select i1 %exists, i1 {outside}, i1 true")
             inside = b.op(f"xor i1 {outside}, true")
             with b.when(outside):
                 _zero(b, machine, target, line)

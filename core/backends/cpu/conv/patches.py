@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from treadle.backends.cpu.conv.arguments import ConvWord
+from treadle.backends.cpu.conv.taps import image_met
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Word
 from treadle.backends.cpu.gemm.parts import (
@@ -43,13 +44,18 @@ def emit_patches(b: Builder, machine: Machine) -> None:
             pixel = b.op(f"urem i64 {row}, {pixels}")
             y = b.op(f"udiv i64 {pixel}, {out_x}")
             x = b.op(f"urem i64 {pixel}, {out_x}")
-            source = offset(b, machine, args(Word.A, "ptr"), image, args(Word.A + 1))
             number = b.op(f"sub i64 {row}, %i0")
             line = offset(b, machine, "%block", number, "%stride")
-            with _taps(b, args, "%j0", "%j1") as (dy, dx, c0, c1, done):
+            with _taps(b, args, "%j0", "%j1") as (rows, dx, c0, c1, done):
+                dz, dy = (
+                    b.op(f"{op} i64 {rows}, {args(ConvWord.TAPS_Y)}")
+                    for op in ("udiv", "urem")
+                )
+                met, is_z = image_met(b, args, image, dz)
                 at_y, no_y = _located(b, args, y, dy, (0, ConvWord.IN_Y))
                 at_x, no_x = _located(b, args, x, dx, (1, ConvWord.IN_X))
                 outside = b.op(f"or i1 {no_y}, {no_x}")
+                outside = b.op(f"select i1 {is_z}, i1 {outside}, i1 true")
                 target = offset(b, machine, line, done, "1")
                 nbytes = b.op(f"mul i64 {b.op(f'sub i64 {c1}, {c0}')}, {size}")
                 with b.when(outside):
@@ -58,7 +64,9 @@ def emit_patches(b: Builder, machine: Machine) -> None:
                         f"i64 {nbytes}, i1 false)"
                     )
                 with b.when(b.op(f"xor i1 {outside}, true")):
-                    given = offset(b, machine, source, at_y, args(Word.A + 2))
+                    given = args(Word.A, "ptr")
+                    given = offset(b, machine, given, met, args(Word.A + 1))
+                    given = offset(b, machine, given, at_y, args(Word.A + 2))
                     given = offset(b, machine, given, at_x, args(Word.A + 3))
                     given = offset(b, machine, given, c0, "1")
                     b(
@@ -81,8 +89,8 @@ def emit_patches(b: Builder, machine: Machine) -> None:
 def _taps(
     b: Builder, args: Args, first: str, stop: str
 ) -> Iterator[tuple[str, str, str, str, str]]:
-    """Runs the body for each tap of a piece of k: its place, its channels, and how much
-    of the piece was before."""
+    """Runs the body for each tap of a piece of k: its row among those of all z, its
+    column, its channels, and how much of the piece was before."""
     channels, taps_x = args(ConvWord.CHANNELS), args(ConvWord.TAPS_X)
     with b.carrying(first, stop, "", []) as turn:
         tap = b.op(f"udiv i64 {turn.index}, {channels}")

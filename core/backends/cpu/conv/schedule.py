@@ -40,7 +40,7 @@ from treadle.backends.cpu.gemm.schedule import schedule as product_schedule
 from treadle.dims import hint, settled
 from treadle.ir.filled import sizes_in
 from treadle.kernels.contract import Contraction, Strides
-from treadle.kernels.convolve import Axis, ConvSpec
+from treadle.kernels.convolve import FLAT, Axis, ConvSpec
 from treadle.late import is_one, numbers
 
 _FILTER_BYTES = 1 << 20  # of packed filter, to stay in the L2 cache
@@ -87,7 +87,7 @@ def launched(
     ]
 
 
-_GROUPED = {"y": Axis, "x": Axis} | dict.fromkeys(
+_GROUPED = {"z": Axis, "y": Axis, "x": Axis} | dict.fromkeys(
     ("input", "filter", "output"), Strides
 )
 
@@ -179,7 +179,8 @@ def _is_product(spec: ConvSpec, tile: Tile) -> bool:
     itemsize = spec.dtype.itemsize
     step = x.stride * spec.input.row * itemsize
     return (
-        spec.groups == y.out == y.taps == 1
+        spec.z == FLAT
+        and spec.groups == y.out == y.taps == 1
         and y.padding == x.padding == 0
         and (x.taps == 1 or (x.dilation == 1 and spec.input.row == spec.channels))
         and (x.taps == 1 or weights.b1 == spec.channels * weights.row)
@@ -294,6 +295,12 @@ def common_words(spec: ConvSpec, tile: Tile, in_place: bool) -> list[int]:
         ConvWord.K: spec.k,
         ConvWord.IN_X: x.size,
         ConvWord.PAD_X: x.padding,
+        ConvWord.IN_Z: spec.z.size,
+        ConvWord.OUT_Z: spec.z.out,
+        ConvWord.TAPS_Z: spec.z.taps,
+        ConvWord.STRIDE_Z: spec.z.stride,
+        ConvWord.DILATION_Z: spec.z.dilation,
+        ConvWord.PAD_Z: spec.z.padding,
     }
     for word, value in values.items():
         words[word] = value
@@ -317,7 +324,7 @@ def _in_place(spec: ConvSpec) -> bool:
             axis.in_dilation == 1
             and axis.padding <= 0
             and axis.padded - axis.padding <= axis.size
-            for axis in (spec.y, spec.x)
+            for axis in (spec.z, spec.y, spec.x)
         )
     )
 
