@@ -98,10 +98,15 @@ def resize(
         return _nearest(image, wanted, axes)
     if 0 in wanted:
         return tnp.zeros(wanted, as_inexact("resize", image).dtype)
-    scale = [wanted[i] / max(image.shape[i], 1) for i in axes]
-    return scale_and_translate(
-        image, wanted, axes, scale, [0.0] * len(axes), method, antialias
-    )
+    kernel = _KERNELS[_ALIASES.get(method, method)]
+    image = tnp.asarray(as_inexact("resize", image))
+    for axis in axes:
+        n, m = image.shape[axis], wanted[axis]
+        count = 0
+        if _row(image, axis) >= _LONG_ROW:
+            count = _read_of_sizes(n, m, kernel, antialias)
+        image = _along(image, axis, m, n / m, 0.0, kernel, antialias, count)
+    return image
 
 
 def scale_and_translate(
@@ -145,7 +150,10 @@ def scale_and_translate(
         )
     axes = [axis % image.ndim for axis in spatial_dims]
     for axis, by, to in zip(axes, scale, translation, strict=True):
-        image = _along(image, axis, wanted[axis], by, to, kernel, antialias)
+        count, back = _read(image, axis, by, kernel, antialias), 1 / by
+        image = _along(
+            image, axis, wanted[axis], back, to * back, kernel, antialias, count
+        )
     if image.shape != wanted:
         raise ValueError(
             f"{name}: the shape {wanted} changes axes that are not in spatial_dims "
@@ -166,19 +174,23 @@ def _along(
     image: Any,
     axis: int,
     length: int,
-    scale: Any,
-    translation: Any,
+    backwards: Any,
+    moved: Any,
     kernel: _Kernel,
     antialias: bool,
+    count: int,
 ) -> Any:
-    """The image with one axis scaled and moved."""
+    """The image with one axis scaled and moved: what lies at x comes from ``backwards *
+    x - moved``.
+
+    count: how many pixels are read for each; 0 for a product with a matrix.
+    """
     n = image.shape[axis]
     # Half floats can't count the pixels.
     working = dtypes.promote((image.real.dtype, False), (dtypes.float32, False))[0]
-    backwards = 1 / scale
     width = tnp.maximum(backwards, 1) if antialias else 1.0
     new = tnp.arange(length, dtype=working)
-    places = (new + 0.5) * backwards - translation * backwards - 0.5
+    places = (new + 0.5) * backwards - moved - 0.5
 
     def weights(pixels: Any) -> Any:
         """Of pixels, along the first axis, in the new ones."""
@@ -190,7 +202,6 @@ def _along(
         inside = (places >= -0.5) & (places <= n - 0.5)
         return tnp.where(inside, found, 0).astype(image.dtype)
 
-    count = _read(image, axis, scale, kernel, antialias)
     if not count:
         product = weights(tnp.arange(n, dtype=working)[:, None])
         moved = tnp.tensordot(image, product, axes=((axis,), (0,)))
@@ -208,12 +219,26 @@ def _along(
 
 def _read(image: Any, axis: int, scale: Any, kernel: _Kernel, antialias: bool) -> int:
     """How many pixels are read for each; 0 if a product with a matrix is faster."""
-    row = math.prod(image.shape[axis + 1 :])
-    if type(scale) is not float or row < _LONG_ROW:
+    if type(scale) is not float or _row(image, axis) < _LONG_ROW:
         return 0
     width = max(1 / scale, 1) if antialias else 1
     count = math.ceil(2 * kernel.radius * width)
     return count if count <= 4 * kernel.radius else 0
+
+
+def _read_of_sizes(n: int, m: int, kernel: _Kernel, antialias: bool) -> int:
+    """The same for an axis of n pixels that become m. Lengths that are not fixed are
+    compared alone: there is one program for all of which the answers are alike."""
+    least = 2 * kernel.radius
+    if not antialias:
+        return least
+    counts = range(least, 2 * least + 1)
+    return next((count for count in counts if least * n <= count * m), 0)
+
+
+def _row(image: Any, axis: int) -> int:
+    """How many elements lie behind each place of an axis."""
+    return math.prod(image.shape[axis + 1 :])
 
 
 def _nearest(image: Any, wanted: tuple[int, ...], axes: Sequence[int]) -> Any:

@@ -5,20 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import ml_dtypes
-import numpy as np
 
 from treadle import dtypes
-from treadle.dims import same_shape
 from treadle.errors import at, user_source
 from treadle.lax.operands import array
-from treadle.np.operands import ArrayLike, cast
+from treadle.np import bits
+from treadle.np.operands import ArrayLike
 from treadle.ops import cast as casts
-from treadle.ops.compare import bitwise_and, shift_left, shift_right_logical
-from treadle.ops.movement import spread
-from treadle.ops.reduce import reduce_or
-from treadle.ops.shape import iota
 from treadle.run.array import Array
-from treadle.trace.value import typeof
 
 
 def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Array:
@@ -46,43 +40,7 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Array:
     have, want = x.dtype.itemsize, dtype.itemsize
     if have == want:
         return casts.bitcast(x, dtype=dtype)
-    return _narrowed(x, dtype) if have > want else _widened(name, x, dtype)
-
-
-def _unsigned(dtype: np.dtype) -> np.dtype:
-    return np.dtype(f"uint{8 * dtype.itemsize}")
-
-
-def _as(x: Any, dtype: np.dtype) -> Any:
-    return x if typeof(x).dtype == dtype else casts.bitcast(x, dtype=dtype)
-
-
-def _shifts(shape: tuple[int, ...], dtype: np.dtype, bits: int) -> Any:
-    """Along the last axis: 0, then `bits` more from each element to the next."""
-    place = iota(shape=shape, axis=len(shape) - 1, dtype=dtype)
-    return place * dtype.type(bits)
-
-
-def _narrowed(x: Any, dtype: np.dtype) -> Any:
-    wide, narrow = _unsigned(x.dtype), _unsigned(dtype)
-    count, bits = x.dtype.itemsize // dtype.itemsize, 8 * dtype.itemsize
-    word = spread(_as(x, wide), x.ndim, count)
-    word = shift_right_logical(word, _shifts(typeof(word).shape, wide, bits))
-    lowest = bitwise_and(word, wide.type(2**bits - 1))
-    return _as(cast(lowest, narrow), dtype)
-
-
-def _widened(name: str, x: Any, dtype: np.dtype) -> Any:
-    wide, narrow = _unsigned(dtype), _unsigned(x.dtype)
-    count, bits = dtype.itemsize // x.dtype.itemsize, 8 * x.dtype.itemsize
-    if not x.ndim or not same_shape(x.shape[-1:], (count,)):
-        raise ValueError(
-            f"{name} of {x.type} to {dtype.name}: the last axis must have length "
-            f"{count}{at(user_source())}"
-        )
-    word = cast(_as(x, narrow), wide)
-    word = shift_left(word, _shifts(x.shape, wide, bits))
-    return _as(reduce_or(word, axes=(x.ndim - 1,)), dtype)
+    return bits.narrowed(x, dtype) if have > want else bits.widened(name, x, dtype)
 
 
 def reduce_precision(

@@ -19,7 +19,7 @@ from treadle import dtypes
 from treadle.dims import is_dim, same_shape
 from treadle.errors import at, user_source
 from treadle.np.complex_parts import conj
-from treadle.np.operands import ArrayLike, as_inexact, cast, none, one_axis
+from treadle.np.operands import ArrayLike, as_inexact, cast, one_axis
 from treadle.np.rearrange import roll
 from treadle.ops import fourier
 from treadle.ops.arithmetic import div
@@ -95,7 +95,7 @@ def _axis(name: str, x: Any, axis: int) -> int:
 def _length(name: str, n: Any, default: int) -> int:
     """Of how many numbers a transform is."""
     n = default if n is None else n if is_dim(n) else index(n)
-    if none(n) or (not is_dim(n) and n < 1):
+    if n < 1:
         raise ValueError(
             f"{name}: a transform of {n} numbers: there must be one or more"
             f"{at(user_source())}"

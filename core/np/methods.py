@@ -226,8 +226,8 @@ class Methods(Operators):
         return creation.astype(self, dtype, device=device)
 
     def view(self: Any, dtype: DTypeLike) -> Array:
-        """The same bits as another dtype of the same width."""
-        return bits.bitcast(self, dtype)
+        """The same bits as another dtype; of another width, the last axis scales."""
+        return bits.view(self, dtype)
 
     def copy(self: Any) -> Array:
         """The array in memory of its own, which stays when this one is donated."""

@@ -160,7 +160,11 @@ def _extreme(
     axes = all_axes(name, axis, t.ndim)
     if _has_elements(t, axes, initial):
         out = _reduced(op, name, x, axis, keepdims)
-        return out if initial is None else pairwise(out, initial)
+        if initial is None:
+            return out
+        if t.dtype == dtypes.bool_:
+            pairwise = bitwise_or if op is reduce.reduce_max else bitwise_and
+        return pairwise(out, initial)
     kept = _kept(t.shape, axes)
     if initial is None and 0 not in kept:
         shown = f"shape {t.shape}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
@@ -40,14 +41,15 @@ def written_out(eq: Equation) -> Callable[..., Pair] | None:
         return _chosen if _count(eq.outputs[0].type.shape) <= _FEW_RESULTS else None
     if eq.op is reduce_prod:
         shape = eq.inputs[0].type.shape
-        count = _count([shape[a] for a in eq.params["axes"]])
-        return _multiplied if count < math.inf else None
+        return _multiplied if all([shape[a] for a in eq.params["axes"]]) else None
     if eq.op is not dot_general:
         return None
+    # In which order there are sums depends on the answers: they are asked of sizes that
+    # are not fixed, too, so that bits are the same. There may be several programs then.
     shape, axes = eq.inputs[0].type.shape, eq.params["contract"][0]
-    if _count([shape[a] for a in axes]) <= _FEW_TERMS:
+    if 0 < math.prod([shape[a] for a in axes]) <= _FEW_TERMS:
         return _sum_of_products
-    return _reduced if _count(eq.outputs[0].type.shape) <= _FEW_RESULTS else None
+    return _reduced if 0 < math.prod(eq.outputs[0].type.shape) <= _FEW_RESULTS else None
 
 
 def _multiplied(x: Pair, *, axes: tuple[int, ...]) -> Pair:
@@ -55,7 +57,7 @@ def _multiplied(x: Pair, *, axes: tuple[int, ...]) -> Pair:
     a few pieces, whose product takes its place, until it has one element."""
     shape = typeof(x.re).shape
     for axis in axes:
-        n = shape[axis]
+        n = operator.index(shape[axis])
 
         def cut(x: Pair, start: int, stop: int, axis: int = axis) -> Pair:
             return each(lambda a: slice_axis(a, axis, start, stop), x)
@@ -105,7 +107,7 @@ def _sum_of_products(x: Pair, y: Pair, *, contract: Pairs, batch: Pairs) -> Pair
 
     Elements are taken of the operands as they are: of a repeated operand a part would
     be a view of a view, which kernels may want in memory."""
-    lengths = [typeof(x.re).shape[a] for a in contract[0]]
+    lengths = [operator.index(typeof(x.re).shape[a]) for a in contract[0]]
     left = [
         [a for a in range(typeof(p.re).ndim) if a not in axes]
         for p, axes in zip((x, y), contract, strict=True)

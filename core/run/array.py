@@ -11,7 +11,7 @@ from treadle import arraytype
 from treadle.arraytype import ArrayType
 from treadle.errors import DonatedError, at, user_source
 from treadle.run.device import Device, current
-from treadle.trace.value import Value
+from treadle.trace.value import Value, one_element
 
 
 class Array(Value):
@@ -141,7 +141,7 @@ class Array(Value):
 
     def item(self) -> Any:
         """The value of a single element as a Python scalar."""
-        return self._data.item()
+        return one_element(self.type, self._data)
 
     def tolist(self) -> Any:
         """The values as nested lists of Python scalars."""

@@ -214,7 +214,7 @@ class Tracer(Value):
 
     def item(self) -> Any:
         """The value of a single element as a Python scalar (not under jit)."""
-        return np.asarray(self._python(".item()", "numpy")).item()
+        return one_element(self.type, np.asarray(self._python(".item()", "numpy")))
 
     def tolist(self) -> Any:
         """The values as nested lists (not under jit)."""
@@ -254,6 +254,17 @@ def _in_assignment() -> bool:
 NUMBERS = (bool, int, float, complex)
 _NUMPY = (np.ndarray, np.generic)
 _ARRAYS = (Value, *_NUMPY)
+
+
+def one_element(t: ArrayType, x: np.ndarray) -> Any:
+    """The element of an array that has one, for `item`."""
+    if x.size == 1:
+        return x.item()
+    raise ValueError(
+        f".item() of {t}, which has {x.size} elements{at(user_source())}\n"
+        "It gives the only element of an array; `x.tolist()` gives all, and `x[0]` the "
+        "first."
+    )
 
 
 def typeof(x: Any) -> ArrayType:

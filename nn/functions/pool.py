@@ -313,9 +313,10 @@ def _mean_along(x: Any, axis: int, m: int) -> Any:
         return _split(x, axis, m).mean(axis + 1)
     first, last = _borders(n, m)
     place = tnp.arange(n)[:, None]
-    shares = tnp.where((place >= first) & (place < last), 1 / (last - first), 0)
     wide = check.wide(x)
-    means = tnp.tensordot(wide, shares.astype(wide.dtype), axes=((axis,), (0,)))
+    share = 1 / (last - first).astype(wide.dtype)
+    shares = tnp.where((place >= first) & (place < last), share, 0)
+    means = tnp.tensordot(wide, shares, axes=((axis,), (0,)))
     return check.narrow(tnp.moveaxis(means, -1, axis), x)
 
 

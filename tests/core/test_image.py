@@ -10,6 +10,7 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
+from tests.core.dynamic import same_bytes
 from tests.core.np.oracle import same
 
 rng = np.random.default_rng(4)
@@ -117,3 +118,19 @@ def test_errors_name_what_is_wrong() -> None:
         td.image.scale_and_translate(
             tnp.ones((3, 3)), (3, 4), (0,), [1.0], [0.0], "linear"
         )
+
+
+@pytest.mark.parametrize("method", ["linear", "cubic"])
+@pytest.mark.parametrize("antialias", [True, False])
+@pytest.mark.parametrize("columns", [1, 20])
+def test_open_sizes_give_the_bits_of_fixed_ones(
+    method: str, antialias: bool, columns: int
+) -> None:
+    def resized(x: Any) -> Any:
+        return td.image.resize(x, (6, columns), method, antialias=antialias)
+
+    compiled = td.jit(lambda x: resized(x), dynamic={"x": ("n", None)})
+    for n in (3, 1, 4, 7, 6, 9, 11, 20):
+        x = np.random.default_rng(n).normal(size=(n, columns)).astype(np.float32)
+        wanted = td.jit(lambda x: resized(x))(x)
+        assert not (why := same_bytes(compiled(x), wanted)), f"of {n} rows: {why}"

@@ -143,3 +143,10 @@ def test_no_output_sees_what_is_later() -> None:
     layer = nn.Conv1d(1, 1, 3, padding="CAUSAL", dilation=2, key=KEY)
     seen = td.jacobian(lambda x: layer(x[:, None])[:, 0])(tnp.ones(9))
     assert not np.triu(np.asarray(seen), 1).any() and np.asarray(seen).any()
+
+
+def test_adaptive_means_of_doubles_are_doubles() -> None:
+    x = np.random.default_rng(0).normal(size=(5, 1))
+    found = nn.adaptive_avg_pool(x, (3,))[:, 0]
+    wanted = [x[:2].mean(), x[1:4].mean(), x[3:].mean()]
+    np.testing.assert_allclose(found, wanted, rtol=1e-14)

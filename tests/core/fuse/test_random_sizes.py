@@ -61,6 +61,12 @@ def test_values(seed: int) -> None:
     agree_at_sizes(program, program.function())
 
 
+@pytest.mark.parametrize("seed", sample(10))
+def test_complex_values(seed: int) -> None:
+    program = generate(seed, ("complex64", "complex64", "complex128"), 6)
+    agree_at_sizes(program, program.function())
+
+
 @pytest.mark.parametrize("seed", sample(6))
 def test_gradients(seed: int) -> None:
     program = generate(seed, SMOOTH, 5)

@@ -191,3 +191,14 @@ def test_errors(call: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message) as caught:
         call()
     assert "test_fft.py" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["irfft", "hfft"])
+def test_open_lengths_that_leave_nothing(name: str) -> None:
+    """Of one number there is no transform, whatever other lengths there were before."""
+    f = getattr(tnp.fft, name)
+    compiled = td.jit(lambda x: f(x), dynamic={"x": ("n",)})
+    for n in (5, 2, 7):
+        np.testing.assert_array_equal(compiled(tnp.ones(n)), td.jit(f)(tnp.ones(n)))
+    with pytest.raises(ValueError, match=f"{name}: a transform of 0 numbers"):
+        compiled(tnp.ones(1))

@@ -262,3 +262,29 @@ def test_other_libraries_arrays_under_a_trace(meet: Any) -> None:
         td.jit(meet)(np.ones(3, np.float32))
     found = td.jit(lambda x: x * tnp.asarray(Foreign()))(np.ones(3, np.float32))
     assert (found == 1).all()
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int8", "uint16", "float16", "int32", "int64", "float64"]
+)
+@pytest.mark.parametrize("compile", [lambda f: f, td.jit])
+def test_views_of_other_widths(dtype: str, compile: Any) -> None:
+    x = floats(2, 12)
+    found = compile(lambda x: x.view(dtype))(tnp.asarray(x))
+    assert (found.dtype, found.shape) == (x.view(dtype).dtype, x.view(dtype).shape)
+    assert np.asarray(found).tobytes() == x.tobytes()
+
+
+@pytest.mark.parametrize("shape", [(2, 3), ()])
+def test_views_that_leave_a_rest(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="a whole number of elements"):
+        tnp.ones(shape).view("float64")
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (0,)])
+def test_items_of_several_elements(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"\.item\(\) of f32.* elements") as caught:
+        tnp.ones(shape).item()
+    assert "test_methods.py" in str(caught.value)
+    with pytest.raises(ValueError, match=r"test_methods\.py"):
+        td.grad(lambda x: x.item() * x.sum())(tnp.ones(shape))

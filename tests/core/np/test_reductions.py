@@ -75,6 +75,16 @@ CASES = [
         lambda np, x, m: np.max(x, 1, where=m, initial=-1.0),
         (X, bools(3, 4, 5)),
     ),
+    Case(
+        "max-bool-where",
+        lambda np, x, m: np.max(m, 1, where=x > 0, initial=False),
+        (X, bools(3, 4, 5)),
+    ),
+    Case(
+        "min-bool-initial",
+        lambda np, x: np.min(x | (x == x), 0, initial=False),
+        (bools(5, 4),),
+    ),
     Case("max-initial", lambda np, x: np.max(x, 1, initial=0.5), (X,)),
     Case("sum-bool", lambda np, x: np.sum(x, 1, dtype=bool), (ints(4, 5, high=-8),)),
     Case("prod-bool", lambda np, x: np.prod(x, 0, dtype=bool), (ints(4, 5),)),
