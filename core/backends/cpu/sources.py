@@ -8,7 +8,7 @@ from treadle.backends.cpu import routines
 from treadle.backends.cpu.bfloat import kernel as bfloat
 from treadle.backends.cpu.conv import depthwise
 from treadle.backends.cpu.emit.across import may_go_across
-from treadle.backends.cpu.emit.nest import emit
+from treadle.backends.cpu.emit.nest import emit, may_be_one_vector
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.run import native
@@ -50,7 +50,8 @@ def nest_source(nest: Nest, entry: str) -> native.Source:
 
 def launch_source(launch: Launch) -> native.Source:
     """The kernel of a nest of its own."""
-    return nest_source(launch.nest, "few" if may_go_across(launch) else "task")
+    few = may_go_across(launch) or may_be_one_vector(launch)
+    return nest_source(launch.nest, "few" if few else "task")
 
 
 def product_source(what: Contraction | ConvSpec) -> native.Source:
