@@ -126,9 +126,9 @@ def _rows_of_one_vector(
     span: tuple[str, str, str, str],
 ) -> str:
     """Runs rows first..last, if low..high is as long as a vector, or a half, a quarter
-    or an eighth of one, without masks: a load waits until a store with a mask has reached the
-    cache, and rows that are added to the same one follow each other. Returns the last
-    row of what is left to do.
+    or an eighth of one, without masks. Rows that are added to the same one follow each
+    other, and a load waits until a store with a mask has reached the cache. Returns
+    the last row of what is left to do.
     """
     first, last, low, high = span
     length = b.op(f"sub i64 {high}, {low}")
