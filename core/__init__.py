@@ -133,7 +133,9 @@ __version__: str  # of the installed package, found when it is asked for
 
 _suggest(__name__)
 _suggest("treadle.debug")
+_suggest("treadle.image")
 _suggest("treadle.lax")
+_suggest("treadle.scipy")
 _suggest("treadle.scipy.special")
 _suggest("treadle.scipy.stats")
 _suggest("treadle.tree")

@@ -211,7 +211,10 @@ _SYNONYMS = {
     "welford": "treadle.metrics.Statistics",
     "zeropad2d": "treadle.nn.Pad",
 }
-_ELSEWHERE = {("treadle.nn", "select"): "treadle.tree.select"}
+_ELSEWHERE = {
+    ("treadle.nn", "select"): "treadle.tree.select",
+    ("treadle.scipy", "linalg"): "treadle.numpy.linalg",
+}
 """What has another meaning where the name is known."""
 _METHODS = {
     "apply": "Call it: `module(x)`; in training, `nn.stateful(module, key=key)(x)`.",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from treadle.backends.cpu import routines
 from treadle.backends.cpu.bfloat import kernel as bfloat
 from treadle.backends.cpu.conv import depthwise, pairs
-from treadle.backends.cpu.emit.nest import emit
+from treadle.backends.cpu.emit.nest import emit, may_be_one_vector
 from treadle.backends.cpu.emit.several import entry_for
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.order import kernel as ordering
@@ -50,7 +50,10 @@ def nest_source(nest: Nest, entry: str) -> native.Source:
 
 def launch_source(launch: Launch) -> native.Source:
     """The kernel of a nest of its own."""
-    return nest_source(launch.nest, entry_for(launch))
+    entry = entry_for(launch)
+    if entry == "task" and may_be_one_vector(launch):
+        entry = "few"
+    return nest_source(launch.nest, entry)
 
 
 def product_source(product: ProductKernel) -> native.Source:

@@ -23,8 +23,10 @@ from treadle.backends.cpu.emit.ops import supported
 from treadle.backends.cpu.emit.row import RowSweeps
 from treadle.backends.cpu.emit.several import SeveralRows, goes_together
 from treadle.backends.cpu.emit.tasks import split_axis
-from treadle.kernels.lower import cost, is_running, is_store, schedule
-from treadle.kernels.nest import STRIDED, Nest
+from treadle.dims import is_dim
+from treadle.fuse.lowering.launches import Launch
+from treadle.kernels.lower import cost, is_reduction, is_running, is_store, schedule
+from treadle.kernels.nest import CONTIGUOUS, STRIDED, Nest
 
 __all__ = ["emit", "supported"]
 
@@ -104,6 +106,8 @@ def _row_task(
         )
     else:
         last = _only_first_task(b, last)
+    if entry == "few" and reads_back(nest):
+        last = _rows_of_one_vector(b, nest, arguments, lanes, (first, last, low, high))
     if split in ("rows", "either") and crosses_rows(nest):
         with _segments(b, arguments, arguments.outer, first, last) as segment:
             _row_tiles(b, arguments, sweeps, segment, low, high)
@@ -119,6 +123,61 @@ def _row_task(
         return
     with _outer(b, arguments, arguments.outer, first, last) as (positions, _):
         sweeps.row(positions, low, high)
+
+
+def _rows_of_one_vector(
+    b: Builder,
+    nest: Nest,
+    arguments: Arguments,
+    lanes: int,
+    span: tuple[str, str, str, str],
+) -> str:
+    """Runs rows first..last, if low..high is as long as a vector, or a half, a quarter
+    or an eighth of one, without masks. Rows that are added to the same one follow each
+    other, and a load waits until a store with a mask has reached the cache. Returns
+    the last row of what is left to do.
+    """
+    first, last, low, high = span
+    length = b.op(f"sub i64 {high}, {low}")
+    rows = [
+        RowSweeps(b, schedule(nest), arguments, size, one=True)
+        for size in _one_vector(lanes)
+    ]
+    for sweeps in rows:
+        fits = b.op(f"icmp eq i64 {length}, {sweeps.lanes}")
+        stop = b.op(f"select i1 {fits}, i64 {last}, i64 {first}")
+        with _outer(b, arguments, arguments.outer, first, stop) as (positions, _):
+            sweeps.vector(positions, low, None)
+        last = b.op(f"select i1 {fits}, i64 {first}, i64 {last}")
+    return last
+
+
+def _one_vector(lanes: int) -> list[int]:
+    """The lengths of rows that have code of their own."""
+    return [lanes >> k for k in range(4) if lanes >> k > 1]
+
+
+def may_be_one_vector(launch: Launch) -> bool:
+    """Whether this launch, with whatever sizes it gets, may run that code."""
+    fits = is_dim(launch.inner) or launch.inner in _one_vector(host_lanes())
+    return fits and launch.nest.axis == "inner" and reads_back(launch.nest)
+
+
+def reads_back(nest: Nest) -> bool:
+    """Whether an elementwise nest adds rows to others, or combines them otherwise: what
+    a row reads may have been written by the one before."""
+    plan = schedule(nest)
+    if len(plan.sweeps) > 1 or any(is_reduction(i) or is_running(i) for i in nest.body):
+        return False
+    if any(is_store(nest.body[i]) for part in plan.held for i in part):
+        return False
+    return any(
+        is_store(instr)
+        and instr.name != "store"
+        and nest.operands[instr.attr].inner == CONTIGUOUS
+        and not any(plan.varying[a] for a in instr.args[1:])
+        for instr in nest.body
+    )
 
 
 def crosses_rows(nest: Nest) -> bool:

@@ -224,8 +224,10 @@ def test_transposes(order: tuple[int, ...], dtype: type) -> None:
 
 @pytest.mark.parametrize("how", ["add", "mul", "max", "min"])
 @pytest.mark.parametrize("tasks", [1, 3])
-def test_scatter_of_rows(how: str, tasks: int) -> None:
-    rows, inner = 30, 45
+@pytest.mark.parametrize("inner", [2, 4, 8, 13, 16, 32, 45])
+@pytest.mark.parametrize("entry", ["task", "few"])
+def test_scatter_of_rows(how: str, tasks: int, inner: int, entry: str) -> None:
+    rows = 30
     updates, table = normal(rows, inner), normal(6, inner)
     index = rng.integers(0, 6, rows).astype(np.int32)
     expected = table.astype(np.float64)
@@ -237,8 +239,30 @@ def test_scatter_of_rows(how: str, tasks: int) -> None:
         table, (rows, inner, 6), (0, table.strides[1], table.strides[0])
     )
     m.store(target, m.load(updates), where, how=how)
-    m.run(tasks)
+    m.run(tasks, entry=entry)
     assert np.allclose(table, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [F, np.float64, np.float16])
+@pytest.mark.parametrize("inner", [2, 4, 8, 15, 16, 32])
+def test_scattered_rows_have_the_bits_of_longer_ones(inner: int, dtype: type) -> None:
+    updates = (normal(30, 64) * 9).astype(dtype)
+    index = np.sort(rng.integers(0, 6, 30)).astype(np.int32)
+
+    def added(updates: np.ndarray) -> np.ndarray:
+        inner = updates.shape[1]
+        table = np.zeros((6, inner), dtype)
+        m = Maker((30,), inner, serial=True)
+        where = m.load(np.broadcast_to(index[:, None], updates.shape))
+        target = np.lib.stride_tricks.as_strided(
+            table, (30, inner, 6), (0, *table.strides[::-1])
+        )
+        x = m.load(updates)
+        m.store(target, m.op("mul", x, m.op("tanh", x)), where, how="add")
+        m.run(entry="few")
+        return table
+
+    assert added(updates[:, :inner]).tobytes() == added(updates)[:, :inner].tobytes()
 
 
 def test_scatter_add_of_elements_counts_repeats() -> None:
