@@ -1,8 +1,8 @@
 """Transforms of many lines at once, one in each lane of a vector.
 
-``void beside(ptr args, i64 task)``, with the words of `own.Word`: some lines are brought
-into a block, however they lie, transformed there, and taken out. If there are fewer of
-them than lanes, the others are empty.
+``void beside(ptr args, i64 task)``, with the words of `own.Word`: some lines are
+brought into a block, however they lie, transformed there, and taken out. If there are
+fewer of them than lanes, the others are empty.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def emit_beside(b: Builder, lanes: Lanes) -> None:
             first = b.least(scaled(b, group, lanes.count), last)
             place = outer, first
             x = _first_line(b, args, place, (Word.OPERAND, Word.BLOCK_IN, Word.LINE_IN))
-            y = _first_line(b, args, place, (Word.RESULT, Word.BLOCK_OUT, Word.LINE_OUT))
+            y = _first_line(
+                b, args, place, (Word.RESULT, Word.BLOCK_OUT, Word.LINE_OUT)
+            )
             _emit_moves(b, args, "load", (x, args(Word.LINE_IN), block, flip), _INTO)
             mixing = f"i64 {m}, ptr {args(Word.MIXED, 'ptr')}"
             with b.when(packs):

@@ -82,9 +82,7 @@ def _pack_block(b: Builder, lanes: Lanes) -> None:
         lanes.store_pair(b, _exchanged(_conjugate(s - d)), far)
 
 
-def _each_pair(
-    b: Builder, lanes: Lanes
-) -> Iterator[tuple[str, str, Complex, Complex]]:
+def _each_pair(b: Builder, lanes: Lanes) -> Iterator[tuple[str, str, Complex, Complex]]:
     """Two rows of a block at equal distances from its ends, s and t * d of these."""
     stop = b.op(f"add i64 {b.op('udiv i64 %m, 2')}, 1")
     with b.loop("1", stop) as k:

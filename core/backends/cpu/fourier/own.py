@@ -20,14 +20,22 @@ from treadle.trace.routine import Transform
 _LONGEST = 4096
 """Of more numbers, a block of lines does not fit any cache."""
 
-_BESIDE = 512
-"""Lines of more numbers are faster one by one."""
+_SHORT = 256
+"""Lines of up to so many numbers are faster in lanes than one by one, if these are
+full."""
+
+_FAR = 12 << 20
+"""So are all lines that with their transforms are of more bytes: they do not stay in
+the nearer caches, and come from the others in the order in which they lie."""
 
 _AHEAD = 1 << 16
 """Bytes of lines that are asked for before they are needed."""
 
-_MOST_WASTE = 1.5
+_MOST_WASTE = 1.8
 """How much of the lanes' work may be done twice, as a ratio."""
+
+_LITTLE_WASTE = 1.2
+"""With more, lines in lanes are faster."""
 
 
 class Word(IntEnum):
@@ -117,14 +125,16 @@ def form(t: Transform) -> Form | None:
     lanes, real, n = lanes_of(t.dtype.itemsize).count, _kind(t) != FFT, _numbers(t)
     if real and t.n % 2:
         return None
-    matrix = None
-    if _one_behind_the_other(t) and (not real or t.n >= 4 * lanes):
-        matrix = _matrix(n, lanes)
     beside = lanes <= 2 * n and n <= _LONGEST and _radices(n) is not None
+    matrix = None
+    # Of columns whose number is open there may be one, which is a line by itself.
+    if _along(t) or (is_dim(t.inner) and beside):
+        matrix = _matrix(n, lanes) if not real or t.n >= 4 * lanes else None
     return Form(matrix, beside) if matrix or beside else None
 
 
-def _one_behind_the_other(t: Transform) -> bool:
+def _along(t: Transform) -> bool:
+    """Whether lines lie one behind the other."""
     return not is_dim(t.within[0]) and t.within[0] == 1
 
 
@@ -147,11 +157,15 @@ def _matrix(n: int, lanes: int) -> Shape | None:
             continue
         if _radices(rows) is None or _radices(columns) is None:
             continue
-        waste = (_waste(rows, lanes) + _waste(columns, lanes)) / 2
+        shape = Shape(rows, columns)
+        waste = _waste_of(shape, lanes)
         if waste <= _MOST_WASTE:
-            uneven = abs(math.log2(rows / columns))
-            found.append((waste + uneven / 50, Shape(rows, columns)))
+            found.append((waste + abs(math.log2(rows / columns)) / 50, shape))
     return min(found)[1] if found else None
+
+
+def _waste_of(shape: Shape, lanes: int) -> float:
+    return (_waste(shape.rows, lanes) + _waste(shape.columns, lanes)) / 2
 
 
 def _waste(n: int, lanes: int) -> float:
@@ -201,12 +215,23 @@ def _alone(t: Transform, form: Form) -> int:
     """Whether lines are transformed by themselves."""
     if form.matrix is None or not form.beside:
         return int(form.matrix is not None)
-    lanes = lanes_of(t.dtype.itemsize).count
-    return number(_is_alone, (t.inner, _numbers(t), lanes))
+    lanes, n = lanes_of(t.dtype.itemsize).count, _numbers(t)
+    near = _FAR // (4 * n * t.dtype.itemsize)
+    if n <= _SHORT or _waste_of(form.matrix, lanes) > _LITTLE_WASTE:
+        near = lanes - 1
+    if _along(t):
+        return number(_is_alone, (t.inner, lanes, near))
+    return number(_is_alone_in_blocks, (t.inner, t.outer, lanes, near))
 
 
-def _is_alone(inner: int, n: int, lanes: int) -> int:
-    return int(inner < lanes or n > _BESIDE)
+def _is_alone(inner: int, lanes: int, near: int) -> int:
+    """near: of how many lines all lie near enough."""
+    return int(inner < lanes or inner <= near)
+
+
+def _is_alone_in_blocks(inner: int, outer: int, lanes: int, near: int) -> int:
+    """The same of blocks of one line."""
+    return int(inner == 1 and _is_alone(outer, lanes, near))
 
 
 def tasks(t: Transform, form: Form, threads: int) -> int:
@@ -261,7 +286,7 @@ def _words_beside(t: Transform, itemsizes: Sequence[int]) -> list[Any]:
         t.lengths, t.between, t.within, itemsizes, strict=True
     ):
         real = size == part
-        along = _one_behind_the_other(t)
+        along = _along(t)
         way = Way.ALONG if along else Way.PARTS if real else Way.ACROSS
         columns.append(
             [

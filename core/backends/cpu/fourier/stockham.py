@@ -1,9 +1,10 @@
 """The kernel that transforms lines of complex numbers, for lengths of small factors.
 
-``void transform(ptr args, i64 task)``, with the words of `own.Word`. Of many lines, each
-is in one lane of the vectors: see `beside`. A line by itself is a matrix of n1 rows of n2 numbers:
-its columns are transformed, multiplied by ``exp(-2πi j k / n)``, and transposed; so are
-the rows then, side by side, and the result lies in its order [1].
+``void transform(ptr args, i64 task)``, with the words of `own.Word`. Many lines are
+transformed each in one lane of the vectors: see `beside`. A line by itself is a matrix
+of n1 rows of n2 numbers: its columns are transformed, multiplied by
+``exp(-2πi j k / n)``, and transposed; so are the rows then, side by side, and the
+result lies in its order [1].
 
 [1] D. H. Bailey, FFTs in external or hierarchical memory, J. Supercomputing 4 (1990).
 """
@@ -100,7 +101,8 @@ def _emit_alone(b: Builder, lanes: Lanes) -> None:
         )
         length = b.op(f"mul i64 {rows}, {columns}")
         mixing = f"i64 {length}, ptr {args(Word.MIXED, 'ptr')}"
-        with b.loop(*share(b, "%task", args(Word.INNER), args(Word.TASKS))) as line:
+        lines = b.op(f"mul i64 {args(Word.OUTER)}, {args(Word.INNER)}")
+        with b.loop(*share(b, "%task", lines, args(Word.TASKS))) as line:
             x = at(b, args(Word.OPERAND, "ptr"), scaled(b, line, args(Word.WHOLE_IN)))
             y = at(b, args(Word.RESULT, "ptr"), scaled(b, line, args(Word.WHOLE_OUT)))
             with b.when(packs):
