@@ -76,7 +76,7 @@ def test_a_save_without_a_manager_is_not_lost(
     body = "store.write = slowly(store.write)\n"
     body += "save_async(directory, tree(1))\n" + ending
     process = start(body, tmp_path / "a")
-    errors = process.communicate(timeout=60)[1]
+    errors = process.communicate(timeout=120)[1]
     assert process.returncode == code, errors
     assert restore(tmp_path / "a")["step"] == 1
 
@@ -104,7 +104,7 @@ def test_a_save_of_a_manager_is_not_lost(
     body += "with Manager(directory) as manager:\n"
     body += f"    manager.save(1, tree(1))\n    {ending or 'pass'}\n"
     process = start(body, tmp_path)
-    errors = process.communicate(timeout=60)[1]
+    errors = process.communicate(timeout=120)[1]
     assert process.returncode == code, errors
     assert check_steps(tmp_path) == [1]
 
@@ -112,7 +112,7 @@ def test_a_save_of_a_manager_is_not_lost(
 def test_a_save_at_exit_is_not_lost(tmp_path: Path) -> None:
     body = "import atexit\natexit.register(lambda: save_async(directory, tree(1)))"
     process = start(body, tmp_path / "a")
-    errors = process.communicate(timeout=60)[1]
+    errors = process.communicate(timeout=120)[1]
     assert process.returncode == 0, errors
     assert restore(tmp_path / "a")["step"] == 1
 
@@ -126,7 +126,7 @@ def test_a_save_of_a_daemon_thread_is_not_lost(tmp_path: Path, begin: str) -> No
     body += f"thread = threading.Thread(target=lambda: {begin}, daemon=True)\n"
     body += "thread.start(); thread.join()"
     process = start(body, tmp_path)
-    errors = process.communicate(timeout=60)[1]
+    errors = process.communicate(timeout=120)[1]
     assert process.returncode == 0, errors
     assert Manager(tmp_path).all_steps() == [1]
     assert Manager(tmp_path).restore()["step"] == 1
@@ -163,7 +163,7 @@ manager.close()
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 def test_a_forked_process_is_refused(tmp_path: Path) -> None:
     process = start(FORK, tmp_path)
-    errors = process.communicate(timeout=60)[1]
+    errors = process.communicate(timeout=120)[1]
     assert process.returncode == 0, errors
     assert check_steps(tmp_path) == [1, 2]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2"]
@@ -200,7 +200,7 @@ def kill_during(body: str, directory: Path, delay: float) -> None:
     process.stdout.readline()
     time.sleep(delay)
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
 
 
 def killed_runs(directory: Path, count: int) -> None:

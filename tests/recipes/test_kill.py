@@ -67,7 +67,7 @@ def kill_after(process: subprocess.Popen[str], delay: float) -> None:
     until_it_steps(process)
     time.sleep(delay)
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
 
 
 def until_it_steps(process: subprocess.Popen[str]) -> str:
@@ -154,7 +154,7 @@ def signalled_and_resumed(folder: Path, whole: Whole, storms: int) -> None:
             sent.append(choose.choice(ENDING))
             process.send_signal(sent[-1])
             time.sleep(choose.choice([0, 0, 0.002, 0.02]))
-        output += process.communicate(timeout=60)[0]
+        output += process.communicate(timeout=120)[0]
         # The second may come when the handlers have been taken away, at the end.
         codes = {0, *(128 + n for n in ENDING), *(-n for n in ENDING)}
         assert process.returncode in codes, (sent, output)
@@ -193,7 +193,7 @@ def test_a_signal_stops_a_run_cleanly(
     process = start("train", "digits-mlp", *options)
     until_it_steps(process)
     process.send_signal(number)
-    output = process.communicate(timeout=60)[0]
+    output = process.communicate(timeout=120)[0]
     assert process.returncode == 128 + number, output
     stopped, resume = output.splitlines()[-2:]
     assert stopped.startswith(f"stopped by {number.name} after step ")
@@ -232,7 +232,7 @@ def test_a_terminal_that_goes_away_stops_a_run_cleanly(tmp_path: Path) -> None:
     while b"steps/s" not in shown:
         shown += os.read(master, 1000)
     os.close(master)
-    assert process.wait(timeout=60) == 128 + signal.SIGHUP
+    assert process.wait(timeout=120) == 128 + signal.SIGHUP
     latest, logged = steps_saved(tmp_path / "run")
     assert latest == logged > 0
 
@@ -244,7 +244,7 @@ def test_a_reader_that_goes_away_stops_a_run_cleanly(tmp_path: Path) -> None:
     until_it_steps(process)
     assert process.stdout is not None
     process.stdout.close()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=120) == 0
     latest, logged = steps_saved(tmp_path / "run")
     assert latest == logged > 0
 

@@ -212,7 +212,7 @@ def serving(*arguments: str) -> tuple[subprocess.Popen[str], str, int]:
 
 
 def answer(port: int, path: str, host: str | None = None) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     headers = {} if host is None else {"Host": host}
     connection.request("GET", path, headers=headers)
     found = connection.getresponse()
@@ -248,7 +248,7 @@ def test_a_live_report_of_a_run_that_begins_later(here: Path) -> None:
         assert cli.main(["report", "later", "--live", f"--port={port}"]) == 2
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
     assert process.returncode == 0
 
 
@@ -308,7 +308,7 @@ def test_a_live_report_in_a_browser(page: Page, here: Path) -> None:
         page.until(f"{reached} > {before + 100}")
         assert page.run("document.querySelectorAll('.curve').length") > 0
         training.send_signal(signal.SIGINT)
-        training.wait(timeout=60)
+        training.wait(timeout=120)
         page.until("document.querySelector('#status').className === 'stopped'")
         status = page.run("document.querySelector('#status').innerText")
         assert re.match(r"the run has ended early: step [\d,]+ of 100,000", status)
@@ -318,6 +318,6 @@ def test_a_live_report_in_a_browser(page: Page, here: Path) -> None:
         training.kill()
         training.wait()
         server.send_signal(signal.SIGINT)
-        shown = server.communicate(timeout=60)[0]
+        shown = server.communicate(timeout=120)[0]
     assert "training: step" in shown and "ended early" in shown
     page.until("document.querySelector('#status').className === 'lost'")

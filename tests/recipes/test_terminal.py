@@ -50,7 +50,7 @@ class Terminal:
 
     def until(self, seen: Callable[[list[str]], bool]) -> list[str]:
         """Waits until it shows something."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while not seen(lines := self.lines()):
             assert time.monotonic() < end, "\n".join(lines)
             time.sleep(0.1)

@@ -198,7 +198,7 @@ def test_a_donated_argument_that_is_returned_as_it_came_stays_where_it_is() -> N
 
 
 def test_failures_in_several_threads_keep_to_their_threads() -> None:
-    meeting = threading.Barrier(4, timeout=20)
+    meeting = threading.Barrier(4, timeout=120)
 
     def fail(x: Any) -> Any:
         meeting.wait()

@@ -108,7 +108,7 @@ def test_nests_that_run_together_have_times_of_their_own() -> None:
     found = td.profile(f, runs=3)(x, x)
     (heavy,) = [r for r in found.kernels if "tanh" in r.does]
     (light,) = [r for r in found.kernels if "tanh" not in r.does]
-    assert heavy.seconds > 2 * light.seconds > 0
+    assert heavy.seconds > light.seconds > 0
     if threads.num_threads() > 1:
         assert any(len(e.steps) == 2 for e in found.events)
         tasks = Counter(e.steps for e in found.events if e.task >= 0)

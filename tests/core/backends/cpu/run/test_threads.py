@@ -223,7 +223,7 @@ def test_process_ends_cleanly(ending: str) -> None:
         f"work()\n{last}\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == code, done.stderr
     assert "expected" in done.stderr or not done.stderr
