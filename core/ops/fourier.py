@@ -42,7 +42,7 @@ def _script(
     (x,), (out,) = types, outs
     power = _POWERS[norm if kind in ("fft", "rfft") else _OPPOSITE[norm]]
     outer, inner = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
-    if axis == x.ndim - 1:
+    if axis == x.ndim - 1 or (not is_dim(inner) and inner == 1):
         # Lines that follow each other are those of one matrix.
         outer, inner = 1, outer
         between = x.shape[axis], out.shape[axis]

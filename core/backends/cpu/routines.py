@@ -28,7 +28,7 @@ from treadle.trace.routine import Attention, Script, Transform
 def source(script: Script | Transform | Attention) -> native.Source:
     """The kernel that makes the calls of a script."""
     if isinstance(script, Transform):
-        own = fourier_own.shape(script)
+        own = fourier_own.form(script)
         return (
             fourier.source() if own is None else stockham.source(script.dtype.itemsize)
         )
@@ -41,7 +41,7 @@ def work(calls: Calls, count: int) -> Work:
     """What calls take with so many threads."""
     first, script = calls.types[0][0], calls.script
     if isinstance(script, Transform):
-        if (own := fourier_own.shape(script)) is not None:
+        if (own := fourier_own.form(script)) is not None:
             tasks = fourier_own.tasks(script, own, count)
             return Work(tasks, tasks * fourier_own.scratch(script, own))
         return Work(fourier_schedule.tasks(script, count))
@@ -64,7 +64,7 @@ def words(step: CallsStep, at: Callable[[Place], Any]) -> list[Any]:
     types = [*step.call.types[0], *step.call.types[1]]
     if isinstance(script, Transform):
         sizes = [t.dtype.itemsize for t in types]
-        if (own := fourier_own.shape(script)) is not None:
+        if (own := fourier_own.form(script)) is not None:
             assert scratch is not None
             return fourier_own.words(script, own, at(scratch), places, sizes)
         loop = fourier_library.loop(script.kind, script.dtype)

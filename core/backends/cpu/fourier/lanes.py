@@ -202,14 +202,14 @@ def roots(k: np.ndarray, n: int) -> np.ndarray:
     return (c - 1j * s) * np.array([1, -1j, -1, 1j])[eighths // 2]
 
 
-def groups_of(b: Builder, lanes: Lanes, n: str) -> str:
-    """How many vectors n numbers are."""
-    return b.op(f"udiv i64 {b.op(f'add i64 {n}, {lanes.count - 1}')}, {lanes.count}")
+def groups_of(b: Builder, count: int, n: str) -> str:
+    """How many groups of so many n numbers are."""
+    return b.op(f"udiv i64 {b.op(f'add i64 {n}, {count - 1}')}, {count}")
 
 
-def first_of(b: Builder, lanes: Lanes, group: str, n: str) -> str:
-    """The first number of a vector: the last one begins early enough to be full."""
-    return b.least(scaled(b, group, lanes.count), b.op(f"sub i64 {n}, {lanes.count}"))
+def first_of(b: Builder, count: int, group: str, n: str) -> str:
+    """The first number of a group: the last one begins early enough to be full."""
+    return b.least(scaled(b, group, count), b.op(f"sub i64 {n}, {count}"))
 
 
 # Butterflies --------------------------------------------------------------------------

@@ -11,6 +11,8 @@ but for a factor of 2, with ``z[m] = z[0]``. The same with ``conj(t[k])`` leads 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import Value
 from treadle.backends.cpu.fourier.lanes import (
@@ -24,7 +26,16 @@ from treadle.backends.cpu.fourier.lanes import (
 
 
 def emit_mixing(b: Builder, lanes: Lanes) -> None:
-    """``unpack(x, y, m, t)`` makes spectra of real numbers, ``pack`` takes them."""
+    """``unpack(x, y, m, t)`` makes spectra of real numbers, ``pack`` takes them.
+    ``unpack_block(block, m, t)`` and ``pack_block`` do so where the numbers are,
+    with a line in each lane; the second exchanges the parts of what it makes."""
+    for name, emit in (("unpack", _unpack_block), ("pack", _pack_block)):
+        with b.function(
+            f"define internal void @{name}_block(ptr noalias %x, i64 %m,"
+            " ptr noalias %t) noinline"
+        ):
+            emit(b, lanes)
+            b("ret void")
     for name, ends in (("unpack", _unpack_ends), ("pack", _pack_ends)):
         with b.function(
             f"define internal void @{name}(ptr noalias %x, ptr noalias %y, i64 %m,"
@@ -32,8 +43,8 @@ def emit_mixing(b: Builder, lanes: Lanes) -> None:
         ):
             ends(b, lanes)
             half = b.op("udiv i64 %m, 2")
-            with b.loop("0", groups_of(b, lanes, half)) as group:
-                _emit_pairs(b, lanes, first_of(b, lanes, group, half))
+            with b.loop("0", groups_of(b, lanes.count, half)) as group:
+                _emit_pairs(b, lanes, first_of(b, lanes.count, group, half))
             b("ret void")
 
 
@@ -50,6 +61,40 @@ def _emit_pairs(b: Builder, lanes: Lanes, before: str) -> None:
     lanes.store_numbers(b, s + d, at(b, "%y", near))
     back = lanes.reversed(_conjugate(s - d))
     lanes.store_numbers(b, back, at(b, "%y", far))
+
+
+def _unpack_block(b: Builder, lanes: Lanes) -> None:
+    end = at(b, "%x", scaled(b, "%m", lanes.row))
+    re, im = lanes.load_pair(b, "%x")
+    for place, value in (("%x", re + im), (end, re - im)):
+        lanes.store_pair(b, Complex(value * 2.0, re.like(0.0)), place)
+    for near, far, s, d in _each_pair(b, lanes):
+        lanes.store_pair(b, s + d, near)
+        lanes.store_pair(b, _conjugate(s - d), far)
+
+
+def _pack_block(b: Builder, lanes: Lanes) -> None:
+    end = at(b, "%x", scaled(b, "%m", lanes.row))
+    first, last = (lanes.load_pair(b, place).re for place in ("%x", end))
+    lanes.store_pair(b, Complex(first - last, first + last), "%x")
+    for near, far, s, d in _each_pair(b, lanes):
+        lanes.store_pair(b, _exchanged(s + d), near)
+        lanes.store_pair(b, _exchanged(_conjugate(s - d)), far)
+
+
+def _each_pair(b: Builder, lanes: Lanes) -> Iterator[tuple[str, str, Complex, Complex]]:
+    """Two rows of a block at equal distances from its ends, s and t * d of these."""
+    stop = b.op(f"add i64 {b.op('udiv i64 %m, 2')}, 1")
+    with b.loop("1", stop) as k:
+        near = at(b, "%x", scaled(b, k, lanes.row))
+        far = at(b, "%x", scaled(b, b.op(f"sub i64 %m, {k}"), lanes.row))
+        z, other = lanes.load_pair(b, near), _conjugate(lanes.load_pair(b, far))
+        t = lanes.spread(b, at(b, "%t", scaled(b, k, 2 * lanes.itemsize)), 0)
+        yield near, far, z + other, (z - other) * t
+
+
+def _exchanged(z: Complex) -> Complex:
+    return Complex(z.im, z.re)
 
 
 def _conjugate(z: Complex) -> Complex:

@@ -14,21 +14,33 @@ from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.fourier.lanes import RADICES, Lanes, roots
 from treadle.backends.cpu.fourier.schedule import factor, tasks_for
 from treadle.dims import is_dim
+from treadle.late import number
 from treadle.trace.routine import Transform
 
 _LONGEST = 4096
 """Of more numbers, a block of lines does not fit any cache."""
 
+_SHORT = 256
+"""Lines of up to so many numbers are faster in lanes than one by one, if these are
+full."""
+
+_FAR = 12 << 20
+"""So are all lines that with their transforms are of more bytes: they do not stay in
+the nearer caches, and come from the others in the order in which they lie."""
+
 _AHEAD = 1 << 16
 """Bytes of lines that are asked for before they are needed."""
 
-_MOST_WASTE = 1.5
+_MOST_WASTE = 1.8
 """How much of the lanes' work may be done twice, as a ratio."""
+
+_LITTLE_WASTE = 1.2
+"""With more, lines in lanes are faster."""
 
 
 class Word(IntEnum):
-    """Words of the kernel's arguments. Lines side by side have one row, and their
-    numbers are the columns."""
+    """Words of the kernel's arguments. Sizes of memory are in bytes; `moving` says what
+    those of lines beside each other mean, for the operand and the result."""
 
     TASKS = 0
     SCRATCH = 1
@@ -37,30 +49,66 @@ class Word(IntEnum):
     RESULT = 4
     OUTER = 5
     INNER = 6
-    ROWS = 7
-    COLUMNS = 8
-    ROWS_RECIPE = 9
-    COLUMNS_RECIPE = 10
-    TURNS = 11
-    FLIP = 12
-    FACTOR = 13
-    AHEAD = 14
-    KIND = 15
-    MIXED = 16
+    KIND = 7
+    FLIP = 8
+    FACTOR = 9
+    MIXED = 10
+    # Lines one by one, as matrices:
+    ALONE = 11
+    ROWS = 12
+    COLUMNS = 13
+    ROWS_RECIPE = 14
+    COLUMNS_RECIPE = 15
+    TURNS = 16
     PACKED = 17
-    LINE_IN = 18
-    LINE_OUT = 19
+    AHEAD = 18
+    WHOLE_IN = 19
+    WHOLE_OUT = 20
+    # Lines in lanes:
+    LENGTH = 21
+    RECIPE = 22
+    LANES = 23
+    BLOCK_IN = 24
+    BLOCK_OUT = 25
+    LINE_IN = 26
+    LINE_OUT = 27
+    WAY_IN = 28
+    WAY_OUT = 29
+    STEP_IN = 30
+    STEP_OUT = 31
+    GAP_IN = 32
+    GAP_OUT = 33
+    NUMBERS_IN = 34
+    NUMBERS_OUT = 35
 
 
+class Way(IntEnum):
+    """How lines come into lanes: the functions of `moving`."""
+
+    ACROSS = 0
+    PARTS = 1
+    ALONG = 2
+    FEW = 3
+
+
+INVERSE = ("ifft", "irfft")
 FFT, RFFT, IRFFT = 0, 1, 2
 """Kinds of transforms: the last two are of real numbers, or to them."""
 
 
 class Shape(NamedTuple):
-    """A line as a matrix; with one row if it is transformed beside others."""
+    """A line as a matrix."""
 
     rows: int
     columns: int
+
+
+class Form(NamedTuple):
+    """How lines are transformed: by themselves, as matrices, or each in a lane. Where
+    both can be, their number decides."""
+
+    matrix: Shape | None
+    beside: bool
 
 
 def lanes_of(itemsize: int) -> Lanes:
@@ -69,18 +117,25 @@ def lanes_of(itemsize: int) -> Lanes:
     return Lanes(kind, 4 * host_lanes() // itemsize)
 
 
-def shape(t: Transform) -> Shape | None:
-    """How lines are transformed, or None where the library does it."""
+def form(t: Transform) -> Form | None:
+    """How lines are transformed, or None where the library does it. Their number does
+    not matter, because a program may not know it."""
     if is_dim(t.n):
         return None
-    lanes, real = lanes_of(t.dtype.itemsize).count, _kind(t) != FFT
-    if t.within[0] == 1:
-        if real and (t.n % 2 or t.n < 4 * lanes):
-            return None
-        return _matrix(_numbers(t), lanes)
-    if real or is_dim(t.inner) or _waste(t.inner, lanes) > _MOST_WASTE:
+    lanes, real, n = lanes_of(t.dtype.itemsize).count, _kind(t) != FFT, _numbers(t)
+    if real and t.n % 2:
         return None
-    return Shape(1, t.n) if t.n <= _LONGEST and _radices(t.n) is not None else None
+    beside = lanes <= 2 * n and n <= _LONGEST and _radices(n) is not None
+    matrix = None
+    # Of columns whose number is open there may be one, which is a line by itself.
+    if _along(t) or (is_dim(t.inner) and beside):
+        matrix = _matrix(n, lanes) if not real or t.n >= 4 * lanes else None
+    return Form(matrix, beside) if matrix or beside else None
+
+
+def _along(t: Transform) -> bool:
+    """Whether lines lie one behind the other."""
+    return not is_dim(t.within[0]) and t.within[0] == 1
 
 
 def _kind(t: Transform) -> int:
@@ -102,11 +157,15 @@ def _matrix(n: int, lanes: int) -> Shape | None:
             continue
         if _radices(rows) is None or _radices(columns) is None:
             continue
-        waste = (_waste(rows, lanes) + _waste(columns, lanes)) / 2
+        shape = Shape(rows, columns)
+        waste = _waste_of(shape, lanes)
         if waste <= _MOST_WASTE:
-            uneven = abs(math.log2(rows / columns))
-            found.append((waste + uneven / 50, Shape(rows, columns)))
+            found.append((waste + abs(math.log2(rows / columns)) / 50, shape))
     return min(found)[1] if found else None
+
+
+def _waste_of(shape: Shape, lanes: int) -> float:
+    return (_waste(shape.rows, lanes) + _waste(shape.columns, lanes)) / 2
 
 
 def _waste(n: int, lanes: int) -> float:
@@ -126,13 +185,23 @@ def _radices(n: int) -> tuple[int, ...] | None:
     return None
 
 
-def scratch(t: Transform, shape: Shape) -> int:
-    """Bytes that a task needs: two blocks, a line's columns, and its pairs."""
-    lanes = lanes_of(t.dtype.itemsize)
-    if shape.rows == 1:
-        return 2 * shape.columns * lanes.row
+def scratch(t: Transform, form: Form) -> int:
+    """Bytes that a task needs."""
+    return max(_scratch_alone(t, form), _scratch_beside(t, form))
+
+
+def _scratch_beside(t: Transform, form: Form) -> int:
+    """Two blocks."""
+    row = lanes_of(t.dtype.itemsize).row
+    return 2 * (_numbers(t) + 1) * row if form.beside else 0
+
+
+def _scratch_alone(t: Transform, form: Form) -> int:
+    """Two blocks, a line's columns, and its pairs."""
+    if form.matrix is None:
+        return 0
     paired = 0 if _kind(t) == FFT else _numbers(t) * 2 * t.dtype.itemsize
-    return _packed_at(shape, lanes) + paired
+    return _packed_at(form.matrix, lanes_of(t.dtype.itemsize)) + paired
 
 
 def _packed_at(shape: Shape, lanes: Lanes) -> int:
@@ -142,34 +211,101 @@ def _packed_at(shape: Shape, lanes: Lanes) -> int:
     return (blocks * shape.columns + longest) * lanes.row
 
 
-def tasks(t: Transform, shape: Shape, threads: int) -> int:
+def _alone(t: Transform, form: Form) -> int:
+    """Whether lines are transformed by themselves."""
+    if form.matrix is None or not form.beside:
+        return int(form.matrix is not None)
+    lanes, n = lanes_of(t.dtype.itemsize).count, _numbers(t)
+    near = _FAR // (4 * n * t.dtype.itemsize)
+    if n <= _SHORT or _waste_of(form.matrix, lanes) > _LITTLE_WASTE:
+        near = lanes - 1
+    if _along(t):
+        return number(_is_alone, (t.inner, lanes, near))
+    return number(_is_alone_in_blocks, (t.inner, t.outer, lanes, near))
+
+
+def _is_alone(inner: int, lanes: int, near: int) -> int:
+    """near: of how many lines all lie near enough."""
+    return int(inner < lanes or inner <= near)
+
+
+def _is_alone_in_blocks(inner: int, outer: int, lanes: int, near: int) -> int:
+    """The same of blocks of one line."""
+    return int(inner == 1 and _is_alone(outer, lanes, near))
+
+
+def tasks(t: Transform, form: Form, threads: int) -> int:
     """The number of tasks."""
     lanes = lanes_of(t.dtype.itemsize).count
-    groups = t.inner if shape.rows > 1 else -(-t.inner // lanes)
+    groups = number(_groups, (t.inner, _alone(t, form), lanes), low=1)
     return tasks_for(t, groups, threads)
+
+
+def _groups(inner: int, alone: int, lanes: int) -> int:
+    return inner if alone else -(-inner // lanes)
 
 
 def words(
     t: Transform,
-    shape: Shape,
+    form: Form,
     scratch_at: Any,
     places: Sequence[Any],
     itemsizes: Sequence[int],
 ) -> list[Any]:
     """The words after the number of tasks. places, itemsizes: of operand and result."""
-    name, lanes, kind = t.dtype.name, lanes_of(t.dtype.itemsize), _kind(t)
-    rows = _address(_recipe, shape.rows, name)
-    columns = _address(_recipe, shape.columns, name)
-    turns = _address(_turns, shape, lanes) if shape.rows > 1 else 0
+    name, kind = t.dtype.name, _kind(t)
     mixed = _address(_mixed, t.n, name, kind == IRFFT) if kind != FFT else 0
-    flip = lanes.vector_bytes if t.kind in ("ifft", "irfft") else 0
+    flip = lanes_of(t.dtype.itemsize).vector_bytes if t.kind in INVERSE else 0
+    return [
+        *(scratch_at, scratch(t, form), *places, t.outer, t.inner, kind, flip),
+        *(factor(t, 0.5 if kind == RFFT else 1.0), mixed, _alone(t, form)),
+        *_words_alone(t, form.matrix, itemsizes),
+        *_words_beside(t, itemsizes),
+    ]
+
+
+def _words_alone(
+    t: Transform, matrix: Shape | None, itemsizes: Sequence[int]
+) -> list[Any]:
+    if matrix is None:
+        return [0] * (Word.LENGTH - Word.ROWS)
+    lanes, name = lanes_of(t.dtype.itemsize), t.dtype.name
+    recipes = [_address(_recipe, n, name) for n in matrix]
+    turns = _address(_turns, matrix, lanes)
     lines = [n * size for n, size in zip(t.lengths, itemsizes, strict=True)]
     ahead = min(lines) if max(lines) <= _AHEAD else 0
-    return [
-        *(scratch_at, scratch(t, shape), *places, t.outer, t.inner),
-        *(*shape, rows, columns, turns, flip, factor(t, 0.5 if kind == RFFT else 1.0)),
-        *(ahead, kind, mixed, _packed_at(shape, lanes), *lines),
-    ]
+    return [*matrix, *recipes, turns, _packed_at(matrix, lanes), ahead, *lines]
+
+
+def _words_beside(t: Transform, itemsizes: Sequence[int]) -> list[Any]:
+    n, part, lanes = _numbers(t), t.dtype.itemsize, lanes_of(t.dtype.itemsize).count
+    if n > _LONGEST or _radices(n) is None:
+        return [0] * (len(Word) - Word.LENGTH)
+    columns = []
+    for length, between, within, size in zip(
+        t.lengths, t.between, t.within, itemsizes, strict=True
+    ):
+        real = size == part
+        along = _along(t)
+        way = Way.ALONG if along else Way.PARTS if real else Way.ACROSS
+        columns.append(
+            [
+                length * t.inner * size,
+                between * size,
+                number(_way, (t.inner, lanes, int(way))),
+                within * size * (2 if real else 1),
+                within * size if real else part,
+                length // 2 if real else length,
+            ]
+        )
+    count = number(min, (t.inner, lanes))
+    pairs = [word for both in zip(*columns, strict=True) for word in both]
+    return [n, _address(_recipe, n, t.dtype.name), count, *pairs]
+
+
+def _way(inner: int, lanes: int, way: int) -> int:
+    """How all lanes are filled, if there are enough lines."""
+    return way if inner >= lanes else int(Way.FEW)
 
 
 # Tables -------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
 """The kernel that transforms lines of complex numbers, for lengths of small factors.
 
-``void transform(ptr args, i64 task)``, with the words of `own.Word`. Lanes of a vector
-are lines that lie side by side. A line by itself is a matrix of n1 rows of n2 numbers:
-its columns are transformed, multiplied by ``exp(-2πi j k / n)``, and transposed; so are
-the rows then, side by side, and the result lies in its order [1].
+``void transform(ptr args, i64 task)``, with the words of `own.Word`. Many lines are
+transformed each in one lane of the vectors: see `beside`. A line by itself is a matrix
+of n1 rows of n2 numbers: its columns are transformed, multiplied by
+``exp(-2πi j k / n)``, and transposed; so are the rows then, side by side, and the
+result lies in its order [1].
 
 [1] D. H. Bailey, FFTs in external or hierarchical memory, J. Supercomputing 4 (1990).
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 from functools import cache
 
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.emit.lanes import Value
+from treadle.backends.cpu.fourier.beside import emit_beside, factor_of, scratch_of
 from treadle.backends.cpu.fourier.lanes import (
     Complex,
     Lanes,
@@ -24,6 +25,7 @@ from treadle.backends.cpu.fourier.lanes import (
     scaled,
 )
 from treadle.backends.cpu.fourier.mixing import emit_mixing
+from treadle.backends.cpu.fourier.moving import emit_moving
 from treadle.backends.cpu.fourier.own import IRFFT, RFFT, Word, lanes_of
 from treadle.backends.cpu.gemm.parts import Args, share
 from treadle.backends.cpu.run.native import Source
@@ -40,58 +42,19 @@ def emit(symbol: str, lanes: Lanes) -> str:
     """The IR text of its module."""
     b = Builder()
     emit_passes(b, lanes)
-    _emit_load(b, lanes)
-    _emit_store(b, lanes)
-    _emit_turn(b, lanes)
+    emit_moving(b, lanes)
     emit_mixing(b, lanes)
-    _emit_side_by_side(b, lanes)
+    emit_beside(b, lanes)
+    _emit_turn(b, lanes)
     _emit_alone(b, lanes)
     with b.function(f'define void @"{symbol}"(ptr %args, i64 %task) nounwind'):
-        side_by_side = b.op(f"icmp eq i64 {Args(b)(Word.ROWS)}, 1")
-        with b.when(side_by_side):
-            b("call void @side_by_side(ptr %args, i64 %task)")
-        with b.when(b.op(f"xor i1 {side_by_side}, true")):
+        alone = b.op(f"icmp eq i64 {Args(b)(Word.ALONE)}, 1")
+        with b.when(alone):
             b("call void @alone(ptr %args, i64 %task)")
+        with b.when(b.op(f"xor i1 {alone}, true")):
+            b("call void @beside(ptr %args, i64 %task)")
         b("ret void")
     return b.text()
-
-
-def _emit_load(b: Builder, lanes: Lanes) -> None:
-    """``load``: numbers that lie side by side, to a block. flip: bytes from the first
-    part of a row to where real parts go, so that an inverse transform is one of numbers
-    whose parts are exchanged."""
-    with b.function(
-        "define internal void @load(ptr noalias %x, i64 %step, i64 %n,"
-        " ptr noalias %block, i64 %flip) noinline"
-    ):
-        real = at(b, "%block", "%flip")
-        other = b.op(f"sub i64 {lanes.vector_bytes}, %flip")
-        imag = at(b, "%block", other)
-        with b.loop("0", "%n") as i:
-            x = at(b, "%x", scaled(b, i, "%step"))
-            z = lanes.load_numbers(b, x)
-            row = scaled(b, i, lanes.row)
-            lanes.store(b, z.re, at(b, real, row))
-            lanes.store(b, z.im, at(b, imag, row))
-        b("ret void")
-
-
-def _emit_store(b: Builder, lanes: Lanes) -> None:
-    """``store``: a block to numbers that lie side by side, times a factor."""
-    with b.function(
-        "define internal void @store(ptr noalias %block, ptr noalias %y, i64 %step,"
-        f" i64 %n, i64 %flip, {lanes.kind} %factor) noinline"
-    ):
-        real = at(b, "%block", "%flip")
-        other = b.op(f"sub i64 {lanes.vector_bytes}, %flip")
-        imag = at(b, "%block", other)
-        factor = Value(b, "%factor", lanes.kind, 1).splat(lanes.count)
-        with b.loop("0", "%n") as i:
-            row = scaled(b, i, lanes.row)
-            re, im = (lanes.load(b, at(b, part, row)) for part in (real, imag))
-            y = at(b, "%y", scaled(b, i, "%step"))
-            lanes.store_numbers(b, Complex(re * factor, im * factor), y)
-        b("ret void")
 
 
 def _emit_turn(b: Builder, lanes: Lanes) -> None:
@@ -101,9 +64,9 @@ def _emit_turn(b: Builder, lanes: Lanes) -> None:
         "define internal void @turn(ptr noalias %block, i64 %n, ptr noalias %factors,"
         " ptr noalias %y, i64 %step) noinline"
     ):
-        groups = groups_of(b, lanes, "%n")
+        groups = groups_of(b, lanes.count, "%n")
         with b.loop("0", groups) as group:
-            first = first_of(b, lanes, group, "%n")
+            first = first_of(b, lanes.count, group, "%n")
             block = at(b, "%block", scaled(b, first, lanes.row))
             rows = [
                 lanes.load_pair(b, at(b, block, str(i * lanes.row)))
@@ -123,49 +86,14 @@ def _emit_turn(b: Builder, lanes: Lanes) -> None:
         b("ret void")
 
 
-def _number(b: Builder, args: Args, lanes: Lanes) -> str:
-    return f"{lanes.kind} {args(Word.FACTOR, lanes.kind)}"
-
-
-def _scratch(b: Builder, args: Args) -> str:
-    mine = scaled(b, "%task", args(Word.SCRATCH_BYTES))
-    return at(b, args(Word.SCRATCH, "ptr"), mine)
-
-
-def _emit_side_by_side(b: Builder, lanes: Lanes) -> None:
-    """A task owns some of the vectors of lines of all blocks."""
-    with b.function("define internal void @side_by_side(ptr %args, i64 %task)"):
-        args = Args(b)
-        n, inner, flip = args(Word.COLUMNS), args(Word.INNER), args(Word.FLIP)
-        recipe, factor = args(Word.COLUMNS_RECIPE, "ptr"), _number(b, args, lanes)
-        block = _scratch(b, args)
-        spare = at(b, block, scaled(b, n, lanes.row))
-        groups, number = groups_of(b, lanes, inner), 2 * lanes.itemsize
-        step = scaled(b, inner, number)
-        pieces = b.op(f"mul i64 {args(Word.OUTER)}, {groups}")
-        with b.loop(*share(b, "%task", pieces, args(Word.TASKS))) as piece:
-            outer = scaled(b, b.op(f"udiv i64 {piece}, {groups}"), scaled(b, step, n))
-            group = b.op(f"urem i64 {piece}, {groups}")
-            ahead = scaled(b, first_of(b, lanes, group, inner), number)
-            offset = b.op(f"add i64 {outer}, {ahead}")
-            x, y = (at(b, args(w, "ptr"), offset) for w in (Word.OPERAND, Word.RESULT))
-            b(f"call void @load(ptr {x}, i64 {step}, i64 {n}, ptr {block}, i64 {flip})")
-            found = b.op(f"call ptr @passes(ptr {recipe}, ptr {block}, ptr {spare})")
-            b(
-                f"call void @store(ptr {found}, ptr {y}, i64 {step}, i64 {n},"
-                f" i64 {flip}, {factor})"
-            )
-        b("ret void")
-
-
 def _emit_alone(b: Builder, lanes: Lanes) -> None:
     """A task owns some of the lines, which lie one behind the other."""
     with b.function("define internal void @alone(ptr %args, i64 %task)"):
         args, number = Args(b), 2 * lanes.itemsize
         rows, columns = args(Word.ROWS), args(Word.COLUMNS)
         block_bytes = scaled(b, columns, lanes.row)
-        turned = _scratch(b, args)
-        groups = groups_of(b, lanes, rows)
+        turned = scratch_of(b, args)
+        groups = groups_of(b, lanes.count, rows)
         block = at(b, turned, scaled(b, groups, block_bytes))
         packed = at(b, turned, args(Word.PACKED))
         packs, unpacks = (
@@ -173,26 +101,28 @@ def _emit_alone(b: Builder, lanes: Lanes) -> None:
         )
         length = b.op(f"mul i64 {rows}, {columns}")
         mixing = f"i64 {length}, ptr {args(Word.MIXED, 'ptr')}"
-        with b.loop(*share(b, "%task", args(Word.INNER), args(Word.TASKS))) as line:
-            x = at(b, args(Word.OPERAND, "ptr"), scaled(b, line, args(Word.LINE_IN)))
-            y = at(b, args(Word.RESULT, "ptr"), scaled(b, line, args(Word.LINE_OUT)))
+        lines = b.op(f"mul i64 {args(Word.OUTER)}, {args(Word.INNER)}")
+        with b.loop(*share(b, "%task", lines, args(Word.TASKS))) as line:
+            x = at(b, args(Word.OPERAND, "ptr"), scaled(b, line, args(Word.WHOLE_IN)))
+            y = at(b, args(Word.RESULT, "ptr"), scaled(b, line, args(Word.WHOLE_OUT)))
             with b.when(packs):
                 b(f"call void @pack(ptr {x}, ptr {packed}, {mixing})")
             given = b.op(f"select i1 {packs}, ptr {packed}, ptr {x}")
             to = b.op(f"select i1 {unpacks}, ptr {packed}, ptr {y}")
-            following = at(b, x, args(Word.LINE_IN))
+            following = at(b, x, args(Word.WHOLE_IN))
             _emit_columns(b, args, lanes, (given, following), turned, block)
-            following = at(b, y, args(Word.LINE_OUT))
+            following = at(b, y, args(Word.WHOLE_OUT))
             with b.loop("0", groups) as group:
                 _emit_prefetch(b, args, following, (group, groups), True)
                 mine = at(b, turned, scaled(b, group, block_bytes))
                 recipe = args(Word.COLUMNS_RECIPE, "ptr")
                 found = b.op(f"call ptr @passes(ptr {recipe}, ptr {mine}, ptr {block})")
-                first = scaled(b, first_of(b, lanes, group, rows), number)
+                first = scaled(b, first_of(b, lanes.count, group, rows), number)
                 b(
-                    f"call void @store(ptr {found}, ptr {at(b, to, first)},"
-                    f" i64 {scaled(b, rows, number)}, i64 {columns},"
-                    f" i64 {args(Word.FLIP)}, {_number(b, args, lanes)})"
+                    f"call void @store_across(ptr {at(b, to, first)}, i64 {number},"
+                    f" i64 {scaled(b, rows, number)}, i64 {lanes.itemsize},"
+                    f" i64 {columns}, ptr {found}, i64 {args(Word.FLIP)},"
+                    f" {factor_of(args, lanes)})"
                 )
             with b.when(unpacks):
                 b(f"call void @unpack(ptr {packed}, ptr {y}, {mixing})")
@@ -213,14 +143,14 @@ def _emit_columns(
     """
     rows, columns = args(Word.ROWS), args(Word.COLUMNS)
     spare = at(b, block, scaled(b, rows, lanes.row))
-    number, groups = 2 * lanes.itemsize, groups_of(b, lanes, columns)
+    number, groups = 2 * lanes.itemsize, groups_of(b, lanes.count, columns)
     with b.loop("0", groups) as group:
         _emit_prefetch(b, args, lines[1], (group, groups), False)
-        first = first_of(b, lanes, group, columns)
+        first = first_of(b, lanes.count, group, columns)
         b(
-            f"call void @load(ptr {at(b, lines[0], scaled(b, first, number))},"
-            f" i64 {scaled(b, columns, number)}, i64 {rows}, ptr {block},"
-            f" i64 {args(Word.FLIP)})"
+            f"call void @load_across(ptr {at(b, lines[0], scaled(b, first, number))},"
+            f" i64 {number}, i64 {scaled(b, columns, number)}, i64 {lanes.itemsize},"
+            f" i64 {rows}, ptr {block}, i64 {args(Word.FLIP)})"
         )
         recipe = args(Word.ROWS_RECIPE, "ptr")
         found = b.op(f"call ptr @passes(ptr {recipe}, ptr {block}, ptr {spare})")

@@ -36,7 +36,7 @@ def native(kind: Kind, x: np.ndarray, axis: int, n: int | None = None) -> bool:
     within = (1, 1) if alone else (inner, inner)
     lines = x.size // x.shape[axis] if alone else inner
     t = Transform(kind, x.real.dtype, n, 0.0, 1, lines, (n, n), (1, 1), within)
-    return own.shape(t) is not None
+    return own.form(t) is not None
 
 
 def assert_close(found: Any, wanted: np.ndarray) -> None:
@@ -51,7 +51,9 @@ def assert_close(found: Any, wanted: np.ndarray) -> None:
 ALONG = [
     *[((n,), 0) for n in (256, 1000, 4096, 2**16)],
     *[((3, 1024), 1), ((2, 5, 6720), 2), ((7, 720), 1)],
-    *[((27, 16), 0), ((5, 35, 32), 1), ((2, 490, 37), 1), ((1, 1, 64), 1)],
+    *[((27, 16), 0), ((5, 35, 32), 1), ((2, 490, 37), 1), ((64, 3), 0)],
+    *[((16, 64), 1), ((37, 100), 1), ((3, 18), 1), ((2, 10, 245), 2), ((20, 500), 1)],
+    *[((5, 1024, 1), 1), ((4096, 5), 0)],
 ]
 
 
@@ -69,28 +71,34 @@ def test_complex_lines(
     assert native(name, x, axis)
 
 
+REAL = [
+    *[((512,), 0), ((3, 1000), 1), ((2, 5, 2048), 2), ((1 << 15,), 0)],
+    *[((16, 64), 1), ((37, 100), 1), ((5, 90), 1), ((18, 18), 1), ((20, 500), 1)],
+    *[((64, 16), 0), ((2, 98, 37), 1), ((200, 3), 0), ((2, 256, 1), 1)],
+]
+
+
 @pytest.mark.parametrize("dtype", FULL, ids=str)
-@pytest.mark.parametrize(
-    "shape", [(512,), (3, 1000), (2, 5, 2048), (1 << 15,)], ids=str
-)
-def test_real_lines(shape: tuple[int, ...], dtype: np.dtype) -> None:
-    x, n = numbers(dtype, *shape, real=True), shape[-1]
-    found = td.jit(tnp.fft.rfft)(x)
-    assert_close(found, np.fft.rfft(x.astype(np.longdouble)))
-    assert not np.asarray(found).imag[..., [0, -1]].any()
-    assert native("rfft", x, x.ndim - 1)
+@pytest.mark.parametrize(("shape", "axis"), REAL, ids=str)
+def test_real_lines(shape: tuple[int, ...], axis: int, dtype: np.dtype) -> None:
+    x, n = numbers(dtype, *shape, real=True), shape[axis]
+    found = td.jit(lambda x: tnp.fft.rfft(x, axis=axis))(x)
+    assert_close(found, np.fft.rfft(x.astype(np.longdouble), axis=axis))
+    assert not np.moveaxis(np.asarray(found).imag, axis, -1)[..., [0, -1]].any()
+    assert native("rfft", x, axis)
     # The imaginary parts of the ends have no meaning.
-    z = numbers(dtype, *shape[:-1], n // 2 + 1)
-    found = td.jit(tnp.fft.irfft)(z)
+    z = numbers(dtype, *shape[:axis], n // 2 + 1, *shape[axis + 1 :])
+    found = td.jit(lambda z: tnp.fft.irfft(z, axis=axis))(z)
     wanted = z.astype(np.clongdouble)
-    wanted[..., [0, -1]] = wanted[..., [0, -1]].real
-    assert_close(found, np.fft.irfft(wanted))
-    assert native("irfft", z, z.ndim - 1, n)
+    ends = np.moveaxis(wanted, axis, -1)
+    ends[..., [0, -1]] = ends[..., [0, -1]].real
+    assert_close(found, np.fft.irfft(wanted, axis=axis))
+    assert native("irfft", z, axis, n)
 
 
-@pytest.mark.parametrize(("shape", "axis"), [((272,), 0), ((9, 6), 1), ((64, 3), 0)])
+@pytest.mark.parametrize(("shape", "axis"), [((272,), 0), ((9, 6), 1), ((34, 64), 0)])
 def test_other_lines_are_the_library_s(shape: tuple[int, ...], axis: int) -> None:
-    """Of large primes, short ones, and a few side by side."""
+    """Of large primes, and short ones."""
     x = numbers(FULL[0], *shape)
     assert_close(
         td.jit(lambda x: tnp.fft.fft(x, axis=axis))(x),
@@ -111,7 +119,9 @@ def test_gradients() -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5 * abs(wanted).max())
 
 
-@pytest.mark.parametrize(("shape", "axis"), [((64, 512), 1), ((256, 64), 0)])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((64, 512), 1), ((256, 64), 0), ((75, 100), 1)]
+)
 def test_bits_do_not_depend_on_threads(
     shape: tuple[int, ...], axis: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,18 +134,30 @@ def test_bits_do_not_depend_on_threads(
     np.testing.assert_array_equal(*found)
 
 
-def test_lines_of_an_open_number() -> None:
-    transform = td.jit(lambda x: tnp.fft.fft(x), dynamic={"x": ("lines", None)})
-    for count in (1, 3, 4):
-        x = numbers(FULL[0], count, 512)
-        np.testing.assert_array_equal(transform(x), td.jit(tnp.fft.fft)(x))
+@pytest.mark.parametrize("n", [100, 512, 1000])
+@pytest.mark.parametrize("name", ["fft", "rfft", "irfft"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_lines_of_an_open_number(axis: int, name: str, n: int) -> None:
+    """Have the bits of those whose number is known, however many they are."""
+
+    def transform(x: Any) -> Any:
+        return getattr(tnp.fft, name)(x, axis=axis)
+
+    sizes = ("lines", None) if axis else (None, "lines")
+    of_any = td.jit(transform, dynamic={"x": sizes})
+    for count in (1, 3, 16, 41, 1700):
+        m = n // 2 + 1 if name == "irfft" else n
+        shape = (count, m) if axis else (m, count)
+        x = numbers(FULL[0], *shape, real=name == "rfft")
+        np.testing.assert_array_equal(of_any(x), td.jit(transform)(x))
 
 
-def test_not_a_number_stays_in_its_line() -> None:
-    x = numbers(FULL[0], 16, 256)
+@pytest.mark.parametrize("shape", [(16, 256), (5, 256), (16, 100), (5, 100)], ids=str)
+def test_not_a_number_stays_in_its_line(shape: tuple[int, int]) -> None:
+    x = numbers(FULL[0], *shape)
     x[3, 5] = np.nan
     found = np.isnan(np.asarray(td.jit(tnp.fft.fft)(x))).any(1)
-    np.testing.assert_array_equal(found, np.arange(16) == 3)
+    np.testing.assert_array_equal(found, np.arange(len(x)) == 3)
 
 
 def test_roots_are_rounded_once() -> None:
