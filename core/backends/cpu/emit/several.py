@@ -32,8 +32,9 @@ from treadle.fuse.lowering.launches import Launch
 from treadle.kernels.lower import Sweep, schedule
 from treadle.kernels.nest import BROADCAST, Nest
 
-MOST_COLUMNS = 256
-"""The longest rows that run so: for longer ones their ends are a small part."""
+MOST_COLUMNS = 64
+"""The longest rows that run so: of longer ones the ends are a smaller part (a tenth of
+softmax over 128), which this code is not worth: LLVM takes 20 to 30 ms for it."""
 _BESIDE = 4
 """Rows whose loops are one, if little happens in each."""
 _NEAR = 4
