@@ -100,16 +100,15 @@ def divide(x: Pair, y: Pair) -> Pair:
     large, small = select(wide, y.re, y.im), select(wide, y.im, y.re)
     nothing = eq(large, 0.0)
     ratio = select(nothing, small, div(small, large))
-    scale = div(1.0, add(large, mul(small, ratio)))
+    # Times infinity is what a division by zero gives.
+    size = select(nothing, abs_(y.re), add(large, mul(small, ratio)))
+    scale = div(1.0, size)
     # Crosswise products: of a narrow divisor the roles of its parts are exchanged.
     a, b = select(wide, x.re, x.im), select(wide, x.im, x.re)
-    re = mul(add(a, mul(b, ratio)), scale)
     c = mul(a, ratio)
-    im = mul(sub(select(wide, b, c), select(wide, c, b)), scale)
-    zero = abs_(y.re)
-    return Pair(
-        select(nothing, div(x.re, zero), re), select(nothing, div(x.im, zero), im)
-    )
+    re, im = add(a, mul(b, ratio)), sub(select(wide, b, c), select(wide, c, b))
+    re, im = select(nothing, x.re, re), select(nothing, x.im, im)
+    return Pair(mul(re, scale), mul(im, scale))
 
 
 def _select(condition: Any, x: Pair, y: Pair) -> Pair:

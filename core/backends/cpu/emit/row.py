@@ -26,7 +26,7 @@ from treadle.backends.cpu.emit.running import (
 )
 from treadle.backends.cpu.emit.tasks import SCRATCH_LANES, scratch_sizes
 from treadle.kernels.lower import NestOrder, Sweep, cost, is_running
-from treadle.kernels.nest import Nest
+from treadle.kernels.nest import PAIRED, Nest
 
 COPIES = 4
 """Of short bodies in a turn of a loop."""
@@ -36,13 +36,14 @@ def unrolling(nest: Nest, sweep: Sweep) -> int:
     """Copies of the body per turn: more for short bodies, to hide latencies.
 
     0 for a masked loop only, which halves the compile time of long bodies, where masks
-    cost nothing.
+    cost nothing: they do where elements are narrow, or not side by side.
     """
     work = sum(cost(nest.body[i]) for i in sweep.body)
     if work <= 10:
         return COPIES
     narrow = any(op.dtype.itemsize < 4 for op in nest.operands)
-    return 1 if work <= 28 or narrow or not has_mask_registers() else 0
+    apart = any(o.inner >= PAIRED and o.kind == "array" for o in nest.operands)
+    return 1 if work <= 28 or narrow or apart or not has_mask_registers() else 0
 
 
 class RowSweeps:
