@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from treadle.fuse.lowering.launches import Launch
-from treadle.kernels.lower import in_place
+from treadle.fuse.lowering.launches import Launch, overwrites
 from treadle.plan.steps import (
     Buffer,
     CopyStep,
@@ -83,15 +82,4 @@ def _same_places(
 ) -> bool:
     stores = [k for k, p in enumerate(places) if p is not None and p.buffer is result]
     loads = [k for k, p in enumerate(places) if p is not None and p.buffer is argument]
-    if len(stores) != 1 or not loads or launch.nest.serial:
-        return False
-    (k,) = stores
-    mine = launch.bindings[k]
-    return all(
-        launch.bindings[i].strides == mine.strides
-        and launch.bindings[i].offset == mine.offset
-        and launch.nest.operands[i].dtype.itemsize
-        == launch.nest.operands[k].dtype.itemsize
-        and in_place(launch.nest, k, i)
-        for i in loads
-    )
+    return len(stores) == 1 and bool(loads) and overwrites(launch, stores[0], loads)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from treadle.dims import hint, is_dim, same_shape
-from treadle.kernels.lower import in_place
+from treadle.fuse.lowering.launches import overwrites
 from treadle.late import number, numbers
 from treadle.plan.steps import Buffer, NestStep, Plan, Step
 
@@ -190,7 +190,6 @@ def _predecessor(
     if len(stores) != 1:
         return None
     (k,) = stores
-    mine = step.launch.bindings[k]
     # In their order, not that of a set: equal programs have equal plans.
     for old in dict.fromkeys(p.buffer for p in step.reads):
         if old in taken or old.home != "arena" or old.last != position:
@@ -198,16 +197,8 @@ def _predecessor(
         if old.first == position or not _as_large(old.nbytes, b.nbytes):
             continue
         loads = [i for i, p in enumerate(step.places) if p and p.buffer is old]
-        if loads and all(
-            step.launch.bindings[i].strides == mine.strides
-            and step.places[i].offset == step.places[k].offset == 0  # type: ignore[union-attr]
-            and step.launch.bindings[i].offset == mine.offset
-            and step.launch.nest.operands[i].dtype.itemsize
-            == step.launch.nest.operands[k].dtype.itemsize
-            and not step.launch.nest.serial
-            and in_place(step.launch.nest, k, i)
-            for i in loads
-        ):
+        begin = {step.places[i].offset for i in (k, *loads)}  # type: ignore[union-attr]
+        if loads and begin == {0} and overwrites(step.launch, k, loads):
             return old
     return None
 

@@ -6,7 +6,7 @@ Nothing here says where a value lies, nor how a device runs a kernel.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from treadle.ir.graph import Atom, Var
 from treadle.ir.origin import Origin
 from treadle.kernels.contract import Contraction
 from treadle.kernels.convolve import ConvSpec
+from treadle.kernels.lower import in_place
 from treadle.kernels.nest import Nest
 from treadle.trace.op import Op
 from treadle.trace.routine import Attention, Script, Transform
@@ -38,6 +39,20 @@ class Launch(NamedTuple):
     mid: tuple[int, ...]
     inner: int
     bindings: tuple[Binding, ...]
+
+
+def overwrites(launch: Launch, store: int, loads: Sequence[int]) -> bool:
+    """Whether the operand that is stored may have the memory of the loaded ones, if it
+    begins where they do: each of its elements is written after these are read at the
+    same place, and nowhere else."""
+    nest, mine = launch.nest, launch.bindings[store]
+    return not nest.serial and all(
+        launch.bindings[i].strides == mine.strides
+        and launch.bindings[i].offset == mine.offset
+        and nest.operands[i].dtype.itemsize == nest.operands[store].dtype.itemsize
+        and in_place(nest, store, i)
+        for i in loads
+    )
 
 
 @dataclass

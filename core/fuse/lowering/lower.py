@@ -20,7 +20,7 @@ from treadle.fuse.lowering.launches import (
     Sort,
     Within,
 )
-from treadle.fuse.lowering.overwriting import share_scattered
+from treadle.fuse.lowering.overwriting import share_scattered, writes
 from treadle.fuse.lowering.rows import settle_rows
 from treadle.fuse.order import Node
 from treadle.ir.graph import Atom, Equation, Var, is_zero
@@ -78,7 +78,7 @@ class _Lowering:
         if isinstance(node, Cluster):
             found = self.groups.built.get(node) or kernel_of(node, self.groups)
             assert found is not None, "a cluster has no kernel"
-            for v in _written(found):
+            for v in writes(found):
                 self._fill(v)
             if isinstance(found, ProductKernel):
                 self._share_result(found)
@@ -209,20 +209,8 @@ class _Lowering:
         return [lower(g) for g in self.groups.inner[eq]]
 
 
-def _stores(kernel: Launch) -> list[Var]:
-    return [b.atom for b in kernel.bindings if b.store]  # type: ignore[misc]
-
-
 def _stores_nothing(kernel: Launch) -> bool:
-    return not any(v.type.size for v in _stores(kernel))
-
-
-def _written(kernel: Launch | ProductKernel) -> list[Var]:
-    """The values that a cluster's kernel puts into memory."""
-    if isinstance(kernel, Launch):
-        return _stores(kernel)
-    assert kernel.epilogue is not None
-    return [kernel.c, *_stores(kernel.epilogue)]
+    return not any(v.type.size for v in writes(kernel))
 
 
 _HANDLERS: dict[type[Lowering], Callable[[_Lowering, Equation], None]] = {

@@ -1,8 +1,10 @@
-"""Which values scatters may write over: those that nothing reads any more.
+"""Which values others may be written over: those that nothing reads any more.
 
 A scatter's result begins as a copy of its operand. Where that is read for the last time
 before, both can be one memory, and there is nothing to copy: a table that a loop
-carries is written into, whatever else an iteration has read of it.
+carries is written into, whatever else an iteration has read of it. And so is a state
+whose next value each element makes of its own: one memory stays in nearer caches than
+two that take turns.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from treadle.fuse.lowering.launches import (
     RepeatWhile,
     Sort,
     Within,
+    overwrites,
 )
 from treadle.ir.graph import Atom, Var
 
@@ -33,11 +36,14 @@ Memory = Mapping[Var, Within]
 def written_over(
     body: Kernels, carried: Sequence[Var], outs: Sequence[Atom]
 ) -> list[bool]:
-    """Which carries of a loop can be updated in place: the next one is what a scatter
-    makes of this one, and nothing reads this one from then on."""
+    """Which carries of a loop can be updated in place: nothing reads this one once the
+    next one is being written, but for what is written there."""
     within = body.within
     begun: dict[Atom, tuple[Atom, int]] = {}
+    first: dict[Atom, int] = {}
     for at, entry in enumerate(body.entries):
+        for v in writes(entry.kernel):
+            first.setdefault(whole(v, within), at)
         if entry.begins is not None:
             old, new = (
                 whole(a, within) for a in (entry.begins, target_of(entry.kernel))
@@ -45,14 +51,34 @@ def written_over(
             # What shares the result's memory already has been copied to it before.
             if old is not new:
                 begun[new] = old, at
-    last = _last_reads(body.entries, within) if begun else {}
+    last = _last_reads(body.entries, within)
     results = [whole(a, within) for a in body.results]
     found = []
     for v, out in zip(carried, outs, strict=True):
-        first = begun.get(whole(out, within))
-        here = first is not None and first[0] is v and last.get(v, 0) <= first[1]
+        memory = whole(out, within)
+        at = first.get(memory, -1)
+        end = last.get(v, -1)
+        here = end < at
+        if end == at >= 0:
+            begins = begun.get(memory) == (v, at)
+            here = begins or _reads_there(body.entries[at].kernel, v, memory, within)
         found.append(here and v not in results)
     return found
+
+
+def _reads_there(kernel: Kernel, v: Var, out: Atom, within: Memory) -> bool:
+    """Whether a kernel reads of `v` only what it then writes of `out`."""
+    if not isinstance(kernel, Launch):
+        return False
+    stores = [k for k, b in enumerate(kernel.bindings) if b.store and b.atom is out]
+    loads = [
+        k
+        for k, b in enumerate(kernel.bindings)
+        if b.atom is not None and not b.store and whole(b.atom, within) is v
+    ]
+    if len(stores) != 1 or any(kernel.bindings[k].atom is not v for k in loads):
+        return False
+    return overwrites(kernel, stores[0], loads)
 
 
 def share_scattered(
@@ -77,9 +103,12 @@ def share_scattered(
 
 
 def _last_reads(entries: Sequence[KernelEntry], within: Memory) -> dict[Atom, int]:
-    """The last entry that reads a value's memory."""
+    """The last entry that reads a value's memory, if only to begin as it."""
     return {
-        whole(a, within): at for at, e in enumerate(entries) for a in reads(e.kernel)
+        whole(a, within): at
+        for at, entry in enumerate(entries)
+        for a in (*reads(entry.kernel), entry.begins)
+        if a is not None
     }
 
 
@@ -121,3 +150,23 @@ def reads(kernel: Kernel) -> Iterator[Atom]:
     else:
         assert isinstance(kernel, Choose)
         yield from (kernel.which, *kernel.operands)
+
+
+def writes(kernel: Kernel) -> Iterator[Var]:
+    """What a kernel puts into memory."""
+    if isinstance(kernel, ProductKernel):
+        yield kernel.c
+        if kernel.epilogue is not None:
+            yield from writes(kernel.epilogue)
+    elif isinstance(kernel, Launch):
+        yield from [b.atom for b in kernel.bindings if b.store]  # type: ignore[misc]
+    elif isinstance(kernel, Sort):
+        yield kernel.out
+    elif isinstance(kernel, Copy):
+        yield kernel.target
+    elif isinstance(kernel, Repeat):
+        yield from (*kernel.carries.results, *kernel.new_rows)
+    elif isinstance(kernel, RepeatWhile):
+        yield from kernel.carries.results
+    else:
+        yield from kernel.results

@@ -104,7 +104,8 @@ def test_what_a_body_reads_of_before_lives_until_the_loop_ends() -> None:
 
 def test_a_while_runs_its_test_and_leaves_a_flag() -> None:
     def function(x: Any) -> Any:
-        return td.while_loop(lambda c: c[1] < 9, lambda c: (c[0] + x, c[1] + 1), (x, 0))
+        step = lambda c: (c[0][::-1] + x, c[1][::-1] + 1)  # noqa: E731
+        return td.while_loop(lambda c: c[1].sum() < 9, step, (x, x))
 
     plan = plan_of(function, X)
     loop = one(plan, While)
@@ -156,12 +157,15 @@ def test_what_branches_work_on_lives_until_it_is_read_last() -> None:
 
 def test_a_carry_in_place_has_one_buffer_and_no_pointer() -> None:
     def function(x: Any) -> Any:
-        step = lambda c, r: ((c[0].at[c[1]].set(r), c[1] + 1), None)  # noqa: E731
-        return td.scan(step, (x, tnp.asarray(0, "int32")), x)[0]
+        def step(c: Any, r: Any) -> Any:
+            a, i, turned = c
+            return (a.at[i].set(r), i + 1, turned[::-1]), None
+
+        return td.scan(step, (x, tnp.asarray(0, "int32"), x[0]), x)[0]
 
     loop = one(plan_of(function, X), Loop)
-    assert {where.buffer.nbytes for _, where in loop.slots} == {4}
-    assert {p.buffer.nbytes for p in loop.writes} == {4, 80}
+    assert {where.buffer.nbytes for _, where in loop.slots} == {16}
+    assert {p.buffer.nbytes for p in loop.writes} == {4, 16, 80}
 
 
 def test_results_of_a_loop_in_a_loop_end_in_their_places() -> None:

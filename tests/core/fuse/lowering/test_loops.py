@@ -169,7 +169,14 @@ STEPS: dict[str, tuple[bool, Callable[[Any, Any, Any], Any]]] = {
     "multiplied": (True, lambda a, i, x: (a.at[i].multiply(x), x)),
     "given back as it was": (True, lambda a, i, x: (a.at[i].set(x), a[:1])),
     "all given back": (False, lambda a, i, x: (a.at[i].set(x), a)),
-    "not scattered": (False, lambda a, i, x: (a + x, x)),
+    "not scattered": (True, lambda a, i, x: (a + x, x)),
+    "made of itself, twice": (True, lambda a, i, x: (tnp.sin(a) * a, x)),
+    "made of other elements": (False, lambda a, i, x: (a[::-1] + x, x)),
+    "made of some of its elements": (False, lambda a, i, x: (a + a[:1] + x, x)),
+    "made of all, not of itself": (True, lambda a, i, x: (a.sum(0) * x + a, x)),
+    "not read": (True, lambda a, i, x: (tnp.zeros_like(a) + x, x)),
+    "made of itself and given back": (False, lambda a, i, x: (a + x, a)),
+    "scaled by its largest": (True, lambda a, i, x: (a / (a.max() + x), x)),
     "row read": (True, lambda a, i, x: (a.at[i].set(x), a[i])),
     "all read": (True, lambda a, i, x: (a.at[i].set(x), a.sum(0))),
     "another scattered": (False, lambda a, i, x: ((a * 2).at[i].set(x), x)),
@@ -219,7 +226,7 @@ def test_carries_that_are_written_into_are_in_place(name: str) -> None:
     def function(x: Any) -> Any:
         return td.scan(body, (x, tnp.asarray(0, "int32")), x)
 
-    assert lowered(function, X).carries.in_place == (wanted, False)
+    assert lowered(function, X).carries.in_place[0] is wanted
     x = tnp.asarray(np.random.default_rng(0).normal(size=X.shape).astype("float32"))
     carry, rows = (x, tnp.asarray(0, "int32")), []
     for row in x:
@@ -241,7 +248,7 @@ def test_what_stays_comes_after_the_constants() -> None:
     graph, _, repeat, _ = repeated(function, X, array(4), array(4))
     _, w, kept = graph.inputs
     assert repeat.consts == (w, kept)
-    assert lowered(function, X, array(4), array(4)).carries.in_place == (True, False)
+    assert lowered(function, X, array(4), array(4)).carries.in_place == (True, True)
 
 
 def test_constants_that_are_zeros_are_in_memory() -> None:
