@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from treadle.dims import hint
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.lowering.launches import (
     Calls,
@@ -31,6 +32,10 @@ from treadle.fuse.lowering.launches import (
 from treadle.ir.graph import Atom, Var
 
 Memory = Mapping[Var, Within]
+
+LARGE = 1 << 14
+"""Bytes of a state from which on one memory is better than two: of less, both are in
+the nearest cache, and kernels may run beside those that read the last one."""
 
 
 def written_over(
@@ -58,10 +63,12 @@ def written_over(
         memory = whole(out, within)
         at = first.get(memory, -1)
         end = last.get(v, -1)
-        here = end < at
-        if end == at >= 0:
-            begins = begun.get(memory) == (v, at)
-            here = begins or _reads_there(body.entries[at].kernel, v, memory, within)
+        source, begins = begun.get(memory, (None, -1))
+        here = source is v and end <= begins
+        if not here and hint(v.type.nbytes) >= LARGE:
+            here = end < at
+            if end == at >= 0:
+                here = _reads_there(body.entries[at].kernel, v, memory, within)
         found.append(here and v not in results)
     return found
 

@@ -164,7 +164,7 @@ def test_a_carry_in_place_has_one_buffer_and_no_pointer() -> None:
         return td.scan(step, (x, tnp.asarray(0, "int32"), x[0]), x)[0]
 
     loop = one(plan_of(function, X), Loop)
-    assert {where.buffer.nbytes for _, where in loop.slots} == {16}
+    assert {where.buffer.nbytes for _, where in loop.slots} == {4, 16}
     assert {p.buffer.nbytes for p in loop.writes} == {4, 16, 80}
 
 

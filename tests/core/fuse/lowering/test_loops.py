@@ -13,7 +13,7 @@ import treadle.numpy as tnp
 from tests.core.fuse.graphs import array, program_of, traced
 from treadle.backends.cpu.device import CPUTarget
 from treadle.compile import stages
-from treadle.fuse.lowering import loops
+from treadle.fuse.lowering import loops, overwriting
 from treadle.fuse.lowering.launches import Kernels, Repeat
 from treadle.ir.graph import Equation, Graph, Lit
 from treadle.ops.dynamic import dynamic_slice, dynamic_update_slice
@@ -215,7 +215,10 @@ def _put(a: Any, row: Any, i: Any, j: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_carries_that_are_written_into_are_in_place(name: str) -> None:
+def test_carries_that_are_written_into_are_in_place(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(overwriting, "LARGE", 0)
     wanted, step = STEPS[name]
 
     def body(c: Any, r: Any) -> Any:
@@ -237,6 +240,14 @@ def test_carries_that_are_written_into_are_in_place(name: str) -> None:
     assert np.allclose(found_rows, tnp.stack(rows), rtol=1e-6)
 
 
+def test_large_carries_are_in_place() -> None:
+    def function(x: Any) -> Any:
+        step = lambda c, r: ((c[0] + r, c[1] * 2.0), None)  # noqa: E731
+        return td.scan(step, (tnp.zeros((1024, 4)), x[0]), x)[0]
+
+    assert lowered(function, X).carries.in_place == (True, False)
+
+
 def test_what_stays_comes_after_the_constants() -> None:
     def function(x: Any, w: Any, kept: Any) -> Any:
         def body(c: Any, r: Any) -> Any:
@@ -248,7 +259,7 @@ def test_what_stays_comes_after_the_constants() -> None:
     graph, _, repeat, _ = repeated(function, X, array(4), array(4))
     _, w, kept = graph.inputs
     assert repeat.consts == (w, kept)
-    assert lowered(function, X, array(4), array(4)).carries.in_place == (True, True)
+    assert lowered(function, X, array(4), array(4)).carries.in_place == (True, False)
 
 
 def test_constants_that_are_zeros_are_in_memory() -> None:
