@@ -11,16 +11,14 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from math import isqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from treadle.dims import hint
 from treadle.fuse.groups import Groups
-from treadle.fuse.lowering.launches import Kernels
-from treadle.fuse.lowering.overwriting import writes
+from treadle.fuse.lowering.launches import Kernels, Launch, ProductKernel
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.trace.lowering import (
     Blocked,
@@ -99,7 +97,7 @@ class Budget:
         self.next: dict[Var, int] = {}
         self._costs: dict[Var, int | None] = {}
         self._found: dict[tuple[Var, int, int], Repeat | None] = {}
-        for v in chain.from_iterable([writes(e.kernel) for e in kernels.entries]):
+        for v in _written(kernels):
             if v in self.maker and v not in kernels.within and self._is_known(v):
                 self.lives[v] = self._life(v)
         self.alive = np.zeros(len(groups.nodes) + 1)
@@ -225,6 +223,22 @@ class Budget:
             if repeat.time not in life.times:
                 insort(life.times, repeat.time)
         return True
+
+
+def _written(kernels: Kernels) -> set[Var]:
+    """All values that kernels put into memory."""
+    found: set[Var] = set()
+    for entry in kernels.entries:
+        kernel: Any = entry.kernel
+        if isinstance(kernel, ProductKernel):
+            found.add(kernel.c)
+            kernel = kernel.epilogue
+        if isinstance(kernel, Launch):
+            atoms = [b.atom for b in kernel.bindings if b.store]
+            found.update([a for a in atoms if isinstance(a, Var)])
+        elif kernel is not None:
+            found.update(getattr(kernel, "results", ()))
+    return found
 
 
 def _cost(eq: Equation) -> int | None:
