@@ -46,7 +46,8 @@ def test_fits(fraction: float) -> None:
     plans = [f.lower(*args).plan for f in (free, bound)]
     check_plan(plans[1])
     flops = [total_cost(plan.steps).flops for plan in plans]
-    assert flops[0] <= flops[1] < 1.6 * flops[0]
+    # 1.2 mostly; which of equally dear values are given up is not settled.
+    assert flops[0] <= flops[1] < 2 * flops[0]
     assert_same(bound(*args), free(*args))
 
 
