@@ -154,20 +154,8 @@ class AcrossSweeps:
             inside = b.op(f"icmp sle i64 {self.columns}, {most}")
             inside = b.op(f"and i1 {longer}, {inside}")
             is_short = b.op(f"or i1 {is_short}, {inside}")
-        whole = b.op(f"and i64 {b.op(f'sub i64 {last}, {first}')}, {-self.lanes}")
-        whole = b.op(f"select i1 {is_short}, i64 {whole}, i64 0")
-        end = b.op(f"add i64 {first}, {whole}")
-        with b.loop(first, end, str(self.lanes)) as top:
-            held = Frame(start, 1, top)
-            self.arrays.move(held, stores=False)
-            for s, sweep in enumerate(self.plan.sweeps):
-                for i in self.plan.held[s]:
-                    self.arrays.run(i, held, "0")
-                self._sweep(sweep, held)
-            for i in self.plan.held[-1]:
-                self.arrays.run(i, held, "0")
-            self.arrays.move(held, stores=True)
-        return end
+        span = start, first, last
+        return self.arrays.groups(self.plan, span, is_short, self._sweep)
 
     def _sweep(self, sweep: Sweep, held: Frame) -> None:
         b, body = self.b, self.nest.body

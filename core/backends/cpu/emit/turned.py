@@ -6,7 +6,7 @@ lanes. Its arrays are read and written as turned blocks (`turn.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from treadle.backends.cpu.emit.tasks import split_axis
 from treadle.backends.cpu.emit.turn import turned_in, turned_out
 from treadle.kernels.lower import (
     NestOrder,
+    Sweep,
     is_reduction,
     is_running,
     is_store,
@@ -95,6 +96,31 @@ class TurnedArrays:
     def __init__(self, body: Body, blocks: Mapping[int, str], columns: str) -> None:
         self.body, self.blocks, self.columns = body, blocks, columns
         self.nest, self.arguments = body.nest, body.arguments
+
+    def groups(
+        self,
+        plan: NestOrder,
+        span: tuple[list[str], str, str],
+        suits: str,
+        sweep: Callable[[Sweep, Frame], None],
+    ) -> str:
+        """Emits the rows of a span (positions, first, last), as many at a time as there
+        are lanes, if that `suits`; returns the first row that is left."""
+        b, lanes, (start, first, last) = self.body.b, self.body.lanes, span
+        whole = b.op(f"and i64 {b.op(f'sub i64 {last}, {first}')}, {-lanes}")
+        whole = b.op(f"select i1 {suits}, i64 {whole}, i64 0")
+        end = b.op(f"add i64 {first}, {whole}")
+        with b.loop(first, end, str(lanes)) as top:
+            held = Frame(start, 1, top)
+            self.move(held, stores=False)
+            for s, part in enumerate(plan.sweeps):
+                for i in plan.held[s]:
+                    self.run(i, held)
+                sweep(part, held)
+            for i in plan.held[-1]:
+                self.run(i, held)
+            self.move(held, stores=True)
+        return end
 
     def move(self, held: Frame, stores: bool) -> None:
         """Reads the blocks of all arrays that are read, or writes those others."""
