@@ -6,10 +6,9 @@ from __future__ import annotations
 from enum import IntEnum
 
 from treadle.backends.cpu.gemm.arguments import FIRST as _FIRST
-from treadle.backends.cpu.gemm.arguments import ProductWord
 
-FIRST = _FIRST + len(ProductWord)
-"""Behind the words of products: a convolution of packed patches has both."""
+FIRST = _FIRST + 1
+"""Behind the word of pairs."""
 
 
 class ConvWord(IntEnum):
@@ -62,13 +61,17 @@ class ConvWord(IntEnum):
     STRIDE_Z = FIRST + 44
     DILATION_Z = FIRST + 45
     PAD_Z = FIRST + 46
-    RUN = FIRST + 47  # elements of a segment
-    SEGMENTS = FIRST + 48  # their number; the offsets (in bytes) follow
-    OFFSETS = FIRST + 49
+    TOGETHER = FIRST + 47  # images whose pixels lie side by side
+    PHASE = FIRST + 48  # columns that their rows have for each phase of a stride
+    PLACES_OFFSET = FIRST + 49  # bytes from a task's scratch to its table of segments
+    RESULT_OFFSET = FIRST + 50  # ... and to a row of results of these images
+    RUN = FIRST + 51  # elements of a segment
+    SEGMENTS = FIRST + 52  # their number; the offsets (in bytes), each and a 0, follow
+    OFFSETS = FIRST + 53
 
 
 class PairWord(IntEnum):
-    """What convolutions of bfloat16 have beside, where products have theirs."""
+    """What convolutions of bfloat16 have beside."""
 
     PAIRED = _FIRST
     """Numbers that pairs are made of, when one may be missing: channels of a group, or

@@ -68,7 +68,7 @@ def planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     panel = at_once * slab_rows * spec.x.out + tile.lanes
     panel *= tile.columns * itemsize
     segments = padded + planes + round_up(panel, 64)
-    scratch = segments + round_up(8 * at_once * slab_rows, 64)
+    scratch = segments + round_up(16 * at_once * slab_rows, 64)
     start = round_up(partials * rows * spec.features * itemsize, 64)
     words[Word.TASKS] = tasks
     words[Word.KIND] = Kind.FILTER_GRADIENT
