@@ -112,5 +112,8 @@ class DepthwiseWord(IntEnum):
     LINE = ConvWord.RUN + 7  # entries in a line of the table
     TAPS_OFFSET = ConvWord.RUN + 8  # bytes from a task's scratch to its table of taps
     OUTPUTS_OFFSET = ConvWord.RUN + 9  # ... to that of outputs
-    TABLE_OFFSET = ConvWord.RUN + 10  # ... and to that of pixels
-    COUNT = ConvWord.RUN + 11
+    TABLE_OFFSET = ConvWord.RUN + 10  # ... to that of pixels
+    MET_OFFSET = ConvWord.RUN + 11  # ... and to the taps that a row of outputs meets
+    ASKED_Y = ConvWord.RUN + 12  # rows of taps whose pixels are new to each output
+    ASKED_X = ConvWord.RUN + 13  # and columns
+    COUNT = ConvWord.RUN + 14
