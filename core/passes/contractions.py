@@ -34,7 +34,9 @@ class _Lower(Rewriter):
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
-        makers = {v: eq for eq in graph.equations for v in eq.outputs}
+        makers: dict[Atom, Equation] = {
+            v: eq for eq in graph.equations for v in eq.outputs
+        }
         self.merged: set[Atom] = set()
         for eq in graph.equations:
             if eq.op is reshape and (
