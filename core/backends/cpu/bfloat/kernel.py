@@ -33,7 +33,6 @@ from treadle.backends.cpu.bfloat.vectors import VectorUnit
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind, ProductWord, TileWord, Word
 from treadle.backends.cpu.gemm.kernel import machine_for
-from treadle.backends.cpu.gemm.pack import emit_pack as emit_wide_pack
 from treadle.backends.cpu.gemm.parts import (
     COLD,
     Args,
@@ -97,8 +96,7 @@ def emit_module(dtypes: Dtypes, unit: Unit) -> str:
     """IR of everything that operands and results of some dtypes need."""
     b = Builder()
     a, by, c = (Format(dtype, unit) for dtype in dtypes)
-    emit_wide_pack(b, machine_for(_FLOAT32, host()))
-    emit_pack(b, a, by)
+    emit_pack(b, machine_for(_FLOAT32, host()), a, by)
     unit.define(b, c)
     _emit_pack_group(b, a)
     _emit_pack_panels(b, by)
