@@ -153,7 +153,9 @@ def _turn_block(
     rows, row = {"lines": (SIDE, 4 * SIDE), "pairs": (SIDE // 2, 2 * SIDE)}[order]
     side = words.tile.lanes
     with b.loop("0", str(rows), str(side)) as i:
-        first, into = _bytes(b, source, step, i), _bytes(b, to, i, 4)
+        skipped = b.op(f"mul i64 {i}, {step}")
+        first = b.op(f"getelementptr i8, ptr {source}, i64 {skipped}")
+        into = _bytes(b, to, i, 4)
         for j in range(0, SIDE * SIDE // 2 // rows, side):
             at = b.op(f"getelementptr i8, ptr {first}, i64 {4 * j}")
             place = b.op(f"getelementptr i8, ptr {into}, i64 {j * row}")

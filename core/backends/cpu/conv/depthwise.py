@@ -149,13 +149,13 @@ def _emit_channels_of_pairs(
     stop = b.op(f"add i64 %c0, {b.op(f'and i64 {left}, {-width}')}")
     for start, end in (("%c0", stop), (stop, "%c1")):
         with b.loop(start, end, str(width)) as c:
+
+            def at(base: str, c: str = c) -> str:
+                return offset(b, machine.operand, base, c, "1")
+
             if len(places) > 1:
                 with b.when(b.op(f"xor i1 {keep}, true")):
-                    _emit_prefetch(
-                        b,
-                        places,
-                        lambda base, c=c: offset(b, machine.operand, base, c, "1"),
-                    )
+                    _emit_prefetch(b, places, at)
             rest = None if start == "%c0" else b.op(f"sub i64 %c1, {c}")
             emit_pair_sums(b, machine, places, c, keep, rest)
 
