@@ -7,15 +7,18 @@ columns of B) against k, in one of two orders::
     lines    [outer][k]           as they lie, if k is contiguous
     pairs    [k / 2][outer][2]    two lines interleaved, if the outer axis is
 
-The order that isn't wanted is transposed, by pairs. What is contiguous along neither is
-gathered first. Floats are rounded on the way.
+The order that isn't wanted is transposed, by pairs, in registers. What is contiguous
+along neither is gathered first. Floats are rounded on the way. Whole vectors are moved
+without masks.
 """
 
 from __future__ import annotations
 
 from treadle.backends.cpu.bfloat.unit import BLOCK_BYTES, SIDE, Format, line_mask
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.pack import transposed
 from treadle.backends.cpu.gemm.parts import minimum
+from treadle.backends.cpu.gemm.tile import Machine
 
 _WORDS = f"<{SIDE} x i16>"
 _AHEAD = 16
@@ -27,15 +30,18 @@ def _bytes(b: Builder, base: str, index: str, size: int) -> str:
     return b.op(f"getelementptr i8, ptr {base}, i64 {skipped}")
 
 
-def emit_pack(b: Builder, a: Format, by: Format) -> None:
-    """Defines ``pack_rows`` of A and ``pack_columns`` of B, which need a
-    ``pack_transpose`` of floats (see `treadle.backends.cpu.gemm.pack`)."""
+def emit_pack(b: Builder, words: Machine, a: Format, by: Format) -> None:
+    """Defines ``pack_rows`` of A and ``pack_columns`` of B.
+
+    words: what has vectors of words, which pairs are here.
+    """
     b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    _emit_turn(b, words)
     for form in dict.fromkeys((a, by)):
         _emit_lines(b, form)
         _emit_pairs(b, form)
-    _emit_panel(b, "pack_rows", a, ("lines", "pairs"))
-    _emit_panel(b, "pack_columns", by, ("pairs", "lines"))
+    _emit_panel(b, words, "pack_rows", a, ("lines", "pairs"))
+    _emit_panel(b, words, "pack_columns", by, ("pairs", "lines"))
 
 
 _COPY = "ptr noalias readonly %source, i64 %step, i64 %count, i64 %k, ptr noalias %to"
@@ -54,12 +60,15 @@ def _emit_lines(b: Builder, form: Format) -> None:
             present = b.op(f"icmp slt i64 {i}, %count")
             wanted = b.op(f"select i1 {present}, i64 %k, i64 0")
             target = _bytes(b, "%to", i, 2 * SIDE)
-            with b.loop("0", "%k", str(SIDE)) as j:
-                _prefetch(b, form.at(b, later, j))
-                value = form.read(b, form.at(b, line, j), line_mask(b, wanted, j))
-                # A block has as many bytes as it takes for each of its k, times 32.
-                place = _bytes(b, target, j, BLOCK_BYTES // SIDE)
-                b(f"store {_WORDS} {value}, ptr {place}, align 64")
+            whole = b.op(f"and i64 {wanted}, {-SIDE}")
+            for start, stop in (("0", whole), (whole, "%k")):
+                with b.loop(start, stop, str(SIDE)) as j:
+                    _prefetch(b, form.at(b, later, j))
+                    mask = None if start == "0" else line_mask(b, wanted, j)
+                    value = form.read(b, form.at(b, line, j), mask)
+                    # A block has as many bytes as it takes for each of its k, times 32.
+                    place = _bytes(b, target, j, BLOCK_BYTES // SIDE)
+                    b(f"store {_WORDS} {value}, ptr {place}, align 64")
         b("ret void")
 
 
@@ -71,23 +80,36 @@ def _emit_pairs(b: Builder, form: Format) -> None:
     """
     with b.function(f"define internal void @pairs_{form.scalar}({_COPY}, i64 %panel)"):
         whole = b.op(f"and i64 {b.op(f'add i64 %k, {SIDE - 1}')}, {-SIDE}")
-        even = b.op("and i64 %k, -2")
-        for start, stop in (("0", even), (even, whole)):
-            with b.loop(start, stop, "2") as i, b.loop("0", "%count", str(SIDE)) as j:
+        even, full = b.op("and i64 %k, -2"), b.op(f"and i64 %count, {-SIDE}")
+
+        def columns(i: str, start: str, stop: str, present: bool, whole: bool) -> None:
+            with b.loop(start, stop, str(SIDE)) as j:
                 target = _bytes(b, "%to", i, BLOCK_BYTES // SIDE)
                 skipped = b.op(f"mul i64 {b.op(f'udiv i64 {j}, {SIDE}')}, %panel")
                 target = b.op(f"getelementptr i8, ptr {target}, i64 {skipped}")
-                _interleave(b, form, (i, j), target, present=start == "0")
+                _interleave(b, form, (i, j), target, present, whole)
+
+        with b.loop("0", even, "2") as i:
+            columns(i, "0", full, present=True, whole=True)
+            columns(i, full, "%count", present=True, whole=False)
+        with b.loop(even, whole, "2") as i:
+            columns(i, "0", "%count", present=False, whole=False)
         b("ret void")
 
 
 def _interleave(
-    b: Builder, form: Format, corner: tuple[str, str], target: str, present: bool
+    b: Builder,
+    form: Format,
+    corner: tuple[str, str],
+    target: str,
+    present: bool,
+    whole: bool,
 ) -> None:
-    """Two lines from a corner on. If not `present`, there may be one, or none."""
+    """Two lines from a corner on. If not `present`, there may be one, or none; if not
+    `whole`, fewer than 32 elements of each."""
     first, column = corner
     left = b.op(f"sub i64 %count, {column}")
-    mask, values = line_mask(b, left), []
+    mask, values = None if whole else line_mask(b, left), []
     for i in (first, b.op(f"add i64 {first}, 1")):
         line = form.at(b, form.at(b, "%source", i, "%step"), column)
         if present:
@@ -107,7 +129,42 @@ def _interleave(
         b(f"store {_WORDS} {pair}, ptr {place}, align 64")
 
 
-def _emit_panel(b: Builder, name: str, form: Format, orders: tuple[str, str]) -> None:
+def _emit_turn(b: Builder, words: Machine) -> None:
+    """``turn``: a square of words, as many as a vector has, transposed. Steps are in
+    bytes."""
+    with b.function(
+        "define internal void @turn(ptr noalias readonly %source, i64 %step, "
+        "ptr noalias %to, i64 %row)"
+    ):
+        rows = []
+        for i in range(words.tile.lanes):
+            place = _bytes(b, "%source", "%step", i)
+            rows.append(b.op(f"load {words.vector}, ptr {place}, align 2"))
+        for i, row in enumerate(transposed(b, words, rows)):
+            place = _bytes(b, "%to", "%row", i)
+            b(f"store {words.vector} {row}, ptr {place}, align 4")
+        b("ret void")
+
+
+def _turn_block(
+    b: Builder, words: Machine, order: str, source: str, step: str, to: str
+) -> None:
+    """A block in the other order. step: bytes from a row to the next."""
+    rows, row = {"lines": (SIDE, 4 * SIDE), "pairs": (SIDE // 2, 2 * SIDE)}[order]
+    side = words.tile.lanes
+    with b.loop("0", str(rows), str(side)) as i:
+        skipped = b.op(f"mul i64 {i}, {step}")
+        first = b.op(f"getelementptr i8, ptr {source}, i64 {skipped}")
+        into = _bytes(b, to, i, 4)
+        for j in range(0, SIDE * SIDE // 2 // rows, side):
+            at = b.op(f"getelementptr i8, ptr {first}, i64 {4 * j}")
+            place = b.op(f"getelementptr i8, ptr {into}, i64 {j * row}")
+            b(f"call void @turn(ptr {at}, i64 {step}, ptr {place}, i64 {row})")
+
+
+def _emit_panel(
+    b: Builder, words: Machine, name: str, form: Format, orders: tuple[str, str]
+) -> None:
     """Packs `count` of the outer axis and all `k`: at most 32, but for pairs that lie
     as wanted, which go to panels that are `panel` bytes apart.
 
@@ -128,22 +185,28 @@ def _emit_panel(b: Builder, name: str, form: Format, orders: tuple[str, str]) ->
             b("ret void")
             b.label(b.fresh_label("unreachable"))
         apart = b.op(f"xor i1 {along[other]}, true")
+        # A row of lines holds the pairs of a block's k, one of pairs its lines.
+        row = {"lines": 2 * SIDE, "pairs": 4 * SIDE}[other]
         with b.loop("0", "%k", str(SIDE)) as k0:
-            length = minimum(b, b.op(f"sub i64 %k, {k0}"), str(SIDE))
+            left = b.op(f"sub i64 %k, {k0}")
+            length = minimum(b, left, str(SIDE))
             source = form.at(b, "%source", k0, "%k_step")
-            with b.when(apart):
-                _gather(b, form, other, source, length, gathered)
-            source = b.op(f"select i1 {apart}, ptr {gathered}, ptr {source}")
-            between = b.op(f"select i1 {apart}, i64 {SIDE}, i64 {step[other]}")
-            _copy(b, form, other, source, between, length, turned)
-            # A row of lines holds the pairs of a block's k, one of pairs its lines.
-            rows = {"lines": SIDE // 2, "pairs": SIDE}[other]
-            columns = {"lines": SIDE, "pairs": SIDE // 2}[other]
             target = _bytes(b, "%to", k0, BLOCK_BYTES // SIDE)
-            b(
-                f"call void @pack_transpose(ptr {turned}, i64 {rows}, i64 {rows}, "
-                f"i64 {columns}, ptr {target}, i64 {columns})"
-            )
+            whole = "false"
+            if form.short and other == "lines":
+                whole = b.op(f"icmp eq i64 %count, {SIDE}")
+                whole = b.op(f"and i1 {whole}, {b.op(f'icmp sge i64 {left}, {SIDE}')}")
+            in_place = b.op(f"and i1 {whole}, {along[other]}")
+            with b.when(b.op(f"xor i1 {in_place}, true")):
+                with b.when(apart):
+                    _gather(b, form, other, source, length, gathered)
+                given = b.op(f"select i1 {apart}, ptr {gathered}, ptr {source}")
+                between = b.op(f"select i1 {apart}, i64 {SIDE}, i64 {step[other]}")
+                _copy(b, form, other, given, between, length, turned)
+            given = b.op(f"select i1 {in_place}, ptr {source}, ptr {turned}")
+            between = b.op(f"mul i64 {step[other]}, {form.dtype.itemsize}")
+            between = b.op(f"select i1 {in_place}, i64 {between}, i64 {row}")
+            _turn_block(b, words, other, given, between, target)
         b("ret void")
 
 

@@ -23,6 +23,9 @@ _CHUNK = 128  # columns between epilogues: long rows are fast to write
 _ROW, _COLUMN = 0.2, 0.2  # cycles that it takes to pack an element
 _PANEL_TASK = 1 << 17  # elements of B to pack that are worth a task
 _BLOCK = Tile(lanes=16, rows=SIDE)
+_LONG = 1 << 12  # elements of k, above which a small result is made in blocks of k ...
+_SMALL = 3 << 18  # ... if it has at most so many elements ...
+_K_BLOCK = 512  # ... and so long are they
 
 
 def schedule(product: Contraction, speed: Speed, threads: int) -> list[Scheduled]:
@@ -68,6 +71,8 @@ _CHOSEN = (
         Word.SCRATCH_STRIDE,
         TileWord.SHARED,
         TileWord.OWN,
+        TileWord.K_BLOCK,
+        TileWord.SUMS,
         ProductWord.K_PIECE,
     ),
     *(ProductWord.TILES, ProductWord.TILE_LOW, ProductWord.TILE_EXTRA),
@@ -87,7 +92,11 @@ def _blocks(
 
     one_b: whether all batch elements have the same B.
     """
-    tiles, packed = _groups(m, SIDE), round_up(k, SIDE) * 2 * SIDE
+    tiles, panels = _groups(m, SIDE), _groups(n, SIDE)
+    # All of k, packed, of what few rows or columns meet, fits no cache.
+    long = k > _LONG and m > SIDE and m * n <= _SMALL
+    k_block = _K_BLOCK if long else round_up(k, SIDE)
+    packed = k_block * 2 * SIDE
     most = max(1, speed.a_bytes // packed)
     cycles = k * _ROW, k * _COLUMN
     parts = grid_of((batches, m, n, _groups(k, speed.faster)), _BLOCK, threads, cycles)
@@ -95,19 +104,21 @@ def _blocks(
     group = _groups(group, _groups(group, most))
     # A panel is read by each group of rows of each batch element.
     readers = parts[1] * _groups(_groups(tiles, parts[1]), group) * batches
-    panels = _groups(n, SIDE)
     packers = 0
-    if one_b and readers > 1:
+    if one_b and readers > 1 and not long:
         packers = min(panels, threads, max(1, n * k // _PANEL_TASK))
     shared = panels * packed if packers else 0
+    chunk = _groups(panels, parts[2]) if long else min(panels, _CHUNK // SIDE)
+    between = group * SUMS_BYTES if long else 0
     sums = SUMS_BYTES * (max(group, 2) if k > speed.k_piece else 2)
-    offset = sums + (0 if packers else min(panels, _CHUNK // SIDE) * packed)
+    sums = max(sums, between * chunk)
+    offset = sums + (0 if packers else chunk * packed)
     # Two lines more, so that tasks do not all use the same cache sets.
     stride = offset + group * packed + 128
     tasks = parts[0] * parts[1] * parts[2]
     return (
-        *(tasks, stride, shared, sums, speed.k_piece, tiles, *divmod(m, tiles), *parts),
-        *(packed, offset, packed, _CHUNK, group),
+        *(tasks, stride, shared, sums, k_block, between, speed.k_piece, tiles),
+        *(*divmod(m, tiles), *parts, packed, offset, packed, chunk * SIDE, group),
         *(packers, shared + tasks * stride),
     )
 

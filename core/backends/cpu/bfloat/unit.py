@@ -119,9 +119,12 @@ class Format:
     def _suffix(self) -> str:
         return "v32i16" if self.short else "v32f32"
 
-    def read(self, b: Builder, address: str, mask: str) -> str:
-        """32 elements as bfloat16. Those that the mask leaves out are zero."""
+    def read(self, b: Builder, address: str, mask: str | None) -> str:
+        """32 elements as bfloat16. Those that a mask leaves out are zero."""
         name, align = f"@llvm.masked.load.{self._suffix}.p0", self.dtype.itemsize
+        if mask is None:
+            value = b.op(f"load {self.vector}, ptr {address}, align {align}")
+            return value if self.short else self.unit.rounded(b, value)
         b.declare(f"{self.vector} {name}(ptr, {_MASK}, {self.vector})")
         value = b.op(
             f"call {self.vector} {name}(ptr align {align} {address}, {_MASK} {mask}, "

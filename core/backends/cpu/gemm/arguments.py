@@ -117,6 +117,11 @@ class TileWord(IntEnum):
     of B, packed; 0 if each task packs what it reads, ..."""
     OWN = FIRST + len(ProductWord) + 1
     """... for a chunk at a time, so many bytes into its scratch."""
+    K_BLOCK = FIRST + len(ProductWord) + 2
+    """Elements of k that are packed at once: pieces, and all if B is shared."""
+    SUMS = FIRST + len(ProductWord) + 3
+    """Bytes from the sums of a panel to those of the next one, if they are kept from
+    one block of k to another; else 0."""
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.emit.half import packed, rounded
-from treadle.backends.cpu.emit.lanes import Value
 from treadle.backends.cpu.emit.pairs import (
     added_by_model,
     halves,
@@ -38,7 +36,6 @@ from treadle.backends.cpu.emit.pairs import (
     rounded_by_model,
 )
 from treadle.backends.cpu.gemm.arguments import Tile
-from treadle.dtypes import bfloat16
 
 _KERNEL_PARAMETERS = (
     "ptr noalias readonly %a, i64 %a_row, ptr readonly %segments, i64 %count, "
@@ -65,7 +62,7 @@ class Machine:
     images: whether the kernel of products also makes convolutions. pairs: whether what
     A and B hold for a float is two bfloat16, one k after the other, whose products are
     both added (`treadle.backends.cpu.target.multiplies_pairs`); IR is a model of it.
-    halves: whether operands are bfloat16, computed with as floats.
+    halves: whether operands are bfloat16, of which pairs are made as they are read.
     short: whether results are stored as bfloat16, and never added to others.
     """
 
@@ -147,9 +144,6 @@ def as_stored(b: Builder, machine: Machine, value: str) -> str:
     if not machine.short:
         return f"{machine.vector} {value}"
     lanes = machine.tile.lanes
-    if not machine.pairs:
-        x = rounded(Value(b, value, "float", lanes), bfloat16)
-        return f"<{lanes} x i16> {packed(x, bfloat16).text}"
     by = rounded_by_instruction if machine.assembly else rounded_by_model
     return f"<{lanes} x i16> {by(b, value, lanes)}"
 
