@@ -145,6 +145,10 @@ class _Step:
         writer = Explorer(name)
         with entering(writer), owning(self.variables.all):
             writer.explore(self._once, (), lambda: None)
+            if any(way.error is not None for way in writer.ways):
+                # Of `step`'s caller: an `except` there wants the error itself.
+                if source.is_caught(sys._getframe(2), state.retries[-1].depth):
+                    raise _Unfit
             known = {
                 n: self._join(n, [x[n] for x in self.after], writer)
                 for n in (self.variables.cells if self.after else ())

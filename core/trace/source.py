@@ -57,6 +57,11 @@ class _Source(NamedTuple):
                 found.append(node)
         return found[::-1]
 
+    def catches(self, line: int, column: int) -> bool:
+        """Whether errors from a position meet an `except`."""
+        tries = [s for s in self.path(line, column) if isinstance(s, ast.Try) and s.handlers]
+        return any(covers(b, line, column) for s in tries for b in s.body)
+
     def place(self, statement: ast.stmt) -> Place:
         return self.file, statement.lineno, statement.col_offset
 
@@ -148,6 +153,17 @@ def statement_at(
                     return Found(place, frame)
         frame = frame.f_back
     return None
+
+
+def is_caught(frame: FrameType | None, within: int) -> bool:
+    """Whether an error that is raised in a frame may be caught by a function that is
+    running, down to that depth."""
+    while frame is not None and depth(frame) > within:
+        source = None if is_ours(frame.f_code.co_filename) else _source_of(frame.f_code)
+        if source is not None and source.catches(*_position(frame)):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _position(frame: FrameType) -> tuple[int, int]:

@@ -99,6 +99,28 @@ def with_functions(x: Any) -> Any:
     return scaled(y)
 
 
+def _low(x: Any) -> Any:
+    if x > 2:
+        raise ValueError("too high")
+    return x * 2
+
+
+def caught(x: Any) -> Any:
+    """What an `except` catches is no error of the program."""
+    for _ in range(2):
+        try:
+            x = _low(x)
+        except ValueError:
+            x = x / 3
+    try:
+        if x > 1.7:
+            raise KeyError("x")
+        y = x + 1
+    except KeyError:
+        y = -x
+    return y
+
+
 class Counter:
     """Methods, attributes, names of a class."""
 
@@ -124,6 +146,7 @@ STATEMENTS = [
     in_a_with,
     of_comprehensions,
     with_functions,
+    caught,
     Counter(2.0),
 ]
 
