@@ -41,7 +41,7 @@ def standardize(
     centred = wide - mean
     if variance is None:
         variance = tnp.square(centred).mean(axis, keepdims=True, where=where)
-    return check.narrow(centred * td.lax.rsqrt(variance + eps), x)
+    return check.narrow(centred * td.lax.rsqrt(tnp.asarray(variance) + eps), x)
 
 
 def mean_square(x: Array, mean: Array, axes: tuple[int, ...]) -> Array:
