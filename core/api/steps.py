@@ -321,10 +321,10 @@ def loop(
         carry[_BREAK] = False
     try:
         _repeat(lambda carry: test(), lambda carry: body(), variables, carry)
-    except TracerError:
-        if not breaks or going is None:
+    except (TracerError, MutationError, StructureError, TypeError):
+        if not breaks:
             raise
-        # As numbers of Python's it may do: what asks for them is around it.
+        # In each way through what is around it, it may do.
         variables.put(variables.before)
         _give_up(place)
 

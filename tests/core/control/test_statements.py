@@ -124,6 +124,18 @@ def endless(x: Any) -> Any:
     return x + n
 
 
+def collected(x: Any) -> Any:
+    """A loop that no operation can stand for: each way is traced."""
+    items, n = [], 0
+    while x < 8 and n < 4:
+        n += 1
+        items.append(x * n)
+        if x * n > 6:
+            break
+        x = x + 1
+    return sum(items) + x
+
+
 def converged(x: Any) -> Any:
     for i in range(1000):  # noqa: B007
         after = 0.5 * (x + 3 / x)
@@ -183,6 +195,7 @@ STATEMENTS = [
     caught,
     counted,
     endless,
+    collected,
     converged,
     Counter(2.0),
 ]
