@@ -24,7 +24,7 @@ from dataclasses import replace
 import numpy as np
 
 from treadle.backends.cpu.conv.arguments import ConvWord, DepthwiseWord
-from treadle.backends.cpu.conv.depthwise_table import emit_steps, emit_table
+from treadle.backends.cpu.conv.depthwise_table import emit_met, emit_steps, emit_table
 from treadle.backends.cpu.conv.filter_kernel import emit_sum
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.half import widened
@@ -84,6 +84,7 @@ def emit_module(machine: Machine) -> str:
     b.lines.append(f"@tiles = internal constant [{OUTPUTS} x ptr] [{names}]")
     emit_steps(b, machine)
     emit_table(b, machine)
+    emit_met(b)
     _emit_forward(b, machine)
     _emit_filter_gradient(b, machine)
     emit_sum(b, machine)
@@ -98,7 +99,7 @@ def emit_module(machine: Machine) -> str:
 
 _TILE = (
     "ptr %table, ptr %places, ptr %steps, i64 %count, ptr %factors, ptr %out, "
-    "i64 %out_row, i64 %c0, i64 %c1, i64 %add"
+    "i64 %out_row, i64 %c0, i64 %c1, i64 %add, i64 %line, i64 %asked_y, i64 %asked_x"
 )
 
 
@@ -107,7 +108,8 @@ def _emit_tile(b: Builder, machine: Machine, sums: int) -> None:
 
     places, steps: pairs of numbers, of bytes. The first of both together lead from the
     table to the pixel of a sum's product, the second of `steps` from `factors` to its
-    factor. add: whether (1) to what is there.
+    factor. add: whether (1) to what is there. line: taps in a row, if pixels are to be
+    asked for: those of so many last rows and columns of taps.
     """
     lanes = machine.tile.lanes
     with b.function(f"define internal void @tile_{sums}({_TILE})"):
@@ -195,12 +197,21 @@ def _emit_sums(
 
 
 def _emit_prefetch(b: Builder, places: list[str], at: Callable[[str], str]) -> None:
-    """Asks for what the next tile's last tap meets: no machine foresees so many pixels.
+    """Asks for what the next tile's last taps meet: no machine foresees so many pixels.
     Beside zeros, which lie elsewhere, it asks for what this one meets."""
     b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    entry = b.op("getelementptr [2 x i64], ptr %steps, i64 %count")
-    entry = b.op(f"getelementptr i64, ptr {entry}, i64 -2")
-    step = b.op(f"load i64, ptr {entry}, align 8")
+    last = b.op("sub i64 %count, 1")
+    with b.loop("0", "%asked_y") as y, b.loop("0", "%asked_x") as x:
+        back = b.op(f"add i64 {b.op(f'mul i64 {y}, %line')}, {x}")
+        number = b.op(f"sub i64 {last}, {minimum(b, back, last)}")
+        entry = b.op(f"getelementptr [2 x i64], ptr %steps, i64 {number}")
+        _emit_prefetch_of(b, places, b.op(f"load i64, ptr {entry}, align 8"), at)
+
+
+def _emit_prefetch_of(
+    b: Builder, places: list[str], step: str, at: Callable[[str], str]
+) -> None:
+    """The same for one tap."""
     pixels = []
     for place in places:
         pixel = b.op(f"getelementptr i8, ptr {place}, i64 {step}")
@@ -277,12 +288,13 @@ class _Scratch:
         used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
         used = b.op(f"add i64 {used}, {args(DepthwiseWord.TASK_OFFSET)}")
         self.zeros = b.op(f"getelementptr i8, ptr {base}, i64 {used}")
-        self.taps, self.outputs, self.table = (
+        self.taps, self.outputs, self.table, self.met = (
             b.op(f"getelementptr i8, ptr {self.zeros}, i64 {args(word)}")
             for word in (
                 DepthwiseWord.TAPS_OFFSET,
                 DepthwiseWord.OUTPUTS_OFFSET,
                 DepthwiseWord.TABLE_OFFSET,
+                DepthwiseWord.MET_OFFSET,
             )
         )
 
@@ -318,6 +330,7 @@ class _Block:
         line = b.op(f"mul i64 {y0}, {args(ConvWord.OUT_X)}")
         self.first = b.op(f"add i64 {line}, {x0}")
         self.count = b.op(f"mul i64 {rows}, {columns}")
+        self.rows, self.columns, self.y0 = rows, columns, y0
 
 
 def _units(b: Builder, args: Args) -> str:
@@ -345,15 +358,32 @@ def _emit_forward(b: Builder, machine: Machine) -> None:
             block = _Block(b, machine, args, scratch, unit)
             out = offset(b, of, args(Word.C, "ptr"), block.image, args(Word.C + 1))
             out = offset(b, of, out, block.first, pixel)
-            _emit_tiles(
-                b,
-                block.count,
-                scratch.outputs,
-                (out, row),
-                f"ptr {scratch.table}, ptr {{places}}, ptr {scratch.taps}, i64 {taps}, "
-                f"ptr {weights}, ptr {{out}}, i64 {{row}}, i64 0, i64 {channels}, "
-                "i64 0",
-            )
+            with b.loop("0", block.rows) as line:
+                y = b.op(f"add i64 {block.y0}, {line}")
+                count = b.op(
+                    f"call i64 @met(ptr %args, ptr {scratch.taps}, ptr {scratch.met}, "
+                    f"i64 {y})"
+                )
+                is_all = b.op(f"icmp eq i64 {count}, 0")
+                count = b.op(f"select i1 {is_all}, i64 {taps}, i64 {count}")
+                met = f"select i1 {is_all}, ptr {scratch.taps}, ptr {scratch.met}"
+                met = b.op(met)
+                skipped = b.op(f"mul i64 {line}, {args(DepthwiseWord.BLOCK_X)}")
+                places = (
+                    f"getelementptr [2 x i64], ptr {scratch.outputs}, i64 {skipped}"
+                )
+                start = b.op(f"mul i64 {line}, {block.columns}")
+                _emit_tiles(
+                    b,
+                    block.columns,
+                    b.op(places),
+                    (offset(b, of, out, start, pixel), row),
+                    f"ptr {scratch.table}, ptr {{places}}, ptr {met}, "
+                    f"i64 {count}, ptr {weights}, ptr {{out}}, i64 {{row}}, i64 0, "
+                    f"i64 {channels}, i64 0, i64 {args(ConvWord.TAPS_X)}, "
+                    f"i64 {args(DepthwiseWord.ASKED_Y)}, "
+                    f"i64 {args(DepthwiseWord.ASKED_X)}",
+                )
             last = b.op(f"add i64 {block.first}, {block.count}")
             where = (block.image, "0", block.first, last, "0", channels)
             call_epilogue(b, args, "true", where)
@@ -393,6 +423,6 @@ def _emit_filter_gradient(b: Builder, machine: Machine) -> None:
                         (sums, row),
                         f"ptr {scratch.table}, ptr {{places}}, ptr {scratch.outputs}, "
                         f"i64 {block.count}, ptr {ct}, ptr {{out}}, i64 {{row}}, "
-                        f"i64 {c0}, i64 {c1}, i64 1",
+                        f"i64 {c0}, i64 {c1}, i64 1, i64 0, i64 0, i64 0",
                     )
         b("ret void")

@@ -55,6 +55,7 @@ class Kind(IntEnum):
     DEPTHWISE_FILTER = 5
     PANELS = 6  # packs B for a product of bfloat16
     FEW_ROWS = 7  # has the words of PRODUCT; tiles are of columns
+    TOGETHER = 8  # has the words of CONVOLUTION; tiles are of several images
 
 
 class Word(IntEnum):
@@ -78,9 +79,8 @@ class Word(IntEnum):
 FIRST = 25
 """The first word that only one kind uses."""
 
-IN_PLACE, BUILT_IN, PATCHES = 0, 1, 2
-"""Values of Word.PACK_A and Word.PACK_B that are no addresses. PATCHES: A is what the
-taps of a convolution meet, and B its filter (`treadle.backends.cpu.conv.patches`)."""
+IN_PLACE, BUILT_IN = 0, 1
+"""Values of Word.PACK_A and Word.PACK_B that are no addresses."""
 
 
 class ProductWord(IntEnum):

@@ -6,7 +6,9 @@ There is one for every height and number of vectors, all behind one function::
         i64 index,                        which: see `sizes`
         ptr a, i64 a_row,                 the block's rows of A; k is contiguous
         ptr segments, i64 count,          k runs through `count` segments, which start
-        i64 length,                       at a + segments[i] and have `length` elements
+        i64 length,                       at a + segments[i].first, have `length`
+                                          elements, and leave out segments[i].second
+                                          bytes of B before
         ptr b, i64 b_row,                 rows of B: vectors * lanes elements for each k
         ptr target)                       where C is, as a `TARGET`
 
@@ -332,11 +334,15 @@ def _plain_loop(
     number = rows * vectors
     first = [("ptr", "%b"), *([(vector, "zeroinitializer")] * number)]
     with b.carrying("0", "%count", "1", first) as segment:
-        slot = b.op(f"getelementptr i64, ptr %segments, i64 {segment.index}")
+        slot = b.op(f"getelementptr [2 x i64], ptr %segments, i64 {segment.index}")
         offset = b.op(f"load i64, ptr {slot}, align 8")
         start = b.op(f"getelementptr i8, ptr %a, i64 {offset}")
+        slot = b.op(f"getelementptr i64, ptr {slot}, i64 1")
+        skipped = b.op(f"load i64, ptr {slot}, align 8")
+        start_of_b, *totals = segment.values
+        start_of_b = b.op(f"getelementptr i8, ptr {start_of_b}, i64 {skipped}")
         kinds = [kind for kind, _ in first]
-        inner = list(zip(kinds, segment.values, strict=True))
+        inner = list(zip(kinds, [start_of_b, *totals], strict=True))
         with b.carrying("0", "%length", "1", inner) as turn:
             row_of_b, *sums = turn.values
             lines_of_b = []
