@@ -42,12 +42,12 @@ def plain(seed: int) -> tuple[Callable[..., Any], list[Any]]:
 
 
 def compiled(function: Any, *args: Any) -> Any:
-    """What it gives; skips the test if there are too many ways through, or a `while`
+    """What it gives; skips the test if there are too many ways through, or a loop
     appends to a list."""
     try:
         return function(*args)
     except (TracerError, MutationError) as error:
-        refused = re.search("more than|a `while` changed `items`", str(error))
+        refused = re.search("more than|a loop changed `items`", str(error))
         assert refused, error
         pytest.skip(refused[0])
 
