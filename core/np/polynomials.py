@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from treadle.dims import settled
 from treadle.errors import at, user_source
 from treadle.np.binary import multiply
 from treadle.np.convolution import convolve
@@ -55,7 +56,8 @@ def polyval(p: ArrayLike, x: ArrayLike) -> Array:
         p = array(p)
     c, a = promoted("polyval", atleast_1d(p), x)
     out: Any = as_array(a) * 0
-    for k in range(typeof(c).shape[0]):
+    # One program for each degree, for its sums are rounded as that one needs.
+    for k in range(settled(int, (typeof(c).shape[0],))):
         out = multiply(out, a) + c[k]
     return out
 
