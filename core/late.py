@@ -41,16 +41,6 @@ def numbers(fn: Callable[..., Sequence[int]], args: Sequence[Any]) -> Sequence[i
     return scope.vector(fn, args, lambda: fn(*map(hint, args)))
 
 
-def is_one(*lengths: int) -> bool:
-    """Whether a length is 1, or all of several are, where sums are added up in another
-    order if it is."""
-    return bool(settled(_is_one, lengths))
-
-
-def _is_one(*lengths: int) -> int:
-    return int(all([n == 1 for n in lengths]))
-
-
 def _scope(args: Sequence[Any]) -> Any:
     for a in args:
         if type(a) is Dim:

@@ -92,6 +92,16 @@ def settled(fn: Callable[..., int], args: Sequence[Any]) -> int:
     return value
 
 
+def is_one(*lengths: int) -> bool:
+    """Whether a length is 1, or all of several are, where sums are added up in another
+    order if it is."""
+    return bool(settled(_is_one, lengths))
+
+
+def _is_one(*lengths: int) -> int:
+    return int(all([n == 1 for n in lengths]))
+
+
 def span(item: slice, n: Any) -> tuple[Any, Any, Any]:
     """Start, step and length of a slice of an axis of length n."""
     step = 1 if item.step is None else item.step

@@ -22,10 +22,9 @@ from itertools import accumulate
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.dims import is_dim
+from treadle.dims import is_dim, is_one
 from treadle.ir.graph import Atom, Equation, Graph, Var
 from treadle.ir.scalar import SCALARS
-from treadle.late import is_one
 from treadle.ops.arithmetic import add, mul, multiply_add, sub
 from treadle.ops.cast import convert
 from treadle.passes.rewrite import Rewriter
