@@ -18,7 +18,7 @@ from treadle.trace.lowering import Same
 class _Merge(Rewriter):
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
-        self.seen: dict[Any, tuple[Var, ...]] = {}
+        self.seen: dict[Any, Sequence[Var]] = {}
         self._open: dict[Any, list[Equation]] = {}
         """Those of which some number depends on sizes, by all but their numbers."""
 

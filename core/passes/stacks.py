@@ -91,7 +91,7 @@ class _Stacks(Rewriter):
         if key not in self._places:
             params = {"shape": shape, "axis": axis, "dtype": _INDEX}
             (place,) = self.emit(iota, [], params, eq.source)
-            found = []
+            found: list[Atom] = []
             for i in range(len(eq.inputs) - 1):
                 number = Lit(np.asarray(i, _INDEX), ArrayType((), _INDEX))
                 here = self._spread(number, shape, eq)
