@@ -66,13 +66,14 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         lower_sorts,  # ensures: only unsigned integers are ordered
         turn_rows,  # needs inlined calls; leaves dead transpositions, and pairs of them
         simplify,
-        choose_in_stacks,  # needs simplified concatenations; emits equal equations
         split_reductions,  # ensures: a reduction is over one last axis, or not over it
         merge_equal,
         drop_dead,  # ensures: every pure equation is used
         partial(place_roundings, widen=wide),  # needs all readers, and no others
         # needs placed roundings; leaves halves and float32 mixed in products
         partial(fuse_conversions, multiplied=multiplied),
+        # needs placed roundings: whether a stack is small may not be known
+        choose_in_stacks,
         shape_pieces,  # needs placed roundings: it makes equations of others' shapes
     )
 

@@ -36,11 +36,11 @@ from treadle.backends.cpu.gemm.schedule import (
     task_count,
 )
 from treadle.backends.cpu.gemm.schedule import schedule as product_schedule
-from treadle.dims import hint, settled
+from treadle.dims import hint, is_one, settled
 from treadle.ir.filled import sizes_in
 from treadle.kernels.contract import Contraction, Strides
 from treadle.kernels.convolve import FLAT, Axis, ConvSpec
-from treadle.late import is_one, numbers
+from treadle.late import numbers
 
 _FILTER_BYTES = 1 << 20  # of packed filter, to stay in the L2 cache
 _SLAB_BYTES = 1 << 18  # of padded image
