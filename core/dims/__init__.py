@@ -40,11 +40,6 @@ def hint(x: Any) -> Any:
     return x.hint if is_symbolic(x) else x
 
 
-def number_of(x: Any) -> Any:
-    """The number of a scope that a `Real` is; others as they are."""
-    return x.value if type(x) is Real else x
-
-
 def plain(x: Any) -> Any:
     """NumPy's integers as Python's; sizes as they are."""
     return x if type(x) is Dim else int(x)

@@ -15,19 +15,6 @@ from treadle import nn
 X = floats("n m")
 SIZES = ((3, 5), (1, 1), (17, 1), (1, 4), (2, 3), (8, 3))
 
-NUMBERS = {
-    "a factor of 1": lambda x: x * x * (x.shape[0] - 2.0) + x,
-    "a term of 0": lambda x: x * x - (x.shape[0] - 1.0) + x,
-    "one factor more than once": lambda x: (x * 3 + 1, x * x.shape[0] - 1.5),
-    "whole exponents": lambda x: (x * x + 1) ** (x.shape[0] / 2) + x,
-}
-
-
-@pytest.mark.parametrize("name", NUMBERS)
-def test_numbers_made_of_sizes(name: str) -> None:
-    agree(NUMBERS[name], [X], SIZES, guards="they are 0 or 1, or equal")
-
-
 SUMS = {
     "all": lambda x: x * 3 + x.sum(),
     "columns": lambda x: x * 3 + x.sum(0),
@@ -63,12 +50,6 @@ def test_transforms_of_any_length(dtype: str) -> None:
 
     sizes = ((3, 5), (1, 256), (33, 64), (100, 7))
     agree(transformed, [Arg("n m", draw)], sizes)
-
-
-def test_attention_of_one_query() -> None:
-    args = [floats("n t 2 4"), floats("n k 2 4")]
-    sizes = ((2, 3, 5), (3, 1, 5), (1, 1, 1))
-    agree(gradient_of(lambda q, k: nn.attention(q, k, k)), args, sizes)
 
 
 def test_images_between_their_corners() -> None:

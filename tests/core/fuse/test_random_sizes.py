@@ -18,12 +18,6 @@ SMOOTH = ("float32", "float32", "float64")
 NARROW = ("float32", "float16", "bfloat16")
 SIZES = (2, 1, 5, 9)
 
-NUMBERS = (
-    *("{0} * {0} * {0}.shape[0] + {0}", "{0} * {0} * ({0}.shape[-1] / 2) - 0.5"),
-    *("{0} * {0} - ({0}.shape[0] - 1.0) + {0}", "{0} * 2 - {0} * {0}.shape[0]"),
-    *("{0} * (1 / {0}.shape[-1]) + {0}", "({0} * 0.3) ** {0}.shape[-1] + {0}"),
-)
-"""What is made of sizes: for some of them, a factor of 1, say."""
 AMONG = (
     *("{0} * 3 + tnp.sum({0})", "{0} * {0} + tnp.mean({0}, 0)", "{0} - tnp.mean({0})"),
     "{0} * {0} - tnp.sum({0} * 0.3, -1, keepdims=True)",
@@ -34,9 +28,9 @@ TRANSFORMS = ("tnp.fft.fft({0}).real * 0.1", "tnp.fft.irfft(tnp.fft.rfft({0}))")
 
 
 def of_sizes(g: Generator) -> None:
-    """What rounds otherwise where a length is 1, or a number is."""
+    """What rounds otherwise where a length is 1."""
     if (a := g.pick(rank=1)) is not None:
-        g.add(g.r.choice(g.r.choice([NUMBERS, AMONG, AMONG])), a)
+        g.add(g.r.choice(AMONG), a)
 
 
 def transforms(g: Generator) -> None:
