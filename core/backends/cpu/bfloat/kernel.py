@@ -20,14 +20,20 @@ nothing there, so no bit depends on how k is cut; nor on anything else that is c
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
-
 import numpy as np
 
 from treadle.backends.cpu.bfloat import tiles, vectors
 from treadle.backends.cpu.bfloat.pack import emit_pack
 from treadle.backends.cpu.bfloat.tile_block import TileUnit
-from treadle.backends.cpu.bfloat.unit import SIDE, SUMS_BYTES, Format, Unit
+from treadle.backends.cpu.bfloat.unit import (
+    BLOCK_BYTES,
+    LINE_BYTES,
+    SIDE,
+    SUMS_BYTES,
+    Dtypes,
+    Operand,
+    Unit,
+)
 from treadle.backends.cpu.bfloat.vectors import VectorUnit
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind, ProductWord, TileWord, Word
@@ -52,18 +58,9 @@ from treadle.backends.cpu.target import (
     bfloat_unit,
     host,
 )
-from treadle.dtypes import bfloat16
 
 _FLOAT32 = np.dtype(np.float32)
 _CHUNK = 128  # columns that are packed at once
-
-
-class Dtypes(NamedTuple):
-    """Of A, B and C in memory: each bfloat16 or float32."""
-
-    a: np.dtype = bfloat16
-    b: np.dtype = bfloat16
-    c: np.dtype = bfloat16
 
 
 def unit() -> Unit:
@@ -95,11 +92,11 @@ def source(dtypes: Dtypes) -> Source:
 def emit_module(dtypes: Dtypes, unit: Unit) -> str:
     """IR of everything that operands and results of some dtypes need."""
     b = Builder()
-    a, by, c = (Format(dtype, unit) for dtype in dtypes)
+    a, by, c = unit.operands(dtypes)
     emit_wide_pack(b, machine_for(_FLOAT32, host()))
     emit_pack(b, a, by)
     unit.define(b, c)
-    _emit_pack_group(b, a)
+    _emit_pack_group(b, unit, a)
     _emit_pack_panels(b, by)
     _emit_panels(b)
     _emit_columns(b, unit, c)
@@ -138,7 +135,7 @@ _GROUP = "ptr %args, ptr %scratch, i64 %b0, i64 %b1, i64 %t0, i64 %t1"
 """A batch element and some blocks of rows."""
 
 
-def _emit_pack_group(b: Builder, a: Format) -> None:
+def _emit_pack_group(b: Builder, unit: Unit, a: Operand) -> None:
     """``pack_group``: packs the rows of A of some blocks."""
     with b.function(f"define internal void @pack_group({_GROUP}) " + COLD):
         args = Args(b)
@@ -158,10 +155,11 @@ def _emit_pack_group(b: Builder, a: Format) -> None:
                 f"i64 {args(Word.A + 4)}, i64 {b.op(f'sub i64 {end}, {row}')}, "
                 f"i64 {args(ProductWord.K)}, ptr {target}, i64 0)"
             )
+            unit.packed(b, target, args(ProductWord.K))
         b("ret void")
 
 
-def _emit_pack_panels(b: Builder, by: Format) -> None:
+def _emit_pack_panels(b: Builder, by: Operand) -> None:
     """``pack_panels``: packs the columns of B from a multiple of 32 on, in panels. All
     at once, where lines of B are contiguous."""
     with b.function(
@@ -209,7 +207,7 @@ def _shared_panel(b: Builder, args: Args, panel: str) -> str:
     return b.op(f"getelementptr i8, ptr {args(Word.SCRATCH, 'ptr')}, i64 {skipped}")
 
 
-def _emit_columns(b: Builder, unit: Unit, c: Format) -> None:
+def _emit_columns(b: Builder, unit: Unit, c: Operand) -> None:
     """``columns``: some blocks of rows, for the columns of a chunk."""
     with b.function(f"define internal void @columns({_GROUP}, i64 %n0, i64 %n1)"):
         args = Args(b)
@@ -229,7 +227,7 @@ def _emit_columns(b: Builder, unit: Unit, c: Format) -> None:
             panel = b.op(f"getelementptr i8, ptr {own}, i64 {skipped}")
             panel = b.op(f"select i1 {alone}, ptr {panel}, ptr {shared}")
             with b.loop("0", k, piece) as k0:
-                _emit_piece(b, args, c, (n, panel), k0, state)
+                _emit_piece(b, args, unit, c, (n, panel), k0, state)
         b(f"call void @finish(ptr {state})")
         b("ret void")
 
@@ -237,7 +235,8 @@ def _emit_columns(b: Builder, unit: Unit, c: Format) -> None:
 def _emit_piece(
     b: Builder,
     args: Args,
-    c: Format,
+    unit: Unit,
+    c: Operand,
     panel: tuple[str, str],
     k0: str,
     state: str,
@@ -247,23 +246,24 @@ def _emit_piece(
     k, piece = args(ProductWord.K), args(ProductWord.K_PIECE)
     k1 = b.op(f"add i64 {k0}, {piece}")
     length = b.op(f"sub i64 {minimum(b, k1, k)}, {k0}")
-    steps = b.op(f"udiv i64 {b.op(f'add i64 {length}, {SIDE - 1}')}, {SIDE}")
+    depth = unit.speed.depth
+    steps = b.op(f"udiv i64 {b.op(f'add i64 {length}, {depth - 1}')}, {depth}")
     is_first = b.op(f"icmp eq i64 {k0}, 0")
     is_last = b.op(f"icmp sge i64 {k1}, {k}")
     whole = b.op(f"icmp sge i64 {piece}, {k}")
     columns = minimum(b, b.op(f"sub i64 %n1, {n}"), str(SIDE))
     blocks = b.op("sub i64 %t1, %t0")
-    # The next piece is as long as this one at most: its lines of 64 bytes, of which
-    # there is one for each k, are shared out over all steps.
+    # The next piece is as long as this one at most: its lines, of which a block has
+    # 32, are shared out over all steps.
     ahead = b.op(f"add i64 {b.op(f'sub i64 {blocks}, 1')}, {SIDE}")
     ahead = b.op(f"udiv i64 {ahead}, {blocks}")
-    each = b.op(f"mul i64 {ahead}, {b.op(f'mul i64 {steps}, 64')}")
+    each = b.op(f"mul i64 {ahead}, {b.op(f'mul i64 {steps}, {LINE_BYTES}')}")
     packed = b.op(f"getelementptr i8, ptr %scratch, i64 {args(ProductWord.A_OFFSET)}")
     step = b.op(f"mul i64 {args(Word.C + 3)}, {c.dtype.itemsize}")
-    at_k = b.op(f"mul i64 {k0}, {2 * SIDE}")
+    at_k = b.op(f"mul i64 {k0}, {BLOCK_BYTES // depth}")
     by = b.op(f"getelementptr i8, ptr {address}, i64 {at_k}")
     following = b.op(
-        f"getelementptr i8, ptr {by}, i64 {b.op(f'mul i64 {steps}, 2048')}"
+        f"getelementptr i8, ptr {by}, i64 {b.op(f'mul i64 {steps}, {BLOCK_BYTES}')}"
     )
     with b.loop("%t0", "%t1") as t:
         number = b.op(f"sub i64 {t}, %t0")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from treadle.backends.cpu.bfloat.unit import SIDE, SUMS_BYTES, Speed
+from treadle.backends.cpu.bfloat.unit import BLOCK_BYTES, SIDE, SUMS_BYTES, Speed
 from treadle.backends.cpu.gemm.arguments import (
     FIRST,
     Kind,
@@ -14,7 +14,7 @@ from treadle.backends.cpu.gemm.arguments import (
     TileWord,
     Word,
 )
-from treadle.backends.cpu.gemm.schedule import grid_of, round_up
+from treadle.backends.cpu.gemm.schedule import grid_of
 from treadle.dims import is_dim
 from treadle.kernels.contract import Contraction, Strides
 from treadle.late import numbers
@@ -87,7 +87,7 @@ def _blocks(
 
     one_b: whether all batch elements have the same B.
     """
-    tiles, packed = _groups(m, SIDE), round_up(k, SIDE) * 2 * SIDE
+    tiles, packed = _groups(m, SIDE), _groups(k, speed.depth) * BLOCK_BYTES
     most = max(1, speed.a_bytes // packed)
     cycles = k * _ROW, k * _COLUMN
     parts = grid_of((batches, m, n, _groups(k, speed.faster)), _BLOCK, threads, cycles)
@@ -102,12 +102,13 @@ def _blocks(
     shared = panels * packed if packers else 0
     sums = SUMS_BYTES * (max(group, 2) if k > speed.k_piece else 2)
     offset = sums + (0 if packers else min(panels, _CHUNK // SIDE) * packed)
+    offset, lines = offset + speed.starts, packed + speed.starts
     # Two lines more, so that tasks do not all use the same cache sets.
-    stride = offset + group * packed + 128
+    stride = offset + group * lines + 128
     tasks = parts[0] * parts[1] * parts[2]
     return (
         *(tasks, stride, shared, sums, speed.k_piece, tiles, *divmod(m, tiles), *parts),
-        *(packed, offset, packed, _CHUNK, group),
+        *(lines, offset, packed, _CHUNK, group),
         *(packers, shared + tasks * stride),
     )
 

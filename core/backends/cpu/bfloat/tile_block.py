@@ -13,9 +13,10 @@ from treadle.backends.cpu.bfloat.unit import (
     BLOCK_BYTES,
     SIDE,
     SUMS_ROW,
-    Format,
+    Dtypes,
+    Operand,
     Speed,
-    line_mask,
+    halves_of,
 )
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.parts import minimum
@@ -40,7 +41,13 @@ class TileUnit:
         self.release = tiles.release
         self.rounded = tiles.rounded
 
-    def define(self, b: Builder, c: Format) -> None:
+    def operands(self, dtypes: Dtypes) -> tuple[Operand, Operand, Operand]:
+        return halves_of(dtypes, self)
+
+    def packed(self, b: Builder, rows: str, k: str) -> None:
+        pass
+
+    def define(self, b: Builder, c: Operand) -> None:
         self.tiles.define(b)
         _emit_store_rows(b, c)
         _emit_block(b, self.tiles)
@@ -129,7 +136,7 @@ def _field(b: Builder, index: int) -> str:
     return b.op(f"getelementptr {PENDING}, ptr %state, i64 0, i32 {index}")
 
 
-def _emit_store_rows(b: Builder, c: Format) -> None:
+def _emit_store_rows(b: Builder, c: Operand) -> None:
     with b.function("define internal void @store_rows(ptr %state, i64 %most)"):
         fields = [_field(b, i) for i in range(5)]
         kinds = ("ptr", "ptr", "i64", "i64", "i64")
@@ -139,12 +146,11 @@ def _emit_store_rows(b: Builder, c: Format) -> None:
         ]
         sums, target, step, left, columns = values
         count = minimum(b, "%most", left)
-        mask = line_mask(b, columns)
         places = [("ptr", sums), ("ptr", target)]
         with b.carrying("0", count, "1", places) as turn:
             source, to = turn.values
             row = b.op(f"load <{SIDE} x float>, ptr {source}, align 64")
-            c.write(b, row, to, mask)
+            c.write(b, row, to, columns)
             turn.next = [
                 b.op(f"getelementptr i8, ptr {source}, i64 {SUMS_ROW}"),
                 b.op(f"getelementptr i8, ptr {to}, i64 {step}"),
