@@ -29,7 +29,8 @@ from treadle.backends.cpu.sources import (
     foreseen,
     sources_of,
 )
-from treadle.backends.cpu.target import bfloat_unit, cpu_count, host
+from treadle.backends.cpu.target import bfloat_unit, cpu_count, host, whole_unit
+from treadle.backends.cpu.whole import kernel as whole
 from treadle.backends.memory import room, size_class
 from treadle.dtypes import bfloat16
 from treadle.fuse.lowering.launches import Calls, Launch, ProductKernel
@@ -65,11 +66,15 @@ class CPUTarget:
     def identity(self) -> str:
         machine = host()
         parts = machine.triple, machine.cpu, machine.features, machine.vector_bytes
-        return repr((self.name, parts, threads.num_threads(), *_found(), bfloat_unit()))
+        return repr((self.name, parts, threads.num_threads(), *_found(), bfloat_unit(), whole_unit()))
 
     @property
     def multiplied(self) -> Sequence[np.dtype]:
         return (bfloat16,) if bfloat_unit() else ()
+
+    @property
+    def whole(self) -> Sequence[np.dtype]:
+        return whole.DTYPES if whole_unit() else ()
 
     def described(self) -> dict[str, str]:
         return {
@@ -103,6 +108,9 @@ class CPUTarget:
         count = threads.num_threads()
         if isinstance(what, Contraction) and what.half is not None:
             speed = bfloat.unit().speed
+            return bfloat_schedule.schedule(what, speed, count)
+        if isinstance(what, Contraction) and what.short:
+            speed = whole.unit(*what.dtypes[:2]).speed
             return bfloat_schedule.schedule(what, speed, count)
         if isinstance(what, Contraction):
             tile = gemm.tile(what.dtype)
