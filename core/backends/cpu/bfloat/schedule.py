@@ -14,7 +14,7 @@ from treadle.backends.cpu.gemm.arguments import (
     TileWord,
     Word,
 )
-from treadle.backends.cpu.gemm.schedule import grid_of
+from treadle.backends.cpu.gemm.schedule import grid_of, round_up
 from treadle.dims import is_dim
 from treadle.kernels.contract import Contraction, Strides
 from treadle.late import numbers
@@ -95,19 +95,21 @@ def _blocks(
     group = _groups(group, _groups(group, most))
     # A panel is read by each group of rows of each batch element.
     readers = parts[1] * _groups(_groups(tiles, parts[1]), group) * batches
+    pieces = _groups(k, speed.k_piece)
+    k_piece = round_up(_groups(k, pieces), speed.depth)
     panels = _groups(n, SIDE)
     packers = 0
     if one_b and readers > 1:
         packers = min(panels, threads, max(1, n * k // _PANEL_TASK))
     shared = panels * packed if packers else 0
-    sums = SUMS_BYTES * (max(group, 2) if k > speed.k_piece else 2)
+    sums = SUMS_BYTES * (max(group, 2) if pieces > 1 else 2)
     offset = sums + (0 if packers else min(panels, _CHUNK // SIDE) * packed)
     offset, lines = offset + speed.starts, packed + speed.starts
     # Two lines more, so that tasks do not all use the same cache sets.
     stride = offset + group * lines + 128
     tasks = parts[0] * parts[1] * parts[2]
     return (
-        *(tasks, stride, shared, sums, speed.k_piece, tiles, *divmod(m, tiles), *parts),
+        *(tasks, stride, shared, sums, k_piece, tiles, *divmod(m, tiles), *parts),
         *(lines, offset, packed, _CHUNK, group),
         *(packers, shared + tasks * stride),
     )

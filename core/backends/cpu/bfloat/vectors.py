@@ -256,6 +256,7 @@ class Kernel:
             "1:",
             *self.begin(),
             "2:",
+            *self._ahead(),
             *self._loop(),
             "testq %[last], %[last]",
             "jnz 5f",
@@ -265,6 +266,16 @@ class Kernel:
             *self.results(),
             "jmp 9f",
         ]
+
+    def _ahead(self) -> list[str]:
+        """Rows of results lie pages apart: they had better be on their way to the cache
+        while sums are made."""
+        width = 4 * self.lanes * self.vectors
+        text = ["testq %[last], %[last]", "jz 3f", "movq %[c], %[at]"]
+        for _ in range(self.rows):
+            text += [f"prefetchw {i}(%[at])" for i in range(0, width, LINE_BYTES)]
+            text.append("addq %[c_row], %[at]")
+        return text
 
     def _loop(self) -> list[str]:
         """Over blocks, and over some words at a time in each."""

@@ -69,7 +69,7 @@ class WholeUnit:
         self.speed = Speed(
             faster=group,
             a_bytes=1 << 19,
-            k_piece=8 * WORDS * group,
+            k_piece=16 * WORDS * group,
             depth=WORDS * group,
             starts=_STARTS if self.alike else 0,
         )
