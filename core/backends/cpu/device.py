@@ -66,7 +66,16 @@ class CPUTarget:
     def identity(self) -> str:
         machine = host()
         parts = machine.triple, machine.cpu, machine.features, machine.vector_bytes
-        return repr((self.name, parts, threads.num_threads(), *_found(), bfloat_unit(), whole_unit()))
+        return repr(
+            (
+                self.name,
+                parts,
+                threads.num_threads(),
+                *_found(),
+                bfloat_unit(),
+                whole_unit(),
+            )
+        )
 
     @property
     def multiplied(self) -> Sequence[np.dtype]:

@@ -86,10 +86,12 @@ def foreseen(
             images, dtype = isinstance(how, Convolution), results[0].dtype
             ungrouped = not images or eq.params["feature_groups"] == 1
             # (What half floats become is not known yet.)
-            if ungrouped and {t.dtype for t in operands} == {dtype} and dtype.itemsize > 2:
+            given = {t.dtype for t in operands}
+            if ungrouped and given == {dtype} and dtype.itemsize > 2:
                 yield gemm.source(dtype, images)
-            elif not images and all(t.dtype in whole.DTYPES for t in operands):
-                yield whole.source(Dtypes(*(t.dtype for t in operands), dtype))
+            elif not images and given.issubset(whole.DTYPES):
+                a, b = operands
+                yield whole.source(Dtypes(a.dtype, b.dtype, dtype))
         elif isinstance(how, Blocked | Fourier) and how.script is not None:
             yield routines.source(how.script(operands, results, eq.params))
 

@@ -20,6 +20,7 @@ nothing there, so no bit depends on how k is cut; nor on anything else that is c
 from __future__ import annotations
 
 import functools
+
 import numpy as np
 
 from treadle.backends.cpu.bfloat import tiles, vectors
@@ -101,7 +102,8 @@ def emit_module(dtypes: Dtypes, unit: Unit) -> str:
     _emit_panels(b)
     _emit_columns(b, unit, c)
     _emit_product(b, unit)
-    emit_dispatch(b, "contract", {Kind.PRODUCT: "product", Kind.PANELS: "panels"})
+    kinds = {Kind.PRODUCT: "product", Kind.PANELS: "panels"}
+    emit_dispatch(b, "contract", kinds | unit.more(b, a, by, c))
     return b.text()
 
 

@@ -182,7 +182,9 @@ def _copy(
     )
 
 
-def _gather(b: Builder, form: Operand, order: str, source: str, k: str, to: str) -> None:
+def _gather(
+    b: Builder, form: Operand, order: str, source: str, k: str, to: str
+) -> None:
     """Makes lines of an order contiguous, a block's length apart."""
     outer, inner, long = ("%count", "%outer_step"), (k, "%k_step"), form.depth
     if order == "groups":

@@ -19,6 +19,7 @@ from treadle.backends.cpu.bfloat.unit import (
     halves_of,
 )
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.backends.cpu.gemm.parts import minimum
 
 _LINE = 64  # bytes of the cache
@@ -43,6 +44,9 @@ class TileUnit:
 
     def operands(self, dtypes: Dtypes) -> tuple[Operand, Operand, Operand]:
         return halves_of(dtypes, self)
+
+    def more(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
+        return {}
 
     def packed(self, b: Builder, rows: str, k: str) -> None:
         pass

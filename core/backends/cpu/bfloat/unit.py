@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.backends.cpu.gemm.parts import maximum, minimum
 from treadle.dtypes import bfloat16
 
@@ -40,7 +41,8 @@ BLOCK = (
 how many; where sums are while k is not done with; whether that begins and ends here;
 what will be read next of B, and how many lines of it a step may prefetch; where the
 first result goes, bytes between rows of results, and how many rows and columns of them
-there are. The first block of A has what `Speed.starts` says before it. What a unit keeps from one block to the next is in `state`, at first 0."""
+there are. The first block of A has what `Speed.starts` says before it. What a unit
+keeps from one block to the next is in `state`, at first 0."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Speed:
     k_piece: elements of k in a piece of a panel of B, to stay in the L1 cache.
     depth: elements of k in a block.
     starts: bytes before the packed rows of A, for what their sums start from.
+    few_rows: most rows of A for which B is read where it lies, if k is contiguous.
     """
 
     faster: int
@@ -59,6 +62,7 @@ class Speed:
     k_piece: int
     depth: int = 2 * WORDS
     starts: int = 0
+    few_rows: int = 0
 
 
 class Dtypes(NamedTuple):
@@ -127,6 +131,9 @@ class Unit(Protocol):
     def define(self, b: Builder, c: Operand) -> None:
         """Writes ``block`` (see `BLOCK`), and ``finish(ptr state)``, after which all
         results of blocks so far are stored, as `c` says."""
+
+    def more(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
+        """Writes functions for other kinds of products; says which."""
 
     def packed(self, b: Builder, rows: str, k: str) -> None:
         """After rows of A have been packed, with so many k, for a block."""

@@ -36,6 +36,7 @@ from treadle.backends.cpu.emit.pairs import (
     rounded_by_model,
     splat_word,
 )
+from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.backends.cpu.gemm.parts import minimum
 from treadle.backends.cpu.target import AVX512_BF16, AVX512_BF16_MODEL, llvm
 
@@ -85,6 +86,9 @@ class VectorUnit:
 
     def operands(self, dtypes: Dtypes) -> tuple[Operand, Operand, Operand]:
         return halves_of(dtypes, self)
+
+    def more(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
+        return {}
 
     def packed(self, b: Builder, rows: str, k: str) -> None:
         pass

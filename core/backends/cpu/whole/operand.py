@@ -51,8 +51,15 @@ class Whole:
         elements = index if step == "1" else b.op(f"mul i64 {index}, {step}")
         return b.op(f"getelementptr {self.scalar}, ptr {base}, i64 {elements}")
 
+    def whole(self, b: Builder, address: str, lanes: int) -> str:
+        """Elements as they are packed, all of which there are."""
+        vector = f"<{lanes} x {self.scalar}>"
+        align = self.dtype.itemsize
+        value = b.op(f"load {vector}, ptr {address}, align {align}")
+        return self._as_packed(b, value, lanes)
+
     def read(self, b: Builder, address: str, count: str, lanes: int) -> str:
-        vector, packed = f"<{lanes} x {self.scalar}>", self.vector(lanes)
+        vector = f"<{lanes} x {self.scalar}>"
         if self.masked:
             mask = f"<{lanes} x i1>"
             name = f"@llvm.masked.load.v{lanes}{self.scalar}.p0"
@@ -64,6 +71,10 @@ class Whole:
         else:
             name = self._defined(b, lanes)
             value = b.op(f"call {vector} {name}(ptr {address}, i64 {count})")
+        return self._as_packed(b, value, lanes)
+
+    def _as_packed(self, b: Builder, value: str, lanes: int) -> str:
+        vector, packed = f"<{lanes} x {self.scalar}>", self.vector(lanes)
         if vector != packed:
             extend = "zext" if self.dtype.kind == "u" else "sext"
             return b.op(f"{extend} {vector} {value} to {packed}")

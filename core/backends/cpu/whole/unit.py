@@ -27,7 +27,9 @@ from treadle.backends.cpu.bfloat.unit import (
 )
 from treadle.backends.cpu.bfloat.vectors import row_tiles, skipped
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.backends.cpu.gemm.parts import minimum
+from treadle.backends.cpu.whole.few_rows import FEW_ROWS, emit_few_rows
 from treadle.backends.cpu.whole.operand import BYTES, HALVES, Whole
 from treadle.backends.cpu.whole.vectors import Form
 
@@ -50,8 +52,8 @@ class Vectors(Protocol):
     def define(self, b: Builder, c: Operand, form: Form) -> None:
         """Writes ``tile``."""
 
-    def sum_bytes(self, b: Builder, total: str, line: str, signed: bool) -> str:
-        """16 sums, and that of four bytes each."""
+    def dot(self, b: Builder, total: str, unsigned: str, signed: str) -> str:
+        """16 sums, and the products of four bytes each."""
 
 
 class WholeUnit:
@@ -72,6 +74,7 @@ class WholeUnit:
             k_piece=16 * WORDS * group,
             depth=WORDS * group,
             starts=_STARTS if self.alike else 0,
+            few_rows=FEW_ROWS if group == BYTES else 0,
         )
 
     def operands(self, dtypes: Dtypes) -> tuple[Operand, Operand, Operand]:
@@ -88,9 +91,21 @@ class WholeUnit:
     def release(self, b: Builder) -> None:
         pass
 
+    def dot(self, b: Builder, total: str, a: str, by: str) -> str:
+        """16 sums, and the products of four bytes each of A and B."""
+        x, y = (by, a) if self.form.signed else (a, by)
+        return self.vectors.dot(b, total, x, y)
+
     def packed(self, b: Builder, rows: str, k: str) -> None:
         if self.alike:
             b(f"call void @row_starts(ptr {rows}, i64 {k})")
+
+    def more(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
+        if not self.speed.few_rows:
+            return {}
+        assert isinstance(by, Whole)
+        emit_few_rows(b, self, a, by, c)
+        return {Kind.FEW_ROWS: "few_rows"}
 
     def define(self, b: Builder, c: Operand) -> None:
         self.vectors.define(b, c, self.form)
@@ -157,6 +172,7 @@ class WholeUnit:
         b.declare(f"i32 @llvm.vector.reduce.add.v{WORDS}i32({words})")
         with b.function("define internal void @row_starts(ptr %rows, i64 %k)"):
             depth = self.speed.depth
+            ones = f"<{', '.join([f'i32 {0x01010101}'] * WORDS)}>"
             blocks = b.op(f"udiv i64 {b.op(f'add i64 %k, {depth - 1}')}, {depth}")
             with b.loop("0", str(SIDE)) as i:
                 line = skipped(b, "%rows", i, LINE_BYTES)
@@ -164,9 +180,7 @@ class WholeUnit:
                 with b.carrying("0", blocks, "1", zeros) as turn:
                     at = skipped(b, line, turn.index, BLOCK_BYTES)
                     found = b.op(f"load {words}, ptr {at}, align 64")
-                    signed = self.form.signed
-                    total = self.vectors.sum_bytes(b, turn.values[0], found, signed)
-                    turn.next = [total]
+                    turn.next = [self.dot(b, turn.values[0], found, ones)]
                 (total,) = turn.values
                 reduce = f"@llvm.vector.reduce.add.v{WORDS}i32"
                 total = b.op(f"call i32 {reduce}({words} {total})")

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from treadle.backends.cpu.bfloat.unit import (
-    BLOCK_BYTES,
     LINE_BYTES,
     SIDE,
     SUMS_ROW,
@@ -27,7 +26,7 @@ from treadle.backends.cpu.bfloat.unit import (
 )
 from treadle.backends.cpu.bfloat.vectors import TILE, Kernel, emit_assembly, skipped
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.target import AVX2, AVX512, AVX512_VNNI
+from treadle.backends.cpu.target import AVX2, AVX512_VNNI
 from treadle.backends.cpu.whole.operand import BYTES
 
 
@@ -67,14 +66,12 @@ class Instructions:
         ]
         emit_assembly(b, kernels, wide=self.masked)
 
-    def sum_bytes(self, b: Builder, total: str, line: str, signed: bool) -> str:
-        """16 sums, and that of four bytes each."""
+    def dot(self, b: Builder, total: str, unsigned: str, signed: str) -> str:
+        """16 sums, and the products of four bytes each."""
         words = f"<{WORDS} x i32>"
-        ones = f"<{', '.join([f'i32 {0x01010101}'] * WORDS)}>"
-        x, y = (ones, line) if signed else (line, ones)
         return b.op(
             f'call {words} asm "vpdpbusd $2, $1, $0", "=v,v,v,0"'
-            f"({words} {x}, {words} {y}, {words} {total})"
+            f"({words} {unsigned}, {words} {signed}, {words} {total})"
         )
 
 
@@ -158,18 +155,21 @@ class Model:
                         x = _part(b, _splat(b, factor, words), form, part, form.signed)
                         other = not form.signed or form.group != BYTES
                         y = _part(b, columns, form, part, other)
-                        total = b.op(f"add {kind} {total}, {b.op(f'mul {kind} {x}, {y}')}")
+                        total = b.op(
+                            f"add {kind} {total}, {b.op(f'mul {kind} {x}, {y}')}"
+                        )
                     b(f"store {kind} {total}, ptr {place}, align 64")
                 with b.when(b.op("icmp ne i64 %last, 0")):
                     row = b.op(f"load {kind}, ptr {place}, align 64")
                     c.write(b, row, skipped(b, "%c", i, "%c_row"), "%columns")
             b("ret void")
 
-    def sum_bytes(self, b: Builder, total: str, line: str, signed: bool) -> str:
+    def dot(self, b: Builder, total: str, unsigned: str, signed: str) -> str:
         kind = f"<{WORDS} x i32>"
         for part in range(BYTES):
-            term = _part(b, line, Form(BYTES), part, signed, WORDS)
-            total = b.op(f"add {kind} {total}, {term}")
+            x = _part(b, unsigned, Form(BYTES), part, False, WORDS)
+            y = _part(b, signed, Form(BYTES), part, True, WORDS)
+            total = b.op(f"add {kind} {total}, {b.op(f'mul {kind} {x}, {y}')}")
         return total
 
 

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from treadle.backends.cpu.bfloat import kernel
-from treadle.backends.cpu.bfloat.unit import Dtypes
 from treadle.backends.cpu.bfloat.tile_block import TileUnit
 from treadle.backends.cpu.bfloat.tiles import Instructions
+from treadle.backends.cpu.bfloat.unit import Dtypes
 from treadle.backends.cpu.target import Target, llvm
 from treadle.dtypes import float32
 

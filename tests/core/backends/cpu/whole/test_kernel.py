@@ -8,7 +8,7 @@ import pytest
 
 from tests.core.backends.cpu import bfloat_call as calls
 from tests.core.backends.cpu import contract_call
-from treadle.backends.cpu.gemm.arguments import Word
+from treadle.backends.cpu.gemm.arguments import Kind, Word
 from treadle.backends.cpu.target import AVX2, AVX512, AVX512_VNNI, host
 from treadle.backends.cpu.whole.unit import Vectors, WholeUnit
 from treadle.backends.cpu.whole.vectors import Instructions, Model
@@ -23,7 +23,14 @@ PAIRS = [
     *(("int8", "int8"), ("int8", "uint8"), ("uint8", "int8"), ("uint8", "uint8")),
     ("int16", "bool"),
 ]
-SIZES = [(1, 1, 1), (5, 3, 2), (32, 32, 64), (33, 65, 31), (70, 99, 129), (29, 50, 1100)]
+SIZES = [
+    (1, 1, 1),
+    (5, 3, 2),
+    (32, 32, 64),
+    (33, 65, 31),
+    (70, 99, 129),
+    (29, 50, 1100),
+]
 
 
 def numbers(shape: tuple[int, ...], dtype: str) -> np.ndarray:
@@ -71,6 +78,25 @@ def test_sizes_and_layouts(vectors: Vectors, dtypes: tuple[str, str]) -> None:
             calls.product(c, a, b, num_threads=3, unit=by).serial()
             kept[:, :, :m, :n] = wanted(a, b)
             np.testing.assert_array_equal(around, kept)
+
+
+@EACH
+@pytest.mark.parametrize("dtypes", PAIRS[:4], ids="-".join)
+def test_few_rows_times_a_transposed_matrix(
+    vectors: Vectors, dtypes: tuple[str, str]
+) -> None:
+    for m, n, k in [(1, 300, 70), (3, 9, 128), (16, 21, 600)]:
+        a = numbers((2, 1, m, k), dtypes[0])
+        b = numbers((2, 1, n, k), dtypes[1]).swapaxes(2, 3)
+        around = np.full((2, 1, m + 1, n + 7), 77, np.int32)
+        kept, c = around.copy(), around[:, :, :m, :n]
+        by = unit(vectors, a, b)
+        call = calls.product(c, a, b, num_threads=3, unit=by)
+        few = by.speed.few_rows > 0
+        assert [w[Word.KIND] == Kind.FEW_ROWS for w in call.words] == [few]
+        call.serial()
+        kept[:, :, :m, :n] = wanted(a, b)
+        np.testing.assert_array_equal(around, kept)
 
 
 @EACH
