@@ -50,7 +50,7 @@ class _Lower(Rewriter):
             self.values[out] = self._widened(eq, x, y)
         elif eq.op is dot_general and (_is_long(out.type.dtype) or self._is_thin(eq)):
             self.values[out] = self._sum_of_products(eq, x, y)
-        elif eq.op is dot_general and is_short(out.type.dtype):
+        elif is_short(out.type.dtype):
             wide = [widened(self, a, eq.source, SUMS[0]) for a in (x, y)]
             result = self._contraction(eq, *wide)
             self.values[out] = narrowed(self, result, out.type.dtype, eq.source)

@@ -12,12 +12,13 @@ from functools import cached_property
 import numpy as np
 
 from treadle import dtypes
-from treadle.ir.graph import Atom, Equation, Graph
+from treadle.arraytype import ArrayType
+from treadle.ir.graph import Atom, Equation, Graph, Lit
 from treadle.ops.cast import convert
 from treadle.ops.dot import dot_general
 from treadle.passes.dce import drop_dead
 from treadle.passes.rewrite import Rewriter, mentions
-from treadle.trace.lowering import View
+from treadle.trace.lowering import Join, View
 
 SUMS = (dtypes.int32, dtypes.uint32)
 
@@ -31,6 +32,11 @@ class _Fuse(Rewriter):
     whole: tuple[np.dtype, ...]
 
     @cached_property
+    def moved(self) -> dict[Atom, Atom]:
+        """Small integers, moved as those of 32 bits have been."""
+        return {}
+
+    @cached_property
     def made(self) -> dict[Atom, Equation]:
         """What makes each value."""
         return {v: eq for eq in self.graph.equations for v in eq.outputs}
@@ -39,29 +45,41 @@ class _Fuse(Rewriter):
         if eq.op is not dot_general or eq.outputs[0].type.dtype not in SUMS:
             self.keep(eq)
             return
-        found = [self._source(a) for a in eq.inputs]
-        if None in found:
+        if None in [self._dtype(a) for a in eq.inputs]:
             self.keep(eq)
             return
         inputs = [self._unconverted(a) for a in eq.inputs]
         self.emit(eq.op, inputs, eq.params, eq.source, eq.outputs)
 
-    def _source(self, a: Atom) -> Atom | None:
-        """The small integers that an operand is made of, by conversion and views."""
+    def _dtype(self, a: Atom) -> np.dtype | None:
+        """Of the small integers that an operand is made of, by conversion and moves."""
         eq = self.made.get(a)
-        if eq is None or len(eq.inputs) != 1:
+        if eq is None:
             return None
         if eq.op is convert:
-            (x,) = eq.inputs
-            return x if x.type.dtype in self.whole else None
-        return self._source(eq.inputs[0]) if isinstance(eq.op.lowering, View) else None
+            dtype = eq.inputs[0].type.dtype
+            return dtype if dtype in self.whole else None
+        if not isinstance(eq.op.lowering, View | Join):
+            return None
+        found = {self._dtype(x) for x in eq.inputs if not _is_zero(x)}
+        return found.pop() if len(found) == 1 else None
 
     def _unconverted(self, a: Atom) -> Atom:
-        eq = self.made[a]
-        (x,) = eq.inputs
+        if a in self.moved:
+            return self.moved[a]
+        eq, dtype = self.made[a], self._dtype(a)
         if eq.op is convert:
-            return self.read(x)
-        return self.emit(eq.op, [self._unconverted(x)], eq.params, eq.source)[0]
+            self.moved[a] = self.read(eq.inputs[0])
+            return self.moved[a]
+        zero = Lit(np.zeros((), dtype), ArrayType((), dtype or SUMS[0]))
+        inputs = [zero if _is_zero(x) else self._unconverted(x) for x in eq.inputs]
+        (self.moved[a],) = self.emit(eq.op, inputs, eq.params, eq.source)
+        return self.moved[a]
+
+
+def _is_zero(a: Atom) -> bool:
+    plain = isinstance(a, Lit) and a.size is None and not a.varies
+    return plain and not a.type.shape and not a.value
 
 
 def fuse_integers(graph: Graph, whole: Sequence[np.dtype]) -> Graph:
