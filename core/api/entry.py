@@ -19,7 +19,7 @@ from treadle.api.purity import call_pure
 from treadle.arraytype import ArrayType
 from treadle.control.ways import explore
 from treadle.dims import is_dim
-from treadle.ir.filled import filled
+from treadle.ir.filled import filled, sizes_in
 from treadle.ir.graph import Graph
 from treadle.run.array import Array
 from treadle.run.collector import no_collection
@@ -81,11 +81,17 @@ class Entry:
             self.row.compile_seconds = perf_counter() - began
         return made
 
+    @cached_property
+    def _has_open_form(self) -> bool:
+        """Whether there are sizes in the results' structure: linear maps hold types."""
+        return bool(sizes_in(self.out_form))
+
     def bound(self, program: Any) -> Entry:
         """The entry for given sizes, of one for sizes that are open."""
+        form = self.out_form
+        if self._has_open_form:
+            form = filled(form, program.value_of)
         made = object.__new__(Entry)
-        # Linear maps among the results hold types with sizes.
-        form = filled(self.out_form, program.value_of)
         made.__dict__.update(
             self.__dict__,
             program=program,

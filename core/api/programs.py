@@ -239,8 +239,8 @@ class Programs:
 
     def _again(self, made: _Made, key: tuple) -> Entry | None:
         """The entry for arguments that differ in open sizes alone from earlier ones."""
-        form, types, *statics = key
-        for pattern, known in made.patterns.get((form, *statics)) or ():
+        form, types, statics, kind, _ = key
+        for pattern, known in made.patterns.get((form, statics, kind)) or ():
             sizes = pattern.sizes(types)
             if sizes and can_vary(sizes):
                 for trace in known:

@@ -28,6 +28,9 @@ _INLINE_COST = 12
 """Scalar computations up to this cost are repeated in each reader. On one number all
 instructions cost about the same, but very dear ones."""
 _DEAR = 10
+_DEAREST = 20
+"""From this cost on an instruction is a function of many: it isn't repeated in several
+readers, as the code of each of them would have it."""
 
 
 class Memo:
@@ -80,10 +83,12 @@ class Dataflow:
         self.kept: set[Var] = set()
         self.recomputed: set[Var] = set()
         self._index_only: set[Var] = set()
-        costs: dict[Atom, int] = {}
         for eq in graph.equations:
             self.add(eq)
-            self._consider_inline(eq, costs)
+        costs: dict[Atom, int] = {}
+        long: set[Atom] = set()
+        for eq in graph.equations:
+            self._consider_inline(eq, costs, long)
         self._viewed_by_caller = {
             view.inputs[0] for a in self.returned for view in self.resolve(a)[1]
         }
@@ -99,9 +104,14 @@ class Dataflow:
             elif type(table) is set:
                 setattr(self, name, frozenset(table))
 
-    def _consider_inline(self, eq: Equation, costs: dict[Atom, int]) -> None:
+    def _consider_inline(
+        self, eq: Equation, costs: dict[Atom, int], long: set[Atom]
+    ) -> None:
         """Indices, and cheap scalars made of scalars, are computed where they are
-        needed rather than stored."""
+        needed rather than stored.
+
+        costs: of those that are. long: what is made with the dearest instructions.
+        """
         how = self.lowering(eq)
         if not isinstance(how, Elementwise | Index):
             return
@@ -115,15 +125,29 @@ class Dataflow:
         if out.type.shape and not index_only:
             return
         # A scalar that an equation made in other ways (a reduction) is loaded.
-        cost = 1
+        cost, is_long = 1, any(a in long for a in eq.inputs)
         if isinstance(how, Elementwise):
-            cost = sum([1 + SCALARS[i.name].cost // _DEAR for i in written(eq)])
+            own = [SCALARS[i.name].cost for i in written(eq)]
+            cost = sum([1 + c // _DEAR for c in own])
+            is_long = is_long or any(c >= _DEAREST for c in own)
         cost += sum([costs.get(a, 0) for a in eq.inputs])
+        if is_long and len(self._read_as(out)) > 1:
+            return
         if cost <= _INLINE_COST:
             self.inline.add(out)
             costs[out] = cost
+            if is_long:
+                long.add(out)
             if index_only:
                 self._index_only.add(out)
+
+    def _read_as(self, v: Var) -> list[Equation]:
+        """The equations that read a value or a view of it."""
+        found = []
+        for eq in self.readers[v]:
+            view = bool(eq.outputs) and self.is_view(eq.outputs[0])
+            found += self._read_as(eq.outputs[0]) if view else [eq]
+        return found
 
     def _consider_updates(self, updates: Atom) -> None:
         """What a scatter writes is computed there rather than stored, if nothing else

@@ -140,6 +140,7 @@ class SizedProgram:
             for i, x in enumerate(plan.numbers)
             if x is not None
         ]
+        self._dimensions = [a.number for a in scope.atoms if a.fn is None]
         self._evaluate = self._evaluator()
         self._evaluate_better = _with_better(self._evaluate)
 
@@ -162,7 +163,7 @@ class SizedProgram:
     def bind(self, *sizes: int) -> Executable:
         """The program for given sizes of the dimensions, in their order."""
         numbers = self._evaluate(*sizes)
-        made = self._bound(sizes, numbers, _Values(self._scope, sizes))
+        made = self._bound(sizes, numbers, _Values(self._scope, self._given(sizes)))
         made.better = partial(self._better, sizes, numbers[1])
         return made
 
@@ -171,7 +172,11 @@ class SizedProgram:
         numbers = self._evaluate_better(*sizes)
         if numbers[1] >= arena:
             return None
-        return self._bound(sizes, numbers, _BetterValues(self._scope, sizes))
+        value_of = _BetterValues(self._scope, self._given(sizes))
+        return self._bound(sizes, numbers, value_of)
+
+    def _given(self, sizes: Sequence[int]) -> dict[int, Any]:
+        return dict(zip(self._dimensions, sizes, strict=True))
 
     def _bound(
         self, sizes: Sequence[int], found: Numbers, value_of: _Values
@@ -219,13 +224,12 @@ def _with_shape(t: ArrayType, shape: tuple[int, ...]) -> ArrayType:
 
 
 class _Values:
-    """From a size to its number, for given sizes of the dimensions: for questions that
-    are asked seldom."""
+    """From a size to its number, given those of the dimensions, which are found among
+    the scope's atoms by these numbers: for questions that are asked seldom."""
 
-    def __init__(self, scope: Scope, sizes: Sequence[int]) -> None:
+    def __init__(self, scope: Scope, given: dict[int, Any]) -> None:
         self._atoms = scope.atoms
-        dimensions = [a.number for a in scope.atoms if a.fn is None]
-        self._found = dict(zip(dimensions, sizes, strict=True))
+        self._found = given
 
     def __call__(self, size: Any) -> int:
         if type(size) is not Dim:

@@ -11,6 +11,7 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from tests.refused import refused
+from treadle.api.programs import Programs
 
 
 def counted(calls: list[int]) -> Any:
@@ -88,3 +89,20 @@ def test_other_spellings_of_keywords_get_ours(
 
 def test_keywords_that_nobody_knows() -> None:
     refused(lambda: td.jit(lambda x: x, fast=True), TypeError, "no argument 'fast'")
+
+
+def test_another_open_size_is_found_by_what_arguments_have_in_common(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    f = td.jit(lambda x, scale: x * scale + x.shape[0], static="scale")
+    for n in (3, 4):
+        f(np.ones(n, np.float32), 2.0)
+
+    def slowly(*args: Any) -> Any:
+        raise AssertionError("its axes were looked at one by one")
+
+    monkeypatch.setattr(Programs, "_made", slowly)
+    for n in (5, 1, 9):
+        np.testing.assert_array_equal(f(np.ones(n, np.float32), 2.0), np.full(n, 2 + n))
+    with pytest.raises(AssertionError, match="one by one"):
+        f(np.ones((2, 2), np.float32), 2.0)

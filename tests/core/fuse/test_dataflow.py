@@ -92,6 +92,22 @@ def test_dear_scalars_are_stored() -> None:
     assert dear[0] is not graph.equations[-1] or len(dear) > 1
 
 
+def test_a_function_of_many_instructions_is_not_repeated_in_several_readers() -> None:
+    def corrected(*readers: Any) -> Any:
+        def function(n: Any, x: Any) -> Any:
+            power = 1.0 - tnp.power(n, 3.5)
+            spread = tnp.broadcast_to(power, x.shape)
+            return [reader(x[::-1], spread) for reader in readers]
+
+        return function
+
+    n = np.float32(2.0)
+    once, twice = corrected(tnp.multiply), corrected(tnp.multiply, tnp.divide)
+    assert inline(once, n, X) == ["pow", "sub"]
+    # What several share is in memory.
+    assert inline(twice, n, X) == ["pow"]
+
+
 def test_what_runs_on_the_host_is_not_inline() -> None:
     assert inline(lambda n: td.pure_callback(np.sin, n, n), np.float32(1.0)) == []
 
