@@ -1,4 +1,4 @@
-"""Packs operands for units: blocks of 32 x 16 words, padded with zeros.
+"""Packs operands for units: blocks of 32 x 16 words, padded with zeros along k.
 
 A word of 32 bits holds a *group* of elements that follow each other along k: a pair of
 bfloat16, so that a block has 32 k, or four bytes (`treadle.backends.cpu.whole`), so
@@ -56,15 +56,14 @@ def _prefetch(b: Builder, address: str) -> None:
 def _emit_lines(b: Builder, form: Operand) -> None:
     """``lines``: `count` lines of `k` contiguous elements."""
     with b.function(f"define internal void @lines_{form.name}({_COPY})"):
-        with b.loop("0", str(SIDE)) as i:
+        # What is beyond them gives sums that are not stored.
+        with b.loop("0", "%count") as i:
             line = form.at(b, "%source", i, "%step")
             later = form.at(b, line, str(_AHEAD), "%step")
-            present = b.op(f"icmp slt i64 {i}, %count")
-            wanted = b.op(f"select i1 {present}, i64 %k, i64 0")
             target = _bytes(b, "%to", i, LINE_BYTES)
             with b.loop("0", "%k", str(form.depth)) as j:
                 _prefetch(b, form.at(b, later, j))
-                left = b.op(f"sub i64 {wanted}, {j}")
+                left = b.op(f"sub i64 %k, {j}")
                 value = form.read(b, form.at(b, line, j), left, form.depth)
                 # A block has as many bytes as it takes for each of its k, times 32.
                 place = _bytes(b, target, j, BLOCK_BYTES // form.depth)

@@ -100,14 +100,22 @@ class Whole:
                 text.label(text.fresh_label("unreachable"))
             text(f"store {vector} zeroinitializer, ptr {buffer}, align 64")
             left = maximum(text, minimum(text, "%count", str(lanes)), "0")
-            nbytes = text.op(f"mul i64 {left}, {size}")
-            text(
-                f"call void @llvm.memcpy.p0.p0.i64(ptr {buffer}, ptr %from, "
-                f"i64 {nbytes}, i1 false)"
-            )
+            # Few copies of fixed lengths take less time than a call of memcpy.
+            part, done = lanes // 2, "0"
+            while part:
+                kind = f"<{part} x {self.scalar}>"
+                bit = text.op(f"and i64 {left}, {part}")
+                with text.when(text.op(f"icmp ne i64 {bit}, 0")):
+                    source, target = (
+                        text.op(f"getelementptr {self.scalar}, ptr {x}, i64 {done}")
+                        for x in ("%from", buffer)
+                    )
+                    value = text.op(f"load {kind}, ptr {source}, align {size}")
+                    text(f"store {kind} {value}, ptr {target}, align {size}")
+                done = text.op(f"add i64 {done}, {bit}")
+                part //= 2
             value = text.op(f"load {vector}, ptr {buffer}, align 64")
             text(f"ret {vector} {value}")
-        b.declare("void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
         b.declarations |= text.declarations
         b.library[name] = "\n".join(text.lines)
         return name
