@@ -88,8 +88,9 @@ def _sum_length(eq: Equation) -> int:
 
 
 def _is_zero(a: Atom) -> bool:
-    plain = isinstance(a, Lit) and a.size is None and not a.varies
-    return plain and not a.type.shape and not a.value
+    if not isinstance(a, Lit) or a.varies or a.size is not None:
+        return False
+    return not a.type.shape and not a.value
 
 
 def fuse_integers(graph: Graph, whole: Sequence[np.dtype]) -> Graph:

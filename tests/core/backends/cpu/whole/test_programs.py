@@ -74,7 +74,7 @@ def test_conversions_are_part_of_products(spelled: str) -> None:
         (((40, 70), (33, 70)), "mk,nk->mn"),
         (((3, 20, 40), (3, 40, 50)), "bmk,bkn->bmn"),
         (((5, 20, 40), (40, 50)), "bmk,kn->bmn"),
-        (((2, 9, 3, 16), (2, 11, 3, 16)), "nqhd,nkhd->nhqk"),
+        (((2, 9, 3, 40), (2, 11, 3, 40)), "nqhd,nkhd->nhqk"),
         (((70, 40), (70, 33)), "km,kn->nm"),
     ],
 )
@@ -87,6 +87,14 @@ def test_unsigned_times_signed(shapes: Any, formula: str) -> None:
     plan, (c,) = run(product, a, b)
     assert {d for found in products(plan) for d in found} == {"uint8", "int8", "int32"}
     np.testing.assert_array_equal(c, exact(formula, a, b))
+
+
+@needs_a_kernel
+def test_short_sums_stay_in_32_bits() -> None:
+    a, b = numbers((40, 16), "int8"), numbers((16, 33), "int8")
+    plan, (c,) = run(SPELLED["astype"], a, b)
+    assert products(plan) == [("int32", "int32", "int32")]
+    np.testing.assert_array_equal(c, exact("mk,kn->mn", a, b))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
@@ -128,7 +136,7 @@ def test_scales_are_an_epilogue() -> None:
 
 @needs_a_kernel
 def test_bytes_are_multiplied_in_loops_and_at_open_sizes() -> None:
-    w, x = numbers((16, 16), "int8"), numbers((9, 16), "int8")
+    w, x = numbers((40, 40), "int8"), numbers((9, 40), "int8")
 
     def steps(x: Any, w: Any) -> Any:
         def step(x: Any, _: Any) -> Any:
@@ -140,5 +148,5 @@ def test_bytes_are_multiplied_in_loops_and_at_open_sizes() -> None:
     np.testing.assert_array_equal(found, x @ w @ w @ w)
     once = td.jit(steps, dynamic={"x": ("rows", None)})
     for rows in (3, 40, 130):
-        x = numbers((rows, 16), "int8")
+        x = numbers((rows, 40), "int8")
         np.testing.assert_array_equal(np.asarray(once(x, w)), x @ w @ w @ w)
