@@ -365,7 +365,7 @@ class _Visit:
                 self._note(fields, name, fields[name], read, i)
                 return False, fields[name]
         found = _in_class(kind, name)
-        function = getattr(found, "fget", getattr(found, "__func__", found))
+        function = _function_of(found)
         if type(function) is FunctionType:
             own = None if isinstance(x, type) else x
             if type(found) is classmethod:
@@ -459,6 +459,15 @@ def _in_class(kind: type, name: str) -> Any:
         if name in base.__dict__:
             return base.__dict__[name]
     return MISSING
+
+
+def _function_of(found: Any) -> Any:
+    """What runs when an attribute is read or called that lies in a class."""
+    if isinstance(found, property):
+        return found.fget
+    if isinstance(found, classmethod | staticmethod | MethodType):
+        return found.__func__
+    return found
 
 
 def _in_cell(cell: CellType) -> Any:

@@ -252,6 +252,21 @@ def test_another_module_under_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "` is the module others, was the module settings" in str(f.report())
 
 
+def test_a_module_in_a_class_is_not_asked_for_what_it_may_lack() -> None:
+    asked = []
+    module = ModuleType("lazy")
+    module.__dict__.update(double=lambda x: x * 2, __getattr__=asked.append)
+
+    class Functions:
+        name = module
+
+        def run(self, x: Any) -> Any:
+            return self.name.double(x)
+
+    assert td.jit(Functions().run)(1.5) == 3.0
+    assert asked == []
+
+
 def test_variables_of_several_modules() -> None:
     inner: dict[str, Any] = {"a": 1.0, "b": 2.0, "c": 4.0}
     exec("def g(x): return x + a + b + c", inner)
