@@ -79,6 +79,7 @@ def linear_algebra() -> list[tuple[str, Function, Function, tuple[np.ndarray, ..
             ("solve", lambda np, a: np.linalg.solve(a, a[..., :1]), a),
             ("eigh", lambda np, a: np.linalg.eigh(a)[1], definite),
             ("svd", lambda np, a: np.linalg.svd(a)[0], a),
+            ("qr", lambda np, a: np.linalg.qr(a)[0], a),
         ):
             ours, theirs = (partial(function, module) for module in (tnp, jnp))
             found.append((f"{name} {title}", ours, theirs, (x,)))
@@ -141,6 +142,12 @@ def complex_numbers() -> list[tuple[str, Function, Function, tuple[np.ndarray, .
         ),
         ("z * z + z of 1000x1000", lambda z: z * z + z, lambda z: z * z + z, (wide,)),
         ("complex product, 128x128x128", tnp.matmul, jnp.matmul, (z, z)),
+        (
+            "squares of complex rows summed, 1000x1000",
+            lambda z: tnp.einsum("ij,ij->i", z, z),
+            lambda z: jnp.einsum("ij,ij->i", z, z),
+            (wide,),
+        ),
     ]
     for name in ("abs", "exp", "log", "sqrt", "tanh"):
         ours, theirs = getattr(tnp, name), getattr(jnp, name)
@@ -363,6 +370,8 @@ def numpy_functions() -> dict[str, Function]:
         "solve": lambda a: np.linalg.solve(a, a[..., :1]),
         "eigh": lambda a: np.linalg.eigh(a)[1],
         "svd": lambda a: np.linalg.svd(a)[0],
+        "qr": lambda a: np.linalg.qr(a)[0],
+        "squares of complex rows": lambda z: np.einsum("ij,ij->i", z, z),
         "cg of": lambda b: scipy.sparse.linalg.cg(laplace_matrix(64), b.ravel())[0],
         "odeint of": plain_odeint,
     }

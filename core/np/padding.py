@@ -212,6 +212,9 @@ def _padded(x: Any, axis: int, before: int, after: int, mode: str) -> Any:
         left = [_spread(ops.slice_axis(x, axis, 0, 1), axis, before)]
         right = [_spread(ops.slice_axis(x, axis, n - 1, n), axis, after)]
         return ops.concatenate(*left, x, *right, axis=axis)
+    own = 1 if mode == "reflect" else 0
+    if before <= n - own and after <= n - own:
+        return _joined(x, axis, *_beside(x, axis, before, after, mode))
     # What lies beyond either end repeats with a period; take whole periods, then cut.
     mirrored = reverse(x, axes=(axis,))
     if mode == "reflect":
@@ -229,6 +232,20 @@ def _padded(x: Any, axis: int, before: int, after: int, mode: str) -> Any:
     whole = ops.concatenate(*[period] * copies, axis=axis) if copies > 1 else period
     start = ahead * length - before
     return ops.slice_axis(whole, axis, start, start + before + n + after)
+
+
+def _beside(x: Any, axis: int, before: int, after: int, mode: str) -> list[Any]:
+    """What lies beyond either end, no further than x reaches from there."""
+    n = typeof(x).shape[axis]
+    if mode == "wrap":
+        spans = (n - before, n), (0, after)
+    else:
+        own = 1 if mode == "reflect" else 0
+        spans = (own, own + before), (n - own - after, n - own)
+    sides = [ops.slice_axis(x, axis, *span) for span in spans]
+    if mode == "wrap":
+        return sides
+    return [reverse(side, axes=(axis,)) for side in sides]
 
 
 def _periods(count: int, length: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,7 @@ from treadle.trace.routine import (
     At,
     RoutineCall,
     Script,
-    filled,
+    Small,
     lead_of,
     least,
     most,
@@ -71,28 +71,69 @@ def _qr_run(a: Any, *, full: bool) -> Sequence[Any]:
     return np.linalg.qr(a, "complete" if full else "reduced")
 
 
+class _Sizes(NamedTuple):
+    """Of a matrix, m x n with the smaller size k; of Q's columns, and of R's rows."""
+
+    m: int
+    n: int
+    k: int
+    columns: int
+    rows: int
+
+
 def _qr_script(types: Any, outs: Any, params: Any) -> Script:
-    """The factorization LQ of the transpose, which is what LAPACK sees."""
+    """LAPACK sees the transpose. It factors that of a wide matrix, as LQ; of a tall one
+    it gets the transpose of this, so that reflections go down columns."""
     (a,), (q, r) = types, outs
-    lead, letter = lead_of(a), partial(named, a.dtype)
+    lead, itemsize = lead_of(a), a.dtype.itemsize
     m, n = a.shape[-2:]
-    k, columns = least(m, n), q.shape[-1]
-    copy, tau, work = At(3), At(4), At(5)
-    length = _BLOCK * most(n, columns)
-    make = "unglq" if dtypes.is_complex(a.dtype) else "orglq"
-    rows = r.shape[-2]
-    steps = (
-        RoutineCall("bytes", (copy, At(0), nbytes_behind(a, lead))),
-        RoutineCall(letter("gelqf"), (n, m, copy, n, tau, work, length, STATUS)),
-        filled(At(2), a, rows, n, a.dtype.type(0)),
-        RoutineCall(letter("lacpy"), ("L", n, k, copy, n, At(2), n)),
-        RoutineCall(letter("lacpy"), ("U", k, m, copy, n, At(1), columns)),
-        RoutineCall(
-            letter(make), (columns, m, k, At(1), columns, tau, work, length, STATUS)
-        ),
-    )
-    size = a.dtype.itemsize
-    return Script(lead, (nbytes_behind(a, lead), k * size, length * size), steps)
+    sizes = _Sizes(m, n, least(m, n), q.shape[-1], r.shape[-2])
+    longest = most(n, sizes.columns)
+    length = _BLOCK * longest
+    work = m * longest * itemsize, sizes.k * itemsize, length * itemsize
+    is_tall, is_wide = number(_exceeds, (m, n)), number(_exceeds, (n + 1, m))
+    steps = [s._replace(needed=is_tall) for s in _tall_steps(a.dtype, sizes, length)]
+    steps += [s._replace(needed=is_wide) for s in _wide_steps(a.dtype, sizes, length)]
+    small = Small("qr", a.dtype, (m, n, sizes.columns))
+    return Script(lead, work, tuple(steps), small)
+
+
+def _exceeds(x: int, y: int) -> int:
+    return int(x > y)
+
+
+_COPY, _TAU, _WORK = At(3), At(4), At(5)
+
+
+def _tall_steps(dtype: np.dtype, sizes: _Sizes, length: int) -> list[RoutineCall]:
+    m, n, k, columns, rows = sizes
+    letter, itemsize, zero = partial(named, dtype), dtype.itemsize, dtype.type(0)
+    make = "ungqr" if dtypes.is_complex(dtype) else "orgqr"
+    last = _TAU, _WORK, length, STATUS
+    below = At(2).plus(n * itemsize)
+    return [
+        RoutineCall("turned", (_COPY, At(0), n, m, n, itemsize)),
+        RoutineCall(letter("geqrf"), (m, n, _COPY, m, *last)),
+        RoutineCall("turned", (At(2), _COPY, rows, n, m, itemsize)),
+        RoutineCall(letter("laset"), ("U", n, rows - 1, zero, zero, below, n)),
+        RoutineCall(letter(make), (m, columns, k, _COPY, m, *last)),
+        RoutineCall("turned", (At(1), _COPY, m, columns, m, itemsize)),
+    ]
+
+
+def _wide_steps(dtype: np.dtype, sizes: _Sizes, length: int) -> list[RoutineCall]:
+    m, n, k, columns, rows = sizes
+    letter, zero = partial(named, dtype), dtype.type(0)
+    make = "unglq" if dtypes.is_complex(dtype) else "orglq"
+    last = _TAU, _WORK, length, STATUS
+    return [
+        RoutineCall("bytes", (_COPY, At(0), m * n * dtype.itemsize)),
+        RoutineCall(letter("gelqf"), (n, m, _COPY, n, *last)),
+        RoutineCall(letter("laset"), ("A", n, rows, zero, zero, At(2), n)),
+        RoutineCall(letter("lacpy"), ("L", n, k, _COPY, n, At(2), n)),
+        RoutineCall(letter("lacpy"), ("U", k, m, _COPY, n, At(1), columns)),
+        RoutineCall(letter(make), (columns, m, k, At(1), columns, *last)),
+    ]
 
 
 def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full: bool) -> Any:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
+from treadle.dims import same_shape
 from treadle.ir.graph import Atom, Equation, Graph, Lit
 from treadle.ops.arithmetic import mul, multiply_add
+from treadle.ops.complex import parts
 from treadle.ops.dot import Axes, dot_general, free_axes
 from treadle.ops.movement import broadcast_in_dim, reshape, transpose
 from treadle.ops.reduce import reduce_sum
+from treadle.ops.shape import slice_
 from treadle.passes.convolutions import adds_results, convolution
 from treadle.passes.halves import narrowed, product, widened
 from treadle.passes.integers import SUMS, is_short
@@ -32,9 +35,15 @@ class _Lower(Rewriter):
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
-        self.reshaped = {
-            v for eq in graph.equations if eq.op is reshape for v in eq.outputs
+        makers: dict[Atom, Equation] = {
+            v: eq for eq in graph.equations for v in eq.outputs
         }
+        self.merged: set[Atom] = set()
+        for eq in graph.equations:
+            if eq.op is reshape and (
+                eq.inputs[0] in self.merged or _may_merge(eq, makers)
+            ):
+                self.merged.update(eq.outputs)
 
     def equation(self, eq: Equation) -> None:
         if not isinstance(eq.op.lowering, Product):
@@ -67,7 +76,7 @@ class _Lower(Rewriter):
         on which of them have one element: it is not for all sizes the same.
         """
         sums = len(eq.params["contract"][0])
-        if sums > 1 or not self.reshaped.isdisjoint(eq.inputs):
+        if sums > 1 or not self.merged.isdisjoint(eq.inputs):
             return False
         return not sums or not all(_free(eq))
 
@@ -178,6 +187,18 @@ def _free(eq: Equation) -> list[Axes]:
     """The free axes of both operands."""
     sides = zip(eq.inputs, eq.params["contract"], eq.params["batch"], strict=True)
     return [free_axes(a.type.ndim, c, b) for a, c, b in sides]
+
+
+def _may_merge(eq: Equation, makers: Mapping[Atom, Equation]) -> bool:
+    """Whether a reshape makes an axis of several, for some sizes. It does not if there
+    is one to cut, or if it leaves out the last axis of the parts of complex numbers."""
+    x, shape = eq.inputs[0], eq.outputs[0].type.shape
+    sliced = makers.get(x)
+    whole = makers.get(sliced.inputs[0]) if sliced and sliced.op is slice_ else None
+    before = x.type.shape
+    if whole and whole.op is parts and before[-1] == 1:
+        before = before[:-1]
+    return len(before) > 1 and not same_shape(before, shape)
 
 
 def _ends(a: Atom, free: Axes) -> bool:

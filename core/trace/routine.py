@@ -53,16 +53,21 @@ class RoutineCall(NamedTuple):
       (int32), and to the order (int32) that the exchanges amount to;
     - "rows" (to, from, order, n, nbytes, scatters): copies rows of some bytes; row i is
       at ``order[i]``, in what is read, or in what is written if it scatters;
+    - "turned" (to, from, rows, columns, stride, itemsize): copies the transpose of a
+      matrix, whose rows begin so many numbers apart; the result has so many rows and
+      columns, one row behind the other;
     - "pairs" (to, values, vectors, n, itemsize): n complex vectors from LAPACK's real
       ones; where the imaginary part of an eigenvalue (`values`) is positive, a vector
       and the next one are the parts of a conjugate pair.
 
     failed: whether it happens only if LAPACK has reported a failure for this matrix.
+    needed: 0 if it never happens, for matrices of these sizes.
     """
 
     name: str
     args: tuple[Argument, ...]
     failed: bool = False
+    needed: int = 1
 
 
 class Small(NamedTuple):
@@ -74,10 +79,11 @@ class Small(NamedTuple):
     - "triangular_solve": n, right sides, and a sum of numbers: 1 if the matrix is on
       the left, 2 if lower, 4 if transposed, 8 if its diagonal counts as ones;
     - "lu": m, n, and the smaller of them, of the transposes of n x m matrices;
-    - "lu_solve": n, right sides, and 4 if transposed.
+    - "lu_solve": n, right sides, and 4 if transposed;
+    - "qr": m, n, and columns of Q.
     """
 
-    what: Literal["cholesky", "triangular_solve", "lu", "lu_solve"]
+    what: Literal["cholesky", "triangular_solve", "lu", "lu_solve", "qr"]
     dtype: np.dtype
     sizes: tuple[int, ...]
 

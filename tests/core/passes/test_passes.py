@@ -146,3 +146,26 @@ def test_reductions_over_several_axes_end_with_rows() -> None:
     axes = [eq.params["axes"] for eq in found.equations if "axes" in eq.params]
     assert axes[0] == (2,)
     assert len(axes) >= 2
+
+
+def test_sums_of_products_have_the_bits_of_open_sizes() -> None:
+    """Whatever views their operands are of: axes that are cut, parts, a column."""
+
+    def products(u: Any, x: Any) -> Any:
+        rows, columns = u.reshape(-1, 4), u.reshape(4, -1)
+        return (
+            tnp.einsum("ij,ij->i", rows, rows),
+            tnp.einsum("ij,ij->j", columns, columns),
+            tnp.einsum("ij,ij->i", x, x),
+            x.T @ x[:, 0],
+        )
+
+    opened = td.jit(products, dynamic={"u": ("4*n",), "x": ("n", "m")})
+    rng = np.random.default_rng(0)
+    for n, m, dtype in ((5, 1, "float32"), (40, 10, "float32"), (40, 10, "complex64")):
+        u, x = (rng.normal(size=s).astype(dtype) for s in (4 * n, (n, m)))
+        for a, b in zip(opened(u, x), td.jit(products)(u, x), strict=True):
+            assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+        rows = u.reshape(-1, 4)
+        found = np.asarray(opened(u, x)[0])
+        np.testing.assert_allclose(found, (rows * rows).sum(1), rtol=1e-5, atol=1e-5)

@@ -188,11 +188,26 @@ def _pieces(count: int) -> list[tuple[int, int]]:
     return found
 
 
-def load_paired(b: Builder, address: str, dtype: np.dtype, lanes: int) -> Value:
+def load_paired(
+    b: Builder, address: str, dtype: np.dtype, lanes: int, mask: Value | None
+) -> Value:
     """Loads every second element, and nothing behind the last of them."""
     last = b.op(f"getelementptr {memory_kind(dtype)}, ptr {address}, i64 {lanes - 1}")
-    low, high = (load(b, at, dtype, lanes, None) for at in (address, last))
+    halves = [
+        load(b, at, dtype, lanes, None if mask is None else _paired_mask(mask, half))
+        for half, at in enumerate((address, last))
+    ]
+    low, high = halves
     return low.shuffle([*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)], high)
+
+
+def _paired_mask(mask: Value, half: int) -> Value:
+    """Which elements are read for half of the lanes: of the second half, the odd
+    ones."""
+    first = half * mask.lanes // 2
+    spread = mask.shuffle([first + k // 2 for k in range(mask.lanes)])
+    odd = ", ".join([f"i1 {str(k % 2 == half).lower()}" for k in range(mask.lanes)])
+    return spread & Value(mask.b, f"<{odd}>", "i1", mask.lanes)
 
 
 def store_pairs(

@@ -28,6 +28,7 @@ from treadle.backends.cpu.emit.half import rounded
 from treadle.backends.cpu.emit.lanes import (
     Value,
     constant,
+    has_mask_registers,
     lane_numbers,
     multiply_add,
     register_kind,
@@ -277,8 +278,8 @@ class Body:
                 return load_few(self.b, position, dtype, lanes, frame.few)
             mask = frame.mask if lanes > 1 else None
             return load(self.b, position, dtype, lanes, mask)
-        if self._in_pairs(i, offsets, frame):
-            return load_paired(self.b, position, dtype, lanes)
+        if self._in_pairs(i, offsets) and (frame.mask is None or has_mask_registers()):
+            return load_paired(self.b, position, dtype, lanes, frame.mask)
         if self._one_by_one(i, frame, offsets):
             return load_strided(self.b, position, access.inner, dtype, lanes)
         where = pointers(self.b, access.kind, position, offsets)
@@ -290,7 +291,8 @@ class Body:
         dtype = access.operand.dtype
         value = frame.get(instr.args[0], copy, lanes)
         position, offsets = self._place(i, frame, copy, lanes)
-        if i in self.pairs and self._in_pairs(i, offsets, frame):
+        whole = frame.mask is None
+        if i in self.pairs and whole and self._in_pairs(i, offsets):
             self._store_pair(*self.pairs[i], i, frame, copy, lanes)
             return
         mask = frame.mask if lanes > 1 else None
@@ -337,13 +339,13 @@ class Body:
                 position = self._access(i).moved(self.b, position, offset)
         return position
 
-    def _in_pairs(self, i: int, offsets: Value | None, frame: Frame) -> bool:
-        """Whether a whole vector is every second element, from some address on."""
+    def _in_pairs(self, i: int, offsets: Value | None) -> bool:
+        """Whether a vector is every second element, from some address on."""
         if offsets is None:
             return False
         k = self.nest.body[i].attr
         paired = self.nest.operands[k].inner == PAIRED
-        return paired and frame.mask is None and offsets is self.lane_steps.get(k)
+        return paired and offsets is self.lane_steps.get(k)
 
     def _store_pair(
         self, first: int, second: int, i: int, frame: Frame, copy: int, lanes: int

@@ -27,9 +27,12 @@ def turned_in(
 ) -> None:
     """Fills the turned block `target` with `lanes` rows.
 
-    width: bits of an element. steps: elements between rows, and between columns.
+    width: bits of an element. steps: elements between rows, and between columns: if
+      these are known to be two, there is code for that.
     """
-    _call(b, "in", _emit_in, width, lanes, (source, *steps, columns, target))
+    paired = steps[1] == "2"
+    way, emit = ("pairs_in", _emit_pairs_in) if paired else ("in", _emit_in)
+    _call(b, way, emit, width, lanes, (source, *steps, columns, target))
 
 
 def turned_out(
@@ -142,11 +145,26 @@ class _Turn:
             pointers.append(self.moved(pointers[-1], "%down"))
         return pointers
 
-    def last_places(self, pointer: str, column: str) -> list[str]:
+    def last_places(self, pointer: str, column: str, step: int = 1) -> list[str]:
         """The places of the last row's elements, behind which nothing may be touched:
         from there on the last one's."""
-        last = self.b.op(f"sub i64 %columns, {self.b.op(f'add i64 {column}, 1')}")
-        return [self.moved(pointer, self.b.least(str(k), last)) for k in range(_PIECE)]
+        b = self.b
+        last = b.op(f"sub i64 %columns, {b.op(f'add i64 {column}, 1')}")
+        places = [b.least(str(k), last) for k in range(_PIECE)]
+        return [self.moved(pointer, b.op(f"mul i64 {k}, {step}")) for k in places]
+
+    def last_piece(self, pointer: str, column: str, step: int = 1) -> Value:
+        """The piece of the last row."""
+        of, text = type_name(self.kind, _PIECE), "poison"
+        for k, place in enumerate(self.last_places(pointer, column, step)):
+            x = self.load(place, 1).text
+            text = self.b.op(f"insertelement {of} {text}, {self.kind} {x}, i64 {k}")
+        return Value(self.b, text, self.kind, _PIECE)
+
+    def put(self, rows: list[Value], column: str) -> None:
+        """Turns pieces of rows, and stores their columns."""
+        for k, vector in enumerate(self.turned(self.gathered(rows))):
+            self.store(vector, self.moved(self.near(column), k * self.lanes))
 
     def gathered(self, rows: list[Value]) -> list[Value]:
         """Pieces of rows as vectors: rows q, q + 4, q + 8, ... in the q-th one."""
@@ -203,14 +221,25 @@ def _emit_in(t: _Turn) -> None:
     fits = b.op(f"or i1 {t.has_pieces()}, {reach}")
     with t.last_resort(t.both(along, fits)), t.pieces() as c:
         *most, last = t.row_pointers(c)
-        rows = [t.load(p, _PIECE) for p in most]
-        of, text = type_name(t.kind, _PIECE), "poison"
-        for k, place in enumerate(t.last_places(last, c)):
-            element = t.load(place, 1).text
-            text = b.op(f"insertelement {of} {text}, {t.kind} {element}, i64 {k}")
-        rows.append(Value(b, text, t.kind, _PIECE))
-        for k, vector in enumerate(t.turned(t.gathered(rows))):
-            t.store(vector, t.moved(t.near(c), k * lanes))
+        t.put([*[t.load(p, _PIECE) for p in most], t.last_piece(last, c)], c)
+    t.element_by_element(lambda far, near: t.store(t.load(far, 1), near))
+
+
+def _emit_pairs_in(t: _Turn) -> None:
+    """Every second element of rows: parts of complex numbers."""
+    b = t.b
+    # A piece that goes beyond its row ends before the last row does.
+    reach = t.is_("sge", b.op(f"add i64 %down, {b.op('mul i64 %columns, 2')}"), 8)
+    forward = t.both(t.is_("sgt", "%down", 0), reach)
+    fits = b.op(f"or i1 {t.has_pieces()}, {forward}")
+
+    def piece(row: str) -> Value:
+        low, high = (t.load(t.moved(row, k), _PIECE) for k in (0, _PIECE - 1))
+        return low.shuffle([0, 2, 5, 7], high)
+
+    with t.last_resort(fits), t.pieces() as c:
+        *most, last = t.row_pointers(b.op(f"mul i64 {c}, 2"))
+        t.put([*[piece(row) for row in most], t.last_piece(last, c, 2)], c)
     t.element_by_element(lambda far, near: t.store(t.load(far, 1), near))
 
 

@@ -11,7 +11,7 @@ from functools import cache, partial
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.parts import Args, share
 from treadle.backends.cpu.lapack import together
-from treadle.backends.cpu.lapack.schedule import BUILT_IN, CONSTANT, TABLE, Word
+from treadle.backends.cpu.lapack.schedule import BUILT_IN, CONSTANT, TABLE, When, Word
 from treadle.backends.cpu.lapack.small import SmallWord
 from treadle.backends.cpu.run.native import Source
 from treadle.trace.routine import MOST_ARGUMENTS, MOST_BLOCKS, Script, Small
@@ -67,8 +67,8 @@ def emit(symbol: str, small: Small | None) -> str:
             with b.carrying("0", steps, "1", [("ptr", first)]) as turn:
                 step = turn.values[0]
                 failed = b.op(f"icmp ne i64 {b.op(f'load i64, ptr {status}')}, 0")
-                always = b.op(f"icmp eq i64 {_word(b, step, '1')}, 0")
-                with b.when(b.op(f"or i1 {failed}, {always}")):
+                when = b.op(f"select i1 {failed}, i64 {When.FAILED}, i64 {When.ALWAYS}")
+                with b.when(b.op(f"icmp ule i64 {_word(b, step, '1')}, {when}")):
                     b(f"call void @step(ptr {step}, ptr {places})")
                 length = b.op(f"mul i64 {_word(b, step, '2')}, 3")
                 turn.next = [_item(b, step, b.op(f"add i64 {length}, 3"))]
@@ -105,7 +105,7 @@ def _emit_step(b: Builder) -> None:
             word = b.op(f"ptrtoint ptr {address} to i64")
             b(f"store i64 {word}, ptr {_item(b, found, i)}")
         what = _word(b, "%step", "0")
-        for number, emit_one in enumerate((_bytes, _swaps, _rows, _pairs), 1):
+        for number, emit_one in enumerate((_bytes, _swaps, _rows, _pairs, _turned), 1):
             with b.when(b.op(f"icmp eq i64 {what}, {number}")):
                 emit_one(_Found(b, found))
         with b.when(b.op(f"icmp uge i64 {what}, {len(BUILT_IN)}")):
@@ -210,6 +210,32 @@ def _pairs_of(args: _Found, kind: str) -> None:
             twice = b.op(f"mul i64 {place}, 2")
             b(f"store {kind} {real}, ptr {at(to, twice)}")
             b(f"store {kind} {imaginary}, ptr {at(to, b.op(f'add i64 {twice}, 1'))}")
+
+
+_BLOCK = 16
+"""Columns whose numbers stay in the cache while they are transposed."""
+
+
+def _turned(args: _Found) -> None:
+    b, size = args.b, args.number(5)
+    for nbytes in (4, 8, 16):
+        with b.when(b.op(f"icmp eq i64 {size}, {nbytes}")):
+            _turned_of(args, f"i{8 * nbytes}")
+
+
+def _turned_of(args: _Found, kind: str) -> None:
+    b, (to, source) = args.b, (args.pointer(i) for i in range(2))
+    rows, columns, stride = (args.number(i) for i in (2, 3, 4))
+
+    def at(base: str, row: str, step: str, column: str) -> str:
+        place = b.op(f"add i64 {b.op(f'mul i64 {row}, {step}')}, {column}")
+        return b.op(f"getelementptr {kind}, ptr {base}, i64 {place}")
+
+    with b.loop("0", columns, str(_BLOCK)) as first:
+        last = b.op(f"add i64 {first}, {_BLOCK}")
+        with b.loop("0", rows) as i, b.loop(first, b.least(last, columns)) as j:
+            x = b.op(f"load {kind}, ptr {at(source, j, stride, i)}, align 4")
+            b(f"store {kind} {x}, ptr {at(to, i, columns, j)}, align 4")
 
 
 def _emit_pin(b: Builder) -> None:

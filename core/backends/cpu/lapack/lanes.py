@@ -44,6 +44,14 @@ class Number(NamedTuple):
         d = -d if conj else d
         return Number((re - a * c + b * d, im - a * d - b * c))
 
+    def times(self, other: Number) -> Number:
+        """The product."""
+        if len(self.parts) == 1:
+            return Number(((self.parts[0] * other.parts[0]).rounded_once(),))
+        (a, b), (c, d) = self.parts, other.parts
+        re, im = (b * d).rounded_once(), (b * c).rounded_once()
+        return Number((a * c - re, a * d + im))
+
     def scaled(self, factor: Value) -> Number:
         return Number(tuple([(x * factor).rounded_once() for x in self.parts]))
 

@@ -3,8 +3,8 @@
 ``void lapack(ptr args, i64 task)``, with 64-bit words: those of `Word` (the last for
 small matrices: `treadle.backends.cpu.lapack.small`), then for each block of memory
 three: its address, and bytes from one matrix and from one task to the next (the status
-comes first), then the steps: what is called, whether only after a failure, the number
-of arguments, and for each of these three words: the block that it points into and the
+comes first), then the steps: what is called, when (see `When`), the number of
+arguments, and for each of these three words: the block that it points into and the
 offset, or `CONSTANT` and up to 16 bytes, to which it points.
 """
 
@@ -31,7 +31,7 @@ from treadle.trace.routine import (
 )
 
 CONSTANT = -1
-BUILT_IN = ("", "bytes", "swaps", "rows", "pairs")
+BUILT_IN = ("", "bytes", "swaps", "rows", "pairs", "turned")
 """What is no call, by number."""
 
 _WORTH_SPLITTING_NS = 30_000
@@ -50,6 +50,14 @@ class Word(IntEnum):
     GET_THREADS = 5
     SET_THREADS = 6
     SMALL = 7
+
+
+class When(IntEnum):
+    """When a step is done: FAILED is after a failure only."""
+
+    ALWAYS = 0
+    FAILED = 1
+    NEVER = 2
 
 
 TABLE = Word.SMALL + small.WORDS
@@ -107,10 +115,15 @@ def words(
 def _step(step: RoutineCall, address: Callable[[str], int]) -> list[Any]:
     built_in = step.name in BUILT_IN
     what = BUILT_IN.index(step.name) if built_in else address(step.name)
-    found: list[Any] = [what, int(step.failed), len(step.args)]
+    when = number(_when, (int(step.failed), step.needed))
+    found: list[Any] = [what, when, len(step.args)]
     for arg in step.args:
         found += _argument(arg)
     return found
+
+
+def _when(failed: int, needed: int) -> int:
+    return When.FAILED if failed else When.ALWAYS if needed else When.NEVER
 
 
 def _argument(arg: Argument) -> list[Any]:

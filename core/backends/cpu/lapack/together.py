@@ -8,7 +8,12 @@ from dataclasses import replace
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.fourier.lanes import at, scaled
 from treadle.backends.cpu.gemm.parts import Args, share
-from treadle.backends.cpu.lapack import cholesky, elimination, substitution
+from treadle.backends.cpu.lapack import (
+    cholesky,
+    elimination,
+    reflections,
+    substitution,
+)
 from treadle.backends.cpu.lapack.lanes import Slab, emit_less, emit_moves, slab
 from treadle.backends.cpu.lapack.schedule import Word
 from treadle.backends.cpu.lapack.small import SmallWord
@@ -21,6 +26,7 @@ _EMITS: dict[str, Emit] = {
     "triangular_solve": substitution.emit,
     "lu": elimination.emit,
     "lu_solve": elimination.emit_solve,
+    "qr": reflections.emit,
 }
 """What writes the function for matrices in lanes."""
 

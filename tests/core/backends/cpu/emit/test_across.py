@@ -131,32 +131,34 @@ def _walled(nbytes: int) -> tuple[Any, int]:
 
 @pytest.mark.parametrize("width", [8, 16, 32, 64])
 @pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("step", [1, 2])
 def test_blocks_are_turned_and_nothing_beside_them_is_touched(
-    width: int, lanes: int
+    step: int, width: int, lanes: int
 ) -> None:
     b = Builder()
     for way in ("in", "out"):
         with b.function(f"define void @turn_{way}(ptr %p, i64 %d, i64 %n, ptr %at)"):
             move = getattr(turn, f"turned_{way}")
-            move(b, width, lanes, "%p", ("%d", "1"), "%n", "%at")
+            move(b, width, lanes, "%p", ("%d", str(step)), "%n", "%at")
             b("ret void")
     text = b.text()
     names = [f"turn_{way}" for way in ("in", "out")]
-    key = f"test of turned blocks {width} {lanes} "
+    key = f"test of turned blocks {width} {lanes} {step} "
     found = native.load([native.Source(key + n, n, lambda: text) for n in names])
     kinds = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
     fill, empty = (ctypes.CFUNCTYPE(None, *kinds)(found[key + n]) for n in names)
     dtype = np.dtype(f"u{width // 8}")
     for columns in range(1, 17):
-        for down in (columns, columns + 1, columns + 5):
-            count = (lanes - 1) * down + columns
+        across = step * (columns - 1) + 1
+        for down in (across, across + 1, across + 5):
+            count = (lanes - 1) * down + across
             memory, start = _walled(count * dtype.itemsize)
             raw = (ctypes.c_char * (count * dtype.itemsize)).from_address(start)
             array = np.frombuffer(raw, dtype)
             array[:] = np.arange(count) % 251
             before = array.copy()
             rows = np.lib.stride_tricks.as_strided(
-                array, (lanes, columns), (down * dtype.itemsize, dtype.itemsize)
+                array, (lanes, columns), (down * dtype.itemsize, step * dtype.itemsize)
             )
             block = np.zeros((columns + 3, lanes), dtype)
             fill(start, down, columns, block.ctypes.data)
@@ -167,6 +169,20 @@ def test_blocks_are_turned_and_nothing_beside_them_is_touched(
             rows -= 1
             np.testing.assert_array_equal(array, before)
             del rows, array, raw, memory
+
+
+@pytest.mark.parametrize("columns", [2, 3, 9, 16, 20, 40])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_parts_of_complex_numbers(dtype: str, columns: int) -> None:
+    f = td.jit(lambda z: (tnp.sum(z, 1), tnp.einsum("ij,ij->i", z, z)))
+    x = np.random.default_rng(columns).standard_normal((2, 35, columns))
+    z = (x[0] + 1j * x[1]).astype(dtype)
+    found = [np.asarray(y) for y in f(z)]
+    for y, wanted in zip(found, (z.sum(1), (z * z).sum(1)), strict=True):
+        np.testing.assert_allclose(y, wanted, rtol=0, atol=1e-4)
+    # Other rows are the last ones, which are not as many as lanes.
+    for y, fewer in zip(found, f(z[:-16]), strict=True):
+        assert y[:-16].tobytes() == np.asarray(fewer).tobytes()
 
 
 def test_sizes_that_are_open_have_the_same_bits() -> None:

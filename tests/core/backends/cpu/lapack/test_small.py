@@ -12,7 +12,7 @@ import scipy.linalg
 
 import treadle as td
 import treadle.numpy as tnp
-from treadle.ops import lu, triangular
+from treadle.ops import lu, orthogonal, triangular
 
 DTYPES = "float32", "float64", "complex64", "complex128"
 COUNTS = 1, 2, 5, 19
@@ -112,6 +112,43 @@ def test_lu(shape: tuple[int, int], dtype: str) -> None:
             left += np.eye(*left.shape, dtype=dtype)
             right = np.triu(packed[i].T)[: len(rows)]
             close(left @ right, a[i].T[order[i]], dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(1, 1), (4, 4), (5, 3), (3, 5), (16, 9), (40, 33)])
+def test_qr(shape: tuple[int, int], dtype: str) -> None:
+    for count, full in ((1, False), (5, True), (19, False)):
+        a = random(dtype, count, *shape)
+        a[0, 1:, 0] = 0  # a column that needs no reflection
+        q, r = results(lambda a, full=full: orthogonal.qr(a, full=full), a)
+        wanted, upper = np.linalg.qr(a, "complete" if full else "reduced")
+        close(r, upper, dtype)
+        close(q[..., : min(shape)], wanted[..., : min(shape)], dtype)
+        close(q @ r, a, dtype)
+        one = np.eye(q.shape[-1], dtype=dtype)
+        close(
+            np.conj(np.swapaxes(q, 1, 2)) @ q,
+            np.broadcast_to(one, (count, *one.shape)),
+            dtype,
+        )
+        assert not np.tril(r, -1).any()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [
+        ("float32", 1e25),
+        ("complex64", 1e-25),
+        ("float64", 1e200),
+        ("complex128", 1e-200),
+    ],
+)
+def test_qr_of_numbers_whose_squares_have_no_place(dtype: str, size: float) -> None:
+    a = random(dtype, 5, 4, 4) * np.asarray(size, dtype)
+    q, r = results(lambda a: orthogonal.qr(a, full=False), a)
+    wanted, upper = np.linalg.qr(a)
+    close(q, wanted, dtype)
+    close(r / size, upper / size, dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
