@@ -74,6 +74,13 @@ CONVOLUTIONS = [
     Conv("U-Net up", (4, 32, 32, 128), 64, 2, 2, transposed=True),
     Conv("DCGAN up", (16, 8, 8, 256), 128, 4, 2, 1, transposed=True),
     Conv("vocoder up", (4, 256, 128), 64, 16, 8, 4, transposed=True),
+    Conv("VGG 14", (8, 14, 14, 512), 512, 3, 1, 1),
+    Conv("DeepLab", (2, 33, 33, 256), 256, 3, 1, 12, 12),
+    Conv("MobileNet first", (8, 112, 112, 3), 32, 3, 2, 1),
+    Conv("EfficientNet down", (8, 28, 28, 240), 240, 5, 2, 2, groups=240),
+    Conv("ConvNeXt late", (8, 7, 7, 768), 768, 7, 1, 3, groups=768),
+    Conv("ConvNeXt down", (8, 56, 56, 96), 192, 2, 2),
+    Conv("spectrogram", (8, 257, 101, 1), 64, 5, 2, 2),
     Conv("UNet3D", (1, 32, 32, 32, 32), 64, 3, 1, 1),
     Conv("UNet3D down", (1, 32, 32, 32, 32), 64, 3, 2, 1),
 ]

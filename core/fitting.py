@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from treadle.dims import hint
 from treadle.ir.graph import Graph
 from treadle.plan.again import compute_again
-from treadle.plan.budget import Budget
+from treadle.plan.budget import ORDERS, Budget, Repeat
+from treadle.plan.cost import total_cost
 from treadle.plan.steps import Plan
 from treadle.run.text import size_text
 from treadle.run.usage import live_text, memory_of
@@ -21,6 +22,10 @@ _AIMS = 1.0, 0.85, 0.7, 0.55
 values are computed again changes with the aim."""
 _MOST_PLANS = 4
 """How often a program is planned for each of them."""
+_HOPELESS = 1.5
+"""How far above the limit an order ends, that others aren't tried."""
+_FUNCTION = 10
+"""What an exponential is worth, as multiplications."""
 _NAMED = 8
 _TOO_LARGE = """\
 the temporaries of {} do not fit into memory_limit={}: they take {}, with what was \
@@ -35,27 +40,54 @@ def fitting(first: Stages, limit: int, plan_of: Callable[[Graph], Stages]) -> St
     """The stages of a graph that computes values again until its arena fits.
 
     What is alive is estimated before it is planned. What a plan takes beyond that is
-    looked for in that plan, in the next round.
+    looked for in that plan, in the next round. Of the plans that fit, for each order of
+    giving values up, that is taken which has the least to do.
 
     Raises:
       MemoryError: if no way is found; there may be one.
     """
+    if _arena(first) <= limit:
+        return first
+    found: list[Stages] = []
+    for order in ORDERS:
+        found.append(_within(first, limit, plan_of, order))
+        if _arena(found[-1]) > _HOPELESS * limit:
+            break
+    fitting = [one for one in found if _arena(one) <= limit]
+    if not fitting:
+        least = min(found, key=_arena)
+        raise MemoryError(_too_large(least.plan, limit, _arena(first)))
+    return min(fitting, key=_work)
+
+
+def _within(
+    first: Stages,
+    limit: int,
+    plan_of: Callable[[Graph], Stages],
+    order: Callable[[Repeat], Any],
+) -> Stages:
+    """The first stages found that fit, of values given up in an order; or those that
+    come closest."""
     best = first
     for aim in _AIMS:
         found = first
         for _ in range(_MOST_PLANS):
             arena = _arena(found)
-            if arena <= limit:
-                return found
             budget = Budget(found.graph, found.groups, found.kernels)
-            budget.choose(int(budget.alive.max() * aim * limit / arena))
+            budget.choose(int(budget.alive.max() * aim * limit / arena), order)
             if not budget.cut:
                 break
             found = plan_of(compute_again(found.graph, budget))
             best = min(best, found, key=_arena)
-    if _arena(best) > limit:
-        raise MemoryError(_too_large(best.plan, limit, _arena(first)))
+            if _arena(found) <= limit:
+                return found
     return best
+
+
+def _work(made: Stages) -> int:
+    """What a plan has to do, as multiplications."""
+    cost = total_cost(made.plan.steps)
+    return hint(cost.flops + _FUNCTION * cost.transcendentals + cost.bytes)
 
 
 def _arena(made: Stages) -> int:

@@ -218,12 +218,16 @@ def _along(
 
 
 def _read(image: Any, axis: int, scale: Any, kernel: _Kernel, antialias: bool) -> int:
-    """How many pixels are read for each; 0 if a product with a matrix is faster."""
-    if type(scale) is not float or _row(image, axis) < _LONG_ROW:
+    """How many pixels are read for each; 0 if a product with a matrix is faster, or if
+    the scale is an array. A float that is made of open sizes is compared as others are:
+    there is one program for all of which the answers are alike."""
+    if not isinstance(scale, float) or _row(image, axis) < _LONG_ROW:
         return 0
-    width = max(1 / scale, 1) if antialias else 1
-    count = math.ceil(2 * kernel.radius * width)
-    return count if count <= 4 * kernel.radius else 0
+    least = 2 * kernel.radius
+    if not antialias:
+        return least
+    wide = least / scale
+    return next((n for n in range(least, 2 * least + 1) if wide <= n), 0)
 
 
 def _read_of_sizes(n: int, m: int, kernel: _Kernel, antialias: bool) -> int:

@@ -41,16 +41,6 @@ def numbers(fn: Callable[..., Sequence[int]], args: Sequence[Any]) -> Sequence[i
     return scope.vector(fn, args, lambda: fn(*map(hint, args)))
 
 
-def is_one(*lengths: int) -> bool:
-    """Whether a length is 1, or all of several are, where sums are added up in another
-    order if it is."""
-    return bool(settled(_is_one, lengths))
-
-
-def _is_one(*lengths: int) -> int:
-    return int(all([n == 1 for n in lengths]))
-
-
 def _scope(args: Sequence[Any]) -> Any:
     for a in args:
         if type(a) is Dim:
@@ -169,23 +159,45 @@ def word(x: Number) -> int:
     """An integer literal that depends on sizes, as a number of a plan."""
     if isinstance(x, SizeOf):
         return x.size
+    formula, sizes = _formula(x)
+    return number(_Word(formula, int), sizes, low=-(1 << 63))
+
+
+def holds(test: Callable[[Any], bool], x: Number) -> bool:
+    """What a test says of a literal that depends on sizes: those of which it says
+    something else need another program."""
+    formula, sizes = _formula(x)
+    return bool(settled(_Word(formula, test), sizes))
+
+
+def _formula(x: Number) -> tuple[Number, tuple[Any, ...]]:
+    """A number as one of the places of sizes among some, and these."""
     sizes = {size.key: size for size in x.sizes}
     places = {key: i for i, key in enumerate(sizes)}
-    formula = _Word(x.with_sizes(lambda size: places[size.key]))
-    return number(formula, tuple(sizes.values()), low=-(1 << 63))
+    return x.with_sizes(lambda size: places[size.key]), tuple(sizes.values())
 
 
 @dataclass(frozen=True, eq=False)
 class _Word:
-    """A function of sizes: a number made of their places among the arguments."""
+    """A function of sizes: what is made of a number that is made of their places among
+    the arguments."""
 
     formula: Number
+    make: Callable[[Any], int]
+
+    @property
+    def __name__(self) -> str:
+        return self.make.__name__
+
+    @property
+    def _key(self) -> Hashable:
+        return self.make, self.formula.key()
 
     def __call__(self, *sizes: int) -> int:
-        return int(self.formula.at(sizes.__getitem__))
+        return int(self.make(self.formula.at(sizes.__getitem__)))
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is _Word and self.formula.key() == other.formula.key()
+        return type(other) is _Word and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash(self.formula.key())
+        return hash(self._key)

@@ -418,5 +418,11 @@ def top_level(tree: Any) -> tuple[Sequence[Any], Hashable]:
     return _registry[type(tree)].flatten(tree)
 
 
+def is_held(x: Any) -> bool:
+    """Whether nobody has looked into a container yet that puts off being made."""
+    node = node_of(type(x))
+    return node is not None and node.held is not None and node.held(x) is not None
+
+
 def is_container(kind: type) -> bool:
     return kind is type(None) or node_of(kind) is not None

@@ -146,9 +146,9 @@ def scale_by_muon(
             x = _orthogonal(x, state.coefficients, steps, preconditioning, now.eps)
             factor: Any
             if consistent_rms is None:
-                factor = math.sqrt(max(1.0, columns / rows))
+                factor = max(1.0, columns / rows) ** 0.5
             else:
-                factor = now.consistent_rms * math.sqrt(max(rows, columns))
+                factor = now.consistent_rms * max(rows, columns) ** 0.5
             update = back(x)
             if adaptive:
                 factor = factor * tnp.sum(tnp.conj(mean) * update)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import importlib
+import itertools
 import os
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -34,7 +37,27 @@ def pytest_collection() -> Generator[None, object, object]:
     gc.enable()
     # Nor is there much among the many objects of a trace.
     gc.set_threshold(100_000, 50, 100)
+    _share_contexts()
     return collected
+
+
+def _share_contexts() -> None:
+    """JAX makes a context, with all dialects of MLIR, for each program that it writes,
+    which takes half of the time of writing a small one. A few of them will do; not one
+    alone, for what they have seen stays in them."""
+    mlir = sys.modules.get("jax._src.interpreters.mlir")
+    make = getattr(mlir, "make_ir_context", None)
+    if make is None:
+        return
+    made: list[Any] = []
+    calls = itertools.count()
+
+    def shared() -> Any:
+        if next(calls) % 500 == 0:
+            made[:] = [make()]
+        return made[0]
+
+    mlir.make_ir_context = shared
 
 
 @pytest.fixture

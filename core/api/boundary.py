@@ -41,7 +41,7 @@ def boundary(function: _Function) -> _Function:
                 # NumPy's "setting an array element with a sequence" hides the remedy.
                 raise cause.with_traceback(error.__traceback__) from None
         except Exception as error:
-            add_remedy(error)
+            add_remedy(error, function)
             tidy(error)
             # A bare `raise` goes on with the traceback that the error has now: the
             # frame of this function is not written into it again.

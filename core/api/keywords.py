@@ -11,6 +11,7 @@ import difflib
 import inspect
 import linecache
 import re
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -35,6 +36,14 @@ _OURS = {
     "a_max": ("max",),
     "interpolation": ("method",),
     "prec": ("precision",),
+    "static_argnums": ("static",),
+    "static_argnames": ("static",),
+    "donate_argnums": ("donate",),
+    "donate_argnames": ("donate",),
+    "fun": ("function",),
+    "func": ("function",),
+    "fn": ("function",),
+    "chunk_size": ("batch_size",),
 }
 """Other libraries' names of arguments, and ours."""
 _PLACES = {
@@ -52,9 +61,12 @@ _NONE = {
 }
 
 
-def add_remedy(error: BaseException) -> None:
+def add_remedy(error: BaseException, boundary: Callable[..., Any]) -> None:
     """Adds to Python's error of an unknown keyword, if a function of ours was called,
-    which arguments that has, and which of them is meant."""
+    which arguments that has, and which of them is meant.
+
+    boundary: the function that the error leaves; the user may have called this.
+    """
     if not isinstance(error, TypeError) or getattr(error, "__notes__", None):
         return
     found = _MESSAGE.fullmatch(str(error))
@@ -63,9 +75,14 @@ def add_remedy(error: BaseException) -> None:
         if not is_ours(traceback.tb_frame.f_code.co_filename):
             call = traceback
         traceback = traceback.tb_next
-    if found is None or call is None:
+    if found is None:
         return
-    function = inspect.unwrap(_called(call))
+    trace = error.__traceback__
+    function = boundary
+    if trace is None or trace.tb_next is not None:
+        if call is None:
+            return
+        function = inspect.unwrap(_called(call))
     code = getattr(function, "__code__", None)
     if code is None or not is_ours(code.co_filename):
         return

@@ -40,6 +40,11 @@ def hint(x: Any) -> Any:
     return x.hint if is_symbolic(x) else x
 
 
+def number_of(x: Any) -> Any:
+    """The number of a scope that a `Real` is; others as they are."""
+    return x.value if type(x) is Real else x
+
+
 def plain(x: Any) -> Any:
     """NumPy's integers as Python's; sizes as they are."""
     return x if type(x) is Dim else int(x)
@@ -85,6 +90,16 @@ def settled(fn: Callable[..., int], args: Sequence[Any]) -> int:
         found = scope.derived(fn, args, value, low=-(2**63))
         scope.guard(found - value, "==", True, called(fn), settle=False)
     return value
+
+
+def is_one(*lengths: int) -> bool:
+    """Whether a length is 1, or all of several are, where sums are added up in another
+    order if it is."""
+    return bool(settled(_is_one, lengths))
+
+
+def _is_one(*lengths: int) -> int:
+    return int(all([n == 1 for n in lengths]))
 
 
 def span(item: slice, n: Any) -> tuple[Any, Any, Any]:

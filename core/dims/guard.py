@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 from treadle.dims import polynomial as poly
-from treadle.dims.polynomial import CONSTANT
+from treadle.dims.polynomial import CONSTANT, Atom, Part
 
 
 class Guard(NamedTuple):
@@ -37,3 +39,44 @@ class Guard(NamedTuple):
 
 Fact = tuple[str, list[tuple[list[str], int]], Guard]
 """A dimension, the polynomial of others' names that it was found to be, and where."""
+
+
+def failing(
+    guards: Iterable[Guard], atoms: Sequence[Atom], given: Sequence[int]
+) -> Iterator[Guard]:
+    """The guards that do not hold where the dimensions among atoms have given sizes.
+
+    What was computed after an answer may have no meaning for sizes that give another
+    one (``if n > 1: k = m // (n - 1)``): they end there.
+    """
+    symbols = [a for a in atoms if a.fn is None]
+    known = {a.number: n for a, n in zip(symbols, given, strict=True)}
+
+    def of(x: Any) -> Any:
+        terms = getattr(x, "terms", None)
+        if terms is None:
+            return x
+        return sum([c * prod(map(atom, m)) for m, c in terms.items()])
+
+    def atom(a: Atom) -> Any:
+        if a.number not in known:
+            first = a.number
+            while atoms[first].fn is Part:
+                first -= 1
+            made: Any = atoms[first]
+            found = made.fn(*map(of, made.args))
+            several = found if isinstance(found, Sequence) else [found]
+            known.update(enumerate(several, first))
+        return known[a.number]
+
+    failed = False
+    for guard in guards:
+        try:
+            value = of(guard.dim)
+        except (ArithmeticError, ValueError):
+            if failed:
+                return
+            raise
+        if (value == 0 if guard.op == "==" else value < 0) is not guard.holds:
+            failed = True
+            yield guard

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from itertools import pairwise
-from math import gcd, prod
+from math import gcd
 from operator import floordiv, mod
 from typing import Any
 
 from treadle.dims import polynomial as poly
 from treadle.dims.frames import asked_by_user
-from treadle.dims.guard import Fact, Guard
+from treadle.dims.guard import Fact, Guard, failing
 from treadle.dims.polynomial import CONSTANT, Atom, Part, Terms, called
 from treadle.errors import LeakError, TracerError, at, user_source
 
@@ -373,29 +373,7 @@ class Scope:
 
     def failing(self, given: Sequence[int]) -> Iterator[Guard]:
         """The guards that do not hold where the dimensions have given sizes."""
-        symbols = [a for a in self.atoms if a.fn is None]
-        known = {a.number: n for a, n in zip(symbols, given, strict=True)}
-
-        def of(x: Any) -> Any:
-            if type(x) is not sizes[0]:
-                return x
-            return sum([c * prod(map(atom, m)) for m, c in x.terms.items()])
-
-        def atom(a: Atom) -> Any:
-            if a.number not in known:
-                first = a.number
-                while self.atoms[first].fn is Part:
-                    first -= 1
-                made: Any = self.atoms[first]
-                found = made.fn(*map(of, made.args))
-                several = found if isinstance(found, Sequence) else [found]
-                known.update(enumerate(several, first))
-            return known[a.number]
-
-        for guard in self.guards.values():
-            value = of(guard.dim)
-            if (value == 0 if guard.op == "==" else value < 0) is not guard.holds:
-                yield guard
+        return failing(self.guards.values(), self.atoms, given)
 
     def is_asked_by_user(self) -> bool:
         """Whether the user asks while his function is traced."""

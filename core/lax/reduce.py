@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 from treadle import dtypes, tree
 from treadle.api.boundary import boundary
@@ -154,6 +154,17 @@ cumlogsumexp = _running(
 )
 
 
+@overload
+def sort(
+    operand: ArrayLike, dimension: int = -1, is_stable: bool = True, num_keys: int = 1
+) -> Array: ...
+@overload
+def sort(
+    operand: Sequence[ArrayLike],
+    dimension: int = -1,
+    is_stable: bool = True,
+    num_keys: int = 1,
+) -> tuple[Array, ...]: ...
 def sort(
     operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1
 ) -> Any:

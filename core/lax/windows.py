@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from treadle import tree
 from treadle.api.boundary import boundary
@@ -17,6 +17,7 @@ from treadle.ops.arithmetic import add
 from treadle.ops.binary import maximum, minimum
 from treadle.ops.movement import expand, reshape
 from treadle.ops.shape import pad, slice_axis
+from treadle.run.array import Array, ArrayLike
 from treadle.trace.value import typeof
 
 _NATIVE = {
@@ -36,6 +37,28 @@ class _Windows(NamedTuple):
     dilation: Ints
 
 
+@overload
+def reduce_window(
+    operand: ArrayLike,
+    init_value: ArrayLike,
+    computation: Callable[[Any, Any], Any],
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None = None,
+    padding: str | Sequence[tuple[int, int]] = "VALID",
+    base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
+) -> Array: ...
+@overload
+def reduce_window(
+    operand: Any,
+    init_value: Any,
+    computation: Callable[[Any, Any], Any],
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int] | None = None,
+    padding: str | Sequence[tuple[int, int]] = "VALID",
+    base_dilation: Sequence[int] | None = None,
+    window_dilation: Sequence[int] | None = None,
+) -> Any: ...
 @boundary
 def reduce_window(
     operand: Any,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import is_symbolic, number_of, settled
 from treadle.errors import at, user_source
 from treadle.np.elementwise import signbit
 from treadle.np.operands import (
@@ -303,7 +304,7 @@ def _by_zero(rest: Any, y: Any) -> Any:
 
 def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """``x ** y``. Whole Python numbers as exponents become multiplications."""
-    if isinstance(x, Value) and type(y) in PYTHON_SCALARS:
+    if isinstance(x, Value) and (type(y) in PYTHON_SCALARS or is_symbolic(y)):
         known = _known_power(x, y)
         if known is not None:
             return known
@@ -322,7 +323,8 @@ def _known_power(x: Any, n: Any) -> Any:
     if dtype == dtypes.bool_ or isinstance(n, complex):
         return None
     if dtypes.is_integer(dtype):
-        if isinstance(n, float):
+        # Products of integers have the same bits in any order.
+        if isinstance(n, float) or is_symbolic(n):
             return None
         if n < 0:
             raise ValueError(
@@ -330,9 +332,20 @@ def _known_power(x: Any, n: Any) -> Any:
                 f"`x.astype(float) ** {n}`{at(user_source())}"
             )
         return integer_pow(x, n=int(n))
-    if -_MAX_UNROLLED <= n <= _MAX_UNROLLED and n == int(n):
-        return integer_pow(x, n=int(n))
-    return unary.sqrt(x) if n == 0.5 else None
+    twice = settled(_twice_exponent, (number_of(n),))
+    if twice == _OTHER_EXPONENT:
+        return None
+    return unary.sqrt(x) if twice == 1 else integer_pow(x, n=twice // 2)
+
+
+_OTHER_EXPONENT = -1
+
+
+def _twice_exponent(n: float) -> int:
+    """Twice an exponent for which there is more than `pow_`. One that is made of open
+    sizes is asked for: the bits are those of a program for one size."""
+    whole = -_MAX_UNROLLED <= n <= _MAX_UNROLLED and n == int(n)
+    return int(2 * n) if whole or n == 0.5 else _OTHER_EXPONENT
 
 
 def _integer_power(x: Any, y: Any) -> Any:

@@ -137,14 +137,31 @@ def diagonal(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     return getitem(last, (..., i + rows, i + columns))
 
 
-def trace(x: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
-    """The sum of the diagonal."""
-    return sum_of(diagonal(x, offset, axis1, axis2), -1)
+def trace(
+    x: ArrayLike,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """The sum of the diagonal. dtype: in which it is summed."""
+    return sum_of(diagonal(x, offset, axis1, axis2), -1, dtype)
 
 
-def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Array]:
+def meshgrid(
+    *arrays: ArrayLike, indexing: str = "xy", sparse: bool = False
+) -> list[Array]:
     """The coordinates of a grid, one array per axis; the first axis of the result runs
-    with the second array (indexing "xy") or the first ("ij")."""
+    with the second array (indexing "xy") or the first ("ij").
+
+    Args:
+      sparse: whether each has length 1 along the axes of the others, for results that
+        are broadcast.
+
+    >>> x, y = meshgrid(np.arange(3), np.arange(2), sparse=True)
+    >>> x.shape, y.shape
+    ((1, 3), (2, 1))
+    """
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing {indexing!r} is neither 'xy' nor 'ij'")
     axes = [reshape(operand("meshgrid", x), (-1,)) for x in arrays]
@@ -154,6 +171,12 @@ def meshgrid(*arrays: ArrayLike, indexing: str = "xy") -> list[Array]:
     shape = [0] * len(axes)
     for x, place in zip(axes, order, strict=True):
         shape[place] = typeof(x).shape[0]
+    if sparse:
+        ones = [1] * len(axes)
+        return [
+            as_array(reshape(x, (*ones[:place], -1, *ones[place + 1 :])))
+            for x, place in zip(axes, order, strict=True)
+        ]
     return [
         as_array(broadcast_in_dim(x, shape=tuple(shape), dims=(place,)))
         for x, place in zip(axes, order, strict=True)

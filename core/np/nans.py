@@ -11,6 +11,7 @@ from treadle.np import reductions
 from treadle.np.binary import maximum, select_where
 from treadle.np.elementwise import isnan, logical_not, square
 from treadle.np.operands import ArrayLike, Axis, as_inexact, broadcast, cast, operand
+from treadle.np.statistics import one_of
 from treadle.ops.arithmetic import div, sub
 from treadle.ops.unary import abs_, sqrt
 from treadle.run.array import Array
@@ -60,29 +61,43 @@ def nanmean(
     axis: Axis = None,
     keepdims: bool = False,
     *,
+    dtype: DTypeLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The mean of the elements that are numbers. `where` selects elements."""
-    present, missing = _present("nanmean", x, 0)
+    """The mean of the elements that are numbers. dtype: in which it is computed;
+    `where` selects elements."""
+    present, missing = _present("nanmean", _of_dtype(x, dtype), 0)
     total = reductions.sum(present, axis, None, keepdims, where)
     there = cast(logical_not(missing), typeof(present).dtype)
     return div(total, reductions.sum(there, axis, None, keepdims, where))
+
+
+def _of_dtype(x: Any, dtype: DTypeLike | None) -> Any:
+    return x if dtype is None else cast(x, dtypes.canonical(dtype))
 
 
 def nanvar(
     x: ArrayLike,
     axis: Axis = None,
     *,
+    dtype: DTypeLike | None = None,
     ddof: float = 0,
     keepdims: bool = False,
     where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
 ) -> Array:
-    """The variance of the elements that are numbers. `where` selects elements."""
-    x = as_inexact("nanvar", x)
-    centre = nanmean(x, axis, True, where=where)
+    """The variance of the elements that are numbers. `where` selects elements; the
+    options are those of `var`."""
+    x = as_inexact("nanvar", _of_dtype(x, dtype))
+    centre = mean
+    if centre is None:
+        centre = nanmean(x, axis, True, where=where)
+    centre = cast(centre, typeof(x).dtype)
     distances = square(abs_(sub(*broadcast("nanvar", (x, centre)))))
     there = cast(logical_not(isnan(x)), typeof(distances).dtype)
-    count = sub(reductions.sum(there, axis, None, keepdims, where), float(ddof))
+    less = float(one_of(ddof, correction))
+    count = sub(reductions.sum(there, axis, None, keepdims, where), less)
     # Of too few elements not a number, as of none.
     total = nansum(distances, axis, keepdims, where=where)
     return div(total, maximum(count, 0.0))
@@ -92,13 +107,26 @@ def nanstd(
     x: ArrayLike,
     axis: Axis = None,
     *,
+    dtype: DTypeLike | None = None,
     ddof: float = 0,
     keepdims: bool = False,
     where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
 ) -> Array:
-    """The standard deviation of the elements that are numbers. `where` selects
-    elements."""
-    return sqrt(nanvar(x, axis, ddof=ddof, keepdims=keepdims, where=where))
+    """The standard deviation of the elements that are numbers: the square root of
+    `nanvar`, whose options it has."""
+    variance = nanvar(
+        x,
+        axis,
+        dtype=dtype,
+        ddof=ddof,
+        keepdims=keepdims,
+        where=where,
+        mean=mean,
+        correction=correction,
+    )
+    return sqrt(variance)
 
 
 def nanmax(

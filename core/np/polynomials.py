@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from treadle.dims import settled
 from treadle.errors import at, user_source
 from treadle.np.binary import multiply
 from treadle.np.convolution import convolve
-from treadle.np.creation import array, full
+from treadle.np.creation import arange, array, full
 from treadle.np.edits import trim_zeros
 from treadle.np.join import concatenate
 from treadle.np.operands import (
@@ -43,6 +42,12 @@ def _coefficients(name: str, p: Any) -> Any:
     return p
 
 
+def _count(n: int) -> int:
+    """How many steps are written one by one. Where a size is open there is a program
+    for each number of them: a loop would round halves at each step."""
+    return settled(int, (n,))
+
+
 def polyval(p: ArrayLike, x: ArrayLike) -> Array:
     """The values of a polynomial, or of several: ``p`` may have further axes behind its
     first, which are broadcast with x.
@@ -55,7 +60,7 @@ def polyval(p: ArrayLike, x: ArrayLike) -> Array:
         p = array(p)
     c, a = promoted("polyval", atleast_1d(p), x)
     out: Any = as_array(a) * 0
-    for k in range(typeof(c).shape[0]):
+    for k in range(_count(typeof(c).shape[0])):
         out = multiply(out, a) + c[k]
     return out
 
@@ -117,7 +122,7 @@ def polydiv(
         quotient, rest = full((1,), 0, a.dtype), a
     else:
         steps, rest = [], a
-        for k in range(m - n + 1):
+        for k in range(_count(m - n + 1)):
             factor = rest[k] / b[0]
             steps.append(factor)
             rest = rest.at[k : k + n].add(-factor * b)
@@ -133,7 +138,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
     _check_order("polyder", m)
     for _ in range(m):
         n = c.shape[0]
-        powers = np.arange(n - 1, 0, -1).astype(c.dtype)
+        powers = cast(arange(n - 1, 0, -1), c.dtype)
         c = c[:-1] * powers if n else c
     return as_array(c)
 
@@ -157,7 +162,7 @@ def polyint(p: ArrayLike, m: int = 1, k: Any = None) -> Array:
             f"{at(user_source())}"
         )
     for i in range(m):
-        powers = np.arange(c.shape[0], 0, -1).astype(c.dtype)
+        powers = cast(arange(c.shape[0], 0, -1), c.dtype)
         c = concatenate([c / powers, constants[i : i + 1]])
     return c
 
@@ -177,6 +182,6 @@ def poly(roots: ArrayLike | Sequence[Any]) -> Array:
     zeros = as_array(as_inexact("poly", _coefficients("poly", roots)))
     out = full(1, 1, zeros.dtype)
     none = full(1, 0, zeros.dtype)
-    for k in range(zeros.shape[0]):
+    for k in range(_count(zeros.shape[0])):
         out = concatenate([out, none]) - zeros[k] * concatenate([none, out])
     return out

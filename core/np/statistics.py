@@ -97,7 +97,7 @@ def var(
       mean: the mean, if it is known: with its axes kept.
     """
     x, result = _working("var", x, dtype)
-    out = _variance("var", x, axis, _one_of(ddof, correction), keepdims, where, mean)
+    out = _variance("var", x, axis, one_of(ddof, correction), keepdims, where, mean)
     return out if typeof(out).dtype == result else cast(out, dtypes.to_real(result))
 
 
@@ -114,12 +114,12 @@ def std(
 ) -> Array:
     """The standard deviation: the square root of the variance, whose options it has."""
     x, result = _working("std", x, dtype)
-    spread = _variance("std", x, axis, _one_of(ddof, correction), keepdims, where, mean)
+    spread = _variance("std", x, axis, one_of(ddof, correction), keepdims, where, mean)
     out = sqrt(spread)
     return out if typeof(out).dtype == result else cast(out, dtypes.to_real(result))
 
 
-def _one_of(ddof: float, correction: float | None) -> float:
+def one_of(ddof: float, correction: float | None) -> float:
     if correction is None:
         return ddof
     if ddof:

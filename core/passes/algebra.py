@@ -13,7 +13,7 @@ from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.dims import hint, is_dim
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, params_key
-from treadle.late import Computed, SizeOf
+from treadle.late import Computed, SizeOf, holds
 from treadle.ops.arithmetic import add, div, mul, neg, sub
 from treadle.ops.cast import convert
 from treadle.ops.conv import conv_filter_grad, conv_general
@@ -129,14 +129,35 @@ def _count(a: Atom) -> Atom:
     return a
 
 
-def _value(a: Atom) -> Any:
-    """The number that a literal scalar is, whatever the sizes are."""
-    return a.value if isinstance(a, Lit) and not (a.type.ndim or a.varies) else None
+def _is(a: Atom, test: Callable[[Any], bool]) -> bool:
+    """Whether an atom is a literal scalar for which a test holds. One that depends on
+    sizes is asked only of floats: there an operation less is a rounding less where the
+    next one takes a product unrounded (`treadle.passes.rounding`)."""
+    if not isinstance(a, Lit) or a.type.shape or a.varies:
+        return False
+    if a.size is None:
+        return bool(test(a.value))
+    return dtypes.is_float(a.type.dtype) and holds(test, a.size)
 
 
-def _is(a: Atom, number: float) -> bool:
-    plain = isinstance(a, Lit) and not (a.type.shape or a.varies)
-    return plain and bool(a.value == number)  # type: ignore[union-attr]
+def _is_zero(number: Any) -> bool:
+    return number == 0
+
+
+def _is_one(number: Any) -> bool:
+    return number == 1
+
+
+def _is_minus_one(number: Any) -> bool:
+    return number == -1
+
+
+def _is_plus_zero(number: Any) -> bool:
+    return number == 0 and not any(_signs(number))
+
+
+def _is_minus_zero(number: Any) -> bool:
+    return number == 0 and all(_signs(number))
 
 
 def _fold(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
@@ -157,11 +178,8 @@ def _plus_zero(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     """The other summand. Adding 0.0 makes 0.0 of -0.0, so that is for summands that
     never are -0.0."""
     for a, other in (inputs, reversed(inputs)):
-        if not _is(a, 0) or not isinstance(a, Lit):
-            continue
-        if not _floating(other) or all(_signs(a.value)):
-            return other
-        if s.defines(other, *_SUMS):
+        never = not _floating(other) or s.defines(other, *_SUMS)
+        if _is(a, _is_zero if never else _is_minus_zero):
             return other
     return None
 
@@ -184,21 +202,21 @@ def _times_one(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     if dtypes.is_complex(eq.outputs[0].type.dtype):
         return None
     for a, other in (inputs, reversed(inputs)):
-        if _is(a, 1):
+        if _is(a, _is_one):
             return other
     return None
 
 
 def _minus_zero(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     x, y = inputs
-    return x if _is(y, 0) and not any(_signs(_value(y))) else None
+    return x if _is(y, _is_plus_zero) else None
 
 
 def _times_minus_one(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     if dtypes.is_complex(eq.outputs[0].type.dtype):
         return None
     for a, other in (inputs, reversed(inputs)):
-        if _is(a, -1):
+        if _is(a, _is_minus_one):
             return s.emit(neg, [other], {}, eq.source)[0]
     return None
 
@@ -283,7 +301,7 @@ def _scalar_type(t: ArrayType) -> ArrayType:
 def _piece(s: _Simplify, a: Atom) -> tuple[int, list[tuple[int, int, Atom]]] | None:
     """The axis, and (start, stop, contents), of an array padded with zeros there."""
     eq = s.defines(a, pad)
-    if eq is None or not _is(eq.inputs[1], 0):
+    if eq is None or not _is(eq.inputs[1], _is_zero):
         return None
     moved = [(i, p) for i, p in enumerate(eq.params["padding"]) if p != (0, 0, 0)]
     if len(moved) != 1:
@@ -325,7 +343,7 @@ def _size(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
     size, t = SizeOf(eq.params["dim"], eq.params["dtype"]), eq.outputs[0].type
     if not is_dim(size.size):
         return Lit(size.at(hint), t)
-    return Lit(size.at(hint), t, varies=True, size=size)
+    return Lit(size.at(hint), t, size=size)
 
 
 def _converted_table(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | None:
@@ -353,7 +371,7 @@ def _sum_with_scatter(s: _Simplify, eq: Equation, inputs: list[Atom]) -> Atom | 
         if found is None or s.uses(b) > 1 or a.type.ndim != b.type.ndim:
             continue
         zeros = found.inputs[0]
-        if _is(s.fills.get(zeros, zeros), 0):
+        if _is(s.fills.get(zeros, zeros), _is_zero):
             inputs = [a, *found.inputs[1:]]
             return s.emit(scatter_add, inputs, found.params, eq.source)[0]
     return None

@@ -142,7 +142,8 @@ def _in_phases(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | No
         return f.emit(pad, [result, _zero(result)], padding=ends)
     low, count, pieces = window.padding[axis][0], -(-out[axis] // by), []
     lengths = (x.type.shape[0], *out, y.type.shape[-1])
-    shape = [*lengths[: axis + 1], count, 1, *lengths[axis + 2 :]]
+    # Side by side along the next axis they are where they belong in memory.
+    shape = [*lengths[: axis + 1], count, *lengths[axis + 2 :]]
     for phase in range(by):
         first = (low - phase) % by
         part = len(range(first, taps, by))
@@ -155,8 +156,8 @@ def _in_phases(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | No
         after = count + part - 1 - spatial[axis] - before
         some = {"lhs_dilation": 1, "padding": (before, after)}
         changed = {k: _with(params[k], axis, v) for k, v in some.items()}
-        result = f.given(x, _part(f, y, axis, first, by), params | changed)
-        pieces.append(f.reshaped(result, shape))
+        part_of_y = _part(f, y, axis, first, by)
+        pieces.append(f.given(x, part_of_y, params | changed))
     result = f.emit(concatenate, pieces, axis=axis + 2)
     shape = [*lengths[: axis + 1], count * by, *lengths[axis + 2 :]]
     result = f.reshaped(result, shape)
@@ -240,6 +241,8 @@ def _of_tiles(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
     if f.is_filter_gradient or params != tiles or math.prod(kernel) == 1:
         return None
     y = f.emit(reverse, [y], axes=tuple(range(rank)))
+    if rank == 2:
+        return _lines_of_tiles(f, x, y)
     how = {"contract": ((rank + 1,), (rank,)), "batch": ((), ())}
     result = f.product(dot_general, [x, y], **how)
     pairs = [axis for i in range(1, rank + 1) for axis in (i, i + rank)]
@@ -248,6 +251,23 @@ def _of_tiles(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
     images, *space, _ = x.type.shape
     lengths = [n * k for n, k in zip(space, kernel, strict=True)]
     return f.reshaped(result, (images, *lengths, y.type.shape[-1]))
+
+
+def _lines_of_tiles(f: _Forms, x: Atom, y: Atom) -> Atom:
+    """Of images, by a filter whose taps are in the results' order: a product for each
+    row of taps, which is written where its lines of results belong."""
+    images, height, width, channels = x.type.shape
+    down, across, _, features = y.type.shape
+    x = f.reshaped(x, (images * height, width, channels))
+    how = {"contract": ((2,), (0,)), "batch": ((), ())}
+    pieces = []
+    for tap in range(down):
+        row = f.reshaped(_part(f, y, 0, tap, 1, 1), (across, channels, features))
+        row = f.emit(transpose, [row], permutation=(1, 0, 2))
+        row = f.reshaped(row, (channels, across * features))
+        pieces.append(f.product(dot_general, [x, row], **how))
+    result = f.emit(concatenate, pieces, axis=1)
+    return f.reshaped(result, (images, height * down, width * across, features))
 
 
 def _with(values: Sequence[Any], i: int, value: Any) -> tuple[Any, ...]:

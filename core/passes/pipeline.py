@@ -25,6 +25,7 @@ from treadle.passes.scans import hoist_from_scans
 from treadle.passes.sorting import lower_sorts
 from treadle.passes.split_complex import split_complex
 from treadle.passes.stacks import choose_in_stacks, shape_pieces
+from treadle.passes.turned import turn_rows
 from treadle.trace.lowering import Lowering
 
 Pass = Callable[[Graph], Graph]
@@ -68,8 +69,8 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         # ensures: products of dtypes that the matrix kernel knows
         partial(lower_contractions, widen=wide, multiplied=multiplied),
         lower_sorts,  # ensures: only unsigned integers are ordered
+        turn_rows,  # needs inlined calls; leaves dead transpositions, and pairs of them
         simplify,
-        choose_in_stacks,  # needs simplified concatenations; emits equal equations
         split_reductions,  # ensures: a reduction is over one last axis, or not over it
         merge_equal,
         drop_dead,  # ensures: every pure equation is used
@@ -78,6 +79,8 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         partial(fuse_conversions, multiplied=multiplied),
         # needs simplified conversions; leaves small integers in products of 32 bits
         partial(fuse_integers, whole=target.whole),
+        # needs placed roundings: whether a stack is small may not be known
+        choose_in_stacks,
         shape_pieces,  # needs placed roundings: it makes equations of others' shapes
     )
 

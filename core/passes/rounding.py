@@ -22,10 +22,9 @@ from itertools import accumulate
 
 from treadle import dtypes
 from treadle.arraytype import ArrayType
-from treadle.dims import is_dim
+from treadle.dims import is_dim, is_one, one
 from treadle.ir.graph import Atom, Equation, Graph, Var
 from treadle.ir.scalar import SCALARS
-from treadle.late import is_one
 from treadle.ops.arithmetic import add, mul, multiply_add, sub
 from treadle.ops.cast import convert
 from treadle.passes.rewrite import Rewriter
@@ -65,8 +64,10 @@ class _Readers:
         return all(map(self._vanishes, between))
 
     def _vanishes(self, number: int) -> bool:
-        eq = self.equations[number]
-        return is_one(*[eq.inputs[0].type.shape[a] for a in eq.params["axes"]])
+        reduced, behind = _lengths(self.equations[number])
+        return (_all_open(reduced) and is_one(*reduced)) or (
+            _all_open(behind) and is_one(*behind)
+        )
 
 
 def _role(eq: Equation) -> str:
@@ -87,17 +88,28 @@ def _fuses(eq: Equation) -> bool:
     """Whether what comes before an equation and after it may be in one kernel."""
     if not isinstance(eq.op.lowering, Reduction):
         return isinstance(eq.op.lowering, Elementwise | Index | View)
-    axes = eq.params.get("axes", ())
-    return eq.inputs[0].type.ndim - 1 in axes
+    reduced, behind = _lengths(eq)
+    return bool(reduced) and all(map(one, behind))
+
+
+def _lengths(eq: Equation) -> tuple[list[int], list[int]]:
+    """Those of the axes along which a reduction is, and of the axes behind them."""
+    shape, axes = eq.inputs[0].type.shape, eq.params.get("axes", ())
+    return [shape[a] for a in axes], list(shape[max(axes, default=-1) + 1 :])
+
+
+def _all_open(lengths: list[int]) -> bool:
+    """Whether all may be 1, and it is not known whether they are."""
+    return any(map(is_dim, lengths)) and all(is_dim(n) or one(n) for n in lengths)
 
 
 def _may_vanish(eq: Equation) -> bool:
-    """Whether programs for some sizes lack an equation that keeps others apart: a sum
-    along axes of open lengths, none of them the last, is none where they are 1."""
+    """Whether an equation that keeps others apart does not for some sizes: a sum along
+    axes of open lengths is none where they are 1, and is over the last axis where those
+    behind it are 1."""
     if not isinstance(eq.op.lowering, Reduction) or _fuses(eq):
         return False
-    shape, axes = eq.inputs[0].type.shape, eq.params.get("axes", ())
-    return bool(axes) and all(is_dim(shape[a]) for a in axes)
+    return any(map(_all_open, _lengths(eq)))
 
 
 class _Widen(Rewriter):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -55,7 +56,9 @@ class _Pieces(Rewriter):
             else self.read(a)
             for a in maker.inputs
         ]
-        made = self.emit(maker.op, inputs, maker.params, maker.source)
+        # Not inferred: of halves, some operands are left in float32.
+        made = [Var(piece.type)]
+        self.emit(maker.op, inputs, maker.params, maker.source, made)
         self.values[piece] = made[0]
 
     def _made_for_one(self, a: Atom) -> Equation | None:
@@ -66,20 +69,35 @@ class _Pieces(Rewriter):
 
 
 class _Stacks(Rewriter):
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self._places: dict[Hashable, Sequence[Atom]] = {}
+
     def equation(self, eq: Equation) -> None:
         if eq.op is not concatenate or not _is_small_stack(eq):
             self.keep(eq)
             return
-        shape, axis = eq.outputs[0].type.shape, eq.params["axis"]
-        params = {"shape": shape, "axis": axis, "dtype": _INDEX}
-        (place,) = self.emit(iota, [], params, eq.source)
+        shape = eq.outputs[0].type.shape
         *pieces, last = [self._spread(a, shape, eq) for a in eq.inputs]
-        for i, piece in reversed(list(enumerate(pieces))):
-            number = Lit(np.asarray(i, _INDEX), ArrayType((), _INDEX))
-            here = self._spread(number, shape, eq)
-            (chosen,) = self.emit(equal, [place, here], {}, eq.source)
+        places = zip(self._each(eq), pieces, strict=True)
+        for chosen, piece in reversed(list(places)):
             (last,) = self.emit(select, [chosen, piece, last], {}, eq.source)
         self.values[eq.outputs[0]] = last
+
+    def _each(self, eq: Equation) -> Sequence[Atom]:
+        """Where each piece but the last is: once for all stacks that are alike."""
+        shape, axis = eq.outputs[0].type.shape, eq.params["axis"]
+        key = shape, axis, len(eq.inputs)
+        if key not in self._places:
+            params = {"shape": shape, "axis": axis, "dtype": _INDEX}
+            (place,) = self.emit(iota, [], params, eq.source)
+            found: list[Atom] = []
+            for i in range(len(eq.inputs) - 1):
+                number = Lit(np.asarray(i, _INDEX), ArrayType((), _INDEX))
+                here = self._spread(number, shape, eq)
+                found += self.emit(equal, [place, here], {}, eq.source)
+            self._places[key] = found
+        return self._places[key]
 
     def _spread(self, a: Atom, shape: tuple[int, ...], eq: Equation) -> Atom:
         """A piece, or a number, as long as the whole."""

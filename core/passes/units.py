@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 
-from treadle.dims import is_dim
+from treadle.dims import is_dim, is_one
 from treadle.ir.graph import Atom, Equation, Lit, Var
-from treadle.late import is_one
 from treadle.ops.dot import dot_general, free_axes
 from treadle.ops.dynamic import dynamic_slice
 from treadle.ops.gather import gather

@@ -3,14 +3,16 @@
 A value is alive from the node that makes it to the last one that reads it. Where most
 is alive, those that nobody reads there are candidates: each is given up after its last
 reader before, and computed again for the next one, from what is in memory then. The
-cheapest for the bytes that it gives back goes first.
+cheapest for the bytes that it gives back goes first. Many are equally dear (layers are
+alike), and which of them go decides what all cost: there are several orders to try.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import isqrt
 from typing import Any, NamedTuple
 
@@ -18,7 +20,8 @@ import numpy as np
 
 from treadle.dims import hint
 from treadle.fuse.groups import Groups
-from treadle.fuse.lowering.launches import Kernels, Launch, ProductKernel
+from treadle.fuse.lowering.launches import Kernels
+from treadle.fuse.lowering.overwriting import writes
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var
 from treadle.trace.lowering import (
     Blocked,
@@ -79,6 +82,24 @@ class Repeat(NamedTuple):
         return self.cost / self.gain
 
 
+def _first(repeat: Repeat) -> Any:
+    return repeat.price
+
+
+def _alone(repeat: Repeat) -> Any:
+    return repeat.price, len(repeat.stays), len(repeat.between), -repeat.time
+
+
+def _long(repeat: Repeat) -> Any:
+    return repeat.price / (repeat.time - repeat.cut)
+
+
+ORDERS: tuple[Callable[[Repeat], Any], ...] = _first, _alone, _long
+"""In which orders values may be given up, the least first: by their price, the first
+that was made of equally dear ones, or the one that needs the fewest others; and by the
+price for each moment that the bytes are free. No one is the best for all programs."""
+
+
 class Budget:
     """What is in memory when, and what is given up.
 
@@ -97,7 +118,8 @@ class Budget:
         self.next: dict[Var, int] = {}
         self._costs: dict[Var, int | None] = {}
         self._found: dict[tuple[Var, int, int], Repeat | None] = {}
-        for v in _written(kernels):
+        written = chain.from_iterable(writes(e.kernel) for e in kernels.entries)
+        for v in dict.fromkeys(written):
             if v in self.maker and v not in kernels.within and self._is_known(v):
                 self.lives[v] = self._life(v)
         self.alive = np.zeros(len(groups.nodes) + 1)
@@ -135,14 +157,14 @@ class Budget:
             return (eq.inputs[eq.outputs.index(v)],)
         return eq.inputs
 
-    def choose(self, most: int) -> None:
+    def choose(self, most: int, order: Callable[[Repeat], Any] = _first) -> None:
         """Gives values up until at most so many bytes are alive, or nothing helps."""
         settled = np.zeros(len(self.alive), bool)
         while True:
             peak = int(np.where(settled, 0, self.alive).argmax())
             if settled[peak] or self.alive[peak] <= most:
                 return
-            found = sorted(self._candidates(peak), key=lambda pair: pair[1].price)
+            found = sorted(self._candidates(peak), key=lambda pair: order(pair[1]))
             helped = False
             for v, _ in found:
                 if self.alive[peak] <= most:
@@ -223,22 +245,6 @@ class Budget:
             if repeat.time not in life.times:
                 insort(life.times, repeat.time)
         return True
-
-
-def _written(kernels: Kernels) -> set[Var]:
-    """All values that kernels put into memory."""
-    found: set[Var] = set()
-    for entry in kernels.entries:
-        kernel: Any = entry.kernel
-        if isinstance(kernel, ProductKernel):
-            found.add(kernel.c)
-            kernel = kernel.epilogue
-        if isinstance(kernel, Launch):
-            atoms = [b.atom for b in kernel.bindings if b.store]
-            found.update([a for a in atoms if isinstance(a, Var)])
-        elif kernel is not None:
-            found.update(getattr(kernel, "results", ()))
-    return found
 
 
 def _cost(eq: Equation) -> int | None:

@@ -11,7 +11,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+import numpy as np
+
 from treadle.errors import InternalError
+from treadle.fuse.lowering.launches import Launch, overwrites
+from treadle.kernels.lower import is_store
 from treadle.plan.steps import (
     Branch,
     Buffer,
@@ -24,6 +28,7 @@ from treadle.plan.steps import (
     Step,
     While,
 )
+from treadle.plan.touched import touched
 
 GRANULE = 64
 Key = tuple[str, int]
@@ -131,9 +136,12 @@ def _places(place: Place, memory: Memory) -> set[Key]:
 def _overwrites(step: Step, memory: Memory) -> None:
     """What a step reads and overwrites it must read and write at the same points."""
     for w in step.writes:
-        for r in step.reads:
+        for r in dict.fromkeys((*step.reads, *_beside_product(step))):
             mine, theirs = memory.actual(w), memory.actual(r)
-            if mine is theirs or not _places(w, memory) & _places(r, memory):
+            if not _places(w, memory) & _places(r, memory):
+                continue
+            if mine is theirs:
+                _rewrites(step, w, r)
                 continue
             if isinstance(step, CopyStep):
                 _must(w.offset == r.offset, "a copy overlaps its source")
@@ -145,6 +153,47 @@ def _overwrites(step: Step, memory: Memory) -> None:
                 if p is not None and memory.actual(p) in (mine, theirs)
             }
             _must(len(patterns) == 1, f"{names(step)} overwrites what it still reads")
+
+
+def _beside_product(step: Step) -> list[Place]:
+    """What a product's epilogue reads beside the product."""
+    if not isinstance(step, ProductStep) or step.product.epilogue is None:
+        return []
+    pairs = zip(step.product.epilogue.bindings, step.places, strict=True)
+    made = step.product.c
+    return [p for b, p in pairs if p and not b.store and b.atom is not made]
+
+
+def _rewrites(step: Step, w: Place, r: Place) -> None:
+    """What a step reads of an array that it writes must be another part of it, or each
+    element that it then writes itself."""
+    parts = [touched(step, p) for p in (w, r)]
+    if w.dynamic == r.dynamic and not any(part is None for part in parts):
+        mine, theirs = parts
+        if not np.intersect1d(mine, theirs).size:  # type: ignore[arg-type]
+            return
+    launch, places = _nest_of(step)
+    bound = list(enumerate(zip(launch.bindings, places, strict=True)))
+    stores = [k for k, (b, p) in bound if b.store and p == w]
+    loads = [k for k, (b, p) in bound if not b.store and p == r]
+    # A product is in its place before its epilogue reads.
+    fine = w == r and getattr(step, "c", None) != w
+    fine = fine and len(stores) == 1 and len(loads) > 0
+    fine = fine and (
+        overwrites(launch, stores[0], loads)
+        or all(_reads_what_it_scatters(launch, stores[0], k) for k in loads)
+    )
+    _must(fine, f"{names(step)} overwrites what it still reads")
+
+
+def _reads_what_it_scatters(launch: Launch, store: int, load: int) -> bool:
+    """Whether one operand is read where data say that the other is written."""
+    if launch.bindings[load]._replace(store=True) != launch.bindings[store]:
+        return False
+    body = launch.nest.body
+    written = [i.args[1:] for i in body if is_store(i) and i.attr == store]
+    read = [i.args for i in body if i.name == "load" and i.attr == load]
+    return len({*written, *read}) == 1
 
 
 def _nest_of(step: Step) -> tuple[Any, Sequence[Any]]:

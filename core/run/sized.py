@@ -86,6 +86,10 @@ class Code:
         for i in range(n, stop):
             self._names[i] = f"v{n}[{i - n}]" if several else f"v{n}"
 
+    def end_unless(self, test: str) -> None:
+        """Gives False where a test fails, before anything more is computed."""
+        self._lines.append(f"if not ({test}): return False")
+
     def function(self, result: str) -> Callable[..., Any]:
         """A function of the dimensions' sizes that gives what `result` says."""
         body = "".join([f"    {line}\n" for line in self._lines])
@@ -96,13 +100,12 @@ class Code:
 
 def guards(scope: Scope) -> Callable[..., bool]:
     """Whether sizes of the dimensions answer what the trace asked as those did for
-    which it was made."""
+    which it was made. What the trace computed after an answer may have no meaning for
+    sizes that give another one: it ends there."""
     code = Code(scope)
-    tests = [
-        f"(({code.of(d)}) {op} 0) is {result}"
-        for d, op, result, *_ in scope.guards.values()
-    ]
-    return code.function(" and ".join(tests) or "True")
+    for d, op, answer, *_ in scope.guards.values():
+        code.end_unless(f"(({code.of(d)}) {op} 0) is {answer}")
+    return code.function("True")
 
 
 _ALIGN = 64

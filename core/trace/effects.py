@@ -21,7 +21,7 @@ from treadle.errors import SideEffectWarning, at, warn
 from treadle.trace.outside import ATOMS, are_owned, contents, is_foreign, same_contents
 from treadle.trace.reach import MISSING, Hidden, Reach, Site, label_of
 from treadle.trace.reads import Change
-from treadle.trace.value import Tracer
+from treadle.trace.value import NUMBERS, Tracer
 
 MOST_OBJECTS = 1000
 """Containers that are looked at, in all."""
@@ -289,7 +289,8 @@ def _is_traced(x: Any) -> bool:
 
 def _is_cache(before: _Before, now: Any, change: Change) -> bool:
     """Whether items were added only, that can be used again, by code that looks first
-    whether they are there."""
+    whether they are there. An attribute is none that had a number from its class: that
+    is how counters begin."""
     old = before.contents
     if not isinstance(old, dict):
         return False
@@ -298,7 +299,12 @@ def _is_cache(before: _Before, now: Any, change: Change) -> bool:
         k in now and (now[k] is v or _is_made_once(v, now[k])) for k, v in old.items()
     )
     asks = change.asks or not isinstance(before.x, dict)
-    return asks and made and not any(map(_is_traced, new))
+    counts = not isinstance(before.x, dict) and any(
+        isinstance(getattr(type(before.x), k, None), NUMBERS)
+        for k in now
+        if k not in old
+    )
+    return asks and made and not counts and not any(map(_is_traced, new))
 
 
 def _state(generator: Any) -> Any:

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from treadle.errors import MutationError, at, is_ours, user_source
+from treadle.structure import is_held
 from treadle.trace.value import Value
 
 MOST_OBJECTS = 4000
@@ -162,6 +163,8 @@ def contents(x: Any, most_bytes: int = MOST_BYTES) -> Any:
     if isinstance(x, _ITERATORS):
         return _position(x)
     if isinstance(x, _NO_STATE) or is_foreign(kind.__module__):
+        return None
+    if is_held(x):  # looking into it would be a change
         return None
     fields = getattr(x, "__dict__", None)
     if type(fields) is dict:

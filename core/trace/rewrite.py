@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-STEP, LOOP = "__treadle_step__", "__treadle_while__"
+STEP, LOOP, COUNT = "__treadle_step__", "__treadle_while__", "__treadle_for__"
+_ITEM = "__treadle_item__"
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _KINDS = (
@@ -86,9 +87,6 @@ def _leaves(node: ast.AST, in_loop: bool) -> bool:
         return True
     if isinstance(node, ast.Break | ast.Continue) and not in_loop:
         return True
-    if isinstance(node, ast.While) and not in_loop:
-        # Its own `continue` ends the step that the body is.
-        return any(_breaks(s) or _leaves(s, True) for s in node.body)
     in_loop = in_loop or isinstance(node, ast.For | ast.While)
     return any(_leaves(child, in_loop) for child in ast.iter_child_nodes(node))
 
@@ -100,6 +98,21 @@ def _breaks(node: ast.AST) -> bool:
     if isinstance(node, (*_FUNCTIONS, ast.For, ast.While)):
         return False
     return any(map(_breaks, ast.iter_child_nodes(node)))
+
+
+def counts(node: ast.AST) -> bool:
+    """Whether it is a loop over a `range`, which can be one over traced numbers."""
+    if not isinstance(node, ast.For) or node.orelse or not fits(node):
+        return False
+    call = node.iter
+    return (
+        isinstance(node.target, ast.Name)
+        and isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id == "range"
+        and not call.keywords
+        and not any(isinstance(x, ast.Starred) for x in call.args)
+    )
 
 
 class _Steps(ast.NodeTransformer):
@@ -175,44 +188,65 @@ def _step(
         [ast.Constant(node.lineno), ast.Constant(node.col_offset)], ast.Load()
     )
     made: list[ast.stmt] = []
-    given: list[ast.expr] = []
+    more: list[ast.expr] = []
     if isinstance(node, ast.While):
         made.append(_function(name + "_test", [ast.Return(node.test)], node))
-        given.append(ast.Name(name + "_test", ast.Load()))
-        body = [_without_continue(s) for s in node.body]
-        made.append(_function(name + "_body", [*known, *body], node))
-        given.append(ast.Name(name + "_body", ast.Load()))
+        made.append(_function(name + "_body", [*known, *_ended(node.body)], node))
+        more.append(ast.Constant(any(map(_breaks, node.body))))
         helper = LOOP
+    elif counts(node):
+        assert isinstance(node, ast.For) and isinstance(node.iter, ast.Call)
+        limits = ast.Tuple([node.iter.func, *node.iter.args], ast.Load())
+        item = ast.Name(_ITEM, ast.Load())
+        given: ast.stmt = ast.Assign([node.target], item)
+        given = ast.copy_location(given, node.target)
+        body = [*known, given, *_ended(node.body)]
+        whole = copy.deepcopy(node)
+        whole.iter = ast.copy_location(item, node.iter)
+        made.append(_function(name + "_range", [ast.Return(limits)], node))
+        made.append(_function(name + "_body", body, node, _ITEM))
+        made.append(_function(name + "_whole", [*known, whole], node, _ITEM))
+        more.append(ast.Constant(any(map(_breaks, node.body))))
+        more.append(ast.Constant(cast(ast.Name, node.target).id))
+        helper = COUNT
     else:
         made.append(_function(name, [*known, node], node))
-        given.append(ast.Name(name, ast.Load()))
         helper = STEP
-    call = ast.Call(ast.Name(helper, ast.Load()), [*given, listed, used, place], [])
+    functions = [ast.Name(cast(ast.FunctionDef, f).name, ast.Load()) for f in made]
+    call = ast.Call(
+        ast.Name(helper, ast.Load()), [*functions, listed, used, place, *more], []
+    )
     made.append(ast.copy_location(ast.Expr(call), node))
     return made
 
 
-def _function(name: str, body: list[ast.stmt], at: ast.stmt) -> ast.stmt:
-    empty = ast.arguments([], [], None, [], [], None, [])
-    made = ast.FunctionDef(name, empty, body, [], None)
+def _function(
+    name: str, body: list[ast.stmt], at: ast.stmt, *arguments: str
+) -> ast.stmt:
+    given = ast.arguments([], [*map(ast.arg, arguments)], None, [], [], None, [])
+    made = ast.FunctionDef(name, given, body, [], None)
     if hasattr(made, "type_params"):
         made.type_params = []
     return ast.copy_location(made, at)
 
 
-def _without_continue(node: ast.stmt) -> ast.stmt:
-    """A part of a loop's body, in which `continue` ends the body."""
+def _ended(body: list[ast.stmt]) -> list[ast.stmt]:
+    """A copy of a loop's body as that of a function, which says whether it ended the
+    loop: `continue` returns, `break` returns True."""
 
-    class Continues(ast.NodeTransformer):
+    class Ends(ast.NodeTransformer):
         def visit_Continue(self, node: ast.Continue) -> ast.stmt:
             return ast.copy_location(ast.Return(None), node)
+
+        def visit_Break(self, node: ast.Break) -> ast.stmt:
+            return ast.copy_location(ast.Return(ast.Constant(True)), node)
 
         def visit_For(self, node: ast.For) -> ast.stmt:
             return node
 
         visit_While = visit_FunctionDef = visit_For  # type: ignore[assignment]
 
-    return Continues().visit(node)
+    return [Ends().visit(copy.deepcopy(s)) for s in body]
 
 
 class _Scope(NamedTuple):

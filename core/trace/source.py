@@ -22,7 +22,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple, TypeGuard
 
 from treadle.errors import is_ours
-from treadle.trace.rewrite import covers, fits, own, parts, with_steps
+from treadle.trace.rewrite import counts, covers, fits, own, parts, with_steps
 
 Place = tuple[str, int, int]
 """Of a statement: file, line, column."""
@@ -56,6 +56,13 @@ class _Source(NamedTuple):
             if isinstance(node, ast.stmt):
                 found.append(node)
         return found[::-1]
+
+    def catches(self, line: int, column: int) -> bool:
+        """Whether errors from a position meet an `except`."""
+        tries = [
+            s for s in self.path(line, column) if isinstance(s, ast.Try) and s.handlers
+        ]
+        return any(covers(b, line, column) for s in tries for b in s.body)
 
     def place(self, statement: ast.stmt) -> Place:
         return self.file, statement.lineno, statement.col_offset
@@ -148,6 +155,32 @@ def statement_at(
                     return Found(place, frame)
         frame = frame.f_back
     return None
+
+
+def is_counted(frame: FrameType | None) -> bool:
+    """Whether a frame is at the `range` of a loop that can be one over traced
+    numbers."""
+    if frame is None or is_ours(frame.f_code.co_filename):
+        return False
+    source = _source_of(frame.f_code)
+    if source is None:
+        return False
+    line, column = _position(frame)
+    loop = next(iter(source.path(line, column)), None)
+    return (
+        isinstance(loop, ast.For) and counts(loop) and covers(loop.iter, line, column)
+    )
+
+
+def is_caught(frame: FrameType | None, within: int) -> bool:
+    """Whether an error that is raised in a frame may be caught by a function that is
+    running, down to that depth."""
+    while frame is not None and depth(frame) > within:
+        source = None if is_ours(frame.f_code.co_filename) else _source_of(frame.f_code)
+        if source is not None and source.catches(*_position(frame)):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _position(frame: FrameType) -> tuple[int, int]:

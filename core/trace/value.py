@@ -20,6 +20,7 @@ from treadle.errors import (
     warn,
 )
 from treadle.trace.interpreter import Interpreter, state
+from treadle.trace.source import is_counted
 
 if TYPE_CHECKING:
     from treadle.np.methods import Methods as _Surface
@@ -84,7 +85,8 @@ _REMEDIES = {
     "as a static argument: `td.jit(static=...)`.",
     "int": "Sizes and Python indices must be known while tracing: use `x.shape`, or "
     "pass the number as a\nstatic argument: `td.jit(static=...)`; an index into an "
-    "array may be traced (`x[i]`), and so\nmay the limits of `td.fori_loop`.",
+    "array may be traced (`x[i]`), and so\nmay the limits of `td.fori_loop`, and of a "
+    "loop `for i in range(n)` that is not left by `return`.",
     "float": "Compute with the array itself (`tnp.sin(x)` instead of `math.sin(x)`); "
     "to get a number to log,\nreturn the array from the function and convert it there.",
     "numpy": "Use the function of the same name in `treadle.numpy`; to look at values, "
@@ -202,6 +204,10 @@ class Tracer(Value):
     def __index__(self) -> int:
         value = self.concrete()
         if value is None:
+            integer = not self.ndim and np.issubdtype(self.dtype, np.integer)
+            if integer and state.branching and is_counted(user_frame()):
+                # Whoever traces may trace anew, with another kind of loop.
+                state.interpreter.decide(self._truth())
             # Not `_python`: here an assignment `b[x] = 0` asks for the index.
             self._need("range() or a Python index", "int")
         return index(value)

@@ -143,6 +143,10 @@ Write a loop as `td.while_loop` or `td.fori_loop`, and a choice between arrays a
 `tnp.where` or `td.cond`."""
 
 
+class TooManyWays(TracerError):
+    """There are more ways through a function than are traced."""
+
+
 class Explorer(StageInterpreter):
     """Writes what a function does, whichever way it goes."""
 
@@ -326,7 +330,7 @@ class Explorer(StageInterpreter):
         for d in self._trail or self.ways[-1].decisions:
             lines[d.source] = lines.get(d.source, 0) + 1
         rows = "".join([f"{at(s)} ({n} times)" for s, n in list(lines.items())[:4]])
-        raise TracerError(_TOO_MANY.format(limit=limit, what=what, rows=rows))
+        raise TooManyWays(_TOO_MANY.format(limit=limit, what=what, rows=rows))
 
 
 def _same_atom(a: Atom, b: Atom) -> bool:

@@ -253,28 +253,49 @@ def _halves(name: str, x: Array, axis: int) -> tuple[Array, Array]:
     return x[(*lead, slice(n // 2))], x[(*lead, slice(n // 2, None))]
 
 
-def softmax(x: Array, axis: Axis = -1) -> Array:
+def softmax(x: Array, axis: Axis = -1, *, where: tnp.ArrayLike | None = None) -> Array:
     """``exp(x) / sum(exp(x))`` along an axis (or several), without overflow.
 
     Halves are computed in float32.
+
+    Args:
+      where: the elements that count: the others get 0. Where none does, all get 0.
 
     >>> import treadle.numpy as tnp
     >>> softmax(tnp.array([0.0, 0.0, -1000.0]))
     Array([0.5, 0.5, 0. ], dtype=float32)
     """
-    return special.softmax(tnp.asarray(x), axis)
+    if where is None:
+        return special.softmax(tnp.asarray(x), axis)
+    weights = special.softmax(_chosen(x, where, axis), axis)
+    return tnp.where(where, weights, 0)
 
 
-def log_softmax(x: Array, axis: Axis = -1) -> Array:
+def _chosen(x: Array, where: tnp.ArrayLike, axis: Axis) -> Array:
+    """x with -inf in place of what does not count; where nothing counts, zeros."""
+    some = tnp.any(where, axis, keepdims=True)
+    return tnp.where(where, x, tnp.where(some, -math.inf, 0))
+
+
+def log_softmax(
+    x: Array, axis: Axis = -1, *, where: tnp.ArrayLike | None = None
+) -> Array:
     """The logarithm of `softmax`, without underflow. Halves are computed in float32.
+
+    Args:
+      where: the elements that count: the others get minus infinity.
 
     >>> import treadle.numpy as tnp
     >>> log_softmax(tnp.array([0.0, -1000.0]))
     Array([    0., -1000.], dtype=float32)
     """
     wide = check.wide(x)
+    if where is not None:
+        wide = _chosen(wide, where, axis)
     shifted = wide - top(wide, axis)
     out = shifted - tnp.log(tnp.exp(shifted).sum(axis, keepdims=True))
+    if where is not None:
+        out = tnp.where(where, out, -math.inf)
     return check.narrow(out, x)
 
 
@@ -319,15 +340,26 @@ def gumbel_softmax(
     return check.narrow(soft, x)
 
 
-def logsumexp(x: Array, axis: Axis = -1, keepdims: bool = False) -> Array:
+def logsumexp(
+    x: Array,
+    axis: Axis = -1,
+    keepdims: bool = False,
+    *,
+    where: tnp.ArrayLike | None = None,
+) -> Array:
     """``log(sum(exp(x)))`` along an axis, without overflow. Halves are computed in
     float32. Of no elements, minus infinity.
+
+    Args:
+      where: the elements that count. `td.scipy.special.logsumexp` takes factors, too.
 
     >>> import treadle.numpy as tnp
     >>> logsumexp(tnp.array([1000.0, 0.0]))
     Array(1000., dtype=float32)
     """
     wide = check.wide(x)
+    if where is not None:
+        wide = tnp.where(where, wide, -math.inf)
     largest = top(wide, axis)
     # Where everything is -inf, so is the result, not NaN.
     largest = tnp.where(tnp.isfinite(largest), largest, 0)
@@ -335,16 +367,24 @@ def logsumexp(x: Array, axis: Axis = -1, keepdims: bool = False) -> Array:
     return check.narrow(out if keepdims else tnp.squeeze(out, axis), x)
 
 
-def logmeanexp(x: Array, axis: Axis = -1, keepdims: bool = False) -> Array:
-    """``log(mean(exp(x)))`` along an axis, without overflow.
+def logmeanexp(
+    x: Array,
+    axis: Axis = -1,
+    keepdims: bool = False,
+    *,
+    where: tnp.ArrayLike | None = None,
+) -> Array:
+    """``log(mean(exp(x)))`` along an axis, without overflow. where: the elements that
+    count.
 
     >>> import treadle.numpy as tnp
     >>> logmeanexp(tnp.array([1000.0, 1000.0]))
     Array(1000., dtype=float32)
     """
     wide = check.wide(x)
-    count = tnp.ones_like(wide).sum(axis, keepdims=keepdims)
-    return check.narrow(logsumexp(wide, axis, keepdims) - tnp.log(count), x)
+    count = tnp.ones_like(wide).sum(axis, keepdims=keepdims, where=where)
+    total = logsumexp(wide, axis, keepdims, where=where)
+    return check.narrow(total - tnp.log(count), x)
 
 
 def log1mexp(x: Array) -> Array:
@@ -372,11 +412,18 @@ def top(x: Array, axis: Axis) -> Array:
 
 
 def one_hot(
-    labels: tnp.ArrayLike, classes: int, dtype: td.dtypes.DTypeLike = tnp.float32
+    labels: tnp.ArrayLike,
+    classes: int,
+    dtype: td.dtypes.DTypeLike = tnp.float32,
+    *,
+    axis: int = -1,
 ) -> Array:
     """1 at the label's place, 0 elsewhere: ``(...) -> (..., classes)``.
 
     A label that is no class gives zeros.
+
+    Args:
+      axis: of the result, along which the classes are.
 
     Raises:
       TypeError: for labels that are no integers.
@@ -391,4 +438,5 @@ def one_hot(
         raise TypeError(
             f"one_hot takes integer labels, got {td.typeof(labels)}{at(user_source())}"
         )
-    return (labels[..., None] == tnp.arange(classes)).astype(dtype)
+    chosen = (labels[..., None] == tnp.arange(classes)).astype(dtype)
+    return chosen if axis == -1 else tnp.moveaxis(chosen, -1, axis)

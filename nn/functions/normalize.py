@@ -12,10 +12,22 @@ Array = td.Array
 Axis = int | tuple[int, ...] | None
 
 
-def standardize(x: Array, axis: Axis = -1, eps: float = 1e-5) -> Array:
+def standardize(
+    x: Array,
+    axis: Axis = -1,
+    eps: float = 1e-5,
+    *,
+    mean: tnp.ArrayLike | None = None,
+    variance: tnp.ArrayLike | None = None,
+    where: tnp.ArrayLike | None = None,
+) -> Array:
     """Mean 0 and variance 1 along an axis (or several): the formula of `LayerNorm`.
 
     Halves are computed in float32.
+
+    Args:
+      mean, variance: take these; their shapes broadcast with x.
+      where: the elements of which mean and variance are those.
 
     >>> import treadle.numpy as tnp
     >>> standardize(tnp.array([[1.0, 3.0]]))
@@ -24,9 +36,12 @@ def standardize(x: Array, axis: Axis = -1, eps: float = 1e-5) -> Array:
     check.within("standardize", "eps", eps)
     x = tnp.asarray(x)
     wide = check.wide(x)
-    centred = wide - wide.mean(axis, keepdims=True)
-    variance = tnp.square(centred).mean(axis, keepdims=True)
-    return check.narrow(centred * td.lax.rsqrt(variance + eps), x)
+    if mean is None:
+        mean = wide.mean(axis, keepdims=True, where=where)
+    centred = wide - mean
+    if variance is None:
+        variance = tnp.square(centred).mean(axis, keepdims=True, where=where)
+    return check.narrow(centred * td.lax.rsqrt(tnp.asarray(variance) + eps), x)
 
 
 def mean_square(x: Array, mean: Array, axes: tuple[int, ...]) -> Array:

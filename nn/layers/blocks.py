@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import treadle as td
 import treadle.numpy as tnp
 from treadle import rng
-from treadle.dims import is_dim, is_symbolic, one
+from treadle.dims import is_dim, is_one, is_symbolic, one
 from treadle.nn.layers.dropout import kept_of
 from treadle.nn.layers.masks import Window, both_ways
 
@@ -32,9 +32,9 @@ def fits_blocks(query: Any, key: Any, value: Any, bias: Any, dropout: float) -> 
     if bias is not None and tnp.promote_types(td.typeof(bias).dtype, wide) != wide:
         return False
     queries, keys = query.shape[-3], key.shape[-3]
-    if one(queries):
+    if is_one(queries):
         # A row of scores is little: so a text is written, key by key.
-        return one(keys)
+        return is_one(keys)
     return is_dim(queries * keys) or queries * keys > 0
 
 

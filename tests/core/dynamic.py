@@ -17,8 +17,8 @@ from treadle.trace.op import Op
 Function = Callable[..., Any]
 
 # The first size is the one for which the program is planned.
-SIZES: tuple[tuple[int, ...], ...] = ((3,), (1,), (2,), (8,), (17,))
-PAIRS = ((3, 5), (1, 1), (2, 17), (8, 3), (5, 5), (17, 1))
+SIZES: tuple[tuple[int, ...], ...] = ((3,), (1,), (8,), (17,))
+PAIRS = ((3, 5), (1, 1), (2, 17), (8, 8), (17, 1))
 TRIPLES = ((3, 5, 2), (1, 1, 1), (2, 1, 17), (5, 8, 8))
 BY_COUNT = {1: SIZES, 2: PAIRS, 3: TRIPLES}
 

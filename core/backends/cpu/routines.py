@@ -12,13 +12,14 @@ from treadle.backends.cpu.attention import schedule as attention_schedule
 from treadle.backends.cpu.foreign import arrays as foreign
 from treadle.backends.cpu.fourier import kernel as fourier
 from treadle.backends.cpu.fourier import library as fourier_library
+from treadle.backends.cpu.fourier import opened, stockham
 from treadle.backends.cpu.fourier import own as fourier_own
 from treadle.backends.cpu.fourier import schedule as fourier_schedule
-from treadle.backends.cpu.fourier import stockham
 from treadle.backends.cpu.lapack import kernel as lapack
 from treadle.backends.cpu.lapack import schedule as lapack_schedule
 from treadle.backends.cpu.lapack.library import library
 from treadle.backends.cpu.run import native
+from treadle.dims import is_dim
 from treadle.fuse.lowering.launches import Calls
 from treadle.plan.steps import CallsStep, Place
 from treadle.plan.target import Work
@@ -28,10 +29,11 @@ from treadle.trace.routine import Attention, Script, Transform
 def source(script: Script | Transform | Attention) -> native.Source:
     """The kernel that makes the calls of a script."""
     if isinstance(script, Transform):
+        itemsize = script.dtype.itemsize
+        if is_dim(script.n):
+            return opened.source(itemsize)
         own = fourier_own.form(script)
-        return (
-            fourier.source() if own is None else stockham.source(script.dtype.itemsize)
-        )
+        return fourier.source() if own is None else stockham.source(itemsize)
     if isinstance(script, Attention):
         return attention.source(script)
     return foreign.source() if script.function else lapack.source(script)
@@ -41,6 +43,9 @@ def work(calls: Calls, count: int) -> Work:
     """What calls take with so many threads."""
     first, script = calls.types[0][0], calls.script
     if isinstance(script, Transform):
+        if is_dim(script.n):
+            tasks = opened.tasks(script, count)
+            return Work(tasks, tasks * opened.scratch(script))
         if (own := fourier_own.form(script)) is not None:
             tasks = fourier_own.tasks(script, own, count)
             return Work(tasks, tasks * fourier_own.scratch(script, own))
@@ -64,6 +69,9 @@ def words(step: CallsStep, at: Callable[[Place], Any]) -> list[Any]:
     types = [*step.call.types[0], *step.call.types[1]]
     if isinstance(script, Transform):
         sizes = [t.dtype.itemsize for t in types]
+        if is_dim(script.n):
+            assert scratch is not None
+            return opened.words(script, step.tasks, at(scratch), places, sizes)
         if (own := fourier_own.form(script)) is not None:
             assert scratch is not None
             return fourier_own.words(script, own, at(scratch), places, sizes)

@@ -24,7 +24,7 @@ from treadle.ops.movement import broadcast_in_dim
 from treadle.trace.lowering import Elementwise, Index, written
 
 _MAX_COST = 60
-_MAX_COST_OF_ROWS = 5
+_MAX_COST_OF_ROWS = 3
 """Of a value that is one row of what reads it, or the same for a row of what goes down
 columns: that would be computed for every row, or for every block of columns."""
 _TOGETHER = 256
@@ -124,16 +124,20 @@ def _is_row(v: Var, flow: Dataflow) -> bool:
     for r in flow.final_readers(v):
         for a in r.inputs:
             source, views = flow.resolve(a)
-            if source is v and any(map(_repeats_rows, views)):
+            if source is v and any(_repeats_rows(view, flow) for view in views):
                 return True
     return False
 
 
-def _repeats_rows(view: Equation) -> bool:
+def _repeats_rows(view: Equation, flow: Dataflow) -> bool:
+    """Whether a broadcast has rows of its operand more than once: along new axes, or
+    along such as `keepdims` has left."""
     if view.op is not broadcast_in_dim:
         return False
-    dims, ndim = view.params["dims"], view.outputs[0].type.ndim
-    return 0 < len(dims) < ndim and dims[-1] == ndim - 1
+    (x,), (out,) = view.inputs, view.outputs
+    axes = [view.params["dims"][i] for i in flow.units.present(x)]
+    present = flow.units.present(out)
+    return 0 < len(axes) < len(present) and axes[-1] == present[-1]
 
 
 def _readers(v: Var, node: Cluster, part: Partition) -> list[Cluster]:

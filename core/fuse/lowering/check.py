@@ -11,7 +11,6 @@ from treadle import dtypes
 from treadle.errors import InternalError
 from treadle.fuse.check import Loops, inside, places
 from treadle.fuse.lowering.launches import (
-    Binding,
     Calls,
     Carries,
     Choose,
@@ -25,13 +24,13 @@ from treadle.fuse.lowering.launches import (
     Repeat,
     RepeatWhile,
     Sort,
+    overwrites,
 )
-from treadle.fuse.lowering.overwriting import target_of
+from treadle.fuse.lowering.overwriting import reads, target_of, writes
+from treadle.fuse.lowering.spaces import loops_of, sides_of
 from treadle.ir.graph import Atom, Lit, Var
 from treadle.kernels.check import check as check_nest
-from treadle.kernels.contract import Contraction, Strides
-from treadle.kernels.convolve import ConvSpec
-from treadle.kernels.nest import STRIDED, Operand
+from treadle.kernels.nest import STRIDED
 from treadle.trace.lowering import Join, Scatter
 from treadle.trace.op import registry
 
@@ -40,15 +39,19 @@ _MOST = 1 << 14
 NOTHING: Mapping[Atom, np.ndarray | None] = MappingProxyType({})
 
 
-def check_kernels(kernels: Kernels) -> None:
+def check_kernels(kernels: Kernels, in_place: Sequence[tuple[Var, Atom]] = ()) -> None:
     """Verifies that each kernel reads only inputs, literals and what was stored before
     it; that it stays inside of its operands' memory; that all elements of results are
     stored; and that nothing is stored twice, but over what filled an array first.
 
+    Args:
+      in_place: inputs with the results that have their memory. They must not be read
+        once that is written, nor while it is but for what is written there.
+
     Raises:
       InternalError: at the first violation.
     """
-    checker = _Checker(kernels)
+    checker = _Checker(kernels, in_place)
     for v in kernels.within:
         checker.root(v)
     for n, entry in enumerate(kernels.entries):
@@ -99,12 +102,17 @@ class _Memory:
 
 
 class _Checker:
-    def __init__(self, kernels: Kernels) -> None:
+    def __init__(
+        self, kernels: Kernels, in_place: Sequence[tuple[Var, Atom]] = ()
+    ) -> None:
         self.within, self.inputs = kernels.within, set(kernels.inputs)
         self.blocks: dict[Atom, _Memory] = {}
         self.whole: set[Var] = set()
         self.over: set[Atom] = set()
         self.where = "a program"
+        self.carried: dict[Atom, list[Var]] = {}
+        for v, out in in_place:
+            self.carried.setdefault(self.root(out)[0], []).append(v)
 
     def fail(self, what: str) -> None:
         raise InternalError(f"{self.where} {what}")
@@ -178,6 +186,20 @@ class _Checker:
         kernel = entry.kernel
         if entry.begins is not None and self._goes_on(entry.begins, kernel):
             return
+        self._kernel(entry, kernel)
+        for out in dict.fromkeys(self.root(v)[0] for v in writes(kernel)):
+            for v in self.carried.get(out, ()):
+                self._writes_over(kernel, v, out)
+
+    def _writes_over(self, kernel: Kernel, v: Var, out: Atom) -> None:
+        """Notes that a carry's next value is written into its memory; the kernel that
+        does so may read of it what it then writes."""
+        read = [a for a in reads(kernel) if self.root(a)[0] is v]
+        if read and not _reads_where_it_writes(kernel, v, out):
+            self.fail(f"reads a carry {v.type} elsewhere than it writes over it")
+        self.over.add(v)
+
+    def _kernel(self, entry: KernelEntry, kernel: Kernel) -> None:
         if isinstance(kernel, Launch):
             self._bindings(kernel)
             if all(kernel.outer):
@@ -198,7 +220,7 @@ class _Checker:
         """Whether a scatter's result begins in the memory of its operand, which nothing
         may read from then on."""
         here, target = self.root(begins)[0], self.root(target_of(kernel))[0]
-        if here is not target:
+        if here is not target and begins not in self.carried.get(target, ()):
             return False
         self.read(begins)
         memory = self.memory(target)
@@ -244,7 +266,7 @@ class _Checker:
             if b.atom is None or b.store:
                 continue
             self.still(b.atom)
-            loops = _loops(launch, b, o)
+            loops = loops_of(launch, b, o)
             memory, at = self.reach(b.atom, b.offset, o.dtype.itemsize, loops)
             if b.atom in made:
                 there = made[b.atom]
@@ -261,7 +283,7 @@ class _Checker:
             if not b.store:
                 continue
             assert isinstance(b.atom, Var)
-            loops = _loops(launch, b, o)
+            loops = loops_of(launch, b, o)
             memory, at = self.reach(b.atom, b.offset, o.dtype.itemsize, loops)
             if at is not None and not o.gathers and np.unique(at).size != at.size:
                 self.fail(f"stores elements of a value {b.atom.type} twice")
@@ -282,13 +304,14 @@ class _Checker:
             self.fail(f"fills a value {v.type} that is partly stored")
 
     def _product(self, p: ProductKernel) -> None:
-        a, b, c = _sides(p)
+        a, b, c = sides_of(p)
         *of_operands, dtype = p.contraction.dtypes
         for (atom, offset), loops, of in zip(
             (p.a, p.b), (a, b), of_operands, strict=True
         ):
             if atom.type.dtype != of:
                 self.fail(f"takes a value {atom.type} for one of {of}")
+            self.still(atom)
             memory, at = self.reach(atom, offset, of.itemsize, loops)
             if not memory.has(at):
                 self.fail(f"reads of a value {atom.type} what is not stored yet")
@@ -342,14 +365,16 @@ class _Checker:
         if isinstance(kernel, Repeat):
             carries, n = kernel.carries, kernel.length
             self._given(carries.init, carries)
-            self._runs(kernel.body, (kernel.consts, carries.results), kernel.rows, n)
+            given = kernel.consts, carries.results
+            self._runs(kernel.body, given, kernel.rows, n, carries)
             self._gives(kernel.body, carries.results, kernel.new_rows, n)
             results = (*carries.results, *kernel.new_rows)
         elif isinstance(kernel, RepeatWhile):
             carries = kernel.carries
             self._given(carries.init, carries)
             self._runs(kernel.test, (kernel.test_consts, carries.results))
-            self._runs(kernel.body, (kernel.body_consts, carries.results))
+            given = kernel.body_consts, carries.results
+            self._runs(kernel.body, given, carries=carries)
             self._gives(kernel.body, carries.results)
             tests = [a.type for a in kernel.test.results]
             if [(t.shape, t.dtype) for t in tests] != [((), dtypes.bool_)]:
@@ -384,6 +409,7 @@ class _Checker:
         given: Iterable[Sequence[Atom]],
         rows: Sequence[Atom] = (),
         length: int = 1,
+        carries: Carries | None = None,
     ) -> None:
         """Checks a program and what it is given. Carries are known by their results."""
         atoms = [a for group in given for a in group]
@@ -393,7 +419,7 @@ class _Checker:
             self.fail("gives its program other inputs than that takes")
         for a in (*next(iter(given), ()), *rows):
             self.read(a)
-        check_kernels(body)
+        check_kernels(body, _in_place(body, carries, len(rows)) if carries else ())
 
     def _gives(
         self,
@@ -408,41 +434,18 @@ class _Checker:
             self.fail("takes other results from its program than that gives")
 
 
-def _loops(launch: Launch, b: Binding, o: Operand) -> Loops:
-    """Lengths and steps of a nest's loops for an operand."""
-    count = len(launch.outer) + len(launch.mid)
-    inner = b.strides[count] if o.inner == STRIDED else o.inner
-    sizes = (*launch.outer, *launch.mid, launch.inner)
-    return list(zip(sizes, (*b.strides[:count], inner), strict=True))
+def _in_place(body: Kernels, carries: Carries, rows: int) -> list[tuple[Var, Atom]]:
+    """The carries that have one memory, as a body knows them before and after."""
+    count = len(carries.in_place)
+    first = len(body.inputs) - rows - count
+    pairs = zip(body.inputs[first : first + count], body.results, strict=False)
+    return [p for p, one in zip(pairs, carries.in_place, strict=True) if one]
 
 
-def _sides(p: ProductKernel) -> tuple[Loops, Loops, Loops]:
-    """The loops over a, b and c."""
-    what = p.contraction
-    if isinstance(what, Contraction):
-        b0, b1, m, n, k = what.b0, what.b1, what.m, what.n, what.k
-        return (
-            _over((b0, b1, m, k), what.a),
-            _over((b0, b1, k, n), what.b),
-            _over((b0, b1, m, n), what.c),
-        )
-    images, filters, results = _of_convolution(what)
-    return (
-        (images, results, filters) if p.filter_gradient else (images, filters, results)
-    )
-
-
-def _of_convolution(what: ConvSpec) -> tuple[Loops, Loops, Loops]:
-    rows = what.z.taps * what.y.taps
-    taps = (rows, what.x.taps, what.channels // what.groups, what.features)
-    out = what.output
-    pixels = what.y.out * what.x.out
-    return (
-        _over((what.images_in, what.y.size, what.x.size, what.channels), what.input),
-        _over(taps, what.filter),
-        [(what.images, out.b0), (pixels, out.row), (what.features, out.column)],
-    )
-
-
-def _over(sizes: tuple[int, int, int, int], s: Strides) -> Loops:
-    return list(zip(sizes, (s.b0, s.b1, s.row, s.column), strict=True))
+def _reads_where_it_writes(kernel: Kernel, v: Var, out: Atom) -> bool:
+    if not isinstance(kernel, Launch):
+        return False
+    stores = [k for k, b in enumerate(kernel.bindings) if b.store and b.atom is out]
+    # A part of it begins elsewhere.
+    loads = [k for k, b in enumerate(kernel.bindings) if b.atom is v]
+    return len(stores) == 1 and overwrites(kernel, stores[0], loads)

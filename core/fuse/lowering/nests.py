@@ -166,7 +166,7 @@ class NestWriter:
         dtype = source.type.dtype
         if isinstance(source, Lit) and not (source.type.ndim or dtype.kind == "c"):
             value = source.value.item()
-            if not source.varies and repr(value) in _STRUCTURAL:
+            if not (source.varies or source.size) and repr(value) in _STRUCTURAL:
                 return self.instr("const", (), dtype, value)
             if dtypes.is_integer(dtype):
                 return self.number(word(source.size) if source.size else value, dtype)

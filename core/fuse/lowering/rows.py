@@ -15,12 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from treadle.dims import is_dim, settled
+from treadle.dims import is_dim, is_one, settled
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.lowering.launches import Launch
 from treadle.ir.graph import Equation
 from treadle.kernels.lower import is_reduction
-from treadle.late import is_one
 from treadle.trace.lowering import Reduction
 
 _MANY_ROWS = 1 << 15

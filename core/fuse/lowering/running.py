@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treadle.dims import one
+from treadle.dims import is_one, one
 from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import operand_strides, stored_strides
 from treadle.fuse.lowering.launches import Launch
@@ -11,7 +11,6 @@ from treadle.fuse.lowering.vectors import innermost
 from treadle.fuse.maps import Space
 from treadle.ir.graph import Equation
 from treadle.ir.maps import Affine, address
-from treadle.late import is_one
 from treadle.trace.lowering import Running
 
 

@@ -225,6 +225,24 @@ def test_a_keyword_that_is_called_otherwise(name: str) -> None:
     assert remedy in caught.value.__notes__[0]
 
 
+@pytest.mark.parametrize(
+    ("function", "remedy"),
+    [
+        (lambda: td.vmap(broken, in_dims=1), "`in_dims` is `in_axes` here"),
+        (
+            lambda: td.remat(broken, static_argnums=1),
+            "`static_argnums` is `static` here",
+        ),
+        (lambda: td.grad(broken, has_axu=True), "`has_axu` is `has_aux` here"),
+    ],
+    ids=["vmap", "remat", "grad"],
+)
+def test_a_keyword_of_a_transform(function: Any, remedy: str) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword") as caught:
+        function()
+    assert remedy in caught.value.__notes__[0]
+
+
 def test_a_users_function_says_nothing_of_its_keywords() -> None:
     def sum(x: Any) -> Any:
         return x

@@ -38,6 +38,7 @@ def test_caches_are_cleared_of_one_function_or_of_all() -> None:
     assert (len(one), len(two)) == (3, 2)
 
 
+@pytest.mark.usefixtures("only_new_objects")
 def test_functions_that_are_gone_are_not_kept() -> None:
     from treadle.api.caches import made
 
@@ -51,6 +52,7 @@ def test_functions_that_are_gone_are_not_kept() -> None:
     assert len(made) == before
 
 
+@pytest.mark.usefixtures("only_new_objects")
 def test_live_arrays_are_those_that_something_holds() -> None:
     def mine() -> int:
         gc.collect()

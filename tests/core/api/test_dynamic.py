@@ -451,6 +451,7 @@ def alive(kind: type) -> int:
     return sum(type(x) is kind for x in gc.get_objects())
 
 
+@pytest.mark.usefixtures("only_new_objects")
 def test_sizes_and_what_was_made_of_them_go_with_their_function() -> None:
     def called() -> None:
         inner = td.jit(lambda x: tnp.sin(x) @ tnp.ones((4, 30)))

@@ -77,6 +77,11 @@ def global_counter(x: Any) -> Any:
     return x
 
 
+def first_count(x: Any) -> Any:
+    shared.n += 1
+    return x
+
+
 def alias(x: Any) -> Any:
     inner = table["inner"]
     inner["n"] += 1
@@ -178,6 +183,7 @@ CHANGES: dict[str, tuple[Callable[..., Any], str]] = {
     "setattr": (lambda x: (setattr(stats, "total", -stats.total), x)[1], "`stats`"),
     "slot": (slot_counter, "`slotted`"),
     "class": (class_counter, "`Shared`"),
+    "attribute of its class": (first_count, "`shared`"),
     "helper": (lambda x: (record(calls, x), x)[1], "`calls`"),
     "alias": (alias, "`table`"),
     "default": (in_a_default, "`seen`"),

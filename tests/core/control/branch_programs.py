@@ -19,6 +19,10 @@ def clip(v):
     return v
 
 
+def count(v):
+    return tnp.asarray(v > 0.3).astype(int) + (v > 0.9)
+
+
 def pick(v, w):
     return v - w if v > w and not w > 1.0 else w * 0.5
 """
@@ -94,11 +98,16 @@ class _Writer:
             n = f"n{self.loops}"
             self.line(indent, f"{n} = 0")
             test = f"{self.test(0)} and {n} < 3" if r.random() < 0.8 else f"{n} < 2"
-            self.line(indent, f"while {test}:")
+            ends = r.random() < 0.3
+            self.line(indent, f"while {'True' if ends else test}:")
             self.line(indent + 1, f"{n} += 1")
+            if ends:
+                self.line(indent + 1, f"if {self.test(0)} or {n} > 2:")
+                self.line(indent + 2, "break")
             self.block(indent + 1, depth - 1, r.random() < 0.5)
         elif kind == "for":
-            self.line(indent, f"for i in range({r.choice([1, 2, 3])}):")
+            n = f"count({self.value(1)})" if r.random() < 0.3 else r.choice([1, 2, 3])
+            self.line(indent, f"for i in range({n}):")
             self.block(indent + 1, depth - 1, True)
         else:
             word = kind if kind != "return" else f"return a + {self.value(1)}"

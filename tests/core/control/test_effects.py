@@ -62,7 +62,7 @@ VALUES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(body=programs())
 def test_each_example_notes_what_it_does_alone(name: str, body: Body) -> None:
     wanted, outs = plain(body)
@@ -87,7 +87,7 @@ GRADIENTS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(body=programs(loops=False))
 def test_gradients_note_what_values_do(name: str, body: Body) -> None:
     wanted, _ = plain(body)
@@ -98,7 +98,7 @@ def test_gradients_note_what_values_do(name: str, body: Body) -> None:
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, td.jit], ids=["eager", "jit"])
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(body=programs(reverse=False))
 def test_forward_derivatives_note_what_values_do(wrap: Any, body: Body) -> None:
     wanted, _ = plain(body)
@@ -110,7 +110,7 @@ def test_forward_derivatives_note_what_values_do(wrap: Any, body: Body) -> None:
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, td.jit], ids=["eager", "jit"])
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(body=programs(reverse=False))
 def test_linearizing_notes_once(wrap: Any, body: Body) -> None:
     wanted, _ = plain(body)
@@ -130,7 +130,7 @@ def test_linearizing_notes_once(wrap: Any, body: Body) -> None:
     check(seen, wanted)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(body=programs())
 def test_compiled_programs_keep_their_order(body: Body) -> None:
     wanted: list[Note] = []

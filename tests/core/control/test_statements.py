@@ -16,6 +16,7 @@ import treadle.numpy as tnp
 from tests.core.control.test_branches import agree, steps
 from treadle import nn, rng
 from treadle.api.args import name_of
+from treadle.errors import TracerError
 
 
 def statement(x: Any) -> Any:
@@ -99,6 +100,73 @@ def with_functions(x: Any) -> Any:
     return scaled(y)
 
 
+def counted(x: Any) -> Any:
+    total, i = x * 0, -1
+    for i in range(x.astype(tnp.int32), 12, 2):
+        if i % 3 == 1:
+            continue
+        for j in range(i):
+            total = total + j * x
+        if total > 200:
+            break
+    return total + i
+
+
+def endless(x: Any) -> Any:
+    n = 0
+    while True:
+        n += 1
+        if x > 20:
+            break
+        x = x * 1.5
+        if n == 30:
+            x = -x
+    return x + n
+
+
+def collected(x: Any) -> Any:
+    """A loop that no operation can stand for: each way is traced."""
+    items, n = [], 0
+    while x < 8 and n < 4:
+        n += 1
+        items.append(x * n)
+        if x * n > 6:
+            break
+        x = x + 1
+    return sum(items) + x
+
+
+def converged(x: Any) -> Any:
+    for i in range(1000):  # noqa: B007
+        after = 0.5 * (x + 3 / x)
+        error, x = abs(after - x), after
+        if error < 1e-5:
+            break
+    return x + i
+
+
+def _low(x: Any) -> Any:
+    if x > 2:
+        raise ValueError("too high")
+    return x * 2
+
+
+def caught(x: Any) -> Any:
+    """What an `except` catches is no error of the program."""
+    for _ in range(2):
+        try:
+            x = _low(x)
+        except ValueError:
+            x = x / 3
+    try:
+        if x > 1.7:
+            raise KeyError("x")
+        y = x + 1
+    except KeyError:
+        y = -x
+    return y
+
+
 class Counter:
     """Methods, attributes, names of a class."""
 
@@ -124,6 +192,11 @@ STATEMENTS = [
     in_a_with,
     of_comprehensions,
     with_functions,
+    caught,
+    counted,
+    endless,
+    collected,
+    converged,
     Counter(2.0),
 ]
 
@@ -155,6 +228,38 @@ def test_a_while_is_a_loop() -> None:
     assert "while_loop" in [eq.op.name for eq in jitted.graph(3).equations]
     assert td.vmap(collatz)(tnp.array([27, 1, 8])).tolist() == [111, 0, 3]
     agree(td.jit(td.grad(square_root))(2.0), 0.5 / np.sqrt(2))
+
+
+def test_loops_over_traced_ranges() -> None:
+    def power(x: Any, start: Any, stop: Any, step: Any) -> Any:
+        out = x
+        for i in range(start, stop, step):
+            out = out * x + i
+        return out
+
+    names = [eq.op.name for eq in td.jit(power).graph(2.0, 0, 3, 1).equations]
+    assert names == ["while_loop"]
+    for limits in ((0, 3, 1), (9, -1, -4), (2, 2, 1), (3, 9, -1)):
+        agree(td.jit(power)(1.5, *limits), power(tnp.asarray(1.5), *limits))
+        slopes = td.jit(td.grad(power))(1.5, *limits)
+        agree(slopes, td.grad(power)(1.5, *limits))
+    with pytest.raises(TracerError, match="or a Python index needs"):
+        td.jit(power)(1.5, 0, 2.5, 1)
+
+
+class Repeated(nn.Module):
+    layer: nn.Linear
+
+    def __call__(self, x: Any, n: Any) -> Any:
+        for _ in range(n):
+            x = tnp.tanh(self.layer(x))
+        return x
+
+
+def test_a_loop_in_a_layer() -> None:
+    model = Repeated(nn.Linear(3, 3, key=rng.key(0)))
+    x = tnp.ones(3)
+    agree(td.jit(lambda m, x, n: m(x, n))(model, x, 4), model(x, 4))
 
 
 def test_functions_that_are_made_while_tracing() -> None:

@@ -11,11 +11,41 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.dynamic import same_bytes
-from tests.core.fuse.random_programs import REFUSED, Program
-from tests.core.fuse.random_rules import generate
+from tests.core.fuse.random_programs import REFUSED, Generator, Program
+from tests.core.fuse.random_rules import RULES, generate
 
 SMOOTH = ("float32", "float32", "float64")
+NARROW = ("float32", "float16", "bfloat16")
 SIZES = (2, 1, 5, 9)
+
+NUMBERS = (
+    *("{0} * {0} * {0}.shape[0] + {0}", "{0} * {0} * ({0}.shape[-1] / 2) - 0.5"),
+    *("{0} * {0} - ({0}.shape[0] - 1.0) + {0}", "{0} * 2 - {0} * {0}.shape[0]"),
+    *("{0} * (1 / {0}.shape[-1]) + {0}", "({0} * 0.3) ** {0}.shape[-1] + {0}"),
+)
+"""What is made of sizes: for some of them, a factor of 1, say."""
+AMONG = (
+    *("{0} * 3 + tnp.sum({0})", "{0} * {0} + tnp.mean({0}, 0)", "{0} - tnp.mean({0})"),
+    "{0} * {0} - tnp.sum({0} * 0.3, -1, keepdims=True)",
+    "tnp.stack([{0} * {0}, {0}]).sum(0) - 0.5",
+    "tnp.concatenate([{0} * {0}, {0} * 0.7], 0) * 0.5 - 0.1",
+)
+TRANSFORMS = ("tnp.fft.fft({0}).real * 0.1", "tnp.fft.irfft(tnp.fft.rfft({0}))")
+
+
+def of_sizes(g: Generator) -> None:
+    """What rounds otherwise where a length is 1, or a number is."""
+    if (a := g.pick(rank=1)) is not None:
+        g.add(g.r.choice(g.r.choice([NUMBERS, AMONG, AMONG])), a)
+
+
+def transforms(g: Generator) -> None:
+    a = g.pick(rank=1, pred=lambda v: v.dtype.name in SMOOTH and v.shape[-1] > 1)
+    if a is not None:
+        g.add(g.r.choice(TRANSFORMS), a)
+
+
+SIZED = RULES | {of_sizes: 16.0, transforms: 2.0}
 
 
 def sample(often: int) -> list[Any]:
@@ -55,13 +85,19 @@ def agree_at_sizes(program: Program, function: Callable[..., Any]) -> None:
             assert not why, f"of length {n}: {why} {found if why == 'an error' else ''}"
 
 
-@pytest.mark.parametrize("seed", sample(15))
+@pytest.mark.parametrize("seed", sample(12))
 def test_values(seed: int) -> None:
-    program = generate(seed, SMOOTH, 6)
+    program = generate(seed, SMOOTH, 6, rules=SIZED)
     agree_at_sizes(program, program.function())
 
 
-@pytest.mark.parametrize("seed", sample(10))
+@pytest.mark.parametrize("seed", sample(6))
+def test_values_of_halves(seed: int) -> None:
+    program = generate(seed, NARROW, 6, rules=SIZED)
+    agree_at_sizes(program, program.function())
+
+
+@pytest.mark.parametrize("seed", sample(7))
 def test_complex_values(seed: int) -> None:
     program = generate(seed, ("complex64", "complex64", "complex128"), 6)
     agree_at_sizes(program, program.function())
@@ -69,7 +105,7 @@ def test_complex_values(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", sample(6))
 def test_gradients(seed: int) -> None:
-    program = generate(seed, SMOOTH, 5)
+    program = generate(seed, SMOOTH, 5, rules=SIZED)
     if "while_loop" in program.source() or not program.smooth():
         pytest.skip("nothing to differentiate in reverse")
     agree_at_sizes(program, program.gradient())

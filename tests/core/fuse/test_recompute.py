@@ -219,6 +219,29 @@ def test_what_a_value_is_made_from_is_computed_again_with_it() -> None:
     assert not [v for v in stored if v.type.shape == (8, 8)]
 
 
+def standardized(x: Any, keepdims: bool) -> Any:
+    """Columns of mean 0 and deviation 1."""
+    centred = x - x.mean(0, keepdims=keepdims)
+    return centred / tnp.sqrt(tnp.square(centred).mean(0, keepdims=keepdims) + 1e-5)
+
+
+@pytest.mark.parametrize("keepdims", [True, False])
+def test_what_is_repeated_in_all_rows_is_computed_once(keepdims: bool) -> None:
+    def function(x: Any) -> Any:
+        return standardized(x, keepdims)
+
+    assert not {"div", "sqrt"} & set(recomputed(function, X))
+    agrees(function, normal(8, 8))
+
+
+def test_what_is_repeated_between_other_axes_is_computed_once() -> None:
+    def function(x: Any, y: Any) -> Any:
+        return x * tnp.tanh(y.sum(1) * 2.0)[:, None, None, :]
+
+    assert "tanh" not in recomputed(function, array(2, 3, 4, 8), array(2, 5, 8))
+    agrees(function, normal(2, 3, 4, 8), normal(2, 5, 8))
+
+
 def test_dear_values_of_rows_are_not_computed_for_each_block_of_columns() -> None:
     assert "rsqrt" not in recomputed(standardized_gradients, array(8, 8), array(8, 8))
 

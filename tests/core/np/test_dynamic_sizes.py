@@ -263,6 +263,9 @@ GUARDED = {
     "tnp.diagonal(t), tnp.diagonal(s, 0)": "the shorter axis",
     "tnp.ediff1d(x, 1, 2)": "one element has no differences",
     "tnp.packbits(b, 1)": "a single byte",
+    "tnp.linspace(0, 1, x.shape[0]), tnp.linspace(0, 1, x.shape[0], False)": (
+        "the step is a factor of 1"
+    ),
     "tnp.bartlett(u.shape[0]), tnp.hanning(u.shape[0]), tnp.hamming(u.shape[0])": "one",
     "tnp.blackman(u.shape[0]), tnp.kaiser(u.shape[0], 3)": "a window of one number",
     "tnp.cov(x, aweights=v)": "of one variable it is a scalar",

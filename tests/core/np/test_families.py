@@ -193,6 +193,14 @@ SAMPLES: dict[str, Function] = {
     "nanmax": lambda np, a: np.nanmax(a.h, axis=0, where=a.b, initial=-9),
     "nanmean": lambda np, a: np.nanmean(a.h, axis=1, where=a.b | (a.x < 9)),
     "nanvar": lambda np, a: np.nanvar(a.h[:2], axis=1, where=a.x[:2] < 9),
+    "nanstd, mean": lambda np, a: np.nanstd(
+        a.h, axis=1, dtype="float32", mean=np.nanmean(a.h, axis=1, keepdims=True)
+    ),
+    "trace, dtype": lambda np, a: np.trace(a.i, dtype="float32"),
+    "meshgrid, sparse": lambda np, a: [
+        *np.meshgrid(a.v, a.x[0], sparse=True),
+        *np.meshgrid(a.v, a.x[0], a.y[0], sparse=True, indexing="ij"),
+    ],
     "vdot": lambda np, a: np.vdot(a.x + 1j * a.y, a.x - 2j * a.y),
     "cross of planes": lambda np, a: np.cross(a.x[:, :2], a.y[:, :3]),
     "cross, axes": lambda np, a: np.cross(a.x[:3], a.y[:3, :5].T, axisa=0, axisc=0),

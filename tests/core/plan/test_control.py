@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import treadle as td
 import treadle.numpy as tnp
 from tests.core.fuse.graphs import array
 from tests.core.plan.build import plan_of
+from treadle.errors import InternalError
+from treadle.fuse.lowering import loops
 from treadle.plan.liveness import check_plan
 from treadle.plan.steps import Branch, CopyStep, Loop, NestStep, Place, Plan, While
 
@@ -166,6 +169,29 @@ def test_a_carry_in_place_has_one_buffer_and_no_pointer() -> None:
     loop = one(plan_of(function, X), Loop)
     assert {where.buffer.nbytes for _, where in loop.slots} == {4, 16}
     assert {p.buffer.nbytes for p in loop.writes} == {4, 16, 80}
+
+
+WRONG: dict[str, Callable[[Any], Any]] = {
+    "other elements": lambda c: c[::-1] + 1.0,
+    "some elements": lambda c: c + c[:1],
+    "before and after": lambda c: c / (c.sum(1, keepdims=True) + c[::-1]),
+    "a product of it": lambda c: c @ c[:4],
+    "a product with it": lambda c: c @ c[:4] + c[::-1],
+    "its order": lambda c: tnp.sort(c),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_carry_in_place_is_only_read_where_it_is_written(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def function(x: Any) -> Any:
+        return td.scan(lambda c, _: (WRONG[name](c), None), x, None, length=3)[0]
+
+    check_plan(plan_of(function, X))
+    monkeypatch.setattr(loops, "written_over", lambda *_: [True])
+    with pytest.raises(InternalError, match=r"overwrites|overwritten"):
+        check_plan(plan_of(function, X))
 
 
 def test_results_of_a_loop_in_a_loop_end_in_their_places() -> None:

@@ -129,8 +129,9 @@ def test_bound_programs_give_what_programs_for_one_size_do(case: Case) -> None:
 
 def test_graphs_with_numbers_for_sizes_are_those_traced_for_them(case: Case) -> None:
     scope, graph, _ = case.sized()
+    dimensions = [a.number for a in scope.atoms if a.fn is None]
     for size in SIZES:
-        copy = filled(graph, _Values(scope, size))
+        copy = filled(graph, _Values(scope, dict(zip(dimensions, size, strict=True))))
         assert not sizes_in(copy)
         assert copy.in_types == case.graph(*size).in_types
         arrays = case.arrays(*size)

@@ -78,6 +78,7 @@ def test_nothing_leaks(name: str) -> None:
         assert abs(sys.getrefcount(x) - count) < 50
 
 
+@pytest.mark.usefixtures("only_new_objects")
 def test_many_calls_of_a_small_program_leave_nothing() -> None:
     f = known(td.jit(lambda x: x + 1), array(1, 2))
     x = array(1, 2)
@@ -91,6 +92,7 @@ def test_many_calls_of_a_small_program_leave_nothing() -> None:
     assert abs(len(gc.get_objects()) - counted[2]) < 200
 
 
+@pytest.mark.usefixtures("only_new_objects")
 def test_errors_leak_nothing() -> None:
     def fails(x: Any) -> Any:
         if x.max() > 2:
@@ -106,6 +108,7 @@ def test_errors_leak_nothing() -> None:
     assert sys.getrefcount(x) < 10
 
 
+@pytest.mark.usefixtures("only_new_objects")
 def test_arguments_that_go_away_during_a_call_are_held() -> None:
     """A program runs without the interpreter's lock, or calls back."""
     holder: list[Any] = []

@@ -105,6 +105,7 @@ def test_an_exception_in_a_callback_keeps_its_type() -> None:
     np.testing.assert_array_equal(step(tnp.ones(3)), np.full(3, 3.0))
 
 
+@pytest.mark.usefixtures("only_new_objects")
 def test_outputs_outlive_the_program() -> None:
     step = td.jit(block)
     outs = step(*arguments())

@@ -54,7 +54,7 @@ def emit_module(
     emit_sweep(b, machine)
     if backward:
         emit_turned(b, machine)
-    b.lines.append("@one_segment = internal constant i64 0")
+    b.lines.append("@one_segment = internal constant [2 x i64] zeroinitializer")
     emit_copies(b, machine)
     code = Code(b, machine, dtype)
     emit_panels(code)

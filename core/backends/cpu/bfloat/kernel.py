@@ -6,11 +6,12 @@ with packed blocks and a micro-kernel of its own, and computes nothing in place:
     all panels of B are packed, by a launch before, if several groups of rows read them
     for each batch element
         for each group of blocks of rows whose packed part of A fits the L2 cache
-            pack the group's part of A, all of k
             for each chunk of columns
-                pack its panels of 32 columns, unless that is done
-                for each panel
-                    for each piece of k, for each block of rows: micro-kernel
+                for each block of k: there is one, but of long sums
+                    pack the group's part of A, unless that is done
+                    pack the chunk's panels of 32 columns, unless that is done
+                    for each panel
+                        for each piece of k, for each block of rows: micro-kernel
                 epilogue
 
 A piece of a panel stays in the L1 cache. Partial sums are floats in scratch and lose
@@ -39,7 +40,6 @@ from treadle.backends.cpu.bfloat.vectors import VectorUnit
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind, ProductWord, TileWord, Word
 from treadle.backends.cpu.gemm.kernel import machine_for
-from treadle.backends.cpu.gemm.pack import emit_pack as emit_wide_pack
 from treadle.backends.cpu.gemm.parts import (
     COLD,
     Args,
@@ -94,8 +94,7 @@ def emit_module(dtypes: Dtypes, unit: Unit) -> str:
     """IR of everything that operands and results of some dtypes need."""
     b = Builder()
     a, by, c = unit.operands(dtypes)
-    emit_wide_pack(b, machine_for(_FLOAT32, host()))
-    emit_pack(b, a, by)
+    emit_pack(b, machine_for(_FLOAT32, host()), a, by)
     unit.define(b, c)
     _emit_pack_group(b, unit, a)
     _emit_pack_panels(b, by)
@@ -116,25 +115,35 @@ def _emit_product(b: Builder, unit: Unit) -> None:
         used = b.op(f"add i64 {used}, {args(TileWord.SHARED)}")
         scratch = b.op(f"getelementptr i8, ptr {args(Word.SCRATCH, 'ptr')}, i64 {used}")
         group, chunk = args(ProductWord.A_TILES), args(ProductWord.CHUNK)
+        k, block = args(ProductWord.K), args(TileWord.K_BLOCK)
+        long = b.op(f"icmp slt i64 {block}, {k}")
         unit.configure(b)
         with b.loop(*batches) as batch, b.loop(*rows, group) as t0:
             b0 = b.op(f"udiv i64 {batch}, {args(ProductWord.BATCH1)}")
             b1 = b.op(f"urem i64 {batch}, {args(ProductWord.BATCH1)}")
             t1 = minimum(b, b.op(f"add i64 {t0}, {group}"), rows[1])
-            where = f"ptr {scratch}, i64 {b0}, i64 {b1}, i64 {t0}, i64 {t1}"
-            b(f"call void @pack_group(ptr %args, {where})")
             r0 = first_row(b, args, ProductWord.TILE_LOW, t0)
             r1 = first_row(b, args, ProductWord.TILE_LOW, t1)
             with b.loop(first, last, chunk) as n0:
                 n1 = minimum(b, b.op(f"add i64 {n0}, {chunk}"), last)
-                b(f"call void @columns(ptr %args, {where}, i64 {n0}, i64 {n1})")
+                fresh = b.op(f"icmp eq i64 {n0}, {first}")
+                fresh = b.op(f"or i1 {fresh}, {long}")
+                with b.loop("0", k, block) as k0:
+                    k1 = minimum(b, b.op(f"add i64 {k0}, {block}"), k)
+                    where = (
+                        f"ptr %args, ptr {scratch}, i64 {b0}, i64 {b1}, i64 {t0}, "
+                        f"i64 {t1}, i64 {k0}, i64 {k1}"
+                    )
+                    with b.when(fresh):
+                        b(f"call void @pack_group({where})")
+                    b(f"call void @columns({where}, i64 {n0}, i64 {n1})")
                 call_epilogue(b, args, "true", (b0, b1, r0, r1, n0, n1))
         unit.release(b)
         b("ret void")
 
 
-_GROUP = "ptr %args, ptr %scratch, i64 %b0, i64 %b1, i64 %t0, i64 %t1"
-"""A batch element and some blocks of rows."""
+_GROUP = "ptr %args, ptr %scratch, i64 %b0, i64 %b1, i64 %t0, i64 %t1, i64 %k0, i64 %k1"
+"""A batch element, some blocks of rows, and a block of k."""
 
 
 def _emit_pack_group(b: Builder, unit: Unit, a: Operand) -> None:
@@ -144,20 +153,21 @@ def _emit_pack_group(b: Builder, unit: Unit, a: Operand) -> None:
         packed = b.op(
             f"getelementptr i8, ptr %scratch, i64 {args(ProductWord.A_OFFSET)}"
         )
+        length = b.op("sub i64 %k1, %k0")
         with b.loop("%t0", "%t1") as t:
             row = first_row(b, args, ProductWord.TILE_LOW, t)
             following = b.op(f"add i64 {t}, 1")
             end = first_row(b, args, ProductWord.TILE_LOW, following)
-            given = operand_at(b, a, args, Word.A, row, "0")
+            given = operand_at(b, a, args, Word.A, row, "%k0")
             number = b.op(f"sub i64 {t}, %t0")
             skipped = b.op(f"mul i64 {number}, {args(ProductWord.A_STRIDE)}")
             target = b.op(f"getelementptr i8, ptr {packed}, i64 {skipped}")
             b(
                 f"call void @pack_rows(ptr {given}, i64 {args(Word.A + 3)}, "
                 f"i64 {args(Word.A + 4)}, i64 {b.op(f'sub i64 {end}, {row}')}, "
-                f"i64 {args(ProductWord.K)}, ptr {target}, i64 0)"
+                f"i64 {length}, ptr {target}, i64 0)"
             )
-            unit.packed(b, target, args(ProductWord.K))
+            unit.packed(b, target, length)
         b("ret void")
 
 
@@ -166,10 +176,11 @@ def _emit_pack_panels(b: Builder, by: Operand) -> None:
     at once, where lines of B are contiguous."""
     with b.function(
         "define internal void @pack_panels(ptr %args, i64 %b0, i64 %b1, i64 %n0, "
-        "i64 %n1, ptr %to) " + COLD
+        "i64 %n1, i64 %k0, i64 %k1, ptr %to) " + COLD
     ):
         args = Args(b)
         stride = args(ProductWord.PANEL_STRIDE)
+        length = b.op("sub i64 %k1, %k0")
         contiguous = b.op(f"icmp eq i64 {args(Word.B + 4)}, 1")
         width = b.op(f"select i1 {contiguous}, i64 {_CHUNK}, i64 {SIDE}")
         with b.loop("%n0", "%n1", width) as n:
@@ -179,9 +190,9 @@ def _emit_pack_panels(b: Builder, by: Operand) -> None:
             target = b.op(f"getelementptr i8, ptr %to, i64 {skipped}")
             b(
                 f"call void @pack_columns("
-                f"ptr {operand_at(b, by, args, Word.B, '0', n)}, "
+                f"ptr {operand_at(b, by, args, Word.B, '%k0', n)}, "
                 f"i64 {args(Word.B + 4)}, i64 {args(Word.B + 3)}, "
-                f"i64 {minimum(b, left, width)}, i64 {args(ProductWord.K)}, "
+                f"i64 {minimum(b, left, width)}, i64 {length}, "
                 f"ptr {target}, i64 {stride})"
             )
         b("ret void")
@@ -199,7 +210,8 @@ def _emit_panels(b: Builder) -> None:
         target = _shared_panel(b, args, first)
         n0, n1 = (b.op(f"mul i64 {panel}, {SIDE}") for panel in (first, last))
         n1 = minimum(b, n1, args(ProductWord.N))
-        where = f"i64 0, i64 0, i64 {n0}, i64 {n1}, ptr {target}"
+        k = args(ProductWord.K)
+        where = f"i64 0, i64 0, i64 {n0}, i64 {n1}, i64 0, i64 {k}, ptr {target}"
         b(f"call void @pack_panels(ptr %args, {where})")
         b("ret void")
 
@@ -217,10 +229,10 @@ def _emit_columns(b: Builder, unit: Unit, c: Operand) -> None:
         b(f"store {unit.state} zeroinitializer, ptr {state}, align 8")
         alone = b.op(f"icmp eq i64 {args(TileWord.SHARED)}, 0")
         stride = args(ProductWord.PANEL_STRIDE)
-        k, piece = args(ProductWord.K), args(ProductWord.K_PIECE)
+        between = args(TileWord.SUMS)
         own = b.op(f"getelementptr i8, ptr %scratch, i64 {args(TileWord.OWN)}")
         with b.when(alone):
-            where = f"i64 %b0, i64 %b1, i64 %n0, i64 %n1, ptr {own}"
+            where = f"i64 %b0, i64 %b1, i64 %n0, i64 %n1, i64 %k0, i64 %k1, ptr {own}"
             b(f"call void @pack_panels(ptr %args, {where})")
         with b.loop("%n0", "%n1", str(SIDE)) as n:
             shared = _shared_panel(b, args, b.op(f"udiv i64 {n}, {SIDE}"))
@@ -228,8 +240,10 @@ def _emit_columns(b: Builder, unit: Unit, c: Operand) -> None:
             skipped = b.op(f"mul i64 {number}, {stride}")
             panel = b.op(f"getelementptr i8, ptr {own}, i64 {skipped}")
             panel = b.op(f"select i1 {alone}, ptr {panel}, ptr {shared}")
-            with b.loop("0", k, piece) as k0:
-                _emit_piece(b, args, unit, c, (n, panel), k0, state)
+            skipped = b.op(f"mul i64 {number}, {between}")
+            sums = b.op(f"getelementptr i8, ptr %scratch, i64 {skipped}")
+            with b.loop("%k0", "%k1", args(ProductWord.K_PIECE)) as k0:
+                _emit_piece(b, args, unit, c, (n, panel, sums), k0, state)
         b(f"call void @finish(ptr {state})")
         b("ret void")
 
@@ -239,15 +253,16 @@ def _emit_piece(
     args: Args,
     unit: Unit,
     c: Operand,
-    panel: tuple[str, str],
+    panel: tuple[str, str, str],
     k0: str,
     state: str,
 ) -> None:
-    """Multiplies all blocks of rows by one piece of a panel: its column and address."""
-    n, address = panel
+    """Multiplies all blocks of rows by one piece of a panel: its column, its address,
+    and where its sums are."""
+    n, address, kept = panel
     k, piece = args(ProductWord.K), args(ProductWord.K_PIECE)
     k1 = b.op(f"add i64 {k0}, {piece}")
-    length = b.op(f"sub i64 {minimum(b, k1, k)}, {k0}")
+    length = b.op(f"sub i64 {minimum(b, k1, '%k1')}, {k0}")
     depth = unit.speed.depth
     steps = b.op(f"udiv i64 {b.op(f'add i64 {length}, {depth - 1}')}, {depth}")
     is_first = b.op(f"icmp eq i64 {k0}, 0")
@@ -262,7 +277,7 @@ def _emit_piece(
     each = b.op(f"mul i64 {ahead}, {b.op(f'mul i64 {steps}, {LINE_BYTES}')}")
     packed = b.op(f"getelementptr i8, ptr %scratch, i64 {args(ProductWord.A_OFFSET)}")
     step = b.op(f"mul i64 {args(Word.C + 3)}, {c.dtype.itemsize}")
-    at_k = b.op(f"mul i64 {k0}, {BLOCK_BYTES // depth}")
+    at_k = b.op(f"mul i64 {b.op(f'sub i64 {k0}, %k0')}, {BLOCK_BYTES // depth}")
     by = b.op(f"getelementptr i8, ptr {address}, i64 {at_k}")
     following = b.op(
         f"getelementptr i8, ptr {by}, i64 {b.op(f'mul i64 {steps}, {BLOCK_BYTES}')}"
@@ -273,7 +288,7 @@ def _emit_piece(
         turn = b.op(f"and i64 {number}, 1")
         place = b.op(f"select i1 {whole}, i64 {turn}, i64 {number}")
         place = b.op(f"mul i64 {place}, {SUMS_BYTES}")
-        sums = b.op(f"getelementptr i8, ptr %scratch, i64 {place}")
+        sums = b.op(f"getelementptr i8, ptr {kept}, i64 {place}")
         skipped = b.op(f"mul i64 {number}, {args(ProductWord.A_STRIDE)}")
         skipped = b.op(f"add i64 {skipped}, {at_k}")
         a = b.op(f"getelementptr i8, ptr {packed}, i64 {skipped}")

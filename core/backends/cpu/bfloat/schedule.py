@@ -29,9 +29,11 @@ _CHUNK = 128  # columns between epilogues: long rows are fast to write
 _ROW, _COLUMN = 0.2, 0.2  # cycles that it takes to pack an element
 _PANEL_TASK = 1 << 17  # elements of B to pack that are worth a task
 _READ = 0.03  # cycles to read an element of B where it lies
-_LONG = 32  # times as many k as rows: adding up lanes at the end takes less then
+_DEEP = 32  # times as many k as rows: adding up lanes at the end takes less then
 _COLUMNS = 8
 _BLOCK = Tile(lanes=16, rows=SIDE)
+_LONG = 1 << 12  # elements of k, above which a small result is made in blocks of k ...
+_SMALL = 3 << 18  # ... if it has at most so many elements
 
 
 def schedule(product: Contraction, speed: Speed, threads: int) -> list[Scheduled]:
@@ -78,6 +80,8 @@ _CHOSEN = (
         Word.SCRATCH_STRIDE,
         TileWord.SHARED,
         TileWord.OWN,
+        TileWord.K_BLOCK,
+        TileWord.SUMS,
         ProductWord.K_PIECE,
     ),
     *(ProductWord.TILES, ProductWord.TILE_LOW, ProductWord.TILE_EXTRA),
@@ -105,9 +109,13 @@ def _blocks(
 
     one_b: whether all batch elements have the same B. b_row, b_column: its steps.
     """
-    if b_row == 1 and b_column != 1 and m <= speed.few_rows and k >= _LONG * m:
+    if b_row == 1 and b_column != 1 and m <= speed.few_rows and k >= _DEEP * m:
         return _few_rows(speed, threads, batches, m, n, k)
-    tiles, packed = _groups(m, SIDE), _groups(k, speed.depth) * BLOCK_BYTES
+    tiles, panels = _groups(m, SIDE), _groups(n, SIDE)
+    # All of k, packed, of what few rows or columns meet, fits no cache.
+    long = speed.k_block > 0 and k > _LONG and m > SIDE and m * n <= _SMALL
+    k_block = speed.k_block if long else round_up(k, speed.depth)
+    packed = k_block // speed.depth * BLOCK_BYTES
     most = max(1, speed.a_bytes // packed)
     cycles = k * _ROW, k * _COLUMN
     parts = grid_of((batches, m, n, _groups(k, speed.faster)), _BLOCK, threads, cycles)
@@ -115,32 +123,25 @@ def _blocks(
     group = _groups(group, _groups(group, most))
     # A panel is read by each group of rows of each batch element.
     readers = parts[1] * _groups(_groups(tiles, parts[1]), group) * batches
-    pieces = _groups(k, speed.k_piece)
-    k_piece = round_up(_groups(k, pieces), speed.depth)
-    panels = _groups(n, SIDE)
+    pieces = _groups(k_block, speed.k_piece)
+    k_piece = round_up(_groups(k_block, pieces), speed.depth)
     packers = 0
-    if one_b and readers > 1:
+    if one_b and readers > 1 and not long:
         packers = min(panels, threads, max(1, n * k // _PANEL_TASK))
     shared = panels * packed if packers else 0
+    chunk = _groups(panels, parts[2]) if long else min(panels, _CHUNK // SIDE)
+    between = group * SUMS_BYTES if long else 0
     sums = SUMS_BYTES * (max(group, 2) if pieces > 1 else 2)
-    offset = sums + (0 if packers else min(panels, _CHUNK // SIDE) * packed)
+    sums = max(sums, between * chunk)
+    offset = sums + (0 if packers else chunk * packed)
     offset, lines = offset + speed.starts, packed + speed.starts
     # Two lines more, so that tasks do not all use the same cache sets.
     stride = offset + group * lines + 128
     tasks = parts[0] * parts[1] * parts[2]
     return (
-        *(
-            Kind.PRODUCT,
-            tasks,
-            stride,
-            shared,
-            sums,
-            k_piece,
-            tiles,
-            *divmod(m, tiles),
-            *parts,
-        ),
-        *(lines, offset, packed, _CHUNK, group),
+        *(Kind.PRODUCT, tasks, stride, shared, sums, k_block, between, k_piece),
+        *(tiles, *divmod(m, tiles), *parts),
+        *(lines, offset, packed, chunk * SIDE, group),
         *(packers, shared + tasks * stride),
     )
 
@@ -156,7 +157,7 @@ def _few_rows(
     columns = min(_groups(n, _COLUMNS), _groups(tasks, batch_groups))
     tasks, stride = batch_groups * columns, lines + 128
     return (
-        *(Kind.FEW_ROWS, tasks, stride, 0, 0, k, 1, m, 0),
+        *(Kind.FEW_ROWS, tasks, stride, 0, 0, k, 0, k, 1, m, 0),
         *(batch_groups, 1, columns, lines, speed.starts, 0, _CHUNK, 1),
         *(0, tasks * stride),
     )

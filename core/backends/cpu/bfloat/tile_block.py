@@ -33,7 +33,7 @@ class TileUnit:
     """Tile registers, or the model of them."""
 
     state = PENDING
-    speed = Speed(faster=8, a_bytes=1 << 20, k_piece=256)
+    speed = Speed(faster=8, a_bytes=1 << 20, k_piece=256, k_block=512)
 
     def __init__(self, tiles: Tiles) -> None:
         self.tiles = tiles

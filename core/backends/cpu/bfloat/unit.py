@@ -55,6 +55,8 @@ class Speed:
     depth: elements of k in a block.
     starts: bytes before the packed rows of A, for what their sums start from.
     few_rows: most rows of A for which B is read where it lies, if k is contiguous.
+    k_block: elements of k that are packed at once where sums are long and the result is
+      small; 0 if all are.
     """
 
     faster: int
@@ -63,6 +65,7 @@ class Speed:
     depth: int = 2 * WORDS
     starts: int = 0
     few_rows: int = 0
+    k_block: int = 0
 
 
 class Dtypes(NamedTuple):
@@ -95,15 +98,19 @@ class Operand(Protocol):
     @property
     def depth(self) -> int: ...
 
+    @property
+    def as_packed(self) -> bool:
+        """Whether elements lie in memory as they are packed."""
+
     def vector(self, lanes: int) -> str:
         """The type of packed elements."""
 
     def at(self, b: Builder, base: str, index: str, step: str = "1") -> str:
         """base + index * step elements."""
 
-    def read(self, b: Builder, address: str, count: str, lanes: int) -> str:
-        """Elements as they are packed. From the i64 `count` on they are zeros, and not
-        read."""
+    def read(self, b: Builder, address: str, count: str | None, lanes: int) -> str:
+        """Elements as they are packed. From the i64 `count` on, if one is given, they
+        are zeros, and not read."""
 
     def write(self, b: Builder, sums: str, address: str, count: str) -> None:
         """The first of 32 sums, `count` of them."""
@@ -184,6 +191,10 @@ class Format:
         return self.dtype == bfloat16
 
     @property
+    def as_packed(self) -> bool:
+        return self.short
+
+    @property
     def scalar(self) -> str:
         return "i16" if self.short else "float"
 
@@ -200,9 +211,12 @@ class Format:
     def _suffix(self) -> str:
         return "v32i16" if self.short else "v32f32"
 
-    def read(self, b: Builder, address: str, count: str, lanes: int) -> str:
+    def read(self, b: Builder, address: str, count: str | None, lanes: int) -> str:
         name, align = f"@llvm.masked.load.{self._suffix}.p0", self.dtype.itemsize
         assert lanes == SIDE, "a line and a group have as many elements"
+        if count is None:
+            value = b.op(f"load {self._memory}, ptr {address}, align {align}")
+            return value if self.short else self.unit.rounded(b, value)
         b.declare(f"{self._memory} {name}(ptr, {_MASK}, {self._memory})")
         value = b.op(
             f"call {self._memory} {name}(ptr align {align} {address}, "

@@ -6,10 +6,9 @@ from __future__ import annotations
 from enum import IntEnum
 
 from treadle.backends.cpu.gemm.arguments import FIRST as _FIRST
-from treadle.backends.cpu.gemm.arguments import ProductWord
 
-FIRST = _FIRST + len(ProductWord)
-"""Behind the words of products: a convolution of packed patches has both."""
+FIRST = _FIRST + 1
+"""Behind the word of pairs."""
 
 
 class ConvWord(IntEnum):
@@ -62,13 +61,17 @@ class ConvWord(IntEnum):
     STRIDE_Z = FIRST + 44
     DILATION_Z = FIRST + 45
     PAD_Z = FIRST + 46
-    RUN = FIRST + 47  # elements of a segment
-    SEGMENTS = FIRST + 48  # their number; the offsets (in bytes) follow
-    OFFSETS = FIRST + 49
+    TOGETHER = FIRST + 47  # images whose pixels lie side by side
+    PHASE = FIRST + 48  # columns that their rows have for each phase of a stride
+    PLACES_OFFSET = FIRST + 49  # bytes from a task's scratch to its table of segments
+    RESULT_OFFSET = FIRST + 50  # ... and to a row of results of these images
+    RUN = FIRST + 51  # elements of a segment
+    SEGMENTS = FIRST + 52  # their number; the offsets (in bytes), each and a 0, follow
+    OFFSETS = FIRST + 53
 
 
 class PairWord(IntEnum):
-    """What convolutions of bfloat16 have beside, where products have theirs."""
+    """What convolutions of bfloat16 have beside."""
 
     PAIRED = _FIRST
     """Numbers that pairs are made of, when one may be missing: channels of a group, or
@@ -109,5 +112,8 @@ class DepthwiseWord(IntEnum):
     LINE = ConvWord.RUN + 7  # entries in a line of the table
     TAPS_OFFSET = ConvWord.RUN + 8  # bytes from a task's scratch to its table of taps
     OUTPUTS_OFFSET = ConvWord.RUN + 9  # ... to that of outputs
-    TABLE_OFFSET = ConvWord.RUN + 10  # ... and to that of pixels
-    COUNT = ConvWord.RUN + 11
+    TABLE_OFFSET = ConvWord.RUN + 10  # ... to that of pixels
+    MET_OFFSET = ConvWord.RUN + 11  # ... and to the taps that a row of outputs meets
+    ASKED_Y = ConvWord.RUN + 12  # rows of taps whose pixels are new to each output
+    ASKED_X = ConvWord.RUN + 13  # and columns
+    COUNT = ConvWord.RUN + 14

@@ -24,11 +24,10 @@ from dataclasses import replace
 import numpy as np
 
 from treadle.backends.cpu.conv.arguments import ConvWord, DepthwiseWord
-from treadle.backends.cpu.conv.depthwise_table import emit_steps, emit_table
+from treadle.backends.cpu.conv.depthwise_pairs import emit_pair_sums
+from treadle.backends.cpu.conv.depthwise_table import emit_met, emit_steps, emit_table
 from treadle.backends.cpu.conv.filter_kernel import emit_sum
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.emit.half import widened
-from treadle.backends.cpu.emit.lanes import Value
 from treadle.backends.cpu.gemm.arguments import Kind, Word
 from treadle.backends.cpu.gemm.kernel import machine_for
 from treadle.backends.cpu.gemm.parts import (
@@ -41,14 +40,12 @@ from treadle.backends.cpu.gemm.parts import (
 )
 from treadle.backends.cpu.gemm.tile import (
     Machine,
-    Stored,
-    as_stored,
     lane_mask,
     masked_load,
     masked_store,
 )
 from treadle.backends.cpu.run.native import Source
-from treadle.backends.cpu.target import host
+from treadle.backends.cpu.target import AMX, AVX512_BF16, bfloat_unit, host
 from treadle.dtypes import bfloat16
 
 OUTPUTS = 4
@@ -62,16 +59,23 @@ _CHANNELS = 4
 """Vectors of channels between two tiles of taps: what these read stays in the cache."""
 
 
-@functools.cache
 def source(dtype: np.dtype, operands: np.dtype | None = None) -> Source:
     """The kernel ``depthwise`` for the dtypes of results and operands, to be loaded."""
     operands = operands or dtype
+    return _source(dtype, operands, bfloat_unit() if operands == bfloat16 else "")
+
+
+@functools.cache
+def _source(dtype: np.dtype, operands: np.dtype, unit: str) -> Source:
     halves, short = operands == bfloat16, dtype == bfloat16
     machine = machine_for(np.dtype(np.float32) if short else dtype, host())
+    machine = replace(machine, halves=halves, short=short)
+    if halves and unit not in (AMX, AVX512_BF16):
+        machine = replace(machine, assembly="")
     return Source(
-        f"depthwise/{operands.name}/{dtype.name}",
+        f"depthwise/{operands.name}/{dtype.name}/{unit}",
         "depthwise",
-        lambda: emit_module(replace(machine, halves=halves, short=short)),
+        lambda: emit_module(machine),
     )
 
 
@@ -84,6 +88,7 @@ def emit_module(machine: Machine) -> str:
     b.lines.append(f"@tiles = internal constant [{OUTPUTS} x ptr] [{names}]")
     emit_steps(b, machine)
     emit_table(b, machine)
+    emit_met(b)
     _emit_forward(b, machine)
     _emit_filter_gradient(b, machine)
     emit_sum(b, machine)
@@ -98,7 +103,7 @@ def emit_module(machine: Machine) -> str:
 
 _TILE = (
     "ptr %table, ptr %places, ptr %steps, i64 %count, ptr %factors, ptr %out, "
-    "i64 %out_row, i64 %c0, i64 %c1, i64 %add"
+    "i64 %out_row, i64 %c0, i64 %c1, i64 %add, i64 %line, i64 %asked_y, i64 %asked_x"
 )
 
 
@@ -107,7 +112,8 @@ def _emit_tile(b: Builder, machine: Machine, sums: int) -> None:
 
     places, steps: pairs of numbers, of bytes. The first of both together lead from the
     table to the pixel of a sum's product, the second of `steps` from `factors` to its
-    factor. add: whether (1) to what is there.
+    factor. add: whether (1) to what is there. line: taps in a row, if pixels are to be
+    asked for: those of so many last rows and columns of taps.
     """
     lanes = machine.tile.lanes
     with b.function(f"define internal void @tile_{sums}({_TILE})"):
@@ -118,6 +124,10 @@ def _emit_tile(b: Builder, machine: Machine, sums: int) -> None:
             places.append(b.op(f"getelementptr i8, ptr %table, i64 {place}"))
         keep = b.op("icmp ne i64 %add, 0")
         start = "%c0"
+        if machine.halves:
+            _emit_channels_of_pairs(b, machine, places, keep)
+            b("ret void")
+            return
         for vectors in (_VECTORS, 1):
             left = b.op(f"sub i64 %c1, {start}")
             whole = b.op(f"and i64 {left}, {-vectors * lanes}")
@@ -132,6 +142,26 @@ def _emit_tile(b: Builder, machine: Machine, sums: int) -> None:
         b("ret void")
 
 
+def _emit_channels_of_pairs(
+    b: Builder, machine: Machine, places: list[str], keep: str
+) -> None:
+    """All channels of a tile of bfloat16."""
+    width = 2 * machine.tile.lanes
+    left = b.op("sub i64 %c1, %c0")
+    stop = b.op(f"add i64 %c0, {b.op(f'and i64 {left}, {-width}')}")
+    for start, end in (("%c0", stop), (stop, "%c1")):
+        with b.loop(start, end, str(width)) as c:
+
+            def at(base: str, c: str = c) -> str:
+                return offset(b, machine.operand, base, c, "1")
+
+            if len(places) > 1:
+                with b.when(b.op(f"xor i1 {keep}, true")):
+                    _emit_prefetch(b, places, at)
+            rest = None if start == "%c0" else b.op(f"sub i64 %c1, {c}")
+            emit_pair_sums(b, machine, places, c, keep, rest)
+
+
 def _emit_sums(
     b: Builder,
     machine: Machine,
@@ -143,24 +173,22 @@ def _emit_sums(
 ) -> None:
     """Some vectors of all sums, from a channel on."""
     vector, lanes = machine.vector, machine.tile.lanes
-    sums = replace(machine, short=False)
     fma = f"@llvm.fmuladd.{machine.suffix}"
     b.declare(f"{vector} {fma}({vector}, {vector}, {vector})")
 
-    def at(base: str, number: int, of: Stored) -> str:
-        address = offset(b, of, base, channel, "1")
+    def at(base: str, number: int) -> str:
+        address = offset(b, machine, base, channel, "1")
         shift = number * lanes
-        return offset(b, of, address, str(shift), "1") if shift else address
+        return offset(b, machine, address, str(shift), "1") if shift else address
 
     def load(base: str, number: int) -> str:
-        return _load(b, machine, at(base, number, machine.operand), mask)
+        return _load(b, machine, at(base, number), mask)
 
     if len(places) > 1 and mask is None:
         with b.when(b.op(f"xor i1 {keep}, true")):
-            of = machine.operand
-            each = max(1, _CACHE_LINE // (lanes * of.itemsize))
+            each = max(1, _CACHE_LINE // (lanes * machine.itemsize))
             for v in range(0, vectors, each):
-                _emit_prefetch(b, places, functools.partial(at, number=v, of=of))
+                _emit_prefetch(b, places, functools.partial(at, number=v))
     first = [(vector, "zeroinitializer")] * (len(places) * vectors)
     with b.carrying("0", "%count", "1", first) as turn:
         entry = b.op(f"getelementptr [2 x i64], ptr %steps, i64 {turn.index}")
@@ -180,27 +208,34 @@ def _emit_sums(
     lines = [b.op(f"mul i64 {j}, %out_row") for j in range(len(places))]
     lines = [b.op(f"getelementptr i8, ptr %out, i64 {line}") for line in lines]
 
-    def places_of(of: Machine) -> list[str]:
-        return [at(line, v, of.result) for line in lines for v in range(vectors)]
-
+    results = [at(line, v) for line in lines for v in range(vectors)]
     # A branch: products that waited for what was there would wait for memory.
     with b.when(b.op(f"xor i1 {keep}, true")):
-        for address, value in zip(places_of(machine), turn.values, strict=True):
+        for address, value in zip(results, turn.values, strict=True):
             _store(b, machine, value, address, mask)
     with b.when(keep):
-        for address, value in zip(places_of(sums), turn.values, strict=True):
-            old = _load(b, replace(sums, halves=False), address, mask)
+        for address, value in zip(results, turn.values, strict=True):
+            old = _load(b, machine, address, mask)
             total = b.op(f"fadd {vector} {old}, {value}")
-            _store(b, sums, total, address, mask)
+            _store(b, machine, total, address, mask)
 
 
 def _emit_prefetch(b: Builder, places: list[str], at: Callable[[str], str]) -> None:
-    """Asks for what the next tile's last tap meets: no machine foresees so many pixels.
+    """Asks for what the next tile's last taps meet: no machine foresees so many pixels.
     Beside zeros, which lie elsewhere, it asks for what this one meets."""
     b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-    entry = b.op("getelementptr [2 x i64], ptr %steps, i64 %count")
-    entry = b.op(f"getelementptr i64, ptr {entry}, i64 -2")
-    step = b.op(f"load i64, ptr {entry}, align 8")
+    last = b.op("sub i64 %count, 1")
+    with b.loop("0", "%asked_y") as y, b.loop("0", "%asked_x") as x:
+        back = b.op(f"add i64 {b.op(f'mul i64 {y}, %line')}, {x}")
+        number = b.op(f"sub i64 {last}, {minimum(b, back, last)}")
+        entry = b.op(f"getelementptr [2 x i64], ptr %steps, i64 {number}")
+        _emit_prefetch_of(b, places, b.op(f"load i64, ptr {entry}, align 8"), at)
+
+
+def _emit_prefetch_of(
+    b: Builder, places: list[str], step: str, at: Callable[[str], str]
+) -> None:
+    """The same for one tap."""
     pixels = []
     for place in places:
         pixel = b.op(f"getelementptr i8, ptr {place}, i64 {step}")
@@ -215,25 +250,9 @@ def _emit_prefetch(b: Builder, places: list[str], at: Callable[[str], str]) -> N
 
 
 def _load(b: Builder, machine: Machine, address: str, mask: str | None) -> str:
-    if machine.halves:
-        return _load_halves(b, machine, address, mask)
     if mask is not None:
         return masked_load(b, machine, address, mask)
     return b.op(f"load {machine.vector}, ptr {address}, align {machine.itemsize}")
-
-
-def _load_halves(b: Builder, machine: Machine, address: str, mask: str | None) -> str:
-    """As floats."""
-    lanes = machine.tile.lanes
-    words, name = f"<{lanes} x i16>", f"@llvm.masked.load.v{lanes}i16.p0"
-    found = f"load {words}, ptr {address}, align 2"
-    if mask is not None:
-        b.declare(f"{words} {name}(ptr, {machine.mask}, {words})")
-        found = (
-            f"call {words} {name}(ptr align 2 {address}, {machine.mask} {mask}, "
-            f"{words} zeroinitializer)"
-        )
-    return widened(Value(b, b.op(found), "i16", lanes), bfloat16).text
 
 
 def _store(
@@ -242,8 +261,8 @@ def _store(
     if mask is not None:
         masked_store(b, machine, value, address, mask)
     else:
-        align = machine.result.itemsize
-        b(f"store {as_stored(b, machine, value)}, ptr {address}, align {align}")
+        align = machine.itemsize
+        b(f"store {machine.vector} {value}, ptr {address}, align {align}")
 
 
 def _emit_tiles(
@@ -277,12 +296,13 @@ class _Scratch:
         used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
         used = b.op(f"add i64 {used}, {args(DepthwiseWord.TASK_OFFSET)}")
         self.zeros = b.op(f"getelementptr i8, ptr {base}, i64 {used}")
-        self.taps, self.outputs, self.table = (
+        self.taps, self.outputs, self.table, self.met = (
             b.op(f"getelementptr i8, ptr {self.zeros}, i64 {args(word)}")
             for word in (
                 DepthwiseWord.TAPS_OFFSET,
                 DepthwiseWord.OUTPUTS_OFFSET,
                 DepthwiseWord.TABLE_OFFSET,
+                DepthwiseWord.MET_OFFSET,
             )
         )
 
@@ -318,6 +338,7 @@ class _Block:
         line = b.op(f"mul i64 {y0}, {args(ConvWord.OUT_X)}")
         self.first = b.op(f"add i64 {line}, {x0}")
         self.count = b.op(f"mul i64 {rows}, {columns}")
+        self.rows, self.columns, self.y0 = rows, columns, y0
 
 
 def _units(b: Builder, args: Args) -> str:
@@ -345,15 +366,32 @@ def _emit_forward(b: Builder, machine: Machine) -> None:
             block = _Block(b, machine, args, scratch, unit)
             out = offset(b, of, args(Word.C, "ptr"), block.image, args(Word.C + 1))
             out = offset(b, of, out, block.first, pixel)
-            _emit_tiles(
-                b,
-                block.count,
-                scratch.outputs,
-                (out, row),
-                f"ptr {scratch.table}, ptr {{places}}, ptr {scratch.taps}, i64 {taps}, "
-                f"ptr {weights}, ptr {{out}}, i64 {{row}}, i64 0, i64 {channels}, "
-                "i64 0",
-            )
+            with b.loop("0", block.rows) as line:
+                y = b.op(f"add i64 {block.y0}, {line}")
+                count = b.op(
+                    f"call i64 @met(ptr %args, ptr {scratch.taps}, ptr {scratch.met}, "
+                    f"i64 {y})"
+                )
+                is_all = b.op(f"icmp eq i64 {count}, 0")
+                count = b.op(f"select i1 {is_all}, i64 {taps}, i64 {count}")
+                met = f"select i1 {is_all}, ptr {scratch.taps}, ptr {scratch.met}"
+                met = b.op(met)
+                skipped = b.op(f"mul i64 {line}, {args(DepthwiseWord.BLOCK_X)}")
+                places = (
+                    f"getelementptr [2 x i64], ptr {scratch.outputs}, i64 {skipped}"
+                )
+                start = b.op(f"mul i64 {line}, {block.columns}")
+                _emit_tiles(
+                    b,
+                    block.columns,
+                    b.op(places),
+                    (offset(b, of, out, start, pixel), row),
+                    f"ptr {scratch.table}, ptr {{places}}, ptr {met}, "
+                    f"i64 {count}, ptr {weights}, ptr {{out}}, i64 {{row}}, i64 0, "
+                    f"i64 {channels}, i64 0, i64 {args(ConvWord.TAPS_X)}, "
+                    f"i64 {args(DepthwiseWord.ASKED_Y)}, "
+                    f"i64 {args(DepthwiseWord.ASKED_X)}",
+                )
             last = b.op(f"add i64 {block.first}, {block.count}")
             where = (block.image, "0", block.first, last, "0", channels)
             call_epilogue(b, args, "true", where)
@@ -393,6 +431,6 @@ def _emit_filter_gradient(b: Builder, machine: Machine) -> None:
                         (sums, row),
                         f"ptr {scratch.table}, ptr {{places}}, ptr {scratch.outputs}, "
                         f"i64 {block.count}, ptr {ct}, ptr {{out}}, i64 {{row}}, "
-                        f"i64 {c0}, i64 {c1}, i64 1",
+                        f"i64 {c0}, i64 {c1}, i64 1, i64 0, i64 0, i64 0",
                     )
         b("ret void")

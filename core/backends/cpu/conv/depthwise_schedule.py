@@ -82,7 +82,8 @@ def _words(spec: ConvSpec, tile: Tile) -> list[int]:
     lines = (block_y - 1) * y.stride + (y.taps - 1) * y.dilation + 1
     zeros = round_up(spec.channels * spec.sums.itemsize, 64)
     outputs = zeros + 16 * spec.k
-    table = outputs + 16 * block_y * block_x
+    met = outputs + 16 * block_y * block_x
+    table = met + 16 * spec.k
     values: dict[Any, int] = {
         Word.SCRATCH_STRIDE: round_up(table + 8 * lines * line, 64),
         DepthwiseWord.BLOCK_Y: block_y,
@@ -93,6 +94,9 @@ def _words(spec: ConvSpec, tile: Tile) -> list[int]:
         DepthwiseWord.TAPS_OFFSET: zeros,
         DepthwiseWord.OUTPUTS_OFFSET: outputs,
         DepthwiseWord.TABLE_OFFSET: table,
+        DepthwiseWord.MET_OFFSET: met,
+        DepthwiseWord.ASKED_Y: min(y.stride, y.taps),
+        DepthwiseWord.ASKED_X: min(x.stride, x.taps),
     }
     for word, value in values.items():
         words[word] = value

@@ -42,6 +42,52 @@ def emit_steps(b: Builder, machine: Machine) -> None:
         b("ret void")
 
 
+def emit_met(b: Builder) -> None:
+    """``met``: copies the steps of the taps that a row of outputs meets, but for those
+    above and below the image, or between its rows; gives their number, at least one
+    row's, or, if it meets all, 0: nothing is copied then."""
+    b.declare("void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+    with b.function(
+        "define internal i64 @met(ptr %args, ptr %taps, ptr %target, i64 %y) noinline"
+    ):
+        args = Args(b)
+        taps_y, taps_x = args(ConvWord.TAPS_Y), args(ConvWord.TAPS_X)
+        dilation, nbytes = args(ConvWord.IN_DILATION_Y), b.op(f"mul i64 {taps_x}, 16")
+        start = b.op(f"mul i64 %y, {args(ConvWord.STRIDE_Y)}")
+        start = b.op(f"sub i64 {start}, {args(ConvWord.PAD_Y)}")
+        end = b.op(f"sub i64 {args(ConvWord.IN_Y)}, 1")
+        end = b.op(f"add i64 {b.op(f'mul i64 {end}, {dilation}')}, 1")
+        last = b.op(f"sub i64 {taps_y}, 1")
+        last = b.op(f"mul i64 {last}, {args(ConvWord.DILATION_Y)}")
+        last = b.op(f"add i64 {start}, {last}")
+        dense = b.op(f"icmp eq i64 {dilation}, 1")
+        above = b.op(f"icmp sge i64 {start}, 0")
+        all_met = b.op(f"and i1 {above}, {b.op(f'icmp slt i64 {last}, {end}')}")
+        with b.when(b.op(f"and i1 {all_met}, {dense}")):
+            b("ret i64 0")
+            b.label(b.fresh_label("unreachable"))
+        with b.carrying("0", taps_y, "1", [("i64", "0")]) as turn:
+            position = b.op(f"mul i64 {turn.index}, {args(ConvWord.DILATION_Y)}")
+            position = b.op(f"add i64 {start}, {position}")
+            inside = b.op(f"icmp ult i64 {position}, {end}")
+            rest = b.op(f"urem i64 {position}, {dilation}")
+            inside = b.op(f"and i1 {inside}, {b.op(f'icmp eq i64 {rest}, 0')}")
+            (found,) = turn.values
+            source = b.op(f"mul i64 {turn.index}, {taps_x}")
+            places = [
+                b.op(f"getelementptr [2 x i64], ptr {base}, i64 {index}")
+                for base, index in (("%target", found), ("%taps", source))
+            ]
+            b(
+                f"call void @llvm.memcpy.p0.p0.i64(ptr {places[0]}, ptr {places[1]}, "
+                f"i64 {nbytes}, i1 false)"
+            )
+            more = b.op(f"select i1 {inside}, i64 {taps_x}, i64 0")
+            turn.next = [b.op(f"add i64 {found}, {more}")]
+        # Of none, the last that was copied, which meets zeros.
+        b(f"ret i64 {maximum(b, turn.values[0], taps_x)}")
+
+
 def _pairs(
     b: Builder,
     machine: Machine,

@@ -104,8 +104,10 @@ def _segments(b: Builder, machine: Machine, args: Args, own: str) -> None:
         start = b.op(f"add i64 {start}, {b.op(f'mul i64 {y}, {line}')}")
         start = b.op(f"mul i64 {start}, {machine.itemsize}")
         number = b.op(f"add i64 {b.op(f'mul i64 {image}, {rows}')}, {y}")
-        entry = b.op(f"getelementptr i64, ptr {table}, i64 {number}")
+        entry = b.op(f"getelementptr [2 x i64], ptr {table}, i64 {number}")
         b(f"store i64 {start}, ptr {entry}, align 8")
+        entry = b.op(f"getelementptr i64, ptr {entry}, i64 1")
+        b(f"store i64 0, ptr {entry}, align 8")
 
 
 def _segment_table(b: Builder, args: Args, own: str) -> str:

@@ -32,7 +32,7 @@ _PARTIAL_BYTES = 1 << 21  # of all partial sums together
 _MAX_PARTIALS = 16
 _SUM_ELEMENTS = 1 << 16  # per task of the second launch
 _PIXELS = 512  # that the micro-kernel should sum over, before it adds to memory
-_PLANES_BYTES = 1 << 18
+_PLANES_BYTES = 1 << 21  # what these many need may be no more than
 
 
 def schedule(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]:
@@ -50,8 +50,8 @@ def planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     itemsize = spec.dtype.itemsize
     spec_y = spec.y
     words = common_words(spec, tile, in_place=False)
-    slabs = slab_count(spec, words, 1, in_place=False)
-    slab_rows = -(-spec_y.out // slabs)
+    slab_rows = _slab_rows(spec, words)
+    slabs = -(-spec_y.out // slab_rows)
     rows = spec.k
     partials = _partials(spec, rows * spec.features * itemsize)
     panels = words[ConvWord.PANELS]
@@ -68,7 +68,7 @@ def planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     panel = at_once * slab_rows * spec.x.out + tile.lanes
     panel *= tile.columns * itemsize
     segments = padded + planes + round_up(panel, 64)
-    scratch = segments + round_up(8 * at_once * slab_rows, 64)
+    scratch = segments + round_up(16 * at_once * slab_rows, 64)
     start = round_up(partials * rows * spec.features * itemsize, 64)
     words[Word.TASKS] = tasks
     words[Word.KIND] = Kind.FILTER_GRADIENT
@@ -98,6 +98,16 @@ def _partials(spec: ConvSpec, filter_bytes: int) -> int:
     """A power of two, so that it divides well among threads."""
     most = min(_MAX_PARTIALS, spec.images, max(1, _PARTIAL_BYTES // filter_bytes))
     return 1 << (most.bit_length() - 1)
+
+
+def _slab_rows(spec: ConvSpec, words: list[int]) -> int:
+    """Output rows at once: that fit the cache, but enough pixels to sum over."""
+    y = spec.y
+    slabs = slab_count(spec, words, 1, in_place=False)
+    line = words[ConvWord.LINE] * y.stride * spec.dtype.itemsize
+    wanted = min(-(-_PIXELS // spec.x.out), _PLANES_BYTES // max(1, line))
+    slabs = min(slabs, -(-y.out // max(1, wanted)))
+    return -(-y.out // slabs)
 
 
 def _at_once(spec: ConvSpec, partials: int) -> int:

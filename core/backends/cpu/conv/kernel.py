@@ -15,6 +15,8 @@ slab of its rows) and some panels of features::
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from treadle.backends.cpu.conv.arguments import ConvWord
 from treadle.backends.cpu.conv.pad import Fill, emit_pad
 from treadle.backends.cpu.conv.taps import Y, Z, image_met, taps_inside
@@ -42,14 +44,25 @@ def emit_convolution(b: Builder, machine: Machine, fill: Fill | None = None) -> 
     emit_pad(b, machine, fill)
     _emit_filter(b, machine)
     _emit_rows(b, machine)
-    with b.function("define internal void @convolution(ptr %args, i64 %task) " + COLD):
+    emit_tasks(b, machine, "convolution", _emit_unit)
+
+
+Unit = Callable[[Builder, Machine, Args, str, tuple[str, str], tuple[str, str]], None]
+
+
+def emit_tasks(b: Builder, machine: Machine, name: str, emit_unit: Unit) -> None:
+    """Defines a kernel: its tasks, of which each unit is written by a function."""
+    with b.function(f"define internal void @{name}(ptr %args, i64 %task) " + COLD):
         args = Args(b)
         groups = args(ConvWord.GRID_PANELS)
         column = b.op(f"urem i64 %task, {groups}")
         row = b.op(f"udiv i64 %task, {groups}")
         panels = share(b, column, args(ConvWord.PANELS), groups)
         slabs = args(ConvWord.SLABS)
-        units = b.op(f"mul i64 {args(ConvWord.IMAGES)}, {slabs}")
+        together = args(ConvWord.TOGETHER)
+        images = b.op(f"add i64 {args(ConvWord.IMAGES)}, {together}")
+        images = b.op(f"udiv i64 {b.op(f'sub i64 {images}, 1')}, {together}")
+        units = b.op(f"mul i64 {images}, {slabs}")
         units_bounds = share(b, row, units, args(ConvWord.GRID_UNITS))
         used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
         base = args(Word.SCRATCH, "ptr")
@@ -61,7 +74,7 @@ def emit_convolution(b: Builder, machine: Machine, fill: Fill | None = None) -> 
             p1 = minimum(b, b.op(f"add i64 {p0}, {chunk}"), panels[1])
             b(f"call void @conv_filter(ptr %args, i64 {p0}, i64 {p1}, ptr {packed})")
             with b.loop(*units_bounds) as unit:
-                _emit_unit(b, machine, args, unit, (p0, p1), (padded, packed))
+                emit_unit(b, machine, args, unit, (p0, p1), (padded, packed))
         b("ret void")
 
 
@@ -183,7 +196,7 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
                 first_tap, end = taps_inside(b, args, y, Y)
                 taps = b.op(f"sub i64 {end}, {first_tap}")
                 skipped = b.op(f"mul i64 {first_tap}, {count}")
-                k0 = b.op(f"getelementptr i64, ptr {segments}, i64 {skipped}")
+                k0 = b.op(f"getelementptr [2 x i64], ptr {segments}, i64 {skipped}")
                 skipped = b.op(f"mul i64 {skipped}, {length}")
                 panel = offset(b, machine, "%weights", skipped, str(_width(machine)))
                 Sweep(

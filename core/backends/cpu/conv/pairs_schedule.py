@@ -47,7 +47,7 @@ def _convolution(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     )
     found = of_images(of_pairs, tile, threads, in_place)
     # As many words for all sizes: there may be a segment for each tap.
-    most = ConvWord.OFFSETS + spec.y.taps * spec.x.taps
+    most = ConvWord.OFFSETS + 2 * spec.y.taps * spec.x.taps
     words = [*found.words, *[0] * (most - len(found.words))]
     run = even and given.row == spec.channels and spec.x.in_dilation == 1
     words[ConvWord.ROW_RUN] = int(run)

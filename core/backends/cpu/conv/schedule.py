@@ -20,11 +20,10 @@ from itertools import islice
 from typing import Any
 
 from treadle.backends.cpu.conv.arguments import ConvWord
+from treadle.backends.cpu.conv.together_schedule import images_together, lay_out
 from treadle.backends.cpu.gemm.arguments import (
     BUILT_IN,
-    PATCHES,
     Kind,
-    ProductWord,
     Scheduled,
     Tile,
     Word,
@@ -37,16 +36,14 @@ from treadle.backends.cpu.gemm.schedule import (
     task_count,
 )
 from treadle.backends.cpu.gemm.schedule import schedule as product_schedule
-from treadle.dims import hint, settled
+from treadle.dims import hint, is_one, settled
 from treadle.ir.filled import sizes_in
 from treadle.kernels.contract import Contraction, Strides
 from treadle.kernels.convolve import FLAT, Axis, ConvSpec
-from treadle.late import is_one, numbers
+from treadle.late import numbers
 
 _FILTER_BYTES = 1 << 20  # of packed filter, to stay in the L2 cache
 _SLAB_BYTES = 1 << 18  # of padded image
-_PATCH_FEATURES = 256
-_LOW_ROWS = 4  # of a tile that multiplies a panel no faster than the L2 cache gives it
 _EPILOGUE_WORK = 4096  # pixels * k between two calls of the epilogue
 
 
@@ -136,23 +133,32 @@ def _planned(
 ) -> list[Scheduled]:
     if in_place and _is_product(spec, tile):
         return [product_schedule(_of_lines(spec), tile, threads)]
-    if _packs_patches(spec, tile):
-        words = common_words(spec, tile, in_place)
-        return [_patches(spec, words, tile, threads)]
-    return [of_images(spec, tile, threads, in_place)]
+    together = images_together(spec, tile)
+    in_place = in_place and not together
+    return [of_images(spec, tile, threads, in_place, together)]
 
 
-def of_images(spec: ConvSpec, tile: Tile, threads: int, in_place: bool) -> Scheduled:
-    """The launch of one of fixed sizes that is no product."""
+def of_images(
+    spec: ConvSpec, tile: Tile, threads: int, in_place: bool, together: int = 0
+) -> Scheduled:
+    """The launch of one of fixed sizes that is no product.
+
+    together: how many images have their pixels side by side; 0: each is padded.
+    """
     itemsize = spec.dtype.itemsize
     words = common_words(spec, tile, in_place)
+    words[Word.KIND] = Kind.CONVOLUTION
+    segments = _segments(spec, words)  # as many words either way
+    if together:
+        lay_out(spec, tile, words, together)
+    images = -(-spec.images // words[ConvWord.TOGETHER])
     panels, k = words[ConvWord.PANELS], spec.k
     work = spec.images * spec.y.out * spec.x.out * k * panels * tile.vectors // 2
     tasks = task_count(work, threads)
-    slabs = slab_count(spec, words, tasks, in_place)
+    slabs = slab_count(replace(spec, images=images), words, tasks, in_place)
     slab_rows = -(-spec.y.out // slabs)
     slabs = -(-spec.y.out // slab_rows)
-    units = spec.images * slabs
+    units = images * slabs
     grid_units = min(units, tasks)
     grid_panels = min(panels, max(1, tasks // grid_units))
     panel_bytes = k * tile.columns * itemsize
@@ -161,9 +167,13 @@ def of_images(spec: ConvSpec, tile: Tile, threads: int, in_place: bool) -> Sched
     image = 0 if in_place else padded_bytes(spec, words, slab_rows, tile)
     slack = tile.lanes * tile.columns * itemsize
     scratch = image + round_up(chunk * panel_bytes + slack, 64)
+    if together:
+        words[ConvWord.PLACES_OFFSET] = scratch
+        scratch += round_up(16 * spec.y.taps * spec.x.taps, 64)
+        words[ConvWord.RESULT_OFFSET] = scratch
+        scratch += round_up(together * spec.x.out * tile.columns * itemsize, 64)
     tasks = grid_units * grid_panels
     words[Word.TASKS] = tasks
-    words[Word.KIND] = Kind.CONVOLUTION
     words[Word.SCRATCH_STRIDE] = scratch
     words[ConvWord.SLAB_ROWS], words[ConvWord.SLABS] = slab_rows, slabs
     tiles = -(-spec.x.out // tile.rows)
@@ -173,7 +183,7 @@ def of_images(spec: ConvSpec, tile: Tile, threads: int, in_place: bool) -> Sched
     words[ConvWord.EPILOGUE_ROWS] = max(1, _EPILOGUE_WORK // (k * spec.x.out))
     words[ConvWord.GRID_UNITS], words[ConvWord.GRID_PANELS] = grid_units, grid_panels
     words[ConvWord.FILTER_OFFSET] = image
-    words += _segments(spec, words)
+    words += segments
     return Scheduled(tuple(map(int, words)), tasks, scratch * tasks)
 
 
@@ -204,44 +214,6 @@ def _of_lines(spec: ConvSpec) -> Contraction:
     result = Strides(spec.output.b0, 0, spec.output.row, 1)
     sizes = spec.x.out, spec.features, spec.k
     return Contraction(spec.dtype, *sizes, lines, weights, result, spec.images)
-
-
-def _packs_patches(spec: ConvSpec, tile: Tile) -> bool:
-    """Whether rows of an image fill tiles so badly that a product of all pixels of all
-    images is worth the packing of what its taps meet: that of enough features."""
-    out, tiles = spec.x.out, -(-spec.x.out // tile.rows)
-    return (
-        spec.features >= _PATCH_FEATURES
-        and spec.groups == 1
-        and 4 * out <= 5 * tile.rows
-        and out <= tiles * _LOW_ROWS
-        and spec.input.column == 1
-        and not spec.fused_input
-        and spec.output.b0 == spec.y.out * out * spec.output.row
-    )
-
-
-def _patches(spec: ConvSpec, words: list[int], tile: Tile, threads: int) -> Scheduled:
-    """The words of a product, beside those of the convolution."""
-    pixels, none = spec.images * spec.y.out * spec.x.out, Strides(0, 0, 0, 1)
-    result = Strides(0, 0, spec.output.row, 1)
-    product = Contraction(
-        *(spec.dtype, pixels, spec.features, spec.k, none, none, result),
-        fused_a=True,
-        fused_b=True,
-    )
-    found = product_schedule(product, tile, threads)
-    operands = words[Word.A : Word.C]
-    words[: len(found.words)] = found.words
-    words[Word.A : Word.C] = operands
-    words[Word.PACK_A] = words[Word.PACK_B] = PATCHES
-    # The filter is packed tap by tap, each up to a vector of rows too much.
-    slack = round_up(tile.lanes * tile.columns * spec.dtype.itemsize, 64)
-    words[ProductWord.A_OFFSET] += slack
-    words[Word.SCRATCH_STRIDE] += slack
-    words += _segments(spec, words)
-    scratch = words[Word.SCRATCH_STRIDE] * found.tasks
-    return Scheduled(tuple(map(int, words)), found.tasks, scratch)
 
 
 def common_words(spec: ConvSpec, tile: Tile, in_place: bool) -> list[int]:
@@ -307,6 +279,7 @@ def common_words(spec: ConvSpec, tile: Tile, in_place: bool) -> list[int]:
         ConvWord.STRIDE_Z: spec.z.stride,
         ConvWord.DILATION_Z: spec.z.dilation,
         ConvWord.PAD_Z: spec.z.padding,
+        ConvWord.TOGETHER: 1,
     }
     for word, value in values.items():
         words[word] = value
@@ -336,31 +309,38 @@ def is_in_place(spec: ConvSpec) -> bool:
 
 
 def _segments(spec: ConvSpec, words: list[int]) -> list[int]:
-    """Run length, number and byte offsets of the segments of k."""
+    """Run length and number of the segments of k, and of each its byte offset and a 0:
+    the filter has them one behind the other."""
     pixel, line = words[ConvWord.PIXEL], words[ConvWord.LINE]
     size = spec.dtype.itemsize
     channels = spec.channels // spec.groups
     ys = [dy * spec.y.dilation * line for dy in range(spec.y.taps)]
     if channels == pixel and spec.x.dilation == 1:
-        return [spec.x.taps * channels, len(ys), *(size * y for y in ys)]
+        return [spec.x.taps * channels, len(ys), *_pairs(size * y for y in ys)]
     xs = [dx * spec.x.dilation * pixel for dx in range(spec.x.taps)]
     offsets = [size * (y + x) for y in ys for x in xs]
-    return [channels, len(offsets), *offsets]
+    return [channels, len(offsets), *_pairs(offsets)]
+
+
+def _pairs(offsets: Iterable[int]) -> list[int]:
+    return [n for offset in offsets for n in (offset, 0)]
 
 
 def slab_count(spec: ConvSpec, words: list[int], tasks: int, in_place: bool) -> int:
     """Into how many parts an image is cut, to fit the cache and to feed the tasks."""
     line = max(1, abs(words[ConvWord.LINE]) * spec.dtype.itemsize)
     reach = (spec.y.taps - 1) * spec.y.dilation + 1
-    rows = max(4, (_SLAB_BYTES // line - reach) // spec.y.stride)
+    # Of fewer rows than reach into the next slab, most are copied several times.
+    rows = max(4, _SLAB_BYTES // line - reach, reach) // spec.y.stride
+    rows = max(4, rows)
     wanted = max(-(-tasks // spec.images), -(-spec.y.out // rows))
     return min(wanted, spec.y.out)
 
 
 def padded_bytes(spec: ConvSpec, words: list[int], slab_rows: int, tile: Tile) -> int:
     rows = replace(spec.y, out=slab_rows).padded
-    pixel = words[ConvWord.PIXEL]
+    apart = words[ConvWord.TOGETHER] * words[ConvWord.PIXEL]
     # Producers may write one vector of rows and one of columns too much.
-    slack = tile.lanes * (pixel * spec.x.in_dilation + 1)
-    elements = rows * spec.x.padded * pixel + slack
+    slack = tile.lanes * (apart * spec.x.in_dilation + 1)
+    elements = rows * words[ConvWord.LINE] + slack
     return round_up(elements * spec.dtype.itemsize, 64)

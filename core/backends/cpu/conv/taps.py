@@ -14,6 +14,10 @@ Y = (
     *(ConvWord.TAPS_Y, ConvWord.STRIDE_Y, ConvWord.DILATION_Y, ConvWord.PAD_Y),
     ConvWord.IN_Y,
 )
+X = (
+    *(ConvWord.TAPS_X, ConvWord.STRIDE_X, ConvWord.DILATION_X, ConvWord.PAD_X),
+    ConvWord.IN_X,
+)
 
 
 def taps_inside(

@@ -33,8 +33,10 @@ from treadle.backends.cpu.emit.lanes import (
     multiply_add,
     register_kind,
 )
-from treadle.backends.cpu.emit.ops import elementwise
+from treadle.backends.cpu.emit.ops import computed, elementwise, rounds
 from treadle.backends.cpu.emit.reduce import Parts, Reduction
+from treadle.backends.cpu.emit.turns import load_turns, rounded_turns, store_turns
+from treadle.dtypes import bfloat16
 from treadle.kernels.lower import NestOrder, Sweep, is_reduction, is_store
 from treadle.kernels.nest import (
     BROADCAST,
@@ -55,7 +57,8 @@ class Frame:
 
     A varying instruction has one vector per unrolled copy, a uniform one a scalar.
     index: the place along inner of the first lane. mask: its active lanes (None: all),
-    which are the first `active` ones; `few` of them, if that is known.
+    which are the first `active` ones; `few` of them, if that is known. turns: whether
+    every two copies are the even and the odd elements of their vectors.
     """
 
     positions: list[str]
@@ -64,6 +67,7 @@ class Frame:
     mask: Value | None = None
     active: str = ""
     few: int = 0
+    turns: bool = False
     parent: Frame | None = None
     values: dict[int, list[Value]] = field(default_factory=dict)
     splats: dict[int, Value] = field(default_factory=dict)
@@ -137,7 +141,9 @@ class Body:
         varying = self.plan.varying[i]
         lanes = self.lanes if varying else 1
         copies = range(frame.copies if varying else 1)
-        if is_store(instr):
+        if frame.turns and varying:
+            self._run_by_turns(i, frame)
+        elif is_store(instr):
             for copy in copies:
                 self._store(i, frame, copy, lanes)
         elif instr.name == "load":
@@ -152,6 +158,32 @@ class Body:
                 )
                 for copy in copies
             ]
+
+    def _run_by_turns(self, i: int, frame: Frame) -> None:
+        """A varying instruction in all its copies, of which every two are turns."""
+        instr, lanes, pairs = self.nest.body[i], self.lanes, range(0, frame.copies, 2)
+        if is_store(instr):
+            for copy in pairs:
+                place, _ = self._place(i, frame, copy, lanes)
+                turns = [frame.get(instr.args[0], copy + n, lanes) for n in (0, 1)]
+                store_turns(self.b, place, *turns)
+            return
+        if instr.name == "load":
+            places = [self._place(i, frame, copy, lanes)[0] for copy in pairs]
+            found = [load_turns(self.b, place, lanes) for place in places]
+            frame.values[i] = [x for turns in found for x in turns]
+            return
+        dtype = self.nest.body[instr.args[0]].dtype
+        values = [
+            computed(instr, dtype, [frame.get(a, copy, lanes) for a in instr.args])
+            for copy in range(frame.copies)
+        ]
+        if rounds(instr, dtype) and instr.dtype == bfloat16:
+            found = [rounded_turns(*values[copy : copy + 2]) for copy in pairs]
+            values = [x for turns in found for x in turns]
+        elif rounds(instr, dtype):
+            values = [rounded(x, instr.dtype) for x in values]
+        frame.values[i] = values
 
     def _constant(self, instr: Instr) -> Value:
         kind = register_kind(instr.dtype)

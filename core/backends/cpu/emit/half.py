@@ -38,10 +38,10 @@ def rounded(x: Value, dtype: np.dtype) -> Value:
         return widened(_to_float16(x), dtype)
     if 32 * x.lanes == 512 and "avx512bf16" in host().flags:
         return widened(_to_bfloat16(x), dtype)
-    return (_upper(x) & -0x10000).as_float()
+    return (upper(x) & -0x10000).as_float()
 
 
-def _upper(x: Value) -> Value:
+def upper(x: Value) -> Value:
     """Bits, the upper half of which is the bfloat16 that a float is rounded to."""
     word = x.as_int()
     return select(x.is_nan(), word | 0x400000, _raised(word, 16))
@@ -52,19 +52,25 @@ def _to_bfloat16(x: Value) -> Value:
     arithmetic all the same."""
     b, lanes, short = x.b, x.lanes, f"<{x.lanes} x bfloat>"
     convert = f"@llvm.x86.avx512bf16.cvtneps2bf16.{32 * lanes}"
-    classify = f"@llvm.x86.avx512.fpclass.ps.{32 * lanes}"
     b.declare(f"{short} {convert}({x.type})")
-    b.declare(f"<{lanes} x i1> {classify}({x.type}, i32)")
     usual = x.new(f"call {short} {convert}({x.type} {x.text})", "bfloat")
     usual = usual.cast("bitcast", "i16")
-    which = b.op(f"call <{lanes} x i1> {classify}({x.type} {x.text}, i32 {_SUBNORMAL})")
-    which = b.op(f"bitcast <{lanes} x i1> {which} to i{lanes}")
+    which = subnormal_lanes(x)
     some, before = b.op(f"icmp ne i{lanes} {which}, 0"), b.block
     with b.when(some, seldom=True):
-        other = _upper(x).op("lshr", 16).cast("trunc", "i16")
+        other = upper(x).op("lshr", 16).cast("trunc", "i16")
         inside = b.block
     found = f"[{usual.text}, %{before}], [{other.text}, %{inside}]"
     return usual.new(f"phi {usual.type} {found}")
+
+
+def subnormal_lanes(x: Value) -> str:
+    """A bit for each lane of a vector of AVX-512."""
+    b, lanes = x.b, x.lanes
+    classify = f"@llvm.x86.avx512.fpclass.ps.{32 * lanes}"
+    b.declare(f"<{lanes} x i1> {classify}({x.type}, i32)")
+    which = b.op(f"call <{lanes} x i1> {classify}({x.type} {x.text}, i32 {_SUBNORMAL})")
+    return b.op(f"bitcast <{lanes} x i1> {which} to i{lanes}")
 
 
 def packed(x: Value, dtype: np.dtype) -> Value:

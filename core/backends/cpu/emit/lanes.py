@@ -108,7 +108,8 @@ class Value:
     floats remembers its `factors`: what is added to it, or to which it is added, makes
     one `multiply_add` of the two. So formulas say where they round once, and no pass of
     LLVM decides it by what stands around them. A half float may remember its bits
-    (`word`), which are what memory holds of it.
+    (`word`), which are what memory holds of it, or what it holds of this vector and of
+    another one in turns (`both`, see `turns`).
     """
 
     b: Builder
@@ -118,6 +119,7 @@ class Value:
     number: Number | None = None
     factors: tuple[Value, Value] | None = None
     word: Value | None = None
+    both: Value | None = None
 
     @property
     def type(self) -> str:

@@ -49,8 +49,19 @@ def elementwise(instr: Instr, dtype: np.dtype, args: list[Value]) -> Value:
     The result has the same bits wherever the instruction stands: half floats are
     rounded, and no other instruction becomes one with this.
     """
-    result = RULES[instr.name](instr, dtype, *args).rounded_once()
-    return rounded(result, instr.dtype) if rounds_half(instr) else result
+    result = computed(instr, dtype, args)
+    return rounded(result, instr.dtype) if rounds(instr, dtype) else result
+
+
+def computed(instr: Instr, dtype: np.dtype, args: list[Value]) -> Value:
+    """The same, not yet rounded to a half float, if it `rounds`."""
+    return RULES[instr.name](instr, dtype, *args).rounded_once()
+
+
+def rounds(instr: Instr, dtype: np.dtype) -> bool:
+    """Whether an instruction is rounded to a half float."""
+    converts = instr.name == "convert" and dtype != instr.dtype
+    return rounds_half(instr) or (converts and bool(half_name(instr.dtype)))
 
 
 @rule("add")
@@ -257,10 +268,7 @@ def _select(
 
 @rule("convert")
 def _convert(instr: Instr, dtype: np.dtype, x: Value) -> Value:
-    result = convert(x, dtype, instr.dtype)
-    if half_name(instr.dtype) and dtype != instr.dtype:
-        result = rounded(result, instr.dtype)
-    return result
+    return convert(x, dtype, instr.dtype)
 
 
 def convert(x: Value, source: np.dtype, target: np.dtype) -> Value:

@@ -25,6 +25,7 @@ from treadle.backends.cpu.emit.running import (
     settled,
 )
 from treadle.backends.cpu.emit.tasks import SCRATCH_LANES, scratch_sizes
+from treadle.backends.cpu.emit.turns import goes_by_turns
 from treadle.kernels.lower import NestOrder, Sweep, cost, is_running
 from treadle.kernels.nest import PAIRED, Nest
 
@@ -41,6 +42,8 @@ def unrolling(nest: Nest, sweep: Sweep) -> int:
     work = sum(cost(nest.body[i]) for i in sweep.body)
     if work <= 10:
         return COPIES
+    if goes_by_turns(nest, sweep):
+        return 2
     narrow = any(op.dtype.itemsize < 4 for op in nest.operands)
     apart = any(o.inner >= PAIRED and o.kind == "array" for o in nest.operands)
     return 1 if work <= 28 or narrow or apart or not has_mask_registers() else 0
@@ -211,6 +214,7 @@ class RowSweeps:
                 step = str(copies * self.lanes)
                 with b.carrying(low, high, step, carried(parts)) as turn:
                     frame = Frame(held.positions, copies, turn.index, parent=held)
+                    frame.turns = goes_by_turns(self.nest, sweep)
                     totals = renamed(parts, turn.values)
                     totals = self._turn(sweep, frame, reductions, totals)
                     turn.next = [p.text for p in totals]

@@ -26,7 +26,13 @@ def source() -> Source:
 def emit() -> str:
     """The IR text of its module."""
     b = Builder()
-    with b.function(f'define void @"{_SYMBOL}"(ptr %args, i64 %task) nounwind'):
+    emit_calls(b, f'void @"{_SYMBOL}"')
+    return b.text()
+
+
+def emit_calls(b: Builder, head: str) -> None:
+    """The kernel. head: its result and name."""
+    with b.function(f"define {head}(ptr %args, i64 %task) nounwind"):
         args = Args(b)
         given, sizes, steps = (b.op(f"alloca [{n} x i64]") for n in (3, 3, 5))
         inner, pieces = args(Word.INNER), args(Word.PIECES)
@@ -60,7 +66,6 @@ def emit() -> str:
                 f" ptr {steps}, ptr {data})"
             )
         b("ret void")
-    return b.text()
 
 
 def _store(b: Builder, base: str, index: int, value: str) -> None:

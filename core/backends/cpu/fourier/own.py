@@ -118,10 +118,8 @@ def lanes_of(itemsize: int) -> Lanes:
 
 
 def form(t: Transform) -> Form | None:
-    """How lines are transformed, or None where the library does it. Their number does
-    not matter, because a program may not know it."""
-    if is_dim(t.n):
-        return None
+    """How lines of a known length are transformed, or None where the library does it.
+    Their number does not matter, because a program may not know it."""
     lanes, real, n = lanes_of(t.dtype.itemsize).count, _kind(t) != FFT, _numbers(t)
     if real and t.n % 2:
         return None
@@ -253,11 +251,16 @@ def words(
     itemsizes: Sequence[int],
 ) -> list[Any]:
     """The words after the number of tasks. places, itemsizes: of operand and result."""
+    return [scratch_at, scratch(t, form), *places, *words_of_lines(t, form, itemsizes)]
+
+
+def words_of_lines(t: Transform, form: Form, itemsizes: Sequence[int]) -> list[Any]:
+    """The words after those that say where something is."""
     name, kind = t.dtype.name, _kind(t)
     mixed = _address(_mixed, t.n, name, kind == IRFFT) if kind != FFT else 0
     flip = lanes_of(t.dtype.itemsize).vector_bytes if t.kind in INVERSE else 0
     return [
-        *(scratch_at, scratch(t, form), *places, t.outer, t.inner, kind, flip),
+        *(t.outer, t.inner, kind, flip),
         *(factor(t, 0.5 if kind == RFFT else 1.0), mixed, _alone(t, form)),
         *_words_alone(t, form.matrix, itemsizes),
         *_words_beside(t, itemsizes),

@@ -79,6 +79,14 @@ def words(
     itemsizes: Sequence[int],
 ) -> list[Any]:
     """The words after the number of tasks. places, itemsizes: of operand and result."""
+    first, rest = words_around(t, tasks, loop, itemsizes)
+    return [*first, *places, *rest]
+
+
+def words_around(
+    t: Transform, tasks: int, loop: Loop, itemsizes: Sequence[int]
+) -> tuple[list[Any], list[Any]]:
+    """The words before those that say where something is, and those after them."""
     function = loop.even
     if loop.odd != loop.even:
         function = number(_by_parity, (t.n, loop.even, loop.odd))
@@ -87,7 +95,7 @@ def words(
     within = [a * b for a, b in zip(t.within, itemsizes, strict=True)]
     blocks = [n * t.inner * size for n, size in zip(t.lengths, itemsizes, strict=True)]
     sizes = [t.outer, t.inner, pieces, *t.lengths]
-    return [function, loop.data, factor(t), *places, *sizes, *between, *within, *blocks]
+    return [function, loop.data, factor(t)], [*sizes, *between, *within, *blocks]
 
 
 def _by_parity(n: int, even: int, odd: int) -> int:

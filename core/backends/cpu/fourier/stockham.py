@@ -41,20 +41,25 @@ def source(itemsize: int) -> Source:
 def emit(symbol: str, lanes: Lanes) -> str:
     """The IR text of its module."""
     b = Builder()
+    emit_transform(b, lanes, f'void @"{symbol}"')
+    return b.text()
+
+
+def emit_transform(b: Builder, lanes: Lanes, head: str) -> None:
+    """The kernel and what it calls. head: its result and name."""
     emit_passes(b, lanes)
     emit_moving(b, lanes)
     emit_mixing(b, lanes)
     emit_beside(b, lanes)
     _emit_turn(b, lanes)
     _emit_alone(b, lanes)
-    with b.function(f'define void @"{symbol}"(ptr %args, i64 %task) nounwind'):
+    with b.function(f"define {head}(ptr %args, i64 %task) nounwind"):
         alone = b.op(f"icmp eq i64 {Args(b)(Word.ALONE)}, 1")
         with b.when(alone):
             b("call void @alone(ptr %args, i64 %task)")
         with b.when(b.op(f"xor i1 {alone}, true")):
             b("call void @beside(ptr %args, i64 %task)")
         b("ret void")
-    return b.text()
 
 
 def _emit_turn(b: Builder, lanes: Lanes) -> None:

@@ -55,6 +55,7 @@ class Kind(IntEnum):
     DEPTHWISE_FILTER = 5
     PANELS = 6  # packs B for a product of bfloat16
     FEW_ROWS = 7  # has the words of PRODUCT; tiles are of columns
+    TOGETHER = 8  # has the words of CONVOLUTION; tiles are of several images
 
 
 class Word(IntEnum):
@@ -78,9 +79,8 @@ class Word(IntEnum):
 FIRST = 25
 """The first word that only one kind uses."""
 
-IN_PLACE, BUILT_IN, PATCHES = 0, 1, 2
-"""Values of Word.PACK_A and Word.PACK_B that are no addresses. PATCHES: A is what the
-taps of a convolution meet, and B its filter (`treadle.backends.cpu.conv.patches`)."""
+IN_PLACE, BUILT_IN = 0, 1
+"""Values of Word.PACK_A and Word.PACK_B that are no addresses."""
 
 
 class ProductWord(IntEnum):
@@ -117,6 +117,11 @@ class TileWord(IntEnum):
     of B, packed; 0 if each task packs what it reads, ..."""
     OWN = FIRST + len(ProductWord) + 1
     """... for a chunk at a time, so many bytes into its scratch."""
+    K_BLOCK = FIRST + len(ProductWord) + 2
+    """Elements of k that are packed at once: pieces, and all if B is shared."""
+    SUMS = FIRST + len(ProductWord) + 3
+    """Bytes from the sums of a panel to those of the next one, if they are kept from
+    one block of k to another; else 0."""
 
 
 @dataclass(frozen=True)

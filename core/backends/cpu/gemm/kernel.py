@@ -34,12 +34,11 @@ import numpy as np
 
 from treadle.backends.cpu.conv.filter_kernel import emit_filter_gradient
 from treadle.backends.cpu.conv.kernel import emit_convolution
-from treadle.backends.cpu.conv.patches import call_image_epilogues, emit_patches
+from treadle.backends.cpu.conv.together import emit_together
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import (
     BUILT_IN,
     IN_PLACE,
-    PATCHES,
     Kind,
     ProductWord,
     Tile,
@@ -136,7 +135,7 @@ def emit_module(machine: Machine) -> str:
     b = Builder()
     emit_tiles(b, machine)
     emit_sweep(b, machine)
-    b.lines.append("@one_segment = internal constant i64 0")
+    b.lines.append("@one_segment = internal constant [2 x i64] zeroinitializer")
     emit_pack(b, machine)
     emit_pack_panels(b, machine)
     _emit_block(b, machine)
@@ -147,9 +146,10 @@ def emit_module(machine: Machine) -> str:
     kinds = {Kind.PRODUCT: "product", Kind.FEW_ROWS: "few_rows"}
     if machine.images:
         emit_convolution(b, machine)
-        emit_patches(b, machine)
+        emit_together(b, machine)
         emit_filter_gradient(b, machine)
         kinds[Kind.CONVOLUTION] = "convolution"
+        kinds[Kind.TOGETHER] = "together"
         kinds[Kind.FILTER_GRADIENT] = "filter_gradient"
         kinds[Kind.SUM_PARTIALS] = "sum_partials"
     emit_dispatch(b, _symbol(machine.images), kinds)
@@ -228,7 +228,7 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
         with b.when(b.op(f"xor i1 {in_place}, true")):
             where = f"i64 %b0, i64 %b1, i64 {r0}, i64 {r1}, i64 %k0, i64 %k1"
             block = f"ptr {packed}, i64 {step}"
-            call_pack(b, args, Word.PACK_A, Word.A, where, block, machine.images)
+            call_pack(b, args, Word.PACK_A, Word.A, where, block)
         a = b.op(f"select i1 {in_place}, ptr {given}, ptr {packed}")
         step = b.op(f"select i1 {in_place}, i64 {args(Word.A + 3)}, i64 {step}")
         a_row = b.op(f"mul i64 {step}, {machine.itemsize}")
@@ -289,7 +289,7 @@ def _emit_pack_panel(
     where = f"i64 %b0, i64 %b1, i64 %k0, i64 %k1, i64 {start}, i64 {stop}"
     panel = _panel_at(b, machine, args, start)
     block = f"ptr {panel}, i64 {machine.tile.columns}"
-    call_pack(b, args, Word.PACK_B, Word.B, where, block, machine.images)
+    call_pack(b, args, Word.PACK_B, Word.B, where, block)
 
 
 def _panel_at(b: Builder, machine: Machine, args: Args, column: str) -> str:
@@ -312,14 +312,7 @@ def _emit_block(b: Builder, machine: Machine) -> None:
         _emit_panels(b, machine, args, (r0, r1))
         finished = b.op(f"icmp eq i64 %k1, {args(ProductWord.K)}")
         whole = "%b0", "%b1", r0, r1, "%n0", "%n1"
-        if machine.images:
-            patches = b.op(f"icmp eq i64 {args(Word.PACK_A)}, {PATCHES}")
-            others = b.op(f"and i1 {finished}, {b.op(f'xor i1 {patches}, true')}")
-            call_epilogue(b, args, others, whole)
-            with b.when(b.op(f"and i1 {finished}, {patches}")):
-                call_image_epilogues(b, args, (r0, r1, "%n0", "%n1"))
-        else:
-            call_epilogue(b, args, finished, whole)
+        call_epilogue(b, args, finished, whole)
         b("ret void")
 
 

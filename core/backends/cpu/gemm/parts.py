@@ -10,7 +10,6 @@ from treadle.backends.cpu.conv.arguments import ConvWord
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import (
     BUILT_IN,
-    PATCHES,
     Kind,
     ProductWord,
     Word,
@@ -112,21 +111,12 @@ def call_pack(
     operand: Word,
     coordinates: str,
     block: str,
-    images: bool = True,
 ) -> None:
-    """Calls the producer of an operand, or packs it.
-
-    images: whether that may be patches of images.
-    """
+    """Calls the producer of an operand, or packs it."""
     producer = args(slot)
     built_in = b.op(f"icmp ule i64 {producer}, {BUILT_IN}")
     address = b.op(f"inttoptr i64 {producer} to ptr")
     given = args(slot + 1, "ptr")
-    if images:
-        patches = b.op(f"icmp eq i64 {producer}, {PATCHES}")
-        packer = "@pack_patches" if slot == Word.PACK_A else "@pack_filter"
-        address = b.op(f"select i1 {patches}, ptr {packer}, ptr {address}")
-        given = b.op(f"select i1 {patches}, ptr %args, ptr {given}")
     function = b.op(f"select i1 {built_in}, ptr @pack, ptr {address}")
     values = b.op(f"select i1 {built_in}, ptr {args.at(operand)}, ptr {given}")
     b(f"call void ({HOOK}) {function}(ptr {values}, {coordinates}, {block})")

@@ -6,7 +6,9 @@ There is one for every height and number of vectors, all behind one function::
         i64 index,                        which: see `sizes`
         ptr a, i64 a_row,                 the block's rows of A; k is contiguous
         ptr segments, i64 count,          k runs through `count` segments, which start
-        i64 length,                       at a + segments[i] and have `length` elements
+        i64 length,                       at a + segments[i].first, have `length`
+                                          elements, and leave out segments[i].second
+                                          bytes of B before
         ptr b, i64 b_row,                 rows of B: vectors * lanes elements for each k
         ptr target)                       where C is, as a `TARGET`
 
@@ -27,8 +29,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.emit.half import packed, rounded
-from treadle.backends.cpu.emit.lanes import Value
 from treadle.backends.cpu.emit.pairs import (
     added_by_model,
     halves,
@@ -36,7 +36,6 @@ from treadle.backends.cpu.emit.pairs import (
     rounded_by_model,
 )
 from treadle.backends.cpu.gemm.arguments import Tile
-from treadle.dtypes import bfloat16
 
 _KERNEL_PARAMETERS = (
     "ptr noalias readonly %a, i64 %a_row, ptr readonly %segments, i64 %count, "
@@ -63,7 +62,7 @@ class Machine:
     images: whether the kernel of products also makes convolutions. pairs: whether what
     A and B hold for a float is two bfloat16, one k after the other, whose products are
     both added (`treadle.backends.cpu.target.multiplies_pairs`); IR is a model of it.
-    halves: whether operands are bfloat16, computed with as floats.
+    halves: whether operands are bfloat16, of which pairs are made as they are read.
     short: whether results are stored as bfloat16, and never added to others.
     """
 
@@ -145,9 +144,6 @@ def as_stored(b: Builder, machine: Machine, value: str) -> str:
     if not machine.short:
         return f"{machine.vector} {value}"
     lanes = machine.tile.lanes
-    if not machine.pairs:
-        x = rounded(Value(b, value, "float", lanes), bfloat16)
-        return f"<{lanes} x i16> {packed(x, bfloat16).text}"
     by = rounded_by_instruction if machine.assembly else rounded_by_model
     return f"<{lanes} x i16> {by(b, value, lanes)}"
 
@@ -332,11 +328,15 @@ def _plain_loop(
     number = rows * vectors
     first = [("ptr", "%b"), *([(vector, "zeroinitializer")] * number)]
     with b.carrying("0", "%count", "1", first) as segment:
-        slot = b.op(f"getelementptr i64, ptr %segments, i64 {segment.index}")
+        slot = b.op(f"getelementptr [2 x i64], ptr %segments, i64 {segment.index}")
         offset = b.op(f"load i64, ptr {slot}, align 8")
         start = b.op(f"getelementptr i8, ptr %a, i64 {offset}")
+        slot = b.op(f"getelementptr i64, ptr {slot}, i64 1")
+        skipped = b.op(f"load i64, ptr {slot}, align 8")
+        start_of_b, *totals = segment.values
+        start_of_b = b.op(f"getelementptr i8, ptr {start_of_b}, i64 {skipped}")
         kinds = [kind for kind, _ in first]
-        inner = list(zip(kinds, segment.values, strict=True))
+        inner = list(zip(kinds, [start_of_b, *totals], strict=True))
         with b.carrying("0", "%length", "1", inner) as turn:
             row_of_b, *sums = turn.values
             lines_of_b = []

@@ -146,6 +146,7 @@ class _Kernel:
         return [
             "1:",
             "movq (%[segments]), %[at]",
+            "addq 8(%[segments]), %[b]",
             "addq %[a], %[at]",
             "leaq (%[at],%[row5]), %[at7]",
             "leaq (%[at7],%[a_row],2), %[at7]",
@@ -166,7 +167,7 @@ class _Kernel:
             *self._step(0),
             "addq %[b_row], %[b]",
             "4:",
-            "addq $$8, %[segments]",
+            "addq $$16, %[segments]",
             "decq %[count]",
             "jnz 1b",
         ]

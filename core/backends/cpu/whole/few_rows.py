@@ -161,10 +161,7 @@ def _columns(
     base, lanes = by.at(b, "%b", index), by.depth
     for offset in offsets:
         address = b.op(f"getelementptr i8, ptr {base}, i64 {offset}")
-        if left is None:
-            value = by.whole(b, address, lanes)
-        else:
-            value = by.read(b, address, left, lanes)
+        value = by.read(b, address, left, lanes)
         yield b.op(f"bitcast {by.vector(lanes)} {value} to {_WORDS}")
 
 

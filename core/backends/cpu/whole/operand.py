@@ -37,6 +37,10 @@ class Whole:
         return WORDS * self.group
 
     @property
+    def as_packed(self) -> bool:
+        return self.scalar == self._packed and not self.flipped
+
+    @property
     def scalar(self) -> str:
         return f"i{8 * self.dtype.itemsize}"
 
@@ -51,16 +55,12 @@ class Whole:
         elements = index if step == "1" else b.op(f"mul i64 {index}, {step}")
         return b.op(f"getelementptr {self.scalar}, ptr {base}, i64 {elements}")
 
-    def whole(self, b: Builder, address: str, lanes: int) -> str:
-        """Elements as they are packed, all of which there are."""
+    def read(self, b: Builder, address: str, count: str | None, lanes: int) -> str:
         vector = f"<{lanes} x {self.scalar}>"
-        align = self.dtype.itemsize
-        value = b.op(f"load {vector}, ptr {address}, align {align}")
-        return self._as_packed(b, value, lanes)
-
-    def read(self, b: Builder, address: str, count: str, lanes: int) -> str:
-        vector = f"<{lanes} x {self.scalar}>"
-        if self.masked:
+        if count is None:
+            align = self.dtype.itemsize
+            value = b.op(f"load {vector}, ptr {address}, align {align}")
+        elif self.masked:
             mask = f"<{lanes} x i1>"
             name = f"@llvm.masked.load.v{lanes}{self.scalar}.p0"
             b.declare(f"{vector} {name}(ptr, {mask}, {vector})")
@@ -71,9 +71,9 @@ class Whole:
         else:
             name = self._defined(b, lanes)
             value = b.op(f"call {vector} {name}(ptr {address}, i64 {count})")
-        return self._as_packed(b, value, lanes)
+        return self._packed_from(b, value, lanes)
 
-    def _as_packed(self, b: Builder, value: str, lanes: int) -> str:
+    def _packed_from(self, b: Builder, value: str, lanes: int) -> str:
         vector, packed = f"<{lanes} x {self.scalar}>", self.vector(lanes)
         if vector != packed:
             extend = "zext" if self.dtype.kind == "u" else "sext"

@@ -1,6 +1,7 @@
 """Emits the kernels of `target_programs` for machines that this one is not.
 
-Prints, a line for each machine, the functions that its code takes from outside.
+Prints, a line for each machine, the functions that its code takes from outside. The
+names of machines are given; of others it emits only what runs kernels.
 """
 
 from __future__ import annotations
@@ -67,5 +68,6 @@ if __name__ == "__main__":
         pretend(Target(triple, "aarch64", cpu, "", 16, frozenset()))
         pool = threads_ir.pool_ir("aarch64", sleep, follow_cpu)
         texts = [(pool, False), (executor_ir(), False), (executor_ir(True), False)]
-        texts += [(source.emit(), source.folds) for source in sources]
+        if triple in sys.argv:
+            texts += [(source.emit(), source.folds) for source in sources]
         print(*sorted({name for text in texts for name in outside(assembly(*text))}))

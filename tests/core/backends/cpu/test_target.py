@@ -26,10 +26,10 @@ APPLE = {
 }
 
 
-def script(name: str, **environment: str) -> tuple[str, str]:
+def script(name: str, *args: str, **environment: str) -> tuple[str, str]:
     """What one of the scripts in this folder prints, also as errors."""
     done = subprocess.run(
-        [sys.executable, str(HERE / name)],
+        [sys.executable, str(HERE / name), *args],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": str(HERE.parents[3])} | environment,
@@ -53,8 +53,15 @@ def test_code_for_a_level_of_x86_64_is_right(level: str, vector_bytes: int) -> N
     assert out == f"{level} {vector_bytes}\n", errors
 
 
-def test_kernels_compile_for_aarch64() -> None:
-    out, errors = script("cross_compile.py")
+@pytest.mark.parametrize(
+    "machine",
+    [
+        "aarch64-unknown-linux-gnu",
+        pytest.param("arm64-apple-darwin23", marks=pytest.mark.slow),
+    ],
+)
+def test_kernels_compile_for_aarch64(machine: str) -> None:
+    out, errors = script("cross_compile.py", machine)
     assert not errors
     linux, apple = (set(line.split()) for line in out.splitlines())
     assert linux <= LIBRARY | LINUX

@@ -13,13 +13,16 @@ import treadle.numpy as tnp
 from tests.core.fuse.graphs import array, program_of, traced
 from treadle.backends.cpu.device import CPUTarget
 from treadle.compile import stages
+from treadle.errors import InternalError
 from treadle.fuse.lowering import loops, overwriting
+from treadle.fuse.lowering.check import check_kernels
 from treadle.fuse.lowering.launches import Kernels, Repeat
 from treadle.ir.graph import Equation, Graph, Lit
 from treadle.ops.dynamic import dynamic_slice, dynamic_update_slice
 from treadle.trace.lowering import Branch, Scan, While
 
 X = array(5, 4)
+TARGET = CPUTarget()
 NONE = Kernels((), (), (), {})
 
 
@@ -238,6 +241,34 @@ def test_carries_that_are_written_into_are_in_place(
     (found, _), found_rows = td.jit(function)(x)
     assert np.allclose(found, carry[0], rtol=1e-6)
     assert np.allclose(found_rows, tnp.stack(rows), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_carry_in_place_is_not_read_once_it_is_written_over(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The checkers refuse what is wrongly said to be in place, if one memory for both
+    is said to be right everywhere."""
+    monkeypatch.setattr(overwriting, "LARGE", 0)
+    wanted, step = STEPS[name]
+
+    def function(x: Any) -> Any:
+        def body(c: Any, r: Any) -> Any:
+            a, y = step(c[0], c[1], r)
+            return (a, c[1] + 1), y
+
+        return td.scan(body, (x, tnp.asarray(0, "int32")), x)
+
+    check_kernels(stages(traced(function, X), TARGET).kernels)
+    right = overwriting.written_over
+    wrong = lambda *args: [True, *right(*args)[1:]]  # noqa: E731
+    monkeypatch.setattr(loops, "written_over", wrong)
+    kernels = stages(traced(function, X), TARGET).kernels
+    if wanted:
+        check_kernels(kernels)
+        return
+    with pytest.raises(InternalError, match=r"a carry|that was written over"):
+        check_kernels(kernels)
 
 
 def test_large_carries_are_in_place() -> None:

@@ -14,7 +14,7 @@ from treadle.backends.cpu.bfloat.schedule import schedule
 from treadle.backends.cpu.bfloat.tile_block import TileUnit
 from treadle.backends.cpu.bfloat.unit import Dtypes, Unit
 from treadle.backends.cpu.bfloat.vectors import VectorUnit
-from treadle.backends.cpu.gemm.arguments import Word
+from treadle.backends.cpu.gemm.arguments import TileWord, Word
 from treadle.backends.cpu.target import bfloat_unit
 from treadle.dtypes import bfloat16, float16, float32
 from treadle.kernels.contract import Contraction, Strides
@@ -126,15 +126,35 @@ def test_threads_share_packed_panels(unit):
 
 
 @EACH
-def test_a_long_sum_is_packed_in_groups(unit):
+def test_rows_are_packed_in_groups(unit):
     """More rows of A than the cache holds, in one task: B is packed once for them."""
     rng = np.random.default_rng(5)
-    a, b = rows(rng, (1, 1, 66, 9000), float32), rows(rng, (1, 1, 9000, 20), bfloat16)
-    c = np.empty((1, 1, 66, 20), np.float32)
+    m = 33 + unit.speed.a_bytes // (2 * 4096)
+    a, b = rows(rng, (1, 1, m, 4090), float32), rows(rng, (1, 1, 4090, 20), bfloat16)
+    c = np.empty((1, 1, m, 20), np.float32)
     call = calls.product(c, a, b, unit=unit)
     assert [launch.tasks for launch in call.launches] == [1, 1]
     call.serial()
     check(c, a, b)
+
+
+@EACH
+def test_long_sums_are_made_in_blocks(unit):
+    """With the bits of a product of fewer rows, which has all of k in one."""
+    rng = np.random.default_rng(6)
+    m, n, k = 70, 40, 4200
+    a, b = columns(rng, (1, 1, m, k), bfloat16), rows(rng, (1, 1, k, n), bfloat16)
+    c, few = np.empty((1, 1, m, n), bfloat16), np.empty((1, 1, 20, n), bfloat16)
+    word = TileWord.K_BLOCK
+    call = calls.product(c, a, b, num_threads=2, unit=unit)
+    assert call.launches[0].words[word] < k
+    call.serial()
+    check(c, a, b)
+    for start in (0, 50):
+        some = calls.product(few, a[:, :, start : start + 20], b, unit=unit)
+        assert some.launches[0].words[word] >= k
+        some.serial()
+        np.testing.assert_array_equal(few, c[:, :, start : start + 20])
 
 
 @pytest.mark.parametrize("size", [(100, 70, 30), (40, 33, 600), (2, 200, 50)])

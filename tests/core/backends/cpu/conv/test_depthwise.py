@@ -15,7 +15,9 @@ from tests.core.backends.cpu.conv.test_kernel import (
     forward,
     problem,
 )
+from treadle.backends.cpu.conv import depthwise
 from treadle.backends.cpu.gemm.arguments import Word
+from treadle.backends.cpu.target import AVX512_BF16_MODEL, bfloat_unit
 from treadle.dtypes import bfloat16, float32
 from treadle.kernels.contract import Strides
 
@@ -61,27 +63,36 @@ def test_values(channels, geometry):
     close(found, expected, gradient[..., 0].size)
 
 
+UNITS = [AVX512_BF16_MODEL, *([bfloat_unit()] if bfloat_unit() else [])]
+
+
 @pytest.mark.parametrize("result", [bfloat16, float32])
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize("channels", CHANNELS)
-def test_half_floats_are_computed_with_as_floats(channels, geometry, result):
+def test_half_floats(monkeypatch, channels, geometry, result):
+    """Products are exact, and added in single precision, with one set of bits."""
     image, weights, output, spec = depthwise_problem(
         channels, GEOMETRIES[geometry], dtype=bfloat16
     )
-    image[0] *= 2.0**-120  # sums become subnormal
-    weights *= 2.0**-10
-    halves = replace(spec, dtype=result, operands=bfloat16)
-    floats = replace(spec, dtype=float32)
+    spec = replace(spec, dtype=result, operands=bfloat16)
+    output[:] = np.random.default_rng(3).standard_normal(output.shape)
+    wanted = {False: forward(image, weights, spec)}
+    wanted[True] = filter_gradient(image, output, spec)
+    count = {False: spec.k, True: output[..., 0].size}
     for gradient, other, like in ((False, weights, output), (True, output, weights)):
-        found = np.full(like.shape, np.nan, result)
-        calls.channelwise(halves, found, image, other, gradient=gradient).serial()
-        wanted = np.full(like.shape, np.nan, np.float32)
-        wide = image.astype(np.float32), other.astype(np.float32)
-        calls.channelwise(floats, wanted, *wide, gradient=gradient).serial()
-        np.testing.assert_array_equal(found, wanted.astype(result))
-        if result == bfloat16 and not gradient:
-            # None is taken for zero.
-            assert found[0].any()
+        several = []
+        for unit in UNITS:
+            monkeypatch.setattr(depthwise, "bfloat_unit", lambda unit=unit: unit)
+            found = np.full(like.shape, np.nan, result)
+            calls.channelwise(spec, found, image, other, gradient=gradient).serial()
+            several.append(found)
+        expected = wanted[gradient]
+        size = np.abs(expected).max()
+        error = np.abs(found.astype(np.float64) - expected)
+        rounding = np.abs(expected) * 2.0**-8 if result == bfloat16 else 0.0
+        assert (error <= rounding + 1e-6 * size * count[gradient] ** 0.5).all()
+        for other_unit in several[1:]:
+            np.testing.assert_array_equal(several[0], other_unit)
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)

@@ -1,0 +1,104 @@
+"""What a program of one size rounds otherwise, programs of open sizes do, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.dynamic import Arg, agree, floats, gradient_of, same_bytes
+from treadle import nn
+
+X = floats("n m")
+SIZES = ((3, 5), (1, 1), (17, 1), (1, 4), (2, 3), (8, 3))
+
+NUMBERS = {
+    "a factor of 1": lambda x: x * x * (x.shape[0] - 2.0) + x,
+    "a term of 0": lambda x: x * x - (x.shape[0] - 1.0) + x,
+    "one factor more than once": lambda x: (x * 3 + 1, x * x.shape[0] - 1.5),
+    "whole exponents": lambda x: (x * x + 1) ** (x.shape[0] / 2) + x,
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_made_of_sizes(name: str) -> None:
+    agree(NUMBERS[name], [X], SIZES, guards="they are 0 or 1, or equal")
+
+
+SUMS = {
+    "all": lambda x: x * 3 + x.sum(),
+    "columns": lambda x: x * 3 + x.sum(0),
+    "of squares": lambda x: x * x - tnp.sum(x * 0.3, 0, keepdims=True),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_is_around_sums(name: str, dtype: str) -> None:
+    agree(SUMS[name], [floats("n m", dtype)], SIZES, guards="whether there is one row")
+
+
+def test_stacks_of_few_halves() -> None:
+    both = gradient_of(gradient_of(lambda x, y: tnp.append(x, y, 0)))
+    agree(both, [floats("n m", "float16")] * 2, ((2, 3), (1, 2), (17, 3)))
+
+
+def test_pieces_of_halves_take_their_shape() -> None:
+    cross = gradient_of(td.vmap(gradient_of(tnp.cross)))
+    agree(cross, [floats("2 n 3", "float16"), floats("2 n 3", "float16")], ((3,),))
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_transforms_of_any_length(dtype: str) -> None:
+    """Of small factors or not, alone or beside others."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
+
+    def transformed(z: Any) -> Any:
+        return tnp.fft.fft(z), tnp.fft.ifft(z, axis=0), tnp.fft.rfft(z.real)
+
+    sizes = ((3, 5), (1, 256), (33, 64), (100, 7))
+    agree(transformed, [Arg("n m", draw)], sizes)
+
+
+def test_attention_of_one_query() -> None:
+    args = [floats("n t 2 4"), floats("n k 2 4")]
+    sizes = ((2, 3, 5), (3, 1, 5), (1, 1, 1))
+    agree(gradient_of(lambda q, k: nn.attention(q, k, k)), args, sizes)
+
+
+def test_images_between_their_corners() -> None:
+    resized = nn.Upsample((2, 3), mode="linear", align_corners=True)
+    args, sizes = [floats("n m 5 4")], ((3, 5), (1, 1), (8, 3))
+    agree(gradient_of(resized), args, sizes, guards="one pixel is not moved")
+
+
+def test_polynomials_of_any_degree() -> None:
+    """There is a program for each."""
+    args = [floats("n"), floats("m"), floats("3")]
+    sizes = ((3, 5), (8, 2), (4, 17))
+
+    def computed(p: Any, x: Any, v: Any) -> Any:
+        of_each = tnp.polydiv(p, v), tnp.poly(p), tnp.polyder(p), tnp.polyint(p)
+        return tnp.polyval(p, x), of_each
+
+    agree(computed, args, sizes, guards="one for each degree")
+
+
+def test_what_follows_an_answer_is_not_computed_for_another() -> None:
+    @td.jit(dynamic={"x": ("n",)})
+    def spread(x: Any) -> Any:
+        n = x.shape[0]
+        if n > 1 and 1 / (n - 1) < 0.9:
+            return x * 2
+        return x + 1
+
+    for n in (5, 1, 2, 8):
+        x = np.arange(n, dtype=np.float32)
+        wanted = x * 2 if n > 2 else x + 1
+        assert not same_bytes(spread(x), wanted)
+    assert spread.report().traces == 3
