@@ -34,7 +34,7 @@ def is_short(dtype: np.dtype) -> bool:
 
 
 class _Fuse(Rewriter):
-    whole: tuple[np.dtype, ...]
+    integers: tuple[np.dtype, ...]
 
     @cached_property
     def moved(self) -> dict[Atom, Atom]:
@@ -63,7 +63,7 @@ class _Fuse(Rewriter):
             return None
         if eq.op is convert:
             dtype = eq.inputs[0].type.dtype
-            return dtype if dtype in self.whole else None
+            return dtype if dtype in self.integers else None
         if not isinstance(eq.op.lowering, View | Join):
             return None
         found = {self._dtype(x) for x in eq.inputs if not _is_zero(x)}
@@ -93,12 +93,12 @@ def _is_zero(a: Atom) -> bool:
     return not a.type.shape and not a.value
 
 
-def fuse_integers(graph: Graph, whole: Sequence[np.dtype]) -> Graph:
+def fuse_integers(graph: Graph, integers: Sequence[np.dtype]) -> Graph:
     """Makes conversions of small integers part of the products that read them, if the
-    target has kernels for these: those that are `whole`."""
-    if not whole or not mentions(graph, (dot_general,)):
+    target has kernels for these: those that are `integers`."""
+    if not integers or not mentions(graph, (dot_general,)):
         return graph
     # Passes of nested graphs are made by their class alone.
-    fuse: type[_Fuse] = type("_FuseSome", (_Fuse,), {"whole": tuple(whole)})
+    fuse: type[_Fuse] = type("_FuseSome", (_Fuse,), {"integers": tuple(integers)})
     found = fuse.apply(graph)
     return graph if found is graph else drop_dead(found)

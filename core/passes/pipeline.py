@@ -37,7 +37,7 @@ class Arithmetic(Protocol):
     widens_halves: whether it computes with half floats in float32.
     multiplied: the half floats whose products and convolutions it has kernels for all
       the same.
-    whole: the integers of less than 32 bits whose products it sums in 32.
+    integers: those of less than 32 bits whose products it sums in 32.
     lowering: what becomes of an equation: what its op says, or `Host`.
     """
 
@@ -48,7 +48,7 @@ class Arithmetic(Protocol):
     def multiplied(self) -> Sequence[np.dtype]: ...
 
     @property
-    def whole(self) -> Sequence[np.dtype]: ...
+    def integers(self) -> Sequence[np.dtype]: ...
 
     def lowering(self, eq: Equation) -> Lowering: ...
 
@@ -78,7 +78,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         # needs placed roundings; leaves halves and float32 mixed in products
         partial(fuse_conversions, multiplied=multiplied),
         # needs simplified conversions; leaves small integers in products of 32 bits
-        partial(fuse_integers, whole=target.whole),
+        partial(fuse_integers, integers=target.integers),
         # needs placed roundings: whether a stack is small may not be known
         choose_in_stacks,
         shape_pieces,  # needs placed roundings: it makes equations of others' shapes

@@ -11,9 +11,9 @@ from treadle.backends.cpu.conv import depthwise, pairs
 from treadle.backends.cpu.emit.nest import emit, may_be_one_vector
 from treadle.backends.cpu.emit.several import entry_for
 from treadle.backends.cpu.gemm import kernel as gemm
+from treadle.backends.cpu.integers import kernel as integers
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.run import native
-from treadle.backends.cpu.whole import kernel as whole
 from treadle.fuse.lowering.launches import Launch, ProductKernel
 from treadle.ir.graph import Equation, Graph
 from treadle.kernels.contract import Contraction
@@ -66,7 +66,7 @@ def product_source(product: ProductKernel) -> native.Source:
     if isinstance(what, Contraction) and what.half is not None:
         return bfloat.source(Dtypes(*what.dtypes))
     if isinstance(what, Contraction) and what.short:
-        return whole.source(Dtypes(*what.dtypes))
+        return integers.source(Dtypes(*what.dtypes))
     if isinstance(what, ConvSpec) and what.half is not None:
         return pairs.source(what, product.filter_gradient)
     return gemm.source(what.dtype, isinstance(what, ConvSpec))
@@ -89,9 +89,9 @@ def foreseen(
             given = {t.dtype for t in operands}
             if ungrouped and given == {dtype} and dtype.itemsize > 2:
                 yield gemm.source(dtype, images)
-            elif not images and given.issubset(whole.DTYPES):
+            elif not images and given.issubset(integers.DTYPES):
                 a, b = operands
-                yield whole.source(Dtypes(a.dtype, b.dtype, dtype))
+                yield integers.source(Dtypes(a.dtype, b.dtype, dtype))
         elif isinstance(how, Blocked | Fourier) and how.script is not None:
             yield routines.source(how.script(operands, results, eq.params))
 

@@ -171,7 +171,7 @@ def multiplies_pairs() -> bool:
 
 
 @functools.cache
-def whole_unit() -> str:
+def integer_unit() -> str:
     """What products of small integers are to be made by: a name from above, or
     nothing."""
     flags = host().flags

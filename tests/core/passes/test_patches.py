@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import treadle as td
-from tests.core.backends.cpu.whole.test_kernel import numbers
-from tests.core.backends.cpu.whole.test_programs import needs_a_kernel, products
+from tests.core.backends.cpu.integers.test_kernel import numbers
+from tests.core.backends.cpu.integers.test_programs import needs_a_kernel, products
 from treadle import lax
 from treadle.backends.cpu.device import CPUTarget
 from treadle.compile import build

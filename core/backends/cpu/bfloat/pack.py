@@ -1,7 +1,7 @@
 """Packs operands for units: blocks of 32 x 16 words, padded with zeros along k.
 
 A word of 32 bits holds a *group* of elements that follow each other along k: a pair of
-bfloat16, so that a block has 32 k, or four bytes (`treadle.backends.cpu.whole`), so
+bfloat16, so that a block has 32 k, or four bytes (`treadle.backends.cpu.integers`), so
 that it has 64. A's rows become blocks [32 rows][k], B's columns blocks [16 groups of k]
 [32 columns][group], one behind the other along k. Both are an operand's `outer` axis
 (rows of A or columns of B) against k, in one of two orders::

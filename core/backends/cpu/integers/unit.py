@@ -29,9 +29,9 @@ from treadle.backends.cpu.bfloat.vectors import row_tiles, skipped
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.backends.cpu.gemm.parts import minimum
-from treadle.backends.cpu.whole.few_rows import FEW_ROWS, emit_few_rows
-from treadle.backends.cpu.whole.operand import BYTES, HALVES, Whole
-from treadle.backends.cpu.whole.vectors import Form
+from treadle.backends.cpu.integers.few_rows import FEW_ROWS, emit_few_rows
+from treadle.backends.cpu.integers.operand import BYTES, HALVES, Integers
+from treadle.backends.cpu.integers.vectors import Form
 
 _STARTS = 4 * SIDE
 
@@ -56,7 +56,7 @@ class Vectors(Protocol):
         """16 sums, and the products of four bytes each."""
 
 
-class WholeUnit:
+class IntegerUnit:
     """Products of integers of two dtypes."""
 
     state = "i64"
@@ -80,9 +80,9 @@ class WholeUnit:
     def operands(self, dtypes: Dtypes) -> tuple[Operand, Operand, Operand]:
         group, masked = self.form.group, self.vectors.masked
         return (
-            Whole(dtypes.a, group, masked=masked),
-            Whole(dtypes.b, group, self.alike, masked),
-            Whole(dtypes.c, 1),
+            Integers(dtypes.a, group, masked=masked),
+            Integers(dtypes.b, group, self.alike, masked),
+            Integers(dtypes.c, 1),
         )
 
     def configure(self, b: Builder) -> None:
@@ -103,7 +103,7 @@ class WholeUnit:
     def more(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
         if not self.speed.few_rows:
             return {}
-        assert isinstance(by, Whole)
+        assert isinstance(by, Integers)
         emit_few_rows(b, self, a, by, c)
         return {Kind.FEW_ROWS: "few_rows"}
 

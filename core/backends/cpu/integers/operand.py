@@ -15,7 +15,7 @@ BYTES, HALVES = 4, 2
 
 
 @dataclass(frozen=True)
-class Whole:
+class Integers:
     """Integers of 8, 16 or 32 bits.
 
     group: elements in a word. flipped: whether 128 is added or taken away, so that a

@@ -26,8 +26,8 @@ from treadle.backends.cpu.bfloat.unit import (
 )
 from treadle.backends.cpu.bfloat.vectors import TILE, Kernel, emit_assembly, skipped
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.integers.operand import BYTES
 from treadle.backends.cpu.target import AVX2, AVX512_VNNI
-from treadle.backends.cpu.whole.operand import BYTES
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from treadle.backends.cpu.gemm.parts import (
     operand_at,
     owned_by_task,
 )
-from treadle.backends.cpu.whole.operand import Whole
+from treadle.backends.cpu.integers.operand import Integers
 
 FEW_ROWS = 16
 """Most rows: of more, each column would be read too often."""
@@ -54,7 +54,7 @@ class Dots(Protocol):
     def packed(self, b: Builder, rows: str, k: str) -> None: ...
 
 
-def emit_few_rows(b: Builder, unit: Dots, a: Operand, by: Whole, c: Operand) -> None:
+def emit_few_rows(b: Builder, unit: Dots, a: Operand, by: Integers, c: Operand) -> None:
     """Defines ``few_rows``: one task, of some batch elements and some columns."""
     for rows in (1, 2):
         _emit_dots(b, unit, by, rows)
@@ -75,7 +75,7 @@ def emit_few_rows(b: Builder, unit: Dots, a: Operand, by: Whole, c: Operand) -> 
         b("ret void")
 
 
-def _emit_element(b: Builder, unit: Dots, a: Operand, by: Whole, c: Operand) -> None:
+def _emit_element(b: Builder, unit: Dots, a: Operand, by: Integers, c: Operand) -> None:
     """``some_columns``: all rows of a batch element times some columns."""
     with b.function(
         "define internal void @some_columns(ptr %args, ptr %packed, i64 %b0, i64 %b1, "
@@ -115,7 +115,7 @@ def _emit_element(b: Builder, unit: Dots, a: Operand, by: Whole, c: Operand) -> 
         b("ret void")
 
 
-def _emit_dots(b: Builder, unit: Dots, by: Whole, rows: int) -> None:
+def _emit_dots(b: Builder, unit: Dots, by: Integers, rows: int) -> None:
     """``dots_1`` and ``dots_2``: rows times up to eight columns. Where there are fewer,
     the last one stands for those that there aren't."""
     with b.function(
@@ -155,7 +155,7 @@ def _emit_dots(b: Builder, unit: Dots, by: Whole, rows: int) -> None:
 
 
 def _columns(
-    b: Builder, by: Whole, index: str, offsets: Sequence[str], left: str | None
+    b: Builder, by: Integers, index: str, offsets: Sequence[str], left: str | None
 ) -> Iterator[str]:
     """64 k of each of the columns at some offsets, or as many as are `left`."""
     base, lanes = by.at(b, "%b", index), by.depth

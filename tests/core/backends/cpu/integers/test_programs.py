@@ -1,4 +1,4 @@
-"""Whole programs that multiply small integers, against NumPy's of 64 bits."""
+"""Integers programs that multiply small integers, against NumPy's of 64 bits."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
-from tests.core.backends.cpu.whole.test_kernel import numbers
+from tests.core.backends.cpu.integers.test_kernel import numbers
 from treadle import lax
 from treadle.backends.cpu.device import CPUTarget
-from treadle.backends.cpu.target import whole_unit
+from treadle.backends.cpu.target import integer_unit
 from treadle.check import check
 from treadle.compile import build, stages
 from treadle.plan.steps import NestStep, ProductStep
 from treadle.run.eager import evaluate
 
 needs_a_kernel = pytest.mark.skipif(
-    not whole_unit(), reason="a CPU that multiplies no small integers"
+    not integer_unit(), reason="a CPU that multiplies no small integers"
 )
 
 
