@@ -37,7 +37,10 @@ class _Plan:
         self.orders: dict[Atom, Order] = {}
         self.group: dict[Atom, Atom] = {}
         self.along_rows: set[Atom] = set()
+        self._repeated: set[Atom] = set()
         for eq in graph.equations:
+            if self._repeats(eq):
+                self._repeated.update(eq.outputs)
             self._consider(eq)
 
     def order(self, a: Atom) -> Order | None:
@@ -96,11 +99,9 @@ class _Plan:
 
     def is_repeated(self, a: Atom) -> bool:
         """Whether a value is made of fewer numbers, in whatever order, or of none."""
-        if not a.type.shape:
-            return True
-        eq = self.maker.get(a) if isinstance(a, Var) else None
-        if eq is None:
-            return False
+        return not a.type.shape or a in self._repeated
+
+    def _repeats(self, eq: Equation) -> bool:
         if eq.op is broadcast_in_dim or isinstance(eq.op.lowering, Index):
             return True
         elementwise = isinstance(eq.op.lowering, Elementwise) and len(eq.outputs) == 1

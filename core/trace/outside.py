@@ -32,6 +32,7 @@ import numpy as np
 
 from treadle.errors import MutationError, at, is_ours, user_source
 from treadle.structure import is_held
+from treadle.trace.source import depth
 from treadle.trace.value import Value
 
 MOST_OBJECTS = 4000
@@ -95,18 +96,20 @@ class Outside:
         self._found: dict[Hashable, tuple[Any, str, Any]] = {}
 
     @classmethod
-    def of(cls, function: Any, runner: CodeType | None) -> Outside:
+    def of(cls, function: Any, runner: CodeType | int) -> Outside:
         """What the user's functions can reach at this moment that are running since
-        `function` was called by `runner` (None: all that are running).
+        `function` was called by `runner`: a frame with that code, or of that depth. (Of
+        what runs around it, other threads may be at work on some.)
         """
         made = cls()
         todo = deque([("", function)])
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_code is not runner:
+        left = depth(frame) - runner if isinstance(runner, int) else -1
+        while frame is not None and frame.f_code is not runner and left != 0:
             if not is_ours(frame.f_code.co_filename):
                 todo += _named(frame.f_code, frame.f_globals)
                 todo += [(f"`{name}`", x) for name, x in frame.f_locals.items()]
-            frame = frame.f_back
+            frame, left = frame.f_back, left - 1
         seen: set[Hashable] = set()
         while todo and len(seen) < MOST_OBJECTS:
             name, x = todo.popleft()

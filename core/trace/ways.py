@@ -438,7 +438,8 @@ class Retry(Restage):
     def __init__(self, place: Place, frame: FrameType) -> None:
         own = depth(function_frame(frame))
         self.caller: Caller = [c for c in state.retries if c.depth < own][-1]
-        state.given_up = place, self.caller, Outside.of(None, None)
+        before = Outside.of(None, self.caller.depth)
+        state.given_up = place, self.caller, before
 
 
 def check_resumed(place: Place | None, name: str) -> None:
@@ -453,7 +454,7 @@ def check_resumed(place: Place | None, name: str) -> None:
     where, caller, before = state.given_up
     if place == where or (place is None and state.retries[-1] is caller):
         state.given_up = None
-        before.check(Outside.of(None, None), name)
+        before.check(Outside.of(None, caller.depth), name)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -111,3 +112,30 @@ def test_what_a_function_makes_for_itself_may_change() -> None:
 
     agree(td.jit(f)(1.5), f(tnp.asarray(1.5)))
     agree(td.jit(f)(0.5), f(tnp.asarray(0.5)))
+
+
+def test_other_threads_may_work_on_what_surrounds_the_call() -> None:
+    queue: list[int] = []
+    asked, done = threading.Event(), threading.Event()
+
+    def receive() -> None:
+        while asked.wait(60) and len(queue) < 8:
+            asked.clear()
+            queue.append(1)
+            done.set()
+
+    def halved(x: Any) -> Any:
+        asked.set()
+        done.wait(60)
+        done.clear()
+        while x > 1:
+            x = x / 2
+        return x
+
+    thread = threading.Thread(target=receive, daemon=True)
+    thread.start()
+    assert float(td.jit(halved)(np.float32(12.0))) == 0.75
+    assert queue
+    queue += [0] * 8
+    asked.set()
+    thread.join()
