@@ -13,6 +13,7 @@ from treadle.ir.scalar import BITCAST, CONVERT
 from treadle.trace.lowering import Elementwise, Product, Reduction
 
 _HALVES = frozenset({dtypes.float16, dtypes.bfloat16})
+_SUMS = (dtypes.int32, dtypes.uint32)
 _ARITHMETIC = (Elementwise, Product, Reduction)
 
 
@@ -59,6 +60,10 @@ def _types(eq: Equation, atoms: Sequence[Atom]) -> list[ArrayType]:
     in float32 (`treadle.passes.rounding`), as sums in products of them are: they count
     as what they stand for."""
     types = [a.type for a in atoms]
+    result = eq.outputs[0].type.dtype if eq.outputs else None
+    if isinstance(eq.op.lowering, Product) and result in _SUMS:
+        # Small integers stay what they are (`treadle.passes.integers`).
+        return [ArrayType(t.shape, result) for t in types]
     halves = {a.type.dtype for a in (*eq.inputs, *eq.outputs)} & _HALVES
     if len(halves) != 1 or not isinstance(eq.op.lowering, _ARITHMETIC):
         return types

@@ -12,6 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from treadle import dtypes
+
+
+def is_half(dtype: np.dtype) -> bool:
+    return dtype.itemsize == 2 and dtypes.is_float(dtype)
+
 
 @dataclass(frozen=True)
 class Strides:
@@ -28,7 +34,8 @@ class Contraction:
     """One matrix product, batched over up to two dimensions.
 
     dtype: of C. a_dtype, b_dtype: of A and B; None: as C. If one of them is a half
-    float, elements of A and B are multiplied as that, and summed in float32.
+    float, elements of A and B are multiplied as that, and summed in float32. Integers
+    of A and B that have less than 32 bits are summed in 32, and wrap around there.
     a, b: any strides. c: its column stride must be 1; for a result that is wanted
     transposed swap the operands (C^T = B^T A^T).
     fused_a, fused_b: the operand never exists in memory: a *producer* computes elements
@@ -70,7 +77,12 @@ class Contraction:
     @property
     def half(self) -> np.dtype | None:
         """The half float that elements of A and B are multiplied as, if any."""
-        return next((d for d in self.dtypes if d.itemsize == 2), None)
+        return next((d for d in self.dtypes if is_half(d)), None)
+
+    @property
+    def short(self) -> bool:
+        """Whether operands are integers of less than 32 bits."""
+        return all([d.kind in "biu" and d.itemsize < 4 for d in self.dtypes[:2]])
 
     @property
     def flops(self) -> int:

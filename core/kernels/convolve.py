@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from treadle.dims import hint
-from treadle.kernels.contract import Strides
+from treadle.kernels.contract import Strides, is_half
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class ConvSpec:
     @property
     def half(self) -> np.dtype | None:
         """The half float that is multiplied, if it is one."""
-        return next((d for d in self.dtypes if d.itemsize == 2), None)
+        return next((d for d in self.dtypes if is_half(d)), None)
 
     @property
     def sums(self) -> np.dtype:

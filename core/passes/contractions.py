@@ -18,6 +18,7 @@ from treadle.ops.reduce import reduce_sum
 from treadle.ops.shape import slice_
 from treadle.passes.convolutions import adds_results, convolution
 from treadle.passes.halves import narrowed, product, widened
+from treadle.passes.integers import SUMS, is_short
 from treadle.passes.rewrite import Rewriter, mentions
 from treadle.trace.lowering import Product
 from treadle.trace.op import registry
@@ -56,17 +57,16 @@ class _Lower(Rewriter):
             self.values[out] = self._nothing(eq)
         elif out.type.dtype in self.widened:
             self.values[out] = self._widened(eq, x, y)
-        elif eq.op is dot_general and (
-            self._has_no_kernel(out.type.dtype) or self._is_thin(eq)
-        ):
+        elif eq.op is dot_general and (_is_long(out.type.dtype) or self._is_thin(eq)):
             self.values[out] = self._sum_of_products(eq, x, y)
+        elif is_short(out.type.dtype):
+            wide = [widened(self, a, eq.source, SUMS[0]) for a in (x, y)]
+            result = self._contraction(eq, *wide)
+            self.values[out] = narrowed(self, result, out.type.dtype, eq.source)
         elif eq.op is dot_general:
             self.keep(eq)
         else:
             self.values[out] = self._contraction(eq, x, y)
-
-    def _has_no_kernel(self, dtype: np.dtype) -> bool:
-        return dtypes.is_integer(dtype) and dtype.itemsize != 4
 
     def _is_thin(self, eq: Equation) -> bool:
         """Whether a contraction reads each element of a matrix once, so that a kernel
@@ -178,6 +178,11 @@ class _Lower(Rewriter):
         return self.emit(broadcast_in_dim, [a], params, eq.source)[0]
 
 
+def _is_long(dtype: np.dtype) -> bool:
+    """Whether a dtype is of integers that no matrix kernel has."""
+    return dtypes.is_integer(dtype) and dtype.itemsize > SUMS[0].itemsize
+
+
 def _free(eq: Equation) -> list[Axes]:
     """The free axes of both operands."""
     sides = zip(eq.inputs, eq.params["contract"], eq.params["batch"], strict=True)
@@ -216,8 +221,8 @@ def lower_contractions(
 
     Half floats are converted (if `widen`), so that sums are single, but for products of
     matrices, and convolutions that sum over channels, of those that are `multiplied`,
-    whose sums are single all the same.
-    Products with vectors, and those of other integers, which have no matrix kernel,
+    whose sums are single all the same. Smaller integers are summed in 32 bits.
+    Products with vectors, and those of larger integers, which have no matrix kernel,
     become sums of products that fuse to one nest with what makes their operands.
     """
     lower: type[_Lower] = _Lower if widen else _LowerWithHalves

@@ -18,6 +18,7 @@ from treadle.ops.movement import broadcast_in_dim, reshape, reverse, transpose
 from treadle.ops.reduce import reduce_sum
 from treadle.ops.shape import concatenate, pad, slice_
 from treadle.passes.halves import product
+from treadle.passes.patches import of_patches
 from treadle.passes.rewrite import Rewriter
 from treadle.trace.op import Op
 
@@ -440,6 +441,7 @@ _FORMS = (
     _of_volumes,
     _repeated,
     _summed,
+    of_patches,
 )
 """The first of these that gives something is taken."""
 

@@ -16,9 +16,9 @@ from treadle.trace.op import Op
 _WIDE = np.dtype(np.float32)
 
 
-def widened(rewriter: Rewriter, a: Atom, source: str) -> Atom:
-    """A half float in single precision."""
-    return rewriter.emit(convert, [a], {"dtype": _WIDE}, source)[0]
+def widened(rewriter: Rewriter, a: Atom, source: str, dtype: np.dtype = _WIDE) -> Atom:
+    """What sums are made of: a half float in single precision."""
+    return rewriter.emit(convert, [a], {"dtype": dtype}, source)[0]
 
 
 def narrowed(rewriter: Rewriter, a: Atom, dtype: np.dtype, source: str) -> Atom:

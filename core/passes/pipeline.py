@@ -18,6 +18,7 @@ from treadle.passes.counted import loop_over_rows
 from treadle.passes.cse import merge_equal
 from treadle.passes.dce import drop_dead
 from treadle.passes.inline import inline_calls
+from treadle.passes.integers import fuse_integers
 from treadle.passes.reductions import split_reductions
 from treadle.passes.rounding import place_roundings
 from treadle.passes.scans import hoist_from_scans
@@ -36,6 +37,7 @@ class Arithmetic(Protocol):
     widens_halves: whether it computes with half floats in float32.
     multiplied: the half floats whose products and convolutions it has kernels for all
       the same.
+    integers: those of less than 32 bits whose products it sums in 32.
     lowering: what becomes of an equation: what its op says, or `Host`.
     """
 
@@ -44,6 +46,9 @@ class Arithmetic(Protocol):
 
     @property
     def multiplied(self) -> Sequence[np.dtype]: ...
+
+    @property
+    def integers(self) -> Sequence[np.dtype]: ...
 
     def lowering(self, eq: Equation) -> Lowering: ...
 
@@ -72,6 +77,8 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         partial(place_roundings, widen=wide),  # needs all readers, and no others
         # needs placed roundings; leaves halves and float32 mixed in products
         partial(fuse_conversions, multiplied=multiplied),
+        # needs simplified conversions; leaves small integers in products of 32 bits
+        partial(fuse_integers, integers=target.integers),
         # needs placed roundings: whether a stack is small may not be known
         choose_in_stacks,
         shape_pieces,  # needs placed roundings: it makes equations of others' shapes

@@ -20,6 +20,7 @@ from treadle.backends.cpu.fourier import library as fourier_library
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm import schedule as gemm_schedule
 from treadle.backends.cpu.gemm.arguments import Scheduled
+from treadle.backends.cpu.integers import kernel as integers
 from treadle.backends.cpu.lapack.library import library
 from treadle.backends.cpu.link import Linked
 from treadle.backends.cpu.order.schedule import order_scratch, order_tasks
@@ -29,7 +30,7 @@ from treadle.backends.cpu.sources import (
     foreseen,
     sources_of,
 )
-from treadle.backends.cpu.target import bfloat_unit, cpu_count, host
+from treadle.backends.cpu.target import bfloat_unit, cpu_count, host, integer_unit
 from treadle.backends.memory import room, size_class
 from treadle.dtypes import bfloat16
 from treadle.fuse.lowering.launches import Calls, Launch, ProductKernel
@@ -65,11 +66,24 @@ class CPUTarget:
     def identity(self) -> str:
         machine = host()
         parts = machine.triple, machine.cpu, machine.features, machine.vector_bytes
-        return repr((self.name, parts, threads.num_threads(), *_found(), bfloat_unit()))
+        return repr(
+            (
+                self.name,
+                parts,
+                threads.num_threads(),
+                *_found(),
+                bfloat_unit(),
+                integer_unit(),
+            )
+        )
 
     @property
     def multiplied(self) -> Sequence[np.dtype]:
         return (bfloat16,) if bfloat_unit() else ()
+
+    @property
+    def integers(self) -> Sequence[np.dtype]:
+        return integers.DTYPES if integer_unit() else ()
 
     def described(self) -> dict[str, str]:
         return {
@@ -103,6 +117,9 @@ class CPUTarget:
         count = threads.num_threads()
         if isinstance(what, Contraction) and what.half is not None:
             speed = bfloat.unit().speed
+            return bfloat_schedule.schedule(what, speed, count)
+        if isinstance(what, Contraction) and what.short:
+            speed = integers.unit(*what.dtypes[:2]).speed
             return bfloat_schedule.schedule(what, speed, count)
         if isinstance(what, Contraction):
             tile = gemm.tile(what.dtype)

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from treadle.backends.cpu import routines
 from treadle.backends.cpu.bfloat import kernel as bfloat
+from treadle.backends.cpu.bfloat.unit import Dtypes
 from treadle.backends.cpu.conv import depthwise, pairs
 from treadle.backends.cpu.emit.nest import emit, may_be_one_vector
 from treadle.backends.cpu.emit.several import entry_for
 from treadle.backends.cpu.gemm import kernel as gemm
+from treadle.backends.cpu.integers import kernel as integers
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.run import native
 from treadle.fuse.lowering.launches import Launch, ProductKernel
@@ -62,7 +64,9 @@ def product_source(product: ProductKernel) -> native.Source:
     if isinstance(what, ConvSpec) and what.depthwise:
         return depthwise.source(what.dtype, what.dtypes[0])
     if isinstance(what, Contraction) and what.half is not None:
-        return bfloat.source(bfloat.Dtypes(*what.dtypes))
+        return bfloat.source(Dtypes(*what.dtypes))
+    if isinstance(what, Contraction) and what.short:
+        return integers.source(Dtypes(*what.dtypes))
     if isinstance(what, ConvSpec) and what.half is not None:
         return pairs.source(what, product.filter_gradient)
     return gemm.source(what.dtype, isinstance(what, ConvSpec))
@@ -80,10 +84,14 @@ def foreseen(
         operands, results = [[a.type for a in v] for v in (eq.inputs, eq.outputs)]
         if isinstance(how, Product):
             images, dtype = isinstance(how, Convolution), results[0].dtype
-            whole = not images or eq.params["feature_groups"] == 1
+            ungrouped = not images or eq.params["feature_groups"] == 1
             # (What half floats become is not known yet.)
-            if whole and {t.dtype for t in operands} == {dtype} and dtype.itemsize > 2:
+            given = {t.dtype for t in operands}
+            if ungrouped and given == {dtype} and dtype.itemsize > 2:
                 yield gemm.source(dtype, images)
+            elif not images and given.issubset(integers.DTYPES):
+                a, b = operands
+                yield integers.source(Dtypes(a.dtype, b.dtype, dtype))
         elif isinstance(how, Blocked | Fourier) and how.script is not None:
             yield routines.source(how.script(operands, results, eq.params))
 

@@ -57,6 +57,9 @@ AMX_MODEL, AVX512_BF16_MODEL = "amx-model", "avx512-bf16-model"
 """How products of bfloat16 are computed, where not in float32: by the CPU's tiles or
 vectors, or, for tests on any CPU, by a model of them, which TREADLE_CPU asks for."""
 
+AVX512_VNNI, AVX512, AVX2 = "avx512-vnni", "avx512", "avx2"
+"""How products of small integers are computed, where not in 32 bits."""
+
 
 @functools.cache
 def host() -> Target:
@@ -80,7 +83,8 @@ def host() -> Target:
         # A virtual machine may hide extensions that the CPU's name implies.
         off = [f"-{name}" for name, present in sorted(found.items()) if not present]
         # And the name that is chosen for it may not imply all that it has.
-        off += ["+avx512bf16"] if "avx512bf16" in flags else []
+        for name in ("avx512bf16", "avx512vnni"):
+            off += [f"+{name}"] if name in flags else []
     if vector_bytes == 64:
         off.append("-prefer-256-bit")
     return Target(triple, arch, cpu, ",".join(off), vector_bytes, flags)
@@ -164,6 +168,16 @@ def multiplies_pairs() -> bool:
     added to floats, by one instruction."""
     # Packing and storing need the others, which a virtual machine may hide.
     return {"avx512bf16", "avx512bw", "bmi2"} <= host().flags
+
+
+@functools.cache
+def integer_unit() -> str:
+    """What products of small integers are to be made by: a name from above, or
+    nothing."""
+    flags = host().flags
+    if {"avx512bw", "avx512vl", "bmi2"} <= flags:
+        return AVX512_VNNI if "avx512vnni" in flags else AVX512
+    return AVX2 if "avx2" in flags else ""
 
 
 def cpu_count() -> int:

@@ -38,6 +38,8 @@ def _contract(what: Contraction, a: Where, b: Where, c: Where) -> None:
     apart(out, x, y)
     if what.half is not None:
         x, y = x.astype(what.half), y.astype(what.half)
+    if what.short:
+        x, y = x.astype(dtype), y.astype(dtype)
     for i in np.ndindex(batch):
         out[i] = _einsum("mk,kn->mn", x[i], y[i])
 

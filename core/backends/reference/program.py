@@ -139,6 +139,7 @@ class ReferenceTarget(Target):
     identity = name
     widens_halves = True
     multiplied = ()
+    integers = ()
 
     def lowering(self, eq: Equation) -> Lowering:
         return lowering_of(eq, lambda name, dtype: True)

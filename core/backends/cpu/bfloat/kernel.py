@@ -21,14 +21,21 @@ nothing there, so no bit depends on how k is cut; nor on anything else that is c
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 import numpy as np
 
 from treadle.backends.cpu.bfloat import tiles, vectors
 from treadle.backends.cpu.bfloat.pack import emit_pack
 from treadle.backends.cpu.bfloat.tile_block import TileUnit
-from treadle.backends.cpu.bfloat.unit import SIDE, SUMS_BYTES, Format, Unit
+from treadle.backends.cpu.bfloat.unit import (
+    BLOCK_BYTES,
+    LINE_BYTES,
+    SIDE,
+    SUMS_BYTES,
+    Dtypes,
+    Operand,
+    Unit,
+)
 from treadle.backends.cpu.bfloat.vectors import VectorUnit
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Kind, ProductWord, TileWord, Word
@@ -52,18 +59,9 @@ from treadle.backends.cpu.target import (
     bfloat_unit,
     host,
 )
-from treadle.dtypes import bfloat16
 
 _FLOAT32 = np.dtype(np.float32)
 _CHUNK = 128  # columns that are packed at once
-
-
-class Dtypes(NamedTuple):
-    """Of A, B and C in memory: each bfloat16 or float32."""
-
-    a: np.dtype = bfloat16
-    b: np.dtype = bfloat16
-    c: np.dtype = bfloat16
 
 
 def unit() -> Unit:
@@ -95,15 +93,16 @@ def source(dtypes: Dtypes) -> Source:
 def emit_module(dtypes: Dtypes, unit: Unit) -> str:
     """IR of everything that operands and results of some dtypes need."""
     b = Builder()
-    a, by, c = (Format(dtype, unit) for dtype in dtypes)
+    a, by, c = unit.operands(dtypes)
     emit_pack(b, machine_for(_FLOAT32, host()), a, by)
     unit.define(b, c)
-    _emit_pack_group(b, a)
+    _emit_pack_group(b, unit, a)
     _emit_pack_panels(b, by)
     _emit_panels(b)
     _emit_columns(b, unit, c)
     _emit_product(b, unit)
-    emit_dispatch(b, "contract", {Kind.PRODUCT: "product", Kind.PANELS: "panels"})
+    kinds = {Kind.PRODUCT: "product", Kind.PANELS: "panels"}
+    emit_dispatch(b, "contract", kinds | unit.more(b, a, by, c))
     return b.text()
 
 
@@ -147,7 +146,7 @@ _GROUP = "ptr %args, ptr %scratch, i64 %b0, i64 %b1, i64 %t0, i64 %t1, i64 %k0, 
 """A batch element, some blocks of rows, and a block of k."""
 
 
-def _emit_pack_group(b: Builder, a: Format) -> None:
+def _emit_pack_group(b: Builder, unit: Unit, a: Operand) -> None:
     """``pack_group``: packs the rows of A of some blocks."""
     with b.function(f"define internal void @pack_group({_GROUP}) " + COLD):
         args = Args(b)
@@ -168,10 +167,11 @@ def _emit_pack_group(b: Builder, a: Format) -> None:
                 f"i64 {args(Word.A + 4)}, i64 {b.op(f'sub i64 {end}, {row}')}, "
                 f"i64 {length}, ptr {target}, i64 0)"
             )
+            unit.packed(b, target, length)
         b("ret void")
 
 
-def _emit_pack_panels(b: Builder, by: Format) -> None:
+def _emit_pack_panels(b: Builder, by: Operand) -> None:
     """``pack_panels``: packs the columns of B from a multiple of 32 on, in panels. All
     at once, where lines of B are contiguous."""
     with b.function(
@@ -221,7 +221,7 @@ def _shared_panel(b: Builder, args: Args, panel: str) -> str:
     return b.op(f"getelementptr i8, ptr {args(Word.SCRATCH, 'ptr')}, i64 {skipped}")
 
 
-def _emit_columns(b: Builder, unit: Unit, c: Format) -> None:
+def _emit_columns(b: Builder, unit: Unit, c: Operand) -> None:
     """``columns``: some blocks of rows, for the columns of a chunk."""
     with b.function(f"define internal void @columns({_GROUP}, i64 %n0, i64 %n1)"):
         args = Args(b)
@@ -243,7 +243,7 @@ def _emit_columns(b: Builder, unit: Unit, c: Format) -> None:
             skipped = b.op(f"mul i64 {number}, {between}")
             sums = b.op(f"getelementptr i8, ptr %scratch, i64 {skipped}")
             with b.loop("%k0", "%k1", args(ProductWord.K_PIECE)) as k0:
-                _emit_piece(b, args, c, (n, panel, sums), k0, state)
+                _emit_piece(b, args, unit, c, (n, panel, sums), k0, state)
         b(f"call void @finish(ptr {state})")
         b("ret void")
 
@@ -251,7 +251,8 @@ def _emit_columns(b: Builder, unit: Unit, c: Format) -> None:
 def _emit_piece(
     b: Builder,
     args: Args,
-    c: Format,
+    unit: Unit,
+    c: Operand,
     panel: tuple[str, str, str],
     k0: str,
     state: str,
@@ -262,23 +263,24 @@ def _emit_piece(
     k, piece = args(ProductWord.K), args(ProductWord.K_PIECE)
     k1 = b.op(f"add i64 {k0}, {piece}")
     length = b.op(f"sub i64 {minimum(b, k1, '%k1')}, {k0}")
-    steps = b.op(f"udiv i64 {b.op(f'add i64 {length}, {SIDE - 1}')}, {SIDE}")
+    depth = unit.speed.depth
+    steps = b.op(f"udiv i64 {b.op(f'add i64 {length}, {depth - 1}')}, {depth}")
     is_first = b.op(f"icmp eq i64 {k0}, 0")
     is_last = b.op(f"icmp sge i64 {k1}, {k}")
     whole = b.op(f"icmp sge i64 {piece}, {k}")
     columns = minimum(b, b.op(f"sub i64 %n1, {n}"), str(SIDE))
     blocks = b.op("sub i64 %t1, %t0")
-    # The next piece is as long as this one at most: its lines of 64 bytes, of which
-    # there is one for each k, are shared out over all steps.
+    # The next piece is as long as this one at most: its lines, of which a block has
+    # 32, are shared out over all steps.
     ahead = b.op(f"add i64 {b.op(f'sub i64 {blocks}, 1')}, {SIDE}")
     ahead = b.op(f"udiv i64 {ahead}, {blocks}")
-    each = b.op(f"mul i64 {ahead}, {b.op(f'mul i64 {steps}, 64')}")
+    each = b.op(f"mul i64 {ahead}, {b.op(f'mul i64 {steps}, {LINE_BYTES}')}")
     packed = b.op(f"getelementptr i8, ptr %scratch, i64 {args(ProductWord.A_OFFSET)}")
     step = b.op(f"mul i64 {args(Word.C + 3)}, {c.dtype.itemsize}")
-    at_k = b.op(f"mul i64 {b.op(f'sub i64 {k0}, %k0')}, {2 * SIDE}")
+    at_k = b.op(f"mul i64 {b.op(f'sub i64 {k0}, %k0')}, {BLOCK_BYTES // depth}")
     by = b.op(f"getelementptr i8, ptr {address}, i64 {at_k}")
     following = b.op(
-        f"getelementptr i8, ptr {by}, i64 {b.op(f'mul i64 {steps}, 2048')}"
+        f"getelementptr i8, ptr {by}, i64 {b.op(f'mul i64 {steps}, {BLOCK_BYTES}')}"
     )
     with b.loop("%t0", "%t1") as t:
         number = b.op(f"sub i64 {t}, %t0")

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from treadle.backends.cpu.bfloat.unit import SIDE, SUMS_BYTES, Speed
+from treadle.backends.cpu.bfloat.unit import (
+    BLOCK_BYTES,
+    SIDE,
+    SUMS_BYTES,
+    WORDS,
+    Speed,
+)
 from treadle.backends.cpu.gemm.arguments import (
     FIRST,
     Kind,
@@ -14,7 +20,7 @@ from treadle.backends.cpu.gemm.arguments import (
     TileWord,
     Word,
 )
-from treadle.backends.cpu.gemm.schedule import grid_of, round_up
+from treadle.backends.cpu.gemm.schedule import grid_of, round_up, task_count
 from treadle.dims import is_dim
 from treadle.kernels.contract import Contraction, Strides
 from treadle.late import numbers
@@ -22,10 +28,12 @@ from treadle.late import numbers
 _CHUNK = 128  # columns between epilogues: long rows are fast to write
 _ROW, _COLUMN = 0.2, 0.2  # cycles that it takes to pack an element
 _PANEL_TASK = 1 << 17  # elements of B to pack that are worth a task
+_READ = 0.03  # cycles to read an element of B where it lies
+_DEEP = 32  # times as many k as rows: adding up lanes at the end takes less then
+_COLUMNS = 8
 _BLOCK = Tile(lanes=16, rows=SIDE)
 _LONG = 1 << 12  # elements of k, above which a small result is made in blocks of k ...
-_SMALL = 3 << 18  # ... if it has at most so many elements ...
-_K_BLOCK = 512  # ... and so long are they
+_SMALL = 3 << 18  # ... if it has at most so many elements
 
 
 def schedule(product: Contraction, speed: Speed, threads: int) -> list[Scheduled]:
@@ -41,12 +49,12 @@ def schedule(product: Contraction, speed: Speed, threads: int) -> list[Scheduled
     sizes = product.b0 * product.b1, product.m, product.n, product.k
     shared = not (is_dim(b.b0) or is_dim(b.b1)) and b.b0 == b.b1 == 0
     alone = not is_dim(sizes[0]) and sizes[0] == 1
-    chosen = numbers(_blocks, (speed, threads, shared or alone, *sizes))
+    steps = b.row, b.column
+    chosen = numbers(_blocks, (speed, threads, shared or alone, *sizes, *steps))
     count = FIRST + len(ProductWord) + len(TileWord)
     words: list[int] = [0] * count
     for word, value in zip(_CHOSEN, chosen, strict=False):
         words[word] = value
-    words[Word.KIND] = Kind.PRODUCT
     for word, of in ((Word.A, product.a), (Word.B, b), (Word.C, product.c)):
         words[word + 1 : word + 5] = _steps(of)
     words[ProductWord.BATCH1] = product.b1
@@ -67,6 +75,7 @@ def _steps(of: Strides) -> tuple[int, ...]:
 
 _CHOSEN = (
     *(
+        Word.KIND,
         Word.TASKS,
         Word.SCRATCH_STRIDE,
         TileWord.SHARED,
@@ -85,18 +94,28 @@ _CHOSEN = (
 
 @lru_cache(maxsize=1 << 14)
 def _blocks(
-    speed: Speed, threads: int, one_b: bool, batches: int, m: int, n: int, k: int
+    speed: Speed,
+    threads: int,
+    one_b: bool,
+    batches: int,
+    m: int,
+    n: int,
+    k: int,
+    b_row: int,
+    b_column: int,
 ) -> tuple[int, ...]:
     """What is chosen by size: `_CHOSEN`, then the tasks that pack B (0 if each task of
     the product packs what it reads) and the bytes of scratch.
 
-    one_b: whether all batch elements have the same B.
+    one_b: whether all batch elements have the same B. b_row, b_column: its steps.
     """
+    if b_row == 1 and b_column != 1 and m <= speed.few_rows and k >= _DEEP * m:
+        return _few_rows(speed, threads, batches, m, n, k)
     tiles, panels = _groups(m, SIDE), _groups(n, SIDE)
     # All of k, packed, of what few rows or columns meet, fits no cache.
-    long = k > _LONG and m > SIDE and m * n <= _SMALL
-    k_block = _K_BLOCK if long else round_up(k, SIDE)
-    packed = k_block * 2 * SIDE
+    long = speed.k_block > 0 and k > _LONG and m > SIDE and m * n <= _SMALL
+    k_block = speed.k_block if long else round_up(k, speed.depth)
+    packed = k_block // speed.depth * BLOCK_BYTES
     most = max(1, speed.a_bytes // packed)
     cycles = k * _ROW, k * _COLUMN
     parts = grid_of((batches, m, n, _groups(k, speed.faster)), _BLOCK, threads, cycles)
@@ -104,22 +123,43 @@ def _blocks(
     group = _groups(group, _groups(group, most))
     # A panel is read by each group of rows of each batch element.
     readers = parts[1] * _groups(_groups(tiles, parts[1]), group) * batches
+    pieces = _groups(k_block, speed.k_piece)
+    k_piece = round_up(_groups(k_block, pieces), speed.depth)
     packers = 0
     if one_b and readers > 1 and not long:
         packers = min(panels, threads, max(1, n * k // _PANEL_TASK))
     shared = panels * packed if packers else 0
     chunk = _groups(panels, parts[2]) if long else min(panels, _CHUNK // SIDE)
     between = group * SUMS_BYTES if long else 0
-    sums = SUMS_BYTES * (max(group, 2) if k > speed.k_piece else 2)
+    sums = SUMS_BYTES * (max(group, 2) if pieces > 1 else 2)
     sums = max(sums, between * chunk)
     offset = sums + (0 if packers else chunk * packed)
+    offset, lines = offset + speed.starts, packed + speed.starts
     # Two lines more, so that tasks do not all use the same cache sets.
-    stride = offset + group * packed + 128
+    stride = offset + group * lines + 128
     tasks = parts[0] * parts[1] * parts[2]
     return (
-        *(tasks, stride, shared, sums, k_block, between, speed.k_piece, tiles),
-        *(*divmod(m, tiles), *parts, packed, offset, packed, chunk * SIDE, group),
+        *(Kind.PRODUCT, tasks, stride, shared, sums, k_block, between, k_piece),
+        *(tiles, *divmod(m, tiles), *parts),
+        *(lines, offset, packed, chunk * SIDE, group),
         *(packers, shared + tasks * stride),
+    )
+
+
+def _few_rows(
+    speed: Speed, threads: int, batches: int, m: int, n: int, k: int
+) -> tuple[int, ...]:
+    """As `_blocks`, for Kind.FEW_ROWS."""
+    lines = _groups(k, speed.depth) * BLOCK_BYTES + speed.starts
+    cycles = batches * n * k * max(_READ, m / speed.faster / WORDS)
+    tasks = task_count(cycles, threads)
+    batch_groups = min(batches, tasks)
+    columns = min(_groups(n, _COLUMNS), _groups(tasks, batch_groups))
+    tasks, stride = batch_groups * columns, lines + 128
+    return (
+        *(Kind.FEW_ROWS, tasks, stride, 0, 0, k, 0, k, 1, m, 0),
+        *(batch_groups, 1, columns, lines, speed.starts, 0, _CHUNK, 1),
+        *(0, tasks * stride),
     )
 
 

@@ -13,11 +13,13 @@ from treadle.backends.cpu.bfloat.unit import (
     BLOCK_BYTES,
     SIDE,
     SUMS_ROW,
-    Format,
+    Dtypes,
+    Operand,
     Speed,
-    line_mask,
+    halves_of,
 )
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.backends.cpu.gemm.parts import minimum
 
 _LINE = 64  # bytes of the cache
@@ -31,7 +33,7 @@ class TileUnit:
     """Tile registers, or the model of them."""
 
     state = PENDING
-    speed = Speed(faster=8, a_bytes=1 << 20, k_piece=256)
+    speed = Speed(faster=8, a_bytes=1 << 20, k_piece=256, k_block=512)
 
     def __init__(self, tiles: Tiles) -> None:
         self.tiles = tiles
@@ -40,7 +42,16 @@ class TileUnit:
         self.release = tiles.release
         self.rounded = tiles.rounded
 
-    def define(self, b: Builder, c: Format) -> None:
+    def operands(self, dtypes: Dtypes) -> tuple[Operand, Operand, Operand]:
+        return halves_of(dtypes, self)
+
+    def more(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
+        return {}
+
+    def packed(self, b: Builder, rows: str, k: str) -> None:
+        pass
+
+    def define(self, b: Builder, c: Operand) -> None:
         self.tiles.define(b)
         _emit_store_rows(b, c)
         _emit_block(b, self.tiles)
@@ -129,7 +140,7 @@ def _field(b: Builder, index: int) -> str:
     return b.op(f"getelementptr {PENDING}, ptr %state, i64 0, i32 {index}")
 
 
-def _emit_store_rows(b: Builder, c: Format) -> None:
+def _emit_store_rows(b: Builder, c: Operand) -> None:
     with b.function("define internal void @store_rows(ptr %state, i64 %most)"):
         fields = [_field(b, i) for i in range(5)]
         kinds = ("ptr", "ptr", "i64", "i64", "i64")
@@ -139,12 +150,11 @@ def _emit_store_rows(b: Builder, c: Format) -> None:
         ]
         sums, target, step, left, columns = values
         count = minimum(b, "%most", left)
-        mask = line_mask(b, columns)
         places = [("ptr", sums), ("ptr", target)]
         with b.carrying("0", count, "1", places) as turn:
             source, to = turn.values
             row = b.op(f"load <{SIDE} x float>, ptr {source}, align 64")
-            c.write(b, row, to, mask)
+            c.write(b, row, to, columns)
             turn.next = [
                 b.op(f"getelementptr i8, ptr {source}, i64 {SUMS_ROW}"),
                 b.op(f"getelementptr i8, ptr {to}, i64 {step}"),

@@ -11,22 +11,26 @@ To all of them subnormal numbers are zeros.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.backends.cpu.gemm.parts import maximum, minimum
 from treadle.dtypes import bfloat16
 
 SIDE = 32
-"""Rows and columns of a block, and elements of k in one."""
+"""Rows and columns of a block."""
 
-BLOCK_BYTES = SIDE * SIDE * 2
+WORDS = 16
+"""Words of 32 bits along k in a block: groups of elements, see `pack`."""
+
+LINE_BYTES = WORDS * 4
+BLOCK_BYTES = SIDE * LINE_BYTES
 SUMS_BYTES = SIDE * SIDE * 4
 SUMS_ROW = SIDE * 4
 
-_WORDS = f"<{SIDE} x i16>"
 _MASK = f"<{SIDE} x i1>"
 
 BLOCK = (
@@ -37,7 +41,8 @@ BLOCK = (
 how many; where sums are while k is not done with; whether that begins and ends here;
 what will be read next of B, and how many lines of it a step may prefetch; where the
 first result goes, bytes between rows of results, and how many rows and columns of them
-there are. What a unit keeps from one block to the next is in `state`, at first 0."""
+there are. The first block of A has what `Speed.starts` says before it. What a unit
+keeps from one block to the next is in `state`, at first 0."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +52,68 @@ class Speed:
     faster: than vectors of float32, by so much.
     a_bytes: of packed A, to stay in the L2 cache.
     k_piece: elements of k in a piece of a panel of B, to stay in the L1 cache.
+    depth: elements of k in a block.
+    starts: bytes before the packed rows of A, for what their sums start from.
+    few_rows: most rows of A for which B is read where it lies, if k is contiguous.
+    k_block: elements of k that are packed at once where sums are long and the result is
+      small; 0 if all are.
     """
 
     faster: int
     a_bytes: int
     k_piece: int
+    depth: int = 2 * WORDS
+    starts: int = 0
+    few_rows: int = 0
+    k_block: int = 0
+
+
+class Dtypes(NamedTuple):
+    """Of A, B and C in memory."""
+
+    a: np.dtype = bfloat16
+    b: np.dtype = bfloat16
+    c: np.dtype = bfloat16
+
+
+class Operand(Protocol):
+    """How an operand or a result lies in memory, and as what it is packed.
+
+    name: tells functions apart that pack operands. group: elements in a word.
+    depth: elements of k in a block.
+    """
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def scalar(self) -> str: ...
+
+    @property
+    def group(self) -> int: ...
+
+    @property
+    def depth(self) -> int: ...
+
+    @property
+    def as_packed(self) -> bool:
+        """Whether elements lie in memory as they are packed."""
+
+    def vector(self, lanes: int) -> str:
+        """The type of packed elements."""
+
+    def at(self, b: Builder, base: str, index: str, step: str = "1") -> str:
+        """base + index * step elements."""
+
+    def read(self, b: Builder, address: str, count: str | None, lanes: int) -> str:
+        """Elements as they are packed. From the i64 `count` on, if one is given, they
+        are zeros, and not read."""
+
+    def write(self, b: Builder, sums: str, address: str, count: str) -> None:
+        """The first of 32 sums, `count` of them."""
 
 
 class Unit(Protocol):
@@ -70,9 +132,18 @@ class Unit(Protocol):
     @property
     def speed(self) -> Speed: ...
 
-    def define(self, b: Builder, c: Format) -> None:
+    def operands(self, dtypes: Dtypes) -> tuple[Operand, Operand, Operand]:
+        """How A, B and C lie in memory."""
+
+    def define(self, b: Builder, c: Operand) -> None:
         """Writes ``block`` (see `BLOCK`), and ``finish(ptr state)``, after which all
         results of blocks so far are stored, as `c` says."""
+
+    def more(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
+        """Writes functions for other kinds of products; says which."""
+
+    def packed(self, b: Builder, rows: str, k: str) -> None:
+        """After rows of A have been packed, with so many k, for a block."""
 
     def configure(self, b: Builder) -> None:
         """Before the first block of a task."""
@@ -80,20 +151,30 @@ class Unit(Protocol):
     def release(self, b: Builder) -> None:
         """After the last block of a task."""
 
+
+class Rounds(Protocol):
+    """What rounds floats."""
+
     def rounded(self, b: Builder, floats: str) -> str:
         """32 floats as the bits of bfloat16, ties to even."""
 
 
-def line_mask(b: Builder, count: str, first: str = "0") -> str:
-    """Which of 32 elements from `first` on are below the i64 `count`."""
-    left = b.op(f"sub i64 {count}, {first}")
-    left = maximum(b, minimum(b, left, str(SIDE)), "0")
+def line_mask(b: Builder, count: str, lanes: int = SIDE) -> str:
+    """Which of some elements are below the i64 `count`."""
+    words = f"<{lanes} x i16>"
+    left = maximum(b, minimum(b, count, str(lanes)), "0")
     limit = b.op(f"trunc i64 {left} to i16")
-    one = b.op(f"insertelement {_WORDS} poison, i16 {limit}, i64 0")
-    zeros = f"<{SIDE} x i32> zeroinitializer"
-    limits = b.op(f"shufflevector {_WORDS} {one}, {_WORDS} poison, {zeros}")
-    numbers = ", ".join(f"i16 {i}" for i in range(SIDE))
-    return b.op(f"icmp slt {_WORDS} <{numbers}>, {limits}")
+    one = b.op(f"insertelement {words} poison, i16 {limit}, i64 0")
+    zeros = f"<{lanes} x i32> zeroinitializer"
+    limits = b.op(f"shufflevector {words} {one}, {words} poison, {zeros}")
+    numbers = ", ".join(f"i16 {i}" for i in range(lanes))
+    return b.op(f"icmp slt {words} <{numbers}>, {limits}")
+
+
+def halves_of(dtypes: Dtypes, unit: Rounds) -> tuple[Operand, Operand, Operand]:
+    """The operands of units that multiply bfloat16."""
+    a, b, c = (Format(dtype, unit) for dtype in dtypes)
+    return a, b, c
 
 
 @dataclass(frozen=True)
@@ -101,45 +182,55 @@ class Format:
     """How elements lie in memory: as bfloat16, or as floats that are rounded."""
 
     dtype: np.dtype
-    unit: Unit
+    unit: Rounds
+    group = 2
+    depth = 2 * WORDS
 
     @property
     def short(self) -> bool:
         return self.dtype == bfloat16
 
     @property
+    def as_packed(self) -> bool:
+        return self.short
+
+    @property
     def scalar(self) -> str:
         return "i16" if self.short else "float"
 
+    name = scalar
+
+    def vector(self, lanes: int) -> str:
+        return f"<{lanes} x i16>"
+
     @property
-    def vector(self) -> str:
+    def _memory(self) -> str:
         return f"<{SIDE} x {self.scalar}>"
 
     @property
     def _suffix(self) -> str:
         return "v32i16" if self.short else "v32f32"
 
-    def read(self, b: Builder, address: str, mask: str | None) -> str:
-        """32 elements as bfloat16. Those that a mask leaves out are zero."""
+    def read(self, b: Builder, address: str, count: str | None, lanes: int) -> str:
         name, align = f"@llvm.masked.load.{self._suffix}.p0", self.dtype.itemsize
-        if mask is None:
-            value = b.op(f"load {self.vector}, ptr {address}, align {align}")
+        assert lanes == SIDE, "a line and a group have as many elements"
+        if count is None:
+            value = b.op(f"load {self._memory}, ptr {address}, align {align}")
             return value if self.short else self.unit.rounded(b, value)
-        b.declare(f"{self.vector} {name}(ptr, {_MASK}, {self.vector})")
+        b.declare(f"{self._memory} {name}(ptr, {_MASK}, {self._memory})")
         value = b.op(
-            f"call {self.vector} {name}(ptr align {align} {address}, {_MASK} {mask}, "
-            f"{self.vector} zeroinitializer)"
+            f"call {self._memory} {name}(ptr align {align} {address}, "
+            f"{_MASK} {line_mask(b, count)}, {self._memory} zeroinitializer)"
         )
         return value if self.short else self.unit.rounded(b, value)
 
-    def write(self, b: Builder, floats: str, address: str, mask: str) -> None:
-        """The first of 32 floats, as many as the mask has."""
-        value = self.unit.rounded(b, floats) if self.short else floats
+    def write(self, b: Builder, sums: str, address: str, count: str) -> None:
+        value = self.unit.rounded(b, sums) if self.short else sums
         name, align = f"@llvm.masked.store.{self._suffix}.p0", self.dtype.itemsize
-        b.declare(f"void {name}({self.vector}, ptr, {_MASK})")
+        b.declare(f"void {name}({self._memory}, ptr, {_MASK})")
         b(
-            f"call void {name}({self.vector} {value}, ptr align {align} {address}, "
-            f"{_MASK} {mask})"
+            f"call void {name}({self._memory} {value}, ptr align {align} {address}, "
+            f"{_MASK} {line_mask(b, count)})"
         )
 
     def at(self, b: Builder, base: str, index: str, step: str = "1") -> str:

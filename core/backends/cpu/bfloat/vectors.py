@@ -12,17 +12,21 @@ So results are those of sums in the order of k, but for pairs, which are turned 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from treadle.backends.cpu.bfloat.unit import (
     BLOCK,
     BLOCK_BYTES,
+    LINE_BYTES,
     SIDE,
     SUMS_ROW,
-    Format,
+    WORDS,
+    Dtypes,
+    Operand,
     Speed,
-    line_mask,
+    halves_of,
 )
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.pairs import (
@@ -32,6 +36,7 @@ from treadle.backends.cpu.emit.pairs import (
     rounded_by_model,
     splat_word,
 )
+from treadle.backends.cpu.gemm.arguments import Kind
 from treadle.backends.cpu.gemm.parts import minimum
 from treadle.backends.cpu.target import AVX512_BF16, AVX512_BF16_MODEL, llvm
 
@@ -39,16 +44,15 @@ ROWS = 14
 """Most rows of a tile: two vectors of sums for each leave registers for two of B."""
 
 _LANES = 16
-_ROW = SIDE * 2  # bytes of a row of A in a block
+_ROW = LINE_BYTES
 _UNROLLED = 4
-_PAIRS = SIDE // 2
 
-_TILE = (
+TILE = (
     "i64 %index, ptr %a, ptr %b, i64 %steps, ptr %sums, ptr %c, i64 %c_row, "
     "i64 %columns, i64 %first, i64 %last"
 )
-"""As the parameters of ``block``. Index: rows - 1, and ROWS more if the columns are
-more than one vector."""
+"""As the parameters of ``block``. Index: rows - 1, and as many as a tile may have more
+if the columns are more than one vector. First: not 0 if sums begin here."""
 
 
 class Vectors(Protocol):
@@ -56,7 +60,7 @@ class Vectors(Protocol):
 
     name: str
 
-    def define(self, b: Builder, c: Format) -> None:
+    def define(self, b: Builder, c: Operand) -> None:
         """Writes ``tile``."""
 
     def rounded(self, b: Builder, floats: str) -> str:
@@ -67,7 +71,7 @@ class VectorUnit:
     """AVX512-BF16, or the model of it."""
 
     state = "i64"
-    speed = Speed(faster=2, a_bytes=1 << 19, k_piece=256)
+    speed = Speed(faster=2, a_bytes=1 << 19, k_piece=256, k_block=512)
 
     def __init__(self, vectors: Vectors) -> None:
         self.vectors = vectors
@@ -80,37 +84,51 @@ class VectorUnit:
     def release(self, b: Builder) -> None:
         pass
 
-    def define(self, b: Builder, c: Format) -> None:
+    def operands(self, dtypes: Dtypes) -> tuple[Operand, Operand, Operand]:
+        return halves_of(dtypes, self)
+
+    def more(self, b: Builder, a: Operand, by: Operand, c: Operand) -> dict[Kind, str]:
+        return {}
+
+    def packed(self, b: Builder, rows: str, k: str) -> None:
+        pass
+
+    def define(self, b: Builder, c: Operand) -> None:
         self.vectors.define(b, c)
         with b.function("define internal void @finish(ptr %state)"):
             b("ret void")
         with b.function(f"define internal void @block({BLOCK})"):
-            rounded = b.op(f"add i64 %rows, {ROWS - 1}")
-            count = b.op(f"udiv i64 {rounded}, {ROWS}")
-            low = b.op(f"udiv i64 %rows, {count}")
-            extra = b.op(f"urem i64 %rows, {count}")
-            wide = b.op(f"icmp sgt i64 %columns, {_LANES}")
-            start = b.op(f"select i1 {wide}, i64 {ROWS - 1}, i64 -1")
-            start = b.op(f"add i64 {start}, {low}")
-            flags = [b.op(f"zext i1 %{name} to i64") for name in ("first", "last")]
-            with b.loop("0", count) as t:
-                row = b.op(f"mul i64 {t}, {low}")
-                row = b.op(f"add i64 {row}, {minimum(b, t, extra)}")
-                high = b.op(f"zext i1 {b.op(f'icmp slt i64 {t}, {extra}')} to i64")
-                index = b.op(f"add i64 {start}, {high}")
+            first, last = (
+                b.op(f"zext i1 %{name} to i64") for name in ("first", "last")
+            )
+            with row_tiles(b, ROWS) as (row, rows):
+                wide = b.op(f"icmp sgt i64 %columns, {_LANES}")
+                start = b.op(f"select i1 {wide}, i64 {ROWS - 1}, i64 -1")
+                index = b.op(f"add i64 {start}, {rows}")
                 a, sums, c_at = (
-                    b.op(
-                        f"getelementptr i8, ptr %{name}, "
-                        f"i64 {b.op(f'mul i64 {row}, {step}')}"
-                    )
+                    skipped(b, f"%{name}", row, step)
                     for name, step in (("a", _ROW), ("sums", SUMS_ROW), ("c", "%c_row"))
                 )
                 b(
                     f"call void @tile(i64 {index}, ptr {a}, ptr %b, i64 %steps, "
                     f"ptr {sums}, ptr {c_at}, i64 %c_row, i64 %columns, "
-                    f"i64 {flags[0]}, i64 {flags[1]})"
+                    f"i64 {first}, i64 {last})"
                 )
             b("ret void")
+
+
+@contextmanager
+def row_tiles(b: Builder, most: int) -> Iterator[tuple[str, str]]:
+    """The loop over the row tiles of a block, about equally high: the first row of
+    each, and how many it has."""
+    count = b.op(f"udiv i64 {b.op(f'add i64 %rows, {most - 1}')}, {most}")
+    low = b.op(f"udiv i64 %rows, {count}")
+    extra = b.op(f"urem i64 %rows, {count}")
+    with b.loop("0", count) as t:
+        row = b.op(f"mul i64 {t}, {low}")
+        row = b.op(f"add i64 {row}, {minimum(b, t, extra)}")
+        high = b.op(f"zext i1 {b.op(f'icmp slt i64 {t}, {extra}')} to i64")
+        yield row, b.op(f"add i64 {low}, {high}")
 
 
 _CHANGED = ("left", "a", "b", "steps")  # `left` is the index at first
@@ -128,109 +146,150 @@ class Instructions:
     def rounded(self, b: Builder, floats: str) -> str:
         return rounded_by_instruction(b, floats)
 
-    def define(self, b: Builder, c: Format) -> None:
-        """All tiles as one function, which is compiled faster than thirty."""
-        llvm().initialize_native_asmparser()
-        kernels = [
-            _Kernel(rows, vectors, c.short)
-            for vectors in (1, 2)
-            for rows in range(1, ROWS + 1)
-        ]
-        text = "\\0A".join(
+    def define(self, b: Builder, c: Operand) -> None:
+        short = c.dtype.itemsize == 2
+        emit_assembly(
+            b,
             [
-                "leaq .Ltiles(%rip), %[at]",
-                "movslq (%[at],%[left],4), %[left]",
-                "addq %[left], %[at]",
-                "jmpq *%[at]",
-                *(line for kernel in kernels for line in kernel.lines()),
-                ".p2align 2",
-                ".Ltiles:",
-                *(f".long {kernel.label} - .Ltiles" for kernel in kernels),
-                "9:",
-                "vzeroupper",
-            ]
+                _Kernel(rows, vectors, short)
+                for vectors in (1, 2)
+                for rows in range(1, ROWS + 1)
+            ],
         )
-        changed = len(_CHANGED)
-        numbers = {name: i for i, name in enumerate((*_CHANGED, *_TEMPORARY))}
-        outputs = len(numbers)
-        # The inputs tied to the changed operands have numbers of their own.
-        numbers |= {name: outputs + changed + i for i, name in enumerate(_READ)}
-        text = re.sub(r"%\[(\w+)\]", lambda match: f"${numbers[match[1]]}", text)
-        text = re.sub(r"%k\[(\w+)\]", lambda x: f"${{{numbers[x[1]]}:k}}", text)
-        clobbered = [*(f"xmm{i}" for i in range(32)), "k1", "k2", "memory", "flags"]
-        constraints = [
-            *(["=&r"] * outputs),
-            *(str(i) for i in range(changed)),
-            *(["r"] * len(_READ)),
-            *(f"~{{{name}}}" for name in clobbered),
+
+
+def emit_assembly(b: Builder, kernels: Sequence[Kernel], wide: bool = True) -> None:
+    """Defines ``tile``: all tiles as one function, which is compiled faster than
+    thirty.
+
+    wide: whether there are the registers of AVX-512.
+    """
+    llvm().initialize_native_asmparser()
+    text = "\\0A".join(
+        [
+            "leaq .Ltiles(%rip), %[at]",
+            "movslq (%[at],%[left],4), %[left]",
+            "addq %[left], %[at]",
+            "jmpq *%[at]",
+            *(line for kernel in kernels for line in kernel.lines()),
+            ".p2align 2",
+            ".Ltiles:",
+            *(f".long {kernel.label} - .Ltiles" for kernel in kernels),
+            "9:",
+            "vzeroupper",
         ]
-        kinds = ", ".join(_kind(name) for name in (*_CHANGED, *_TEMPORARY))
-        values = ", ".join(
-            f"{_kind(name)} %{'index' if name == 'left' else name}"
-            for name in (*_CHANGED, *_READ)
+    )
+    changed = len(_CHANGED)
+    numbers = {name: i for i, name in enumerate((*_CHANGED, *_TEMPORARY))}
+    outputs = len(numbers)
+    # The inputs tied to the changed operands have numbers of their own.
+    numbers |= {name: outputs + changed + i for i, name in enumerate(_READ)}
+    text = re.sub(r"%\[(\w+)\]", lambda match: f"${numbers[match[1]]}", text)
+    text = re.sub(r"%k\[(\w+)\]", lambda x: f"${{{numbers[x[1]]}:k}}", text)
+    clobbered = [*(f"xmm{i}" for i in range(32 if wide else 16)), "memory", "flags"]
+    clobbered += ["k1", "k2"] if wide else []
+    constraints = [
+        *(["=&r"] * outputs),
+        *(str(i) for i in range(changed)),
+        *(["r"] * len(_READ)),
+        *(f"~{{{name}}}" for name in clobbered),
+    ]
+    kinds = ", ".join(_kind(name) for name in (*_CHANGED, *_TEMPORARY))
+    values = ", ".join(
+        f"{_kind(name)} %{'index' if name == 'left' else name}"
+        for name in (*_CHANGED, *_READ)
+    )
+    with b.function(f"define internal void @tile({TILE}) noinline"):
+        b.op(
+            f"call {{ {kinds} }} asm sideeffect "
+            f'"{text}", "{",".join(constraints)}"({values})'
         )
-        with b.function(f"define internal void @tile({_TILE}) noinline"):
-            b.op(
-                f"call {{ {kinds} }} asm sideeffect "
-                f'"{text}", "{",".join(constraints)}"({values})'
-            )
-            b("ret void")
+        b("ret void")
 
 
 def _kind(name: str) -> str:
     return "ptr" if name in _POINTERS else "i64"
 
 
-class _Kernel:
-    """The instructions of one tile."""
+class Kernel:
+    """The instructions of one tile: all but those that multiply and store.
 
-    def __init__(self, rows: int, vectors: int, short: bool) -> None:
-        self.rows, self.vectors, self.short = rows, vectors, short
+    rows, vectors: of sums. lanes: of a vector.
+    """
+
+    def __init__(self, rows: int, vectors: int, lanes: int = _LANES) -> None:
+        self.rows, self.vectors, self.lanes = rows, vectors, lanes
+        self.register = "zmm" if lanes == _LANES else "ymm"
         self.label = f".Ltile_{rows}x{vectors}"
-        self.line = [f"%zmm{rows * vectors + j}" for j in range(vectors)]
+        self.line = [self.named(rows * vectors + j) for j in range(vectors)]
+        self.sums = [
+            [self.named(i * vectors + j) for j in range(vectors)] for i in range(rows)
+        ]
 
-    def _sums(self, row: int) -> list[str]:
-        return [f"%zmm{row * self.vectors + j}" for j in range(self.vectors)]
+    def named(self, number: int) -> str:
+        """A vector register."""
+        return f"%{self.register}{number}"
+
+    def begin(self) -> list[str]:
+        """What sums are at first."""
+        return [f"vpxord {x}, {x}, {x}" for row in self.sums for x in row]
+
+    def multiply(self, place: str, totals: Sequence[str]) -> list[str]:
+        """Adds the word of A at a place, times each vector of B."""
+        raise NotImplementedError
+
+    def results(self) -> list[str]:
+        """Stores sums as results."""
+        raise NotImplementedError
+
+    def _stored(self) -> list[tuple[str, str]]:
+        """Registers of sums, and where they are kept."""
+        return [
+            (x, f"{i * SUMS_ROW + 4 * self.lanes * j}(%[sums])")
+            for i, row in enumerate(self.sums)
+            for j, x in enumerate(row)
+        ]
 
     def lines(self) -> list[str]:
-        sums = [
-            (i, j, x) for i in range(self.rows) for j, x in enumerate(self._sums(i))
-        ]
-        place = "{}(%[sums])"
         return [
             f"{self.label}:",
             "testq %[first], %[first]",
             "jnz 1f",
-            *(
-                f"vmovups {place.format(i * SUMS_ROW + 64 * j)}, {x}"
-                for i, j, x in sums
-            ),
+            *(f"vmovups {place}, {x}" for x, place in self._stored()),
             "jmp 2f",
             "1:",
-            *(f"vpxord {x}, {x}, {x}" for _, _, x in sums),
+            *self.begin(),
             "2:",
+            *self._ahead(),
             *self._loop(),
             "testq %[last], %[last]",
             "jnz 5f",
-            *(
-                f"vmovups {x}, {place.format(i * SUMS_ROW + 64 * j)}"
-                for i, j, x in sums
-            ),
+            *(f"vmovups {x}, {place}" for x, place in self._stored()),
             "jmp 9f",
             "5:",
-            *self._results(),
+            *self.results(),
             "jmp 9f",
         ]
 
+    def _ahead(self) -> list[str]:
+        """Rows of results lie pages apart: they had better be on their way to the cache
+        while sums are made."""
+        width = 4 * self.lanes * self.vectors
+        text = ["testq %[last], %[last]", "jz 3f", "movq %[c], %[at]"]
+        for _ in range(self.rows):
+            text += [f"prefetchw {i}(%[at])" for i in range(0, width, LINE_BYTES)]
+            text.append("addq %[c_row], %[at]")
+        return text
+
     def _loop(self) -> list[str]:
-        """Over blocks, and over some pairs at a time in each."""
+        """Over blocks, and over some words at a time in each."""
         return [
             "3:",
-            f"movl $${_PAIRS // _UNROLLED}, %k[at]",
+            f"movl $${WORDS // _UNROLLED}, %k[at]",
             *(f"prefetcht0 {BLOCK_BYTES + i * _ROW}(%[a])" for i in range(self.rows)),
             ".p2align 4",
             "4:",
-            *(line for pair in range(_UNROLLED) for line in self._pair(pair)),
+            *(line for word in range(_UNROLLED) for line in self._word(word)),
             f"addq $${4 * _UNROLLED}, %[a]",
             f"addq $${4 * SIDE * _UNROLLED}, %[b]",
             "decl %k[at]",
@@ -240,32 +299,55 @@ class _Kernel:
             "jnz 3b",
         ]
 
-    def _pair(self, pair: int) -> list[str]:
+    def _word(self, word: int) -> list[str]:
         text = [
-            f"vmovups {pair * 4 * SIDE + 64 * j}(%[b]), {x}"
+            f"vmovups {word * 4 * SIDE + 4 * self.lanes * j}(%[b]), {x}"
             for j, x in enumerate(self.line)
         ]
-        for i in range(self.rows):
-            place = f"{i * _ROW + 4 * pair}(%[a]){{1to16}}"
-            for x, total in zip(self.line, self._sums(i), strict=True):
-                text.append(f"vdpbf16ps {place}, {x}, {total}")
+        for i, totals in enumerate(self.sums):
+            text += self.multiply(f"{i * _ROW + 4 * word}(%[a])", totals)
         return text
 
-    def _results(self) -> list[str]:
-        """Stores under masks; sums are rounded in their registers."""
-        text = [
+    def masks(self) -> list[str]:
+        """Masks of columns, for vectors of AVX-512."""
+        return [
             "movq $$-1, %[at]",
             "bzhiq %[columns], %[at], %[at]",
             "kmovd %k[at], %k1",
             f"shrq $${_LANES}, %[at]",
             "kmovd %k[at], %k2",
         ]
-        for i in range(self.rows):
-            low, *high = self._sums(i)
-            if not self.short:
-                for j, x in enumerate((low, *high)):
-                    text.append(f"vmovups {x}, {64 * j}(%[c]) {{%k{j + 1}}}")
-            elif high:
+
+    def stores(self) -> list[str]:
+        """Stores sums under masks."""
+        text = self.masks()
+        for row in self.sums:
+            for j, x in enumerate(row):
+                text.append(f"vmovups {x}, {64 * j}(%[c]) {{%k{j + 1}}}")
+            text.append("addq %[c_row], %[c]")
+        return text
+
+
+class _Kernel(Kernel):
+    """Of bfloat16."""
+
+    def __init__(self, rows: int, vectors: int, short: bool) -> None:
+        super().__init__(rows, vectors)
+        self.short = short
+
+    def multiply(self, place: str, totals: Sequence[str]) -> list[str]:
+        return [
+            f"vdpbf16ps {place}{{1to16}}, {x}, {total}"
+            for x, total in zip(self.line, totals, strict=True)
+        ]
+
+    def results(self) -> list[str]:
+        """Sums are rounded in their registers."""
+        if not self.short:
+            return self.stores()
+        text = self.masks()
+        for low, *high in self.sums:
+            if high:
                 text.append(f"vcvtne2ps2bf16 {low}, {high[0]}, {low}")
                 text.append(f"vmovdqu16 {low}, (%[c]) {{%k1}}")
             else:
@@ -284,31 +366,29 @@ class Model:
     def rounded(self, b: Builder, floats: str) -> str:
         return rounded_by_model(b, floats)
 
-    def define(self, b: Builder, c: Format) -> None:
+    def define(self, b: Builder, c: Operand) -> None:
         both = f"<{SIDE} x float>"
-        with b.function(f"define internal void @tile({_TILE})"):
+        with b.function(f"define internal void @tile({TILE})"):
             last = b.op(f"urem i64 %index, {ROWS}")
             rows = b.op(f"add i64 {last}, 1")
             with b.loop("0", rows) as i:
-                place = _bytes(b, "%sums", i, str(SUMS_ROW))
-                line = _bytes(b, "%a", i, str(_ROW))
+                place = skipped(b, "%sums", i, str(SUMS_ROW))
+                line = skipped(b, "%a", i, str(_ROW))
                 with b.when(b.op("icmp ne i64 %first, 0")):
                     b(f"store {both} zeroinitializer, ptr {place}, align 64")
-                vectors = [_bytes(b, place, str(j), "64") for j in (0, 1)]
-                pairs = b.op(f"mul i64 %steps, {_PAIRS}")
+                vectors = [skipped(b, place, str(j), "64") for j in (0, 1)]
+                pairs = b.op(f"mul i64 %steps, {WORDS}")
                 with b.loop("0", pairs) as pair:
-                    block = b.op(f"udiv i64 {pair}, {_PAIRS}")
-                    within = b.op(f"urem i64 {pair}, {_PAIRS}")
-                    word = _bytes(b, line, block, str(BLOCK_BYTES))
-                    factor = halves(b, splat_word(b, _bytes(b, word, within, "4")))
-                    panel = _bytes(b, "%b", pair, str(4 * SIDE))
+                    block = b.op(f"udiv i64 {pair}, {WORDS}")
+                    within = b.op(f"urem i64 {pair}, {WORDS}")
+                    word = skipped(b, line, block, str(BLOCK_BYTES))
+                    factor = halves(b, splat_word(b, skipped(b, word, within, "4")))
+                    panel = skipped(b, "%b", pair, str(4 * SIDE))
                     for j, vector in enumerate(vectors):
-                        _model_step(b, vector, factor, _bytes(b, panel, str(j), "64"))
+                        _model_step(b, vector, factor, skipped(b, panel, str(j), "64"))
                 with b.when(b.op("icmp ne i64 %last, 0")):
                     row = b.op(f"load {both}, ptr {place}, align 64")
-                    c.write(
-                        b, row, _bytes(b, "%c", i, "%c_row"), line_mask(b, "%columns")
-                    )
+                    c.write(b, row, skipped(b, "%c", i, "%c_row"), "%columns")
             b("ret void")
 
 
@@ -320,6 +400,7 @@ def _model_step(b: Builder, sums: str, factor: list[str], panel: str) -> None:
     b(f"store {floats} {total}, ptr {sums}, align 64")
 
 
-def _bytes(b: Builder, base: str, index: str, step: str) -> str:
-    skipped = b.op(f"mul i64 {index}, {step}")
-    return b.op(f"getelementptr i8, ptr {base}, i64 {skipped}")
+def skipped(b: Builder, base: str, index: str, step: str | int) -> str:
+    """base + index * step bytes."""
+    nbytes = b.op(f"mul i64 {index}, {step}")
+    return b.op(f"getelementptr i8, ptr {base}, i64 {nbytes}")

@@ -8,8 +8,7 @@ import numpy as np
 
 from tests.core.backends.cpu import contract_call as calls
 from treadle.backends.cpu.bfloat import kernel, schedule
-from treadle.backends.cpu.bfloat.kernel import Dtypes
-from treadle.backends.cpu.bfloat.unit import Unit
+from treadle.backends.cpu.bfloat.unit import Dtypes, Unit
 from treadle.backends.cpu.gemm.arguments import Word
 from treadle.backends.cpu.run import native
 from treadle.kernels.contract import Contraction

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from treadle.backends.cpu.bfloat import kernel
-from treadle.backends.cpu.bfloat.kernel import Dtypes
 from treadle.backends.cpu.bfloat.tile_block import TileUnit
 from treadle.backends.cpu.bfloat.tiles import Instructions
+from treadle.backends.cpu.bfloat.unit import Dtypes
 from treadle.backends.cpu.target import Target, llvm
 from treadle.dtypes import float32
 
@@ -71,6 +71,6 @@ def test_tiles_are_configured_once_a_task(functions) -> None:
 
 
 def test_floats_are_rounded_by_an_instruction(functions) -> None:
-    for name in ("lines_float", "pairs_float", "store_rows"):
+    for name in ("lines_float", "groups_float", "store_rows"):
         assert starting(functions[name], "vcvtneps2bf16")
         assert not starting(functions[name], "call")

@@ -10,10 +10,9 @@ from tests.core.backends.cpu import bfloat_call as calls
 from tests.core.backends.cpu import contract_call
 from tests.core.backends.cpu.gemm.test_kernel import LAYOUTS, columns, rows, sparse
 from treadle.backends.cpu.bfloat import kernel, tiles, vectors
-from treadle.backends.cpu.bfloat.kernel import Dtypes
 from treadle.backends.cpu.bfloat.schedule import schedule
 from treadle.backends.cpu.bfloat.tile_block import TileUnit
-from treadle.backends.cpu.bfloat.unit import Unit
+from treadle.backends.cpu.bfloat.unit import Dtypes, Unit
 from treadle.backends.cpu.bfloat.vectors import VectorUnit
 from treadle.backends.cpu.gemm.arguments import TileWord, Word
 from treadle.backends.cpu.target import bfloat_unit

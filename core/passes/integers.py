@@ -1,0 +1,104 @@
+"""Products of small integers: they are read as they are, and summed in 32 bits.
+
+That is how programs spell them: operands are converted to integers of 32 bits, and
+multiplied. Whatever shorter result is asked for has the last bits of that one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from treadle import dtypes
+from treadle.arraytype import ArrayType
+from treadle.dims import hint
+from treadle.ir.graph import Atom, Equation, Graph, Lit
+from treadle.ops.cast import convert
+from treadle.ops.dot import dot_general
+from treadle.passes.dce import drop_dead
+from treadle.passes.rewrite import Rewriter, mentions
+from treadle.trace.lowering import Join, View
+
+_LONG = 32
+"""Shorter sums are faster in 32 bits: operands are packed in blocks that are longer."""
+
+SUMS = (dtypes.int32, dtypes.uint32)
+
+
+def is_short(dtype: np.dtype) -> bool:
+    """Whether integers of a dtype are summed in one of 32 bits."""
+    return dtypes.is_integer(dtype) and dtype.itemsize < SUMS[0].itemsize
+
+
+class _Fuse(Rewriter):
+    integers: tuple[np.dtype, ...]
+
+    @cached_property
+    def moved(self) -> dict[Atom, Atom]:
+        """Small integers, moved as those of 32 bits have been."""
+        return {}
+
+    @cached_property
+    def made(self) -> dict[Atom, Equation]:
+        """What makes each value."""
+        return {v: eq for eq in self.graph.equations for v in eq.outputs}
+
+    def equation(self, eq: Equation) -> None:
+        if eq.op is not dot_general or eq.outputs[0].type.dtype not in SUMS:
+            self.keep(eq)
+            return
+        if None in [self._dtype(a) for a in eq.inputs] or _sum_length(eq) < _LONG:
+            self.keep(eq)
+            return
+        inputs = [self._unconverted(a) for a in eq.inputs]
+        self.emit(eq.op, inputs, eq.params, eq.source, eq.outputs)
+
+    def _dtype(self, a: Atom) -> np.dtype | None:
+        """Of the small integers that an operand is made of, by conversion and moves."""
+        eq = self.made.get(a)
+        if eq is None:
+            return None
+        if eq.op is convert:
+            dtype = eq.inputs[0].type.dtype
+            return dtype if dtype in self.integers else None
+        if not isinstance(eq.op.lowering, View | Join):
+            return None
+        found = {self._dtype(x) for x in eq.inputs if not _is_zero(x)}
+        return found.pop() if len(found) == 1 else None
+
+    def _unconverted(self, a: Atom) -> Atom:
+        if a in self.moved:
+            return self.moved[a]
+        eq, dtype = self.made[a], self._dtype(a)
+        if eq.op is convert:
+            self.moved[a] = self.read(eq.inputs[0])
+            return self.moved[a]
+        zero = Lit(np.zeros((), dtype), ArrayType((), dtype or SUMS[0]))
+        inputs = [zero if _is_zero(x) else self._unconverted(x) for x in eq.inputs]
+        (self.moved[a],) = self.emit(eq.op, inputs, eq.params, eq.source)
+        return self.moved[a]
+
+
+def _sum_length(eq: Equation) -> int:
+    shape = eq.inputs[0].type.shape
+    return math.prod([hint(shape[a]) for a in eq.params["contract"][0]])
+
+
+def _is_zero(a: Atom) -> bool:
+    if not isinstance(a, Lit) or a.varies or a.size is not None:
+        return False
+    return not a.type.shape and not a.value
+
+
+def fuse_integers(graph: Graph, integers: Sequence[np.dtype]) -> Graph:
+    """Makes conversions of small integers part of the products that read them, if the
+    target has kernels for these: those that are `integers`."""
+    if not integers or not mentions(graph, (dot_general,)):
+        return graph
+    # Passes of nested graphs are made by their class alone.
+    fuse: type[_Fuse] = type("_FuseSome", (_Fuse,), {"integers": tuple(integers)})
+    found = fuse.apply(graph)
+    return graph if found is graph else drop_dead(found)
