@@ -6,7 +6,7 @@ moves: elements are integers of their width here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from treadle.backends.cpu.emit.builder import Builder
@@ -14,6 +14,9 @@ from treadle.backends.cpu.emit.lanes import Value, type_name
 
 _PIECE = 4
 """Columns that are turned together."""
+_DENSE = (2, 3)
+"""Numbers of columns that are less than a piece, and have code for whole vectors of
+rows that follow each other."""
 
 
 def turned_in(
@@ -208,8 +211,33 @@ class _Turn:
         ]
 
 
+def _is_dense(t: _Turn, columns: int) -> str:
+    """Whether there are so many columns, and rows follow each other."""
+    wide, far = t.is_("eq", "%columns", columns), t.is_("eq", "%down", columns)
+    return t.both(t.is_("eq", "%along", 1), t.both(wide, far))
+
+
+def _interleaved(vectors: Sequence[Value], picks: Sequence[int]) -> Value:
+    """Lanes of several vectors, numbered one vector after the other."""
+    n, found = vectors[0].lanes, vectors[0]
+    for k, other in enumerate(vectors[1:], 1):
+        have = range(k * n)
+        order = [
+            (lane if k > 1 else p) if p in have else n + p % n if p < (k + 1) * n else 0
+            for lane, p in enumerate(picks)
+        ]
+        found = found.shuffle(order, other)
+    return found
+
+
 def _emit_in(t: _Turn) -> None:
     b, lanes = t.b, t.lanes
+    for n in _DENSE:
+        with t.last_resort(_is_dense(t, n)):
+            rows = [t.load(t.moved("%far", k * lanes), lanes) for k in range(n)]
+            for c in range(n):
+                picks = [r * n + c for r in range(lanes)]
+                t.store(_interleaved(rows, picks), t.near(str(c)))
     with t.last_resort(t.is_("eq", "%down", 0)), b.loop("0", "%columns") as c:
         t.store(t.load(t.far("0", c), 1).splat(lanes), t.near(c))
     across, along = t.is_("eq", "%down", 1), t.is_("eq", "%along", 1)
@@ -245,6 +273,13 @@ def _emit_pairs_in(t: _Turn) -> None:
 
 def _emit_out(t: _Turn) -> None:
     b, lanes = t.b, t.lanes
+    for n in _DENSE:
+        with t.last_resort(_is_dense(t, n)):
+            columns = [t.load(t.near(str(c)), lanes) for c in range(n)]
+            for k in range(n):
+                places = range(k * lanes, (k + 1) * lanes)
+                picks = [p % n * lanes + p // n for p in places]
+                t.store(_interleaved(columns, picks), t.moved("%far", k * lanes))
     across, along = t.is_("eq", "%down", 1), t.is_("eq", "%along", 1)
     with t.last_resort(across), b.loop("0", "%columns") as c:
         t.store(t.load(t.near(c), lanes), t.far("0", c))
