@@ -47,9 +47,13 @@ def across_spans(nest: Nest, lanes: int) -> tuple[tuple[int, int], ...]:
     vectors along them would be too empty: a quarter of them, or half where a row costs
     hardly more than its moves. The first sweep of rows longer than that might be
     unrolled in `row.py`, and add up in another order: exact ones have none."""
-    reductions = [i for i, instr in enumerate(nest.body) if is_reduction(instr)]
-    if all(reduction_of(nest, i).is_exact for i in reductions):
-        return ((0, 5 * lanes // 4),)
+    reductions = [
+        reduction_of(nest, i) for i, x in enumerate(nest.body) if is_reduction(x)
+    ]
+    if all(r.is_exact for r in reductions):
+        # Ends of rows take longest where places are compared as well.
+        longer = any(r.with_index for r in reductions)
+        return ((0, lanes + longer * lanes // 4),)
     if all(unrolling(nest, sweep) == COPIES for sweep in schedule(nest).sweeps):
         return ((0, lanes // 2),)
     return ((0, 3 * lanes // 4), (lanes, most_columns(lanes)))

@@ -20,7 +20,7 @@ from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.column import ColumnSweeps
 from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.emit.ops import supported
-from treadle.backends.cpu.emit.points import Points
+from treadle.backends.cpu.emit.points import Points, goes_by_points
 from treadle.backends.cpu.emit.row import RowSweeps
 from treadle.backends.cpu.emit.several import SeveralRows, goes_together
 from treadle.backends.cpu.emit.tasks import split_axis
@@ -65,7 +65,7 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
         arguments = read_arguments(b, nest)
         if entry == "tile":
             _tile(b, nest, arguments, lanes)
-        elif entry == "points":
+        elif entry == "points" and goes_by_points(nest):
             _points_task(b, nest, arguments, lanes)
         elif nest.axis == "inner":
             _row_task(b, nest, arguments, lanes, entry)

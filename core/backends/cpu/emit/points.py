@@ -13,7 +13,7 @@ from dataclasses import replace
 from treadle.backends.cpu.emit.access import Arguments, iota, store
 from treadle.backends.cpu.emit.body import Body, Frame
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.emit.lanes import Value, host_lanes
+from treadle.backends.cpu.emit.lanes import Value, has_mask_registers, host_lanes
 from treadle.backends.cpu.emit.windows import (
     MOST_VECTORS,
     MOST_WINDOWS,
@@ -56,14 +56,16 @@ def goes_by_points(nest: Nest) -> bool:
         return False
     arrays = [o for o in nest.operands if o.kind == "array"]
     tables = [registers(o.dtype) if o in arrays else 1 for o in nest.operands]
-    return sum(map(table_bytes, tables)) <= _STACK and all(can_choose(o.dtype) for o in arrays)
+    return sum(map(table_bytes, tables)) <= _STACK and all(
+        can_choose(o.dtype) for o in arrays
+    )
 
 
 def should_go_by_points(launch: Launch) -> bool:
     """Whether this launch has short rows, and what it reads is near enough. No result
     depends on it, so sizes that are open count as in the trace."""
     nest, lanes = launch.nest, host_lanes()
-    if is_dim(launch.inner) or not 2 <= launch.inner < lanes:
+    if is_dim(launch.inner) or not _is_short(launch.inner, nest, lanes):
         return False
     if not goes_by_points(nest):
         return False
@@ -87,6 +89,17 @@ def should_go_by_points(launch: Launch) -> bool:
             if reach * registers(operand.dtype) > MOST_WINDOWS * lanes:
                 return False
     return True
+
+
+def _is_short(columns: int, nest: Nest, lanes: int) -> bool:
+    """Whether vectors along rows would be too empty, or cost too much where a row ends:
+    masks, and elements that are loaded one by one."""
+    if columns < lanes:
+        return columns > 1
+    costly = not has_mask_registers() or any(
+        o.kind == "array" and o.inner == STRIDED for o in nest.operands
+    )
+    return costly and lanes < columns <= 3 * lanes // 2
 
 
 def _vectors(points: int, lanes: int) -> int:
@@ -116,9 +129,7 @@ class Points:
         self, b: Builder, nest: Nest, arguments: Arguments, lanes: int
     ) -> None:
         self.b, self.lanes = b, lanes
-        operands = tuple(
-            o._replace(inner=STRIDED, beside=False) for o in nest.operands
-        )
+        operands = tuple(o._replace(inner=STRIDED, beside=False) for o in nest.operands)
         self.nest = replace(nest, operands=operands)
         self.plan, self.arguments = schedule(self.nest), _joined(b, arguments)
         self.body = Body(b, self.plan, arguments, lanes)
@@ -170,9 +181,7 @@ class Points:
         with b.loop(first, end, self.rows) as top:
             positions = [
                 access.moved(b, position, b.op(f"mul i64 {top}, {access.outer[-1]}"))
-                for access, position in zip(
-                    self.arguments.accesses, start, strict=True
-                )
+                for access, position in zip(self.arguments.accesses, start, strict=True)
             ]
             with b.loop("0", self.vectors) as vector:
                 self._vector(positions, vector)
