@@ -56,8 +56,8 @@ class Reduction:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the result has the same bits in whatever order terms are combined
-        that `followed` allows. Of two zeros, or of two NaNs, order tells which it is."""
+        """Whether any order of terms gives the same bits. Of two zeros, or of two NaNs,
+        the order tells which it is."""
         return self.with_index or register_kind(self.dtype) not in ("float", "double")
 
     def identity(self, b: Builder, lanes: int, first: int = 0) -> Parts:

@@ -31,10 +31,14 @@ def turned_in(
     """Fills the turned block `target` with `lanes` rows.
 
     width: bits of an element. steps: elements between rows, and between columns: if
-      these are known to be two, there is code for that.
+      these are known to be two, there is code for that. columns: if that is known to be
+      one, there is no code for more.
     """
-    paired = steps[1] == "2"
-    way, emit = ("pairs_in", _emit_pairs_in) if paired else ("in", _emit_in)
+    way, emit = "in", _emit_in
+    if columns == "1":
+        way, emit = "one_in", _emit_one_in
+    elif steps[1] == "2":
+        way, emit = "pairs_in", _emit_pairs_in
     _call(b, way, emit, width, lanes, (source, *steps, columns, target))
 
 
@@ -48,7 +52,8 @@ def turned_out(
     source: str,
 ) -> None:
     """Writes the turned block `source` to where its elements belong."""
-    _call(b, "out", _emit_out, width, lanes, (target, *steps, columns, source))
+    way, emit = ("one_out", _emit_one_out) if columns == "1" else ("out", _emit_out)
+    _call(b, way, emit, width, lanes, (target, *steps, columns, source))
 
 
 def _call(
@@ -238,11 +243,8 @@ def _emit_in(t: _Turn) -> None:
             for c in range(n):
                 picks = [r * n + c for r in range(lanes)]
                 t.store(_interleaved(rows, picks), t.near(str(c)))
-    with t.last_resort(t.is_("eq", "%down", 0)), b.loop("0", "%columns") as c:
-        t.store(t.load(t.far("0", c), 1).splat(lanes), t.near(c))
-    across, along = t.is_("eq", "%down", 1), t.is_("eq", "%along", 1)
-    with t.last_resort(across), b.loop("0", "%columns") as c:
-        t.store(t.load(t.far("0", c), lanes), t.near(c))
+    _emit_repeated_in(t)
+    along = t.is_("eq", "%along", 1)
 
     # A piece that goes beyond its row ends before the last row does.
     reach = t.is_("sge", b.op("add i64 %down, %columns"), _PIECE)
@@ -251,6 +253,20 @@ def _emit_in(t: _Turn) -> None:
         *most, last = t.row_pointers(c)
         t.put([*[t.load(p, _PIECE) for p in most], t.last_piece(last, c)], c)
     t.element_by_element(lambda far, near: t.store(t.load(far, 1), near))
+
+
+def _emit_one_in(t: _Turn) -> None:
+    _emit_repeated_in(t)
+    t.element_by_element(lambda far, near: t.store(t.load(far, 1), near))
+
+
+def _emit_repeated_in(t: _Turn) -> None:
+    """One row again and again, and rows that lie side by side."""
+    b, lanes = t.b, t.lanes
+    with t.last_resort(t.is_("eq", "%down", 0)), b.loop("0", "%columns") as c:
+        t.store(t.load(t.far("0", c), 1).splat(lanes), t.near(c))
+    with t.last_resort(t.is_("eq", "%down", 1)), b.loop("0", "%columns") as c:
+        t.store(t.load(t.far("0", c), lanes), t.near(c))
 
 
 def _emit_pairs_in(t: _Turn) -> None:
@@ -280,9 +296,8 @@ def _emit_out(t: _Turn) -> None:
                 places = range(k * lanes, (k + 1) * lanes)
                 picks = [p % n * lanes + p // n for p in places]
                 t.store(_interleaved(columns, picks), t.moved("%far", k * lanes))
-    across, along = t.is_("eq", "%down", 1), t.is_("eq", "%along", 1)
-    with t.last_resort(across), b.loop("0", "%columns") as c:
-        t.store(t.load(t.near(c), lanes), t.far("0", c))
+    _emit_side_by_side_out(t)
+    along = t.is_("eq", "%along", 1)
 
     # What goes beyond a row is written again by the next one.
     fits = b.op(f"or i1 {t.has_pieces()}, {t.is_('eq', '%down', '%columns')}")
@@ -298,3 +313,14 @@ def _emit_out(t: _Turn) -> None:
         for k in reversed(range(_PIECE)):
             t.store(last.lane(k), places[k])
     t.element_by_element(lambda far, near: t.store(t.load(near, 1), far))
+
+
+def _emit_one_out(t: _Turn) -> None:
+    _emit_side_by_side_out(t)
+    t.element_by_element(lambda far, near: t.store(t.load(near, 1), far))
+
+
+def _emit_side_by_side_out(t: _Turn) -> None:
+    b, lanes = t.b, t.lanes
+    with t.last_resort(t.is_("eq", "%down", 1)), b.loop("0", "%columns") as c:
+        t.store(t.load(t.near(c), lanes), t.far("0", c))

@@ -177,14 +177,12 @@ def _emit_table(b: Builder, lanes: int) -> None:
             begins = b.op(f"mul i64 {window}, {lanes}")
             inside = b.op(f"sub i64 {there}, {b.least(begins, back)}")
             word = b.op(f"trunc i64 {b.op(f'add i64 {begins}, {inside}')} to i32")
-            b(
-                f"store i32 {word}, ptr {b.op(f'getelementptr i32, ptr {entry}, i64 {w}')}"
-            )
+            mine = b.op(f"getelementptr i32, ptr {entry}, i64 {w}")
+            b(f"store i32 {word}, ptr {mine}")
         short = b.least(span, str(lanes))
         for at, number in ((_START, first), (_LAST, back), (_COUNT, short)):
-            b(
-                f"store i64 {number}, ptr {b.op(f'getelementptr i8, ptr {entry}, i64 {at}')}"
-            )
+            mine = b.op(f"getelementptr i8, ptr {entry}, i64 {at}")
+            b(f"store i64 {number}, ptr {mine}")
         turn.next = [*after, _most(b, most, count), b.least(least, span)]
     most, least = turn.values[3:]
     one = b.op(f"icmp eq i64 {most}, 1")

@@ -89,17 +89,20 @@ def test_nothing_beside_the_arrays_is_touched(dtype: Any) -> None:
     for columns in (2, 3, 5, 9, 15):
         for rows in (1, 7, 16, 33):
             memory, flat = walled(rows * columns, dtype)
-            flat[:] = _numbers(flat.shape, dtype)
+            beside, scale = walled(rows, dtype)
+            flat[:], scale[:] = _numbers(flat.shape, dtype), _numbers((rows,), dtype)
             x, end = flat.reshape(rows, columns), np.zeros((rows, columns), dtype)
+            # Fewer numbers than lanes belong to the last vector.
+            each = np.broadcast_to(scale[:, None], x.shape)
             m = Maker((rows,), columns)
-            m.store(end, m.op("add", m.load(x[:, ::-1]), m.load(x)))
-            if points.goes_by_points(m.nest()):
-                m.run(entry="points")
-                np.testing.assert_array_equal(end, x[:, ::-1] + x)
+            m.store(end, m.op("add", m.load(x[:, ::-1]), m.load(each)))
+            m.run(entry="points")
+            np.testing.assert_array_equal(end, x[:, ::-1] + each)
             m = Maker((rows,), columns)
             m.store(x, m.load(end))
             m.run(entry="points")
             np.testing.assert_array_equal(x, end)
+            del each, scale, beside
             del x, flat, memory
 
 
