@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from treadle.backends.cpu.emit.access import (
+    Word,
+    read,
     Access,
     Arguments,
     gather,
@@ -61,7 +63,7 @@ class Frame:
     every two copies are the even and the odd elements of their vectors.
     """
 
-    positions: list[str]
+    positions: Sequence[Word | str]
     copies: int = 1
     index: str = "0"
     mask: Value | None = None
@@ -232,7 +234,7 @@ class Body:
         if known is not None:
             return known
         access = self._access(i)
-        position = frame.positions[self.nest.body[i].attr]
+        position = read(self.b, frame.positions[self.nest.body[i].attr])
         for a, stride in self._indices(i):
             if self._scalar(a):
                 index = index_value(frame.get(a, 0, 1), self.nest.body[a].dtype)
