@@ -193,9 +193,7 @@ class AcrossSweeps:
         for i, _ in reductions:
             held.values[i] = [self.body.settled(i, self._slot(i, "0")[-1])]
 
-    def _moved(
-        self, positions: Sequence[Word | str], column: str
-    ) -> list[Word | str]:
+    def _moved(self, positions: Sequence[Word | str], column: str) -> list[Word | str]:
         """The positions of what is not read from blocks."""
         moved = list(positions)
         for k, access in enumerate(self.arguments.accesses):

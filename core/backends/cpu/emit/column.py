@@ -28,7 +28,9 @@ class ColumnSweeps:
         self.arguments = arguments
         self.body = Body(b, plan, arguments, lanes)
 
-    def block(self, positions: Sequence[Word | str], low: str, copies: int, masked: bool) -> None:
+    def block(
+        self, positions: Sequence[Word | str], low: str, copies: int, masked: bool
+    ) -> None:
         """Emits `copies` vectors from `low` on, in full or up to the end of inner."""
         held = Frame(positions, copies, low)
         if masked:
@@ -181,7 +183,9 @@ class ColumnSweeps:
             chains = [combined(reductions, x, y) for x, y in pairs]
         return middle, chains[0]
 
-    def _moved(self, dim: int, index: str, positions: Sequence[Word | str]) -> list[Word | str]:
+    def _moved(
+        self, dim: int, index: str, positions: Sequence[Word | str]
+    ) -> list[Word | str]:
         moved = list(positions)
         for k, access in enumerate(self.arguments.accesses):
             if access.operand.mid:

@@ -102,7 +102,9 @@ class RowSweeps:
         (sweep,) = self.plan.sweeps
         return unrolling(self.nest, sweep) > 0
 
-    def vector(self, positions: Sequence[Word | str], index: str, high: str | None) -> None:
+    def vector(
+        self, positions: Sequence[Word | str], index: str, high: str | None
+    ) -> None:
         """Emits one vector of an elementwise row, from `index` on; under a mask of what
         is below `high`, if that is given."""
         held = Frame(positions)

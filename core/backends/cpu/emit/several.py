@@ -149,7 +149,9 @@ class SeveralRows:
         b, row = self.b, self.b.op(f"add i64 {held.index}, {r}")
         frame = Frame(
             [
-                access.moved(b, position, b.op(f"mul i64 {row}, {read(b, access.outer[-1])}"))
+                access.moved(
+                    b, position, b.op(f"mul i64 {row}, {read(b, access.outer[-1])}")
+                )
                 for access, position in zip(
                     self.arguments.accesses, held.positions, strict=True
                 )
