@@ -40,7 +40,6 @@ from treadle.plan.steps import (
 )
 from treadle.trace.lowering import Blocked, Convolution, Fourier, Lowering, Product
 
-
 _LONG = 1000
 """What other kernels than nests take to compile, in instructions of a nest."""
 

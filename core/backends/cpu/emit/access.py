@@ -39,7 +39,6 @@ from treadle.backends.cpu.emit.lanes import (
 from treadle.backends.cpu.emit.tasks import scratch_rows
 from treadle.kernels.nest import BROADCAST, CONTIGUOUS, PAIRED, Nest, Operand
 
-
 _HELD = 8
 """Operands whose words are read first of all. The registers don't hold those of more:
 LLVM would look long for which to put aside, and read them again all the same."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from treadle.backends.cpu.emit.access import (
-    Word,
-    read,
     Access,
     Arguments,
+    Word,
     gather,
     index_value,
     iota,
@@ -19,6 +19,7 @@ from treadle.backends.cpu.emit.access import (
     load_paired,
     load_strided,
     pointers,
+    read,
     scatter,
     store,
     store_few,
