@@ -4,6 +4,8 @@ The sum runs over pixels, so each padded image is transposed to *planes*: one pe
 channel, in which the pixels that a tap visits in a row are contiguous (strided
 convolutions keep every phase of x apart). A row of output pixels is then a segment of
 the micro-kernel; their number depends on sizes, so a task makes their table itself.
+If a tile would have few rows, of few channels, what each row of the result meets is
+copied, one row of output pixels behind the other: then tiles have all their rows.
 
 Images are divided among a number of partial sums that depends on the shape alone, and a
 second launch adds those up: no bit depends on the number of threads. Words: A is the
@@ -14,6 +16,7 @@ second launch, sees dy, dx, channels and features.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import lru_cache
 
@@ -24,6 +27,7 @@ from treadle.backends.cpu.conv.schedule import (
     padded_bytes,
     slab_count,
 )
+from treadle.backends.cpu.conv.together_schedule import time_of_rows
 from treadle.backends.cpu.gemm.arguments import BUILT_IN, Kind, Scheduled, Tile, Word
 from treadle.backends.cpu.gemm.schedule import round_up, task_count
 from treadle.kernels.convolve import FLAT, ConvSpec
@@ -33,6 +37,9 @@ _MAX_PARTIALS = 16
 _SUM_ELEMENTS = 1 << 16  # per task of the second launch
 _PIXELS = 512  # that the micro-kernel should sum over, before it adds to memory
 _PLANES_BYTES = 1 << 21  # what these many need may be no more than
+_MOST_COLUMNS = 256  # copies of planes: more would not fit the cache
+_CHUNK = 128  # pixels, of which the gradients of all features are packed
+_GAIN = 0.9  # of the time without them, at most
 
 
 def schedule(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]:
@@ -66,8 +73,12 @@ def planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     planes = round_up(spec.channels, tile.lanes) * words[FilterWord.PLANE] * itemsize
     planes = round_up(planes, 64)
     panel = at_once * slab_rows * spec.x.out + tile.lanes
+    if words[FilterWord.COLUMNS]:
+        panel = -(-panels // grid_panels) * _CHUNK + tile.lanes
     panel *= tile.columns * itemsize
-    segments = padded + planes + round_up(panel, 64)
+    columns = words[FilterWord.COLUMNS] * words[FilterWord.A_STEP] * itemsize
+    panel = round_up(panel, 64)
+    segments = padded + planes + panel + round_up(columns, 64)
     scratch = segments + round_up(16 * at_once * slab_rows, 64)
     start = round_up(partials * rows * spec.features * itemsize, 64)
     words[Word.TASKS] = tasks
@@ -84,6 +95,7 @@ def planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     words[FilterWord.TASK_OFFSET] = start
     words[FilterWord.PLANES_OFFSET] = padded
     words[FilterWord.PANEL_OFFSET] = padded + planes
+    words[FilterWord.COLUMNS_OFFSET] = padded + planes + panel
     words[FilterWord.SEGMENTS_OFFSET] = segments
     words += steps
     total = start + scratch * tasks
@@ -162,6 +174,19 @@ def _planes(
     else:
         count, a_step, c_step = channels, plane, spec.features
         starts = [(dy, dx, 0) for dy in range(y.taps) for dx in range(x.taps)]
+    rows = y.taps * x.taps * channels
+    time = len(starts) * time_of_rows(count, tile)
+    table = [f(*start) for start in starts for f in (a_offset, c_offset)]
+    if (
+        spec.groups == 1
+        and rows <= _MOST_COLUMNS
+        and time_of_rows(rows, tile) <= _GAIN * time
+    ):
+        count, c_step = rows, spec.features
+        a_step = round_up(at_once * slab_rows * x.out, tile.lanes) + tile.lanes
+        taps = itertools.product(range(y.taps), range(x.taps), range(channels))
+        starts, table = starts[:1], [0, 0, *itertools.starmap(a_offset, taps)]
+        words[FilterWord.COLUMNS], words[FilterWord.CHUNK] = rows, _CHUNK
     tiles = -(-count // tile.rows)
     words[ConvWord.TILES] = tiles
     words[ConvWord.TILE_LOW], words[ConvWord.TILE_EXTRA] = divmod(count, tiles)
@@ -171,4 +196,4 @@ def _planes(
     words[FilterWord.PHASE] = phase
     words[FilterWord.A_STEP], words[FilterWord.C_STEP] = a_step, c_step
     words[FilterWord.STEPS] = len(starts)
-    return [f(*start) for start in starts for f in (a_offset, c_offset)]
+    return table
