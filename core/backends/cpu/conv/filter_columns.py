@@ -33,6 +33,7 @@ Pack = Callable[[Builder, Machine, Args, tuple[str, str], str], None]
 """Packs a block of the derivative by the output: the image, then its pixels and
 features; and where to."""
 
+_APART = 5  # rows between panels: at multiples of a page they share cache sets
 _ROWS = 8  # pixels whose features are packed, panel by panel, before the next ones
 
 
@@ -81,7 +82,8 @@ def _emit_chunk(
     packed = b.op(f"getelementptr i8, ptr %own, i64 {skip}")
 
     def place(panel: str, row: str) -> str:
-        number = b.op(f"mul i64 {b.op(f'sub i64 {panel}, %p0')}, {chunk}")
+        apart = b.op(f"add i64 {chunk}, {_APART}")
+        number = b.op(f"mul i64 {b.op(f'sub i64 {panel}, %p0')}, {apart}")
         number = b.op(f"add i64 {number}, {b.op(f'sub i64 {row}, {first}')}")
         return offset(b, machine, packed, number, str(width))
 

@@ -27,7 +27,6 @@ from treadle.backends.cpu.conv.schedule import (
     padded_bytes,
     slab_count,
 )
-from treadle.backends.cpu.conv.together_schedule import time_of_rows
 from treadle.backends.cpu.gemm.arguments import BUILT_IN, Kind, Scheduled, Tile, Word
 from treadle.backends.cpu.gemm.schedule import round_up, task_count
 from treadle.kernels.convolve import FLAT, ConvSpec
@@ -39,7 +38,11 @@ _PIXELS = 512  # that the micro-kernel should sum over, before it adds to memory
 _PLANES_BYTES = 1 << 21  # what these many need may be no more than
 _MOST_COLUMNS = 256  # copies of planes: more would not fit the cache
 _CHUNK = 128  # pixels, of which the gradients of all features are packed
-_GAIN = 0.9  # of the time without them, at most
+_GAIN = 0.9  # of the time without them, at most. Times are those of a tile's row:
+_COPY = 0.5  # ... that a pixel's copy takes
+_PACKING = 2  # ... and that a panel more takes to be packed alone
+_MANY_PANELS = 8  # with fewer, that reads neighbouring cache lines
+_BUSY = 28  # rows of vectors that hide the latency of sums, times a tile's rows
 
 
 def schedule(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]:
@@ -74,7 +77,7 @@ def planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     planes = round_up(planes, 64)
     panel = at_once * slab_rows * spec.x.out + tile.lanes
     if words[FilterWord.COLUMNS]:
-        panel = -(-panels // grid_panels) * _CHUNK + tile.lanes
+        panel = -(-panels // grid_panels) * (_CHUNK + 8) + tile.lanes
     panel *= tile.columns * itemsize
     columns = words[FilterWord.COLUMNS] * words[FilterWord.A_STEP] * itemsize
     panel = round_up(panel, 64)
@@ -175,13 +178,15 @@ def _planes(
         count, a_step, c_step = channels, plane, spec.features
         starts = [(dy, dx, 0) for dy in range(y.taps) for dx in range(x.taps)]
     rows = y.taps * x.taps * channels
-    time = len(starts) * time_of_rows(count, tile)
     table = [f(*start) for start in starts for f in (a_offset, c_offset)]
-    if (
-        spec.groups == 1
-        and rows <= _MOST_COLUMNS
-        and time_of_rows(rows, tile) <= _GAIN * time
-    ):
+    if spec.groups == 1 and rows <= _MOST_COLUMNS:
+        panels = words[ConvWord.PANELS]
+        before = len(starts) * max(count, _low_rows(tile)) * panels
+        before += _PACKING * panels if panels >= _MANY_PANELS else 0
+        by_columns = rows * (panels + _COPY) <= _GAIN * before
+    else:
+        by_columns = False
+    if by_columns:
         count, c_step = rows, spec.features
         a_step = round_up(at_once * slab_rows * x.out, tile.lanes) + tile.lanes
         taps = itertools.product(range(y.taps), range(x.taps), range(channels))
@@ -197,3 +202,8 @@ def _planes(
     words[FilterWord.A_STEP], words[FilterWord.C_STEP] = a_step, c_step
     words[FilterWord.STEPS] = len(starts)
     return table
+
+
+def _low_rows(tile: Tile) -> int:
+    """Rows of a tile that takes as long as lower ones."""
+    return max(2, _BUSY // tile.rows)

@@ -35,7 +35,7 @@ def images_together(spec: ConvSpec, tile: Tile) -> int:
         and _always_meets(y)
     ):
         return 0
-    alone = spec.images * x.taps * time_of_rows(x.out, tile)
+    alone = spec.images * x.taps * _tiles(x.out, tile)
     runs = [(taps, len(list(same))) for taps, same in groupby(_taps_met(x))]
     best, least = 0, _GAIN * alone
     row = x.out * tile.columns * spec.dtype.itemsize
@@ -44,14 +44,14 @@ def images_together(spec: ConvSpec, tile: Tile) -> int:
         count = -(-spec.images // groups)
         if count * row > _RESULT_BYTES:
             break
-        parts = ((stop - first) * time_of_rows(n * count, tile) for (first, stop), n in runs)
+        parts = ((stop - first) * _tiles(n * count, tile) for (first, stop), n in runs)
         cycles = groups * sum(parts)
         if cycles < least:
             best, least = count, cycles
     return best
 
 
-def time_of_rows(rows: int, tile: Tile) -> float:
+def _tiles(rows: int, tile: Tile) -> float:
     """The time that so many rows take, in that of one row of a high tile."""
     low, more = divmod(rows, -(-rows // tile.rows))
     tiles = -(-rows // tile.rows)
