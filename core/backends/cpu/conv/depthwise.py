@@ -76,9 +76,7 @@ def source(spec: ConvSpec) -> Source:
 
 
 @functools.cache
-def _source(
-    dtype: np.dtype, operands: np.dtype, unit: str, row: Row | None
-) -> Source:
+def _source(dtype: np.dtype, operands: np.dtype, unit: str, row: Row | None) -> Source:
     halves, short = operands == bfloat16, dtype == bfloat16
     machine = machine_for(np.dtype(np.float32) if short else dtype, host())
     machine = replace(machine, halves=halves, short=short)

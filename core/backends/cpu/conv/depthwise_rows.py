@@ -82,7 +82,9 @@ class _Vectors:
         place = self.b.op(f"getelementptr i8, ptr {base}, i64 {self.skipped}")
         lanes = self.machine.tile.lanes
         return [
-            place if v == 0 else offset(self.b, self.machine, place, str(v * lanes), "1")
+            place
+            if v == 0
+            else offset(self.b, self.machine, place, str(v * lanes), "1")
             for v in range(self.count)
         ]
 
@@ -171,9 +173,7 @@ def emit_row_tile(
         left = b.op(f"sub i64 %c1, {stop}")
         with b.when(b.op(f"icmp sgt i64 {left}, 0")):
             mask = lane_mask(b, machine, left)
-            _outputs(
-                b, _Vectors(b, machine, stop, 1, mask), row, outputs, shared
-            )
+            _outputs(b, _Vectors(b, machine, stop, 1, mask), row, outputs, shared)
         b("ret void")
 
 
@@ -221,7 +221,9 @@ def _ask_ahead(
     with b.loop("0", "%asked_y") as back:
         last = b.op(f"sub i64 {rows}, 1")
         more = b.op(f"icmp slt i64 {back}, {last}")
-        number = b.op(f"sub i64 {last}, {b.op(f'select i1 {more}, i64 {back}, i64 {last}')}")
+        number = b.op(
+            f"sub i64 {last}, {b.op(f'select i1 {more}, i64 {back}, i64 {last}')}"
+        )
         line, _ = _line(b, table, b.op(f"mul i64 {number}, {row.taps}"))
         total = row.pixels(outputs)
         new = range(total - outputs * row.stride, total)
@@ -264,7 +266,9 @@ def _taps(b: Builder, channels: _Vectors, row: Row) -> None:
     whole = b.op(f"and i64 %columns, {-_TURN}")
     width = b.op("mul i64 %columns, %pixel")
     with b.carrying("0", "%rows", "1", zeros) as lines:
-        line = b.op(f"getelementptr i8, ptr %table, i64 {b.op(f'mul i64 {lines.index}, %line')}")
+        line = b.op(
+            f"getelementptr i8, ptr %table, i64 {b.op(f'mul i64 {lines.index}, %line')}"
+        )
         gradients = b.op(f"mul i64 {lines.index}, {width}")
         gradients = b.op(f"getelementptr i8, ptr %gradients, i64 {gradients}")
         sums = list(lines.values)
@@ -275,7 +279,9 @@ def _taps(b: Builder, channels: _Vectors, row: Row) -> None:
                 place = b.op(f"getelementptr ptr, ptr {line}, i64 {place}")
                 given = b.op(f"mul i64 {turn.index}, %pixel")
                 given = b.op(f"getelementptr i8, ptr {gradients}, i64 {given}")
-                turn.next = _products(b, channels, row, several, (place, given), turn.values)
+                turn.next = _products(
+                    b, channels, row, several, (place, given), turn.values
+                )
             sums = list(turn.values)
         lines.next = sums
     for tap in range(row.taps):

@@ -119,7 +119,7 @@ def _emit_chunk(
 
 
 def _lies_packed(b: Builder, machine: Machine, args: Args) -> str:
-    """Whether the derivative by the output lies in memory as in a panel, the only one."""
+    """Whether the derivative by the output lies in memory as in its only panel."""
     if machine.pairs:
         return "false"
     width = machine.tile.columns

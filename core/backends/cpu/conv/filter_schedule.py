@@ -42,7 +42,7 @@ _GAIN = 0.9  # of the time without them, at most. Times are those of a tile's ro
 _COPY = 0.5  # ... that a pixel's copy takes
 _PACKING = 2  # ... and that a panel more takes to be packed alone
 _MANY_PANELS = 8  # with fewer, that reads neighbouring cache lines
-_BUSY = 28  # rows of vectors that hide the latency of sums, times a tile's rows
+_BUSY = 28  # by a tile's rows: so many hide the latency of sums
 
 
 def schedule(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]:
@@ -179,19 +179,15 @@ def _planes(
         starts = [(dy, dx, 0) for dy in range(y.taps) for dx in range(x.taps)]
     rows = y.taps * x.taps * channels
     table = [f(*start) for start in starts for f in (a_offset, c_offset)]
-    if spec.groups == 1 and rows <= _MOST_COLUMNS:
-        panels = words[ConvWord.PANELS]
-        before = len(starts) * max(count, _low_rows(tile)) * panels
-        before += _PACKING * panels if panels >= _MANY_PANELS else 0
-        by_columns = rows * (panels + _COPY) <= _GAIN * before
-    else:
-        by_columns = False
-    if by_columns:
+    # As many words either way: there may be more features for other sizes.
+    room = max(len(table), 2 + rows) if _may_have_columns(spec) else len(table)
+    if _has_columns(spec, words[ConvWord.PANELS], tile, (len(starts), count)):
         count, c_step = rows, spec.features
         a_step = round_up(at_once * slab_rows * x.out, tile.lanes) + tile.lanes
         taps = itertools.product(range(y.taps), range(x.taps), range(channels))
         starts, table = starts[:1], [0, 0, *itertools.starmap(a_offset, taps)]
         words[FilterWord.COLUMNS], words[FilterWord.CHUNK] = rows, _CHUNK
+    table += [0] * (room - len(table))
     tiles = -(-count // tile.rows)
     words[ConvWord.TILES] = tiles
     words[ConvWord.TILE_LOW], words[ConvWord.TILE_EXTRA] = divmod(count, tiles)
@@ -204,6 +200,18 @@ def _planes(
     return table
 
 
-def _low_rows(tile: Tile) -> int:
-    """Rows of a tile that takes as long as lower ones."""
-    return max(2, _BUSY // tile.rows)
+def _may_have_columns(spec: ConvSpec) -> bool:
+    rows = spec.y.taps * spec.x.taps * spec.channels
+    return spec.groups == 1 and rows <= _MOST_COLUMNS
+
+
+def _has_columns(spec: ConvSpec, panels: int, tile: Tile, low: tuple[int, int]) -> bool:
+    """Whether copies of what each row of the result meets pay. low: how many groups of
+    rows there are without, and the rows of one."""
+    if not _may_have_columns(spec):
+        return False
+    groups, rows = low
+    time = groups * max(rows, 2, _BUSY // tile.rows) * panels
+    time += _PACKING * panels if panels >= _MANY_PANELS else 0
+    copied = spec.y.taps * spec.x.taps * spec.channels
+    return copied * (panels + _COPY) <= _GAIN * time
