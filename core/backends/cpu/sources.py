@@ -75,7 +75,7 @@ def product_source(product: ProductKernel) -> native.Source:
     """The kernel of a product or convolution."""
     what = product.contraction
     if isinstance(what, ConvSpec) and what.depthwise:
-        return depthwise.source(what.dtype, what.dtypes[0])
+        return depthwise.source(what)
     if isinstance(what, Contraction) and what.half is not None:
         return bfloat.source(Dtypes(*what.dtypes))
     if isinstance(what, Contraction) and what.short:
