@@ -297,8 +297,9 @@ class _Visit:
         """
         values = self._follow(Read(call.function, "", frozenset()))
         function = values[-1] if len(values) == len(call.function) - 1 else None
-        shift = type(function) is MethodType
-        function = function.__func__ if shift else function
+        shift = isinstance(function, MethodType)
+        if isinstance(function, MethodType):
+            function = function.__func__
         if type(function) is not FunctionType or is_foreign(function.__module__ or ""):
             return
         code = function.__code__

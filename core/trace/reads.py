@@ -132,7 +132,7 @@ class _Reader:
     def _attribute(self, number: int) -> None:
         name = self.code.co_names[number >> SHIFT]
         path = self._pop()
-        if type(path) is int:
+        if isinstance(path, int):
             path = None
         if name in METHODS:
             own = path is not None and not name.startswith("__") and _is_named(path)
@@ -158,9 +158,9 @@ class _Reader:
         """What a container has under a key."""
         for path in (x, key):
             self._note(path)
-        if x is None or type(x) is int:
+        if x is None or isinstance(x, int):
             return None
-        if type(key) is int:
+        if isinstance(key, int):
             return (*x, Item(self.code.co_consts[key]))
         if key is not None and key[0] != LOCAL:
             return (*x, At(key))
@@ -178,7 +178,7 @@ class _Reader:
 
     def _every(self, _: int) -> None:
         x = self._pop()
-        if x is not None and type(x) is not int:
+        if x is not None and not isinstance(x, int):
             self._note((*x, EVERY))
             self._note(x)
         self._end()
@@ -186,12 +186,12 @@ class _Reader:
     def _call(self, number: int) -> None:
         if NAMES_ON_STACK and self._names:
             names = self._pop()
-            self._names = len(self.code.co_consts[names]) if type(names) is int else 0
+            self._names = len(self.code.co_consts[names]) if isinstance(names, int) else 0
         args = [self._pop() for _ in range(number)][::-1]
         function, result = self._pop(), None
-        paths = [None if type(a) is int else a for a in args[: number - self._names]]
+        paths = [None if isinstance(a, int) else a for a in args[: number - self._names]]
         self._names = 0
-        if function is not None and type(function) is not int:
+        if function is not None and not isinstance(function, int):
             result = self._called(function, args, paths)
         for path in (function, *args):
             self._note(path)
@@ -209,7 +209,7 @@ class _Reader:
                 self._note((*owner, EVERY))
                 return None
         elif name == "getattr" and len(args) > 1 and paths[0] is not None:
-            if type(args[1]) is int:
+            if isinstance(args[1], int):
                 return (*paths[0], self.code.co_consts[args[1]])
             if args[1] is not None and args[1][0] != LOCAL:
                 return (*paths[0], At(args[1], True))
@@ -298,7 +298,7 @@ class _Reader:
     def _bind(self, variable: Path, value: Path | int | None) -> None:
         """What a local variable stands for, where it is another name."""
         self._same.pop(variable, None)
-        if value is None or type(value) is int or value[0] == LOCAL:
+        if value is None or isinstance(value, int) or value[0] == LOCAL:
             return
         self._same[variable] = value
 
@@ -317,7 +317,7 @@ class _Reader:
         self._row.clear()
 
     def _note(self, path: Path | int | None) -> None:
-        if path is None or type(path) is int:
+        if path is None or isinstance(path, int):
             return
         if path not in self.paths:
             self.paths[path] = self._line

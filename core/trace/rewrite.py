@@ -268,9 +268,9 @@ def _after(left: tuple[str, ...], node: ast.stmt) -> list[ast.stmt]:
         return []
     test, value = (ast.Name(name, ast.Load()) for name in left)
     made: ast.stmt = ast.If(test, [ast.Return(value)], [])
-    endless = isinstance(node, ast.While) and isinstance(node.test, ast.Constant)
-    if endless and node.test.value and not any(map(_breaks, node.body)):
-        made = ast.Return(value)  # Nothing can follow.
+    if isinstance(node, ast.While) and isinstance(node.test, ast.Constant):
+        if node.test.value and not any(map(_breaks, node.body)):
+            made = ast.Return(value)  # Nothing can follow.
     # Behind the loop: it is no part of that which is a step.
     for part in ast.walk(made):
         if isinstance(part, ast.stmt | ast.expr):
