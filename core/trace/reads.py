@@ -186,10 +186,14 @@ class _Reader:
     def _call(self, number: int) -> None:
         if NAMES_ON_STACK and self._names:
             names = self._pop()
-            self._names = len(self.code.co_consts[names]) if isinstance(names, int) else 0
+            self._names = (
+                len(self.code.co_consts[names]) if isinstance(names, int) else 0
+            )
         args = [self._pop() for _ in range(number)][::-1]
         function, result = self._pop(), None
-        paths = [None if isinstance(a, int) else a for a in args[: number - self._names]]
+        paths = [
+            None if isinstance(a, int) else a for a in args[: number - self._names]
+        ]
         self._names = 0
         if function is not None and not isinstance(function, int):
             result = self._called(function, args, paths)

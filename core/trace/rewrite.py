@@ -268,15 +268,19 @@ def _after(left: tuple[str, ...], node: ast.stmt) -> list[ast.stmt]:
         return []
     test, value = (ast.Name(name, ast.Load()) for name in left)
     made: ast.stmt = ast.If(test, [ast.Return(value)], [])
-    if isinstance(node, ast.While) and isinstance(node.test, ast.Constant):
-        if node.test.value and not any(map(_breaks, node.body)):
-            made = ast.Return(value)  # Nothing can follow.
+    if isinstance(node, ast.While) and _is_endless(node):
+        made = ast.Return(value)  # Nothing can follow.
     # Behind the loop: it is no part of that which is a step.
     for part in ast.walk(made):
         if isinstance(part, ast.stmt | ast.expr):
             part.lineno = part.end_lineno = node.end_lineno or node.lineno
             part.col_offset = part.end_col_offset = node.end_col_offset or 0
     return [made]
+
+
+def _is_endless(node: ast.While) -> bool:
+    always = isinstance(node.test, ast.Constant) and bool(node.test.value)
+    return always and not any(map(_breaks, node.body))
 
 
 def _function(

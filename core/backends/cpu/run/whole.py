@@ -72,7 +72,8 @@ def _is_little(step: Step) -> bool:
         return False
     # A nest without elements still stores what its sums begin with: that is not written
     # for loops.
-    return 0 < points(launch) <= _FEW
+    sums = any(i.name.startswith("reduce") for i in launch.nest.body)
+    return int(sums) <= points(launch) <= _FEW
 
 
 def _numbers(sizes: Sequence[object]) -> bool:
