@@ -1,8 +1,8 @@
 """Complex arrays that are only moved, as arrays of what their memory holds.
 
-A pair of parts would be moved by two kernels, each over every other number. Instead, what
-is in memory as complex numbers, and is wanted so again, moves as words of 64 bits, or as
-lines of two numbers of 64 bits: where only whole runs of these move, they are as fast.
+A pair of parts would be moved by two kernels, each over every other number. Instead,
+what is in memory as complex numbers, and is wanted so again, moves as words of 64 bits,
+or as lines of two numbers of 64 bits: where whole runs of these move, they are as fast.
 """
 
 from __future__ import annotations

@@ -100,7 +100,9 @@ class _Split(Rewriter):
             return a
         if a not in self.joined:
             moved = self.packed.found.get(a)
-            op, inputs = (complex_, self.pairs[a]) if moved is None else (whole, [moved])
+            op, inputs = (
+                (complex_, self.pairs[a]) if moved is None else (whole, [moved])
+            )
             (self.joined[a],) = self.emit(op, inputs, {}, source)
         return self.joined[a]
 
