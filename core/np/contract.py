@@ -225,7 +225,11 @@ def vdot(
     those of `matmul`."""
     wide = preference(preferred_element_type, x, y)
     x, y = factors("vdot", x, y, precision=precision, preferred=wide)
-    return of_dtype(_dot(ravel(conj(x)), ravel(y)), wide)
+    a, b = typeof(x), typeof(y)
+    if a.ndim < 2 or not same_shape(a.shape, b.shape):
+        return of_dtype(_dot(ravel(conj(x)), ravel(y)), wide)
+    every = tuple(range(a.ndim))
+    return of_dtype(product(conj(x), y, contract=(every, every), batch=_NONE), wide)
 
 
 def inner(

@@ -101,9 +101,11 @@ class SeveralRows:
         return self.b.op(f"alloca i8, i64 {nbytes}, align 64")
 
     def _used(self, sweep: Sweep) -> set[int]:
-        """What a sweep needs of what is there before it."""
+        """What a sweep needs of what is there before it: also the factors of products
+        that are not rounded before they are added."""
         inside = {*sweep.body, *sweep.restores}
-        users = (*sweep.body, *sweep.reductions)
+        terms = [self.nest.body[i].args[0] for i in sweep.reductions]
+        users = (*sweep.body, *sweep.reductions, *terms)
         return {a for i in users for a in self.nest.body[i].args} - inside
 
     def _given(self) -> list[int]:
