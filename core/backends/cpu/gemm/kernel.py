@@ -57,6 +57,7 @@ from treadle.backends.cpu.gemm.parts import (
     owned_by_task,
     pieces,
 )
+from treadle.backends.cpu.gemm.streamed import emit_streamed
 from treadle.backends.cpu.gemm.sweep import (
     Sweep,
     emit_sweep,
@@ -64,6 +65,7 @@ from treadle.backends.cpu.gemm.sweep import (
     first_row,
 )
 from treadle.backends.cpu.gemm.tile import Machine, wide_rows
+from treadle.backends.cpu.gemm.turned import emit_turned_rows
 from treadle.backends.cpu.run.native import Source
 from treadle.backends.cpu.target import Target, host, llvm
 
@@ -143,7 +145,14 @@ def emit_module(machine: Machine) -> str:
     _emit_rows(b, machine)
     _emit_product(b, machine)
     emit_few_rows(b, machine)
-    kinds = {Kind.PRODUCT: "product", Kind.FEW_ROWS: "few_rows"}
+    emit_turned_rows(b, machine)
+    emit_streamed(b, machine)
+    kinds = {
+        Kind.PRODUCT: "product",
+        Kind.FEW_ROWS: "few_rows",
+        Kind.TURNED: "turned",
+        Kind.STREAMED: "streamed",
+    }
     if machine.images:
         emit_convolution(b, machine)
         emit_together(b, machine)
