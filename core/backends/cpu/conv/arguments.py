@@ -70,6 +70,20 @@ class ConvWord(IntEnum):
     OFFSETS = FIRST + 53
 
 
+class WinogradWord(IntEnum):
+    """What Kind.WINOGRAD has beside ConvWord's, instead of segments."""
+
+    PLANE = ConvWord.RUN  # elements between the numbers of a tile of inputs
+    PITCH = ConvWord.RUN + 1  # and between tiles
+    SUMS_PLANE = ConvWord.RUN + 2  # ... and between the numbers of a tile's sums
+    TILES_X = ConvWord.RUN + 3  # in a row
+    PART = ConvWord.RUN + 4  # of which so many are transformed at once
+    INPUTS_OFFSET = ConvWord.RUN + 5  # bytes from a task's scratch to tiles of inputs
+    SUMS_OFFSET = ConvWord.RUN + 6  # ... and to their sums
+    PIECE = ConvWord.RUN + 7  # channels that are summed up at once
+    COUNT = ConvWord.RUN + 8
+
+
 class PairWord(IntEnum):
     """What convolutions of bfloat16 have beside."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from treadle.backends.cpu.conv import depthwise_schedule, filter_schedule
-from treadle.backends.cpu.conv import schedule as conv_schedule
+from treadle.backends.cpu.conv import (
+    depthwise_schedule,
+    filter_schedule,
+    winograd_schedule,
+)
 from treadle.backends.cpu.gemm.arguments import Scheduled, Tile
 from treadle.kernels.convolve import ConvSpec
 
@@ -16,4 +19,4 @@ def schedule(
         return depthwise_schedule.schedule(spec, tile, threads, filter_gradient)
     if filter_gradient:
         return filter_schedule.schedule(spec, tile, threads)
-    return [conv_schedule.schedule(spec, tile, threads)]
+    return winograd_schedule.schedule(spec, tile, threads)

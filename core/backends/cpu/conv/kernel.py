@@ -50,8 +50,17 @@ def emit_convolution(b: Builder, machine: Machine, fill: Fill | None = None) -> 
 Unit = Callable[[Builder, Machine, Args, str, tuple[str, str], tuple[str, str]], None]
 
 
-def emit_tasks(b: Builder, machine: Machine, name: str, emit_unit: Unit) -> None:
-    """Defines a kernel: its tasks, of which each unit is written by a function."""
+def emit_tasks(
+    b: Builder,
+    machine: Machine,
+    name: str,
+    emit_unit: Unit,
+    pack: str = "conv_filter",
+) -> None:
+    """Defines a kernel: its tasks, of which each unit is written by a function.
+
+    pack: packs some panels of the filter.
+    """
     with b.function(f"define internal void @{name}(ptr %args, i64 %task) " + COLD):
         args = Args(b)
         groups = args(ConvWord.GRID_PANELS)
@@ -72,7 +81,7 @@ def emit_tasks(b: Builder, machine: Machine, name: str, emit_unit: Unit) -> None
         chunk = args(ConvWord.CHUNK_PANELS)
         with b.loop(*panels, chunk) as p0:
             p1 = minimum(b, b.op(f"add i64 {p0}, {chunk}"), panels[1])
-            b(f"call void @conv_filter(ptr %args, i64 {p0}, i64 {p1}, ptr {packed})")
+            b(f"call void @{pack}(ptr %args, i64 {p0}, i64 {p1}, ptr {packed})")
             with b.loop(*units_bounds) as unit:
                 emit_unit(b, machine, args, unit, (p0, p1), (padded, packed))
         b("ret void")

@@ -56,6 +56,7 @@ class Kind(IntEnum):
     PANELS = 6  # packs B for a product of bfloat16
     FEW_ROWS = 7  # has the words of PRODUCT; tiles are of columns
     TOGETHER = 8  # has the words of CONVOLUTION; tiles are of several images
+    WINOGRAD = 9
 
 
 class Word(IntEnum):

@@ -35,6 +35,7 @@ import numpy as np
 from treadle.backends.cpu.conv.filter_kernel import emit_filter_gradient
 from treadle.backends.cpu.conv.kernel import emit_convolution
 from treadle.backends.cpu.conv.together import emit_together
+from treadle.backends.cpu.conv.winograd_kernel import emit_winograd
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import (
     BUILT_IN,
@@ -148,6 +149,9 @@ def emit_module(machine: Machine) -> str:
         emit_convolution(b, machine)
         emit_together(b, machine)
         emit_filter_gradient(b, machine)
+        if machine.scalar == "float":
+            emit_winograd(b, machine)
+            kinds[Kind.WINOGRAD] = "winograd"
         kinds[Kind.CONVOLUTION] = "convolution"
         kinds[Kind.TOGETHER] = "together"
         kinds[Kind.FILTER_GRADIENT] = "filter_gradient"

@@ -1,0 +1,142 @@
+"""How a CPU runs a convolution by Winograd's tiles: whether, and how many at once.
+
+Words: as of other convolutions (`schedule`), of images that are as large as their
+tiles; a producer of the input, or an epilogue, sees what it sees there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from treadle.backends.cpu.conv.arguments import ConvWord, WinogradWord
+from treadle.backends.cpu.conv.schedule import (
+    common_words,
+    is_in_place,
+    launched,
+    padded_bytes,
+    planned,
+)
+from treadle.backends.cpu.conv.winograd import OUT, PLACES, TAPS
+from treadle.backends.cpu.gemm.arguments import Kind, Scheduled, Tile, Word
+from treadle.backends.cpu.gemm.schedule import round_up, task_count
+from treadle.kernels.convolve import FLAT, Axis, ConvSpec
+
+_INPUT_BYTES = 1 << 19  # of tiles of inputs, to stay in the L2 cache
+_FILTER_BYTES = 1 << 22  # of the filter's transformed panels
+_COLLIDING_BYTES = 1 << 10  # what lies so far apart falls into few sets of the L1 cache
+_PIECE = 128  # channels summed at once: what is lost grows with the root of their number
+_TASK_TILES = 64  # that are worth transforming the filter for
+
+
+def is_possible(spec: ConvSpec) -> bool:
+    """Whether it is a sum over 3 x 3 pixels that lie side by side."""
+    return (
+        spec.z == FLAT
+        and spec.groups == 1
+        and spec.half is None
+        and spec.dtype.name == "float32"
+        and all(
+            (a.taps, a.stride, a.in_dilation, a.dilation) == (TAPS, 1, 1, 1)
+            for a in (spec.y, spec.x)
+        )
+    )
+
+
+def is_faster(spec: ConvSpec) -> bool:
+    """Whether that takes less time than to multiply pixel by pixel."""
+    return True
+
+
+def tiled(spec: ConvSpec) -> ConvSpec:
+    """The same, of images as large as their tiles."""
+
+    def whole(axis: Axis) -> Axis:
+        return replace(axis, out=round_up(axis.out, OUT))
+
+    return replace(spec, y=whole(spec.y), x=whole(spec.x))
+
+
+def apart(elements: int, tile: Tile, itemsize: int) -> int:
+    """So many elements, or a vector more, if they would fall into few sets."""
+    elements = round_up(elements, tile.lanes)
+    return elements + tile.lanes * (elements * itemsize % _COLLIDING_BYTES == 0)
+
+
+def schedule(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]:
+    """The launch of a convolution, by tiles if that is faster. It is for open sizes as
+    for the same ones given: what decides is asked when they are known."""
+    return launched(_planned, (tile, threads, is_in_place(spec)), spec)
+
+
+@lru_cache(maxsize=1024)
+def _planned(
+    tile: Tile, threads: int, in_place: bool, spec: ConvSpec
+) -> list[Scheduled]:
+    other = planned(tile, threads, in_place, spec)
+    if not (is_possible(spec) and is_faster(spec)):
+        return other
+    return [_of_tiles(spec, tile, threads, len(other[0].words))]
+
+
+def _of_tiles(spec: ConvSpec, tile: Tile, threads: int, count: int) -> Scheduled:
+    """The launch of one of fixed sizes, of so many words."""
+    itemsize, whole = spec.dtype.itemsize, tiled(spec)
+    words = common_words(whole, tile, in_place=False)
+    words += [0] * (count - len(words))
+    words[Word.KIND] = Kind.WINOGRAD
+    words[ConvWord.OUT_Y], words[ConvWord.OUT_X] = spec.y.out, spec.x.out
+    down, across = whole.y.out // OUT, whole.x.out // OUT
+    pitch = apart(spec.channels, tile, itemsize)
+    most = max(tile.rows, _INPUT_BYTES // (PLACES * pitch * itemsize))
+    panels = words[ConvWord.PANELS]
+    tiles = spec.images * down * across
+    work = tiles * PLACES * spec.channels * panels * tile.vectors // 2
+    tasks = task_count(work, threads)
+    part = min(across, most)
+    slab_tiles = max(1, min(down, most // across, -(-down * spec.images // tasks)))
+    slabs = -(-down // slab_tiles)
+    slab_tiles = -(-down // slabs)
+    together = 1
+    if slabs == 1:
+        together = min(spec.images, max(1, most // (down * across)))
+        together = min(together, -(-spec.images // tasks))
+    units = -(-spec.images // together) * slabs
+    grid_units = max(1, min(units, tasks, tiles // _TASK_TILES))
+    grid_panels = min(panels, -(-tasks // grid_units))
+    tasks = grid_units * grid_panels
+    at_once = together * slab_tiles * part
+    plane = apart(at_once * pitch, tile, itemsize)
+    sums_plane = apart(at_once * tile.columns, tile, itemsize)
+    panel_bytes = (spec.channels * tile.columns + tile.lanes) * PLACES * itemsize
+    chunk = max(2, _FILTER_BYTES // panel_bytes)
+    chunk = min(chunk, -(-panels // grid_panels))
+    padded = padded_bytes(whole, words, slab_tiles * OUT, tile)
+    inputs = round_up(PLACES * plane * itemsize, 64)
+    sums = round_up(PLACES * sums_plane * itemsize, 64)
+    slack = tile.lanes * tile.columns * itemsize
+    offset = padded + inputs + sums
+    scratch = offset + round_up(chunk * panel_bytes + slack, 64)
+    pieces = -(-spec.channels // _PIECE)
+    values = {
+        Word.TASKS: tasks,
+        Word.SCRATCH_STRIDE: scratch,
+        ConvWord.TOGETHER: together,
+        ConvWord.SLAB_ROWS: slab_tiles * OUT,
+        ConvWord.SLABS: slabs,
+        ConvWord.GRID_UNITS: grid_units,
+        ConvWord.GRID_PANELS: grid_panels,
+        ConvWord.CHUNK_PANELS: chunk,
+        ConvWord.FILTER_OFFSET: offset,
+        WinogradWord.PLANE: plane,
+        WinogradWord.PITCH: pitch,
+        WinogradWord.SUMS_PLANE: sums_plane,
+        WinogradWord.TILES_X: across,
+        WinogradWord.PART: part,
+        WinogradWord.INPUTS_OFFSET: padded,
+        WinogradWord.SUMS_OFFSET: padded + inputs,
+        WinogradWord.PIECE: -(-spec.channels // pieces),
+    }
+    for word, value in values.items():
+        words[word] = value
+    return Scheduled(tuple(map(int, words)), tasks, scratch * tasks)
