@@ -81,7 +81,9 @@ class WinogradWord(IntEnum):
     INPUTS_OFFSET = ConvWord.RUN + 5  # bytes from a task's scratch to tiles of inputs
     SUMS_OFFSET = ConvWord.RUN + 6  # ... and to their sums
     PIECE = ConvWord.RUN + 7  # channels that are summed up at once
-    COUNT = ConvWord.RUN + 8
+    # Words of other convolutions, too:
+    FILTER_PLANE = ConvWord.PLACES_OFFSET  # elements between the numbers of a filter
+    STREAMS = ConvWord.RESULT_OFFSET  # 1 if it is transformed where it is met
 
 
 class PairWord(IntEnum):

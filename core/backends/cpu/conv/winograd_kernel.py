@@ -4,15 +4,18 @@ Tasks are those of `kernel`, and so are units, a unit being a slab of some image
 a task holds of one fits the L2 cache, or streams through it::
 
     for each chunk of panels
-        transform the filter, whose panels of one place are those of a product
+        transform the filter
         for each unit
             pad the slabs
             for each part of their tiles
                 transform the tiles
                 for each panel
-                    for each of 36 places: a product over channels
+                    for each piece of the channels
+                        for each of 36 places: a product
                     transform the sums into the output
                     epilogue
+
+If a task has only one unit, the filter is transformed piece by piece, where it is met.
 """
 
 from __future__ import annotations
@@ -56,35 +59,40 @@ def emit_winograd(b: Builder, machine: Machine) -> None:
     emit_tiles_of_row(b, machine)
     _emit_results(b, machine)
     _emit_panel(b, machine)
-    emit_tasks(b, machine, "winograd", _emit_unit, "winograd_filter")
-
-
-def panel_size(b: Builder, machine: Machine, args: Args) -> tuple[str, str]:
-    """Elements between the places of a panel, and between panels."""
-    width = machine.tile.columns
-    place = b.op(f"mul i64 {args(ConvWord.CHANNELS)}, {width}")
-    # A distance of a page would put all places into the same few sets of the cache.
-    place = b.op(f"add i64 {place}, {machine.tile.lanes}")
-    return place, b.op(f"mul i64 {place}, {PLACES}")
+    with b.function(
+        "define internal void @winograd_chunk(ptr %args, i64 %p0, i64 %p1, ptr %packed)"
+        + COLD
+    ):
+        args = Args(b)
+        step = b.op(f"mul i64 {args(WinogradWord.FILTER_PLANE)}, {PLACES}")
+        channels = args(ConvWord.CHANNELS)
+        kept = b.op(f"icmp eq i64 {args(WinogradWord.STREAMS)}, 0")
+        with b.when(kept), b.loop("%p0", "%p1") as panel:
+            number = b.op(f"sub i64 {panel}, %p0")
+            target = offset(b, machine, "%packed", number, step)
+            b(
+                f"call void @winograd_filter(ptr %args, i64 {panel}, i64 0, "
+                f"i64 {channels}, ptr {target})"
+            )
+        b("ret void")
+    emit_tasks(b, machine, "winograd", _emit_unit, "winograd_chunk")
 
 
 def _emit_filter(b: Builder, machine: Machine) -> None:
-    """``winograd_filter``: packs panels p0..p1-1, place by place."""
+    """``winograd_filter``: packs channels first..last-1 of a panel, place by place."""
     width, lanes, vector = machine.tile.columns, machine.tile.lanes, machine.vector
     with b.function(
-        "define internal void @winograd_filter(ptr %args, i64 %p0, i64 %p1, "
-        "ptr %packed)"
+        "define internal void @winograd_filter(ptr %args, i64 %panel, i64 %first, "
+        "i64 %last, ptr %packed)"
     ):
         args = Args(b)
         room = buffer(b, machine)
         step = (_CHANNELS + lanes) * width  # a producer may write a vector too much
         taps = b.op(f"alloca [{TAPS * TAPS * step} x {machine.scalar}], align 64")
-        place, size = panel_size(b, machine, args)
-        channels = args(ConvWord.CHANNELS)
-        with b.loop("%p0", "%p1") as panel, b.loop("0", channels, str(_CHANNELS)) as c0:
-            _, f0, f1 = panel_features(b, machine, args, panel)
-            target = offset(b, machine, "%packed", b.op(f"sub i64 {panel}, %p0"), size)
-            c1 = minimum(b, b.op(f"add i64 {c0}, {_CHANNELS}"), channels)
+        place = args(WinogradWord.FILTER_PLANE)
+        _, f0, f1 = panel_features(b, machine, args, "%panel")
+        with b.loop("%first", "%last", str(_CHANNELS)) as c0:
+            c1 = minimum(b, b.op(f"add i64 {c0}, {_CHANNELS}"), "%last")
             with b.loop("0", str(TAPS)) as dy, b.loop("0", str(TAPS)) as dx:
                 tap = b.op(f"add i64 {b.op(f'mul i64 {dy}, {TAPS}')}, {dx}")
                 where = f"i64 {dy}, i64 {dx}, i64 {c0}, i64 {c1}, i64 {f0}, i64 {f1}"
@@ -95,8 +103,9 @@ def _emit_filter(b: Builder, machine: Machine) -> None:
                 within = b.op(f"mul i64 {b.op(f'sub i64 {c}, {c0}')}, {width}")
                 source = b.op(f"add i64 {within}, {f}")
                 source = offset(b, machine, taps, source, "1")
-                start = b.op(f"add i64 {b.op(f'mul i64 {c}, {width}')}, {f}")
-                start = offset(b, machine, target, start, "1")
+                start = offset(b, machine, "%packed", f, "1")
+                number = b.op(f"sub i64 {c}, %first")
+                start = offset(b, machine, start, number, str(width))
 
                 def load(row: int, column: str, source: str = source) -> str:
                     tap = b.op(f"add i64 {column}, {row * TAPS}")
@@ -232,7 +241,7 @@ def _emit_unit(
     inputs = b.op(f"getelementptr i8, ptr {scratch[0]}, i64 {skip}")
     skip = args(WinogradWord.SUMS_OFFSET)
     sums = b.op(f"getelementptr i8, ptr {scratch[0]}, i64 {skip}")
-    _, size = panel_size(b, machine, args)
+    size = b.op(f"mul i64 {args(WinogradWord.FILTER_PLANE)}, {PLACES}")
     with b.loop("0", tiles, part) as x0:
         x1 = minimum(b, b.op(f"add i64 {x0}, {part}"), tiles)
         across = b.op(f"sub i64 {x1}, {x0}")
@@ -243,6 +252,8 @@ def _emit_unit(
         with b.loop(*panels) as panel:
             number = b.op(f"sub i64 {panel}, {panels[0]}")
             weights = offset(b, machine, scratch[1], number, size)
+            streams = b.op(f"icmp ne i64 {args(WinogradWord.STREAMS)}, 0")
+            weights = b.op(f"select i1 {streams}, ptr {scratch[1]}, ptr {weights}")
             b(
                 f"call void @winograd_panel(ptr %args, i64 {i0}, i64 {i1}, i64 {y0}, "
                 f"i64 {y1}, i64 {x0}, i64 {across}, i64 {count}, i64 {panel}, "
@@ -312,21 +323,35 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
         low, extra = (b.op(f"{op} i64 %count, {tiles}") for op in ("udiv", "urem"))
         a_row = b.op(f"mul i64 {args(WinogradWord.PITCH)}, {size}")
         channels, piece = args(ConvWord.CHANNELS), args(WinogradWord.PIECE)
-        step, _ = panel_size(b, machine, args)
-        with b.loop("0", str(PLACES)) as place, b.loop("0", channels, piece) as c0:
+        streams = b.op(f"icmp ne i64 {args(WinogradWord.STREAMS)}, 0")
+        with b.loop("0", channels, piece) as c0:
             c1 = minimum(b, b.op(f"add i64 {c0}, {piece}"), channels)
-            a = offset(b, machine, "%inputs", place, args(WinogradWord.PLANE))
-            panel = offset(b, machine, "%weights", place, step)
-            c = offset(b, machine, "%sums", place, args(WinogradWord.SUMS_PLANE))
-            Sweep(
-                tiles=(low, extra, "0", tiles),
-                a=(offset(b, machine, a, c0, "1"), a_row),
-                k=("@one_segment", "1", b.op(f"sub i64 {c1}, {c0}")),
-                panel=(offset(b, machine, panel, c0, str(width)), str(width * size)),
-                c=(c, str(width * size)),
-                columns=columns,
-                accumulate=b.op(f"zext i1 {b.op(f'icmp ne i64 {c0}, 0')} to i64"),
-            ).call(b)
+            with b.when(streams):
+                b(
+                    f"call void @winograd_filter(ptr %args, i64 %panel, i64 {c0}, "
+                    f"i64 {c1}, ptr %weights)"
+                )
+            skipped = b.op(f"select i1 {streams}, i64 0, i64 {c0}")
+            weights = offset(b, machine, "%weights", skipped, str(width))
+            inputs = offset(b, machine, "%inputs", c0, "1")
+            with b.loop("0", str(PLACES)) as place:
+                a, panel, c = (
+                    offset(b, machine, base, place, args(word))
+                    for base, word in (
+                        (inputs, WinogradWord.PLANE),
+                        (weights, WinogradWord.FILTER_PLANE),
+                        ("%sums", WinogradWord.SUMS_PLANE),
+                    )
+                )
+                Sweep(
+                    tiles=(low, extra, "0", tiles),
+                    a=(a, a_row),
+                    k=("@one_segment", "1", b.op(f"sub i64 {c1}, {c0}")),
+                    panel=(panel, str(width * size)),
+                    c=(c, str(width * size)),
+                    columns=columns,
+                    accumulate=b.op(f"zext i1 {b.op(f'icmp ne i64 {c0}, 0')} to i64"),
+                ).call(b)
         x = b.op(f"mul i64 %x0, {OUT}")
         step = b.op(f"mul i64 %across, {width}")
         down = _tiles(b, b.op("sub i64 %y1, %y0"))

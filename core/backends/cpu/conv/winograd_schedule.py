@@ -23,6 +23,7 @@ from treadle.backends.cpu.gemm.schedule import round_up, task_count
 from treadle.kernels.convolve import FLAT, Axis, ConvSpec
 
 _INPUT_BYTES = 1 << 19  # of tiles of inputs, to stay in the L2 cache
+_STREAM_BYTES = 5 << 19  # of all tiles: then the filter is transformed on the way
 _FILTER_BYTES = 1 << 22  # of the filter's transformed panels
 _COLLIDING_BYTES = 1 << 10  # what lies so far apart falls into few sets of the L1 cache
 _PIECE = 128  # channels summed at once: what is lost grows with the root of their number
@@ -88,36 +89,47 @@ def _of_tiles(spec: ConvSpec, tile: Tile, threads: int, count: int) -> Scheduled
     words[ConvWord.OUT_Y], words[ConvWord.OUT_X] = spec.y.out, spec.x.out
     down, across = whole.y.out // OUT, whole.x.out // OUT
     pitch = apart(spec.channels, tile, itemsize)
-    most = max(tile.rows, _INPUT_BYTES // (PLACES * pitch * itemsize))
+    tile_bytes = PLACES * pitch * itemsize
     panels = words[ConvWord.PANELS]
     tiles = spec.images * down * across
+    streams = tiles * tile_bytes <= _STREAM_BYTES
+    most = tiles if streams else max(tile.rows, _INPUT_BYTES // tile_bytes)
     work = tiles * PLACES * spec.channels * panels * tile.vectors // 2
     tasks = task_count(work, threads)
+    parts = 1 if streams else tasks
     part = min(across, most)
-    slab_tiles = max(1, min(down, most // across, -(-down * spec.images // tasks)))
+    slab_tiles = max(1, min(down, most // across, -(-down * spec.images // parts)))
     slabs = -(-down // slab_tiles)
     slab_tiles = -(-down // slabs)
     together = 1
     if slabs == 1:
         together = min(spec.images, max(1, most // (down * across)))
-        together = min(together, -(-spec.images // tasks))
+        together = min(together, -(-spec.images // parts))
     units = -(-spec.images // together) * slabs
     grid_units = max(1, min(units, tasks, tiles // _TASK_TILES))
+    if streams:
+        grid_units, tasks = 1, min(tasks, threads)
     grid_panels = min(panels, -(-tasks // grid_units))
     tasks = grid_units * grid_panels
     at_once = together * slab_tiles * part
     plane = apart(at_once * pitch, tile, itemsize)
     sums_plane = apart(at_once * tile.columns, tile, itemsize)
-    panel_bytes = (spec.channels * tile.columns + tile.lanes) * PLACES * itemsize
-    chunk = max(2, _FILTER_BYTES // panel_bytes)
-    chunk = min(chunk, -(-panels // grid_panels))
+    pieces = -(-spec.channels // _PIECE)
+    piece = -(-spec.channels // pieces)
+    # A distance of a page would put all places into the same few sets of the cache.
+    rows = piece if streams else spec.channels
+    filter_plane = rows * tile.columns + tile.lanes
+    panel_bytes = filter_plane * PLACES * itemsize
+    chunk = group = -(-panels // grid_panels)
+    if not streams:
+        chunk = min(group, max(2, _FILTER_BYTES // panel_bytes))
     padded = padded_bytes(whole, words, slab_tiles * OUT, tile)
     inputs = round_up(PLACES * plane * itemsize, 64)
     sums = round_up(PLACES * sums_plane * itemsize, 64)
     slack = tile.lanes * tile.columns * itemsize
     offset = padded + inputs + sums
-    scratch = offset + round_up(chunk * panel_bytes + slack, 64)
-    pieces = -(-spec.channels // _PIECE)
+    held = 1 if streams else chunk
+    scratch = offset + round_up(held * panel_bytes + slack, 64)
     values = {
         Word.TASKS: tasks,
         Word.SCRATCH_STRIDE: scratch,
@@ -135,7 +147,9 @@ def _of_tiles(spec: ConvSpec, tile: Tile, threads: int, count: int) -> Scheduled
         WinogradWord.PART: part,
         WinogradWord.INPUTS_OFFSET: padded,
         WinogradWord.SUMS_OFFSET: padded + inputs,
-        WinogradWord.PIECE: -(-spec.channels // pieces),
+        WinogradWord.PIECE: piece,
+        WinogradWord.FILTER_PLANE: filter_plane,
+        WinogradWord.STREAMS: int(streams),
     }
     for word, value in values.items():
         words[word] = value
