@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from treadle.backends.cpu.conv.arguments import ConvWord, WinogradWord
+from treadle.backends.cpu.conv import filter_schedule
+from treadle.backends.cpu.conv.arguments import ConvWord, FilterWord, WinogradWord
 from treadle.backends.cpu.conv.schedule import (
     common_words,
     is_in_place,
@@ -18,7 +19,13 @@ from treadle.backends.cpu.conv.schedule import (
     planned,
 )
 from treadle.backends.cpu.conv.winograd import OUT, PLACES, TAPS
-from treadle.backends.cpu.gemm.arguments import Kind, Scheduled, Tile, Word
+from treadle.backends.cpu.gemm.arguments import (
+    BUILT_IN,
+    Kind,
+    Scheduled,
+    Tile,
+    Word,
+)
 from treadle.backends.cpu.gemm.schedule import round_up, task_count
 from treadle.kernels.convolve import FLAT, Axis, ConvSpec
 
@@ -26,6 +33,9 @@ _INPUT_BYTES = 1 << 19  # of tiles of inputs, to stay in the L2 cache
 _STREAM_BYTES = 5 << 19  # of all tiles: then the filter is transformed on the way
 _FILTER_BYTES = 1 << 22  # of the filter's transformed panels
 _COLLIDING_BYTES = 1 << 10  # what lies so far apart falls into few sets of the L1 cache
+_SUMS_BYTES = 5 << 16  # of a block of the filter's gradient, to stay there
+_ALL_SUMS_BYTES = 10 << 20  # of what stays from one unit to the next
+_LEAST_TILES = 28  # to sum over before adding to memory
 _PIECE = 128  # channels summed at once: what is lost grows with the root of their number
 _TASK_TILES = 64  # that are worth transforming the filter for
 
@@ -154,3 +164,103 @@ def _of_tiles(spec: ConvSpec, tile: Tile, threads: int, count: int) -> Scheduled
     for word, value in values.items():
         words[word] = value
     return Scheduled(tuple(map(int, words)), tasks, scratch * tasks)
+
+
+def filter_gradient(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]:
+    """Two launches, as of `filter_schedule`."""
+    return launched(_gradient, (tile, threads), spec)
+
+
+@lru_cache(maxsize=1024)
+def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
+    other = filter_schedule.planned(tile, threads, spec)
+    if not (is_possible(spec) and is_faster(spec)):
+        return other
+    return _gradient_of_tiles(spec, tile, threads, len(other[0].words))
+
+
+def _gradient_of_tiles(
+    spec: ConvSpec, tile: Tile, threads: int, count: int
+) -> list[Scheduled]:
+    itemsize, whole = spec.dtype.itemsize, tiled(spec)
+    words = common_words(whole, tile, in_place=False)
+    words += [0] * (count - len(words))
+    b, c = slice(Word.B, Word.B + 5), slice(Word.C, Word.C + 5)
+    words[b], words[c] = words[c], words[b]
+    words[Word.PACK_B] = BUILT_IN
+    down, across = whole.y.out // OUT, whole.x.out // OUT
+    pitch = apart(spec.channels, tile, itemsize)
+    tile_bytes = PLACES * pitch * itemsize
+    panels = words[ConvWord.PANELS]
+    result = spec.k * spec.features * itemsize
+    partials = filter_schedule.partial_count(spec, result)
+    images = -(-spec.images // partials)
+    alone = images * down * across * tile_bytes <= _STREAM_BYTES
+    most = images * down * across
+    if not alone:
+        most = min(most, max(_LEAST_TILES, _INPUT_BYTES // tile_bytes))
+    part = min(across, most)
+    slab_tiles = min(down, most // part)
+    slabs = -(-down // slab_tiles)
+    slab_tiles = -(-down // slabs)
+    together = min(images, most // (down * part)) if slabs == 1 else 1
+    together = -(-images // -(-images // together))
+    alone = slabs == 1 and part == across and together == images
+    at_once = together * slab_tiles * part
+    tiles = spec.images * down * across
+    work = tiles * PLACES * spec.channels * panels * tile.vectors // 2
+    tasks = min(task_count(work, threads), threads)
+    grid_units = min(partials, tasks)
+    grid_panels = min(panels, -(-tasks // grid_units))
+    tasks = grid_units * grid_panels
+    block = _SUMS_BYTES // (PLACES * tile.columns * itemsize)
+    blocks = -(-spec.channels // block)
+    block = -(-spec.channels // blocks)
+    sums_plane = apart(block * tile.columns, tile, itemsize)
+    plane = apart(at_once * pitch, tile, itemsize)
+    outputs_plane = apart(at_once * tile.columns, tile, itemsize)
+    panel_bytes = PLACES * sums_plane * blocks * itemsize
+    chunk = -(-panels // grid_panels)
+    if not alone:
+        chunk = min(chunk, max(1, _ALL_SUMS_BYTES // panel_bytes))
+    padded = padded_bytes(whole, words, slab_tiles * OUT, tile)
+    lines = padded + round_up(PLACES * plane * itemsize, 64)
+    slack = tile.lanes * tile.columns * itemsize
+    outputs = lines + round_up(OUT * OUT * part * tile.columns * itemsize + slack, 64)
+    sums = outputs + round_up(PLACES * outputs_plane * itemsize, 64)
+    held = panel_bytes // blocks if alone else chunk * panel_bytes
+    scratch = sums + round_up(held, 64)
+    start = round_up(partials * result, 64)
+    values = {
+        Word.KIND: Kind.WINOGRAD_FILTER,
+        Word.TASKS: tasks,
+        Word.SCRATCH_STRIDE: scratch,
+        ConvWord.TOGETHER: together,
+        ConvWord.SLAB_ROWS: slab_tiles * OUT,
+        ConvWord.SLABS: slabs,
+        ConvWord.GRID_UNITS: grid_units,
+        ConvWord.GRID_PANELS: grid_panels,
+        ConvWord.CHUNK_PANELS: chunk,
+        ConvWord.OUT_Y: spec.y.out,
+        ConvWord.OUT_X: spec.x.out,
+        FilterWord.PARTIALS: partials,
+        FilterWord.FEATURES: spec.features,
+        FilterWord.TASK_OFFSET: start,
+        WinogradWord.TILES_X: across,
+        WinogradWord.PART: part,
+        WinogradWord.PLANE: plane,
+        WinogradWord.PITCH: pitch,
+        WinogradWord.FILTER_PLANE: outputs_plane,
+        WinogradWord.SUMS_PLANE: sums_plane,
+        WinogradWord.INPUTS_OFFSET: padded,
+        WinogradWord.SUMS_OFFSET: sums,
+        WinogradWord.PIECE: block,
+        WinogradWord.LINES_OFFSET: lines,
+        WinogradWord.OUTPUTS_OFFSET: outputs,
+        WinogradWord.SUMS_STEP: 0 if alone else PLACES * sums_plane,
+    }
+    for word, value in values.items():
+        words[word] = value
+    total = start + scratch * tasks
+    first = Scheduled(tuple(map(int, words)), tasks, total)
+    return [first, filter_schedule.adding(words, spec, threads, total)]

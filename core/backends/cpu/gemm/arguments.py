@@ -57,6 +57,7 @@ class Kind(IntEnum):
     FEW_ROWS = 7  # has the words of PRODUCT; tiles are of columns
     TOGETHER = 8  # has the words of CONVOLUTION; tiles are of several images
     WINOGRAD = 9
+    WINOGRAD_FILTER = 10
 
 
 class Word(IntEnum):
