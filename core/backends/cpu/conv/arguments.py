@@ -137,4 +137,5 @@ class WinogradWord(IntEnum):
     LINES_OFFSET = ConvWord.RUN + 7  # bytes to four padded rows of outputs' gradients
     OUTPUTS_OFFSET = ConvWord.RUN + 8  # ... and to tiles of them
     SUMS_STEP = ConvWord.RUN + 9  # elements between sums that stay from unit to unit
-    FILTER_COUNT = ConvWord.RUN + 10
+    TILES = ConvWord.RUN + 10  # that are summed up at once
+    FILTER_COUNT = ConvWord.RUN + 11

@@ -9,7 +9,7 @@ and some panels of features::
                 pad, and transform the tiles of the images
                 transform those of the outputs' gradients, panel by panel
                 for each panel, for each block of channels
-                    for each of 36 places: a product over tiles
+                    for some tiles at once, for each of 36 places: a product over them
                     after the last unit: transform the sums into the partial sum
 
 If there is one unit alone, a block's sums are transformed as soon as they are made. The
@@ -218,7 +218,10 @@ def _emit_block(b: Builder, machine: Machine) -> None:
         low, extra = (b.op(f"{op} i64 {rows}, {tiles}") for op in ("udiv", "urem"))
         inputs = offset(b, machine, "%inputs", "%c0", "1")
         step = b.op(f"mul i64 {args(WinogradWord.PITCH)}, {size}")
-        with b.loop("0", str(PLACES)) as place:
+        most = args(WinogradWord.TILES)
+        with b.loop("0", "%count", most) as t0, b.loop("0", str(PLACES)) as place:
+            t1 = minimum(b, b.op(f"add i64 {t0}, {most}"), "%count")
+            later = b.op(f"icmp ne i64 {b.op(f'or i64 {t0}, %again')}, 0")
             a, panel, c = (
                 offset(b, machine, base, place, args(word))
                 for base, word in (
@@ -229,12 +232,12 @@ def _emit_block(b: Builder, machine: Machine) -> None:
             )
             Sweep(
                 tiles=(low, extra, "0", tiles),
-                a=(a, step),
-                k=("@one_segment", "1", "%count"),
-                panel=(panel, str(width * size)),
+                a=(offset(b, machine, a, t0, args(WinogradWord.PITCH)), step),
+                k=("@one_segment", "1", b.op(f"sub i64 {t1}, {t0}")),
+                panel=(offset(b, machine, panel, t0, str(width)), str(width * size)),
                 c=(c, str(width * size)),
                 columns=columns,
-                accumulate="%again",
+                accumulate=b.op(f"zext i1 {later} to i64"),
                 turned=True,
             ).call(b)
         with b.when("%last"):

@@ -36,7 +36,13 @@ _COLLIDING_BYTES = 1 << 10  # what lies so far apart falls into few sets of the 
 _SUMS_BYTES = 5 << 16  # of a block of the filter's gradient, to stay there
 _ALL_SUMS_BYTES = 10 << 20  # of what stays from one unit to the next
 _LEAST_TILES = 28  # to sum over before adding to memory
-_PIECE = 128  # channels summed at once: what is lost grows with the root of their number
+_PIECE = 48  # channels summed at once: more lose more, fewer take longer
+_TILES = 32  # ... and tiles
+_LANES = 16
+_SQUARE_CYCLES = 190  # to transform a vector of a tile
+_FILTER_CYCLES = 230  # and of a filter
+_CALL_CYCLES = 4  # of the micro-kernel, for a row of it
+_GAIN = 0.8
 _TASK_TILES = 64  # that are worth transforming the filter for
 
 
@@ -54,9 +60,34 @@ def is_possible(spec: ConvSpec) -> bool:
     )
 
 
-def is_faster(spec: ConvSpec) -> bool:
-    """Whether that takes less time than to multiply pixel by pixel."""
-    return True
+def is_faster(spec: ConvSpec, filter_gradient: bool) -> bool:
+    """Whether it takes less time than to multiply pixel by pixel, by far: it loses
+    digits. Of few channels it doesn't, nor where tiles reach beyond small images, nor
+    where the filter is larger than what it meets.
+
+    The same for any machine, and for any number of threads, as what is summed is not.
+    """
+    channels, features = (-(-n // _LANES) for n in (spec.channels, spec.features))
+    y, x = spec.y, spec.x
+    tiles = spec.images * -(-y.out // OUT) * -(-x.out // OUT)
+    # Some of the launches of few pixels never read what lies beside an image.
+    met = TAPS * TAPS * y.out * x.out if filter_gradient else _met(y) * _met(x)
+    products = spec.images * met * spec.channels * features
+    fewer = PLACES * tiles * (spec.channels * features + _CALL_CYCLES * features)
+    squares = tiles * (channels + features)
+    per_filter = _FILTER_CYCLES * spec.channels * features
+    if filter_gradient:
+        size = spec.k * spec.features * spec.dtype.itemsize
+        per_filter *= filter_schedule.partial_count(spec, size)
+    return fewer + _SQUARE_CYCLES * squares + per_filter < _GAIN * products
+
+
+def _met(axis: Axis) -> int:
+    """How often taps meet the input along an axis."""
+    return sum(
+        max(0, min(axis.out, axis.size + axis.padding - tap) - max(0, axis.padding - tap))
+        for tap in range(TAPS)
+    )
 
 
 def tiled(spec: ConvSpec) -> ConvSpec:
@@ -85,7 +116,7 @@ def _planned(
     tile: Tile, threads: int, in_place: bool, spec: ConvSpec
 ) -> list[Scheduled]:
     other = planned(tile, threads, in_place, spec)
-    if not (is_possible(spec) and is_faster(spec)):
+    if not (is_possible(spec) and is_faster(spec, filter_gradient=False)):
         return other
     return [_of_tiles(spec, tile, threads, len(other[0].words))]
 
@@ -174,7 +205,7 @@ def filter_gradient(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]
 @lru_cache(maxsize=1024)
 def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     other = filter_schedule.planned(tile, threads, spec)
-    if not (is_possible(spec) and is_faster(spec)):
+    if not (is_possible(spec) and is_faster(spec, filter_gradient=True)):
         return other
     return _gradient_of_tiles(spec, tile, threads, len(other[0].words))
 
@@ -257,6 +288,7 @@ def _gradient_of_tiles(
         WinogradWord.PIECE: block,
         WinogradWord.LINES_OFFSET: lines,
         WinogradWord.OUTPUTS_OFFSET: outputs,
+        WinogradWord.TILES: -(-at_once // -(-at_once // _TILES)),
         WinogradWord.SUMS_STEP: 0 if alone else PLACES * sums_plane,
     }
     for word, value in values.items():
