@@ -118,10 +118,12 @@ def _planned(
     other = planned(tile, threads, in_place, spec)
     if not (is_possible(spec) and is_faster(spec, filter_gradient=False)):
         return other
-    return [_of_tiles(spec, tile, threads, len(other[0].words))]
+    return [of_tiles(spec, tile, threads, len(other[0].words))]
 
 
-def _of_tiles(spec: ConvSpec, tile: Tile, threads: int, count: int) -> Scheduled:
+def of_tiles(
+    spec: ConvSpec, tile: Tile, threads: int, count: int = WinogradWord.COUNT
+) -> Scheduled:
     """The launch of one of fixed sizes, of so many words."""
     itemsize, whole = spec.dtype.itemsize, tiled(spec)
     words = common_words(whole, tile, in_place=False)
@@ -207,12 +209,13 @@ def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     other = filter_schedule.planned(tile, threads, spec)
     if not (is_possible(spec) and is_faster(spec, filter_gradient=True)):
         return other
-    return _gradient_of_tiles(spec, tile, threads, len(other[0].words))
+    return gradient_of_tiles(spec, tile, threads, len(other[0].words))
 
 
-def _gradient_of_tiles(
-    spec: ConvSpec, tile: Tile, threads: int, count: int
+def gradient_of_tiles(
+    spec: ConvSpec, tile: Tile, threads: int, count: int = WinogradWord.FILTER_COUNT
 ) -> list[Scheduled]:
+    """The launches of one of fixed sizes, of so many words."""
     itemsize, whole = spec.dtype.itemsize, tiled(spec)
     words = common_words(whole, tile, in_place=False)
     words += [0] * (count - len(words))
