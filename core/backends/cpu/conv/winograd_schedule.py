@@ -31,6 +31,7 @@ from treadle.kernels.convolve import FLAT, Axis, ConvSpec
 
 _INPUT_BYTES = 1 << 19  # of tiles of inputs, to stay in the L2 cache
 _STREAM_BYTES = 5 << 19  # of all tiles: then the filter is transformed on the way
+_LEAST_AT_ONCE = 28
 _FILTER_BYTES = 1 << 22  # of the filter's transformed panels
 _COLLIDING_BYTES = 1 << 10  # what lies so far apart falls into few sets of the L1 cache
 _SUMS_BYTES = 5 << 16  # of a block of the filter's gradient, to stay there
@@ -136,7 +137,7 @@ def of_tiles(
     panels = words[ConvWord.PANELS]
     tiles = spec.images * down * across
     streams = tiles * tile_bytes <= _STREAM_BYTES
-    most = tiles if streams else max(tile.rows, _INPUT_BYTES // tile_bytes)
+    most = tiles if streams else max(_LEAST_AT_ONCE, _INPUT_BYTES // tile_bytes)
     work = tiles * PLACES * spec.channels * panels * tile.vectors // 2
     tasks = task_count(work, threads)
     parts = 1 if streams else tasks
