@@ -52,6 +52,7 @@ def is_possible(spec: ConvSpec) -> bool:
     return (
         spec.z == FLAT
         and spec.groups == 1
+        and not spec.exact
         and spec.half is None
         and spec.dtype.name == "float32"
         and all(

@@ -272,3 +272,30 @@ def test_what_is_lost(channels):
         (forwards(spec, output, image, weights), forward(image, weights, spec)),
     ):
         assert np.sqrt(((found - wanted) ** 2).mean()) < 9e-7 * wanted.std()
+
+
+def test_what_is_asked_to_be_exact_is_not():
+    """Infinities stay where products with them are."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1, 32, 32, 64)).astype("float32")
+    w = rng.normal(size=(3, 3, 64, 64)).astype("float32")
+    x[0, 9, 9] = np.inf
+    touched = np.zeros((1, 32, 32, 64), bool)
+    touched[0, 8:11, 8:11] = True
+    order = ("NHWC", "HWIO", "NHWC")
+
+    def back(precision, x, w):
+        def f(x):
+            return td.lax.conv_general_dilated(
+                x, w, (1, 1), "SAME", dimension_numbers=order, precision=precision
+            )
+
+        out, vjp = td.vjp(f, x)
+        return out, *vjp(x)
+
+    for found in td.jit(lambda x, w: back("highest", x, w))(x, w):
+        np.testing.assert_array_equal(~np.isfinite(found), touched)
+    for found in td.jit(lambda x, w: back(None, x, w))(x, w):
+        apart = ~np.isfinite(found)
+        assert apart[touched].all()
+        assert apart.sum() > touched.sum()
