@@ -91,9 +91,7 @@ def planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     return [first, adding(words, spec, threads, total)]
 
 
-def adding(
-    words: list[int], spec: ConvSpec, threads: int, scratch: int
-) -> Scheduled:
+def adding(words: list[int], spec: ConvSpec, threads: int, scratch: int) -> Scheduled:
     """The second launch, whose words are those of the first but for a few."""
     elements = spec.k * spec.features * words[FilterWord.PARTIALS]
     tasks = max(1, min(threads, elements // _SUM_ELEMENTS))

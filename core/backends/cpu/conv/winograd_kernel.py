@@ -173,7 +173,11 @@ def _emit_results(b: Builder, machine: Machine) -> None:
         args = Args(b)
         room = buffer(b, machine)
         place = args(WinogradWord.SUMS_PLANE)
-        out_y, out_x, pixel = args(ConvWord.OUT_Y), args(ConvWord.OUT_X), args(Word.C + 3)
+        out_y, out_x, pixel = (
+            args(ConvWord.OUT_Y),
+            args(ConvWord.OUT_X),
+            args(Word.C + 3),
+        )
         start = offset(b, machine, args(Word.C, "ptr"), "%image", args(Word.C + 1))
         start = offset(b, machine, start, "%feature", "1")
         line = b.op(f"mul i64 {out_x}, {pixel}")
@@ -247,7 +251,14 @@ def _emit_unit(
         across = b.op(f"sub i64 {x1}, {x0}")
         again = b.op(f"icmp ne i64 {x0}, 0")
         down, count = emit_inputs(
-            b, machine, args, (i0, i1), (y0, y1), (x0, across), again, (scratch[0], inputs)
+            b,
+            machine,
+            args,
+            (i0, i1),
+            (y0, y1),
+            (x0, across),
+            again,
+            (scratch[0], inputs),
         )
         with b.loop(*panels) as panel:
             number = b.op(f"sub i64 {panel}, {panels[0]}")

@@ -87,7 +87,10 @@ def is_faster(spec: ConvSpec, filter_gradient: bool) -> bool:
 def _met(axis: Axis) -> int:
     """How often taps meet the input along an axis."""
     return sum(
-        max(0, min(axis.out, axis.size + axis.padding - tap) - max(0, axis.padding - tap))
+        max(
+            0,
+            min(axis.out, axis.size + axis.padding - tap) - max(0, axis.padding - tap),
+        )
         for tap in range(TAPS)
     )
 
