@@ -87,6 +87,20 @@ def emit_tasks(
         b("ret void")
 
 
+def images_and_rows(
+    b: Builder, args: Args, unit: str
+) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Of a unit of several images: the first and the one after the last, and so of the
+    rows of each."""
+    slabs, slab_rows = args(ConvWord.SLABS), args(ConvWord.SLAB_ROWS)
+    together = args(ConvWord.TOGETHER)
+    i0 = b.op(f"mul i64 {b.op(f'udiv i64 {unit}, {slabs}')}, {together}")
+    i1 = minimum(b, b.op(f"add i64 {i0}, {together}"), args(ConvWord.IMAGES))
+    y0 = b.op(f"mul i64 {b.op(f'urem i64 {unit}, {slabs}')}, {slab_rows}")
+    y1 = minimum(b, b.op(f"add i64 {y0}, {slab_rows}"), args(ConvWord.OUT_Y))
+    return (i0, i1), (y0, y1)
+
+
 def _emit_unit(
     b: Builder,
     machine: Machine,

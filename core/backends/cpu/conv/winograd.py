@@ -1,4 +1,4 @@
-"""Winograd's short convolutions: the transforms of tiles of images, filters and results.
+"""Winograd's short convolutions: transforms of tiles of images, filters and results.
 
 Of 4 x 4 outputs of a filter of 3 x 3, each channel and feature takes 36 products
 instead of 144 [1]: with V = B' d B of 6 x 6 inputs d, and U = G g G' of a filter g, the

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from treadle.backends.cpu.conv.arguments import ConvWord, WinogradWord
-from treadle.backends.cpu.conv.kernel import emit_tasks
+from treadle.backends.cpu.conv.kernel import emit_tasks, images_and_rows
 from treadle.backends.cpu.conv.winograd import (
     FILTER,
     IMAGE,
@@ -233,12 +233,7 @@ def _emit_unit(
     panels: tuple[str, str],
     scratch: tuple[str, str],
 ) -> None:
-    slabs, slab_rows = args(ConvWord.SLABS), args(ConvWord.SLAB_ROWS)
-    together = args(ConvWord.TOGETHER)
-    i0 = b.op(f"mul i64 {b.op(f'udiv i64 {unit}, {slabs}')}, {together}")
-    i1 = minimum(b, b.op(f"add i64 {i0}, {together}"), args(ConvWord.IMAGES))
-    y0 = b.op(f"mul i64 {b.op(f'urem i64 {unit}, {slabs}')}, {slab_rows}")
-    y1 = minimum(b, b.op(f"add i64 {y0}, {slab_rows}"), args(ConvWord.OUT_Y))
+    (i0, i1), (y0, y1) = images_and_rows(b, args, unit)
     part = args(WinogradWord.PART)
     tiles = args(WinogradWord.TILES_X)
     skip = args(WinogradWord.INPUTS_OFFSET)
@@ -250,7 +245,7 @@ def _emit_unit(
         x1 = minimum(b, b.op(f"add i64 {x0}, {part}"), tiles)
         across = b.op(f"sub i64 {x1}, {x0}")
         again = b.op(f"icmp ne i64 {x0}, 0")
-        down, count = emit_inputs(
+        _, count = emit_inputs(
             b,
             machine,
             args,

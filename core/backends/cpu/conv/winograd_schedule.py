@@ -104,6 +104,15 @@ def tiled(spec: ConvSpec) -> ConvSpec:
     return replace(spec, y=whole(spec.y), x=whole(spec.x))
 
 
+def _common_words(spec: ConvSpec, tile: Tile, count: int) -> list[int]:
+    """What follows from the geometry alone, so many words."""
+    whole = tiled(spec)
+    words = common_words(whole, tile, in_place=False)
+    words[ConvWord.OUT_Y], words[ConvWord.OUT_X] = spec.y.out, spec.x.out
+    words[WinogradWord.TILES_X] = whole.x.out // OUT
+    return words + [0] * (count - len(words))
+
+
 def apart(elements: int, tile: Tile, itemsize: int) -> int:
     """So many elements, or a vector more, if they would fall into few sets."""
     elements = round_up(elements, tile.lanes)
@@ -131,10 +140,8 @@ def of_tiles(
 ) -> Scheduled:
     """The launch of one of fixed sizes, of so many words."""
     itemsize, whole = spec.dtype.itemsize, tiled(spec)
-    words = common_words(whole, tile, in_place=False)
-    words += [0] * (count - len(words))
+    words = _common_words(spec, tile, count)
     words[Word.KIND] = Kind.WINOGRAD
-    words[ConvWord.OUT_Y], words[ConvWord.OUT_X] = spec.y.out, spec.x.out
     down, across = whole.y.out // OUT, whole.x.out // OUT
     pitch = apart(spec.channels, tile, itemsize)
     tile_bytes = PLACES * pitch * itemsize
@@ -191,7 +198,6 @@ def of_tiles(
         WinogradWord.PLANE: plane,
         WinogradWord.PITCH: pitch,
         WinogradWord.SUMS_PLANE: sums_plane,
-        WinogradWord.TILES_X: across,
         WinogradWord.PART: part,
         WinogradWord.INPUTS_OFFSET: padded,
         WinogradWord.SUMS_OFFSET: padded + inputs,
@@ -209,6 +215,21 @@ def filter_gradient(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]
     return launched(_gradient, (tile, threads), spec)
 
 
+def _units(images: int, tiles: tuple[int, int], most: int) -> tuple[int, int, int, int]:
+    """Units of so many tiles at most: of how many images; or into how many slabs an
+    image is cut, of how many rows of tiles, and how many of a row are done at once.
+
+    tiles: of an image, down and across.
+    """
+    down, across = tiles
+    part = min(across, most)
+    slab_tiles = min(down, most // part)
+    slabs = -(-down // slab_tiles)
+    together = min(images, most // (down * part)) if slabs == 1 else 1
+    together = -(-images // -(-images // together))
+    return together, slabs, -(-down // slabs), part
+
+
 @lru_cache(maxsize=1024)
 def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     other = filter_schedule.planned(tile, threads, spec)
@@ -222,8 +243,7 @@ def gradient_of_tiles(
 ) -> list[Scheduled]:
     """The launches of one of fixed sizes, of so many words."""
     itemsize, whole = spec.dtype.itemsize, tiled(spec)
-    words = common_words(whole, tile, in_place=False)
-    words += [0] * (count - len(words))
+    words = _common_words(spec, tile, count)
     b, c = slice(Word.B, Word.B + 5), slice(Word.C, Word.C + 5)
     words[b], words[c] = words[c], words[b]
     words[Word.PACK_B] = BUILT_IN
@@ -238,12 +258,7 @@ def gradient_of_tiles(
     most = images * down * across
     if not alone:
         most = min(most, max(_LEAST_TILES, _INPUT_BYTES // tile_bytes))
-    part = min(across, most)
-    slab_tiles = min(down, most // part)
-    slabs = -(-down // slab_tiles)
-    slab_tiles = -(-down // slabs)
-    together = min(images, most // (down * part)) if slabs == 1 else 1
-    together = -(-images // -(-images // together))
+    together, slabs, slab_tiles, part = _units(images, (down, across), most)
     alone = slabs == 1 and part == across and together == images
     at_once = together * slab_tiles * part
     tiles = spec.images * down * across
@@ -280,12 +295,9 @@ def gradient_of_tiles(
         ConvWord.GRID_UNITS: grid_units,
         ConvWord.GRID_PANELS: grid_panels,
         ConvWord.CHUNK_PANELS: chunk,
-        ConvWord.OUT_Y: spec.y.out,
-        ConvWord.OUT_X: spec.x.out,
         FilterWord.PARTIALS: partials,
         FilterWord.FEATURES: spec.features,
         FilterWord.TASK_OFFSET: start,
-        WinogradWord.TILES_X: across,
         WinogradWord.PART: part,
         WinogradWord.PLANE: plane,
         WinogradWord.PITCH: pitch,
