@@ -17,7 +17,14 @@ from treadle.errors import at, user_source
 from treadle.np.binary import multiply
 from treadle.np.complex_parts import conj
 from treadle.np.join import stack
-from treadle.np.operands import ArrayLike, cast, common_shape, one_axis, promoted
+from treadle.np.operands import (
+    ArrayLike,
+    agreed,
+    cast,
+    common_shape,
+    one_axis,
+    promoted,
+)
 from treadle.np.shapes import (
     expand_dims,
     moveaxis,
@@ -256,7 +263,7 @@ def _inner(x: Any, y: Any) -> Any:
 
 def outer(x: ArrayLike, y: ArrayLike, /) -> Array:
     """All products of an element of x and one of y (both flattened)."""
-    x, y = promoted("outer", x, y)
+    x, y = agreed("outer", x, y)
     return multiply(reshape(x, (-1, 1)), reshape(y, (1, -1)))
 
 
@@ -307,7 +314,7 @@ def _listed(axes: Any) -> Sequence[int]:
 
 def kron(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The Kronecker product."""
-    x, y = promoted("kron", x, y)
+    x, y = agreed("kron", x, y)
     a, b = typeof(x).shape, typeof(y).shape
     rank = max(len(a), len(b))
     a = (1,) * (rank - len(a)) + a

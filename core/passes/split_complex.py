@@ -28,6 +28,7 @@ from treadle.ops.movement import broadcast_in_dim, expand, full, reshape
 from treadle.ops.shape import slice_axis
 from treadle.ops.sort import sort
 from treadle.passes.pair_functions import FUNCTIONS
+from treadle.passes.pair_loops import LOOPS
 from treadle.passes.pair_products import written_out
 from treadle.passes.pair_sorts import sort_pairs
 from treadle.passes.pairs import COMPONENTWISE, RULES, Pair, each
@@ -37,7 +38,7 @@ from treadle.trace.op import Op
 from treadle.trace.stage import stage
 from treadle.trace.value import typeof
 
-_RULES = RULES | FUNCTIONS | {sort: sort_pairs}
+_RULES = RULES | FUNCTIONS | LOOPS | {sort: sort_pairs}
 _BILINEAR = (dot_general, conv_general, conv_filter_grad)
 _Pair = tuple[Atom, Atom]
 

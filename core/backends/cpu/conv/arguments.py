@@ -95,7 +95,12 @@ class FilterWord(IntEnum):
     SEGMENTS_OFFSET = ConvWord.RUN + 11  # bytes to the table of segments that it makes
     AT_ONCE = ConvWord.RUN + 12  # images that the micro-kernel sums over in one go
     IMAGE = ConvWord.RUN + 13  # elements of a plane that belong to one image
-    TABLE = ConvWord.RUN + 14  # of row groups: the element offsets of each in A and C
+    COLUMNS = ConvWord.RUN + 14  # copies of planes, one for each row of C; or 0
+    COLUMNS_OFFSET = ConvWord.RUN + 15  # bytes from a task's scratch to these
+    CHUNK = ConvWord.RUN + 16  # pixels of B that are packed at once, if there are any
+    TABLE = ConvWord.RUN + 17
+    """Of row groups: the element offsets of each in A and C. One of each copy, of where
+    it begins in a plane, follows."""
 
 
 class DepthwiseWord(IntEnum):

@@ -10,11 +10,11 @@ of a row are masked.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from treadle.backends.cpu.emit.access import Arguments, read_arguments
+from treadle.backends.cpu.emit.access import Arguments, Word, read, read_arguments
 from treadle.backends.cpu.emit.across import AcrossSweeps, goes_across
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.column import ColumnSweeps
@@ -115,8 +115,9 @@ def _row_task(
     if together:
         with _segments(b, arguments, arguments.outer, first, last) as segment:
             left, dim = segment.first, len(arguments.outer) - 1
+            start = [read(b, word) for word in segment.start]
             for several in together:
-                left = several.run(segment.start, left, segment.last)
+                left = several.run(start, left, segment.last)
             with b.loop(left, segment.last) as r:
                 positions = _stepped(b, arguments, segment.start, dim, r)
                 sweeps.row(positions, low, high)
@@ -271,7 +272,7 @@ def rows_at(b: Builder, arguments: Arguments, count: int) -> Iterator[list[str]]
     """Runs the body for all rows, whose number is `count`; gives the operands'
     positions."""
     if count == 1:
-        yield [a.base for a in arguments.accesses]
+        yield [read(b, a.base) for a in arguments.accesses]
         return
     with _outer(b, arguments, arguments.outer, "0", str(count)) as (positions, _):
         yield positions
@@ -323,21 +324,28 @@ def _ceiling(b: Builder, total: str, unit: int) -> str:
     return b.op(f"udiv i64 {raised}, {unit}")
 
 
-def _positions(b: Builder, arguments: Arguments, indices: list[str]) -> list[str]:
+def _positions(
+    b: Builder, arguments: Arguments, indices: list[str]
+) -> list[Word | str]:
     """Where each operand stands at these leading outer indices."""
-    positions = [a.base for a in arguments.accesses]
+    positions: list[Word | str] = [a.base for a in arguments.accesses]
     for dim, index in enumerate(indices):
         positions = _stepped(b, arguments, positions, dim, index)
     return positions
 
 
 def _stepped(
-    b: Builder, arguments: Arguments, positions: list[str], dim: int, index: str
-) -> list[str]:
-    moved = []
+    b: Builder,
+    arguments: Arguments,
+    positions: Sequence[Word | str],
+    dim: int,
+    index: str,
+) -> list[Word | str]:
+    moved: list[Word | str] = []
     for access, position in zip(arguments.accesses, positions, strict=True):
         if dim < len(access.outer):
-            offset = b.op(f"mul i64 {index}, {access.outer[dim]}")
+            step = read(b, access.outer[dim])
+            offset = b.op(f"mul i64 {index}, {step}")
             position = access.moved(b, position, offset)
         moved.append(position)
     return moved
@@ -349,7 +357,7 @@ class Segment(NamedTuple):
     start: where the operands stand at index 0.
     """
 
-    start: list[str]
+    start: Sequence[Word | str]
     first: str
     last: str
 
@@ -364,7 +372,7 @@ def _outer(
     """
     if not sizes:
         with b.loop(first, last):
-            yield [a.base for a in arguments.accesses], "0"
+            yield [read(b, a.base) for a in arguments.accesses], "0"
         return
     with (
         _segments(b, arguments, sizes, first, last) as segment,

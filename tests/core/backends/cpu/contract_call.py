@@ -191,7 +191,7 @@ def channelwise(
     tile = gemm.tile(spec.sums)
     launches = depthwise_schedule.schedule(spec, tile, num_threads, gradient)
     pointers = {Word.A: image, Word.B: other, Word.C: result}
-    address = _address(depthwise.source(spec.dtype, spec.dtypes[0]))
+    address = _address(depthwise.source(spec))
     return Call(launches, pointers, hooks, address, {Word.B: filter_offset})
 
 
