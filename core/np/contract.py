@@ -91,6 +91,14 @@ def check_precision(name: str, precision: Any) -> None:
             )
 
 
+def is_exact(precision: Any) -> bool:
+    """Whether all products are asked for: any of the two operands' precisions says so.
+    One that is checked."""
+    asked = precision if isinstance(precision, tuple) else (precision,)
+    names = {str(getattr(one_of, "name", one_of)).lower() for one_of in asked}
+    return not names.isdisjoint(("highest", "float32"))
+
+
 def matmul(
     x: ArrayLike,
     y: ArrayLike,

@@ -122,3 +122,25 @@ class DepthwiseWord(IntEnum):
     ASKED_Y = ConvWord.RUN + 12  # rows of taps whose pixels are new to each output
     ASKED_X = ConvWord.RUN + 13  # and columns
     COUNT = ConvWord.RUN + 14
+
+
+class WinogradWord(IntEnum):
+    """What Kind.WINOGRAD and Kind.WINOGRAD_FILTER have instead of tiles of pixels and
+    segments. The second has the first three words of FilterWord, too."""
+
+    TILES_X = ConvWord.TILES  # squares of outputs in a row
+    PART = ConvWord.TILE_LOW  # of which so many are transformed at once
+    PLANE = ConvWord.TILE_EXTRA  # elements between the numbers of a tile of inputs
+    PITCH = ConvWord.EPILOGUE_ROWS  # and between tiles
+    FILTER_PLANE = ConvWord.PLACES_OFFSET  # ... and between the numbers of a filter
+    STREAMS = ConvWord.RESULT_OFFSET  # 1 if it is transformed where it is met
+    SUMS_PLANE = ConvWord.RUN + 3  # elements between the numbers of sums
+    INPUTS_OFFSET = ConvWord.RUN + 4  # bytes from a task's scratch to tiles of inputs
+    SUMS_OFFSET = ConvWord.RUN + 5  # ... and to sums of products
+    PIECE = ConvWord.RUN + 6  # channels that are summed up, or multiplied, at once
+    COUNT = ConvWord.RUN + 7
+    LINES_OFFSET = ConvWord.RUN + 7  # bytes to four padded rows of outputs' gradients
+    OUTPUTS_OFFSET = ConvWord.RUN + 8  # ... and to tiles of them
+    SUMS_STEP = ConvWord.RUN + 9  # elements between sums that stay from unit to unit
+    TILES = ConvWord.RUN + 10  # that are summed up at once
+    FILTER_COUNT = ConvWord.RUN + 11

@@ -63,7 +63,7 @@ def planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     slab_rows = _slab_rows(spec, words)
     slabs = -(-spec_y.out // slab_rows)
     rows = spec.k
-    partials = _partials(spec, rows * spec.features * itemsize)
+    partials = partial_count(spec, rows * spec.features * itemsize)
     panels = words[ConvWord.PANELS]
     pixels = spec.images * spec_y.out * spec.x.out
     tasks = task_count(pixels * rows * panels * tile.vectors / 2, threads)
@@ -103,13 +103,19 @@ def planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     words += steps
     total = start + scratch * tasks
     first = Scheduled(tuple(map(int, words)), tasks, total)
-    sums = max(1, min(threads, rows * spec.features * partials // _SUM_ELEMENTS))
-    words[Word.TASKS] = sums
-    words[Word.KIND] = Kind.SUM_PARTIALS
-    return [first, Scheduled(tuple(map(int, words)), sums, total)]
+    return [first, adding(words, spec, threads, total)]
 
 
-def _partials(spec: ConvSpec, filter_bytes: int) -> int:
+def adding(words: list[int], spec: ConvSpec, threads: int, scratch: int) -> Scheduled:
+    """The second launch, whose words are those of the first but for a few."""
+    elements = spec.k * spec.features * words[FilterWord.PARTIALS]
+    tasks = max(1, min(threads, elements // _SUM_ELEMENTS))
+    words = list(words)
+    words[Word.TASKS], words[Word.KIND] = tasks, Kind.SUM_PARTIALS
+    return Scheduled(tuple(map(int, words)), tasks, scratch)
+
+
+def partial_count(spec: ConvSpec, filter_bytes: int) -> int:
     """A power of two, so that it divides well among threads."""
     most = min(_MAX_PARTIALS, spec.images, max(1, _PARTIAL_BYTES // filter_bytes))
     return 1 << (most.bit_length() - 1)

@@ -58,6 +58,8 @@ class Kind(IntEnum):
     TOGETHER = 8  # has the words of CONVOLUTION; tiles are of several images
     TURNED = 9  # has the words of PRODUCT; tiles are of columns
     STREAMED = 10  # likewise
+    WINOGRAD = 11
+    WINOGRAD_FILTER = 12
 
 
 class Word(IntEnum):

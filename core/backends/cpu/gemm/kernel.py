@@ -35,6 +35,8 @@ import numpy as np
 from treadle.backends.cpu.conv.filter_kernel import emit_filter_gradient
 from treadle.backends.cpu.conv.kernel import emit_convolution
 from treadle.backends.cpu.conv.together import emit_together
+from treadle.backends.cpu.conv.winograd_filter import emit_winograd_filter
+from treadle.backends.cpu.conv.winograd_kernel import emit_winograd
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import (
     BUILT_IN,
@@ -62,6 +64,7 @@ from treadle.backends.cpu.gemm.sweep import (
     Sweep,
     emit_sweep,
     emit_tiles,
+    emit_turned,
     first_row,
 )
 from treadle.backends.cpu.gemm.tile import Machine, wide_rows
@@ -157,6 +160,12 @@ def emit_module(machine: Machine) -> str:
         emit_convolution(b, machine)
         emit_together(b, machine)
         emit_filter_gradient(b, machine)
+        if machine.scalar == "float":
+            emit_turned(b, machine)
+            emit_winograd(b, machine)
+            emit_winograd_filter(b, machine)
+            kinds[Kind.WINOGRAD] = "winograd"
+            kinds[Kind.WINOGRAD_FILTER] = "winograd_gradient"
         kinds[Kind.CONVOLUTION] = "convolution"
         kinds[Kind.TOGETHER] = "together"
         kinds[Kind.FILTER_GRADIENT] = "filter_gradient"
