@@ -275,7 +275,7 @@ def rows_at(b: Builder, arguments: Arguments, count: int) -> Iterator[list[str]]
         yield [read(b, a.base) for a in arguments.accesses]
         return
     with _outer(b, arguments, arguments.outer, "0", str(count)) as (positions, _):
-        yield positions
+        yield [read(b, position) for position in positions]
 
 
 def _column_vectors(nest: Nest, lanes: int) -> int:
@@ -365,7 +365,7 @@ class Segment(NamedTuple):
 @contextmanager
 def _outer(
     b: Builder, arguments: Arguments, sizes: list[str], first: str, last: str
-) -> Iterator[tuple[list[str], str]]:
+) -> Iterator[tuple[list[Word | str], str]]:
     """Runs the body for collapsed indices first..last of dimensions `sizes`.
 
     Gives the positions of the operands and the innermost index.
