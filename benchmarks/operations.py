@@ -155,6 +155,20 @@ def complex_numbers() -> list[tuple[str, Function, Function, tuple[np.ndarray, .
     return found
 
 
+def alike(x: np.ndarray) -> Iterator[Any]:
+    """Rows whose functions are the same in both libraries."""
+    z, a = x[:128, :128] + np.complex64(1j), normal(10_000, 3, 3)
+    functions: dict[str, tuple[Function, np.ndarray]] = {
+        "complex 128x128 rolled": (lambda np, x: np.roll(x, 3, 1), z),
+        "complex 128x128 stacked": (lambda np, x: np.stack([x, x[::-1]], -1), z),
+        "complex 128x128 repeated": (lambda np, x: np.repeat(x, 2, 1), z),
+        "products of 1000x1000 summed": (lambda np, x: np.vdot(x, x), x),
+        "determinants of 10000 x 3x3": (lambda np, x: np.linalg.det(x), a),
+    }
+    for title, (function, x) in functions.items():
+        yield title, partial(function, tnp), partial(function, jnp), (x,)
+
+
 def transforms() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
     """Rows of Fourier transforms, of one line and of many, and special functions."""
     found: list[Any] = []
@@ -306,6 +320,7 @@ def rows() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
         ),
         *linear_algebra(),
         *complex_numbers(),
+        *alike(square),
         *transforms(),
         *solvers(),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -63,15 +64,22 @@ def stages(
     """
     graph = optimise(graph, target)
     target.foresee(graph)
-    found = _optimised(graph, target, donated)
     if memory_limit is None:
-        return found
+        return _optimised(graph, target, donated, target.ready)
+    # Which kernels it will be is not known before it fits.
+    found = _optimised(graph, target, donated)
     return fitting(found, memory_limit, lambda g: _optimised(g, target, donated))
 
 
-def _optimised(graph: Graph, target: Target, donated: tuple[int, ...]) -> Stages:
+def _optimised(
+    graph: Graph,
+    target: Target,
+    donated: tuple[int, ...],
+    ready: Callable[[Kernels], None] = lambda kernels: None,
+) -> Stages:
     groups = group(graph, target.lowering)
     kernels = lower(groups)
+    ready(kernels)
     scheduled = schedule(kernels, target)
     plan = place(scheduled, graph, donated)
     return Stages(graph, groups, kernels, scheduled, plan)

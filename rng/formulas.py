@@ -71,7 +71,9 @@ def rayleigh(
 ) -> Array:
     """The Rayleigh distribution: lengths of normal vectors in 2 dimensions."""
     shape, (scale,) = _fitted("rayleigh", key, shape, dtype, scale)
-    return scale * tnp.sqrt(tnp.log(uniform(key, shape, dtype)) * -2)
+    # Of 0, one of 128 numbers of bfloat16, the length would be infinite.
+    share = uniform(key, shape, dtype, minval=tnp.finfo(dtype).tiny)
+    return scale * tnp.sqrt(tnp.log(share) * -2)
 
 
 def triangular(

@@ -82,6 +82,13 @@ assert_type(tnp.linalg.eigh(x @ x.T).eigenvalues, Array)
 assert_type(tnp.meshgrid(x[0], x[1], sparse=True), list[Array])
 assert_type(td.lax.dot_general(x, x, (((1,), (1,)), ((), ()))), Array)
 assert_type(td.lax.reduce_window(x, 0.0, td.lax.add, (1, 2), (1, 2), "VALID"), Array)
+assert_type(td.lax.reduce(x, 0.0, td.lax.add, (1,)), Array)
+assert_type(
+    td.lax.reduce((x, x), (0.0, 1.0), lambda a, b: (a[0] + b[0], a[1] * b[1]), (1,)),
+    tuple[Array, Array],
+)
+assert_type(tnp.array([1, 2], ndmin=2), Array)
+assert_type(tnp.quantile(x, 0.5, weights=x, method="inverted_cdf"), Array)
 assert_type(td.lax.dynamic_slice(x, (0, 0), (1, 2)), Array)
 assert_type(td.lax.top_k(x, 2), tuple[Array, Array])
 assert_type(td.lax.sort(x), Array)

@@ -19,8 +19,10 @@ from treadle.errors import SideEffectWarning, at, warn
 from treadle.ir.graph import Graph
 from treadle.trace.lowering import Host
 from treadle.trace.outside import is_foreign
-from treadle.trace.reach import MISSING, Reach, Variable
+from treadle.trace.paths import EVERY, LENGTH
+from treadle.trace.reach import Reach
 from treadle.trace.value import Tracer
+from treadle.trace.variables import DICTS, MISSING, ROWS, SETS, Variable
 
 _CODE = (FunctionType, type)
 
@@ -68,14 +70,11 @@ def _codes(code: CodeType) -> Iterator[int]:
 def _may_matter(v: Variable) -> bool:
     """Whether another object in the place of this one could change what is traced."""
     x = v.value
-    if x is MISSING or isinstance(x, Tracer):
+    if x is MISSING:
+        return v.is_item
+    if isinstance(x, Tracer):
         return False
-    if isinstance(x, ModuleType):
-        return not is_foreign(x.__name__)
-    if isinstance(x, _CODE):
-        # What libraries define stays what it is, under the name by which it came.
-        return not is_foreign(x.__module__ or "") or v.path[-1] != x.__name__
-    return True
+    return not isinstance(x, ModuleType) or not is_foreign(x.__name__)
 
 
 class Kept:
@@ -123,21 +122,18 @@ def _chain(variables: Sequence[Variable]) -> Callable[[], bool]:
     modules = Counter([id(v.holder) for v in variables if type(v.holder) is dict])
     most = max(modules, key=modules.__getitem__, default=0)
     around: dict[str, Any] = {}
-    given: dict[str, Any] = {"given": (KeyError, NameError, ValueError, AttributeError)}
+    errors = LookupError, NameError, ValueError, AttributeError
+    given: dict[str, Any] = {"given": errors, "given_length": len, "given_in": dict.get}
     tests = []
     for i, v in enumerate(variables):
         given[f"given{i}"] = v.value
-        if id(v.holder) == most and _is_plain(v.name):
+        if id(v.holder) == most and _is_plain(v.name) and v.value is not MISSING:
             around, read = v.holder, v.name
         else:
             given[f"given_by{i}"] = v.holder
-            if type(v.holder) is dict:
-                read = f"given_by{i}[{v.name!r}]"
-            elif type(v.holder) is CellType:
-                read = f"given_by{i}.cell_contents"
-            else:
-                read = f"given_by{i}.{v.name}"
-        tests.append(f"{read} is given{i}")
+            read = _read(v, f"given_by{i}", f"given_as{i}", given)
+        same = "is" if v.name is not LENGTH and v.name is not EVERY else "=="
+        tests.append(f"{read} {same} given{i}")
     text = (
         f"def same({', '.join(given)}):\n try: return {' and '.join(tests)}\n"
         " except given: return False"
@@ -147,9 +143,33 @@ def _chain(variables: Sequence[Variable]) -> Callable[[], bool]:
     return FunctionType(made["same"].__code__, around, "same", tuple(given.values()))
 
 
-def _is_plain(name: str) -> bool:
+def _read(v: Variable, holder: str, key: str, given: dict[str, Any]) -> str:
+    """How a variable is read, in the text of a function with parameters `given`."""
+    kind = type(v.holder)
+    if v.name is LENGTH:
+        return f"given_length({holder})"
+    if kind in SETS:
+        return holder
+    if kind is CellType:
+        return f"{holder}.cell_contents"
+    if kind not in DICTS and kind not in ROWS:
+        return f"{holder}.{v.name}"
+    if type(v.name) not in (str, int):
+        given[key] = v.name
+    else:
+        key = repr(v.name)
+    # One that makes what it has not is asked so that it does not.
+    if kind in DICTS and (kind is not dict or v.value is MISSING):
+        given["given_none"] = MISSING
+        return f"given_in({holder}, {key}, given_none)"
+    return f"{holder}[{key}]"
+
+
+def _is_plain(name: Any) -> bool:
     """Whether a name stands for a global variable in the text of a function that has
     parameters of its own."""
+    if type(name) is not str:
+        return False
     own = name.startswith("given") or name.startswith("__")
     return name.isidentifier() and not iskeyword(name) and not own
 
@@ -172,7 +192,8 @@ def warn_of(changes: Sequence[tuple[Variable, Any]], name: str, told: set[str]) 
         if isinstance(v.value, _CODE) or v.label in told:
             continue
         told.add(v.label)
-        before, after = _shown(v.value), _shown(now)
+        before = "missing" if v.value is MISSING else _shown(v.value)
+        after = _shown(now)
         text = _STALE.format(
             what=v.label, before=before, name=name, now=after, at=at(v.source)
         )

@@ -24,7 +24,7 @@ from treadle.ir.graph import Graph
 from treadle.run.array import Array
 from treadle.run.collector import no_collection
 from treadle.trace.effects import Memory, Watch
-from treadle.trace.reach import Variable
+from treadle.trace.variables import Variable
 from treadle.trace.ways import Branches, noting
 
 if TYPE_CHECKING:

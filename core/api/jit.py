@@ -16,7 +16,7 @@ from typing import (
 )
 
 from treadle import dtypes, tree
-from treadle.api import steps as _steps  # noqa: F401 - statements can be joined
+from treadle.api import loop_steps as _steps  # noqa: F401 - statements can be joined
 from treadle.api.aot import Lowered, Made, Traced
 from treadle.api.args import (
     Which,

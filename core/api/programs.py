@@ -22,8 +22,8 @@ from treadle.run.eager import EagerInterpreter
 from treadle.trace.axes import axes_in_scope
 from treadle.trace.effects import Memory
 from treadle.trace.interpreter import state
-from treadle.trace.reach import Variable
 from treadle.trace.value import Tracer
+from treadle.trace.variables import Variable
 
 MOST_ENTRIES = 256
 """How many sets of types, with sizes, a function keeps programs for."""

@@ -13,39 +13,33 @@ from typing import Any, NamedTuple, NoReturn
 
 from treadle import tree
 from treadle.api.ambient import Surroundings
-from treadle.api.carry import of_types
-from treadle.api.while_loops import while_loop
-from treadle.arraytype import ArrayType
 from treadle.control.ways import joined
-from treadle.dtypes import bool_, is_integer, promote
-from treadle.errors import MutationError, StructureError, TracerError
+from treadle.errors import MutationError, StructureError
 from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
-from treadle.ops.arithmetic import add
-from treadle.ops.compare import bitwise_and, bitwise_not, bitwise_or, gt, lt, ne
 from treadle.trace import source
 from treadle.trace.interpreter import entering, state
-from treadle.trace.outside import ONCE, Outside, owning
-from treadle.trace.rewrite import COUNT, LOOP, STEP
+from treadle.trace.outside import owning
+from treadle.trace.rewrite import STEP
 from treadle.trace.source import Place
-from treadle.trace.stage import StageInterpreter, StageTracer, known_value
-from treadle.trace.value import NUMBERS, is_array, typeof
-from treadle.trace.ways import MOST_WAYS, Explorer, Retry, check_resumed
+from treadle.trace.stage import StageInterpreter, StageTracer
+from treadle.trace.value import NUMBERS, is_array
+from treadle.trace.ways import Explorer, Retry, check_resumed
 from treadle.transforms.batch import BatchInterpreter
 
 
-class _Unbound:
+class Unbound:
     """Stands for a variable without a value."""
 
 
-_UNBOUND = _Unbound()
+UNBOUND = Unbound()
 
 
-class _Unfit(Exception):
+class Unfit(Exception):
     """A variable can't have one value, whichever way was gone."""
 
 
-class _Differs(Exception):
+class Differs(Exception):
     """It depends on the way whether a loop goes on."""
 
 
@@ -60,32 +54,32 @@ def step(
     """
     place: Place = (function.__code__.co_filename, *at)
     check_resumed(place, "a function")
-    if place in source.unfit or not _is_tracing():
+    if place in source.unfit or not is_tracing():
         function()
         return
-    _joined_run(function, _Variables((function,), names), live, place)
+    joined_run(function, Variables((function,), names), live, place)
 
 
-def _joined_run(
-    function: Callable[[], Any], variables: _Variables, live: Sequence[str], at: Place
+def joined_run(
+    function: Callable[[], Any], variables: Variables, live: Sequence[str], at: Place
 ) -> None:
     """Runs a statement in each way, or leaves it to what is around it."""
     if any(hasattr(type(x), "__next__") for x in variables.before.values()):
-        _give_up(at)
+        give_up(at)
     try:
-        _Step(function, variables, live).run()
-    except (MutationError, StructureError, _Unfit):
+        Step(function, variables, live).run()
+    except (MutationError, StructureError, Unfit):
         variables.put(variables.before)
-        _give_up(at)
+        give_up(at)
 
 
-def _give_up(place: Place) -> NoReturn:
+def give_up(place: Place) -> NoReturn:
     """Leaves a statement to what is around it."""
     source.unfit.add(place)
-    raise Retry(place, _caller())
+    raise Retry(place, caller())
 
 
-def _caller() -> FrameType:
+def caller() -> FrameType:
     """The frame of the user's function that has a step."""
     frame = sys._getframe(1)
     while frame.f_globals is globals() and frame.f_back is not None:
@@ -93,7 +87,7 @@ def _caller() -> FrameType:
     return frame
 
 
-def _is_tracing() -> bool:
+def is_tracing() -> bool:
     """Whether there may be values that are not known, and someone who traces anew."""
     if not state.retries or state.branching != "statements":
         return False
@@ -107,7 +101,7 @@ def _is_tracing() -> bool:
     return False
 
 
-class _Variables:
+class Variables:
     """Variables of a function around a step, which the step may bind."""
 
     def __init__(self, functions: Sequence[FunctionType], names: Sequence[str]) -> None:
@@ -128,15 +122,15 @@ class _Variables:
 
     def bound(self) -> dict[str, Any]:
         """The values of those that had one at first."""
-        return {n: x for n, x in self.before.items() if x is not _UNBOUND}
+        return {n: x for n, x in self.before.items() if x is not UNBOUND}
 
     def put(self, values: dict[str, Any]) -> None:
         """Gives them values."""
         for name, x in values.items():
             cell = self.cells[name]
-            if x is not _UNBOUND:
+            if x is not UNBOUND:
                 cell.cell_contents = x
-            elif _value(cell) is not _UNBOUND:
+            elif _value(cell) is not UNBOUND:
                 del cell.cell_contents
 
 
@@ -144,7 +138,7 @@ def _value(cell: CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
-        return _UNBOUND
+        return UNBOUND
 
 
 class _Joined(NamedTuple):
@@ -155,11 +149,11 @@ class _Joined(NamedTuple):
     leaves: list[tuple[Any] | None]
 
 
-class _Step:
+class Step:
     """A statement that is run in each way."""
 
     def __init__(
-        self, function: Callable[[], None], variables: _Variables, live: Sequence[str]
+        self, function: Callable[[], None], variables: Variables, live: Sequence[str]
     ) -> None:
         self.function, self.variables, self.live = function, variables, live
         self.around = Surroundings()
@@ -172,7 +166,7 @@ class _Step:
         must be the same in all of them, and is given.
 
         Raises:
-          _Differs: if it is not.
+          Differs: if it is not.
         """
         name = "a statement"
         writer = Explorer(name)
@@ -180,10 +174,10 @@ class _Step:
             writer.explore(self._once, (), lambda: None)
             raised = any(way.error is not None for way in writer.ways)
             # An `except` around the statement wants the error itself.
-            if raised and source.is_caught(_caller(), state.retries[-1].depth):
-                raise _Unfit
+            if raised and source.is_caught(caller(), state.retries[-1].depth):
+                raise Unfit
             if len(set(self.given)) > 1:
-                raise _Differs
+                raise Differs
             known = {
                 n: self._join(n, [x[n] for x in self.after], writer)
                 for n in (self.variables.cells if self.after else ())
@@ -193,7 +187,7 @@ class _Step:
             try:
                 outputs = joined(writer)
             except TypeError:
-                raise _Unfit from None
+                raise Unfit from None
             graph = Graph(writer.capture_vars, writer.equations, outputs, name)
             captured = writer.captures()
         found = iter(call_graph(graph, captured))
@@ -220,10 +214,10 @@ class _Step:
         """What a variable is, whichever way was gone: a value that is the same in all,
         or a `_Joined`."""
         first = values[0]
-        if all(x is _UNBOUND for x in values):
-            return _UNBOUND
+        if all(x is UNBOUND for x in values):
+            return UNBOUND
         joined = None
-        if not any(x is _UNBOUND for x in values):
+        if not any(x is UNBOUND for x in values):
             flat = [tree.flatten(x) for x in values]
             forms = {form for _, form in flat}
             if len(forms) == 1:
@@ -233,8 +227,8 @@ class _Step:
                     joined = _Joined(flat[0][1], kinds)
         if joined is None:
             if name in self.live:
-                raise _Unfit
-            return _UNBOUND
+                raise Unfit
+            return UNBOUND
         if None not in joined.leaves and all(x is first for x in values):
             return first
         return joined
@@ -259,9 +253,7 @@ class _Step:
             writer.ways[i] = way._replace(results=atoms, form=form)
 
 
-_DIFFERENT = (_UNBOUND,)
-
-_BODY = "the body of a loop"
+_DIFFERENT = (UNBOUND,)
 
 
 def _same(column: Sequence[Any], writer: Explorer) -> tuple[Any] | None:
@@ -279,211 +271,4 @@ def _same(column: Sequence[Any], writer: Explorer) -> tuple[Any] | None:
     return _DIFFERENT
 
 
-# Loops --------------------------------------------------------------------------------
-
-
-def loop(
-    test: FunctionType,
-    body: FunctionType,
-    names: Sequence[str],
-    live: Sequence[str],
-    at: tuple,
-    breaks: bool,
-) -> None:
-    """Runs a `while`: as the operation, if its end depends on what is traced.
-
-    Args:
-      body: True if it has ended the loop.
-      names: of the variables that it may bind; `live`: those that are read later.
-      at: its line and column.
-      breaks: whether there is a `break` in it.
-    """
-    place: Place = (test.__code__.co_filename, *at)
-    check_resumed(place, "a function")
-    if place in source.unfit or not _is_tracing():
-        while test():
-            if body():
-                break
-        return
-    variables = _Variables((test, body), names)
-    while (going := _known(test)) is not None:
-        if not going:
-            return
-        ended = _iteration(body, variables, live, place) if breaks else body()
-        if ended is None:
-            continue
-        if ended is not _UNBOUND:
-            return
-        break
-    variables = _Variables((test, body), names)
-    carry = variables.bound()
-    if breaks:
-        carry[_BREAK] = False
-    try:
-        _repeat(lambda carry: test(), lambda carry: body(), variables, carry)
-    except (TracerError, MutationError, StructureError, TypeError):
-        if not breaks:
-            raise
-        # In each way through what is around it, it may do.
-        variables.put(variables.before)
-        _give_up(place)
-
-
-def count(
-    limits: FunctionType,
-    body: FunctionType,
-    whole: FunctionType,
-    names: Sequence[str],
-    live: Sequence[str],
-    at: tuple,
-    breaks: bool,
-    target: str,
-) -> None:
-    """Runs a `for` over a `range`: as an operation, if its end depends on what is
-    traced.
-
-    Args:
-      limits: gives what is called `range`, and its arguments.
-      body: takes the number, and is True if it has ended the loop; `whole`: the loop.
-      names, live, at, breaks: as of `loop`. target: the name of the number.
-    """
-    place: Place = (body.__code__.co_filename, *at)
-    check_resumed(place, "a function")
-    kind, *ends = limits()
-    if kind is not range or all(known_value(x) is not None for x in ends):
-        numbers = kind(*ends)
-        if place in source.unfit or not _is_tracing():
-            whole(numbers)
-            return
-        variables = _Variables((body, whole), names)
-        long = breaks and kind is range and len(numbers) > MOST_WAYS
-        if not long:
-            _joined_run(lambda: whole(numbers), variables, live, place)
-            return
-        for i in numbers:
-            ended = _iteration(lambda: body(i), variables, live, place)  # noqa: B023
-            if ended is _UNBOUND:
-                ends = [i, numbers.stop, numbers.step]
-                variables.put({n: i for n in variables.cells if n == target})
-                break
-            if ended:
-                return
-        else:
-            return
-    _count_up(body, ends, _Variables((body, whole), names), live, breaks, target)
-
-
-def _count_up(
-    body: Callable[[Any], Any],
-    ends: Sequence[Any],
-    variables: _Variables,
-    live: Sequence[str],
-    breaks: bool,
-    target: str,
-) -> None:
-    """Runs a `for` over the `range` of some numbers as the operation."""
-    integers = all(not t.shape and is_integer(t.dtype) for t in map(typeof, ends))
-    if not integers or (len(ends) == 3 and known_value(ends[2]) == 0):
-        range(*ends)  # which says what is wrong
-    start, stop = ends[:2] if len(ends) > 1 else (0, ends[0])
-    stride = ends[2] if len(ends) == 3 else 1
-    step = known_value(stride)
-    dtype = promote(*((t.dtype, t.weak) for t in map(typeof, (start, stop, stride))))[0]
-    start, stop, stride = of_types([start, stop, stride], [ArrayType((), dtype)] * 3)
-    carry = variables.bound()
-    if target not in live:
-        carry.pop(target, None)
-    carry[_NEXT] = start
-    if breaks:
-        carry[_BREAK] = False
-
-    def goes_on(carry: dict[str, Any]) -> Any:
-        up, down = lt(carry[_NEXT], stop), gt(carry[_NEXT], stop)
-        if step is not None:
-            return up if step > 0 else down
-        return bitwise_or(
-            bitwise_and(gt(stride, 0), up), bitwise_and(lt(stride, 0), down)
-        )
-
-    def iterated(carry: dict[str, Any]) -> Any:
-        ended = body(carry[_NEXT])
-        carry[_NEXT] = add(carry[_NEXT], stride)
-        return ended
-
-    _repeat(goes_on, iterated, variables, carry)
-
-
-_BREAK, _NEXT = "break", "for"
-"""Parts of a carry that are no variables."""
-
-
-def _iteration(
-    body: Callable[[], Any], variables: _Variables, live: Sequence[str], at: Place
-) -> Any:
-    """Runs a loop's body once. Says whether it has ended the loop: None or True; if
-    that depends on what is traced, it is as if it had not run, and `_UNBOUND`."""
-    variables.before = variables.now()
-    try:
-        return _Step(body, variables, [*variables.cells]).run()
-    except _Differs:
-        variables.put(variables.before)
-        return _UNBOUND
-    except (MutationError, StructureError, _Unfit):
-        variables.put(variables.before)
-        _give_up(at)
-
-
-def _repeat(
-    test: Callable[[dict[str, Any]], Any],
-    body: Callable[[dict[str, Any]], Any],
-    variables: _Variables,
-    init: dict[str, Any],
-) -> None:
-    """Repeats a body while a test holds, and until the body ends it, as the operation.
-    Both are given what is carried, of which the body may change parts.
-
-    init: the variables that are carried, and other parts.
-    """
-    before = variables.before
-    outside = Outside.of(body, _repeat.__code__)
-
-    def put(carry: dict[str, Any]) -> None:
-        variables.put({n: carry.get(n, _UNBOUND) for n in before})
-
-    def goes_on(carry: dict[str, Any]) -> Any:
-        put(carry)
-        going = test(carry)
-        if _BREAK not in carry:
-            return going
-        if typeof(going).dtype != bool_:
-            going = ne(going, 0)
-        return bitwise_and(bitwise_not(carry[_BREAK]), going)
-
-    def next_carry(carry: dict[str, Any]) -> dict[str, Any]:
-        put(carry)
-        carry = dict(carry)
-        ended = body(carry)
-        now = variables.now()
-        found = {n: now[n] if n in before else x for n, x in carry.items()}
-        if _BREAK in carry:
-            found[_BREAK] = ended is True
-        return found
-
-    next_carry.__name__ = _BODY
-    with owning(variables.all):
-        carry = while_loop(goes_on, next_carry, init)
-    variables.put(before)
-    outside.check(Outside.of(body, _repeat.__code__), _BODY, ONCE)
-    put(carry)
-
-
-def _known(test: Callable[[], Any]) -> bool | None:
-    """Whether a test holds, if that is known while tracing."""
-    with entering(StageInterpreter()):
-        try:
-            return bool(test())
-        except TracerError:
-            return None
-
-
-source.helpers.update({STEP: step, LOOP: loop, COUNT: count})
+source.helpers[STEP] = step

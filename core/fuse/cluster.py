@@ -115,7 +115,7 @@ class _Trial:
         entries = self._derived(source, chain)
         if entries is None or not self._names_units(out, entries):
             return False
-        if self._once_a_short_row(entries) and _is_dear(eq):
+        if self._once_a_short_row(entries) and is_dear(eq):
             return False
         self.space.maps[out] = entries
         if not self._covers(entries) or not operands_fit(self.space, eq, flow):
@@ -216,7 +216,7 @@ class _Trial:
         return dims == every or (bool(self.reduced) and dims == every - self.reduced)
 
 
-def _is_dear(eq: Equation) -> bool:
+def is_dear(eq: Equation) -> bool:
     """Whether an elementwise equation takes many instructions."""
     if not isinstance(eq.op.lowering, Elementwise):
         return False

@@ -73,6 +73,7 @@ class ConvSpec:
     fused_input: the input comes from a producer (see `Contraction`).
     dtype: of the result. operands: of what is multiplied; None: as the result. Half
     floats are multiplied as that, and summed in float32.
+    exact: whether kernels may not take fewer products than the sum has.
     """
 
     dtype: np.dtype
@@ -88,6 +89,7 @@ class ConvSpec:
     fused_input: bool = False
     operands: np.dtype | None = None
     z: Axis = FLAT
+    exact: bool = False
 
     def __post_init__(self) -> None:
         if self.channels % self.groups or self.features % self.groups:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from treadle import dtypes, tree
 from treadle.api.boundary import boundary
@@ -21,6 +21,7 @@ from treadle.ops.compare import bitwise_and, bitwise_or, bitwise_xor
 from treadle.ops.movement import move_axis, reshape
 from treadle.run.array import Array
 from treadle.trace.op import Op
+from treadle.trace.value import Value
 
 _NATIVE = {
     add: reductions.reduce_sum,
@@ -32,6 +33,23 @@ _NATIVE = {
 }
 
 
+_Tree = TypeVar("_Tree")
+
+
+@overload
+def reduce(
+    operands: Value,
+    init_values: ArrayLike,
+    computation: Callable[[Array, Array], ArrayLike],
+    dimensions: Sequence[int],
+) -> Array: ...
+@overload
+def reduce(
+    operands: _Tree,
+    init_values: Any,
+    computation: Callable[[_Tree, _Tree], Any],
+    dimensions: Sequence[int],
+) -> _Tree: ...
 @boundary
 def reduce(
     operands: Any,

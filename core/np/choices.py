@@ -13,6 +13,7 @@ from treadle.np.binary import clip, logical_or, mod, select_where
 from treadle.np.elementwise import logical_not
 from treadle.np.operands import (
     ArrayLike,
+    agreed,
     as_array,
     broadcast,
     broadcast_to_shape,
@@ -36,7 +37,7 @@ def select(
             f"select takes as many choices as conditions; got {len(choices)} and "
             f"{len(conditions)}{at(user_source())}"
         )
-    out = default
+    *choices, out = agreed("select", *choices, default)
     for condition, choice in reversed([*zip(conditions, choices, strict=True)]):
         out = select_where(condition, choice, out)
     return out

@@ -17,7 +17,14 @@ from treadle.errors import at, user_source
 from treadle.np.binary import multiply
 from treadle.np.complex_parts import conj
 from treadle.np.join import stack
-from treadle.np.operands import ArrayLike, cast, common_shape, one_axis, promoted
+from treadle.np.operands import (
+    ArrayLike,
+    agreed,
+    cast,
+    common_shape,
+    one_axis,
+    promoted,
+)
 from treadle.np.shapes import (
     expand_dims,
     moveaxis,
@@ -82,6 +89,14 @@ def check_precision(name: str, precision: Any) -> None:
                 f"{name}: precision {one_of!r} is none of "
                 f"{', '.join(map(repr, _PRECISIONS))}{at(user_source())}"
             )
+
+
+def is_exact(precision: Any) -> bool:
+    """Whether all products are asked for: any of the two operands' precisions says so.
+    One that is checked."""
+    asked = precision if isinstance(precision, tuple) else (precision,)
+    names = {str(getattr(one_of, "name", one_of)).lower() for one_of in asked}
+    return not names.isdisjoint(("highest", "float32"))
 
 
 def matmul(
@@ -218,7 +233,11 @@ def vdot(
     those of `matmul`."""
     wide = preference(preferred_element_type, x, y)
     x, y = factors("vdot", x, y, precision=precision, preferred=wide)
-    return of_dtype(_dot(ravel(conj(x)), ravel(y)), wide)
+    a, b = typeof(x), typeof(y)
+    if a.ndim < 2 or not same_shape(a.shape, b.shape):
+        return of_dtype(_dot(ravel(conj(x)), ravel(y)), wide)
+    every = tuple(range(a.ndim))
+    return of_dtype(product(conj(x), y, contract=(every, every), batch=_NONE), wide)
 
 
 def inner(
@@ -248,7 +267,7 @@ def _inner(x: Any, y: Any) -> Any:
 
 def outer(x: ArrayLike, y: ArrayLike, /) -> Array:
     """All products of an element of x and one of y (both flattened)."""
-    x, y = promoted("outer", x, y)
+    x, y = agreed("outer", x, y)
     return multiply(reshape(x, (-1, 1)), reshape(y, (1, -1)))
 
 
@@ -299,7 +318,7 @@ def _listed(axes: Any) -> Sequence[int]:
 
 def kron(x: ArrayLike, y: ArrayLike, /) -> Array:
     """The Kronecker product."""
-    x, y = promoted("kron", x, y)
+    x, y = agreed("kron", x, y)
     a, b = typeof(x).shape, typeof(y).shape
     rank = max(len(a), len(b))
     a = (1,) * (rank - len(a)) + a

@@ -26,7 +26,7 @@ from treadle.np.operands import (
 )
 from treadle.ops.arithmetic import add, mul
 from treadle.ops.cast import convert
-from treadle.ops.movement import broadcast_in_dim
+from treadle.ops.movement import broadcast_in_dim, reshape
 from treadle.ops.movement import full as full_of
 from treadle.ops.shape import iota
 from treadle.run.array import Array, Placed
@@ -40,6 +40,7 @@ def array(
     *,
     copy: bool | None = None,
     device: Any = None,
+    ndmin: int = 0,
 ) -> Array:
     """An array of a number, a (nested) list, a NumPy array or an array.
 
@@ -49,6 +50,7 @@ def array(
     Args:
       copy: False demands that nothing is copied: the object is an array of Treadle's.
       device: where to place it (see `treadle.device_put`).
+      ndmin: how many axes it has at least: axes of length 1 come before the others.
 
     >>> array([[1, 2], [3, 4]])
     Array([[1, 2],
@@ -59,7 +61,10 @@ def array(
             f"array of a {type(object).__name__} needs a copy, and copy=False forbids "
             f"it{at(user_source())}"
         )
-    return placed(_array(object, dtype), device)
+    out = _array(object, dtype)
+    if ndmin > out.ndim:
+        out = reshape(out, shape=(*(1,) * (ndmin - out.ndim), *out.shape))
+    return placed(out, device)
 
 
 def placed(x: Any, device: Any) -> Any:

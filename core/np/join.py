@@ -15,11 +15,11 @@ from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
 from treadle.np.operands import (
     ArrayLike,
+    agreed,
     as_array,
     cast,
     one_axis,
     operand,
-    promoted,
     several,
 )
 from treadle.np.shapes import (
@@ -49,9 +49,9 @@ def _members(name: str, arrays: Any, dtype: DTypeLike | None = None) -> list[Any
     if not parts:
         raise ValueError(f"{name} of no arrays{at(user_source())}")
     if dtype is None:
-        return promoted(name, *parts)
+        return agreed(name, *parts)
     want = dtypes.canonical(dtype)
-    return [cast(operand(name, x), want) for x in parts]
+    return [as_array(cast(operand(name, x), want)) for x in parts]
 
 
 def concatenate(
@@ -191,12 +191,14 @@ def block(arrays: Any) -> Array:
     (3, 3)
     """
     depth = _depth(arrays)
-    leaves = _leaves(arrays)
-    rank = max([depth, *[typeof(operand("block", x)).ndim for x in leaves]])
+    blocks = agreed("block", *_leaves(arrays))
+    rank = max([depth, *[typeof(x).ndim for x in blocks]])
+    coming = iter(blocks)
 
     def joined(part: Any, level: int) -> Any:
         if isinstance(part, list):
             return concatenate([joined(p, level - 1) for p in part], -level)
+        part = next(coming)
         shape = typeof(part).shape
         return reshape(part, (1,) * (rank - len(shape)) + shape)
 

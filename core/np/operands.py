@@ -150,6 +150,13 @@ def promoted(name: str, *args: Any) -> list[Any]:
     ]
 
 
+def agreed(name: str, *args: Any) -> list[Any]:
+    """The operands with their common dtype, for other functions: Python numbers are
+    arrays of it, unless all are Python numbers."""
+    found = promoted(name, *args)
+    return [x if type(x) in PYTHON_SCALARS else as_array(x) for x in found]
+
+
 def as_inexact(name: str, x: Any) -> Any:
     """The operand, integers as the default float."""
     x = operand(name, x)

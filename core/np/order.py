@@ -42,7 +42,9 @@ def sort(
 ) -> Array:
     """The elements in ascending order along an axis; not-a-number comes last.
 
-    `stable` is kept in any case: equal elements keep their order.
+    `stable` is kept in any case: equal elements keep their order. Complex numbers are
+    in NumPy's order: by real parts, then by imaginary ones, last those of which a part
+    is not a number. `descending` turns all of it round.
     """
     x, number = along("sort", x, axis)
     out = sorts.sort(x, axis=number, num_keys=1)[0]

@@ -18,6 +18,7 @@ from treadle.np.edits import trim_zeros
 from treadle.np.join import concatenate
 from treadle.np.operands import (
     ArrayLike,
+    agreed,
     as_array,
     as_inexact,
     broadcast_to_shape,
@@ -40,6 +41,13 @@ def _coefficients(name: str, p: Any) -> Any:
             f"{name}: coefficients are a vector, got {typeof(p)}{at(user_source())}"
         )
     return p
+
+
+def _two(name: str, p: Any, q: Any) -> tuple[Any, Any]:
+    """The coefficients of two polynomials, of one dtype."""
+    p, q = (array(v) if isinstance(v, list | tuple) else v for v in (p, q))
+    p, q = agreed(name, p, q)
+    return _coefficients(name, p), _coefficients(name, q)
 
 
 def _count(n: int) -> int:
@@ -67,17 +75,17 @@ def polyval(p: ArrayLike, x: ArrayLike) -> Array:
 
 def polyadd(p: ArrayLike, q: ArrayLike) -> Array:
     """The sum of two polynomials, as long as the longer."""
-    c, d = (_coefficients("polyadd", v) for v in (p, q))
+    c, d = _two("polyadd", p, q)
     n = max(c.shape[0], d.shape[0])
-    c, d = (_lengthened(v, n) for v in promoted("polyadd", c, d))
+    c, d = (_lengthened(v, n) for v in (c, d))
     return c + d
 
 
 def polysub(p: ArrayLike, q: ArrayLike) -> Array:
     """The difference of two polynomials, as long as the longer."""
-    c, d = (_coefficients("polysub", v) for v in (p, q))
+    c, d = _two("polysub", p, q)
     n = max(c.shape[0], d.shape[0])
-    c, d = (_lengthened(v, n) for v in promoted("polysub", c, d))
+    c, d = (_lengthened(v, n) for v in (c, d))
     return c - d
 
 
@@ -93,10 +101,9 @@ def polymul(p: ArrayLike, q: ArrayLike, *, trim_leading_zeros: bool = False) -> 
       trim_leading_zeros: drop the operands' leading zeros first, as NumPy does; their
         values must be known then.
     """
-    p, q = (_coefficients("polymul", v) for v in (p, q))
+    p, q = _two("polymul", p, q)
     if trim_leading_zeros:
         p, q = _trimmed(p), _trimmed(q)
-    p, q = promoted("polymul", p, q)
     return convolve(p, q)
 
 
@@ -115,8 +122,7 @@ def polydiv(
       trim_leading_zeros: drop leading zeros of the remainder, as NumPy does; the
         values must be known then.
     """
-    a, b = (as_inexact("polydiv", _coefficients("polydiv", w)) for w in (u, v))
-    a, b = promoted("polydiv", a, b)
+    a, b = (as_inexact("polydiv", w) for w in _two("polydiv", u, v))
     m, n = a.shape[0], b.shape[0]
     if m < n:
         quotient, rest = full((1,), 0, a.dtype), a

@@ -145,7 +145,8 @@ def interp(
                 f"{at(user_source())}"
             )
     at_x, keys, values = (
-        as_inexact("interp", v) for v in promoted("interp", x, xp, fp)
+        as_array(as_inexact("interp", as_array(v)))
+        for v in promoted("interp", x, xp, fp)
     )
     if dtypes.is_complex(typeof(values).dtype):
         at_x, keys = real(at_x), real(keys)

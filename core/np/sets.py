@@ -16,12 +16,12 @@ from treadle.np.indexing import getitem
 from treadle.np.join import concatenate, unstack
 from treadle.np.operands import (
     ArrayLike,
+    agreed,
     as_array,
     cast,
     none,
     one_axis,
     operand,
-    promoted,
 )
 from treadle.np.places import (
     as_size,
@@ -249,7 +249,8 @@ def isin(
 
     `assume_unique` changes nothing: the values are looked up in any case.
     """
-    x, values = promoted("isin", x, ravel(values))
+    x, values = agreed("isin", x, values)
+    values = ravel(values)
     t, n = typeof(x), typeof(values).size
     if is_dim(n) or n <= _FEW or dtypes.is_complex(t.dtype):
         wide = (*t.shape, n)
@@ -273,7 +274,7 @@ def union1d(
 ) -> Array:
     """The different elements of both arrays in ascending order; `size` is as in
     `unique`."""
-    both = concatenate([ravel(x), ravel(y)])
+    both = concatenate([*map(ravel, agreed("union1d", x, y))])
     _need_size("union1d", size, both)
     return unique(both, size=size, fill_value=fill_value)
 
@@ -338,7 +339,7 @@ def intersect1d(
         beyond the last common element, the length of the array.
       size, fill_value: as in `unique`.
     """
-    array, b = map(as_array, promoted("intersect1d", ravel(x), ravel(y)))
+    array, b = map(ravel, agreed("intersect1d", x, y))
     _need_size("intersect1d", size, array, b)
     if none(array.size) or none(b.size):
         array = b = array[:0]
@@ -373,7 +374,7 @@ def setdiff1d(
     array, other = as_array(ravel(x)), as_array(ravel(y))
     _need_size("setdiff1d", size, array, other)
     fill = 0 if fill_value is None else fill_value
-    keep = isin(array, other, invert=True)
+    keep = isin(array, y, invert=True)
     if not assume_unique and not none(array.size):
         return _chosen("setdiff1d", array, keep, size, fill)[0]
     if size is None:
@@ -396,7 +397,7 @@ def setxor1d(
 
     `assume_unique` changes nothing; `size` and `fill_value` are as in `unique`.
     """
-    x, y = promoted("setxor1d", ravel(x), ravel(y))
+    x, y = map(ravel, agreed("setxor1d", x, y))
     _need_size("setxor1d", size, x, y)
     both = concatenate([x, y])
     if none(typeof(both).size):

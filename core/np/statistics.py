@@ -8,6 +8,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from treadle import dtypes
+from treadle.arraytype import ArrayType
 from treadle.dims import equal_shapes, is_dim
 from treadle.dtypes import DTypeLike
 from treadle.errors import at, user_source
@@ -193,22 +194,32 @@ def average(
         count = _count(t.shape, all_axes("average", axis, t.ndim))
         return out, full(out.shape, 1, out.dtype) * count
     x, weights = promoted("average", as_inexact("average", x), weights)
-    t, w = typeof(x), typeof(weights)
-    if w.ndim != t.ndim or w.ndim == 1 or not equal_shapes(w.shape, t.shape):
-        axes = all_axes("average", axis, t.ndim)
-        if len(axes) != 1 or not equal_shapes(w.shape, (t.shape[axes[0]],)):
-            raise ValueError(
-                f"average: weights of shape {w.shape} for an array of shape {t.shape} "
-                f"over axis {axis}{at(user_source())}\n"
-                "Weights have the shape of the array, or are a vector along one axis."
-            )
-        aligned = [1] * t.ndim
-        aligned[axes[0]] = w.shape[0]
-        weights = reshape(weights, shape=tuple(aligned))
-        weights = broadcast_to_shape(weights, t.shape)
+    weights = beside("average", weights, typeof(x), axis)
     total = reductions.sum(multiply(x, weights), axis, None, keepdims)
     whole = reductions.sum(weights, axis, None, keepdims)
     return (div(total, whole), whole) if returned else div(total, whole)
+
+
+def beside(name: str, weights: Any, t: ArrayType, axis: Axis) -> Any:
+    """Weights in the shape of an array of type t: given so, or as a vector along the
+    one axis.
+
+    Raises:
+      ValueError: if they have another shape.
+    """
+    w = typeof(weights)
+    if w.ndim == t.ndim and w.ndim != 1 and equal_shapes(w.shape, t.shape):
+        return weights
+    axes = all_axes(name, axis, t.ndim)
+    if len(axes) != 1 or not equal_shapes(w.shape, (t.shape[axes[0]],)):
+        raise ValueError(
+            f"{name}: weights of shape {w.shape} for an array of shape {t.shape} "
+            f"over axis {axis}{at(user_source())}\n"
+            "Weights have the shape of the array, or are a vector along one axis."
+        )
+    aligned = [1] * t.ndim
+    aligned[axes[0]] = w.shape[0]
+    return broadcast_to_shape(reshape(weights, shape=tuple(aligned)), t.shape)
 
 
 # Of samples ---------------------------------------------------------------------------

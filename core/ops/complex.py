@@ -95,3 +95,45 @@ parts = Op(
 )
 """The parts of a complex array, along a new last axis: the same memory. The compiler
 writes it; from a user's function it is not reached."""
+
+
+def _words_type(x: ArrayType) -> ArrayType:
+    if x.dtype != dtypes.complex64:
+        raise TypeError(f"words are of 64 bits, got {x}")
+    return ArrayType(x.shape, dtypes.uint64)
+
+
+words = Op(
+    "words",
+    _words_type,
+    lambda x: np.ascontiguousarray(x).view(np.uint64).reshape(x.shape),
+    batch=lambda size, args, axes: (words(args[0]), axes[0]),
+    lowering=Same(),
+    differentiable=False,
+)
+"""Complex numbers of 64 bits as words: the same memory. The compiler writes it."""
+
+
+def _whole_type(x: ArrayType) -> ArrayType:
+    if x.dtype == dtypes.uint64:
+        return ArrayType(x.shape, dtypes.complex64)
+    if not x.shape or x.shape[-1] != 2:
+        raise ValueError(f"the last axis holds two parts, got {x}")
+    return ArrayType(x.shape[:-1], dtypes.to_complex(x.dtype))
+
+
+def _whole(x: Any) -> Any:
+    if x.dtype == np.uint64:
+        return np.ascontiguousarray(x).view(np.complex64).reshape(x.shape)
+    return np.ascontiguousarray(x).view(dtypes.to_complex(x.dtype))[..., 0]
+
+
+whole = Op(
+    "whole",
+    _whole_type,
+    _whole,
+    batch=lambda size, args, axes: (whole(args[0]), axes[0]),
+    lowering=Same(),
+    differentiable=False,
+)
+"""The complex array of which these are the `parts`, or the `words`: the same memory."""

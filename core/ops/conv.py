@@ -31,13 +31,18 @@ Ints = tuple[int, ...]
 
 
 class Window(NamedTuple):
-    """The params that both ops share: one entry per spatial axis, and the groups."""
+    """The params that both ops share: one entry per spatial axis, and the groups.
+
+    exact: whether each product that the sum above has is to be one: a backend may save
+    some of them, at the cost of digits, and of results beside infinite ones.
+    """
 
     strides: Ints
     padding: tuple[tuple[int, int], ...]
     lhs_dilation: Ints
     rhs_dilation: Ints
     feature_groups: int
+    exact: bool = False
 
     def out_spatial(self, spatial: Ints, kernel: Ints) -> list[int]:
         """The spatial shape of the result (0 where the kernel is too long)."""
@@ -64,6 +69,7 @@ class Window(NamedTuple):
             self.strides,
             self.rhs_dilation,
             self.feature_groups,
+            self.exact,
         )
 
 

@@ -40,6 +40,7 @@ from treadle.ops.movement import (
     zeros_like,
 )
 from treadle.ops.shape import iota
+from treadle.ops.window import highest, lowest
 from treadle.trace.lowering import Scatter
 from treadle.trace.op import Linear, Op, Zero
 from treadle.trace.value import typeof
@@ -49,7 +50,7 @@ def _scatter(
     how: Any,
     combine: Any,
     accepts: Callable[..., bool],
-    neutral: float | None = None,
+    neutral: Callable[[np.dtype], Any] | None = None,
     **rules: Any,
 ) -> Op:
     """Declares a scatter.
@@ -141,7 +142,7 @@ def _add_transpose(
     ]
 
 
-scatter_add = _scatter("add", np.add, number, 0, transpose=_add_transpose)
+scatter_add = _scatter("add", np.add, number, lambda d: 0, transpose=_add_transpose)
 scatter_add.jvp = scatter_add.linearize = _linear_jvp(scatter_add)
 
 # set ----------------------------------------------------------------------------------
@@ -235,7 +236,7 @@ def _mul_transpose(
 
 
 scatter_mul = _scatter(
-    "mul", np.multiply, number, 1, jvp=_mul_jvp, transpose=_mul_transpose
+    "mul", np.multiply, number, lambda d: 1, jvp=_mul_jvp, transpose=_mul_transpose
 )
 
 # minimum and maximum ------------------------------------------------------------------
@@ -264,7 +265,7 @@ def _extreme_jvp(op: Callable[..., Any]) -> Callable[..., Any]:
     return jvp
 
 
-scatter_min = _scatter("min", np.minimum, real)
-scatter_max = _scatter("max", np.maximum, real)
+scatter_min = _scatter("min", np.minimum, real, highest)
+scatter_max = _scatter("max", np.maximum, real, lowest)
 for _op in (scatter_min, scatter_max):
     _op.jvp = _op.linearize = _extreme_jvp(_op)

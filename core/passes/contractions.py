@@ -72,13 +72,13 @@ class _Lower(Rewriter):
         """Whether a contraction reads each element of a matrix once, so that a kernel
         that keeps blocks in registers gains nothing: with a vector, or without a sum.
 
-        In which order several axes are summed, or one that is made of several, depends
-        on which of them have one element: it is not for all sizes the same.
+        In which order an axis that is made of several is summed, or several beside
+        others, depends on which have one element: it is not for all sizes the same.
         """
-        sums = len(eq.params["contract"][0])
-        if sums > 1 or not self.merged.isdisjoint(eq.inputs):
+        sums, free = len(eq.params["contract"][0]), _free(eq)
+        if not self.merged.isdisjoint(eq.inputs) or (sums > 1 and any(free)):
             return False
-        return not sums or not all(_free(eq))
+        return not sums or not all(free)
 
     def _contraction(self, eq: Equation, x: Atom, y: Atom) -> Atom:
         """The equation with other operands. A line is an image of one row."""

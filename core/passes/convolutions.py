@@ -173,7 +173,7 @@ def _phases_as_features(
     phases side by side, of one convolution without zeros."""
     rank, gaps = x.type.ndim - 2, params["lhs_dilation"]
     ones = {"strides": (1,) * rank, "rhs_dilation": (1,) * rank, "feature_groups": 1}
-    if f.is_filter_gradient or any(params[k] != v for k, v in ones.items()):
+    if f.is_filter_gradient or _differ(params, ones):
         return None
     kernel, features = y.type.shape[:-2], y.type.shape[-1]
     taps = [-(-k // by) for k, by in zip(kernel, gaps, strict=True)]
@@ -210,6 +210,11 @@ def _phases_as_features(
     )
 
 
+def _differ(params: dict[str, Any], some: dict[str, Any]) -> bool:
+    """Whether one of some params is another."""
+    return any(params[k] != v for k, v in some.items())
+
+
 def _filter_of_phases(
     f: _Forms, y: Atom, gaps: Sequence[int], taps: Sequence[int]
 ) -> Atom:
@@ -238,7 +243,7 @@ def _of_tiles(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | Non
         "rhs_dilation": (1,) * rank,
         "feature_groups": 1,
     }
-    if f.is_filter_gradient or params != tiles or math.prod(kernel) == 1:
+    if f.is_filter_gradient or _differ(params, tiles) or math.prod(kernel) == 1:
         return None
     y = f.emit(reverse, [y], axes=tuple(range(rank)))
     if rank == 2:
@@ -417,8 +422,9 @@ def _of_single_taps(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom
     """The gradient by a filter that meets each pixel alone is a product over pixels: of
     all, or those at every so many steps."""
     rank = x.type.ndim - 2
-    plain = {k: (v,) * rank for k, v in _ROW.items()} | {"feature_groups": 1}
-    if not f.is_filter_gradient or params != plain | {"strides": params["strides"]}:
+    plain: dict[str, Any] = {k: (v,) * rank for k, v in _ROW.items() if k != "strides"}
+    plain["feature_groups"] = 1
+    if not f.is_filter_gradient or _differ(params, plain):
         return None
     for axis, step in enumerate(params["strides"], start=1):
         if step != 1:

@@ -21,13 +21,15 @@ from treadle.dims import is_dim
 from treadle.ir.graph import Atom, Equation, Graph, Lit, Var, params_key
 from treadle.late import Computed
 from treadle.ops.arithmetic import add, sub
-from treadle.ops.complex import complex_, imag, parts, real
+from treadle.ops.complex import complex_, imag, parts, real, whole
 from treadle.ops.conv import conv_filter_grad, conv_general
 from treadle.ops.dot import dot_general
 from treadle.ops.movement import broadcast_in_dim, expand, full, reshape
 from treadle.ops.shape import slice_axis
 from treadle.ops.sort import sort
+from treadle.passes.packed import Packed
 from treadle.passes.pair_functions import FUNCTIONS
+from treadle.passes.pair_loops import LOOPS
 from treadle.passes.pair_products import written_out
 from treadle.passes.pair_sorts import sort_pairs
 from treadle.passes.pairs import COMPONENTWISE, RULES, Pair, each
@@ -37,14 +39,15 @@ from treadle.trace.op import Op
 from treadle.trace.stage import stage
 from treadle.trace.value import typeof
 
-_RULES = RULES | FUNCTIONS | {sort: sort_pairs}
+_RULES = RULES | FUNCTIONS | LOOPS | {sort: sort_pairs}
 _BILINEAR = (dot_general, conv_general, conv_filter_grad)
 _Pair = tuple[Atom, Atom]
 
 
 class _Split(Rewriter):
     """`pairs` are the parts of values, `joined` the complex values of parts, where
-    these are known. `real` are imaginary parts that are zero."""
+    these are known. `zeros` are imaginary parts that are zero.
+    `packed` are values as what their memory holds, where they are only moved."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
@@ -52,6 +55,11 @@ class _Split(Rewriter):
         self.joined: dict[Atom, Atom] = {}
         self.zeros: set[Atom] = set()
         self.written: dict[tuple, Graph] = {}
+        self.source = ""
+        self.packed = Packed(self._one)
+
+    def _one(self, op: Op, inputs: Sequence[Atom], params: dict[str, Any]) -> Atom:
+        return self.emit(op, inputs, params, self.source)[0]
 
     def run(self) -> Graph:
         """With inputs and results as they were."""
@@ -92,7 +100,11 @@ class _Split(Rewriter):
         if a not in self.pairs or isinstance(a, Lit):
             return a
         if a not in self.joined:
-            (self.joined[a],) = self.emit(complex_, self.pairs[a], {}, source)
+            moved = self.packed.found.get(a)
+            op, inputs = (
+                (complex_, self.pairs[a]) if moved is None else (whole, [moved])
+            )
+            (self.joined[a],) = self.emit(op, inputs, {}, source)
         return self.joined[a]
 
     def _flat(self, atoms: Sequence[Atom]) -> list[Atom]:
@@ -154,6 +166,7 @@ class _Split(Rewriter):
             self._write(eq, _RULES[eq.op])
         elif eq.op in COMPONENTWISE:
             self._write(eq, _by_components(eq.op))
+            self._move(eq)
         else:
             self._hand_over(eq)
 
@@ -188,6 +201,12 @@ class _Split(Rewriter):
                     im.twin = re
             else:
                 self.values[v] = next(values)
+
+    def _move(self, eq: Equation) -> None:
+        """Moves what is in memory as it is, too, for who wants it so."""
+        if not eq.op.multiple:
+            self.source = eq.source
+            self.packed.move(eq, [self.read(a) for a in eq.inputs], self.joined)
 
     def _hand_over(self, eq: Equation) -> None:
         """Leaves an equation to what takes complex arrays."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from treadle.arraytype import ArrayType
-from treadle.fuse.lowering.launches import Calls, Launch, ProductKernel
+from treadle.fuse.lowering.launches import Calls, Kernels, Launch, ProductKernel
 from treadle.ir.graph import Equation, Graph
 from treadle.passes.pipeline import Arithmetic
 from treadle.plan.calls import Path, Run, Runnable, Signature
@@ -103,6 +103,11 @@ class Target(Arithmetic, Protocol):
 
     def foresee(self, graph: Graph) -> None:
         """Readies what an optimised graph needs, while it is still planned."""
+        return
+
+    def ready(self, kernels: Kernels) -> None:
+        """Readies what kernels need, while it is still settled how they run and where
+        values lie."""
         return
 
     def link(self, plan: Plan) -> Linked:

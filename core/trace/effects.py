@@ -18,10 +18,13 @@ import numpy as np
 
 from treadle import tree
 from treadle.errors import SideEffectWarning, at, warn
+from treadle.trace.hidden import Hidden
 from treadle.trace.outside import ATOMS, are_owned, contents, is_foreign, same_contents
-from treadle.trace.reach import MISSING, Hidden, Reach, Site, label_of
+from treadle.trace.paths import label_of
+from treadle.trace.reach import Reach, Site
 from treadle.trace.reads import Change
 from treadle.trace.value import NUMBERS, Tracer
+from treadle.trace.variables import MISSING
 
 MOST_OBJECTS = 1000
 """Containers that are looked at, in all."""

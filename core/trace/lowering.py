@@ -224,13 +224,13 @@ class Scatter(Lowering):
     """Writes the second operand into the first, at places that the others say.
 
     combine: with what is there; "set" writes over it.
-    neutral: what leaves a place as it is when combined.
+    neutral: what leaves a place of some dtype as it is when combined.
     ordered: whether places may be equal, so that the order of updates matters.
     """
 
     addressing: AddressingRule
     combine: Literal["set", "add", "mul", "max", "min"]
-    neutral: float | None = None
+    neutral: Callable[[np.dtype], Any] | None = None
     ordered: bool = True
 
 

@@ -7,7 +7,9 @@ and the user's own modules. What libraries define is left alone.
 
 from __future__ import annotations
 
+import builtins
 import datetime
+from collections import deque
 from collections.abc import Collection
 from functools import partial
 from types import (
@@ -21,70 +23,33 @@ from types import (
 from typing import Any, NamedTuple
 
 from treadle.errors import is_ours
+from treadle.trace.hidden import Hidden, source_of
 from treadle.trace.outside import is_foreign
-from treadle.trace.reads import CELL, GLOBAL, KEY, Change, Path, Read, Store, reads
+from treadle.trace.paths import (
+    CELL,
+    EVERY,
+    GLOBAL,
+    LENGTH,
+    LOCAL,
+    At,
+    Item,
+    Path,
+    label_of,
+)
+from treadle.trace.reads import Call, Change, Read, Store, reads
 from treadle.trace.value import Value
-
-MOST_ITEMS = 64
-"""Of a list or dict that may hold functions."""
+from treadle.trace.variables import (
+    CONTAINERS,
+    DICTS,
+    MISSING,
+    MOST_ITEMS,
+    Variable,
+    in_cell,
+    item,
+    items,
+)
 
 MOST_FUNCTIONS = 400
-
-
-class _Missing:
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-MISSING: Any = _Missing()
-"""The value of a variable that has none."""
-
-
-class Variable(NamedTuple):
-    """A variable from outside of a function, and its value when that was traced.
-
-    holder: a dict in which `name` is a key, a cell, or an object with that attribute.
-    path: as it is called where it is read, at `source`.
-    readers: identities of the code objects that read it.
-    """
-
-    holder: Any
-    name: str
-    value: Any
-    path: Path
-    source: str
-    readers: frozenset[int]
-
-    @property
-    def key(self) -> tuple[int, str]:
-        return id(self.holder), self.name
-
-    @property
-    def label(self) -> str:
-        return f"`{label_of(self.path)}`"
-
-    def now(self) -> Any:
-        """The value at this moment."""
-        kind = type(self.holder)
-        if kind is dict:
-            return self.holder.get(self.name, MISSING)
-        if kind is CellType:
-            return _in_cell(self.holder)
-        return getattr(self.holder, self.name, MISSING)
-
-
-class Hidden(NamedTuple):
-    """A source of values that differ from call to call.
-
-    kind: "random" or "clock". call: as it is written. generator: whose state shows
-    that it was drawn from; None if nothing does. function: what is called.
-    """
-
-    kind: str
-    call: str
-    source: str
-    generator: Any
-    function: Any
 
 
 class Site(NamedTuple):
@@ -168,7 +133,7 @@ class Reach:
         code = function.__code__
         if is_ours(code.co_filename):
             for cell in function.__closure__ or ():
-                inner = _in_cell(cell)
+                inner = in_cell(cell)
                 if callable(inner):
                     self._end(inner)
             return
@@ -234,8 +199,6 @@ class _Visit:
         self.reach, self.function, self.own = reach, function, own
         self.globals = function.__globals__
         self.first = function.__code__.co_varnames[:1] if own is not None else ()
-        # In files, functions are hardly defined anew.
-        self.is_notebook = self.globals.get("__name__") == "__main__"
         self.cells: dict[str, CellType] = {}
         if function.__closure__:
             names = function.__code__.co_freevars
@@ -262,6 +225,9 @@ class _Visit:
             self.reach.stores.append((store, variable))
         for change in found.changes:
             self._change(change)
+        for call in found.calls:
+            if any(path and path[0] != LOCAL for path in call.args):
+                self._call(call)
 
     def _read(self, read: Read) -> None:
         values = self._follow(read)
@@ -286,9 +252,10 @@ class _Visit:
     def _start(self, path: Path) -> Any:
         kind, name = path[:2]
         if kind == GLOBAL:
-            return self.globals.get(name, MISSING)
+            found = self.globals.get(name, MISSING)
+            return vars(builtins).get(name, MISSING) if found is MISSING else found
         if kind == CELL:
-            return _in_cell(self.cells[name])
+            return in_cell(self.cells[name]) if name in self.cells else MISSING
         return self.own if (name,) == self.first else _default(self.function, name)
 
     def _follow(self, read: Read) -> list[Any]:
@@ -299,7 +266,7 @@ class _Visit:
             return []
         if path[0] == CELL:
             self._note(self.cells[path[1]], "", x, read, 2)
-        elif path[0] == GLOBAL and (type(x) not in _DEFINED or self.is_notebook):
+        elif path[0] == GLOBAL:
             self._note(self.globals, path[1], x, read, 2)
         values = [x]
         if len(path) == 2:
@@ -311,44 +278,111 @@ class _Visit:
     def follow_from(self, x: Any, read: Read) -> None:
         """Follows a path of a local variable, if that may hold `x`."""
         name = read.path[2]
-        if (
+        if type(name) is str and (
             name in getattr(x, "__dict__", ())
             or _in_class(type(x), name) is not MISSING
         ):
-            values = self._rest(x, read)
-            if len(values) == len(read.path) - 2:
-                self.reach._end(values[-1])
+            self._from(x, read)
+
+    def _from(self, x: Any, read: Read) -> None:
+        """Follows a path of a local variable that holds `x`."""
+        values = self._rest(x, read)
+        if len(values) == len(read.path) - 2:
+            self.reach._end(values[-1])
+
+    def _call(self, call: Call, given: str = "", x: Any = None) -> None:
+        """Follows arguments into a function of the user's.
+
+        given: the local variable that holds `x`; "" if they are from outside.
+        """
+        values = self._follow(Read(call.function, "", frozenset()))
+        function = values[-1] if len(values) == len(call.function) - 1 else None
+        shift = isinstance(function, MethodType)
+        if isinstance(function, MethodType):
+            function = function.__func__
+        if type(function) is not FunctionType or is_foreign(function.__module__ or ""):
+            return
+        code = function.__code__
+        names = code.co_varnames[shift : code.co_argcount]
+        for name, path in zip(names, call.args, strict=False):
+            own = path is not None and path[0] == LOCAL
+            if path is None or own != bool(given) or (own and path[1] != given):
+                continue
+            read = Read(path, "", frozenset())
+            values = [x, *self._rest(x, read)] if own else self._follow(read)
+            if len(values) == len(path) - 1:
+                self._give(function, name, values[-1])
+
+    def _give(self, function: FunctionType, name: str, x: Any) -> None:
+        """Follows what a function reads of an argument whose value is known."""
+        key = id(x), id(function)
+        if type(x) in _PLAIN or key in self.reach._seen:
+            return
+        self.reach._seen.add(key)
+        visit, found = _Visit(self.reach, function, None), reads(function.__code__)
+        for read in found.own.get(name, ()):
+            visit._from(x, read)
+        for call in found.calls:
+            if any(path and path[:2] == (LOCAL, name) for path in call.args):
+                visit._call(call, name, x)
 
     def _rest(self, x: Any, read: Read) -> list[Any]:
-        """The values of the attributes on a path that begins with `x`."""
+        """The values of the steps on a path that begins with `x`."""
         path = read.path
         values: list[Any] = []
-        for i, name in enumerate(path[2:], 3):
-            library = False
-            if name.startswith(KEY):
-                if type(x) is not dict:
-                    return values
-                nxt = x.get(name.removeprefix(KEY), MISSING)
-                if nxt is not MISSING:
-                    self._note(x, name.removeprefix(KEY), nxt, read, i)
+        for i, step in enumerate(path[2:], 3):
+            if type(step) is not str:
+                nxt = self._step(x, step, read, i)
             elif type(x) is ModuleType:
-                library = is_foreign(x.__name__)
-                if library and x.__name__.partition(".")[0] not in _SUSPECTS:
-                    return values
-                nxt = vars(x).get(name, MISSING)
-                if nxt is MISSING and name == "random":
-                    nxt = getattr(x, name, MISSING)  # NumPy loads it when it is asked.
-                if not library and nxt is not MISSING:
-                    self._note(vars(x), name, nxt, read, i)
+                nxt = self._of_module(x, step, read, i)
             else:
-                library, nxt = self._attribute(x, name, read, i)
-            if library:
-                self._hidden(x, nxt, read, i)
+                library, nxt = self._attribute(x, step, read, i)
+                if library:
+                    self._hidden(x, nxt, read, i)
             if nxt is MISSING:
                 return values
             x = nxt
             values.append(x)
         return values
+
+    def _of_module(self, x: ModuleType, name: str, read: Read, i: int) -> Any:
+        library = is_foreign(x.__name__)
+        if library and x.__name__.partition(".")[0] not in _SUSPECTS:
+            return MISSING
+        value = vars(x).get(name, MISSING)
+        if value is MISSING and name == "random":
+            value = getattr(x, name, MISSING)  # NumPy loads it when it is asked.
+        if library:
+            self._hidden(x, value, read, i)
+        elif value is not MISSING:
+            self._note(vars(x), name, value, read, i)
+        return value
+
+    def _step(self, x: Any, step: Any, read: Read, i: int) -> Any:
+        """What there is in a container; notes it."""
+        path = read.path[:i]
+        if type(step) is At:
+            found = self._follow(Read(step.path, read.source, read.readers))
+            if len(found) != len(step.path) - 1:
+                return MISSING
+            if step.attribute:
+                known = type(found[-1]) is str
+                return self._attribute(x, found[-1], read, i)[1] if known else MISSING
+            step, path = Item(found[-1]), (*path[:-1], Item(found[-1]))
+        if type(x) not in CONTAINERS:
+            return MISSING
+        if step is EVERY or step is LENGTH:
+            for holder, name, value, on in items(x, path[:-1]):
+                if step is EVERY or (name is LENGTH and holder is x):
+                    self._note_as(holder, name, value, on, read)
+            return MISSING
+        try:
+            value = item(x, step.key)
+            if type(x) in DICTS or (type(x) in _MUTABLE and value is not MISSING):
+                self._note_as(x, step.key, value, path, read)
+        except TypeError:  # a key without a hash
+            return MISSING
+        return value
 
     def _attribute(self, x: Any, name: str, read: Read, i: int) -> tuple[bool, Any]:
         """Whether an object is a library's; and its attribute."""
@@ -364,6 +398,8 @@ class _Visit:
             if type(fields) is dict and name in fields:
                 self._note(fields, name, fields[name], read, i)
                 return False, fields[name]
+            if isinstance(x, tuple) and name in getattr(kind, "_fields", ()):
+                return False, getattr(x, name)
         found = _in_class(kind, name)
         function = _function_of(found)
         if type(function) is FunctionType:
@@ -383,11 +419,16 @@ class _Visit:
 
     def _note(self, holder: Any, name: str, value: Any, read: Read, i: int) -> None:
         """Notes the variable that the first `i` parts of a path are."""
+        self._note_as(holder, name, value, read.path[:i], read)
+
+    def _note_as(
+        self, holder: Any, name: Any, value: Any, path: Path, read: Read
+    ) -> None:
         key = id(holder), name
         known = self.reach.variables.get(key)
         if known is None:
             self.reach.variables[key] = Variable(
-                holder, name, value, read.path[:i], read.source, read.readers
+                holder, name, value, path, read.source, read.readers
             )
         elif not read.readers <= known.readers:
             readers = known.readers | read.readers
@@ -395,16 +436,7 @@ class _Visit:
 
     def _hidden(self, owner: Any, x: Any, read: Read, i: int) -> None:
         """Notes a source of numbers or times."""
-        kind, generator = "", None
-        if x is MISSING:
-            if _is_generator(owner):
-                kind, generator = "random", owner
-        elif callable(x):
-            kind, by = _source_kind(x), getattr(x, "__self__", None)
-            if _is_generator(by):
-                kind, generator = "random", by
-            elif isinstance(by, type) and issubclass(by, datetime.date):
-                kind = "clock" if x.__name__ in ("now", "today", "utcnow") else ""
+        kind, generator = source_of(owner, x)
         if kind:
             call = f"{label_of(read.path[:i])}()"
             self.reach.hidden.append(Hidden(kind, call, read.source, generator, x))
@@ -422,36 +454,9 @@ _ASIDE_NAMES = (
 _ASIDE = frozenset(_ASIDE_NAMES.split())
 # Modules of classes whose objects hold nothing but the user's variables.
 _NAMESPACES = frozenset(("types", "argparse"))
-_DEFINED = frozenset((FunctionType, ModuleType, BuiltinFunctionType, type))
+_MUTABLE = frozenset((list, deque))
 _CALLED = frozenset((BuiltinFunctionType, MethodType, FunctionType))
 _SUSPECTS = frozenset(("time", "datetime", "random", "os", "uuid", "secrets", "numpy"))
-_NAMES = (
-    "time time_ns perf_counter perf_counter_ns monotonic monotonic_ns process_time "
-    "process_time_ns thread_time thread_time_ns"
-)
-_CLOCKS = frozenset(_NAMES.split())
-_ENTROPY = {
-    "uuid": {"uuid1", "uuid4"},
-    "secrets": {"token_bytes", "token_hex", "randbelow", "choice"},
-    "posix": {"urandom"},
-    "nt": {"urandom"},
-}
-
-
-def _source_kind(x: Any) -> str:
-    """What a function gives anew each time that has no generator: "clock", "random"."""
-    module, name = getattr(x, "__module__", None), getattr(x, "__name__", None)
-    if module == "time" and name in _CLOCKS:
-        return "clock"
-    return "random" if name in _ENTROPY.get(module or "", ()) else ""
-
-
-def _is_generator(x: Any) -> bool:
-    """Whether numbers are drawn from an object, which changes it."""
-    return any(
-        base.__module__ == "random" or base.__module__.startswith("numpy.random")
-        for base in type(x).__mro__
-    )
 
 
 def _in_class(kind: type, name: str) -> Any:
@@ -470,13 +475,6 @@ def _function_of(found: Any) -> Any:
     return found
 
 
-def _in_cell(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return MISSING
-
-
 def _default(function: FunctionType, name: str) -> Any:
     """The value that an argument has if it is not given."""
     if function.__kwdefaults__ and name in function.__kwdefaults__:
@@ -490,9 +488,3 @@ def _default(function: FunctionType, name: str) -> Any:
 
 def _defaults(function: FunctionType) -> list[Any]:
     return [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-
-
-def label_of(path: Path) -> str:
-    """A path as it is written."""
-    steps = (f"[{s[1:]!r}]" if s.startswith(KEY) else f".{s}" for s in path[2:])
-    return path[1] + "".join(steps)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 STEP, LOOP, COUNT = "__treadle_step__", "__treadle_while__", "__treadle_for__"
 _ITEM = "__treadle_item__"
+_LEFT, _VALUE = "__treadle_left_{}_{}__", "__treadle_value_{}_{}__"
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _KINDS = (
@@ -64,7 +65,8 @@ def covers(node: ast.AST, line: int, column: int) -> bool:
 
 def fits(statement: ast.stmt) -> bool:
     """Whether a statement can be a function of its own."""
-    if not isinstance(statement, _KINDS) or _leaves(statement, False):
+    may_return = isinstance(statement, ast.While) or _is_over_range(statement)
+    if not isinstance(statement, _KINDS) or _leaves(statement, False, may_return):
         return False
     if isinstance(statement, ast.While):
         binds = any(isinstance(n, ast.NamedExpr) for n in ast.walk(statement.test))
@@ -79,16 +81,17 @@ def _mangled(node: ast.AST) -> bool:
     return isinstance(name, str) and name.startswith("__") and not name.endswith("__")
 
 
-def _leaves(node: ast.AST, in_loop: bool) -> bool:
+def _leaves(node: ast.AST, in_loop: bool, may_return: bool) -> bool:
     """Whether a statement may be left other than at its end, or by an exception."""
-    if isinstance(node, _FUNCTIONS):
+    if isinstance(node, _FUNCTIONS) or (may_return and isinstance(node, ast.Return)):
         return False
     if isinstance(node, _LEAVES):
         return True
     if isinstance(node, ast.Break | ast.Continue) and not in_loop:
         return True
     in_loop = in_loop or isinstance(node, ast.For | ast.While)
-    return any(_leaves(child, in_loop) for child in ast.iter_child_nodes(node))
+    children = ast.iter_child_nodes(node)
+    return any(_leaves(child, in_loop, may_return) for child in children)
 
 
 def _breaks(node: ast.AST) -> bool:
@@ -100,9 +103,22 @@ def _breaks(node: ast.AST) -> bool:
     return any(map(_breaks, ast.iter_child_nodes(node)))
 
 
+def _returns(node: ast.AST) -> bool:
+    """Whether a part of a function may end that."""
+    if isinstance(node, ast.Return):
+        return True
+    if isinstance(node, _FUNCTIONS):
+        return False
+    return any(map(_returns, ast.iter_child_nodes(node)))
+
+
 def counts(node: ast.AST) -> bool:
     """Whether it is a loop over a `range`, which can be one over traced numbers."""
-    if not isinstance(node, ast.For) or node.orelse or not fits(node):
+    return _is_over_range(node) and fits(cast(ast.For, node))
+
+
+def _is_over_range(node: ast.AST) -> bool:
+    if not isinstance(node, ast.For) or node.orelse:
         return False
     call = node.iter
     return (
@@ -178,12 +194,13 @@ def _step(
     known: list[ast.stmt] = []
     outer = [n for n in stores if n in scope.globals]
     inner = [n for n in stores if n not in scope.globals]
+    left = _left(node)
     if outer:
         known.append(ast.Global(outer))
-    if inner:
-        known.append(ast.Nonlocal(inner))
-    listed = ast.Tuple([ast.Constant(n) for n in inner], ast.Load())
-    used = ast.Tuple([ast.Constant(n) for n in inner if n in live], ast.Load())
+    if inner or left:
+        known.append(ast.Nonlocal([*inner, *left]))
+    listed = _words([*inner, *left])
+    used = _words([n for n in inner if n in live])
     place = ast.Tuple(
         [ast.Constant(node.lineno), ast.Constant(node.col_offset)], ast.Load()
     )
@@ -191,8 +208,9 @@ def _step(
     more: list[ast.expr] = []
     if isinstance(node, ast.While):
         made.append(_function(name + "_test", [ast.Return(node.test)], node))
-        made.append(_function(name + "_body", [*known, *_ended(node.body)], node))
-        more.append(ast.Constant(any(map(_breaks, node.body))))
+        made.append(_function(name + "_body", [*known, *_ended(node.body, left)], node))
+        more.append(ast.Constant(bool(left) or any(map(_breaks, node.body))))
+        more.append(_words(left))
         helper = LOOP
     elif counts(node):
         assert isinstance(node, ast.For) and isinstance(node.iter, ast.Call)
@@ -200,13 +218,14 @@ def _step(
         item = ast.Name(_ITEM, ast.Load())
         given: ast.stmt = ast.Assign([node.target], item)
         given = ast.copy_location(given, node.target)
-        body = [*known, given, *_ended(node.body)]
-        whole = copy.deepcopy(node)
+        body = [*known, given, *_ended(node.body, left)]
+        whole = _Left(left).visit(copy.deepcopy(node))
         whole.iter = ast.copy_location(item, node.iter)
         made.append(_function(name + "_range", [ast.Return(limits)], node))
         made.append(_function(name + "_body", body, node, _ITEM))
         made.append(_function(name + "_whole", [*known, whole], node, _ITEM))
-        more.append(ast.Constant(any(map(_breaks, node.body))))
+        more.append(ast.Constant(bool(left) or any(map(_breaks, node.body))))
+        more.append(_words(left))
         more.append(ast.Constant(cast(ast.Name, node.target).id))
         helper = COUNT
     else:
@@ -217,7 +236,51 @@ def _step(
         ast.Name(helper, ast.Load()), [*functions, listed, used, place, *more], []
     )
     made.append(ast.copy_location(ast.Expr(call), node))
-    return made
+    return [*_before(left, node), *made, *_after(left, node)]
+
+
+def _words(names: Sequence[str]) -> ast.expr:
+    return ast.Tuple([ast.Constant(n) for n in names], ast.Load())
+
+
+def _left(node: ast.stmt) -> tuple[str, ...]:
+    """Of a loop in which the function returns: the variables that say that it did, and
+    what."""
+    if not isinstance(node, ast.While | ast.For) or not _returns(node):
+        return ()
+    at = node.lineno, node.col_offset
+    return _LEFT.format(*at), _VALUE.format(*at)
+
+
+def _before(left: tuple[str, ...], node: ast.stmt) -> list[ast.stmt]:
+    """Nothing has been returned."""
+    return [
+        ast.copy_location(
+            ast.Assign([ast.Name(name, ast.Store())], ast.Constant(value)), node
+        )
+        for name, value in zip(left, (False, None), strict=False)
+    ]
+
+
+def _after(left: tuple[str, ...], node: ast.stmt) -> list[ast.stmt]:
+    """Returns what was returned in a loop."""
+    if not left:
+        return []
+    test, value = (ast.Name(name, ast.Load()) for name in left)
+    made: ast.stmt = ast.If(test, [ast.Return(value)], [])
+    if isinstance(node, ast.While) and _is_endless(node):
+        made = ast.Return(value)  # Nothing can follow.
+    # Behind the loop: it is no part of that which is a step.
+    for part in ast.walk(made):
+        if isinstance(part, ast.stmt | ast.expr):
+            part.lineno = part.end_lineno = node.end_lineno or node.lineno
+            part.col_offset = part.end_col_offset = node.end_col_offset or 0
+    return [made]
+
+
+def _is_endless(node: ast.While) -> bool:
+    always = isinstance(node.test, ast.Constant) and bool(node.test.value)
+    return always and not any(map(_breaks, node.body))
 
 
 def _function(
@@ -230,23 +293,48 @@ def _function(
     return ast.copy_location(made, at)
 
 
-def _ended(body: list[ast.stmt]) -> list[ast.stmt]:
+class _Left(ast.NodeTransformer):
+    """Puts down what a function returns in a loop, and ends the function that the loop
+    or its body has become, with True."""
+
+    def __init__(self, left: tuple[str, ...]) -> None:
+        self.left = left
+
+    def visit_Return(self, node: ast.Return) -> Any:
+        said, value = (ast.Name(name, ast.Store()) for name in self.left)
+        made = [
+            ast.Assign([value], node.value or ast.Constant(None)),
+            ast.Assign([said], ast.Constant(True)),
+            ast.Return(ast.Constant(True)),
+        ]
+        return [ast.copy_location(s, node) for s in made]
+
+    def visit_FunctionDef(self, node: Any) -> Any:
+        return node
+
+    visit_Lambda = visit_ClassDef = visit_AsyncFunctionDef = visit_FunctionDef
+
+
+class _Ends(ast.NodeTransformer):
+    """What ends an iteration or a loop ends the function that the body has become."""
+
+    def visit_Continue(self, node: ast.Continue) -> ast.stmt:
+        return ast.copy_location(ast.Return(None), node)
+
+    def visit_Break(self, node: ast.Break) -> ast.stmt:
+        return ast.copy_location(ast.Return(ast.Constant(True)), node)
+
+    def visit_For(self, node: ast.For) -> ast.stmt:
+        return node
+
+    visit_While = visit_FunctionDef = visit_For  # type: ignore[assignment]
+
+
+def _ended(body: list[ast.stmt], left: tuple[str, ...]) -> list[ast.stmt]:
     """A copy of a loop's body as that of a function, which says whether it ended the
-    loop: `continue` returns, `break` returns True."""
-
-    class Ends(ast.NodeTransformer):
-        def visit_Continue(self, node: ast.Continue) -> ast.stmt:
-            return ast.copy_location(ast.Return(None), node)
-
-        def visit_Break(self, node: ast.Break) -> ast.stmt:
-            return ast.copy_location(ast.Return(ast.Constant(True)), node)
-
-        def visit_For(self, node: ast.For) -> ast.stmt:
-            return node
-
-        visit_While = visit_FunctionDef = visit_For  # type: ignore[assignment]
-
-    return [Ends().visit(copy.deepcopy(s)) for s in body]
+    loop: `continue` returns, `break` returns True, and so does `return`."""
+    made = ast.Module(copy.deepcopy(body), [])
+    return _Ends().visit(_Left(left).visit(made)).body
 
 
 class _Scope(NamedTuple):

@@ -62,6 +62,13 @@ def test_numbers_are_those_of_jax(
         near(compiled(KEY), found, 1e-5, 1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_lengths_of_halves_are_finite(dtype: str) -> None:
+    found = np.asarray(rng.rayleigh(KEY, 1.0, (5000,), dtype)).astype("float32")
+    assert np.isfinite(found).all()
+    assert stats.kstest(found[found < 2], stats.rayleigh.cdf).statistic < 0.2
+
+
 @pytest.mark.parametrize(
     "name", ["lognormal", "pareto", "rayleigh", "wald", "chisquare", "t"]
 )

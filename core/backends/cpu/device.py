@@ -28,12 +28,13 @@ from treadle.backends.cpu.run import callpath, executor, native, threads
 from treadle.backends.cpu.run.profile import profile
 from treadle.backends.cpu.sources import (
     foreseen,
+    lowered,
     sources_of,
 )
 from treadle.backends.cpu.target import bfloat_unit, cpu_count, host, integer_unit
 from treadle.backends.memory import room, size_class
 from treadle.dtypes import bfloat16
-from treadle.fuse.lowering.launches import Calls, Launch, ProductKernel
+from treadle.fuse.lowering.launches import Calls, Kernels, Launch, ProductKernel
 from treadle.ir.graph import Equation, Graph
 from treadle.kernels.contract import Contraction
 from treadle.late import number
@@ -136,6 +137,9 @@ class CPUTarget:
 
     def foresee(self, graph: Graph) -> None:
         native.begin(foreseen(graph, self.lowering))
+
+    def ready(self, kernels: Kernels) -> None:
+        native.begin(lowered(kernels), cpu_count())
 
     def link(self, plan: Plan) -> Linked:
         return Linked(plan)

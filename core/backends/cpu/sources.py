@@ -15,11 +15,21 @@ from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.integers import kernel as integers
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.run import native
-from treadle.fuse.lowering.launches import Launch, ProductKernel
+from treadle.fuse.lowering.launches import (
+    Calls,
+    Choose,
+    Copy,
+    Kernel,
+    Kernels,
+    Launch,
+    ProductKernel,
+    Sort,
+)
 from treadle.ir.graph import Equation, Graph
 from treadle.kernels.contract import Contraction
 from treadle.kernels.convolve import ConvSpec
 from treadle.kernels.nest import Nest
+from treadle.plan.schedule import programs
 from treadle.plan.steps import (
     Branch,
     CallsStep,
@@ -30,6 +40,9 @@ from treadle.plan.steps import (
     Step,
 )
 from treadle.trace.lowering import Blocked, Convolution, Fourier, Lowering, Product
+
+_LONG = 1000
+"""What other kernels than nests take to compile, in instructions of a nest."""
 
 
 def _key(nest: Nest, entry: str) -> str:
@@ -65,7 +78,7 @@ def product_source(product: ProductKernel) -> native.Source:
     """The kernel of a product or convolution."""
     what = product.contraction
     if isinstance(what, ConvSpec) and what.depthwise:
-        return depthwise.source(what.dtype, what.dtypes[0])
+        return depthwise.source(what)
     if isinstance(what, Contraction) and what.half is not None:
         return bfloat.source(Dtypes(*what.dtypes))
     if isinstance(what, Contraction) and what.short:
@@ -99,6 +112,44 @@ def foreseen(
             yield routines.source(how.script(operands, results, eq.params))
 
 
+def _sources_of_one(kernel: Kernel) -> list[native.Source]:
+    """What a kernel calls that runs no programs."""
+    if isinstance(kernel, Launch):
+        return [launch_source(kernel)]
+    if isinstance(kernel, ProductKernel):
+        found = [product_source(kernel)]
+        if kernel.epilogue is not None:
+            found.append(nest_source(kernel.epilogue.nest, "tile"))
+        return found
+    if isinstance(kernel, Sort):
+        return [ordering.source(kernel.keys.type.dtype.itemsize)]
+    return [routines.source(kernel.script)] if isinstance(kernel, Calls) else []
+
+
+def lowered(kernels: Kernels) -> list[native.Source]:
+    """What kernels will surely call, those first that take longest to compile."""
+    found: dict[str, native.Source] = {}
+    sizes: dict[str, int] = {}
+
+    def visit(kernels: Kernels) -> None:
+        for kernel in [entry.kernel for entry in kernels.entries]:
+            for source in _sources_of_one(kernel):
+                found[source.key] = source
+                size = len(kernel.nest.body) if isinstance(kernel, Launch) else _LONG
+                sizes[source.key] = size
+            for inner in programs(kernel):
+                # A loop over few numbers may be one function.
+                if isinstance(kernel, Choose) or not _only_nests(inner):
+                    visit(inner)
+
+    visit(kernels)
+    return sorted(found.values(), key=lambda source: -sizes[source.key])
+
+
+def _only_nests(kernels: Kernels) -> bool:
+    return all(isinstance(e.kernel, Launch | Copy) for e in kernels.entries)
+
+
 def sources_of(
     steps: Sequence[Step],
     left_out: Callable[[Sequence[Loop]], bool] = lambda loops: False,
@@ -113,15 +164,13 @@ def sources_of(
         for step in steps:
             found: list[native.Source] = []
             if isinstance(step, NestStep):
-                found = [launch_source(step.launch)]
+                found = _sources_of_one(step.launch)
             elif isinstance(step, ProductStep):
-                found = [product_source(step.product)]
-                if step.product.epilogue is not None:
-                    found.append(nest_source(step.product.epilogue.nest, "tile"))
+                found = _sources_of_one(step.product)
             elif isinstance(step, OrderStep):
                 found = [ordering.source(step.itemsize)]
             elif isinstance(step, CallsStep):
-                found = [routines.source(step.call.script)]
+                found = _sources_of_one(step.call)
             elif isinstance(step, Loop):
                 inside = (*loops, step)
                 if not left_out(inside):

@@ -8,6 +8,7 @@ from typing import Any
 from treadle.fuse.cluster import (
     MAX_MEMBERS,
     Cluster,
+    is_dear,
     join,
     members_fit,
     operand_key,
@@ -100,9 +101,10 @@ class Growth(Nodes):
 
     def merge_twins(self) -> None:
         """Merges clusters that make the two parts of complex numbers, point for point:
-        mostly they read the same."""
-        for im in [v for v in self.owner if hasattr(v, "twin")]:
-            re = im.twin
+        mostly they read the same. And those that make two things of the same operands,
+        if that takes long: most of it may be what they share."""
+        twins = [(v, v.twin) for v in self.owner if hasattr(v, "twin")]
+        for im, re in [*twins, *self._variants()]:
             a, b = self.owner.get(re), self.owner[im]
             if (
                 isinstance(a, Cluster)
@@ -115,6 +117,21 @@ class Growth(Nodes):
             ):
                 names = matching(a.space.maps[re], b.space.maps[im])
                 self._take_in(a, b, a.space.copy(), names)
+
+    def _variants(self) -> list[tuple[Var, Var]]:
+        """Results that differ from another's in parameters of their operation only."""
+        first: dict[tuple, Var] = {}
+        found = []
+        for node in self.order.nodes:
+            for eq in node.equations if isinstance(node, Cluster) else ():
+                (out, *_) = eq.outputs
+                if is_dear(eq) and out in self.owner:
+                    sources = [self.flow.resolve(a)[0] for a in eq.inputs]
+                    read = [a.key() if isinstance(a, Lit) else a for a in sources]
+                    one = first.setdefault((eq.op, out.type, *read), out)
+                    if self.owner.get(one) not in (None, node):
+                        found.append((out, one))
+        return found
 
     def merge_columns(self) -> None:
         """Merges clusters that reduce the same axes of values of one shape, where one

@@ -170,10 +170,14 @@ class _Checker:
         self, a: Atom, offset: int, itemsize: int, loops: Loops
     ) -> tuple[_Memory, np.ndarray | None]:
         """The memory and places of an operand, whose offset and steps are in elements
-        of its own; they must be inside."""
+        of its own; they must be inside. An element may be a complex number."""
         root, start = self.root(a)
         memory = self.memory(root)
-        if itemsize != memory.unit:
+        units = root.type.dtype.itemsize // memory.unit
+        if itemsize == units * memory.unit != memory.unit:
+            loops = [*[(n, step * units) for n, step in loops], (units, 1)]
+            offset *= units
+        elif itemsize != memory.unit:
             self.fail(f"has elements of {itemsize} bytes for a value {a.type}")
         start = start // memory.unit + offset
         if a.type.size and not inside(start, loops, memory.size):

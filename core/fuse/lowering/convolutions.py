@@ -118,6 +118,7 @@ def _spec(
         eq.params["feature_groups"],
         operands=x.type.dtype,
         z=z,
+        exact=eq.params.get("exact", False),
     )
 
 

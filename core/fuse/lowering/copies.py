@@ -103,7 +103,9 @@ def scatter_launch(eq: Equation, flow: Dataflow) -> Launch | None:
     value = body.value(updates, entries)
     if valid is not None:
         if how.neutral is not None:
-            other = body.instr("const", (), dtype, dtype.type(how.neutral).item())
+            other = body.instr(
+                "const", (), dtype, dtype.type(how.neutral(dtype)).item()
+            )
         else:
             k = body.access(
                 Access(

@@ -19,6 +19,7 @@ from treadle.fuse.maps import Space, extent
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var
 from treadle.ir.maps import ZERO, Affine, Map, address
+from treadle.kernels.lower import cost
 from treadle.kernels.nest import (
     PAIRED,
     STRIDED,
@@ -47,6 +48,10 @@ _STRUCTURAL = frozenset(
 """Constants that are part of a kernel, as they print. Others are arguments: a mean over
 32 examples and one over 64 differ in a number only, and share their kernel. So is -0.0,
 which equals 0.0: nests that differ in nothing else would be taken for each other."""
+
+
+_APART = 8
+"""What a vector of elements that lie apart costs more than one of neighbours."""
 
 
 class Access(NamedTuple):
@@ -338,9 +343,11 @@ def _written(cluster: Cluster, flow: Dataflow, stored: set[Var]) -> Launch:
         inner = innermost(coalesce(kept, body.accesses, sizes), sizes)
         outer = [d for d in kept if d not in inner]
         return finish(body, sizes, outer, reduced, inner, "mid")
-    # Products with gates of quantum circuits have axes of all lengths, one long.
+    # Products with gates of quantum circuits have axes of all lengths, one long. And
+    # what takes long takes as long for a vector that is nearly empty.
     of_parts = any([hasattr(v, "twin") for v in stored])
-    choose = filling if of_parts else None
+    dear = sum(map(cost, body.instrs)) >= _APART * len(body.accesses)
+    choose = filling if of_parts or dear else None
     return finish(body, sizes, kept, [], None, "inner", choose=choose)
 
 

@@ -149,7 +149,7 @@ def det(a: ArrayLike) -> Array:
     t = typeof(a)
     if empty(t.shape[-1:]):
         return full(t.shape[:-2], 1, dtype)
-    return narrowed(_det(a), dtype)
+    return narrowed(_by_columns(a) if t.shape[-1] in (2, 3) else _det(a), dtype)
 
 
 def slogdet(a: ArrayLike) -> SlogdetResult:
@@ -172,6 +172,19 @@ def slogdet(a: ArrayLike) -> SlogdetResult:
         )
     sign, size = _slogdet(a)
     return SlogdetResult(narrowed(sign, dtype), narrowed(size, dtype))
+
+
+def _by_columns(a: Any) -> Any:
+    """The determinants of matrices of order 2 or 3, by the elements of the last column
+    and what is in the other rows and columns."""
+    n = typeof(a).shape[-1]
+    x = [[a[..., i, j] for j in range(n)] for i in range(n)]
+    if n == 2:
+        return x[0][0] * x[1][1] - x[0][1] * x[1][0]
+    minors = [
+        x[i][0] * x[j][1] - x[i][1] * x[j][0] for i, j in ((1, 2), (2, 0), (0, 1))
+    ]
+    return minors[0] * x[0][2] + minors[1] * x[1][2] + minors[2] * x[2][2]
 
 
 def _signs(pivots: Any, dtype: np.dtype) -> Any:

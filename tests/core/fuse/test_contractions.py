@@ -144,3 +144,28 @@ def test_one_kernel_for_all_sizes() -> None:
     shares_kernels(
         tnp.matmul, first, [draw(30, 70, dtype="int32"), draw(70, 40, dtype="int32")]
     )
+
+
+@pytest.mark.parametrize("text", ["ij,ij->i", "ij,ij->", "ij,ji->"])
+def test_products_of_what_is_repeated_along_the_sum(text: str) -> None:
+    def function(np: Any, x: Any) -> Any:
+        y = np.broadcast_to(x[:, None], (x.shape[0], x.shape[0]))
+        return np.einsum(text, y, y)
+
+    x = np.arange(17, dtype="float32")
+    found = td.jit(lambda x: function(tnp, x))(x)
+    np.testing.assert_allclose(found, function(np, x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["einsum", "vdot"])
+def test_sums_of_all_products_have_the_bits_of_fixed_sizes(name: str) -> None:
+    def function(x: Any, y: Any) -> Any:
+        return tnp.einsum("ij,ij->", x, y) if name == "einsum" else tnp.vdot(x, y)
+
+    compiled, rng = td.jit(function, dynamic=True), np.random.default_rng(0)
+    for shape in ((3, 5), (1, 100), (100, 1), (17, 33)):
+        x, y = rng.normal(size=(2, *shape)).astype("float32")
+        wanted = np.vdot(x.astype("float64"), y.astype("float64"))
+        found = np.asarray(compiled(x, y))
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+        np.testing.assert_array_equal(found, td.jit(function)(x, y))

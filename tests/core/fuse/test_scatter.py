@@ -132,3 +132,20 @@ def test_weighted_rows_are_neither_stored_nor_added_up() -> None:
     steps = [words for words in steps if words[-1] in ("mul", "add", "scatter_add")]
     assert not [words for words in steps if words[-1] != "scatter_add"]
     assert sum(words[1] == "zero" for words in steps) == 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8"])
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extremes_leave_out_places_that_are_not_there(name: str, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=20) * 9).astype(dtype)
+    updates = (rng.normal(size=100) * 9).astype(dtype)
+    places = rng.integers(0, 40, 100).astype("int32")
+    wanted, inside = x.copy(), places < 20
+    ufunc = {"max": np.maximum, "min": np.minimum}[name]
+    ufunc.at(wanted, places[inside], updates[inside])
+
+    def function(x: Any, i: Any, u: Any) -> Any:
+        return getattr(x.at[i], name)(u, mode="drop")
+
+    np.testing.assert_array_equal(td.jit(function)(x, places, updates), wanted)

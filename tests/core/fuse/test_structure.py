@@ -10,7 +10,9 @@ import pytest
 
 import treadle as td
 import treadle.numpy as tnp
-from treadle import nn
+from treadle import nn, rng
+from treadle.backends.cpu.device import CPUTarget
+from treadle.compile import stages
 from treadle.kernels.nest import Nest
 from treadle.ops.conv import conv_general
 from treadle.plan.steps import HostStep, NestStep, ProductStep, Step, walk
@@ -208,3 +210,12 @@ def test_what_is_dear_once_a_short_row_is_a_kernel_along_rows(
     sized = td.jit(forces, dynamic={"x": ("n", "k")})
     assert np.array_equal(sized(x), found)
     assert np.array_equal(sized(x[:, :2]), td.jit(forces)(x[:, :2]))
+
+
+def test_both_words_of_split_keys_are_made_at_once_along_many_keys() -> None:
+    keys = rng.split(rng.key(0), 100)
+    split = td.vmap(lambda key: rng.split(key, 3))
+    (step,) = stages(td.jit(split).graph(keys), CPUTarget()).plan.steps
+    names = [i.name for i in step.launch.nest.body]
+    assert names.count("threefry2x32") == 2
+    assert step.launch.inner == 100

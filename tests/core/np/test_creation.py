@@ -43,6 +43,8 @@ CASES = [
     Case("list-bool", lambda np: np.array([True, False]), ()),
     Case("list-dtype", lambda np: np.array([1, 2], "float32"), ()),
     Case("empty-list", lambda np: np.array([]), ()),
+    Case("array-ndmin", lambda np: np.array([1, 2], ndmin=3), ()),
+    Case("array-ndmin-less", lambda np: np.array([[1], [2]], ndmin=1), ()),
 ]
 
 

@@ -154,7 +154,10 @@ NUMBERS: dict[str, Function] = {
     "array_equiv": lambda np, a: [np.array_equiv(a.x, a.x[:1]), np.array_equiv(a.x, 1)],
     "array_equal": lambda np, a: np.array_equal(a.h, a.h, equal_nan=True),
 }
-METHODS = "lower higher midpoint nearest hazen weibull median_unbiased normal_unbiased"
+METHODS = (
+    "lower higher midpoint nearest hazen weibull median_unbiased normal_unbiased "
+    "interpolated_inverted_cdf inverted_cdf averaged_inverted_cdf closest_observation"
+)
 SAMPLES: dict[str, Function] = {
     "nanmedian": lambda np, a: np.nanmedian(a.h, axis=1),
     "nanquantile of nothing": lambda np, a: np.nanquantile(
@@ -170,8 +173,17 @@ SAMPLES: dict[str, Function] = {
         method: lambda np, a, m=method: np.quantile(
             a.x, f32([0, 0.1, 0.25, 0.5, 0.9, 1]), axis=1, method=m
         )
-        for method in (*METHODS.split(), "interpolated_inverted_cdf")
+        for method in METHODS.split()
     },
+    "quantile with weights": lambda np, a: np.quantile(
+        a.x, f32([0, 0.3, 0.8, 1]), axis=1, weights=SPREAD, method="inverted_cdf"
+    ),
+    "percentile with weights": lambda np, a: np.percentile(
+        a.x, 30, weights=np.abs(a.y) * a.b, method="inverted_cdf", keepdims=True
+    ),
+    "nanquantile with weights": lambda np, a: np.nanquantile(
+        a.h, f32([0.2, 0.7]), axis=0, weights=np.abs(a.y), method="inverted_cdf"
+    ),
     "var, where": lambda np, a: np.var(a.x, axis=0, where=a.b | (a.y < 1), ddof=1),
     "std, correction": lambda np, a: np.std(a.x, axis=1, correction=1),
     "var, mean": lambda np, a: np.var(

@@ -409,3 +409,18 @@ def test_matrices_of_batches_of_vectors() -> None:
         found = getattr(tnp.linalg, name)(c)
         wanted = getattr(scipy.linalg, name)(c[1, 2])
         np.testing.assert_allclose(found[1, 2], wanted, rtol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+@pytest.mark.parametrize("n", [2, 3])
+def test_determinants_of_small_matrices(n: int, dtype: str) -> None:
+    rng = np.random.default_rng(n)
+    a = rng.normal(size=(50, n, n)).astype(dtype)
+    if np.iscomplexobj(a):
+        a += (1j * rng.normal(size=a.shape)).astype(dtype)
+    wanted = np.linalg.det(a.astype(np.promote_types(a.dtype, "float64")))
+    for det in (tnp.linalg.det, td.jit(tnp.linalg.det)):
+        found = np.asarray(det(a))
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=2e-6)
+    assert tnp.linalg.det(np.zeros((n, n), dtype)) == 0

@@ -8,7 +8,6 @@ import pytest
 import treadle as td
 from tests.core.ops.cases import Case
 from tests.core.ops.test_ops import CASES
-from treadle import dtypes
 from treadle.backends.cpu.device import CPUTarget
 from treadle.backends.cpu.emit.ops import RULES
 from treadle.compile import stages
@@ -25,15 +24,6 @@ def host_steps(case: Case, *args: np.ndarray) -> list[HostStep]:
     return [s for _, s in walk(plan.steps) if isinstance(s, HostStep)]
 
 
-def is_real(case: Case) -> bool:
-    arrays = [*case.draw(), *case.function(*case.draw())]
-    return not any(dtypes.is_complex(np.asarray(x).dtype) for x in arrays)
-
-
-HOSTS_OF_COMPLEX = {"cumprod", "linear_recurrence"}
-"""Ops that have no kernels for complex numbers."""
-
-
 @pytest.mark.parametrize("name", sorted(registry))
 def test_an_op_is_native_or_says_why_not(name: str) -> None:
     op = registry[name]
@@ -42,8 +32,7 @@ def test_an_op_is_native_or_says_why_not(name: str) -> None:
         return
     if not op.type_rule.__module__.startswith("treadle.ops."):
         return  # It holds a graph, or code from outside: its own tests run it.
-    of_pairs = name not in HOSTS_OF_COMPLEX
-    cases = [c for c in CASES if c.op is op and (of_pairs or is_real(c))]
+    cases = [c for c in CASES if c.op is op]
     if not cases:
         # Ops that hold graphs or effects have no rows: their own tests run them.
         sized = isinstance(op.lowering, Expanded)

@@ -169,7 +169,7 @@ def products(np_: Any, z: Any) -> Any:
     )
 
 
-def hosted(np_: Any, z: Any) -> Any:
+def ordered(np_: Any, z: Any) -> Any:
     order, inverse = np_.sort(z, 0), np_.linalg.inv(z @ z.conj().T + np_.eye(4))
     whole = np_.prod(z, 1) + 1, np_.prod(z[:3]), np_.max(z * 2j)
     return order * 2, inverse @ z, whole, np_.cumprod(z, 1)
@@ -225,7 +225,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     ),
     **{
         f.__name__: (lambda z, f=f: f(tnp, z), lambda z, f=f: f(jnp, z))
-        for f in (places, shapes, products, hosted)
+        for f in (places, shapes, products, ordered)
     },
 }
 
@@ -297,15 +297,78 @@ def test_the_logarithm_is_accurate_near_the_unit_circle() -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
-def test_only_what_has_no_kernel_runs_on_the_host() -> None:
+def test_nothing_runs_on_the_host() -> None:
     def hosts(f: Callable[..., Any]) -> set[str]:
         graph = td.trace(f)(normal(4, 4, dtype="complex64"))
         steps = [s for _, s in walk(stages(graph, CPUTarget()).plan.steps)]
         return {s.call.op.name for s in steps if isinstance(s, HostStep)}
 
-    for name in ("scan", "cond", "while", "places", "shapes", "products"):
+    names = ("scan", "cond", "while", "places", "shapes", "products", "ordered")
+    for name in names:
         assert not hosts(PROGRAMS[name][0]), name
-    assert hosts(PROGRAMS["hosted"][0]) == {"cumprod"}
+    assert not hosts(lambda z: z.at[z.real.argmax(0)].multiply(z))
+    assert not hosts(td.grad(lambda z: tnp.abs(tnp.cumprod(z)).sum()))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_running_products(axis: int, reverse: bool) -> None:
+    z = normal(3, 1, 4, dtype="complex64")
+
+    def product(z: Any) -> Any:
+        return td.lax.cumprod(z, axis, reverse)
+
+    turned = np.flip(z, axis) if reverse else z
+    wanted = np.cumprod(turned, axis)
+    wanted = np.flip(wanted, axis) if reverse else wanted
+    np.testing.assert_allclose(td.jit(product)(z), wanted, rtol=1e-5)
+    batch = td.jit(td.vmap(product))(np.stack([z, z * 2]))
+    np.testing.assert_allclose(batch[0], wanted, rtol=1e-5)
+
+    def distance(z: Any) -> Any:
+        return (tnp.abs(product(z) - 1) ** 2).sum()
+
+    wanted = td.grad(distance)(tnp.asarray(z))  # without a compiler
+    np.testing.assert_allclose(td.jit(td.grad(distance))(z), wanted, rtol=1e-4)
+
+
+def test_a_running_product_begins_with_the_first_element() -> None:
+    z = np.complex64([np.inf + 1j, 2])
+    assert td.jit(tnp.cumprod)(z)[0] == z[0]
+    nothing, one = np.zeros((2, 0), "complex64"), np.complex64([3j])
+    assert td.jit(lambda z: tnp.cumprod(z, 1))(nothing).shape == (2, 0)
+    np.testing.assert_array_equal(td.jit(tnp.cumprod)(one), one)
+
+
+SCATTERED = {
+    "rows": lambda z, u, i: z.at[i].multiply(u),
+    "dropped": lambda z, u, i: z.at[z.real.argmin(1) + 2].multiply(u, mode="drop"),
+    "elements": lambda z, u, i: z.at[i, i[::-1]].multiply(u[:, 0]),
+    "a slice": lambda z, u, i: z.at[1:3, ::2].multiply(u[:2, :2]),
+    "one": lambda z, u, i: z.at[:, 1].multiply(u[0, 0]),
+    "batches": lambda z, u, i: td.vmap(lambda z, u, i: z.at[i].multiply(u))(
+        z[:4], u, i[:, None] % 3 + np.arange(3) % 2
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCATTERED)
+def test_scattered_products(name: str) -> None:
+    z, u = normal(4, 3, dtype="complex64"), normal(4, 3, dtype="complex64")
+    i = np.array([1, 0, 1, 2])
+    function = SCATTERED[name]
+
+    def distance(z: Any, u: Any) -> Any:
+        return (tnp.abs(function(z, u, i) - 1) ** 2).sum()
+
+    given = tnp.asarray(z), tnp.asarray(u)
+    found = td.jit(function)(z, u, i), *td.jit(td.grad(distance, (0, 1)))(z, u)
+    wanted = function(*given, tnp.asarray(i)), *td.grad(distance, (0, 1))(*given)
+    for f, w in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(f, w, rtol=1e-4, atol=1e-4)
+    if name == "rows":
+        np.multiply.at(z, i, u)
+        np.testing.assert_allclose(found[0], z, rtol=1e-5)
 
 
 def test_a_product_of_numbers_that_were_real_has_no_imaginary_part() -> None:

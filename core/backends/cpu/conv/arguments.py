@@ -95,7 +95,12 @@ class FilterWord(IntEnum):
     SEGMENTS_OFFSET = ConvWord.RUN + 11  # bytes to the table of segments that it makes
     AT_ONCE = ConvWord.RUN + 12  # images that the micro-kernel sums over in one go
     IMAGE = ConvWord.RUN + 13  # elements of a plane that belong to one image
-    TABLE = ConvWord.RUN + 14  # of row groups: the element offsets of each in A and C
+    COLUMNS = ConvWord.RUN + 14  # copies of planes, one for each row of C; or 0
+    COLUMNS_OFFSET = ConvWord.RUN + 15  # bytes from a task's scratch to these
+    CHUNK = ConvWord.RUN + 16  # pixels of B that are packed at once, if there are any
+    TABLE = ConvWord.RUN + 17
+    """Of row groups: the element offsets of each in A and C. One of each copy, of where
+    it begins in a plane, follows."""
 
 
 class DepthwiseWord(IntEnum):
@@ -117,3 +122,25 @@ class DepthwiseWord(IntEnum):
     ASKED_Y = ConvWord.RUN + 12  # rows of taps whose pixels are new to each output
     ASKED_X = ConvWord.RUN + 13  # and columns
     COUNT = ConvWord.RUN + 14
+
+
+class WinogradWord(IntEnum):
+    """What Kind.WINOGRAD and Kind.WINOGRAD_FILTER have instead of tiles of pixels and
+    segments. The second has the first three words of FilterWord, too."""
+
+    TILES_X = ConvWord.TILES  # squares of outputs in a row
+    PART = ConvWord.TILE_LOW  # of which so many are transformed at once
+    PLANE = ConvWord.TILE_EXTRA  # elements between the numbers of a tile of inputs
+    PITCH = ConvWord.EPILOGUE_ROWS  # and between tiles
+    FILTER_PLANE = ConvWord.PLACES_OFFSET  # ... and between the numbers of a filter
+    STREAMS = ConvWord.RESULT_OFFSET  # 1 if it is transformed where it is met
+    SUMS_PLANE = ConvWord.RUN + 3  # elements between the numbers of sums
+    INPUTS_OFFSET = ConvWord.RUN + 4  # bytes from a task's scratch to tiles of inputs
+    SUMS_OFFSET = ConvWord.RUN + 5  # ... and to sums of products
+    PIECE = ConvWord.RUN + 6  # channels that are summed up, or multiplied, at once
+    COUNT = ConvWord.RUN + 7
+    LINES_OFFSET = ConvWord.RUN + 7  # bytes to four padded rows of outputs' gradients
+    OUTPUTS_OFFSET = ConvWord.RUN + 8  # ... and to tiles of them
+    SUMS_STEP = ConvWord.RUN + 9  # elements between sums that stay from unit to unit
+    TILES = ConvWord.RUN + 10  # that are summed up at once
+    FILTER_COUNT = ConvWord.RUN + 11

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from treadle.backends.cpu.conv import depthwise_schedule, filter_schedule
-from treadle.backends.cpu.conv import schedule as conv_schedule
+from treadle.backends.cpu.conv import depthwise_schedule, winograd_schedule
 from treadle.backends.cpu.gemm.arguments import Scheduled, Tile
 from treadle.kernels.convolve import ConvSpec
 
@@ -15,5 +14,5 @@ def schedule(
     if spec.depthwise:
         return depthwise_schedule.schedule(spec, tile, threads, filter_gradient)
     if filter_gradient:
-        return filter_schedule.schedule(spec, tile, threads)
-    return [conv_schedule.schedule(spec, tile, threads)]
+        return winograd_schedule.filter_gradient(spec, tile, threads)
+    return winograd_schedule.schedule(spec, tile, threads)

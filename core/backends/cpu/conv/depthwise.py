@@ -25,6 +25,13 @@ import numpy as np
 
 from treadle.backends.cpu.conv.arguments import ConvWord, DepthwiseWord
 from treadle.backends.cpu.conv.depthwise_pairs import emit_pair_sums
+from treadle.backends.cpu.conv.depthwise_rows import OUTPUTS as ROW_OUTPUTS
+from treadle.backends.cpu.conv.depthwise_rows import (
+    Row,
+    emit_row_sums,
+    emit_row_tile,
+    row_of,
+)
 from treadle.backends.cpu.conv.depthwise_table import emit_met, emit_steps, emit_table
 from treadle.backends.cpu.conv.filter_kernel import emit_sum
 from treadle.backends.cpu.emit.builder import Builder
@@ -47,6 +54,7 @@ from treadle.backends.cpu.gemm.tile import (
 from treadle.backends.cpu.run.native import Source
 from treadle.backends.cpu.target import AMX, AVX512_BF16, bfloat_unit, host
 from treadle.dtypes import bfloat16
+from treadle.kernels.convolve import ConvSpec
 
 OUTPUTS = 4
 """Sums of one vector of channels; with two vectors they hide the latency of their
@@ -59,38 +67,46 @@ _CHANNELS = 4
 """Vectors of channels between two tiles of taps: what these read stays in the cache."""
 
 
-def source(dtype: np.dtype, operands: np.dtype | None = None) -> Source:
-    """The kernel ``depthwise`` for the dtypes of results and operands, to be loaded."""
-    operands = operands or dtype
-    return _source(dtype, operands, bfloat_unit() if operands == bfloat16 else "")
+def source(spec: ConvSpec) -> Source:
+    """The kernel ``depthwise`` for the dtypes of results and operands, and for the row
+    of taps if there is one, to be loaded."""
+    operands, _, dtype = spec.dtypes
+    unit = bfloat_unit() if operands == bfloat16 else ""
+    return _source(dtype, operands, unit, row_of(spec))
 
 
 @functools.cache
-def _source(dtype: np.dtype, operands: np.dtype, unit: str) -> Source:
+def _source(dtype: np.dtype, operands: np.dtype, unit: str, row: Row | None) -> Source:
     halves, short = operands == bfloat16, dtype == bfloat16
     machine = machine_for(np.dtype(np.float32) if short else dtype, host())
     machine = replace(machine, halves=halves, short=short)
     if halves and unit not in (AMX, AVX512_BF16):
         machine = replace(machine, assembly="")
     return Source(
-        f"depthwise/{operands.name}/{dtype.name}/{unit}",
+        f"depthwise/{operands.name}/{dtype.name}/{unit}/{row and tuple(row)}",
         "depthwise",
-        lambda: emit_module(machine),
+        lambda: emit_module(machine, row),
     )
 
 
-def emit_module(machine: Machine) -> str:
+def emit_module(machine: Machine, row: Row | None = None) -> str:
     """IR of everything that these dtypes need."""
     b = Builder()
-    for sums in range(1, OUTPUTS + 1):
-        _emit_tile(b, machine, sums)
-    names = ", ".join(f"ptr @tile_{sums}" for sums in range(1, OUTPUTS + 1))
-    b.lines.append(f"@tiles = internal constant [{OUTPUTS} x ptr] [{names}]")
+    most = OUTPUTS if row is None else ROW_OUTPUTS
+    for sums in range(1, most + 1):
+        if row is None:
+            _emit_tile(b, machine, sums)
+        else:
+            emit_row_tile(b, machine, row, sums, _TILE)
+    names = ", ".join(f"ptr @tile_{sums}" for sums in range(1, most + 1))
+    b.lines.append(f"@tiles = internal constant [{most} x ptr] [{names}]")
+    if row is not None:
+        emit_row_sums(b, machine, row)
     emit_steps(b, machine)
     emit_table(b, machine)
     emit_met(b)
-    _emit_forward(b, machine)
-    _emit_filter_gradient(b, machine)
+    _emit_forward(b, machine, most)
+    _emit_filter_gradient(b, machine, row)
     emit_sum(b, machine)
     kinds = {
         Kind.DEPTHWISE: "forward",
@@ -266,15 +282,15 @@ def _store(
 
 
 def _emit_tiles(
-    b: Builder, size: str, places: str, out: tuple[str, str], arguments: str
+    b: Builder, most: int, size: str, places: str, out: tuple[str, str], arguments: str
 ) -> None:
-    """Calls tiles of about the same number of sums.
+    """Calls tiles of about the same number of sums, which is at most `most`.
 
     out: the address of the first sum, and the step in bytes. arguments: of a tile, with
     holes for its places, the first of its sums, and the step.
     """
-    raised = b.op(f"add i64 {size}, {OUTPUTS - 1}")
-    tiles = b.op(f"udiv i64 {raised}, {OUTPUTS}")
+    raised = b.op(f"add i64 {size}, {most - 1}")
+    tiles = b.op(f"udiv i64 {raised}, {most}")
     start, row = out
     with b.loop("0", tiles) as tile:
         first, last = share(b, tile, size, tiles)
@@ -348,7 +364,7 @@ def _units(b: Builder, args: Args) -> str:
     return b.op(f"mul i64 {args(ConvWord.IMAGES)}, {blocks}")
 
 
-def _emit_forward(b: Builder, machine: Machine) -> None:
+def _emit_forward(b: Builder, machine: Machine, most: int) -> None:
     """``forward``: the blocks that a task owns, and their epilogue."""
     with b.function("define internal void @forward(ptr %args, i64 %task)"):
         args = Args(b)
@@ -383,6 +399,7 @@ def _emit_forward(b: Builder, machine: Machine) -> None:
                 start = b.op(f"mul i64 {line}, {block.columns}")
                 _emit_tiles(
                     b,
+                    most,
                     block.columns,
                     b.op(places),
                     (offset(b, of, out, start, pixel), row),
@@ -398,7 +415,7 @@ def _emit_forward(b: Builder, machine: Machine) -> None:
         b("ret void")
 
 
-def _emit_filter_gradient(b: Builder, machine: Machine) -> None:
+def _emit_filter_gradient(b: Builder, machine: Machine, row: Row | None) -> None:
     """``filter_gradient``: the partial sums that a task owns."""
     with b.function("define internal void @filter_gradient(ptr %args, i64 %task)"):
         args = Args(b)
@@ -408,8 +425,8 @@ def _emit_filter_gradient(b: Builder, machine: Machine) -> None:
             f"ptr {scratch.outputs})"
         )
         channels, taps = args(ConvWord.CHANNELS), args(ConvWord.K)
-        row = b.op(f"mul i64 {channels}, {machine.itemsize}")
-        size = b.op(f"mul i64 {taps}, {row}")
+        apart = b.op(f"mul i64 {channels}, {machine.itemsize}")
+        size = b.op(f"mul i64 {taps}, {apart}")
         partials, units = args(DepthwiseWord.PARTIALS), _units(b, args)
         base = args(Word.SCRATCH, "ptr")
         several = str(_CHANNELS * machine.tile.lanes)
@@ -424,13 +441,47 @@ def _emit_filter_gradient(b: Builder, machine: Machine) -> None:
                     ct = offset(b, machine.operand, ct, index, args(Word.B + word))
                 with b.loop("0", channels, several) as c0:
                     c1 = minimum(b, b.op(f"add i64 {c0}, {several}"), channels)
-                    _emit_tiles(
-                        b,
-                        taps,
-                        scratch.taps,
-                        (sums, row),
-                        f"ptr {scratch.table}, ptr {{places}}, ptr {scratch.outputs}, "
-                        f"i64 {block.count}, ptr {ct}, ptr {{out}}, i64 {{row}}, "
-                        f"i64 {c0}, i64 {c1}, i64 1, i64 0, i64 0, i64 0",
-                    )
+                    if row is None:
+                        _emit_tiles(
+                            b,
+                            OUTPUTS,
+                            taps,
+                            scratch.taps,
+                            (sums, apart),
+                            f"ptr {scratch.table}, ptr {{places}}, "
+                            f"ptr {scratch.outputs}, i64 {block.count}, ptr {ct}, "
+                            f"ptr {{out}}, i64 {{row}}, i64 {c0}, i64 {c1}, i64 1, "
+                            f"i64 0, i64 0, i64 0",
+                        )
+                    else:
+                        ends = f"i64 {apart}, i64 {c0}, i64 {c1}"
+                        _emit_rows_of_taps(
+                            b, machine, (args, scratch, block), row, (ct, sums, ends)
+                        )
         b("ret void")
+
+
+def _emit_rows_of_taps(
+    b: Builder,
+    machine: Machine,
+    given: tuple[Args, _Scratch, _Block],
+    row: Row,
+    operands: tuple[str, str, str],
+) -> None:
+    """Calls `row_sums` for each row of taps.
+
+    operands: the addresses of gradients and sums, and the last arguments.
+    """
+    (args, scratch, block), (ct, sums, ends) = given, operands
+    line = b.op(f"mul i64 {args(DepthwiseWord.LINE)}, 8")
+    line = b.op(f"mul i64 {line}, {args(ConvWord.STRIDE_Y)}")
+    pixel = b.op(f"mul i64 {args(Word.B + 3)}, {machine.operand.itemsize}")
+    with b.loop("0", args(ConvWord.K), str(row.taps)) as tap:
+        entry = b.op(f"getelementptr [2 x i64], ptr {scratch.taps}, i64 {tap}")
+        skipped = b.op(f"load i64, ptr {entry}, align 8")
+        table = b.op(f"getelementptr i8, ptr {scratch.table}, i64 {skipped}")
+        target = offset(b, machine, sums, tap, args(ConvWord.CHANNELS))
+        b(
+            f"call void @row_sums(ptr {table}, i64 {line}, i64 {block.rows}, "
+            f"i64 {block.columns}, ptr {ct}, i64 {pixel}, ptr {target}, {ends})"
+        )

@@ -17,6 +17,8 @@ from treadle.backends.cpu.gemm.schedule import round_up, task_count
 from treadle.kernels.convolve import ConvSpec
 
 _OUTPUTS = 64  # of a block: its table, and a few channels of it, stay in the L1 cache
+_MORE_OUTPUTS = 256  # where channels are not taken a few at a time, and tasks suffice
+_UNITS = 4  # blocks that each thread should have
 _MAX_PARTIALS = 16
 _PARTIAL_BYTES = 1 << 21  # of all partial sums together
 _PARTIAL_OUTPUTS = 256  # that each of them is worth
@@ -32,7 +34,8 @@ def schedule(
 
 @lru_cache(maxsize=1024)
 def _forward(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
-    words = _words(spec, tile)
+    outputs = spec.images * spec.y.out * spec.x.out // (_UNITS * threads)
+    words = _words(spec, tile, min(_MORE_OUTPUTS, max(_OUTPUTS, outputs)))
     scratch = words[Word.SCRATCH_STRIDE]
     tasks = min(_units(words), _tasks(spec, words, tile, threads))
     words[Word.TASKS], words[Word.KIND] = tasks, Kind.DEPTHWISE
@@ -41,7 +44,7 @@ def _forward(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
 
 @lru_cache(maxsize=1024)
 def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
-    words = _words(spec, tile)
+    words = _words(spec, tile, _OUTPUTS)
     b, c = slice(Word.B, Word.B + 5), slice(Word.C, Word.C + 5)
     words[b], words[c] = words[c], words[b]
     nbytes = spec.k * spec.channels * spec.sums.itemsize
@@ -68,15 +71,15 @@ def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     return [first, Scheduled(tuple(map(int, words)), sums, total)]
 
 
-def _words(spec: ConvSpec, tile: Tile) -> list[int]:
-    """What both have in common."""
+def _words(spec: ConvSpec, tile: Tile, outputs: int) -> list[int]:
+    """What both have in common, with blocks of so many outputs."""
     y, x = spec.y, spec.x
     words = common_words(spec, tile, in_place=False)
     words += [0] * (DepthwiseWord.COUNT - len(words))
     # The outputs of a block follow each other: they are rows, or part of one.
-    blocks_x = -(-x.out // _OUTPUTS)
+    blocks_x = -(-x.out // outputs)
     block_x = -(-x.out // blocks_x)
-    block_y = max(1, min(y.out, _OUTPUTS // block_x)) if blocks_x == 1 else 1
+    block_y = max(1, min(y.out, outputs // block_x)) if blocks_x == 1 else 1
     block_y = -(-y.out // -(-y.out // block_y))
     line = (block_x - 1) * x.stride + (x.taps - 1) * x.dilation + 1
     lines = (block_y - 1) * y.stride + (y.taps - 1) * y.dilation + 1

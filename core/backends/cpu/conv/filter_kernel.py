@@ -5,7 +5,7 @@ panels of features::
 
     make a table of where the rows of output pixels begin in a plane
     for each partial sum, for each tap of z, for a few images at once, for each slab
-        pad the slabs, and transpose them into planes
+        pad the slabs, transpose them into planes, and make columns of these, or not
         for each panel
             pack its features
             for each group of rows of the result, for each tile: micro-kernel
@@ -16,6 +16,7 @@ A second kernel adds the partial sums.
 from __future__ import annotations
 
 from treadle.backends.cpu.conv.arguments import ConvWord, FilterWord
+from treadle.backends.cpu.conv.filter_columns import emit_columns, segment_table
 from treadle.backends.cpu.conv.pad import Fill, emit_pad
 from treadle.backends.cpu.conv.taps import image_met
 from treadle.backends.cpu.emit.builder import Builder
@@ -47,6 +48,7 @@ def emit_filter_gradient(
     if fill is not None:
         emit_pad(b, machine, fill)
     _emit_planes(b, machine)
+    emit_columns(b, machine, _pack_pixels)
     _emit_slab(b, machine)
     _emit_panel(b, machine)
     emit_sum(b, machine)
@@ -98,7 +100,7 @@ def _segments(b: Builder, machine: Machine, args: Args, own: str) -> None:
     rows = args(ConvWord.SLAB_ROWS)
     line = b.op(f"mul i64 {args(FilterWord.PHASE)}, {args(ConvWord.STRIDE_X)}")
     line = b.op(f"mul i64 {line}, {args(ConvWord.STRIDE_Y)}")
-    table = _segment_table(b, args, own)
+    table = segment_table(b, args, own)
     with b.loop("0", args(FilterWord.AT_ONCE)) as image, b.loop("0", rows) as y:
         start = b.op(f"mul i64 {image}, {args(FilterWord.IMAGE)}")
         start = b.op(f"add i64 {start}, {b.op(f'mul i64 {y}, {line}')}")
@@ -108,11 +110,6 @@ def _segments(b: Builder, machine: Machine, args: Args, own: str) -> None:
         b(f"store i64 {start}, ptr {entry}, align 8")
         entry = b.op(f"getelementptr i64, ptr {entry}, i64 1")
         b(f"store i64 0, ptr {entry}, align 8")
-
-
-def _segment_table(b: Builder, args: Args, own: str) -> str:
-    skip = args(FilterWord.SEGMENTS_OFFSET)
-    return b.op(f"getelementptr i8, ptr {own}, i64 {skip}")
 
 
 def _emit_slab(b: Builder, machine: Machine) -> None:
@@ -146,6 +143,15 @@ def _emit_slab(b: Builder, machine: Machine) -> None:
                     f"call void @filter_planes(ptr %args, ptr {padded}, i64 {count}, "
                     f"ptr {target})"
                 )
+        has_columns = b.op(f"icmp ne i64 {args(FilterWord.COLUMNS)}, 0")
+        with b.when(has_columns):
+            b(
+                f"call void @filter_columns(ptr %args, ptr %own, ptr {planes}, "
+                f"ptr %sums, i64 %i0, i64 %i1, i64 {y0}, i64 {y1}, i64 %p0, i64 %p1, "
+                f"i64 %again)"
+            )
+            b("ret void")
+            b.label(b.fresh_label("unreachable"))
         with b.loop("%p0", "%p1") as panel:
             b(
                 f"call void @filter_panel(ptr %args, ptr %own, ptr {planes}, "
@@ -224,7 +230,7 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
         count = b.op(f"mul i64 {images}, {b.op('sub i64 %y1, %y0')}")
         target = offset(b, machine, "%sums", f0, "1")
         table = args.at(FilterWord.TABLE)
-        segments = _segment_table(b, args, "%own")
+        segments = segment_table(b, args, "%own")
         with b.loop("0", args(FilterWord.STEPS)) as step:
             entry = b.op(f"getelementptr [2 x i64], ptr {table}, i64 {step}")
             a_start = b.op(f"load i64, ptr {entry}, align 8")

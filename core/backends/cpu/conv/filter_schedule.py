@@ -4,6 +4,8 @@ The sum runs over pixels, so each padded image is transposed to *planes*: one pe
 channel, in which the pixels that a tap visits in a row are contiguous (strided
 convolutions keep every phase of x apart). A row of output pixels is then a segment of
 the micro-kernel; their number depends on sizes, so a task makes their table itself.
+If a tile would have few rows, of few channels, what each row of the result meets is
+copied, one row of output pixels behind the other: then tiles have all their rows.
 
 Images are divided among a number of partial sums that depends on the shape alone, and a
 second launch adds those up: no bit depends on the number of threads. Words: A is the
@@ -14,6 +16,7 @@ second launch, sees dy, dx, channels and features.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import lru_cache
 
@@ -33,6 +36,13 @@ _MAX_PARTIALS = 16
 _SUM_ELEMENTS = 1 << 16  # per task of the second launch
 _PIXELS = 512  # that the micro-kernel should sum over, before it adds to memory
 _PLANES_BYTES = 1 << 21  # what these many need may be no more than
+_MOST_COLUMNS = 256  # copies of planes: more would not fit the cache
+_CHUNK = 128  # pixels, of which the gradients of all features are packed
+_GAIN = 0.9  # of the time without them, at most. Times are those of a tile's row:
+_COPY = 0.5  # ... that a pixel's copy takes
+_PACKING = 2  # ... and that a panel more takes to be packed alone
+_MANY_PANELS = 8  # with fewer, that reads neighbouring cache lines
+_BUSY = 28  # by a tile's rows: so many hide the latency of sums
 
 
 def schedule(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]:
@@ -53,7 +63,7 @@ def planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     slab_rows = _slab_rows(spec, words)
     slabs = -(-spec_y.out // slab_rows)
     rows = spec.k
-    partials = _partials(spec, rows * spec.features * itemsize)
+    partials = partial_count(spec, rows * spec.features * itemsize)
     panels = words[ConvWord.PANELS]
     pixels = spec.images * spec_y.out * spec.x.out
     tasks = task_count(pixels * rows * panels * tile.vectors / 2, threads)
@@ -66,8 +76,12 @@ def planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     planes = round_up(spec.channels, tile.lanes) * words[FilterWord.PLANE] * itemsize
     planes = round_up(planes, 64)
     panel = at_once * slab_rows * spec.x.out + tile.lanes
+    if words[FilterWord.COLUMNS]:
+        panel = -(-panels // grid_panels) * (_CHUNK + 8) + tile.lanes
     panel *= tile.columns * itemsize
-    segments = padded + planes + round_up(panel, 64)
+    columns = words[FilterWord.COLUMNS] * words[FilterWord.A_STEP] * itemsize
+    panel = round_up(panel, 64)
+    segments = padded + planes + panel + round_up(columns, 64)
     scratch = segments + round_up(16 * at_once * slab_rows, 64)
     start = round_up(partials * rows * spec.features * itemsize, 64)
     words[Word.TASKS] = tasks
@@ -84,17 +98,24 @@ def planned(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
     words[FilterWord.TASK_OFFSET] = start
     words[FilterWord.PLANES_OFFSET] = padded
     words[FilterWord.PANEL_OFFSET] = padded + planes
+    words[FilterWord.COLUMNS_OFFSET] = padded + planes + panel
     words[FilterWord.SEGMENTS_OFFSET] = segments
     words += steps
     total = start + scratch * tasks
     first = Scheduled(tuple(map(int, words)), tasks, total)
-    sums = max(1, min(threads, rows * spec.features * partials // _SUM_ELEMENTS))
-    words[Word.TASKS] = sums
-    words[Word.KIND] = Kind.SUM_PARTIALS
-    return [first, Scheduled(tuple(map(int, words)), sums, total)]
+    return [first, adding(words, spec, threads, total)]
 
 
-def _partials(spec: ConvSpec, filter_bytes: int) -> int:
+def adding(words: list[int], spec: ConvSpec, threads: int, scratch: int) -> Scheduled:
+    """The second launch, whose words are those of the first but for a few."""
+    elements = spec.k * spec.features * words[FilterWord.PARTIALS]
+    tasks = max(1, min(threads, elements // _SUM_ELEMENTS))
+    words = list(words)
+    words[Word.TASKS], words[Word.KIND] = tasks, Kind.SUM_PARTIALS
+    return Scheduled(tuple(map(int, words)), tasks, scratch)
+
+
+def partial_count(spec: ConvSpec, filter_bytes: int) -> int:
     """A power of two, so that it divides well among threads."""
     most = min(_MAX_PARTIALS, spec.images, max(1, _PARTIAL_BYTES // filter_bytes))
     return 1 << (most.bit_length() - 1)
@@ -162,6 +183,17 @@ def _planes(
     else:
         count, a_step, c_step = channels, plane, spec.features
         starts = [(dy, dx, 0) for dy in range(y.taps) for dx in range(x.taps)]
+    rows = y.taps * x.taps * channels
+    table = [f(*start) for start in starts for f in (a_offset, c_offset)]
+    # As many words either way: there may be more features for other sizes.
+    room = max(len(table), 2 + rows) if _may_have_columns(spec) else len(table)
+    if _has_columns(spec, words[ConvWord.PANELS], tile, (len(starts), count)):
+        count, c_step = rows, spec.features
+        a_step = round_up(at_once * slab_rows * x.out, tile.lanes) + tile.lanes
+        taps = itertools.product(range(y.taps), range(x.taps), range(channels))
+        starts, table = starts[:1], [0, 0, *itertools.starmap(a_offset, taps)]
+        words[FilterWord.COLUMNS], words[FilterWord.CHUNK] = rows, _CHUNK
+    table += [0] * (room - len(table))
     tiles = -(-count // tile.rows)
     words[ConvWord.TILES] = tiles
     words[ConvWord.TILE_LOW], words[ConvWord.TILE_EXTRA] = divmod(count, tiles)
@@ -171,4 +203,21 @@ def _planes(
     words[FilterWord.PHASE] = phase
     words[FilterWord.A_STEP], words[FilterWord.C_STEP] = a_step, c_step
     words[FilterWord.STEPS] = len(starts)
-    return [f(*start) for start in starts for f in (a_offset, c_offset)]
+    return table
+
+
+def _may_have_columns(spec: ConvSpec) -> bool:
+    rows = spec.y.taps * spec.x.taps * spec.channels
+    return spec.groups == 1 and rows <= _MOST_COLUMNS
+
+
+def _has_columns(spec: ConvSpec, panels: int, tile: Tile, low: tuple[int, int]) -> bool:
+    """Whether copies of what each row of the result meets pay. low: how many groups of
+    rows there are without, and the rows of one."""
+    if not _may_have_columns(spec):
+        return False
+    groups, rows = low
+    time = groups * max(rows, 2, _BUSY // tile.rows) * panels
+    time += _PACKING * panels if panels >= _MANY_PANELS else 0
+    copied = spec.y.taps * spec.x.taps * spec.channels
+    return copied * (panels + _COPY) <= _GAIN * time

@@ -50,8 +50,17 @@ def emit_convolution(b: Builder, machine: Machine, fill: Fill | None = None) -> 
 Unit = Callable[[Builder, Machine, Args, str, tuple[str, str], tuple[str, str]], None]
 
 
-def emit_tasks(b: Builder, machine: Machine, name: str, emit_unit: Unit) -> None:
-    """Defines a kernel: its tasks, of which each unit is written by a function."""
+def emit_tasks(
+    b: Builder,
+    machine: Machine,
+    name: str,
+    emit_unit: Unit,
+    pack: str = "conv_filter",
+) -> None:
+    """Defines a kernel: its tasks, of which each unit is written by a function.
+
+    pack: packs some panels of the filter.
+    """
     with b.function(f"define internal void @{name}(ptr %args, i64 %task) " + COLD):
         args = Args(b)
         groups = args(ConvWord.GRID_PANELS)
@@ -72,10 +81,24 @@ def emit_tasks(b: Builder, machine: Machine, name: str, emit_unit: Unit) -> None
         chunk = args(ConvWord.CHUNK_PANELS)
         with b.loop(*panels, chunk) as p0:
             p1 = minimum(b, b.op(f"add i64 {p0}, {chunk}"), panels[1])
-            b(f"call void @conv_filter(ptr %args, i64 {p0}, i64 {p1}, ptr {packed})")
+            b(f"call void @{pack}(ptr %args, i64 {p0}, i64 {p1}, ptr {packed})")
             with b.loop(*units_bounds) as unit:
                 emit_unit(b, machine, args, unit, (p0, p1), (padded, packed))
         b("ret void")
+
+
+def images_and_rows(
+    b: Builder, args: Args, unit: str
+) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Of a unit of several images: the first and the one after the last, and so of the
+    rows of each."""
+    slabs, slab_rows = args(ConvWord.SLABS), args(ConvWord.SLAB_ROWS)
+    together = args(ConvWord.TOGETHER)
+    i0 = b.op(f"mul i64 {b.op(f'udiv i64 {unit}, {slabs}')}, {together}")
+    i1 = minimum(b, b.op(f"add i64 {i0}, {together}"), args(ConvWord.IMAGES))
+    y0 = b.op(f"mul i64 {b.op(f'urem i64 {unit}, {slabs}')}, {slab_rows}")
+    y1 = minimum(b, b.op(f"add i64 {y0}, {slab_rows}"), args(ConvWord.OUT_Y))
+    return (i0, i1), (y0, y1)
 
 
 def _emit_unit(

@@ -49,7 +49,7 @@ _EPILOGUE_WORK = 4096  # pixels * k between two calls of the epilogue
 
 def schedule(spec: ConvSpec, tile: Tile, threads: int) -> Scheduled:
     """Chooses blocks and tasks, and writes the kernel's arguments."""
-    (launch,) = launched(_planned, (tile, threads, is_in_place(spec)), spec)
+    (launch,) = launched(planned, (tile, threads, is_in_place(spec)), spec)
     return launch
 
 
@@ -128,9 +128,10 @@ def _word_count(
 
 
 @lru_cache(maxsize=1024)
-def _planned(
+def planned(
     tile: Tile, threads: int, in_place: bool, spec: ConvSpec
 ) -> list[Scheduled]:
+    """The launches of one of fixed sizes."""
     if in_place and _is_product(spec, tile):
         return [product_schedule(_of_lines(spec), tile, threads)]
     together = images_together(spec, tile)

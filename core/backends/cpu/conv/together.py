@@ -18,7 +18,7 @@ units are those of `kernel`, a unit being a slab of some images::
 from __future__ import annotations
 
 from treadle.backends.cpu.conv.arguments import ConvWord
-from treadle.backends.cpu.conv.kernel import emit_tasks
+from treadle.backends.cpu.conv.kernel import emit_tasks, images_and_rows
 from treadle.backends.cpu.conv.taps import X, Y, taps_inside
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Word
@@ -58,12 +58,7 @@ def _emit_unit(
     panels: tuple[str, str],
     scratch: tuple[str, str],
 ) -> None:
-    slabs, slab_rows = args(ConvWord.SLABS), args(ConvWord.SLAB_ROWS)
-    together = args(ConvWord.TOGETHER)
-    i0 = b.op(f"mul i64 {b.op(f'udiv i64 {unit}, {slabs}')}, {together}")
-    i1 = minimum(b, b.op(f"add i64 {i0}, {together}"), args(ConvWord.IMAGES))
-    y0 = b.op(f"mul i64 {b.op(f'urem i64 {unit}, {slabs}')}, {slab_rows}")
-    y1 = minimum(b, b.op(f"add i64 {y0}, {slab_rows}"), args(ConvWord.OUT_Y))
+    (i0, i1), (y0, y1) = images_and_rows(b, args, unit)
     where = f"i64 {i0}, i64 {i1}, i64 {y0}, i64 {y1}"
     b(f"call void @together_copies(ptr %args, {where}, ptr {scratch[0]})")
     size = b.op(f"mul i64 {args(ConvWord.K)}, {machine.tile.columns}")

@@ -18,6 +18,7 @@ index value.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,15 +39,35 @@ from treadle.backends.cpu.emit.lanes import (
 from treadle.backends.cpu.emit.tasks import scratch_rows
 from treadle.kernels.nest import BROADCAST, CONTIGUOUS, PAIRED, Nest, Operand
 
+_HELD = 8
+"""Operands whose words are read first of all. The registers don't hold those of more:
+LLVM would look long for which to put aside, and read them again all the same."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of the argument block that is read where it is needed."""
+
+    at: int
+    kind: str = "i64"
+
+
+def read(b: Builder, word: Word | str) -> str:
+    """The value of a word, read here, or of what has been read or is a number."""
+    if isinstance(word, str):
+        return word
+    address = b.op(f"getelementptr i64, ptr %args, i64 {word.at}")
+    return b.op(f"load {word.kind}, ptr {address}")
+
 
 @dataclass(frozen=True)
 class Access:
     """An operand with its run-time words: base address (or start value) and strides."""
 
     operand: Operand
-    base: str
-    outer: list[str]
-    mid: list[str]
+    base: Word | str
+    outer: Sequence[Word | str]
+    mid: Sequence[Word | str]
     inner: str
     gathers: list[str]
 
@@ -54,8 +75,9 @@ class Access:
     def kind(self) -> str:
         return memory_kind(self.operand.dtype)
 
-    def moved(self, b: Builder, position: str, offset: str) -> str:
+    def moved(self, b: Builder, position: Word | str, offset: str) -> str:
         """The position `offset` elements (or index values) further on."""
+        position = read(b, position)
         if self.operand.kind == "index":
             return b.op(f"add i64 {position}, {offset}")
         return b.op(f"getelementptr {self.kind}, ptr {position}, i64 {offset}")
@@ -79,8 +101,12 @@ def read_arguments(b: Builder, nest: Nest) -> Arguments:
     cursor = iter(range(1 << 16))
 
     def word(kind: str = "i64") -> str:
-        address = b.op(f"getelementptr i64, ptr %args, i64 {next(cursor)}")
-        return b.op(f"load {kind}, ptr {address}")
+        return read(b, Word(next(cursor), kind))
+
+    def later(kind: str = "i64") -> Word | str:
+        return Word(next(cursor), kind) if many else word(kind)
+
+    many = len(nest.operands) > _HELD
 
     tasks = word()
     outer = [word() for _ in range(nest.outer)]
@@ -91,9 +117,9 @@ def read_arguments(b: Builder, nest: Nest) -> Arguments:
     scratch_bytes = word() if has_scratch else "0"
     accesses = []
     for operand in nest.operands:
-        base = word("i64" if operand.kind == "index" else "ptr")
-        steps = [word() for _ in range(nest.outer)]
-        mid_steps = [word() for _ in range(nest.mid)]
+        base = later("i64" if operand.kind == "index" else "ptr")
+        steps = [later() for _ in range(nest.outer)]
+        mid_steps = [later() for _ in range(nest.mid)]
         along = {BROADCAST: "0", CONTIGUOUS: "1", PAIRED: "2"}.get(
             operand.inner
         ) or word()

@@ -9,9 +9,11 @@ here, slots are combined as lanes are.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from treadle.backends.cpu.emit.access import Arguments, load, store
+from treadle.backends.cpu.emit.access import Arguments, Word, load, read, store
 from treadle.backends.cpu.emit.body import Body, Frame, carried, reduction_of, renamed
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import Value, host_lanes
@@ -129,7 +131,7 @@ class AcrossSweeps:
         self.b, self.lanes, self.rows = b, lanes, nest
         self.plan, self.columns = turned_plan(nest), arguments.inner
         self.nest = self.plan.nest
-        self.arguments = turned_arguments(arguments, self.nest)
+        self.arguments = turned_arguments(b, arguments, self.nest)
         self.body = Body(b, self.plan, self.arguments, lanes)
         self.blocks = _Blocks(b, nest, lanes)
         self.arrays = TurnedArrays(self.body, self.blocks.arrays, self.columns)
@@ -215,12 +217,12 @@ class AcrossSweeps:
             old = r.masked(fresh, old, self._slot(i, slot))
         self._put(i, slot, self.body.added(i, frame, 0, self.lanes, column, old))
 
-    def _moved(self, positions: list[str], column: str) -> list[str]:
+    def _moved(self, positions: Sequence[Word | str], column: str) -> list[Word | str]:
         """The positions of what is not read from blocks."""
         moved = list(positions)
         for k, access in enumerate(self.arguments.accesses):
             if access.operand.mid and k not in self.blocks.arrays:
-                offset = self.b.op(f"mul i64 {column}, {access.mid[0]}")
+                offset = self.b.op(f"mul i64 {column}, {read(self.b, access.mid[0])}")
                 moved[k] = access.moved(self.b, positions[k], offset)
         return moved
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from treadle.backends.cpu.emit.access import (
     Access,
     Arguments,
+    Word,
     gather,
     index_value,
     iota,
@@ -17,6 +19,7 @@ from treadle.backends.cpu.emit.access import (
     load_paired,
     load_strided,
     pointers,
+    read,
     scatter,
     store,
     store_few,
@@ -62,7 +65,7 @@ class Frame:
     every two copies are the even and the odd elements of their vectors.
     """
 
-    positions: list[str]
+    positions: Sequence[Word | str]
     copies: int = 1
     index: str = "0"
     mask: Value | None = None
@@ -233,7 +236,7 @@ class Body:
         if known is not None:
             return known
         access = self._access(i)
-        position = frame.positions[self.nest.body[i].attr]
+        position = read(self.b, frame.positions[self.nest.body[i].attr])
         for a, stride in self._indices(i):
             if self._scalar(a):
                 index = index_value(frame.get(a, 0, 1), self.nest.body[a].dtype)

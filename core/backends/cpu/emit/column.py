@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from treadle.backends.cpu.emit.access import Arguments
+from treadle.backends.cpu.emit.access import Arguments, Word, read
 from treadle.backends.cpu.emit.body import Body, Frame, carried, renamed
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import Value, lane_numbers
@@ -28,7 +28,9 @@ class ColumnSweeps:
         self.arguments = arguments
         self.body = Body(b, plan, arguments, lanes)
 
-    def block(self, positions: list[str], low: str, copies: int, masked: bool) -> None:
+    def block(
+        self, positions: Sequence[Word | str], low: str, copies: int, masked: bool
+    ) -> None:
         """Emits `copies` vectors from `low` on, in full or up to the end of inner."""
         held = Frame(positions, copies, low)
         if masked:
@@ -87,7 +89,7 @@ class ColumnSweeps:
         place: str,
         sweep: Sweep,
         held: Frame,
-        positions: list[str],
+        positions: Sequence[Word | str],
         totals: list[Value],
     ) -> list[Value]:
         """The loops over mid dimensions from `dim` on; returns the totals after them.
@@ -181,11 +183,14 @@ class ColumnSweeps:
             chains = [combined(reductions, x, y) for x, y in pairs]
         return middle, chains[0]
 
-    def _moved(self, dim: int, index: str, positions: list[str]) -> list[str]:
+    def _moved(
+        self, dim: int, index: str, positions: Sequence[Word | str]
+    ) -> list[Word | str]:
         moved = list(positions)
         for k, access in enumerate(self.arguments.accesses):
             if access.operand.mid:
-                offset = self.b.op(f"mul i64 {index}, {access.mid[dim]}")
+                step = read(self.b, access.mid[dim])
+                offset = self.b.op(f"mul i64 {index}, {step}")
                 moved[k] = access.moved(self.b, positions[k], offset)
         return moved
 
@@ -193,12 +198,13 @@ class ColumnSweeps:
         self,
         sweep: Sweep,
         held: Frame,
-        positions: list[str],
+        positions: Sequence[Word | str],
         place: str,
         totals: list[Value],
     ) -> list[Value]:
+        here = [read(self.b, position) for position in positions]
         frame = Frame(
-            positions, held.copies, held.index, held.mask, held.active, parent=held
+            here, held.copies, held.index, held.mask, held.active, parent=held
         )
         reduced = len(totals)
         for i in sweep.body:

@@ -164,7 +164,8 @@ class Value:
         if not self.is_float:
             return self.op("mul", other)
         x, y = matched(self, other)
-        return replace(x.op("fmul", y), factors=(x, y))
+        product = x.op("fmul", y)
+        return Value(self.b, product.text, x.kind, x.lanes, factors=(x, y))
 
     def __truediv__(self, other: Value | Number) -> Value:
         return self.op("fdiv", other)

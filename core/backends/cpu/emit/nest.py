@@ -10,11 +10,11 @@ of a row are masked.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from treadle.backends.cpu.emit.access import Arguments, read_arguments
+from treadle.backends.cpu.emit.access import Arguments, Word, read, read_arguments
 from treadle.backends.cpu.emit.across import AcrossSweeps, goes_across
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.column import ColumnSweeps
@@ -119,8 +119,9 @@ def _row_task(
     if together:
         with _segments(b, arguments, arguments.outer, first, last) as segment:
             left, dim = segment.first, len(arguments.outer) - 1
+            start = [read(b, word) for word in segment.start]
             for several in together:
-                left = several.run(segment.start, left, segment.last)
+                left = several.run(start, left, segment.last)
             with b.loop(left, segment.last) as r:
                 positions = _stepped(b, arguments, segment.start, dim, r)
                 sweeps.row(positions, low, high)
@@ -294,10 +295,10 @@ def rows_at(b: Builder, arguments: Arguments, count: int) -> Iterator[list[str]]
     """Runs the body for all rows, whose number is `count`; gives the operands'
     positions."""
     if count == 1:
-        yield [a.base for a in arguments.accesses]
+        yield [read(b, a.base) for a in arguments.accesses]
         return
     with _outer(b, arguments, arguments.outer, "0", str(count)) as (positions, _):
-        yield positions
+        yield [read(b, position) for position in positions]
 
 
 def _column_vectors(nest: Nest, lanes: int) -> int:
@@ -346,21 +347,28 @@ def _ceiling(b: Builder, total: str, unit: int) -> str:
     return b.op(f"udiv i64 {raised}, {unit}")
 
 
-def _positions(b: Builder, arguments: Arguments, indices: list[str]) -> list[str]:
+def _positions(
+    b: Builder, arguments: Arguments, indices: list[str]
+) -> list[Word | str]:
     """Where each operand stands at these leading outer indices."""
-    positions = [a.base for a in arguments.accesses]
+    positions: list[Word | str] = [a.base for a in arguments.accesses]
     for dim, index in enumerate(indices):
         positions = _stepped(b, arguments, positions, dim, index)
     return positions
 
 
 def _stepped(
-    b: Builder, arguments: Arguments, positions: list[str], dim: int, index: str
-) -> list[str]:
-    moved = []
+    b: Builder,
+    arguments: Arguments,
+    positions: Sequence[Word | str],
+    dim: int,
+    index: str,
+) -> list[Word | str]:
+    moved: list[Word | str] = []
     for access, position in zip(arguments.accesses, positions, strict=True):
         if dim < len(access.outer):
-            offset = b.op(f"mul i64 {index}, {access.outer[dim]}")
+            step = read(b, access.outer[dim])
+            offset = b.op(f"mul i64 {index}, {step}")
             position = access.moved(b, position, offset)
         moved.append(position)
     return moved
@@ -372,7 +380,7 @@ class Segment(NamedTuple):
     start: where the operands stand at index 0.
     """
 
-    start: list[str]
+    start: Sequence[Word | str]
     first: str
     last: str
 
@@ -380,14 +388,14 @@ class Segment(NamedTuple):
 @contextmanager
 def _outer(
     b: Builder, arguments: Arguments, sizes: list[str], first: str, last: str
-) -> Iterator[tuple[list[str], str]]:
+) -> Iterator[tuple[list[Word | str], str]]:
     """Runs the body for collapsed indices first..last of dimensions `sizes`.
 
     Gives the positions of the operands and the innermost index.
     """
     if not sizes:
         with b.loop(first, last):
-            yield [a.base for a in arguments.accesses], "0"
+            yield [read(b, a.base) for a in arguments.accesses], "0"
         return
     with (
         _segments(b, arguments, sizes, first, last) as segment,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from treadle.backends.cpu.emit.access import Arguments, iota, store
+from treadle.backends.cpu.emit.access import Arguments, iota, read, store
 from treadle.backends.cpu.emit.body import Body, Frame
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import Value, has_mask_registers, host_lanes
@@ -218,10 +218,17 @@ class Points:
 
 def _joined(b: Builder, arguments: Arguments) -> Arguments:
     """The last two loops around rows as the last one and `mid`, of one turn if rows
-    would be too long."""
+    would be too long; all words are read."""
     *leading, last = arguments.outer
+    words = [
+        (read(b, a.base), [read(b, step) for step in a.outer])
+        for a in arguments.accesses
+    ]
     if not leading:
-        accesses = [replace(a, mid=["0"]) for a in arguments.accesses]
+        accesses = [
+            replace(a, base=base, outer=steps, mid=["0"])
+            for a, (base, steps) in zip(arguments.accesses, words, strict=True)
+        ]
         return replace(arguments, mid=["1"], accesses=accesses)
     points = b.op(f"mul i64 {last}, {arguments.inner}")
     few = b.op(f"icmp sle i64 {points}, {_MOST_POINTS}")
@@ -232,8 +239,7 @@ def _joined(b: Builder, arguments: Arguments) -> Arguments:
     *leading, rows = leading
     outer = [*leading, either("1", rows), either(rows, last)]
     accesses = []
-    for a in arguments.accesses:
-        *first, row, step = a.outer
-        steps = [*first, row, either(row, step)]
-        accesses.append(replace(a, outer=steps, mid=[either(step, "0")]))
+    for a, (base, [*first, row, step]) in zip(arguments.accesses, words, strict=True):
+        steps, mid = [*first, row, either(row, step)], [either(step, "0")]
+        accesses.append(replace(a, base=base, outer=steps, mid=mid))
     return replace(arguments, outer=outer, mid=[either(last, "1")], accesses=accesses)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from treadle.backends.cpu.emit.access import Arguments, load, store
+from treadle.backends.cpu.emit.access import Arguments, Word, load, store
 from treadle.backends.cpu.emit.body import Body, Frame, carried, renamed
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import (
@@ -86,7 +86,7 @@ class RowSweeps:
             address = b.op(f"getelementptr i8, ptr {address}, i64 {step}")
         return rows
 
-    def row(self, positions: list[str], low: str, high: str) -> None:
+    def row(self, positions: Sequence[Word | str], low: str, high: str) -> None:
         """Emits all sweeps over low..high of the row at `positions`."""
         held = Frame(positions)
         for s, sweep in enumerate(self.plan.sweeps):
@@ -102,7 +102,9 @@ class RowSweeps:
         (sweep,) = self.plan.sweeps
         return unrolling(self.nest, sweep) > 0
 
-    def vector(self, positions: list[str], index: str, high: str | None) -> None:
+    def vector(
+        self, positions: Sequence[Word | str], index: str, high: str | None
+    ) -> None:
         """Emits one vector of an elementwise row, from `index` on; under a mask of what
         is below `high`, if that is given."""
         held = Frame(positions)

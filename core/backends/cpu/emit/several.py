@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from treadle.backends.cpu.emit.access import Arguments, load, store
+from treadle.backends.cpu.emit.access import Arguments, load, read, store
 from treadle.backends.cpu.emit.across import may_go_across
 from treadle.backends.cpu.emit.body import Body, Frame
 from treadle.backends.cpu.emit.builder import Builder
@@ -73,7 +73,7 @@ class SeveralRows:
         self.b, self.lanes, self.nest = b, lanes, nest
         self.plan, self.arguments = schedule(nest), arguments
         turned = turned_plan(nest)
-        body = Body(b, turned, turned_arguments(arguments, turned.nest), lanes)
+        body = Body(b, turned, turned_arguments(b, arguments, turned.nest), lanes)
         once = [k for k, o in enumerate(nest.operands) if self._is_once_a_row(k)]
         arrays = {k: self._block(nest.operands[k].dtype) for k in once}
         self.across, self.arrays = body, TurnedArrays(body, arrays, arguments.inner)
@@ -101,9 +101,11 @@ class SeveralRows:
         return self.b.op(f"alloca i8, i64 {nbytes}, align 64")
 
     def _used(self, sweep: Sweep) -> set[int]:
-        """What a sweep needs of what is there before it."""
+        """What a sweep needs of what is there before it: also the factors of products
+        that are not rounded before they are added."""
         inside = {*sweep.body, *sweep.restores}
-        users = (*sweep.body, *sweep.reductions)
+        terms = [self.nest.body[i].args[0] for i in sweep.reductions]
+        users = (*sweep.body, *sweep.reductions, *terms)
         return {a for i in users for a in self.nest.body[i].args} - inside
 
     def _given(self) -> list[int]:
@@ -149,7 +151,9 @@ class SeveralRows:
         b, row = self.b, self.b.op(f"add i64 {held.index}, {r}")
         frame = Frame(
             [
-                access.moved(b, position, b.op(f"mul i64 {row}, {access.outer[-1]}"))
+                access.moved(
+                    b, position, b.op(f"mul i64 {row}, {read(b, access.outer[-1])}")
+                )
                 for access, position in zip(
                     self.arguments.accesses, held.positions, strict=True
                 )

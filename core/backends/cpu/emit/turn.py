@@ -240,9 +240,9 @@ def _emit_in(t: _Turn) -> None:
     for n in _DENSE:
         with t.last_resort(_is_dense(t, n)):
             rows = [t.load(t.moved("%far", k * lanes), lanes) for k in range(n)]
-            for c in range(n):
-                picks = [r * n + c for r in range(lanes)]
-                t.store(_interleaved(rows, picks), t.near(str(c)))
+            for column in range(n):
+                picks = [r * n + column for r in range(lanes)]
+                t.store(_interleaved(rows, picks), t.near(str(column)))
     _emit_repeated_in(t)
     along = t.is_("eq", "%along", 1)
 
@@ -293,8 +293,8 @@ def _emit_out(t: _Turn) -> None:
         with t.last_resort(_is_dense(t, n)):
             columns = [t.load(t.near(str(c)), lanes) for c in range(n)]
             for k in range(n):
-                places = range(k * lanes, (k + 1) * lanes)
-                picks = [p % n * lanes + p // n for p in places]
+                written = range(k * lanes, (k + 1) * lanes)
+                picks = [p % n * lanes + p // n for p in written]
                 t.store(_interleaved(columns, picks), t.moved("%far", k * lanes))
     _emit_side_by_side_out(t)
     along = t.is_("eq", "%along", 1)

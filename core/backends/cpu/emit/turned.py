@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from treadle.backends.cpu.emit.access import Arguments, load, store
+from treadle.backends.cpu.emit.access import Arguments, load, read, store
 from treadle.backends.cpu.emit.body import Body, Frame
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import half_name
@@ -53,9 +53,15 @@ def turned_plan(nest: Nest) -> NestOrder:
     return replace(schedule(nest), nest=turned, varying=schedule(turned).varying)
 
 
-def turned_arguments(arguments: Arguments, turned: Nest) -> Arguments:
+def turned_arguments(b: Builder, arguments: Arguments, turned: Nest) -> Arguments:
     accesses = [
-        replace(a, operand=o, outer=a.outer[:-1], mid=[a.inner], inner=a.outer[-1])
+        replace(
+            a,
+            operand=o,
+            outer=a.outer[:-1],
+            mid=[a.inner],
+            inner=read(b, a.outer[-1]),
+        )
         for a, o in zip(arguments.accesses, turned.operands, strict=True)
     ]
     *outer, inner = arguments.outer
@@ -132,9 +138,9 @@ class TurnedArrays:
             access = self.arguments.accesses[k]
             offset = b.op(f"mul i64 {held.index}, {access.inner}")
             far = access.moved(b, held.positions[k], offset)
-            along, columns = access.mid[0], self.columns
-            if not access.operand.mid:
-                along, columns = "0", "1"
+            along, columns = "0", "1"
+            if access.operand.mid:
+                along, columns = read(b, access.mid[0]), self.columns
             turn = turned_out if stores else turned_in
             width, lanes = 8 * access.operand.dtype.itemsize, self.body.lanes
             turn(b, width, lanes, far, (access.inner, along), columns, block)

@@ -146,8 +146,7 @@ def _emit_table(b: Builder, lanes: int) -> None:
     entries = b.op("mul i64 %vectors, %words")
     elements = b.op(f"udiv i64 {lanes}, %words")
     upper = b.op("sub i64 %words, 1")
-    start = [("i64", "0")] * 3
-    numbers = [*start, ("i64", "0"), ("i64", str(1 << 60))]
+    numbers = [("i64", "0")] * 4 + [("i64", str(1 << 60))]
     with b.carrying("0", entries, "1", numbers) as turn:
         *before, most, least = turn.values
         begin = [("i64", x) for x in before]
@@ -161,8 +160,8 @@ def _emit_table(b: Builder, lanes: int) -> None:
                 place = b.op(f"getelementptr i64, ptr {places}, i64 {there}")
                 b(f"store i64 {b.op(f'add i64 {word}, {extra}')}, ptr {place}")
             end = b.op(f"add i64 {word}, {upper}")
-            bounds = [b.least(first, word), _most(b, last, end)]
-            point.next = [*_next(b, digits), *bounds]
+            reached = [b.least(first, word), _most(b, last, end)]
+            point.next = [*_next(b, digits), *reached]
         *after, first, last = point.values
         span = b.op(f"add i64 {b.op(f'sub i64 {last}, {first}')}, 1")
         count = b.op(f"udiv i64 {b.op(f'add i64 {span}, {lanes - 1}')}, {lanes}")

@@ -56,6 +56,10 @@ class Kind(IntEnum):
     PANELS = 6  # packs B for a product of bfloat16
     FEW_ROWS = 7  # has the words of PRODUCT; tiles are of columns
     TOGETHER = 8  # has the words of CONVOLUTION; tiles are of several images
+    TURNED = 9  # has the words of PRODUCT; tiles are of columns
+    STREAMED = 10  # likewise
+    WINOGRAD = 11
+    WINOGRAD_FILTER = 12
 
 
 class Word(IntEnum):

@@ -21,11 +21,11 @@ from treadle.backends.cpu.gemm.parts import (
     COLD,
     Args,
     call_epilogue,
+    column_chunks,
     minimum,
     offset,
     operand_at,
     pieces,
-    share,
 )
 from treadle.backends.cpu.gemm.sweep import Sweep, first_row
 from treadle.backends.cpu.gemm.tile import Machine
@@ -37,20 +37,9 @@ def emit_few_rows(b: Builder, machine: Machine) -> None:
     _emit_columns(b, machine)
     with b.function("define internal void @few_rows(ptr %args, i64 %task) " + COLD):
         args = Args(b)
-        across, groups = args(ProductWord.GRID_COLUMNS), args(ProductWord.GRID_BATCHES)
-        column = b.op(f"urem i64 %task, {across}")
-        group = b.op(f"udiv i64 %task, {across}")
-        first, last = share(b, column, args(ProductWord.TILES), across)
         used = b.op(f"mul i64 %task, {args(Word.SCRATCH_STRIDE)}")
         scratch = b.op(f"getelementptr i8, ptr {args(Word.SCRATCH, 'ptr')}, i64 {used}")
-        chunk = args(ProductWord.BLOCK_TILES)
-        with (
-            b.loop(*share(b, group, args(ProductWord.BATCHES), groups)) as batch,
-            b.loop(first, last, chunk) as t0,
-        ):
-            b0 = b.op(f"udiv i64 {batch}, {args(ProductWord.BATCH1)}")
-            b1 = b.op(f"urem i64 {batch}, {args(ProductWord.BATCH1)}")
-            t1 = minimum(b, b.op(f"add i64 {t0}, {chunk}"), last)
+        with column_chunks(b, args) as (b0, b1, t0, t1):
             b(
                 f"call void @some_columns(ptr %args, ptr {scratch}, i64 {b0}, "
                 f"i64 {b1}, i64 {t0}, i64 {t1})"

@@ -35,6 +35,8 @@ import numpy as np
 from treadle.backends.cpu.conv.filter_kernel import emit_filter_gradient
 from treadle.backends.cpu.conv.kernel import emit_convolution
 from treadle.backends.cpu.conv.together import emit_together
+from treadle.backends.cpu.conv.winograd_filter import emit_winograd_filter
+from treadle.backends.cpu.conv.winograd_kernel import emit_winograd
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import (
     BUILT_IN,
@@ -57,13 +59,16 @@ from treadle.backends.cpu.gemm.parts import (
     owned_by_task,
     pieces,
 )
+from treadle.backends.cpu.gemm.streamed import emit_streamed
 from treadle.backends.cpu.gemm.sweep import (
     Sweep,
     emit_sweep,
     emit_tiles,
+    emit_turned,
     first_row,
 )
 from treadle.backends.cpu.gemm.tile import Machine, wide_rows
+from treadle.backends.cpu.gemm.turned import emit_turned_rows
 from treadle.backends.cpu.run.native import Source
 from treadle.backends.cpu.target import Target, host, llvm
 
@@ -143,11 +148,24 @@ def emit_module(machine: Machine) -> str:
     _emit_rows(b, machine)
     _emit_product(b, machine)
     emit_few_rows(b, machine)
-    kinds = {Kind.PRODUCT: "product", Kind.FEW_ROWS: "few_rows"}
+    emit_turned_rows(b, machine)
+    emit_streamed(b, machine)
+    kinds = {
+        Kind.PRODUCT: "product",
+        Kind.FEW_ROWS: "few_rows",
+        Kind.TURNED: "turned",
+        Kind.STREAMED: "streamed",
+    }
     if machine.images:
         emit_convolution(b, machine)
         emit_together(b, machine)
         emit_filter_gradient(b, machine)
+        if machine.scalar == "float":
+            emit_turned(b, machine)
+            emit_winograd(b, machine)
+            emit_winograd_filter(b, machine)
+            kinds[Kind.WINOGRAD] = "winograd"
+            kinds[Kind.WINOGRAD_FILTER] = "winograd_gradient"
         kinds[Kind.CONVOLUTION] = "convolution"
         kinds[Kind.TOGETHER] = "together"
         kinds[Kind.FILTER_GRADIENT] = "filter_gradient"

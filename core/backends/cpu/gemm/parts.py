@@ -81,6 +81,24 @@ def owned_by_task(
 
 
 @contextmanager
+def column_chunks(b: Builder, args: Args) -> Iterator[tuple[str, str, str, str]]:
+    """The loop over what a task owns of a product of few rows: both numbers of a batch
+    element, the first of `BLOCK_TILES` column tiles and the one after the last."""
+    across, groups = args(ProductWord.GRID_COLUMNS), args(ProductWord.GRID_BATCHES)
+    column = b.op(f"urem i64 %task, {across}")
+    group = b.op(f"udiv i64 %task, {across}")
+    first, last = share(b, column, args(ProductWord.TILES), across)
+    chunk = args(ProductWord.BLOCK_TILES)
+    with (
+        b.loop(*share(b, group, args(ProductWord.BATCHES), groups)) as batch,
+        b.loop(first, last, chunk) as t0,
+    ):
+        b0 = b.op(f"udiv i64 {batch}, {args(ProductWord.BATCH1)}")
+        b1 = b.op(f"urem i64 {batch}, {args(ProductWord.BATCH1)}")
+        yield b0, b1, t0, minimum(b, b.op(f"add i64 {t0}, {chunk}"), last)
+
+
+@contextmanager
 def pieces(b: Builder, args: Args) -> Iterator[tuple[str, str]]:
     """The loop over pieces of k: first and last of each."""
     k, piece = args(ProductWord.K), args(ProductWord.K_PIECE)

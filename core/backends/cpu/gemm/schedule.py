@@ -12,6 +12,8 @@ from treadle.backends.cpu.gemm.arguments import (
     Tile,
     Word,
 )
+from treadle.backends.cpu.gemm.streamed import streamed_columns, streamed_rows
+from treadle.backends.cpu.gemm.turned import TURNED_ROWS
 from treadle.dims import is_dim
 from treadle.kernels.contract import Contraction
 from treadle.late import numbers
@@ -33,6 +35,8 @@ _LARGE_B_ROWS = 24  # ... or larger than ...
 _COLLIDING_TILES = 3  # from which on it pays where rows of B collide in the cache
 _LARGE_BYTES = 1 << 20  # ... this
 _TURNED_BYTES = 1 << 16  # of C, transposed, for which A is packed once
+_TURNED_TILES = 32  # after which the epilogue runs
+_STREAMED_BYTES = 1 << 16  # of C, which each few rows of B are added to
 SET_BYTES = 1 << 12  # lines so far apart fall into one set of the L1 cache
 WAYS = 8  # and so many of them stay there
 
@@ -149,8 +153,14 @@ def _blocks(
     # lie, k is cut whether or not that helps.
     pieces = _groups(k, PIECE_BYTES // (tile.columns * itemsize))
     k_piece = round_up(_groups(k, pieces), tile.lanes)
-    if not (shared or any(fused)) and _few_rows(m, n, k, b_row, b_column, tile):
-        return _few_rows_blocks(itemsize, tile, threads, k_piece, *sizes)
+    if not (shared or any(fused)):
+        if _turns(m, n, k, b_row, b_column, tile):
+            return _turned_blocks(tile, threads, k_piece, *sizes)
+        if _few_rows(m, n, k, b_row, b_column, tile):
+            return _few_rows_blocks(itemsize, tile, threads, k_piece, *sizes)
+    streams = not any(fused) and _streams(m, n, k, b_row * itemsize, b_column, tile)
+    if streams:
+        pack_b = shared = False
     tiles = _groups(m, tile.rows)
     per_column = (0.3 if b_column == 1 else 0.5) if pack_b else 0.0
     cycles = k * (0.55 if pack_a else 0.15), k * (0.15 + per_column)
@@ -172,6 +182,15 @@ def _blocks(
     a_rows = a_tiles * tile.rows + tile.lanes
     a_offset = panel * (chunk if pack_b else 1)
     a_bytes = round_up(a_rows * a_stride * itemsize, 64) if pack_a else 0
+    if streams:
+        grid, across, block_tiles = _streamed(itemsize, tile, threads, *sizes)
+        kept = block_tiles * m * streamed_columns(tile) * itemsize
+        return (
+            *(Kind.STREAMED, grid[0] * grid[2], int(pack_a), 0, a_column, b_column),
+            *(k_piece, across, *divmod(m, tiles), block_tiles, *grid, a_stride),
+            *(a_offset, 0, chunk * tile.columns, tiles, 0, m),
+            kept + a_offset + a_bytes,
+        )
     return (
         *(Kind.PRODUCT, grid[0] * grid[1] * grid[2]),
         *(int(pack_a), int(pack_b), a_column, b_column),
@@ -207,6 +226,48 @@ def _few_rows_blocks(
         *(k_piece, tiles, *divmod(n, tiles), chunk, *grid, 0, offset),
         *(0, 0, 0, 0, m, offset + round_up(chunk * height * line, 64)),
     )
+
+
+def _turns(m: int, n: int, k: int, b_row: int, b_column: int, tile: Tile) -> bool:
+    """Whether loading each element of B takes longer than what so few rows need."""
+    in_place = b_row == 1 and b_column != 1
+    return in_place and m <= TURNED_ROWS and n >= tile.lanes and k >= 4 * tile.lanes
+
+
+def _turned_blocks(
+    tile: Tile, threads: int, k_piece: int, *sizes: int
+) -> tuple[int, ...]:
+    """As `_blocks`, for Kind.TURNED."""
+    batches, m, n, k, _, a_column, _, b_column = sizes
+    tiles = _groups(n, tile.lanes)
+    cycles = batches * n * k * (m + 4) / tile.lanes
+    tasks = task_count(cycles, threads)
+    grid = min(batches, tasks), 1, min(tiles, _groups(tasks, min(batches, tasks)))
+    return (
+        *(Kind.TURNED, grid[0] * grid[2], 0, 0, a_column, b_column),
+        *(k_piece, tiles, 0, 0, _TURNED_TILES, *grid, 0, 0),
+        *(0, 0, 0, 0, m, 0),
+    )
+
+
+def _streams(m: int, n: int, k: int, row_bytes: int, b_column: int, tile: Tile) -> bool:
+    """Whether rows of B are so long that a panel would be read too slowly."""
+    few = m <= streamed_rows(tile, row_bytes) and n >= streamed_columns(tile)
+    return few and b_column == 1 and k >= 2 * WAYS
+
+
+def _streamed(
+    itemsize: int, tile: Tile, threads: int, *sizes: int
+) -> tuple[tuple[int, int, int], int, int]:
+    """The grid, column tiles, and how many of these are done at once."""
+    batches, m, n, k = sizes[:4]
+    columns = streamed_columns(tile)
+    across = _groups(n, columns)
+    cycles = batches * n * k * (m + 1) / tile.lanes
+    tasks = task_count(cycles, threads)
+    grid = min(batches, tasks), 1, min(across, _groups(tasks, min(batches, tasks)))
+    most = max(1, _STREAMED_BYTES // (m * columns * itemsize))
+    return grid, across, max(most, SET_BYTES // (columns * itemsize))
 
 
 def _packs_a(n: int, k: int, row_bytes: int, column: int) -> bool:

@@ -304,7 +304,7 @@ def _write_elements(
             b(f"store {scalar} {result}, ptr {address}, align {align}")
 
 
-def _multiply_add(b: Builder, machine: Machine, x: str, y: str, total: str) -> str:
+def multiply_add(b: Builder, machine: Machine, x: str, y: str, total: str) -> str:
     vector, lanes = machine.vector, machine.tile.lanes
     if not machine.is_float:
         return b.op(f"add {vector} {total}, {b.op(f'mul {vector} {x}, {y}')}")
@@ -354,7 +354,7 @@ def _plain_loop(
                 factor = splat(b, machine, element, scalar)
                 for j, line in enumerate(lines_of_b):
                     old = sums[i * vectors + j]
-                    new.append(_multiply_add(b, machine, factor, line, old))
+                    new.append(multiply_add(b, machine, factor, line, old))
             following = b.op(f"getelementptr i8, ptr {row_of_b}, i64 %b_row")
             turn.next = [following, *new]
         segment.next = turn.values

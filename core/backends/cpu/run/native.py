@@ -84,9 +84,12 @@ def load(sources: Sequence[Source]) -> dict[str, int]:
     return {key: _functions[key] for key in unique}
 
 
-def begin(sources: Iterable[Source]) -> None:
+def begin(sources: Iterable[Source], threads: int = 0) -> None:
     """Begins to compile, on other threads, what no cache holds: a later `load` of it
-    has less to wait for. Returns at once."""
+    has less to wait for. Returns at once.
+
+    threads: at most; all but one of the CPUs if that is 0.
+    """
     unique = {source.key: source for source in sources}
     new = [s for key, s in unique.items() if key not in _functions.keys() | _begun]
     # On one CPU nothing is gained; with llvmlite's lock, others would wait for it.
@@ -97,7 +100,7 @@ def begin(sources: Iterable[Source]) -> None:
     missing = [s for s, code in zip(new, found, strict=True) if code is None]
     if not missing:
         return
-    pool = ThreadPoolExecutor(min(len(missing), cpu_count() - 1))
+    pool = ThreadPoolExecutor(min(len(missing), threads or cpu_count() - 1))
     try:
         for source in missing:
             _begun[source.key] = pool.submit(_compile_ahead, source, store)
@@ -135,10 +138,10 @@ def _load_missing(missing: list[Source]) -> None:
     for source, code in zip(rest, _compile_all(rest), strict=True):
         _link([(source, code)])
         store.put(object_key(source), code)
-    for source, future in begun:
-        try:
-            _link([(source, future.result())])
-        finally:  # What failed may succeed another time, as where memory was short.
+    try:
+        _link_cached([(source, future.result()) for source, future in begun])
+    finally:  # What failed may succeed another time, as where memory was short.
+        for source, _ in begun:
             _begun.pop(source.key, None)
     stats.from_disk += len(others) - len(rest)
     stats.compiled += len(rest) + len(begun)

@@ -152,8 +152,10 @@ def convolution(
     num_threads: int = 1,
     hooks: dict[Word, int] | None = None,
     filter_offset: int = 0,
+    schedule: Any = conv_schedule.schedule,
 ) -> Call:
-    launch = conv_schedule.schedule(spec, gemm.tile(spec.dtype), num_threads)
+    """schedule: makes the launch; of tiles, say."""
+    launch = schedule(spec, gemm.tile(spec.dtype), num_threads)
     pointers = {Word.A: image, Word.B: weights, Word.C: output}
     return Call((launch,), pointers, hooks, offsets={Word.B: filter_offset})
 
@@ -166,8 +168,9 @@ def filter_gradient(
     *,
     num_threads: int = 1,
     hooks: dict[Word, int] | None = None,
+    schedule: Any = filter_schedule.schedule,
 ) -> Call:
-    launches = filter_schedule.schedule(spec, gemm.tile(spec.dtype), num_threads)
+    launches = schedule(spec, gemm.tile(spec.dtype), num_threads)
     pointers = {Word.A: image, Word.B: gradient, Word.C: result}
     return Call(launches, pointers, hooks)
 
@@ -188,7 +191,7 @@ def channelwise(
     tile = gemm.tile(spec.sums)
     launches = depthwise_schedule.schedule(spec, tile, num_threads, gradient)
     pointers = {Word.A: image, Word.B: other, Word.C: result}
-    address = _address(depthwise.source(spec.dtype, spec.dtypes[0]))
+    address = _address(depthwise.source(spec))
     return Call(launches, pointers, hooks, address, {Word.B: filter_offset})
 
 

@@ -16,6 +16,7 @@ from tests.core.backends.cpu.conv.test_kernel import (
     problem,
 )
 from treadle.backends.cpu.conv import depthwise
+from treadle.backends.cpu.conv.depthwise_rows import row_of
 from treadle.backends.cpu.gemm.arguments import Word
 from treadle.backends.cpu.target import AVX512_BF16_MODEL, bfloat_unit
 from treadle.dtypes import bfloat16, float32
@@ -144,6 +145,31 @@ def test_shapes(shape, dtype):
         spec, found, image, gradient, gradient=True, num_threads=4
     ).parallel()()
     close(found, filter_gradient(image, gradient, spec), gradient[..., 0].size)
+
+
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("taps", [2, 3, 4, 5, 6, 7, 8])
+def test_rows_of_taps(taps, stride, dilation):
+    """Those of 3 to 7 taps, by 1 or 2, load each pixel once: others do not. Rows have
+    1 to 15 outputs: all numbers that tiles have, one of them or two."""
+    axes = {"padding": 1}, {"padding": 2, "stride": stride, "dilation": dilation}
+    has_row = dilation == 1 and stride < 3 and 3 <= taps <= 7
+    for out in range(1, 16):
+        width = (out - 1) * stride + (taps - 1) * dilation + 1 - 4
+        if width < 1:
+            continue
+        image, weights, output, spec = depthwise_problem(
+            37, axes, size=(3, width), filter_size=(2, taps), images=2
+        )
+        assert spec.x.out == out
+        assert (row_of(spec) is not None) == has_row
+        gradient = output.copy()
+        calls.channelwise(spec, output, image, weights).serial()
+        close(output, forward(image, weights, spec), spec.k)
+        found = np.empty_like(weights)
+        calls.channelwise(spec, found, image, gradient, gradient=True).serial()
+        close(found, filter_gradient(image, gradient, spec), gradient[..., 0].size)
 
 
 def test_filter_outside_of_the_image():

@@ -106,7 +106,7 @@ def test_batches(layout_a, layout_b):
 
 
 @pytest.mark.parametrize("layout_a", [rows, columns, sparse])
-@pytest.mark.parametrize("size", [(1, 40, 300), (5, 130, 1024), (16, 700, 600)])
+@pytest.mark.parametrize("size", [(5, 40, 300), (5, 130, 1024), (16, 700, 600)])
 def test_few_rows_leave_a_transposed_b_where_it_lies(size, layout_a):
     m, n, k = size
     rng = np.random.default_rng(0)
@@ -121,6 +121,40 @@ def test_few_rows_leave_a_transposed_b_where_it_lies(size, layout_a):
         call.serial()
         np.testing.assert_array_equal(c, packed)
     check(c, a, b)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize(
+    ("kind", "layout_a", "layout_b", "size"),
+    [
+        *((Kind.TURNED, rows, columns, (m, 45, 300)) for m in (1, 2, 3, 4)),
+        (Kind.TURNED, rows, columns, (1, 17, 9000)),
+        *((Kind.STREAMED, rows, rows, (m, 2200, 33)) for m in (1, 2, 3, 4, 5, 16)),
+        (Kind.STREAMED, columns, rows, (1, 4096, 40)),
+        (Kind.STREAMED, columns, rows, (7, 5000, 17)),
+        (Kind.STREAMED, rows, rows, (3, 2100, 700)),
+    ],
+)
+def test_few_rows_read_b_once_in_the_order_of_memory(
+    kind, layout_a, layout_b, size, dtype
+):
+    m, n, k = size
+    rng = np.random.default_rng(0)
+    a = layout_a(rng, (2, 2, m, k), dtype)
+    b = layout_b(rng, (2, 2, k, n), dtype)
+    results = []
+    for num_threads in (1, 3, 8):
+        around = np.full((2, 2, m + 1, n + 1), 77, dtype)
+        call = calls.product(around[:, :, :m, :n], a, b, num_threads=num_threads)
+        if m <= 4 or gemm.tile(np.dtype(dtype)).rows > 12:
+            assert call.words[0][Word.KIND] == kind
+        call.serial()
+        assert (around[:, :, m:] == 77).all(), "wrote outside of C"
+        assert (around[..., n:] == 77).all(), "wrote outside of C"
+        check(around[:, :, :m, :n], a, b)
+        results.append(around)
+    for each in results[1:]:
+        np.testing.assert_array_equal(each, results[0])
 
 
 @pytest.mark.parametrize("layout_a", [rows, columns])

@@ -1,0 +1,319 @@
+"""Depthwise convolutions whose taps of a row meet pixels side by side.
+
+Neighbouring outputs share most of what they meet. Of a row of taps, with a length and
+a stride that are written into the code, each pixel is loaded once for all of a tile's
+outputs, and each factor once. The sums of `depthwise`, in the same order::
+
+    for each two vectors of channels               for each two vectors of channels
+        for each row of taps                           for every four outputs of a row
+            load its factors                               load their gradients
+            for each pixel: up to eight sums               for each pixel: a row's sums
+
+The second is the gradient by the filter: the sums of a row of taps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.gemm.parts import offset
+from treadle.backends.cpu.gemm.tile import (
+    Machine,
+    lane_mask,
+    masked_load,
+    masked_store,
+)
+from treadle.kernels.convolve import ConvSpec
+
+OUTPUTS = 8
+"""Of a tile: pixels beside each other serve several."""
+
+_LENGTHS = range(3, 8)
+_STRIDES = 1, 2
+_TURN = 4  # outputs that the gradient by the filter adds at once
+_NEAR = 1 << 16  # bytes; tiles whose pixels are further apart are beside zeros
+_CACHE_LINE = 64
+
+
+class Row(NamedTuple):
+    """A row of taps: how many, and how far apart the pixels are that one of them meets
+    in two outputs side by side."""
+
+    taps: int
+    stride: int
+
+    def pixels(self, outputs: int) -> int:
+        return (outputs - 1) * self.stride + self.taps
+
+    def met(self, pixel: int, outputs: int) -> list[tuple[int, int]]:
+        """The outputs that a pixel is for, and the tap of each."""
+        taps = ((j, pixel - j * self.stride) for j in range(outputs))
+        return [(j, tap) for j, tap in taps if 0 <= tap < self.taps]
+
+
+def row_of(spec: ConvSpec) -> Row | None:
+    """The row of taps of a convolution; None if it has another kernel, or if its
+    lengths are not known."""
+    x = spec.x
+    lengths = x.taps, x.stride, x.dilation
+    if spec.half is not None or not all(type(n) is int for n in lengths):
+        return None
+    if x.dilation != 1 or x.taps not in _LENGTHS or x.stride not in _STRIDES:
+        return None
+    return Row(x.taps, x.stride)
+
+
+class _Vectors:
+    """Some vectors of channels, from one on."""
+
+    def __init__(
+        self, b: Builder, machine: Machine, channel: str, count: int, mask: str | None
+    ) -> None:
+        self.b, self.machine, self.mask = b, machine, mask
+        self.count, self.type = count, machine.vector
+        self.skipped = b.op(f"mul i64 {channel}, {machine.itemsize}")
+        self.fma = f"@llvm.fmuladd.{machine.suffix}"
+        b.declare(f"{self.type} {self.fma}({', '.join([self.type] * 3)})")
+
+    def at(self, base: str) -> list[str]:
+        """Their addresses, of those of a pixel."""
+        place = self.b.op(f"getelementptr i8, ptr {base}, i64 {self.skipped}")
+        lanes = self.machine.tile.lanes
+        return [
+            place
+            if v == 0
+            else offset(self.b, self.machine, place, str(v * lanes), "1")
+            for v in range(self.count)
+        ]
+
+    def load(self, base: str) -> list[str]:
+        b, machine = self.b, self.machine
+        if self.mask is not None:
+            return [masked_load(b, machine, a, self.mask) for a in self.at(base)]
+        how = f"align {machine.itemsize}"
+        return [b.op(f"load {self.type}, ptr {a}, {how}") for a in self.at(base)]
+
+    def store(self, values: Sequence[str], base: str) -> None:
+        b, machine = self.b, self.machine
+        for value, address in zip(values, self.at(base), strict=True):
+            if self.mask is not None:
+                masked_store(b, machine, value, address, self.mask)
+            else:
+                align = machine.itemsize
+                b(f"store {self.type} {value}, ptr {address}, align {align}")
+
+    def add(self, sums: list[str], first: int, x: list[str], y: list[str]) -> None:
+        """Adds products to the sums number `first` and the next ones."""
+        for v in range(self.count):
+            total = sums[first + v]
+            text = ", ".join(f"{self.type} {a}" for a in (x[v], y[v], total))
+            sums[first + v] = self.b.op(f"call {self.type} {self.fma}({text})")
+
+    def ask(self, base: str) -> None:
+        """For what lies at an address, for the first of every cache line."""
+        b, machine = self.b, self.machine
+        b.declare("void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        each = max(1, _CACHE_LINE // (machine.tile.lanes * machine.itemsize))
+        for address in self.at(base)[::each]:
+            b(f"call void @llvm.prefetch.p0(ptr {address}, i32 0, i32 3, i32 1)")
+
+
+def _vectors(machine: Machine, registers: int) -> int:
+    """How many vectors at once have room, if one takes so many registers."""
+    return 2 if 2 * registers + 2 <= machine.tile.rows * machine.tile.vectors else 1
+
+
+def _each(b: Builder, machine: Machine, count: int) -> list[tuple[str, str, int]]:
+    """Loops over channels c0..c1-1: where each begins and ends, and how many vectors it
+    takes. What is left is part of one."""
+    loops, start = [], "%c0"
+    for vectors in sorted({count, 1}, reverse=True):
+        width = vectors * machine.tile.lanes
+        whole = b.op(f"and i64 {b.op(f'sub i64 %c1, {start}')}, {-width}")
+        stop = b.op(f"add i64 {start}, {whole}")
+        loops.append((start, stop, vectors))
+        start = stop
+    return loops
+
+
+def _pixel(b: Builder, line: str, number: int) -> str:
+    """The address of a pixel, from the table."""
+    entry = b.op(f"getelementptr ptr, ptr {line}, i64 {number}") if number else line
+    return b.op(f"load ptr, ptr {entry}, align 8")
+
+
+def emit_row_tile(
+    b: Builder, machine: Machine, row: Row, outputs: int, parameters: str
+) -> None:
+    """``tile_N``, as `depthwise` has it for any taps; `add` is 0."""
+    with b.function(f"define internal void @tile_{outputs}({parameters})"):
+        place = b.op("load i64, ptr %places, align 8")
+        table = b.op(f"getelementptr i8, ptr %table, i64 {place}")
+        rows = b.op(f"udiv i64 %count, {row.taps}")
+        first, second = (
+            b.op(f"load i64, ptr {slot}, align 8")
+            for slot in (
+                b.op(f"getelementptr i64, ptr %steps, i64 {i}") for i in (1, 3)
+            )
+        )
+        step = b.op(f"sub i64 {second}, {first}")
+        shared = table, rows, step
+        count = _vectors(machine, outputs + row.taps)
+        loops = _each(b, machine, count)
+        for start, stop, vectors in loops:
+            width = str(vectors * machine.tile.lanes)
+            with b.loop(start, stop, width) as c:
+                channels = _Vectors(b, machine, c, vectors, None)
+                if outputs > 1:
+                    _ask_ahead(b, channels, row, outputs, shared)
+                _outputs(b, channels, row, outputs, shared)
+        stop = loops[-1][1]
+        left = b.op(f"sub i64 %c1, {stop}")
+        with b.when(b.op(f"icmp sgt i64 {left}, 0")):
+            mask = lane_mask(b, machine, left)
+            _outputs(b, _Vectors(b, machine, stop, 1, mask), row, outputs, shared)
+        b("ret void")
+
+
+def _line(b: Builder, table: str, taps: str) -> tuple[str, str]:
+    """The pixels that a row of taps begins at, and the bytes of its first factor."""
+    entry = b.op(f"getelementptr [2 x i64], ptr %steps, i64 {taps}")
+    line = b.op(f"load i64, ptr {entry}, align 8")
+    entry = b.op(f"getelementptr i64, ptr {entry}, i64 1")
+    factor = b.op(f"load i64, ptr {entry}, align 8")
+    return b.op(f"getelementptr i8, ptr {table}, i64 {line}"), factor
+
+
+def _outputs(
+    b: Builder, channels: _Vectors, row: Row, outputs: int, shared: tuple[str, str, str]
+) -> None:
+    table, rows, step = shared
+    zeros = [(channels.type, "zeroinitializer")] * (outputs * channels.count)
+    with b.carrying("0", rows, "1", zeros) as turn:
+        line, at = _line(b, table, b.op(f"mul i64 {turn.index}, {row.taps}"))
+        factors = []
+        factor = b.op(f"getelementptr i8, ptr %factors, i64 {at}")
+        for tap in range(row.taps):
+            if tap:
+                factor = b.op(f"getelementptr i8, ptr {factor}, i64 {step}")
+            factors.append(channels.load(factor))
+        sums = list(turn.values)
+        for p in range(row.pixels(outputs)):
+            pixel = channels.load(_pixel(b, line, p))
+            for j, tap in row.met(p, outputs):
+                channels.add(sums, j * channels.count, pixel, factors[tap])
+        turn.next = sums
+    for j in range(outputs):
+        target = b.op(f"mul i64 {j}, %out_row")
+        target = b.op(f"getelementptr i8, ptr %out, i64 {target}")
+        first = j * channels.count
+        channels.store(turn.values[first : first + channels.count], target)
+
+
+def _ask_ahead(
+    b: Builder, channels: _Vectors, row: Row, outputs: int, shared: tuple[str, str, str]
+) -> None:
+    """Asks for what the next tile meets, in rows and columns that are new to it. Beside
+    zeros, which lie elsewhere, it asks for what this one meets."""
+    table, rows, _ = shared
+    with b.loop("0", "%asked_y") as back:
+        last = b.op(f"sub i64 {rows}, 1")
+        more = b.op(f"icmp slt i64 {back}, {last}")
+        number = b.op(
+            f"sub i64 {last}, {b.op(f'select i1 {more}, i64 {back}, i64 {last}')}"
+        )
+        line, _ = _line(b, table, b.op(f"mul i64 {number}, {row.taps}"))
+        total = row.pixels(outputs)
+        new = range(total - outputs * row.stride, total)
+        pixels = [_pixel(b, line, p) for p in new]
+        ends = [b.op(f"ptrtoint ptr {pixels[i]} to i64") for i in (0, 1)]
+        ahead = b.op(f"mul i64 {b.op(f'sub i64 {ends[1]}, {ends[0]}')}, {len(pixels)}")
+        near = b.op(f"icmp ult i64 {ahead}, {_NEAR}")
+        ahead = b.op(f"select i1 {near}, i64 {ahead}, i64 0")
+        for pixel in pixels:
+            channels.ask(b.op(f"getelementptr i8, ptr {pixel}, i64 {ahead}"))
+
+
+ROW_SUMS = (
+    "ptr %table, i64 %line, i64 %rows, i64 %columns, ptr %gradients, i64 %pixel, "
+    "ptr %sums, i64 %apart, i64 %c0, i64 %c1"
+)
+
+
+def emit_row_sums(b: Builder, machine: Machine, row: Row) -> None:
+    """``row_sums``: adds to the sums of a row of taps, which are `apart`, for channels
+    c0..c1-1, what rows of outputs give, whose pixels begin `line` bytes apart in the
+    table, and whose gradients are `pixel` bytes apart."""
+    with b.function(f"define internal void @row_sums({ROW_SUMS})"):
+        count = _vectors(machine, row.taps + _TURN)
+        loops = _each(b, machine, count)
+        for start, stop, vectors in loops:
+            width = str(vectors * machine.tile.lanes)
+            with b.loop(start, stop, width) as c:
+                _taps(b, _Vectors(b, machine, c, vectors, None), row)
+        stop = loops[-1][1]
+        left = b.op(f"sub i64 %c1, {stop}")
+        with b.when(b.op(f"icmp sgt i64 {left}, 0")):
+            mask = lane_mask(b, machine, left)
+            _taps(b, _Vectors(b, machine, stop, 1, mask), row)
+        b("ret void")
+
+
+def _taps(b: Builder, channels: _Vectors, row: Row) -> None:
+    zeros = [(channels.type, "zeroinitializer")] * (row.taps * channels.count)
+    whole = b.op(f"and i64 %columns, {-_TURN}")
+    width = b.op("mul i64 %columns, %pixel")
+    with b.carrying("0", "%rows", "1", zeros) as lines:
+        line = b.op(
+            f"getelementptr i8, ptr %table, i64 {b.op(f'mul i64 {lines.index}, %line')}"
+        )
+        gradients = b.op(f"mul i64 {lines.index}, {width}")
+        gradients = b.op(f"getelementptr i8, ptr %gradients, i64 {gradients}")
+        sums = list(lines.values)
+        for start, stop, several in (("0", whole, _TURN), (whole, "%columns", 1)):
+            first = [(channels.type, s) for s in sums]
+            with b.carrying(start, stop, str(several), first) as turn:
+                place = b.op(f"mul i64 {turn.index}, {row.stride}")
+                place = b.op(f"getelementptr ptr, ptr {line}, i64 {place}")
+                given = b.op(f"mul i64 {turn.index}, %pixel")
+                given = b.op(f"getelementptr i8, ptr {gradients}, i64 {given}")
+                turn.next = _products(
+                    b, channels, row, several, (place, given), turn.values
+                )
+            sums = list(turn.values)
+        lines.next = sums
+    for tap in range(row.taps):
+        target = b.op(f"mul i64 {tap}, %apart")
+        target = b.op(f"getelementptr i8, ptr %sums, i64 {target}")
+        n = channels.count
+        mine = lines.values[tap * n : tap * n + n]
+        totals = [
+            b.op(f"fadd {channels.type} {old}, {value}")
+            for old, value in zip(channels.load(target), mine, strict=True)
+        ]
+        channels.store(totals, target)
+
+
+def _products(
+    b: Builder,
+    channels: _Vectors,
+    row: Row,
+    outputs: int,
+    places: tuple[str, str],
+    sums: Sequence[str],
+) -> list[str]:
+    """The sums of a row of taps, with what some outputs give."""
+    place, given = places
+    gradients = []
+    for j in range(outputs):
+        if j:
+            given = b.op(f"getelementptr i8, ptr {given}, i64 %pixel")
+        gradients.append(channels.load(given))
+    found = list(sums)
+    for p in range(row.pixels(outputs)):
+        pixel = channels.load(_pixel(b, place, p))
+        for j, tap in row.met(p, outputs):
+            channels.add(found, tap * channels.count, pixel, gradients[j])
+    return found

@@ -1,0 +1,318 @@
+"""How a CPU runs a convolution by Winograd's tiles: whether, and how many at once.
+
+Words: as of other convolutions (`schedule`), of images that are as large as their
+tiles; a producer of the input, or an epilogue, sees what it sees there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from treadle.backends.cpu.conv import filter_schedule
+from treadle.backends.cpu.conv.arguments import ConvWord, FilterWord, WinogradWord
+from treadle.backends.cpu.conv.schedule import (
+    common_words,
+    is_in_place,
+    launched,
+    padded_bytes,
+    planned,
+)
+from treadle.backends.cpu.conv.winograd import OUT, PLACES, TAPS
+from treadle.backends.cpu.gemm.arguments import (
+    BUILT_IN,
+    Kind,
+    Scheduled,
+    Tile,
+    Word,
+)
+from treadle.backends.cpu.gemm.schedule import round_up, task_count
+from treadle.kernels.convolve import FLAT, Axis, ConvSpec
+
+_INPUT_BYTES = 1 << 19  # of tiles of inputs, to stay in the L2 cache
+_STREAM_BYTES = 5 << 19  # of all tiles: then the filter is transformed on the way
+_LEAST_AT_ONCE = 28
+_FILTER_BYTES = 1 << 22  # of the filter's transformed panels
+_COLLIDING_BYTES = 1 << 10  # what lies so far apart falls into few sets of the L1 cache
+_SUMS_BYTES = 5 << 16  # of a block of the filter's gradient, to stay there
+_ALL_SUMS_BYTES = 10 << 20  # of what stays from one unit to the next
+_LEAST_TILES = 28  # to sum over before adding to memory
+_PIECE = 48  # channels summed at once: more lose more, fewer take longer
+_TILES = 32  # ... and tiles
+_LANES = 16
+_SQUARE_CYCLES = 190  # to transform a vector of a tile
+_FILTER_CYCLES = 230  # and of a filter
+_CALL_CYCLES = 4  # of the micro-kernel, for a row of it
+_GAIN = 0.8
+_TASK_TILES = 64  # that are worth transforming the filter for
+
+
+def is_possible(spec: ConvSpec) -> bool:
+    """Whether it is a sum over 3 x 3 pixels that lie side by side."""
+    return (
+        spec.z == FLAT
+        and spec.groups == 1
+        and not spec.exact
+        and spec.half is None
+        and spec.dtype.name == "float32"
+        and all(
+            (a.taps, a.stride, a.in_dilation, a.dilation) == (TAPS, 1, 1, 1)
+            for a in (spec.y, spec.x)
+        )
+    )
+
+
+def is_faster(spec: ConvSpec, filter_gradient: bool) -> bool:
+    """Whether it takes less time than to multiply pixel by pixel, by far: it loses
+    digits. Of few channels it doesn't, nor where tiles reach beyond small images, nor
+    where the filter is larger than what it meets.
+
+    The same for any machine, and for any number of threads, as what is summed is not.
+    """
+    channels, features = (-(-n // _LANES) for n in (spec.channels, spec.features))
+    y, x = spec.y, spec.x
+    tiles = spec.images * -(-y.out // OUT) * -(-x.out // OUT)
+    # Some of the launches of few pixels never read what lies beside an image.
+    met = TAPS * TAPS * y.out * x.out if filter_gradient else _met(y) * _met(x)
+    products = spec.images * met * spec.channels * features
+    fewer = PLACES * tiles * (spec.channels * features + _CALL_CYCLES * features)
+    squares = tiles * (channels + features)
+    per_filter = _FILTER_CYCLES * spec.channels * features
+    if filter_gradient:
+        size = spec.k * spec.features * spec.dtype.itemsize
+        per_filter *= filter_schedule.partial_count(spec, size)
+    return fewer + _SQUARE_CYCLES * squares + per_filter < _GAIN * products
+
+
+def _met(axis: Axis) -> int:
+    """How often taps meet the input along an axis."""
+    return sum(
+        max(
+            0,
+            min(axis.out, axis.size + axis.padding - tap) - max(0, axis.padding - tap),
+        )
+        for tap in range(TAPS)
+    )
+
+
+def tiled(spec: ConvSpec) -> ConvSpec:
+    """The same, of images as large as their tiles."""
+
+    def whole(axis: Axis) -> Axis:
+        return replace(axis, out=round_up(axis.out, OUT))
+
+    return replace(spec, y=whole(spec.y), x=whole(spec.x))
+
+
+def _common_words(spec: ConvSpec, tile: Tile, count: int) -> list[int]:
+    """What follows from the geometry alone, so many words."""
+    whole = tiled(spec)
+    words = common_words(whole, tile, in_place=False)
+    words[ConvWord.OUT_Y], words[ConvWord.OUT_X] = spec.y.out, spec.x.out
+    words[WinogradWord.TILES_X] = whole.x.out // OUT
+    return words + [0] * (count - len(words))
+
+
+def apart(elements: int, tile: Tile, itemsize: int) -> int:
+    """So many elements, or a vector more, if they would fall into few sets."""
+    elements = round_up(elements, tile.lanes)
+    return elements + tile.lanes * (elements * itemsize % _COLLIDING_BYTES == 0)
+
+
+def schedule(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]:
+    """The launch of a convolution, by tiles if that is faster. It is for open sizes as
+    for the same ones given: what decides is asked when they are known."""
+    return launched(_planned, (tile, threads, is_in_place(spec)), spec)
+
+
+@lru_cache(maxsize=1024)
+def _planned(
+    tile: Tile, threads: int, in_place: bool, spec: ConvSpec
+) -> list[Scheduled]:
+    other = planned(tile, threads, in_place, spec)
+    if not (is_possible(spec) and is_faster(spec, filter_gradient=False)):
+        return other
+    return [of_tiles(spec, tile, threads, len(other[0].words))]
+
+
+def of_tiles(
+    spec: ConvSpec, tile: Tile, threads: int, count: int = WinogradWord.COUNT
+) -> Scheduled:
+    """The launch of one of fixed sizes, of so many words."""
+    itemsize, whole = spec.dtype.itemsize, tiled(spec)
+    words = _common_words(spec, tile, count)
+    words[Word.KIND] = Kind.WINOGRAD
+    down, across = whole.y.out // OUT, whole.x.out // OUT
+    pitch = apart(spec.channels, tile, itemsize)
+    tile_bytes = PLACES * pitch * itemsize
+    panels = words[ConvWord.PANELS]
+    tiles = spec.images * down * across
+    streams = tiles * tile_bytes <= _STREAM_BYTES
+    most = tiles if streams else max(_LEAST_AT_ONCE, _INPUT_BYTES // tile_bytes)
+    work = tiles * PLACES * spec.channels * panels * tile.vectors // 2
+    tasks = task_count(work, threads)
+    parts = 1 if streams else tasks
+    part = min(across, most)
+    slab_tiles = max(1, min(down, most // across, -(-down * spec.images // parts)))
+    slabs = -(-down // slab_tiles)
+    slab_tiles = -(-down // slabs)
+    together = 1
+    if slabs == 1:
+        together = min(spec.images, max(1, most // (down * across)))
+        together = min(together, -(-spec.images // parts))
+    units = -(-spec.images // together) * slabs
+    grid_units = max(1, min(units, tasks, tiles // _TASK_TILES))
+    if streams:
+        grid_units, tasks = 1, min(tasks, threads)
+    grid_panels = min(panels, -(-tasks // grid_units))
+    tasks = grid_units * grid_panels
+    at_once = together * slab_tiles * part
+    plane = apart(at_once * pitch, tile, itemsize)
+    sums_plane = apart(at_once * tile.columns, tile, itemsize)
+    pieces = -(-spec.channels // _PIECE)
+    piece = -(-spec.channels // pieces)
+    # A distance of a page would put all places into the same few sets of the cache.
+    rows = piece if streams else spec.channels
+    filter_plane = rows * tile.columns + tile.lanes
+    panel_bytes = filter_plane * PLACES * itemsize
+    chunk = group = -(-panels // grid_panels)
+    if not streams:
+        chunk = min(group, max(2, _FILTER_BYTES // panel_bytes))
+    padded = padded_bytes(whole, words, slab_tiles * OUT, tile)
+    inputs = round_up(PLACES * plane * itemsize, 64)
+    sums = round_up(PLACES * sums_plane * itemsize, 64)
+    slack = tile.lanes * tile.columns * itemsize
+    offset = padded + inputs + sums
+    held = 1 if streams else chunk
+    scratch = offset + round_up(held * panel_bytes + slack, 64)
+    values = {
+        Word.TASKS: tasks,
+        Word.SCRATCH_STRIDE: scratch,
+        ConvWord.TOGETHER: together,
+        ConvWord.SLAB_ROWS: slab_tiles * OUT,
+        ConvWord.SLABS: slabs,
+        ConvWord.GRID_UNITS: grid_units,
+        ConvWord.GRID_PANELS: grid_panels,
+        ConvWord.CHUNK_PANELS: chunk,
+        ConvWord.FILTER_OFFSET: offset,
+        WinogradWord.PLANE: plane,
+        WinogradWord.PITCH: pitch,
+        WinogradWord.SUMS_PLANE: sums_plane,
+        WinogradWord.PART: part,
+        WinogradWord.INPUTS_OFFSET: padded,
+        WinogradWord.SUMS_OFFSET: padded + inputs,
+        WinogradWord.PIECE: piece,
+        WinogradWord.FILTER_PLANE: filter_plane,
+        WinogradWord.STREAMS: int(streams),
+    }
+    for word, value in values.items():
+        words[word] = value
+    return Scheduled(tuple(map(int, words)), tasks, scratch * tasks)
+
+
+def filter_gradient(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]:
+    """Two launches, as of `filter_schedule`."""
+    return launched(_gradient, (tile, threads), spec)
+
+
+def _units(images: int, tiles: tuple[int, int], most: int) -> tuple[int, int, int, int]:
+    """Units of so many tiles at most: of how many images; or into how many slabs an
+    image is cut, of how many rows of tiles, and how many of a row are done at once.
+
+    tiles: of an image, down and across.
+    """
+    down, across = tiles
+    part = min(across, most)
+    slab_tiles = min(down, most // part)
+    slabs = -(-down // slab_tiles)
+    together = min(images, most // (down * part)) if slabs == 1 else 1
+    together = -(-images // -(-images // together))
+    return together, slabs, -(-down // slabs), part
+
+
+@lru_cache(maxsize=1024)
+def _gradient(tile: Tile, threads: int, spec: ConvSpec) -> list[Scheduled]:
+    other = filter_schedule.planned(tile, threads, spec)
+    if not (is_possible(spec) and is_faster(spec, filter_gradient=True)):
+        return other
+    return gradient_of_tiles(spec, tile, threads, len(other[0].words))
+
+
+def gradient_of_tiles(
+    spec: ConvSpec, tile: Tile, threads: int, count: int = WinogradWord.FILTER_COUNT
+) -> list[Scheduled]:
+    """The launches of one of fixed sizes, of so many words."""
+    itemsize, whole = spec.dtype.itemsize, tiled(spec)
+    words = _common_words(spec, tile, count)
+    b, c = slice(Word.B, Word.B + 5), slice(Word.C, Word.C + 5)
+    words[b], words[c] = words[c], words[b]
+    words[Word.PACK_B] = BUILT_IN
+    down, across = whole.y.out // OUT, whole.x.out // OUT
+    pitch = apart(spec.channels, tile, itemsize)
+    tile_bytes = PLACES * pitch * itemsize
+    panels = words[ConvWord.PANELS]
+    result = spec.k * spec.features * itemsize
+    partials = filter_schedule.partial_count(spec, result)
+    images = -(-spec.images // partials)
+    alone = images * down * across * tile_bytes <= _STREAM_BYTES
+    most = images * down * across
+    if not alone:
+        most = min(most, max(_LEAST_TILES, _INPUT_BYTES // tile_bytes))
+    together, slabs, slab_tiles, part = _units(images, (down, across), most)
+    alone = slabs == 1 and part == across and together == images
+    at_once = together * slab_tiles * part
+    tiles = spec.images * down * across
+    work = tiles * PLACES * spec.channels * panels * tile.vectors // 2
+    tasks = min(task_count(work, threads), threads)
+    grid_units = min(partials, tasks)
+    grid_panels = min(panels, -(-tasks // grid_units))
+    tasks = grid_units * grid_panels
+    block = _SUMS_BYTES // (PLACES * tile.columns * itemsize)
+    blocks = -(-spec.channels // block)
+    block = -(-spec.channels // blocks)
+    sums_plane = apart(block * tile.columns, tile, itemsize)
+    plane = apart(at_once * pitch, tile, itemsize)
+    outputs_plane = apart(at_once * tile.columns, tile, itemsize)
+    panel_bytes = PLACES * sums_plane * blocks * itemsize
+    chunk = -(-panels // grid_panels)
+    if not alone:
+        chunk = min(chunk, max(1, _ALL_SUMS_BYTES // panel_bytes))
+    padded = padded_bytes(whole, words, slab_tiles * OUT, tile)
+    lines = padded + round_up(PLACES * plane * itemsize, 64)
+    slack = tile.lanes * tile.columns * itemsize
+    outputs = lines + round_up(OUT * OUT * part * tile.columns * itemsize + slack, 64)
+    sums = outputs + round_up(PLACES * outputs_plane * itemsize, 64)
+    held = panel_bytes // blocks if alone else chunk * panel_bytes
+    scratch = sums + round_up(held, 64)
+    start = round_up(partials * result, 64)
+    values = {
+        Word.KIND: Kind.WINOGRAD_FILTER,
+        Word.TASKS: tasks,
+        Word.SCRATCH_STRIDE: scratch,
+        ConvWord.TOGETHER: together,
+        ConvWord.SLAB_ROWS: slab_tiles * OUT,
+        ConvWord.SLABS: slabs,
+        ConvWord.GRID_UNITS: grid_units,
+        ConvWord.GRID_PANELS: grid_panels,
+        ConvWord.CHUNK_PANELS: chunk,
+        FilterWord.PARTIALS: partials,
+        FilterWord.FEATURES: spec.features,
+        FilterWord.TASK_OFFSET: start,
+        WinogradWord.PART: part,
+        WinogradWord.PLANE: plane,
+        WinogradWord.PITCH: pitch,
+        WinogradWord.FILTER_PLANE: outputs_plane,
+        WinogradWord.SUMS_PLANE: sums_plane,
+        WinogradWord.INPUTS_OFFSET: padded,
+        WinogradWord.SUMS_OFFSET: sums,
+        WinogradWord.PIECE: block,
+        WinogradWord.LINES_OFFSET: lines,
+        WinogradWord.OUTPUTS_OFFSET: outputs,
+        WinogradWord.TILES: -(-at_once // -(-at_once // _TILES)),
+        WinogradWord.SUMS_STEP: 0 if alone else PLACES * sums_plane,
+    }
+    for word, value in values.items():
+        words[word] = value
+    total = start + scratch * tasks
+    first = Scheduled(tuple(map(int, words)), tasks, total)
+    return [first, filter_schedule.adding(words, spec, threads, total)]

@@ -1,0 +1,65 @@
+"""Gradients by filters of few channels, which are products with columns of patches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.core.backends.cpu import contract_call as calls
+from tests.core.backends.cpu.conv.test_kernel import (
+    channels_first,
+    channels_last,
+    close,
+    filter_gradient,
+    problem,
+    sparse,
+)
+from treadle.backends.cpu.conv import filter_schedule
+from treadle.backends.cpu.conv.arguments import FilterWord
+from treadle.backends.cpu.gemm import kernel as gemm
+
+BY_TWO = {"stride": 2, "padding": 2}
+CASES = {
+    "one panel, as it lies": {"features": 32, "size": (30, 17)},
+    "parts of panels": {"features": 45, "size": (31, 20)},
+    "more images at once": {"features": 45, "size": (9, 9), "images": 21},
+    "more pixels than one chunk": {"features": 40, "size": (70, 33), "images": 1},
+    "many panels": {"features": 530, "size": (1, 90), "filter_size": (1, 5)},
+}
+
+
+def words(spec):
+    return filter_schedule.schedule(spec, gemm.tile(spec.dtype), 1)[0].words
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("layout", [channels_last, channels_first, sparse])
+@pytest.mark.parametrize("case", CASES)
+def test_values(case, layout, dtype):
+    options = {"channels": 1, "filter_size": (5, 5), "layout": layout} | CASES[case]
+    channels, features = options.pop("channels"), options.pop("features")
+    axes = BY_TWO, BY_TWO | ({"stride": 5} if case == "many panels" else {})
+    image, weights, gradient, spec = problem(
+        channels, features, axes, dtype=dtype, **options
+    )
+    assert words(spec)[FilterWord.COLUMNS] == weights[..., 0].size
+    expected = filter_gradient(image, gradient, spec)
+    results = []
+    for num_threads in (1, 3):
+        result = np.full_like(weights, np.nan)
+        given = calls.filter_gradient(
+            spec, result, image, gradient, num_threads=num_threads
+        )
+        given.serial()
+        close(result, expected, gradient[..., 0].size)
+        results.append(result)
+    np.testing.assert_array_equal(*results)
+
+
+def test_the_kernel_has_as_many_words_for_any_features():
+    """Features may be an open size; what is best for each may differ."""
+    axes = BY_TWO, BY_TWO | {"stride": 5}
+    options = {"size": (1, 90), "filter_size": (1, 5)}
+    found = [words(problem(1, n, axes, **options)[-1]) for n in (2, 16, 600)]
+    assert len({len(each) for each in found}) == 1
+    assert len({each[FilterWord.COLUMNS] for each in found}) == 2
