@@ -14,7 +14,7 @@ from treadle import dtypes
 from treadle.arraytype import ArrayType
 from treadle.ops.arithmetic import neg
 from treadle.ops.elementwise import elementwise, linear_in
-from treadle.ops.movement import zeros_like
+from treadle.ops.movement import move_axis, zeros_like
 from treadle.trace.lowering import Expanded, Join, Same
 from treadle.trace.op import Op
 from treadle.trace.value import typeof
@@ -117,6 +117,8 @@ words = Op(
 def _whole_type(x: ArrayType) -> ArrayType:
     if x.dtype == dtypes.uint64:
         return ArrayType(x.shape, dtypes.complex64)
+    if x.dtype not in (dtypes.float32, dtypes.float64):
+        raise TypeError(f"parts are float32 or float64, got {x}")
     if not x.shape or x.shape[-1] != 2:
         raise ValueError(f"the last axis holds two parts, got {x}")
     return ArrayType(x.shape[:-1], dtypes.to_complex(x.dtype))
@@ -132,7 +134,7 @@ whole = Op(
     "whole",
     _whole_type,
     _whole,
-    batch=lambda size, args, axes: (whole(args[0]), axes[0]),
+    batch=lambda size, args, axes: (whole(move_axis(args[0], axes[0], 0)), 0),
     lowering=Same(),
     differentiable=False,
 )

@@ -19,6 +19,7 @@ from tests.core.ops.cases import (
     normal,
 )
 from treadle.control.softmax import softmax
+from treadle.ops import complex as complexnumbers
 from treadle.ops import cumulative, dot, identity, movement, reduce, shape, sort
 
 X = normal(2, 3, 4)
@@ -246,4 +247,23 @@ SORTING = [
     ),
 ]
 
-CASES = [*MOVEMENT, *REDUCTIONS, *CONTRACTIONS, *RUNNING, *SORTING]
+
+def _parts(z: Any) -> Any:
+    return jnp.stack([z.real, z.imag], -1)
+
+
+MEMORY = [
+    Case(
+        complexnumbers.words,
+        lambda z: lax.bitcast_convert_type(_parts(z), jnp.uint64),
+        (lambda rng: complexes(3, 4)(rng).astype("complex64"),),
+    ),
+    Case(
+        complexnumbers.whole,
+        lambda x: lax.complex(x[..., 0], x[..., 1]),
+        (lambda rng: normal(3, 4, 2)(rng).astype("float32"),),
+    ),
+]
+"""Complex numbers as what their memory holds, and back."""
+
+CASES = [*MEMORY, *MOVEMENT, *REDUCTIONS, *CONTRACTIONS, *RUNNING, *SORTING]

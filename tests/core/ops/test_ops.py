@@ -314,6 +314,7 @@ CONSTANT = {
     "bitcast": "bits are no numbers",
     "iota": "it has no operands",
     "parts": "the compiler alone takes numbers apart, after derivatives are taken",
+    "whole": "the compiler alone puts them together again",
 }
 """Ops without derivative though floats may come out, and why."""
 
