@@ -276,8 +276,8 @@ def _repeat(
     """Repeats a body while a test holds, and until the body ends it, as the operation.
     Both are given what is carried, of which the body may change parts.
 
-    init: the variables that are carried, and other parts. Those that an iteration leaves
-      without a value, as nothing reads them any more, have none after the loop.
+    init: the variables that are carried, and other parts. Those that an iteration
+      leaves without a value, as nothing reads them any more, have none after the loop.
     """
     before = variables.before
     outside = Outside.of(body, _repeat.__code__)
