@@ -422,8 +422,8 @@ def _of_single_taps(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom
     """The gradient by a filter that meets each pixel alone is a product over pixels: of
     all, or those at every so many steps."""
     rank = x.type.ndim - 2
-    plain = {k: (v,) * rank for k, v in _ROW.items() if k != "strides"}
-    plain |= {"feature_groups": 1}
+    plain: dict[str, Any] = {k: (v,) * rank for k, v in _ROW.items() if k != "strides"}
+    plain["feature_groups"] = 1
     if not f.is_filter_gradient or _differ(params, plain):
         return None
     for axis, step in enumerate(params["strides"], start=1):

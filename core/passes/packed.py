@@ -42,6 +42,7 @@ class Packed:
         """The packed form of a value: of a number, of what is in memory (`joined`), or
         of what was moved."""
         if a not in self.found:
+            packed: Atom | None
             if isinstance(a, Lit):
                 packed = _literal(a)
             elif a in joined and a.type.size:

@@ -9,6 +9,7 @@ from treadle.backends.cpu.bfloat import kernel as bfloat
 from treadle.backends.cpu.bfloat.unit import Dtypes
 from treadle.backends.cpu.conv import depthwise, pairs
 from treadle.backends.cpu.emit.nest import emit, may_be_one_vector
+from treadle.backends.cpu.emit.points import should_go_by_points
 from treadle.backends.cpu.emit.several import entry_for
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.integers import kernel as integers
@@ -68,6 +69,8 @@ def launch_source(launch: Launch) -> native.Source:
     entry = entry_for(launch)
     if entry == "task" and may_be_one_vector(launch):
         entry = "few"
+    elif entry == "task" and should_go_by_points(launch):
+        entry = "points"
     return nest_source(launch.nest, entry)
 
 

@@ -14,7 +14,7 @@ from treadle.fuse.dataflow import Dataflow
 from treadle.fuse.layout import axis_strides, stored_strides
 from treadle.fuse.lowering.forms import Form, renamed
 from treadle.fuse.lowering.launches import Binding, Launch
-from treadle.fuse.lowering.vectors import FILLS, filling, fills, innermost
+from treadle.fuse.lowering.vectors import FILLS, NEAR, filling, fills, innermost
 from treadle.fuse.maps import Space, extent
 from treadle.ir import scalar
 from treadle.ir.graph import Atom, Equation, Lit, Var
@@ -412,13 +412,21 @@ def _contiguous(
     groups: list[list[int]], sizes: dict[int, int], accesses: list[Access]
 ) -> list[int]:
     """The innermost group; if that does not fill a vector, a longer one along which
-    elements of another array follow each other."""
+    elements of another array follow each other, unless those of a short row are near
+    each other anyway (`vectors.NEAR`)."""
     chosen = innermost(groups, sizes)
     if not groups or fills(chosen, sizes):
         return chosen
     arrays = [dict(a.strides) for a in accesses if a.atom is not None]
+    near = NEAR if all([a.dtype.itemsize >= 4 for a in accesses]) else 0
     for group in reversed(groups):
-        follows = any([hint(steps.get(group[-1], 0)) == 1 for steps in arrays])
+        follows = any(
+            [
+                hint(steps.get(group[-1], 0)) == 1
+                and abs(hint(steps.get(chosen[-1], 0))) >= near
+                for steps in arrays
+            ]
+        )
         if follows and hint(extent(group, sizes)) >= 2 * FILLS:
             return group
     return chosen

@@ -7,6 +7,10 @@ from treadle.fuse.maps import extent
 
 FILLS = 8
 """Points along a loop, of which a vector has about as many lanes or more."""
+NEAR = 16
+"""Elements from one to the next, along a short row, from which on they are too far
+apart for a vector of several rows. Those of less than four bytes always are: not all
+devices choose among them."""
 
 
 def innermost(groups: list[list[int]], sizes: dict[int, int]) -> list[int]:

@@ -167,11 +167,11 @@ def emit_square(
             place = b.op(f"add i64 {column}, {row * given}")
             place = b.op(f"getelementptr {vector}, ptr {room}, i64 {place}")
             b(f"store {vector} {value}, ptr {place}, align 64")
-    with b.loop("0", str(transform.made)) as row:
-        start = b.op(f"mul i64 {row}, {given}")
+    with b.loop("0", str(transform.made)) as line:
+        start = b.op(f"mul i64 {line}, {given}")
         start = b.op(f"getelementptr {vector}, ptr {room}, i64 {start}")
         values = []
-        for column in range(given):
-            place = b.op(f"getelementptr {vector}, ptr {start}, i64 {column}")
+        for number in range(given):
+            place = b.op(f"getelementptr {vector}, ptr {start}, i64 {number}")
             values.append(b.op(f"load {vector}, ptr {place}, align 64"))
-        store(row, transform.line(do, values))
+        store(line, transform.line(do, values))

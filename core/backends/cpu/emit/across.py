@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from treadle.backends.cpu.emit.access import Arguments, Word, load, read, store
-from treadle.backends.cpu.emit.body import Body, Frame
+from treadle.backends.cpu.emit.body import Body, Frame, carried, reduction_of, renamed
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import Value, host_lanes
 from treadle.backends.cpu.emit.reduce import Reduction
@@ -48,7 +48,14 @@ def across_spans(nest: Nest, lanes: int) -> tuple[tuple[int, int], ...]:
     """Lengths of rows (more than one, up to the other) that vectors go across, because
     vectors along them would be too empty: a quarter of them, or half where a row costs
     hardly more than its moves. The first sweep of rows longer than that might be
-    unrolled in `row.py`, and add up in another order."""
+    unrolled in `row.py`, and add up in another order: exact ones have none."""
+    reductions = [
+        reduction_of(nest, i) for i, x in enumerate(nest.body) if is_reduction(x)
+    ]
+    if all(r.is_exact for r in reductions):
+        # Ends of rows take longest where places are compared as well.
+        longer = any(r.with_index for r in reductions)
+        return ((0, lanes + longer * lanes // 4),)
     if all(unrolling(nest, sweep) == COPIES for sweep in schedule(nest).sweeps):
         return ((0, lanes // 2),)
     return ((0, 3 * lanes // 4), (lanes, most_columns(lanes)))
@@ -92,7 +99,7 @@ class _Blocks:
         self.slots = {
             i: [block(dtype, lanes) for dtype in part_dtypes(nest, nest.body[i])]
             for i, instr in enumerate(nest.body)
-            if is_reduction(instr)
+            if is_reduction(instr) and not reduction_of(nest, i).is_exact
         }
 
     @staticmethod
@@ -107,7 +114,7 @@ class _Blocks:
         kept = [kept_dtype(nest.body[i].dtype) for i in schedule(nest).kept]
         total += columns * sum(d.itemsize for d in kept)
         for i, instr in enumerate(nest.body):
-            if is_reduction(instr):
+            if is_reduction(instr) and not reduction_of(nest, i).is_exact:
                 total += lanes * sum(
                     d.itemsize for d in part_dtypes(nest, nest.body[i])
                 )
@@ -160,38 +167,55 @@ class AcrossSweeps:
         return self.arrays.groups(self.plan, span, is_short, self._sweep)
 
     def _sweep(self, sweep: Sweep, held: Frame) -> None:
-        b, body = self.b, self.nest.body
+        b = self.b
         self.body.prepare(sweep, held)
         reductions = [(i, self.body.reduction(i)) for i in sweep.reductions]
-        self._begin(reductions)
-        with b.loop("0", self.columns) as column:
-            positions = self._moved(held.positions, column)
-            frame = Frame(positions, 1, held.index, parent=held)
-            for i in sweep.restores:
-                dtype = kept_dtype(body[i].dtype)
-                place = vector_at(
-                    self.b, self.lanes, self.blocks.kept[i], dtype, column
-                )
-                frame.values[i] = [load(b, place, dtype, self.lanes, None)]
-            for i in sweep.body:
-                self.arrays.run(i, frame, column)
-            for i in sweep.saves:
-                dtype = kept_dtype(body[i].dtype)
-                place = vector_at(
-                    self.b, self.lanes, self.blocks.kept[i], dtype, column
-                )
-                store(b, place, frame.get(i, 0, self.lanes), dtype, None)
-            slot = b.op(f"and i64 {column}, {self.lanes - 1}")
-            fresh = Value(b, column, "i64", 1).compare("slt", self.lanes)
-            for i, r in reductions:
-                old = self._identity(r, column)
-                if not self.once:
-                    old = r.masked(fresh, old, self._slot(i, slot))
-                new = self.body.added(i, frame, 0, self.lanes, column, old)
-                self._put(i, slot, new)
-        self._combine(reductions)
-        for i, _ in reductions:
+        exact = [(i, r) for i, r in reductions if r.is_exact]
+        others = [(i, r) for i, r in reductions if not r.is_exact]
+        self._begin(others)
+        first = [p for _, r in exact for p in self._identity(r, "0")]
+        with b.carrying("0", self.columns, "1", carried(first)) as turn:
+            frame = self._column(sweep, held, turn.index)
+            before = iter(renamed(first, turn.values))
+            for i, r in exact:
+                old = [next(before) for _ in range(r.width)]
+                new = self.body.added(i, frame, 0, self.lanes, turn.index, old)
+                turn.next += [p.text for p in new]
+            for i, r in others:
+                self._add(i, r, frame, turn.index)
+        totals = iter(renamed(first, turn.values))
+        for i, r in exact:
+            total = [next(totals) for _ in range(r.width)]
+            held.values[i] = [self.body.settled(i, total[-1])]
+        self._combine(others)
+        for i, _ in others:
             held.values[i] = [self.body.settled(i, self._slot(i, "0")[-1])]
+
+    def _column(self, sweep: Sweep, held: Frame, column: str) -> Frame:
+        """Emits what a sweep computes of a column."""
+        frame = Frame(self._moved(held.positions, column), 1, held.index, parent=held)
+        for i in sweep.restores:
+            place, dtype = self._kept(i, column)
+            frame.values[i] = [load(self.b, place, dtype, self.lanes, None)]
+        for i in sweep.body:
+            self.arrays.run(i, frame, column)
+        for i in sweep.saves:
+            place, dtype = self._kept(i, column)
+            store(self.b, place, frame.get(i, 0, self.lanes), dtype, None)
+        return frame
+
+    def _kept(self, i: int, column: str) -> tuple[str, np.dtype]:
+        dtype = kept_dtype(self.nest.body[i].dtype)
+        return vector_at(self.b, self.lanes, self.blocks.kept[i], dtype, column), dtype
+
+    def _add(self, i: int, r: Reduction, frame: Frame, column: str) -> None:
+        """Adds a column to its slot."""
+        slot = self.b.op(f"and i64 {column}, {self.lanes - 1}")
+        old = self._identity(r, column)
+        if not self.once:
+            fresh = Value(self.b, column, "i64", 1).compare("slt", self.lanes)
+            old = r.masked(fresh, old, self._slot(i, slot))
+        self._put(i, slot, self.body.added(i, frame, 0, self.lanes, column, old))
 
     def _moved(self, positions: Sequence[Word | str], column: str) -> list[Word | str]:
         """The positions of what is not read from blocks."""

@@ -47,6 +47,7 @@ from treadle.kernels.nest import (
     PAIRED,
     STRIDED,
     Instr,
+    Nest,
     is_half,
     rounds_half,
 )
@@ -399,10 +400,7 @@ class Body:
         return rounded(value, instr.dtype) if rounds_half(instr) else value
 
     def reduction(self, i: int) -> Reduction:
-        instr = self.nest.body[i]
-        name = instr.name.removeprefix("reduce_")
-        source = self.nest.body[instr.args[0]].dtype
-        return Reduction(name, source, instr.dtype if name.startswith("arg") else None)
+        return reduction_of(self.nest, i)
 
     def running(self, i: int) -> tuple[str, np.dtype]:
         """The name of running reduction i, and its dtype."""
@@ -440,6 +438,14 @@ class Body:
             return [value, first.splat(lanes)]
         numbers = lane_numbers(self.b, kind, lanes) + copy * self.lanes
         return [value, numbers + first]
+
+
+def reduction_of(nest: Nest, i: int) -> Reduction:
+    """What instruction i of a nest carries and combines."""
+    instr = nest.body[i]
+    name = instr.name.removeprefix("reduce_")
+    source = nest.body[instr.args[0]].dtype
+    return Reduction(name, source, instr.dtype if name.startswith("arg") else None)
 
 
 def _combined(how: str, dtype: np.dtype, old: Value, value: Value) -> Value:

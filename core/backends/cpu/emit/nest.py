@@ -20,6 +20,7 @@ from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.column import ColumnSweeps
 from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.emit.ops import supported
+from treadle.backends.cpu.emit.points import Points, goes_by_points
 from treadle.backends.cpu.emit.row import RowSweeps
 from treadle.backends.cpu.emit.several import SeveralRows, goes_together
 from treadle.backends.cpu.emit.tasks import split_axis
@@ -48,7 +49,8 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
     Args:
       entry: "task" for ``void (ptr args, i64 task)``; "few" for the same, where rows of
         few elements have code of their own, if the nest suits that; "short" for the
-        same with short rows, "open" with both; "tile" for
+        same with short rows, "open" with both; "points" for elementwise nests with
+        vectors from row to row; "tile" for
         ``void (ptr args, i64 b0, i64 b1, i64 r0, i64 r1, i64 c0, i64 c1)``, which runs
         rows r0..r1 and columns c0..c1 of an elementwise nest with outer indices
         (b0, b1, row).
@@ -63,6 +65,8 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
         arguments = read_arguments(b, nest)
         if entry == "tile":
             _tile(b, nest, arguments, lanes)
+        elif entry == "points" and goes_by_points(nest):
+            _points_task(b, nest, arguments, lanes)
         elif nest.axis == "inner":
             _row_task(b, nest, arguments, lanes, entry)
         else:
@@ -124,6 +128,25 @@ def _row_task(
         return
     with _outer(b, arguments, arguments.outer, first, last) as (positions, _):
         sweeps.row(positions, low, high)
+
+
+def _points_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
+    points = Points(b, nest, arguments, lanes)
+    sweeps = RowSweeps(b, schedule(nest), arguments, lanes)
+    joined = points.arguments
+    first, last = _share(b, _product(b, joined.outer), arguments.tasks)
+    with _segments(b, joined, joined.outer, first, last) as segment:
+        left, dim = points.run(segment.start, segment.first, segment.last), nest.outer
+        with (
+            b.loop(left, segment.last) as r,
+            b.loop("0", points.down) as below,
+        ):
+            positions = _stepped(b, joined, segment.start, dim - 1, r)
+            positions = [
+                a.moved(b, position, b.op(f"mul i64 {below}, {a.mid[0]}"))
+                for a, position in zip(joined.accesses, positions, strict=True)
+            ]
+            sweeps.row(positions, "0", arguments.inner)
 
 
 def _rows_of_one_vector(
@@ -275,7 +298,7 @@ def rows_at(b: Builder, arguments: Arguments, count: int) -> Iterator[list[str]]
         yield [read(b, a.base) for a in arguments.accesses]
         return
     with _outer(b, arguments, arguments.outer, "0", str(count)) as (positions, _):
-        yield positions
+        yield [read(b, position) for position in positions]
 
 
 def _column_vectors(nest: Nest, lanes: int) -> int:
@@ -365,7 +388,7 @@ class Segment(NamedTuple):
 @contextmanager
 def _outer(
     b: Builder, arguments: Arguments, sizes: list[str], first: str, last: str
-) -> Iterator[tuple[list[str], str]]:
+) -> Iterator[tuple[list[Word | str], str]]:
     """Runs the body for collapsed indices first..last of dimensions `sizes`.
 
     Gives the positions of the operands and the innermost index.

@@ -54,6 +54,12 @@ class Reduction:
         """Whether each term is rounded, so that long sums are better made of blocks."""
         return self.name == "sum" and register_kind(self.dtype) in ("float", "double")
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether any order of terms gives the same bits. Of two zeros, or of two NaNs,
+        the order tells which it is."""
+        return self.with_index or register_kind(self.dtype) not in ("float", "double")
+
     def identity(self, b: Builder, lanes: int, first: int = 0) -> Parts:
         """Parts that change nothing; `first` is the index of the first lane."""
         kind = register_kind(self.dtype)

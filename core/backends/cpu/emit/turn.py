@@ -6,7 +6,7 @@ moves: elements are integers of their width here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from treadle.backends.cpu.emit.builder import Builder
@@ -14,6 +14,9 @@ from treadle.backends.cpu.emit.lanes import Value, type_name
 
 _PIECE = 4
 """Columns that are turned together."""
+_DENSE = (2, 3)
+"""Numbers of columns that are less than a piece, and have code for whole vectors of
+rows that follow each other."""
 
 
 def turned_in(
@@ -28,10 +31,14 @@ def turned_in(
     """Fills the turned block `target` with `lanes` rows.
 
     width: bits of an element. steps: elements between rows, and between columns: if
-      these are known to be two, there is code for that.
+      these are known to be two, there is code for that. columns: if that is known to be
+      one, there is no code for more.
     """
-    paired = steps[1] == "2"
-    way, emit = ("pairs_in", _emit_pairs_in) if paired else ("in", _emit_in)
+    way, emit = "in", _emit_in
+    if columns == "1":
+        way, emit = "one_in", _emit_one_in
+    elif steps[1] == "2":
+        way, emit = "pairs_in", _emit_pairs_in
     _call(b, way, emit, width, lanes, (source, *steps, columns, target))
 
 
@@ -45,7 +52,8 @@ def turned_out(
     source: str,
 ) -> None:
     """Writes the turned block `source` to where its elements belong."""
-    _call(b, "out", _emit_out, width, lanes, (target, *steps, columns, source))
+    way, emit = ("one_out", _emit_one_out) if columns == "1" else ("out", _emit_out)
+    _call(b, way, emit, width, lanes, (target, *steps, columns, source))
 
 
 def _call(
@@ -208,13 +216,35 @@ class _Turn:
         ]
 
 
+def _is_dense(t: _Turn, columns: int) -> str:
+    """Whether there are so many columns, and rows follow each other."""
+    wide, far = t.is_("eq", "%columns", columns), t.is_("eq", "%down", columns)
+    return t.both(t.is_("eq", "%along", 1), t.both(wide, far))
+
+
+def _interleaved(vectors: Sequence[Value], picks: Sequence[int]) -> Value:
+    """Lanes of several vectors, numbered one vector after the other."""
+    n, found = vectors[0].lanes, vectors[0]
+    for k, other in enumerate(vectors[1:], 1):
+        have = range(k * n)
+        order = [
+            (lane if k > 1 else p) if p in have else n + p % n if p < (k + 1) * n else 0
+            for lane, p in enumerate(picks)
+        ]
+        found = found.shuffle(order, other)
+    return found
+
+
 def _emit_in(t: _Turn) -> None:
     b, lanes = t.b, t.lanes
-    with t.last_resort(t.is_("eq", "%down", 0)), b.loop("0", "%columns") as c:
-        t.store(t.load(t.far("0", c), 1).splat(lanes), t.near(c))
-    across, along = t.is_("eq", "%down", 1), t.is_("eq", "%along", 1)
-    with t.last_resort(across), b.loop("0", "%columns") as c:
-        t.store(t.load(t.far("0", c), lanes), t.near(c))
+    for n in _DENSE:
+        with t.last_resort(_is_dense(t, n)):
+            rows = [t.load(t.moved("%far", k * lanes), lanes) for k in range(n)]
+            for column in range(n):
+                picks = [r * n + column for r in range(lanes)]
+                t.store(_interleaved(rows, picks), t.near(str(column)))
+    _emit_repeated_in(t)
+    along = t.is_("eq", "%along", 1)
 
     # A piece that goes beyond its row ends before the last row does.
     reach = t.is_("sge", b.op("add i64 %down, %columns"), _PIECE)
@@ -223,6 +253,20 @@ def _emit_in(t: _Turn) -> None:
         *most, last = t.row_pointers(c)
         t.put([*[t.load(p, _PIECE) for p in most], t.last_piece(last, c)], c)
     t.element_by_element(lambda far, near: t.store(t.load(far, 1), near))
+
+
+def _emit_one_in(t: _Turn) -> None:
+    _emit_repeated_in(t)
+    t.element_by_element(lambda far, near: t.store(t.load(far, 1), near))
+
+
+def _emit_repeated_in(t: _Turn) -> None:
+    """One row again and again, and rows that lie side by side."""
+    b, lanes = t.b, t.lanes
+    with t.last_resort(t.is_("eq", "%down", 0)), b.loop("0", "%columns") as c:
+        t.store(t.load(t.far("0", c), 1).splat(lanes), t.near(c))
+    with t.last_resort(t.is_("eq", "%down", 1)), b.loop("0", "%columns") as c:
+        t.store(t.load(t.far("0", c), lanes), t.near(c))
 
 
 def _emit_pairs_in(t: _Turn) -> None:
@@ -245,9 +289,15 @@ def _emit_pairs_in(t: _Turn) -> None:
 
 def _emit_out(t: _Turn) -> None:
     b, lanes = t.b, t.lanes
-    across, along = t.is_("eq", "%down", 1), t.is_("eq", "%along", 1)
-    with t.last_resort(across), b.loop("0", "%columns") as c:
-        t.store(t.load(t.near(c), lanes), t.far("0", c))
+    for n in _DENSE:
+        with t.last_resort(_is_dense(t, n)):
+            columns = [t.load(t.near(str(c)), lanes) for c in range(n)]
+            for k in range(n):
+                written = range(k * lanes, (k + 1) * lanes)
+                picks = [p % n * lanes + p // n for p in written]
+                t.store(_interleaved(columns, picks), t.moved("%far", k * lanes))
+    _emit_side_by_side_out(t)
+    along = t.is_("eq", "%along", 1)
 
     # What goes beyond a row is written again by the next one.
     fits = b.op(f"or i1 {t.has_pieces()}, {t.is_('eq', '%down', '%columns')}")
@@ -263,3 +313,14 @@ def _emit_out(t: _Turn) -> None:
         for k in reversed(range(_PIECE)):
             t.store(last.lane(k), places[k])
     t.element_by_element(lambda far, near: t.store(t.load(near, 1), far))
+
+
+def _emit_one_out(t: _Turn) -> None:
+    _emit_side_by_side_out(t)
+    t.element_by_element(lambda far, near: t.store(t.load(near, 1), far))
+
+
+def _emit_side_by_side_out(t: _Turn) -> None:
+    b, lanes = t.b, t.lanes
+    with t.last_resort(t.is_("eq", "%down", 1)), b.loop("0", "%columns") as c:
+        t.store(t.load(t.near(c), lanes), t.far("0", c))

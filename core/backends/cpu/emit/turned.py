@@ -138,9 +138,9 @@ class TurnedArrays:
             access = self.arguments.accesses[k]
             offset = b.op(f"mul i64 {held.index}, {access.inner}")
             far = access.moved(b, held.positions[k], offset)
-            along, columns = access.mid[0], self.columns
-            if not access.operand.mid:
-                along, columns = "0", "1"
+            along, columns = "0", "1"
+            if access.operand.mid:
+                along, columns = read(b, access.mid[0]), self.columns
             turn = turned_out if stores else turned_in
             width, lanes = 8 * access.operand.dtype.itemsize, self.body.lanes
             turn(b, width, lanes, far, (access.inner, along), columns, block)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.kernels.nests import Maker
+from tests.core.kernels.walls import walled
 from treadle.backends.cpu.emit import across, turn
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.run import native
@@ -117,18 +117,6 @@ def test_any_steps(view: str, columns: int) -> None:
     assert len({*map(tuple, found)}) == 1
 
 
-def _walled(nbytes: int) -> tuple[Any, int]:
-    """Memory behind which nothing may be touched, and where it ends."""
-    page = mmap.PAGESIZE
-    memory = mmap.mmap(-1, 4 * page)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    protect = ctypes.CDLL(None, use_errno=True).mprotect
-    protect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-    for wall in (start, start + 3 * page):
-        assert not protect(wall, page, 0)
-    return memory, start + 3 * page - nbytes
-
-
 @pytest.mark.parametrize("width", [8, 16, 32, 64])
 @pytest.mark.parametrize("lanes", [4, 8, 16])
 @pytest.mark.parametrize("step", [1, 2])
@@ -152,9 +140,8 @@ def test_blocks_are_turned_and_nothing_beside_them_is_touched(
         across = step * (columns - 1) + 1
         for down in (across, across + 1, across + 5):
             count = (lanes - 1) * down + across
-            memory, start = _walled(count * dtype.itemsize)
-            raw = (ctypes.c_char * (count * dtype.itemsize)).from_address(start)
-            array = np.frombuffer(raw, dtype)
+            memory, array = walled(count, dtype)
+            start = array.ctypes.data
             array[:] = np.arange(count) % 251
             before = array.copy()
             rows = np.lib.stride_tricks.as_strided(
@@ -168,7 +155,7 @@ def test_blocks_are_turned_and_nothing_beside_them_is_touched(
             np.testing.assert_array_equal(block[:columns].T, rows)
             rows -= 1
             np.testing.assert_array_equal(array, before)
-            del rows, array, raw, memory
+            del rows, array, memory
 
 
 @pytest.mark.parametrize("columns", [2, 3, 9, 16, 20, 40])

@@ -1,0 +1,245 @@
+"""Elementwise nests with short rows: vectors run on from row to row.
+
+A vector holds consecutive points, as they lie in the array that is stored; what is read
+from elsewhere is chosen from windows (`windows.py`). Rows end within vectors, so that
+these are full however short the rows are, and nothing is masked. Points are done for
+whole groups of rows that are whole vectors; `row.py` does the rows that are left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from treadle.backends.cpu.emit.access import Arguments, iota, read, store
+from treadle.backends.cpu.emit.body import Body, Frame
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.lanes import Value, has_mask_registers, host_lanes
+from treadle.backends.cpu.emit.windows import (
+    MOST_VECTORS,
+    MOST_WINDOWS,
+    Shape,
+    can_choose,
+    load_offsets,
+    load_windows,
+    offsets,
+    registers,
+    table,
+    table_bytes,
+)
+from treadle.dims import hint, is_dim
+from treadle.fuse.lowering.launches import Binding, Launch
+from treadle.kernels.lower import is_reduction, is_running, is_store, schedule
+from treadle.kernels.nest import BROADCAST, CONTIGUOUS, STRIDED, Nest, Operand
+
+_MOST_POINTS = 64
+"""Of what is one row here: the last two loops, if they have no more points."""
+_GROUPS = 8
+"""Of rows, that tables are worth being made for."""
+_STACK = 1 << 16
+"""Bytes that tables may take."""
+
+
+def goes_by_points(nest: Nest) -> bool:
+    """Whether there is code for vectors from row to row of this nest."""
+    plan = schedule(nest)
+    held = (nest.body[i] for part in plan.held for i in part)
+    if nest.axis != "inner" or nest.serial or not nest.outer or len(plan.sweeps) != 1:
+        return False
+    if any(is_reduction(i) or is_running(i) for i in nest.body):
+        return False
+    if any(map(is_store, held)) or any(o.gathers for o in nest.operands):
+        return False
+    stores = [i for i in nest.body if is_store(i)]
+    if any(
+        i.name != "store" or nest.operands[i.attr].inner != CONTIGUOUS for i in stores
+    ):
+        return False
+    arrays = [o for o in nest.operands if o.kind == "array"]
+    tables = [registers(o.dtype) if o in arrays else 1 for o in nest.operands]
+    return sum(map(table_bytes, tables)) <= _STACK and all(
+        can_choose(o.dtype) for o in arrays
+    )
+
+
+def should_go_by_points(launch: Launch) -> bool:
+    """Whether this launch has short rows, and what it reads is near enough. No result
+    depends on it, so sizes that are open count as in the trace."""
+    nest, lanes = launch.nest, host_lanes()
+    if is_dim(launch.inner) or not _is_short(launch.inner, nest, lanes):
+        return False
+    if not goes_by_points(nest):
+        return False
+    sizes = [hint(n) for n in launch.outer]
+    joined = len(sizes) > 1 and sizes[-1] * launch.inner <= _MOST_POINTS
+    down, rows = (sizes[-1], sizes[-2]) if joined else (1, sizes[-1])
+    points = down * launch.inner
+    if rows * points < _GROUPS * lanes * _vectors(points, lanes):
+        return False
+    stores = [i.attr for i in nest.body if is_store(i)]
+    for k, (operand, binding) in enumerate(
+        zip(nest.operands, launch.bindings, strict=True)
+    ):
+        row, below, beside = _steps(operand, binding, nest, joined)
+        if k in stores and (row, below) != (points, launch.inner if joined else 0):
+            return False
+        if operand.kind == "array":
+            within = (launch.inner - 1) * beside
+            within += (min(down, lanes // launch.inner + 1) - 1) * below
+            reach = within + row * (lanes // points + 1) * (points < 2 * lanes)
+            if reach * registers(operand.dtype) > MOST_WINDOWS * lanes:
+                return False
+    return True
+
+
+def _is_short(columns: int, nest: Nest, lanes: int) -> bool:
+    """Whether vectors along rows would be too empty, or cost too much where a row ends:
+    masks, and elements that are loaded one by one."""
+    if columns < lanes:
+        return columns > 1
+    costly = not has_mask_registers() or any(
+        o.kind == "array" and o.inner == STRIDED for o in nest.operands
+    )
+    return costly and lanes < columns <= 3 * lanes // 2
+
+
+def _vectors(points: int, lanes: int) -> int:
+    """How many vectors are as long as a whole number of rows."""
+    return points // min(points & -points, lanes)
+
+
+def _steps(
+    operand: Operand, binding: Binding, nest: Nest, joined: bool
+) -> tuple[int, int, int]:
+    """How far apart rows are, and what is in them."""
+    steps = [abs(hint(n)) for n in binding.strides]
+    along = {BROADCAST: 0, CONTIGUOUS: 1, STRIDED: (steps or [0])[-1]}
+    last = nest.outer - 1
+    row, below = (steps[last - 1], steps[last]) if joined else (steps[last], 0)
+    return row, below, along.get(operand.inner, 2)
+
+
+class Points:
+    """Emits groups of rows of a nest. Made in the kernel's entry block.
+
+    The last two loops are one row if they have few points. `arguments` are those of
+    rows, with one loop less: the loop within them is `mid`.
+    """
+
+    def __init__(
+        self, b: Builder, nest: Nest, arguments: Arguments, lanes: int
+    ) -> None:
+        self.b, self.lanes = b, lanes
+        operands = tuple(o._replace(inner=STRIDED, beside=False) for o in nest.operands)
+        self.nest = replace(nest, operands=operands)
+        self.plan, self.arguments = schedule(self.nest), _joined(b, arguments)
+        self.body = Body(b, self.plan, arguments, lanes)
+        self.stored = {i.attr for i in nest.body if is_store(i)}
+        (self.down,) = self.arguments.mid
+        self.points = b.op(f"mul i64 {self.down}, {arguments.inner}")
+        self._measure()
+
+    def _measure(self) -> None:
+        """Finds groups of rows, and makes the tables; whether all of it `suits`."""
+        b, lanes, along = self.b, self.lanes, self.arguments.inner
+        short = b.op(f"icmp sle i64 {self.points}, {_MOST_POINTS}")
+        some = b.op(f"icmp sgt i64 {self.points}, 1")
+        suits = b.op(f"and i1 {short}, {some}")
+        points = b.op(f"select i1 {suits}, i64 {self.points}, i64 {lanes}")
+        shared = b.op(f"and i64 {points}, {b.op(f'sub i64 0, {points}')}")
+        shared = b.least(shared, str(lanes))
+        self.vectors = b.op(f"udiv i64 {points}, {shared}")
+        self.rows = b.op(f"udiv i64 {lanes}, {shared}")
+        vectors = b.op(f"select i1 {suits}, i64 {self.vectors}, i64 0")
+        self.tables: dict[int, tuple[str, str]] = {}
+        self.offsets: dict[int, str] = {}
+        for k, access in enumerate(self.arguments.accesses):
+            row, below = access.outer[-1], access.mid[0]
+            if k in self.stored:
+                right = b.op(f"icmp eq i64 {row}, {self.points}")
+                one = b.op(f"icmp eq i64 {self.down}, 1")
+                near = b.op(f"icmp eq i64 {below}, {along}")
+                right = b.op(f"and i1 {right}, {b.op(f'or i1 {one}, {near}')}")
+                suits = b.op(f"and i1 {suits}, {right}")
+                continue
+            shape, steps = Shape(vectors, along, self.down), (row, below, access.inner)
+            if access.operand.kind == "index":
+                self.offsets[k] = offsets(b, lanes, shape, steps)
+                continue
+            words = registers(access.operand.dtype)
+            self.tables[k] = table(b, lanes, shape, steps, words)
+            right = b.op(f"icmp sgt i64 {self.tables[k][1]}, 0")
+            suits = b.op(f"and i1 {suits}, {right}")
+        self.suits = suits
+
+    def run(self, start: list[str], first: str, last: str) -> str:
+        """Emits whole groups of rows first..last of those that start at these
+        positions; returns the first row that is left."""
+        b = self.b
+        groups = b.op(f"udiv i64 {b.op(f'sub i64 {last}, {first}')}, {self.rows}")
+        groups = b.op(f"select i1 {self.suits}, i64 {groups}, i64 0")
+        end = b.op(f"add i64 {first}, {b.op(f'mul i64 {groups}, {self.rows}')}")
+        with b.loop(first, end, self.rows) as top:
+            positions = [
+                access.moved(b, position, b.op(f"mul i64 {top}, {access.outer[-1]}"))
+                for access, position in zip(self.arguments.accesses, start, strict=True)
+            ]
+            with b.loop("0", self.vectors) as vector:
+                self._vector(positions, vector)
+        return end
+
+    def _vector(self, positions: list[str], vector: str) -> None:
+        frame = Frame(positions, 1, "0")
+        for part in (self.plan.held[0], self.plan.sweeps[0].body, self.plan.held[1]):
+            for i in part:
+                self._instruction(i, frame, vector)
+
+    def _instruction(self, i: int, frame: Frame, vector: str) -> None:
+        b, lanes, instr = self.b, self.lanes, self.nest.body[i]
+        if instr.name != "load" and not is_store(instr):
+            self.body.run(i, frame)
+            return
+        access = self.arguments.accesses[instr.attr]
+        position, dtype = frame.positions[instr.attr], access.operand.dtype
+        if is_store(instr):
+            place = access.moved(b, position, b.op(f"mul i64 {vector}, {lanes}"))
+            store(b, place, frame.get(instr.args[0], 0, lanes), dtype, None)
+        elif access.operand.kind == "array":
+            entries, windows = self.tables[instr.attr]
+            nbytes = table_bytes(registers(dtype)) // MOST_VECTORS
+            moved = b.op(f"mul i64 {vector}, {nbytes}")
+            entries = b.op(f"getelementptr i8, ptr {entries}, i64 {moved}")
+            args = position, dtype, lanes, entries, windows
+            frame.values[i] = [load_windows(b, *args)]
+        else:
+            start, zero = Value(b, position, "i64", 1), Value(b, "0", "i64", 1)
+            extra = load_offsets(b, self.offsets[instr.attr], lanes, vector)
+            frame.values[i] = [iota(start, zero, extra, dtype, lanes)]
+
+
+def _joined(b: Builder, arguments: Arguments) -> Arguments:
+    """The last two loops around rows as the last one and `mid`, of one turn if rows
+    would be too long; all words are read."""
+    *leading, last = arguments.outer
+    words = [
+        (read(b, a.base), [read(b, step) for step in a.outer])
+        for a in arguments.accesses
+    ]
+    if not leading:
+        accesses = [
+            replace(a, base=base, outer=steps, mid=["0"])
+            for a, (base, steps) in zip(arguments.accesses, words, strict=True)
+        ]
+        return replace(arguments, mid=["1"], accesses=accesses)
+    points = b.op(f"mul i64 {last}, {arguments.inner}")
+    few = b.op(f"icmp sle i64 {points}, {_MOST_POINTS}")
+
+    def either(x: str, y: str) -> str:
+        return b.op(f"select i1 {few}, i64 {x}, i64 {y}")
+
+    *leading, rows = leading
+    outer = [*leading, either("1", rows), either(rows, last)]
+    accesses = []
+    for a, (base, [*first, row, step]) in zip(arguments.accesses, words, strict=True):
+        steps, mid = [*first, row, either(row, step)], [either(step, "0")]
+        accesses.append(replace(a, base=base, outer=steps, mid=mid))
+    return replace(arguments, outer=outer, mid=[either(last, "1")], accesses=accesses)

@@ -1,0 +1,280 @@
+"""Vectors of elements that do not lie side by side: windows, and a choice of lanes.
+
+A vector of some consecutive points of short rows is read as a few whole vectors, the
+*windows*, that begin where its first element lies, and each lane takes what belongs to
+it. Where windows begin, and what lanes take, is the same for each group of rows: a
+table that a task makes once.
+
+An entry of the table is of one register: 32-bit words of larger elements, or smaller
+elements themselves. It has, for each word, the window's number times words of a window,
+plus the word's number there; where the first window begins; how far behind it the last
+one does; and how many words the first one may read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from treadle.backends.cpu.emit.access import to_register
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.lanes import (
+    Value,
+    lane_numbers,
+    mangled,
+    memory_kind,
+    select,
+)
+from treadle.backends.cpu.target import host
+
+MOST_WINDOWS = 8
+"""More take longer than elements that are loaded one by one."""
+MOST_VECTORS = 64
+"""Of a group of rows."""
+ENTRY_BYTES = 128
+_START, _LAST, _COUNT = 64, 72, 80
+
+
+def can_choose(dtype: np.dtype) -> bool:
+    """Whether lanes of elements of this size can be chosen by an instruction."""
+    flags = host().flags
+    if host().arch != "x86_64":
+        return False
+    if dtype.itemsize >= 4:
+        return "avx2" in flags if host().vector_bytes == 32 else "avx512f" in flags
+    return {"avx512vl", "avx512bw"}.issubset(flags) and host().vector_bytes == 64
+
+
+def registers(dtype: np.dtype) -> int:
+    """Registers of a vector, and words of a large element."""
+    return max(dtype.itemsize // 4, 1)
+
+
+class Shape(NamedTuple):
+    """The loops that vectors of points run over: rows of `along` times `down` elements,
+    as many vectors of them as make whole rows (all i64 in registers)."""
+
+    vectors: str
+    along: str
+    down: str
+
+
+def table(
+    b: Builder, lanes: int, shape: Shape, steps: tuple[str, str, str], words: int
+) -> tuple[str, str]:
+    """Makes an operand's table on the stack; returns it, and its number of windows, 0
+    if these do not do. steps: elements between rows, between what is `down`, and
+    `along`."""
+    return _made(b, "windows", _emit_table, lanes, shape, steps, words)
+
+
+def offsets(b: Builder, lanes: int, shape: Shape, steps: tuple[str, str, str]) -> str:
+    """Makes a table of how many steps each point is from the first one of its group of
+    rows, for `load_offsets`."""
+    return _made(b, "offsets", _emit_offsets, lanes, shape, steps, 1)[0]
+
+
+def load_offsets(b: Builder, at: str, lanes: int, vector: str) -> Value:
+    """The offsets of a vector's points."""
+    moved = b.op(f"mul i64 {vector}, {ENTRY_BYTES}")
+    place = b.op(f"getelementptr i8, ptr {at}, i64 {moved}")
+    return Value(b, b.op(f"load <{lanes} x i64>, ptr {place}, align 64"), "i64", lanes)
+
+
+def table_bytes(words: int) -> int:
+    return MOST_VECTORS * words * ENTRY_BYTES
+
+
+def _made(
+    b: Builder,
+    what: str,
+    emit: Callable[[Builder, int], None],
+    lanes: int,
+    shape: Shape,
+    steps: tuple[str, str, str],
+    words: int,
+) -> tuple[str, str]:
+    """Calls the function that makes tables of a kind; gives one, and its answer."""
+    symbol = f"@treadle.{what}.{lanes}"
+    if symbol not in b.library:
+        inner = Builder()
+        names = ("vectors", "along", "down", "row", "below", "beside", "words")
+        parameters = ", ".join(["ptr %at", *(f"i64 %{n}" for n in names)])
+        with inner.function(
+            f"define internal i64 {symbol}({parameters}) noinline nounwind"
+        ):
+            emit(inner, lanes)
+        b.library[symbol] = "\n".join(inner.lines)
+    at = b.op(f"alloca i8, i64 {table_bytes(words)}, align 64")
+    numbers = (shape.vectors, shape.along, shape.down, *steps, str(words))
+    texts = ", ".join([f"ptr {at}", *(f"i64 {n}" for n in numbers)])
+    return at, b.op(f"call i64 {symbol}({texts})")
+
+
+def _emit_offsets(b: Builder, lanes: int) -> None:
+    points = b.op(f"mul i64 %vectors, {lanes}")
+    with b.carrying("0", points, "1", [("i64", "0")] * 3) as point:
+        place = b.op(f"udiv i64 {point.index}, {lanes}")
+        place = b.op(f"mul i64 {place}, {ENTRY_BYTES // 8}")
+        place = b.op(f"add i64 {place}, {b.op(f'urem i64 {point.index}, {lanes}')}")
+        place = b.op(f"getelementptr i64, ptr %at, i64 {place}")
+        b(f"store i64 {_offset(b, point.values)}, ptr {place}")
+        point.next = _next(b, point.values)
+    b("ret i64 0")
+
+
+def _offset(b: Builder, digits: Sequence[str]) -> str:
+    """Of a point, whose row and place in that are given."""
+    total = "0"
+    for digit, step in zip(digits, ("row", "below", "beside"), strict=True):
+        total = b.op(f"add i64 {total}, {b.op(f'mul i64 {digit}, %{step}')}")
+    return total
+
+
+def _next(b: Builder, digits: Sequence[str]) -> list[str]:
+    """The digits of the next point."""
+    row, low, column = digits
+    column, low = _carried_over(b, b.op(f"add i64 {column}, 1"), low, "%along")
+    low, row = _carried_over(b, low, row, "%down")
+    return [row, low, column]
+
+
+def _emit_table(b: Builder, lanes: int) -> None:
+    places = b.op(f"alloca i64, i64 {lanes}, align 64")
+    entries = b.op("mul i64 %vectors, %words")
+    elements = b.op(f"udiv i64 {lanes}, %words")
+    upper = b.op("sub i64 %words, 1")
+    numbers = [("i64", "0")] * 4 + [("i64", str(1 << 60))]
+    with b.carrying("0", entries, "1", numbers) as turn:
+        *before, most, least = turn.values
+        begin = [("i64", x) for x in before]
+        bounds = [("i64", str(1 << 60)), ("i64", str(-(1 << 60)))]
+        with b.carrying("0", elements, "1", [*begin, *bounds]) as point:
+            *digits, first, last = point.values
+            word = b.op(f"mul i64 {_offset(b, digits)}, %words")
+            at = b.op(f"mul i64 {point.index}, %words")
+            for extra in ("0", upper):
+                there = b.op(f"add i64 {at}, {extra}")
+                place = b.op(f"getelementptr i64, ptr {places}, i64 {there}")
+                b(f"store i64 {b.op(f'add i64 {word}, {extra}')}, ptr {place}")
+            end = b.op(f"add i64 {word}, {upper}")
+            reached = [b.least(first, word), _most(b, last, end)]
+            point.next = [*_next(b, digits), *reached]
+        *after, first, last = point.values
+        span = b.op(f"add i64 {b.op(f'sub i64 {last}, {first}')}, 1")
+        count = b.op(f"udiv i64 {b.op(f'add i64 {span}, {lanes - 1}')}, {lanes}")
+        back = _most(b, b.op(f"sub i64 {span}, {lanes}"), "0")
+        final = b.op(f"sub i64 {count}, 1")
+        entry = b.op(f"mul i64 {turn.index}, {ENTRY_BYTES}")
+        entry = b.op(f"getelementptr i8, ptr %at, i64 {entry}")
+        with b.loop("0", str(lanes)) as w:
+            place = b.op(f"getelementptr i64, ptr {places}, i64 {w}")
+            there = b.op(f"sub i64 {b.op(f'load i64, ptr {place}')}, {first}")
+            window = b.least(b.op(f"udiv i64 {there}, {lanes}"), final)
+            begins = b.op(f"mul i64 {window}, {lanes}")
+            inside = b.op(f"sub i64 {there}, {b.least(begins, back)}")
+            word = b.op(f"trunc i64 {b.op(f'add i64 {begins}, {inside}')} to i32")
+            mine = b.op(f"getelementptr i32, ptr {entry}, i64 {w}")
+            b(f"store i32 {word}, ptr {mine}")
+        short = b.least(span, str(lanes))
+        for at, number in ((_START, first), (_LAST, back), (_COUNT, short)):
+            mine = b.op(f"getelementptr i8, ptr {entry}, i64 {at}")
+            b(f"store i64 {number}, ptr {mine}")
+        turn.next = [*after, _most(b, most, count), b.least(least, span)]
+    most, least = turn.values[3:]
+    one = b.op(f"icmp eq i64 {most}, 1")
+    whole = b.op(f"icmp sge i64 {least}, {lanes}")
+    few = b.op(f"icmp sle i64 {most}, {MOST_WINDOWS}")
+    fits = b.op(f"and i1 {few}, {b.op(f'or i1 {one}, {whole}')}")
+    b(f"ret i64 {b.op(f'select i1 {fits}, i64 {most}, i64 0')}")
+
+
+def _most(b: Builder, x: str, y: str) -> str:
+    larger = b.op(f"icmp sgt i64 {x}, {y}")
+    return b.op(f"select i1 {larger}, i64 {x}, i64 {y}")
+
+
+def _carried_over(b: Builder, digit: str, above: str, size: str) -> tuple[str, str]:
+    """A digit that may have reached its size, and the one above it."""
+    full = b.op(f"icmp eq i64 {digit}, {size}")
+    above = b.op(f"add i64 {above}, {b.op(f'zext i1 {full} to i64')}")
+    return b.op(f"select i1 {full}, i64 0, i64 {digit}"), above
+
+
+def load_windows(
+    b: Builder,
+    base: str,
+    dtype: np.dtype,
+    lanes: int,
+    entries: str,
+    windows: str,
+) -> Value:
+    """The vector that the entries at this address tell of. base: the address of the
+    first point of its group of rows."""
+    parts = []
+    for n in range(registers(dtype)):
+        entry = b.op(f"getelementptr i8, ptr {entries}, i64 {n * ENTRY_BYTES}")
+        parts.append(_register(b, base, dtype, lanes, entry, windows))
+    kind = memory_kind(dtype)
+    if len(parts) == 1:
+        (words,) = parts
+        value = words if words.kind == kind else words.cast("bitcast", kind)
+        return to_register(value, dtype)
+    half = lanes // len(parts)
+    of = f"<{half} x {kind}>"
+    low, high = (
+        Value(b, b.op(f"bitcast {p.type} {p.text} to {of}"), kind, half) for p in parts
+    )
+    return to_register(low.shuffle([*range(lanes)], high), dtype)
+
+
+def _register(
+    b: Builder, base: str, dtype: np.dtype, lanes: int, entry: str, windows: str
+) -> Value:
+    kind = f"i{8 * min(dtype.itemsize, 4)}"
+
+    def number(at: int) -> str:
+        return b.op(f"load i64, ptr {b.op(f'getelementptr i8, ptr {entry}, i64 {at}')}")
+
+    def moved(offset: str) -> str:
+        return b.op(f"getelementptr {kind}, ptr {base}, i64 {offset}")
+
+    which = Value(b, b.op(f"load <{lanes} x i32>, ptr {entry}, align 64"), "i32", lanes)
+    start, align = number(_START), int(kind[1:]) // 8
+    count = Value(b, b.op(f"trunc i64 {number(_COUNT)} to i32"), "i32", 1)
+    mask = lane_numbers(b, "i32", lanes).compare("ult", count)
+    of = f"<{lanes} x {kind}>"
+    symbol = f"@llvm.masked.load.{mangled(kind, lanes)}.p0"
+    b.declare(f"{of} {symbol}(ptr, <{lanes} x i1>, {of})")
+    text = b.op(
+        f"call {of} {symbol}(ptr align {align} {moved(start)},"
+        f" {mask.type} {mask.text}, {of} zeroinitializer)"
+    )
+    narrow = which if kind == "i32" else which.cast("trunc", kind)
+    found = _chosen(Value(b, text, kind, lanes), narrow)
+    with b.carrying("1", windows, "1", [(found.type, found.text)]) as turn:
+        before = Value(b, turn.values[0], kind, lanes)
+        begins = b.least(b.op(f"mul i64 {turn.index}, {lanes}"), number(_LAST))
+        there = moved(b.op(f"add i64 {start}, {begins}"))
+        window = Value(b, b.op(f"load {of}, ptr {there}, align {align}"), kind, lanes)
+        behind = b.op(f"trunc i64 {b.op(f'mul i64 {turn.index}, {lanes}')} to i32")
+        mine = (which & -lanes).compare("eq", Value(b, behind, "i32", 1))
+        turn.next = [select(mine, _chosen(window, narrow), before).text]
+    return Value(b, turn.values[0], kind, lanes)
+
+
+def _chosen(x: Value, which: Value) -> Value:
+    """The lanes of x that the last bits of `which` tell."""
+    width = int(x.kind[1:]) * x.lanes
+    if x.kind == "i8":
+        # A byte's highest bit would ask for a zero.
+        symbol, which = "@llvm.x86.ssse3.pshuf.b.128", which & (x.lanes - 1)
+    elif width == 256 and x.kind == "i32":
+        symbol = "@llvm.x86.avx2.permd"
+    else:
+        name = {"i32": "si", "i16": "hi"}[x.kind]
+        symbol = f"@llvm.x86.avx512.permvar.{name}.{width}"
+    x.b.declare(f"{x.type} {symbol}({x.type}, {x.type})")
+    return x.new(f"call {x.type} {symbol}({x.type} {x.text}, {x.type} {which.text})")

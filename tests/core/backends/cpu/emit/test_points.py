@@ -1,0 +1,172 @@
+"""Vectors from row to row: the elements that belong there, and no memory beside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import treadle as td
+import treadle.numpy as tnp
+from tests.core.kernels.nests import Maker
+from tests.core.kernels.walls import walled
+from treadle.backends.cpu.emit import points
+from treadle.backends.cpu.emit.lanes import host_lanes
+from treadle.backends.cpu.target import host
+
+F = np.dtype(np.float32)
+pytestmark = pytest.mark.skipif(
+    host().arch != "x86_64" or host().vector_bytes < 32,
+    reason="no instruction that chooses among lanes",
+)
+LANES = host_lanes()
+
+
+def _numbers(shape: tuple[int, ...], dtype: Any = F) -> np.ndarray:
+    count = 2 if np.dtype(dtype) == bool else 120
+    return (np.arange(np.prod(shape)) % count).reshape(shape).astype(dtype)
+
+
+VIEWS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "elements backwards": lambda x: x[..., ::-1],
+    "rows backwards": lambda x: x[::-1],
+    "everything backwards": lambda x: x.ravel()[::-1].reshape(x.shape),
+    "rows of a wider array": lambda x: np.repeat(x, 2, -1)[..., 1 : x.shape[-1] + 1],
+    "every second element": lambda x: np.repeat(x, 2, axis=-1)[..., ::2],
+    "one number a row": lambda x: np.broadcast_to(x[..., :1], x.shape),
+    "one row": lambda x: np.broadcast_to(x[-1], x.shape),
+    "one number": lambda x: np.broadcast_to(x.ravel()[3], x.shape),
+    "columns first": lambda x: np.asfortranarray(x),
+    "matrices transposed": lambda x: np.swapaxes(x, -1, -2).copy().swapaxes(-1, -2),
+}
+
+
+def _sum_of(x: np.ndarray, view: np.ndarray, end: np.ndarray) -> Maker:
+    """A view's elements, their numbers, and those of another array, added up."""
+    m = Maker(x.shape[:-1], x.shape[-1])
+    steps = tuple(s // x.itemsize for s in x.strides)
+    number = m.iota(3, steps, np.int32)
+    total = m.op("convert", m.load(number), dtype=F, attr=F)
+    m.store(end, m.op("add", m.op("add", m.load(view), total), m.load(x)))
+    return m
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("shape", [(100,), (40, 4), (3, 70), (2, 40, 3)])
+def test_any_steps(view: str, shape: tuple[int, ...]) -> None:
+    for columns in (2, 3, 5, 8, LANES - 1, LANES + 3):
+        x = _numbers((*shape, columns))
+        seen, end = VIEWS[view](x), np.zeros(x.shape, F)
+        m = _sum_of(x, seen, end)
+        assert points.goes_by_points(m.nest())
+        m.run(tasks=3, entry="points")
+        number = np.arange(x.size).reshape(x.shape) + 3
+        np.testing.assert_array_equal(end, seen + number.astype(F) + x)
+
+
+@pytest.mark.parametrize(
+    "dtype", [bool, np.int8, np.uint16, np.float16, ml_dtypes.bfloat16, np.float64]
+)
+def test_other_dtypes(dtype: Any) -> None:
+    for columns in (2, 3, 7, 12):
+        x = _numbers((70, columns), dtype)
+        end = np.zeros(x.shape, dtype)
+        m = Maker((70,), columns)
+        m.store(end, m.load(x[:, ::-1]))
+        if points.goes_by_points(m.nest()):
+            m.run(tasks=2, entry="points")
+            np.testing.assert_array_equal(end, x[:, ::-1])
+        else:
+            assert LANES < 16
+            assert x.itemsize < 4
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32, np.float64])
+def test_nothing_beside_the_arrays_is_touched(dtype: Any) -> None:
+    for columns in (2, 3, 5, 9, 15):
+        for rows in (1, 7, 16, 33):
+            memory, flat = walled(rows * columns, dtype)
+            beside, scale = walled(rows, dtype)
+            flat[:], scale[:] = _numbers(flat.shape, dtype), _numbers((rows,), dtype)
+            x, end = flat.reshape(rows, columns), np.zeros((rows, columns), dtype)
+            # Fewer numbers than lanes belong to the last vector.
+            each = np.broadcast_to(scale[:, None], x.shape)
+            m = Maker((rows,), columns)
+            m.store(end, m.op("add", m.load(x[:, ::-1]), m.load(each)))
+            m.run(entry="points")
+            np.testing.assert_array_equal(end, x[:, ::-1] + each)
+            m = Maker((rows,), columns)
+            m.store(x, m.load(end))
+            m.run(entry="points")
+            np.testing.assert_array_equal(x, end)
+            del each, scale, beside
+            del x, flat, memory
+
+
+def test_arrays_may_be_written_over() -> None:
+    x = _numbers((70, 3))
+    wanted = x * x[:, :1]
+    scale = np.broadcast_to(x[:, :1].copy(), x.shape)
+    m = Maker((70,), 3)
+    m.store(x, m.op("mul", m.load(x), m.load(scale)))
+    m.run(tasks=3, entry="points")
+    np.testing.assert_array_equal(x, wanted)
+
+
+def test_what_is_too_far_is_done_row_by_row() -> None:
+    x = _numbers((90, 40, 5)).transpose(2, 1, 0)
+    end = np.zeros(x.shape, F)
+    m = Maker(x.shape[:-1], x.shape[-1])
+    m.store(end, m.load(x))
+    m.run(entry="points")
+    np.testing.assert_array_equal(end, x)
+
+
+def test_what_is_stored_elsewhere_is_done_row_by_row() -> None:
+    x, end = _numbers((90, 3)), np.zeros((90, 4), F)
+    m = Maker((90,), 3)
+    m.store(end[:, :3], m.load(x[:, ::-1]))
+    m.run(entry="points")
+    np.testing.assert_array_equal(end[:, :3], x[:, ::-1])
+    assert not end[:, 3].any()
+
+
+CALLS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
+    "turned rows": (lambda np, x: x[:, ::-1], (200, 3)),
+    "small matrices": (lambda np, x: x + np.swapaxes(x, 1, 2), (200, 4, 4)),
+    "rows and their scales": (lambda np, x: x * x[:, :1] - x[7], (200, 5)),
+    "rows in turns": (lambda np, x: np.tile(x, (1, 2)), (300, 3)),
+    "differences": (lambda np, x: x[:, :, None] - x[:, None, ::-1], (200, 3)),
+    "numbers of columns": (lambda np, x: x * (np.arange(3) == 1), (200, 3)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_programs_and_open_sizes_agree_with_numpy(name: str) -> None:
+    f, shape = CALLS[name]
+    x = _numbers(shape)
+    fixed = td.jit(lambda x: f(tnp, x))
+    opened = td.jit(
+        lambda x: f(tnp, x), dynamic={"x": ("rows", *[None] * (len(shape) - 1))}
+    )
+    (step,) = fixed.lower(x).plan.steps
+    assert points.should_go_by_points(step.launch)
+    for rows in (200, 8, 131):
+        wanted = f(np, x[:rows])
+        np.testing.assert_array_equal(np.asarray(fixed(x[:rows])), wanted)
+        np.testing.assert_array_equal(np.asarray(opened(x[:rows])), wanted)
+
+
+def test_only_short_rows_that_are_near_get_the_code() -> None:
+    def goes(f: Callable[[Any], Any], *shape: int) -> bool:
+        (step,) = td.jit(f).lower(tnp.ones(shape)).plan.steps
+        return points.should_go_by_points(step.launch)
+
+    assert goes(lambda x: x[:, ::-1], 1000, 3)
+    assert not goes(lambda x: x[:, ::-1], 10, 3)
+    assert not goes(lambda x: x[:, ::-1], 1000, 100)
+    assert not goes(lambda x: x.T, 3, 1000)
+    assert not goes(lambda x: tnp.sum(x, axis=1), 1000, 3)
