@@ -276,10 +276,13 @@ def _repeat(
     """Repeats a body while a test holds, and until the body ends it, as the operation.
     Both are given what is carried, of which the body may change parts.
 
-    init: the variables that are carried, and other parts.
+    init: the variables that are carried, and other parts. Those that an iteration
+      leaves without a value, as nothing reads them any more, have none after the loop.
     """
     before = variables.before
     outside = Outside.of(body, _repeat.__code__)
+    numbers = _Numbers()
+    gone: set[str] = set()
 
     def put(carry: dict[str, Any]) -> None:
         variables.put({n: carry.get(n, UNBOUND) for n in before})
@@ -295,20 +298,73 @@ def _repeat(
 
     def next_carry(carry: dict[str, Any]) -> dict[str, Any]:
         put(carry)
-        carry = dict(carry)
+        given, carry = carry, dict(carry)
         ended = body(carry)
         now = variables.now()
         found = {n: now[n] if n in before else x for n, x in carry.items()}
+        for n in [n for n, x in found.items() if x is UNBOUND]:
+            gone.add(n)
+            found[n] = given[n]
         if _BREAK in carry:
             found[_BREAK] = ended is True
-        return found
+        return numbers.kept(given, found)
 
     next_carry.__name__ = _BODY
     with owning(variables.all):
-        carry = while_loop(goes_on, next_carry, init)
+        while True:
+            try:
+                carry = while_loop(goes_on, next_carry, numbers.widened(init))
+                break
+            except TypeError:
+                variables.put(before)
+                if not numbers.grew():
+                    raise
     variables.put(before)
     outside.check(Outside.of(body, _repeat.__code__), _BODY, ONCE)
-    put(carry)
+    put({n: x for n, x in carry.items() if n not in gone})
+
+
+class _Numbers:
+    """Variables that are Python's numbers, of one kind before an iteration and another
+    one behind it: from the beginning they have the type that holds both."""
+
+    def __init__(self) -> None:
+        self.wanted: dict[str, ArrayType] = {}
+        self.met: dict[str, ArrayType] = {}
+
+    def grew(self) -> bool:
+        """Whether more is known of them than when the loop was traced."""
+        grown = {n: t for n, t in self.met.items() if self.wanted.get(n) != t}
+        self.wanted |= grown
+        return bool(grown)
+
+    def widened(self, carry: dict[str, Any]) -> dict[str, Any]:
+        """What a loop begins with."""
+        names = [n for n in carry if n in self.wanted]
+        new = of_types([carry[n] for n in names], [self.wanted[n] for n in names])
+        return carry | dict(zip(names, new, strict=True))
+
+    def kept(self, given: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+        """What comes out of an iteration, and goes into the next one."""
+        for n, x in found.items():
+            if not (_is_number(x) and _is_number(given[n])):
+                continue
+            types = [typeof(given[n]), typeof(x)]
+            kinds = [(t.dtype, t.weak) for t in types]
+            common = ArrayType((), promote(*kinds)[0])
+            if types[0].dtype != types[1].dtype and not types[0].weak:
+                self.met[n] = common
+        return self.widened(found)
+
+
+def _is_number(x: Any) -> bool:
+    """Whether a value may have been one of Python's numbers."""
+    if isinstance(x, NUMBERS):
+        return True
+    return is_array(x) and typeof(x) in _STRONG
+
+
+_STRONG = [ArrayType((), typeof(kind()).dtype) for kind in (bool, int, float, complex)]
 
 
 def _known(test: Callable[[], Any]) -> bool | None:

@@ -196,7 +196,8 @@ class _Partitioner(Growth):
             new = self.contiguous(x)
             assert isinstance(x, Var) and isinstance(new, Var)
             eq = self.substitute(eq, x, new)
-            begin = Copy(new, out)
+            # What is contiguous may be a view of what is stored.
+            begin = Copy(self.flow.memory(new), out)
         self.built[eq] = Scattered(begin, launch)
         self.alone(eq)
 

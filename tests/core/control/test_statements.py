@@ -167,6 +167,33 @@ def caught(x: Any) -> Any:
     return y
 
 
+def number_kinds(x: Any) -> Any:
+    """Integers that become fractions in a later loop, and in a loop in it."""
+    c = d = 1
+    if x > 2:
+        c = 2
+    for _ in range((x > 1).astype(int)):
+        d = 3
+    n = 0
+    while x < 8 and n < 3:
+        n += 1
+        d = d * 0.5
+        while x < 4:
+            x = x + 1
+            c = 0.5
+    return x * c + d
+
+
+def loop_in_a_loop(x: Any) -> Any:
+    """The inner loop leaves its number without a value: nothing reads it."""
+    for i in range(2):
+        x = x + i
+    while x < 10:
+        for i in range((x > 3).astype(int) + 1):  # noqa: B007
+            x = x + 1.0
+    return x
+
+
 class Counter:
     """Methods, attributes, names of a class."""
 
@@ -197,6 +224,8 @@ STATEMENTS = [
     endless,
     collected,
     converged,
+    number_kinds,
+    loop_in_a_loop,
     Counter(2.0),
 ]
 

@@ -27,6 +27,16 @@ def same_value_forwards_and_backwards(x: Any) -> Any:
     return tnp.maximum(tnp.flip(y, axis=0), y)
 
 
+def updates_of_a_regrouped_argument(x: Any) -> Any:
+    return tnp.reshape(x, (16, 2, 5)).at[3:14].set(2)
+
+
+def updates_of_a_regrouped_value(x: Any) -> Any:
+    y = tnp.tanh(x)
+    z = tnp.reshape(y, (16, 10))
+    return z.at[3:14].add(2), z.at[tnp.arange(3)].set(1), y
+
+
 def mean_of_means_of_a_square(x: Any) -> Any:
     rows = tnp.mean(x, axis=1, keepdims=True)
     return rows - tnp.mean(rows, axis=0, keepdims=True)
@@ -206,6 +216,10 @@ PLACES_OF_PRODUCTS: list[tuple[Callable[..., Any], tuple]] = [
     (pixels_of_a_depthwise_convolution, (array(2, 4, 4, 3), array(3, 3, 1, 6))),
 ]
 PROGRAMS += PLACES_OF_PRODUCTS
+PROGRAMS += [
+    (updates_of_a_regrouped_argument, (array(5, 4, 4, 2),)),
+    (updates_of_a_regrouped_value, (array(5, 32),)),
+]
 PROGRAMS += [
     (lambda *args, f=f: td.grad(lambda *a: total(f(*a)), (0, 1))(*args), args)
     for f, args in PLACES_OF_PRODUCTS
