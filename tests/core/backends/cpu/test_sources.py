@@ -10,6 +10,8 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle import compile as compiler
 from treadle.backends.cpu import sources
+from treadle.backends.cpu.gemm import kernel as gemm
+from treadle.backends.cpu.run import native
 from treadle.backends.devices import TARGETS
 
 
@@ -52,3 +54,56 @@ def test_loops_over_few_numbers_are_left_to_the_linker() -> None:
 
     begun, called = keys_of(count, td.ShapeDtype((3,), "float32"))
     assert begun < called
+
+
+def matrix_kernels(function: Callable, *args: td.ShapeDtype) -> tuple[set, set]:
+    """The parts of matrix kernels that are begun before fusion, and those called."""
+    names = {part.value for part in gemm.Part}
+    axes = [tuple(n if isinstance(n, str) else None for n in a.shape) for a in args]
+    dynamic = dict(zip("xw", axes, strict=True)) if any(map(any, axes)) else False
+    graph = td.jit(function, dynamic=dynamic).trace(*args).graph
+    target = TARGETS["cpu"]
+    stages = compiler.stages(graph, target)
+    begun = sources.foreseen(stages.graph, target.lowering)
+    called = sources.sources_of(stages.plan.steps)
+    found = [{s.symbol for s in each} & names for each in (begun, called)]
+    return found[0], found[1]
+
+
+def product(x: td.Array, w: td.Array) -> td.Array:
+    return tnp.tanh(x @ w)
+
+
+@pytest.mark.parametrize(
+    ("rows", "k", "columns", "part"),
+    [
+        (32, 64, 4096, gemm.Part.PLAIN),
+        (8, 64, 64, gemm.Part.PLAIN),
+        (2, 64, 4096, gemm.Part.FEW),
+        ("n", 64, 4096, gemm.Part.ALL),
+        (40, "n", 4096, gemm.Part.PLAIN),
+        (2, "n", 4096, gemm.Part.ALL),
+        ("n", 64, 1, None),
+    ],
+)
+def test_the_matrix_kernel_begun_is_as_small_as_what_is_called(
+    rows: int | str, k: int | str, columns: int, part: gemm.Part | None
+) -> None:
+    x = td.ShapeDtype((rows, k), "float32")
+    w = td.ShapeDtype((k, columns), "float32")
+    names = {part.value} if part else set()
+    assert matrix_kernels(product, x, w) == (names, names)
+
+
+def test_the_matrix_kernel_of_one_row_is_begun_when_it_is_known_how_w_lies() -> None:
+    x, w = td.ShapeDtype((2, 64), "float32"), td.ShapeDtype((64, 96), "float32")
+    assert matrix_kernels(product, x, w) == (set(), {"contract"})
+    w = td.ShapeDtype((96, 64), "float32")
+    assert matrix_kernels(lambda x, w: x @ w.T, x, w) == (set(), {"contract_few"})
+
+
+def test_a_larger_module_serves_for_a_smaller_one() -> None:
+    dtype = next(iter(gemm._SCALARS))
+    plain, few, whole = map(lambda part: gemm.source(dtype, part), gemm.Part)
+    found = native.load([plain, whole, few])
+    assert found[plain.key] == found[few.key] == found[whole.key]

@@ -283,8 +283,8 @@ def other_machines():
 @pytest.mark.parametrize("machine", list(other_machines()), ids=str)
 def test_kernels_of_other_machines(machine):
     llvm().initialize_native_asmparser()
-    text = gemm.emit_module(machine)
-    source = native.Source(f"test/{machine}", "contract", lambda: text)
+    text = gemm.emit_module(machine, gemm.Part.ALL)
+    source = native.Source(f"test/{machine}", "contract_all", lambda: text)
     address = native.load([source])[source.key]
     dtypes = {"float": "float32", "double": "float64", "i32": "int32"}
     dtype = dtypes[machine.scalar]
