@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 
 from treadle.backends.cpu import routines
@@ -12,9 +13,11 @@ from treadle.backends.cpu.emit.nest import emit, may_be_one_vector
 from treadle.backends.cpu.emit.points import should_go_by_points
 from treadle.backends.cpu.emit.several import entry_for
 from treadle.backends.cpu.gemm import kernel as gemm
+from treadle.backends.cpu.gemm.schedule import needs_few
 from treadle.backends.cpu.integers import kernel as integers
 from treadle.backends.cpu.order import kernel as ordering
 from treadle.backends.cpu.run import native
+from treadle.dims import is_dim
 from treadle.fuse.lowering.launches import (
     Calls,
     Choose,
@@ -26,9 +29,10 @@ from treadle.fuse.lowering.launches import (
     Sort,
 )
 from treadle.ir.graph import Equation, Graph
-from treadle.kernels.contract import Contraction
+from treadle.kernels.contract import Contraction, Strides
 from treadle.kernels.convolve import ConvSpec
 from treadle.kernels.nest import Nest
+from treadle.ops.dot import free_axes
 from treadle.plan.schedule import programs
 from treadle.plan.steps import (
     Branch,
@@ -85,7 +89,37 @@ def product_source(product: ProductKernel) -> native.Source:
         return integers.source(Dtypes(*what.dtypes))
     if isinstance(what, ConvSpec) and what.half is not None:
         return pairs.source(what, product.filter_gradient)
-    return gemm.source(what.dtype, isinstance(what, ConvSpec))
+    if isinstance(what, ConvSpec):
+        return gemm.source(what.dtype, None)
+    return gemm.source(what.dtype, _part(what))
+
+
+def _part(product: Contraction) -> gemm.Part:
+    """The module that has the kernel of a product, whatever its open sizes are."""
+    few = needs_few(product, gemm.tile(product.dtype))
+    if few is None:
+        return gemm.Part.ALL
+    return gemm.Part.FEW if few else gemm.Part.PLAIN
+
+
+def _parts(eq: Equation) -> set[gemm.Part]:
+    """Those that may have the kernel of a contraction, whichever side of B is
+    contiguous."""
+    sides = zip(eq.inputs, eq.params["contract"], eq.params["batch"], strict=True)
+    (x, cx, bx), (y, cy, by) = [(a.type, *axes) for a, *axes in sides]
+    m = math.prod([x.shape[i] for i in free_axes(x.ndim, cx, bx)])
+    n = math.prod([y.shape[i] for i in free_axes(y.ndim, cy, by)])
+    k = math.prod([x.shape[i] for i in cx])
+    batches = math.prod([x.shape[i] for i in bx])
+    sizes = batches, m, n, k
+    if not any(map(is_dim, sizes)) and 0 in sizes:
+        return set()
+    dtype = eq.outputs[0].type.dtype
+    a, c = Strides(0, m * k, k, 1), Strides(0, m * n, n, 1)
+    return {
+        _part(Contraction(dtype, m, n, k, a, b, c, b1=batches))
+        for b in (Strides(0, k * n, n, 1), Strides(0, k * n, 1, k))
+    }
 
 
 def foreseen(
@@ -104,7 +138,9 @@ def foreseen(
             # (What half floats become is not known yet.)
             given = {t.dtype for t in operands}
             if ungrouped and given == {dtype} and dtype.itemsize > 2:
-                yield gemm.source(dtype, images)
+                parts = {None} if images else _parts(eq)
+                if len(parts) == 1:
+                    yield gemm.source(dtype, *parts)
             elif not images and given.issubset(integers.DTYPES):
                 a, b = operands
                 yield integers.source(Dtypes(a.dtype, b.dtype, dtype))

@@ -133,7 +133,7 @@ def planned(
 ) -> list[Scheduled]:
     """The launches of one of fixed sizes."""
     if in_place and _is_product(spec, tile):
-        return [product_schedule(_of_lines(spec), tile, threads)]
+        return [product_schedule(_of_lines(spec), tile, threads, few=False)]
     together = images_together(spec, tile)
     in_place = in_place and not together
     return [of_images(spec, tile, threads, in_place, together)]

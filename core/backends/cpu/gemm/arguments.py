@@ -62,6 +62,10 @@ class Kind(IntEnum):
     WINOGRAD_FILTER = 12
 
 
+FEW_KINDS = (Kind.TURNED, Kind.STREAMED)
+"""Products of so few rows that reading B is all they take."""
+
+
 class Word(IntEnum):
     """Words that every kind has. Those of pointers are 0 in `Scheduled.words`."""
 

@@ -29,6 +29,7 @@ panel by panel it would be written in strips, each of which touches every page o
 from __future__ import annotations
 
 import functools
+from enum import Enum
 
 import numpy as np
 
@@ -109,35 +110,58 @@ def _assembly(target: Target) -> str:
     return ""
 
 
+class Part(Enum):
+    """Which kinds of matrix products a module has: the less, the sooner compiled."""
+
+    PLAIN = "contract"
+    FEW = "contract_few"  # those that read B once: `FEW_KINDS`
+    ALL = "contract_all"  # what a product of open sizes may need
+
+
 @functools.cache
-def source(dtype: np.dtype, images: bool = False) -> Source:
+def source(dtype: np.dtype, part: Part | None = Part.PLAIN) -> Source:
     """The kernel of products for one dtype, to be loaded: of floats, and of integers of
     32 bits, which have one sign or the other for their readers alone.
 
-    images: that of convolutions, some of which are products, too. It takes twice as
+    part: None: that of convolutions, some of which are products, too. It takes twice as
       long to compile, and most programs have none.
     """
     if dtype not in _SCALARS:
         raise NotImplementedError(
             f"no matrix kernel for {dtype}: convert the operands to float32 first"
         )
-    scalar = _SCALARS[dtype]
+    scalar, images = _SCALARS[dtype], part is None
 
     def emit() -> str:
         llvm().initialize_native_asmparser()  # for the assembly in the kernels
-        return emit_module(machine_for(dtype, host(), images))
+        return emit_module(machine_for(dtype, host(), images), part or Part.PLAIN)
 
-    symbol = _symbol(images)
-    return Source(f"{symbol}/{scalar}", symbol, emit)
+    symbol = "convolve" if part is None else part.value
+    return Source(
+        f"{symbol}/{scalar}",
+        symbol,
+        emit,
+        within=f"{Part.ALL.value}/{scalar}" if part in (Part.PLAIN, Part.FEW) else "",
+    )
 
 
-def _symbol(images: bool) -> str:
-    return "convolve" if images else "contract"
-
-
-def emit_module(machine: Machine) -> str:
-    """IR of everything that one dtype needs."""
+def emit_module(machine: Machine, part: Part = Part.PLAIN) -> str:
+    """IR of everything that one dtype needs. (Convolutions have no part.)"""
     b = Builder()
+    kinds: dict[Kind, str] = {}
+    if part is not Part.FEW:
+        kinds |= _emit_plain(b, machine)
+    if part is not Part.PLAIN:
+        emit_turned_rows(b, machine)
+        emit_streamed(b, machine)
+        kinds |= {Kind.TURNED: "turned", Kind.STREAMED: "streamed"}  # `FEW_KINDS`
+    if machine.images:
+        kinds |= _emit_convolutions(b, machine)
+    emit_dispatch(b, "convolve" if machine.images else part.value, kinds)
+    return b.text()
+
+
+def _emit_plain(b: Builder, machine: Machine) -> dict[Kind, str]:
     emit_tiles(b, machine)
     emit_sweep(b, machine)
     b.lines.append("@one_segment = internal constant [2 x i64] zeroinitializer")
@@ -148,30 +172,25 @@ def emit_module(machine: Machine) -> str:
     _emit_rows(b, machine)
     _emit_product(b, machine)
     emit_few_rows(b, machine)
-    emit_turned_rows(b, machine)
-    emit_streamed(b, machine)
-    kinds = {
-        Kind.PRODUCT: "product",
-        Kind.FEW_ROWS: "few_rows",
-        Kind.TURNED: "turned",
-        Kind.STREAMED: "streamed",
-    }
-    if machine.images:
-        emit_convolution(b, machine)
-        emit_together(b, machine)
-        emit_filter_gradient(b, machine)
-        if machine.scalar == "float":
-            emit_turned(b, machine)
-            emit_winograd(b, machine)
-            emit_winograd_filter(b, machine)
-            kinds[Kind.WINOGRAD] = "winograd"
-            kinds[Kind.WINOGRAD_FILTER] = "winograd_gradient"
-        kinds[Kind.CONVOLUTION] = "convolution"
-        kinds[Kind.TOGETHER] = "together"
-        kinds[Kind.FILTER_GRADIENT] = "filter_gradient"
-        kinds[Kind.SUM_PARTIALS] = "sum_partials"
-    emit_dispatch(b, _symbol(machine.images), kinds)
-    return b.text()
+    return {Kind.PRODUCT: "product", Kind.FEW_ROWS: "few_rows"}
+
+
+def _emit_convolutions(b: Builder, machine: Machine) -> dict[Kind, str]:
+    emit_convolution(b, machine)
+    emit_together(b, machine)
+    emit_filter_gradient(b, machine)
+    kinds = {}
+    if machine.scalar == "float":
+        emit_turned(b, machine)
+        emit_winograd(b, machine)
+        emit_winograd_filter(b, machine)
+        kinds[Kind.WINOGRAD] = "winograd"
+        kinds[Kind.WINOGRAD_FILTER] = "winograd_gradient"
+    kinds[Kind.CONVOLUTION] = "convolution"
+    kinds[Kind.TOGETHER] = "together"
+    kinds[Kind.FILTER_GRADIENT] = "filter_gradient"
+    kinds[Kind.SUM_PARTIALS] = "sum_partials"
+    return kinds
 
 
 def _emit_product(b: Builder, machine: Machine) -> None:

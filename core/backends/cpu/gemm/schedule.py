@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import lru_cache
 
 from treadle.backends.cpu.gemm.arguments import (
+    FEW_KINDS,
     FIRST,
     Kind,
     ProductWord,
@@ -42,17 +44,23 @@ WAYS = 8  # and so many of them stay there
 
 
 def schedule(
-    product: Contraction, tile: Tile, threads: int, hooked: bool = False
+    product: Contraction,
+    tile: Tile,
+    threads: int,
+    hooked: bool = False,
+    few: bool = True,
 ) -> Scheduled:
     """Chooses packing, blocks and tasks, and writes the kernel's arguments.
 
-    hooked: whether an epilogue is called for blocks of it."""
+    hooked: whether an epilogue is called for blocks of it.
+    few: whether it may be one of `FEW_KINDS`.
+    """
     fused = product.fused_a, product.fused_b
     a, b, c = product.a, product.b, product.c
     b1, batches, m = product.b1, product.b0 * product.b1, product.m
     a_row, c_row = a.row, c.row
     shared = not (is_dim(b.b0) or is_dim(b.b1)) and b.b0 == b.b1 == 0
-    machine = product.dtype.itemsize, fused, shared, tile, threads
+    machine = product.dtype.itemsize, fused, shared, few, tile, threads
     if is_dim(m) and shared and not (hooked or product.fused_a):
         sizes = product.b0, b1, m, a.b0, a.b1, a_row, c.b0, c.b1, c_row
         b1, batches, m, a_row, c_row = numbers(_rows, sizes)
@@ -107,6 +115,19 @@ _CHOSEN = (
 """The words that `_blocks` gives."""
 
 
+def needs_few(product: Contraction, tile: Tile) -> bool | None:
+    """Whether it is one of `FEW_KINDS`; None if that depends on open sizes."""
+    m, n, k = product.m, product.n, product.k
+    steps = [getattr(s, f.name) for s in (product.a, product.b) for f in fields(s)]
+    if not any(map(is_dim, (product.b0, product.b1, m, n, k, *steps))):
+        return schedule(product, tile, 1).words[Word.KIND] in FEW_KINDS
+    most = max(TURNED_ROWS, streamed_rows(tile, 2 * SET_BYTES))
+    least = min(4 * tile.lanes, 2 * WAYS)
+    limits = (m, 1, most), (n, tile.lanes, n), (k, least, k)
+    may = [is_dim(size) or low <= size <= high for size, low, high in limits]
+    return None if all(may) and not (product.fused_a or product.fused_b) else False
+
+
 def _rows(b0: int, b1: int, m: int, *strides: int) -> tuple[int, ...]:
     """Batch elements of one row are rows of one product, with a B that they share: size
     of b1, batch elements, m, and the steps between rows of A and of C.
@@ -126,6 +147,7 @@ def _blocks(
     itemsize: int,
     fused: tuple[bool, bool],
     shared: bool,
+    few: bool,
     tile: Tile,
     threads: int,
     *sizes: int,
@@ -133,6 +155,7 @@ def _blocks(
     """What is chosen by size: packing, blocks and tasks.
 
     shared: whether all batch elements have the same B.
+    few: whether it may be one of `FEW_KINDS`.
     sizes: batch elements, m, n, k, and the steps between rows and columns of A and B.
     """
     batches, m, n, k, a_row, a_column, b_row, b_column = sizes
@@ -153,14 +176,13 @@ def _blocks(
     # lie, k is cut whether or not that helps.
     pieces = _groups(k, PIECE_BYTES // (tile.columns * itemsize))
     k_piece = round_up(_groups(k, pieces), tile.lanes)
+    if few and not any(fused) and _streams(m, n, k, b_row * itemsize, b_column, tile):
+        return _streamed_blocks(itemsize, tile, threads, k_piece, *sizes)
     if not (shared or any(fused)):
-        if _turns(m, n, k, b_row, b_column, tile):
+        if few and _turns(m, n, k, b_row, b_column, tile):
             return _turned_blocks(tile, threads, k_piece, *sizes)
         if _few_rows(m, n, k, b_row, b_column, tile):
             return _few_rows_blocks(itemsize, tile, threads, k_piece, *sizes)
-    streams = not any(fused) and _streams(m, n, k, b_row * itemsize, b_column, tile)
-    if streams:
-        pack_b = shared = False
     tiles = _groups(m, tile.rows)
     per_column = (0.3 if b_column == 1 else 0.5) if pack_b else 0.0
     cycles = k * (0.55 if pack_a else 0.15), k * (0.15 + per_column)
@@ -182,15 +204,6 @@ def _blocks(
     a_rows = a_tiles * tile.rows + tile.lanes
     a_offset = panel * (chunk if pack_b else 1)
     a_bytes = round_up(a_rows * a_stride * itemsize, 64) if pack_a else 0
-    if streams:
-        grid, across, block_tiles = _streamed(itemsize, tile, threads, *sizes)
-        kept = block_tiles * m * streamed_columns(tile) * itemsize
-        return (
-            *(Kind.STREAMED, grid[0] * grid[2], int(pack_a), 0, a_column, b_column),
-            *(k_piece, across, *divmod(m, tiles), block_tiles, *grid, a_stride),
-            *(a_offset, 0, chunk * tile.columns, tiles, 0, m),
-            kept + a_offset + a_bytes,
-        )
     return (
         *(Kind.PRODUCT, grid[0] * grid[1] * grid[2]),
         *(int(pack_a), int(pack_b), a_column, b_column),
@@ -256,18 +269,23 @@ def _streams(m: int, n: int, k: int, row_bytes: int, b_column: int, tile: Tile) 
     return few and b_column == 1 and k >= 2 * WAYS
 
 
-def _streamed(
-    itemsize: int, tile: Tile, threads: int, *sizes: int
-) -> tuple[tuple[int, int, int], int, int]:
-    """The grid, column tiles, and how many of these are done at once."""
-    batches, m, n, k = sizes[:4]
+def _streamed_blocks(
+    itemsize: int, tile: Tile, threads: int, k_piece: int, *sizes: int
+) -> tuple[int, ...]:
+    """As `_blocks`, for Kind.STREAMED."""
+    batches, m, n, k, _, a_column, _, b_column = sizes
     columns = streamed_columns(tile)
     across = _groups(n, columns)
     cycles = batches * n * k * (m + 1) / tile.lanes
     tasks = task_count(cycles, threads)
     grid = min(batches, tasks), 1, min(across, _groups(tasks, min(batches, tasks)))
-    most = max(1, _STREAMED_BYTES // (m * columns * itemsize))
-    return grid, across, max(most, SET_BYTES // (columns * itemsize))
+    strip = m * columns * itemsize  # what is kept of a tile
+    chunk = max(1, _STREAMED_BYTES // strip, SET_BYTES // (columns * itemsize))
+    return (
+        *(Kind.STREAMED, grid[0] * grid[2], 0, 0, a_column, b_column),
+        *(k_piece, across, 0, 0, chunk, *grid, 0, 0),
+        *(0, 0, 0, 0, m, round_up(chunk * strip, 64)),
+    )
 
 
 def _packs_a(n: int, k: int, row_bytes: int, column: int) -> bool:

@@ -10,8 +10,8 @@ by side, and added to sums that stay in the cache::
                 for each column tile, for each row tile: add to sums, or at last to C
             epilogue
 
-A tile at an edge repeats its last row, and writes the same numbers twice. Columns that
-make no whole tile are multiplied as in other products.
+A tile at an edge repeats its last row, and writes the same numbers twice. The last
+column tile ends with the columns, and only what no other tile writes is written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ from treadle.backends.cpu.gemm.parts import (
     operand_at,
     pieces,
 )
-from treadle.backends.cpu.gemm.tile import Machine, multiply_add, splat
+from treadle.backends.cpu.gemm.tile import (
+    Machine,
+    masked_store,
+    multiply_add,
+    splat,
+)
 
 _VECTORS = 4
 _LONG_ROW = 1 << 12
@@ -87,31 +92,17 @@ def _emit_chunk(b: Builder, machine: Machine) -> None:
         rows, n = args(ProductWord.ROWS), args(ProductWord.N)
         first = b.op(f"mul i64 %t0, {width}")
         last = minimum(b, b.op(f"mul i64 %t1, {width}"), n)
-        columns = b.op(f"and i64 {b.op(f'sub i64 {last}, {first}')}, {-width}")
-        whole = b.op(f"add i64 {first}, {columns}")
-        with b.when(b.op(f"icmp ne i64 {columns}, 0")):
-            lower, heights = 0, _heights(machine.tile)
-            for height in heights:
-                above = b.op(f"icmp sgt i64 {rows}, {lower}")
-                within = "true" if height == heights[-1] else f"{height}"
-                if within != "true":
-                    within = b.op(f"icmp sle i64 {rows}, {height}")
-                with b.when(b.op(f"and i1 {above}, {within}")):
-                    _emit_strips(b, machine, args, height, (first, columns))
-                lower = height
-            call_epilogue(b, args, "true", ("%b0", "%b1", "0", rows, first, whole))
-        sums = b.op(f"mul i64 {args(ProductWord.BLOCK_TILES)}, {rows}")
-        sums = b.op(f"mul i64 {sums}, {width * machine.itemsize}")
-        after = b.op(f"getelementptr i8, ptr %scratch, i64 {sums}")
-        with (
-            b.when(b.op(f"icmp ne i64 {whole}, {last}")),
-            pieces(b, args) as (k0, k1),
-        ):
-            b(
-                f"call void @rows(ptr %args, ptr {after}, i64 %b0, i64 %b1, i64 {k0}, "
-                f"i64 {k1}, i64 0, i64 {args(ProductWord.A_TILES)}, i64 {whole}, "
-                f"i64 {last}, i1 true)"
-            )
+        columns = b.op(f"sub i64 {last}, {first}")
+        lower, heights = 0, _heights(machine.tile)
+        for height in heights:
+            above = b.op(f"icmp sgt i64 {rows}, {lower}")
+            within = "true" if height == heights[-1] else f"{height}"
+            if within != "true":
+                within = b.op(f"icmp sle i64 {rows}, {height}")
+            with b.when(b.op(f"and i1 {above}, {within}")):
+                _emit_strips(b, machine, args, height, (first, columns))
+            lower = height
+        call_epilogue(b, args, "true", ("%b0", "%b1", "0", rows, first, last))
         b("ret void")
 
 
@@ -157,6 +148,7 @@ def _emit_strip(b: Builder, machine: Machine, height: int) -> None:
     ):
         last = b.op("sub i64 %rows, 1")
         line = str(width * machine.itemsize)
+        furthest = b.op(f"sub i64 %columns, {width}")
         with (
             b.loop("0", "%columns", str(width)) as n,
             b.loop("0", "%rows", str(height)) as r,
@@ -165,16 +157,17 @@ def _emit_strip(b: Builder, machine: Machine, height: int) -> None:
             for i in range(1, height):
                 numbers.append(minimum(b, b.op(f"add i64 {r}, {i}"), last))
             lines = [_row_at(b, "%a", number, "%a_row") for number in numbers]
-            panel = b.op(f"getelementptr {scalar}, ptr %b, i64 {n}")
+            start = minimum(b, n, furthest)
+            panel = b.op(f"getelementptr {scalar}, ptr %b, i64 {start}")
             skipped = b.op(f"mul i64 {n}, %rows")
             kept = b.op(f"getelementptr {scalar}, ptr %kept, i64 {skipped}")
             kept_lines = [_row_at(b, kept, number, line) for number in numbers]
             sums = _loaded(b, machine, kept_lines, "%begins")
             sums = _emit_sums(b, machine, lines, panel, sums)
             with b.when("%ends"):
-                strip = b.op(f"getelementptr {scalar}, ptr %c, i64 {n}")
+                strip = b.op(f"getelementptr {scalar}, ptr %c, i64 {start}")
                 targets = [_row_at(b, strip, number, "%c_row") for number in numbers]
-                _write(b, machine, sums, targets)
+                _write(b, machine, sums, targets, b.op(f"sub i64 {n}, {start}"))
             with b.when(b.op("xor i1 %ends, true")):
                 _store(b, machine, sums, kept_lines)
         b("ret void")
@@ -232,17 +225,31 @@ def _emit_sums(
     return turn.values
 
 
-def _write(b: Builder, machine: Machine, sums: list[str], targets: list[str]) -> None:
-    """Rows that stand twice are read before either is written."""
+def _write(
+    b: Builder, machine: Machine, sums: list[str], targets: list[str], skipped: str
+) -> None:
+    """Rows that stand twice are read before either is written. The first `skipped`
+    columns are not."""
     keep = splat(b, machine, "%later", "i1")
     vector, align = machine.vector, machine.itemsize
+    places = _places(b, machine, targets)
     new = []
-    for value, place in zip(sums, _places(b, machine, targets), strict=True):
+    for value, place in zip(sums, places, strict=True):
         old = b.op(f"load {vector}, ptr {place}, align {align}")
         both = b.op(f"{machine.add} {vector} {value}, {old}")
         kinds = f"{machine.mask} {keep}, {vector} {both}, {vector} {value}"
         new.append(b.op(f"select {kinds}"))
-    _store(b, machine, new, targets)
+    masks = [_from(b, machine, skipped, j) for j in range(_VECTORS)]
+    for i, (value, place) in enumerate(zip(new, places, strict=True)):
+        masked_store(b, machine, value, place, masks[i % _VECTORS])
+
+
+def _from(b: Builder, machine: Machine, skipped: str, vector: int) -> str:
+    """Which columns of a tile's vector are not skipped."""
+    lanes = machine.tile.lanes
+    first = splat(b, machine, b.op(f"trunc i64 {skipped} to i32"), "i32")
+    numbers = ", ".join(f"i32 {vector * lanes + lane}" for lane in range(lanes))
+    return b.op(f"icmp sge <{lanes} x i32> <{numbers}>, {first}")
 
 
 def _store(b: Builder, machine: Machine, values: list[str], lines: list[str]) -> None:

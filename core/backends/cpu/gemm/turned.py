@@ -100,15 +100,15 @@ def _emit_tile(b: Builder, machine: Machine) -> None:
         lines = [_at(b, "%a", number, "%a_row") for number in numbers]
         at_once = _BLOCK_BYTES // machine.itemsize
         whole = b.op(f"and i64 %length, {-at_once}")
-        sums = [(machine.vector, "zeroinitializer")] * TURNED_ROWS
-        with b.carrying("0", whole, str(at_once), sums) as turn:
+        carried = [(machine.vector, "zeroinitializer")] * TURNED_ROWS
+        with b.carrying("0", whole, str(at_once), carried) as turn:
             sums = turn.values
             for i, vector in enumerate(_turned(b, machine, turn.index)):
                 k = b.op(f"add i64 {turn.index}, {i}")
                 sums = _added(b, machine, lines, k, vector, sums)
             turn.next = sums
-        sums = [(machine.vector, value) for value in turn.values]
-        with b.carrying(whole, "%length", "1", sums) as turn:
+        carried = [(machine.vector, value) for value in turn.values]
+        with b.carrying(whole, "%length", "1", carried) as turn:
             vector = _gathered(b, machine, turn.index)
             turn.next = _added(b, machine, lines, turn.index, vector, turn.values)
         targets = [_at(b, "%c", number, "%c_row") for number in numbers]

@@ -8,7 +8,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,8 @@ class Source:
         cache holds `key`, possibly on another thread.
     level: how hard LLVM works on the code, from 0 to 2.
     folds: whether LLVM is to work out first what follows from constants.
+    within: the key of a larger module whose function does all that this one does, and
+        is taken instead where it is loaded, too; or nothing.
     """
 
     key: str
@@ -37,6 +39,7 @@ class Source:
     emit: Callable[[], str]
     level: int = 2
     folds: bool = False
+    within: str = ""
 
 
 @dataclass
@@ -76,12 +79,22 @@ def load(sources: Sequence[Source]) -> dict[str, int]:
     """
     start = time.perf_counter()
     unique = {source.key: source for source in sources}
-    missing = [source for key, source in unique.items() if key not in _functions]
+    taken = {key: _taken(source, unique) for key, source in unique.items()}
+    wanted = set(taken.values()) - _functions.keys()
+    missing = [source for key, source in unique.items() if key in wanted]
     stats.from_memory += len(unique) - len(missing)
     if missing:
         _load_missing(missing)
         stats.seconds += time.perf_counter() - start
-    return {key: _functions[key] for key in unique}
+    return {key: _functions[function] for key, function in taken.items()}
+
+
+def _taken(source: Source, others: Container[str]) -> str:
+    """The key of the function that is taken for a source, beside others."""
+    larger = source.within
+    if larger in others or (larger in _functions and source.key not in _functions):
+        return larger
+    return source.key
 
 
 def begin(sources: Iterable[Source], threads: int = 0) -> None:
@@ -91,7 +104,9 @@ def begin(sources: Iterable[Source], threads: int = 0) -> None:
     threads: at most; all but one of the CPUs if that is 0.
     """
     unique = {source.key: source for source in sources}
-    new = [s for key, s in unique.items() if key not in _functions.keys() | _begun]
+    taken = {_taken(source, unique) for source in unique.values()}
+    wanted = taken - _functions.keys() - _begun.keys()
+    new = [s for key, s in unique.items() if key in wanted]
     # On one CPU nothing is gained; with llvmlite's lock, others would wait for it.
     if not new or cpu_count() < 2 or not _unlocked_available() or _debug_folder():
         return

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 import treadle as td
 import treadle.numpy as tnp
 from treadle import compile as compiler
+from treadle.arraytype import ArrayType
 from treadle.backends.cpu import sources
+from treadle.backends.cpu.gemm import kernel as gemm
+from treadle.backends.cpu.run import native
 from treadle.backends.devices import TARGETS
+from treadle.dims import Scope
+from treadle.trace.stage import stage
 
 
 def keys_of(function: Callable, *args: td.ShapeDtype) -> tuple[set[str], set[str]]:
@@ -52,3 +58,59 @@ def test_loops_over_few_numbers_are_left_to_the_linker() -> None:
 
     begun, called = keys_of(count, td.ShapeDtype((3,), "float32"))
     assert begun < called
+
+
+def matrix_kernels(function: Callable, *shapes: tuple) -> tuple[set, set]:
+    """The parts of matrix kernels that are begun before fusion, and those called.
+    Sizes that have a name are open."""
+    scope, names = Scope(), {part.value for part in gemm.Part}
+    opened = {n: scope.symbol(n, 6) for s in shapes for n in s if isinstance(n, str)}
+    types = [
+        ArrayType(tuple(opened.get(n, n) for n in shape), np.dtype("float32"))
+        for shape in shapes
+    ]
+    graph = stage(lambda *args: [function(*args)], types)[0]
+    target = TARGETS["cpu"]
+    with scope.compiling():
+        stages = compiler.stages(graph, target)
+        begun = sources.foreseen(stages.graph, target.lowering)
+        called = sources.sources_of(stages.plan.steps)
+        found = [{s.symbol for s in each} & names for each in (begun, called)]
+    return found[0], found[1]
+
+
+def product(x: td.Array, w: td.Array) -> td.Array:
+    return tnp.tanh(x @ w)
+
+
+@pytest.mark.parametrize(
+    ("rows", "k", "columns", "part"),
+    [
+        (32, 64, 4096, gemm.Part.PLAIN),
+        (8, 64, 64, gemm.Part.PLAIN),
+        (2, 64, 4096, gemm.Part.FEW),
+        ("n", 64, 4096, gemm.Part.ALL),
+        (40, "n", 4096, gemm.Part.PLAIN),
+        (2, "n", 4096, gemm.Part.ALL),
+        ("n", 64, 1, gemm.Part.PLAIN),
+    ],
+)
+def test_the_matrix_kernel_begun_is_as_small_as_what_is_called(
+    rows: int | str, k: int | str, columns: int, part: gemm.Part
+) -> None:
+    names = {part.value}
+    assert matrix_kernels(product, (rows, k), (k, columns)) == (names, names)
+
+
+def test_the_matrix_kernel_of_few_rows_is_begun_when_it_is_known_how_w_lies() -> None:
+    found = matrix_kernels(product, (2, 64), (64, 96))
+    assert found == (set(), {"contract"})
+    found = matrix_kernels(lambda x, w: x @ w.T, (2, 64), (96, 64))
+    assert found == (set(), {"contract_few"})
+
+
+def test_a_larger_module_serves_for_a_smaller_one() -> None:
+    dtype = next(iter(gemm._SCALARS))
+    plain, few, whole = map(lambda part: gemm.source(dtype, part), gemm.Part)
+    found = native.load([plain, whole, few])
+    assert found[plain.key] == found[few.key] == found[whole.key]

@@ -8,7 +8,7 @@ import pytest
 import treadle as td
 from tests.core.backends.cpu import contract_call as calls
 from treadle.backends.cpu.gemm import kernel as gemm
-from treadle.backends.cpu.gemm.arguments import Kind, ProductWord, Tile, Word
+from treadle.backends.cpu.gemm.arguments import FEW_KINDS, Kind, ProductWord, Tile, Word
 from treadle.backends.cpu.gemm.schedule import schedule
 from treadle.backends.cpu.gemm.tile import Machine
 from treadle.backends.cpu.run import native
@@ -157,6 +157,33 @@ def test_few_rows_read_b_once_in_the_order_of_memory(
         np.testing.assert_array_equal(each, results[0])
 
 
+@pytest.mark.parametrize("layout_b", [rows, columns])
+@pytest.mark.parametrize("size", [(3, 2100, 700), (40, 2100, 70)])
+def test_the_smallest_module_gives_the_bits_of_the_whole_one(size, layout_b):
+    m, n, k = size
+    rng = np.random.default_rng(0)
+    a, b = rows(rng, (2, 2, m, k), "float32"), layout_b(rng, (2, 2, k, n), "float32")
+    results = []
+    for part in (gemm.Part.FEW if m < 16 else gemm.Part.PLAIN, gemm.Part.ALL):
+        source = gemm.source(np.dtype("float32"), part)
+        alone = native.Source(f"test/{source.key}", source.symbol, source.emit)
+        address = native.load([alone])[alone.key]
+        c = np.full((2, 2, m, n), np.nan, np.float32)
+        call = calls.product(c, a, b, num_threads=3, address=address)
+        assert (call.words[0][Word.KIND] in FEW_KINDS) == (m < 16)
+        call.serial()
+        results.append(c)
+    np.testing.assert_array_equal(*results)
+    check(results[0], a, b)
+
+
+def test_products_may_do_without_the_kinds_of_few_rows():
+    few = contraction(m=3, n=4096, k=64, b=Strides(0, 0, 4096, 1))
+    tile = gemm.tile(np.dtype("float32"))
+    kinds = [schedule(few, tile, 1, few=f).words[Word.KIND] for f in (True, False)]
+    assert kinds == [Kind.STREAMED, Kind.PRODUCT]
+
+
 @pytest.mark.parametrize("layout_a", [rows, columns])
 @pytest.mark.parametrize("size", [(64, 16, 300, 70), (3, 5, 40, 600), (40, 7, 530, 90)])
 def test_batches_share_packed_panels(size, layout_a):
@@ -283,8 +310,8 @@ def other_machines():
 @pytest.mark.parametrize("machine", list(other_machines()), ids=str)
 def test_kernels_of_other_machines(machine):
     llvm().initialize_native_asmparser()
-    text = gemm.emit_module(machine)
-    source = native.Source(f"test/{machine}", "contract", lambda: text)
+    text = gemm.emit_module(machine, gemm.Part.ALL)
+    source = native.Source(f"test/{machine}", "contract_all", lambda: text)
     address = native.load([source])[source.key]
     dtypes = {"float": "float32", "double": "float64", "i32": "int32"}
     dtype = dtypes[machine.scalar]
