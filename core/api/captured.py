@@ -7,6 +7,7 @@ identity, which a generated chain of `is` does in a fraction of a microsecond.
 
 from __future__ import annotations
 
+import builtins
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -19,7 +20,7 @@ from treadle.errors import SideEffectWarning, at, warn
 from treadle.ir.graph import Graph
 from treadle.trace.lowering import Host
 from treadle.trace.outside import is_foreign
-from treadle.trace.paths import EVERY, LENGTH
+from treadle.trace.paths import EVERY, GLOBAL, LENGTH
 from treadle.trace.reach import Reach
 from treadle.trace.value import Tracer
 from treadle.trace.variables import DICTS, MISSING, ROWS, SETS, Variable
@@ -158,6 +159,9 @@ def _read(v: Variable, holder: str, key: str, given: dict[str, Any]) -> str:
         given[key] = v.name
     else:
         key = repr(v.name)
+    if v.path == (GLOBAL, v.name) and v.name not in v.holder:
+        given["given_builtins"] = vars(builtins)
+        return f"({holder}[{key}] if {key} in {holder} else given_builtins[{key}])"
     # One that makes what it has not is asked so that it does not.
     if kind in DICTS and (kind is not dict or v.value is MISSING):
         given["given_none"] = MISSING

@@ -73,7 +73,7 @@ def should_go_by_points(launch: Launch) -> bool:
     joined = len(sizes) > 1 and sizes[-1] * launch.inner <= _MOST_POINTS
     down, rows = (sizes[-1], sizes[-2]) if joined else (1, sizes[-1])
     points = down * launch.inner
-    if rows * points < _GROUPS * lanes * _vectors(points, lanes):
+    if not points or rows * points < _GROUPS * lanes * _vectors(points, lanes):
         return False
     stores = [i.attr for i in nest.body if is_store(i)]
     for k, (operand, binding) in enumerate(
