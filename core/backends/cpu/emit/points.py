@@ -8,9 +8,10 @@ whole groups of rows that are whole vectors; `row.py` does the rows that are lef
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from treadle.backends.cpu.emit.access import Arguments, iota, read, store
+from treadle.backends.cpu.emit.access import Arguments, Word, iota, read, store
 from treadle.backends.cpu.emit.body import Body, Frame
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import Value, has_mask_registers, host_lanes
@@ -153,7 +154,7 @@ class Points:
         self.tables: dict[int, tuple[str, str]] = {}
         self.offsets: dict[int, str] = {}
         for k, access in enumerate(self.arguments.accesses):
-            row, below = access.outer[-1], access.mid[0]
+            row, below = read(b, access.outer[-1]), read(b, access.mid[0])
             if k in self.stored:
                 right = b.op(f"icmp eq i64 {row}, {self.points}")
                 one = b.op(f"icmp eq i64 {self.down}, 1")
@@ -171,7 +172,7 @@ class Points:
             suits = b.op(f"and i1 {suits}, {right}")
         self.suits = suits
 
-    def run(self, start: list[str], first: str, last: str) -> str:
+    def run(self, start: Sequence[Word | str], first: str, last: str) -> str:
         """Emits whole groups of rows first..last of those that start at these
         positions; returns the first row that is left."""
         b = self.b

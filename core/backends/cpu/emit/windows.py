@@ -179,8 +179,8 @@ def _emit_table(b: Builder, lanes: int) -> None:
             mine = b.op(f"getelementptr i32, ptr {entry}, i64 {w}")
             b(f"store i32 {word}, ptr {mine}")
         short = b.least(span, str(lanes))
-        for at, number in ((_START, first), (_LAST, back), (_COUNT, short)):
-            mine = b.op(f"getelementptr i8, ptr {entry}, i64 {at}")
+        for byte, number in ((_START, first), (_LAST, back), (_COUNT, short)):
+            mine = b.op(f"getelementptr i8, ptr {entry}, i64 {byte}")
             b(f"store i64 {number}, ptr {mine}")
         turn.next = [*after, _most(b, most, count), b.least(least, span)]
     most, least = turn.values[3:]
