@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 
 import treadle as td
 import treadle.numpy as tnp
 
 
-@pytest.mark.slow
 def test_gradients_after_a_step():
     """A step of gradient descent within the loss, for each of two tasks."""
     rng = np.random.default_rng(0)
