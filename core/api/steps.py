@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 from treadle import tree
 from treadle.api.ambient import Surroundings
 from treadle.control.ways import joined
-from treadle.errors import MutationError, StructureError
+from treadle.errors import MutationError, StructureError, is_ours
 from treadle.ir.graph import Graph
 from treadle.ir.walk import call_graph
 from treadle.trace import source
@@ -82,7 +82,7 @@ def give_up(place: Place) -> NoReturn:
 def caller() -> FrameType:
     """The frame of the user's function that has a step."""
     frame = sys._getframe(1)
-    while frame.f_globals is globals() and frame.f_back is not None:
+    while is_ours(frame.f_code.co_filename) and frame.f_back is not None:
         frame = frame.f_back
     return frame
 
