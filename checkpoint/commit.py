@@ -25,8 +25,10 @@ from treadle.checkpoint.makers import Maker
 _MARK = ".orbax-checkpoint-tmp"
 _ASIDE = "replaced"
 _AT_CWD, _EXCHANGE = -100, 2
-# What nobody has written to for so long has no writer, whoever that was.
+# What nobody has written to for so long has no writer, whoever that was; unless it was
+# made in this process's own time, because a clock that is set forward ages everything.
 _FORGOTTEN_SECONDS = 3600.0
+_BEGAN = time.time()
 
 
 def temporary(path: str, label: str = "") -> str:
@@ -48,21 +50,22 @@ def _is_abandoned(path: str, made_by: re.Match[str] | None) -> bool:
     """Whether the process that made a temporary directory is surely gone."""
     maker = Maker.read(made_by["maker"]) if made_by else None
     if maker is None or not maker.is_here:
-        return time.time() - written(path) > _FORGOTTEN_SECONDS
+        last = written(path)
+        return last < min(time.time() - _FORGOTTEN_SECONDS, _BEGAN)
     return maker.is_dead
 
 
 def written(top: str) -> float:
-    """When a folder, or something in it, was last written to."""
+    """When a folder, or something in it, was last written to; now if it is gone."""
     if places.is_remote(top):
         found = objects.committed(top)
         return found.saved if found else 0.0
-    times = [0.0]
+    times: list[float] = []
     for folder, _, files in os.walk(top):
         for path in (folder, *(os.path.join(folder, name) for name in files)):
             with contextlib.suppress(FileNotFoundError):
                 times.append(os.lstat(path).st_mtime)
-    return max(times)
+    return max(times, default=time.time())
 
 
 def into(path: str, fill: Callable[[str], None], *, overwrite: bool) -> None:

@@ -162,6 +162,37 @@ def test_who_cannot_be_asked_is_given_an_hour(tmp_path: Path, name: str) -> None
         assert names(tmp_path) == []
 
 
+def test_a_clock_set_forward_ages_nothing_of_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "2.orbax-checkpoint-tmp").mkdir()
+    hours = time.time() + 5 * commit._FORGOTTEN_SECONDS
+    monkeypatch.setattr(time, "time", lambda: hours)
+    commit.sweep(str(tmp_path))
+    assert names(tmp_path) == ["2.orbax-checkpoint-tmp"]
+
+
+def test_what_has_just_got_its_name_is_not_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Orbax renames what it has completed between our question and our answer."""
+    made = tmp_path / "2.orbax-checkpoint-tmp"
+    made.mkdir()
+    ask = os.path.isdir
+
+    def isdir(path: str) -> bool:
+        found = ask(path)
+        made.rename(tmp_path / "2")
+        return found
+
+    deleted: list[str] = []
+    monkeypatch.setattr(os.path, "isdir", isdir)
+    monkeypatch.setattr(shutil, "rmtree", lambda path, **_: deleted.append(path))
+    commit.sweep(str(tmp_path))
+    assert not deleted
+    assert names(tmp_path) == ["2"]
+
+
 def test_other_names_are_not_swept(tmp_path: Path) -> None:
     ours = ["notes.orbax-checkpoint-tmp.bak", "x.orbax-checkpoint-tmp", "tmp-1"]
     for name in ours:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -250,9 +251,11 @@ def test_the_layouts_of_version_1(tmp_path: Path) -> None:
 
 def test_a_save_of_orbax_that_is_under_way_is_not_swept(tmp_path: Path) -> None:
     with ocp.CheckpointManager(tmp_path) as theirs:
-        theirs.save(1, args=ocp.args.StandardSave({"x": np.ones(2_000_000)}))
+        assert theirs.save(1, args=ocp.args.StandardSave({"x": np.ones(2_000_000)}))
         with Manager(tmp_path) as ours:
             ours.save(2, {"x": 2})
         theirs.wait_until_finished()
+        found = {step.name: sorted(os.listdir(step)) for step in tmp_path.iterdir()}
+        assert set(found) == {"1", "2"}, found
         assert ours.all_steps() == [1, 2]
         assert np.asarray(ours.restore(step=1)["x"]).all()
