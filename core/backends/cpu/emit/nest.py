@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import NamedTuple
 
 from treadle.backends.cpu.emit.access import Arguments, Word, read, read_arguments
@@ -188,6 +189,7 @@ def may_be_one_vector(launch: Launch) -> bool:
     return fits and launch.nest.axis == "inner" and reads_back(launch.nest)
 
 
+@lru_cache(maxsize=4096)
 def reads_back(nest: Nest) -> bool:
     """Whether an elementwise nest adds rows to others, or combines them otherwise: what
     a row reads may have been written by the one before."""
