@@ -133,7 +133,9 @@ class CPUTarget:
         return choice.schedule(what, product.filter_gradient, tile, count)
 
     def begin(self) -> None:
-        native.begin([threads.source(), executor.SOURCE])
+        # Of kernels, hardly any program does without that of products.
+        products = gemm.source(np.dtype(np.float32))
+        native.begin([threads.source(), executor.SOURCE, products])
 
     def foresee(self, graph: Graph, optimised: bool) -> None:
         native.begin(foreseen(graph, self.lowering, optimised))

@@ -17,6 +17,7 @@ from treadle.backends.cpu.order.schedule import order_scratch
 from treadle.backends.cpu.run import native
 from treadle.backends.cpu.run.executor import (
     Call,
+    Function,
     Program,
     ProgramBuilder,
     Scaled,
@@ -98,8 +99,6 @@ class Linked(LoopCommands):
         self.shortens = shortens
         self.failures = {} if failures is None else failures
         self._keep: list[Any] = [plan.constants]
-        sources = list(sources_of(plan.steps, self._is_whole))
-        self.kernels = native.load(sources) if sources else {}
         bases = {"input": 1, "output": 1 + len(plan.inputs)}
         bases["constant"] = bases["output"] + len(plan.outputs)
         bases["slot"] = bases["constant"] + len(plan.constants)
@@ -110,7 +109,10 @@ class Linked(LoopCommands):
         self.loops, self.around = {}, []
         self._sized_hosts: dict[int, HostStep] = {}
         self._commands(plan.steps)
-        self.program: Program = self.builder.build()
+        # Last of all: they may still be compiled, on other threads.
+        sources = list(sources_of(plan.steps, self._is_whole))
+        kernels = native.load(sources) if sources else {}
+        self.program: Program = self.builder.build(kernels)
         self.constants = [c.ctypes.data for c in plan.constants]
         hosts = sizes_in([meaning(s) for s in self._sized_hosts.values()])
         self.sizes = [*self.program.sizes, *hosts]
@@ -186,10 +188,10 @@ class Linked(LoopCommands):
             else:
                 self.builder.fill_zero(to, step.nbytes)
         elif isinstance(step, OrderStep):
-            kernel = self.kernels[ordering.source(step.itemsize).key]
+            kernel = Function(ordering.source(step.itemsize).key)
             self.builder.call(kernel, self._order_words(step), step.tasks)
         elif isinstance(step, CallsStep):
-            kernel = self.kernels[routines.source(step.call.script).key]
+            kernel = Function(routines.source(step.call.script).key)
             self.builder.call(kernel, routines.words(step, self.at), step.tasks)
         elif isinstance(step, HostStep):
             self._host(step)
@@ -208,7 +210,7 @@ class Linked(LoopCommands):
             share = step.scratch.buffer.nbytes // step.tasks
             words += [self.at(step.scratch), share]
         words += self._operands(step.places, launch)
-        kernel = self.kernels[launch_source(launch).key]
+        kernel = Function(launch_source(launch).key)
         return kernel, words, step.tasks
 
     def _operands(self, places: Sequence[Place | None], launch: Any) -> list[Any]:
@@ -226,12 +228,12 @@ class Linked(LoopCommands):
             words[Word.SCRATCH] = self.at(step.scratch)
         launch = step.product.epilogue
         if launch is not None:
-            words[Word.EPILOGUE] = self.kernels[nest_source(launch.nest, "tile").key]
+            words[Word.EPILOGUE] = Function(nest_source(launch.nest, "tile").key)
             words[Word.EPILOGUE_ARGS] = len(words)
             words += [1, *launch.outer, launch.inner]
             words += self._operands(step.places, launch)
         source = product_source(step.product)
-        return self.kernels[source.key], words[1:], step.words.tasks
+        return Function(source.key), words[1:], step.words.tasks
 
     def _order_words(self, step: OrderStep) -> list[Any]:
         assert step.scratch is not None

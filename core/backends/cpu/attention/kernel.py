@@ -16,7 +16,7 @@ from treadle.backends.cpu.attention.schedule import in_pairs, wide
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.kernel import machine_for
 from treadle.backends.cpu.gemm.pack import emit_copies
-from treadle.backends.cpu.gemm.sweep import emit_sweep, emit_tiles, emit_turned
+from treadle.backends.cpu.gemm.sweep import emit_sweep, emit_tiles, emit_turned, needed
 from treadle.backends.cpu.gemm.tile import Machine
 from treadle.backends.cpu.run.native import Source
 from treadle.backends.cpu.target import host, llvm
@@ -33,12 +33,16 @@ def _source(dtype: np.dtype, backward: bool, masks: tuple[str, ...]) -> Source:
     parts = ["attend", "backward" if backward else "forward", dtype.name, *masks]
     symbol = "_".join(parts)
 
+    def machine() -> Machine:
+        found = machine_for(wide(dtype), host())
+        return replace(found, pairs=in_pairs(dtype), apart=True)
+
     def emit() -> str:
         llvm().initialize_native_asmparser()  # for the assembly in the kernels
-        machine = replace(machine_for(wide(dtype), host()), pairs=in_pairs(dtype))
-        return emit_module(machine, dtype, symbol, backward, masks)
+        return emit_module(machine(), dtype, symbol, backward, masks)
 
-    return Source(symbol, symbol, emit, level=1)
+    needs = needed(machine, turned=backward)
+    return Source(symbol, symbol, emit, level=1, needs=needs)
 
 
 def emit_module(

@@ -29,6 +29,7 @@ panel by panel it would be written in strips, each of which touches every page o
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from enum import Enum
 
 import numpy as np
@@ -67,6 +68,7 @@ from treadle.backends.cpu.gemm.sweep import (
     emit_tiles,
     emit_turned,
     first_row,
+    needed,
 )
 from treadle.backends.cpu.gemm.tile import Machine, wide_rows
 from treadle.backends.cpu.gemm.turned import emit_turned_rows
@@ -130,11 +132,15 @@ def source(dtype: np.dtype, part: Part | None = Part.PLAIN) -> Source:
         raise NotImplementedError(
             f"no matrix kernel for {dtype}: convert the operands to float32 first"
         )
-    scalar, images = _SCALARS[dtype], part is None
+    images = part is None
+    scalar = _SCALARS[dtype]
+
+    def machine() -> Machine:
+        return replace(machine_for(dtype, host(), images), apart=True)
 
     def emit() -> str:
         llvm().initialize_native_asmparser()  # for the assembly in the kernels
-        return emit_module(machine_for(dtype, host(), images), part or Part.PLAIN)
+        return emit_module(machine(), part or Part.PLAIN)
 
     symbol = "convolve" if part is None else part.value
     return Source(
@@ -142,6 +148,7 @@ def source(dtype: np.dtype, part: Part | None = Part.PLAIN) -> Source:
         symbol,
         emit,
         within=f"{Part.ALL.value}/{scalar}" if part in (Part.PLAIN, Part.FEW) else "",
+        needs=() if part is Part.FEW else needed(machine, images and scalar == "float"),
     )
 
 

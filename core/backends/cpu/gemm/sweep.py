@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.parts import Args, minimum
 from treadle.backends.cpu.gemm.tile import (
+    PARAMETERS,
     TARGET,
     Machine,
     emit_plain_tiles,
@@ -15,11 +19,13 @@ from treadle.backends.cpu.gemm.tile import (
     wide_rows,
 )
 from treadle.backends.cpu.gemm.tile_x86 import emit_lanes, emit_x86_tiles
+from treadle.backends.cpu.run.native import Source
+from treadle.backends.cpu.target import llvm
 
 
 def emit_tiles(b: Builder, machine: Machine) -> None:
-    """Defines ``tile``, all micro-kernels."""
-    if machine.assembly:
+    """Defines ``tile``, all micro-kernels; or declares it, if they lie apart."""
+    if machine.assembly and not machine.apart:
         emit_lanes(b, machine)
     _emit_tiles(b, machine, turned=False)
 
@@ -30,11 +36,41 @@ def emit_turned(b: Builder, machine: Machine) -> None:
     emit_sweep(b, machine, turned=True)
 
 
-def _emit_tiles(b: Builder, machine: Machine, turned: bool) -> None:
-    if machine.assembly:
-        emit_x86_tiles(b, machine, sizes(machine), turned)
+def _emit_tiles(
+    b: Builder, machine: Machine, turned: bool, linkage: str = "internal"
+) -> None:
+    if machine.apart:
+        kinds = re.sub(r" %\w+", "", PARAMETERS)
+        b.declare(f"void @{_name(turned)}({kinds})")
+    elif machine.assembly:
+        emit_x86_tiles(b, machine, sizes(machine), turned, linkage)
     else:
-        emit_plain_tiles(b, machine, turned)
+        emit_plain_tiles(b, machine, turned, linkage)
+
+
+def _name(turned: bool) -> str:
+    return "tile_turned" if turned else "tile"
+
+
+def needed(machine: Callable[[], Machine], turned: bool = False) -> tuple[Source, ...]:
+    """The modules with the micro-kernels of a machine whose others lie apart: ``tile``;
+    and ``tile_turned``, if that is wanted as well. Assembly is what takes LLVM longest
+    of a product, and it is the same in attention and convolutions."""
+
+    def emit(turned: bool) -> str:
+        b, whole = Builder(), replace(machine(), apart=False)
+        if whole.assembly:
+            llvm().initialize_native_asmparser()
+            emit_lanes(b, whole)
+        _emit_tiles(b, whole, turned, linkage="")
+        return b.text()
+
+    def source(turned: bool) -> Source:
+        symbol = _name(turned)
+        key = f"{symbol} {replace(machine(), images=False)}"
+        return Source(key, symbol, partial(emit, turned))
+
+    return (source(False), source(True)) if turned else (source(False),)
 
 
 @dataclass(frozen=True)
@@ -64,7 +100,7 @@ class Sweep:
 
 
 _NAMES = [
-    *("low", "extra", "t0", "t1", "a", "a_row", "segments", "count", "length"),
+    *("low", "extra", "start", "stop", "a", "a_row", "segments", "count", "length"),
     *("b", "b_row", "c", "c_row", "columns", "accumulate"),
 ]
 _POINTERS = ("a", "segments", "b", "c")
@@ -86,8 +122,8 @@ def emit_sweep(b: Builder, machine: Machine, turned: bool = False) -> None:
         for i, name in enumerate(("c_row", "columns", "accumulate"), start=1):
             b(f"store i64 %{name}, ptr {fields[i]}, align 8")
         index = _first_index(b, machine)
-        first = row_of_tile(b, "%low", "%extra", "%t0")
-        with b.loop("%t0", "%t1") as t:
+        first = row_of_tile(b, "%low", "%extra", "%start")
+        with b.loop("%start", "%stop") as t:
             row = b.op(f"sub i64 {row_of_tile(b, '%low', '%extra', t)}, {first}")
             is_high = b.op(f"icmp slt i64 {t}, %extra")
             high = b.op(f"zext i1 {is_high} to i64")

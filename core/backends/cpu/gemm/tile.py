@@ -64,6 +64,8 @@ class Machine:
     both added (`treadle.backends.cpu.target.multiplies_pairs`); IR is a model of it.
     halves: whether operands are bfloat16, of which pairs are made as they are read.
     short: whether results are stored as bfloat16, and never added to others.
+    apart: whether the micro-kernels lie in modules of their own (`tiles.needed`), which
+    is for those that use the same ones.
     """
 
     scalar: str
@@ -73,6 +75,7 @@ class Machine:
     pairs: bool = False
     halves: bool = False
     short: bool = False
+    apart: bool = False
 
     @property
     def operand(self) -> Stored:
@@ -193,7 +196,7 @@ def wide_rows(machine: Machine) -> int:
     return 2 if machine.assembly == "avx2" else 3
 
 
-def emit_plain_tiles(b: Builder, machine: Machine, turned: bool) -> None:
+def emit_plain_tiles(b: Builder, machine: Machine, turned: bool, linkage: str) -> None:
     """Defines ``tile`` (``tile_turned``) as IR, for machines without assembly ones."""
     kernels = []
     tile = "@tile_turned" if turned else "@tile"
@@ -203,7 +206,7 @@ def emit_plain_tiles(b: Builder, machine: Machine, turned: bool) -> None:
     entries = ", ".join(f"ptr {kernel}" for kernel in kernels)
     count = len(kernels)
     b.lines.append(f"{tile}s = internal constant [{count} x ptr] [{entries}]")
-    with b.function(f"define internal void {tile}({PARAMETERS})"):
+    with b.function(f"define {linkage} void {tile}({PARAMETERS})"):
         slot = b.op(f"getelementptr ptr, ptr {tile}s, i64 %index")
         kernel = b.op(f"load ptr, ptr {slot}, align 8")
         b(

@@ -40,14 +40,14 @@ def emit_lanes(b: Builder, machine: Machine) -> None:
 
 
 def emit_x86_tiles(
-    b: Builder, machine: Machine, sizes: list[Size], turned: bool
+    b: Builder, machine: Machine, sizes: list[Size], turned: bool, linkage: str
 ) -> None:
     """Defines ``tile`` (``tile_turned``): all micro-kernels as one function.
 
     LLVM takes ten times longer for thirty functions than for this one.
     """
     name = "tile_turned" if turned else "tile"
-    text = _text(replace(machine, images=False), tuple(sizes), turned)
+    text = _text(replace(machine, images=False, apart=False), tuple(sizes), turned)
     count = 32 if machine.assembly == "avx512" else 16
     masks = [f"k{i}" for i in range(1, 5)] if machine.assembly == "avx512" else []
     clobbered = [*(f"xmm{i}" for i in range(count)), *masks, "memory", "flags"]
@@ -62,7 +62,7 @@ def emit_x86_tiles(
     values = ", ".join(
         f"{_kind(name)} {given.get(name, f'%{name}')}" for name in (*_CHANGED, *_READ)
     )
-    with b.function(f"define internal void @{name}({PARAMETERS}) noinline"):
+    with b.function(f"define {linkage} void @{name}({PARAMETERS}) noinline"):
         b.op(
             f"call {{ {kinds} }} asm sideeffect "
             f'"{text}", "{",".join(constraints)}"({values})'

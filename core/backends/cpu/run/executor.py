@@ -20,7 +20,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -78,9 +78,15 @@ class Indirect:
     dtype: str = "i64"
 
 
-Operand = int | Slot | Indirect
-Call = tuple[int, Sequence[Operand], Operand]
-"""Kernel address, arguments, number of tasks."""
+class Function(NamedTuple):
+    """The address of a kernel, by its key: known when the program is built."""
+
+    key: str
+
+
+Operand = int | Slot | Indirect | Function
+Call = tuple[int | Function, Sequence[Operand], Operand]
+"""Kernel, arguments, number of tasks."""
 
 
 class Recorded(NamedTuple):
@@ -120,6 +126,7 @@ class ProgramBuilder:
         self._block_words = 8
         self._commands: list[Command] = []
         self._jumps: list[tuple[int, Label]] = []
+        self._functions: list[tuple[int, str]] = []
         self._keep: list[Any] = []
         self._recorded: list[Recorded] | None = None
 
@@ -136,7 +143,7 @@ class ProgramBuilder:
 
     def call(
         self,
-        kernel: int,
+        kernel: int | Function,
         arguments: Sequence[Operand],
         tasks: Operand = 1,
         note: str = "",
@@ -272,6 +279,11 @@ class ProgramBuilder:
             if type(operand) is int:
                 template.append(_signed(operand) if operand >> 63 else operand)
                 continue
+            if isinstance(operand, Function):
+                place = len(self._words) + HEADER_WORDS + i
+                self._functions.append((place, operand.key))
+                template.append(0)
+                continue
             if isinstance(operand, Indirect):
                 loads.append(i | _WIDTHS[operand.dtype] << 32)
                 operand = operand.address
@@ -294,9 +306,14 @@ class ProgramBuilder:
         """Keeps `thing` (a ctypes callback, a constant's array) with the program."""
         self._keep.append(thing)
 
-    def build(self) -> Program:
-        """The finished program. The builder must not be used after."""
+    def build(self, functions: Mapping[str, int] | None = None) -> Program:
+        """The finished program. The builder must not be used after.
+
+        functions: the addresses of kernels by key.
+        """
         self._command("end", [])
+        for position, key in self._functions:
+            self._words[position] = _signed((functions or {})[key])
         for position, label in self._jumps:
             if label.offset is None:
                 raise ValueError("a jump's label was never placed")

@@ -33,6 +33,7 @@ class Source:
     folds: whether LLVM is to work out first what follows from constants.
     within: the key of a larger module whose function does all that this one does, and
         is taken instead where it is loaded, too; or nothing.
+    needs: modules whose functions this one calls, by their symbols.
     """
 
     key: str
@@ -41,6 +42,7 @@ class Source:
     level: int = 2
     folds: bool = False
     within: str = ""
+    needs: tuple[Source, ...] = ()
 
 
 @dataclass
@@ -80,6 +82,9 @@ def load(sources: Sequence[Source]) -> dict[str, int]:
     Addresses stay valid until the process ends.
     """
     start = time.perf_counter()
+    needed = [n for s in sources if s.key not in _functions for n in s.needs]
+    if needed:
+        load(needed)
     unique = {source.key: source for source in sources}
     taken = {key: _taken(source, unique) for key, source in unique.items()}
     wanted = set(taken.values()) - _functions.keys()
@@ -105,7 +110,7 @@ def begin(sources: Iterable[Source], threads: int = 0) -> None:
 
     threads: at most; all but one of the CPUs if that is 0.
     """
-    unique = {source.key: source for source in sources}
+    unique = {s.key: s for source in sources for s in (*source.needs, source)}
     taken = {_taken(source, unique) for source in unique.values()}
     wanted = taken - _functions.keys() - _begun.keys()
     new = [s for key, s in unique.items() if key in wanted]
@@ -333,7 +338,8 @@ def _link(objects: Objects) -> None:
         for source, code in objects:
             builder.add_object_img(code).export_symbol(source.symbol)
         builder.add_current_process()
-        for name, address in _symbols.items():
+        needed = {n.symbol: _functions[n.key] for s, _ in objects for n in s.needs}
+        for name, address in (_symbols | needed).items():
             builder.import_symbol(name, address)
         try:
             library = builder.link(_engine(), f"treadle{_link_count}")
@@ -348,11 +354,8 @@ def _link(objects: Objects) -> None:
 def _link_cached(objects: Objects) -> None:
     """Loads what can be loaded: as one library, which takes a third of the time that
     one for each takes, unless they share a name or one is damaged."""
-    names = {source.symbol for source, _ in objects}
-    if len(names) < len(objects):
-        first = list(
-            {source.symbol: (source, code) for source, code in objects}.values()
-        )
+    first = _apart(objects)
+    if len(first) < len(objects):
         _link_cached(first)
         _link_cached([pair for pair in objects if pair not in first])
     elif objects:
@@ -361,3 +364,15 @@ def _link_cached(objects: Objects) -> None:
         except NativeError:
             for pair in objects if len(objects) > 1 else ():
                 _link_cached([pair])
+
+
+def _apart(objects: Objects) -> Objects:
+    """Those objects whose names, and those of what they need, mean one thing each."""
+    names: dict[str, str] = {}
+    found: Objects = []
+    for source, code in objects:
+        mine = {s.symbol: s.key for s in (*source.needs, source)}
+        if all(names.get(name, key) == key for name, key in mine.items()):
+            names |= mine
+            found.append((source, code))
+    return found

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from treadle.backends.cpu.run.executor import (
     GROUP_WORDS,
+    Function,
     Indirect,
     Operand,
     ProgramBuilder,
@@ -33,7 +34,7 @@ class _Block(NamedTuple):
     """What an entry calls: a function or the number of a command, how many tasks (0 if
     they are yet to be counted), and the arguments."""
 
-    function: int
+    function: int | Function
     tasks: Operand
     words: Sequence[Operand]
 
@@ -93,7 +94,7 @@ def _block(command: Recorded) -> _Block | None:
         return None
     if name == "call":
         function, *words = operands
-        assert isinstance(function, int)
+        assert isinstance(function, int | Function)
         return _Block(function, words[0], words)
     if name == "group":
         return _Block(OPCODES[name], 0, operands)

@@ -70,4 +70,5 @@ if __name__ == "__main__":
         texts = [(pool, False), (executor_ir(), False), (executor_ir(True), False)]
         if triple in sys.argv:
             texts += [(source.emit(), source.folds) for source in sources]
-        print(*sorted({name for text in texts for name in outside(assembly(*text))}))
+        names = {name for text in texts for name in outside(assembly(*text))}
+        print(*sorted(names - {n.symbol for s in sources for n in s.needs}))

@@ -169,6 +169,35 @@ def test_registered_symbol(cache: Path) -> None:
     assert result(native.load([source])[source.key]) == 81
 
 
+def calling(needed: Source, key: str) -> Source:
+    """A function that returns the double of what another module's function returns."""
+    text = (
+        "declare i64 @part()\n"
+        "define i64 @f() {\n  %r = call i64 @part()\n"
+        "  %s = add i64 %r, %r\n  ret i64 %s\n}\n"
+    )
+    return Source(f"{key}/{time.time_ns()}", "f", lambda: text, needs=(needed,))
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_functions_of_other_modules_by_their_names(cache: Path, begins: bool) -> None:
+    parts = [constant(n, symbol="part") for n in (20, 21)]
+    sources = [
+        calling(part, f"test/calling/{k}") for k, part in enumerate((*parts, parts[0]))
+    ]
+    if begins:
+        native.begin(sources)
+    before = native.stats.compiled
+    addresses = native.load(sources)
+    assert native.stats.compiled == before + 5
+    assert [result(addresses[s.key]) for s in sources] == [40, 42, 40]
+    for source in (*parts, *sources):
+        forget(source)
+    addresses = native.load(sources)
+    assert native.stats.compiled == before + 5
+    assert [result(addresses[s.key]) for s in sources] == [40, 42, 40]
+
+
 def test_inlines_what_is_marked(cache: Path) -> None:
     text = (
         "define internal i64 @g(i64 %x) alwaysinline {\n  ret i64 %x\n}\n"
