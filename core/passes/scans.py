@@ -89,6 +89,7 @@ class _Scan:
         self.ys = list(body.outputs[n_carry:])
         self.sums_of: dict[int, list[Equation]] = {}
         self.outputs_of: dict[int, Equation] = {}
+        self.added_bytes = 0
         self.name = body.name
 
     # What each part needs to know
@@ -217,23 +218,25 @@ class _Scan:
     def _worth_stacking(self, eq: Equation, out: ArrayType) -> bool:
         """Whether to store an equation's operands, of all iterations, for one large
         product or sum after the loop: if they are little, or not much more than what
-        the loop touches anyway. A program, or its `remat`, may have been written not to
-        take that memory."""
-        known = self._outer()
-        each = sum(
-            a.type.nbytes
-            for a in dict.fromkeys(eq.inputs)
-            if isinstance(a, Var) and a not in known and a not in self.ys
-        )
+        the loop touches anyway, or if all that is stored so takes no more than the rows
+        that it reads. A program, or its `remat`, may have been written not to take that
+        memory."""
+        each = sum([a.type.nbytes for a in self._to_stack(eq)])
+        room = sum([v.type.nbytes for v, _ in self.xs]) - self.added_bytes
         # The order of a sum depends on it: two sizes of one program must agree.
-        args = (each, each * self.length, out.nbytes)
+        args = (each, each * self.length, out.nbytes, room)
         return bool(settled(_worth_stacking, args))
 
-    def _stack_operands(self, eq: Equation) -> None:
+    def _to_stack(self, eq: Equation) -> list[Var]:
+        """The operands that are not stored yet."""
         known = self._outer()
-        for a in eq.inputs:
-            if isinstance(a, Var) and a not in known and a not in self.ys:
-                self.ys.append(a)
+        found = [a for a in dict.fromkeys(eq.inputs) if isinstance(a, Var)]
+        return [a for a in found if a not in known and a not in self.ys]
+
+    def _stack_operands(self, eq: Equation) -> None:
+        for a in self._to_stack(eq):
+            self.ys.append(a)
+            self.added_bytes += a.type.nbytes
 
     # After
 
@@ -391,10 +394,11 @@ class _Scan:
         self.xs = [(v, a) for v, a in self.xs if v in needed]
 
 
-def _worth_stacking(each: int, stacked: int, result: int) -> int:
+def _worth_stacking(each: int, stacked: int, result: int, room: int) -> int:
     if stacked <= _LITTLE_BYTES:
         return 1
-    return int(stacked <= _MAX_STACKED_BYTES and each <= _GROWTH * result)
+    most = max(_GROWTH * result, room)
+    return int(stacked <= _MAX_STACKED_BYTES and each <= most)
 
 
 def _up(axes: Sequence[int]) -> tuple[int, ...]:
