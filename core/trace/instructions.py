@@ -92,7 +92,8 @@ _KINDS = {
     "IMPORT_FROM": "import from",
     "KW_NAMES": "names",
     "CALL": "call",
-    "CALL_KW": "call",
+    "CALL_KW": "call with names",
+    "LOAD_SUPER_ATTR": "super",
     "GET_ITER": "every",
     "UNPACK_SEQUENCE": "every",
     "UNPACK_EX": "every",
@@ -121,7 +122,6 @@ KIND = [_KINDS.get(name, "") for name in dis.opname]
 IN_PLACE = 13
 # The lowest bit of some numbers of names says something else.
 SHIFT = 1 if sys.version_info >= (3, 12) else 0
-NAMES_ON_STACK = sys.version_info >= (3, 13)
 # What binds local variables, and whether only one.
 STORES = {
     i: name == "STORE_FAST"

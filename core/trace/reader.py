@@ -13,7 +13,6 @@ from treadle.trace.instructions import (
     KIND,
     LOOKERS,
     METHODS,
-    NAMES_ON_STACK,
     SHIFT,
     STORES,
     WHOLE_FUNCTIONS,
@@ -219,10 +218,7 @@ class Reader(Stack):
 
     def _call(self, number: int) -> None:
         names: tuple[str, ...] = ()
-        if NAMES_ON_STACK and self._names:
-            at = self._pop()
-            names = self.code.co_consts[at] if isinstance(at, int) else ()
-        elif self._names:
+        if self._names:
             names = self.code.co_consts[self._names - 1]
         args = [self._pop() for _ in range(number)][::-1]
         function, result = self._pop(), None
@@ -235,6 +231,18 @@ class Reader(Stack):
         for path in (function, *args):
             self._note(path)
         self._row.append(result)
+
+    def _call_with_names(self, number: int) -> None:
+        at = self._pop()
+        self._names = at + 1 if isinstance(at, int) else 0
+        self._call(number)
+
+    def _super(self, number: int) -> None:
+        x, name = self._pop(), self.code.co_names[number >> 2]
+        for _ in range(2):
+            self._note(self._pop())
+        known = x is not None and not isinstance(x, int)
+        self._row.append((*x, name) if known else None)
 
     def _called(
         self, function: Path, args: list[Any], names: tuple[str, ...]
@@ -418,6 +426,8 @@ _HANDLERS: dict[str, Any] = {
     "copy": Reader._copy,
     "every": Reader._every,
     "call": Reader._call,
+    "call with names": Reader._call_with_names,
+    "super": Reader._super,
     "is": Reader._is,
     "not": Reader._not,
     "test": Reader._test,
