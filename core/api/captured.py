@@ -20,16 +20,22 @@ from treadle.errors import SideEffectWarning, at, warn
 from treadle.ir.graph import Graph
 from treadle.trace.lowering import Host
 from treadle.trace.outside import is_foreign
-from treadle.trace.paths import EVERY, GLOBAL, LENGTH
+from treadle.trace.paths import BYTES, CONTEXT, GLOBAL, LENGTH
 from treadle.trace.reach import Reach
 from treadle.trace.value import Tracer
-from treadle.trace.variables import DICTS, MISSING, ROWS, SETS, Variable
+from treadle.trace.variables import (
+    COMPARED,
+    MISSING,
+    Variable,
+    container,
+    sample,
+)
 
-_CODE = (FunctionType, type)
+_CODE = (FunctionType, type, CodeType)
 
 _STALE = """\
-{what} was {before} when {name} was traced, and is {now}: it is traced again, as for \
-each value that it gets{at}
+{what} {before} when {name} was traced, and {now}: it is traced again, as for each \
+value that it gets{at}
 Make it an argument: numbers and arrays that are arguments may change freely."""
 
 
@@ -71,8 +77,6 @@ def _codes(code: CodeType) -> Iterator[int]:
 def _may_matter(v: Variable) -> bool:
     """Whether another object in the place of this one could change what is traced."""
     x = v.value
-    if x is MISSING:
-        return v.is_item
     if isinstance(x, Tracer):
         return False
     return not isinstance(x, ModuleType) or not is_foreign(x.__name__)
@@ -124,7 +128,10 @@ def _chain(variables: Sequence[Variable]) -> Callable[[], bool]:
     most = max(modules, key=modules.__getitem__, default=0)
     around: dict[str, Any] = {}
     errors = LookupError, NameError, ValueError, AttributeError
-    given: dict[str, Any] = {"given": errors, "given_length": len, "given_in": dict.get}
+    given: dict[str, Any] = {
+        **{"given": errors, "given_length": len, "given_in": dict.get},
+        **{"given_bytes": bytes, "given_of": getattr},
+    }
     tests = []
     for i, v in enumerate(variables):
         given[f"given{i}"] = v.value
@@ -133,7 +140,7 @@ def _chain(variables: Sequence[Variable]) -> Callable[[], bool]:
         else:
             given[f"given_by{i}"] = v.holder
             read = _read(v, f"given_by{i}", f"given_as{i}", given)
-        same = "is" if v.name is not LENGTH and v.name is not EVERY else "=="
+        same = "==" if type(v.name) is not str and v.name in COMPARED else "is"
         tests.append(f"{read} {same} given{i}")
     text = (
         f"def same({', '.join(given)}):\n try: return {' and '.join(tests)}\n"
@@ -146,14 +153,23 @@ def _chain(variables: Sequence[Variable]) -> Callable[[], bool]:
 
 def _read(v: Variable, holder: str, key: str, given: dict[str, Any]) -> str:
     """How a variable is read, in the text of a function with parameters `given`."""
-    kind = type(v.holder)
+    kind = container(type(v.holder))
     if v.name is LENGTH:
         return f"given_length({holder})"
-    if kind in SETS:
+    if v.name is BYTES:
+        given[holder] = sample(v.holder)
+        raw = isinstance(v.holder, bytearray)
+        return f"given_bytes({holder})" if raw else f"{holder}.tobytes()"
+    if kind == "set":
         return holder
-    if kind is CellType:
+    if type(v.holder) is CellType:
         return f"{holder}.cell_contents"
-    if kind not in DICTS and kind not in ROWS:
+    given["given_none"] = MISSING
+    if v.name is CONTEXT:
+        return f"{holder}.get({'given_none' if v.value is MISSING else ''})"
+    if not kind:
+        if v.value is MISSING or not v.name.isidentifier():
+            return f"given_of({holder}, {v.name!r}, given_none)"
         return f"{holder}.{v.name}"
     if type(v.name) not in (str, int):
         given[key] = v.name
@@ -163,8 +179,9 @@ def _read(v: Variable, holder: str, key: str, given: dict[str, Any]) -> str:
         given["given_builtins"] = vars(builtins)
         return f"({holder}[{key}] if {key} in {holder} else given_builtins[{key}])"
     # One that makes what it has not is asked so that it does not.
-    if kind in DICTS and (kind is not dict or v.value is MISSING):
-        given["given_none"] = MISSING
+    if kind == "proxy":
+        return f"({holder}[{key}] if {key} in {holder} else given_none)"
+    if kind == "dict" and (type(v.holder) is not dict or v.value is MISSING):
         return f"given_in({holder}, {key}, given_none)"
     return f"{holder}[{key}]"
 
@@ -183,6 +200,8 @@ def described(changes: Sequence[tuple[Variable, Any]]) -> str:
     shown = [
         f"{v.label} is bound to another object"
         if isinstance(v.value, _CODE)
+        else f"{v.label} have changed"
+        if v.name is BYTES
         else f"{v.label} is {_shown(now)}, was {_shown(v.value)}"
         for v, now in islice(changes, 3)
     ]
@@ -193,11 +212,13 @@ def warn_of(changes: Sequence[tuple[Variable, Any]], name: str, told: set[str]) 
     """Warns once of each variable that holds data. (Who defines a function anew wants
     it to be used.)"""
     for v, now in changes:
-        if isinstance(v.value, _CODE) or v.label in told:
+        if isinstance(now, _CODE) or isinstance(v.value, _CODE) or v.label in told:
             continue
         told.add(v.label)
-        before = "missing" if v.value is MISSING else _shown(v.value)
-        after = _shown(now)
+        before = "was missing" if v.value is MISSING else f"was {_shown(v.value)}"
+        after = f"is {_shown(now)}"
+        if v.name is BYTES:
+            before, after = "were others", "have changed"
         text = _STALE.format(
             what=v.label, before=before, name=name, now=after, at=at(v.source)
         )

@@ -6,10 +6,13 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 Path = tuple[Any, ...]
-"""Where a variable is (`GLOBAL`, `CELL`, `LOCAL`), its name, then steps: names of
-attributes, and `Item`, `At`, `EVERY` or `LENGTH` of containers."""
+"""Where a variable is (`GLOBAL`, `CELL`, `LOCAL`, or the imported `MODULE`), its name,
+then steps: names of attributes, `Item`, `At`, `EVERY` or `LENGTH` of containers, and
+`RESULT` of what is called."""
 
-GLOBAL, CELL, LOCAL = "global", "cell", "local"
+GLOBAL, CELL, LOCAL, MODULE = "global", "cell", "local", "module"
+NAMESPACE = "globals()"
+"""The name under which a module has its dict of global variables."""
 
 
 class Item(NamedTuple):
@@ -30,6 +33,9 @@ class _Whole(NamedTuple):
 
 
 EVERY, LENGTH = _Whole("every item"), _Whole("the number of items")
+RESULT = _Whole("what a call without arguments that matter gives")
+BYTES = _Whole("the numbers of an array")
+CONTEXT = _Whole("the value of a context variable")
 
 
 def label_of(path: Path) -> str:
@@ -43,6 +49,10 @@ def label_of(path: Path) -> str:
             text = f"getattr({text}, {inner})" if step.attribute else f"{text}[{inner}]"
         elif step is LENGTH:
             text = f"len({text})"
-        elif step is not EVERY:
+        elif step is RESULT:
+            text += "()"
+        elif step is CONTEXT:
+            text += ".get()"
+        elif step is not EVERY and step is not BYTES:
             text += f".{step}"
     return text
