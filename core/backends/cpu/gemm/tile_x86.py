@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import replace
 
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.tile import PARAMETERS, Machine, Size
@@ -47,7 +46,7 @@ def emit_x86_tiles(
     LLVM takes ten times longer for thirty functions than for this one.
     """
     name = "tile_turned" if turned else "tile"
-    text = _text(replace(machine, images=False), tuple(sizes), turned)
+    text = _text(machine, tuple(sizes), turned)
     count = 32 if machine.assembly == "avx512" else 16
     masks = [f"k{i}" for i in range(1, 5)] if machine.assembly == "avx512" else []
     clobbered = [*(f"xmm{i}" for i in range(count)), *masks, "memory", "flags"]
