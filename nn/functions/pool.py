@@ -311,13 +311,13 @@ def _mean_along(x: Any, axis: int, m: int) -> Any:
     n = x.shape[axis]
     if n % m == 0:
         return _split(x, axis, m).mean(axis + 1)
-    first, last = _borders(n, m)
-    place = tnp.arange(n)[:, None]
-    wide = check.wide(x)
-    share = 1 / (last - first).astype(wide.dtype)
-    shares = tnp.where((place >= first) & (place < last), share, 0)
-    means = tnp.tensordot(wide, shares, axes=((axis,), (0,)))
-    return check.narrow(tnp.moveaxis(means, -1, axis), x)
+    first, places = _windows_along(n, m)
+    inside = places == first[:, None] + tnp.arange(places.shape[1])
+    count = inside.sum(1)
+    rest = (1,) * (x.ndim - axis - 1)
+    seen = tnp.take(check.wide(x), places, axis=axis)
+    total = tnp.where(inside.reshape(*inside.shape, *rest), seen, 0).sum(axis + 1)
+    return check.narrow(total / count.reshape(m, *rest).astype(total.dtype), x)
 
 
 def _max_along(x: Any, axis: int, m: int) -> Any:
@@ -325,16 +325,17 @@ def _max_along(x: Any, axis: int, m: int) -> Any:
     n = x.shape[axis]
     if n % m == 0:
         return _split(x, axis, m).max(axis + 1)
-    first, last = _borders(n, m)
-    # Short windows see their last element twice.
-    longest = tnp.arange(-(-n // m) + 1)
-    places = tnp.minimum(first[:, None] + longest, last[:, None] - 1)
+    _, places = _windows_along(n, m)
     return tnp.take(x, places, axis=axis).max(axis + 1)
 
 
-def _borders(n: int, m: int) -> tuple[Any, Any]:
+def _windows_along(n: int, m: int) -> tuple[Any, Any]:
+    """Where m windows begin, and their elements, as many of each: short windows have
+    their last one twice, or three times."""
     i = tnp.arange(m)
-    return i * n // m, -(-(i + 1) * n // m)
+    first, last = i * n // m, -(-(i + 1) * n // m)
+    longest = tnp.arange(-(-n // m) + 1)
+    return first, tnp.minimum(first[:, None] + longest, last[:, None] - 1)
 
 
 def _split(x: Any, axis: int, m: int) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import treadle as td
 import treadle.numpy as tnp
@@ -154,3 +155,11 @@ def test_adaptive_means_of_doubles_are_doubles() -> None:
     found = nn.adaptive_avg_pool(x, (3,))[:, 0]
     wanted = [x[:2].mean(), x[1:4].mean(), x[3:].mean()]
     np.testing.assert_allclose(found, wanted, rtol=1e-14)
+
+
+def test_what_is_infinite_reaches_no_other_adaptive_mean() -> None:
+    x = np.arange(7.0, dtype=np.float32)[:, None]
+    x[3] = np.inf
+    found = np.asarray(nn.adaptive_avg_pool(x, (3,)))[:, 0]
+    torches = torch.nn.functional.adaptive_avg_pool1d(torch.from_numpy(x.T), 3)
+    np.testing.assert_allclose(found, torches.numpy()[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -97,7 +97,8 @@ def product_source(product: ProductKernel) -> native.Source:
     if isinstance(what, ConvSpec) and what.half is not None:
         return pairs.source(what, product.filter_gradient)
     if isinstance(what, ConvSpec):
-        return gemm.source(what.dtype, None)
+        sizes = what.y.taps, what.y.out, what.groups
+        return gemm.source(what.dtype, _images(product.filter_gradient, *sizes))
     return gemm.source(what.dtype, _part(what))
 
 
@@ -107,6 +108,17 @@ def _part(product: Contraction) -> gemm.Part:
     if few is None:
         return gemm.Part.ALL
     return gemm.Part.FEW if few else gemm.Part.PLAIN
+
+
+def _images(gradient: bool, *sizes: Any) -> gemm.Images:
+    """The module that has the kernel of a convolution, whatever its open sizes are.
+
+    sizes: rows of taps and of results, and groups: of one each it may be a product.
+    """
+    if gradient:
+        return gemm.Images.GRADIENTS
+    lines = all([is_dim(n) or n == 1 for n in sizes])
+    return gemm.Images.ALL if lines else gemm.Images.FORWARD
 
 
 class _Matrices(NamedTuple):
@@ -145,6 +157,12 @@ def _parts_of(dtype: np.dtype, sizes: _Matrices) -> set[gemm.Part]:
     }
 
 
+def _image_parts(eq: Equation, how: Convolution) -> set[gemm.Images]:
+    """Those that may have the kernel of a convolution of one group."""
+    rows, taps = (a.type.shape for a in (eq.outputs[0], eq.inputs[1]))
+    return {_images(how.filter_gradient, taps[-4], rows[-3], 1)}
+
+
 _known_parts = functools.lru_cache(maxsize=1024)(_parts_of)
 
 
@@ -154,9 +172,8 @@ def _stays(eq: Equation, images: bool) -> bool:
     if eq.outputs[0].type.dtype.kind != "f":
         return False
     if images:
-        # A gradient comes with a convolution; and one of points, or of patches that
-        # don't overlap, becomes a product.
-        window = eq.inputs[1].type.shape[:-2] if "kernel" not in eq.params else ()
+        # One of points, or of patches that don't overlap, becomes a product.
+        window = eq.params.get("kernel", eq.inputs[1].type.shape[:-2])
         steps = zip(window, eq.params["strides"], strict=False)
         return len(window) > 1 and all([n > step for n, step in steps])
     found = _matrices(eq)
@@ -187,7 +204,11 @@ def foreseen(
             # (What half floats become is not known yet.)
             given = {t.dtype for t in operands}
             if ungrouped and given == {dtype} and dtype.itemsize > 2:
-                parts = {None} if images else _parts(eq)
+                parts = (
+                    _image_parts(eq, how)
+                    if isinstance(how, Convolution)
+                    else _parts(eq)
+                )
                 if len(parts) == 1:
                     yield gemm.source(dtype, *parts)
             elif not images and given.issubset(integers.DTYPES):

@@ -52,7 +52,7 @@ def machine(short: bool = False) -> Machine:
 
     short: whether results are bfloat16.
     """
-    found = machine_for(np.dtype(np.float32), host(), images=True)
+    found = machine_for(np.dtype(np.float32), host())
     found = replace(found, pairs=True, short=short)
     if bfloat_unit() in (AMX_MODEL, AVX512_BF16_MODEL):
         return replace(found, assembly="", tile=Tile(_LANES, 14))

@@ -31,7 +31,8 @@ from treadle.kernels.convolve import Axis, ConvSpec
 
 _INPUT_BYTES = 1 << 19  # of tiles of inputs, to stay in the L2 cache
 _STREAM_BYTES = 5 << 19  # of all tiles: then the filter is transformed on the way
-_BLOCK_BYTES = 1 << 23  # of tiles that lie in each other's gaps, at most
+_BLOCK_BYTES = 1 << 20  # of tiles in each other's gaps, at most: the L2 cache
+_GRADIENT_BLOCK_BYTES = 1 << 23  # which saves more there
 _LEAST_AT_ONCE = 28
 _FILTER_BYTES = 1 << 22  # of the filter's transformed panels
 _COLLIDING_BYTES = 1 << 10  # what lies so far apart falls into few sets of the L1 cache
@@ -49,9 +50,7 @@ _TASK_TILES = 64  # that are worth transforming the filter for
 
 
 def is_possible(spec: ConvSpec) -> bool:
-    """Whether it is a sum over 3 x 3 pixels, of images whose gaps are as far apart in
-    inputs as in outputs, and not so far that a block of tiles would be too large."""
-    block = spec.y.dilation * spec.x.dilation * _depth(spec)
+    """Whether it is a sum over 3 x 3 pixels that lie side by side, or taps apart."""
     return (
         spec.groups == 1
         and not spec.exact
@@ -60,7 +59,6 @@ def is_possible(spec: ConvSpec) -> bool:
         and all(
             (a.taps, a.stride, a.in_dilation) == (TAPS, 1, 1) for a in (spec.y, spec.x)
         )
-        and PLACES * block * spec.dtype.itemsize <= _BLOCK_BYTES
     )
 
 
@@ -72,12 +70,16 @@ def _depth(spec: ConvSpec) -> int:
 def is_faster(spec: ConvSpec, filter_gradient: bool) -> bool:
     """Whether it takes less time than to multiply pixel by pixel, by far: it loses
     digits. Of few channels it doesn't, nor where tiles reach beyond small images, nor
-    where the filter is larger than what it meets.
+    where the filter is larger than what it meets, nor, if taps are far apart, where the
+    tiles in each other's gaps are too large for the cache.
 
     The same for any machine, and for any number of threads, as what is summed is not.
     """
     channels, features = (-(-n // _LANES) for n in (spec.channels, spec.features))
     y, x, z, depth = spec.y, spec.x, spec.z, _depth(spec)
+    block = PLACES * y.dilation * x.dilation * depth * spec.dtype.itemsize
+    if block > (_GRADIENT_BLOCK_BYTES if filter_gradient else _BLOCK_BYTES):
+        return False
     whole = tiled(spec)
     tiles = spec.images * (whole.y.out // OUT) * (whole.x.out // OUT)
     # Some of the launches of few pixels never read what lies beside an image.

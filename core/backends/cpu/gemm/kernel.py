@@ -93,12 +93,11 @@ def tile(dtype: np.dtype, target: Target | None = None) -> Tile:
     return Tile(lanes, 14 if target.vector_bytes == 64 else 6)
 
 
-def machine_for(dtype: np.dtype, target: Target, images: bool = False) -> Machine:
+def machine_for(dtype: np.dtype, target: Target) -> Machine:
     return Machine(
         scalar=_SCALARS[dtype],
         tile=tile(dtype, target),
         assembly=_assembly(target),
-        images=images,
     )
 
 
@@ -120,59 +119,80 @@ class Part(Enum):
     ALL = "contract_all"  # what a product of open sizes may need
 
 
-@functools.cache
-def source(dtype: np.dtype, part: Part | None = Part.PLAIN) -> Source:
-    """The kernel of products for one dtype, to be loaded: of floats, and of integers of
-    32 bits, which have one sign or the other for their readers alone.
+class Images(Enum):
+    """Which kinds of convolutions a module has. It takes two to four times as long to
+    compile as one of products, and most programs have none."""
 
-    part: None: that of convolutions, some of which are products, too. It takes twice as
-      long to compile, and most programs have none.
-    """
+    FORWARD = "convolve"
+    GRADIENTS = "convolve_gradients"  # by the filter, besides
+    ALL = "convolve_all"  # and what is a product of lines
+
+
+_LARGER: dict[Part | Images, tuple[Part | Images, ...]] = {
+    Part.PLAIN: (Part.ALL,),
+    Part.FEW: (Part.ALL,),
+    Images.FORWARD: (Images.ALL, Images.GRADIENTS),
+    Images.GRADIENTS: (Images.ALL,),
+}
+
+
+@functools.cache
+def source(dtype: np.dtype, part: Part | Images = Part.PLAIN) -> Source:
+    """The kernel of products, or of convolutions, for one dtype, to be loaded: of
+    floats, and of integers of 32 bits, which have one sign or the other for their
+    readers alone."""
     if dtype not in _SCALARS:
         raise NotImplementedError(
             f"no matrix kernel for {dtype}: convert the operands to float32 first"
         )
-    images = part is None
     scalar = _SCALARS[dtype]
 
     def machine() -> Machine:
-        return replace(machine_for(dtype, host(), images), apart=True)
+        return replace(machine_for(dtype, host()), apart=True)
 
     def emit() -> str:
         llvm().initialize_native_asmparser()  # for the assembly in the kernels
-        return emit_module(machine(), part or Part.PLAIN)
+        return emit_module(machine(), part)
 
-    symbol = "convolve" if part is None else part.value
+    larger = tuple([f"{p.value}/{scalar}" for p in _LARGER.get(part, ())])
+    gradients = part in (Images.GRADIENTS, Images.ALL)
     return Source(
-        f"{symbol}/{scalar}",
-        symbol,
+        f"{part.value}/{scalar}",
+        part.value,
         emit,
-        within=f"{Part.ALL.value}/{scalar}" if part in (Part.PLAIN, Part.FEW) else "",
-        needs=() if part is Part.FEW else needed(machine, images and scalar == "float"),
+        within=larger,
+        needs=()
+        if part is Part.FEW
+        else needed(machine, gradients and scalar == "float"),
     )
 
 
-def emit_module(machine: Machine, part: Part = Part.PLAIN) -> str:
-    """IR of everything that one dtype needs. (Convolutions have no part.)"""
+def emit_module(machine: Machine, part: Part | Images = Part.PLAIN) -> str:
+    """IR of everything that one dtype needs."""
     b = Builder()
     kinds: dict[Kind, str] = {}
     if part is not Part.FEW:
+        _emit_tiles(b, machine)
+    if part in (Part.PLAIN, Part.ALL, Images.ALL):
         kinds |= _emit_plain(b, machine)
-    if part is not Part.PLAIN:
+    if part in (Part.FEW, Part.ALL):
         emit_turned_rows(b, machine)
         emit_streamed(b, machine)
         kinds |= {Kind.TURNED: "turned", Kind.STREAMED: "streamed"}  # `FEW_KINDS`
-    if machine.images:
-        kinds |= _emit_convolutions(b, machine)
-    emit_dispatch(b, "convolve" if machine.images else part.value, kinds)
+    if isinstance(part, Images):
+        kinds |= _emit_convolutions(b, machine, part is not Images.FORWARD)
+    emit_dispatch(b, part.value, kinds)
     return b.text()
 
 
-def _emit_plain(b: Builder, machine: Machine) -> dict[Kind, str]:
+def _emit_tiles(b: Builder, machine: Machine) -> None:
     emit_tiles(b, machine)
     emit_sweep(b, machine)
     b.lines.append("@one_segment = internal constant [2 x i64] zeroinitializer")
     emit_pack(b, machine)
+
+
+def _emit_plain(b: Builder, machine: Machine) -> dict[Kind, str]:
     emit_pack_panels(b, machine)
     _emit_block(b, machine)
     _emit_chunk(b, machine)
@@ -182,21 +202,24 @@ def _emit_plain(b: Builder, machine: Machine) -> dict[Kind, str]:
     return {Kind.PRODUCT: "product", Kind.FEW_ROWS: "few_rows"}
 
 
-def _emit_convolutions(b: Builder, machine: Machine) -> dict[Kind, str]:
+def _emit_convolutions(
+    b: Builder, machine: Machine, gradients: bool
+) -> dict[Kind, str]:
     emit_convolution(b, machine)
     emit_together(b, machine)
-    emit_filter_gradient(b, machine)
-    kinds = {}
-    if machine.scalar == "float":
-        emit_turned(b, machine)
+    kinds = {Kind.CONVOLUTION: "convolution", Kind.TOGETHER: "together"}
+    tiles = machine.scalar == "float"
+    if tiles:
         emit_winograd(b, machine)
-        emit_winograd_filter(b, machine)
         kinds[Kind.WINOGRAD] = "winograd"
+    if gradients:
+        emit_filter_gradient(b, machine)
+        kinds[Kind.FILTER_GRADIENT] = "filter_gradient"
+        kinds[Kind.SUM_PARTIALS] = "sum_partials"
+    if gradients and tiles:
+        emit_turned(b, machine)
+        emit_winograd_filter(b, machine)
         kinds[Kind.WINOGRAD_FILTER] = "winograd_gradient"
-    kinds[Kind.CONVOLUTION] = "convolution"
-    kinds[Kind.TOGETHER] = "together"
-    kinds[Kind.FILTER_GRADIENT] = "filter_gradient"
-    kinds[Kind.SUM_PARTIALS] = "sum_partials"
     return kinds
 
 

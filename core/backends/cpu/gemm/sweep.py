@@ -67,7 +67,7 @@ def needed(machine: Callable[[], Machine], turned: bool = False) -> tuple[Source
 
     def source(turned: bool) -> Source:
         symbol = _name(turned)
-        key = f"{symbol} {replace(machine(), images=False)}"
+        key = f"{symbol} {machine()}"
         return Source(key, symbol, partial(emit, turned))
 
     return (source(False), source(True)) if turned else (source(False),)

@@ -59,9 +59,9 @@ class Machine:
     """What the emitted code is for.
 
     scalar: "float", "double" or "i32". assembly: "avx512", "avx2", or "" for IR.
-    images: whether the kernel of products also makes convolutions. pairs: whether what
-    A and B hold for a float is two bfloat16, one k after the other, whose products are
-    both added (`treadle.backends.cpu.target.multiplies_pairs`); IR is a model of it.
+    pairs: whether what A and B hold for a float is two bfloat16, one k after the other,
+    whose products are both added (`treadle.backends.cpu.target.multiplies_pairs`); IR
+    is a model of it.
     halves: whether operands are bfloat16, of which pairs are made as they are read.
     short: whether results are stored as bfloat16, and never added to others.
     apart: whether the micro-kernels lie in modules of their own (`tiles.needed`), which
@@ -71,7 +71,6 @@ class Machine:
     scalar: str
     tile: Tile
     assembly: str
-    images: bool = False
     pairs: bool = False
     halves: bool = False
     short: bool = False

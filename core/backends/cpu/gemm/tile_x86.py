@@ -47,7 +47,7 @@ def emit_x86_tiles(
     LLVM takes ten times longer for thirty functions than for this one.
     """
     name = "tile_turned" if turned else "tile"
-    text = _text(replace(machine, images=False, apart=False), tuple(sizes), turned)
+    text = _text(replace(machine, apart=False), tuple(sizes), turned)
     count = 32 if machine.assembly == "avx512" else 16
     masks = [f"k{i}" for i in range(1, 5)] if machine.assembly == "avx512" else []
     clobbered = [*(f"xmm{i}" for i in range(count)), *masks, "memory", "flags"]

@@ -31,8 +31,8 @@ class Source:
         cache holds `key`, possibly on another thread.
     level: how hard LLVM works on the code, from 0 to 2.
     folds: whether LLVM is to work out first what follows from constants.
-    within: the key of a larger module whose function does all that this one does, and
-        is taken instead where it is loaded, too; or nothing.
+    within: keys of larger modules whose functions do all that this one does, and are
+        taken instead where they are loaded, too: the largest first.
     needs: modules whose functions this one calls, by their symbols.
     """
 
@@ -41,7 +41,7 @@ class Source:
     emit: Callable[[], str]
     level: int = 2
     folds: bool = False
-    within: str = ""
+    within: tuple[str, ...] = ()
     needs: tuple[Source, ...] = ()
 
 
@@ -98,9 +98,9 @@ def load(sources: Sequence[Source]) -> dict[str, int]:
 
 def _taken(source: Source, others: Container[str]) -> str:
     """The key of the function that is taken for a source, beside others."""
-    larger = source.within
-    if larger in others or (larger in _functions and source.key not in _functions):
-        return larger
+    for larger in source.within:
+        if larger in others or (larger in _functions and source.key not in _functions):
+            return larger
     return source.key
 
 

@@ -63,7 +63,7 @@ def test_loops_over_few_numbers_are_left_to_the_linker() -> None:
 def matrix_kernels(function: Callable, *shapes: tuple) -> tuple[set, set]:
     """The parts of matrix kernels that are begun before fusion, and those called.
     Sizes that have a name are open."""
-    scope, names = Scope(), {part.value for part in gemm.Part}
+    scope, names = Scope(), {part.value for part in (*gemm.Part, *gemm.Images)}
     opened = {n: scope.symbol(n, 6) for s in shapes for n in s if isinstance(n, str)}
     types = [
         ArrayType(tuple(opened.get(n, n) for n in shape), np.dtype("float32"))
@@ -114,3 +114,37 @@ def test_a_larger_module_serves_for_a_smaller_one() -> None:
     plain, few, whole = map(lambda part: gemm.source(dtype, part), gemm.Part)
     found = native.load([plain, whole, few])
     assert found[plain.key] == found[few.key] == found[whole.key]
+
+
+def convolved(x, w, strides=(1, 1)):
+    how = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+    return td.lax.conv_general_dilated(x, w, strides, "SAME", **how)
+
+
+def by_filter(x, w):
+    out, pull = td.vjp(lambda w: convolved(x, w), w)
+    return pull(out)[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "image", "taps", "names"),
+    [
+        (convolved, (2, 8, 9, 4), (3, 3, 4, 5), {"convolve"}),
+        (convolved, (2, 8, "n", 4), (1, 3, 4, 5), {"convolve"}),
+        (convolved, (2, "n", 9, 4), (3, 1, 4, 5), {"convolve"}),
+        (convolved, (2, "n", 9, 4), (1, 3, 4, 5), {"convolve_all"}),
+        (convolved, (2, 1, 9, 4), (1, 3, 4, 5), {"convolve_all"}),
+        (by_filter, (2, 8, 9, 4), (3, 3, 4, 5), {"convolve", "convolve_gradients"}),
+    ],
+)
+def test_kernels_of_convolutions(function, image, taps, names) -> None:
+    assert matrix_kernels(function, image, taps) == (names, names)
+
+
+def test_larger_modules_of_convolutions_serve_for_smaller_ones() -> None:
+    dtype = np.dtype("float64")
+    forward, gradients, whole = (gemm.source(dtype, part) for part in gemm.Images)
+    found = native.load([forward, gradients])
+    assert found[forward.key] == found[gradients.key]
+    found = native.load([forward, gradients, whole])
+    assert len(set(found.values())) == 1

@@ -20,7 +20,7 @@ from treadle.dtypes import bfloat16, float32
 from treadle.kernels.contract import Strides
 from treadle.kernels.convolve import ConvSpec
 
-MODEL = Machine("float", Tile(16, 14), "", images=True, pairs=True)
+MODEL = Machine("float", Tile(16, 14), "", pairs=True)
 MACHINES = [MODEL, *([pairs.machine()] if multiplies_pairs() else [])]
 EACH = pytest.mark.parametrize("machine", MACHINES, ids=lambda m: m.assembly or "model")
 CHANNELS = [(1, 32), (3, 5), (20, 33), (33, 70)]

@@ -278,6 +278,34 @@ def test_images_of_any_number_and_size():
     assert compiled.report().traces == 1
 
 
+TWO, THREE = (((n, n),) * rank for n, rank in ((2, 2), (1, 3)))
+OPEN = {
+    "taps apart": (Window((1, 1), TWO, (1, 1), (2, 2), 1), [(2, 16, 16), (1, 3, 9)]),
+    "volumes": (Window(*[(1,) * 3, THREE], *[(1,) * 3] * 2, 1), [(2, 3, 9, 21)]),
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_open_sizes_have_the_bits_of_fixed_ones(name):
+    window, sizes = OPEN[name]
+    rng, how = np.random.default_rng(0), window._asdict()
+    rank = len(window.strides)
+    kernel = (3,) * rank
+    w = rng.normal(size=(*kernel, 40, 48)).astype("float32")
+
+    def run(x, w, ct):
+        return conv_general(x, w, **how), conv_filter_grad(x, ct, kernel=kernel, **how)
+
+    names = (*"ndhw"[: rank + 1], None)
+    compiled = td.jit(run, dynamic={"x": names, "ct": names})
+    for size in (*sizes, (1,) * (rank + 1)):
+        x, ct = (rng.normal(size=(*size, n)).astype("float32") for n in (40, 48))
+        wanted = td.jit(lambda *a: run(*a))(x, w, ct)
+        for one, other in zip(compiled(x, w, ct), wanted, strict=True):
+            assert not (why := same_bytes(one, other)), f"{size}: {why}"
+    assert compiled.report().traces == 1
+
+
 @pytest.mark.parametrize("channels", [64, 256])
 def test_what_is_lost(channels):
     """PyTorch's products lose between 1.3e-7 and 1.1e-6 of a typical number, those of
