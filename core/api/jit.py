@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import update_wrapper
 from typing import (
     TYPE_CHECKING,
@@ -83,6 +85,7 @@ class Jitted(Generic[P, R]):
         memory_limit: int | None = None,
     ) -> None:
         self.function = function
+        self._options = static, donate, dynamic, max_compiles, memory_limit
         self._static = positions(function, static, "static")
         self._donate = positions(function, donate, "donate")
         for chosen, given_up in zip(
@@ -224,6 +227,26 @@ class Jitted(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<jit of {name_of(self.function)}>"
+
+    def __reduce__(self) -> Any:
+        """By its own name in a module, as functions are; else by its function's."""
+        name, found = (
+            getattr(self, "__qualname__", ""),
+            sys.modules.get(self.__module__),
+        )
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return name if found is self else (type(self), (self.function, *self._options))
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Itself, as of functions; of a bound method, one of a copy of its object."""
+        function = deepcopy(self.function, memo)
+        if function is self.function:
+            return self
+        return type(self)(function, *self._options)
 
     def _lookup(self, kept: Kept, args: tuple, kwargs: dict) -> tuple[Entry, list[Any]]:
         """What belongs to these arguments, and their leaves."""

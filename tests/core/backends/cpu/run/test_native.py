@@ -257,6 +257,22 @@ def test_programs_are_compiled_while_python_exits(cache: Path) -> None:
     assert (ran.stdout, ran.stderr) == ("2\n", "")
 
 
+def test_a_thread_compiles_while_the_first_one_has_ended(cache: Path) -> None:
+    """Python's threads can't be started any more, nor can their pools be loaded."""
+    program = (
+        "import threading, time\n"
+        "import treadle as td, treadle.numpy as tnp\n"
+        "def work():\n"
+        "    time.sleep(0.2)\n"
+        "    f = td.jit(lambda x: (tnp.sort(x) @ x, tnp.sin(x).sum()))\n"
+        "    print(float(f(tnp.ones(3))[0]))\n"
+        "threading.Thread(target=work).start()\n"
+    )
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (ran.stdout, ran.stderr) == ("3.0\n", "")
+
+
 @two_cpus
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
