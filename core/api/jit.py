@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from functools import update_wrapper
 from typing import (
     TYPE_CHECKING,
@@ -32,6 +30,7 @@ from treadle.api.args import (
 from treadle.api.boundary import boundary, tidy
 from treadle.api.caches import made
 from treadle.api.captured import Kept
+from treadle.api.copies import CopiedAsFunction
 from treadle.api.entry import Entry, compiler
 from treadle.api.method import Method
 from treadle.api.programs import Programs
@@ -72,7 +71,7 @@ R = TypeVar("R")
 Owner = TypeVar("Owner")
 
 
-class Jitted(Generic[P, R]):
+class Jitted(CopiedAsFunction, Generic[P, R]):
     """A function that `jit` compiles at its first call for each set of types."""
 
     def __init__(
@@ -227,26 +226,6 @@ class Jitted(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<jit of {name_of(self.function)}>"
-
-    def __reduce__(self) -> Any:
-        """By its own name in a module, as functions are; else by its function's."""
-        name, found = (
-            getattr(self, "__qualname__", ""),
-            sys.modules.get(self.__module__),
-        )
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        return name if found is self else (type(self), (self.function, *self._options))
-
-    def __copy__(self) -> Self:
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Itself, as of functions; of a bound method, one of a copy of its object."""
-        function = deepcopy(self.function, memo)
-        if function is self.function:
-            return self
-        return type(self)(function, *self._options)
 
     def _lookup(self, kept: Kept, args: tuple, kwargs: dict) -> tuple[Entry, list[Any]]:
         """What belongs to these arguments, and their leaves."""
