@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Callable
-from typing import Any, assert_type
+from typing import Any, NamedTuple, assert_type
 
 import numpy as np
 
@@ -252,3 +254,50 @@ optim.sgd(optim.cosine_decay_schedule(0.1, 100), momentum=0.9)
 optim.sgd("fast")  # pyright: ignore[reportArgumentType]
 assert_type(checkpoint.restore("path", net), Net)
 assert_type(checkpoint.Manager("path").restore({"net": net}), dict[str, Net])
+
+# Small programs -----------------------------------------------------------------------
+
+
+class Carry(NamedTuple):
+    h: Array
+    c: Array
+
+
+def cell(carry: Carry, x: Array) -> tuple[Carry, Array]:
+    h = tnp.tanh(carry.h + x)
+    return Carry(h, carry.c * 0.9), h
+
+
+last, ys = td.scan(cell, Carry(tnp.zeros(3), tnp.zeros(3)), tnp.ones((5, 3)))
+assert_type(last, Carry)
+assert_type(ys, Array)
+assert_type(copy.deepcopy(td.jit(cell))(last, ys[0]), tuple[Carry, Array])
+
+
+@functools.partial(td.jit, static=("mode",))
+def moded(x: Array, mode: str = "a") -> Array:
+    return x if mode == "a" else -x
+
+
+assert_type(moded(x, mode="b"), Array)
+
+
+def chosen(wide: bool) -> Array:
+    dtype = tnp.float32 if wide else None
+    start = tnp.arange(4, dtype=tnp.int32 if wide else tnp.float32)
+    return start.sum(dtype=dtype) + tnp.zeros((2, 3), dtype=dtype).mean()
+
+
+class Scaled(nn.Module):
+    inner: nn.Linear
+
+    def __init__(self, *, key: rng.Key) -> None:
+        self.inner = nn.Linear(2, 2, key=key)
+
+    @td.jit
+    def run(self, x: Array, *, scale: float = 1.0) -> Array:
+        return self.inner(x) * scale
+
+
+assert_type(Scaled(key=key).run(tnp.ones(2), scale=2.0), Array)
+assert_type(td.tree.map(lambda v: v * 2, Scaled(key=key)), Scaled)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from treadle import tree
 from treadle.api.args import name_of
@@ -260,6 +260,19 @@ class Compiled(_Planned):
         self.program: Executable = made.entry.program
         self._path: Path | None = None
         self._is_read = True
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            f"{self!r} is machine code in the memory of this process, and can't be "
+            f"pickled{at(user_source())}\nPickle the function, and compile it there: "
+            "what one process has compiled, the next one finds in its cache."
+        )
 
     def as_text(self) -> str:
         """The LLVM IR of the kernels."""

@@ -184,9 +184,14 @@ def _is_axes(spec: Any) -> bool:
     return all(n is None or type(n) is str for n in spec) and any(spec)
 
 
+_ARRAY = tree.structure(0)
+
+
 def _spread(part: tree.Structure, spec: Any) -> list[Any]:
     """The axes of each leaf of an argument, of which some trees may share one."""
-    if _is_axes(spec):
+    # Of an array, no axis is named; of a tuple, each array is as it is.
+    fixed = type(spec) is tuple and not any(spec) and part == _ARRAY
+    if fixed or _is_axes(spec):
         return [spec or ()] * part.count
     outer = tree.structure(spec, is_leaf=_is_axes)
     leaves = tree.leaves(spec, is_leaf=_is_axes)

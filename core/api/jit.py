@@ -30,6 +30,7 @@ from treadle.api.args import (
 from treadle.api.boundary import boundary, tidy
 from treadle.api.caches import made
 from treadle.api.captured import Kept
+from treadle.api.copies import CopiedAsFunction
 from treadle.api.entry import Entry, compiler
 from treadle.api.method import Method
 from treadle.api.programs import Programs
@@ -70,7 +71,7 @@ R = TypeVar("R")
 Owner = TypeVar("Owner")
 
 
-class Jitted(Generic[P, R]):
+class Jitted(CopiedAsFunction, Generic[P, R]):
     """A function that `jit` compiles at its first call for each set of types."""
 
     def __init__(
@@ -83,6 +84,7 @@ class Jitted(Generic[P, R]):
         memory_limit: int | None = None,
     ) -> None:
         self.function = function
+        self._options = static, donate, dynamic, max_compiles, memory_limit
         self._static = positions(function, static, "static")
         self._donate = positions(function, donate, "donate")
         for chosen, given_up in zip(

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from functools import cache, wraps
 from typing import Any
 
+import numpy as np
+
 from treadle import dtypes, tree
 from treadle.api.ambient import Surroundings
 from treadle.api.args import argument, check_leaf, check_results, name_of
@@ -56,9 +58,18 @@ def check_lengths(t: ArrayType, where: str) -> ArrayType:
 
 
 def type_of_leaf(leaf: Any, where: str) -> ArrayType:
-    """The type of an array, a number, or of a type itself."""
+    """The type of an array, a number, or of a type itself.
+
+    Raises:
+      TypeError: for what has none, such as a dtype or its name alone.
+    """
     if isinstance(leaf, ArrayType):
         return check_lengths(leaf, where)
+    if isinstance(leaf, str | type | np.dtype):
+        raise TypeError(
+            f"{where} is {leaf!r}, and says nothing of a shape{at(user_source())}\n"
+            "Give an array like it, or `td.ShapeDtype(shape, dtype)`."
+        )
     return typeof(check_leaf(leaf, where))
 
 

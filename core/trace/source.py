@@ -264,7 +264,10 @@ def _compiled(source: _Source, old: CodeType) -> CodeType | None:
 def _code_of(node: ast.FunctionDef, like: CodeType) -> CodeType | None:
     """The code of a definition, which may be changed, with variables around it that are
     those of other code."""
-    node.decorator_list, node.returns = [], None
+    # Lines of code count from that of the first decorator.
+    first = node.decorator_list[:1]
+    node.decorator_list = [ast.copy_location(ast.Constant(None), d) for d in first]
+    node.returns = None
     node.args.defaults = [ast.Constant(None) for _ in node.args.defaults]
     node.args.kw_defaults = [d and ast.Constant(None) for d in node.args.kw_defaults]
     for argument in ast.walk(node.args):

@@ -134,8 +134,8 @@ def qr(a: ArrayLike, mode: str = "reduced") -> QRResult | Array:
         ]
     else:
         found = orthogonal.qr(a, full=full, vectors=mode != "r")
-    *q, r = [narrowed(x, dtype) for x in found]
-    return r if mode == "r" else QRResult(*q, r)
+    r = narrowed(found[-1], dtype)
+    return r if mode == "r" else QRResult(narrowed(found[0], dtype), r)
 
 
 @overload

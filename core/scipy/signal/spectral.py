@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from treadle import dtypes
 from treadle import np as tnp
@@ -14,13 +13,15 @@ from treadle.run.array import Array
 from treadle.scipy.operands import whole
 from treadle.scipy.signal.trend import detrend as without_trend
 
-_WINDOWS: dict[str, Any] = {
-    "boxcar": np.ones,
-    "hann": np.hanning,
-    "hamming": np.hamming,
-    "blackman": np.blackman,
-    "bartlett": np.bartlett,
+_COSINES = {
+    "boxcar": (1.0,),
+    "hann": (0.5, -0.5),
+    "hamming": (0.54, -0.46),
+    "blackman": (0.42, -0.5, 0.08),
 }
+"""Of windows that are sums of cosines: what these are multiplied by."""
+
+_WINDOWS = *_COSINES, "bartlett"
 _EXTENSIONS = {"zeros": "constant", "even": "reflect", "odd": "reflect"}
 _EXTENSIONS["constant"] = "edge"
 
@@ -45,8 +46,7 @@ def _window(name: str, window: Any, n: int | None, dtype: Any) -> tuple[Any, int
                 f"{', '.join(map(repr, _WINDOWS))}{at(user_source())}\n"
                 "Give another one as an array."
             )
-        # A period of n: the last of n + 1 numbers is the first of the next period.
-        return tnp.asarray(_WINDOWS[window](n + 1)[:-1], dtype), n
+        return _period(window, n).astype(dtype), n
     found = as_array(as_inexact(name, window)).astype(dtype)
     if found.ndim != 1 or n not in (None, found.shape[0]):
         raise ValueError(
@@ -54,6 +54,18 @@ def _window(name: str, window: Any, n: int | None, dtype: Any) -> tuple[Any, int
             f"{at(user_source())}"
         )
     return found, found.shape[0]
+
+
+def _period(window: str, n: int) -> Any:
+    """The n numbers of a period of a window, the first of the next one left out: in
+    float64, so that no dtype sees their rounding. The length may be open."""
+    place = tnp.arange(n, dtype=dtypes.float64) / n
+    if window == "bartlett":
+        return 1 - tnp.abs(2 * place - 1)
+    return sum(
+        weight * tnp.cos(place * (2 * math.pi * k))
+        for k, weight in enumerate(_COSINES[window])
+    )
 
 
 def _pieces(
@@ -99,8 +111,8 @@ def _transformed(x: Any, pieces: _Pieces, trend: Any, half: bool) -> Any:
 
 
 def _frequencies(pieces: _Pieces, fs: Any, half: bool, dtype: Any) -> Any:
-    found = (np.fft.rfftfreq if half else np.fft.fftfreq)(pieces.n)
-    return tnp.asarray(found, dtype) * fs
+    find = tnp.fft.rfftfreq if half else tnp.fft.fftfreq
+    return find(pieces.n, dtype=dtype) * fs
 
 
 def _power(name: str, window: Any, scaling: str, fs: Any) -> Any:
@@ -229,10 +241,9 @@ def _welch(
     power = tnp.conj(first) * last * _power(name, pieces.window, scaling, fs)
     if half:
         # What is said of a negative frequency, too; there is none of zero and of half.
-        twice = np.full(pieces.n // 2 + 1, 2.0)
-        twice[0] = 1
-        twice[-1] = 2 - (pieces.n % 2 == 0)
-        power = power * tnp.asarray(twice, real)[:, None]
+        place = tnp.arange(pieces.n // 2 + 1)
+        alone = (place == 0) | (2 * place == pieces.n)
+        power = power * tnp.where(alone, 1, 2).astype(real)[:, None]
     power = _averaged(name, power if y is not None else power.real, average)
     frequencies = _frequencies(pieces, fs, half, real)
     return frequencies, tnp.moveaxis(power, -1, axis)
@@ -252,13 +263,13 @@ def _averaged(name: str, power: Any, average: str) -> Any:
         )
     # The median of such powers is less than their mean (Allen et al. 2012, appendix B).
     n = power.shape[-1]
-    even = 2 * np.arange(1, (n - 1) // 2 + 1)
-    bias = 1 + np.sum(1 / (even + 1) - 1 / even)
+    even = 2.0 * tnp.arange(1, (n - 1) // 2 + 1, dtype=dtypes.float64)
+    bias = 1 + tnp.sum(1 / (even + 1) - 1 / even)
     if dtypes.is_complex(power.dtype):
         middle = tnp.median(power.real, -1) + 1j * tnp.median(power.imag, -1)
     else:
         middle = tnp.median(power, -1)
-    return middle / float(bias)
+    return middle / bias.astype(dtypes.to_real(power.dtype))
 
 
 def stft(

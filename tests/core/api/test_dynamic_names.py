@@ -276,3 +276,18 @@ def test_a_bound_program_is_called_as_quickly_as_a_static_one() -> None:
     finally:
         made.entries = before
     assert f.report().calls == 12
+
+
+def test_an_argument_may_have_fixed_axes_alone() -> None:
+    """Of an array and of a tuple of them, `None` says so, of one or of each."""
+    f = td.jit(
+        lambda x, w, pair: (x @ w).sum() + pair[0].sum() * pair[1],
+        dynamic={"x": ("n", None), "w": (None,), "pair": (None, None)},
+    )
+    w = np.ones(3, "float32")
+    for n in (2, 5):
+        x = np.full((n, 3), 2, "float32")
+        assert f(x, w, (w, 1.0)) == 6 * n + 3
+    assert f.report().traces == 1
+    with pytest.raises(ValueError, match="but dynamic"):
+        td.jit(lambda w: w, dynamic={"w": (None, None, None)})(w)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import gc
 import json
 import os
+import pickle
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -277,3 +280,48 @@ def test_the_report_names_leaves_by_their_paths() -> None:
     named = [part.partition(":")[0] for part in program.signature.split(", ")]
     inside = ["['a'][0]", "['a'][2][0]", "['b']['c']"]
     assert named == ["first", *[f"second{place}" for place in inside]]
+
+
+# Copies -------------------------------------------------------------------------------
+
+
+@td.jit
+def doubled(x: Any) -> Any:
+    return 2 * x
+
+
+def power(x: Any, n: int) -> Any:
+    return x**n
+
+
+class Scaled:
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+        self.run = td.jit(self.scaled)
+
+    def scaled(self, x: Any) -> Any:
+        return self.scale * x
+
+
+def test_jitted_functions_are_copied_and_pickled_as_functions_are() -> None:
+    assert copy.deepcopy(doubled) is copy.copy(doubled) is doubled
+    assert pickle.loads(pickle.dumps(doubled)) is doubled
+    powers = td.jit(power, static="n")
+    assert pickle.loads(pickle.dumps(powers))(3.0, n=2) == 9
+    with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
+        pickle.dumps(td.jit(lambda x: x))
+    one = Scaled(2.0)
+    assert one.run(1.0) == 2
+    other = copy.deepcopy(one)
+    other.scale = 5.0
+    assert (one.run(1.0), other.run(1.0)) == (2, 5)
+    partial = copy.deepcopy(td.jit(functools.partial(power, n=3)))
+    assert partial(2.0) == 8
+
+
+def test_compiled_programs_are_copied_but_not_pickled() -> None:
+    program = doubled.lower(td.ShapeDtype(())).compile()
+    assert copy.deepcopy(program) is copy.copy(program) is program
+    with pytest.raises(TypeError, match="Pickle the function") as error:
+        pickle.dumps(program)
+    assert "test_jit.py" in str(error.value)

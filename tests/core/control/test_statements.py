@@ -380,6 +380,35 @@ def test_errors_in_statements_name_their_lines() -> None:
     assert f"test_statements.py:{line}" in str(error.value)
 
 
+@td.jit
+def decorated(x: Any) -> Any:
+    if x > 0:
+        x = x * 2
+    while x < 100:
+        x = 3 * abs(x)
+    if x > 110:
+        x = x - 1
+    return x
+
+
+@td.jit
+def wrong(x: Any) -> Any:
+    if x > 0:
+        x = x * 2
+    while x < 100:
+        x = 3 * abs(x)
+    return x + tnp.ones(2) @ tnp.ones(3)
+
+
+def test_decorated_functions_keep_their_lines() -> None:
+    """Their code begins at a decorator; each statement is found where it is."""
+    for x in (3.0, -3.0):
+        agree(decorated(x), decorated.function(x))
+    line = wrong.function.__code__.co_firstlineno + 6
+    with pytest.raises(ValueError, match=f"test_statements.py:{line}"):
+        wrong(1.0)
+
+
 class Normed(nn.Module):
     """Normalizes and drops, or not."""
 

@@ -224,6 +224,26 @@ def test_sizes_may_be_open() -> None:
     assert compiled.report().traces == 1
 
 
+@pytest.mark.filterwarnings("ignore:nperseg:UserWarning")
+@pytest.mark.parametrize("window", ["hann", "hamming", "blackman", "bartlett"])
+def test_pieces_are_as_long_as_an_open_signal(window: str) -> None:
+    """Shorter than a piece would be, a signal is one."""
+
+    def spectra(module: Any, x: Any) -> Any:
+        median = module.welch(x, window=window, nperseg=8, average="median")
+        density = module.csd(x, 2 * x + 1, window=window)
+        return density, median, module.stft(x, window=window)[1:]
+
+    compiled = td.jit(lambda x: spectra(signal, x), dynamic={"x": ("n",)})
+    for n in (300, 41, 64, 513):
+        x = draw(n).astype("float32")
+        wanted = td.tree.leaves(spectra(scipy.signal, x))
+        for f, w in zip(td.tree.leaves(compiled(x)), wanted, strict=True):
+            close(f, w, 1e-4)
+            assert f.dtype.itemsize <= 8
+    assert compiled.report().traces <= 4
+
+
 WRONG = {
     "convolve: mode is 'full', 'same' or 'valid', got 'some'": (
         lambda: signal.convolve(np.ones(2), np.ones(2), "some")

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Container, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent import futures
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ _gate = ForkGate()
 _turns = ShortTurns()
 # What `begin` has begun to compile and no `load` has asked for yet, by key. A forked
 # child has none of the threads that work on it.
-_begun: dict[str, Future[bytes]] = {}
+_begun: dict[str, futures.Future[bytes]] = {}
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_begun.clear)
 _link_count = 0
@@ -120,9 +120,9 @@ def begin(sources: Iterable[Source], threads: int = 0) -> None:
     store = objects.default_store()
     found = store.get_all(list(map(object_key, new)))
     missing = [s for s, code in zip(new, found, strict=True) if code is None]
-    if not missing:
+    if not missing or not _has_pools():
         return
-    pool = ThreadPoolExecutor(min(len(missing), threads or cpu_count() - 1))
+    pool = futures.ThreadPoolExecutor(min(len(missing), threads or cpu_count() - 1))
     try:
         for source in missing:
             future = _begun[source.key] = pool.submit(_compile_ahead, source, store)
@@ -192,11 +192,20 @@ def _environment_digest() -> str:
 # Compiling
 
 
+def _has_pools() -> bool:
+    """Whether threads can be started: not if Python exits, which it does while other
+    threads than the first go on, and Python's own module is not loaded yet."""
+    try:
+        return futures.ThreadPoolExecutor is not None
+    except RuntimeError:
+        return False
+
+
 def _compile_all(sources: list[Source]) -> list[bytes]:
     threads = min(len(sources), cpu_count())
-    if threads < 2 or not _unlocked_available():
+    if threads < 2 or not _unlocked_available() or not _has_pools():
         return [_compile(source) for source in sources]
-    with ThreadPoolExecutor(threads) as pool:
+    with futures.ThreadPoolExecutor(threads) as pool:
         try:
             results = pool.map(_compile, sources)
         except RuntimeError:  # Python is exiting, and starts no threads

@@ -269,6 +269,13 @@ def test_what_failed_once_is_tried_again(cache: Path) -> None:
     assert result(native.load([source])[source.key]) == 34
 
 
+def printed(program: str) -> tuple[str, str]:
+    """What a program writes to its output, and of errors."""
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    return ran.stdout, ran.stderr
+
+
 def test_programs_are_compiled_while_python_exits(cache: Path) -> None:
     program = (
         "import atexit\n"
@@ -281,9 +288,21 @@ def test_programs_are_compiled_while_python_exits(cache: Path) -> None:
         "    print(native.stats.compiled)\n"
         "atexit.register(late)\n"
     )
-    command = [sys.executable, "-c", program]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert (ran.stdout, ran.stderr) == ("2\n", "")
+    assert printed(program) == ("2\n", "")
+
+
+def test_a_thread_compiles_while_the_first_one_has_ended(cache: Path) -> None:
+    """Python's threads can't be started any more, nor can their pools be loaded."""
+    program = (
+        "import threading, time\n"
+        "import treadle as td, treadle.numpy as tnp\n"
+        "def work():\n"
+        "    time.sleep(0.2)\n"
+        "    f = td.jit(lambda x: (tnp.sort(x) @ x, tnp.sin(x).sum()))\n"
+        "    print(float(f(tnp.ones(3))[0]))\n"
+        "threading.Thread(target=work).start()\n"
+    )
+    assert printed(program) == ("3.0\n", "")
 
 
 @two_cpus
