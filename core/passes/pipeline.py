@@ -27,6 +27,7 @@ from treadle.passes.sparse import gather_sparse_sums
 from treadle.passes.split_complex import split_complex
 from treadle.passes.stacks import choose_in_stacks, shape_pieces
 from treadle.passes.turned import turn_rows
+from treadle.passes.unread import drop_unread
 from treadle.trace.lowering import Lowering
 
 Pass = Callable[[Graph], Graph]
@@ -66,6 +67,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         split_complex,  # needs inlined calls; ensures: no complex number in a kernel
         simplify,  # needs inlined calls; leaves dead and equal equations behind
         merge_equal,  # ensures: no two pure equations are equal
+        drop_unread,  # leaves consts of loops that nothing reads any more
         hoist_from_scans,  # needs simplified bodies; emits new equations outside
         # ensures: products of dtypes that the matrix kernel knows
         partial(lower_contractions, widen=wide, multiplied=multiplied),
