@@ -122,8 +122,8 @@ class Target(Arithmetic, Protocol):
         """Readies what every program needs, while the first one is still traced."""
         return
 
-    def foresee(self, graph: Graph) -> None:
-        """Readies what an optimised graph needs, while it is still planned."""
+    def foresee(self, graph: Graph, optimised: bool) -> None:
+        """Readies what a graph needs, while it is still optimised, or planned."""
         return
 
     def ready(self, kernels: Kernels) -> None:

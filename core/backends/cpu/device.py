@@ -145,8 +145,8 @@ class CPUTarget:
     def begin(self) -> None:
         native.begin([threads.source(), executor.SOURCE])
 
-    def foresee(self, graph: Graph) -> None:
-        native.begin(foreseen(graph, self.lowering))
+    def foresee(self, graph: Graph, optimised: bool) -> None:
+        native.begin(foreseen(graph, self.lowering, optimised))
 
     def ready(self, kernels: Kernels) -> None:
         native.begin(lowered(kernels), cpu_count())
