@@ -190,10 +190,10 @@ class _Scan:
         total = v
         for a in terms:
             if a not in taken:
-                source, old = additions[0].source, total
-                total = Var(v.type)
-                self.equations.append(Equation(add, [old, a], {}, [total], source))
-                makers[total], uses[total] = self.equations[-1], 1
+                more = Var(v.type)
+                eq = Equation(add, [total, a], {}, [more], additions[0].source)
+                self.equations.append(eq)
+                makers[more], uses[more], total = eq, 1, more
         self.carry_outs[k] = total
 
     def _added(

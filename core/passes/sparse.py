@@ -101,7 +101,7 @@ class _Sparse(Rewriter):
         (numbers,) = self.emit(reshape, [numbers], {"shape": places}, eq.source)
         (own,) = self.emit(scatter_min, [own, numbers, index], eq.params, eq.source)
         once = {"axes": (0,), "sizes": (None,), "batch_dims": 0, "mode": "clip"}
-        (slots,) = self.emit(gather, [own, index], once, eq.source)
+        slots: Atom = self.emit(gather, [own, index], once, eq.source)[0]
         if eq.params["mode"] != "clip":
             slots = self._dropped(index, slots, shape[0], count, eq)
         sums = self._spread(_number(0, dtype), (count + 1, *shape[1:]), eq)

@@ -16,7 +16,7 @@ from treadle.fuse.lowering.launches import (
 from treadle.ir.graph import Atom, Var, is_zero
 from treadle.plan.planner import GraphPlanner, Handler
 from treadle.plan.schedule import Schedule
-from treadle.plan.steps import Branch, Loop, Place, Step, While
+from treadle.plan.steps import Branch, Buffer, Loop, Place, Step, While
 
 
 class _Buffers:
@@ -31,7 +31,10 @@ class _Buffers:
         self, g: GraphPlanner, carries: Carries, stacks: dict[int, _Stack] | None = None
     ) -> None:
         self.g = g
-        self.old, self.new, self.slots, self.swaps = [], [], [], []
+        self.old: list[Place] = []
+        self.new: list[Place] = []
+        self.slots: list[tuple[Buffer, Place]] = []
+        self.swaps: list[tuple[Buffer, Buffer]] = []
         self.ends: list[Place | tuple[Place, Place]] = []
         self.writes: list[Place] = []
         every = zip(carries.init, carries.results, carries.in_place, strict=True)
