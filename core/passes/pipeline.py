@@ -23,10 +23,10 @@ from treadle.passes.reductions import split_reductions
 from treadle.passes.rounding import place_roundings
 from treadle.passes.scans import hoist_from_scans
 from treadle.passes.sorting import lower_sorts
-from treadle.passes.sparse import gather_sparse_sums
 from treadle.passes.split_complex import split_complex
 from treadle.passes.stacks import choose_in_stacks, shape_pieces
 from treadle.passes.turned import turn_rows
+from treadle.passes.unread import drop_unread
 from treadle.trace.lowering import Lowering
 
 Pass = Callable[[Graph], Graph]
@@ -66,6 +66,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         split_complex,  # needs inlined calls; ensures: no complex number in a kernel
         simplify,  # needs inlined calls; leaves dead and equal equations behind
         merge_equal,  # ensures: no two pure equations are equal
+        drop_unread,  # leaves consts of loops that nothing reads any more
         hoist_from_scans,  # needs simplified bodies; emits new equations outside
         # ensures: products of dtypes that the matrix kernel knows
         partial(lower_contractions, widen=wide, multiplied=multiplied),
@@ -75,7 +76,6 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         split_reductions,  # ensures: a reduction is over one last axis, or not over it
         merge_equal,
         drop_dead,  # ensures: every pure equation is used
-        gather_sparse_sums,  # needs all readers, and no others
         partial(place_roundings, widen=wide),  # needs all readers, and no others
         # needs placed roundings; leaves halves and float32 mixed in products
         partial(fuse_conversions, multiplied=multiplied),

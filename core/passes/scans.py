@@ -89,7 +89,6 @@ class _Scan:
         self.ys = list(body.outputs[n_carry:])
         self.sums_of: dict[int, list[Equation]] = {}
         self.outputs_of: dict[int, Equation] = {}
-        self.added_bytes = 0
         self.name = body.name
 
     # What each part needs to know
@@ -191,10 +190,10 @@ class _Scan:
         total = v
         for a in terms:
             if a not in taken:
-                source, old = additions[0].source, total
-                total = Var(v.type)
-                self.equations.append(Equation(add, [old, a], {}, [total], source))
-                makers[total], uses[total] = self.equations[-1], 1
+                more = Var(v.type)
+                eq = Equation(add, [total, a], {}, [more], additions[0].source)
+                self.equations.append(eq)
+                makers[more], uses[more], total = eq, 1, more
         self.carry_outs[k] = total
 
     def _added(
@@ -218,13 +217,11 @@ class _Scan:
     def _worth_stacking(self, eq: Equation, out: ArrayType) -> bool:
         """Whether to store an equation's operands, of all iterations, for one large
         product or sum after the loop: if they are little, or not much more than what
-        the loop touches anyway, or if all that is stored so takes no more than the rows
-        that it reads. A program, or its `remat`, may have been written not to take that
-        memory."""
+        the loop touches anyway. A program, or its `remat`, may have been written not to
+        take that memory."""
         each = sum([a.type.nbytes for a in self._to_stack(eq)])
-        room = sum([v.type.nbytes for v, _ in self.xs]) - self.added_bytes
         # The order of a sum depends on it: two sizes of one program must agree.
-        args = (each, each * self.length, out.nbytes, room)
+        args = (each, each * self.length, out.nbytes)
         return bool(settled(_worth_stacking, args))
 
     def _to_stack(self, eq: Equation) -> list[Var]:
@@ -234,9 +231,7 @@ class _Scan:
         return [a for a in found if a not in known and a not in self.ys]
 
     def _stack_operands(self, eq: Equation) -> None:
-        for a in self._to_stack(eq):
-            self.ys.append(a)
-            self.added_bytes += a.type.nbytes
+        self.ys += self._to_stack(eq)
 
     # After
 
@@ -394,11 +389,10 @@ class _Scan:
         self.xs = [(v, a) for v, a in self.xs if v in needed]
 
 
-def _worth_stacking(each: int, stacked: int, result: int, room: int) -> int:
+def _worth_stacking(each: int, stacked: int, result: int) -> int:
     if stacked <= _LITTLE_BYTES:
         return 1
-    most = max(_GROWTH * result, room)
-    return int(stacked <= _MAX_STACKED_BYTES and each <= most)
+    return int(stacked <= _MAX_STACKED_BYTES and each <= _GROWTH * result)
 
 
 def _up(axes: Sequence[int]) -> tuple[int, ...]:

@@ -3,7 +3,7 @@ same arena, and become commands of the same buffer."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from treadle.dims import is_dim
 from treadle.fuse.lowering.launches import (
@@ -22,32 +22,103 @@ from treadle.plan.steps import Branch, Buffer, Loop, Place, Step, While
 class _Buffers:
     """The carried values of a loop. Each has two buffers: an iteration reads one and
     writes the other, then their pointers are exchanged. One that is updated in place
-    has one buffer."""
+    has one buffer, and one whose values are kept is in the stack of these.
 
-    def __init__(self, g: GraphPlanner, carries: Carries) -> None:
-        planner = g.planner
-        self.old, self.new, self.slots, self.swaps = [], [], [], []
-        self.pairs: list[tuple[Buffer, Buffer]] = []
+    ends: where each is after the loop, if that is known.
+    """
+
+    def __init__(
+        self, g: GraphPlanner, carries: Carries, stacks: dict[int, _Stack] | None = None
+    ) -> None:
+        self.g = g
+        self.old: list[Place] = []
+        self.new: list[Place] = []
+        self.slots: list[tuple[Buffer, Place]] = []
+        self.swaps: list[tuple[Buffer, Buffer]] = []
+        self.ends: list[Place | tuple[Place, Place]] = []
         self.writes: list[Place] = []
-        for a, v, one in zip(
-            carries.init, carries.results, carries.in_place, strict=True
-        ):
-            first = g.buffer(v)
-            _begin(g, a, Place(first), v)
-            if one:
-                self.old.append(Place(first))
-                self.new.append(Place(first))
-                self.pairs.append((first, first))
-                self.writes.append(Place(first))
+        every = zip(carries.init, carries.results, carries.in_place, strict=True)
+        for k, (a, v, one) in enumerate(every):
+            if stacks and k in stacks:
+                self._stacked(stacks[k], a, v)
                 continue
-            second = g.buffer(v)
-            self.pairs.append((first, second))
-            old, new = planner.slot(first, second), planner.slot(first, second)
-            self.slots += [(old, Place(first)), (new, Place(second))]
-            self.swaps.append((old, new))
-            self.old.append(Place(old))
-            self.new.append(Place(new))
-            self.writes += [Place(first), Place(second)]
+            first = Place(g.buffer(v))
+            _begin(g, a, first, v)
+            if one:
+                self._add(first, first, first, [first])
+            else:
+                self._exchanged(first, v)
+
+    def _add(
+        self,
+        old: Place,
+        new: Place,
+        end: Place | tuple[Place, Place],
+        writes: list[Place],
+    ) -> None:
+        self.old.append(old)
+        self.new.append(new)
+        self.ends.append(end)
+        self.writes += writes
+
+    def _exchanged(self, first: Place, v: Var) -> None:
+        planner, second = self.g.planner, Place(self.g.buffer(v))
+        targets = first.buffer, second.buffer
+        old, new = planner.slot(*targets), planner.slot(*targets)
+        self.slots += [(old, first), (new, second)]
+        self.swaps.append((old, new))
+        self._add(Place(old), Place(new), (first, second), [first, second])
+
+    def _stacked(self, stack: _Stack, a: Atom, v: Var) -> None:
+        _begin(self.g, a, stack.begin, v)
+        self._add(stack.old, stack.new, stack.end, [Place(stack.begin.buffer)])
+
+    def end(self, k: int, count: int) -> Place:
+        """Where a carry is after so many iterations: of two buffers, the parity says
+        which, if it is known."""
+        end = self.ends[k]
+        if isinstance(end, Place):
+            return end
+        return self.old[k] if is_dim(count) else end[count % 2]
+
+
+class _Stack(NamedTuple):
+    """A carry's values before and after all iterations, one after the other: what an
+    iteration reads and writes, where the first is, and the last."""
+
+    old: Place
+    new: Place
+    begin: Place
+    end: Place
+
+
+def _stacks(g: GraphPlanner, repeat: Repeat, loop: Loop) -> dict[int, _Stack]:
+    """The carries that are in a stack of all their values, because that is what new
+    rows are: these get their places there, and need no copies."""
+    inner, length, found = repeat.body, repeat.length, dict[int, _Stack]()
+    count, first = len(repeat.carries.init), len(repeat.consts)
+    carried, results = inner.inputs[first : first + count], inner.results[:count]
+    rows = list(zip(inner.results[count:], repeat.new_rows, strict=True))
+    for k, (before, after, v) in enumerate(
+        zip(carried, results, repeat.carries.results, strict=True)
+    ):
+        kept = [(a is after, y) for a, y in rows if a is before or a is after]
+        kept = [(late, y) for late, y in kept if y not in g.env]
+        if not kept or before is after or repeat.carries.in_place[k]:
+            continue
+        low, size = Place(g.buffer(kept[0][1])), v.type.nbytes
+        low.buffer.nbytes = (length + 1) * size
+        if repeat.reverse:
+            new = low.shifted((length - 1) * size)
+            new = new._replace(dynamic=((loop, -size),))
+            old, begin, end = new.shifted(size), low.shifted(length * size), low
+        else:
+            old = low._replace(dynamic=((loop, size),))
+            new, begin, end = old.shifted(size), low, low.shifted(length * size)
+        for late, y in kept:
+            g.env[y] = low if late == repeat.reverse else low.shifted(size)
+        found[k] = _Stack(old, new, begin, end)
+    return found
 
 
 def _begin(g: GraphPlanner, a: Atom, place: Place, v: Var) -> None:
@@ -59,17 +130,11 @@ def _scan(g: GraphPlanner, repeat: Repeat, entry: KernelEntry, how: Any) -> None
     (body,) = how
     consts = [g.place(a) for a in repeat.consts]
     xs = [g.place(a) for a in repeat.rows]
-    carries = _Buffers(g, repeat.carries)
+    loop = Loop(entry.names, [], [], count=repeat.length, strands=body.strands)
+    carries = _Buffers(g, repeat.carries, _stacks(g, repeat, loop))
     ys = [g.place(v) for v in repeat.new_rows]
-    loop = Loop(
-        entry.names,
-        [*consts, *xs],
-        [*carries.writes, *ys],
-        count=repeat.length,
-        slots=carries.slots,
-        swaps=carries.swaps,
-        strands=body.strands,
-    )
+    loop.reads, loop.writes = [*consts, *xs], [*carries.writes, *ys]
+    loop.slots, loop.swaps = carries.slots, carries.swaps
 
     def row(place: Place, nbytes: int) -> Place:
         if repeat.reverse:
@@ -95,12 +160,8 @@ def _scan(g: GraphPlanner, repeat: Repeat, entry: KernelEntry, how: Any) -> None
         for b in g.planner.plan.buffers[before:]:
             if b.first >= 0:
                 b.first, b.last = loop.position, g.planner.position
-    ends = carries.old
-    if not is_dim(repeat.length):
-        # Which of the two buffers holds the last value is known: by parity.
-        ends = [Place(pair[repeat.length % 2]) for pair in carries.pairs]
-    for v, end in zip(repeat.carries.results, ends, strict=True):
-        _finish(g, v, end)
+    for k, v in enumerate(repeat.carries.results):
+        _finish(g, v, carries.end(k, repeat.length))
 
 
 def _plan_body(

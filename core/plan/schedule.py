@@ -48,7 +48,7 @@ def _how(kernel: Kernel, target: Target) -> Any:
     if isinstance(kernel, Calls):
         return target.calls(kernel)
     if isinstance(kernel, Repeat) and (found := target.strands(kernel)):
-        return [Schedule(kernel.body, found.how, found.count)]
+        return [Schedule(kernel.body, found.how, found.number)]
     return [schedule(inner, target) for inner in programs(kernel)]
 
 

@@ -38,10 +38,10 @@ class Work(NamedTuple):
 class Strands(NamedTuple):
     """A loop in parts that don't depend on each other.
 
-    count: how many. how: how each kernel of the body runs, in as many tasks.
+    number: how many. how: how each kernel of the body runs, in as many tasks.
     """
 
-    count: int
+    number: int
     how: tuple[Any, ...]
 
 

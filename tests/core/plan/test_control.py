@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -246,3 +248,70 @@ def test_an_outer_loop_keeps_what_an_inner_one_reads() -> None:
     (made,) = [s.writes[0].buffer for s in plan.steps if "exp" in s.names]
     assert made in {p.buffer for s in inner.body for p in s.reads}
     assert made.last > last
+
+
+def carrying(m: Any, scan: Any, reverse: bool, used: str) -> Callable[..., Any]:
+    """A scan that gives what it carries, before and after each iteration."""
+
+    def function(x: Any, first: Any) -> Any:
+        def step(c: Any, r: Any) -> Any:
+            new = (m.sin(c[0] + r), c[1] * 0.5 + c[0])
+            return new, (c[0], new[0], c[1], new[1])
+
+        last, rows = scan(step, (first, x[0]), x, reverse=reverse)
+        found = {"last": last, "before": rows[::2], "after": rows[1::2], "all": rows}
+        return [m.cos(y) * 0.5 for y in (*last, *found[used])]
+
+    return function
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("length", [1, 2, 5])
+@pytest.mark.parametrize("used", ["last", "before", "after", "all"])
+def test_what_is_carried_is_kept_where_it_is_made(
+    used: str, length: int, reverse: bool
+) -> None:
+    x = np.random.default_rng(0).normal(size=(length, 8)).astype(np.float32)
+    ours = carrying(tnp, td.scan, reverse, used)
+    loop = one(plan_of(ours, x, x[0]), Loop)
+    assert not any(isinstance(step, CopyStep) for step in loop.body)
+    assert bool(loop.swaps) == (used == "last")
+    found = td.jit(lambda *args: ours(*args))(x, x[0])
+    wanted = carrying(jnp, jax.lax.scan, reverse, used)(x, x[0])
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+
+
+def test_a_stack_that_is_a_result_is_copied_to() -> None:
+    def function(x: Any) -> Any:
+        return td.scan(lambda c, r: (tnp.sin(c + r), c), x[0], x)[1]
+
+    loop = one(plan_of(function, X), Loop)
+    assert [type(step) for step in loop.body].count(CopyStep) == 1
+    x = np.arange(20, dtype=np.float32).reshape(5, 4)
+    wanted = jax.lax.scan(lambda c, r: (jnp.sin(c + r), c), x[0], x)[1]
+    np.testing.assert_allclose(td.jit(function)(x), wanted, rtol=1e-6)
+
+
+def test_stacks_in_loops_and_of_open_lengths() -> None:
+    inner = carrying(tnp, td.scan, True, "all")
+    theirs = carrying(jnp, jax.lax.scan, True, "all")
+
+    def twice(scan: Any, inner: Any) -> Callable[..., Any]:
+        def function(x: Any) -> Any:
+            def step(c: Any, r: Any) -> Any:
+                found = inner(x * r[0], c)
+                return found[0] + found[2][-1], (c, found[3].sum(0))
+
+            last, (before, sums) = scan(step, x[0], x)
+            return last, before * 2, sums
+
+        return function
+
+    jitted = td.jit(twice(td.scan, inner), dynamic={"x": ("length", None)})
+    for length in (5, 2, 7):
+        x = np.random.default_rng(length).normal(size=(length, 8)).astype(np.float32)
+        wanted = twice(jax.lax.scan, theirs)(x)
+        for a, b in zip(jitted(x), wanted, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    assert jitted.report().traces == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -54,7 +55,15 @@ def normed(m: Any, state: Any, x: Any, w: Any) -> Any:
     return h / (1 + m.sum(h * h, -1, keepdims=True)), m.sin(c) @ w[:, :WIDTH]
 
 
+def deep(m: Any, state: Any, x: Any, w: Any) -> Any:
+    h, c = state
+    for _ in range(3):
+        h = m.tanh(m.tanh(h @ w) @ w.T + x)
+    return h, c + h
+
+
 SEPARATE: dict[str, Body] = {
+    "deep": deep,
     "lstm": lstm,
     "gru": gru,
     "normed": normed,
@@ -159,6 +168,22 @@ def test_gradients_run_in_strands_too(
     for a, b, c in zip(found, plain, wanted, strict=True):
         np.testing.assert_array_equal(a, b)
         np.testing.assert_allclose(a, c, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["deep", "lstm"])
+def test_no_memory_has_two_uses(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One strand may be at the end of the loop while another one is at its begin."""
+    monkeypatch.setattr(threads, "num_threads", lambda: 2)
+    function = scanned(td.scan, tnp, SEPARATE[name])
+    plan = td.jit(lambda *args: function(*args)[0]).lower(*arguments()).plan
+    (loop,) = [s for _, s in walk(plan.steps) if isinstance(s, Loop)]
+    assert loop.strands == 2
+    places = [p for step in loop.body for p in (*step.reads, *step.writes)]
+    places += [place for _, place in loop.slots]
+    used = {p.buffer for p in places if p.buffer.home == "arena"}
+    spans = sorted((b.offset, b.offset + b.nbytes) for b in used)
+    assert len(spans) > 2
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
 
 
 def test_more_strands_than_threads(monkeypatch: pytest.MonkeyPatch) -> None:
