@@ -47,7 +47,7 @@ MISSING: Any = _Missing()
 
 
 @cache
-def container(kind: type) -> str:
+def container(kind: Any) -> str:
     """How the objects of a class hold items: as a "dict", "row", "set", or a "proxy" of
     a dict; "" if they hold none, or in a way of the user's own."""
     if kind is MappingProxyType:
