@@ -445,7 +445,7 @@ NAMESPACES = frozenset(("types", "argparse"))
 _SUSPECTS = frozenset(
     ("time", "datetime", "random", "os", "uuid", "secrets", "numpy", "sys")
 )
-_VIEWS = type({}.keys()) | type({}.values()) | type({}.items())
+_VIEWS: Any = type({}.keys()) | type({}.values()) | type({}.items())
 _OF_ENUM = frozenset(("value", "name", "_value_", "_name_"))
 _ITEM = (dict.__getitem__, dict.get)
 

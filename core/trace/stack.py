@@ -52,7 +52,7 @@ class Stack:
         if path is None or isinstance(path, int):
             return
         if path[-1] is RESULT:
-            path = path[:-1]
+            path = tuple(path[:-1])
         if path not in self.paths:
             self.paths[path] = self._line
         if len(path) > 2 and not is_named(path):

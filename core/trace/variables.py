@@ -96,7 +96,8 @@ class Variable(NamedTuple):
     @property
     def is_item(self) -> bool:
         """Whether it is found by a key."""
-        return bool(container(type(self.holder)))
+        kind: type = type(self.holder)
+        return bool(container(kind))
 
     def now(self) -> Any:
         """The value at this moment; the same object as before if it is an equal number
@@ -105,7 +106,7 @@ class Variable(NamedTuple):
         if type(name) is not str and name in _COMPARED:
             now = _COMPARED[name](holder)
             return self.value if now == self.value else now
-        kind = type(holder)
+        kind: type = type(holder)
         if kind is CellType:
             return in_cell(holder)
         if name is CONTEXT:
@@ -147,7 +148,8 @@ def item(holder: Any, key: Hashable) -> Any:
 def items(x: Any, path: Path, deep: int = 0) -> Iterator[tuple[Any, Any, Any, Path]]:
     """What all items of a container are, and of containers in it: each with holder,
     name, value and path."""
-    kind = container(type(x))
+    of: type = type(x)
+    kind = container(of)
     if not kind:
         return
     if kind == "set":

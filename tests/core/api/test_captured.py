@@ -19,6 +19,7 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle.alike import alike
 from treadle.errors import SideEffectWarning
+from treadle.trace.outside import is_foreign
 
 scale: Any = 2.0
 
@@ -238,6 +239,7 @@ def test_variables_of_any_name(name: str) -> None:
 def test_another_module_under_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     # The program that runs is the user's, not that of the tests.
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
+    is_foreign.cache_clear()
     around: dict[str, Any] = {"__name__": "__main__"}
     exec("def f(x): return settings.change(x)", around)
     modules = [ModuleType("settings"), ModuleType("others")]
