@@ -52,7 +52,8 @@ class Awkward(Generator):
         if x.dtype.kind in "biu" or x.size > 4000:
             return x.size <= 4000
         y = np.abs(x[np.isfinite(x)])
-        return x.dtype.name in FLOATS and bool((y * 8 == np.round(y * 8)).all())
+        exact = y.max(initial=0) < 1 << 18 and (y * 8 == np.round(y * 8)).all()
+        return x.dtype.name in FLOATS and bool(exact)
 
 
 def unary(g: Generator) -> None:
