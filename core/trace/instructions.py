@@ -81,7 +81,16 @@ _KINDS = {
     "DELETE_SUBSCR": "change",
     "DELETE_ATTR": "change",
     "CONTAINS_OP": "asks",
+    "UNARY_NOT": "truth",
+    "TO_BOOL": "truth",
 }
+# From Python 3.13 on `TO_BOOL` stands before jumps.
+if sys.version_info < (3, 13):
+    _KINDS |= {
+        name: "truth"
+        for name in dis.opname
+        if "JUMP" in name and name.endswith(("_IF_TRUE", "_IF_FALSE", "_OR_POP"))
+    }
 KIND = [_KINDS.get(name, "") for name in dis.opname]
 # From this number on binary operations are `+=` and the like.
 IN_PLACE = 13

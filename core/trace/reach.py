@@ -43,6 +43,7 @@ from treadle.trace.variables import (
     DICTS,
     MISSING,
     MOST_ITEMS,
+    SETS,
     Variable,
     in_cell,
     item,
@@ -371,9 +372,9 @@ class _Visit:
             step, path = Item(found[-1]), (*path[:-1], Item(found[-1]))
         if type(x) not in CONTAINERS:
             return MISSING
-        if step is EVERY or step is LENGTH:
+        if step is EVERY or step is LENGTH or type(x) in SETS:
             for holder, name, value, on in items(x, path[:-1]):
-                if step is EVERY or (name is LENGTH and holder is x):
+                if step is EVERY or type(x) in SETS or (name is LENGTH and holder is x):
                     self._note_as(holder, name, value, on, read)
             return MISSING
         try:

@@ -226,6 +226,13 @@ class _Reader:
             self.calls[Call(function, tuple(paths))] = None
         return None
 
+    def _truth(self, _: int) -> None:
+        """A container is true if it has items."""
+        x = self._row[-1] if self._row else None
+        if x is not None and not isinstance(x, int) and (x[0] != LOCAL or len(x) > 2):
+            self._note((*x, LENGTH))
+        self._end()
+
     def _asks(self, _: int) -> None:
         self.asks = True
         x, key = self._pop(), self._pop()
@@ -356,6 +363,7 @@ _HANDLERS: dict[str, Any] = {
     "every": _Reader._every,
     "call": _Reader._call,
     "asks": _Reader._asks,
+    "truth": _Reader._truth,
 }
 
 

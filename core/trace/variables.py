@@ -102,9 +102,11 @@ def items(x: Any, path: Path, deep: int = 0) -> Iterator[tuple[Any, Any, Any, Pa
     kind = type(x)
     if kind not in CONTAINERS:
         return
+    if kind is set and len(x) <= MOST_ITEMS:
+        yield x, EVERY, frozenset(x), path
+    elif kind is set:
+        yield x, LENGTH, len(x), (*path, LENGTH)
     if kind in SETS:
-        if kind is set and len(x) <= MOST_ITEMS:
-            yield x, EVERY, frozenset(x), path
         return
     if kind is not tuple:
         yield x, LENGTH, len(x), (*path, LENGTH)
