@@ -12,12 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import NamedTuple
 
 from treadle.backends.cpu.emit.access import Arguments, Word, read, read_arguments
 from treadle.backends.cpu.emit.across import AcrossSweeps, goes_across
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.column import ColumnSweeps
+from treadle.backends.cpu.emit.ending import worth_ending
 from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.emit.ops import supported
 from treadle.backends.cpu.emit.points import Points, goes_by_points
@@ -187,6 +189,7 @@ def may_be_one_vector(launch: Launch) -> bool:
     return fits and launch.nest.axis == "inner" and reads_back(launch.nest)
 
 
+@lru_cache(maxsize=4096)
 def reads_back(nest: Nest) -> bool:
     """Whether an elementwise nest adds rows to others, or combines them otherwise: what
     a row reads may have been written by the one before."""
@@ -254,7 +257,9 @@ def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> No
         first, last = _share(b, last, arguments.tasks)
     else:
         last = _only_first_task(b, last)
-    _column_blocks(b, nest, arguments, lanes, sizes, (first, last))
+    _column_blocks(
+        b, nest, arguments, lanes, sizes, (first, last), worth_ending(schedule(nest))
+    )
 
 
 def column_blocks(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
@@ -272,22 +277,28 @@ def _column_blocks(
     lanes: int,
     sizes: list[str],
     span: tuple[str, str],
+    ends: bool = False,
 ) -> None:
-    """Emits the blocks of a span of collapsed indices of dimensions `sizes`."""
-    sweeps = ColumnSweeps(b, schedule(nest), arguments, lanes)
+    """Emits the blocks of a span of collapsed indices of dimensions `sizes`.
+
+    ends: whether their ending is written once. (It needs the stack, of which loops
+    inside of loops would take more in each turn.)
+    """
     vectors = _column_vectors(nest, lanes)
+    sweeps = ColumnSweeps(b, schedule(nest), arguments, lanes, ends * vectors)
     with _outer(b, arguments, sizes, *span) as (positions, block):
-        low = b.op(f"mul i64 {block}, {vectors * lanes}")
+        first = low = b.op(f"mul i64 {block}, {vectors * lanes}")
         raised = b.op(f"add i64 {low}, {vectors * lanes}")
         end = b.least(raised, arguments.inner)
         for copies in (vectors, vectors // 2) if vectors > 4 else (vectors,):
             full = b.op(f"add i64 {low}, {copies * lanes}")
             fits = b.op(f"icmp sle i64 {full}, {end}")
             with b.when(fits):
-                sweeps.block(positions, low, copies, masked=False)
+                sweeps.block(positions, low, copies, False, first)
             low = b.op(f"select i1 {fits}, i64 {full}, i64 {low}")
         with b.loop(low, end, str(lanes)) as i:
-            sweeps.block(positions, i, 1, masked=True)
+            sweeps.block(positions, i, 1, True, first)
+        sweeps.end(positions, first, end)
 
 
 @contextmanager
