@@ -71,10 +71,11 @@ def _slice_batch(
 def _slice_back(
     entries: Map, shape: Shape, result: Shape, params: dict[str, Any]
 ) -> Map:
+    # Nothing may begin behind the end; but what is the same for all of nothing is read.
     return tuple(
-        shifted(scaled(a, step), start)
-        for a, start, step in zip(
-            entries, params["starts"], params["steps"], strict=True
+        shifted(scaled(a, step), start if n else 0)
+        for a, n, start, step in zip(
+            entries, result, params["starts"], params["steps"], strict=True
         )
     )
 

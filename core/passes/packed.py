@@ -98,37 +98,39 @@ def _params(eq: Equation) -> Params | None:
         return None
     if eq.outputs[0].type.dtype == dtypes.complex64:
         return eq.params
-    return _LINES[eq.op](eq.inputs[0].type, eq.params)
+    return _LINES[eq.op](eq.inputs, eq.params)
 
 
-def _broadcast(x: ArrayType, params: Params) -> Params:
+def _broadcast(inputs: Sequence[Atom], params: Params) -> Params:
     shape, dims = params["shape"], params["dims"]
-    last = (len(shape),) if x.shape else ()
+    # Only a number that is known is one number (see `_literal`).
+    last = () if isinstance(inputs[0], Lit) else (len(shape),)
     return {"shape": (*shape, 2), "dims": (*dims, *last)}
 
 
-def _transposed(x: ArrayType, params: Params) -> Params | None:
+def _transposed(inputs: Sequence[Atom], params: Params) -> Params | None:
     order = params["permutation"]
     if order and order[-1] != len(order) - 1:
         return None
     return {"permutation": (*order, len(order))}
 
 
-def _sliced(x: ArrayType, params: Params) -> Params | None:
-    if not x.shape or params["steps"][-1] != 1:
+def _sliced(inputs: Sequence[Atom], params: Params) -> Params | None:
+    if not inputs[0].type.shape or params["steps"][-1] != 1:
         return None
     ends = {"starts": 0, "limits": 2, "steps": 1}
     return {name: (*params[name], end) for name, end in ends.items()}
 
 
-def _padded(x: ArrayType, params: Params) -> Params | None:
-    if not x.shape or params["padding"][-1][2]:
+def _padded(inputs: Sequence[Atom], params: Params) -> Params | None:
+    x, value = inputs
+    if not x.type.shape or params["padding"][-1][2] or not isinstance(value, Lit):
         return None
     return {"padding": (*params["padding"], (0, 0, 0))}
 
 
-def _placed(x: ArrayType, params: Params) -> Params | None:
-    return None if x.ndim - 1 in params["axes"] else params
+def _placed(inputs: Sequence[Atom], params: Params) -> Params | None:
+    return None if inputs[0].type.ndim - 1 in params["axes"] else params
 
 
 _FIRST = Lit(np.int32(0), ArrayType((), dtypes.int32))
@@ -138,11 +140,11 @@ _ENDS: dict[Op, Sequence[Atom]] = {
 }
 """Where lines of two numbers begin, for what is told so of each axis."""
 
-_LINES: dict[Op, Callable[[ArrayType, Params], Params | None]] = {
+_LINES: dict[Op, Callable[[Sequence[Atom], Params], Params | None]] = {
     broadcast_in_dim: _broadcast,
     reshape: lambda x, params: {"shape": (*params["shape"], 2)},
     transpose: _transposed,
-    reverse: lambda x, params: None if x.ndim - 1 in params["axes"] else params,
+    reverse: _placed,
     slice_: _sliced,
     pad: _padded,
     concatenate: lambda x, params: params,

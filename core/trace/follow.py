@@ -180,8 +180,9 @@ class Follower:
         x = x.mapping if isinstance(x, _VIEWS) else x
         if not container(type(x)):
             return
+        every = read.whole or container(type(x)) == "set"
         for holder, name, value, on in items(x, read.path):
-            if read.whole or (name is LENGTH and holder is x):
+            if every or (name is LENGTH and holder is x):
                 self.noted.note(holder, name, value, on, read)
 
     def _results(self, function: Any, read: Read) -> list[Any]:
@@ -257,8 +258,9 @@ class Follower:
                 self.every(x, path[:-1], read)
             return MISSING
         if step is EVERY or step is LENGTH:
+            every = step is EVERY or container(type(x)) == "set"
             for holder, name, value, on in items(x, path[:-1]):
-                if step is EVERY or (name is LENGTH and holder is x):
+                if every or (name is LENGTH and holder is x):
                     self.noted.note(holder, name, value, on, read)
             if step is EVERY:
                 self.noted.end(x)

@@ -153,8 +153,10 @@ def items(x: Any, path: Path, deep: int = 0) -> Iterator[tuple[Any, Any, Any, Pa
     if not kind:
         return
     if kind == "set":
-        if not isinstance(x, frozenset) and len(x) <= MOST_ITEMS:
-            yield x, EVERY, frozenset(x), path
+        if not isinstance(x, frozenset):
+            few = len(x) <= MOST_ITEMS
+            at, value = (EVERY, frozenset(x)) if few else (LENGTH, len(x))
+            yield x, at, value, (*path, at)
         return
     fixed = isinstance(x, tuple)
     if not fixed:

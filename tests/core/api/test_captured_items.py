@@ -111,6 +111,8 @@ READS: list[tuple[Callable[[Any], Any], Any, Any, Any]] = [
     (lambda x: product(numbers, x), numbers, 0, None),
     (lambda x: x * sum(map(sum, nested)), nested[1], 1, None),
     (lambda x: x * sum(among), among, None, None),
+    (lambda x: x * len(among), among, None, None),
+    (lambda x: x * (2.0 if 7.0 in among else 1.0), among, None, None),
     (lambda x: x * queue[1], queue, 1, 0),
     (lambda x: x * made["a"], made, "a", "b"),
     (lambda x: x * ordered["a"], ordered, "a", "b"),
@@ -167,6 +169,32 @@ def test_the_number_of_items() -> None:
     words += ["e"] * 1000
     with pytest.warns(SideEffectWarning, match=r"`len\(words\)` was 3 when .* is 1003"):
         assert f(1.0).item() == 1003.0
+
+
+@pytest.mark.parametrize("kind", [list, dict, set, deque])
+def test_whether_there_are_items(kind: Any) -> None:
+    held, other = SimpleNamespace(some=kind()), kind()
+    f = td.jit(lambda x: x * (2 if held.some else 3) * (5 if not other else 7))
+    assert [f(1.0).item() for _ in range(4)] == [15.0] * 4
+    getattr(held.some, "update" if kind in (dict, set) else "extend")({1: 2})
+    assert [f(1.0).item() for _ in range(4)] == [10.0] * 4
+    getattr(other, "update" if kind in (dict, set) else "extend")({1: 2})
+    assert [f(1.0).item() for _ in range(4)] == [14.0] * 4
+    held.some.clear()
+    assert f(1.0).item() == 21.0
+
+
+def test_what_is_filled_once_is_no_reason_either() -> None:
+    cache: list[float] = []
+
+    @td.jit
+    def f(x: Any) -> Any:
+        if not cache:
+            cache.append(2.0)
+        return x * cache[0]
+
+    assert [f(1.0).item() for _ in range(4)] == [2.0] * 4
+    assert f.report().traces <= 2
 
 
 def test_keys_that_are_missing_are_not_made() -> None:

@@ -14,7 +14,7 @@ import pytest
 import treadle as td
 import treadle.numpy as tnp
 from tests.core.backends import by_reference
-from treadle import nn
+from treadle import lax, nn
 from treadle.backends.reference import nests
 from treadle.errors import InternalError
 from treadle.ir.scalar import SCALARS
@@ -114,6 +114,19 @@ def test_sums_of_nothing() -> None:
         [[0, 0]] * 3,
     ]
     assert not np.asarray(found[2]).any()
+
+
+def test_nothing_is_read_behind_the_end_of_an_array() -> None:
+    """A part without elements may begin there."""
+
+    def count(x: Any) -> Any:
+        none = lax.pad(x, np.int8(0), ((-1, 0, 0), (1, 1, 0), (0, 0, 0)))
+        return tnp.count_nonzero(none[:, ::-1, 0], axis=0)
+
+    with by_reference.checked() as seen:
+        found = td.jit(count)(np.ones((1, 5, 4), np.int8))
+    assert seen
+    assert np.asarray(found).tolist() == [0] * 7
 
 
 def test_large_spaces_are_worked_on_in_parts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -163,7 +164,9 @@ def rearrange(g: Generator) -> None:
         f"tnp.pad({{0}}, {pads})",
         f"tnp.flip({{0}}, axis={g.r.randrange(ndim)})",
     ]
-    g.add(g.r.choice(texts), a)
+    grown = [sum(p) + n for p, n in zip(pads, g.values[a].shape, strict=True)]
+    if (text := g.r.choice(texts)) != texts[1] or math.prod(grown) <= 4000:
+        g.add(text, a)
 
 
 @rule(3)

@@ -10,7 +10,8 @@ import pytest
 import treadle as td
 from tests.core.fuse import awkward
 from tests.core.fuse.compare import agrees, agrees_exactly
-from tests.core.fuse.random_rules import generate
+from tests.core.fuse.random_rules import RULES, generate
+from tests.core.fuse.seen_rules import SEEN
 
 pytestmark = pytest.mark.usefixtures("checked_by_reference")
 
@@ -34,6 +35,14 @@ def test_compiled_agrees_with_eager(seed: int) -> None:
 @pytest.mark.parametrize("seed", sample(range(2000, 2060), 30))
 def test_compiled_complex_numbers_agree_with_eager(seed: int) -> None:
     program = generate(seed, ("complex64", "complex64", "complex128"), 8)
+    print(program.source())
+    agrees(program.function(), program.arguments())
+
+
+@pytest.mark.parametrize("seed", sample(range(3000, 3200), 30))
+def test_compiled_agrees_where_it_once_did_not(seed: int) -> None:
+    dtypes = ("float32", "float64", "complex64") if seed % 2 else ("complex128",)
+    program = generate(seed, dtypes, 6, rules=RULES | SEEN)
     print(program.source())
     agrees(program.function(), program.arguments())
 

@@ -85,6 +85,28 @@ def test_elements_are_numpy_s(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_a_number_among_the_arguments(dtype: str) -> None:
+    """Its two parts are a line, too."""
+    z, number = numbers(4, 5, dtype=dtype), numbers(2, dtype=dtype)[1]
+
+    def moved(np: Any, z: Any, number: Any) -> Any:
+        lines = np.broadcast_to(number, (4, 5))
+        return np.concatenate([z, lines]), np.broadcast_to(number, (3,))
+
+    def placed(z: Any, number: Any) -> Any:
+        padded = td.lax.pad(z, number, ((1, 2, 0), (0, 1, 0)))
+        return padded, z.reshape(-1).at[::2].set(number), z.at[1].set(number)
+
+    given = tnp.asarray(z), tnp.asarray(np.asarray(number))
+    found = td.jit(lambda z, number: moved(tnp, z, number))(*given)
+    equal(found, moved(np, z, number))
+    with td.disable_jit():
+        wanted = placed(*given)
+    equal(td.jit(placed)(*given), wanted)
+    assert np.array_equal(np.asarray(wanted[2])[1], [number] * 5, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize("name", UPDATES)
 def test_updates_are_jax_s(name: str, dtype: str) -> None:
     z = numbers(4, 5, dtype=dtype)

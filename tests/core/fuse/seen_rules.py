@@ -1,0 +1,64 @@
+"""Steps of random programs of kinds in which there were defects: updates of arguments
+in another shape, vectors repeated along what is summed, sums of nothing in loops,
+values that loops begin with and others are divided by."""
+
+from __future__ import annotations
+
+import math
+
+from tests.core.fuse.random_programs import Generator
+
+UPDATES = ("set({1})", "add({1})", "multiply(2)", "max(0)")
+LOOPS = (
+    "td.fori_loop(0, {count}, lambda i, c: c * 0.5 + tnp.sum({{0}}[{part}]), {start})",
+    "td.scan(lambda c, x: (c * 0.5, x * c), {start}, {{0}}[{part}])[{which}]",
+    "td.while_loop(lambda s: s[0] < {count}, lambda s: (s[0] + 1, s[1] * 0.5 + "
+    "tnp.sum({{0}}[{part}])), (0, {start}))[1]",
+)
+
+
+def update_in_another_shape(g: Generator) -> None:
+    """Of an argument, rather than of a value."""
+    if not (found := [i for i in range(len(g.inputs)) if g.values[i].ndim > 1]):
+        return
+    a, r = g.r.choice(found), g.r
+    order = tuple(r.sample(range(g.values[a].ndim), g.values[a].ndim))
+    shape = [g.values[a].shape[i] for i in order]
+    cut = r.randrange(1, len(shape) + 1)
+    grown = (*shape[: cut - 1], math.prod(shape[cut - 1 :]))
+    moved = f"tnp.transpose({{0}}, {order})" if r.random() < 0.5 else "{0}"
+    place = r.choice(["0", "-1", "::2", "1:", "[0, 0]", "..., 0"])
+    b = g.pick(pred=lambda v: not v.ndim)
+    how = r.choice(UPDATES if b is not None else UPDATES[2:])
+    args = (a, b) if b is not None else (a,)
+    g.add(f"tnp.reshape({moved}, {grown}).at[{place}].{how}", *args)
+
+
+def repeated_along_a_sum(g: Generator) -> None:
+    v = g.pick(rank=1, pred=lambda v: v.ndim == 1)
+    if v is None:
+        return
+    k, n = g.values[v].shape[0], g.r.choice([*g.dims, 2])
+    m = g.pick(rank=2, pred=lambda w: w.shape[-2] == k and w.dtype == g.values[v].dtype)
+    rows = f"tnp.broadcast_to({{0}}, ({n}, {k}))"
+    columns = f"tnp.broadcast_to({{0}}[:, None], ({k}, {n}))"
+    texts = [f"tnp.sum({columns}, 1)", f"tnp.sum({rows}, 0)", f"{rows} @ {columns}"]
+    if m is not None:
+        w = f"{{1}}.reshape(({k}, -1))" if g.values[m].ndim == 2 else "{1}"
+        texts = [f"{rows} @ {w}", f"{w}.swapaxes(-1, -2) @ {columns}"]
+    g.add(g.r.choice(texts) + " * 0.2", *([v] if m is None else [v, m]))
+
+
+def loops_beside(g: Generator) -> None:
+    if (a := g.pick(rank=1)) is None:
+        return
+    part = g.r.choice([":0", ":", "1:", "::-1"])
+    start = g.r.choice(["tnp.sqrt(tnp.sum({0} * {0}) + 1)", "tnp.sum({0}[:0])"])
+    words = {"count": g.r.randrange(4), "part": part, "which": g.r.choice([0, 1])}
+    if g.add(start, a):
+        root = g.last
+        g.add(g.r.choice(LOOPS).format(start="{{1}}", **words), a, root)
+        g.add("{0} / ({1} + 2)", a, root)
+
+
+SEEN = {update_in_another_shape: 14.0, repeated_along_a_sum: 14.0, loops_beside: 14.0}
