@@ -12,12 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import NamedTuple
 
 from treadle.backends.cpu.emit.access import Arguments, Word, read, read_arguments
 from treadle.backends.cpu.emit.across import AcrossSweeps, goes_across
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.column import ColumnSweeps
+from treadle.backends.cpu.emit.ending import worth_ending
 from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.emit.ops import supported
 from treadle.backends.cpu.emit.points import Points, goes_by_points
@@ -192,6 +194,7 @@ def may_be_one_vector(launch: Launch) -> bool:
     return fits and launch.nest.axis == "inner" and reads_back(launch.nest)
 
 
+@lru_cache(maxsize=4096)
 def reads_back(nest: Nest) -> bool:
     """Whether an elementwise nest adds rows to others, or combines them otherwise: what
     a row reads may have been written by the one before."""
@@ -264,7 +267,10 @@ def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> No
         first, last = _share(b, last, arguments.tasks)
     else:
         last = _only_first_task(b, last)
-    _column_blocks(b, nest, arguments, lanes, sizes, (first, last), vectors, width)
+    ends = worth_ending(schedule(nest))
+    _column_blocks(
+        b, nest, arguments, lanes, sizes, (first, last), vectors, width, ends
+    )
 
 
 def column_blocks(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
@@ -285,15 +291,18 @@ def _column_blocks(
     span: tuple[str, str],
     vectors: list[int],
     width: str,
+    ends: bool = False,
 ) -> None:
     """Emits the blocks of a span of collapsed indices of dimensions `sizes`.
 
-    vectors: that are summed at once, the most first. width: of a block.
+    vectors: that are summed at once, the most first. width: of a block. ends: whether
+    their ending is written once. (It needs the stack, of which loops inside of loops
+    would take more in each turn.)
     """
-    sweeps = ColumnSweeps(b, schedule(nest), arguments, lanes)
+    sweeps = ColumnSweeps(b, schedule(nest), arguments, lanes, ends * vectors[0])
     vectors = [*vectors, *([vectors[-1] // 2] if vectors[-1] > 4 else [])]
     with _outer(b, arguments, sizes, *span) as (positions, block):
-        low = b.op(f"mul i64 {block}, {width}")
+        first = low = b.op(f"mul i64 {block}, {width}")
         end = b.least(b.op(f"add i64 {low}, {width}"), arguments.inner)
         for copies in vectors:
             # As often as it fits: how a column is summed depends on what is left of
@@ -302,10 +311,11 @@ def _column_blocks(
             whole = b.op(f"sdiv i64 {b.op(f'sub i64 {end}, {low}')}, {step}")
             stop = b.op(f"add i64 {low}, {b.op(f'mul i64 {whole}, {step}')}")
             with b.loop(low, stop, str(step)) as i:
-                sweeps.block(positions, i, copies, masked=False)
+                sweeps.block(positions, i, copies, False, first)
             low = stop
         with b.loop(low, end, str(lanes)) as i:
-            sweeps.block(positions, i, 1, masked=True)
+            sweeps.block(positions, i, 1, True, first)
+        sweeps.end(positions, first, end)
 
 
 @contextmanager

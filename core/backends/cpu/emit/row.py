@@ -8,14 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from treadle.backends.cpu.emit.access import Arguments, Word, load, store
-from treadle.backends.cpu.emit.body import Body, Frame, carried, renamed
+from treadle.backends.cpu.emit.body import Body, Frame, carried, limit, renamed
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.emit.lanes import (
-    Value,
-    half_name,
-    has_mask_registers,
-    lane_numbers,
-)
+from treadle.backends.cpu.emit.lanes import Value, half_name, has_mask_registers
 from treadle.backends.cpu.emit.reduce import BLOCK_TURNS, Reduction, combined
 from treadle.backends.cpu.emit.running import (
     along_lanes,
@@ -312,13 +307,9 @@ class RowSweeps:
 
     def _masked(self, held: Frame, index: str, high: str) -> Frame:
         """A frame for the lanes that are left from `index` on."""
-        b = self.b
-        left = b.op(f"sub i64 {high}, {index}")
-        is_short = b.op(f"icmp slt i64 {left}, {self.lanes}")
-        active = b.op(f"select i1 {is_short}, i64 {left}, i64 {self.lanes}")
-        count = Value(b, b.op(f"trunc i64 {active} to i32"), "i32", 1)
-        mask = lane_numbers(b, "i32", self.lanes).compare("ult", count)
-        return Frame(held.positions, 1, index, mask, active, parent=held)
+        frame = Frame(held.positions, 1, index, parent=held)
+        limit(self.b, frame, high, self.lanes)
+        return frame
 
     def _turn(
         self,

@@ -5,7 +5,7 @@ import pytest
 
 import treadle as td
 
-WIDTHS = 960, 1023, 1024, 1087, 1300, 2049
+WIDTHS = 960, 1023, 1024, 1087, 1250, 2049
 
 
 @pytest.mark.parametrize("width", WIDTHS)
