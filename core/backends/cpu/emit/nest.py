@@ -278,8 +278,8 @@ def column_blocks(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> N
     vectors = _column_vectors(nest, lanes)
     width = vectors * lanes
     sizes = [*arguments.outer, str(-(-int(arguments.inner) // width))]
-    last, width = str(math.prod(map(int, sizes))), str(width)
-    _column_blocks(b, nest, arguments, lanes, sizes, ("0", last), [vectors], width)
+    span = "0", str(math.prod(map(int, sizes)))
+    _column_blocks(b, nest, arguments, lanes, sizes, span, [vectors], str(width))
 
 
 def _column_blocks(
