@@ -67,6 +67,7 @@ def emit_forward(code: Code, symbol: str, masks: tuple[str, ...]) -> None:
     """Defines the kernel."""
     _emit_soften(code, masks)
     emit_products(code)
+    _emit_finish(code)
     _emit_block(code)
     b = code.b
     with b.function(f'define void @"{symbol}"(ptr %args, i64 %task) ' + COLD):
@@ -183,7 +184,10 @@ def _emit_block(code: Code) -> None:
                             columns=code.least(value_depth - x, width),
                             add=again,
                         )
-        blind = _emit_finish(code, mixed, target, (states, sums), short)
+        blind = code.ask(
+            *("finish", "%args", *mixed, *target, states, sums),
+            *(batch, head, row, count, short.cast("zext", "i64")),
+        )
         b(f"ret i64 {select(full, 0, blind).text}")
 
 
@@ -220,28 +224,35 @@ def emit_products(code: Code) -> None:
         b("ret void")
 
 
-def _emit_finish(
-    code: Code, mixed: Factor, target: Factor, states: tuple[str, str], short: Value
-) -> Value:
-    """Writes the result, where it is not there, and what is left for the derivative;
-    says whether a row has seen nothing."""
+def _emit_finish(code: Code) -> None:
+    """``finish``: writes the result of some rows, where it is not there (`short`), and
+    what is left for the derivative; says whether a row has seen nothing."""
     b = code.b
-    batch, head, row, count = code.ints("batch", "head", "row", "count")
-    heads, queries, value_depth = code.words(Word.HEADS, Word.QUERIES, Word.VALUE_DEPTH)
-    left = code.at(code.args(Word.ROWS, "ptr"), (batch * heads + head) * queries * 2)
-    with b.carrying("0", count.text, "1", [("i64", "0")]) as turn:
-        i = code.i64(turn.index)
-        peak = code.load_one(code.at(states[0], i))
-        share = code.real(1.0) / code.load_one(code.at(states[1], i))
-        with b.when((~short).text):
-            to = code.beyond(target.base, i * target.step)
-            from_, one = code.at(mixed.base, i * mixed.step), code.i64(1)
-            code.call("give_rows", from_, one, to, one, one, value_depth, share)
-        code.store_one(code.at(left, row + i), peak)
-        code.store_one(code.at(left, row + i, queries), share)
-        blind = peak.compare("ole", LOWEST).cast("zext", "i64")
-        turn.next = [(code.i64(turn.values[0]) | blind).text]
-    return code.i64(turn.values[0])
+    with b.function(
+        "define internal i64 @finish(ptr %args, ptr %mixed, i64 %deep, ptr %out, "
+        "i64 %step, ptr %peaks, ptr %sums, i64 %batch, i64 %head, i64 %row, "
+        "i64 %count, i64 %short)"
+    ):
+        batch, head, row, count = code.ints("batch", "head", "row", "count")
+        deep, step = code.ints("deep", "step")
+        heads, queries = code.words(Word.HEADS, Word.QUERIES)
+        left = (batch * heads + head) * queries * 2
+        left = code.at(code.args(Word.ROWS, "ptr"), left)
+        apart = code.i64("%short").compare("eq", 0)
+        with b.carrying("0", count.text, "1", [("i64", "0")]) as turn:
+            i = code.i64(turn.index)
+            peak = code.load_one(code.at("%peaks", i))
+            share = code.real(1.0) / code.load_one(code.at("%sums", i))
+            with b.when(apart.text):
+                to = code.beyond("%out", i * step)
+                from_, one = code.at("%mixed", i * deep), code.i64(1)
+                wide = code.word(Word.VALUE_DEPTH)
+                code.call("give_rows", from_, one, to, one, one, wide, share)
+            code.store_one(code.at(left, row + i), peak)
+            code.store_one(code.at(left, row + i, queries), share)
+            blind = peak.compare("ole", LOWEST).cast("zext", "i64")
+            turn.next = [(code.i64(turn.values[0]) | blind).text]
+        b(f"ret i64 {turn.values[0]}")
 
 
 def _emit_soften(code: Code, masks: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ from treadle.backends.cpu.attention.schedule import in_pairs, wide
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.kernel import machine_for
 from treadle.backends.cpu.gemm.pack import emit_copies
-from treadle.backends.cpu.gemm.sweep import emit_sweep, emit_tiles, emit_turned, needed
+from treadle.backends.cpu.gemm.sweep import emit_sweep, emit_tiles, needed
 from treadle.backends.cpu.gemm.tile import Machine
 from treadle.backends.cpu.run.native import Source
 from treadle.backends.cpu.target import host, llvm
@@ -41,8 +41,7 @@ def _source(dtype: np.dtype, backward: bool, masks: tuple[str, ...]) -> Source:
         llvm().initialize_native_asmparser()  # for the assembly in the kernels
         return emit_module(machine(), dtype, symbol, backward, masks)
 
-    needs = needed(machine, turned=backward)
-    return Source(symbol, symbol, emit, level=1, needs=needs)
+    return Source(symbol, symbol, emit, level=1, needs=needed(machine))
 
 
 def emit_module(
@@ -56,8 +55,6 @@ def emit_module(
     b = Builder()
     emit_tiles(b, machine)
     emit_sweep(b, machine)
-    if backward:
-        emit_turned(b, machine)
     b.lines.append("@one_segment = internal constant [2 x i64] zeroinitializer")
     emit_copies(b, machine)
     code = Code(b, machine, dtype)

@@ -299,19 +299,30 @@ def emit_fills(code: Code) -> None:
 
 
 def _emit_fill(code: Code, name: str, dtype: np.dtype) -> None:
-    """``fill`` (``fill_pairs``): numbers from one place to another, of a number."""
+    """``fill`` (``fill_pairs``): numbers from one place to another, of a number. There
+    is room for whole vectors."""
     b, scalar = code.b, register_kind(dtype)
     with b.function(
         f"define internal void @{name}(ptr %row, i64 %start, i64 %stop, {scalar} %x)"
     ):
         start, stop = code.ints("start", "stop")
-        number = Value(b, "%x", scalar, 1)
-        whole = start + (code.most(stop - start, 0) & -code.lanes)
-        for first, end, lanes in ((start, whole, code.lanes), (whole, stop, 1)):
-            with code.loop(first, end, lanes) as j:
-                place = b.op(f"getelementptr {scalar}, ptr %row, i64 {j.text}")
-                store(b, place, number.splat(lanes), dtype, None)
+        lanes, bits = code.lanes, f"i{8 * dtype.itemsize}"
+        numbers = lane_numbers(b, bits, lanes)
+        ends = [x if bits == "i64" else x.cast("trunc", bits) for x in (start, stop)]
+        number = Value(b, "%x", scalar, 1).splat(lanes)
+        number = number if scalar == bits else number.as_int()
+        # Whole vectors, which are read as such next: what is outside is written again.
+        with code.loop(start & -lanes, stop, lanes) as j:
+            here = numbers + (j if bits == "i64" else j.cast("trunc", bits))
+            inside = ~here.compare("slt", ends[0]) & here.compare("slt", ends[1])
+            inside = inside.cast("sext", bits)
+            place = b.op(f"getelementptr {scalar}, ptr %row, i64 {j.text}")
+            old = load(b, place, _WORDS[bits], lanes, None)
+            store(b, place, (old & ~inside) | (number & inside), _WORDS[bits], None)
         b("ret void")
+
+
+_WORDS = {f"i{8 * n}": np.dtype(f"u{n}") for n in (2, 4, 8)}
 
 
 def total(x: Value) -> Value:

@@ -36,6 +36,11 @@ __all__ = ["emit", "supported"]
 _COLUMN_BYTES = 256
 """How wide a block of a column nest should be: rows are read in pieces of so much, and
 narrow pieces of long rows come slowly."""
+_LONG_ROW = 1024
+"""Elements of rows that lie apart: no two of them share a page of memory, ..."""
+_WIDE_VECTORS = 16
+"""... and a block reads this much of each, with half of AVX-512's registers."""
+_AVX512_BYTES = 64
 _COLUMN_WORK = 10
 """Instructions at each point, above which a block is half as wide: it is the
 instructions that take the time then, and they are written for each vector."""
@@ -250,24 +255,31 @@ def _row_tiles(
 
 
 def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
-    width = _column_vectors(nest, lanes) * lanes
+    vectors = [_column_vectors(nest, lanes)]
+    width = str(vectors[0] * lanes)
+    if _may_be_wide(nest, lanes):
+        vectors = [_WIDE_VECTORS, *vectors]
+        long = b.op(f"icmp sge i64 {arguments.inner}, {_LONG_ROW}")
+        width = b.op(f"select i1 {long}, i64 {_WIDE_VECTORS * lanes}, i64 {width}")
     sizes = [*arguments.outer, _ceiling(b, arguments.inner, width)]
     first, last = "0", _product(b, sizes)
     if split_axis(nest) == "blocks":
         first, last = _share(b, last, arguments.tasks)
     else:
         last = _only_first_task(b, last)
+    ends = worth_ending(schedule(nest))
     _column_blocks(
-        b, nest, arguments, lanes, sizes, (first, last), worth_ending(schedule(nest))
+        b, nest, arguments, lanes, sizes, (first, last), vectors, width, ends
     )
 
 
 def column_blocks(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
     """Emits all of a column nest, whose sizes are numbers."""
-    width = _column_vectors(nest, lanes) * lanes
+    vectors = _column_vectors(nest, lanes)
+    width = vectors * lanes
     sizes = [*arguments.outer, str(-(-int(arguments.inner) // width))]
-    last = str(math.prod(map(int, sizes)))
-    _column_blocks(b, nest, arguments, lanes, sizes, ("0", last))
+    span = "0", str(math.prod(map(int, sizes)))
+    _column_blocks(b, nest, arguments, lanes, sizes, span, [vectors], str(width))
 
 
 def _column_blocks(
@@ -277,25 +289,30 @@ def _column_blocks(
     lanes: int,
     sizes: list[str],
     span: tuple[str, str],
+    vectors: list[int],
+    width: str,
     ends: bool = False,
 ) -> None:
     """Emits the blocks of a span of collapsed indices of dimensions `sizes`.
 
-    ends: whether their ending is written once. (It needs the stack, of which loops
-    inside of loops would take more in each turn.)
+    vectors: that are summed at once, the most first. width: of a block. ends: whether
+    their ending is written once. (It needs the stack, of which loops inside of loops
+    would take more in each turn.)
     """
-    vectors = _column_vectors(nest, lanes)
-    sweeps = ColumnSweeps(b, schedule(nest), arguments, lanes, ends * vectors)
+    sweeps = ColumnSweeps(b, schedule(nest), arguments, lanes, ends * vectors[0])
+    vectors = [*vectors, *([vectors[-1] // 2] if vectors[-1] > 4 else [])]
     with _outer(b, arguments, sizes, *span) as (positions, block):
-        first = low = b.op(f"mul i64 {block}, {vectors * lanes}")
-        raised = b.op(f"add i64 {low}, {vectors * lanes}")
-        end = b.least(raised, arguments.inner)
-        for copies in (vectors, vectors // 2) if vectors > 4 else (vectors,):
-            full = b.op(f"add i64 {low}, {copies * lanes}")
-            fits = b.op(f"icmp sle i64 {full}, {end}")
-            with b.when(fits):
-                sweeps.block(positions, low, copies, False, first)
-            low = b.op(f"select i1 {fits}, i64 {full}, i64 {low}")
+        first = low = b.op(f"mul i64 {block}, {width}")
+        end = b.least(b.op(f"add i64 {low}, {width}"), arguments.inner)
+        for copies in vectors:
+            # As often as it fits: how a column is summed depends on what is left of
+            # its row, not of its block.
+            step = copies * lanes
+            whole = b.op(f"sdiv i64 {b.op(f'sub i64 {end}, {low}')}, {step}")
+            stop = b.op(f"add i64 {low}, {b.op(f'mul i64 {whole}, {step}')}")
+            with b.loop(low, stop, str(step)) as i:
+                sweeps.block(positions, i, copies, False, first)
+            low = stop
         with b.loop(low, end, str(lanes)) as i:
             sweeps.block(positions, i, 1, True, first)
         sweeps.end(positions, first, end)
@@ -310,6 +327,17 @@ def rows_at(b: Builder, arguments: Arguments, count: int) -> Iterator[list[str]]
         return
     with _outer(b, arguments, arguments.outer, "0", str(count)) as (positions, _):
         yield [read(b, position) for position in positions]
+
+
+def _may_be_wide(nest: Nest, lanes: int) -> bool:
+    """Whether it has registers for the sums of a wide block, and few instructions to be
+    written for each of their vectors."""
+    plan = schedule(nest)
+    found = [i for sweep in plan.sweeps for i in sweep.body]
+    found += [i for held in plan.held for i in held]
+    few = sum(cost(nest.body[i]) for i in found) <= _COLUMN_WORK
+    sums = sum(len(sweep.reductions) for sweep in plan.sweeps)
+    return few and sums == 1 and 4 * lanes == _AVX512_BYTES
 
 
 def _column_vectors(nest: Nest, lanes: int) -> int:
@@ -353,8 +381,8 @@ def _product(b: Builder, sizes: list[str]) -> str:
     return total
 
 
-def _ceiling(b: Builder, total: str, unit: int) -> str:
-    raised = b.op(f"add i64 {total}, {unit - 1}")
+def _ceiling(b: Builder, total: str, unit: int | str) -> str:
+    raised = b.op(f"add i64 {total}, {b.op(f'sub i64 {unit}, 1')}")
     return b.op(f"udiv i64 {raised}, {unit}")
 
 

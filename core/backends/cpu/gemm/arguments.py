@@ -106,7 +106,9 @@ class ProductWord(IntEnum):
     GRID_BATCHES = FIRST + 9
     GRID_ROWS = FIRST + 10
     GRID_COLUMNS = FIRST + 11
-    A_STRIDE = FIRST + 12  # row stride of a packed A, in elements
+    A_STRIDE = (
+        FIRST + 12
+    )  # row stride of a packed A, in elements: room for a piece of k
     A_OFFSET = FIRST + 13  # bytes from a task's scratch to its packed A
     PANEL_STRIDE = FIRST + 14  # bytes between packed panels; 0 if B is read in place
     CHUNK = FIRST + 15  # columns whose packed panels stay in the L2 cache
@@ -143,6 +145,11 @@ class Tile:
     @property
     def columns(self) -> int:
         return self.lanes * self.vectors
+
+    @property
+    def packed_rows(self) -> int:
+        """The room for a column of A, where tiles of it are packed: whole vectors."""
+        return -(-self.rows // self.lanes) * self.lanes
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ from treadle.backends.cpu.gemm.arguments import (
 )
 from treadle.backends.cpu.gemm.few_rows import emit_few_rows
 from treadle.backends.cpu.gemm.pack import emit_pack, emit_pack_panels
+from treadle.backends.cpu.gemm.pack_tiles import emit_pack_tiles
 from treadle.backends.cpu.gemm.parts import (
     COLD,
     Args,
@@ -63,10 +64,10 @@ from treadle.backends.cpu.gemm.parts import (
 )
 from treadle.backends.cpu.gemm.streamed import emit_streamed
 from treadle.backends.cpu.gemm.sweep import (
+    Steps,
     Sweep,
     emit_sweep,
     emit_tiles,
-    emit_turned,
     first_row,
     needed,
 )
@@ -155,16 +156,9 @@ def source(dtype: np.dtype, part: Part | Images = Part.PLAIN) -> Source:
         return emit_module(machine(), part)
 
     larger = tuple([f"{p.value}/{scalar}" for p in _LARGER.get(part, ())])
-    gradients = part in (Images.GRADIENTS, Images.ALL)
-    return Source(
-        f"{part.value}/{scalar}",
-        part.value,
-        emit,
-        within=larger,
-        needs=()
-        if part is Part.FEW
-        else needed(machine, gradients and scalar == "float"),
-    )
+    needs = () if part is Part.FEW else needed(machine)
+    key = f"{part.value}/{scalar}"
+    return Source(key, part.value, emit, within=larger, needs=needs)
 
 
 def emit_module(machine: Machine, part: Part | Images = Part.PLAIN) -> str:
@@ -194,6 +188,7 @@ def _emit_tiles(b: Builder, machine: Machine) -> None:
 
 def _emit_plain(b: Builder, machine: Machine) -> dict[Kind, str]:
     emit_pack_panels(b, machine)
+    emit_pack_tiles(b, machine)
     _emit_block(b, machine)
     _emit_chunk(b, machine)
     _emit_rows(b, machine)
@@ -217,7 +212,6 @@ def _emit_convolutions(
         kinds[Kind.FILTER_GRADIENT] = "filter_gradient"
         kinds[Kind.SUM_PARTIALS] = "sum_partials"
     if gradients and tiles:
-        emit_turned(b, machine)
         emit_winograd_filter(b, machine)
         kinds[Kind.WINOGRAD_FILTER] = "winograd_gradient"
     return kinds
@@ -288,17 +282,7 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
         r0 = first_row(b, args, ProductWord.TILE_LOW, "%t0")
         r1 = first_row(b, args, ProductWord.TILE_LOW, "%t1")
         given = operand_at(b, machine, args, Word.A, r0, "%k0")
-        in_place = b.op(f"icmp eq i64 {args(Word.PACK_A)}, 0")
-        skipped = args(ProductWord.A_OFFSET)
-        packed = b.op(f"getelementptr i8, ptr %scratch, i64 {skipped}")
-        step = args(ProductWord.A_STRIDE)
-        with b.when(b.op(f"xor i1 {in_place}, true")):
-            where = f"i64 %b0, i64 %b1, i64 {r0}, i64 {r1}, i64 %k0, i64 %k1"
-            block = f"ptr {packed}, i64 {step}"
-            call_pack(b, args, Word.PACK_A, Word.A, where, block)
-        a = b.op(f"select i1 {in_place}, ptr {given}, ptr {packed}")
-        step = b.op(f"select i1 {in_place}, i64 {args(Word.A + 3)}, i64 {step}")
-        a_row = b.op(f"mul i64 {step}, {machine.itemsize}")
+        a, steps = _emit_a(b, machine, args, given, (r0, r1))
         chunk, block = args(ProductWord.CHUNK), args(ProductWord.BLOCK_TILES)
         with b.loop("%first", "%last", chunk) as n0:
             n1 = minimum(b, b.op(f"add i64 {n0}, {chunk}"), "%last")
@@ -308,13 +292,55 @@ def _emit_rows(b: Builder, machine: Machine) -> None:
             with b.loop("%t0", "%t1", block) as t:
                 stop = minimum(b, b.op(f"add i64 {t}, {block}"), "%t1")
                 row = first_row(b, args, ProductWord.TILE_LOW, t)
-                skipped = b.op(f"mul i64 {b.op(f'sub i64 {row}, {r0}')}, {a_row}")
-                lines = b.op(f"getelementptr i8, ptr {a}, i64 {skipped}")
+                lines = a
+                for index, first, step in (
+                    (row, r0, steps.per_row),
+                    (t, "%t0", steps.per_tile),
+                ):
+                    skipped = b.op(f"sub i64 {index}, {first}")
+                    skipped = b.op(f"mul i64 {skipped}, {step}")
+                    lines = b.op(f"getelementptr i8, ptr {lines}, i64 {skipped}")
+                how = ", ".join(f"i64 {step}" for step in steps)
                 b(
                     f"call void @block(ptr %args, ptr %scratch, {where}, "
-                    f"i64 {t}, i64 {stop}, ptr {lines}, i64 {a_row})"
+                    f"i64 {t}, i64 {stop}, ptr {lines}, {how})"
                 )
         b("ret void")
+
+
+def _emit_a(
+    b: Builder, machine: Machine, args: Args, given: str, rows: tuple[str, str]
+) -> tuple[str, Steps]:
+    """Packs rows of A, if they are to be; the address of the first, and their steps.
+
+    Rows that are contiguous stay so, tile by tile: nothing is transposed.
+    """
+    wide, size = machine.tile.packed_rows, machine.itemsize
+    packs = args(Word.PACK_A)
+    in_place = b.op(f"icmp eq i64 {packs}, {IN_PLACE}")
+    skipped, step = args(ProductWord.A_OFFSET), args(ProductWord.A_STRIDE)
+    packed = b.op(f"getelementptr i8, ptr %scratch, i64 {skipped}")
+    contiguous = b.op(f"icmp eq i64 {args(Word.A + 3)}, 1")
+    tiled = b.op(f"icmp eq i64 {packs}, {BUILT_IN}")
+    tiled = b.op(f"and i1 {tiled}, {contiguous}")
+    per_tile = b.op(f"mul i64 {step}, {wide * size}")
+    with b.when(tiled):
+        low, extra = args(ProductWord.TILE_LOW), args(ProductWord.TILE_EXTRA)
+        b(
+            f"call void @pack_tiles(ptr {given}, i64 {args(Word.A + 4)}, "
+            f"i64 {b.op('sub i64 %k1, %k0')}, i64 {low}, i64 {extra}, i64 %t0, "
+            f"i64 %t1, ptr {packed}, i64 {per_tile})"
+        )
+    as_rows = b.op(f"or i1 {in_place}, {tiled}")
+    with b.when(b.op(f"xor i1 {as_rows}, true")):
+        where = f"i64 %b0, i64 %b1, i64 {rows[0]}, i64 {rows[1]}, i64 %k0, i64 %k1"
+        call_pack(b, args, Word.PACK_A, Word.A, where, f"ptr {packed}, i64 {step}")
+    step = b.op(f"select i1 {in_place}, i64 {args(Word.A + 3)}, i64 {step}")
+    a_row = b.op(f"mul i64 {step}, {size}")
+    pairs = ((0, a_row), (per_tile, 0), (size, a_row), (wide * size, size))
+    return b.op(f"select i1 {in_place}, ptr {given}, ptr {packed}"), Steps(
+        *(b.op(f"select i1 {tiled}, i64 {x}, i64 {y}") for x, y in pairs)
+    )
 
 
 _WHERE = "i64 %b0, i64 %b1, i64 %k0, i64 %k1, i64 %n0, i64 %n1"
@@ -367,11 +393,14 @@ def _panel_at(b: Builder, machine: Machine, args: Args, column: str) -> str:
     return b.op(f"getelementptr i8, ptr %scratch, i64 {skipped}")
 
 
+_STEPS = Steps(*(f"%{name}" for name in Steps._fields))
+
+
 def _emit_block(b: Builder, machine: Machine) -> None:
     """``block``: a few row tiles, for the columns of a chunk, and their epilogue."""
     with b.function(
         f"define internal void @block(ptr %args, ptr %scratch, {_WHERE}, "
-        "i64 %t0, i64 %t1, ptr %a, i64 %a_row)"
+        f"i64 %t0, i64 %t1, ptr %a, {', '.join(f'i64 {x}' for x in _STEPS)})"
     ):
         args = Args(b)
         r0 = first_row(b, args, ProductWord.TILE_LOW, "%t0")
@@ -415,10 +444,11 @@ def _emit_panels(
         step = b.op(f"select i1 {in_place}, i64 {args(Word.B + 3)}, i64 {width}")
         Sweep(
             tiles=(low, extra, "%t0", "%t1"),
-            a=("%a", "%a_row"),
+            a=("%a", "0"),
             k=("@one_segment", "1", length),
             panel=(panel, b.op(f"mul i64 {step}, {size}")),
             c=(operand_at(b, machine, args, Word.C, rows[0], n), c_row),
             columns=columns,
             accumulate=later,
+            lie=_STEPS,
         ).call(b)

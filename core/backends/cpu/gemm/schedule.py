@@ -220,9 +220,9 @@ def _blocks(
     a_stride = k_piece + tile.lanes
     a_tiles = _groups(tiles, grid[1])
     if pack_a:
-        most = max(1, _A_BYTES // (tile.rows * a_stride * itemsize))
+        most = max(1, _A_BYTES // (tile.packed_rows * a_stride * itemsize))
         a_tiles = _groups(a_tiles, _groups(a_tiles, most))
-    a_rows = a_tiles * tile.rows + tile.lanes
+    a_rows = a_tiles * tile.packed_rows + tile.lanes
     a_offset = panel * (chunk if pack_b else 1)
     a_bytes = round_up(a_rows * a_stride * itemsize, 64) if pack_a else 0
     return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import NamedTuple
 
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.parts import Args, minimum
@@ -27,50 +27,43 @@ def emit_tiles(b: Builder, machine: Machine) -> None:
     """Defines ``tile``, all micro-kernels; or declares it, if they lie apart."""
     if machine.assembly and not machine.apart:
         emit_lanes(b, machine)
-    _emit_tiles(b, machine, turned=False)
+    _emit_tiles(b, machine)
 
 
-def emit_turned(b: Builder, machine: Machine) -> None:
-    """Defines ``tile_turned`` and ``sweep_turned``, beside those of `emit_tiles`."""
-    _emit_tiles(b, machine, turned=True)
-    emit_sweep(b, machine, turned=True)
-
-
-def _emit_tiles(
-    b: Builder, machine: Machine, turned: bool, linkage: str = "internal"
-) -> None:
+def _emit_tiles(b: Builder, machine: Machine, linkage: str = "internal") -> None:
     if machine.apart:
         kinds = re.sub(r" %\w+", "", PARAMETERS)
-        b.declare(f"void @{_name(turned)}({kinds})")
+        b.declare(f"void @tile({kinds})")
     elif machine.assembly:
-        emit_x86_tiles(b, machine, sizes(machine), turned, linkage)
+        emit_x86_tiles(b, machine, sizes(machine), linkage)
     else:
-        emit_plain_tiles(b, machine, turned, linkage)
+        emit_plain_tiles(b, machine, linkage)
 
 
-def _name(turned: bool) -> str:
-    return "tile_turned" if turned else "tile"
+def needed(machine: Callable[[], Machine]) -> tuple[Source, ...]:
+    """The module with the micro-kernels, ``tile``, of a machine whose others lie apart.
+    Assembly is what takes LLVM longest of a product, and it is the same in attention
+    and convolutions."""
 
-
-def needed(machine: Callable[[], Machine], turned: bool = False) -> tuple[Source, ...]:
-    """The modules with the micro-kernels of a machine whose others lie apart: ``tile``;
-    and ``tile_turned``, if that is wanted as well. Assembly is what takes LLVM longest
-    of a product, and it is the same in attention and convolutions."""
-
-    def emit(turned: bool) -> str:
+    def emit() -> str:
         b, whole = Builder(), replace(machine(), apart=False)
         if whole.assembly:
             llvm().initialize_native_asmparser()
             emit_lanes(b, whole)
-        _emit_tiles(b, whole, turned, linkage="")
+        _emit_tiles(b, whole, linkage="")
         return b.text()
 
-    def source(turned: bool) -> Source:
-        symbol = _name(turned)
-        key = f"{symbol} {machine()}"
-        return Source(key, symbol, partial(emit, turned))
+    return (Source(f"tile {machine()}", "tile", emit),)
 
-    return (source(False), source(True)) if turned else (source(False),)
+
+class Steps(NamedTuple):
+    """How A lies: the step from its first tile to another one, for each row and for
+    each tile before it; within a tile, from row to row, and from one k to the next."""
+
+    per_row: str
+    per_tile: str
+    a_row: str
+    a_step: str
 
 
 @dataclass(frozen=True)
@@ -80,7 +73,8 @@ class Sweep:
     tiles: height of a tile, how many tiles have one more row, the first tile and the
     one after the last. a: address of the first tile's rows, step. k: address of the
     segments, their number and length. panel: B, step. c: address of the first tile's
-    result, step. turned: whether A lies transposed; its step is that of k.
+    result, step. turned: whether A lies transposed: its step is that of k. lie: the
+    `Steps` of A, instead of its step.
     """
 
     tiles: tuple[str, str, str, str]
@@ -91,35 +85,60 @@ class Sweep:
     columns: str
     accumulate: str
     turned: bool = False
+    lie: Steps | None = None
 
     def call(self, b: Builder) -> None:
         words = [*self.tiles, *self.a, *self.k, *self.panel, *self.c]
-        values = zip(_KINDS, [*words, self.columns, self.accumulate], strict=True)
+        words += [self.columns, self.accumulate, *(self.lie or ())]
         name = "sweep_turned" if self.turned else "sweep"
+        name, kinds = ("any_sweep", _ALL_KINDS) if self.lie else (name, _KINDS)
+        values = zip(kinds, words, strict=True)
         b(f"call void @{name}({', '.join(f'{kind} {x}' for kind, x in values)})")
 
 
 _NAMES = [
-    *("low", "extra", "start", "stop", "a", "a_row", "segments", "count", "length"),
+    *("low", "extra", "start", "stop", "a", "a_given", "segments", "count", "length"),
     *("b", "b_row", "c", "c_row", "columns", "accumulate"),
 ]
 _POINTERS = ("a", "segments", "b", "c")
-_KINDS = ["ptr" if name in _POINTERS else "i64" for name in _NAMES]
 
 
-def emit_sweep(b: Builder, machine: Machine, turned: bool = False) -> None:
-    """Defines ``sweep`` (``sweep_turned``)."""
-    suffix = "_turned" if turned else ""
-    a_row = str(machine.itemsize) if turned else "%a_row"
-    values = zip(_KINDS, _NAMES, strict=True)
-    parameters = ", ".join(f"{kind} %{name}" for kind, name in values)
-    with b.function(f"define internal void @sweep{suffix}({parameters})"):
+def _kinds(names: list[str]) -> list[str]:
+    return ["ptr" if name in _POINTERS else "i64" for name in names]
+
+
+_KINDS = _kinds(_NAMES)
+_ALL_KINDS = _kinds([*_NAMES, *Steps._fields])
+
+
+def emit_sweep(b: Builder, machine: Machine) -> None:
+    """Defines ``any_sweep``, and ``sweep`` and ``sweep_turned``, which call it."""
+    _emit_any_sweep(b, machine)
+    size, given = str(machine.itemsize), "%a_given"
+    for name, steps in (
+        ("sweep", Steps(given, "0", given, size)),
+        ("sweep_turned", Steps(size, "0", size, given)),
+    ):
+        with b.function(f"define internal void @{name}({_typed(_NAMES)})"):
+            others = [f"i64 {step}" for step in steps]
+            b(f"call void @any_sweep({', '.join([_typed(_NAMES), *others])})")
+            b("ret void")
+
+
+def _typed(names: list[str]) -> str:
+    pairs = zip(_kinds(names), names, strict=True)
+    return ", ".join(f"{kind} %{name}" for kind, name in pairs)
+
+
+def _emit_any_sweep(b: Builder, machine: Machine) -> None:
+    parameters = _typed([*_NAMES, *Steps._fields])
+    with b.function(f"define internal void @any_sweep({parameters}) noinline"):
         target = b.op(f"alloca {TARGET}, align 8")
         fields = [
             b.op(f"getelementptr {TARGET}, ptr {target}, i64 0, i32 {i}")
-            for i in range(4)
+            for i in range(5)
         ]
-        for i, name in enumerate(("c_row", "columns", "accumulate"), start=1):
+        for i, name in enumerate(("c_row", "columns", "accumulate", "length"), start=1):
             b(f"store i64 %{name}, ptr {fields[i]}, align 8")
         index = _first_index(b, machine)
         first = row_of_tile(b, "%low", "%extra", "%start")
@@ -128,20 +147,20 @@ def emit_sweep(b: Builder, machine: Machine, turned: bool = False) -> None:
             is_high = b.op(f"icmp slt i64 {t}, %extra")
             high = b.op(f"zext i1 {is_high} to i64")
             number = b.op(f"add i64 {index}, {high}")
-            a, c = (
-                b.op(
-                    f"getelementptr i8, ptr %{name}, "
-                    f"i64 {b.op(f'mul i64 {row}, {step}')}"
-                )
-                for name, step in (("a", a_row), ("c", "%c_row"))
-            )
+            c = _beyond(b, "%c", row, "%c_row")
+            a = _beyond(b, "%a", row, "%per_row")
+            a = _beyond(b, a, b.op(f"sub i64 {t}, %start"), "%per_tile")
             b(f"store ptr {c}, ptr {fields[0]}, align 8")
             b(
-                f"call void @tile{suffix}(i64 {number}, ptr {a}, i64 %a_row, "
-                f"ptr %segments, i64 %count, i64 %length, ptr %b, i64 %b_row, "
-                f"ptr {target})"
+                f"call void @tile(i64 {number}, ptr {a}, i64 %a_row, i64 %a_step, "
+                f"ptr %segments, i64 %count, ptr %b, i64 %b_row, ptr {target})"
             )
         b("ret void")
+
+
+def _beyond(b: Builder, base: str, count: str, step: str) -> str:
+    skipped = b.op(f"mul i64 {count}, {step}")
+    return b.op(f"getelementptr i8, ptr {base}, i64 {skipped}")
 
 
 def _first_index(b: Builder, machine: Machine) -> str:

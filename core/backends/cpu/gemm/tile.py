@@ -4,18 +4,16 @@ There is one for every height and number of vectors, all behind one function::
 
     void tile(
         i64 index,                        which: see `sizes`
-        ptr a, i64 a_row,                 the block's rows of A; k is contiguous
+        ptr a, i64 a_row, i64 a_step,     the block's rows of A; from one k to the next
         ptr segments, i64 count,          k runs through `count` segments, which start
-        i64 length,                       at a + segments[i].first, have `length`
-                                          elements, and leave out segments[i].second
-                                          bytes of B before
+                                          at a + segments[i].first, have as many
+                                          elements as the target says, and leave out
+                                          segments[i].second bytes of B before
         ptr b, i64 b_row,                 rows of B: vectors * lanes elements for each k
         ptr target)                       where C is, as a `TARGET`
 
-Steps between rows are in bytes. A matrix product has one segment at offset 0; a
-convolution has one per filter row, so that it reads its image in place. Where A lies
-transposed, `tile_turned` takes its place: A's rows are contiguous, and `a_row` is the
-step from one k to the next.
+Steps are in bytes. A matrix product has one segment at offset 0; a convolution has one
+per filter row, so that it reads its image in place.
 
 On x86-64 the function is assembly (`tile_x86`), elsewhere IR (here). LLVM's
 loop strength reduction and machine scheduler do not see that the registers are full,
@@ -38,13 +36,14 @@ from treadle.backends.cpu.emit.pairs import (
 from treadle.backends.cpu.gemm.arguments import Tile
 
 _KERNEL_PARAMETERS = (
-    "ptr noalias readonly %a, i64 %a_row, ptr readonly %segments, i64 %count, "
-    "i64 %length, ptr noalias readonly %b, i64 %b_row, ptr readonly %target"
+    "ptr noalias readonly %a, i64 %a_row, i64 %a_step, ptr readonly %segments, "
+    "i64 %count, ptr noalias readonly %b, i64 %b_row, ptr readonly %target"
 )
 PARAMETERS = "i64 %index, " + _KERNEL_PARAMETERS
 
-TARGET = "{ ptr, i64, i64, i64 }"
-"""C, its row step in bytes, how many columns to write, and whether (1) to add to C."""
+TARGET = "{ ptr, i64, i64, i64, i64 }"
+"""C, its row step in bytes, how many columns to write, whether (1) to add to C, and how
+long segments are."""
 
 
 class Stored(NamedTuple):
@@ -64,8 +63,8 @@ class Machine:
     is a model of it.
     halves: whether operands are bfloat16, of which pairs are made as they are read.
     short: whether results are stored as bfloat16, and never added to others.
-    apart: whether the micro-kernels lie in modules of their own (`tiles.needed`), which
-    is for those that use the same ones.
+    apart: whether the micro-kernels lie in a module of their own (`sweep.needed`), for
+    all that use the same ones.
     """
 
     scalar: str
@@ -195,36 +194,35 @@ def wide_rows(machine: Machine) -> int:
     return 2 if machine.assembly == "avx2" else 3
 
 
-def emit_plain_tiles(b: Builder, machine: Machine, turned: bool, linkage: str) -> None:
-    """Defines ``tile`` (``tile_turned``) as IR, for machines without assembly ones."""
+def emit_plain_tiles(b: Builder, machine: Machine, linkage: str) -> None:
+    """Defines ``tile`` as IR, for machines without assembly ones."""
     kernels = []
-    tile = "@tile_turned" if turned else "@tile"
     for rows, vectors, _ in sizes(machine):
-        kernels.append(f"{tile}_{rows}x{vectors}")
-        _emit_plain_tile(b, machine, rows, vectors, turned, kernels[-1])
+        kernels.append(f"@tile_{rows}x{vectors}")
+        _emit_plain_tile(b, machine, rows, vectors, kernels[-1])
     entries = ", ".join(f"ptr {kernel}" for kernel in kernels)
     count = len(kernels)
-    b.lines.append(f"{tile}s = internal constant [{count} x ptr] [{entries}]")
-    with b.function(f"define {linkage} void {tile}({PARAMETERS})"):
-        slot = b.op(f"getelementptr ptr, ptr {tile}s, i64 %index")
+    b.lines.append(f"@tiles = internal constant [{count} x ptr] [{entries}]")
+    with b.function(f"define {linkage} void @tile({PARAMETERS})"):
+        slot = b.op("getelementptr ptr, ptr @tiles, i64 %index")
         kernel = b.op(f"load ptr, ptr {slot}, align 8")
         b(
-            f"call void {kernel}(ptr %a, i64 %a_row, ptr %segments, i64 %count, "
-            "i64 %length, ptr %b, i64 %b_row, ptr %target)"
+            f"call void {kernel}(ptr %a, i64 %a_row, i64 %a_step, ptr %segments, "
+            "i64 %count, ptr %b, i64 %b_row, ptr %target)"
         )
         b("ret void")
 
 
 def _emit_plain_tile(
-    b: Builder, machine: Machine, rows: int, vectors: int, turned: bool, name: str
+    b: Builder, machine: Machine, rows: int, vectors: int, name: str
 ) -> None:
     with b.function(f"define internal void {name}({_KERNEL_PARAMETERS})"):
-        sums = _plain_loop(b, machine, rows, vectors, turned)
         fields = []
-        for i, kind in enumerate(("ptr", "i64", "i64", "i64")):
+        for i, kind in enumerate(("ptr", "i64", "i64", "i64", "i64")):
             field = b.op(f"getelementptr {TARGET}, ptr %target, i64 0, i32 {i}")
             fields.append(b.op(f"load {kind}, ptr {field}, align 8"))
-        c, c_row, columns, accumulate = fields
+        c, c_row, columns, accumulate, length = fields
+        sums = _plain_loop(b, machine, rows, vectors, length)
         if machine.short:
             _write_short(b, machine, sums, (c, c_row), columns)
             b("ret void")
@@ -320,11 +318,9 @@ def multiply_add(b: Builder, machine: Machine, x: str, y: str, total: str) -> st
 
 
 def _plain_loop(
-    b: Builder, machine: Machine, rows: int, vectors: int, turned: bool
+    b: Builder, machine: Machine, rows: int, vectors: int, length: str
 ) -> list[list[str]]:
     """Gives the sums."""
-    step = "%a_row" if turned else str(machine.itemsize)
-    row = str(machine.itemsize) if turned else "%a_row"
     vector, scalar, align = machine.vector, machine.scalar, machine.itemsize
     element_align = 2 if machine.pairs else align
     number = rows * vectors
@@ -339,18 +335,18 @@ def _plain_loop(
         start_of_b = b.op(f"getelementptr i8, ptr {start_of_b}, i64 {skipped}")
         kinds = [kind for kind, _ in first]
         inner = list(zip(kinds, [start_of_b, *totals], strict=True))
-        with b.carrying("0", "%length", "1", inner) as turn:
+        with b.carrying("0", length, "1", inner) as turn:
             row_of_b, *sums = turn.values
             lines_of_b = []
             for j in range(vectors):
                 address = b.op(f"getelementptr {vector}, ptr {row_of_b}, i64 {j}")
                 lines_of_b.append(b.op(f"load {vector}, ptr {address}, align {align}"))
-            ahead = b.op(f"mul i64 {turn.index}, {step}")
+            ahead = b.op(f"mul i64 {turn.index}, %a_step")
             address = b.op(f"getelementptr i8, ptr {start}, i64 {ahead}")
             new = []
             for i in range(rows):
                 if i:
-                    address = b.op(f"getelementptr i8, ptr {address}, i64 {row}")
+                    address = b.op(f"getelementptr i8, ptr {address}, i64 %a_row")
                 element = f"load {scalar}, ptr {address}, align {element_align}"
                 element = b.op(element)
                 factor = splat(b, machine, element, scalar)

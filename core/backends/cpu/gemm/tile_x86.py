@@ -16,7 +16,7 @@ from treadle.backends.cpu.gemm.tile import PARAMETERS, Machine, Size
 
 _CHANGED = ("segments", "count", "b", "left")  # `left` is the index at first
 _TEMPORARY = ("at", "at7", "row3", "row5")
-_READ = ("a", "a_row", "length", "b_row", "target", "lanes")
+_READ = ("a", "a_row", "a_step", "b_row", "target", "lanes")
 _POINTERS = ("segments", "b", "a", "target", "lanes")
 
 _ROW_OF = (
@@ -40,14 +40,13 @@ def emit_lanes(b: Builder, machine: Machine) -> None:
 
 
 def emit_x86_tiles(
-    b: Builder, machine: Machine, sizes: list[Size], turned: bool, linkage: str
+    b: Builder, machine: Machine, sizes: list[Size], linkage: str
 ) -> None:
-    """Defines ``tile`` (``tile_turned``): all micro-kernels as one function.
+    """Defines ``tile``: all micro-kernels as one function.
 
     LLVM takes ten times longer for thirty functions than for this one.
     """
-    name = "tile_turned" if turned else "tile"
-    text = _text(replace(machine, apart=False), tuple(sizes), turned)
+    text = _text(replace(machine, apart=False), tuple(sizes))
     count = 32 if machine.assembly == "avx512" else 16
     masks = [f"k{i}" for i in range(1, 5)] if machine.assembly == "avx512" else []
     clobbered = [*(f"xmm{i}" for i in range(count)), *masks, "memory", "flags"]
@@ -62,7 +61,7 @@ def emit_x86_tiles(
     values = ", ".join(
         f"{_kind(name)} {given.get(name, f'%{name}')}" for name in (*_CHANGED, *_READ)
     )
-    with b.function(f"define {linkage} void @{name}({PARAMETERS}) noinline"):
+    with b.function(f"define {linkage} void @tile({PARAMETERS}) noinline"):
         b.op(
             f"call {{ {kinds} }} asm sideeffect "
             f'"{text}", "{",".join(constraints)}"({values})'
@@ -71,10 +70,10 @@ def emit_x86_tiles(
 
 
 @functools.cache
-def _text(machine: Machine, sizes: tuple[Size, ...], turned: bool) -> str:
+def _text(machine: Machine, sizes: tuple[Size, ...]) -> str:
     """The assembly, as a string of LLVM's: that of products is that of attention."""
-    kernels = [_Kernel(machine, size, turned) for size in sizes]
-    table = ".Lturned" if turned else ".Ltiles"
+    kernels = [_Kernel(machine, size) for size in sizes]
+    table = ".Ltiles"
     text = "\\0A".join(
         [
             f"leaq {table}(%rip), %[at]",
@@ -103,9 +102,8 @@ def _kind(name: str) -> str:
 class _Kernel:
     """The instructions of one micro-kernel."""
 
-    def __init__(self, machine: Machine, block: Size, turned: bool) -> None:
+    def __init__(self, machine: Machine, block: Size) -> None:
         rows, vectors, self.lanes = block
-        self.turned = turned
         self.masks = machine.assembly == "avx512"
         self.register = "zmm" if self.lanes * machine.itemsize == 64 else "ymm"
         # Integers are moved as if they were floats.
@@ -123,7 +121,7 @@ class _Kernel:
         self.line = [self._register(count + j) for j in range(vectors)]
         self.element = self._register(count + vectors)
         self.product = self._register(count + vectors + 1)
-        self.label = f".L{'turned' if turned else 'tile'}_{rows}x{vectors * self.lanes}"
+        self.label = f".Ltile_{rows}x{vectors * self.lanes}"
 
     def _register(self, number: int) -> str:
         return f"%{self.register}{number}"
@@ -150,21 +148,20 @@ class _Kernel:
             "addq %[a], %[at]",
             "leaq (%[at],%[row5]), %[at7]",
             "leaq (%[at7],%[a_row],2), %[at7]",
-            "movq %[length], %[left]",
+            "movq 32(%[target]), %[left]",
             "shrq $$1, %[left]",
             "jz 3f",
             ".p2align 4",
             "2:",
-            *self._step(0),
-            *self._step(1),
+            *self._step(""),
+            *self._step(",%[b_row]"),
             "leaq (%[b],%[b_row],2), %[b]",
-            *self._onwards(),
             "decq %[left]",
             "jnz 2b",
             "3:",
-            "btq $$0, %[length]",
-            "jnc 4f",
-            *self._step(0),
+            "testb $$1, 32(%[target])",
+            "jz 4f",
+            *self._step(""),
             "addq %[b_row], %[b]",
             "4:",
             "addq $$16, %[segments]",
@@ -172,19 +169,20 @@ class _Kernel:
             "jnz 1b",
         ]
 
-    def _step(self, ahead: int) -> list[str]:
-        """One k: the sums gain the product of a column of A and a row of B."""
+    def _step(self, ahead: str) -> list[str]:
+        """One k: the sums gain the product of a column of A and a row of B, which is
+        `ahead` of %[b]."""
         text = []
-        index = ",%[b_row]" if ahead else ""
         for j, register in enumerate(self.line):
-            place = f"{j * self.size * self.lanes}(%[b]{index})"
+            place = f"{j * self.size * self.lanes}(%[b]{ahead})"
             text.append(f"vmovup{self.letter} {place}, {register}")
         for i, sums in enumerate(self.sums):
-            place = self._element(i, ahead)
+            place = f"({'%[at]' if i < 7 else '%[at7]'}{_ROW_OF[i % 7]})"
             text.append(f"vbroadcasts{self.letter} {place}, {self.element}")
             for register, total in zip(self.line, sums, strict=True):
                 text += self._multiply_add(register, total)
-        return text
+        bases = ("at", "at7") if len(self.sums) > 7 else ("at",)
+        return text + [f"addq %[a_step], %[{base}]" for base in bases]
 
     def _multiply_add(self, register: str, total: str) -> list[str]:
         if self.is_float:
@@ -193,19 +191,6 @@ class _Kernel:
             f"vpmulld {self.element}, {register}, {self.product}",
             f"vpaddd {self.product}, {total}, {total}",
         ]
-
-    def _element(self, row: int, ahead: int) -> str:
-        """Where an element of A is."""
-        if self.turned:
-            return f"{row * self.size}(%[at]{',%[a_row]' if ahead else ''})"
-        base = "%[at]" if row < 7 else "%[at7]"
-        return f"{ahead * self.size}({base}{_ROW_OF[row % 7]})"
-
-    def _onwards(self) -> list[str]:
-        """Two k further on."""
-        if self.turned:
-            return ["leaq (%[at],%[a_row],2), %[at]"]
-        return [f"addq $${2 * self.size}, %[{at}]" for at in ("at", "at7")]
 
     def _each(self, *instructions: str) -> list[str]:
         """The instructions for every vector of C: TOTAL, or ROUNDED, which has half
