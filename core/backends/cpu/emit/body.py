@@ -329,6 +329,10 @@ class Body:
             return load(self.b, position, dtype, lanes, mask)
         if self._in_pairs(i, offsets) and (frame.mask is None or has_mask_registers()):
             return load_paired(self.b, position, dtype, lanes, frame.mask)
+        if self._one_by_one(i, frame, offsets) and access.operand.back:
+            last = access.moved(self.b, position, str(1 - lanes))
+            whole = load(self.b, last, dtype, lanes, None)
+            return whole.shuffle([*reversed(range(lanes))])
         if self._one_by_one(i, frame, offsets):
             return load_strided(self.b, position, access.inner, dtype, lanes)
         where = pointers(self.b, access.kind, position, offsets)

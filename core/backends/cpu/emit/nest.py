@@ -156,7 +156,8 @@ def _points_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> No
 
 
 def crosses_rows(nest: Nest) -> bool:
-    """Whether an elementwise nest touches memory across its rows, as transposes do."""
+    """Whether an elementwise nest touches memory across its rows, as transposes do: not
+    along them, from their ends on."""
     plan = schedule(nest)
     held = (nest.body[i] for part in plan.held for i in part)
     return (
@@ -164,7 +165,10 @@ def crosses_rows(nest: Nest) -> bool:
         and not plan.sweeps[0].reductions
         and not any(map(is_running, nest.body))
         and not any(is_store(instr) for instr in held)
-        and any(o.inner == STRIDED and o.kind == "array" for o in nest.operands)
+        and any(
+            o.inner == STRIDED and o.kind == "array" and not o.back
+            for o in nest.operands
+        )
     )
 
 
