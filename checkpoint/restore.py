@@ -9,7 +9,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 
-from treadle import Array, ArrayType, dtypes, tree
+from treadle import Array, ArrayType, device_put, dtypes, tree
 from treadle.checkpoint import fit, naming, objects, orbax_format, places, store
 from treadle.checkpoint import manifest as manifests
 from treadle.checkpoint.items import Items, Json, keeper
@@ -65,8 +65,9 @@ def restore(path: Place, template: Any = None, **how: Unpack[How]) -> Any:
         chunk: so much memory is taken beyond that of the result.
 
     Returns:
-      Arrays where arrays were saved (NumPy's where the template has NumPy's), Python
-      numbers and strings where such were saved.
+      Arrays where arrays were saved (NumPy's where the template has NumPy's; on the
+      device on which `treadle.device_put` has placed the template's), Python numbers
+      and strings where such were saved.
 
     Raises:
       FileNotFoundError: if there is no checkpoint.
@@ -276,4 +277,7 @@ def _value(leaf: Leaf, arrays: Iterator[np.ndarray], like: Any) -> Any:
         return array[()]
     if isinstance(like, np.ndarray) or not dtypes.is_supported(dtype):
         return array
-    return Array(array, ArrayType(leaf.shape, dtype, leaf.weak))
+    restored = Array(array, ArrayType(leaf.shape, dtype, leaf.weak))
+    if getattr(like, "placed", False):
+        return device_put(restored, like.device)
+    return restored

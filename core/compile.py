@@ -62,8 +62,9 @@ def stages(
     Raises:
       MemoryError: if the arena can't be made as small.
     """
+    target.foresee(graph, optimised=False)
     graph = optimise(graph, target)
-    target.foresee(graph)
+    target.foresee(graph, optimised=True)
     if memory_limit is None:
         return _optimised(graph, target, donated, target.ready)
     # Which kernels it will be is not known before it fits.

@@ -11,6 +11,7 @@ import treadle as td
 import treadle.numpy as tnp
 from treadle import tree
 from treadle.errors import at, user_source, warn
+from treadle.np.contract import check_precision
 
 _TOO_WIDE = """\
 {layer} computes in {dtype}, and takes a {found} in it{at}
@@ -25,6 +26,16 @@ class PrecisionWarning(UserWarning):
 def dtype(value: Any) -> Any:
     """The `dtype` option of a layer as its field: None, or one that hashes."""
     return None if value is None else td.dtypes.canonical(value)
+
+
+def precision(layer: str, value: Any) -> Any:
+    """The `precision` option of a layer as its field.
+
+    Raises:
+      ValueError: if there is no such precision.
+    """
+    check_precision(layer, value)
+    return value
 
 
 def operands(layer: str, compute: Any, x: Any, *params: Any) -> list[td.Array]:

@@ -79,8 +79,11 @@ class _Text:
     def expression(self, eq: Equation) -> str:
         """How an operation of the user's is computed: its name alone does not say."""
         how = eq.op.lowering
-        if not isinstance(how, Elementwise) or isinstance(how.expression, str):
+        if not isinstance(how, Elementwise):
             return ""
+        if isinstance(how.expression, str):
+            # Names of Treadle's own operations have no dot.
+            return f" by {how.expression}" if "." in eq.op.name else ""
         own = how.expression.__module__ or ""
         return "" if own.startswith("treadle.") else f" by {spelled(eq)}"
 

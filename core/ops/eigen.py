@@ -128,7 +128,7 @@ eigh = Op(
     "eigh",
     _eigh_type,
     _eigh_run,
-    lowering=Routine(_eigh_script),
+    lowering=Routine(_eigh_script, alone=(0, {"vectors": False})),
     jvp=_eigh_jvp,
     batch=lambda size, args, axes, *, lower, vectors: (
         eigh(*in_front(args, axes, size), lower=lower, vectors=vectors),
@@ -229,7 +229,7 @@ eig = Op(
     "eig",
     _eig_type,
     _eig_run,
-    lowering=Routine(_eig_script),
+    lowering=Routine(_eig_script, alone=(0, {"vectors": False})),
     jvp=_eig_jvp,
     batch=lambda size, args, axes, *, vectors: (
         eig(*in_front(args, axes, size), vectors=vectors),

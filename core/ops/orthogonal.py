@@ -60,41 +60,51 @@ _BLOCK = 32
 # qr -----------------------------------------------------------------------------------
 
 
-def _qr_type(a: ArrayType, *, full: bool) -> Sequence[ArrayType]:
+def _qr_type(a: ArrayType, *, full: bool, vectors: bool) -> Sequence[ArrayType]:
     check("qr", a)
     *lead, m, n = a.shape
     k = m if full else least(m, n)
-    return [ArrayType((*lead, m, k), a.dtype), ArrayType((*lead, k, n), a.dtype)]
+    r = ArrayType((*lead, k, n), a.dtype)
+    return [ArrayType((*lead, m, k), a.dtype), r] if vectors else [r]
 
 
-def _qr_run(a: Any, *, full: bool) -> Sequence[Any]:
-    return np.linalg.qr(a, "complete" if full else "reduced")
+def _qr_run(a: Any, *, full: bool, vectors: bool) -> Sequence[Any]:
+    found = np.linalg.qr(a, "complete" if full else "reduced")
+    return found if vectors else found[1:]
 
 
 class _Sizes(NamedTuple):
-    """Of a matrix, m x n with the smaller size k; of Q's columns, and of R's rows."""
+    """Of a matrix, m x n with the smaller size k; of Q's columns, which are R's rows;
+    and whether Q is made."""
 
     m: int
     n: int
     k: int
     columns: int
-    rows: int
+    vectors: bool
+
+    @property
+    def blocks(self) -> tuple[At, At, At, At, At]:
+        """Q (if it is made), R, and the work memory: a copy, factors, and the rest."""
+        first = 2 if self.vectors else 1
+        return At(1), At(first), At(first + 1), At(first + 2), At(first + 3)
 
 
 def _qr_script(types: Any, outs: Any, params: Any) -> Script:
     """LAPACK sees the transpose. It factors that of a wide matrix, as LQ; of a tall one
     it gets the transpose of this, so that reflections go down columns."""
-    (a,), (q, r) = types, outs
+    (a,), vectors = types, params["vectors"]
     lead, itemsize = lead_of(a), a.dtype.itemsize
     m, n = a.shape[-2:]
-    sizes = _Sizes(m, n, least(m, n), q.shape[-1], r.shape[-2])
-    longest = most(n, sizes.columns)
+    columns = outs[-1].shape[-2]
+    sizes = _Sizes(m, n, least(m, n), columns, vectors)
+    longest = most(n, columns)
     length = _BLOCK * longest
     work = m * longest * itemsize, sizes.k * itemsize, length * itemsize
-    is_tall, is_wide = number(_exceeds, (m, n)), number(_exceeds, (n + 1, m))
+    is_tall, is_wide = number(_exceeds, (m + 1, n)), number(_exceeds, (n, m))
     steps = [s._replace(needed=is_tall) for s in _tall_steps(a.dtype, sizes, length)]
     steps += [s._replace(needed=is_wide) for s in _wide_steps(a.dtype, sizes, length)]
-    small = Small("qr", a.dtype, (m, n, sizes.columns))
+    small = Small("qr" if vectors else "triangle", a.dtype, (m, n, columns))
     return Script(lead, work, tuple(steps), small)
 
 
@@ -102,46 +112,59 @@ def _exceeds(x: int, y: int) -> int:
     return int(x > y)
 
 
-_COPY, _TAU, _WORK = At(3), At(4), At(5)
+def _if_exceeds(nbytes: int, x: int, y: int) -> int:
+    return nbytes * _exceeds(x, y)
 
 
 def _tall_steps(dtype: np.dtype, sizes: _Sizes, length: int) -> list[RoutineCall]:
-    m, n, k, columns, rows = sizes
+    m, n, k, columns, vectors = sizes
+    q, r, copy, tau, work = sizes.blocks
     letter, itemsize, zero = partial(named, dtype), dtype.itemsize, dtype.type(0)
     make = "ungqr" if dtypes.is_complex(dtype) else "orgqr"
-    last = _TAU, _WORK, length, STATUS
-    below = At(2).plus(n * itemsize)
-    return [
-        RoutineCall("turned", (_COPY, At(0), n, m, n, itemsize)),
-        RoutineCall(letter("geqrf"), (m, n, _COPY, m, *last)),
-        RoutineCall("turned", (At(2), _COPY, rows, n, m, itemsize)),
-        RoutineCall(letter("laset"), ("U", n, rows - 1, zero, zero, below, n)),
-        RoutineCall(letter(make), (m, columns, k, _COPY, m, *last)),
-        RoutineCall("turned", (At(1), _COPY, m, columns, m, itemsize)),
+    last = tau, work, length, STATUS
+    below = r.plus(n * itemsize)
+    steps = [
+        RoutineCall("turned", (copy, At(0), n, m, n, itemsize)),
+        RoutineCall(letter("geqrf"), (m, n, copy, m, *last)),
+        RoutineCall("turned", (r, copy, columns, n, m, itemsize)),
+        RoutineCall(letter("laset"), ("U", n, columns - 1, zero, zero, below, n)),
     ]
+    if vectors:
+        steps += [
+            RoutineCall(letter(make), (m, columns, k, copy, m, *last)),
+            RoutineCall("turned", (q, copy, m, columns, m, itemsize)),
+        ]
+    return steps
 
 
 def _wide_steps(dtype: np.dtype, sizes: _Sizes, length: int) -> list[RoutineCall]:
-    m, n, k, columns, rows = sizes
+    m, n, k, columns, vectors = sizes
+    q, r, copy, tau, work = sizes.blocks
     letter, zero = partial(named, dtype), dtype.type(0)
     make = "unglq" if dtypes.is_complex(dtype) else "orglq"
-    last = _TAU, _WORK, length, STATUS
-    return [
-        RoutineCall("bytes", (_COPY, At(0), m * n * dtype.itemsize)),
-        RoutineCall(letter("gelqf"), (n, m, _COPY, n, *last)),
-        RoutineCall(letter("laset"), ("A", n, rows, zero, zero, At(2), n)),
-        RoutineCall(letter("lacpy"), ("L", n, k, _COPY, n, At(2), n)),
-        RoutineCall(letter("lacpy"), ("U", k, m, _COPY, n, At(1), columns)),
-        RoutineCall(letter(make), (columns, m, k, At(1), columns, *last)),
+    last = tau, work, length, STATUS
+    steps = [
+        RoutineCall("bytes", (copy, At(0), m * n * dtype.itemsize)),
+        RoutineCall(letter("gelqf"), (n, m, copy, n, *last)),
+        RoutineCall(letter("laset"), ("A", n, columns, zero, zero, r, n)),
+        RoutineCall(letter("lacpy"), ("L", n, k, copy, n, r, n)),
     ]
+    if vectors:
+        steps += [
+            RoutineCall(letter("lacpy"), ("U", k, m, copy, n, q, columns)),
+            RoutineCall(letter(make), (columns, m, k, q, columns, *last)),
+        ]
+    return steps
 
 
-def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full: bool) -> Any:
+def _qr_jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, full: bool, vectors: bool
+) -> Any:
     """Walter & Lehmann 2010: with W = Qᴴ dA R⁻¹, the part of W that is skew-Hermitian
     as its lower half says is Ω = Qᴴ dQ; what is left belongs to R. (For wide matrices R
     stands for its first square.)"""
     (a,), (da,) = primals, tangents
-    q, r = qr(a, full=full)
+    q, r = qr(a, full=full, vectors=True)
     m, n = typeof(a).shape[-2:]
     last = typeof(a).ndim - 1
     k = typeof(q).shape[-1]
@@ -159,23 +182,24 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full: bool) -> A
         omega = add(omega, diagonal_of(sub(w, real_part(w))))
     dq = add(product(q, sub(omega, w)), change)
     dr = upper(sub(product(adjoint(q), da), product(omega, r)))
-    return [q, r], [dq, dr]
+    return ([q, r], [dq, dr]) if vectors else ([r], [dr])
 
 
 qr = Op(
     "qr",
     _qr_type,
     _qr_run,
-    lowering=Routine(_qr_script),
+    lowering=Routine(_qr_script, alone=(1, {"vectors": False})),
     jvp=_qr_jvp,
-    batch=lambda size, args, axes, *, full: (
-        qr(*in_front(args, axes, size), full=full),
-        [0, 0],
+    batch=lambda size, args, axes, *, full, vectors: (
+        qr(*in_front(args, axes, size), full=full, vectors=vectors),
+        [0] * (2 if vectors else 1),
     ),
     multiple=True,
 )
 """``A = Q R`` with orthonormal columns in Q, and R upper triangular. Q is square if
-`full`; else it has as many columns as the shorter side of A."""
+`full`; else it has as many columns as the shorter side of A. Without `vectors`, R
+alone."""
 
 # svd ----------------------------------------------------------------------------------
 
@@ -204,33 +228,47 @@ def _svd_run(a: Any, *, full: bool, vectors: bool) -> Sequence[Any]:
 
 
 def _svd_script(types: Any, outs: Any, params: Any) -> Script:
-    """LAPACK sees the transpose, whose factors are ours in the other order."""
-    (a,) = types
+    """LAPACK sees the transpose, whose factors are ours in the other order; of a tall
+    matrix it gets the transpose of this, so that reflections go down columns."""
+    (a,), vectors = types, params["vectors"]
     lead, size = lead_of(a), a.dtype.itemsize
     m, n = a.shape[-2:]
     narrow, wide = least(m, n), most(m, n)
-    kind = "A" if params["full"] else "S"
-    if not params["vectors"]:
-        kind = "N"
     first = 1 + len(outs)
-    copy, work, integers, reals = (At(first + i) for i in range(4))
-    sizes = int(params["vectors"]), narrow, wide
+    copy, work, integers, second, third, reals = (At(first + i) for i in range(6))
+    sizes = int(vectors), narrow, wide
     length = number(_svd_work, sizes)
-    factors: tuple[Argument, ...] = (STATUS, 1, STATUS, 1)
-    if params["vectors"]:
-        factors = (At(3), n, At(1), outs[0].shape[-1])
-    values = At(2 if params["vectors"] else 1)
     last: tuple[Argument, ...] = (work, length, integers, STATUS)
-    blocks = [nbytes_behind(a, lead), length * size, 64 * narrow]
+    blocks = [nbytes_behind(a, lead), length * size, 64 * narrow, 0, 0]
     if dtypes.is_complex(a.dtype):
         last = (work, length, reals, integers, STATUS)
-        count = number(_svd_reals, sizes)
-        blocks.append(count * size // 2)
+        blocks.append(number(_svd_reals, sizes) * size // 2)
+    is_tall, is_wide = number(_exceeds, (m, n)), number(_exceeds, (n + 1, m))
+    routine = partial(RoutineCall, named(a.dtype, "gesdd"))
+    turned = partial(RoutineCall, "turned", needed=is_tall)
+    none: tuple[Argument, ...] = (STATUS, 1, STATUS, 1)
+    if not vectors:
+        tall = [routine(("N", m, n, copy, m, At(1), *none, *last), needed=is_tall)]
+        wide_call = routine(("N", n, m, copy, n, At(1), *none, *last), needed=is_wide)
+    else:
+        kind = "A" if params["full"] else "S"
+        columns, rows = outs[0].shape[-1], outs[2].shape[-2]
+        copies = m * columns * size, rows * n * size
+        blocks[3:5] = [number(_if_exceeds, (nbytes, m, n)) for nbytes in copies]
+        factors = second, m, third, rows
+        tall = [
+            routine((kind, m, n, copy, m, At(2), *factors, *last), needed=is_tall),
+            turned((At(1), second, m, columns, m, size)),
+            turned((At(3), third, rows, n, rows, size)),
+        ]
+        factors = At(3), n, At(1), columns
+        args = kind, n, m, copy, n, At(2), *factors, *last
+        wide_call = routine(args, needed=is_wide)
     steps = (
-        RoutineCall("bytes", (copy, At(0), nbytes_behind(a, lead))),
-        RoutineCall(
-            named(a.dtype, "gesdd"), (kind, n, m, copy, n, values, *factors, *last)
-        ),
+        turned((copy, At(0), n, m, n, size)),
+        *tall,
+        RoutineCall("bytes", (copy, At(0), blocks[0]), needed=is_wide),
+        wide_call,
         *[nan_if_failed(i, t, lead) for i, t in enumerate(outs, 1)],
     )
     return Script(lead, tuple(blocks), steps)
@@ -310,7 +348,7 @@ svd = Op(
     "svd",
     _svd_type,
     _svd_run,
-    lowering=Routine(_svd_script),
+    lowering=Routine(_svd_script, alone=(1, {"full": False, "vectors": False})),
     jvp=_svd_jvp,
     batch=lambda size, args, axes, *, full, vectors: (
         svd(*in_front(args, axes, size), full=full, vectors=vectors),

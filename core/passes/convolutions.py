@@ -134,12 +134,8 @@ def _in_phases(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | No
     if window.feature_groups != 1 and y.type.shape[-2] == 1:
         return None
     out = window.out_spatial(spatial, y.type.shape[:-2])
-    if taps == 1:  # zeros stay zeros, whatever is where
-        some = {"lhs_dilation": 1, "padding": (0, 0)}
-        changed = {k: _with(params[k], axis, v) for k, v in some.items()}
-        result = f.given(x, y, params | changed)
-        ends = _with(((0, 0, 0),) * rank, axis + 1, (*window.padding[axis], by - 1))
-        return f.emit(pad, [result, _zero(result)], padding=ends)
+    if taps == 1:
+        return _among_zeros(f, x, y, params)
     low, count, pieces = window.padding[axis][0], -(-out[axis] // by), []
     lengths = (x.type.shape[0], *out, y.type.shape[-1])
     # Side by side along the next axis they are where they belong in memory.
@@ -164,6 +160,21 @@ def _in_phases(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | No
     return f.emit(
         slice_, [result], starts=(0,) * rank, limits=lengths, steps=(1,) * rank
     )
+
+
+def _among_zeros(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom:
+    """Along axes of single taps zeros stay zeros, whatever is where."""
+    rank, gaps = len(params["strides"]), params["lhs_dilation"]
+    ends, some = [], {"lhs_dilation": 1, "padding": (0, 0)}
+    changed = {k: params[k] for k in some}
+    for i in range(rank):
+        single = y.type.shape[i] == params["strides"][i] == 1 and gaps[i] > 1
+        ends.append((*params["padding"][i], gaps[i] - 1) if single else (0, 0, 0))
+        if single:
+            changed = {k: _with(v, i, some[k]) for k, v in changed.items()}
+    result = f.given(x, y, params | changed)
+    padding = ((0, 0, 0), *ends, (0, 0, 0))
+    return f.emit(pad, [result, _zero(result)], padding=padding)
 
 
 def _phases_as_features(
@@ -418,6 +429,20 @@ def _turned(f: _Forms, a: Atom) -> Atom:
     return f.emit(transpose, [a], permutation=(*range(n - 2), n - 1, n - 2))
 
 
+def _of_points(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
+    """By a filter that meets each pixel alone, all pixels are rows of a product, which
+    fills its tiles, however small the images are."""
+    rank = x.type.ndim - 2
+    plain: dict[str, Any] = {k: (v,) * rank for k, v in _ROW.items() if k != "kernel"}
+    plain["feature_groups"] = 1
+    taps = y.type.shape[:-2]
+    if f.is_filter_gradient or math.prod(taps) != 1 or _differ(params, plain):
+        return None
+    y = f.reshaped(y, y.type.shape[-2:])
+    how = {"contract": ((rank + 1,), (0,)), "batch": ((), ())}
+    return f.product(dot_general, [x, y], **how)
+
+
 def _of_single_taps(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom | None:
     """The gradient by a filter that meets each pixel alone is a product over pixels: of
     all, or those at every so many steps."""
@@ -438,6 +463,7 @@ def _of_single_taps(f: _Forms, x: Atom, y: Atom, params: dict[str, Any]) -> Atom
 
 
 _FORMS = (
+    _of_points,
     _of_lines,
     _of_single_taps,
     _exchanged,

@@ -1,21 +1,37 @@
-"""Drops equations whose results nobody uses."""
+"""Drops what nobody uses: equations, and factors beside the one that is read."""
 
 from __future__ import annotations
 
-from treadle.ir.graph import Equation, Graph
+from treadle.ir.graph import Equation, Graph, Var
 from treadle.ir.walk import live
 from treadle.passes.rewrite import rewrite_params, shared
+from treadle.trace.lowering import Routine
 
 
 def drop_dead(graph: Graph) -> Graph:
     """The same graph without unused pure equations, nested graphs included."""
     kept = []
-    for eq in live(graph.equations, graph.outputs)[0]:
+    equations, needed = live(graph.equations, graph.outputs)
+    for eq in equations:
+        eq = _alone(eq, needed)
         params = rewrite_params(eq, _Drop)
         if params is not eq.params:
             eq = Equation(eq.op, eq.inputs, params, eq.outputs, eq.source)
         kept.append(eq)
     return shared(graph, kept, graph.outputs)
+
+
+def _alone(eq: Equation, needed: set[Var]) -> Equation:
+    """An equation with fewer results, if it has such a form and these are enough."""
+    how = eq.op.lowering
+    if not isinstance(how, Routine) or how.alone is None:
+        return eq
+    number, params = how.alone
+    others = [v for i, v in enumerate(eq.outputs) if i != number]
+    if not others or not needed.isdisjoint(others):
+        return eq
+    params = {**eq.params, **params}
+    return Equation(eq.op, eq.inputs, params, [eq.outputs[number]], eq.source)
 
 
 class _Drop:

@@ -23,6 +23,7 @@ from treadle.passes.reductions import split_reductions
 from treadle.passes.rounding import place_roundings
 from treadle.passes.scans import hoist_from_scans
 from treadle.passes.sorting import lower_sorts
+from treadle.passes.sparse import gather_sparse_sums
 from treadle.passes.split_complex import split_complex
 from treadle.passes.stacks import choose_in_stacks, shape_pieces
 from treadle.passes.turned import turn_rows
@@ -74,6 +75,7 @@ def passes_for(target: Arithmetic) -> tuple[Pass, ...]:
         split_reductions,  # ensures: a reduction is over one last axis, or not over it
         merge_equal,
         drop_dead,  # ensures: every pure equation is used
+        gather_sparse_sums,  # needs all readers, and no others
         partial(place_roundings, widen=wide),  # needs all readers, and no others
         # needs placed roundings; leaves halves and float32 mixed in products
         partial(fuse_conversions, multiplied=multiplied),

@@ -5,7 +5,8 @@ Three kinds need no loop, only all iterations' operands at once:
 - *before*: what depends on scanned inputs and constants alone (``x[t] @ W``) is
   computed for all iterations first, and its rows are scanned;
 - *sums*: a carry that only collects ``+ a[t] @ b[t]`` or ``+ sum(a[t])`` (the gradient
-  of a weight) is one contraction over time and the rest, of the stacked operands;
+  of a weight) is one contraction over time and the rest, of the stacked operands; so
+  is each of several that it collects;
 - *after*: a stacked output ``a[t] @ W`` is computed from the stacked ``a``.
 
 A product that stays, of a carry and a constant, finds the constant *turned* the way
@@ -17,6 +18,7 @@ Rows of scanned and stacked arrays correspond whether or not the scan is reverse
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from treadle.arraytype import ArrayType
@@ -32,6 +34,7 @@ from treadle.passes.rewrite import Rewriter, mentions
 from treadle.scopes import within
 from treadle.trace.axes import MappedAxis
 from treadle.trace.lowering import Elementwise, Index, Product, View
+from treadle.trace.op import Op
 from treadle.transforms.batch import batch_graph
 
 _MAX_STACKED_BYTES = 1 << 28
@@ -84,8 +87,9 @@ class _Scan:
         self.xs = inputs[n_consts + n_carry :]
         self.carry_outs = list(body.outputs[:n_carry])
         self.ys = list(body.outputs[n_carry:])
-        self.sums_of: dict[int, Equation] = {}
+        self.sums_of: dict[int, list[Equation]] = {}
         self.outputs_of: dict[int, Equation] = {}
+        self.added_bytes = 0
         self.name = body.name
 
     # What each part needs to know
@@ -154,54 +158,85 @@ class _Scan:
     def sums(self) -> None:
         """Carries that only add up."""
         makers = {v: e for e in self.equations for v in e.outputs}
+        outs = (*self.carry_outs, *self.ys)
+        read = [a for eq in self.equations for a in eq.inputs]
+        uses = Counter([a for a in (*read, *outs) if isinstance(a, Var)])
         # Products first: a sum over what they stack costs nothing more.
         for op in (dot_general, reduce_sum):
             for k in range(len(self.carries)):
-                total, source = self._collected(k, makers)
-                if total is None or source is None or source.op is not op:
-                    continue
-                if self._worth_stacking(source, self.carries[k][0].type):
-                    self.sums_of[k] = source
-                    self.equations.remove(total)
-                    self.equations.remove(source)
-                    self._stack_operands(source)
+                self._take_terms(k, op, makers, uses)
 
-    def _collected(
-        self, k: int, makers: dict[Var, Equation]
-    ) -> tuple[Equation, Equation] | tuple[None, None]:
-        """If a carry only adds up: the addition, and what makes its terms."""
-        v, out = self.carries[k][0], self.carry_outs[k]
-        total = makers.get(out) if isinstance(out, Var) else None
-        if total is None or total.op is not add or self._uses(v) != 1:
-            return None, None
-        if v not in total.inputs or self._uses(out) != 1:  # type: ignore[arg-type]
-            return None, None
-        term = next((a for a in total.inputs if a is not v), None)
-        source = makers.get(term) if isinstance(term, Var) else None
-        if source is None or self._uses(term) != 1:  # type: ignore[arg-type]
-            return None, None
-        return total, source
+    def _take_terms(
+        self, k: int, op: Op, makers: dict[Var, Equation], uses: Counter[Var]
+    ) -> None:
+        """Takes terms that an operation makes out of a sum that a carry collects."""
+        v = self.carries[k][0]
+        additions, terms = self._added(k, makers, uses)
+        taken = {
+            a: makers[a]
+            for a in terms
+            if isinstance(a, Var)
+            and a in makers
+            and makers[a].op is op
+            and uses[a] == 1
+            and self._worth_stacking(makers[a], v.type)
+        }
+        if not taken:
+            return
+        gone = {*additions, *taken.values()}
+        self.equations = [eq for eq in self.equations if eq not in gone]
+        self.sums_of.setdefault(k, []).extend(taken.values())
+        for source in taken.values():
+            self._stack_operands(source)
+        total = v
+        for a in terms:
+            if a not in taken:
+                source, old = additions[0].source, total
+                total = Var(v.type)
+                self.equations.append(Equation(add, [old, a], {}, [total], source))
+                makers[total], uses[total] = self.equations[-1], 1
+        self.carry_outs[k] = total
+
+    def _added(
+        self, k: int, makers: dict[Var, Equation], uses: Counter[Var]
+    ) -> tuple[list[Equation], list[Atom]]:
+        """If a carry only adds up: the additions, and what they add to it."""
+        v, additions, terms = self.carries[k][0], list[Equation](), list[Atom]()
+        left: list[Atom] = [self.carry_outs[k]]
+        while left:
+            a = left.pop()
+            maker = makers.get(a) if isinstance(a, Var) else None
+            if maker is not None and maker.op is add and uses[a] == 1:  # type: ignore[index]
+                additions.append(maker)
+                left += reversed(maker.inputs)
+            else:
+                terms.append(a)
+        if uses[v] != 1 or sum(a is v for a in terms) != 1:
+            return [], []
+        return additions, [a for a in terms if a is not v]
 
     def _worth_stacking(self, eq: Equation, out: ArrayType) -> bool:
         """Whether to store an equation's operands, of all iterations, for one large
         product or sum after the loop: if they are little, or not much more than what
-        the loop touches anyway. A program, or its `remat`, may have been written not to
-        take that memory."""
-        known = self._outer()
-        each = sum(
-            a.type.nbytes
-            for a in dict.fromkeys(eq.inputs)
-            if isinstance(a, Var) and a not in known and a not in self.ys
-        )
+        the loop touches anyway, or if all that is stored so takes no more than the rows
+        that it reads. A program, or its `remat`, may have been written not to take that
+        memory."""
+        each = sum([a.type.nbytes for a in self._to_stack(eq)])
+        room = sum([v.type.nbytes for v, _ in self.xs]) - self.added_bytes
         # The order of a sum depends on it: two sizes of one program must agree.
-        args = (each, each * self.length, out.nbytes)
+        args = (each, each * self.length, out.nbytes, room)
         return bool(settled(_worth_stacking, args))
 
-    def _stack_operands(self, eq: Equation) -> None:
+    def _to_stack(self, eq: Equation) -> list[Var]:
+        """The operands that are not stored yet."""
         known = self._outer()
-        for a in eq.inputs:
-            if isinstance(a, Var) and a not in known and a not in self.ys:
-                self.ys.append(a)
+        found = [a for a in dict.fromkeys(eq.inputs) if isinstance(a, Var)]
+        return [a for a in found if a not in known and a not in self.ys]
+
+    def _stack_operands(self, eq: Equation) -> None:
+        for a in self._to_stack(eq):
+            self.ys.append(a)
+            self.added_bytes += a.type.nbytes
 
     # After
 
@@ -268,7 +303,11 @@ class _Scan:
     def emit(self) -> None:
         """Writes the smaller scan, and what comes after it."""
         count = len(self.carries)
-        kept = [k for k in range(count) if k not in self.sums_of]
+        kept = [
+            k
+            for k in range(count)
+            if k not in self.sums_of or self.carry_outs[k] is not self.carries[k][0]
+        ]
         carry_outs = [self.carry_outs[k] for k in kept]
         n_ys = len(self.eq.outputs) - count
         stay = [i for i in range(len(self.ys)) if i not in self.outputs_of]
@@ -301,8 +340,11 @@ class _Scan:
             y = self.ys[i]
             if isinstance(y, Var):
                 self._stacked[y] = (v, True)
-        for k, source in self.sums_of.items():
-            values[self.eq.outputs[k]] = self._sum(source, self.carries[k][1])
+        for k, sources in self.sums_of.items():
+            total = values[self.eq.outputs[k]] if k in kept else self.carries[k][1]
+            for source in sources:
+                total = self._sum(source, total)
+            values[self.eq.outputs[k]] = total
         for i, source in self.outputs_of.items():
             values[self.eq.outputs[count + i]] = self._rows(source)
 
@@ -352,10 +394,11 @@ class _Scan:
         self.xs = [(v, a) for v, a in self.xs if v in needed]
 
 
-def _worth_stacking(each: int, stacked: int, result: int) -> int:
+def _worth_stacking(each: int, stacked: int, result: int, room: int) -> int:
     if stacked <= _LITTLE_BYTES:
         return 1
-    return int(stacked <= _MAX_STACKED_BYTES and each <= _GROWTH * result)
+    most = max(_GROWTH * result, room)
+    return int(stacked <= _MAX_STACKED_BYTES and each <= most)
 
 
 def _up(axes: Sequence[int]) -> tuple[int, ...]:

@@ -13,15 +13,15 @@ def check_schedule(schedule: Schedule) -> None:
     Raises:
       InternalError: at the first violation.
     """
-    kernels, how = schedule
+    kernels, how, strands = schedule
     if len(how) != len(kernels.entries):
         raise InternalError(f"{len(how)} ways to run {len(kernels.entries)} kernels")
     for n, (entry, chosen) in enumerate(zip(kernels.entries, how, strict=True)):
         where = f"entry {n}, {type(entry.kernel).__name__} ({', '.join(entry.names)}),"
         if isinstance(entry.kernel, Launch | Sort | Calls):
-            _check_work([chosen], where)
+            _check_work([chosen], where, strands)
         elif isinstance(entry.kernel, ProductKernel):
-            _check_work(chosen, where)
+            _check_work(chosen, where, strands)
         else:
             found = [inner.kernels for inner in chosen]
             wanted = list(programs(entry.kernel))
@@ -32,11 +32,15 @@ def check_schedule(schedule: Schedule) -> None:
                 check_schedule(inner)
 
 
-def _check_work(launches: list, where: str) -> None:
+def _check_work(launches: list, where: str, strands: int) -> None:
     if not launches:
         raise InternalError(f"{where} is never launched")
     for work in launches:
         if work.tasks < 1 or work.scratch_bytes < 0:
             raise InternalError(
                 f"{where} runs as {work.tasks} tasks on {work.scratch_bytes} bytes"
+            )
+        if strands > 1 and work.tasks != strands:
+            raise InternalError(
+                f"{where} runs as {work.tasks} tasks in a loop of {strands} strands"
             )

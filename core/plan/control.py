@@ -68,6 +68,7 @@ def _scan(g: GraphPlanner, repeat: Repeat, entry: KernelEntry, how: Any) -> None
         count=repeat.length,
         slots=carries.slots,
         swaps=carries.swaps,
+        strands=body.strands,
     )
 
     def row(place: Place, nbytes: int) -> Place:
@@ -84,10 +85,16 @@ def _scan(g: GraphPlanner, repeat: Repeat, entry: KernelEntry, how: Any) -> None
         for y, v in zip(ys, repeat.new_rows, strict=True)
     ]
     g.planner.add(loop, g.steps)
+    before = len(g.planner.plan.buffers)
     loop.body = _plan_body(
         g, loop, body, [*consts, *carries.old, *rows_in], [*carries.new, *rows_out]
     )
     g.planner.close(loop)
+    if loop.strands > 1:
+        # One strand may be anywhere in the loop while another one is elsewhere.
+        for b in g.planner.plan.buffers[before:]:
+            if b.first >= 0:
+                b.first, b.last = loop.position, g.planner.position
     ends = carries.old
     if not is_dim(repeat.length):
         # Which of the two buffers holds the last value is known: by parity.

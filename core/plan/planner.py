@@ -141,7 +141,7 @@ class GraphPlanner:
 
     def run(self, inputs: Sequence[Place], outputs: Sequence[Place]) -> list[Step]:
         """The steps that compute the results into `outputs`."""
-        kernels, how = self.schedule
+        kernels, how, _ = self.schedule
         self.env.update(zip(kernels.inputs, inputs, strict=True))
         copies = self._claim(outputs)
         for entry, chosen in zip(kernels.entries, how, strict=True):

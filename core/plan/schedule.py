@@ -21,10 +21,14 @@ from treadle.plan.target import Target
 
 class Schedule(NamedTuple):
     """Kernels, and for each entry how it runs: `Work` for a nest, an order or calls,
-    launches for a product, a schedule for each of the programs in it."""
+    launches for a product, a schedule for each of the programs in it.
+
+    strands: into how many independent parts a loop falls whose body this is.
+    """
 
     kernels: Kernels
     how: tuple[Any, ...]
+    strands: int = 1
 
 
 def schedule(kernels: Kernels, target: Target) -> Schedule:
@@ -43,6 +47,8 @@ def _how(kernel: Kernel, target: Target) -> Any:
         return target.order(kernel.rows, kernel.length, itemsize)
     if isinstance(kernel, Calls):
         return target.calls(kernel)
+    if isinstance(kernel, Repeat) and (found := target.strands(kernel)):
+        return [Schedule(kernel.body, found.how, found.count)]
     return [schedule(inner, target) for inner in programs(kernel)]
 
 

@@ -124,13 +124,18 @@ class CopyStep(Step):
 @dataclass(eq=False)
 class Loop(Step):
     """A counted loop. Before it, `slots` are pointed at places; after each iteration
-    the pairs in `swaps` exchange their pointers."""
+    the pairs in `swaps` exchange their pointers.
+
+    strands: into how many parts it falls that don't depend on each other. Each step of
+      the body has as many tasks, each of which works on a part of its own.
+    """
 
     count: int = 0
     body: list[Step] = field(default_factory=list)
     slots: list[tuple[Buffer, Place]] = field(default_factory=list)
     swaps: list[tuple[Buffer, Buffer]] = field(default_factory=list)
     touched: set[Buffer] = field(default_factory=set)
+    strands: int = 1
 
 
 @dataclass(eq=False)

@@ -9,7 +9,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from treadle.arraytype import ArrayType
-from treadle.fuse.lowering.launches import Calls, Kernels, Launch, ProductKernel
+from treadle.fuse.lowering.launches import (
+    Calls,
+    Kernels,
+    Launch,
+    ProductKernel,
+    Repeat,
+)
 from treadle.ir.graph import Equation, Graph
 from treadle.passes.pipeline import Arithmetic
 from treadle.plan.calls import Path, Run, Runnable, Signature
@@ -27,6 +33,16 @@ class Work(NamedTuple):
 
     tasks: int = 1
     scratch_bytes: int = 0
+
+
+class Strands(NamedTuple):
+    """A loop in parts that don't depend on each other.
+
+    count: how many. how: how each kernel of the body runs, in as many tasks.
+    """
+
+    count: int
+    how: tuple[Any, ...]
 
 
 class Launched(Protocol):
@@ -97,12 +113,17 @@ class Target(Arithmetic, Protocol):
         which each says how much all of them need."""
         return [Work()]
 
+    def strands(self, repeat: Repeat) -> Strands | None:
+        """How a loop runs in parts that go through all iterations alone; None if some
+        part needs what another one makes, or if that is no quicker."""
+        return None
+
     def begin(self) -> None:
         """Readies what every program needs, while the first one is still traced."""
         return
 
-    def foresee(self, graph: Graph) -> None:
-        """Readies what an optimised graph needs, while it is still planned."""
+    def foresee(self, graph: Graph, optimised: bool) -> None:
+        """Readies what a graph needs, while it is still optimised, or planned."""
         return
 
     def ready(self, kernels: Kernels) -> None:

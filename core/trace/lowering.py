@@ -288,9 +288,12 @@ class Routine(Lowering):
     """Calls of LAPACK, for each matrix of a batch.
 
     script: ``(types of operands, types of results, params) -> Script``.
+    alone: the number of the result that costs less where no other one is read, and the
+      params that give it alone.
     """
 
     script: Callable[[Sequence[ArrayType], Sequence[ArrayType], dict], Script]
+    alone: tuple[int, dict[str, Any]] | None = None
 
 
 class Foreign(Lowering):

@@ -80,10 +80,11 @@ class Small(NamedTuple):
       the left, 2 if lower, 4 if transposed, 8 if its diagonal counts as ones;
     - "lu": m, n, and the smaller of them, of the transposes of n x m matrices;
     - "lu_solve": n, right sides, and 4 if transposed;
-    - "qr": m, n, and columns of Q.
+    - "qr": m, n, and columns of Q;
+    - "triangle": of QR, R alone: m, n, and its rows.
     """
 
-    what: Literal["cholesky", "triangular_solve", "lu", "lu_solve", "qr"]
+    what: Literal["cholesky", "triangular_solve", "lu", "lu_solve", "qr", "triangle"]
     dtype: np.dtype
     sizes: tuple[int, ...]
 

@@ -31,6 +31,7 @@ class _Conv(Module):
     padding_mode: PaddingMode
     dilation: tuple[int, ...]
     groups: int
+    precision: Any
     dtype: Any
     weight: td.Array
     bias: td.Array | None
@@ -49,6 +50,7 @@ class _Conv(Module):
         bias: bool = True,
         weight_init: init.Initializer = init.fan_in_uniform,
         bias_init: init.Initializer | None = None,
+        precision: Any = None,
         dtype: Any = None,
         param_dtype: Any = tnp.float32,
         key: rng.Key,
@@ -65,6 +67,7 @@ class _Conv(Module):
         self.padding_mode = padding_mode
         self.dilation = check.per_axis(name, "dilation", dilation, rank)
         self.groups = groups
+        self.precision = check.precision(name, precision)
         self.dtype = check.dtype(dtype)
         shape = _weight_shape(
             name, rank, in_channels, out_channels, kernel_size, groups
@@ -93,6 +96,7 @@ class _Conv(Module):
             padding=pads,
             rhs_dilation=self.dilation,
             feature_group_count=self.groups,
+            precision=self.precision,
         )
 
 
@@ -132,6 +136,10 @@ class Conv2d(_Conv, init=False):
         them make a depthwise convolution.
       bias: whether there is one.
       weight_init, bias_init: draw them.
+      precision: "highest" multiplies float32 pixel by pixel, where otherwise filters of
+        3 x 3 take fewer products and lose more digits; as
+        `treadle.lax.conv_general_dilated` says. (Other layers need no such choice:
+        their products have all digits.)
       dtype: in which the layer computes; by default that of its parameters.
       param_dtype: in which the parameters are made.
 
@@ -175,6 +183,7 @@ class _ConvTranspose(Module):
     output_padding: tuple[int, ...]
     dilation: tuple[int, ...]
     groups: int
+    precision: Any
     dtype: Any
     weight: td.Array
     bias: td.Array | None
@@ -193,6 +202,7 @@ class _ConvTranspose(Module):
         bias: bool = True,
         weight_init: init.Initializer = init.fan_in_uniform,
         bias_init: init.Initializer | None = None,
+        precision: Any = None,
         dtype: Any = None,
         param_dtype: Any = tnp.float32,
         key: rng.Key,
@@ -206,6 +216,7 @@ class _ConvTranspose(Module):
         )
         self.dilation = check.per_axis(name, "dilation", dilation, rank)
         self.groups = groups
+        self.precision = check.precision(name, precision)
         self.dtype = check.dtype(dtype)
         most = map(max, self.stride, self.dilation)
         if any([more >= m for more, m in zip(self.output_padding, most, strict=True)]):
@@ -243,6 +254,7 @@ class _ConvTranspose(Module):
             lhs_dilation=self.stride,
             rhs_dilation=self.dilation,
             feature_group_count=self.groups,
+            precision=self.precision,
         )
 
 
@@ -276,7 +288,8 @@ class ConvTranspose2d(_ConvTranspose, init=False):
         `stride` times as large as the input; "VALID": nothing; an int, one each for
         height and width, or a (before, after) pair each.
       output_padding: elements that the output has more at the end of each axis.
-      groups, bias, weight_init, bias_init, dtype, param_dtype: as for `Conv2d`.
+      groups, bias, weight_init, bias_init, precision, dtype, param_dtype: as for
+        `Conv2d`.
 
     Raises:
       ValueError: for options or inputs that don't fit.

@@ -32,6 +32,7 @@ class ConvLSTMCell(Module):
       bias: whether there is one.
       weight_ih_init, weight_hh_init, bias_init: draw the parameters, those of each gate
         by itself; by default evenly from ±1/sqrt(fan_in), as `Conv2d` does.
+      precision: of the convolutions, as in `Conv2d`.
       dtype: in which the cell computes; by default that of its parameters.
       param_dtype: in which the parameters are made.
 
@@ -62,6 +63,7 @@ class ConvLSTMCell(Module):
         weight_ih_init: init.Initializer = init.fan_in_uniform,
         weight_hh_init: init.Initializer = init.fan_in_uniform,
         bias_init: init.Initializer | None = None,
+        precision: Any = None,
         dtype: Any = None,
         param_dtype: Any = tnp.float32,
         key: rng.Key,
@@ -83,6 +85,7 @@ class ConvLSTMCell(Module):
             bias=bias,
             weight_init=_of_gates(weight_ih_init),
             bias_init=bias_init and _of_gates(bias_init),
+            precision=precision,
             dtype=dtype,
             param_dtype=param_dtype,
             key=keys[0],
@@ -93,6 +96,7 @@ class ConvLSTMCell(Module):
             kernel_size,
             bias=False,
             weight_init=_of_gates(weight_hh_init),
+            precision=precision,
             dtype=dtype,
             param_dtype=param_dtype,
             key=keys[1],

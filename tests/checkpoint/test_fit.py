@@ -166,3 +166,12 @@ def test_options_are_named_in_errors(tmp_path: Path) -> None:
         restore(tmp_path / "a", cast=True)
     with pytest.raises(TypeError, match="no option 'caste'"):
         restore(tmp_path / "a", {"x": 1}, caste=True)  # type: ignore[call-overload]
+
+
+def test_arrays_go_where_those_of_the_template_are(tmp_path: Path) -> None:
+    save(tmp_path / "a", {"here": td.numpy.ones(2), "there": td.numpy.ones(2)})
+    there = td.device_put(td.numpy.zeros(2), "reference")
+    found = restore(tmp_path / "a", {"here": td.numpy.zeros(2), "there": there})
+    assert found["here"].device.name != found["there"].device.name == "reference"
+    # Who is placed takes along who is not.
+    assert (found["here"] + found["there"]).device.name == "reference"

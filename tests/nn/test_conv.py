@@ -164,3 +164,21 @@ def test_no_images():
 def test_options_are_positive(name):
     with pytest.raises(ValueError, match=f"Conv2d.*{name}"):
         nn.Conv2d(4, 8, 3, **{name: 0}, key=KEY)
+
+
+@pytest.mark.parametrize("kind", [nn.Conv2d, nn.ConvTranspose2d, nn.ConvLSTMCell])
+def test_the_highest_precision_has_every_product(kind):
+    """An infinity then makes only those results infinite that meet it."""
+
+    def spoiled(precision):
+        kernel = (3, 3) if kind is nn.ConvLSTMCell else 3
+        layer = kind(64, 64, kernel, precision=precision, key=KEY)
+        layer = layer.conv_hh if kind is nn.ConvLSTMCell else layer
+        assert layer.precision == precision
+        x = random(1, 32, 32, 64)
+        x[0, 9, 9] = np.inf
+        found = ~np.isfinite(np.asarray(td.jit(lambda m, x: m(x))(layer, x)))
+        return found.any((0, 3)).sum()
+
+    assert spoiled("highest") == 9
+    assert spoiled(None) > 9

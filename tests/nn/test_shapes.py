@@ -35,6 +35,10 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: nn.Conv1d(3, 2, 3, padding_mode="edge", key=KEY),  # type: ignore[arg-type]
         "padding_mode is one of .*'replicate'.*; got 'edge'",
     ),
+    "precision": (
+        lambda: nn.ConvTranspose2d(3, 2, 3, precision="hi", key=KEY),
+        "ConvTranspose2d: precision 'hi' is none of 'default'",
+    ),
     "window": (lambda: nn.MaxPool1d(0)(IMAGE[0]), "window is a positive int, got"),
     "window of another rank": (
         lambda: nn.AvgPool3d((2, 2))(IMAGE),

@@ -33,11 +33,13 @@ def nest_tasks(launch: Launch, threads: int) -> int:
 
 def worth_sharing(launches: Sequence[Launch]) -> bool:
     """Whether nests take so long together that threads gain by dividing them."""
-    time = 0.0
-    for launch in launches:
-        work, widths, sizes = _extents(launch)
-        time += _nanoseconds(work, widths, *map(hint, sizes))
-    return time >= _WORTH_SPLITTING_NS
+    return sum(map(nanoseconds, launches)) >= _WORTH_SPLITTING_NS
+
+
+def nanoseconds(launch: Launch) -> float:
+    """The time on one thread, of the sizes that were traced."""
+    work, widths, sizes = _extents(launch)
+    return _nanoseconds(work, widths, *map(hint, sizes))
 
 
 def _extents(launch: Launch) -> tuple[int, tuple[int, ...], tuple[int, ...]]:

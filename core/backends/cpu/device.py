@@ -31,10 +31,17 @@ from treadle.backends.cpu.sources import (
     lowered,
     sources_of,
 )
+from treadle.backends.cpu.strands import strands_of
 from treadle.backends.cpu.target import bfloat_unit, cpu_count, host, integer_unit
 from treadle.backends.memory import room, size_class
 from treadle.dtypes import bfloat16
-from treadle.fuse.lowering.launches import Calls, Kernels, Launch, ProductKernel
+from treadle.fuse.lowering.launches import (
+    Calls,
+    Kernels,
+    Launch,
+    ProductKernel,
+    Repeat,
+)
 from treadle.ir.graph import Equation, Graph
 from treadle.kernels.contract import Contraction
 from treadle.late import number
@@ -42,7 +49,7 @@ from treadle.plan.calls import Path, Run, Signature
 from treadle.plan.steps import (
     Plan,
 )
-from treadle.plan.target import Work
+from treadle.plan.target import Strands, Work
 from treadle.trace.lowering import Lowering
 
 _supported = functools.cache(supported)
@@ -132,11 +139,14 @@ class CPUTarget:
         tile = gemm.tile(what.sums)
         return choice.schedule(what, product.filter_gradient, tile, count)
 
+    def strands(self, repeat: Repeat) -> Strands | None:
+        return strands_of(repeat, threads.num_threads())
+
     def begin(self) -> None:
         native.begin([threads.source(), executor.SOURCE])
 
-    def foresee(self, graph: Graph) -> None:
-        native.begin(foreseen(graph, self.lowering))
+    def foresee(self, graph: Graph, optimised: bool) -> None:
+        native.begin(foreseen(graph, self.lowering, optimised))
 
     def ready(self, kernels: Kernels) -> None:
         native.begin(lowered(kernels), cpu_count())

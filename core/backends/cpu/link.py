@@ -167,7 +167,7 @@ class Linked(LoopCommands):
     def _group(self, steps: Sequence[NestStep]) -> None:
         self.spans.append((self.builder.command_count, steps))
         calls = [self._nest_call(step) for step in steps]
-        if worth_sharing([step.launch for step in steps]):
+        if self.strands == 1 and worth_sharing([step.launch for step in steps]):
             self.builder.group(calls)
             return
         for call in calls:
@@ -180,11 +180,11 @@ class Linked(LoopCommands):
             kernel, words, tasks = self._product_call(step)
             self.builder.call(kernel, words, tasks)
         elif isinstance(step, CopyStep):
-            to = self.at(step.writes[0])
+            to, tasks = self.at(step.writes[0]), self.strands if self.strands > 1 else 0
             if step.reads:
-                self.builder.copy(to, self.at(step.reads[0]), step.nbytes)
+                self.builder.copy(to, self.at(step.reads[0]), step.nbytes, tasks)
             else:
-                self.builder.fill_zero(to, step.nbytes)
+                self.builder.fill_zero(to, step.nbytes, tasks)
         elif isinstance(step, OrderStep):
             kernel = self.kernels[ordering.source(step.itemsize).key]
             self.builder.call(kernel, self._order_words(step), step.tasks)

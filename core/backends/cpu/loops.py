@@ -57,6 +57,11 @@ class LoopCommands:
     @abstractmethod
     def _commands(self, steps: Sequence[Step]) -> None: ...
 
+    @property
+    def strands(self) -> int:
+        """Those of the loop whose commands are being made; 1 if there is none."""
+        return self.around[-1].strands if self.around else 1
+
     def _loop(self, step: Loop) -> None:
         self.around.append(step)
         if isinstance(step, While):
@@ -79,7 +84,9 @@ class LoopCommands:
                     self._commands(step.body)
                 for a, b in swaps:
                     self.builder.swap(a, b)
-            made.append(lambda: repeat(step.count, index, body, swaps))
+            made.append(
+                lambda: repeat(step.count, index, body, swaps, strands=step.strands)
+            )
 
     def _until(self, step: While) -> None:
         swaps, flag = self._point(step), self.at(step.flag)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
 
 from treadle.backends.cpu import routines
 from treadle.backends.cpu.bfloat import kernel as bfloat
@@ -45,6 +49,9 @@ from treadle.plan.steps import (
     Step,
 )
 from treadle.trace.lowering import Blocked, Convolution, Fourier, Lowering, Product
+
+_WIDE = 16
+"""A product with as many rows, columns and terms is one of the matrix kernel."""
 
 _LONG = 1000
 """What other kernels than nests take to compile, in instructions of a nest."""
@@ -103,38 +110,80 @@ def _part(product: Contraction) -> gemm.Part:
     return gemm.Part.FEW if few else gemm.Part.PLAIN
 
 
-def _parts(eq: Equation) -> set[gemm.Part]:
-    """Those that may have the kernel of a contraction, whichever side of B is
-    contiguous."""
+class _Matrices(NamedTuple):
+    """What a contraction multiplies: b1 products of m x k and k x n."""
+
+    b1: int
+    m: int
+    n: int
+    k: int
+
+
+def _matrices(eq: Equation) -> _Matrices:
     sides = zip(eq.inputs, eq.params["contract"], eq.params["batch"], strict=True)
     (x, cx, bx), (y, cy, by) = [(a.type, *axes) for a, *axes in sides]
     m = math.prod([x.shape[i] for i in free_axes(x.ndim, cx, bx)])
     n = math.prod([y.shape[i] for i in free_axes(y.ndim, cy, by)])
     k = math.prod([x.shape[i] for i in cx])
-    batches = math.prod([x.shape[i] for i in bx])
-    sizes = batches, m, n, k
-    if not any(map(is_dim, sizes)) and 0 in sizes:
-        return set()
-    dtype = eq.outputs[0].type.dtype
+    return _Matrices(math.prod([x.shape[i] for i in bx]), m, n, k)
+
+
+def _parts(eq: Equation) -> set[gemm.Part]:
+    """Those that may have the kernel of a contraction, whichever side of B is
+    contiguous."""
+    sizes, dtype = _matrices(eq), eq.outputs[0].type.dtype
+    if any(map(is_dim, sizes)):
+        return _parts_of(dtype, sizes)
+    return _known_parts(dtype, sizes) if 0 not in sizes else set()
+
+
+def _parts_of(dtype: np.dtype, sizes: _Matrices) -> set[gemm.Part]:
+    b1, m, n, k = sizes
     a, c = Strides(0, m * k, k, 1), Strides(0, m * n, n, 1)
     return {
-        _part(Contraction(dtype, m, n, k, a, b, c, b1=batches))
+        _part(Contraction(dtype, m, n, k, a, b, c, b1=b1))
         for b in (Strides(0, k * n, n, 1), Strides(0, k * n, 1, k))
     }
 
 
+_known_parts = functools.lru_cache(maxsize=1024)(_parts_of)
+
+
+def _stays(eq: Equation, images: bool) -> bool:
+    """Whether a product, or a convolution, of a graph that is not optimised will surely
+    be one of the matrix kernel: it is large in all directions."""
+    if eq.outputs[0].type.dtype.kind != "f":
+        return False
+    if images:
+        # A gradient comes with a convolution; and one of points, or of patches that
+        # don't overlap, becomes a product.
+        window = eq.inputs[1].type.shape[:-2] if "kernel" not in eq.params else ()
+        steps = zip(window, eq.params["strides"], strict=False)
+        return len(window) > 1 and all([n > step for n, step in steps])
+    found = _matrices(eq)
+    return not any(map(is_dim, found)) and min(found[1:]) >= _WIDE
+
+
 def foreseen(
-    graph: Graph, lowering: Callable[[Equation], Lowering]
+    graph: Graph, lowering: Callable[[Equation], Lowering], optimised: bool = True
 ) -> Iterable[native.Source]:
-    """Kernels that an optimised graph needs, whichever of its equations run together:
-    those that take longest to compile."""
+    """Kernels that a graph needs, whichever of its equations run together: those that
+    take longest to compile.
+
+    optimised: whether it is an optimised one; of another one, only those are given that
+        no optimisation makes needless.
+    """
     for eq in graph.equations:
         for inner in eq.graphs:
-            yield from foreseen(inner, lowering)
+            yield from foreseen(inner, lowering, optimised)
+        if not isinstance(eq.op.lowering, Product | Blocked | Fourier):
+            continue
         how = lowering(eq)
         operands, results = [[a.type for a in v] for v in (eq.inputs, eq.outputs)]
         if isinstance(how, Product):
             images, dtype = isinstance(how, Convolution), results[0].dtype
+            if not (optimised or _stays(eq, images)):
+                continue
             ungrouped = not images or eq.params["feature_groups"] == 1
             # (What half floats become is not known yet.)
             given = {t.dtype for t in operands}

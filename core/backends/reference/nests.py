@@ -54,7 +54,8 @@ class _Access(NamedTuple):
         if self.elements is None:
             return total
         if not self.elements.size:
-            return total[..., :0]
+            # Along a loop of no steps nothing is read, be it the same for all of them.
+            total = total[tuple([slice(n and None) for n in sizes])]
         if total.size and (total.min() < 0 or total.max() >= self.elements.size):
             raise InternalError(f"{total} leave a buffer of {self.elements.size}")
         return total

@@ -172,7 +172,8 @@ class _Walk:
 
     def cost(self, v: Var, spent: int = 0) -> int:
         """Collects what a member is made from; gives the cost, after what is spent."""
-        if self.part.owner.get(v) is self.node:
+        # What readers compute anyway has its place here only where it is stored, too.
+        if self.part.owner.get(v) is self.node and v not in self.flow.inline:
             self.values[v] = None
         eq = self.flow.maker[v]
         if isinstance(eq.op.lowering, Elementwise):

@@ -125,7 +125,8 @@ class _Checker:
                 self.fail("has a value that lies within itself")
             seen.add(a)
             whole, offset = self.within[a]
-            if offset < 0 or offset + a.type.nbytes > whole.type.nbytes:
+            beyond = offset + a.type.nbytes > whole.type.nbytes and a.type.size
+            if offset < 0 or beyond:
                 self.fail(f"has a {a.type} that leaves the {whole.type} it lies within")
             total, a = total + offset, whole
         return a, total

@@ -128,12 +128,14 @@ def qr(a: ArrayLike, mode: str = "reduced") -> QRResult | Array:
     if empty(shape):
         *lead, m, n = shape
         k = m if full else min(m, n)
-        q = identity_of((*lead, m, k), typeof(a).dtype)
-        r = zeros((*lead, k, n), typeof(a).dtype)
+        found = [
+            identity_of((*lead, m, k), typeof(a).dtype),
+            zeros((*lead, k, n), typeof(a).dtype),
+        ]
     else:
-        q, r = orthogonal.qr(a, full=full)
-    r = narrowed(r, dtype)
-    return r if mode == "r" else QRResult(narrowed(q, dtype), r)
+        found = orthogonal.qr(a, full=full, vectors=mode != "r")
+    *q, r = [narrowed(x, dtype) for x in found]
+    return r if mode == "r" else QRResult(*q, r)
 
 
 @overload

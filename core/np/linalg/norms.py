@@ -151,7 +151,7 @@ def _squares(x: Any) -> Any:
 
 def _vector_norm(size: Any, ord: Any, axes: Any, keepdims: bool) -> Any:
     if ord == math.inf:
-        return reductions.max(size, axes, keepdims)
+        return _largest(size, axes, keepdims)
     if ord == -math.inf:
         return reductions.min(size, axes, keepdims)
     if ord == 0:
@@ -163,10 +163,16 @@ def _vector_norm(size: Any, ord: Any, axes: Any, keepdims: bool) -> Any:
     return power(total, 1 / ord)
 
 
+def _largest(size: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
+    """The largest of numbers that are not negative: of none, 0."""
+    none = empty(tuple([typeof(size).shape[a] for a in axes]))
+    return reductions.max(size, axes, keepdims, initial=0 if none else None)
+
+
 def _matrix_norm(x: Any, ord: Any, rows: int, columns: int, keepdims: bool) -> Any:
     if ord in (1, -1, math.inf, -math.inf) and not isinstance(ord, str):
         sums = reductions.sum(abs(x), rows if ord in (1, -1) else columns, None, True)
-        extreme = reductions.max if ord > 0 else reductions.min
+        extreme = _largest if ord > 0 else reductions.min
         return extreme(sums, (rows, columns), keepdims)
     if ord not in ("nuc", 2, -2):
         raise ValueError(
@@ -174,8 +180,8 @@ def _matrix_norm(x: Any, ord: Any, rows: int, columns: int, keepdims: bool) -> A
             f"It is {_MATRIX_ORDERS}."
         )
     s = svdvals(moveaxis(x, (rows, columns), (-2, -1)))
-    reduce: Any = {"nuc": reductions.sum, 2: reductions.max, -2: reductions.min}[ord]
-    found = reduce(s, -1)
+    reduce: Any = {"nuc": reductions.sum, 2: _largest, -2: reductions.min}[ord]
+    found = reduce(s, (-1,))
     if not keepdims:
         return found
     for a in sorted((rows, columns)):

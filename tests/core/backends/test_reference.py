@@ -104,6 +104,18 @@ def test_a_scatter_that_drops_reads_what_earlier_rows_wrote() -> None:
     assert seen
 
 
+def test_sums_of_nothing() -> None:
+    x = np.zeros((3, 0, 2, 2), np.uint8)
+    with by_reference.checked() as seen:
+        found = td.jit(lambda x: (x.sum(1), x.sum((1, 2)), x.T.sum(2, dtype=float)))(x)
+    assert seen
+    assert [np.asarray(a).tolist() for a in found[:2]] == [
+        [[[0, 0]] * 2] * 3,
+        [[0, 0]] * 3,
+    ]
+    assert not np.asarray(found[2]).any()
+
+
 def test_large_spaces_are_worked_on_in_parts() -> None:
     x = tnp.arange(3 * 700 * 600, dtype=td.float32).reshape(3, 700, 600) / 1e6
     with by_reference.checked() as seen:

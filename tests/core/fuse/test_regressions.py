@@ -175,6 +175,11 @@ def product_regrouped_forwards_and_backwards(x: Any, y: Any) -> Any:
     return rows * 2 + rows[:, ::-1]
 
 
+def scan_from_a_root_that_divides(z: Any) -> Any:
+    root = tnp.sqrt(tnp.sum(z * z) + 1)
+    return td.scan(lambda c, x: (c * 0.5, x * 2), root, z / root)
+
+
 def total(tree: Any) -> Any:
     return sum([tnp.sum(tnp.sin(leaf)) for leaf in td.tree.leaves(tree)])
 
@@ -204,6 +209,7 @@ PROGRAMS: list[tuple[Callable[..., Any], tuple]] = [
     (product_regrouped_forwards_and_backwards, (array(4, 5), array(5, 6))),
     (gather_from_the_view_of_a_value_beside_it, (BESIDE,)),
     (vector_times_matrix, (array(40) + 1j * array(40), 1j * array(40, 33))),
+    (scan_from_a_root_that_divides, (array(5) - 2j * array(5),)),
     (lambda x: tnp.stack([x, x], axis=1), (array(0, 0),)),
     (lambda x: (x, x, x[0], tnp.ones((2,)), x.T), (array(3, 4),)),
 ]

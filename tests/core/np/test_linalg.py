@@ -228,6 +228,22 @@ def test_gradients_are_those_of_jax(name: str, wide_jax: None) -> None:
 
 # What is not a matter of numbers ------------------------------------------------------
 
+NORMS = [
+    *[(ord, axis) for ord in (np.inf, 1, 2, 0, 3) for axis in (0, -1)],
+    *[(ord, (-2, -1)) for ord in (None, "fro", "nuc", np.inf, 1, 2)],
+]
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (2, 0, 3), (2, 3, 0)])
+def test_norms_of_nothing(shape: tuple[int, ...]) -> None:
+    x = np.zeros(shape)
+    for ord, axis in NORMS:
+        for keep in (False, True):
+            found = tnp.linalg.norm(tnp.asarray(x), ord, axis, keep)
+            np.testing.assert_array_equal(found, np.linalg.norm(x, ord, axis, keep))
+    compiled = td.jit(lambda x: tnp.linalg.norm(x, np.inf, (-2, -1)))
+    np.testing.assert_array_equal(compiled(x), np.linalg.norm(x, np.inf, (-2, -1)))
+
 
 def test_empty_matrices() -> None:
     la = tnp.linalg

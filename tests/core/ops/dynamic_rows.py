@@ -416,7 +416,7 @@ FACTORS = [
     Row(
         orthogonal.qr,
         "",
-        lambda a: orthogonal.qr(_apart(a), full=False),
+        lambda a: orthogonal.qr(_apart(a), full=False, vectors=True),
         (floats("n n"),),
         slow=True,
     ),

@@ -125,7 +125,7 @@ def _qr(label: str, a: Draw, full: bool = False) -> Case:
         orthogonal.qr,
         lambda a: jnp.linalg.qr(a, "complete" if full else "reduced"),
         (a,),
-        {"full": full},
+        {"full": full, "vectors": True},
         label=label,
     )
 
@@ -219,6 +219,13 @@ ALL = [
     _qr("tall", normal(4, 2)),
     _qr("complex", complexes(3, 2)),
     _qr("full", normal(3, 3), full=True),
+    Case(
+        orthogonal.qr,
+        lambda a: [jnp.linalg.qr(a, "r")],
+        (normal(2, 4, 3),),
+        {"full": False, "vectors": False},
+        label="triangle",
+    ),
     _svd("", SQUARE),
     _svd("tall", apart(4, 2)),
     _svd("wide", apart(2, 4)),

@@ -162,6 +162,18 @@ def test_what_differs_has_another_key(
     assert len(set(keys)) == len(keys) == 7
 
 
+@pytest.mark.usefixtures("no_primitives_left")
+def test_an_operation_of_the_users_is_known_by_what_computes_it(folder: Path) -> None:
+    def key(**how: Any) -> str:
+        wave = td.extend.elementwise("test.wave", np.sin, **how)
+        return plans.key_of(td.jit(wave).graph(np.ones(3, np.float32)), TARGET, ())
+
+    told = [{}, {"expression": "sin"}, {"expression": "cos"}]
+    told += [{"expression": lambda w, x: w("sin", w("neg", x))}]
+    assert len(set(map(lambda how: key(**how), told))) == 4
+    assert key(**told[1]) == key(**told[1])
+
+
 def test_a_plan_is_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     args = [np.full((3, 5), 0.1, np.float32), np.ones((4, 3), np.float32)]
     (first,) = build(graph_of(), TARGET)(args)

@@ -36,5 +36,6 @@ def test_what_a_device_need_not_say() -> None:
     nothing: Any = None
     assert bare.nest(nothing) == bare.order(2, 3, 4) == Work()
     assert bare.contraction(nothing) == [Work()]
+    assert bare.strands(nothing) is None
     assert bare.caller(nothing, print) is None
     assert bare.caller_like(print, [], print) is None

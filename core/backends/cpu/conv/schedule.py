@@ -135,8 +135,30 @@ def planned(
     if in_place and _is_product(spec, tile):
         return [product_schedule(_of_lines(spec), tile, threads, few=False)]
     together = images_together(spec, tile)
-    in_place = in_place and not together
+    if in_place:
+        spec = _visited(spec)
+    in_place = in_place and not together and not _collides(spec, spec.input.row, tile)
     return [of_images(spec, tile, threads, in_place, together)]
+
+
+def _visited(spec: ConvSpec) -> ConvSpec:
+    """The same of an input without the pixels between strides, if each tap is alone:
+    if it must be copied, these need not be. Nothing else may read it."""
+    y, x, given = spec.y, spec.x, spec.input
+    if y.taps == 1 and y.padding == 0:
+        given = replace(given, b1=given.b1 * y.stride)
+        y = replace(y, stride=1, size=y.out)
+    if x.taps == 1 and x.padding == 0:
+        given = replace(given, row=given.row * x.stride)
+        x = replace(x, stride=1, size=x.out)
+    return replace(spec, y=y, x=x, input=given)
+
+
+def _collides(spec: ConvSpec, pixel: int, tile: Tile) -> bool:
+    """Whether the rows of a tile, of pixels so many elements apart, fall into so few
+    sets of the L1 cache that it doesn't hold them."""
+    step = spec.x.stride * pixel * spec.dtype.itemsize
+    return step % SET_BYTES == 0 and tile.rows > WAYS
 
 
 def of_images(
@@ -147,7 +169,8 @@ def of_images(
     together: how many images have their pixels side by side; 0: each is padded.
     """
     itemsize = spec.dtype.itemsize
-    words = common_words(spec, tile, in_place)
+    apart = tile.lanes * (not together and _collides(spec, spec.channels, tile))
+    words = common_words(spec, tile, in_place, apart)
     words[Word.KIND] = Kind.CONVOLUTION
     segments = _segments(spec, words)  # as many words either way
     if together:
@@ -217,8 +240,11 @@ def _of_lines(spec: ConvSpec) -> Contraction:
     return Contraction(spec.dtype, *sizes, lines, weights, result, spec.images)
 
 
-def common_words(spec: ConvSpec, tile: Tile, in_place: bool) -> list[int]:
-    """What follows from the geometry alone."""
+def common_words(
+    spec: ConvSpec, tile: Tile, in_place: bool, apart: int = 0
+) -> list[int]:
+    """What follows from the geometry alone. apart: elements between the channels of
+    pixels of a padded image."""
     y, x = spec.y, spec.x
     words = [0] * ConvWord.RUN
     words[Word.PACK_A] = words[Word.PACK_B] = BUILT_IN
@@ -235,7 +261,10 @@ def common_words(spec: ConvSpec, tile: Tile, in_place: bool) -> list[int]:
     # A producer may write a vector too much: then pixels keep that distance.
     exact = spec.input.column == 1 and not spec.fused_input
     pixel = spec.channels if exact else round_up(spec.channels, tile.lanes)
-    row_run = exact and spec.input.row == spec.channels and x.in_dilation == 1
+    pixel += apart
+    row_run = (
+        exact and not apart and spec.input.row == spec.channels and x.in_dilation == 1
+    )
     line = x.padded * pixel
     target = first * x.in_dilation + x.padding if stop > first else 0
     end = (stop - 1) * x.in_dilation + x.padding + 1 if stop > first else 0

@@ -29,7 +29,12 @@ from treadle.backends.cpu.conv.winograd import (
     buffer,
     emit_square,
 )
-from treadle.backends.cpu.conv.winograd_kernel import emit_inputs, storing
+from treadle.backends.cpu.conv.winograd_kernel import (
+    all_channels,
+    emit_inputs,
+    storing,
+    tiles_of,
+)
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.arguments import Word
 from treadle.backends.cpu.gemm.parts import (
@@ -124,16 +129,19 @@ def _emit_unit(b: Builder, machine: Machine) -> None:
             b, machine, args, images, rows, columns, padded, where
         )
         each = b.op(f"mul i64 {down}, {across}")
-        channels, piece = args(ConvWord.CHANNELS), args(WinogradWord.PIECE)
+        channels, piece = all_channels(b, args), args(WinogradWord.PIECE)
         step = args(WinogradWord.SUMS_STEP)
         blocks = b.op(f"add i64 {channels}, {b.op(f'sub i64 {piece}, 1')}")
         blocks = b.op(f"udiv i64 {blocks}, {piece}")
         with b.loop("%p0", "%p1") as panel:
-            with b.loop("%i0", "%i1") as image, b.loop("0", down) as t:
+            with (
+                b.loop("%i0", "%i1") as image,
+                tiles_of(b, down, args(ConvWord.DILATION_Y)) as (t, at),
+            ):
                 number = b.op(f"mul i64 {b.op(f'sub i64 {image}, %i0')}, {each}")
                 number = b.op(f"add i64 {number}, {b.op(f'mul i64 {t}, {across}')}")
                 target = offset(b, machine, outputs, number, str(machine.tile.columns))
-                y = b.op(f"add i64 %y0, {b.op(f'mul i64 {t}, {OUT}')}")
+                y = b.op(f"add i64 %y0, {at}")
                 b(
                     f"call void @winograd_outputs(ptr %args, i64 {image}, i64 {y}, "
                     f"i64 %x0, i64 {across}, i64 {panel}, ptr {lines}, ptr {target})"
@@ -170,8 +178,10 @@ def _emit_outputs(b: Builder, machine: Machine) -> None:
         pixels = b.op(f"mul i64 %count, {OUT}")
         inside = minimum(b, b.op(f"sub i64 {out_x}, {start}"), pixels)
         line = b.op(f"mul i64 {pixels}, {width}")
+        below, apart = args(ConvWord.DILATION_Y), args(ConvWord.DILATION_X)
+        beside = b.op(f"mul i64 {apart}, {width}")
         with b.loop("0", str(OUT)) as row:
-            y = b.op(f"add i64 %y, {row}")
+            y = b.op(f"add i64 %y, {b.op(f'mul i64 {row}, {below}')}")
             target = offset(b, machine, "%lines", row, line)
             exists = b.op(f"icmp slt i64 {y}, {out_y}")
             kept = b.op(f"select i1 {exists}, i64 {inside}, i64 0")
@@ -186,14 +196,17 @@ def _emit_outputs(b: Builder, machine: Machine) -> None:
             end = offset(b, machine, target, kept, str(width))
             b(f"call void @llvm.memset.p0.i64(ptr {end}, i8 0, i64 {rest}, i1 false)")
         columns = b.op(f"sub i64 {f1}, {f0}")
-        with b.loop("0", "%count") as tile, b.loop("0", columns, str(lanes)) as f:
-            source = b.op(f"add i64 {b.op(f'mul i64 {tile}, {OUT * width}')}, {f}")
+        with (
+            tiles_of(b, "%count", apart) as (tile, x),
+            b.loop("0", columns, str(lanes)) as f,
+        ):
+            source = b.op(f"add i64 {b.op(f'mul i64 {x}, {width}')}, {f}")
             source = offset(b, machine, "%lines", source, "1")
             target = b.op(f"add i64 {b.op(f'mul i64 {tile}, {width}')}, {f}")
             target = offset(b, machine, "%outputs", target, "1")
 
             def load(row: int, column: str, source: str = source) -> str:
-                at = offset(b, machine, source, column, str(width))
+                at = offset(b, machine, source, column, beside)
                 at = offset(b, machine, at, str(row), line)
                 return b.op(f"load {vector}, ptr {at}, align 4")
 
@@ -241,11 +254,9 @@ def _emit_block(b: Builder, machine: Machine) -> None:
                 turned=True,
             ).call(b)
         with b.when("%last"):
-            features = args(FilterWord.FEATURES)
-            target = offset(b, machine, "%result", "%c0", features)
-            target = offset(b, machine, target, f0, "1")
+            target = offset(b, machine, "%result", f0, "1")
             b(
-                f"call void @winograd_sums(ptr %args, ptr %sums, i64 {rows}, "
+                f"call void @winograd_sums(ptr %args, ptr %sums, i64 %c0, i64 %c1, "
                 f"i64 {columns}, ptr {target})"
             )
         b("ret void")
@@ -256,17 +267,22 @@ def _emit_sums(b: Builder, machine: Machine) -> None:
     width, lanes, vector = machine.tile.columns, machine.tile.lanes, machine.vector
     with b.function(
         "define internal void @winograd_sums(ptr %args, ptr noalias readonly %sums, "
-        "i64 %rows, i64 %columns, ptr noalias %target)"
+        "i64 %c0, i64 %c1, i64 %columns, ptr noalias %target)"
     ):
         args = Args(b)
         room = buffer(b, machine)
         place = args(WinogradWord.SUMS_PLANE)
         features = args(FilterWord.FEATURES)
-        tap = b.op(f"mul i64 {args(ConvWord.CHANNELS)}, {features}")
-        with b.loop("0", "%rows") as c, b.loop("0", "%columns", str(lanes)) as f:
-            source = b.op(f"add i64 {b.op(f'mul i64 {c}, {width}')}, {f}")
+        channels = args(ConvWord.CHANNELS)
+        tap = b.op(f"mul i64 {channels}, {features}")
+        with b.loop("%c0", "%c1") as c, b.loop("0", "%columns", str(lanes)) as f:
+            source = b.op(f"mul i64 {b.op(f'sub i64 {c}, %c0')}, {width}")
+            source = b.op(f"add i64 {source}, {f}")
             source = offset(b, machine, "%sums", source, "1")
-            target = offset(b, machine, "%target", c, features)
+            dz, c = (b.op(f"{op} i64 {c}, {channels}") for op in ("udiv", "urem"))
+            target = b.op(f"mul i64 {dz}, {TAPS * TAPS}")
+            target = offset(b, machine, "%target", target, tap)
+            target = offset(b, machine, target, c, features)
             target = offset(b, machine, target, f, "1")
             mask = lane_mask(b, machine, b.op(f"sub i64 %columns, {f}"))
 

@@ -16,14 +16,19 @@ a task holds of one fits the L2 cache, or streams through it::
                     epilogue
 
 If a task has only one unit, the filter is transformed piece by piece, where it is met.
+Of a volume, the channels are those of all images that the filter meets. If taps are
+apart, so are the rows and columns of a tile: a block of them has a tile for each of its
+first pixels, one beside the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 
 from treadle.backends.cpu.conv.arguments import ConvWord, WinogradWord
 from treadle.backends.cpu.conv.kernel import emit_tasks, images_and_rows
+from treadle.backends.cpu.conv.taps import image_met
 from treadle.backends.cpu.conv.winograd import (
     FILTER,
     IMAGE,
@@ -42,6 +47,7 @@ from treadle.backends.cpu.gemm.parts import (
     Args,
     call_epilogue,
     call_pack,
+    maximum,
     minimum,
     offset,
     panel_features,
@@ -65,7 +71,7 @@ def emit_winograd(b: Builder, machine: Machine) -> None:
     ):
         args = Args(b)
         step = b.op(f"mul i64 {args(WinogradWord.FILTER_PLANE)}, {PLACES}")
-        channels = args(ConvWord.CHANNELS)
+        channels = all_channels(b, args)
         kept = b.op(f"icmp eq i64 {args(WinogradWord.STREAMS)}, 0")
         with b.when(kept), b.loop("%p0", "%p1") as panel:
             number = b.op(f"sub i64 {panel}, %p0")
@@ -89,13 +95,18 @@ def _emit_filter(b: Builder, machine: Machine) -> None:
         room = buffer(b, machine)
         step = (_CHANNELS + lanes) * width  # a producer may write a vector too much
         taps = b.op(f"alloca [{TAPS * TAPS * step} x {machine.scalar}], align 64")
-        place = args(WinogradWord.FILTER_PLANE)
+        place, channels = args(WinogradWord.FILTER_PLANE), args(ConvWord.CHANNELS)
         _, f0, f1 = panel_features(b, machine, args, "%panel")
-        with b.loop("%first", "%last", str(_CHANNELS)) as c0:
-            c1 = minimum(b, b.op(f"add i64 {c0}, {_CHANNELS}"), "%last")
+        with b.loop("0", args(ConvWord.TAPS_Z)) as dz, contextlib.ExitStack() as inner:
+            before = b.op(f"mul i64 {dz}, {channels}")
+            low = maximum(b, b.op(f"sub i64 %first, {before}"), "0")
+            high = minimum(b, b.op(f"sub i64 %last, {before}"), channels)
+            c0 = inner.enter_context(b.loop(low, high, str(_CHANNELS)))
+            c1 = minimum(b, b.op(f"add i64 {c0}, {_CHANNELS}"), high)
             with b.loop("0", str(TAPS)) as dy, b.loop("0", str(TAPS)) as dx:
                 tap = b.op(f"add i64 {b.op(f'mul i64 {dy}, {TAPS}')}, {dx}")
-                where = f"i64 {dy}, i64 {dx}, i64 {c0}, i64 {c1}, i64 {f0}, i64 {f1}"
+                row = b.op(f"add i64 {b.op(f'mul i64 {dz}, {TAPS}')}, {dy}")
+                where = f"i64 {row}, i64 {dx}, i64 {c0}, i64 {c1}, i64 {f0}, i64 {f1}"
                 block = offset(b, machine, taps, tap, str(step))
                 block = f"ptr {block}, i64 {width}"
                 call_pack(b, args, Word.PACK_B, Word.B, where, block)
@@ -104,7 +115,7 @@ def _emit_filter(b: Builder, machine: Machine) -> None:
                 source = b.op(f"add i64 {within}, {f}")
                 source = offset(b, machine, taps, source, "1")
                 start = offset(b, machine, "%packed", f, "1")
-                number = b.op(f"sub i64 {c}, %first")
+                number = b.op(f"sub i64 {b.op(f'add i64 {before}, {c}')}, %first")
                 start = offset(b, machine, start, number, str(width))
 
                 def load(row: int, column: str, source: str = source) -> str:
@@ -133,6 +144,21 @@ def storing(
     return store
 
 
+def all_channels(b: Builder, args: Args) -> str:
+    """Those of all images of a volume that the filter meets."""
+    return b.op(f"mul i64 {args(ConvWord.TAPS_Z)}, {args(ConvWord.CHANNELS)}")
+
+
+@contextlib.contextmanager
+def tiles_of(b: Builder, count: str, apart: str) -> Iterator[tuple[str, str]]:
+    """A loop over `count` tiles whose outputs are so far apart: number and place."""
+    size = b.op(f"mul i64 {apart}, {OUT}")
+    with b.loop("0", count, apart) as first, b.loop("0", apart) as phase:
+        block = b.op(f"mul i64 {b.op(f'udiv i64 {first}, {apart}')}, {size}")
+        number = b.op(f"add i64 {first}, {phase}")
+        yield number, b.op(f"add i64 {block}, {phase}")
+
+
 def emit_tiles_of_row(b: Builder, machine: Machine) -> None:
     """``winograd_tiles``: transforms tiles of padded rows, `count` side by side."""
     lanes, vector = machine.tile.lanes, machine.vector
@@ -144,17 +170,22 @@ def emit_tiles_of_row(b: Builder, machine: Machine) -> None:
         room = buffer(b, machine)
         pixel, line = args(ConvWord.PIXEL), args(ConvWord.LINE)
         pitch, place = args(WinogradWord.PITCH), args(WinogradWord.PLANE)
-        across = b.op(f"mul i64 {pixel}, {OUT}")
+        apart = args(ConvWord.DILATION_X)
+        next_pixel = b.op(f"mul i64 {pixel}, {apart}")
+        next_line = b.op(f"mul i64 {line}, {args(ConvWord.DILATION_Y)}")
         channels = args(ConvWord.CHANNELS)
-        with b.loop("0", "%count") as tile, b.loop("0", channels, str(lanes)) as c:
-            source = offset(b, machine, "%rows", tile, across)
+        with (
+            tiles_of(b, "%count", apart) as (tile, x),
+            b.loop("0", channels, str(lanes)) as c,
+        ):
+            source = offset(b, machine, "%rows", x, pixel)
             source = offset(b, machine, source, c, "1")
             target = offset(b, machine, "%inputs", tile, pitch)
             target = offset(b, machine, target, c, "1")
 
             def load(row: int, column: str, source: str = source) -> str:
-                at = offset(b, machine, source, column, pixel)
-                at = offset(b, machine, at, str(row), line)
+                at = offset(b, machine, source, column, next_pixel)
+                at = offset(b, machine, at, str(row), next_line)
                 return b.op(f"load {vector}, ptr {at}, align 4")
 
             store = storing(b, machine, target, place)
@@ -180,13 +211,19 @@ def _emit_results(b: Builder, machine: Machine) -> None:
         )
         start = offset(b, machine, args(Word.C, "ptr"), "%image", args(Word.C + 1))
         start = offset(b, machine, start, "%feature", "1")
-        line = b.op(f"mul i64 {out_x}, {pixel}")
-        rows = b.op(f"sub i64 {out_y}, %y")
-        with b.loop("0", "%count") as tile, b.loop("0", "%columns", str(lanes)) as f:
+        below, apart = args(ConvWord.DILATION_Y), args(ConvWord.DILATION_X)
+        line = b.op(f"mul i64 {b.op(f'mul i64 {out_x}, {pixel}')}, {below}")
+        beside = b.op(f"mul i64 {pixel}, {apart}")
+        # How many rows, or columns, of a tile there are, from its first one on.
+        rows = _steps(b, b.op(f"sub i64 {out_y}, %y"), below)
+        with (
+            tiles_of(b, "%count", apart) as (tile, at),
+            b.loop("0", "%columns", str(lanes)) as f,
+        ):
             source = b.op(f"add i64 {b.op(f'mul i64 {tile}, {width}')}, {f}")
             source = offset(b, machine, "%sums", source, "1")
-            x = b.op(f"add i64 %x, {b.op(f'mul i64 {tile}, {OUT}')}")
-            across = b.op(f"sub i64 {out_x}, {x}")
+            x = b.op(f"add i64 %x, {at}")
+            across = _steps(b, b.op(f"sub i64 {out_x}, {x}"), apart)
             corner = b.op(f"add i64 {b.op(f'mul i64 %y, {out_x}')}, {x}")
             corner = offset(b, machine, start, corner, pixel)
             corner = offset(b, machine, corner, f, "1")
@@ -211,7 +248,7 @@ def _emit_results(b: Builder, machine: Machine) -> None:
                 ragged: str = ragged,
             ) -> None:
                 first = offset(b, machine, corner, row, line)
-                places = [offset(b, machine, first, str(i), pixel) for i in range(OUT)]
+                places = [offset(b, machine, first, str(i), beside) for i in range(OUT)]
                 inside = b.op(f"icmp slt i64 {row}, {rows}")
                 with b.when(b.op(f"and i1 {inside}, {whole}")):
                     for at, value in zip(places, values, strict=True):
@@ -223,6 +260,12 @@ def _emit_results(b: Builder, machine: Machine) -> None:
 
             emit_square(b, machine, RESULT, room, load, store)
         b("ret void")
+
+
+def _steps(b: Builder, length: str, apart: str) -> str:
+    """How many elements lie in a length, so far apart; less than 1: none."""
+    more = b.op(f"add i64 {length}, {b.op(f'sub i64 {apart}, 1')}")
+    return b.op(f"sdiv i64 {more}, {apart}")
 
 
 def _emit_unit(
@@ -267,9 +310,11 @@ def _emit_unit(
             )
 
 
-def _tiles(b: Builder, outputs: str) -> str:
-    """How many tiles so many outputs are."""
-    return b.op(f"udiv i64 {b.op(f'add i64 {outputs}, {OUT - 1}')}, {OUT}")
+def _tiles(b: Builder, args: Args, outputs: str) -> str:
+    """How many rows of tiles so many rows of outputs are."""
+    apart = args(ConvWord.DILATION_Y)
+    size = b.op(f"mul i64 {apart}, {OUT}")
+    return b.op(f"mul i64 {_steps(b, outputs, size)}, {apart}")
 
 
 def emit_inputs(
@@ -289,26 +334,30 @@ def emit_inputs(
     image then, has been padded. scratch: for the padded slab, and for what it becomes.
     """
     (i0, i1), (y0, y1), (x0, across) = images, rows, columns
-    down = _tiles(b, b.op(f"sub i64 {y1}, {y0}"))
+    down = _tiles(b, args, b.op(f"sub i64 {y1}, {y0}"))
     bottom = b.op(f"add i64 {y0}, {b.op(f'mul i64 {down}, {OUT}')}")
     each = b.op(f"mul i64 {down}, {across}")
     line, pitch = args(ConvWord.LINE), args(WinogradWord.PITCH)
-    lines = b.op(f"mul i64 {line}, {OUT}")
     start = b.op(f"mul i64 {x0}, {OUT}")
-    with b.loop(i0, i1) as image:
-        with b.when(b.op(f"xor i1 {again}, true")):
+    taps, channels = args(ConvWord.TAPS_Z), args(ConvWord.CHANNELS)
+    kept = b.op(f"and i1 {again}, {b.op(f'icmp eq i64 {taps}, 1')}")
+    with b.loop(i0, i1) as image, b.loop("0", taps) as dz:
+        with b.when(b.op(f"xor i1 {kept}, true")):
+            met, exists = image_met(b, args, image, dz)
             b(
-                f"call void @conv_pad(ptr %args, i64 {image}, i1 true, i64 {y0}, "
+                f"call void @conv_pad(ptr %args, i64 {met}, i1 {exists}, i64 {y0}, "
                 f"i64 {bottom}, ptr {scratch[0]})"
             )
         source = offset(b, machine, scratch[0], start, args(ConvWord.PIXEL))
+        # What is too much of an image's channels is written over by the next one's.
+        inputs = offset(b, machine, scratch[1], dz, channels)
         first = b.op(f"mul i64 {b.op(f'sub i64 {image}, {i0}')}, {each}")
-        with b.loop("0", down) as t:
+        with tiles_of(b, down, args(ConvWord.DILATION_Y)) as (t, y):
             number = b.op(f"add i64 {first}, {b.op(f'mul i64 {t}, {across}')}")
-            target = offset(b, machine, scratch[1], number, pitch)
+            target = offset(b, machine, inputs, number, pitch)
             b(
                 f"call void @winograd_tiles(ptr %args, "
-                f"ptr {offset(b, machine, source, t, lines)}, i64 {across}, "
+                f"ptr {offset(b, machine, source, y, line)}, i64 {across}, "
                 f"ptr {target})"
             )
     return down, b.op(f"mul i64 {each}, {b.op(f'sub i64 {i1}, {i0}')}")
@@ -328,7 +377,7 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
         tiles = b.op(f"udiv i64 {b.op(f'add i64 %count, {height - 1}')}, {height}")
         low, extra = (b.op(f"{op} i64 %count, {tiles}") for op in ("udiv", "urem"))
         a_row = b.op(f"mul i64 {args(WinogradWord.PITCH)}, {size}")
-        channels, piece = args(ConvWord.CHANNELS), args(WinogradWord.PIECE)
+        channels, piece = all_channels(b, args), args(WinogradWord.PIECE)
         streams = b.op(f"icmp ne i64 {args(WinogradWord.STREAMS)}, 0")
         with b.loop("0", channels, piece) as c0:
             c1 = minimum(b, b.op(f"add i64 {c0}, {piece}"), channels)
@@ -360,7 +409,7 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
                 ).call(b)
         x = b.op(f"mul i64 %x0, {OUT}")
         step = b.op(f"mul i64 %across, {width}")
-        down = _tiles(b, b.op("sub i64 %y1, %y0"))
+        down = _tiles(b, args, b.op("sub i64 %y1, %y0"))
         each = b.op(f"mul i64 {down}, {step}")
         whole = b.op(f"icmp eq i64 %across, {args(WinogradWord.TILES_X)}")
         parted = b.op(f"xor i1 {whole}, true")
@@ -368,9 +417,9 @@ def _emit_panel(b: Builder, machine: Machine) -> None:
         with b.loop("%i0", "%i1") as image:
             number = b.op(f"sub i64 {image}, %i0")
             first = offset(b, machine, "%sums", number, each)
-            with b.loop("0", down) as t:
+            with tiles_of(b, down, args(ConvWord.DILATION_Y)) as (t, at):
                 source = offset(b, machine, first, t, step)
-                y = b.op(f"add i64 %y0, {b.op(f'mul i64 {t}, {OUT}')}")
+                y = b.op(f"add i64 %y0, {at}")
                 b(
                     f"call void @winograd_results(ptr %args, ptr {source}, "
                     f"i64 %across, i64 {image}, i64 {y}, i64 {x}, i64 {f0}, "

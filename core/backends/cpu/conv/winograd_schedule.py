@@ -27,10 +27,11 @@ from treadle.backends.cpu.gemm.arguments import (
     Word,
 )
 from treadle.backends.cpu.gemm.schedule import round_up, task_count
-from treadle.kernels.convolve import FLAT, Axis, ConvSpec
+from treadle.kernels.convolve import Axis, ConvSpec
 
 _INPUT_BYTES = 1 << 19  # of tiles of inputs, to stay in the L2 cache
 _STREAM_BYTES = 5 << 19  # of all tiles: then the filter is transformed on the way
+_BLOCK_BYTES = 1 << 23  # of tiles that lie in each other's gaps, at most
 _LEAST_AT_ONCE = 28
 _FILTER_BYTES = 1 << 22  # of the filter's transformed panels
 _COLLIDING_BYTES = 1 << 10  # what lies so far apart falls into few sets of the L1 cache
@@ -48,18 +49,24 @@ _TASK_TILES = 64  # that are worth transforming the filter for
 
 
 def is_possible(spec: ConvSpec) -> bool:
-    """Whether it is a sum over 3 x 3 pixels that lie side by side."""
+    """Whether it is a sum over 3 x 3 pixels, of images whose gaps are as far apart in
+    inputs as in outputs, and not so far that a block of tiles would be too large."""
+    block = spec.y.dilation * spec.x.dilation * _depth(spec)
     return (
-        spec.z == FLAT
-        and spec.groups == 1
+        spec.groups == 1
         and not spec.exact
         and spec.half is None
         and spec.dtype.name == "float32"
         and all(
-            (a.taps, a.stride, a.in_dilation, a.dilation) == (TAPS, 1, 1, 1)
-            for a in (spec.y, spec.x)
+            (a.taps, a.stride, a.in_dilation) == (TAPS, 1, 1) for a in (spec.y, spec.x)
         )
+        and PLACES * block * spec.dtype.itemsize <= _BLOCK_BYTES
     )
+
+
+def _depth(spec: ConvSpec) -> int:
+    """Channels of all images that the filter meets."""
+    return spec.z.taps * spec.channels
 
 
 def is_faster(spec: ConvSpec, filter_gradient: bool) -> bool:
@@ -70,14 +77,16 @@ def is_faster(spec: ConvSpec, filter_gradient: bool) -> bool:
     The same for any machine, and for any number of threads, as what is summed is not.
     """
     channels, features = (-(-n // _LANES) for n in (spec.channels, spec.features))
-    y, x = spec.y, spec.x
-    tiles = spec.images * -(-y.out // OUT) * -(-x.out // OUT)
+    y, x, z, depth = spec.y, spec.x, spec.z, _depth(spec)
+    whole = tiled(spec)
+    tiles = spec.images * (whole.y.out // OUT) * (whole.x.out // OUT)
     # Some of the launches of few pixels never read what lies beside an image.
     met = TAPS * TAPS * y.out * x.out if filter_gradient else _met(y) * _met(x)
-    products = spec.images * met * spec.channels * features
-    fewer = PLACES * tiles * (spec.channels * features + _CALL_CYCLES * features)
-    squares = tiles * (channels + features)
-    per_filter = _FILTER_CYCLES * spec.channels * features
+    met *= spec.images // z.out * _met(z)
+    products = met * spec.channels * features
+    fewer = PLACES * tiles * (depth * features + _CALL_CYCLES * features)
+    squares = tiles * (channels * z.taps + features)
+    per_filter = _FILTER_CYCLES * depth * features
     if filter_gradient:
         size = spec.k * spec.features * spec.dtype.itemsize
         per_filter *= filter_schedule.partial_count(spec, size)
@@ -85,21 +94,21 @@ def is_faster(spec: ConvSpec, filter_gradient: bool) -> bool:
 
 
 def _met(axis: Axis) -> int:
-    """How often taps meet the input along an axis."""
-    return sum(
-        max(
-            0,
-            min(axis.out, axis.size + axis.padding - tap) - max(0, axis.padding - tap),
-        )
-        for tap in range(TAPS)
-    )
+    """How often taps meet the input along an axis without gaps."""
+    total = 0
+    for tap in range(axis.taps):
+        before = axis.padding - tap * axis.dilation
+        first = max(0, -(-before // axis.stride))
+        stop = min(axis.out, -(-(axis.size + before) // axis.stride))
+        total += max(0, stop - first)
+    return total
 
 
 def tiled(spec: ConvSpec) -> ConvSpec:
     """The same, of images as large as their tiles."""
 
     def whole(axis: Axis) -> Axis:
-        return replace(axis, out=round_up(axis.out, OUT))
+        return replace(axis, out=round_up(axis.out, OUT * axis.dilation))
 
     return replace(spec, y=whole(spec.y), x=whole(spec.x))
 
@@ -111,6 +120,13 @@ def _common_words(spec: ConvSpec, tile: Tile, count: int) -> list[int]:
     words[ConvWord.OUT_Y], words[ConvWord.OUT_X] = spec.y.out, spec.x.out
     words[WinogradWord.TILES_X] = whole.x.out // OUT
     return words + [0] * (count - len(words))
+
+
+def _pitch(spec: ConvSpec, tile: Tile) -> int:
+    """Elements between tiles: whole vectors are written of the last image."""
+    before = (spec.z.taps - 1) * spec.channels
+    elements = before + round_up(spec.channels, tile.lanes)
+    return apart(elements, tile, spec.dtype.itemsize)
 
 
 def apart(elements: int, tile: Tile, itemsize: int) -> int:
@@ -143,19 +159,20 @@ def of_tiles(
     words = _common_words(spec, tile, count)
     words[Word.KIND] = Kind.WINOGRAD
     down, across = whole.y.out // OUT, whole.x.out // OUT
-    pitch = apart(spec.channels, tile, itemsize)
+    pitch, depth = _pitch(spec, tile), _depth(spec)
     tile_bytes = PLACES * pitch * itemsize
     panels = words[ConvWord.PANELS]
     tiles = spec.images * down * across
     streams = tiles * tile_bytes <= _STREAM_BYTES
     most = tiles if streams else max(_LEAST_AT_ONCE, _INPUT_BYTES // tile_bytes)
-    work = tiles * PLACES * spec.channels * panels * tile.vectors // 2
+    work = tiles * PLACES * depth * panels * tile.vectors // 2
     tasks = task_count(work, threads)
     parts = 1 if streams else tasks
-    part = min(across, most)
-    slab_tiles = max(1, min(down, most // across, -(-down * spec.images // parts)))
+    part = min(across, _blocks(most, spec.x))
+    slab_tiles = min(most // across, -(-down * spec.images // parts))
+    slab_tiles = min(down, _blocks(slab_tiles, spec.y))
     slabs = -(-down // slab_tiles)
-    slab_tiles = -(-down // slabs)
+    slab_tiles = _even(down, slabs, spec.y)
     together = 1
     if slabs == 1:
         together = min(spec.images, max(1, most // (down * across)))
@@ -169,10 +186,10 @@ def of_tiles(
     at_once = together * slab_tiles * part
     plane = apart(at_once * pitch, tile, itemsize)
     sums_plane = apart(at_once * tile.columns, tile, itemsize)
-    pieces = -(-spec.channels // _PIECE)
-    piece = -(-spec.channels // pieces)
+    pieces = -(-depth // _PIECE)
+    piece = -(-depth // pieces)
     # A distance of a page would put all places into the same few sets of the cache.
-    rows = piece if streams else spec.channels
+    rows = piece if streams else depth
     filter_plane = rows * tile.columns + tile.lanes
     panel_bytes = filter_plane * PLACES * itemsize
     chunk = group = -(-panels // grid_panels)
@@ -210,24 +227,36 @@ def of_tiles(
     return Scheduled(tuple(map(int, words)), tasks, scratch * tasks)
 
 
+def _blocks(tiles: int, axis: Axis) -> int:
+    """At most so many tiles along an axis, in whole blocks; or one."""
+    return max(1, tiles // axis.dilation) * axis.dilation
+
+
+def _even(tiles: int, parts: int, axis: Axis) -> int:
+    """A part of so many tiles along an axis, if all have as many blocks."""
+    return -(-tiles // axis.dilation // parts) * axis.dilation
+
+
 def filter_gradient(spec: ConvSpec, tile: Tile, threads: int) -> list[Scheduled]:
     """Two launches, as of `filter_schedule`."""
     return launched(_gradient, (tile, threads), spec)
 
 
-def _units(images: int, tiles: tuple[int, int], most: int) -> tuple[int, int, int, int]:
+def _units(
+    spec: ConvSpec, images: int, tiles: tuple[int, int], most: int
+) -> tuple[int, int, int, int]:
     """Units of so many tiles at most: of how many images; or into how many slabs an
     image is cut, of how many rows of tiles, and how many of a row are done at once.
 
     tiles: of an image, down and across.
     """
     down, across = tiles
-    part = min(across, most)
-    slab_tiles = min(down, most // part)
+    part = min(across, _blocks(most, spec.x))
+    slab_tiles = min(down, _blocks(most // part, spec.y))
     slabs = -(-down // slab_tiles)
-    together = min(images, most // (down * part)) if slabs == 1 else 1
+    together = min(images, max(1, most // (down * part))) if slabs == 1 else 1
     together = -(-images // -(-images // together))
-    return together, slabs, -(-down // slabs), part
+    return together, slabs, _even(down, slabs, spec.y), part
 
 
 @lru_cache(maxsize=1024)
@@ -248,7 +277,7 @@ def gradient_of_tiles(
     words[b], words[c] = words[c], words[b]
     words[Word.PACK_B] = BUILT_IN
     down, across = whole.y.out // OUT, whole.x.out // OUT
-    pitch = apart(spec.channels, tile, itemsize)
+    pitch, depth = _pitch(spec, tile), _depth(spec)
     tile_bytes = PLACES * pitch * itemsize
     panels = words[ConvWord.PANELS]
     result = spec.k * spec.features * itemsize
@@ -258,18 +287,19 @@ def gradient_of_tiles(
     most = images * down * across
     if not alone:
         most = min(most, max(_LEAST_TILES, _INPUT_BYTES // tile_bytes))
-    together, slabs, slab_tiles, part = _units(images, (down, across), most)
+    tiled_as = _units(spec, images, (down, across), most)
+    together, slabs, slab_tiles, part = tiled_as
     alone = slabs == 1 and part == across and together == images
     at_once = together * slab_tiles * part
     tiles = spec.images * down * across
-    work = tiles * PLACES * spec.channels * panels * tile.vectors // 2
+    work = tiles * PLACES * depth * panels * tile.vectors // 2
     tasks = min(task_count(work, threads), threads)
     grid_units = min(partials, tasks)
     grid_panels = min(panels, -(-tasks // grid_units))
     tasks = grid_units * grid_panels
     block = _SUMS_BYTES // (PLACES * tile.columns * itemsize)
-    blocks = -(-spec.channels // block)
-    block = -(-spec.channels // blocks)
+    blocks = -(-depth // block)
+    block = -(-depth // blocks)
     sums_plane = apart(block * tile.columns, tile, itemsize)
     plane = apart(at_once * pitch, tile, itemsize)
     outputs_plane = apart(at_once * tile.columns, tile, itemsize)

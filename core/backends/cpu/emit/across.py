@@ -10,6 +10,7 @@ here, slots are combined as lanes are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -61,6 +62,7 @@ def across_spans(nest: Nest, lanes: int) -> tuple[tuple[int, int], ...]:
     return ((0, 3 * lanes // 4), (lanes, most_columns(lanes)))
 
 
+@lru_cache(maxsize=4096)
 def goes_across(nest: Nest, lanes: int) -> bool:
     """Whether there is code for vectors across the rows of this nest."""
     return may_be_turned(nest) and _Blocks.stack(nest, lanes) <= _STACK

@@ -480,6 +480,15 @@ def _combined(how: str, dtype: np.dtype, old: Value, value: Value) -> Value:
     return rounded(new, dtype) if is_half(dtype) else new
 
 
+def limit(b: Builder, frame: Frame, high: str, lanes: int) -> None:
+    """Masks off the lanes of a frame that are not below `high`."""
+    left = b.op(f"sub i64 {high}, {frame.index}")
+    is_short = b.op(f"icmp slt i64 {left}, {lanes}")
+    frame.active = b.op(f"select i1 {is_short}, i64 {left}, i64 {lanes}")
+    count = Value(b, b.op(f"trunc i64 {frame.active} to i32"), "i32", 1)
+    frame.mask = lane_numbers(b, "i32", lanes).compare("ult", count)
+
+
 def carried(parts: list[Value]) -> list[tuple[str, str]]:
     return [(p.type, p.text) for p in parts]
 

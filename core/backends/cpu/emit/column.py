@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from treadle.backends.cpu.emit.access import Arguments, Word, read
-from treadle.backends.cpu.emit.body import Body, Frame, carried, renamed
+from treadle.backends.cpu.emit.body import Body, Frame, carried, limit, renamed
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.emit.lanes import Value, lane_numbers
+from treadle.backends.cpu.emit.ending import Ending
+from treadle.backends.cpu.emit.lanes import Value
 from treadle.backends.cpu.emit.reduce import BLOCK_TURNS, Reduction, combined
 from treadle.backends.cpu.emit.running import carried_first, rounds, settled, step
 from treadle.kernels.lower import NestOrder, Sweep, cost, is_running, is_store
@@ -19,36 +20,52 @@ _LITTLE_WORK = 10
 
 
 class ColumnSweeps:
-    """Emits blocks of a column nest. Made in the kernel's entry block."""
+    """Emits blocks of a column nest. Made in the kernel's entry block.
+
+    vectors: how many a block has, if its ending is written once; else 0.
+    """
 
     def __init__(
-        self, b: Builder, plan: NestOrder, arguments: Arguments, lanes: int
+        self,
+        b: Builder,
+        plan: NestOrder,
+        arguments: Arguments,
+        lanes: int,
+        vectors: int = 0,
     ) -> None:
         self.b, self.plan, self.lanes = b, plan, lanes
         self.arguments = arguments
         self.body = Body(b, plan, arguments, lanes)
+        self._ending = Ending(b, plan, self.body, vectors) if vectors else None
 
     def block(
-        self, positions: Sequence[Word | str], low: str, copies: int, masked: bool
+        self,
+        positions: Sequence[Word | str],
+        low: str,
+        copies: int,
+        masked: bool,
+        first: str,
     ) -> None:
-        """Emits `copies` vectors from `low` on, in full or up to the end of inner."""
-        held = Frame(positions, copies, low)
+        """Emits `copies` vectors from `low` on, in full or up to the end of inner, of
+        the block that begins at `first`."""
+        held, ending = Frame(positions, copies, low), self._ending
         if masked:
-            self._mask(held)
+            limit(self.b, held, self.arguments.inner, self.lanes)
+        before = ending.before if ending else self.plan.held
         for s, sweep in enumerate(self.plan.sweeps):
-            for i in self.plan.held[s]:
+            for i in before[s]:
                 self.body.run(i, held)
             self._sweep(sweep, held)
+        if ending:
+            ending.keep(held, self.b.op(f"sub i64 {low}, {first}"))
+            return
         for i in self.plan.held[-1]:
             self.body.run(i, held)
 
-    def _mask(self, held: Frame) -> None:
-        b = self.b
-        left = b.op(f"sub i64 {self.arguments.inner}, {held.index}")
-        is_short = b.op(f"icmp slt i64 {left}, {self.lanes}")
-        held.active = b.op(f"select i1 {is_short}, i64 {left}, i64 {self.lanes}")
-        count = Value(b, b.op(f"trunc i64 {held.active} to i32"), "i32", 1)
-        held.mask = lane_numbers(b, "i32", self.lanes).compare("ult", count)
+    def end(self, positions: Sequence[Word | str], first: str, end: str) -> None:
+        """Emits what is left to do for the block of columns first..end."""
+        if self._ending:
+            self._ending.run(positions, first, end)
 
     def _sweep(self, sweep: Sweep, held: Frame) -> None:
         self.body.prepare(sweep, held)
@@ -103,7 +120,7 @@ class ColumnSweeps:
 
         def one(index: str, totals: list[Value]) -> list[Value]:
             at = index if scaled == "0" else b.op(f"add i64 {scaled}, {index}")
-            moved = self._moved(dim, index, positions)
+            moved = self._moved(dim, index, positions, sweep)
             return self._loops(dim + 1, at, sweep, held, moved, totals)
 
         def turns(first: str, last: str, totals: list[Value]) -> list[Value]:
@@ -184,15 +201,21 @@ class ColumnSweeps:
         return middle, chains[0]
 
     def _moved(
-        self, dim: int, index: str, positions: Sequence[Word | str]
+        self, dim: int, index: str, positions: Sequence[Word | str], sweep: Sweep
     ) -> list[Word | str]:
         moved = list(positions)
-        for k, access in enumerate(self.arguments.accesses):
+        for k in self._accessed(sweep):
+            access = self.arguments.accesses[k]
             if access.operand.mid:
                 step = read(self.b, access.mid[dim])
                 offset = self.b.op(f"mul i64 {index}, {step}")
                 moved[k] = access.moved(self.b, positions[k], offset)
         return moved
+
+    def _accessed(self, sweep: Sweep) -> list[int]:
+        """The operands that a turn of a sweep reads or writes."""
+        body = [self.plan.nest.body[i] for i in sweep.body]
+        return sorted({i.attr for i in body if i.name == "load" or is_store(i)})
 
     def _turn(
         self,
@@ -202,7 +225,9 @@ class ColumnSweeps:
         place: str,
         totals: list[Value],
     ) -> list[Value]:
-        here = [read(self.b, position) for position in positions]
+        here = list(positions)
+        for k in self._accessed(sweep):
+            here[k] = read(self.b, here[k])
         frame = Frame(
             here, held.copies, held.index, held.mask, held.active, parent=held
         )

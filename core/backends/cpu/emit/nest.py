@@ -17,6 +17,7 @@ from treadle.backends.cpu.emit.access import Arguments, read, read_arguments
 from treadle.backends.cpu.emit.across import AcrossSweeps, goes_across
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.column import ColumnSweeps
+from treadle.backends.cpu.emit.ending import worth_ending
 from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.emit.ops import supported
 from treadle.backends.cpu.emit.outer import (
@@ -210,7 +211,9 @@ def _column_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> No
         first, last = _share(b, last, arguments.tasks)
     else:
         last = _only_first_task(b, last)
-    _column_blocks(b, nest, arguments, lanes, sizes, (first, last))
+    _column_blocks(
+        b, nest, arguments, lanes, sizes, (first, last), worth_ending(schedule(nest))
+    )
 
 
 def column_blocks(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
@@ -228,22 +231,28 @@ def _column_blocks(
     lanes: int,
     sizes: list[str],
     span: tuple[str, str],
+    ends: bool = False,
 ) -> None:
-    """Emits the blocks of a span of collapsed indices of dimensions `sizes`."""
-    sweeps = ColumnSweeps(b, schedule(nest), arguments, lanes)
+    """Emits the blocks of a span of collapsed indices of dimensions `sizes`.
+
+    ends: whether their ending is written once. (It needs the stack, of which loops
+    inside of loops would take more in each turn.)
+    """
     vectors = _column_vectors(nest, lanes)
+    sweeps = ColumnSweeps(b, schedule(nest), arguments, lanes, ends * vectors)
     with rows_of(b, arguments, sizes, *span) as (positions, block):
-        low = b.op(f"mul i64 {block}, {vectors * lanes}")
+        first = low = b.op(f"mul i64 {block}, {vectors * lanes}")
         raised = b.op(f"add i64 {low}, {vectors * lanes}")
         end = b.least(raised, arguments.inner)
         for copies in (vectors, vectors // 2) if vectors > 4 else (vectors,):
             full = b.op(f"add i64 {low}, {copies * lanes}")
             fits = b.op(f"icmp sle i64 {full}, {end}")
             with b.when(fits):
-                sweeps.block(positions, low, copies, masked=False)
+                sweeps.block(positions, low, copies, False, first)
             low = b.op(f"select i1 {fits}, i64 {full}, i64 {low}")
         with b.loop(low, end, str(lanes)) as i:
-            sweeps.block(positions, i, 1, masked=True)
+            sweeps.block(positions, i, 1, True, first)
+        sweeps.end(positions, first, end)
 
 
 @contextmanager

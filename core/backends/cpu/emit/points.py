@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from treadle.backends.cpu.emit.access import Arguments, Word, iota, read, store
 from treadle.backends.cpu.emit.body import Body, Frame
@@ -40,6 +41,7 @@ _STACK = 1 << 16
 """Bytes that tables may take."""
 
 
+@lru_cache(maxsize=4096)
 def goes_by_points(nest: Nest) -> bool:
     """Whether there is code for vectors from row to row of this nest."""
     plan = schedule(nest)

@@ -9,14 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from treadle.backends.cpu.emit.access import Arguments, Word, load, store
-from treadle.backends.cpu.emit.body import Body, Frame, carried, renamed
+from treadle.backends.cpu.emit.body import Body, Frame, carried, limit, renamed
 from treadle.backends.cpu.emit.builder import Builder
-from treadle.backends.cpu.emit.lanes import (
-    Value,
-    half_name,
-    has_mask_registers,
-    lane_numbers,
-)
+from treadle.backends.cpu.emit.lanes import Value, half_name, has_mask_registers
 from treadle.backends.cpu.emit.reduce import BLOCK_TURNS, Reduction, combined
 from treadle.backends.cpu.emit.running import (
     along_lanes,
@@ -53,7 +48,7 @@ def unrolling(nest: Nest, sweep: Sweep) -> int:
 class Part(NamedTuple):
     """The first lanes of a vector: a mask of them, and how many they are."""
 
-    mask: Value
+    mask: Value | None
     active: str
 
 
@@ -124,12 +119,9 @@ class RowSweeps:
 
     def part(self, index: str, high: str) -> Part:
         """The lanes of a vector from `index` on that are below `high`."""
-        b = self.b
-        left = b.op(f"sub i64 {high}, {index}")
-        is_short = b.op(f"icmp slt i64 {left}, {self.lanes}")
-        active = b.op(f"select i1 {is_short}, i64 {left}, i64 {self.lanes}")
-        count = Value(b, b.op(f"trunc i64 {active} to i32"), "i32", 1)
-        return Part(lane_numbers(b, "i32", self.lanes).compare("ult", count), active)
+        frame = Frame([], 1, index)
+        limit(self.b, frame, high, self.lanes)
+        return Part(frame.mask, frame.active)
 
     def totals(self, sweep: Sweep, rows: list[Frame], high: str) -> list[list[Value]]:
         """Emits a sweep over 0..high of some rows, no more than a block of a sum;
@@ -326,8 +318,9 @@ class RowSweeps:
 
     def _masked(self, held: Frame, index: str, high: str) -> Frame:
         """A frame for the lanes that are left from `index` on."""
-        mask, active = self.part(index, high)
-        return Frame(held.positions, 1, index, mask, active, parent=held)
+        frame = Frame(held.positions, 1, index, parent=held)
+        limit(self.b, frame, high, self.lanes)
+        return frame
 
     def _turn(
         self,

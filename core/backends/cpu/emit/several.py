@@ -9,6 +9,8 @@ run. What follows until the next sweep runs on vectors with one element a row.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from treadle.backends.cpu.emit.access import Arguments, load, read, store
@@ -43,6 +45,7 @@ _STACK = 1 << 16
 """Bytes that kept values may take."""
 
 
+@lru_cache(maxsize=4096)
 def goes_together(nest: Nest, lanes: int) -> bool:
     """Whether there is code for several rows of this nest at once."""
     kept = (nest.body[i].dtype for i in schedule(nest).kept)

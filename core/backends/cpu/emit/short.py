@@ -6,6 +6,8 @@ quarter or an eighth of one, need no mask either; others share one.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from treadle.backends.cpu.emit.access import Arguments
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.lanes import host_lanes
@@ -66,6 +68,7 @@ def may_have_short_rows(launch: Launch) -> bool:
     return 0 < length <= host_lanes()
 
 
+@lru_cache(maxsize=4096)
 def has_short_rows(nest: Nest) -> bool:
     """Whether there is such code for a nest: of elementwise work along rows, which
     takes little, or which waits for what the row before has stored."""
@@ -82,6 +85,7 @@ def has_short_rows(nest: Nest) -> bool:
     return work <= _LITTLE_WORK or reads_back(nest)
 
 
+@lru_cache(maxsize=4096)
 def reads_back(nest: Nest) -> bool:
     """Whether a nest adds rows to others, or combines them otherwise: what a row reads
     may have been written by the one before."""

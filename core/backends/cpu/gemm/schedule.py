@@ -80,6 +80,27 @@ def schedule(
     return Scheduled(tuple(words), tasks, blocks[-1] * tasks)
 
 
+def in_strands(
+    product: Contraction, tile: Tile, strands: int, hooked: bool
+) -> Scheduled | None:
+    """The same in as many tasks as strands, each of which has equally many rows; None
+    if these don't fill tiles, or if B had to be packed for each of them."""
+    m, most = product.m, tile.rows
+    divisors = (t for t in range(strands, m, strands) if m % t == 0)
+    tiles = next((t for t in divisors if t * most >= m), m)
+    if 2 * (m // tiles) < most:
+        return None
+    words = list(schedule(product, tile, 1, hooked, few=False).words)
+    if words[Word.KIND] != Kind.PRODUCT or words[Word.PACK_B]:
+        return None
+    words[Word.TASKS] = words[ProductWord.GRID_ROWS] = strands
+    words[ProductWord.TILES], words[ProductWord.TILE_LOW] = tiles, m // tiles
+    words[ProductWord.TILE_EXTRA], words[ProductWord.A_TILES] = 0, tiles // strands
+    words[ProductWord.BLOCK_TILES] = tiles // strands
+    scratch = strands * words[Word.SCRATCH_STRIDE]
+    return Scheduled(tuple(words), strands, scratch)
+
+
 _CHOSEN = (
     *(
         Word.KIND,

@@ -10,7 +10,7 @@ from functools import cache, partial
 
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.gemm.parts import Args, share
-from treadle.backends.cpu.lapack import together
+from treadle.backends.cpu.lapack import together, turning
 from treadle.backends.cpu.lapack.schedule import BUILT_IN, CONSTANT, TABLE, When, Word
 from treadle.backends.cpu.lapack.small import SmallWord
 from treadle.backends.cpu.run.native import Source
@@ -212,30 +212,10 @@ def _pairs_of(args: _Found, kind: str) -> None:
             b(f"store {kind} {imaginary}, ptr {at(to, b.op(f'add i64 {twice}, 1'))}")
 
 
-_BLOCK = 16
-"""Columns whose numbers stay in the cache while they are transposed."""
-
-
 def _turned(args: _Found) -> None:
-    b, size = args.b, args.number(5)
-    for nbytes in (4, 8, 16):
-        with b.when(b.op(f"icmp eq i64 {size}, {nbytes}")):
-            _turned_of(args, f"i{8 * nbytes}")
-
-
-def _turned_of(args: _Found, kind: str) -> None:
-    b, (to, source) = args.b, (args.pointer(i) for i in range(2))
-    rows, columns, stride = (args.number(i) for i in (2, 3, 4))
-
-    def at(base: str, row: str, step: str, column: str) -> str:
-        place = b.op(f"add i64 {b.op(f'mul i64 {row}, {step}')}, {column}")
-        return b.op(f"getelementptr {kind}, ptr {base}, i64 {place}")
-
-    with b.loop("0", columns, str(_BLOCK)) as first:
-        last = b.op(f"add i64 {first}, {_BLOCK}")
-        with b.loop("0", rows) as i, b.loop(first, b.least(last, columns)) as j:
-            x = b.op(f"load {kind}, ptr {at(source, j, stride, i)}, align 4")
-            b(f"store {kind} {x}, ptr {at(to, i, columns, j)}, align 4")
+    to, source = args.pointer(0), args.pointer(1)
+    rows, columns, stride, itemsize = (args.number(i) for i in range(2, 6))
+    turning.emit(args.b, turning.Turn(to, source, rows, columns, stride), itemsize)
 
 
 def _emit_pin(b: Builder) -> None:

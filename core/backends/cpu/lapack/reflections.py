@@ -39,19 +39,19 @@ _RANGES = {
 """Above which size, and below which, numbers are multiplied by which power of two."""
 
 
-def emit(b: Builder, of: Slab, name: str) -> None:
+def emit(b: Builder, of: Slab, name: str, orthogonal: bool = True) -> None:
     """The function that factors matrices (of m rows and n columns; so many columns of Q
-    are asked for)."""
+    are asked for, or rows of R alone)."""
     _emit_reflect(b, of)
     _emit_column(b, of)
     with b.function(f"define internal void @{name}{PARAMETERS} noinline"):
         m, n, columns = (size(b, i) for i in range(3))
-        k, count, made = b.least(m, n), scaled(b, m, n), scaled(b, m, columns)
+        k, count = b.least(m, n), scaled(b, m, n)
+        made = scaled(b, m, columns) if orthogonal else "0"
         second = behind(b, of, count, "%room")
         taus = behind(b, of, made, second)
         pack(b, of, matrix(b, 1), count, "%room")
         a = Entries("%room", scaled(b, n, of.row), str(of.row))
-        q = Entries(second, scaled(b, columns, of.row), str(of.row))
         with b.loop("0", k) as i:
             corner, rows = a.begin(b, i, i), b.op(f"sub i64 {m}, {i}")
             tau = place(b, taus, (i, str(of.row)))
@@ -59,17 +59,28 @@ def emit(b: Builder, of: Slab, name: str) -> None:
             b(f"call void {of.name('column')}({where})")
             others = b.op(f"sub i64 {b.op(f'sub i64 {n}, {i}')}, 1")
             _call(b, of, corner, tau, corner.begin(b, "0", "1"), (rows, others), "true")
-        _emit_identity(b, of, q, (m, columns))
-        with b.loop("0", k) as back:
-            i = b.op(f"sub i64 {b.op(f'sub i64 {k}, {back}')}, 1")
-            sizes = b.op(f"sub i64 {m}, {i}"), b.op(f"sub i64 {columns}, {i}")
-            tau = place(b, taus, (i, str(of.row)))
-            _call(b, of, a.begin(b, i, i), tau, q.begin(b, i, i), sizes, "false")
+        if orthogonal:
+            q = Entries(second, scaled(b, columns, of.row), str(of.row))
+            _emit_product(b, of, a, q, taus, (m, columns, k))
+            unpack(b, of, matrix(b, 2), made, second)
         with b.loop("1", columns) as i, b.loop("0", b.least(i, n)) as j:
             of.store(b, of.zero(b), a.at(b, i, j))
-        unpack(b, of, matrix(b, 2), made, second)
-        unpack(b, of, matrix(b, 3), scaled(b, columns, n), "%room")
+        r = matrix(b, 3 if orthogonal else 2)
+        unpack(b, of, r, scaled(b, columns, n), "%room")
         b("ret void")
+
+
+def _emit_product(
+    b: Builder, of: Slab, a: Entries, q: Entries, taus: str, sizes: tuple[str, ...]
+) -> None:
+    """Q, with m rows and some columns, of k reflections."""
+    m, columns, k = sizes
+    _emit_identity(b, of, q, (m, columns))
+    with b.loop("0", k) as back:
+        i = b.op(f"sub i64 {b.op(f'sub i64 {k}, {back}')}, 1")
+        rows = b.op(f"sub i64 {m}, {i}"), b.op(f"sub i64 {columns}, {i}")
+        tau = place(b, taus, (i, str(of.row)))
+        _call(b, of, a.begin(b, i, i), tau, q.begin(b, i, i), rows, "false")
 
 
 def _emit_identity(b: Builder, of: Slab, q: Entries, sizes: tuple[str, str]) -> None:

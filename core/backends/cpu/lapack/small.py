@@ -65,7 +65,7 @@ def words(script: Script, place: Any, per_task: int) -> list[Any]:
 def _is_small(what: str, n: int, *others: int) -> int:
     if what == "cholesky":
         return int(n <= 64)
-    if what == "qr":
+    if what in ("qr", "triangle"):
         return int(n * max(others) <= 1024)
     return int(n <= 16 and others[0] <= 64)
 
@@ -92,7 +92,8 @@ def _room(what: str, lanes: int, parts: int, itemsize: int, *sizes: int) -> int:
         return max(slab_of(n * n), by_columns)
     if what == "lu":
         return slab_of(n * others) + 4 * lanes * (n + others)
-    if what == "qr":
+    if what in ("qr", "triangle"):
         factors = min(n, others) * parts * lanes * itemsize
-        return slab_of(n * others) + slab_of(n * sizes[2]) + factors
+        made = slab_of(n * sizes[2]) if what == "qr" else 0
+        return slab_of(n * others) + made + factors
     return slab_of(n * n) + 2 * slab_of(n * others)

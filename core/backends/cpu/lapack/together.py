@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.fourier.lanes import at, scaled
@@ -27,6 +28,7 @@ _EMITS: dict[str, Emit] = {
     "lu": elimination.emit,
     "lu_solve": elimination.emit_solve,
     "qr": reflections.emit,
+    "triangle": partial(reflections.emit, orthogonal=False),
 }
 """What writes the function for matrices in lanes."""
 

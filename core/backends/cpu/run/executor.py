@@ -177,12 +177,17 @@ class ProgramBuilder:
         self._command("host", [callback, *arguments], note)
         return self._commands[-1].start + HEADER_WORDS
 
-    def copy(self, to: Operand, source: Operand, nbytes: Operand) -> None:
-        """Copies memory. The two ranges must not overlap, unless they are the same."""
-        self._command("copy", [_tasks_for(nbytes), to, source, nbytes])
+    def copy(
+        self, to: Operand, source: Operand, nbytes: Operand, tasks: int = 0
+    ) -> None:
+        """Copies memory. The two ranges must not overlap, unless they are the same.
 
-    def fill_zero(self, to: Operand, nbytes: Operand) -> None:
-        self._command("zero", [_tasks_for(nbytes), to, nbytes])
+        tasks: 0 for as many as that is worth.
+        """
+        self._command("copy", [tasks or _tasks_for(nbytes), to, source, nbytes])
+
+    def fill_zero(self, to: Operand, nbytes: Operand, tasks: int = 0) -> None:
+        self._command("zero", [tasks or _tasks_for(nbytes), to, nbytes])
 
     # Arithmetic on slots
 

@@ -229,14 +229,14 @@ found:
   ret void
 }
 
-; The part of %bytes that task %task of %tasks handles: whole pages.
+; The part of %bytes that task %task of %tasks handles: whole cache lines.
 define internal {i64, i64} @share(i64 %tasks, i64 %task, i64 %bytes) {
-  %pages0 = add i64 %bytes, 4095
-  %pages = lshr i64 %pages0, 12
+  %lines0 = add i64 %bytes, 63
+  %lines = lshr i64 %lines0, 6
   %round = sub i64 %tasks, 1
-  %up = add i64 %pages, %round
+  %up = add i64 %lines, %round
   %each = udiv i64 %up, %tasks
-  %size = shl i64 %each, 12
+  %size = shl i64 %each, 6
   %start = mul i64 %task, %size
   %left = call i64 @llvm.usub.sat.i64(i64 %bytes, i64 %start)
   %length = call i64 @llvm.umin.i64(i64 %left, i64 %size)

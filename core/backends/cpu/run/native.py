@@ -16,6 +16,7 @@ from typing import Any
 
 from treadle.backends import objects
 from treadle.backends.cpu.run.forkgate import ForkGate
+from treadle.backends.cpu.run.turns import ShortTurns
 from treadle.backends.cpu.target import cpu_count, host, llvm, machine
 from treadle.backends.sources import source_digest
 
@@ -64,6 +65,7 @@ _libraries: list[Any] = []  # dropping one would unload its code
 _machines: dict[int, list[Any]] = {0: [], 1: [], 2: []}
 _lock = threading.Lock()
 _gate = ForkGate()
+_turns = ShortTurns()
 # What `begin` has begun to compile and no `load` has asked for yet, by key. A forked
 # child has none of the threads that work on it.
 _begun: dict[str, Future[bytes]] = {}
@@ -118,7 +120,8 @@ def begin(sources: Iterable[Source], threads: int = 0) -> None:
     pool = ThreadPoolExecutor(min(len(missing), threads or cpu_count() - 1))
     try:
         for source in missing:
-            _begun[source.key] = pool.submit(_compile_ahead, source, store)
+            future = _begun[source.key] = pool.submit(_compile_ahead, source, store)
+            _turns.shorten_until(future)
     except RuntimeError:  # Python is exiting
         pass
     pool.shutdown(wait=False)

@@ -4,6 +4,10 @@ Commands are decoded each time that they run, which takes longer than a kernel o
 numbers. Here the arguments of all kernels of an iteration are laid out once; from one
 iteration to the next, only the words change that differ: rows move on by their size,
 and the two buffers of what is carried change places.
+
+A loop in strands has as many tasks in each call, and what a task needs of other calls
+the task of the same number has made. So each thread goes through all iterations of a
+strand, and waits for no other.
 """
 
 from __future__ import annotations
@@ -26,7 +30,8 @@ ENDLESS = (1 << 63) - 1
 
 _HEAD = 8
 """Words before the entries: iterations, entries of the test, entries, the address of
-the test's answer, words that step, words that turn, pairs of slots, and one unused."""
+the test's answer, words that step, words that turn, pairs of slots; then the strands,
+and above 32 bits the words of all."""
 
 
 class _Block(NamedTuple):
@@ -45,12 +50,14 @@ def repeat(
     swaps: Sequence[tuple[int, int]],
     test: Sequence[Recorded] = (),
     flag: Operand = 0,
+    strands: int = 1,
 ) -> list[Operand] | None:
     """The operands of a command that repeats others, or None if they are too many, or
     others than calls.
 
     index: the slot that holds the iteration. swaps: slots that are exchanged after
     each. test, flag: what runs before each iteration, and where it leaves its answer.
+    strands: the number of tasks of each call, if they go through all iterations alone.
     """
     blocks = [_block(command) for command in (*test, *body)]
     if not blocks or None in blocks:
@@ -75,7 +82,8 @@ def repeat(
         return None
     for at in range(1, len(entries), 3):
         entries[at] += first  # type: ignore[operator]  # a number of words
-    counts = [len(steps), len(turns), len(swaps), 0]
+    apart = strands | (first + len(words)) << 32
+    counts = [len(steps), len(turns), len(swaps), apart]
     return [
         *(count, len(test), len(calls), flag, *counts),
         *entries,

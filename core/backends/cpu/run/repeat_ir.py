@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 REPEAT = """
-; Calls the entries from %first to %last: function, block index, tasks.
-define internal void @call_entries(ptr %program, ptr %block, i64 %first, i64 %last) {
+; Calls the entries from %first to %last: function, block index, tasks. A strand does
+; one task of each, which is its own; strand -1 all of them.
+define internal void @call_entries(ptr %program, ptr %block, i64 %first, i64 %last,
+    i64 %strand) {
 entry:
+  %all = icmp slt i64 %strand, 0
   br label %head
 head:
   %i = phi i64 [%first, %entry], [%i1, %next]
@@ -22,9 +25,12 @@ body:
   %tasks = load i64, ptr %tasks_at
   %arguments = getelementptr i64, ptr %block, i64 %where
   %one = icmp eq i64 %tasks, 1
-  br i1 %one, label %serial, label %parallel
+  %task = select i1 %all, i64 0, i64 %strand
+  %many = xor i1 %one, true
+  %shared = and i1 %all, %many
+  br i1 %shared, label %parallel, label %serial
 serial:
-  call void %function(ptr %arguments, i64 0)
+  call void %function(ptr %arguments, i64 %task)
   br label %next
 parallel:
   call void @dispatch(ptr %program, ptr %function, ptr %arguments, i64 %tasks)
@@ -102,65 +108,43 @@ done:
   ret void
 }
 
-define internal void @repeat(ptr %program, ptr %slots, ptr %block) {
+; Runs the iterations in a block that is prepared; gives how many there were.
+define internal i64 @iterate(ptr %program, ptr %block, i64 %strand) {
 entry:
   %tests_at = getelementptr i64, ptr %block, i64 1
   %calls_at = getelementptr i64, ptr %block, i64 2
   %flag_at = getelementptr i64, ptr %block, i64 3
   %steps_at = getelementptr i64, ptr %block, i64 4
   %turns_at = getelementptr i64, ptr %block, i64 5
-  %swaps_at = getelementptr i64, ptr %block, i64 6
   %count = load i64, ptr %block
   %tests = load i64, ptr %tests_at
   %calls = load i64, ptr %calls_at
   %flag = load ptr, ptr %flag_at
   %steps = load i64, ptr %steps_at
   %turns = load i64, ptr %turns_at
-  %swaps = load i64, ptr %swaps_at
   %entries = getelementptr i64, ptr %block, i64 8
   %entry_words = mul i64 %calls, 3
   %step_list = getelementptr i64, ptr %entries, i64 %entry_words
   %step_words = shl i64 %steps, 1
   %turn_list = getelementptr i64, ptr %step_list, i64 %step_words
   %turn_words = shl i64 %turns, 1
-  %swap_list = getelementptr i64, ptr %turn_list, i64 %turn_words
   %has_test = icmp ne i64 %tests, 0
-  call void @resolve_entries(ptr %block, i64 %calls)
-  br label %prepare_head
-
-; How far the buffers lie apart that a word takes turns with.
-prepare_head:
-  %p = phi i64 [0, %entry], [%p2, %prepare]
-  %p_more = icmp slt i64 %p, %turn_words
-  br i1 %p_more, label %prepare, label %head
-prepare:
-  %p_at = getelementptr i64, ptr %turn_list, i64 %p
-  %p_delta_at = getelementptr i64, ptr %p_at, i64 1
-  %p_pair = load i64, ptr %p_delta_at
-  %p_a = and i64 %p_pair, 4294967295
-  %p_b = lshr i64 %p_pair, 32
-  %p_a_at = getelementptr i64, ptr %slots, i64 %p_a
-  %p_b_at = getelementptr i64, ptr %slots, i64 %p_b
-  %p_a_value = load i64, ptr %p_a_at
-  %p_b_value = load i64, ptr %p_b_at
-  %p_delta = sub i64 %p_b_value, %p_a_value
-  store i64 %p_delta, ptr %p_delta_at
-  %p2 = add i64 %p, 2
-  br label %prepare_head
+  br label %head
 
 head:
-  %i = phi i64 [0, %prepare_head], [%i1, %turn_head]
+  %i = phi i64 [0, %entry], [%i1, %turn_head]
   %more = icmp slt i64 %i, %count
   br i1 %more, label %test, label %done
 test:
   br i1 %has_test, label %ask, label %work
 ask:
-  call void @call_entries(ptr %program, ptr %block, i64 0, i64 %tests)
+  call void @call_entries(ptr %program, ptr %block, i64 0, i64 %tests, i64 %strand)
   %answer = load i8, ptr %flag
   %goes_on = icmp ne i8 %answer, 0
   br i1 %goes_on, label %work, label %done
 work:
-  call void @call_entries(ptr %program, ptr %block, i64 %tests, i64 %calls)
+  call void @call_entries(ptr %program, ptr %block, i64 %tests, i64 %calls,
+    i64 %strand)
   %i1 = add i64 %i, 1
   br label %step_head
 
@@ -198,9 +182,88 @@ turn:
   %t2 = add i64 %t, 2
   br label %turn_head
 
+done:
+  ret i64 %i
+}
+
+; A strand goes through all iterations with words of its own.
+define internal void @strand_task(ptr %job, i64 %strand) {
+  %program = load ptr, ptr %job
+  %block_at = getelementptr i64, ptr %job, i64 1
+  %words_at = getelementptr i64, ptr %job, i64 2
+  %block = load ptr, ptr %block_at
+  %words = load i64, ptr %words_at
+  %own = alloca i64, i64 %words, align 64
+  %bytes = shl i64 %words, 3
+  call void @llvm.memcpy.p0.p0.i64(ptr %own, ptr %block, i64 %bytes, i1 0)
+  %ran = call i64 @iterate(ptr %program, ptr %own, i64 %strand)
+  ret void
+}
+
+define internal void @repeat(ptr %program, ptr %slots, ptr %block) {
+entry:
+  %job = alloca [3 x i64]
+  %calls_at = getelementptr i64, ptr %block, i64 2
+  %steps_at = getelementptr i64, ptr %block, i64 4
+  %turns_at = getelementptr i64, ptr %block, i64 5
+  %swaps_at = getelementptr i64, ptr %block, i64 6
+  %strands_at = getelementptr i64, ptr %block, i64 7
+  %count = load i64, ptr %block
+  %calls = load i64, ptr %calls_at
+  %steps = load i64, ptr %steps_at
+  %turns = load i64, ptr %turns_at
+  %swaps = load i64, ptr %swaps_at
+  %packed = load i64, ptr %strands_at
+  %strands = and i64 %packed, 4294967295
+  %words = lshr i64 %packed, 32
+  %entries = getelementptr i64, ptr %block, i64 8
+  %entry_words = mul i64 %calls, 3
+  %step_list = getelementptr i64, ptr %entries, i64 %entry_words
+  %step_words = shl i64 %steps, 1
+  %turn_list = getelementptr i64, ptr %step_list, i64 %step_words
+  %turn_words = shl i64 %turns, 1
+  %swap_list = getelementptr i64, ptr %turn_list, i64 %turn_words
+  call void @resolve_entries(ptr %block, i64 %calls)
+  br label %prepare_head
+
+; How far the buffers lie apart that a word takes turns with.
+prepare_head:
+  %p = phi i64 [0, %entry], [%p2, %prepare]
+  %p_more = icmp slt i64 %p, %turn_words
+  br i1 %p_more, label %prepare, label %run
+prepare:
+  %p_at = getelementptr i64, ptr %turn_list, i64 %p
+  %p_delta_at = getelementptr i64, ptr %p_at, i64 1
+  %p_pair = load i64, ptr %p_delta_at
+  %p_a = and i64 %p_pair, 4294967295
+  %p_b = lshr i64 %p_pair, 32
+  %p_a_at = getelementptr i64, ptr %slots, i64 %p_a
+  %p_b_at = getelementptr i64, ptr %slots, i64 %p_b
+  %p_a_value = load i64, ptr %p_a_at
+  %p_b_value = load i64, ptr %p_b_at
+  %p_delta = sub i64 %p_b_value, %p_a_value
+  store i64 %p_delta, ptr %p_delta_at
+  %p2 = add i64 %p, 2
+  br label %prepare_head
+
+run:
+  %apart = icmp ugt i64 %strands, 1
+  br i1 %apart, label %fork, label %together
+together:
+  %i = call i64 @iterate(ptr %program, ptr %block, i64 -1)
+  br label %done
+fork:
+  %job1 = getelementptr i64, ptr %job, i64 1
+  %job2 = getelementptr i64, ptr %job, i64 2
+  store ptr %program, ptr %job
+  store ptr %block, ptr %job1
+  store i64 %words, ptr %job2
+  call void @dispatch(ptr %program, ptr @strand_task, ptr %job, i64 %strands)
+  br label %done
+
 ; The slots are as if they had been exchanged after each iteration.
 done:
-  %turned = phi i64 [%i, %head], [%i, %ask]
+  %turned = phi i64 [%i, %together], [%count, %fork]
   %odd = and i64 %turned, 1
   %is_odd = icmp eq i64 %odd, 1
   %exchanged = select i1 %is_odd, i64 %swaps, i64 0

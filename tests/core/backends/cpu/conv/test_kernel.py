@@ -173,6 +173,22 @@ def test_input_gradient_is_the_transpose(channels, geometry):
         assert abs(left - right) < 1e-6 * np.abs(gradient).sum() * spec.k**0.5
 
 
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize(("channels", "step", "taps"), [(512, 2, 1), (1024, 1, 2)])
+def test_pixels_that_fall_into_one_set_of_the_cache(channels, step, taps, padding):
+    """They are copied further apart, without those that no tap meets."""
+    axes = ({"stride": step, "padding": padding},) * 2
+    image, weights, output, spec = problem(
+        channels, 20, axes, size=(6, 5), filter_size=(taps, taps), images=2
+    )
+    for num_threads in (1, 3):
+        output[:] = np.nan
+        calls.convolution(
+            spec, output, image, weights, num_threads=num_threads
+        ).serial()
+        close(output, forward(image, weights, spec), spec.k)
+
+
 @pytest.mark.parametrize("groups", [2, 4, 8])
 def test_groups(groups):
     axes = GEOMETRIES["same"]

@@ -9,6 +9,7 @@ import pytest
 
 import treadle as td
 from tests.core.backends.cpu import contract_call as calls
+from tests.core.backends.cpu.conv import test_volumes as volumes
 from tests.core.backends.cpu.conv.test_kernel import (
     LAYOUTS,
     filter_gradient,
@@ -84,6 +85,29 @@ def test_values(size, padding):
     near(gradients(spec, weights, image, output), expected)
 
 
+@pytest.mark.parametrize("apart", [(2, 2), (1, 3), (5, 2)], ids=str)
+@pytest.mark.parametrize("size", [(9, 21), (16, 16), (3, 7)], ids=str)
+def test_taps_that_are_apart(size, apart):
+    geometry = tuple([{"padding": n, "dilation": n} for n in apart])
+    image, weights, output, spec = problem(20, 33, geometry, size=size)
+    near(forwards(spec, output, image, weights), forward(image, weights, spec))
+    expected = filter_gradient(image, output, spec)
+    near(gradients(spec, weights, image, output), expected)
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize("shape", ["few channels", "many channels"])
+@pytest.mark.parametrize("depth", volumes.DEPTHS)
+def test_volumes(depth, shape, small, monkeypatch):
+    for name, value in SMALL.items() if small else ():
+        monkeypatch.setattr(winograd_schedule, name, value)
+    axis = volumes.DEPTHS[depth]
+    x, w, out, spec, flat = volumes.problem(axis, shape)
+    near(forwards(spec, out, x, w), volumes.forward(x, w, out, axis, flat))
+    expected = volumes.filter_gradient(x, out, w, axis, flat)
+    near(gradients(spec, w, x, out), expected)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("channels", [(4, 3), (17, 16), (130, 70)], ids=str)
 def test_layouts_and_channels(channels, layout):
@@ -104,12 +128,14 @@ SMALL = {
 }
 
 
+@pytest.mark.parametrize("apart", [1, 2])
 @pytest.mark.parametrize("size", [(9, 8), (6, 130), (70, 6)], ids=str)
-def test_several_units_parts_chunks_and_pieces(size, monkeypatch):
+def test_several_units_parts_chunks_and_pieces(size, apart, monkeypatch):
     """As if the caches were small."""
     for name, value in SMALL.items():
         monkeypatch.setattr(winograd_schedule, name, value)
-    image, weights, output, spec = problem(60, 100, PADDINGS["same"], size=size)
+    geometry = ({"padding": apart, "dilation": apart},) * 2
+    image, weights, output, spec = problem(60, 100, geometry, size=size)
     call = calls.convolution(spec, output, image, weights, **OF_TILES)
     words = call.launches[0].words
     assert not words[WinogradWord.STREAMS]
@@ -205,11 +231,13 @@ def test_what_is_done_by_tiles():
     wide = {"size": (32, 32), "images": 2}
     *_, spec = problem(64, 64, PADDINGS["same"], **wide)
     assert kinds(spec) == [Kind.WINOGRAD, Kind.WINOGRAD_FILTER]
+    *_, spec = problem(64, 64, ({"padding": 2, "dilation": 2},) * 2, **wide)
+    assert kinds(spec) == [Kind.WINOGRAD, Kind.WINOGRAD_FILTER]
     others = [
         problem(64, 64, PADDINGS["same"], dtype="float64", **wide),
         problem(64, 64, PADDINGS["same"], groups=2, **wide),
         problem(64, 64, ({"padding": 1, "stride": 2},) * 2, **wide),
-        problem(64, 64, ({"padding": 2, "dilation": 2},) * 2, **wide),
+        problem(64, 64, ({"padding": 15, "dilation": 15},) * 2, **wide),
         problem(64, 64, ({}, {}), filter_size=(1, 3), **wide),
         problem(3, 8, PADDINGS["same"], **wide),
         problem(512, 512, PADDINGS["same"], size=(4, 4), images=1),

@@ -32,7 +32,7 @@ def factors(a: Any) -> list[Any]:
         triangular.triangular_solve(root, a, **triangular.LOWER),
         *(packed, pivots, order),
         lu.lu_solve(a, packed, order, a, transposed=True),
-        *orthogonal.qr(a, full=False),
+        *orthogonal.qr(a, full=False, vectors=True),
         *orthogonal.svd(a, full=False, vectors=True),
         *eigen.eigh(a, lower=True, vectors=True),
         *eigen.eig(a, vectors=True),
