@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import lookups
 import numpy as np
 import scipy
 import workloads
@@ -198,53 +199,6 @@ def transforms() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]
     return [*found, ("gammainc of 100000", *pair, (a, x))]
 
 
-def places() -> Iterator[Any]:
-    """Rows of reads and writes at places that data say, counts, and searches."""
-    table, updates, line = normal(10_000, 4), normal(50_000, 4), normal(100_000)
-    ids = rng.integers(0, 10_000, 50_000, dtype="int32")
-    order = rng.permutation(100_000).astype("int32")
-    few = rng.integers(0, 1000, 20, dtype="int32")
-    functions: dict[str, tuple[Function, *tuple[np.ndarray, ...]]] = {
-        "50000 rows of 4 read": (lambda np, x, i: x[i], table, ids),
-        "50000 rows of 4 written": (
-            lambda np, x, i, u: x.at[i].set(u),
-            *(table, ids, updates),
-        ),
-        "50000 rows of 4 added": (
-            lambda np, x, i, u: x.at[i].add(u),
-            *(table, ids, updates),
-        ),
-        "100000 numbers written in any order": (
-            lambda np, x, i: x.at[i].set(x),
-            *(line, order),
-        ),
-        "100000 numbers read back to front": (lambda np, x: x[::-1] + x, line),
-        "100000 numbers with one put in": (lambda np, x: np.insert(x, 50, 3.0), line),
-        "which of 100000 numbers occur among 20": (
-            lambda np, x, y: np.isin(x, y),
-            *(order, few),
-        ),
-        "100000 numbers in 20 bins": (
-            lambda np, x: np.digitize(x, np.linspace(-2.0, 2.0, 20)),
-            line,
-        ),
-        "100000 numbers counted in 10 bins": (
-            lambda np, x: np.bincount(x % 10, length=10),
-            order,
-        ),
-        "convolution of 100000 with 31": (
-            lambda np, x, y: np.convolve(x, y),
-            *(line, normal(31)),
-        ),
-        "20000 rows of 4 joined": (
-            lambda np, x: np.concatenate([x, x], -1),
-            normal(20_000, 4),
-        ),
-    }
-    for title, (function, *arrays) in functions.items():
-        yield title, partial(function, tnp), partial(function, jnp), tuple(arrays)
-
-
 def solvers() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
     """Rows of reductions over segments, images, equations and minima."""
     rows, ids = normal(50_000, 64), rng.integers(0, 10_000, 50_000, dtype="int32")
@@ -368,7 +322,7 @@ def rows() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
         *linear_algebra(),
         *complex_numbers(),
         *alike(square),
-        *places(),
+        *lookups.rows(),
         *transforms(),
         *solvers(),
     ]
