@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import lookups
 import numpy as np
 import scipy
 import workloads
@@ -321,6 +322,7 @@ def rows() -> list[tuple[str, Function, Function, tuple[np.ndarray, ...]]]:
         *linear_algebra(),
         *complex_numbers(),
         *alike(square),
+        *lookups.rows(),
         *transforms(),
         *solvers(),
     ]

@@ -65,6 +65,10 @@ class Operand(NamedTuple):
     gathers: how many data-dependent indices its loads add (each times its own stride).
     beside: whether each element lies right behind that of the operand before, which is
       PAIRED and stored to as well: they are the parts of complex numbers.
+    back: whether the stride along inner, a run-time value, is -1 in any case.
+    fixed: whether it is a number, or a place for indices, and all outer strides are
+      zero.
+    written: whether what loads read is what a store with the same indices writes over.
     """
 
     dtype: np.dtype
@@ -73,6 +77,9 @@ class Operand(NamedTuple):
     mid: bool = False
     gathers: int = 0
     beside: bool = False
+    back: bool = False
+    fixed: bool = False
+    written: bool = False
 
 
 class Instr(NamedTuple):

@@ -221,7 +221,8 @@ def _floored(x: Any, y: Any) -> tuple[Any, Any]:
     dtype = typeof(x).dtype
     if dtypes.is_float(dtype):
         return _floored_float(x, y)
-    quotient, rest = arithmetic.div(x, y), binary.rem(x, y)
+    quotient = arithmetic.div(x, y)
+    rest = arithmetic.sub(x, arithmetic.mul(quotient, y))
     if dtypes.is_unsigned(dtype):
         return quotient, rest
     wrong = and_(ne(rest, 0), ne(compare.lt(rest, 0), compare.lt(y, 0)))

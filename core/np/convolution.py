@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from treadle.dims import is_dim
 from treadle.errors import at, user_source
 from treadle.np.complex_parts import conj
-from treadle.np.contract import factors, matmul, of_dtype, preference
-from treadle.np.index import counted
+from treadle.np.contract import factors, of_dtype, preference
+from treadle.np.join import concatenate
 from treadle.np.operands import ArrayLike
 from treadle.np.shapes import flip
 from treadle.ops.shape import pad
+from treadle.ops.slide import slide
 from treadle.run.array import Array
 from treadle.trace.value import typeof
 
@@ -63,15 +65,39 @@ def _slid(name: str, x: Any, y: Any, mode: str) -> Any:
             f"{name}: mode is 'full', 'same' or 'valid', got {mode!r}"
             f"{at(user_source())}"
         )
-    zero = typeof(x).dtype.type(0)
-    beyond = k - min(n, k) if mode == "valid" else k - 1
-    x = pad(x, zero, padding=((beyond, beyond, 0),))
-    places = counted(typeof(x).size - k + 1)[:, None] + counted(k)
-    out = matmul(x[places], y)
-    if mode != "same":
-        return out
-    short, longest = min(n, k), max(n, k)
-    start = (short - 1) // 2
-    if name == "correlate" and k > n:
-        start = short // 2
-    return out[start : start + longest]
+    short = min(n, k)
+    start = short // 2 if name == "correlate" and k > n else (short - 1) // 2
+    if n < k:
+        x, y = flip(y), flip(x)
+    low = high = short - 1
+    if mode == "valid":
+        low = high = 0
+    elif mode == "same":
+        low -= start
+        high -= low
+    return _beyond(x, y, low, high)
+
+
+_LARGE = 1 << 18
+"""Bytes of a vector that takes longer to copy than its ends take apart. No result
+depends on it."""
+
+
+def _beyond(x: Any, y: Any, low: Any, high: Any) -> Any:
+    """The products of a vector with a shorter one, which meets so many zeros before and
+    after it."""
+    t, k = typeof(x), typeof(y).size
+
+    def meeting(part: Any, *ends: Any) -> Any:
+        padding = ((*ends, 0),)
+        part = pad(part, t.dtype.type(0), padding=padding) if any(ends) else part
+        return slide(part, y, batch_dims=0)
+
+    if is_dim(t.size) or is_dim(k) or t.nbytes < _LARGE:
+        return meeting(x, low, high)
+    pieces = [meeting(x)]
+    if low:
+        pieces.insert(0, meeting(x[: k - 1], low, 0))
+    if high:
+        pieces.append(meeting(x[t.size - k + 1 :], 0, high))
+    return concatenate(pieces)

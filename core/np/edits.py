@@ -60,6 +60,10 @@ def _flattened(name: str, x: Any, axis: int | None) -> tuple[Any, int]:
 
 # More elements, or fewer --------------------------------------------------------------
 
+_FEW = 16
+"""Pieces that arrays are taken apart into. More than that are read element by
+element."""
+
 
 def insert(
     x: ArrayLike, places: Any, values: ArrayLike, axis: int | None = None
@@ -81,16 +85,45 @@ def insert(
     new = as_array(cast(operand("insert", values), array.dtype))
     new = reshape(new, (1,) * (array.ndim - new.ndim) + new.shape)
     where = _as_places("insert", places, n)
-    if not typeof(where).ndim:
+    one = not typeof(where).ndim
+    if one:
         if typeof(operand("insert", values)).ndim:
             new = moveaxis(new, 0, number)
         count = new.shape[number]
-        where = broadcast_to_shape(where, (count,))
-    (count,) = typeof(where).shape
+    else:
+        (count,) = typeof(where).shape
     rest = array.shape[:number], array.shape[number + 1 :]
     new = broadcast_to_shape(new, (*rest[0], count, *rest[1]))
-    order = _merged(where, n, count)
+    if isinstance(where, np.ndarray) and (one or where.size <= _FEW):
+        return _joined(array, new, where, number)
+    order = _made_room(where, n, count) if one else _merged(where, n, count)
     return getitem(concatenate([array, new], number), (*(slice(None),) * number, order))
+
+
+def _joined(array: Any, new: Any, where: np.ndarray, axis: int) -> Any:
+    """An array with new elements before known places: pieces side by side."""
+    before = (slice(None),) * axis
+
+    def part(x: Any, first: int | None, last: int | None) -> Any:
+        return getitem(x, (*before, slice(first, last)))
+
+    if not where.ndim:
+        at = int(where)
+        return concatenate([part(array, None, at), new, part(array, at, None)], axis)
+    pieces, done = [], 0
+    for k in np.argsort(where, kind="stable").tolist():
+        at = int(where[k])
+        pieces += [part(array, done, at), part(new, k, k + 1)]
+        done = at
+    return concatenate([*pieces, part(array, done, None)], axis)
+
+
+def _made_room(where: Any, n: int, count: int) -> Any:
+    """The same order where all of the new elements come before one place."""
+    place = iota(shape=(n + count,), axis=0, dtype=dtypes.of_index(n + count))
+    at = cast(where, place.dtype)
+    beyond = select_where(place < at + count, place - at + n, place - count)
+    return select_where(place < at, place, beyond)
 
 
 def _as_places(name: str, places: Any, n: int) -> Any:
@@ -153,7 +186,11 @@ def delete(
         places = counted(n)[places]
     if not isinstance(places, Tracer) and not is_dim(n) and not is_dim(places):
         kept = np.delete(np.arange(n), np.asarray(operand("delete", places)))
-        return getitem(array, (*before, kept))
+        ends = np.flatnonzero(np.diff(kept) != 1) + 1
+        if len(ends) > _FEW or not kept.size:
+            return getitem(array, (*before, kept))
+        runs = [slice(int(run[0]), int(run[-1]) + 1) for run in np.split(kept, ends)]
+        return concatenate([getitem(array, (*before, run)) for run in runs], number)
     gone = position(places, number, array.shape)
     if not typeof(gone).ndim:
         rest = iota(shape=(n - 1,), axis=0, dtype=dtypes.of_index(n))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from treadle import dtypes
+from treadle.dims import is_dim
 from treadle.errors import at, user_source
 from treadle.np.binary import select_where
 from treadle.np.join import stack
@@ -31,8 +32,11 @@ from treadle.np.search import searchsorted
 from treadle.np.segments import segments
 from treadle.np.shapes import ravel, reshape
 from treadle.np.spacing import linspace
-from treadle.ops.movement import full
+from treadle.ops.compare import eq
+from treadle.ops.movement import broadcast_in_dim, full
+from treadle.ops.reduce import reduce_sum
 from treadle.ops.scatter import scatter_add
+from treadle.ops.shape import iota
 from treadle.run.array import Array
 from treadle.trace.value import typeof
 
@@ -81,8 +85,23 @@ def bincount(
     nothing = full((count,), 0, ones.dtype)
     if none(array.size) or none(count):
         return nothing
+    if weights is None and not is_dim(count) and count <= _FEW:
+        return _compared(cast(segments(array, count), dtypes.int32), count, ones.dtype)
     places = {"axes": (0,), "sizes": (None,), "batch_dims": 0, "mode": "drop"}
     return scatter_add(nothing, ones, segments(array, count), **places)
+
+
+_FEW = 32
+"""Numbers that every element is compared with. More of them are counted in a table,
+where an element has to wait if the one before has been equal."""
+
+
+def _compared(x: Any, count: int, dtype: np.dtype) -> Any:
+    """How many elements of a vector are equal to each number below `count`."""
+    wide = (typeof(x).size, count)
+    number = iota(shape=wide, axis=1, dtype=typeof(x).dtype)
+    same = eq(broadcast_in_dim(x, shape=wide, dims=(0,)), number)
+    return reduce_sum(cast(same, dtype), axes=(0,))
 
 
 Range = Sequence[ArrayLike] | None
@@ -154,7 +173,10 @@ def histogram(
             f"shape {typeof(x).shape}{at(user_source())}"
         )
     length = typeof(edges).shape[0] - 1
-    counts = bincount(_bins(flat, edges), as_inexact("histogram", ones), length=length)
+    numbers, ones = _bins(flat, edges), as_inexact("histogram", ones)
+    # Whole numbers are counted beyond what floats can be counted up to.
+    each = None if weights is None else ones
+    counts = cast(bincount(numbers, each, length=length), typeof(ones).dtype)
     if density:
         counts = counts / diff(edges) / sum_of(counts)
     return counts, edges

@@ -27,12 +27,15 @@ from treadle.np.operands import (
 )
 from treadle.np.reductions import sum as sum_of
 from treadle.ops import sort as sorts
+from treadle.ops.arithmetic import add
 from treadle.ops.compare import bitwise_and, bitwise_or, gt, le, lt, select
+from treadle.ops.gather import gather
 from treadle.ops.movement import broadcast_in_dim, full
 from treadle.run.array import Array
 from treadle.trace.value import typeof
 
-_FEW = 16
+_FEW = 64
+"""Keys that every value is compared with. In more of them halves are looked for."""
 
 
 def searchsorted(
@@ -80,27 +83,30 @@ def _before(keys: Any, v: Any, side: str) -> Any:
 
 
 def _by_count(keys: Any, v: Any, side: str) -> Any:
+    # Keys come first, so that vectors run along the values.
     shape, (n,) = typeof(v).shape, typeof(keys).shape
-    rank = len(shape)
-    wide = (*shape, n)
+    wide = (n, *shape)
     before = _before(
-        broadcast_in_dim(keys, shape=wide, dims=(rank,)),
-        broadcast_in_dim(v, shape=wide, dims=tuple(range(rank))),
+        broadcast_in_dim(keys, shape=wide, dims=(0,)),
+        broadcast_in_dim(v, shape=wide, dims=tuple(range(1, len(wide)))),
         side,
     )
-    return sum_of(before, -1)
+    return sum_of(before, 0)
 
 
 def _by_halves(keys: Any, v: Any, side: str) -> Any:
-    """In steps of powers of two, as far as the elements go."""
-    (n,) = typeof(keys).shape
-    dtype = dtypes.of_index(n)
+    """Of the elements that are left, those of the first half are passed if the last one
+    of them is before the value."""
+    (left,) = typeof(keys).shape
+    dtype = dtypes.of_index(left)
+    where = {"axes": (0,), "sizes": (None,), "batch_dims": 0, "mode": "clip"}
     place = full(typeof(v).shape, 0, dtype)
-    for k in reversed(range(n.bit_length())):
-        ahead = place + dtype.type(2**k)
-        key = getitem(keys, ahead - 1)
-        further = bitwise_and(le(ahead, dtype.type(n)), _before(key, as_array(v), side))
-        place = select(further, ahead, place)
+    while left:
+        half = (left + 1) // 2
+        key = gather(keys, add(place, dtype.type(half - 1)), **where)
+        further = _before(key, as_array(v), side)
+        place = select(further, add(place, dtype.type(half)), place)
+        left -= half
     return place
 
 

@@ -239,7 +239,8 @@ def unique_values(
 
 # Two sets -----------------------------------------------------------------------------
 
-_FEW = 16
+_FEW = 256
+"""Values that every element is compared with. More of them are sorted."""
 
 
 def isin(
@@ -253,12 +254,13 @@ def isin(
     values = ravel(values)
     t, n = typeof(x), typeof(values).size
     if is_dim(n) or n <= _FEW or dtypes.is_complex(t.dtype):
-        wide = (*t.shape, n)
+        # Values come first, so that vectors run along x.
+        wide = (n, *t.shape)
         same = eq(
-            broadcast_in_dim(x, shape=wide, dims=tuple(range(t.ndim))),
-            broadcast_in_dim(values, shape=wide, dims=(t.ndim,)),
+            broadcast_in_dim(x, shape=wide, dims=tuple(range(1, t.ndim + 1))),
+            broadcast_in_dim(values, shape=wide, dims=(0,)),
         )
-        found = reduce_or(same, axes=(t.ndim,))
+        found = reduce_or(same, axes=(0,))
     else:
         ordered = sorts.sort(values, axis=0, num_keys=1)[0]
         found = eq(getitem(ordered, searchsorted(ordered, x)), x)

@@ -13,6 +13,7 @@ from treadle.control.attention import (
 )
 from treadle.control.softmax import softmax
 from treadle.ir.graph import Equation, Graph
+from treadle.ops.slide import slide
 from treadle.passes.rewrite import Rewriter, mentions, rewrite_params
 from treadle.trace.interpreter import at_source
 from treadle.trace.lowering import Blocked, Host
@@ -21,7 +22,7 @@ from treadle.trace.stage import stage
 if TYPE_CHECKING:
     from treadle.passes.pipeline import Arithmetic
 
-_BLOCKED = (attention, attention_tangent, attention_grad, softmax)
+_BLOCKED = (attention, attention_tangent, attention_grad, slide, softmax)
 
 
 class _Lower(Rewriter):

@@ -13,9 +13,10 @@ from treadle.backends.cpu import routines
 from treadle.backends.cpu.bfloat import kernel as bfloat
 from treadle.backends.cpu.bfloat.unit import Dtypes
 from treadle.backends.cpu.conv import depthwise, pairs
-from treadle.backends.cpu.emit.nest import emit, may_be_one_vector
+from treadle.backends.cpu.emit.nest import emit
 from treadle.backends.cpu.emit.points import should_go_by_points
 from treadle.backends.cpu.emit.several import entry_for
+from treadle.backends.cpu.emit.short import may_have_short_rows
 from treadle.backends.cpu.gemm import kernel as gemm
 from treadle.backends.cpu.gemm.schedule import needs_few
 from treadle.backends.cpu.integers import kernel as integers
@@ -78,10 +79,10 @@ def nest_source(nest: Nest, entry: str) -> native.Source:
 def launch_source(launch: Launch) -> native.Source:
     """The kernel of a nest of its own."""
     entry = entry_for(launch)
-    if entry == "task" and may_be_one_vector(launch):
-        entry = "few"
-    elif entry == "task" and should_go_by_points(launch):
+    if entry == "task" and should_go_by_points(launch):
         entry = "points"
+    elif entry == "task" and may_have_short_rows(launch):
+        entry = "few"
     return nest_source(launch.nest, entry)
 
 

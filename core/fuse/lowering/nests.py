@@ -475,6 +475,9 @@ def assemble(
                 any(mid_steps),
                 len(a.gathers),
                 kind == PAIRED and body.is_beside(number),
+                a.atom is not None and isinstance(inner_step, int) and inner_step == -1,
+                (a.atom is None or bool(a.gathers)) and not any(out_steps),
+                bool(a.gathers) and a._replace(store=True) in body.accesses[number:],
             )
         )
         words = (*out_steps, *mid_steps, *((inner_step,) if kind == STRIDED else ()))

@@ -9,7 +9,8 @@ from treadle import dtypes
 from treadle import np as tnp
 from treadle.errors import at, user_source
 from treadle.np.operands import ArrayLike, as_array, operand, promoted
-from treadle.ops.conv import conv_general
+from treadle.ops.shape import pad
+from treadle.ops.slide import slide
 from treadle.run.array import Array
 
 Span = tuple[Any, Any]
@@ -105,21 +106,15 @@ def _slid(x: Any, kernel: Any, spans: Sequence[Span]) -> Any:
     """The sums of products of x with a kernel at these places."""
     if not x.ndim:
         return x * kernel
+    pairs = zip(x.shape, kernel.shape, strict=True)
+    if all(n <= k for n, k in pairs):
+        x, kernel = tnp.flip(kernel), tnp.flip(x)
     padding = []
     for n, k, (start, length) in zip(x.shape, kernel.shape, spans, strict=True):
         before = k - 1 - start
-        padding.append((before, length - 1 + k - n - before))
-    ones = (1,) * x.ndim
-    out = conv_general(
-        x[None, ..., None],
-        kernel[..., None, None],
-        strides=ones,
-        padding=tuple(padding),
-        lhs_dilation=ones,
-        rhs_dilation=ones,
-        feature_groups=1,
-    )
-    return out[0, ..., 0]
+        padding.append((before, length - 1 + k - n - before, 0))
+    x = pad(x, x.dtype.type(0), padding=tuple(padding))
+    return slide(x, kernel, batch_dims=0)
 
 
 def fftconvolve(

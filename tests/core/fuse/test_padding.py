@@ -76,3 +76,10 @@ def test_a_piece_of_two_wholes_is_made_in_the_first_and_moved_to_the_second() ->
     first[1:3] = 0.5
     for a, b in zip(td.jit(overwritten)(x), (first, second), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bool", "uint8", "bfloat16"])
+@pytest.mark.parametrize("n", [1, 15, 17, 300])
+def test_reads_back_to_front(n: int, dtype: str) -> None:
+    x = tnp.asarray(np.random.default_rng(0).integers(0, 2, (3, n))).astype(dtype)
+    runs_natively(lambda x: (x[:, ::-1], x[::-1, ::-1], x == x[:, ::-1]), x)

@@ -99,10 +99,31 @@ def test_gradients(way: str) -> None:
     runs_natively(loss, array(7, 5), indices(9), array(9, 5))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int8"])
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 8, 10, 16, 17])
+def test_short_rows_at_places_inside_and_outside(length: int, dtype: str) -> None:
+    x, u = array(7, length, dtype=dtype), array(40, length, dtype=dtype)
+    i = indices(40, low=-9, high=12)
+
+    def function(x: Any, i: Any, u: Any) -> Any:
+        put_in, added = x.at[i].set(u, mode="drop"), x.at[i].add(u, mode="drop")
+        return put_in, added, x.at[i].max(u), x.at[i].get(mode="fill"), x[i]
+
+    runs_natively(function, x, i, u)
+
+
+def test_what_is_dropped_leaves_zeros_their_sign() -> None:
+    x = np.full((3, 4), -0.0, "float32")
+    found = td.jit(lambda x, i: x.at[i].add(1.0, mode="drop"))(x, np.array([5, 1, 9]))
+    np.testing.assert_array_equal(
+        np.signbit(found), np.repeat([[True], [False], [True]], 4, 1)
+    )
+
+
 def test_one_kernel_for_all_sizes() -> None:
     shares_kernels(
         put("max"),
-        [array(7, 5), indices(9), array(9, 5)],
+        [array(7, 50), indices(9), array(9, 50)],
         [array(3, 40), indices(2), array(2, 40)],
     )
 

@@ -409,3 +409,28 @@ def test_polynomials_with_leading_zeros() -> None:
     longer = f32([2, 3, 1])
     for f, e in zip(tnp.polydiv(p[2:], longer), np.polydiv(p[2:], longer), strict=True):
         np.testing.assert_array_equal(f, e)
+
+
+@pytest.mark.parametrize("places", [0, 7, -1, [3, 3, 0], list(range(7)) * 3])
+def test_known_places_join_pieces(places: Any) -> None:
+    x = np.arange(14.0).reshape(2, 7)
+    values = np.arange(2.0 * np.size(places)).reshape(2, -1)
+    same(
+        td.jit(lambda x, v: tnp.insert(x, places, v, 1))(x, values),
+        np.insert(x, places, values, 1),
+    )
+    if np.max(places) < 7:
+        same(td.jit(lambda x: tnp.delete(x, places, 1))(x), np.delete(x, places, 1))
+    x = np.arange(99.0)
+    same(
+        td.jit(lambda x: tnp.delete(x, slice(None, None, 3)))(x),
+        np.delete(x, slice(None, None, 3)),
+    )
+
+
+@pytest.mark.parametrize("n", [1, 10, 32, 33])
+def test_few_and_many_numbers_are_counted(n: int) -> None:
+    x = np.random.default_rng(n).integers(-2, n + 3, 1000)
+    inside = x[(x >= 0) & (x < n)]
+    found = td.jit(lambda x: tnp.bincount(x, length=n))(x)
+    np.testing.assert_array_equal(found, np.bincount(inside, minlength=n))

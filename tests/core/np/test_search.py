@@ -155,3 +155,19 @@ def test_bincount_of_unsigned_integers() -> None:
     x = np.uint8([0, 3, 3])
     np.testing.assert_array_equal(tnp.bincount(x), np.bincount(x))
     assert tnp.bincount(x[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 63, 64, 65, 66, 127, 128, 129, 257])
+def test_places_in_vectors_of_any_length(n: int, dtype: str) -> None:
+    rng = np.random.default_rng(n)
+    keys = np.sort(rng.integers(0, n + 1, n).astype(dtype))
+    values = rng.integers(-2, n + 3, 50).astype(dtype)
+    if dtype == "float32":
+        values[:2] = np.nan, np.inf
+        keys[n - n // 8 :] = np.nan
+    for side in ("left", "right"):
+        found = td.jit(lambda k, v, side=side: tnp.searchsorted(k, v, side))(
+            keys, values
+        )
+        np.testing.assert_array_equal(found, np.searchsorted(keys, values, side))

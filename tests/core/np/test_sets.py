@@ -381,3 +381,13 @@ def test_wrong_arguments() -> None:
         tnp.where(x > 0, x, x, size=3)
     with pytest.raises(ValueError, match="2 bins and 5 ranges for 5 axes"):
         tnp.histogramdd(x, (2, 2))
+
+
+@pytest.mark.parametrize("n", [0, 1, 20, 256, 257])
+@pytest.mark.parametrize("shape", [(), (5,), (40, 3)])
+def test_few_and_many_values_that_may_occur(shape: tuple[int, ...], n: int) -> None:
+    rng = np.random.default_rng(n)
+    x, values = rng.integers(0, 300, shape), rng.integers(0, 300, n)
+    for invert in (False, True):
+        found = td.jit(lambda x, v, i=invert: tnp.isin(x, v, invert=i))(x, values)
+        np.testing.assert_array_equal(found, np.isin(x, values, invert=invert))

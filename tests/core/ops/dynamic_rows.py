@@ -29,6 +29,7 @@ from treadle.ops import (
     reduce,
     scatter,
     shape,
+    slide,
     sort,
     triangular,
     window,
@@ -150,6 +151,12 @@ REDUCTIONS = (
     ]
     + [
         Row(softmax, "", lambda x: softmax(x, axes=(0, 2)), (X,)),
+        Row(
+            slide.slide,
+            "",
+            lambda x, y: slide.slide(tnp.tile(x, (1, 2)), y, batch_dims=1),
+            (floats("m n"), floats("m n")),
+        ),
     ]
     + [
         Row(op, f"{axis}", lambda x, op=op, axis=axis: op(x, axis=axis), (X,))

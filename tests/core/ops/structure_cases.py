@@ -20,7 +20,7 @@ from tests.core.ops.cases import (
 )
 from treadle.control.softmax import softmax
 from treadle.ops import complex as complexnumbers
-from treadle.ops import cumulative, dot, identity, movement, reduce, shape, sort
+from treadle.ops import cumulative, dot, identity, movement, reduce, shape, slide, sort
 
 X = normal(2, 3, 4)
 
@@ -266,4 +266,44 @@ MEMORY = [
 ]
 """Complex numbers as what their memory holds, and back."""
 
-CASES = [*MEMORY, *MOVEMENT, *REDUCTIONS, *CONTRACTIONS, *RUNNING, *SORTING]
+
+def _slid(x: Any, y: Any) -> Any:
+    """By JAX's convolution of images of one channel, each with a filter of its own."""
+    layout = ("NHWC", "HWIO", "NHWC")
+    return jax.vmap(
+        lambda x, y: lax.conv_general_dilated(
+            x[None, ..., None],
+            y[..., None, None],
+            (1, 1),
+            "VALID",
+            dimension_numbers=layout,
+            preferred_element_type=x.dtype,
+        )[0, ..., 0]
+    )(x, y)
+
+
+SLIDING = [
+    Case(
+        slide.slide,
+        lambda x, y: jnp.correlate(x, y, precision="highest"),
+        (normal(40), normal(5)),
+        {"batch_dims": 0},
+        label="lines",
+    ),
+    Case(
+        slide.slide,
+        _slid,
+        (normal(2, 7, 19), normal(2, 3, 4)),
+        {"batch_dims": 1},
+        label="images",
+    ),
+    Case(
+        slide.slide,
+        lambda x, y: jnp.correlate(x, y, preferred_element_type=x.dtype),
+        (integers(-9, 9, 40), integers(-9, 9, 5)),
+        {"batch_dims": 0},
+        label="int32",
+    ),
+]
+
+CASES = [*MEMORY, *MOVEMENT, *REDUCTIONS, *CONTRACTIONS, *RUNNING, *SLIDING, *SORTING]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,7 +38,8 @@ from treadle.backends.cpu.emit.lanes import (
     register_kind,
 )
 from treadle.backends.cpu.emit.ops import computed, elementwise, rounds
-from treadle.backends.cpu.emit.reduce import Parts, Reduction
+from treadle.backends.cpu.emit.reduce import COMBINING, Parts, Reduction
+from treadle.backends.cpu.emit.sometimes import kept_where_not
 from treadle.backends.cpu.emit.turns import load_turns, rounded_turns, store_turns
 from treadle.dtypes import bfloat16
 from treadle.kernels.lower import NestOrder, Sweep, is_reduction, is_store
@@ -51,8 +53,6 @@ from treadle.kernels.nest import (
     is_half,
     rounds_half,
 )
-
-_COMBINING = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 
 
 @dataclass
@@ -124,6 +124,8 @@ class Body:
             and access.operand.kind == "array"
         }
         self.pairs = self._pairs()
+        self.kept = kept_where_not(plan)
+        self.left_out = {i for kept in self.kept.values() for i in kept.left_out}
 
     def _pairs(self) -> dict[int, tuple[int, int]]:
         """By store, the two that write the parts of the same numbers, in one turn."""
@@ -145,6 +147,8 @@ class Body:
         varying = self.plan.varying[i]
         lanes = self.lanes if varying else 1
         copies = range(frame.copies if varying else 1)
+        if i in self.left_out:
+            return
         if frame.turns and varying:
             self._run_by_turns(i, frame)
         elif is_store(instr):
@@ -169,8 +173,10 @@ class Body:
         if is_store(instr):
             for copy in pairs:
                 place, _ = self._place(i, frame, copy, lanes)
-                turns = [frame.get(instr.args[0], copy + n, lanes) for n in (0, 1)]
-                store_turns(self.b, place, *turns)
+                value = self._args(i)[0]
+                turns = [frame.get(value, copy + n, lanes) for n in (0, 1)]
+                with self._sometimes(i, frame):
+                    store_turns(self.b, place, *turns)
             return
         if instr.name == "load":
             places = [self._place(i, frame, copy, lanes)[0] for copy in pairs]
@@ -201,17 +207,24 @@ class Body:
         """Emits, before a loop, what its turns would otherwise repeat."""
         inside = {*sweep.body, *sweep.restores}
         for i in (*sweep.body, *sweep.reductions):
+            if i in self.left_out:
+                continue
             instr = self.nest.body[i]
             accesses = instr.name == "load" or is_store(instr)
             indices = [a for a, _ in self._indices(i)] if accesses else []
             if self._varying(i):
-                for a in instr.args:
+                for a in self._args(i):
                     if a not in inside and a not in indices:
                         frame.get(a, 0, self.lanes)
             indices = [a for a in indices if self._scalar(a)]
             movable = accesses and not self.nest.operands[instr.attr].mid
             if indices and movable and not inside.intersection(indices):
                 frame.addresses[i] = self._address(i, frame)
+
+    def _args(self, i: int) -> tuple[int, ...]:
+        """What an instruction takes, without a choice that is left out."""
+        args = self.nest.body[i].args
+        return (self.kept[i].value, *args[1:]) if i in self.kept else args
 
     def _varying(self, i: int) -> bool:
         """Whether instruction i works on vectors: row reductions always do."""
@@ -316,6 +329,10 @@ class Body:
             return load(self.b, position, dtype, lanes, mask)
         if self._in_pairs(i, offsets) and (frame.mask is None or has_mask_registers()):
             return load_paired(self.b, position, dtype, lanes, frame.mask)
+        if self._one_by_one(i, frame, offsets) and access.operand.back:
+            last = access.moved(self.b, position, str(1 - lanes))
+            whole = load(self.b, last, dtype, lanes, None)
+            return whole.shuffle([*reversed(range(lanes))])
         if self._one_by_one(i, frame, offsets):
             return load_strided(self.b, position, access.inner, dtype, lanes)
         where = pointers(self.b, access.kind, position, offsets)
@@ -325,7 +342,7 @@ class Body:
         instr = self.nest.body[i]
         access = self._access(i)
         dtype = access.operand.dtype
-        value = frame.get(instr.args[0], copy, lanes)
+        value = frame.get(self._args(i)[0], copy, lanes)
         position, offsets = self._place(i, frame, copy, lanes)
         whole = frame.mask is None
         if i in self.pairs and whole and self._in_pairs(i, offsets):
@@ -334,13 +351,14 @@ class Body:
         mask = frame.mask if lanes > 1 else None
         how = instr.name.removeprefix("store").removeprefix("_")
         if offsets is None:
-            if frame.few and lanes > 1 and not how:
-                store_few(self.b, position, value, dtype, frame.few)
-                return
-            if how:
-                old = load(self.b, position, dtype, lanes, mask)
-                value = _combined(how, dtype, old, value)
-            store(self.b, position, value, dtype, mask)
+            with self._sometimes(i, frame):
+                if how:
+                    old = load(self.b, position, dtype, lanes, mask)
+                    value = _combined(how, dtype, old, value)
+                if frame.few and lanes > 1 and not how:
+                    store_few(self.b, position, value, dtype, frame.few)
+                else:
+                    store(self.b, position, value, dtype, mask)
             return
         if not how and self._one_by_one(i, frame, offsets):
             store_strided(self.b, position, access.inner, value, dtype)
@@ -361,6 +379,15 @@ class Body:
             return
         with self.b.loop("0", frame.active or str(self.lanes)) as lane:
             combine(where.lane(lane).text, value.lane(lane))
+
+    @contextmanager
+    def _sometimes(self, i: int, frame: Frame) -> Iterator[None]:
+        """What a store does, if it does it."""
+        if i not in self.kept:
+            yield
+            return
+        with self.b.when(frame.get(self.kept[i].where, 0, 1).text):
+            yield
 
     def _lane_place(self, i: int, frame: Frame, copy: int, lane: int) -> str:
         """A lane's address in what only indices move along inner."""
@@ -449,7 +476,7 @@ def reduction_of(nest: Nest, i: int) -> Reduction:
 
 
 def _combined(how: str, dtype: np.dtype, old: Value, value: Value) -> Value:
-    (new,) = Reduction(_COMBINING[how], dtype).combine([old], [value])
+    (new,) = Reduction(COMBINING[how], dtype).combine([old], [value])
     return rounded(new, dtype) if is_half(dtype) else new
 
 

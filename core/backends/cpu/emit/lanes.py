@@ -109,7 +109,8 @@ class Value:
     one `multiply_add` of the two. So formulas say where they round once, and no pass of
     LLVM decides it by what stands around them. A half float may remember its bits
     (`word`), which are what memory holds of it, or what it holds of this vector and of
-    another one in turns (`both`, see `turns`).
+    another one in turns (`both`, see `turns`). A vector of equal elements remembers
+    the `one` of them.
     """
 
     b: Builder
@@ -120,6 +121,7 @@ class Value:
     factors: tuple[Value, Value] | None = None
     word: Value | None = None
     both: Value | None = None
+    one: Value | None = None
 
     @property
     def type(self) -> str:
@@ -235,7 +237,7 @@ class Value:
             f"shufflevector {vector} {one}, {vector} poison,"
             f" <{lanes} x i32> zeroinitializer"
         )
-        return Value(self.b, spread, self.kind, lanes)
+        return Value(self.b, spread, self.kind, lanes, one=self)
 
     def shuffle(self, order: list[int], other: Value | None = None) -> Value:
         """A vector of the lanes in this order; those of `other` come behind."""

@@ -10,26 +10,31 @@ of a row are masked.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import NamedTuple
 
-from treadle.backends.cpu.emit.access import Arguments, Word, read, read_arguments
+from treadle.backends.cpu.emit.access import Arguments, read, read_arguments
 from treadle.backends.cpu.emit.across import AcrossSweeps, goes_across
 from treadle.backends.cpu.emit.builder import Builder
 from treadle.backends.cpu.emit.column import ColumnSweeps
 from treadle.backends.cpu.emit.ending import worth_ending
 from treadle.backends.cpu.emit.lanes import host_lanes
 from treadle.backends.cpu.emit.ops import supported
+from treadle.backends.cpu.emit.outer import (
+    Segment,
+    positions_at,
+    rows_between,
+    rows_of,
+    segments,
+    stepped,
+)
 from treadle.backends.cpu.emit.points import Points, goes_by_points
 from treadle.backends.cpu.emit.row import RowSweeps
 from treadle.backends.cpu.emit.several import SeveralRows, goes_together
+from treadle.backends.cpu.emit.short import has_short_rows, short_rows
 from treadle.backends.cpu.emit.tasks import split_axis
-from treadle.dims import is_dim
-from treadle.fuse.lowering.launches import Launch
-from treadle.kernels.lower import cost, is_reduction, is_running, is_store, schedule
-from treadle.kernels.nest import CONTIGUOUS, STRIDED, Nest
+from treadle.kernels.lower import cost, is_running, is_store, schedule
+from treadle.kernels.nest import STRIDED, Nest
 
 __all__ = ["emit", "supported"]
 
@@ -84,9 +89,9 @@ def emit(nest: Nest, symbol: str, entry: str = "task", lanes: int = 0) -> str:
 
 def _tile(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> None:
     sweeps = RowSweeps(b, schedule(nest), arguments, lanes)
-    start = _positions(b, arguments, ["%b0", "%b1"])
+    start = positions_at(b, arguments, ["%b0", "%b1"])
     with b.loop("%r0", "%r1") as r:
-        sweeps.row(_stepped(b, arguments, start, 2, r), "%c0", "%c1")
+        sweeps.row(stepped(b, arguments, start, 2, r), "%c0", "%c1")
 
 
 def _row_task(
@@ -117,23 +122,23 @@ def _row_task(
         )
     else:
         last = _only_first_task(b, last)
-    if entry == "few" and reads_back(nest):
-        last = _rows_of_one_vector(b, nest, arguments, lanes, (first, last, low, high))
+    if entry == "few" and has_short_rows(nest):
+        last = short_rows(b, nest, arguments, lanes, (first, last, low, high))
     if split in ("rows", "either") and crosses_rows(nest):
-        with _segments(b, arguments, arguments.outer, first, last) as segment:
+        with segments(b, arguments, arguments.outer, first, last) as segment:
             _row_tiles(b, arguments, sweeps, segment, low, high)
         return
     if together:
-        with _segments(b, arguments, arguments.outer, first, last) as segment:
+        with segments(b, arguments, arguments.outer, first, last) as segment:
             left, dim = segment.first, len(arguments.outer) - 1
             start = [read(b, word) for word in segment.start]
             for several in together:
                 left = several.run(start, left, segment.last)
-            with b.loop(left, segment.last) as r:
-                positions = _stepped(b, arguments, segment.start, dim, r)
+            rest = segment._replace(first=left)
+            with rows_between(b, arguments, rest, dim) as (positions, _):
                 sweeps.row(positions, low, high)
         return
-    with _outer(b, arguments, arguments.outer, first, last) as (positions, _):
+    with rows_of(b, arguments, arguments.outer, first, last) as (positions, _):
         sweeps.row(positions, low, high)
 
 
@@ -142,13 +147,13 @@ def _points_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> No
     sweeps = RowSweeps(b, schedule(nest), arguments, lanes)
     joined = points.arguments
     first, last = _share(b, _product(b, joined.outer), arguments.tasks)
-    with _segments(b, joined, joined.outer, first, last) as segment:
+    with segments(b, joined, joined.outer, first, last) as segment:
         left, dim = points.run(segment.start, segment.first, segment.last), nest.outer
         with (
             b.loop(left, segment.last) as r,
             b.loop("0", points.down) as below,
         ):
-            positions = _stepped(b, joined, segment.start, dim - 1, r)
+            positions = stepped(b, joined, segment.start, dim - 1, r)
             positions = [
                 a.moved(b, position, b.op(f"mul i64 {below}, {a.mid[0]}"))
                 for a, position in zip(joined.accesses, positions, strict=True)
@@ -156,64 +161,9 @@ def _points_task(b: Builder, nest: Nest, arguments: Arguments, lanes: int) -> No
             sweeps.row(positions, "0", arguments.inner)
 
 
-def _rows_of_one_vector(
-    b: Builder,
-    nest: Nest,
-    arguments: Arguments,
-    lanes: int,
-    span: tuple[str, str, str, str],
-) -> str:
-    """Runs rows first..last, if low..high is as long as a vector, or a half, a quarter
-    or an eighth of one, without masks. Rows that are added to the same one follow each
-    other, and a load waits until a store with a mask has reached the cache. Returns
-    the last row of what is left to do.
-    """
-    first, last, low, high = span
-    length = b.op(f"sub i64 {high}, {low}")
-    rows = [
-        RowSweeps(b, schedule(nest), arguments, size, one=True)
-        for size in _one_vector(lanes)
-    ]
-    for sweeps in rows:
-        fits = b.op(f"icmp eq i64 {length}, {sweeps.lanes}")
-        stop = b.op(f"select i1 {fits}, i64 {last}, i64 {first}")
-        with _outer(b, arguments, arguments.outer, first, stop) as (positions, _):
-            sweeps.vector(positions, low, None)
-        last = b.op(f"select i1 {fits}, i64 {first}, i64 {last}")
-    return last
-
-
-def _one_vector(lanes: int) -> list[int]:
-    """The lengths of rows that have code of their own."""
-    return [lanes >> k for k in range(4) if lanes >> k > 1]
-
-
-def may_be_one_vector(launch: Launch) -> bool:
-    """Whether this launch, with whatever sizes it gets, may run that code."""
-    fits = is_dim(launch.inner) or launch.inner in _one_vector(host_lanes())
-    return fits and launch.nest.axis == "inner" and reads_back(launch.nest)
-
-
-@lru_cache(maxsize=4096)
-def reads_back(nest: Nest) -> bool:
-    """Whether an elementwise nest adds rows to others, or combines them otherwise: what
-    a row reads may have been written by the one before."""
-    plan = schedule(nest)
-    if len(plan.sweeps) > 1 or any(is_reduction(i) or is_running(i) for i in nest.body):
-        return False
-    if any(is_store(nest.body[i]) for part in plan.held for i in part):
-        return False
-    return any(
-        is_store(instr)
-        and instr.name != "store"
-        and nest.operands[instr.attr].inner == CONTIGUOUS
-        and not any(plan.varying[a] for a in instr.args[1:])
-        for instr in nest.body
-    )
-
-
 def crosses_rows(nest: Nest) -> bool:
-    """Whether an elementwise nest touches memory across its rows, as transposes do."""
+    """Whether an elementwise nest touches memory across its rows, as transposes do: not
+    along them, from their ends on."""
     plan = schedule(nest)
     held = (nest.body[i] for part in plan.held for i in part)
     return (
@@ -221,7 +171,10 @@ def crosses_rows(nest: Nest) -> bool:
         and not plan.sweeps[0].reductions
         and not any(map(is_running, nest.body))
         and not any(is_store(instr) for instr in held)
-        and any(o.inner == STRIDED and o.kind == "array" for o in nest.operands)
+        and any(
+            o.inner == STRIDED and o.kind == "array" and not o.back
+            for o in nest.operands
+        )
     )
 
 
@@ -243,8 +196,9 @@ def _row_tiles(
         def columns(first: str, stop: str, masked: bool) -> None:
             with b.loop(first, stop, str(sweeps.lanes)) as i, b.loop(top, bottom) as r:
                 dim = len(arguments.outer) - 1
-                positions = _stepped(b, arguments, segment.start, dim, r)
-                sweeps.vector(positions, i, stop if masked else None)
+                positions = stepped(b, arguments, segment.start, dim, r)
+                part = sweeps.part(i, stop) if masked else None
+                sweeps.vector(positions, i, part)
 
         rest = low
         if sweeps.has_whole_vectors:
@@ -301,7 +255,7 @@ def _column_blocks(
     """
     sweeps = ColumnSweeps(b, schedule(nest), arguments, lanes, ends * vectors[0])
     vectors = [*vectors, *([vectors[-1] // 2] if vectors[-1] > 4 else [])]
-    with _outer(b, arguments, sizes, *span) as (positions, block):
+    with rows_of(b, arguments, sizes, *span) as (positions, block):
         first = low = b.op(f"mul i64 {block}, {width}")
         end = b.least(b.op(f"add i64 {low}, {width}"), arguments.inner)
         for copies in vectors:
@@ -325,7 +279,7 @@ def rows_at(b: Builder, arguments: Arguments, count: int) -> Iterator[list[str]]
     if count == 1:
         yield [read(b, a.base) for a in arguments.accesses]
         return
-    with _outer(b, arguments, arguments.outer, "0", str(count)) as (positions, _):
+    with rows_of(b, arguments, arguments.outer, "0", str(count)) as (positions, _):
         yield [read(b, position) for position in positions]
 
 
@@ -384,105 +338,3 @@ def _product(b: Builder, sizes: list[str]) -> str:
 def _ceiling(b: Builder, total: str, unit: int | str) -> str:
     raised = b.op(f"add i64 {total}, {b.op(f'sub i64 {unit}, 1')}")
     return b.op(f"udiv i64 {raised}, {unit}")
-
-
-def _positions(
-    b: Builder, arguments: Arguments, indices: list[str]
-) -> list[Word | str]:
-    """Where each operand stands at these leading outer indices."""
-    positions: list[Word | str] = [a.base for a in arguments.accesses]
-    for dim, index in enumerate(indices):
-        positions = _stepped(b, arguments, positions, dim, index)
-    return positions
-
-
-def _stepped(
-    b: Builder,
-    arguments: Arguments,
-    positions: Sequence[Word | str],
-    dim: int,
-    index: str,
-) -> list[Word | str]:
-    moved: list[Word | str] = []
-    for access, position in zip(arguments.accesses, positions, strict=True):
-        if dim < len(access.outer):
-            step = read(b, access.outer[dim])
-            offset = b.op(f"mul i64 {index}, {step}")
-            position = access.moved(b, position, offset)
-        moved.append(position)
-    return moved
-
-
-class Segment(NamedTuple):
-    """Rows that differ in their innermost index only: first..last of it.
-
-    start: where the operands stand at index 0.
-    """
-
-    start: Sequence[Word | str]
-    first: str
-    last: str
-
-
-@contextmanager
-def _outer(
-    b: Builder, arguments: Arguments, sizes: list[str], first: str, last: str
-) -> Iterator[tuple[list[Word | str], str]]:
-    """Runs the body for collapsed indices first..last of dimensions `sizes`.
-
-    Gives the positions of the operands and the innermost index.
-    """
-    if not sizes:
-        with b.loop(first, last):
-            yield [read(b, a.base) for a in arguments.accesses], "0"
-        return
-    with (
-        _segments(b, arguments, sizes, first, last) as segment,
-        b.loop(segment.first, segment.last) as index,
-    ):
-        yield _stepped(b, arguments, segment.start, len(sizes) - 1, index), index
-
-
-@contextmanager
-def _segments(
-    b: Builder, arguments: Arguments, sizes: list[str], first: str, last: str
-) -> Iterator[Segment]:
-    """Runs the body for the segments of collapsed indices first..last.
-
-    Their starts are computed from the indices, which an odometer keeps: there is one
-    division per dimension and task.
-    """
-    if len(sizes) == 1:
-        yield Segment([a.base for a in arguments.accesses], first, last)
-        return
-    indices = _digits(b, sizes, first)
-    with b.carrying(first, last, "", [("i64", i) for i in indices]) as turn:
-        *leading, at = turn.values
-        left = b.op(f"sub i64 {last}, {turn.index}")
-        end = b.least(b.op(f"add i64 {at}, {left}"), sizes[-1])
-        yield Segment(_positions(b, arguments, leading), at, end)
-        turn.step = b.op(f"sub i64 {end}, {at}")
-        turn.next = [*_advanced(b, sizes[:-1], leading), "0"]
-
-
-def _digits(b: Builder, sizes: list[str], number: str) -> list[str]:
-    """The index of every dimension, of the collapsed index `number`."""
-    digits = []
-    for size in reversed(sizes[1:]):
-        # A size of zero means an empty range: nothing will be run.
-        empty = b.op(f"icmp eq i64 {size}, 0")
-        divisor = b.op(f"select i1 {empty}, i64 1, i64 {size}")
-        digits.append(b.op(f"urem i64 {number}, {divisor}"))
-        number = b.op(f"udiv i64 {number}, {divisor}")
-    return [number, *reversed(digits)]
-
-
-def _advanced(b: Builder, sizes: list[str], digits: list[str]) -> list[str]:
-    """The odometer's digits one step on."""
-    result, carry = [], "1"
-    for size, digit in zip(reversed(sizes), reversed(digits), strict=True):
-        raised = b.op(f"add i64 {digit}, {carry}")
-        full = b.op(f"icmp eq i64 {raised}, {size}")
-        result.append(b.op(f"select i1 {full}, i64 0, i64 {raised}"))
-        carry = b.op(f"zext i1 {full} to i64")
-    return result[::-1]

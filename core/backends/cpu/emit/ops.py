@@ -109,17 +109,37 @@ def _rem(instr: Instr, dtype: np.dtype, x: Value, y: Value) -> Value:
 def _quotient(x: Value, y: Value, signed: bool) -> Value:
     """x / y towards zero, for y not 0 (then anything, but no trap)."""
     if bits(x.kind) <= 32:
-        # A double holds the operands exactly, and its quotient truncates correctly.
-        to, back = ("sitofp", "fptosi") if signed else ("uitofp", "fptoui")
-        safe = select(y.compare("eq", 0), 1, y)
-        quotient = x.cast(to, "double") / safe.cast(to, "double")
-        # INT_MIN / -1 does not fit x's type: convert to i64, then wrap.
-        return quotient.cast(back, "i64").cast("trunc", x.kind)
+        return _quotient_of_floats(x, y, signed)
     if not signed:
         return x.op("udiv", select(y.compare("eq", 0), 1, y))
     by_minus_one = y.compare("eq", -1)
     safe = select(y.compare("eq", 0) | by_minus_one, 1, y)
     return select(by_minus_one, -x, x.op("sdiv", safe))
+
+
+def _quotient_of_floats(x: Value, y: Value, signed: bool) -> Value:
+    """The quotient of floats that hold the operands exactly, and a few bits more, which
+    truncates correctly.
+
+    By one divisor it is a product with its reciprocal: half of one more than x is at
+    least half a step of 1 / y from whole numbers, and errors are far less than that.
+    """
+    wide = "double" if bits(x.kind) > 16 else "float"
+    to, back = ("sitofp", "fptosi") if signed else ("uitofp", "fptoui")
+    safe = select(y.compare("eq", 0), 1, y)
+    if y.one is None:
+        quotient = x.cast(to, wide) / safe.cast(to, wide)
+    else:
+        one = select(y.one.compare("eq", 0), 1, y.one).cast(to, wide)
+        upper = x.cast(to, wide)
+        half = intrinsic("copysign", upper.like(0.5), upper) if signed else 0.5
+        quotient = (upper + half) * (1.0 / one).splat(x.lanes)
+    if wide == "float":
+        return quotient.cast(back, "i32").cast("trunc", x.kind)
+    if not signed:
+        return quotient.cast(back, x.kind)
+    # INT_MIN / -1 does not fit.
+    return select(y.compare("eq", -1), -x, quotient.cast(back, x.kind))
 
 
 @rule("abs")

@@ -27,6 +27,9 @@ from treadle.backends.cpu.emit.ops import extremum
 
 Parts = list[Value]
 
+COMBINING = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
+"""What combines what is stored with what is there."""
+
 BLOCK_TURNS = 256
 """How many turns of a loop add to the same sum. Longer sums are added block by block,
 so that a sum of millions is rounded little more than one of hundreds."""
@@ -63,13 +66,16 @@ class Reduction:
     def identity(self, b: Builder, lanes: int, first: int = 0) -> Parts:
         """Parts that change nothing; `first` is the index of the first lane."""
         kind = register_kind(self.dtype)
-        start = constant(b, self._identity_number(kind), kind, lanes)
+        start = constant(b, self.neutral, kind, lanes)
         if self.index is None:
             return [start]
         word = register_kind(self.index)
         return [start, lane_numbers(b, word, lanes) + first]
 
-    def _identity_number(self, kind: str) -> int | float:
+    @property
+    def neutral(self) -> int | float:
+        """The number that changes nothing."""
+        kind = register_kind(self.dtype)
         if self.name in ("sum", "or"):
             return 0
         if self.name == "prod":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,6 +43,13 @@ def unrolling(nest: Nest, sweep: Sweep) -> int:
     narrow = any(op.dtype.itemsize < 4 for op in nest.operands)
     apart = any(o.inner >= PAIRED and o.kind == "array" for o in nest.operands)
     return 1 if work <= 28 or narrow or apart or not has_mask_registers() else 0
+
+
+class Part(NamedTuple):
+    """The first lanes of a vector: a mask of them, and how many they are."""
+
+    mask: Value | None
+    active: str
 
 
 class RowSweeps:
@@ -98,19 +106,22 @@ class RowSweeps:
         return unrolling(self.nest, sweep) > 0
 
     def vector(
-        self, positions: Sequence[Word | str], index: str, high: str | None
+        self, positions: Sequence[Word | str], index: str, part: Part | None = None
     ) -> None:
-        """Emits one vector of an elementwise row, from `index` on; under a mask of what
-        is below `high`, if that is given."""
+        """Emits one vector of an elementwise row, from `index` on, or a part of it."""
         held = Frame(positions)
         (sweep,) = self.plan.sweeps
         for i in self.plan.held[0]:
             self.body.run(i, held)
-        if high is None:
-            frame = Frame(held.positions, 1, index, parent=held)
-        else:
-            frame = self._masked(held, index, high)
+        mask, active = part or (None, "")
+        frame = Frame(held.positions, 1, index, mask, active, parent=held)
         self._turn(sweep, frame, [], [])
+
+    def part(self, index: str, high: str) -> Part:
+        """The lanes of a vector from `index` on that are below `high`."""
+        frame = Frame([], 1, index)
+        limit(self.b, frame, high, self.lanes)
+        return Part(frame.mask, frame.active)
 
     def totals(self, sweep: Sweep, rows: list[Frame], high: str) -> list[list[Value]]:
         """Emits a sweep over 0..high of some rows, no more than a block of a sum;

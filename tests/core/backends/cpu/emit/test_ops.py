@@ -278,3 +278,26 @@ def test_reference_table_is_complete() -> None:
     others = {"threefry2x32", "nextafter", "scalar_call"}
     assert set(RULES) - set(REFERENCE) == others
     assert not set(itertools.chain(BINARY, UNARY, ROUNDING)) - set(RULES)
+
+
+@pytest.mark.parametrize("dtype", [d for d in INTEGERS if "64" not in d])
+def test_division_by_one_number(dtype) -> None:
+    info = np.iinfo(dtype)
+    for number in (
+        1,
+        2,
+        3,
+        7,
+        10,
+        info.max // 3,
+        info.max // 2 + 1,
+        info.max,
+        info.min,
+        0,
+    ):
+        y = np.array(number, dtype)
+        near = values(dtype, 40) // np.maximum(y, 1) * y
+        x = np.concatenate([values(dtype, 40), near, near + y.dtype.type(1)])
+        for name in ("div", "rem"):
+            found, expected = run_op(name, [x, np.broadcast_to(y, x.shape)], dtype)
+            np.testing.assert_array_equal(found, expected)

@@ -1,0 +1,66 @@
+"""Rows of `operations.py`: reads and writes where data say, counts, searches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+import treadle.numpy as tnp
+
+Function = Callable[..., Any]
+rng = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return rng.normal(size=shape).astype("float32")
+
+
+def rows() -> Iterator[Any]:
+    """What it is, the function in Treadle and in JAX, and its arguments."""
+    table, updates, line = normal(10_000, 4), normal(50_000, 4), normal(100_000)
+    ids = rng.integers(0, 10_000, 50_000, dtype="int32")
+    order = rng.permutation(100_000).astype("int32")
+    few = rng.integers(0, 1000, 20, dtype="int32")
+    functions: dict[str, tuple[Function, *tuple[np.ndarray, ...]]] = {
+        "50000 rows of 4 read": (lambda np, x, i: x[i], table, ids),
+        "50000 rows of 4 written": (
+            lambda np, x, i, u: x.at[i].set(u),
+            *(table, ids, updates),
+        ),
+        "50000 rows of 4 added": (
+            lambda np, x, i, u: x.at[i].add(u),
+            *(table, ids, updates),
+        ),
+        "100000 numbers written in any order": (
+            lambda np, x, i: x.at[i].set(x),
+            *(line, order),
+        ),
+        "100000 numbers read back to front": (lambda np, x: x[::-1] + x, line),
+        "100000 numbers with one put in": (lambda np, x: np.insert(x, 50, 3.0), line),
+        "which of 100000 numbers occur among 20": (
+            lambda np, x, y: np.isin(x, y),
+            *(order, few),
+        ),
+        "100000 numbers in 20 bins": (
+            lambda np, x: np.digitize(x, np.linspace(-2.0, 2.0, 20)),
+            line,
+        ),
+        "100000 numbers counted in 10 bins": (
+            lambda np, x: np.bincount(x % 10, length=10),
+            order,
+        ),
+        "convolution of 100000 with 31": (
+            lambda np, x, y: np.convolve(x, y),
+            *(line, normal(31)),
+        ),
+        "20000 rows of 4 joined": (
+            lambda np, x: np.concatenate([x, x], -1),
+            normal(20_000, 4),
+        ),
+    }
+    for title, (function, *arrays) in functions.items():
+        yield title, partial(function, tnp), partial(function, jnp), tuple(arrays)

@@ -1,0 +1,99 @@
+"""Elementwise nests with rows that are no longer than a vector: one turn each.
+
+A row needs no loop of its own then. Rows that are as long as a vector, or a half, a
+quarter or an eighth of one, need no mask either; others share one.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from treadle.backends.cpu.emit.access import Arguments
+from treadle.backends.cpu.emit.builder import Builder
+from treadle.backends.cpu.emit.lanes import host_lanes
+from treadle.backends.cpu.emit.outer import rows_of
+from treadle.backends.cpu.emit.row import RowSweeps
+from treadle.dims import hint, is_dim
+from treadle.fuse.lowering.launches import Launch
+from treadle.kernels.lower import cost, is_reduction, is_running, is_store, schedule
+from treadle.kernels.nest import CONTIGUOUS, STRIDED, Nest
+
+_LITTLE_WORK = 16
+"""Instructions of a row, above which a loop of its own is a small part of it."""
+
+
+def short_rows(
+    b: Builder,
+    nest: Nest,
+    arguments: Arguments,
+    lanes: int,
+    span: tuple[str, str, str, str],
+) -> str:
+    """Runs rows first..last, if low..high is no longer than a vector; returns the last
+    row of what is left to do. Rows that are added to the same one follow each other,
+    and a load waits until a store with a mask has reached the cache.
+    """
+    first, last, low, high = span
+    length = b.op(f"sub i64 {high}, {low}")
+    for size in _one_vector(lanes):
+        sweeps = RowSweeps(b, schedule(nest), arguments, size, one=True)
+        fits = b.op(f"icmp eq i64 {length}, {size}")
+        stop = b.op(f"select i1 {fits}, i64 {last}, i64 {first}")
+        with rows_of(b, arguments, arguments.outer, first, stop) as (positions, _):
+            sweeps.vector(positions, low)
+        last = b.op(f"select i1 {fits}, i64 {first}, i64 {last}")
+    sweeps = RowSweeps(b, schedule(nest), arguments, lanes, one=True)
+    fits = b.op(f"icmp slt i64 {length}, {lanes}")
+    stop = b.op(f"select i1 {fits}, i64 {last}, i64 {first}")
+    part = sweeps.part(low, high)
+    with rows_of(b, arguments, arguments.outer, first, stop) as (positions, _):
+        sweeps.vector(positions, low, part)
+    return b.op(f"select i1 {fits}, i64 {first}, i64 {last}")
+
+
+def _one_vector(lanes: int) -> list[int]:
+    """The lengths of rows that have code without masks."""
+    return [lanes >> k for k in range(4) if lanes >> k > 1]
+
+
+def may_have_short_rows(launch: Launch) -> bool:
+    """Whether this launch is worth the code for short rows. No result depends on it, so
+    sizes that are open count as in the trace, but where rows are added to others, which
+    take long without."""
+    nest, length = launch.nest, hint(launch.inner)
+    if not has_short_rows(nest):
+        return False
+    if reads_back(nest) and is_dim(launch.inner):
+        return True
+    return 0 < length <= host_lanes()
+
+
+@lru_cache(maxsize=4096)
+def has_short_rows(nest: Nest) -> bool:
+    """Whether there is such code for a nest: of elementwise work along rows, which
+    takes little, or which waits for what the row before has stored."""
+    plan = schedule(nest)
+    if nest.axis != "inner" or not nest.outer or len(plan.sweeps) > 1:
+        return False
+    if any(is_reduction(i) or is_running(i) for i in nest.body):
+        return False
+    if any(is_store(nest.body[i]) for part in plan.held for i in part):
+        return False
+    if any(o.inner == STRIDED and o.kind == "array" for o in nest.operands):
+        return False
+    work = sum(cost(nest.body[i]) for i in plan.sweeps[0].body)
+    return work <= _LITTLE_WORK or reads_back(nest)
+
+
+@lru_cache(maxsize=4096)
+def reads_back(nest: Nest) -> bool:
+    """Whether a nest adds rows to others, or combines them otherwise: what a row reads
+    may have been written by the one before."""
+    plan = schedule(nest)
+    return any(
+        is_store(instr)
+        and instr.name != "store"
+        and nest.operands[instr.attr].inner == CONTIGUOUS
+        and not any(plan.varying[a] for a in instr.args[1:])
+        for instr in nest.body
+    )
